@@ -1,0 +1,209 @@
+//! A chart: heading, axes and grid, what is drawn between them, and a legend beside it.
+
+use plotters::style::text_anchor::HPos;
+use plotters::style::{RGBColor, WHITE};
+
+use super::canvas::{Canvas, DrawError, HEIGHT, Spot, WIDTH, Writing};
+use super::palette::{self, INK, LineStyle};
+use super::scale::{Axis, Spacing};
+use super::series::Line;
+
+const LEFT: f64 = 74.0;
+const RIGHT: f64 = WIDTH - 196.0;
+const TOP: f64 = 66.0;
+const BOTTOM: f64 = HEIGHT - 74.0;
+
+const SOFT_INK: RGBColor = RGBColor(0x5a, 0x60, 0x68);
+const GRID: RGBColor = RGBColor(0xdd, 0xe0, 0xe4);
+const FINE_GRID: RGBColor = RGBColor(0xf0, 0xf2, 0xf4);
+
+const LEGEND_ROW: f64 = 19.0;
+/// Rows that fit beside the frame.
+const LEGEND_ROWS: usize = 17;
+
+/// The words around a chart.
+pub(super) struct Words {
+    pub(super) title: String,
+    pub(super) subtitle: String,
+    pub(super) x: String,
+    pub(super) y: String,
+}
+
+/// One row of the legend.
+pub(super) struct Entry {
+    pub(super) label: String,
+    pub(super) key: Key,
+    /// A number at the end of the row; may be empty.
+    pub(super) value: String,
+    pub(super) bold: bool,
+}
+
+/// What a row of the legend shows of the picture.
+pub(super) enum Key {
+    Line(LineStyle),
+    Patch(RGBColor),
+}
+
+pub(super) struct Chart<'c, 'a> {
+    canvas: &'c Canvas<'a>,
+    x: Axis,
+    y: Axis,
+}
+
+impl<'c, 'a> Chart<'c, 'a> {
+    /// An empty chart: words and grid.
+    pub(super) fn new(canvas: &'c Canvas<'a>, words: &Words, x: Axis, y: Axis) -> Result<Self, DrawError> {
+        let chart = Self { canvas, x, y };
+        chart.grid()?;
+        let plain = Writing { size: 12.5, color: INK, bold: false, anchor: HPos::Left, upwards: false };
+        canvas.text(
+            &shortened(&words.title, 80),
+            (LEFT, 20.0),
+            Writing { size: 15.5, bold: true, ..plain },
+        )?;
+        canvas.text(&shortened(&words.subtitle, 120), (LEFT, 42.0), Writing { color: SOFT_INK, ..plain })?;
+        let centered = Writing { size: 13.0, anchor: HPos::Center, ..plain };
+        canvas.text(&words.x, ((LEFT + RIGHT) / 2.0, BOTTOM + 38.0), centered)?;
+        canvas.text(&words.y, (16.0, (TOP + BOTTOM) / 2.0), Writing { upwards: true, ..centered })?;
+        Ok(chart)
+    }
+
+    fn grid(&self) -> Result<(), DrawError> {
+        let writing =
+            Writing { size: 11.5, color: SOFT_INK, bold: false, anchor: HPos::Center, upwards: false };
+        // The fine grid first, so that no line of it crosses a named one.
+        let (x, y) = (self.x.ticks(7), self.y.ticks(6));
+        for fine in [true, false] {
+            let color = if fine { FINE_GRID } else { GRID };
+            for tick in x.iter().filter(|tick| tick.label.is_empty() == fine) {
+                let (across, _) = self.spot(tick.value, self.y.low());
+                self.rule((across, TOP), (across, BOTTOM), color)?;
+                self.canvas.text(&tick.label, (across, BOTTOM + 16.0), writing)?;
+            }
+            for tick in y.iter().filter(|tick| tick.label.is_empty() == fine) {
+                let (_, up) = self.spot(self.x.low(), tick.value);
+                self.rule((LEFT, up), (RIGHT, up), color)?;
+                let right_aligned = Writing { anchor: HPos::Right, ..writing };
+                self.canvas.text(&tick.label, (LEFT - 8.0, up), right_aligned)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The two axes, over everything that touches them.
+    pub(super) fn frame(&self) -> Result<(), DrawError> {
+        self.rule((LEFT, BOTTOM), (RIGHT, BOTTOM), SOFT_INK)?;
+        self.rule((LEFT, TOP), (LEFT, BOTTOM), SOFT_INK)
+    }
+
+    /// Small print below.
+    pub(super) fn note(&self, note: &str) -> Result<(), DrawError> {
+        let small = Writing { size: 10.5, color: SOFT_INK, bold: false, anchor: HPos::Left, upwards: false };
+        self.canvas.text(note, (LEFT, HEIGHT - 12.0), small)
+    }
+
+    fn rule(&self, from: Spot, to: Spot, color: RGBColor) -> Result<(), DrawError> {
+        self.canvas.line(&[from, to], LineStyle { color, dashed: false, width: 1.0, opacity: 1.0 })
+    }
+
+    fn spot(&self, x: f64, y: f64) -> Spot {
+        let (across, up) = (self.x.position(x), self.y.position(y));
+        (LEFT + (RIGHT - LEFT) * across, BOTTOM - (BOTTOM - TOP) * up)
+    }
+
+    /// A line through the means. Gaps where a logarithmic axis has no place for a value would hide it: it is drawn at
+    /// the edge.
+    pub(super) fn line(&self, line: &Line) -> Result<(), DrawError> {
+        let spots: Vec<Spot> = line.points.iter().map(|point| self.spot(point.round, point.mean)).collect();
+        self.canvas.line(&spots, line.style)
+    }
+
+    /// Mean ± standard deviation as a shade; as a bar where there is one point only.
+    pub(super) fn band(&self, line: &Line) -> Result<(), DrawError> {
+        if line.points.iter().all(|point| point.sd <= 0.0) {
+            return Ok(());
+        }
+        if let [point] = line.points.as_slice() {
+            let ends = [point.mean - point.sd, point.mean + point.sd].map(|y| self.spot(point.round, y));
+            return self.canvas.line(&ends, LineStyle { width: 1.0, ..line.style });
+        }
+        let upper = line.points.iter().map(|point| self.spot(point.round, point.mean + point.sd));
+        let lower = line.points.iter().rev().map(|point| self.spot(point.round, point.mean - point.sd));
+        let outline: Vec<Spot> = upper.chain(lower).collect();
+        self.canvas.area(&outline, line.style.color, 0.16)
+    }
+
+    /// A straight line, on these axes, between two points.
+    pub(super) fn guide(&self, ends: [(f64, f64); 2]) -> Result<(), DrawError> {
+        self.canvas.line(&ends.map(|(x, y)| self.spot(x, y)), palette::GUIDE)
+    }
+
+    /// Areas on top of each other. Each is drawn down to the floor and covered by the ones below it, so that no seams
+    /// show.
+    pub(super) fn stack(&self, rounds: &[f64], layers: &[(&[f64], RGBColor)]) -> Result<(), DrawError> {
+        let mut tops = vec![0.0; rounds.len()];
+        let mut outlines = Vec::new();
+        for (heights, color) in layers {
+            for (top, height) in tops.iter_mut().zip(*heights) {
+                *top += height;
+            }
+            outlines.push((tops.clone(), *color));
+        }
+        for (i, (tops, color)) in outlines.iter().enumerate().rev() {
+            let edge: Vec<Spot> = rounds.iter().zip(tops).map(|(x, y)| self.spot(*x, *y)).collect();
+            let floor = [rounds.last(), rounds.first()].into_iter().flatten().map(|x| self.spot(*x, 0.0));
+            let outline: Vec<Spot> = edge.iter().copied().chain(floor).collect();
+            self.canvas.area(&outline, *color, 1.0)?;
+            if i + 1 < outlines.len() {
+                self.canvas
+                    .line(&edge, LineStyle { color: WHITE, dashed: false, width: 0.5, opacity: 0.7 })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows beside the frame, under a heading for the numbers.
+    pub(super) fn legend(&self, heading: &str, entries: &[Entry]) -> Result<(), DrawError> {
+        let key_left = RIGHT + 16.0;
+        let text_left = key_left + 30.0;
+        let numbers_right = WIDTH - 10.0;
+        let plain = Writing { size: 12.0, color: INK, bold: false, anchor: HPos::Left, upwards: false };
+        let number = Writing { size: 11.0, color: SOFT_INK, anchor: HPos::Right, ..plain };
+        self.canvas.text(heading, (numbers_right, TOP), number)?;
+        let mut height = if heading.is_empty() { TOP + 4.0 } else { TOP + LEGEND_ROW };
+        let shown = if entries.len() > LEGEND_ROWS { LEGEND_ROWS - 1 } else { entries.len() };
+        for entry in &entries[..shown] {
+            match entry.key {
+                Key::Line(style) => {
+                    self.canvas.line(&[(key_left, height), (key_left + 23.0, height)], style)?
+                }
+                Key::Patch(color) => {
+                    let (from, to) = ((key_left, height - 5.5), (key_left + 23.0, height + 5.5));
+                    self.canvas.area(&[from, (to.0, from.1), to, (from.0, to.1)], color, 1.0)?;
+                }
+            }
+            let room = if entry.value.is_empty() { 22 } else { 14 };
+            let writing = Writing { bold: entry.bold, ..plain };
+            self.canvas.text(&shortened(&entry.label, room), (text_left, height), writing)?;
+            self.canvas.text(&entry.value, (numbers_right, height), number)?;
+            height += LEGEND_ROW;
+        }
+        if shown < entries.len() {
+            self.canvas.text(&format!("and {} more", entries.len() - shown), (text_left, height), plain)?;
+        }
+        Ok(())
+    }
+
+    /// Whether some value lies below a logarithmic axis.
+    pub(super) fn cuts(&self, lines: &[Line]) -> bool {
+        self.y.spacing() == Spacing::Log
+            && lines.iter().flat_map(|line| &line.points).any(|point| point.mean < self.y.low())
+    }
+}
+
+fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    text.chars().take(most - 1).chain(std::iter::once('…')).collect()
+}

@@ -1,0 +1,93 @@
+//! Results made up for tests of the figures and the report.
+
+use crate::results::{Curve, DataSummary, MethodResult, Moments, Regret, Results};
+
+/// A run with `mk`, `naive`, `central`, `local`, one `sk` per kernel and `hindsight`; the middle kernel is best.
+pub(crate) fn results(kernels: usize, rounds: usize, trials: usize) -> Results {
+    let best = kernels / 2 + 1;
+    let mut methods: Vec<MethodResult> = [("mk", 1.1), ("naive", 1.05), ("central", 1.02), ("local", 3.0)]
+        .into_iter()
+        .map(|(name, level)| MethodResult {
+            curve: Curve { shares: shares(kernels, best, rounds), ..curve(level, rounds, trials) },
+            ..method(name, level, trials)
+        })
+        .collect();
+    methods.extend((1..=kernels).map(|kernel| {
+        let level = 1.0 + kernel.abs_diff(best) as f64;
+        MethodResult {
+            kernel: Some(kernel),
+            best: kernel == best,
+            curve: curve(level, rounds, trials),
+            ..method("sk", level, trials)
+        }
+    }));
+    methods.push(MethodResult { kernel: Some(best), regret: None, ..method("hindsight", 0.5, trials) });
+    // The naive extension sends every kernel's model and the weights.
+    methods[1].numbers_up = 98.0 * kernels as f64 + kernels as f64;
+    Results {
+        schema: 1,
+        data: DataSummary { name: "twitter".into(), samples: rounds * 20, features: 77 },
+        nodes: 20,
+        rounds,
+        budget: 100,
+        kernels: (0..kernels).map(|p| format!("gaussian σ²=1e{}", p as i32 - 5)).collect(),
+        trials,
+        seed: 1,
+        partition: "round-robin".into(),
+        loss: "squared".into(),
+        window: 100,
+        participation: String::new(),
+        best_kernel: Some(best),
+        methods,
+        seconds: 12.5,
+    }
+}
+
+fn method(name: &str, level: f64, trials: usize) -> MethodResult {
+    let moments = |mean: f64| Moments { mean, sd: if trials > 1 { mean * 0.03 } else { 0.0 } };
+    MethodResult {
+        name: name.into(),
+        kernel: None,
+        best: false,
+        mse: moments(0.006 * level),
+        mse_last_window: moments(0.005 * level),
+        mean_loss: moments(0.006 * level),
+        error_rate: None,
+        numbers_up: 99.0,
+        numbers_down: 100.0,
+        bytes_up: 400.0,
+        bytes_down: 404.0,
+        selected: Vec::new(),
+        votes: Vec::new(),
+        uploads_accepted: 1.0,
+        uploads_late: 0.0,
+        regret: Some(Regret { mean: 30.0 * level, sd: 1.0, exponent: Some(0.55) }),
+        seconds: 2.0,
+        curve: Curve::default(),
+    }
+}
+
+fn curve(level: f64, rounds: usize, trials: usize) -> Curve {
+    let at = |t: usize| 0.006 * level * (1.0 + 30.0 / t as f64);
+    let moments = |mean: f64| Moments { mean, sd: if trials > 1 { mean * 0.1 } else { 0.0 } };
+    Curve {
+        rounds: (1..=rounds as u64).collect(),
+        mse: (1..=rounds).map(|t| moments(at(t))).collect(),
+        mse_window: (1..=rounds).map(|t| moments(at(t) * 0.8)).collect(),
+        shares: Vec::new(),
+        regret_rounds: (1..=rounds as u64).step_by(5).collect(),
+        regret: (1..=rounds).step_by(5).map(|t| moments(level * (t as f64).powf(0.55))).collect(),
+    }
+}
+
+/// From even shares to the best kernel alone.
+fn shares(kernels: usize, best: usize, rounds: usize) -> Vec<Vec<f64>> {
+    let even = 1.0 / kernels as f64;
+    (1..=rounds)
+        .map(|t| {
+            let settled = 1.0 - 1.0 / t as f64;
+            let share = |p: usize| even * (1.0 - settled) + if p == best { settled } else { 0.0 };
+            (1..=kernels).map(share).collect()
+        })
+        .collect()
+}

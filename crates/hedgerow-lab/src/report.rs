@@ -1,0 +1,188 @@
+//! The report: one HTML page with interactive charts that opens without a network.
+//!
+//! The words and the table are plain HTML, readable without the script; `charts` hands the same curves as the figures
+//! to the script, and `verdict` says in a paragraph what they amount to. All foreign text is escaped on the way in.
+
+mod charts;
+mod table;
+mod verdict;
+
+use crate::figures::markup::escape;
+use crate::figures::{self, number, series};
+use crate::results::Results;
+
+/// The whole report as one HTML document. Nothing is written and nothing is fetched.
+pub fn render(results: &Results) -> String {
+    let charts = charts::charts(results);
+    let sections: String = charts.iter().map(charts::Chart::section).collect();
+    let data: serde_json::Map<String, serde_json::Value> =
+        charts.into_iter().map(|chart| (chart.id.to_owned(), chart.figure)).collect();
+    fill(
+        include_str!("report/template.html"),
+        &[
+            ("title", &escape(&format!("Hedgerow on {}", figures::data_name(results)))),
+            ("setting", &escape(&figures::setting(results))),
+            ("verdict", &escape(&verdict::verdict(results))),
+            ("table", &table::table(results)),
+            ("charts", &sections),
+            ("settings", &settings(results)),
+            ("style", include_str!("report/report.css")),
+            ("data", &inside_script(&serde_json::Value::Object(data).to_string())),
+            ("plotly", plotly_script(&plotly::Plot::offline_js_sources())),
+            ("script", include_str!("report/report.js")),
+        ],
+    )
+}
+
+/// The settings of the run as rows of a description list.
+fn settings(results: &Results) -> String {
+    let present = |text: &str, otherwise: &str| if text.is_empty() { otherwise } else { text }.to_owned();
+    let best = results.best_kernel.map_or("not known".to_owned(), |best| series::kernel_label(results, best));
+    let rows = [
+        ("Data", results.data.name.clone()),
+        ("Samples", number::fixed(results.data.samples as f64, 0)),
+        ("Numbers per sample (d)", results.data.features.to_string()),
+        ("Nodes (K)", results.nodes.to_string()),
+        ("Rounds (T)", number::fixed(results.rounds as f64, 0)),
+        ("Numbers per message (r)", results.budget.to_string()),
+        ("Kernels (P)", results.kernels.len().to_string()),
+        ("Best kernel in hindsight", best),
+        ("Loss", results.loss.clone()),
+        ("Samples dealt to nodes", results.partition.clone()),
+        ("Participation", present(&results.participation, "every node in every round")),
+        ("Window of the last MSE", format!("{} rounds", results.window)),
+        ("Trials", results.trials.to_string()),
+        ("Seed", results.seed.to_string()),
+        ("Wall time", format!("{} s", number::significant(results.seconds, 3))),
+    ];
+    let row =
+        |(name, value): &(&str, String)| format!("<div><dt>{name}</dt><dd>{}</dd></div>\n", escape(value));
+    let list: String = rows.iter().map(row).collect();
+    let dictionary: String =
+        results.kernels.iter().map(|kernel| format!("<li>{}</li>\n", escape(kernel))).collect();
+    format!(
+        "<dl>{list}</dl>\n<details><summary>The dictionary of kernels</summary><ol>{dictionary}</ol></details>"
+    )
+}
+
+/// Replaces each `{{name}}` once, from left to right, so that no value is searched for names.
+fn fill(template: &str, values: &[(&str, &str)]) -> String {
+    let mut page = String::new();
+    let mut rest = template;
+    while let Some((before, name, after)) = rest
+        .split_once("{{")
+        .and_then(|(before, after)| after.split_once("}}").map(|(name, after)| (before, name, after)))
+    {
+        page.push_str(before);
+        page.push_str(values.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value));
+        rest = after;
+    }
+    page.push_str(rest);
+    page
+}
+
+/// JSON that can stand inside a script element: no text in it can end the element or open a comment.
+fn inside_script(json: &str) -> String {
+    json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+}
+
+/// The crate offers Plotly and, behind it, a typesetter for formulas of two megabytes: only the first is needed.
+fn plotly_script(offline_sources: &str) -> &str {
+    let script = offline_sources.split_once('>').map_or("", |(_, script)| script);
+    script.split_once("</script").map_or(script, |(script, _)| script)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::sample;
+
+    /// The page without the charting library, whose text is not ours.
+    fn own_markup(results: &Results) -> String {
+        let page = render(results);
+        let library = plotly::Plot::offline_js_sources();
+        page.replace(plotly_script(&library), "")
+    }
+
+    fn chart_data(page: &str) -> serde_json::Value {
+        let start = "<script type=\"application/json\" id=\"chart-data\">";
+        let (_, rest) = page.split_once(start).unwrap();
+        serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+    }
+
+    #[test]
+    fn the_page_holds_plotly_and_no_typesetter() {
+        let library = plotly::Plot::offline_js_sources();
+        let script = plotly_script(&library);
+        assert!(script.len() > 1_000_000 && script.contains("plotly.js"));
+        assert!(!script.contains("MathJax.loader") && script.len() < library.len() - 1_000_000);
+        assert!(render(&sample::results(3, 20, 2)).contains(script));
+    }
+
+    #[test]
+    fn every_slot_of_the_template_is_filled() {
+        let page = own_markup(&sample::results(3, 20, 2));
+        assert!(!page.contains("{{"), "{}", &page[page.find("{{").unwrap()..][..40]);
+        for part in [
+            "<table",
+            "id=\"mse\"",
+            "id=\"kernels\"",
+            "id=\"convergence\"",
+            "id=\"regret\"",
+            "<dl>",
+            "prefers-color-scheme",
+        ] {
+            assert!(page.contains(part), "{part}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_fetched() {
+        let page = own_markup(&sample::results(3, 20, 2));
+        for foreign in ["http://", "https://", "src=", "href=", "@import", "url("] {
+            assert!(!page.contains(foreign), "{foreign}");
+        }
+        assert!(page.contains("default-src 'none'"));
+    }
+
+    #[test]
+    fn foreign_text_cannot_break_out() {
+        let attack = "</script><script>alert(1)</script><!-- {{plotly}} \" '";
+        let mut results = sample::results(2, 5, 2);
+        results.data.name = attack.into();
+        results.kernels = vec![attack.into(); 2];
+        results.partition = attack.into();
+        results.loss = attack.into();
+        results.participation = attack.into();
+        results.methods[0].name = attack.into();
+        let page = own_markup(&results);
+        let plain = own_markup(&sample::results(2, 5, 2));
+        for tag in ["<script", "</script", "<!--"] {
+            assert_eq!(page.matches(tag).count(), plain.matches(tag).count(), "{tag}");
+        }
+        assert!(chart_data(&page)["mse"]["views"]["running"].to_string().contains("&lt;/script&gt;"));
+    }
+
+    #[test]
+    fn data_of_the_charts_is_json_without_holes() {
+        for (kernels, rounds, trials) in [(1, 1, 1), (11, 700, 5), (1000, 30, 2)] {
+            let page = own_markup(&sample::results(kernels, rounds, trials));
+            let data = chart_data(&page);
+            assert_eq!(data.as_object().unwrap().len(), 4);
+            assert!(!data.to_string().contains("null"));
+        }
+        let mut empty = sample::results(1, 1, 1);
+        empty.methods.clear();
+        assert_eq!(chart_data(&own_markup(&empty)), serde_json::json!({}));
+    }
+
+    #[test]
+    fn a_long_dictionary_stays_a_page() {
+        assert!(own_markup(&sample::results(1000, 300, 3)).len() < 3_000_000);
+    }
+
+    #[test]
+    fn values_are_not_searched_for_slots() {
+        assert_eq!(fill("a {{x}} b {{y}}{{none}}", &[("x", "{{y}}"), ("y", "1")]), "a {{y}} b 1");
+    }
+}

@@ -1,0 +1,142 @@
+//! What a run found: filled by [`crate::run`], read by the summary, the curves, the figures and the report.
+
+use serde::{Deserialize, Serialize};
+
+/// Everything a finished run has to say.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// Version of this layout, as written to `summary.json`.
+    pub schema: u32,
+    /// What was learned from.
+    pub data: DataSummary,
+    /// Number of nodes, K.
+    pub nodes: usize,
+    /// Number of rounds, T.
+    pub rounds: usize,
+    /// Numbers one message may carry, r.
+    pub budget: usize,
+    /// One label per kernel of the dictionary, such as `gaussian σ²=0.1`.
+    pub kernels: Vec<String>,
+    /// Independent repetitions with fresh random features.
+    pub trials: usize,
+    /// The seed that everything random came from.
+    pub seed: u64,
+    /// How samples were dealt to nodes.
+    pub partition: String,
+    /// Name of the loss that was minimised.
+    pub loss: String,
+    /// Rounds in the sliding window of `mse_last_window` and of the windowed curves.
+    pub window: usize,
+    /// Share of node-rounds that lost contact, and the like, in words; empty when everyone was always there.
+    pub participation: String,
+    /// The best kernel in hindsight, counted from 1: by `sk` if it ran, else by the best fixed function.
+    pub best_kernel: Option<usize>,
+    /// One entry per method; `sk` has one per kernel.
+    pub methods: Vec<MethodResult>,
+    /// Wall time of the whole run in seconds.
+    pub seconds: f64,
+}
+
+/// The stream in a few words.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DataSummary {
+    /// Name of the stream or path of the file.
+    pub name: String,
+    /// Samples dealt to the nodes.
+    pub samples: usize,
+    /// Numbers per sample, d.
+    pub features: usize,
+}
+
+/// What one method did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MethodResult {
+    /// Name on the command line: `mk`, `sk`, `naive`, `central`, `central-batch`, `local`, `hindsight`.
+    pub name: String,
+    /// The kernel of `sk`, or the best one of `hindsight`, counted from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<usize>,
+    /// The best `sk` in hindsight.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub best: bool,
+    /// Mean squared error over every prediction of every node.
+    pub mse: Moments,
+    /// The same over the last window of rounds.
+    pub mse_last_window: Moments,
+    /// Mean loss per prediction, without the ridge term.
+    pub mean_loss: Moments,
+    /// Share of wrong signs; only for the logistic loss.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_rate: Option<Moments>,
+    /// Numbers sent to the server, per node and round.
+    pub numbers_up: f64,
+    /// Numbers received from the server, per node and round.
+    pub numbers_down: f64,
+    /// Payload bytes sent to the server, per node and round.
+    pub bytes_up: f64,
+    /// Payload bytes received from the server, per node and round.
+    pub bytes_down: f64,
+    /// Share of rounds in which each kernel made the predictions (weights, where a method mixes kernels).
+    pub selected: Vec<f64>,
+    /// Share of votes for each kernel; empty if the method has no votes.
+    pub votes: Vec<f64>,
+    /// Uploads that the server took, per node and round.
+    pub uploads_accepted: f64,
+    /// Uploads that came after their round had closed, per node and round.
+    pub uploads_late: f64,
+    /// Regret against the best fixed function in hindsight; only for the squared loss.
+    pub regret: Option<Regret>,
+    /// Seconds spent in this method, summed over trials.
+    pub seconds: f64,
+    /// Course over time; written to `curves.csv`, not to the summary.
+    #[serde(skip)]
+    pub curve: Curve,
+}
+
+/// Mean and standard deviation over trials.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Moments {
+    /// Mean over trials.
+    pub mean: f64,
+    /// Sample standard deviation over trials; 0 for a single one.
+    pub sd: f64,
+}
+
+/// Regret R_T at the end, and how it grew.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Regret {
+    /// Mean of R_T over trials.
+    pub mean: f64,
+    /// Its standard deviation over trials.
+    pub sd: f64,
+    /// Exponent a of the fit R_t ~ t^a over the last two decades; absent if the regret is not positive there.
+    pub exponent: Option<f64>,
+}
+
+/// The course of one method over time, averaged over trials.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Curve {
+    /// Rounds at which the other columns were taken, ascending, from 1.
+    pub rounds: Vec<u64>,
+    /// MSE(t) over all predictions up to round t.
+    pub mse: Vec<Moments>,
+    /// Mean squared error over the sliding window that ends at t.
+    pub mse_window: Vec<Moments>,
+    /// Per point, the share of each kernel in making the predictions of that round (over trials). For `mk` this is the
+    /// fraction of trials in which the kernel was the selected one.
+    pub shares: Vec<Vec<f64>>,
+    /// Rounds at which the regret was taken (coarser than `rounds`); empty if it was not.
+    pub regret_rounds: Vec<u64>,
+    /// R_t at those rounds.
+    pub regret: Vec<Moments>,
+}
+
+impl MethodResult {
+    /// Name for tables and legends: `mk`, or `sk 6` where there is one entry per kernel.
+    pub fn label(&self) -> String {
+        match self.kernel {
+            Some(kernel) => format!("{} {kernel}", self.name),
+            None => self.name.clone(),
+        }
+    }
+}

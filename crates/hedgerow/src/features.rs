@@ -1,0 +1,368 @@
+//! [`FeatureMap`]: a dictionary of kernels and a seed give z(x), for one sample or a batch, with the same bits.
+//!
+//! z_p(x) = (1/√D)·[sin(V_p x) ; cos(V_p x)] for each kernel p, one after the other: P·2D numbers. The rows of V_p are drawn
+//! from the kernel's spectral law, so z_p(x)·z_p(x') estimates κ_p(x, x'), and ‖z_p(x)‖ = 1. A map is a pure function of its
+//! [`FeatureSpec`]: nodes and server derive the same one from the same seed, and frequencies never travel.
+
+use std::f64::consts::FRAC_2_PI;
+
+use rand::Rng;
+use rand_distr::{Distribution, StandardNormal};
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::{Family, Kernel};
+use crate::loops::{PADDING, Projection, Use};
+use crate::random::{Purpose, Stream};
+use crate::simd::{self, Cpu};
+use crate::trig::LARGEST_DIRECT;
+use crate::vector::LANES;
+
+/// How frequencies are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Draw {
+    /// Every kernel has frequencies of its own: the paper's choice.
+    #[default]
+    Independent,
+    /// One base draw per family, divided by each σ_p: the same law for every single kernel, P times less projection work.
+    Shared,
+    /// Blocks of orthogonal rows with the right lengths: lower variance. Isotropic families only.
+    Orthogonal,
+}
+
+/// All that a feature map is made from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FeatureSpec {
+    /// The dictionary, P kernels.
+    pub kernels: Vec<Kernel>,
+    /// How frequencies are drawn.
+    pub draw: Draw,
+    /// Numbers per sample, d.
+    pub inputs: usize,
+    /// Frequencies per kernel, D.
+    pub frequencies: usize,
+    /// Seed of the draw.
+    pub seed: u64,
+}
+
+/// Why a feature map can't be made.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum FeatureError {
+    /// The dictionary is empty.
+    #[error("the dictionary needs at least 1 kernel, but has 0")]
+    NoKernels,
+    /// A kernel has no positive bandwidth.
+    #[error("kernel {kernel}: σ² must be a positive finite number, but is {variance}")]
+    BadVariance {
+        /// Position in the dictionary, from 1.
+        kernel: usize,
+        /// What was asked for.
+        variance: f64,
+    },
+    /// Samples without numbers.
+    #[error("samples need at least 1 feature, but have 0")]
+    NoInputs,
+    /// A map without frequencies.
+    #[error("a kernel needs at least 1 frequency, but has 0")]
+    NoFrequencies,
+    /// Orthogonal rows have no meaning for a law that depends on direction.
+    #[error(
+        "kernel {kernel}: orthogonal draws need a kernel that looks the same in every direction (gaussian, matern32, matern52), but it is {family}"
+    )]
+    NotIsotropic {
+        /// Position in the dictionary, from 1.
+        kernel: usize,
+        /// Name of the family.
+        family: &'static str,
+    },
+    /// Given frequencies of the wrong number.
+    #[error("{expected} frequencies were expected ({inputs} numbers each), but {found} numbers were given")]
+    WrongCount {
+        /// How many vectors were expected.
+        expected: usize,
+        /// Numbers per vector.
+        inputs: usize,
+        /// Numbers given.
+        found: usize,
+    },
+}
+
+/// Features of one or more samples: numbers of size at most one, either made by a [`FeatureMap`] or checked. What takes them
+/// needn't look again.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Features<'a>(&'a [f32]);
+
+/// A number that is no feature.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[error("feature {position} must lie between -1 and 1, but is {value}")]
+pub struct NotAFeature {
+    /// Where, from 0.
+    pub position: usize,
+    /// What it is.
+    pub value: f32,
+}
+
+impl<'a> Features<'a> {
+    /// Checks numbers that come from elsewhere.
+    pub fn checked(numbers: &'a [f32]) -> Result<Self, NotAFeature> {
+        // A little room for rounding: the amplitude of a single frequency is one.
+        match simd::first_beyond(numbers, 1.000_001) {
+            None => Ok(Self(numbers)),
+            Some((position, value)) => Err(NotAFeature { position, value }),
+        }
+    }
+
+    /// The numbers.
+    pub fn numbers(self) -> &'a [f32] {
+        self.0
+    }
+
+    /// Those of one sample after the other, each `width` long.
+    pub fn samples(self, width: usize) -> impl ExactSizeIterator<Item = Self> + use<'a> {
+        self.0.chunks_exact(width).map(Self)
+    }
+
+    /// A part of them.
+    ///
+    /// # Panics
+    /// If the range reaches beyond the end.
+    pub fn part(self, range: std::ops::Range<usize>) -> Self {
+        Self(&self.0[range])
+    }
+}
+
+/// Turns samples into features; see the module's page.
+///
+/// ```
+/// use hedgerow::{Draw, FeatureMap, FeatureSpec, Kernel};
+///
+/// let map = FeatureMap::new(&FeatureSpec {
+///     kernels: Kernel::paper_dictionary(),
+///     draw: Draw::Shared,
+///     inputs: 3,
+///     frequencies: 49,
+///     seed: 1,
+/// })?;
+/// let mut buffer = vec![0.0; map.width()];
+/// let z = map.map(&[0.1, 0.5, 0.9], &mut buffer);
+/// let length: f32 = z.numbers()[..map.model_len()].iter().map(|v| v * v).sum();
+/// assert!((length - 1.0).abs() < 1e-5);
+/// # Ok::<(), hedgerow::FeatureError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct FeatureMap {
+    panels: Vec<f32>,
+    uses: Vec<Use>,
+    inputs: usize,
+    /// Kernels scale common frequencies instead of having their own.
+    shared: bool,
+    per_kernel: usize,
+    kernels: usize,
+    cpu: Cpu,
+}
+
+impl FeatureMap {
+    /// Draws the frequencies.
+    pub fn new(spec: &FeatureSpec) -> Result<Self, FeatureError> {
+        check(spec)?;
+        let (rows, uses) = draw(spec);
+        let shared = spec.draw == Draw::Shared;
+        Ok(Self::assemble(rows, uses, shared, spec.inputs, spec.frequencies))
+    }
+
+    /// A map with given frequencies: P·D vectors of d numbers, kernel after kernel.
+    pub fn from_frequencies(
+        rows: &[f64],
+        kernels: usize,
+        frequencies: usize,
+        inputs: usize,
+    ) -> Result<Self, FeatureError> {
+        let expected = kernels * frequencies;
+        if expected == 0 || rows.len() != expected * inputs {
+            let found = rows.len();
+            return Err(FeatureError::WrongCount { expected, inputs, found });
+        }
+        let uses = (0..kernels).map(|kernel| own(kernel, frequencies)).collect();
+        Ok(Self::assemble(rows.to_vec(), uses, false, inputs, frequencies))
+    }
+
+    fn assemble(rows: Vec<f64>, uses: Vec<Use>, shared: bool, inputs: usize, per_kernel: usize) -> Self {
+        let projected = rows.len() / inputs;
+        let mut panels = vec![0.0; projected.next_multiple_of(PADDING) * inputs];
+        for (frequency, row) in rows.chunks_exact(inputs).enumerate() {
+            let (panel, lane) = (frequency / LANES, frequency % LANES);
+            for (input, value) in row.iter().enumerate() {
+                // Sines and cosines are taken in quarter turns.
+                panels[(panel * inputs + input) * LANES + lane] = (value * FRAC_2_PI) as f32;
+            }
+        }
+        let kernels = uses.len();
+        Self { panels, uses, inputs, shared, per_kernel, kernels, cpu: Cpu::detect() }
+    }
+
+    /// The same map, computed with another instruction set (at most what the processor has). The features are the same.
+    pub fn on(mut self, cpu: Cpu) -> Self {
+        self.cpu = cpu.min(Cpu::detect());
+        self
+    }
+
+    /// Length of z: P·2D.
+    pub fn width(&self) -> usize {
+        self.kernels * self.model_len()
+    }
+
+    /// Length of one kernel's part of z, and of a model: 2D.
+    pub fn model_len(&self) -> usize {
+        2 * self.per_kernel
+    }
+
+    /// Number of kernels, P.
+    pub fn kernels(&self) -> usize {
+        self.kernels
+    }
+
+    /// Numbers per sample, d.
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// Writes z(x). Never allocates.
+    ///
+    /// # Panics
+    /// If `x` or `z` has the wrong length.
+    pub fn map<'z>(&self, x: &[f32], z: &'z mut [f32]) -> Features<'z> {
+        assert_eq!(x.len(), self.inputs, "numbers per sample");
+        self.map_batch(x, z)
+    }
+
+    /// Writes z of several samples, one after the other, with the same bits as [`FeatureMap::map`]. Never allocates.
+    ///
+    /// # Panics
+    /// If `x` isn't whole samples or `z` doesn't have their length.
+    pub fn map_batch<'z>(&self, x: &[f32], z: &'z mut [f32]) -> Features<'z> {
+        assert_eq!(x.len() % self.inputs, 0, "whole samples");
+        assert_eq!(z.len(), x.len() / self.inputs * self.width(), "length of z");
+        let projection = Projection {
+            panels: &self.panels,
+            inputs: self.inputs,
+            uses: &self.uses,
+            shared: self.shared,
+            largest_angle: LARGEST_DIRECT
+                / self.uses.iter().fold(0.0, |largest, user| user.scale.max(largest)),
+            per_kernel: self.per_kernel,
+            width: self.width(),
+            amplitude: (1.0 / (self.per_kernel as f64).sqrt()) as f32,
+        };
+        simd::map_features(self.cpu, &projection, x, z);
+        Features(z)
+    }
+}
+
+fn check(spec: &FeatureSpec) -> Result<(), FeatureError> {
+    if spec.kernels.is_empty() {
+        return Err(FeatureError::NoKernels);
+    }
+    if spec.inputs == 0 {
+        return Err(FeatureError::NoInputs);
+    }
+    if spec.frequencies == 0 {
+        return Err(FeatureError::NoFrequencies);
+    }
+    for (index, Kernel { family, variance }) in spec.kernels.iter().enumerate() {
+        let kernel = index + 1;
+        if !(variance.is_finite() && *variance > 0.0) {
+            let variance = *variance;
+            return Err(FeatureError::BadVariance { kernel, variance });
+        }
+        if spec.draw == Draw::Orthogonal && !family.is_isotropic() {
+            let family = family.name();
+            return Err(FeatureError::NotIsotropic { kernel, family });
+        }
+    }
+    Ok(())
+}
+
+/// Kernel `kernel` has frequencies of its own.
+fn own(kernel: usize, frequencies: usize) -> Use {
+    Use { start: kernel * frequencies, kernel, scale: 1.0 }
+}
+
+/// The distinct frequency vectors, and who uses them.
+fn draw(spec: &FeatureSpec) -> (Vec<f64>, Vec<Use>) {
+    let root = Stream::from_seed(spec.seed);
+    let rows_for = |owner: usize, family: Family, sigma: f64| {
+        let mut rng = root.derive(Purpose::Features, owner as u64).generator();
+        let mut rows = vec![0.0; spec.frequencies * spec.inputs];
+        if spec.draw == Draw::Orthogonal {
+            for block in rows.chunks_mut(spec.inputs * spec.inputs) {
+                orthogonal_block(family, spec.inputs, block, &mut rng);
+            }
+        } else {
+            for row in rows.chunks_exact_mut(spec.inputs) {
+                family.draw_frequency(&mut rng, row);
+            }
+        }
+        rows.iter_mut().for_each(|value| *value /= sigma);
+        rows
+    };
+    if spec.draw != Draw::Shared {
+        let rows = spec.kernels.iter().enumerate();
+        let rows = rows.flat_map(|(p, k)| rows_for(p, k.family, k.variance.sqrt()));
+        let uses = (0..spec.kernels.len()).map(|p| own(p, spec.frequencies));
+        return (rows.collect(), uses.collect());
+    }
+    let mut families: Vec<Family> = Vec::new();
+    let mut rows = Vec::new();
+    let mut uses = Vec::new();
+    for (kernel, Kernel { family, variance }) in spec.kernels.iter().enumerate() {
+        let base = families.iter().position(|known| known == family).unwrap_or_else(|| {
+            rows.extend(rows_for(families.len(), *family, 1.0));
+            // A base draw begins on a whole vector.
+            rows.resize((families.len() + 1) * spec.frequencies.next_multiple_of(LANES) * spec.inputs, 0.0);
+            families.push(*family);
+            families.len() - 1
+        });
+        uses.push(Use { start: base * spec.frequencies, kernel, scale: (1.0 / variance.sqrt()) as f32 });
+    }
+    (rows, uses)
+}
+
+/// Up to d orthogonal rows in random directions, each as long as an independent draw would be.
+fn orthogonal_block(family: Family, inputs: usize, block: &mut [f64], rng: &mut impl Rng) {
+    let count = block.len() / inputs;
+    for done in 0..count {
+        let (before, rest) = block.split_at_mut(done * inputs);
+        let row = &mut rest[..inputs];
+        loop {
+            row.iter_mut().for_each(|value| *value = StandardNormal.sample(rng));
+            let length = norm(row);
+            // Twice is enough: the second pass removes what rounding left of the first.
+            for _ in 0..2 {
+                for other in before.chunks_exact(inputs) {
+                    let along: f64 = row.iter().zip(other).map(|(a, b)| a * b).sum();
+                    row.iter_mut().zip(other).for_each(|(a, b)| *a -= along * b);
+                }
+            }
+            let left = norm(row);
+            if left > 1e-8 * length {
+                row.iter_mut().for_each(|value| *value /= left);
+                break;
+            }
+        }
+    }
+    for row in block.chunks_exact_mut(inputs) {
+        let chi2: f64 = (0..inputs)
+            .map(|_| {
+                let normal: f64 = StandardNormal.sample(rng);
+                normal * normal
+            })
+            .sum();
+        let length = chi2.sqrt() * family.draw_stretch(rng);
+        row.iter_mut().for_each(|value| *value *= length);
+    }
+}
+
+fn norm(row: &[f64]) -> f64 {
+    row.iter().map(|value| value * value).sum::<f64>().sqrt()
+}

@@ -1,0 +1,164 @@
+//! Kernels and their spectral laws: what a random frequency must be drawn from so that features reproduce the kernel.
+
+use rand::Rng;
+use rand_distr::{Cauchy, ChiSquared, Distribution, Exp1, StandardNormal};
+use serde::{Deserialize, Serialize};
+
+/// The shape of a kernel, at bandwidth 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Family {
+    /// exp(−‖x−x'‖²/2σ²); normal frequencies.
+    Gaussian,
+    /// exp(−‖x−x'‖₁/σ); Cauchy frequencies, coordinate by coordinate.
+    Laplacian,
+    /// Π 1/(1+(x_j−x'_j)²/σ²); Laplace frequencies, coordinate by coordinate.
+    Cauchy,
+    /// (1+√3ρ)·exp(−√3ρ) with ρ = ‖x−x'‖/σ; Student t frequencies with 3 degrees of freedom.
+    Matern32,
+    /// (1+√5ρ+5ρ²/3)·exp(−√5ρ); Student t frequencies with 5 degrees of freedom.
+    Matern52,
+}
+
+impl Family {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Gaussian, Self::Laplacian, Self::Cauchy, Self::Matern32, Self::Matern52];
+
+    /// Name in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gaussian => "gaussian",
+            Self::Laplacian => "laplacian",
+            Self::Cauchy => "cauchy",
+            Self::Matern32 => "matern32",
+            Self::Matern52 => "matern52",
+        }
+    }
+
+    /// Whether the spectral law looks the same in every direction, which orthogonal draws need.
+    pub fn is_isotropic(self) -> bool {
+        self.degrees_of_freedom().is_some() || self == Self::Gaussian
+    }
+
+    fn degrees_of_freedom(self) -> Option<f64> {
+        match self {
+            Self::Matern32 => Some(3.0),
+            Self::Matern52 => Some(5.0),
+            _ => None,
+        }
+    }
+
+    /// One frequency vector at bandwidth 1.
+    pub(crate) fn draw_frequency(self, rng: &mut impl Rng, frequency: &mut [f64]) {
+        match self {
+            Self::Gaussian | Self::Matern32 | Self::Matern52 => {
+                fill(frequency, rng, StandardNormal);
+                let stretch = self.draw_stretch(rng);
+                frequency.iter_mut().for_each(|f| *f *= stretch);
+            }
+            Self::Laplacian => {
+                // A standard Cauchy: location 0 and scale 1 are always valid.
+                if let Ok(law) = Cauchy::new(0.0, 1.0) {
+                    fill(frequency, rng, law);
+                }
+            }
+            Self::Cauchy => {
+                // A Laplace variable is the difference of two exponentials.
+                for f in frequency {
+                    let (plus, minus): (f64, f64) = (Exp1.sample(rng), Exp1.sample(rng));
+                    *f = plus - minus;
+                }
+            }
+        }
+    }
+
+    /// What a normal vector must be multiplied by to follow the law of an isotropic family: 1, or √(ν/χ²_ν) for a Student t.
+    pub(crate) fn draw_stretch(self, rng: &mut impl Rng) -> f64 {
+        match self.degrees_of_freedom() {
+            Some(freedom) => match ChiSquared::new(freedom) {
+                Ok(law) => (freedom / law.sample(rng)).sqrt(),
+                Err(_) => 1.0,
+            },
+            None => 1.0,
+        }
+    }
+}
+
+fn fill<D: Distribution<f64>>(numbers: &mut [f64], rng: &mut impl Rng, law: D) {
+    for number in numbers {
+        *number = law.sample(rng);
+    }
+}
+
+/// One kernel of the dictionary: a family and a bandwidth.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Kernel {
+    /// Shape.
+    pub family: Family,
+    /// Squared bandwidth σ².
+    pub variance: f64,
+}
+
+impl Kernel {
+    /// A Gaussian kernel with squared bandwidth σ².
+    pub fn gaussian(variance: f64) -> Self {
+        Self { family: Family::Gaussian, variance }
+    }
+
+    /// The paper's dictionary: eleven Gaussians, σ_p² = 10^(p−6) for p = 1..11.
+    pub fn paper_dictionary() -> Vec<Self> {
+        (1..=11).map(|p| Self::gaussian(10f64.powi(p - 6))).collect()
+    }
+
+    /// κ(a, b).
+    pub fn value(&self, a: &[f32], b: &[f32]) -> f64 {
+        let sigma = self.variance.sqrt();
+        let gaps = a.iter().zip(b).map(|(a, b)| (f64::from(*a) - f64::from(*b)) / sigma);
+        let distance = |gaps: &mut dyn Iterator<Item = f64>| gaps.map(|g| g * g).sum::<f64>().sqrt();
+        match self.family {
+            Family::Gaussian => (-gaps.map(|g| g * g).sum::<f64>() / 2.0).exp(),
+            Family::Laplacian => (-gaps.map(f64::abs).sum::<f64>()).exp(),
+            Family::Cauchy => gaps.map(|g| 1.0 / (1.0 + g * g)).product(),
+            Family::Matern32 => {
+                let r = 3f64.sqrt() * distance(&mut { gaps });
+                (1.0 + r) * (-r).exp()
+            }
+            Family::Matern52 => {
+                let r = 5f64.sqrt() * distance(&mut { gaps });
+                (1.0 + r + r * r / 3.0) * (-r).exp()
+            }
+        }
+    }
+
+    /// Name for tables, such as `gaussian σ²=0.1`.
+    pub fn label(&self) -> String {
+        let variance = self.variance;
+        if (1e-3..1e4).contains(&variance) {
+            format!("{} σ²={variance}", self.family.name())
+        } else {
+            format!("{} σ²={variance:e}", self.family.name())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_one_at_zero_distance_and_fall_with_it() {
+        for family in Family::ALL {
+            let kernel = Kernel { family, variance: 0.7 };
+            let at = |gap: f32| kernel.value(&[0.2, 0.3], &[0.2 + gap, 0.3]);
+            assert!((at(0.0) - 1.0).abs() < 1e-12, "{family:?}");
+            assert!(at(0.1) > at(0.5) && at(0.5) > at(2.0) && at(2.0) > 0.0);
+        }
+    }
+
+    #[test]
+    fn gaussian_has_the_factor_two_of_the_paper() {
+        let value = Kernel::gaussian(0.5).value(&[0.0], &[1.0]);
+        assert!((value - (-1.0f64).exp()).abs() < 1e-12);
+    }
+}

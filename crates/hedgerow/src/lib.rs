@@ -1,0 +1,72 @@
+//! Online federated learning with many kernels: the mathematics, and nothing else.
+//!
+//! Devices that can't share their data learn one nonlinear predictor together, sample by sample, at the wire cost of a single small
+//! model. This crate has no I/O, clock, threads or global randomness: a [`FeatureMap`] turns samples into features, a
+//! [`NodeHalf`] predicts and learns from them, a [`ServerHalf`] combines what nodes upload, and a [`Federation`] drives both
+//! in one process.
+//!
+//! ```
+//! use hedgerow::{Contact, Draw, FeatureMap, FeatureSpec, Federation, Kernel, Method, Setup, SetupConfig, Visit};
+//!
+//! let frequencies = Method::MkOfl.frequencies(100)?; // what a budget of 100 numbers per message allows
+//! let map = FeatureMap::new(&FeatureSpec {
+//!     kernels: Kernel::paper_dictionary(),
+//!     draw: Draw::Independent,
+//!     inputs: 1,
+//!     frequencies,
+//!     seed: 7,
+//! })?;
+//! let setup = Setup::try_from(SetupConfig { nodes: 2, frequencies, ..SetupConfig::default() })?;
+//! let mut federation = Federation::new(Method::MkOfl, &setup);
+//!
+//! let mut buffer = vec![0.0; map.width()];
+//! let mut last_error = 0.0;
+//! for t in 0..600 {
+//!     let x = (t % 20) as f32 / 20.0;
+//!     let z = map.map(&[x], &mut buffer);
+//!     let y = [(6.0 * x).sin()];
+//!     let visits = [0, 1].map(|node| Visit { node, z, y: &y, contact: Contact::Full });
+//!     federation.round(&visits, |prediction| last_error = prediction.value - prediction.label)?;
+//! }
+//! assert!(last_error.abs() < 0.3);
+//! assert_eq!(federation.traffic().numbers_up, 2 * 600 * 99); // a model of 98 numbers and a vote
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod comparator;
+mod features;
+mod federation;
+mod gathering;
+mod kernel;
+mod loops;
+mod loss;
+mod message;
+pub mod method;
+mod metrics;
+mod omkl;
+#[doc(hidden)]
+pub mod probe;
+mod random;
+mod schedule;
+mod simd;
+mod sum;
+mod trig;
+mod vector;
+pub mod weights;
+
+pub use comparator::{BestFunction, Hindsight};
+pub use features::{Draw, FeatureError, FeatureMap, FeatureSpec, Features, NotAFeature};
+pub use federation::{Contact, Federation, Prediction, RoundError, Visit};
+pub use kernel::{Family, Kernel};
+pub use loss::{Loss, Objective};
+pub use message::{Broadcast, NodeId, Rejected, Selection, Upload};
+pub use method::{
+    BadSample, BadState, BudgetTooSmall, Method, NodeHalf, ServerHalf, Setup, SetupConfig, SetupError,
+};
+pub use metrics::{ErrorMeter, Tally, Traffic};
+pub use omkl::Omkl;
+pub use random::{Purpose, Stream};
+pub use schedule::Schedule;
+pub use simd::Cpu;
+pub use sum::ExactSum;
+pub use weights::{ExponentialWeights, WeightRule};

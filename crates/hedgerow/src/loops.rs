@@ -1,0 +1,380 @@
+//! The loops that all time goes into, written once over [`Vector`] and called through `simd.rs`.
+
+use crate::loss::Step;
+use crate::trig::{Waves, tame};
+use crate::vector::{LANES, Line, Vector};
+
+/// Frequencies are stored in panels of [`LANES`], each panel input by input, and padded with zeros to a multiple of this.
+pub(crate) const PADDING: usize = 2 * LANES;
+
+/// How angles become features: panels of frequencies, and where each frequency's sine and cosine go.
+pub(crate) struct Projection<'a> {
+    /// Panels × inputs × LANES numbers.
+    pub(crate) panels: &'a [f32],
+    pub(crate) inputs: usize,
+    /// Which frequencies each kernel uses, and how it scales them, if they are shared; a base draw begins on a whole vector.
+    pub(crate) uses: &'a [Use],
+    /// Whether kernels share frequencies and scale them; else an angle serves one kernel only.
+    pub(crate) shared: bool,
+    /// The largest angle that no scale takes beyond [`crate::trig::LARGEST_DIRECT`].
+    pub(crate) largest_angle: f32,
+    /// Sines (and cosines) per kernel, D.
+    pub(crate) per_kernel: usize,
+    /// Length of one sample's features.
+    pub(crate) width: usize,
+    /// 1/√D.
+    pub(crate) amplitude: f32,
+}
+
+impl Projection<'_> {
+    fn kernels(&self) -> usize {
+        self.width / (2 * self.per_kernel)
+    }
+}
+
+/// Kernel `kernel` takes the frequencies from `start` on, times `scale`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Use {
+    pub(crate) start: usize,
+    pub(crate) kernel: usize,
+    pub(crate) scale: f32,
+}
+
+/// Groups of samples share what is loaded of the frequencies; a sum runs over the inputs in order either way.
+#[inline(always)]
+pub(crate) fn map_features<V: Vector>(projection: &Projection<'_>, x: &[f32], z: &mut [f32]) {
+    let (d, width) = (projection.inputs, projection.width);
+    let group = V::SAMPLES;
+    let waves = Waves::new(projection.amplitude);
+    let mut samples = x.chunks_exact(group * d);
+    let mut features = z.chunks_exact_mut(group * width);
+    for (xs, zs) in (&mut samples).zip(&mut features) {
+        match group {
+            4 => map_group::<V, 2, 4>(projection, &waves, xs, zs),
+            _ => map_group::<V, 2, 2>(projection, &waves, xs, zs),
+        }
+    }
+    let rest = samples.remainder().chunks_exact(d);
+    for (x, z) in rest.zip(features.into_remainder().chunks_exact_mut(width)) {
+        match group {
+            4 => map_group::<V, 8, 1>(projection, &waves, x, z),
+            _ => map_group::<V, 4, 1>(projection, &waves, x, z),
+        }
+    }
+}
+
+/// `B` vectors of frequencies at a time for `S` samples: enough independent sums to keep the multipliers busy, few enough to
+/// stay in registers.
+#[inline(always)]
+fn map_group<V: Vector, const B: usize, const S: usize>(
+    projection: &Projection<'_>,
+    waves: &Waves<V>,
+    x: &[f32],
+    z: &mut [f32],
+) {
+    let padded = projection.panels.len() / projection.inputs;
+    let mut start = 0;
+    while start + B * LANES <= padded {
+        map_block::<V, B, S>(projection, waves, start, x, z);
+        start += B * LANES;
+    }
+    while start < padded {
+        map_block::<V, 2, S>(projection, waves, start, x, z);
+        start += PADDING;
+    }
+}
+
+#[inline(always)]
+fn map_block<V: Vector, const B: usize, const S: usize>(
+    projection: &Projection<'_>,
+    waves: &Waves<V>,
+    start: usize,
+    x: &[f32],
+    z: &mut [f32],
+) {
+    let angles = project::<V, B, S>(projection, start, x);
+    for (angles, z) in angles.iter().zip(z.chunks_exact_mut(projection.width)) {
+        let wild = angles.iter().fold(false, |any, angles| any | angles.any_beyond(projection.largest_angle));
+        if wild {
+            for (block, angles) in angles.iter().enumerate() {
+                let mut lanes = [0.0; LANES];
+                angles.store(&mut lanes);
+                write_wild(projection, start + block * LANES, lanes, z);
+            }
+        } else if projection.shared {
+            write_scaled(projection, waves, start, angles, z);
+        } else {
+            for (block, angles) in angles.iter().enumerate() {
+                write_own(projection, waves, start + block * LANES, *angles, z);
+            }
+        }
+    }
+}
+
+/// The same for angles that are too large to be taken directly. Out of line, so that it costs nothing where they aren't.
+#[cold]
+#[inline(never)]
+fn write_wild(projection: &Projection<'_>, first: usize, angles: [f32; LANES], z: &mut [f32]) {
+    let waves = Waves::new(projection.amplitude);
+    if !projection.shared {
+        write_own(projection, &waves, first, angles.map(tame), z);
+        return;
+    }
+    for user in projection.uses {
+        let alone = Projection { uses: &[Use { scale: 1.0, ..*user }], ..*projection };
+        let scaled = angles.map(|angle| tame(angle * user.scale));
+        write_scaled(&alone, &waves, first, &[scaled], z);
+    }
+}
+
+/// The angles of `S` samples. Slices are cut to length first so that the loop has no checks in it.
+#[inline(always)]
+fn project<V: Vector, const B: usize, const S: usize>(
+    projection: &Projection<'_>,
+    start: usize,
+    x: &[f32],
+) -> [[V; B]; S] {
+    let d = projection.inputs;
+    let panels: [&[[f32; LANES]]; B] = std::array::from_fn(|block| {
+        let first = (start + block * LANES) * d;
+        projection.panels[first..first + LANES * d].as_chunks().0
+    });
+    let samples: [&[f32]; S] = std::array::from_fn(|s| &x[s * d..(s + 1) * d]);
+    let mut angles = [[V::splat(0.0); B]; S];
+    for input in 0..d {
+        for block in 0..B {
+            let row = V::load(&panels[block][input]);
+            for s in 0..S {
+                angles[s][block] = row.mul_add(V::splat(samples[s][input]), angles[s][block]);
+            }
+        }
+    }
+    angles
+}
+
+/// Writes the features that [`LANES`] frequencies from `first` on give one sample, where each belongs to one kernel. A block may
+/// reach over the end of one kernel into the next.
+#[inline(always)]
+fn write_own<V: Vector>(
+    projection: &Projection<'_>,
+    waves: &Waves<V>,
+    first: usize,
+    angles: V,
+    z: &mut [f32],
+) {
+    let per_kernel = projection.per_kernel;
+    let (sines, cosines) = waves.of(angles);
+    let (mut kernel, mut begin) = (first / per_kernel, first / per_kernel * per_kernel);
+    while kernel < projection.kernels() && begin < first + LANES {
+        let (low, high) = (begin.saturating_sub(first), (begin + per_kernel - first).min(LANES));
+        // Where lane 0 would go.
+        let into = kernel * 2 * per_kernel + first - begin;
+        store(z, into, low, high, sines);
+        store(z, into + per_kernel, low, high, cosines);
+        kernel += 1;
+        begin += per_kernel;
+    }
+}
+
+/// Writes the features that `B` blocks of frequencies from `start` on give one sample for every kernel that scales them.
+#[inline(always)]
+fn write_scaled<V: Vector, const B: usize>(
+    projection: &Projection<'_>,
+    waves: &Waves<V>,
+    start: usize,
+    angles: &[V; B],
+    z: &mut [f32],
+) {
+    let per_kernel = projection.per_kernel;
+    for user in projection.uses {
+        let scale = V::splat(user.scale);
+        for (block, angles) in angles.iter().enumerate() {
+            let first = start + block * LANES;
+            if first < user.start || first >= user.start + per_kernel {
+                continue;
+            }
+            let (sines, cosines) = waves.of(angles.mul(scale));
+            let into = user.kernel * 2 * per_kernel + first - user.start;
+            let high = (user.start + per_kernel - first).min(LANES);
+            store(z, into, 0, high, sines);
+            store(z, into + per_kernel, 0, high, cosines);
+        }
+    }
+}
+
+/// Stores lanes `low` to `high` of a block whose lane 0 belongs at `into`.
+#[inline(always)]
+fn store<V: Vector>(z: &mut [f32], into: usize, low: usize, high: usize, values: V) {
+    match z[into..].first_chunk_mut() {
+        Some(place) if high - low == LANES => values.store(place),
+        Some(place) => values.store_part(place, low, high),
+        None => {
+            let mut lanes = [0.0; LANES];
+            values.store(&mut lanes);
+            z[into + low..into + high].copy_from_slice(&lanes[low..high]);
+        }
+    }
+}
+
+#[inline(always)]
+fn largest_lane<V: Vector>(values: V) -> f32 {
+    let mut lanes = [0.0; LANES];
+    values.larger_size(values).store(&mut lanes);
+    f32::from_bits(lanes.iter().fold(0, |largest, lane| lane.to_bits().max(largest)))
+}
+
+/// Calls `each` with the vectors of a model and those of its features; the last may be filled up with zeros.
+#[inline(always)]
+fn for_each_vector<V: Vector>(model: &[Line], z: &[f32], mut each: impl FnMut(V, V)) {
+    let (blocks, rest) = z.as_chunks();
+    let (whole, last) = model.split_at(blocks.len());
+    for (weights, z) in whole.iter().zip(blocks) {
+        each(V::load(&weights.0), V::load(z));
+    }
+    if let Some(weights) = last.first() {
+        each(V::load(&weights.0), V::load_part(rest));
+    }
+}
+
+#[inline(always)]
+pub(crate) fn dot<V: Vector>(model: &[Line], z: &[f32]) -> f32 {
+    let mut dot = V::splat(0.0);
+    for_each_vector(model, z, |weights: V, z| dot = weights.mul_add(z, dot));
+    dot.sum()
+}
+
+#[inline(always)]
+pub(crate) fn norm2<V: Vector>(model: &[Line]) -> f32 {
+    let mut norm2 = V::splat(0.0);
+    for weights in model {
+        let weights = V::load(&weights.0);
+        norm2 = weights.mul_add(weights, norm2);
+    }
+    norm2.sum()
+}
+
+#[inline(always)]
+pub(crate) fn descend_rows<V: Vector>(
+    models: &mut [Line],
+    z: &[f32],
+    width: usize,
+    step: &Step,
+    losses: &mut [f64],
+) {
+    let rows = models.chunks_exact_mut(width.div_ceil(LANES)).zip(z.chunks_exact(width));
+    // Row by row, so that the update of one overlaps with the prediction of the next.
+    for ((model, z), loss) in rows.zip(losses) {
+        // Two sums each, in turns, so that one addition needn't wait for the last.
+        let (mut dot, mut norm2) = ([V::splat(0.0); 2], [V::splat(0.0); 2]);
+        for_each_vector(model, z, |weights: V, z| {
+            dot = [dot[1], weights.mul_add(z, dot[0])];
+            norm2 = [norm2[1], weights.mul_add(weights, norm2[0])];
+        });
+        let (shrink, along);
+        (*loss, shrink, along) = step.of(dot[0].add(dot[1]).sum(), norm2[0].add(norm2[1]).sum());
+        let (shrink, along) = (V::splat(shrink), V::splat(along));
+        let (blocks, rest) = z.as_chunks();
+        let (whole, last) = model.split_at_mut(blocks.len());
+        for (weights, z) in whole.iter_mut().zip(blocks) {
+            along.mul_add(V::load(z), V::load(&weights.0).mul(shrink)).store(&mut weights.0);
+        }
+        if let Some(weights) = last.first_mut() {
+            along.mul_add(V::load_part(rest), V::load(&weights.0).mul(shrink)).store(&mut weights.0);
+        }
+    }
+}
+
+#[inline(always)]
+pub(crate) fn largest_size<V: Vector>(values: &[f32]) -> f32 {
+    let (blocks, rest) = values.as_chunks();
+    // Four at a time, so that one maximum needn't wait for the last.
+    let mut largest = [V::splat(0.0); 4];
+    let (fours, few) = blocks.as_chunks::<4>();
+    for four in fours {
+        for (largest, block) in largest.iter_mut().zip(four) {
+            *largest = largest.larger_size(V::load(block));
+        }
+    }
+    for block in few {
+        largest[0] = largest[0].larger_size(V::load(block));
+    }
+    let largest = largest[0].larger_size(largest[1]).larger_size(largest[2].larger_size(largest[3]));
+    let sizes = rest.iter().map(|value| value.abs().to_bits());
+    f32::from_bits(sizes.fold(largest_lane(largest).to_bits(), u32::max))
+}
+
+#[inline(always)]
+pub(crate) fn add_exactly<V: Vector>(coarse: &mut [f64], fine: &mut [f64], values: &[f32]) {
+    // Adding and taking off 1.5·2^(52-b) rounds to a multiple of 2^-b: b = 20 for the coarse part, 55 for the fine one.
+    const COARSE: f64 = 1.5 * (1u64 << 32) as f64;
+    const FINE: f64 = 1.5 / 8.0;
+    for ((coarse, fine), &value) in coarse.iter_mut().zip(fine).zip(values) {
+        let value = f64::from(value);
+        let head = (value + COARSE) - COARSE;
+        let tail = value - head;
+        *coarse += head;
+        *fine += (tail + FINE) - FINE;
+    }
+}
+
+#[inline(always)]
+pub(crate) fn add_gram<V: Vector>(gram: &mut [f64], moment: &mut [f64], z: &[f64], y: &[f64]) {
+    let width = moment.len();
+    let four = z.chunks_exact(4 * width).zip(y.chunks_exact(4));
+    for (rows, labels) in four {
+        add_gram_rows::<4>(gram, moment, rows, labels);
+    }
+    let done = y.len() / 4 * 4;
+    for (row, label) in z[done * width..].chunks_exact(width).zip(y[done..].chunks_exact(1)) {
+        add_gram_rows::<1>(gram, moment, row, label);
+    }
+}
+
+/// `S` rows at once, so that each entry of the triangle is loaded and stored once for all of them.
+#[inline(always)]
+fn add_gram_rows<const S: usize>(gram: &mut [f64], moment: &mut [f64], rows: &[f64], y: &[f64]) {
+    let width = moment.len();
+    let mut at = 0;
+    for i in 0..width {
+        let mut factors = [0.0; S];
+        for (s, factor) in factors.iter_mut().enumerate() {
+            *factor = rows[s * width + i];
+            moment[i] = factor.mul_add(y[s], moment[i]);
+        }
+        let triangle = &mut gram[at..=at + i];
+        for (j, entry) in triangle.iter_mut().enumerate() {
+            let mut sum = *entry;
+            for (s, factor) in factors.iter().enumerate() {
+                sum = factor.mul_add(rows[s * width + j], sum);
+            }
+            *entry = sum;
+        }
+        at += i + 1;
+    }
+}
+
+/// Fused multiply-adds in one round of [`spin`].
+pub(crate) const SPIN_WIDTH: usize = 8 * LANES;
+
+#[inline(always)]
+pub(crate) fn spin<V: Vector>(rounds: u64) -> f32 {
+    // Different starts, or the compiler would see that one sum is enough.
+    let mut sums: [V; SPIN_WIDTH / LANES] = std::array::from_fn(|i| V::splat(i as f32));
+    for _ in 0..rounds {
+        for sum in &mut sums {
+            *sum = sum.mul_add(V::splat(0.999), V::splat(0.001));
+        }
+    }
+    sums.iter().map(|sum| sum.sum()).sum()
+}
+
+#[inline(always)]
+pub(crate) fn sin_cos_all<V: Vector>(angles: &[f32], sines: &mut [f32], cosines: &mut [f32]) {
+    let waves = Waves::<V>::new(1.0);
+    let outs = sines.as_chunks_mut().0.iter_mut().zip(cosines.as_chunks_mut().0);
+    for (angles, (sines, cosines)) in angles.as_chunks().0.iter().zip(outs) {
+        let (s, c) = waves.of(V::load(angles));
+        s.store(sines);
+        c.store(cosines);
+    }
+}

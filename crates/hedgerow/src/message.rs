@@ -1,0 +1,116 @@
+//! [`Upload`] and [`Broadcast`]: all that ever crosses between node and server.
+//!
+//! Both are a few numbers that add up, plus the round they belong to. What a message costs is counted from the message
+//! itself: one number per model entry, loss, weight, vote or kernel index. The round is its envelope, like an address.
+
+use serde::{Deserialize, Serialize};
+
+/// Identity of a node within its federation.
+pub type NodeId = u32;
+
+/// What a node sends: its share of the sums that the server needs.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Upload {
+    /// The round that it answers.
+    pub round: u64,
+    /// The kernel that the node votes for, where a method has votes.
+    pub vote: Option<u32>,
+    /// What the server adds up.
+    pub numbers: Vec<f32>,
+}
+
+/// What the server sends: the state of the global model.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Broadcast {
+    /// The round that it opens.
+    pub round: u64,
+    /// Where a method selects kernels.
+    pub kernels: Option<Selection>,
+    /// The global model.
+    pub numbers: Vec<f32>,
+}
+
+/// The two kernels that a broadcast names, so that a node that missed some can go on from the latest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Selection {
+    /// The kernel of the global model.
+    pub current: u32,
+    /// The kernel whose models are to be uploaded next.
+    pub next: u32,
+}
+
+const BYTES_PER_NUMBER: usize = 4;
+
+impl Upload {
+    /// Numbers on the wire.
+    pub fn count(&self) -> usize {
+        self.numbers.len() + usize::from(self.vote.is_some())
+    }
+
+    /// Bytes of those numbers; framing of a transport comes on top.
+    pub fn bytes(&self) -> usize {
+        BYTES_PER_NUMBER * self.count()
+    }
+}
+
+impl Broadcast {
+    /// Numbers on the wire.
+    pub fn count(&self) -> usize {
+        self.numbers.len() + self.kernels.map_or(0, |_| 2)
+    }
+
+    /// Bytes of those numbers; framing of a transport comes on top.
+    pub fn bytes(&self) -> usize {
+        BYTES_PER_NUMBER * self.count()
+    }
+}
+
+/// Why a message was refused; it changed nothing.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Rejected {
+    /// It belongs to a round that has closed, or to one that has not begun.
+    #[error("upload for round {found}, but round {open} is open")]
+    WrongRound {
+        /// The round that is open.
+        open: u64,
+        /// The round of the message.
+        found: u64,
+    },
+    /// The node has spoken already.
+    #[error("node {node} has already uploaded in round {round}")]
+    Duplicate {
+        /// Who.
+        node: NodeId,
+        /// When.
+        round: u64,
+    },
+    /// Too many or too few numbers.
+    #[error("{expected} numbers expected, but {found} came")]
+    WrongLength {
+        /// What the method sends.
+        expected: usize,
+        /// What came.
+        found: usize,
+    },
+    /// A number that isn't one, or one larger than [`crate::method::MAX_NUMBER`].
+    #[error("number {position} is {value}, beyond the bound of {bound:e}")]
+    OutOfBounds {
+        /// Where, from 0.
+        position: usize,
+        /// What.
+        value: f32,
+        /// Largest size allowed.
+        bound: f32,
+    },
+    /// A kernel that isn't in the dictionary, or none where one is needed, or one where none is.
+    #[error("kernel {found:?} named, but the dictionary has kernels 0 to {last}")]
+    WrongKernel {
+        /// What came.
+        found: Option<u32>,
+        /// The last valid index.
+        last: u32,
+    },
+    /// The method has no uploads.
+    #[error("this method takes no uploads")]
+    NotExpected,
+}

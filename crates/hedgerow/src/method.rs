@@ -1,0 +1,353 @@
+//! The two traits that every method implements, and [`Method`]: a name and a [`Setup`] give a node half and a server half.
+//!
+//! Halves are state machines: no clock, no sockets, no threads, no hidden randomness. A round is: every node predicts and
+//! learns its samples, uploads; the server accepts what comes, closes the round and everyone adopts its broadcast. A new method
+//! is one file in this folder and one line in each function of [`Method`].
+
+use serde::{Deserialize, Serialize};
+
+use crate::features::Features;
+use crate::loss::{Loss, Objective};
+use crate::message::{Broadcast, NodeId, Rejected, Upload};
+use crate::schedule::Schedule;
+use crate::simd;
+use crate::weights::WeightRule;
+
+mod local;
+mod mk_ofl;
+mod naive;
+pub(crate) mod rows;
+mod sk_ofl;
+
+/// Largest size of a label that a node learns from.
+pub const MAX_LABEL: f32 = 1e12;
+
+/// Largest norm of a model: C of the paper's second assumption. Longer ones are pulled back to it, so nothing ever overflows.
+pub const MAX_NORM: f32 = 1e15;
+
+/// Largest size of a number in a message.
+pub const MAX_NUMBER: f32 = 1e30;
+
+/// The half that lives on a device.
+pub trait NodeHalf: Send {
+    /// Predicts from one sample's features, with the latest global model. Pure.
+    ///
+    /// # Panics
+    /// If they were made for another dictionary.
+    fn predict(&self, z: Features<'_>) -> f32;
+    /// Learns from one sample. Refuses what makes no sense, and then stays as it was.
+    fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample>;
+    /// Writes the message for the server and says whether there is one (nothing learned, nothing to say). Pure: asking again
+    /// gives the same message.
+    fn upload(&self, out: &mut Upload) -> bool;
+    /// Takes over the server's state; one that isn't newer than its own is ignored.
+    fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected>;
+    /// The round that it is in: that of the latest broadcast it adopted.
+    fn round(&self) -> u64;
+    /// How much the node trusts each kernel; sums to one.
+    fn weights(&self, out: &mut [f64]);
+    /// How much each kernel has in the predictions; sums to one. The weights, unless the method selects a single kernel.
+    fn shares(&self, out: &mut [f64]) {
+        self.weights(out);
+    }
+    /// ‖w‖² of the model behind the predictions, for the ridge term of the regret.
+    fn norm2(&self) -> f64;
+    /// Everything that has to survive a restart.
+    fn save(&self) -> Vec<u8>;
+    /// Goes on from a saved state, or refuses it and stays as it was.
+    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState>;
+}
+
+/// The half that lives on the server.
+pub trait ServerHalf: Send {
+    /// Takes an upload for the open round, or refuses it and stays as it was.
+    fn accept(&mut self, from: NodeId, upload: &Upload) -> Result<(), Rejected>;
+    /// Closes the round with whoever came. If nobody did, nothing changes and the round stays open.
+    fn close_round(&mut self) -> &Broadcast;
+    /// The latest broadcast, for those who join or come back.
+    fn broadcast(&self) -> &Broadcast;
+    /// Everything that has to survive a restart.
+    fn save(&self) -> Vec<u8>;
+    /// Goes on from a saved state, or refuses it and stays as it was.
+    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState>;
+}
+
+/// A sample that can't be learned from.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+pub enum BadSample {
+    /// The label isn't a number of reasonable size.
+    #[error("label {label} is not a finite number of size at most {MAX_LABEL:e}")]
+    Label {
+        /// What it is.
+        label: f32,
+    },
+    /// The logistic loss knows two labels.
+    #[error("label {label} is neither -1 nor +1, which the logistic loss needs")]
+    NotASign {
+        /// What it is.
+        label: f32,
+    },
+    /// Features of another map.
+    #[error("{expected} features expected, but {found} came")]
+    Width {
+        /// What the setup says.
+        expected: usize,
+        /// What came.
+        found: usize,
+    },
+}
+
+/// A saved state that doesn't fit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("saved state does not fit this method and setup: {reason}")]
+pub struct BadState {
+    reason: String,
+}
+
+impl BadState {
+    fn new(reason: impl ToString) -> Self {
+        let reason = reason.to_string();
+        Self { reason }
+    }
+}
+
+/// Parses a saved state and checks it.
+fn restore_state<'a, S: Deserialize<'a>>(
+    saved: &'a [u8],
+    is_sound: impl FnOnce(&S) -> bool,
+) -> Result<S, BadState> {
+    match postcard::take_from_bytes::<S>(saved) {
+        Err(error) => Err(BadState::new(error)),
+        Ok((_, rest)) if !rest.is_empty() => Err(BadState::new(format!("{} bytes too many", rest.len()))),
+        Ok((state, _)) if !is_sound(&state) => Err(BadState::new("sizes or values are out of bounds")),
+        Ok((state, _)) => Ok(state),
+    }
+}
+
+/// Bytes of a state. Writing to memory can't fail.
+fn save_state(state: &impl Serialize) -> Vec<u8> {
+    postcard::to_stdvec(state).unwrap_or_default()
+}
+
+/// What both halves of a method must agree on, as it is written down.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SetupConfig {
+    /// Kernels in the dictionary, P.
+    pub kernels: usize,
+    /// Frequencies per kernel, D; [`Method::frequencies`] derives it from a budget.
+    pub frequencies: usize,
+    /// Nodes in the federation, K.
+    pub nodes: usize,
+    /// The loss.
+    pub loss: Loss,
+    /// λ.
+    pub ridge: f64,
+    /// η_l: the step of a model.
+    pub step_size: Schedule,
+    /// η_g / ln P: the rate of the weights, before the factor ln P.
+    pub weight_rate: Schedule,
+    /// How losses enter the weights.
+    pub weight_rule: WeightRule,
+    /// Seed of votes and selections.
+    pub seed: u64,
+}
+
+impl Default for SetupConfig {
+    /// The paper's experiments: P = 11, r = 100, K = 20, λ = 0.01, anytime rates.
+    fn default() -> Self {
+        Self {
+            kernels: 11,
+            frequencies: 49,
+            nodes: 20,
+            loss: Loss::Squared,
+            ridge: 0.01,
+            step_size: Schedule::Anytime { scale: 1.0 },
+            weight_rate: Schedule::Anytime { scale: 1.0 },
+            weight_rule: WeightRule::Incremental,
+            seed: 1,
+        }
+    }
+}
+
+/// A configuration that has been checked.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Setup(SetupConfig);
+
+/// Why a configuration makes no sense.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SetupError {
+    /// A count that must be positive.
+    #[error("{what} must be at least 1, but is 0")]
+    Zero {
+        /// Which.
+        what: &'static str,
+    },
+    /// A number outside its bounds.
+    #[error("{what} must be {bound}, but is {value}")]
+    OutOfBounds {
+        /// Which.
+        what: &'static str,
+        /// In words.
+        bound: &'static str,
+        /// What it is.
+        value: f64,
+    },
+}
+
+impl TryFrom<SetupConfig> for Setup {
+    type Error = SetupError;
+
+    fn try_from(config: SetupConfig) -> Result<Self, SetupError> {
+        for (what, count) in [
+            ("the number of kernels", config.kernels),
+            ("the number of frequencies", config.frequencies),
+            ("the number of nodes", config.nodes),
+        ] {
+            if count == 0 {
+                return Err(SetupError::Zero { what });
+            }
+        }
+        let check = |what, value: f64, bound, holds: bool| {
+            // NaN fails every comparison, and so the check.
+            if holds { Ok(()) } else { Err(SetupError::OutOfBounds { what, bound, value }) }
+        };
+        let ridge = config.ridge;
+        check("ridge (λ)", ridge, "between 0 and 1000", (0.0..=1000.0).contains(&ridge))?;
+        if let Loss::Huber { delta } = config.loss {
+            let holds = delta > 0.0 && delta.is_finite();
+            check("huber_delta", delta, "a positive number", holds)?;
+        }
+        for (what, schedule) in [("step_size", config.step_size), ("weight_rate", config.weight_rate)] {
+            let scale = schedule.scale();
+            let holds = scale > 0.0 && scale <= 1000.0;
+            check(what, scale, "positive and at most 1000", holds)?;
+        }
+        let shrink = config.step_size.rate(1) * ridge;
+        check("step_size times ridge", shrink, "at most 1, or models grow without bound", shrink <= 1.0)?;
+        Ok(Self(config))
+    }
+}
+
+impl Setup {
+    /// What was checked.
+    pub fn config(&self) -> &SetupConfig {
+        &self.0
+    }
+
+    pub(crate) fn kernels(&self) -> usize {
+        self.0.kernels
+    }
+
+    /// Length of a model: 2D.
+    pub(crate) fn model_len(&self) -> usize {
+        2 * self.0.frequencies
+    }
+
+    /// Length of z: P·2D.
+    pub(crate) fn width(&self) -> usize {
+        self.kernels() * self.model_len()
+    }
+
+    /// The objective that models descend on.
+    pub fn objective(&self) -> Objective {
+        Objective { loss: self.0.loss, ridge: self.0.ridge }
+    }
+
+    /// η_g in a round.
+    pub(crate) fn weight_rate(&self, round: u64) -> f64 {
+        self.0.weight_rate.rate(round) * (self.kernels() as f64).ln()
+    }
+
+    /// Refuses features of another dictionary.
+    fn check_width(&self, z: Features<'_>) -> Result<(), BadSample> {
+        let (expected, found) = (self.width(), z.numbers().len());
+        if found == expected { Ok(()) } else { Err(BadSample::Width { expected, found }) }
+    }
+
+    /// Refuses labels that can't be learned from.
+    fn check_label(&self, y: f32) -> Result<(), BadSample> {
+        if !simd::is_within(y, MAX_LABEL) {
+            return Err(BadSample::Label { label: y });
+        }
+        if self.0.loss == Loss::Logistic && y.abs() != 1.0 {
+            return Err(BadSample::NotASign { label: y });
+        }
+        Ok(())
+    }
+}
+
+/// The methods that travel: each has a node half and a server half.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// SK-OFL: one kernel, chosen beforehand (by index, from 0).
+    SkOfl {
+        /// Which.
+        kernel: usize,
+    },
+    /// MK-OFL: nodes vote for a kernel and upload one model.
+    MkOfl,
+    /// The naive extension: all models and weights travel.
+    Naive,
+    /// Every node learns alone; nothing travels.
+    Local,
+}
+
+/// A budget that leaves no room for a single frequency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{method} needs a budget of at least {least} numbers, but has {budget}")]
+pub struct BudgetTooSmall {
+    method: &'static str,
+    least: usize,
+    budget: usize,
+}
+
+impl Method {
+    /// Short name, as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SkOfl { .. } => "sk",
+            Self::MkOfl => "mk",
+            Self::Naive => "naive",
+            Self::Local => "local",
+        }
+    }
+
+    /// How many frequencies per kernel a budget of r numbers allows: ⌊r/2⌋ for SK-OFL, ⌊r/2⌋ − 1 for MK-OFL, which also
+    /// sends two indices. Methods without a budget of their own are given as many as MK-OFL.
+    pub fn frequencies(self, budget: usize) -> Result<usize, BudgetTooSmall> {
+        let (method, indices) = match self {
+            Self::SkOfl { .. } => ("sk", 0),
+            Self::MkOfl => ("mk", 1),
+            Self::Naive => ("naive", 1),
+            Self::Local => ("local", 1),
+        };
+        let least = 2 * (indices + 1);
+        match (budget / 2).checked_sub(indices) {
+            Some(frequencies) if frequencies > 0 => Ok(frequencies),
+            _ => Err(BudgetTooSmall { method, least, budget }),
+        }
+    }
+
+    /// A new node half.
+    ///
+    /// # Panics
+    /// If SK-OFL is given a kernel that the setup doesn't have.
+    pub fn node(self, setup: &Setup, id: NodeId) -> Box<dyn NodeHalf> {
+        match self {
+            Self::SkOfl { kernel } => Box::new(sk_ofl::Node::new(setup, kernel)),
+            Self::MkOfl => Box::new(mk_ofl::Node::new(setup, id)),
+            Self::Naive => Box::new(naive::Node::new(setup)),
+            Self::Local => Box::new(local::Node::new(setup)),
+        }
+    }
+
+    /// A new server half.
+    pub fn server(self, setup: &Setup) -> Box<dyn ServerHalf> {
+        match self {
+            Self::SkOfl { .. } => Box::new(sk_ofl::Server::new(setup)),
+            Self::MkOfl => Box::new(mk_ofl::Server::new(setup)),
+            Self::Naive => Box::new(naive::Server::new(setup)),
+            Self::Local => Box::new(local::Server::new()),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Local only: every node learns alone, with all kernels, and nothing travels. What federation has to beat.
+
+use super::{BadSample, BadState, NodeHalf, ServerHalf, Setup, restore_state, save_state};
+use crate::features::Features;
+use crate::message::{Broadcast, NodeId, Rejected, Upload};
+use crate::omkl::{Omkl, OmklState};
+
+pub(super) struct Node {
+    setup: Setup,
+    learner: Omkl,
+}
+
+impl Node {
+    pub(super) fn new(setup: &Setup) -> Self {
+        Self { setup: *setup, learner: Omkl::new(setup) }
+    }
+}
+
+impl NodeHalf for Node {
+    fn predict(&self, z: Features<'_>) -> f32 {
+        self.learner.predict(z)
+    }
+
+    fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
+        self.learner.learn(z, y)
+    }
+
+    fn upload(&self, out: &mut Upload) -> bool {
+        out.numbers.clear();
+        out.vote = None;
+        false
+    }
+
+    fn adopt(&mut self, _broadcast: &Broadcast) -> Result<(), Rejected> {
+        Ok(())
+    }
+
+    fn round(&self) -> u64 {
+        1
+    }
+
+    fn weights(&self, out: &mut [f64]) {
+        out.copy_from_slice(self.learner.weights());
+    }
+
+    fn norm2(&self) -> f64 {
+        self.learner.norm2()
+    }
+
+    fn save(&self) -> Vec<u8> {
+        save_state(&self.learner.state)
+    }
+
+    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
+        let setup = &self.setup;
+        self.learner.state = restore_state(saved, |state: &OmklState| Omkl::is_sound(setup, state))?;
+        Ok(())
+    }
+}
+
+/// Has nothing to say: its round never closes.
+pub(super) struct Server {
+    broadcast: Broadcast,
+}
+
+impl Server {
+    pub(super) fn new() -> Self {
+        Self { broadcast: Broadcast { round: 1, ..Broadcast::default() } }
+    }
+}
+
+impl ServerHalf for Server {
+    fn accept(&mut self, _from: NodeId, _upload: &Upload) -> Result<(), Rejected> {
+        Err(Rejected::NotExpected)
+    }
+
+    fn close_round(&mut self) -> &Broadcast {
+        &self.broadcast
+    }
+
+    fn broadcast(&self) -> &Broadcast {
+        &self.broadcast
+    }
+
+    fn save(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
+        if saved.is_empty() { Ok(()) } else { Err(BadState::new("it should be empty")) }
+    }
+}

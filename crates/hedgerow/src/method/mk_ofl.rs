@@ -1,0 +1,220 @@
+//! MK-OFL, the paper's method: many kernels at the wire cost of one.
+//!
+//! A node keeps a model w̃^p and a log-weight per kernel. In round t it predicts with the global model ŵ_t, whose kernel the
+//! last broadcast named; takes a gradient step on the model of every kernel (for the global one's kernel starting at ŵ_t);
+//! charges the weights, logweight_p −= η_g·K·ℓ_p; votes for a kernel drawn from them; and uploads the vote and the model of
+//! the *next* kernel, 2D + 1 numbers. The server averages those models, draws the kernel after next with probability
+//! ∝ N_p^n, and broadcasts the mean and both kernels, 2D + 2 numbers.
+
+use serde::{Deserialize, Serialize};
+
+use super::rows::{Models, descend, one_hot};
+use super::sk_ofl::check_model;
+use super::{BadSample, BadState, NodeHalf, ServerHalf, Setup, restore_state, save_state};
+use crate::features::Features;
+use crate::gathering::Gathering;
+use crate::message::{Broadcast, NodeId, Rejected, Selection, Upload};
+use crate::random::{Purpose, Stream};
+use crate::weights::{ExponentialWeights, draw, vote_log_weights};
+
+const FIRST: Selection = Selection { current: 0, next: 0 };
+
+pub(super) struct Node {
+    setup: Setup,
+    votes: Stream,
+    state: NodeState,
+    /// Objective of each kernel's model on the sample at hand; scratch.
+    losses: Vec<f64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct NodeState {
+    round: u64,
+    learned: bool,
+    selection: Selection,
+    /// ŵ_t.
+    global: Models,
+    /// w̃^p of every kernel, one after the other.
+    models: Models,
+    weights: ExponentialWeights,
+}
+
+impl Node {
+    pub(super) fn new(setup: &Setup, id: NodeId) -> Self {
+        Self {
+            setup: *setup,
+            votes: Stream::from_seed(setup.0.seed).derive(Purpose::Vote, u64::from(id)),
+            state: NodeState {
+                round: 1,
+                learned: false,
+                selection: FIRST,
+                global: Models::zero(1, setup.model_len()),
+                models: Models::zero(setup.kernels(), setup.model_len()),
+                weights: ExponentialWeights::new(setup.0.weight_rule, setup.kernels()),
+            },
+            losses: vec![0.0; setup.kernels()],
+        }
+    }
+}
+
+impl NodeHalf for Node {
+    fn predict(&self, z: Features<'_>) -> f32 {
+        let (kernel, len) = (self.state.selection.current as usize, self.setup.model_len());
+        self.state.global.predict(0, z.part(kernel * len..(kernel + 1) * len))
+    }
+
+    fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
+        let round = self.state.round;
+        let rate = self.setup.0.step_size.rate(round);
+        descend(&self.setup, rate, &mut self.state.models, z, y, &mut self.losses)?;
+        let rate = self.setup.weight_rate(round) * self.setup.0.nodes as f64;
+        self.state.weights.charge(rate, self.losses.iter().copied());
+        self.state.learned = true;
+        Ok(())
+    }
+
+    fn upload(&self, out: &mut Upload) -> bool {
+        let state = &self.state;
+        let uniform = self.votes.uniform_at(state.round);
+        out.round = state.round;
+        out.vote = Some(draw(state.weights.log(), uniform) as u32);
+        out.numbers.clear();
+        state.models.pack_row(state.selection.next as usize, &mut out.numbers);
+        state.learned
+    }
+
+    fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
+        let selection = check_selection(&self.setup, broadcast)?;
+        if broadcast.round > self.state.round {
+            self.state.round = broadcast.round;
+            self.state.learned = false;
+            self.state.selection = selection;
+            self.state.global.set(0, &broadcast.numbers);
+            // From here on the model of the global kernel is the global model.
+            self.state.models.set(selection.current as usize, &broadcast.numbers);
+        }
+        Ok(())
+    }
+
+    fn round(&self) -> u64 {
+        self.state.round
+    }
+
+    fn weights(&self, out: &mut [f64]) {
+        self.state.weights.probabilities(out);
+    }
+
+    fn shares(&self, out: &mut [f64]) {
+        one_hot(self.state.selection.current as usize, out);
+    }
+
+    fn norm2(&self) -> f64 {
+        self.state.global.norm2(0)
+    }
+
+    fn save(&self) -> Vec<u8> {
+        save_state(&self.state)
+    }
+
+    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
+        let setup = &self.setup;
+        self.state = restore_state(saved, |state: &NodeState| {
+            let kernels = setup.kernels();
+            state.round > 0
+                && is_selection(setup, state.selection)
+                && state.global.is_sound(1, setup.model_len())
+                && state.models.is_sound(kernels, setup.model_len())
+                && state.weights.is_sound(setup.0.weight_rule, kernels)
+        })?;
+        Ok(())
+    }
+}
+
+fn is_selection(setup: &Setup, selection: Selection) -> bool {
+    let kernels = setup.kernels();
+    (selection.current as usize) < kernels && (selection.next as usize) < kernels
+}
+
+/// The two kernels of a broadcast that is fit to be adopted.
+fn check_selection(setup: &Setup, broadcast: &Broadcast) -> Result<Selection, Rejected> {
+    check_model(broadcast, setup.model_len())?;
+    match broadcast.kernels {
+        Some(selection) if is_selection(setup, selection) => Ok(selection),
+        other => {
+            let found = other.map(|selection| selection.current.max(selection.next));
+            let last = setup.kernels() as u32 - 1;
+            Err(Rejected::WrongKernel { found, last })
+        }
+    }
+}
+
+pub(super) struct Server {
+    setup: Setup,
+    selections: Stream,
+    state: ServerState,
+    /// Log-probability of each kernel in the draw; scratch.
+    log: Vec<f64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ServerState {
+    broadcast: Broadcast,
+    gathering: Gathering,
+}
+
+impl Server {
+    pub(super) fn new(setup: &Setup) -> Self {
+        Self {
+            setup: *setup,
+            selections: Stream::from_seed(setup.0.seed).derive(Purpose::Selection, 0),
+            state: ServerState {
+                broadcast: Broadcast {
+                    round: 1,
+                    kernels: Some(FIRST),
+                    numbers: vec![0.0; setup.model_len()],
+                },
+                gathering: Gathering::new(setup.model_len(), setup.kernels()),
+            },
+            log: vec![0.0; setup.kernels()],
+        }
+    }
+}
+
+impl ServerHalf for Server {
+    fn accept(&mut self, from: NodeId, upload: &Upload) -> Result<(), Rejected> {
+        let open = self.state.broadcast.round;
+        self.state.gathering.accept(open, from, upload)
+    }
+
+    fn close_round(&mut self) -> &Broadcast {
+        let ServerState { broadcast, gathering } = &mut self.state;
+        if gathering.count() > 0 {
+            vote_log_weights(gathering.votes(), &mut self.log);
+            let drawn = draw(&self.log, self.selections.uniform_at(broadcast.round)) as u32;
+            let averaged = broadcast.kernels.unwrap_or(FIRST).next;
+            broadcast.kernels = Some(Selection { current: averaged, next: drawn });
+            gathering.mean(&mut broadcast.numbers);
+            gathering.clear();
+            broadcast.round += 1;
+        }
+        broadcast
+    }
+
+    fn broadcast(&self) -> &Broadcast {
+        &self.state.broadcast
+    }
+
+    fn save(&self) -> Vec<u8> {
+        save_state(&self.state)
+    }
+
+    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
+        let setup = &self.setup;
+        self.state = restore_state(saved, |state: &ServerState| {
+            check_selection(setup, &state.broadcast).is_ok()
+                && state.broadcast.round > 0
+                && state.gathering.is_sound(setup.model_len(), setup.kernels())
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+//! The naive extension (the paper's first remark): everything travels.
+//!
+//! A node uploads the models of all P kernels and its P losses, P·2D + P numbers; the server averages the models kernel by
+//! kernel, charges the weights with the losses of all nodes, and broadcasts both. The prediction is Σ_p q_p·w_pᵀz_p(x). With
+//! every node present this is centralised mini-batch learning, at P times the cost of MK-OFL.
+
+use serde::{Deserialize, Serialize};
+
+use super::rows::{Models, descend};
+use super::sk_ofl::check_model;
+use super::{BadSample, BadState, NodeHalf, ServerHalf, Setup, restore_state, save_state};
+use crate::features::Features;
+use crate::gathering::Gathering;
+use crate::message::{Broadcast, NodeId, Rejected, Upload};
+use crate::weights::ExponentialWeights;
+
+/// Length of both messages: models, then losses or weights.
+fn message_len(setup: &Setup) -> usize {
+    setup.width() + setup.kernels()
+}
+
+pub(super) struct Node {
+    setup: Setup,
+    state: NodeState,
+    /// Objective of each kernel's model on the sample at hand; scratch.
+    sample_losses: Vec<f64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct NodeState {
+    round: u64,
+    learned: bool,
+    /// The models of the last broadcast.
+    global: Models,
+    /// Those and the gradient steps since.
+    models: Models,
+    /// The weights of the last broadcast.
+    weights: Vec<f64>,
+    /// Loss of each kernel since.
+    losses: Vec<f64>,
+}
+
+impl Node {
+    pub(super) fn new(setup: &Setup) -> Self {
+        let kernels = setup.kernels();
+        Self {
+            setup: *setup,
+            state: NodeState {
+                round: 1,
+                learned: false,
+                global: Models::zero(kernels, setup.model_len()),
+                models: Models::zero(kernels, setup.model_len()),
+                weights: vec![1.0 / kernels as f64; kernels],
+                losses: vec![0.0; kernels],
+            },
+            sample_losses: vec![0.0; kernels],
+        }
+    }
+}
+
+impl NodeHalf for Node {
+    fn predict(&self, z: Features<'_>) -> f32 {
+        self.state.global.predict_mixture(&self.state.weights, z)
+    }
+
+    fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
+        let rate = self.setup.0.step_size.rate(self.state.round);
+        descend(&self.setup, rate, &mut self.state.models, z, y, &mut self.sample_losses)?;
+        for (total, loss) in self.state.losses.iter_mut().zip(&self.sample_losses) {
+            *total += loss;
+        }
+        self.state.learned = true;
+        Ok(())
+    }
+
+    fn upload(&self, out: &mut Upload) -> bool {
+        let state = &self.state;
+        out.round = state.round;
+        out.vote = None;
+        out.numbers.clear();
+        state.models.pack(&mut out.numbers);
+        let losses = state.losses.iter().map(|loss| loss.min(f64::from(super::MAX_NUMBER)) as f32);
+        out.numbers.extend(losses);
+        state.learned
+    }
+
+    fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
+        check_model(broadcast, message_len(&self.setup))?;
+        if broadcast.round > self.state.round {
+            let (models, weights) = broadcast.numbers.split_at(self.setup.width());
+            self.state.round = broadcast.round;
+            self.state.learned = false;
+            self.state.global.set(0, models);
+            self.state.models.set(0, models);
+            normalise(weights, &mut self.state.weights);
+            self.state.losses.fill(0.0);
+        }
+        Ok(())
+    }
+
+    fn round(&self) -> u64 {
+        self.state.round
+    }
+
+    fn weights(&self, out: &mut [f64]) {
+        out.copy_from_slice(&self.state.weights);
+    }
+
+    fn norm2(&self) -> f64 {
+        self.state.global.norm2_mixture(&self.state.weights)
+    }
+
+    fn save(&self) -> Vec<u8> {
+        save_state(&self.state)
+    }
+
+    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
+        let (len, kernels) = (self.setup.model_len(), self.setup.kernels());
+        self.state = restore_state(saved, |state: &NodeState| {
+            state.round > 0
+                && state.global.is_sound(kernels, len)
+                && state.models.is_sound(kernels, len)
+                && state.weights.len() == kernels
+                && state.losses.len() == kernels
+                && state.weights.iter().chain(&state.losses).all(|v| v.is_finite())
+        })?;
+        Ok(())
+    }
+}
+
+/// Weights that sum to one again after rounding on the wire; a hostile sum of zero becomes equal weights.
+fn normalise(received: &[f32], weights: &mut [f64]) {
+    let total: f64 = received.iter().map(|weight| f64::from(weight.max(0.0))).sum();
+    let equal = 1.0 / weights.len() as f64;
+    for (weight, received) in weights.iter_mut().zip(received) {
+        *weight = if total > 0.0 { f64::from(received.max(0.0)) / total } else { equal };
+    }
+}
+
+pub(super) struct Server {
+    setup: Setup,
+    state: ServerState,
+    /// Weights that sum to one; scratch.
+    probabilities: Vec<f64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ServerState {
+    broadcast: Broadcast,
+    gathering: Gathering,
+    weights: ExponentialWeights,
+}
+
+impl Server {
+    pub(super) fn new(setup: &Setup) -> Self {
+        let kernels = setup.kernels();
+        let mut numbers = vec![0.0; message_len(setup)];
+        numbers[setup.width()..].fill(1.0 / kernels as f32);
+        Self {
+            setup: *setup,
+            state: ServerState {
+                broadcast: Broadcast { round: 1, kernels: None, numbers },
+                gathering: Gathering::new(message_len(setup), 0),
+                weights: ExponentialWeights::new(setup.0.weight_rule, kernels),
+            },
+            probabilities: vec![0.0; kernels],
+        }
+    }
+}
+
+impl ServerHalf for Server {
+    fn accept(&mut self, from: NodeId, upload: &Upload) -> Result<(), Rejected> {
+        let open = self.state.broadcast.round;
+        self.state.gathering.accept(open, from, upload)
+    }
+
+    fn close_round(&mut self) -> &Broadcast {
+        let ServerState { broadcast, gathering, weights } = &mut self.state;
+        if gathering.count() > 0 {
+            let (models, shown) = broadcast.numbers.split_at_mut(self.setup.width());
+            gathering.mean(models);
+            let losses = gathering.totals().skip(models.len());
+            weights.charge(self.setup.weight_rate(broadcast.round), losses);
+            weights.probabilities(&mut self.probabilities);
+            for (shown, weight) in shown.iter_mut().zip(&self.probabilities) {
+                *shown = *weight as f32;
+            }
+            gathering.clear();
+            broadcast.round += 1;
+        }
+        broadcast
+    }
+
+    fn broadcast(&self) -> &Broadcast {
+        &self.state.broadcast
+    }
+
+    fn save(&self) -> Vec<u8> {
+        save_state(&self.state)
+    }
+
+    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
+        let (len, kernels) = (message_len(&self.setup), self.setup.kernels());
+        let rule = self.setup.0.weight_rule;
+        self.state = restore_state(saved, |state: &ServerState| {
+            check_model(&state.broadcast, len).is_ok()
+                && state.broadcast.round > 0
+                && state.broadcast.kernels.is_none()
+                && state.gathering.is_sound(len, 0)
+                && state.weights.is_sound(rule, kernels)
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! What the methods share: models of one or more kernels, and a gradient step on all of them at once.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{BadSample, MAX_NORM, Setup};
+use crate::features::Features;
+use crate::gathering::check_numbers;
+use crate::loss::Step;
+use crate::simd::{self, Cpu};
+use crate::vector::{LANES, Line};
+
+/// One or more models of 2D numbers each. In memory every row begins on a cache line and is padded with zeros; everywhere
+/// else (messages, saved states) rows are packed.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Models {
+    lines: Vec<Line>,
+    width: usize,
+}
+
+impl Models {
+    /// `rows` zero models of `width` numbers.
+    pub(crate) fn zero(rows: usize, width: usize) -> Self {
+        Self { lines: vec![Line([0.0; LANES]); rows * width.div_ceil(LANES)], width }
+    }
+
+    fn lines_per_row(&self) -> usize {
+        self.width.div_ceil(LANES)
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.lines.len() / self.lines_per_row()
+    }
+
+    fn row(&self, row: usize) -> &[Line] {
+        let per_row = self.lines_per_row();
+        &self.lines[row * per_row..(row + 1) * per_row]
+    }
+
+    /// Overwrites rows from `first` on with packed numbers.
+    pub(crate) fn set(&mut self, first: usize, packed: &[f32]) {
+        let per_row = self.lines_per_row();
+        let rows = self.lines[first * per_row..].chunks_exact_mut(per_row);
+        for (row, packed) in rows.zip(packed.chunks_exact(self.width)) {
+            for (line, packed) in row.iter_mut().zip(packed.chunks(LANES)) {
+                line.0[..packed.len()].copy_from_slice(packed);
+            }
+        }
+    }
+
+    /// Appends one row, packed.
+    pub(crate) fn pack_row(&self, row: usize, out: &mut Vec<f32>) {
+        let mut left = self.width;
+        for line in self.row(row) {
+            out.extend_from_slice(&line.0[..left.min(LANES)]);
+            left = left.saturating_sub(LANES);
+        }
+    }
+
+    /// Appends all rows, packed.
+    pub(crate) fn pack(&self, out: &mut Vec<f32>) {
+        (0..self.rows()).for_each(|row| self.pack_row(row, out));
+    }
+
+    /// wᵀz for one row.
+    pub(crate) fn predict(&self, row: usize, z: Features<'_>) -> f32 {
+        assert_eq!(z.numbers().len(), self.width, "features of a model");
+        simd::dot(Cpu::detect(), self.row(row), z.numbers())
+    }
+
+    /// Σ_p q_p·w_pᵀz_p over all rows.
+    pub(crate) fn predict_mixture(&self, weights: &[f64], z: Features<'_>) -> f32 {
+        let rows = weights.iter().zip(z.samples(self.width)).enumerate();
+        rows.map(|(row, (weight, z))| weight * f64::from(self.predict(row, z))).sum::<f64>() as f32
+    }
+
+    /// ‖w‖² of one row.
+    pub(crate) fn norm2(&self, row: usize) -> f64 {
+        f64::from(simd::norm2(Cpu::detect(), self.row(row)))
+    }
+
+    /// Σ_p q_p·‖w_p‖².
+    pub(crate) fn norm2_mixture(&self, weights: &[f64]) -> f64 {
+        weights.iter().enumerate().map(|(row, weight)| weight * self.norm2(row)).sum()
+    }
+
+    /// Whether a saved state has this shape and no number that can't be.
+    pub(crate) fn is_sound(&self, rows: usize, width: usize) -> bool {
+        let lines = rows * width.div_ceil(LANES);
+        self.width == width
+            && self.lines.len() == lines
+            && self.lines.iter().all(|line| check_numbers(&line.0).is_ok())
+    }
+}
+
+impl Serialize for Models {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut packed = Vec::with_capacity(self.rows() * self.width);
+        self.pack(&mut packed);
+        (self.width, packed).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Models {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (width, packed) = <(usize, Vec<f32>)>::deserialize(deserializer)?;
+        if width == 0 || packed.len() % width != 0 {
+            return Err(serde::de::Error::custom("rows of a model have no common length"));
+        }
+        let mut models = Self::zero(packed.len() / width, width);
+        models.set(0, &packed);
+        Ok(models)
+    }
+}
+
+/// One step of online gradient descent on each row of `models`. Writes each row's objective before it to `losses`; refuses a
+/// bad sample before anything has changed.
+pub(crate) fn descend(
+    setup: &Setup,
+    rate: f64,
+    models: &mut Models,
+    z: Features<'_>,
+    y: f32,
+    losses: &mut [f64],
+) -> Result<(), BadSample> {
+    setup.check_label(y)?;
+    let (expected, found) = (losses.len() * models.width, z.numbers().len());
+    if found != expected {
+        return Err(BadSample::Width { expected, found });
+    }
+    let step = Step { objective: setup.objective(), label: f64::from(y), rate, longest: f64::from(MAX_NORM) };
+    simd::descend_rows(Cpu::detect(), &mut models.lines, z.numbers(), models.width, &step, losses);
+    Ok(())
+}
+
+/// Weight one for a single kernel.
+pub(crate) fn one_hot(kernel: usize, out: &mut [f64]) {
+    out.fill(0.0);
+    out[kernel] = 1.0;
+}

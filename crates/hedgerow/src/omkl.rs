@@ -1,0 +1,79 @@
+//! [`Omkl`]: online multi-kernel learning in one place, sample by sample. It is what a node does alone, and what the paper calls
+//! the performance limit when it is given everybody's samples.
+
+use serde::{Deserialize, Serialize};
+
+use crate::features::Features;
+use crate::method::rows::{Models, descend};
+use crate::method::{BadSample, Setup};
+use crate::weights::ExponentialWeights;
+
+/// P models, their weights, and the number of samples seen.
+#[derive(Debug, Clone)]
+pub struct Omkl {
+    setup: Setup,
+    pub(crate) state: OmklState,
+    /// Objective of each kernel's model on the sample at hand; scratch.
+    losses: Vec<f64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OmklState {
+    samples: u64,
+    models: Models,
+    weights: ExponentialWeights,
+    /// The weights, summing to one.
+    probabilities: Vec<f64>,
+}
+
+impl Omkl {
+    /// Knows nothing yet.
+    pub fn new(setup: &Setup) -> Self {
+        let kernels = setup.config().kernels;
+        Self {
+            setup: *setup,
+            state: OmklState {
+                samples: 0,
+                models: Models::zero(kernels, setup.model_len()),
+                weights: ExponentialWeights::new(setup.config().weight_rule, kernels),
+                probabilities: vec![1.0 / kernels as f64; kernels],
+            },
+            losses: vec![0.0; kernels],
+        }
+    }
+
+    /// Σ_p q_p·w_pᵀz_p.
+    pub fn predict(&self, z: Features<'_>) -> f32 {
+        self.state.models.predict_mixture(&self.state.probabilities, z)
+    }
+
+    /// One step on every model, then on the weights; t is the number of samples.
+    pub fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
+        let state = &mut self.state;
+        let rate = self.setup.config().step_size.rate(state.samples + 1);
+        descend(&self.setup, rate, &mut state.models, z, y, &mut self.losses)?;
+        state.samples += 1;
+        let rate = self.setup.weight_rate(state.samples);
+        state.weights.charge(rate, self.losses.iter().copied());
+        state.weights.probabilities(&mut state.probabilities);
+        Ok(())
+    }
+
+    /// How much each kernel has in the prediction; sums to one.
+    pub fn weights(&self) -> &[f64] {
+        &self.state.probabilities
+    }
+
+    /// Σ_p q_p·‖w_p‖², for the ridge term of the regret.
+    pub fn norm2(&self) -> f64 {
+        self.state.models.norm2_mixture(&self.state.probabilities)
+    }
+
+    pub(crate) fn is_sound(setup: &Setup, state: &OmklState) -> bool {
+        let kernels = setup.config().kernels;
+        state.models.is_sound(kernels, setup.model_len())
+            && state.weights.is_sound(setup.config().weight_rule, kernels)
+            && state.probabilities.len() == kernels
+            && state.probabilities.iter().all(|weight| (0.0..=1.0).contains(weight))
+    }
+}

@@ -1,0 +1,207 @@
+//! The inner loops, each compiled several times and chosen at run time for the processor.
+//!
+//! The loops themselves are in `loops.rs`, written once over `Vector`; the macro below wraps each for every instruction set.
+
+use std::sync::LazyLock;
+
+use crate::loops;
+use crate::loss::Step;
+use crate::vector::{LANES, Line};
+
+/// Instruction sets that the inner loops are compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cpu {
+    /// What the build targets anyway; on 64-bit ARM that already means NEON.
+    Plain,
+    /// 256-bit vectors with fused multiply-add.
+    Avx2,
+    /// 512-bit vectors.
+    Avx512,
+}
+
+impl Cpu {
+    /// The best that this processor has.
+    #[inline]
+    pub fn detect() -> Self {
+        static BEST: LazyLock<Cpu> = LazyLock::new(Cpu::look);
+        *BEST
+    }
+
+    fn look() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl")
+            {
+                return Self::Avx512;
+            }
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                return Self::Avx2;
+            }
+        }
+        Self::Plain
+    }
+
+    /// Name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Avx512 => "AVX-512",
+            Self::Avx2 => "AVX2",
+            Self::Plain if cfg!(target_arch = "aarch64") => "NEON",
+            Self::Plain => "plain",
+        }
+    }
+}
+
+/// `fn name(args) = path;` makes a function that takes a [`Cpu`] first and runs `loops::path` compiled for it.
+macro_rules! dispatched {
+    ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $ret:ty)?;)*) => {$(
+        $(#[$meta])*
+        pub(crate) fn $name(cpu: Cpu, $($arg: $type),*) $(-> $ret)? {
+            #[cfg(target_arch = "x86_64")]
+            {
+                use crate::vector::x86;
+                #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
+                fn avx512($($arg: $type),*) $(-> $ret)? { loops::$name::<x86::Avx512>($($arg),*) }
+                #[target_feature(enable = "avx2,fma")]
+                fn avx2($($arg: $type),*) $(-> $ret)? { loops::$name::<x86::Avx2>($($arg),*) }
+                // `min` keeps this sound for any `Cpu` a caller makes up.
+                match cpu.min(Cpu::detect()) {
+                    // SAFETY: `detect` saw these instruction sets on this processor.
+                    #[allow(unsafe_code)]
+                    Cpu::Avx512 => return unsafe { avx512($($arg),*) },
+                    // SAFETY: as above.
+                    #[allow(unsafe_code)]
+                    Cpu::Avx2 => return unsafe { avx2($($arg),*) },
+                    Cpu::Plain => {}
+                }
+            }
+            let _ = cpu;
+            loops::$name::<[f32; LANES]>($($arg),*)
+        }
+    )*};
+}
+
+dispatched! {
+    /// Features of a batch of samples.
+    fn map_features(projection: &loops::Projection<'_>, x: &[f32], z: &mut [f32]);
+    /// wᵀz.
+    fn dot(model: &[Line], z: &[f32]) -> f32;
+    /// ‖w‖².
+    fn norm2(model: &[Line]) -> f32;
+    /// One gradient step on each row of `models` for the same row of `z` (`width` long), and its objective before that.
+    fn descend_rows(models: &mut [Line], z: &[f32], width: usize, step: &Step, losses: &mut [f64]);
+    /// The largest size of a number; NaN is larger than any.
+    fn largest_size(values: &[f32]) -> f32;
+    /// Adds `values` to a sum in two exact parts; see [`crate::sum::ExactSum`].
+    fn add_exactly(coarse: &mut [f64], fine: &mut [f64], values: &[f32]);
+    /// Adds z zᵀ of a block of rows, each as long as `moment`, to a lower triangle, and z y to `moment`.
+    fn add_gram(gram: &mut [f64], moment: &mut [f64], z: &[f64], y: &[f64]);
+    /// Multiplies and adds without touching memory; returns what keeps the compiler from leaving it out.
+    fn spin(rounds: u64) -> f32;
+    /// Sines and cosines of angles that stay in the nearest cache.
+    fn sin_cos_all(angles: &[f32], sines: &mut [f32], cosines: &mut [f32]);
+}
+
+/// Position and value of the first number that is not at most `bound` in size.
+pub(crate) fn first_beyond(values: &[f32], bound: f32) -> Option<(usize, f32)> {
+    if is_within(largest_size(Cpu::detect(), values), bound) {
+        return None;
+    }
+    let position = values.iter().position(|value| !is_within(*value, bound))?;
+    Some((position, values[position]))
+}
+
+/// Whether a number is at most `bound` in size; NaN is not.
+pub(crate) fn is_within(value: f32, bound: f32) -> bool {
+    value.abs() <= bound
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loops::{PADDING, Projection, Use};
+    use crate::loss::{Loss, Objective};
+    use crate::random::Stream;
+
+    fn numbers(seed: u64, count: usize) -> Vec<f32> {
+        let stream = Stream::from_seed(seed);
+        (0..count as u64).map(|i| stream.uniform_at(i) as f32 * 2.0 - 1.0).collect()
+    }
+
+    /// Every loop that returns f32, run for one instruction set.
+    fn everything(cpu: Cpu, inputs: usize, per_kernel: usize, samples: usize) -> Vec<u32> {
+        let kernels = 3;
+        let frequencies = kernels * per_kernel;
+        let padded = frequencies.next_multiple_of(PADDING);
+        let panels: Vec<f32> = numbers(1, padded * inputs).iter().map(|v| v * 40.0).collect();
+        let uses: Vec<Use> = (0..kernels)
+            .map(|kernel| Use { start: kernel * per_kernel, kernel, scale: 1.0 + kernel as f32 })
+            .collect();
+        let width = kernels * 2 * per_kernel;
+        let projection = Projection {
+            panels: &panels,
+            inputs,
+            uses: &uses,
+            shared: samples.is_multiple_of(2),
+            largest_angle: 1e5,
+            per_kernel,
+            width,
+            amplitude: 1.0 / (per_kernel as f32).sqrt(),
+        };
+        let mut z = vec![0.0; samples * width];
+        map_features(cpu, &projection, &numbers(2, samples * inputs), &mut z);
+        let lines = kernels * (2 * per_kernel).div_ceil(LANES);
+        let mut models = vec![Line([0.0; LANES]); lines];
+        let objective = Objective { loss: Loss::Squared, ridge: 0.05 };
+        let step = Step { objective, label: 0.7, rate: 0.3, longest: 1e15 };
+        let mut losses = [0.0; 3];
+        for features in z.chunks_exact(width) {
+            descend_rows(cpu, &mut models, features, 2 * per_kernel, &step, &mut losses);
+        }
+        let (mut coarse, mut fine) = (vec![0.0; width], vec![0.0; width]);
+        add_exactly(cpu, &mut coarse, &mut fine, &z[..width]);
+        let mut all = z;
+        all.push(dot(cpu, &models[..lines / kernels], &all[..2 * per_kernel]));
+        all.push(norm2(cpu, &models));
+        all.push(largest_size(cpu, &all));
+        all.extend(losses.map(|loss| loss as f32));
+        all.extend(models.iter().flat_map(|line| line.0));
+        all.extend(coarse.iter().zip(&fine).map(|(c, f)| (c + f) as f32));
+        all.iter().map(|value| value.to_bits()).collect()
+    }
+
+    #[test]
+    fn every_instruction_set_gives_the_same_bits() {
+        for (inputs, per_kernel, samples) in [(1, 1, 1), (5, 49, 9), (77, 50, 4), (3, 64, 7)] {
+            let plain = everything(Cpu::Plain, inputs, per_kernel, samples);
+            for cpu in [Cpu::Avx2, Cpu::Avx512] {
+                if cpu > Cpu::detect() {
+                    println!("{} skipped: this processor does not have it", cpu.name());
+                    continue;
+                }
+                assert_eq!(plain, everything(cpu, inputs, per_kernel, samples), "{}", cpu.name());
+            }
+        }
+    }
+
+    #[test]
+    fn gram_sums_are_the_outer_products() {
+        let (width, rows) = (7, 10);
+        let z: Vec<f64> = numbers(4, width * rows).into_iter().map(f64::from).collect();
+        let y: Vec<f64> = numbers(5, rows).into_iter().map(f64::from).collect();
+        let (mut gram, mut moment) = (vec![0.0; width * (width + 1) / 2], vec![0.0; width]);
+        add_gram(Cpu::detect(), &mut gram, &mut moment, &z, &y);
+        let mut at = 0;
+        for i in 0..width {
+            let exact: f64 = (0..rows).map(|r| z[r * width + i] * y[r]).sum();
+            assert!((moment[i] - exact).abs() < 1e-12);
+            for j in 0..=i {
+                let exact: f64 = (0..rows).map(|r| z[r * width + i] * z[r * width + j]).sum();
+                assert!((gram[at] - exact).abs() < 1e-12);
+                at += 1;
+            }
+        }
+    }
+}

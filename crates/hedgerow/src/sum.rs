@@ -1,0 +1,85 @@
+//! [`ExactSum`]: a vector sum that comes out the same in whatever order its terms arrive.
+//!
+//! Each number is split into a multiple of 2⁻²⁰ and a rest rounded to a multiple of 2⁻⁵⁵, and both parts are added as f64. As
+//! long as the numbers stay below 2³³ in total and there are at most 2¹⁹ of them, no addition rounds: the sum is exact to
+//! 2⁻⁵⁵ per term, so servers may take uploads in any order and relays may add on the way.
+
+use serde::{Deserialize, Serialize};
+
+use crate::simd::{self, Cpu};
+
+/// A sum of vectors of f32.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ExactSum {
+    coarse: Vec<f64>,
+    fine: Vec<f64>,
+}
+
+impl ExactSum {
+    /// The sum of no vectors of this length.
+    pub fn new(len: usize) -> Self {
+        Self { coarse: vec![0.0; len], fine: vec![0.0; len] }
+    }
+
+    /// Length of the vectors.
+    pub fn len(&self) -> usize {
+        self.coarse.len()
+    }
+
+    /// Whether vectors have no numbers.
+    pub fn is_empty(&self) -> bool {
+        self.coarse.is_empty()
+    }
+
+    /// Adds a vector.
+    ///
+    /// # Panics
+    /// If it has another length.
+    pub fn add(&mut self, values: &[f32]) {
+        assert_eq!(values.len(), self.len());
+        simd::add_exactly(Cpu::detect(), &mut self.coarse, &mut self.fine, values);
+    }
+
+    /// The sum so far, number by number.
+    pub fn totals(&self) -> impl Iterator<Item = f64> {
+        self.coarse.iter().zip(&self.fine).map(|(coarse, fine)| coarse + fine)
+    }
+
+    /// Back to zero.
+    pub fn clear(&mut self) {
+        self.coarse.fill(0.0);
+        self.fine.fill(0.0);
+    }
+
+    pub(crate) fn is_sound(&self, len: usize) -> bool {
+        self.coarse.len() == len && self.fine.len() == len && self.totals().all(f64::is_finite)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn order_does_not_matter(
+            values in proptest::collection::vec((-30i32..20, -1.0f32..1.0), 2..200),
+            rotate in 0usize..200,
+        ) {
+            let values: Vec<f32> = values.iter().map(|(e, m)| m * 2f32.powi(*e)).collect();
+            let sum = |values: &[f32]| {
+                let mut sum = ExactSum::new(1);
+                values.iter().for_each(|v| sum.add(&[*v]));
+                sum.totals().next().unwrap()
+            };
+            let mut other = values.clone();
+            other.rotate_left(rotate % values.len());
+            prop_assert_eq!(sum(&values).to_bits(), sum(&other).to_bits());
+            other.sort_by(f32::total_cmp);
+            prop_assert_eq!(sum(&values).to_bits(), sum(&other).to_bits());
+            let plain: f64 = values.iter().map(|v| f64::from(*v)).sum();
+            prop_assert!((sum(&values) - plain).abs() <= 1e-9 * (1.0 + plain.abs()));
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Exponential weights over kernels, always in the log domain, and draws from them.
+
+use serde::{Deserialize, Serialize};
+
+/// The two textbook forms of the recursion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WeightRule {
+    /// The rate multiplies each round's loss as it comes: the paper's.
+    #[default]
+    Incremental,
+    /// Today's rate multiplies the sum of all losses so far.
+    Cumulative,
+}
+
+/// Log-weights, kept so that the largest is zero.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExponentialWeights {
+    rule: WeightRule,
+    log: Vec<f64>,
+    /// Losses so far, each less the smallest; empty unless the rule needs them.
+    losses: Vec<f64>,
+}
+
+impl ExponentialWeights {
+    /// Equal weights.
+    pub fn new(rule: WeightRule, kernels: usize) -> Self {
+        let remembered = match rule {
+            WeightRule::Incremental => 0,
+            WeightRule::Cumulative => kernels,
+        };
+        Self { rule, log: vec![0.0; kernels], losses: vec![0.0; remembered] }
+    }
+
+    /// Charges each kernel for its loss in this round.
+    pub fn charge(&mut self, rate: f64, losses: impl IntoIterator<Item = f64>) {
+        match self.rule {
+            WeightRule::Incremental => {
+                for (log, loss) in self.log.iter_mut().zip(losses) {
+                    *log -= rate * loss;
+                }
+            }
+            WeightRule::Cumulative => {
+                for (total, loss) in self.losses.iter_mut().zip(losses) {
+                    *total += loss;
+                }
+                let least = self.losses.iter().copied().fold(f64::INFINITY, f64::min);
+                for (log, total) in self.log.iter_mut().zip(&mut self.losses) {
+                    *total -= least;
+                    *log = -rate * *total;
+                }
+            }
+        }
+        let largest = largest(&self.log);
+        // The floor keeps a hopeless kernel finite however long it goes on losing.
+        self.log.iter_mut().for_each(|log| *log = (*log - largest).max(-1e300));
+    }
+
+    /// Log-weights, the largest of them zero.
+    pub fn log(&self) -> &[f64] {
+        &self.log
+    }
+
+    /// Weights that sum to one.
+    pub fn probabilities(&self, out: &mut [f64]) {
+        softmax(&self.log, out);
+    }
+
+    /// Whether a saved state is one that could have been reached with this many kernels.
+    pub(crate) fn is_sound(&self, rule: WeightRule, kernels: usize) -> bool {
+        let fresh = Self::new(rule, kernels);
+        self.rule == rule
+            && self.log.len() == kernels
+            && self.losses.len() == fresh.losses.len()
+            && self.log.iter().chain(&self.losses).all(|value| value.is_finite())
+    }
+}
+
+fn largest(log: &[f64]) -> f64 {
+    log.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// e^gap for a gap of at most zero; a weight too small to matter is zero, without the slow path of underflow.
+fn relative_weight(gap: f64) -> f64 {
+    if gap < -700.0 { 0.0 } else { gap.exp() }
+}
+
+/// Probabilities proportional to exp(log); −∞ means never.
+pub fn softmax(log: &[f64], out: &mut [f64]) {
+    let largest = largest(log);
+    let mut total = 0.0;
+    for (out, log) in out.iter_mut().zip(log) {
+        *out = relative_weight(log - largest);
+        total += *out;
+    }
+    out.iter_mut().for_each(|weight| *weight /= total);
+}
+
+/// The index that `uniform` in [0, 1) falls on when index p has probability ∝ exp(log[p]).
+pub fn draw(log: &[f64], uniform: f64) -> usize {
+    let largest = largest(log);
+    let total: f64 = log.iter().map(|log| relative_weight(log - largest)).sum();
+    let mut left = uniform * total;
+    let mut chosen = 0;
+    for (index, log) in log.iter().enumerate() {
+        let weight = relative_weight(log - largest);
+        if weight > 0.0 {
+            // Rounding may leave a crumb behind the last one: then the last one it is.
+            chosen = index;
+            if left < weight {
+                break;
+            }
+            left -= weight;
+        }
+    }
+    chosen
+}
+
+/// Log-probabilities of the server's draw: kernel p ∝ N_p^n for N_p votes among n. (N^n itself overflows from a few hundred
+/// nodes on.)
+pub fn vote_log_weights(votes: &[u64], out: &mut [f64]) {
+    let cast: u64 = votes.iter().sum();
+    for (out, &votes) in out.iter_mut().zip(votes) {
+        *out = cast as f64 * (votes as f64).ln();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_rules_agree_for_a_constant_rate() {
+        let mut one = ExponentialWeights::new(WeightRule::Incremental, 3);
+        let mut two = ExponentialWeights::new(WeightRule::Cumulative, 3);
+        for round in 0..50 {
+            let losses = [0.3, 0.1 * f64::from(round % 3), 0.2];
+            one.charge(0.7, losses);
+            two.charge(0.7, losses);
+        }
+        for (a, b) in one.log().iter().zip(two.log()) {
+            assert!((a - b).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn rules_differ_for_a_falling_rate() {
+        let mut one = ExponentialWeights::new(WeightRule::Incremental, 2);
+        let mut two = ExponentialWeights::new(WeightRule::Cumulative, 2);
+        for (rate, losses) in [(1.0, [1.0, 0.0]), (0.5, [1.0, 0.0])] {
+            one.charge(rate, losses);
+            two.charge(rate, losses);
+        }
+        assert_eq!(one.log(), [-1.5, 0.0]);
+        assert_eq!(two.log(), [-1.0, 0.0]);
+    }
+
+    #[test]
+    fn hopeless_kernels_stay_finite() {
+        let mut weights = ExponentialWeights::new(WeightRule::Incremental, 2);
+        for _ in 0..100 {
+            weights.charge(1e30, [1e308, 0.0]);
+        }
+        let mut out = [0.0; 2];
+        weights.probabilities(&mut out);
+        assert_eq!(out, [0.0, 1.0]);
+    }
+
+    #[test]
+    fn draws_follow_the_probabilities() {
+        let log = [0.5f64.ln(), f64::NEG_INFINITY, 0.3f64.ln(), 0.2f64.ln()];
+        let mut counts = [0u32; 4];
+        for i in 0..10_000 {
+            counts[draw(&log, (f64::from(i) + 0.5) / 10_000.0)] += 1;
+        }
+        assert_eq!(counts, [5000, 0, 3000, 2000]);
+        assert_eq!(draw(&log, 1.0), 3, "a crumb of rounding goes to the last possible one");
+    }
+
+    #[test]
+    fn ten_thousand_votes_do_not_overflow() {
+        let mut votes = [0u64; 11];
+        votes[4] = 5_001;
+        votes[7] = 4_999;
+        let (mut log, mut out) = ([0.0; 11], [0.0; 11]);
+        vote_log_weights(&votes, &mut log);
+        softmax(&log, &mut out);
+        // (5001/4999)^10000 = e^4.0005.
+        let odds = (10_000.0 * (5001f64 / 4999.0).ln()).exp();
+        assert!((out[4] / out[7] / odds - 1.0).abs() < 1e-6);
+        assert_eq!(out.iter().filter(|p| **p > 0.0).count(), 2);
+    }
+}

@@ -1,1 +1,42 @@
-fn main() {}
+//! The command line of Hedgerow: flags become [`Settings`](hedgerow_lab::settings::Settings), and a library call does the work. One
+//! file a command.
+
+// Talking to the terminal is what a command line is for.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod config;
+mod exit;
+mod simulate;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Online federated learning with many kernels.
+#[derive(Debug, Parser)]
+#[command(name = "hedgerow", version, about, after_help = exit::HELP, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Simulate(simulate::Arguments),
+    Config(config::Arguments),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Simulate(arguments) => simulate::simulate(&arguments),
+        Command::Config(arguments) => config::print(&arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            exit::code(&error)
+        }
+    }
+}

@@ -178,6 +178,9 @@ impl FeatureMap {
         frequencies: usize,
         inputs: usize,
     ) -> Result<Self, FeatureError> {
+        if inputs == 0 {
+            return Err(FeatureError::NoInputs);
+        }
         let expected = kernels * frequencies;
         if expected == 0 || rows.len() != expected * inputs {
             let found = rows.len();
@@ -312,18 +315,21 @@ fn draw(spec: &FeatureSpec) -> (Vec<f64>, Vec<Use>) {
         let uses = (0..spec.kernels.len()).map(|p| own(p, spec.frequencies));
         return (rows.collect(), uses.collect());
     }
+    // A base draw begins on a whole vector.
+    let per_family = spec.frequencies.next_multiple_of(LANES);
     let mut families: Vec<Family> = Vec::new();
     let mut rows = Vec::new();
     let mut uses = Vec::new();
     for (kernel, Kernel { family, variance }) in spec.kernels.iter().enumerate() {
         let base = families.iter().position(|known| known == family).unwrap_or_else(|| {
             rows.extend(rows_for(families.len(), *family, 1.0));
-            // A base draw begins on a whole vector.
-            rows.resize((families.len() + 1) * spec.frequencies.next_multiple_of(LANES) * spec.inputs, 0.0);
             families.push(*family);
+            rows.resize(families.len() * per_family * spec.inputs, 0.0);
             families.len() - 1
         });
-        uses.push(Use { start: base * spec.frequencies, kernel, scale: (1.0 / variance.sqrt()) as f32 });
+        // Finite, or the angle zero would have no sine.
+        let scale = (1.0 / variance.sqrt()).min(f64::from(f32::MAX)) as f32;
+        uses.push(Use { start: base * per_family, kernel, scale });
     }
     (rows, uses)
 }

@@ -31,16 +31,16 @@ pub struct Visit<'a> {
 }
 
 /// A prediction that a node made before it saw the label.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Prediction {
+#[derive(Clone, Copy)]
+pub struct Prediction<'a> {
     /// Who made it.
     pub node: NodeId,
     /// ŷ.
     pub value: f32,
     /// y.
     pub label: f32,
-    /// ‖w‖² of the model behind it.
-    pub norm2: f64,
+    /// The node's half as it was then.
+    pub half: &'a dyn NodeHalf,
 }
 
 /// Why a round could not be played.
@@ -103,7 +103,7 @@ impl Federation {
     pub fn round(
         &mut self,
         visits: &[Visit<'_>],
-        mut seen: impl FnMut(Prediction),
+        mut seen: impl FnMut(Prediction<'_>),
     ) -> Result<(), RoundError> {
         self.late.clear();
         for visit in visits {
@@ -118,10 +118,8 @@ impl Federation {
                 deliver(half, self.server.broadcast(), &mut self.traffic).map_err(rejected)?;
             }
             for (z, &label) in visit.z.samples(self.width).zip(visit.y) {
-                let value = half.predict(z);
-                let norm2 = half.norm2();
+                seen(Prediction { node, value: half.predict(z), label, half });
                 half.learn(z, label).map_err(|source| RoundError::BadSample { node, source })?;
-                seen(Prediction { node, value, label, norm2 });
             }
             if visit.contact == Contact::Lost || !half.upload(&mut self.upload) {
                 continue;

@@ -84,7 +84,9 @@ impl Gathering {
 
     pub(crate) fn is_sound(&self, len: usize, kernels: usize) -> bool {
         let cast: u64 = self.votes.iter().fold(0, |sum, votes| sum.saturating_add(*votes));
-        self.sum.is_sound(len)
+        // As far as uploads can take it, and a little room for rounding.
+        let farthest = (1.0 + 1e-9) * f64::from(MAX_NUMBER) * self.count() as f64;
+        self.sum.is_sound(len, farthest)
             && self.votes.len() == kernels
             && self.heard.is_sound()
             && (kernels == 0 || cast == self.count() as u64)

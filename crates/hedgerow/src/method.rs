@@ -28,6 +28,9 @@ pub const MAX_NORM: f32 = 1e15;
 /// Largest size of a number in a message.
 pub const MAX_NUMBER: f32 = 1e30;
 
+/// Saved states whose rounds or samples have been counted this far are refused: counting on could overflow.
+pub(crate) const LAST_COUNT: u64 = 1 << 62;
+
 /// The half that lives on a device.
 pub trait NodeHalf: Send {
     /// Predicts from one sample's features, with the latest global model. Pure.

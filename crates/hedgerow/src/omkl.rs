@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::features::Features;
 use crate::method::rows::{Models, descend};
-use crate::method::{BadSample, Setup};
-use crate::weights::ExponentialWeights;
+use crate::method::{BadSample, LAST_COUNT, Setup};
+use crate::weights::{ExponentialWeights, is_distribution};
 
 /// P models, their weights, and the number of samples seen.
 #[derive(Debug, Clone)]
@@ -74,6 +74,7 @@ impl Omkl {
         state.models.is_sound(kernels, setup.model_len())
             && state.weights.is_sound(setup.config().weight_rule, kernels)
             && state.probabilities.len() == kernels
-            && state.probabilities.iter().all(|weight| (0.0..=1.0).contains(weight))
+            && is_distribution(&state.probabilities)
+            && state.samples < LAST_COUNT
     }
 }

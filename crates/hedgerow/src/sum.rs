@@ -51,8 +51,10 @@ impl ExactSum {
         self.fine.fill(0.0);
     }
 
-    pub(crate) fn is_sound(&self, len: usize) -> bool {
-        self.coarse.len() == len && self.fine.len() == len && self.totals().all(f64::is_finite)
+    pub(crate) fn is_sound(&self, len: usize, farthest: f64) -> bool {
+        self.coarse.len() == len
+            && self.fine.len() == len
+            && self.totals().all(|total| total.abs() <= farthest)
     }
 }
 

@@ -76,6 +76,12 @@ impl ExponentialWeights {
     }
 }
 
+/// Whether weights from a saved state sum to one.
+pub(crate) fn is_distribution(weights: &[f64]) -> bool {
+    let total: f64 = weights.iter().sum();
+    weights.iter().all(|weight| (0.0..=1.0).contains(weight)) && (total - 1.0).abs() < 1e-9
+}
+
 fn largest(log: &[f64]) -> f64 {
     log.iter().copied().fold(f64::NEG_INFINITY, f64::max)
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rows::{Models, descend, one_hot};
 use super::sk_ofl::check_model;
-use super::{BadSample, BadState, NodeHalf, ServerHalf, Setup, restore_state, save_state};
+use super::{BadSample, BadState, LAST_COUNT, NodeHalf, ServerHalf, Setup, restore_state, save_state};
 use crate::features::Features;
 use crate::gathering::Gathering;
 use crate::message::{Broadcast, NodeId, Rejected, Selection, Upload};
@@ -212,7 +212,7 @@ impl ServerHalf for Server {
         let setup = &self.setup;
         self.state = restore_state(saved, |state: &ServerState| {
             check_selection(setup, &state.broadcast).is_ok()
-                && state.broadcast.round > 0
+                && (1..LAST_COUNT).contains(&state.broadcast.round)
                 && state.gathering.is_sound(setup.model_len(), setup.kernels())
         })?;
         Ok(())

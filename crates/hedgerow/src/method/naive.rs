@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::rows::{Models, descend};
 use super::sk_ofl::check_model;
-use super::{BadSample, BadState, NodeHalf, ServerHalf, Setup, restore_state, save_state};
+use super::{BadSample, BadState, LAST_COUNT, NodeHalf, ServerHalf, Setup, restore_state, save_state};
 use crate::features::Features;
 use crate::gathering::Gathering;
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
-use crate::weights::ExponentialWeights;
+use crate::weights::{ExponentialWeights, is_distribution};
 
 /// Length of both messages: models, then losses or weights.
 fn message_len(setup: &Setup) -> usize {
@@ -122,7 +122,8 @@ impl NodeHalf for Node {
                 && state.models.is_sound(kernels, len)
                 && state.weights.len() == kernels
                 && state.losses.len() == kernels
-                && state.weights.iter().chain(&state.losses).all(|v| v.is_finite())
+                && is_distribution(&state.weights)
+                && state.losses.iter().all(|loss| loss.is_finite() && *loss >= 0.0)
         })?;
         Ok(())
     }
@@ -204,7 +205,7 @@ impl ServerHalf for Server {
         let rule = self.setup.0.weight_rule;
         self.state = restore_state(saved, |state: &ServerState| {
             check_model(&state.broadcast, len).is_ok()
-                && state.broadcast.round > 0
+                && (1..LAST_COUNT).contains(&state.broadcast.round)
                 && state.broadcast.kernels.is_none()
                 && state.gathering.is_sound(len, 0)
                 && state.weights.is_sound(rule, kernels)

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::rows::{Models, descend, one_hot};
-use super::{BadSample, BadState, NodeHalf, ServerHalf, Setup, restore_state, save_state};
+use super::{BadSample, BadState, LAST_COUNT, NodeHalf, ServerHalf, Setup, restore_state, save_state};
 use crate::features::Features;
 use crate::gathering::{Gathering, check_numbers};
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
@@ -161,7 +161,7 @@ impl ServerHalf for Server {
         let len = self.state.broadcast.numbers.len();
         self.state = restore_state(saved, |state: &ServerState| {
             check_model(&state.broadcast, len).is_ok()
-                && state.broadcast.round > 0
+                && (1..LAST_COUNT).contains(&state.broadcast.round)
                 && state.broadcast.kernels.is_none()
                 && state.gathering.is_sound(len, 0)
         })?;

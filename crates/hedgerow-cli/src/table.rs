@@ -1,0 +1,156 @@
+//! The table at the end of a run.
+
+use hedgerow_lab::results::{MethodResult, Results};
+
+/// Methods with their errors and costs. Of `sk` the best kernel gets a row and the others share one.
+pub(crate) fn render(results: &Results) -> String {
+    let mut rows = vec![
+        ["method", "MSE ± sd", "last window", "kernel", "up", "down", "regret ~ t^a", "time"]
+            .map(str::to_owned),
+    ];
+    let classifies = results.methods.iter().any(|method| method.error_rate.is_some());
+    if classifies {
+        rows[0][1] = "errors ± sd".to_owned();
+        rows[0][2] = "mean loss".to_owned();
+    }
+    for method in results.methods.iter().filter(|method| method.name != "sk" || method.best) {
+        rows.push(row(method));
+    }
+    let mut text = heading(results);
+    text.push_str(&aligned(&rows));
+    text.push_str(&other_kernels(results));
+    text.push_str("up, down: numbers per node and round");
+    if let Some(best) = results.best_kernel {
+        text.push_str(&format!("; best kernel in hindsight: {best} ({})", results.kernels[best - 1]));
+    }
+    text.push('\n');
+    text
+}
+
+fn heading(results: &Results) -> String {
+    let Results { data, nodes, rounds, budget, trials, seed, partition, .. } = results;
+    let mut text = format!(
+        "{}: {} samples of {} numbers, {nodes} nodes ({partition}), {rounds} rounds, budget {budget}, {trials} trials, seed {seed}\n",
+        data.name, data.samples, data.features
+    );
+    if !results.participation.is_empty() {
+        text.push_str(&format!("participation: {}\n", results.participation));
+    }
+    text.push('\n');
+    text
+}
+
+fn row(method: &MethodResult) -> [String; 8] {
+    let (error, second) = match &method.error_rate {
+        Some(rate) => {
+            let percent = format!("{:.1}% ± {:.1}%", 100.0 * rate.mean, 100.0 * rate.sd);
+            (percent, significant(method.mean_loss.mean))
+        }
+        None => {
+            let error = format!("{} ± {}", significant(method.mse.mean), significant(method.mse.sd));
+            (error, significant(method.mse_last_window.mean))
+        }
+    };
+    let regret = method.regret.as_ref().and_then(|regret| regret.exponent);
+    let hindsight = method.name == "hindsight";
+    [
+        if method.best { "sk (best)".to_owned() } else { method.name.clone() },
+        error,
+        if hindsight { "-".to_owned() } else { second },
+        kernel(method),
+        count(method.numbers_up, hindsight),
+        count(method.numbers_down, hindsight),
+        regret.map_or("-".to_owned(), |exponent| format!("{exponent:.2}")),
+        if hindsight { "-".to_owned() } else { format!("{:.1} s", method.seconds) },
+    ]
+}
+
+/// The kernel that made the most predictions, and how many.
+fn kernel(method: &MethodResult) -> String {
+    if let Some(kernel) = method.kernel {
+        return kernel.to_string();
+    }
+    let most = method.selected.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+    most.map_or("-".to_owned(), |(kernel, share)| format!("{} ({:.0}%)", kernel + 1, 100.0 * share))
+}
+
+fn count(numbers: f64, absent: bool) -> String {
+    if absent { "-".to_owned() } else { format!("{numbers:.1}") }
+}
+
+fn other_kernels(results: &Results) -> String {
+    let others = || results.methods.iter().filter(|method| method.name == "sk" && !method.best);
+    let errors = || others().map(|method| method.mse.mean);
+    if others().next().is_none() {
+        return String::new();
+    }
+    let (least, most) = (errors().fold(f64::INFINITY, f64::min), errors().fold(0.0, f64::max));
+    format!(
+        "sk with the other {} kernels: MSE {} to {}\n",
+        others().count(),
+        significant(least),
+        significant(most)
+    )
+}
+
+/// Four digits that count.
+fn significant(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let magnitude = value.abs().log10().floor();
+    if (-5.0..6.0).contains(&magnitude) {
+        let decimals = (3.0 - magnitude).max(0.0) as usize;
+        format!("{value:.decimals$}")
+    } else {
+        format!("{value:.3e}")
+    }
+}
+
+/// Columns as wide as their widest cell; numbers to the right.
+fn aligned(rows: &[[String; 8]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (index, row) in rows.iter().enumerate() {
+        let cells = row.iter().enumerate().map(|(column, cell)| {
+            let width = width(column);
+            if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+        if index == 0 {
+            let total: usize = (0..row.len()).map(width).sum::<usize>() + 2 * (row.len() - 1);
+            text.push_str(&"─".repeat(total));
+            text.push('\n');
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_digits_count() {
+        for (value, shown) in [
+            (0.0, "0"),
+            (0.006_437_8, "0.006438"),
+            (12.3456, "12.35"),
+            (123_456.0, "123456"),
+            (1.5e-9, "1.500e-9"),
+            (2.5e7, "2.500e7"),
+        ] {
+            assert_eq!(significant(value), shown);
+        }
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let row = |first: &str, second: &str| [first, second, "", "", "", "", "", "x"].map(str::to_owned);
+        let text = aligned(&[row("method", "MSE"), row("a", "0.1 ± 0.2")]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0].chars().count(), lines[2].chars().count());
+        assert_eq!(lines[1].chars().count(), lines[0].chars().count());
+    }
+}

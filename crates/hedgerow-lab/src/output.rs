@@ -1,0 +1,138 @@
+//! The files of a run: found out to be writable before it, and written all or none after it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use crate::figures::{self, FigureError};
+use crate::report;
+use crate::results::{MethodResult, Moments, Results};
+
+/// A folder that results can be written to.
+#[derive(Debug)]
+pub struct OutputFolder {
+    path: PathBuf,
+}
+
+/// Why results could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputError {
+    /// The folder or a file in it.
+    #[error("can't write to {}: {source}", path.display())]
+    Unwritable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A figure could not be drawn.
+    #[error(transparent)]
+    Figure(#[from] FigureError),
+    /// The summary could not be written as JSON.
+    #[error("summary.json: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl OutputFolder {
+    /// Makes the folder if need be, and tries to write to it.
+    pub fn prepare(path: &Path) -> Result<Self, OutputError> {
+        let unwritable = |source| OutputError::Unwritable { path: path.to_owned(), source };
+        std::fs::create_dir_all(path).map_err(unwritable)?;
+        let mut probe = NamedTempFile::new_in(path).map_err(unwritable)?;
+        probe.write_all(b"probe").map_err(unwritable)?;
+        Ok(Self { path: path.to_owned() })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the summary, the curves, the report and the figures, replacing those of an earlier run. Nothing appears before
+    /// everything has been written beside it.
+    pub fn write(&self, results: &Results) -> Result<Vec<PathBuf>, OutputError> {
+        let mut files = vec![
+            ("summary.json".to_owned(), summary_json(results)?),
+            ("curves.csv".to_owned(), curves_csv(results)),
+            ("report.html".to_owned(), report::render(results)),
+        ];
+        files.extend(figures::render(results)?);
+        let mut waiting = Vec::new();
+        for (name, content) in files {
+            let path = self.path.join(name);
+            let unwritable = |source| OutputError::Unwritable { path: path.clone(), source };
+            let mut file = NamedTempFile::new_in(&self.path).map_err(unwritable)?;
+            file.write_all(content.as_bytes()).map_err(unwritable)?;
+            file.as_file().sync_all().map_err(unwritable)?;
+            waiting.push((file, path));
+        }
+        let mut written = Vec::new();
+        for (file, path) in waiting {
+            readable(&file)
+                .and_then(|()| file.persist(&path).map_err(|error| error.error))
+                .map_err(|source| OutputError::Unwritable { path: path.clone(), source })?;
+            written.push(path);
+        }
+        Ok(written)
+    }
+}
+
+/// Temporary files are private; results are as open as any other file.
+#[cfg(unix)]
+fn readable(file: &NamedTempFile) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))
+}
+
+#[cfg(not(unix))]
+fn readable(_file: &NamedTempFile) -> std::io::Result<()> {
+    Ok(())
+}
+
+/// `summary.json`.
+pub fn summary_json(results: &Results) -> Result<String, serde_json::Error> {
+    Ok(serde_json::to_string_pretty(results)? + "\n")
+}
+
+/// `curves.csv`: one row per method and recorded round, averaged over trials.
+fn curves_csv(results: &Results) -> String {
+    let mut csv = String::from("method,kernel,round,mse,mse_sd,mse_window,mse_window_sd,regret,regret_sd");
+    for kernel in 1..=results.kernels.len() {
+        csv.push_str(&format!(",share_{kernel}"));
+    }
+    csv.push('\n');
+    for method in &results.methods {
+        push_curve(&mut csv, method, results.kernels.len());
+    }
+    csv
+}
+
+fn push_curve(csv: &mut String, method: &MethodResult, kernels: usize) {
+    let curve = &method.curve;
+    let both = |moments: Option<&Moments>| match moments {
+        Some(Moments { mean, sd }) => format!("{mean},{sd}"),
+        None => ",".to_owned(),
+    };
+    // The regret is recorded at some of the rounds only, and some of its rounds are its own.
+    let mut rounds: Vec<u64> = curve.rounds.iter().chain(&curve.regret_rounds).copied().collect();
+    rounds.sort_unstable();
+    rounds.dedup();
+    for round in rounds {
+        let point = curve.rounds.binary_search(&round).ok();
+        let regret = curve.regret_rounds.binary_search(&round).ok();
+        let kernel = method.kernel.map(|kernel| kernel.to_string()).unwrap_or_default();
+        let mse = both(point.map(|point| &curve.mse[point]));
+        let window = both(point.map(|point| &curve.mse_window[point]));
+        let regret = both(regret.map(|point| &curve.regret[point]));
+        csv.push_str(&format!("{},{kernel},{round},{mse},{window},{regret}", method.name));
+        let shares = point.and_then(|point| curve.shares.get(point));
+        for kernel in 0..kernels {
+            csv.push(',');
+            if let Some(shares) = shares {
+                csv.push_str(&shares[kernel].to_string());
+            }
+        }
+        csv.push('\n');
+    }
+}

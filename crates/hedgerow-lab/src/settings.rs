@@ -1,0 +1,592 @@
+//! From TOML and flags to [`Settings`] that can't be wrong. Defaults live in `defaults.toml`, which users can print; what isn't in
+//! there isn't a key.
+
+use std::path::{Path, PathBuf};
+
+use hedgerow::{
+    Draw, Family, FeatureError, FeatureMap, FeatureSpec, Kernel, Loss, Method, Schedule, Setup, SetupConfig,
+    SetupError, WeightRule,
+};
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::data::partition::Partition;
+use layers::{merge, nested, parse};
+
+mod layers;
+
+/// The commented defaults.
+pub const DEFAULTS: &str = include_str!("defaults.toml");
+
+/// Rounds of a built-in stream unless told otherwise.
+pub const BUILTIN_ROUNDS: usize = 500;
+
+/// A checked description of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Name of a built-in stream or path of a file.
+    pub data: String,
+    /// Column to be predicted; the last one if absent.
+    pub target: Option<String>,
+    /// Past labels among the features.
+    pub lags: usize,
+    /// K.
+    pub nodes: usize,
+    /// r.
+    pub budget: usize,
+    /// What to run, in this order, without repetition.
+    pub contestants: Vec<Contestant>,
+    /// Who sees what.
+    pub partition: Partition,
+    /// Repetitions.
+    pub trials: usize,
+    /// T; `None` is as long as a file lasts, or [`BUILTIN_ROUNDS`].
+    pub rounds: Option<usize>,
+    /// Where everything random begins.
+    pub seed: u64,
+    /// Threads; 0 is one per core.
+    pub threads: usize,
+    /// Rounds in the sliding window.
+    pub window: usize,
+    /// Where results go.
+    pub out: PathBuf,
+    /// The dictionary.
+    pub kernels: Vec<Kernel>,
+    /// How frequencies are drawn.
+    pub draw: Draw,
+    /// Who is missing when.
+    pub participation: Participation,
+    learning: Learning,
+}
+
+/// Something that can be run and measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Contestant {
+    /// MK-OFL.
+    Mk,
+    /// SK-OFL with every kernel in turn.
+    Sk,
+    /// The naive extension.
+    Naive,
+    /// Centralised, sample by sample.
+    Central,
+    /// Centralised, a round at a time.
+    CentralBatch,
+    /// Every node alone.
+    Local,
+    /// The best fixed function.
+    Hindsight,
+}
+
+impl Contestant {
+    /// All of them, in the order of tables.
+    pub const ALL: [Self; 7] =
+        [Self::Mk, Self::Sk, Self::Naive, Self::Central, Self::CentralBatch, Self::Local, Self::Hindsight];
+
+    /// Name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mk => "mk",
+            Self::Sk => "sk",
+            Self::Naive => "naive",
+            Self::Central => "central",
+            Self::CentralBatch => "central-batch",
+            Self::Local => "local",
+            Self::Hindsight => "hindsight",
+        }
+    }
+
+    /// The method whose budget rule decides its number of features.
+    pub fn budget_method(self) -> Method {
+        match self {
+            Self::Sk => Method::SkOfl { kernel: 0 },
+            Self::Naive => Method::Naive,
+            Self::Local => Method::Local,
+            Self::Mk | Self::Central | Self::CentralBatch | Self::Hindsight => Method::MkOfl,
+        }
+    }
+}
+
+/// How nodes come and go.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Participation {
+    /// Share of node-rounds without contact.
+    pub dropout: f64,
+    /// Share of uploads that come too late.
+    pub late: f64,
+    /// First share of the rounds within which nodes join.
+    pub join_within: f64,
+    /// Samples per node and round.
+    pub arrivals: Arrivals,
+}
+
+/// How many samples reach a node in a round.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Arrivals {
+    /// The same number in every round.
+    Fixed(usize),
+    /// A Poisson number with this mean.
+    Poisson(f64),
+}
+
+impl Arrivals {
+    /// Mean number of samples per node and round.
+    pub fn mean(self) -> f64 {
+        match self {
+            Self::Fixed(count) => count as f64,
+            Self::Poisson(mean) => mean,
+        }
+    }
+}
+
+impl Participation {
+    /// In words; empty if everyone is always there with one sample.
+    pub fn describe(&self) -> String {
+        let mut parts = Vec::new();
+        let percent = |share: f64| 100.0 * share;
+        if self.dropout > 0.0 {
+            parts.push(format!("{}% of node-rounds without contact", percent(self.dropout)));
+        }
+        if self.late > 0.0 {
+            parts.push(format!("{}% of uploads late", percent(self.late)));
+        }
+        if self.join_within > 0.0 {
+            parts.push(format!("nodes join within the first {}% of the rounds", percent(self.join_within)));
+        }
+        match self.arrivals {
+            Arrivals::Fixed(1) => {}
+            Arrivals::Fixed(count) => parts.push(format!("{count} samples per node and round")),
+            Arrivals::Poisson(mean) => parts.push(format!("Poisson({mean}) samples per node and round")),
+        }
+        parts.join(", ")
+    }
+}
+
+/// One change to the defaults, as given by a flag.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Override {
+    /// Such as `federation.nodes`.
+    pub key: String,
+    /// The new value.
+    pub value: Value,
+    /// What the user typed, for messages.
+    pub origin: String,
+}
+
+impl Override {
+    /// `key=value`; a value that isn't TOML is taken as text.
+    pub fn parse(text: &str) -> Result<Self, SettingsError> {
+        let origin = format!("--set {text}");
+        let Some((key, value)) = text.split_once('=') else {
+            let message = "it should look like key=value".to_owned();
+            return Err(SettingsError::NotToml { origin, message });
+        };
+        let (key, value) = (key.trim().to_owned(), value.trim());
+        let parsed =
+            format!("value = {value}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));
+        Ok(Self { key, value: parsed.unwrap_or_else(|| Value::String(value.to_owned())), origin })
+    }
+}
+
+/// The defaults without their comments.
+pub fn defaults_as_json() -> Result<serde_json::Value, SettingsError> {
+    let table = parse("the defaults", DEFAULTS)?;
+    serde_json::to_value(table)
+        .map_err(|error| SettingsError::NotToml { origin: "the defaults".into(), message: error.to_string() })
+}
+
+/// Why settings can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The file can't be read.
+    #[error("can't read {}: {source}", file.display())]
+    Unreadable {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file isn't TOML.
+    #[error("{origin} is not valid TOML: {message}")]
+    NotToml {
+        /// Where.
+        origin: String,
+        /// What the parser says.
+        message: String,
+    },
+    /// A key that nobody knows.
+    #[error("{origin}: unknown key {key:?}{}", suggestion.as_ref().map(|s| format!(", did you mean {s:?}?")).unwrap_or_default())]
+    UnknownKey {
+        /// Where.
+        origin: String,
+        /// What.
+        key: String,
+        /// The nearest known key.
+        suggestion: Option<String>,
+    },
+    /// A value of another kind.
+    #[error("{origin}: {key} must be {expected}, but is {found}")]
+    WrongType {
+        /// Where.
+        origin: String,
+        /// Which.
+        key: String,
+        /// What kind it must be.
+        expected: &'static str,
+        /// What it is.
+        found: String,
+    },
+    /// A value that makes no sense.
+    #[error("{key} must be {bound}, but is {value}")]
+    OutOfBounds {
+        /// Which.
+        key: String,
+        /// In words.
+        bound: String,
+        /// What it is.
+        value: String,
+    },
+    /// A budget that leaves no room for a model.
+    #[error("federation.budget: {0}")]
+    Budget(#[from] hedgerow::BudgetTooSmall),
+    /// A dictionary that can't be drawn from.
+    #[error("kernels: {0}")]
+    Kernels(#[from] FeatureError),
+    /// Learning parameters that make no sense.
+    #[error("learning: {0}")]
+    Learning(#[from] SetupError),
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    data: DataConfig,
+    federation: FederationConfig,
+    run: RunConfig,
+    learning: Learning,
+    kernels: KernelConfig,
+    participation: ParticipationConfig,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DataConfig {
+    name: String,
+    target: String,
+    lags: i64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FederationConfig {
+    nodes: i64,
+    budget: i64,
+    methods: Vec<String>,
+    partition: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RunConfig {
+    trials: i64,
+    rounds: i64,
+    seed: i64,
+    threads: i64,
+    window: i64,
+    out: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Learning {
+    loss: String,
+    huber_delta: f64,
+    ridge: f64,
+    step_size: f64,
+    step_schedule: String,
+    weight_rate: f64,
+    weight_schedule: String,
+    weight_rule: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KernelConfig {
+    families: Vec<String>,
+    variances: Vec<f64>,
+    draw: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ParticipationConfig {
+    dropout: f64,
+    late: f64,
+    join_within: f64,
+    arrivals: String,
+}
+
+impl Settings {
+    /// Defaults, changed by a file, changed by flags.
+    pub fn load(file: Option<&Path>, flags: &[Override]) -> Result<Self, SettingsError> {
+        let mut table = parse("the defaults", DEFAULTS)?;
+        if let Some(file) = file {
+            let unreadable = |source| SettingsError::Unreadable { file: file.to_owned(), source };
+            let text = std::fs::read_to_string(file).map_err(unreadable)?;
+            let origin = file.display().to_string();
+            merge(&mut table, parse(&origin, &text)?, "", &origin)?;
+        }
+        for flag in flags {
+            merge(&mut table, nested(&flag.key, flag.value.clone()), "", &flag.origin)?;
+        }
+        let config: Config = table.try_into().map_err(|error| SettingsError::NotToml {
+            origin: "settings".into(),
+            message: error.to_string(),
+        })?;
+        check(config)
+    }
+
+    /// Frequencies per kernel, D, that the budget gives a contestant.
+    pub fn frequencies(&self, contestant: Contestant) -> Result<usize, SettingsError> {
+        Ok(contestant.budget_method().frequencies(self.budget)?)
+    }
+
+    /// What both halves of a method agree on, for a given D, number of rounds and seed.
+    pub fn setup(&self, frequencies: usize, rounds: usize, seed: u64) -> Result<Setup, SettingsError> {
+        let learning = &self.learning;
+        let schedule = |key, name: &str, scale| match name {
+            "anytime" => Ok(Schedule::Anytime { scale }),
+            "horizon" => Ok(Schedule::Horizon { scale, rounds: rounds as u64 }),
+            "constant" => Ok(Schedule::Constant { scale }),
+            _ => Err(unknown_name(key, name, &["anytime", "horizon", "constant"])),
+        };
+        let step_size = schedule("learning.step_schedule", &learning.step_schedule, learning.step_size)?;
+        let weight_rate =
+            schedule("learning.weight_schedule", &learning.weight_schedule, learning.weight_rate)?;
+        let config = SetupConfig {
+            kernels: self.kernels.len(),
+            frequencies,
+            nodes: self.nodes,
+            loss: self.loss()?,
+            ridge: learning.ridge,
+            step_size,
+            weight_rate,
+            weight_rule: match learning.weight_rule.as_str() {
+                "incremental" => WeightRule::Incremental,
+                "cumulative" => WeightRule::Cumulative,
+                other => {
+                    return Err(unknown_name("learning.weight_rule", other, &["incremental", "cumulative"]));
+                }
+            },
+            seed,
+        };
+        Ok(Setup::try_from(config)?)
+    }
+
+    /// The loss that is minimised.
+    pub fn loss(&self) -> Result<Loss, SettingsError> {
+        match self.learning.loss.as_str() {
+            "squared" => Ok(Loss::Squared),
+            "logistic" => Ok(Loss::Logistic),
+            "huber" => Ok(Loss::Huber { delta: self.learning.huber_delta }),
+            other => Err(unknown_name("learning.loss", other, &["squared", "logistic", "huber"])),
+        }
+    }
+
+    /// The map of a trial, for samples of `inputs` numbers.
+    pub fn feature_spec(&self, inputs: usize, frequencies: usize, seed: u64) -> FeatureSpec {
+        FeatureSpec { kernels: self.kernels.clone(), draw: self.draw, inputs, frequencies, seed }
+    }
+}
+
+fn unknown_name(key: &str, name: &str, known: &[&str]) -> SettingsError {
+    let likeness = |candidate: &&&str| strsim::jaro_winkler(candidate, name);
+    let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let hint = nearest.filter(|nearest| likeness(nearest) > 0.7);
+    let hint = hint.map(|nearest| format!(" (did you mean {nearest:?}?)")).unwrap_or_default();
+    out_of_bounds(key, format!("one of {}{hint}", known.join(", ")), format!("{name:?}"))
+}
+
+fn out_of_bounds(key: &str, bound: impl ToString, value: impl ToString) -> SettingsError {
+    SettingsError::OutOfBounds { key: key.to_owned(), bound: bound.to_string(), value: value.to_string() }
+}
+
+fn at_least(key: &str, least: i64, value: i64) -> Result<usize, SettingsError> {
+    match usize::try_from(value) {
+        Ok(count) if value >= least => Ok(count),
+        _ => Err(out_of_bounds(key, format!("at least {least}"), value)),
+    }
+}
+
+fn share(key: &str, value: f64) -> Result<f64, SettingsError> {
+    if (0.0..=1.0).contains(&value) { Ok(value) } else { Err(out_of_bounds(key, "between 0 and 1", value)) }
+}
+
+fn check(config: Config) -> Result<Settings, SettingsError> {
+    let Config { data, federation, run, learning, kernels, participation } = config;
+    let settings = Settings {
+        data: data.name,
+        target: Some(data.target).filter(|target| !target.is_empty()),
+        lags: at_least("data.lags", 0, data.lags)?,
+        nodes: at_least("federation.nodes", 1, federation.nodes)?,
+        budget: at_least("federation.budget", 0, federation.budget)?,
+        contestants: contestants(&federation.methods)?,
+        partition: federation.partition.parse().map_err(|_| {
+            unknown_name("federation.partition", &federation.partition, &Partition::ALL.map(Partition::name))
+        })?,
+        trials: at_least("run.trials", 1, run.trials)?,
+        rounds: Some(at_least("run.rounds", 0, run.rounds)?).filter(|rounds| *rounds > 0),
+        seed: at_least("run.seed", 0, run.seed)? as u64,
+        threads: at_least("run.threads", 0, run.threads)?,
+        window: at_least("run.window", 1, run.window)?,
+        out: PathBuf::from(run.out),
+        kernels: dictionary(&kernels)?,
+        draw: match kernels.draw.as_str() {
+            "independent" => Draw::Independent,
+            "shared" => Draw::Shared,
+            "orthogonal" => Draw::Orthogonal,
+            other => {
+                return Err(unknown_name("kernels.draw", other, &["independent", "shared", "orthogonal"]));
+            }
+        },
+        participation: Participation {
+            dropout: share("participation.dropout", participation.dropout)?,
+            late: share("participation.late", participation.late)?,
+            join_within: share("participation.join_within", participation.join_within)?,
+            arrivals: arrivals(&participation.arrivals)?,
+        },
+        learning,
+    };
+    if settings.nodes > u32::MAX as usize {
+        return Err(out_of_bounds("federation.nodes", format!("at most {}", u32::MAX), settings.nodes));
+    }
+    // Whatever else could be wrong comes to light here, before any data is read.
+    for &contestant in &settings.contestants {
+        let frequencies = settings.frequencies(contestant)?;
+        settings.setup(frequencies, settings.rounds.unwrap_or(1), settings.seed)?;
+        FeatureMap::new(&settings.feature_spec(1, 1, settings.seed))?;
+    }
+    if settings.contestants.contains(&Contestant::Hindsight) && settings.loss()? != Loss::Squared {
+        let others = settings.contestants.iter().filter(|c| **c != Contestant::Hindsight);
+        let contestants = others.copied().collect();
+        return Ok(Settings { contestants, ..settings });
+    }
+    Ok(settings)
+}
+
+fn contestants(names: &[String]) -> Result<Vec<Contestant>, SettingsError> {
+    let mut chosen = Vec::new();
+    for name in names {
+        let found = Contestant::ALL.into_iter().find(|contestant| contestant.name() == name);
+        let contestant = found.ok_or_else(|| {
+            unknown_name("federation.methods", name, &Contestant::ALL.map(Contestant::name))
+        })?;
+        if !chosen.contains(&contestant) {
+            chosen.push(contestant);
+        }
+    }
+    if chosen.is_empty() {
+        return Err(out_of_bounds("federation.methods", "at least 1 method", "empty"));
+    }
+    Ok(chosen)
+}
+
+fn dictionary(config: &KernelConfig) -> Result<Vec<Kernel>, SettingsError> {
+    let mut kernels = Vec::new();
+    for name in &config.families {
+        let family = Family::ALL.into_iter().find(|family| family.name() == name);
+        let family =
+            family.ok_or_else(|| unknown_name("kernels.families", name, &Family::ALL.map(Family::name)))?;
+        kernels.extend(config.variances.iter().map(|&variance| Kernel { family, variance }));
+    }
+    Ok(kernels)
+}
+
+fn arrivals(text: &str) -> Result<Arrivals, SettingsError> {
+    let wrong = || {
+        let bound =
+            "\"one\", \"fixed:N\" with N from 1, or \"poisson:MEAN\" with a mean above 0 and at most 100";
+        out_of_bounds("participation.arrivals", bound, format!("{text:?}"))
+    };
+    if text == "one" {
+        return Ok(Arrivals::Fixed(1));
+    }
+    match text.split_once(':') {
+        Some(("fixed", count)) => match count.parse() {
+            Ok(count) if count > 0 => Ok(Arrivals::Fixed(count)),
+            _ => Err(wrong()),
+        },
+        Some(("poisson", mean)) => match mean.parse() {
+            Ok(mean) if mean > 0.0 && mean <= 100.0 => Ok(Arrivals::Poisson(mean)),
+            _ => Err(wrong()),
+        },
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(key: &str, value: impl Into<Value>) -> Result<Settings, SettingsError> {
+        Settings::load(
+            None,
+            &[Override { key: key.into(), value: value.into(), origin: format!("--set {key}") }],
+        )
+    }
+
+    #[test]
+    fn defaults_are_the_paper_s_experiment() {
+        let settings = Settings::load(None, &[]).unwrap();
+        assert_eq!((settings.nodes, settings.budget, settings.kernels.len()), (20, 100, 11));
+        assert_eq!(settings.kernels, Kernel::paper_dictionary());
+        let setup = settings.setup(49, 500, 1).unwrap();
+        assert_eq!(setup.config(), &SetupConfig::default());
+        assert_eq!(settings.participation.describe(), "");
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_key_bound_and_value() {
+        for (key, value, parts) in [
+            ("federation.nodes", Value::from(0), ["federation.nodes", "at least 1", "0"]),
+            ("federation.budget", Value::from(3), ["federation.budget", "at least 4", "3"]),
+            ("federation.methods", Value::from(vec!["mc"]), ["federation.methods", "mk", "mc"]),
+            ("kernels.variances", Value::from(vec![1.0, 0.0]), ["kernel 2", "positive", "0"]),
+            ("kernels.variances", Value::from(Vec::<f64>::new()), ["kernels", "at least 1", "0"]),
+            ("learning.ridge", Value::from(-0.5), ["ridge", "between 0 and", "-0.5"]),
+            ("learning.loss", Value::from("huberr"), ["learning.loss", "huber", "huberr"]),
+            ("participation.dropout", Value::from(1.5), ["participation.dropout", "between 0 and 1", "1.5"]),
+            (
+                "participation.arrivals",
+                Value::from("fixed:0"),
+                ["participation.arrivals", "fixed:N", "fixed:0"],
+            ),
+            ("run.trials", Value::from(-1), ["run.trials", "at least 1", "-1"]),
+        ] {
+            let message = with(key, value).unwrap_err().to_string();
+            assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_least_budget_depends_on_the_method() {
+        let load = |budget: i64, methods: Vec<&str>| {
+            let flag = |key: &str, value: Value| Override { key: key.into(), value, origin: key.into() };
+            let methods = Value::from(methods);
+            Settings::load(
+                None,
+                &[flag("federation.budget", budget.into()), flag("federation.methods", methods)],
+            )
+        };
+        assert!(load(2, vec!["sk"]).is_ok());
+        assert!(load(1, vec!["sk"]).is_err());
+        assert!(load(4, vec!["mk"]).is_ok());
+        assert!(load(3, vec!["sk", "mk"]).is_err());
+    }
+
+    #[test]
+    fn hindsight_has_a_closed_form_for_the_squared_loss_only() {
+        let settings = with("learning.loss", "huber").unwrap();
+        assert!(!settings.contestants.contains(&Contestant::Hindsight));
+    }
+}

@@ -1,0 +1,176 @@
+//! A small world for the tests: every method in many setups, and a driver that plays rounds by hand.
+
+// Every test file takes what it needs of it.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use hedgerow::{
+    Draw, FeatureMap, FeatureSpec, Features, Kernel, Loss, Method, NodeHalf, Schedule, ServerHalf, Setup,
+    SetupConfig, Stream, Upload, WeightRule,
+};
+
+pub(crate) const FREQUENCIES: usize = 5;
+pub(crate) const INPUTS: usize = 2;
+
+/// A method in a setup.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Case {
+    pub(crate) method: Method,
+    pub(crate) setup: Setup,
+}
+
+/// Every method of a dictionary; SK-OFL with its last kernel.
+pub(crate) fn methods(kernels: usize) -> [Method; 4] {
+    [Method::SkOfl { kernel: kernels - 1 }, Method::MkOfl, Method::Naive, Method::Local]
+}
+
+/// Every method with P = 1 and 11, K = 1, 3 and 20, each loss, each schedule and both weight rules.
+pub(crate) fn cases() -> Vec<Case> {
+    let schedules = [
+        Schedule::Anytime { scale: 1.0 },
+        Schedule::Horizon { scale: 1.0, rounds: 30 },
+        Schedule::Constant { scale: 0.2 },
+    ];
+    let mut cases = Vec::new();
+    for kernels in [1, 11] {
+        for nodes in [1, 3, 20] {
+            for loss in [Loss::Squared, Loss::Logistic, Loss::Huber { delta: 0.5 }] {
+                for schedule in schedules {
+                    for weight_rule in [WeightRule::Incremental, WeightRule::Cumulative] {
+                        let setup = setup(SetupConfig {
+                            kernels,
+                            nodes,
+                            loss,
+                            step_size: schedule,
+                            weight_rate: schedule,
+                            weight_rule,
+                            ..SetupConfig::default()
+                        });
+                        cases.extend(methods(kernels).map(|method| Case { method, setup }));
+                    }
+                }
+            }
+        }
+    }
+    cases
+}
+
+/// Each method once, with three nodes and this many kernels.
+pub(crate) fn few_cases(kernels: usize) -> [Case; 4] {
+    let setup = setup(SetupConfig { kernels, nodes: 3, ..SetupConfig::default() });
+    methods(kernels).map(|method| Case { method, setup })
+}
+
+/// A setup with few frequencies.
+pub(crate) fn setup(config: SetupConfig) -> Setup {
+    SetupConfig { frequencies: FREQUENCIES, ..config }.try_into().unwrap()
+}
+
+/// A map for such a setup.
+pub(crate) fn map(kernels: usize) -> FeatureMap {
+    let mut dictionary = Kernel::paper_dictionary();
+    dictionary.rotate_left(4);
+    dictionary.truncate(kernels);
+    let spec = FeatureSpec {
+        kernels: dictionary,
+        draw: Draw::Independent,
+        inputs: INPUTS,
+        frequencies: FREQUENCIES,
+        seed: 5,
+    };
+    FeatureMap::new(&spec).unwrap()
+}
+
+/// Numbers in [-1, 1).
+pub(crate) fn numbers(seed: u64, count: usize) -> Vec<f32> {
+    let stream = Stream::from_seed(seed);
+    (0..count as u64).map(|i| stream.uniform_at(i) as f32 * 2.0 - 1.0).collect()
+}
+
+/// A server and its nodes, driven by hand.
+pub(crate) struct World {
+    pub(crate) case: Case,
+    pub(crate) nodes: Vec<Box<dyn NodeHalf>>,
+    pub(crate) server: Box<dyn ServerHalf>,
+    map: FeatureMap,
+}
+
+impl World {
+    pub(crate) fn new(case: Case) -> Self {
+        let config = case.setup.config();
+        Self {
+            case,
+            nodes: (0..config.nodes as u32).map(|id| case.method.node(&case.setup, id)).collect(),
+            server: case.method.server(&case.setup),
+            map: map(config.kernels),
+        }
+    }
+
+    /// A world after some rounds.
+    pub(crate) fn after(case: Case, rounds: u64) -> Self {
+        let mut world = Self::new(case);
+        (0..rounds).for_each(|t| world.round(t));
+        world
+    }
+
+    /// Features and label of a node's sample at a time.
+    pub(crate) fn sample(&self, node: usize, t: u64) -> (Vec<f32>, f32) {
+        let x = numbers(1_000 * t + node as u64, INPUTS);
+        let mut z = vec![0.0; self.map.width()];
+        self.map.map(&x, &mut z);
+        let y = (4.0 * x[0]).sin() + 0.3 * x[1];
+        (z, if self.case.setup.config().loss == Loss::Logistic { y.signum() } else { y })
+    }
+
+    /// A node's prediction for its sample.
+    pub(crate) fn prediction(&self, node: usize, t: u64) -> f32 {
+        self.nodes[node].predict(Features::checked(&self.sample(node, t).0).unwrap())
+    }
+
+    pub(crate) fn learn(&mut self, node: usize, t: u64) {
+        let (z, y) = self.sample(node, t);
+        self.nodes[node].learn(Features::checked(&z).unwrap(), y).unwrap();
+    }
+
+    /// What a node has to say, if anything.
+    pub(crate) fn upload(&self, node: usize) -> Option<Upload> {
+        let mut upload = Upload::default();
+        self.nodes[node].upload(&mut upload).then_some(upload)
+    }
+
+    /// Hands a node's upload to the server.
+    pub(crate) fn send(&mut self, node: usize) {
+        if let Some(upload) = self.upload(node) {
+            self.server.accept(node as u32, &upload).unwrap();
+        }
+    }
+
+    /// Closes the round and tells everyone.
+    pub(crate) fn close(&mut self) {
+        let broadcast = self.server.close_round();
+        self.nodes.iter_mut().for_each(|node| node.adopt(broadcast).unwrap());
+    }
+
+    /// A whole round with everyone.
+    pub(crate) fn round(&mut self, t: u64) {
+        for node in 0..self.nodes.len() {
+            self.learn(node, t);
+            self.send(node);
+        }
+        self.close();
+    }
+
+    /// The state of everyone, to the bit.
+    pub(crate) fn state(&self) -> Vec<Vec<u8>> {
+        self.nodes.iter().map(|node| node.save()).chain([self.server.save()]).collect()
+    }
+
+    /// The same world in new halves, made from saved states.
+    pub(crate) fn restored(&self) -> Self {
+        let mut copy = Self::new(self.case);
+        for (copy, node) in copy.nodes.iter_mut().zip(&self.nodes) {
+            copy.restore(&node.save()).unwrap();
+        }
+        copy.server.restore(&self.server.save()).unwrap();
+        copy
+    }
+}

@@ -1,0 +1,237 @@
+//! The laws that every method obeys, checked over every method in many setups. What a half must refuse is in `refusals.rs`.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Case, FREQUENCIES, World, cases, few_cases, methods};
+use hedgerow::{Broadcast, Features, Method, Stream, Upload};
+
+const ROUNDS: u64 = 12;
+
+#[test]
+fn prediction_is_pure() {
+    for case in cases() {
+        let world = World::after(case, 3);
+        let before = world.state();
+        for node in 0..world.nodes.len() {
+            let first = world.prediction(node, 7);
+            world.prediction(node, 8);
+            assert_eq!(first.to_bits(), world.prediction(node, 7).to_bits(), "{case:?}");
+        }
+        assert_eq!(before, world.state(), "{case:?}");
+    }
+}
+
+#[test]
+fn predictions_change_with_a_round_only() {
+    // Otherwise what a node says would depend on whether it has learned already. Who learns alone has no rounds.
+    for case in cases().into_iter().filter(|case| case.method != Method::Local) {
+        let mut world = World::after(case, 3);
+        let before = world.prediction(0, 9);
+        world.learn(0, 3);
+        assert_eq!(before.to_bits(), world.prediction(0, 9).to_bits(), "{case:?}");
+        world.send(0);
+        world.close();
+        assert_ne!(before.to_bits(), world.prediction(0, 9).to_bits(), "{case:?}");
+    }
+}
+
+#[test]
+fn upload_is_pure() {
+    for case in cases() {
+        let mut world = World::after(case, 2);
+        assert_eq!(world.upload(0), None, "nothing learned, nothing to say: {case:?}");
+        world.learn(0, 2);
+        let before = world.state();
+        let first = world.upload(0);
+        assert_eq!(first.is_some(), case.method != Method::Local);
+        // Whatever was in the buffer before.
+        let mut used = Upload { round: 99, vote: Some(7), numbers: vec![f32::NAN; 300] };
+        let says = world.nodes[0].upload(&mut used);
+        assert_eq!(first, says.then_some(used), "{case:?}");
+        assert_eq!(before, world.state(), "{case:?}");
+    }
+}
+
+#[test]
+fn order_of_uploads_is_irrelevant() {
+    for case in cases() {
+        let (mut one, mut other) = (World::new(case), World::new(case));
+        for t in 0..ROUNDS {
+            let nodes = one.nodes.len();
+            let mut order: Vec<usize> = (0..nodes).collect();
+            let stream = Stream::from_seed(t);
+            order.sort_by_key(|node| stream.bits_at(*node as u64));
+            (0..nodes).for_each(|node| one.learn(node, t));
+            (0..nodes).for_each(|node| other.learn(node, t));
+            (0..nodes).for_each(|node| one.send(node));
+            order.into_iter().for_each(|node| other.send(node));
+            assert_eq!(one.state(), other.state(), "{case:?}");
+            one.close();
+            other.close();
+            assert_eq!(one.state(), other.state(), "{case:?}");
+        }
+    }
+}
+
+#[test]
+fn save_and_load_changes_nothing() {
+    for case in cases() {
+        // At first, between rounds, and with half of a round played.
+        for (rounds, half) in [(0, false), (5, false), (5, true)] {
+            let mut world = World::after(case, rounds);
+            let nodes = world.nodes.len();
+            if half {
+                (0..nodes).for_each(|node| world.learn(node, rounds));
+                (0..nodes / 2).for_each(|node| world.send(node));
+            }
+            let mut copy = world.restored();
+            for world in [&mut world, &mut copy] {
+                if half {
+                    (nodes / 2..nodes).for_each(|node| world.send(node));
+                    world.close();
+                }
+            }
+            for t in rounds + 1..rounds + 1 + ROUNDS {
+                for node in 0..nodes {
+                    let (a, b) = (world.prediction(node, t), copy.prediction(node, t));
+                    assert_eq!(a.to_bits(), b.to_bits(), "{case:?}");
+                }
+                world.round(t);
+                copy.round(t);
+                assert_eq!(world.state(), copy.state(), "{case:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn weights_and_shares_sum_to_one() {
+    for case in cases() {
+        let mut world = World::new(case);
+        let kernels = case.setup.config().kernels;
+        for t in 0..ROUNDS {
+            for node in &world.nodes {
+                let (mut weights, mut shares) = (vec![f64::NAN; kernels], vec![f64::NAN; kernels]);
+                node.weights(&mut weights);
+                node.shares(&mut shares);
+                for parts in [weights, shares] {
+                    assert!(parts.iter().all(|part| (0.0..=1.0).contains(part)), "{case:?}: {parts:?}");
+                    assert!((parts.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{case:?}: {parts:?}");
+                }
+            }
+            world.round(t);
+        }
+    }
+}
+
+#[test]
+fn shares_of_a_selecting_method_are_one_kernel_s() {
+    for Case { method, setup } in few_cases(11) {
+        let world = World::after(Case { method, setup }, 4);
+        let mut shares = [0.0; 11];
+        world.nodes[1].shares(&mut shares);
+        let selected = match method {
+            Method::SkOfl { kernel } => Some(kernel),
+            Method::MkOfl => world.server.broadcast().kernels.map(|kernels| kernels.current as usize),
+            Method::Naive | Method::Local => None,
+        };
+        assert_eq!(shares.iter().position(|share| *share == 1.0), selected, "{method:?}");
+    }
+}
+
+#[test]
+fn a_round_in_which_nobody_comes_changes_nothing() {
+    for case in cases() {
+        let mut world = World::after(case, 3);
+        let before = world.state();
+        let broadcast = world.server.broadcast().clone();
+        assert_eq!(*world.server.close_round(), broadcast, "{case:?}");
+        world.close();
+        assert_eq!(before, world.state(), "{case:?}");
+    }
+}
+
+#[test]
+fn a_round_advances_by_one() {
+    for case in cases().into_iter().filter(|case| case.method != Method::Local) {
+        let mut world = World::new(case);
+        for t in 0..ROUNDS {
+            assert_eq!(world.server.broadcast().round, t + 1);
+            assert!(world.nodes.iter().all(|node| node.round() == t + 1), "{case:?}");
+            world.round(t);
+        }
+    }
+}
+
+#[test]
+fn stale_and_repeated_broadcasts_are_ignored() {
+    for case in cases() {
+        let mut world = World::after(case, 4);
+        (0..world.nodes.len()).for_each(|node| world.learn(node, 4));
+        let before = world.state();
+        let latest = world.server.broadcast().clone();
+        for round in 0..=latest.round {
+            // Other numbers, so that taking them over would show.
+            let numbers = latest.numbers.iter().map(|v| v + 1.0).collect();
+            let stale = Broadcast { round, numbers, ..latest.clone() };
+            world.nodes.iter_mut().for_each(|node| node.adopt(&stale).unwrap());
+        }
+        assert_eq!(before, world.state(), "{case:?}");
+    }
+}
+
+#[test]
+fn whoever_missed_rounds_goes_on_from_the_latest_broadcast() {
+    for case in cases().into_iter().filter(|case| case.method != Method::Local) {
+        let mut world = World::after(case, 2);
+        let mut absent = case.method.node(&case.setup, 0);
+        absent.restore(&world.nodes[0].save()).unwrap();
+        (2..6).for_each(|t| world.round(t));
+        absent.adopt(world.server.broadcast()).unwrap();
+        let (z, _) = world.sample(0, 9);
+        let prediction = absent.predict(Features::checked(&z).unwrap());
+        assert_eq!(prediction.to_bits(), world.prediction(0, 9).to_bits(), "{case:?}");
+    }
+}
+
+#[test]
+fn messages_have_exactly_the_numbers_they_are_said_to_have() {
+    for kernels in [1, 11] {
+        for case in few_cases(kernels) {
+            let mut world = World::after(case, 2);
+            world.learn(0, 2);
+            let (model, all) = (2 * FREQUENCIES, kernels * 2 * FREQUENCIES + kernels);
+            let expected = match case.method {
+                Method::SkOfl { .. } => (model, model),
+                Method::MkOfl => (model + 1, model + 2),
+                Method::Naive => (all, all),
+                Method::Local => (0, 0),
+            };
+            let mut upload = Upload::default();
+            world.nodes[0].upload(&mut upload);
+            let broadcast = world.server.broadcast();
+            assert_eq!((upload.count(), broadcast.count()), expected, "{case:?}");
+            assert_eq!((upload.bytes(), broadcast.bytes()), (4 * expected.0, 4 * expected.1));
+        }
+    }
+}
+
+#[test]
+fn a_budget_buys_as_many_frequencies_as_fit_its_messages() {
+    for method in methods(11) {
+        let extra = if matches!(method, Method::SkOfl { .. }) { 0 } else { 1 };
+        let least = 2 + 2 * extra;
+        for budget in 0..least {
+            let error = method.frequencies(budget).unwrap_err().to_string();
+            assert!(error.starts_with(method.name()), "{error}");
+            assert!(error.contains(&format!("at least {least} numbers, but has {budget}")), "{error}");
+        }
+        for budget in least..300 {
+            assert_eq!(method.frequencies(budget), Ok(budget / 2 - extra), "{method:?}");
+        }
+    }
+    assert_eq!(Method::SkOfl { kernel: 0 }.frequencies(100), Ok(50));
+    assert_eq!(Method::MkOfl.frequencies(100), Ok(49));
+}

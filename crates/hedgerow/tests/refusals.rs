@@ -1,0 +1,309 @@
+//! What every method must refuse: bad samples, hostile messages, saved states that don't fit. Whoever refuses stays as it was,
+//! to the bit, and nothing of it ever panics. Saved states carry no checksum, so a changed number inside a model can't be told
+//! from a real one; whatever is taken must then still give finite predictions and messages that the other half takes.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Case, World, cases, few_cases, setup};
+use hedgerow::method::{MAX_LABEL, MAX_NUMBER};
+use hedgerow::{
+    BadSample, Broadcast, Features, Loss, Method, NodeHalf, Rejected, Selection, ServerHalf, SetupConfig,
+    Upload, WeightRule,
+};
+use proptest::prelude::*;
+
+#[test]
+fn bad_samples_are_refused_and_change_nothing() {
+    for case in cases() {
+        let mut world = World::after(case, 3);
+        let before = world.state();
+        let (z, y) = world.sample(0, 3);
+        let node = &mut world.nodes[0];
+        let features = Features::checked(&z).unwrap();
+        for label in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2.0 * MAX_LABEL, -2.0 * MAX_LABEL] {
+            let refused = node.learn(features, label);
+            assert!(matches!(refused, Err(BadSample::Label { .. })), "{case:?}: {refused:?}");
+        }
+        if case.setup.config().loss == Loss::Logistic {
+            for label in [0.5, 0.0, -2.0] {
+                assert_eq!(node.learn(features, label), Err(BadSample::NotASign { label }), "{case:?}");
+            }
+        }
+        let longer = [z.as_slice(), &[0.0]].concat();
+        for wrong in [&[], &z[1..], &longer[..]] {
+            let (expected, found) = (z.len(), wrong.len());
+            let refused = node.learn(Features::checked(wrong).unwrap(), y);
+            assert_eq!(refused, Err(BadSample::Width { expected, found }), "{case:?}");
+        }
+        assert_eq!(before, world.state(), "{case:?}");
+    }
+}
+
+#[test]
+fn numbers_that_are_no_features_are_refused() {
+    for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1.5, -1.00001] {
+        for position in [0, 7, 16, 36] {
+            let mut numbers = vec![0.5; 37];
+            numbers[position] = value;
+            let refused = Features::checked(&numbers).unwrap_err();
+            assert_eq!((refused.position, refused.value.to_bits()), (position, value.to_bits()));
+        }
+    }
+    assert!(Features::checked(&[1.0, -1.0, 0.0]).is_ok());
+}
+
+#[test]
+fn hostile_broadcasts_are_refused_and_change_nothing() {
+    for case in cases().into_iter().filter(|case| case.method != Method::Local) {
+        let mut world = World::after(case, 3);
+        let before = world.state();
+        let sound = Broadcast { round: 9, ..world.server.broadcast().clone() };
+        let mut hostile = vec![
+            Broadcast { numbers: Vec::new(), ..sound.clone() },
+            Broadcast { numbers: sound.numbers[1..].to_vec(), ..sound.clone() },
+            Broadcast { numbers: [&sound.numbers[..], &[0.0]].concat(), ..sound.clone() },
+        ];
+        for number in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -2.0 * MAX_NUMBER] {
+            let mut numbers = sound.numbers.clone();
+            *numbers.last_mut().unwrap() = number;
+            hostile.push(Broadcast { numbers, ..sound.clone() });
+        }
+        if case.method == Method::MkOfl {
+            let kernels = case.setup.config().kernels as u32;
+            for (current, next) in [(kernels, 0), (0, kernels), (u32::MAX, u32::MAX)] {
+                hostile.push(Broadcast { kernels: Some(Selection { current, next }), ..sound.clone() });
+            }
+            hostile.push(Broadcast { kernels: None, ..sound.clone() });
+        }
+        for broadcast in &hostile {
+            assert!(world.nodes[0].adopt(broadcast).is_err(), "{case:?}: {broadcast:?}");
+        }
+        assert_eq!(before, world.state(), "{case:?}");
+        world.nodes[0].adopt(&sound).unwrap();
+        assert_eq!(world.nodes[0].round(), 9);
+    }
+}
+
+#[test]
+fn hostile_uploads_are_refused_and_change_nothing() {
+    for case in cases() {
+        let mut world = World::after(case, 3);
+        (0..world.nodes.len()).for_each(|node| world.learn(node, 3));
+        let Some(sound) = world.upload(0) else {
+            assert_eq!(world.server.accept(0, &Upload::default()), Err(Rejected::NotExpected));
+            continue;
+        };
+        let before = world.state();
+        let (open, kernels) = (sound.round, case.setup.config().kernels as u32);
+        for round in [0, open - 1, open + 1, u64::MAX] {
+            let refused = world.server.accept(0, &Upload { round, ..sound.clone() });
+            assert_eq!(refused, Err(Rejected::WrongRound { open, found: round }), "{case:?}");
+        }
+        for number in [f32::NAN, f32::INFINITY, 2.0 * MAX_NUMBER] {
+            let mut upload = sound.clone();
+            upload.numbers[1] = number;
+            let refused = world.server.accept(0, &upload);
+            assert!(matches!(refused, Err(Rejected::OutOfBounds { position: 1, .. })), "{case:?}");
+        }
+        let shorter = Upload { numbers: sound.numbers[1..].to_vec(), ..sound.clone() };
+        assert!(matches!(world.server.accept(0, &shorter), Err(Rejected::WrongLength { .. })));
+        // A vote beyond the dictionary; none where one is needed; one where none is.
+        let votes = if sound.vote.is_some() { [Some(kernels), None] } else { [Some(0), Some(u32::MAX)] };
+        for vote in votes {
+            let refused = world.server.accept(0, &Upload { vote, ..sound.clone() });
+            assert!(matches!(refused, Err(Rejected::WrongKernel { .. })), "{case:?}: {refused:?}");
+        }
+        assert_eq!(before, world.state(), "{case:?}");
+
+        world.server.accept(0, &sound).unwrap();
+        let once = world.server.save();
+        let refused = world.server.accept(0, &sound);
+        assert_eq!(refused, Err(Rejected::Duplicate { node: 0, round: open }), "{case:?}");
+        assert_eq!(once, world.server.save(), "{case:?}");
+        world.server.close_round();
+        let late = world.server.accept(1, &sound);
+        assert_eq!(late, Err(Rejected::WrongRound { open: open + 1, found: open }), "{case:?}");
+    }
+}
+
+/// A half that can be saved and restored, whichever it is.
+enum Half {
+    Node(Box<dyn NodeHalf>),
+    Server(Box<dyn ServerHalf>),
+}
+
+impl Half {
+    fn save(&self) -> Vec<u8> {
+        match self {
+            Self::Node(half) => half.save(),
+            Self::Server(half) => half.save(),
+        }
+    }
+
+    /// Whether it takes the state; if not, it stays as it was.
+    fn takes(&mut self, saved: &[u8]) -> bool {
+        let before = self.save();
+        let taken = match self {
+            Self::Node(half) => half.restore(saved),
+            Self::Server(half) => half.restore(saved),
+        };
+        assert!(taken.is_ok() || self.save() == before, "a refused state left traces");
+        taken.is_ok()
+    }
+}
+
+/// A node and a server of every case in the middle of a round.
+fn halves(cases: impl IntoIterator<Item = Case>) -> Vec<(Case, Half)> {
+    let mut halves = Vec::new();
+    for case in cases {
+        let mut world = World::after(case, 3);
+        world.learn(0, 3);
+        world.learn(1, 3);
+        world.send(1);
+        halves.push((case, Half::Node(world.nodes.swap_remove(0))));
+        halves.push((case, Half::Server(world.server)));
+    }
+    halves
+}
+
+#[test]
+fn truncated_and_extended_states_are_refused() {
+    for (case, mut half) in halves([few_cases(1), few_cases(3)].concat()) {
+        let saved = half.save();
+        for len in 0..saved.len() {
+            assert!(!half.takes(&saved[..len]), "{case:?}: {len} of {} bytes", saved.len());
+        }
+        for more in [&[0][..], &[1; 8]] {
+            assert!(!half.takes(&[&saved, more].concat()), "{case:?}");
+        }
+        assert!(half.takes(&saved));
+    }
+}
+
+/// What tells a saved state from others: some have no weights, or no kernels of their own, or nothing at all.
+fn shape(case: &Case, half: &Half) -> (bool, &'static str, usize, usize, WeightRule) {
+    let SetupConfig { kernels, frequencies, weight_rule, .. } = *case.setup.config();
+    let is_node = matches!(half, Half::Node(_));
+    let any_rule = WeightRule::default();
+    let (kernels, frequencies, rule) = match case.method {
+        Method::SkOfl { .. } => (1, frequencies, any_rule),
+        Method::Local if !is_node => (0, 0, any_rule),
+        Method::MkOfl if !is_node => (kernels, frequencies, any_rule),
+        Method::Naive if is_node => (kernels, frequencies, any_rule),
+        _ => (kernels, frequencies, weight_rule),
+    };
+    (is_node, case.method.name(), kernels, frequencies, rule)
+}
+
+#[test]
+fn foreign_states_are_refused() {
+    let three = *few_cases(3)[0].setup.config();
+    let cumulative = setup(SetupConfig { weight_rule: WeightRule::Cumulative, ..three });
+    let cumulative = few_cases(3).map(|case| Case { setup: cumulative, ..case });
+    let mut all = halves([few_cases(1), few_cases(3), few_cases(4), cumulative].concat());
+    let setup = SetupConfig { frequencies: 7, ..three }.try_into().unwrap();
+    for Case { method, .. } in few_cases(3) {
+        all.push((Case { method, setup }, Half::Node(method.node(&setup, 0))));
+        all.push((Case { method, setup }, Half::Server(method.server(&setup))));
+    }
+    let origins: Vec<_> = all.iter().map(|(case, half)| (shape(case, half), half.save())).collect();
+    for (case, half) in &mut all {
+        for (origin, saved) in &origins {
+            assert_eq!(half.takes(saved), shape(case, half) == *origin, "{case:?} from {origin:?}");
+        }
+    }
+}
+
+/// What a half must still do after it took a state, whatever was in it.
+fn check_works(case: Case, half: &mut Half) {
+    let world = World::new(case);
+    let (z, y) = world.sample(0, 5);
+    let z = Features::checked(&z).unwrap();
+    let mut upload = Upload::default();
+    match half {
+        Half::Node(node) => {
+            for _ in 0..3 {
+                let mut weights = vec![0.0; case.setup.config().kernels];
+                node.weights(&mut weights);
+                assert!((weights.iter().sum::<f64>() - 1.0).abs() < 1e-6, "{case:?}: {weights:?}");
+                assert!(node.predict(z).is_finite(), "{case:?}");
+                node.learn(z, y).unwrap();
+                node.upload(&mut upload);
+                assert!(upload.numbers.iter().all(|number| number.abs() <= MAX_NUMBER), "{case:?}");
+            }
+        }
+        Half::Server(server) => {
+            for id in 20..23 {
+                let broadcast = server.broadcast().clone();
+                let mut node = case.method.node(&case.setup, id);
+                node.adopt(&broadcast).unwrap();
+                node.learn(z, y).unwrap();
+                if node.upload(&mut upload) && upload.round == broadcast.round {
+                    server.accept(id, &upload).unwrap();
+                }
+                node.adopt(server.close_round()).unwrap();
+                assert!(node.predict(z).is_finite(), "{case:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn any_flipped_bit_is_refused_or_harmless() {
+    for (case, mut half) in halves(few_cases(3)) {
+        let saved = half.save();
+        for bit in 0..8 * saved.len() {
+            let mut damaged = saved.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            if half.takes(&damaged) {
+                check_works(case, &mut half);
+            }
+            assert!(half.takes(&saved));
+        }
+    }
+}
+
+#[test]
+fn states_at_the_end_of_time_are_refused_or_harmless() {
+    for (case, mut half) in halves(few_cases(3)) {
+        // Every state begins with a counter, and here it is a single byte: seven bits and no continuation.
+        if let [0..128, rest @ ..] = &half.save()[..] {
+            let last = [&[0xFF; 9][..], &[1], rest].concat();
+            if half.takes(&last) {
+                check_works(case, &mut half);
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn random_bytes_are_refused_or_harmless(
+        which in 0usize..8,
+        bytes in proptest::collection::vec(any::<u8>(), 0..400),
+    ) {
+        let (case, mut half) = halves(few_cases(3)).swap_remove(which);
+        if half.takes(&bytes) {
+            check_works(case, &mut half);
+        }
+    }
+
+    #[test]
+    fn several_damaged_bytes_are_refused_or_harmless(
+        which in 0usize..8,
+        damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
+    ) {
+        let (case, mut half) = halves(few_cases(3)).swap_remove(which);
+        let mut saved = half.save();
+        if !saved.is_empty() {
+            for (at, byte) in damage {
+                *at.get_mut(&mut saved) = byte;
+            }
+        }
+        if half.takes(&saved) {
+            check_works(case, &mut half);
+        }
+    }
+}

@@ -23,7 +23,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Simulate(simulate::Arguments),
+    Simulate(Box<simulate::Arguments>),
     Config(config::Arguments),
 }
 

@@ -61,7 +61,7 @@ fn row(method: &MethodResult) -> [String; 8] {
         count(method.numbers_up, hindsight),
         count(method.numbers_down, hindsight),
         regret.map_or("-".to_owned(), |exponent| format!("{exponent:.2}")),
-        if hindsight { "-".to_owned() } else { format!("{:.1} s", method.seconds) },
+        if hindsight { "-".to_owned() } else { format!("{:.2} s", method.seconds) },
     ]
 }
 
@@ -79,15 +79,22 @@ fn count(numbers: f64, absent: bool) -> String {
 }
 
 fn other_kernels(results: &Results) -> String {
-    let others = || results.methods.iter().filter(|method| method.name == "sk" && !method.best);
-    let errors = || others().map(|method| method.mse.mean);
-    if others().next().is_none() {
+    let others: Vec<f64> = results
+        .methods
+        .iter()
+        .filter(|method| method.name == "sk" && !method.best)
+        .map(|method| method.mean_loss.mean)
+        .collect();
+    if others.is_empty() {
         return String::new();
     }
-    let (least, most) = (errors().fold(f64::INFINITY, f64::min), errors().fold(0.0, f64::max));
+    let (least, most) = others
+        .iter()
+        .fold((f64::INFINITY, 0.0f64), |(least, most), loss| (least.min(*loss), most.max(*loss)));
+    let measure = if results.loss == "squared" { "MSE" } else { "mean loss" };
     format!(
-        "sk with the other {} kernels: MSE {} to {}\n",
-        others().count(),
+        "sk with the other {} kernels: {measure} {} to {}\n",
+        others.len(),
         significant(least),
         significant(most)
     )

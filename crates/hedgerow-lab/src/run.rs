@@ -261,7 +261,7 @@ fn growth(rounds: &[u64], regret: &[Moments]) -> Option<f64> {
 /// Marks the best `sk` and returns its kernel.
 fn mark_best(methods: &mut [MethodResult]) -> Option<usize> {
     let single = methods.iter_mut().filter(|method| method.name == Contestant::Sk.name());
-    let best = single.min_by(|a, b| a.mse.mean.total_cmp(&b.mse.mean))?;
+    let best = single.min_by(|a, b| a.mean_loss.mean.total_cmp(&b.mean_loss.mean))?;
     best.best = true;
     best.kernel.map(|kernel| kernel - 1)
 }

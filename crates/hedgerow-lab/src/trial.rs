@@ -109,7 +109,7 @@ pub(crate) fn play(
             tick();
         }
         best = best.or_else(|| contestants.contains(&Contestant::Hindsight).then(|| group.hindsight_track()));
-        tracks.extend(group.players.into_iter().map(|player| player.finish(grids.rounds)));
+        tracks.extend(group.players.into_iter().map(|player| player.finish()));
     }
     Ok((tracks, best))
 }
@@ -322,7 +322,7 @@ impl Player {
         table: &RoundTable,
     ) -> Result<(), RoundError> {
         let start = Instant::now();
-        self.measure_shares();
+        self.measure_shares(&table.turns);
         let Self { kind, meter, loss, wrong, objective: total, .. } = self;
         let mut seen = |value: f32, label: f32, norm2: f64| {
             let (prediction, truth) = (f64::from(value), f64::from(label));
@@ -353,20 +353,17 @@ impl Player {
         Ok(())
     }
 
-    /// What this round's predictions are made of.
-    fn measure_shares(&mut self) {
+    /// What this round's predictions are made of, on average over the nodes that are there.
+    fn measure_shares(&mut self, turns: &[Turn]) {
         self.round_shares.fill(0.0);
         match &self.kind {
             Kind::Sequential(learner) => self.round_shares.copy_from_slice(learner.weights()),
             Kind::Federated(federation) | Kind::Batch(federation) => {
-                let (mut nodes, mut shares) = (0, std::mem::take(&mut self.node_shares));
-                for node in federation.nodes() {
-                    node.shares(&mut shares);
-                    self.round_shares.iter_mut().zip(&shares).for_each(|(sum, share)| *sum += share);
-                    nodes += 1;
+                for node in turns.iter().filter_map(|turn| federation.node(turn.node)) {
+                    node.shares(&mut self.node_shares);
+                    let sums = self.round_shares.iter_mut().zip(&self.node_shares);
+                    sums.for_each(|(sum, share)| *sum += share / turns.len() as f64);
                 }
-                self.round_shares.iter_mut().for_each(|sum| *sum /= f64::from(nodes));
-                self.node_shares = shares;
             }
         }
         for (total, share) in self.shares.iter_mut().zip(&self.round_shares) {
@@ -380,7 +377,9 @@ impl Player {
         self.curve.shares.push(self.round_shares.clone());
     }
 
-    fn finish(self, rounds: usize) -> Track {
+    fn finish(self) -> Track {
+        // Rounds in which somebody was there.
+        let played = self.shares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
         let (traffic, votes) = match self.kind {
             Kind::Federated(federation) => (*federation.traffic(), federation.votes().to_vec()),
             // Where samples are collected, they are what travels.
@@ -398,7 +397,7 @@ impl Player {
             error_rate: self.wrong.mean(),
             traffic,
             votes,
-            shares: self.shares.iter().map(|share| share / rounds as f64).collect(),
+            shares: self.shares.iter().map(|share| share / played).collect(),
             seconds: self.seconds,
             curve: self.curve,
         }

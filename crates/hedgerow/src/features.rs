@@ -15,7 +15,7 @@ use crate::loops::{PADDING, Projection, Use};
 use crate::random::{Purpose, Stream};
 use crate::simd::{self, Cpu};
 use crate::trig::LARGEST_DIRECT;
-use crate::vector::LANES;
+use crate::vector::{LANES, Line};
 
 /// How frequencies are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -152,7 +152,7 @@ impl<'a> Features<'a> {
 /// ```
 #[derive(Debug, Clone)]
 pub struct FeatureMap {
-    panels: Vec<f32>,
+    panels: Vec<Line>,
     uses: Vec<Use>,
     inputs: usize,
     /// Kernels scale common frequencies instead of having their own.
@@ -192,12 +192,12 @@ impl FeatureMap {
 
     fn assemble(rows: Vec<f64>, uses: Vec<Use>, shared: bool, inputs: usize, per_kernel: usize) -> Self {
         let projected = rows.len() / inputs;
-        let mut panels = vec![0.0; projected.next_multiple_of(PADDING) * inputs];
+        let mut panels = vec![Line([0.0; LANES]); projected.next_multiple_of(PADDING) / LANES * inputs];
         for (frequency, row) in rows.chunks_exact(inputs).enumerate() {
             let (panel, lane) = (frequency / LANES, frequency % LANES);
             for (input, value) in row.iter().enumerate() {
                 // Sines and cosines are taken in quarter turns.
-                panels[(panel * inputs + input) * LANES + lane] = (value * FRAC_2_PI) as f32;
+                panels[panel * inputs + input].0[lane] = (value * FRAC_2_PI) as f32;
             }
         }
         let kernels = uses.len();
@@ -251,8 +251,10 @@ impl FeatureMap {
             inputs: self.inputs,
             uses: &self.uses,
             shared: self.shared,
-            largest_angle: LARGEST_DIRECT
-                / self.uses.iter().fold(0.0, |largest, user| user.scale.max(largest)),
+            // Finite, so that an overflowed angle lies beyond it whatever the scale.
+            largest_angle: (LARGEST_DIRECT
+                / self.uses.iter().fold(0.0, |largest, user| user.scale.max(largest)))
+            .min(f32::MAX),
             per_kernel: self.per_kernel,
             width: self.width(),
             amplitude: (1.0 / (self.per_kernel as f64).sqrt()) as f32,

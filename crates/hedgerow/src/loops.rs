@@ -9,8 +9,8 @@ pub(crate) const PADDING: usize = 2 * LANES;
 
 /// How angles become features: panels of frequencies, and where each frequency's sine and cosine go.
 pub(crate) struct Projection<'a> {
-    /// Panels × inputs × LANES numbers.
-    pub(crate) panels: &'a [f32],
+    /// One line per panel and input.
+    pub(crate) panels: &'a [Line],
     pub(crate) inputs: usize,
     /// Which frequencies each kernel uses, and how it scales them, if they are shared; a base draw begins on a whole vector.
     pub(crate) uses: &'a [Use],
@@ -72,7 +72,7 @@ fn map_group<V: Vector, const B: usize, const S: usize>(
     x: &[f32],
     z: &mut [f32],
 ) {
-    let padded = projection.panels.len() / projection.inputs;
+    let padded = projection.panels.len() / projection.inputs * LANES;
     let mut start = 0;
     while start + B * LANES <= padded {
         map_block::<V, B, S>(projection, waves, start, x, z);
@@ -135,15 +135,15 @@ fn project<V: Vector, const B: usize, const S: usize>(
     x: &[f32],
 ) -> [[V; B]; S] {
     let d = projection.inputs;
-    let panels: [&[[f32; LANES]]; B] = std::array::from_fn(|block| {
-        let first = (start + block * LANES) * d;
-        projection.panels[first..first + LANES * d].as_chunks().0
+    let panels: [&[Line]; B] = std::array::from_fn(|block| {
+        let first = (start / LANES + block) * d;
+        &projection.panels[first..first + d]
     });
     let samples: [&[f32]; S] = std::array::from_fn(|s| &x[s * d..(s + 1) * d]);
     let mut angles = [[V::splat(0.0); B]; S];
     for input in 0..d {
         for block in 0..B {
-            let row = V::load(&panels[block][input]);
+            let row = V::load(&panels[block][input].0);
             for s in 0..S {
                 angles[s][block] = row.mul_add(V::splat(samples[s][input]), angles[s][block]);
             }

@@ -104,9 +104,16 @@ impl Step {
         let value = self.objective.value(prediction, self.label, norm2).min(1e60);
         let (mut shrink, along) = self.objective.step(prediction, self.label, self.rate);
         if norm2 > self.longest * self.longest {
-            shrink *= self.longest / norm2.sqrt();
+            shrink = self.pulled_back(shrink, norm2);
         }
         (value, shrink as f32, along.clamp(-self.longest, self.longest) as f32)
+    }
+
+    /// Out of line, or the root and the division would be computed for every model only to be thrown away.
+    #[cold]
+    #[inline(never)]
+    fn pulled_back(&self, shrink: f64, norm2: f64) -> f64 {
+        shrink * self.longest / norm2.sqrt()
     }
 }
 

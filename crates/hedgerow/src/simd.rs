@@ -135,7 +135,9 @@ mod tests {
         let kernels = 3;
         let frequencies = kernels * per_kernel;
         let padded = frequencies.next_multiple_of(PADDING);
-        let panels: Vec<f32> = numbers(1, padded * inputs).iter().map(|v| v * 40.0).collect();
+        let rows = numbers(1, padded * inputs);
+        let panels: Vec<Line> =
+            rows.as_chunks().0.iter().map(|row: &[f32; LANES]| Line(row.map(|value| value * 40.0))).collect();
         let uses: Vec<Use> = (0..kernels)
             .map(|kernel| Use { start: kernel * per_kernel, kernel, scale: 1.0 + kernel as f32 })
             .collect();

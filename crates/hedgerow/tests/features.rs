@@ -143,7 +143,7 @@ fn maps_differ_by_seed_and_kernels_by_their_own_draw() {
 #[test]
 fn first_features_of_seed_one_are_frozen() {
     for (draw, frozen) in DRAWS.into_iter().zip(FROZEN) {
-        let map = FeatureMap::new(&spec(draw, 5, 6, 3, 1)).unwrap();
+        let map = FeatureMap::new(&spec(draw, 6, 6, 3, 1)).unwrap();
         let z = features(&map, &[0.1, 0.5, 0.9]);
         // The first two sines of every kernel.
         let found = z.chunks_exact(map.model_len()).map(|part| [part[0], part[1]]);
@@ -155,7 +155,32 @@ fn first_features_of_seed_one_are_frozen() {
     }
 }
 
-const FROZEN: [[[f32; 2]; 5]; 3] = [[[0.0; 2]; 5], [[0.0; 2]; 5], [[0.0; 2]; 5]];
+const FROZEN: [[[f32; 2]; 6]; 3] = [
+    [
+        [0.40812528, 0.37710118],
+        [-0.39672354, -0.08687823],
+        [0.117747344, 0.40790078],
+        [0.39932814, -0.25653857],
+        [0.35061917, -0.35951275],
+        [-0.13448648, -0.17082863],
+    ],
+    [
+        [0.40812528, 0.37710118],
+        [-0.39672357, -0.08687823],
+        [0.117747344, 0.40790078],
+        [0.39932814, -0.25653854],
+        [0.35061917, -0.35951275],
+        [0.3460106, 0.38677585],
+    ],
+    [
+        [0.40822944, -0.32575566],
+        [0.3958541, -0.23963708],
+        [-0.3859235, -0.09027699],
+        [0.38720313, -0.3240788],
+        [0.3750783, 0.14340736],
+        [-0.119586, -0.4082054],
+    ],
+];
 
 #[test]
 fn huge_inputs_stay_on_the_sphere() {

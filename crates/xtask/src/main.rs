@@ -1,1 +1,79 @@
-fn main() {}
+//! The project's chores: `cargo xtask NAME`.
+
+// Chores talk to the person at the terminal; nothing depends on this crate.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod bench;
+mod test;
+
+use std::env;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, ensure};
+
+const CHORES: [&str; 2] = ["test", "bench"];
+
+const HELP: &str = "\
+The project's chores. They need only cargo, and stop at the first failure.
+
+cargo xtask test
+    Everything a change has to pass: formatting, lints, documentation, tests, the first example, the README's commands.
+
+cargo xtask bench [--rounds N] [--write]
+    Speed of a node's step, in turns with plain numpy (installed below target/ at the first run), as a Markdown table.
+    --rounds N   how many turns each takes [default: 7]
+    --write      put the table into BENCHMARKS.md
+
+Exit codes: 0 all is well, 1 a chore failed, 2 the command line is wrong.";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words[..] {
+        [] | ["help"] | [.., "--help" | "-h"] => {
+            println!("{HELP}");
+            Ok(())
+        }
+        ["test"] => test::run(),
+        ["test", option, ..] => return misuse(&format!("`test` takes no {option:?}")),
+        ["bench", ref options @ ..] => match bench::Options::parse(options) {
+            Ok(options) => bench::run(&options),
+            Err(error) => return misuse(&error.to_string()),
+        },
+        [name, ..] => return misuse(&format!("no chore {name:?}; there are {}", CHORES.join(", "))),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("failed: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn misuse(message: &str) -> ExitCode {
+    eprintln!("{message} (`cargo xtask help` explains)");
+    ExitCode::from(2)
+}
+
+fn root() -> &'static Path {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here)
+}
+
+/// The cargo that runs this, at the workspace's root.
+fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
+    command.current_dir(root()).args(arguments);
+    command
+}
+
+/// What a command prints, if it succeeds. Its errors go to the terminal.
+fn output(command: &mut Command) -> Result<String> {
+    let name = command.get_program().display().to_string();
+    let output = command.stderr(std::process::Stdio::inherit()).output();
+    let output = output.with_context(|| format!("can't run {name}"))?;
+    ensure!(output.status.success(), "{name}: {}", output.status);
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -49,10 +49,13 @@ impl Models {
 
     /// Appends one row, packed.
     pub(crate) fn pack_row(&self, row: usize, out: &mut Vec<f32>) {
-        let mut left = self.width;
-        for line in self.row(row) {
-            out.extend_from_slice(&line.0[..left.min(LANES)]);
-            left = left.saturating_sub(LANES);
+        let start = out.len();
+        out.resize(start + self.width, 0.0);
+        let (blocks, rest) = out[start..].as_chunks_mut();
+        let (whole, last) = self.row(row).split_at(blocks.len());
+        blocks.iter_mut().zip(whole).for_each(|(block, line)| *block = line.0);
+        if let Some(line) = last.first() {
+            rest.copy_from_slice(&line.0[..rest.len()]);
         }
     }
 

@@ -1,0 +1,78 @@
+//! A first federation: two dozen devices learn one function together, and none of them shows its data to anyone.
+//!
+//! Each device sees only its own slice of y = sin(2πx), but is asked about the whole range. Alone it can't know what it has
+//! never seen; through the federation it learns from all others, at the cost of one small vector per round.
+//!
+//! ```text
+//! cargo run --release -p hedgerow --example first_federation
+//! ```
+
+#![allow(clippy::print_stdout)]
+
+use std::error::Error;
+use std::f32::consts::TAU;
+
+use hedgerow::{
+    Contact, Draw, FeatureMap, FeatureSpec, Federation, Kernel, Method, Purpose, Setup, SetupConfig, Stream,
+    Visit,
+};
+
+const NODES: usize = 24;
+const ROUNDS: u64 = 3000;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // A budget of 42 numbers per message is enough for 20 random frequencies per kernel.
+    let frequencies = Method::MkOfl.frequencies(42)?;
+
+    // Nobody knows which bandwidth suits the data, so there is a whole dictionary of kernels. Everyone derives the same
+    // features from the same seed: frequencies never travel.
+    let map = FeatureMap::new(&FeatureSpec {
+        kernels: Kernel::paper_dictionary(),
+        draw: Draw::Independent,
+        inputs: 1,
+        frequencies,
+        seed: 7,
+    })?;
+    let setup = Setup::try_from(SetupConfig { nodes: NODES, frequencies, ..SetupConfig::default() })?;
+
+    // The same nodes twice: together, and each for itself.
+    let mut together = Federation::new(Method::MkOfl, &setup);
+    let mut alone = Federation::new(Method::Local, &setup);
+
+    // Error is measured everywhere, on points that most devices never see.
+    let grid: Vec<f32> = (0..50).map(|i| i as f32 / 50.0).collect();
+    let mut grid_features = vec![0.0; grid.len() * map.width()];
+    let grid_features = map.map_batch(&grid, &mut grid_features);
+    let mean_square_error = |federation: &Federation| {
+        let errors = federation.nodes().flat_map(|node| {
+            let points = grid_features.samples(map.width()).zip(&grid);
+            points.map(move |(z, x)| f64::from(node.predict(z) - (TAU * x).sin()).powi(2))
+        });
+        errors.sum::<f64>() / (NODES * grid.len()) as f64
+    };
+
+    println!("{:>6}  {:>9}  {:>9}", "round", "together", "alone");
+    let chance = Stream::from_seed(1).derive(Purpose::Data, 0);
+    let mut buffer = vec![0.0; NODES * map.width()];
+    for round in 1..=ROUNDS {
+        // A sample for each device, from its own slice: device k sees x in [k/24, (k+1)/24).
+        let place = |node: usize| chance.uniform_at(round * NODES as u64 + node as u64) as f32;
+        let x: [f32; NODES] = std::array::from_fn(|node| (node as f32 + place(node)) / NODES as f32);
+        let y = x.map(|x| (TAU * x).sin());
+
+        // Samples become features; each device gets its own.
+        let features = map.map_batch(&x, &mut buffer).samples(map.width());
+        let devices = features.zip(y.chunks(1)).zip(0..);
+        let visits = devices.map(|((z, y), node)| Visit { node, z, y, contact: Contact::Full });
+        let visits: Vec<_> = visits.collect();
+
+        // In a round every device predicts, sees the true answer and learns; what it learned goes up, the mean comes down.
+        together.round(&visits, |_| {})?;
+        alone.round(&visits, |_| {})?;
+        if [1, 10, 30, 100, 300, 1000, ROUNDS].contains(&round) {
+            println!("{round:>6}  {:>9.4}  {:>9.4}", mean_square_error(&together), mean_square_error(&alone));
+        }
+    }
+    println!("{} numbers per upload; no sample ever left its device.", 2 * frequencies + 1);
+    Ok(())
+}

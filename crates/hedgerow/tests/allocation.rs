@@ -1,0 +1,135 @@
+//! Nothing allocates once it is warm: a device may run for years. A counting allocator watches every call of every method.
+
+// An allocator can't be written without; it only counts and hands on.
+#![allow(unsafe_code, clippy::unwrap_used)]
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use common::{INPUTS, few_cases, map, numbers};
+use hedgerow::{Contact, FeatureMap, Features, Federation, Upload, Visit};
+
+thread_local! {
+    /// Allocations of this thread: tests run side by side.
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+impl Counting {
+    fn count(&self) {
+        // A thread that is ending has no counter any more.
+        let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+    }
+}
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        self.count();
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        self.count();
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const KERNELS: usize = 11;
+const ROUNDS: usize = 1000;
+const NODES: usize = 3;
+
+/// Allocations of a thousand rounds after ten to get warm.
+fn allocations(mut round: impl FnMut(usize)) -> u64 {
+    (0..10).for_each(&mut round);
+    let before = COUNT.get();
+    (10..10 + ROUNDS).for_each(&mut round);
+    COUNT.get() - before
+}
+
+/// Samples of all nodes for a few rounds.
+fn features(map: &FeatureMap) -> Vec<f32> {
+    let mut z = vec![0.0; 8 * NODES * map.width()];
+    map.map_batch(&numbers(1, 8 * NODES * INPUTS), &mut z);
+    z
+}
+
+#[test]
+fn the_counter_counts() {
+    let mut kept = Vec::new();
+    assert!(allocations(|round| kept.push(vec![round])) >= ROUNDS as u64);
+}
+
+#[test]
+fn feature_maps_never_allocate() {
+    let map = map(KERNELS);
+    let x = numbers(1, 8 * INPUTS);
+    let mut z = vec![0.0; 8 * map.width()];
+    assert_eq!(
+        allocations(|_| {
+            map.map_batch(&x, &mut z);
+            map.map(&x[..INPUTS], &mut z[..map.width()]);
+        }),
+        0
+    );
+}
+
+#[test]
+fn halves_never_allocate_once_warm() {
+    let map = map(KERNELS);
+    let z = features(&map);
+    let z: Vec<Features<'_>> = Features::checked(&z).unwrap().samples(map.width()).collect();
+    for case in few_cases(KERNELS) {
+        let mut nodes: Vec<_> = (0..NODES as u32).map(|id| case.method.node(&case.setup, id)).collect();
+        let mut server = case.method.server(&case.setup);
+        let mut upload = Upload::default();
+        let mut weights = [0.0; KERNELS];
+        let count = allocations(|round| {
+            for (id, node) in nodes.iter_mut().enumerate() {
+                let z = z[(round * NODES + id) % z.len()];
+                let prediction = node.predict(z);
+                node.learn(z, 0.5 - prediction).unwrap();
+                node.weights(&mut weights);
+                node.shares(&mut weights);
+                if node.upload(&mut upload) {
+                    server.accept(id as u32, &upload).unwrap();
+                }
+            }
+            let broadcast = server.close_round();
+            nodes.iter_mut().for_each(|node| node.adopt(broadcast).unwrap());
+        });
+        assert_eq!(count, 0, "{:?}", case.method);
+    }
+}
+
+#[test]
+fn federations_never_allocate_once_warm() {
+    let map = map(KERNELS);
+    let z = features(&map);
+    let z: Vec<Features<'_>> = Features::checked(&z).unwrap().samples(map.width()).collect();
+    let contacts = [Contact::Full, Contact::Full, Contact::Late, Contact::Lost];
+    for case in few_cases(KERNELS) {
+        let mut federation = Federation::new(case.method, &case.setup);
+        let mut sum = 0.0;
+        let count = allocations(|round| {
+            let visits = [0, 1, 2].map(|node| Visit {
+                node: node as u32,
+                z: z[(round * NODES + node) % z.len()],
+                y: &[0.7],
+                contact: contacts[(round + node) % contacts.len()],
+            });
+            federation.round(&visits, |prediction| sum += prediction.value).unwrap();
+        });
+        assert_eq!(count, 0, "{:?}", case.method);
+    }
+}

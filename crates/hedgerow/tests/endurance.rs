@@ -1,0 +1,126 @@
+//! A million rounds of every method under labels that jump between signs and over eighteen orders of magnitude, and a vote of
+//! ten thousand nodes: nothing overflows, nothing becomes NaN.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{INPUTS, map, numbers, setup};
+use hedgerow::method::MAX_LABEL;
+use hedgerow::{
+    Broadcast, Features, Loss, Method, Schedule, Selection, Setup, SetupConfig, Upload, WeightRule,
+};
+
+const KERNELS: usize = 11;
+
+/// Signs switch at another pace than sizes, so that every size comes with both.
+fn harsh_label(t: u64) -> f32 {
+    let size = [1e-6, 1.0, MAX_LABEL, 0.3, 1e-6, 1e5, 1e-20][(t % 7) as usize];
+    if t % 3 == 0 { -size } else { size }
+}
+
+/// Two nodes, one of them there every other round only.
+fn endure(method: Method, setup: &Setup, rounds: u64) {
+    let map = map(KERNELS);
+    let points = 64;
+    let mut z = vec![0.0; points * map.width()];
+    map.map_batch(&numbers(3, points * INPUTS), &mut z);
+    let z: Vec<Features<'_>> = Features::checked(&z).unwrap().samples(map.width()).collect();
+    let mut nodes = [method.node(setup, 0), method.node(setup, 1)];
+    let mut server = method.server(setup);
+    let mut upload = Upload::default();
+    let mut weights = [0.0; KERNELS];
+    for t in 0..rounds {
+        for (id, node) in nodes.iter_mut().enumerate().take(1 + (t % 2) as usize) {
+            let z = z[(t as usize * 5 + id) % points];
+            assert!(node.predict(z).is_finite(), "{method:?}, round {t}");
+            let label = harsh_label(t + 2 * id as u64);
+            node.learn(z, if setup.config().loss == Loss::Logistic { label.signum() } else { label })
+                .unwrap();
+            node.weights(&mut weights);
+            let total: f64 = weights.iter().sum();
+            assert!((total - 1.0).abs() < 1e-9, "{method:?}, round {t}: {weights:?}");
+            if node.upload(&mut upload) {
+                // The server refuses what isn't finite.
+                server.accept(id as u32, &upload).unwrap();
+            }
+        }
+        // And so do the nodes.
+        let broadcast = server.close_round();
+        nodes.iter_mut().for_each(|node| node.adopt(broadcast).unwrap());
+    }
+    assert!(method == Method::Local || server.broadcast().round == rounds + 1);
+}
+
+/// A million rounds as the paper has them.
+fn a_million(method: Method) {
+    endure(method, &setup(SetupConfig { kernels: KERNELS, nodes: 2, ..SetupConfig::default() }), 1_000_000);
+}
+
+#[test]
+fn a_million_rounds_of_sk_ofl() {
+    a_million(Method::SkOfl { kernel: 1 });
+}
+
+#[test]
+fn a_million_rounds_of_mk_ofl() {
+    a_million(Method::MkOfl);
+}
+
+#[test]
+fn a_million_rounds_of_the_naive_extension() {
+    a_million(Method::Naive);
+}
+
+#[test]
+fn a_million_rounds_alone() {
+    a_million(Method::Local);
+}
+
+#[test]
+fn steps_far_too_long_stay_finite() {
+    // Every step overshoots a thousandfold, in its own direction each time.
+    let schedule = Schedule::Constant { scale: 1000.0 };
+    for loss in [Loss::Squared, Loss::Logistic, Loss::Huber { delta: 1e9 }] {
+        for (ridge, weight_rule) in [(0.0, WeightRule::Cumulative), (0.001, WeightRule::Incremental)] {
+            let config =
+                SetupConfig { loss, ridge, weight_rule, step_size: schedule, ..SetupConfig::default() };
+            let setup = setup(SetupConfig { kernels: KERNELS, weight_rate: schedule, nodes: 2, ..config });
+            for method in [Method::SkOfl { kernel: 0 }, Method::MkOfl, Method::Naive, Method::Local] {
+                endure(method, &setup, 20_000);
+            }
+        }
+    }
+}
+
+/// The broadcast after one round in which node i votes for `vote(i)` and uploads i everywhere.
+fn after_votes(nodes: u32, seed: u64, vote: impl Fn(u32) -> u32) -> Broadcast {
+    let setup = setup(SetupConfig { kernels: 11, nodes: nodes as usize, seed, ..SetupConfig::default() });
+    let mut server = Method::MkOfl.server(&setup);
+    let len = server.broadcast().numbers.len();
+    for node in 0..nodes {
+        let upload = Upload { round: 1, vote: Some(vote(node)), numbers: vec![node as f32; len] };
+        server.accept(node, &upload).unwrap();
+    }
+    server.close_round().clone()
+}
+
+#[test]
+fn ten_thousand_votes_select_as_one() {
+    let nodes = 10_000;
+    for seed in 0..20 {
+        // 5,100 against 4,900 votes: odds of e^400 to one, and both powers are far beyond f64.
+        let broadcast = after_votes(nodes, seed, |node| if node < 5_100 { 7 } else { 2 });
+        assert_eq!(broadcast.kernels, Some(Selection { current: 0, next: 7 }));
+        let mean = (nodes - 1) as f32 / 2.0;
+        assert!(broadcast.numbers.iter().all(|number| *number == mean), "{:?}", broadcast.numbers);
+    }
+    // A tie is broken by the draw, and only among those who tie.
+    let mut wins = [0; 11];
+    for seed in 0..60 {
+        let next = after_votes(nodes, seed, |node| [3, 9][node as usize % 2]).kernels.unwrap().next;
+        wins[next as usize] += 1;
+    }
+    assert_eq!(wins[3] + wins[9], 60, "{wins:?}");
+    assert!(wins[3].min(wins[9]) > 12, "{wins:?}");
+}

@@ -1,0 +1,271 @@
+//! People are missing: nodes that lose contact, come late, join late, and have no sample or several. Whatever happens,
+//! everything stays finite, nobody falls behind for good, and traffic is counted to the number.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{FREQUENCIES, INPUTS, few_cases, map, methods, numbers, setup};
+use hedgerow::{
+    Contact, FeatureMap, Features, Federation, Method, NodeHalf, Prediction, RoundError, SetupConfig, Stream,
+    Tally, Traffic, Visit,
+};
+
+const KERNELS: usize = 4;
+const NODES: usize = 6;
+
+/// Samples of one node in one round.
+struct Samples {
+    z: Vec<f32>,
+    y: Vec<f32>,
+}
+
+fn samples(map: &FeatureMap, seed: u64, count: usize) -> Samples {
+    let x = numbers(seed, count * INPUTS);
+    let mut z = vec![0.0; count * map.width()];
+    map.map_batch(&x, &mut z);
+    Samples { z, y: x.chunks_exact(INPUTS).map(|x| (5.0 * x[0]).sin()).collect() }
+}
+
+impl Samples {
+    fn visit(&self, node: u32, contact: Contact) -> Visit<'_> {
+        Visit { node, z: Features::checked(&self.z).unwrap(), y: &self.y, contact }
+    }
+}
+
+fn federation(method: Method) -> Federation {
+    let config = SetupConfig { kernels: KERNELS, nodes: NODES, ..SetupConfig::default() };
+    Federation::new(method, &setup(config))
+}
+
+/// A round of everyone with one sample each, in this order and contact.
+fn round(federation: &mut Federation, t: u64, who: &[(u32, Contact)]) -> Vec<(u32, u32)> {
+    let map = map(KERNELS);
+    let samples: Vec<_> = who.iter().map(|(node, _)| samples(&map, 100 * t + u64::from(*node), 1)).collect();
+    let visits: Vec<_> =
+        who.iter().zip(&samples).map(|(&(node, contact), s)| s.visit(node, contact)).collect();
+    let mut predictions = Vec::new();
+    federation.round(&visits, |p| predictions.push((p.node, p.value.to_bits()))).unwrap();
+    predictions.sort_unstable();
+    predictions
+}
+
+fn everyone(contact: Contact) -> Vec<(u32, Contact)> {
+    (0..NODES as u32).map(|node| (node, contact)).collect()
+}
+
+fn node(federation: &Federation, node: usize) -> &dyn NodeHalf {
+    federation.nodes().nth(node).unwrap()
+}
+
+fn states(federation: &Federation) -> Vec<Vec<u8>> {
+    federation.nodes().map(|node| node.save()).chain([federation.server().save()]).collect()
+}
+
+/// Numbers of a method's messages, up and down.
+fn message_sizes(method: Method) -> (u64, u64) {
+    let (model, all) = (2 * FREQUENCIES as u64, (KERNELS * (2 * FREQUENCIES + 1)) as u64);
+    match method {
+        Method::SkOfl { .. } => (model, model),
+        Method::MkOfl => (model + 1, model + 2),
+        Method::Naive => (all, all),
+        Method::Local => (0, 0),
+    }
+}
+
+fn assert_traffic(federation: &Federation, method: Method, ups: u64, downs: u64, accepted: u64, late: u64) {
+    let (up, down) = message_sizes(method);
+    let expected = Traffic {
+        numbers_up: ups * up,
+        numbers_down: downs * down,
+        bytes_up: 4 * ups * up,
+        bytes_down: 4 * downs * down,
+        uploads_accepted: accepted,
+        uploads_late: late,
+    };
+    assert_eq!(*federation.traffic(), expected, "{method:?}");
+}
+
+fn travelling() -> impl Iterator<Item = Method> {
+    methods(KERNELS).into_iter().filter(|method| *method != Method::Local)
+}
+
+#[test]
+fn order_of_visits_is_irrelevant_in_full_contact() {
+    for method in methods(KERNELS) {
+        let (mut one, mut other) = (federation(method), federation(method));
+        for t in 0..40 {
+            let mut who = everyone(Contact::Full);
+            let first = round(&mut one, t, &who);
+            let stream = Stream::from_seed(t);
+            who.sort_by_key(|(node, _)| stream.bits_at(u64::from(*node)));
+            assert_eq!(first, round(&mut other, t, &who), "{method:?}");
+            assert_eq!(states(&one), states(&other), "{method:?}");
+        }
+        assert_eq!(one.traffic(), other.traffic());
+        assert_eq!(one.votes(), other.votes());
+    }
+}
+
+#[test]
+fn lost_nodes_keep_their_round_and_catch_up() {
+    for method in travelling() {
+        let mut federation = federation(method);
+        round(&mut federation, 0, &everyone(Contact::Full));
+        let mut who = everyone(Contact::Full);
+        who[2].1 = Contact::Lost;
+        for t in 1..5 {
+            round(&mut federation, t, &who);
+            assert_eq!(
+                (node(&federation, 2).round(), node(&federation, 1).round()),
+                (2, t + 2),
+                "{method:?}"
+            );
+        }
+        // Five rounds: everyone up and down once, then one less each time.
+        assert_traffic(&federation, method, 6 + 4 * 5, 6 + 4 * 5, 6 + 4 * 5, 0);
+
+        let predictions = round(&mut federation, 5, &everyone(Contact::Full));
+        assert_eq!(predictions.len(), NODES);
+        assert!(federation.nodes().all(|node| node.round() == 7), "{method:?}");
+        // Who comes back hears the latest broadcast before it speaks and the next one after it.
+        assert_traffic(&federation, method, 32, 26 + 7, 32, 0);
+        let z = samples(&map(KERNELS), 77, 1).z;
+        let z = Features::checked(&z).unwrap();
+        let back = node(&federation, 2).predict(z);
+        assert_eq!(back.to_bits(), node(&federation, 0).predict(z).to_bits(), "{method:?}");
+    }
+}
+
+#[test]
+fn a_late_joiner_adopts_the_latest_broadcast_at_its_first_visit() {
+    for method in travelling() {
+        let mut federation = federation(method);
+        let early = &everyone(Contact::Full)[..5];
+        (0..8).for_each(|t| drop(round(&mut federation, t, early)));
+        assert_eq!(node(&federation, 5).round(), 1);
+        let map = map(KERNELS);
+        let sample = samples(&map, 9, 1);
+        let visits = [sample.visit(0, Contact::Full), sample.visit(5, Contact::Full)];
+        let mut said = Vec::new();
+        federation.round(&visits, |prediction| said.push(prediction.value.to_bits())).unwrap();
+        assert_eq!(said[0], said[1], "both predict with the same global model: {method:?}");
+        assert_ne!(said[0], 0, "which is no longer the first one");
+        assert_eq!(node(&federation, 5).round(), 10);
+        assert_traffic(&federation, method, 8 * 5 + 2, 8 * 5 + 1 + 2, 42, 0);
+    }
+}
+
+#[test]
+fn late_uploads_are_counted_and_left_out() {
+    for method in travelling() {
+        let (mut with, mut without) = (federation(method), federation(method));
+        for t in 0..6 {
+            let mut who = everyone(Contact::Full);
+            who[4].1 = Contact::Late;
+            round(&mut with, t, &who);
+            who[4].1 = Contact::Lost;
+            round(&mut without, t, &who);
+            // The late one changes nothing for the server, but hears the broadcast like everyone.
+            assert_eq!(with.server().save(), without.server().save(), "{method:?}");
+            assert!(with.nodes().all(|node| node.round() == t + 2), "{method:?}");
+        }
+        assert_traffic(&with, method, 36, 36, 30, 6);
+    }
+}
+
+#[test]
+fn a_round_with_late_uploads_only_stays_open_for_them() {
+    for method in travelling() {
+        let mut federation = federation(method);
+        round(&mut federation, 0, &everyone(Contact::Full));
+        round(&mut federation, 1, &everyone(Contact::Late));
+        // Nobody was in time, so the round did not close, and the late ones still came for it.
+        assert_eq!(federation.server().broadcast().round, 2, "{method:?}");
+        assert_traffic(&federation, method, 12, 6, 12, 0);
+        // They are part of the round when it closes; sending again is not counted twice.
+        round(&mut federation, 2, &everyone(Contact::Full));
+        assert_eq!(federation.server().broadcast().round, 3, "{method:?}");
+        assert_traffic(&federation, method, 18, 12, 12, 0);
+        round(&mut federation, 3, &everyone(Contact::Full));
+        assert_traffic(&federation, method, 24, 18, 18, 0);
+    }
+}
+
+#[test]
+fn nodes_without_a_sample_listen_and_say_nothing() {
+    for method in travelling() {
+        let mut federation = federation(method);
+        let map = map(KERNELS);
+        let (none, several) = (samples(&map, 1, 0), samples(&map, 2, 3));
+        let visits = [none.visit(0, Contact::Full), several.visit(1, Contact::Full)];
+        let mut said = Vec::new();
+        federation.round(&visits, |prediction| said.push((prediction.node, prediction.label))).unwrap();
+        assert_eq!(said, several.y.iter().map(|y| (1, *y)).collect::<Vec<_>>(), "{method:?}");
+        assert_eq!((node(&federation, 0).round(), node(&federation, 1).round()), (2, 2));
+        // One upload for three samples.
+        assert_traffic(&federation, method, 1, 2, 1, 0);
+        // Nobody has anything to say: the round stays open and nothing travels.
+        let before = states(&federation);
+        federation.round(&[none.visit(0, Contact::Full), none.visit(1, Contact::Late)], |_| {}).unwrap();
+        federation.round(&[], |_| {}).unwrap();
+        assert_eq!(before, states(&federation), "{method:?}");
+        assert_traffic(&federation, method, 1, 2, 1, 0);
+    }
+}
+
+#[test]
+fn nothing_travels_where_everyone_learns_alone() {
+    let mut federation = federation(Method::Local);
+    for contact in [Contact::Full, Contact::Late, Contact::Lost] {
+        round(&mut federation, 0, &everyone(contact));
+    }
+    assert_eq!(*federation.traffic(), Traffic::default());
+}
+
+#[test]
+fn whoever_comes_and_goes_everything_stays_finite_and_is_learned() {
+    let map = map(KERNELS);
+    let rounds = 1500;
+    for method in [Method::SkOfl { kernel: 0 }, Method::MkOfl, Method::Naive, Method::Local] {
+        let mut federation = federation(method);
+        let chance = Stream::from_seed(8);
+        let (mut first, mut last) = (Tally::default(), Tally::default());
+        for t in 0..rounds {
+            // The last node joins in the middle.
+            let nodes = if t < rounds / 2 { NODES - 1 } else { NODES };
+            let dice = |node: usize, throw: u64| chance.bits_at(100 * t + 10 * throw + node as u64);
+            let all: Vec<_> =
+                (0..nodes).map(|node| samples(&map, dice(node, 0), dice(node, 1) as usize % 4)).collect();
+            let visits: Vec<_> = (0..nodes)
+                .zip(&all)
+                .map(|(node, samples)| match dice(node, 2) % 10 {
+                    0..6 => samples.visit(node as u32, Contact::Full),
+                    6..8 => samples.visit(node as u32, Contact::Late),
+                    _ => samples.visit(node as u32, Contact::Lost),
+                })
+                .collect();
+            let tally = if t < 20 { &mut first } else { &mut last };
+            let seen = |p: Prediction<'_>| {
+                assert!(p.value.is_finite() && p.half.norm2().is_finite(), "{method:?}");
+                tally.add(f64::from(p.value - p.label).powi(2));
+            };
+            federation.round(&visits, seen).unwrap();
+            assert!(federation.server().broadcast().numbers.iter().all(|number| number.is_finite()));
+        }
+        assert!(last.mean() < 0.8 * first.mean(), "{method:?} learns: {last:?} after {first:?}");
+    }
+}
+
+#[test]
+fn strangers_and_bad_samples_are_named() {
+    for case in few_cases(KERNELS) {
+        let mut federation = Federation::new(case.method, &case.setup);
+        let mut sample = samples(&map(KERNELS), 1, 1);
+        let stranger = federation.round(&[sample.visit(3, Contact::Full)], |_| {});
+        assert_eq!(stranger, Err(RoundError::NoSuchNode { node: 3, nodes: 3 }));
+        sample.y[0] = f32::NAN;
+        let bad = federation.round(&[sample.visit(1, Contact::Full)], |_| {});
+        assert!(matches!(bad, Err(RoundError::BadSample { node: 1, .. })), "{bad:?}");
+    }
+}

@@ -1,0 +1,77 @@
+//! `cargo xtask test`: what stands between a change and the main line.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::{CHORES, cargo, output, root};
+
+const LINTS: &str = "clippy --workspace --all-targets -- -D warnings";
+const DOCUMENTATION: &str = "doc --workspace --no-deps --document-private-items";
+// Not --all-targets: that would run the benchmarks too.
+const TESTS: &str = "test --workspace --lib --bins --tests --examples";
+const EXAMPLE: &str = "run --release --package hedgerow --example first_federation";
+
+pub(crate) fn run() -> Result<()> {
+    step("formatting", "fmt --all --check")?;
+    step("lints", LINTS)?;
+    step("documentation", DOCUMENTATION)?;
+    step("tests", TESTS)?;
+    step("documentation tests", "test --workspace --doc")?;
+    if root().join("crates/hedgerow/examples/first_federation.rs").exists() {
+        step("first example", EXAMPLE)?;
+    } else {
+        println!("\n== first example: skipped, there is no crates/hedgerow/examples/first_federation.rs");
+    }
+    match fs::read_to_string(root().join("README.md")) {
+        Ok(readme) => check_commands(&readme).context("README's commands")?,
+        Err(_) => println!("\n== README's commands: skipped, there is no README.md"),
+    }
+    println!("\nall is well");
+    Ok(())
+}
+
+fn step(name: &str, arguments: &str) -> Result<()> {
+    println!("\n== {name}: cargo {arguments}");
+    let mut command = cargo(&arguments.split(' ').collect::<Vec<_>>());
+    if arguments == DOCUMENTATION {
+        command.env("RUSTDOCFLAGS", "-D warnings");
+    }
+    let status = command.status().with_context(|| format!("{name}: can't run cargo"))?;
+    ensure!(status.success(), "{name}: `cargo {arguments}` ended with {status}");
+    Ok(())
+}
+
+/// The README has to name every chore and no other, and only commands that the program knows.
+fn check_commands(readme: &str) -> Result<()> {
+    println!("\n== README's commands");
+    let (promised, chores) = (commands(readme, "cargo xtask "), BTreeSet::from(CHORES));
+    ensure!(promised == chores, "README.md names the chores {promised:?}, and there are {chores:?}");
+    for name in commands(readme, "hedgerow ") {
+        println!("hedgerow {name}");
+        output(&mut cargo(&["run", "--quiet", "--package", "hedgerow-cli", "--", name, "--help"]))
+            .with_context(|| format!("README.md names `hedgerow {name}`"))?;
+    }
+    Ok(())
+}
+
+/// The words that follow `program` in a text's code. Single and triple backticks both change sides.
+fn commands<'a>(markdown: &'a str, program: &str) -> BTreeSet<&'a str> {
+    let code = markdown.split('`').skip(1).step_by(2).flat_map(str::lines);
+    let lines = code.filter_map(|line| line.trim_start().trim_start_matches("$ ").strip_prefix(program));
+    let words = lines.filter_map(|rest| rest.split_whitespace().next());
+    words.filter(|word| word.starts_with(|first: char| first.is_ascii_lowercase())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_found_in_code_only() {
+        let readme = "run\nhedgerow walk\nor `hedgerow demo`:\n```sh\n$ hedgerow data list # all\nhedgerow --help\n```\n";
+        assert_eq!(commands(readme, "hedgerow "), BTreeSet::from(["data", "demo"]));
+        assert_eq!(commands("`cargo xtask test`", "cargo xtask "), BTreeSet::from(["test"]));
+    }
+}

@@ -17,7 +17,9 @@ use crate::table;
 /// its label is learned. Results go to a folder: summary.json, curves.csv, figures and report.html, which opens in a
 /// browser without a network.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(
+    args_override_self = true,
+    after_help = "\
 Examples:
   hedgerow simulate
   hedgerow simulate --data drift --method mk,sk --rounds 2000
@@ -26,7 +28,8 @@ Examples:
   hedgerow simulate --dropout 0.3 --set participation.late=0.1
   hedgerow simulate my.toml --json
 
-`hedgerow config` prints every setting with its default.")]
+`hedgerow config` prints every setting with its default."
+)]
 pub(crate) struct Arguments {
     /// Settings that differ from the defaults
     #[arg(value_name = "EXPERIMENT.toml")]

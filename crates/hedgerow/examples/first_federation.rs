@@ -3,9 +3,7 @@
 //! Each device sees only its own slice of y = sin(2πx), but is asked about the whole range. Alone it can't know what it has
 //! never seen; through the federation it learns from all others, at the cost of one small vector per round.
 //!
-//! ```text
-//! cargo run --release -p hedgerow --example first_federation
-//! ```
+//! Run it with `cargo run --release -p hedgerow --example first_federation`.
 
 #![allow(clippy::print_stdout)]
 
@@ -14,7 +12,7 @@ use std::f32::consts::TAU;
 
 use hedgerow::{
     Contact, Draw, FeatureMap, FeatureSpec, Federation, Kernel, Method, Purpose, Setup, SetupConfig, Stream,
-    Visit,
+    Tally, Visit,
 };
 
 const NODES: usize = 24;
@@ -23,7 +21,6 @@ const ROUNDS: u64 = 3000;
 fn main() -> Result<(), Box<dyn Error>> {
     // A budget of 42 numbers per message is enough for 20 random frequencies per kernel.
     let frequencies = Method::MkOfl.frequencies(42)?;
-
     // Nobody knows which bandwidth suits the data, so there is a whole dictionary of kernels. Everyone derives the same
     // features from the same seed: frequencies never travel.
     let map = FeatureMap::new(&FeatureSpec {
@@ -40,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut alone = Federation::new(Method::Local, &setup);
 
     // Error is measured everywhere, on points that most devices never see.
-    let grid: Vec<f32> = (0..50).map(|i| i as f32 / 50.0).collect();
+    let grid: Vec<f32> = (0..20).map(|i| i as f32 / 20.0).collect();
     let mut grid_features = vec![0.0; grid.len() * map.width()];
     let grid_features = map.map_batch(&grid, &mut grid_features);
     let mean_square_error = |federation: &Federation| {
@@ -53,24 +50,28 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     println!("{:>6}  {:>9}  {:>9}", "round", "together", "alone");
     let chance = Stream::from_seed(1).derive(Purpose::Data, 0);
+    let mut errors = [Tally::default(); 2];
     let mut buffer = vec![0.0; NODES * map.width()];
     for round in 1..=ROUNDS {
         // A sample for each device, from its own slice: device k sees x in [k/24, (k+1)/24).
         let place = |node: usize| chance.uniform_at(round * NODES as u64 + node as u64) as f32;
         let x: [f32; NODES] = std::array::from_fn(|node| (node as f32 + place(node)) / NODES as f32);
         let y = x.map(|x| (TAU * x).sin());
-
         // Samples become features; each device gets its own.
         let features = map.map_batch(&x, &mut buffer).samples(map.width());
         let devices = features.zip(y.chunks(1)).zip(0..);
-        let visits = devices.map(|((z, y), node)| Visit { node, z, y, contact: Contact::Full });
-        let visits: Vec<_> = visits.collect();
+        let visit = |((z, y), node)| Visit { node, z, y, contact: Contact::Full };
+        let visits: Vec<_> = devices.map(visit).collect();
 
         // In a round every device predicts, sees the true answer and learns; what it learned goes up, the mean comes down.
         together.round(&visits, |_| {})?;
         alone.round(&visits, |_| {})?;
+        errors[0].add(mean_square_error(&together));
+        errors[1].add(mean_square_error(&alone));
         if [1, 10, 30, 100, 300, 1000, ROUNDS].contains(&round) {
-            println!("{round:>6}  {:>9.4}  {:>9.4}", mean_square_error(&together), mean_square_error(&alone));
+            // Means over the rounds since the last line.
+            println!("{round:>6}  {:>9.4}  {:>9.4}", errors[0].mean(), errors[1].mean());
+            errors = [Tally::default(); 2];
         }
     }
     println!("{} numbers per upload; no sample ever left its device.", 2 * frequencies + 1);

@@ -16,7 +16,7 @@ const KERNELS: usize = 11;
 /// Signs switch at another pace than sizes, so that every size comes with both.
 fn harsh_label(t: u64) -> f32 {
     let size = [1e-6, 1.0, MAX_LABEL, 0.3, 1e-6, 1e5, 1e-20][(t % 7) as usize];
-    if t % 3 == 0 { -size } else { size }
+    if t.is_multiple_of(3) { -size } else { size }
 }
 
 /// Two nodes, one of them there every other round only.

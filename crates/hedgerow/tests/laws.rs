@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Case, FREQUENCIES, World, cases, few_cases, methods};
+use common::{Case, FREQUENCIES, World, cases, few_cases, methods, numbers};
 use hedgerow::{Broadcast, Features, Method, Stream, Upload};
 
 const ROUNDS: u64 = 12;
@@ -72,6 +72,34 @@ fn order_of_uploads_is_irrelevant() {
             other.close();
             assert_eq!(one.state(), other.state(), "{case:?}");
         }
+    }
+}
+
+#[test]
+fn order_of_uploads_is_irrelevant_where_plain_sums_would_round() {
+    for case in few_cases(3).into_iter().filter(|case| case.method != Method::Local) {
+        let mut world = World::new(case);
+        world.learn(0, 0);
+        let sound = world.upload(0).unwrap();
+        // Sizes from 1e-9 to 1e3: more digits than an f64 has.
+        let uploads: Vec<Upload> = (0..40)
+            .map(|node| {
+                let size = 10f32.powi(node % 13 - 9);
+                let numbers = numbers(node as u64, sound.numbers.len()).iter().map(|v| v * size).collect();
+                Upload { numbers, ..sound.clone() }
+            })
+            .collect();
+        let after = |order: &mut dyn Iterator<Item = usize>| {
+            let mut server = case.method.server(&case.setup);
+            order.for_each(|node| server.accept(node as u32, &uploads[node]).unwrap());
+            let sums = server.save();
+            server.close_round();
+            (sums, server.save())
+        };
+        let forward = after(&mut (0..40));
+        assert_eq!(forward, after(&mut (0..40).rev()), "{case:?}");
+        // Seven has no factor in common with forty.
+        assert_eq!(forward, after(&mut (0..40).map(|node| node * 7 % 40)), "{case:?}");
     }
 }
 

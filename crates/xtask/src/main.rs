@@ -15,13 +15,15 @@ use anyhow::{Context, Result, ensure};
 const CHORES: [&str; 2] = ["test", "bench"];
 
 const HELP: &str = "\
-The project's chores. They need only cargo, and stop at the first failure.
+The project's chores. They stop at the first failure.
 
 cargo xtask test
     Everything a change has to pass: formatting, lints, documentation, tests, the first example, the README's commands.
+    Needs only cargo.
 
 cargo xtask bench [--rounds N] [--write]
-    Speed of a node's step, in turns with plain numpy (installed below target/ at the first run), as a Markdown table.
+    Speed of a node's step, in turns with plain numpy, as a Markdown table. numpy is installed below target/ at
+    the first run; without python3 or the network the table lacks its ratios.
     --rounds N   how many turns each takes [default: 7]
     --write      put the table into BENCHMARKS.md
 

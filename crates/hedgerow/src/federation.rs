@@ -54,6 +54,18 @@ pub enum RoundError {
         /// How many there are.
         nodes: usize,
     },
+    /// Features and labels don't belong together.
+    #[error("node {node}: {labels} labels came with {numbers} features, but a sample has {width}")]
+    Shape {
+        /// Whose.
+        node: NodeId,
+        /// Labels that came.
+        labels: usize,
+        /// Features that came, all samples together.
+        numbers: usize,
+        /// Features of one sample.
+        width: usize,
+    },
     /// A sample that can't be learned from.
     #[error("node {node}: {source}")]
     BadSample {
@@ -99,7 +111,8 @@ impl Federation {
     }
 
     /// Plays one round: nodes in contact hear the latest broadcast; everyone predicts and learns; uploads go up; the round
-    /// closes with whoever came and those in contact hear about it. `seen` is told every prediction.
+    /// closes with whoever came and those in contact hear about it. `seen` is told every prediction. After an error the round is
+    /// still open, and the visits before the bad one have taken place.
     pub fn round(
         &mut self,
         visits: &[Visit<'_>],
@@ -112,6 +125,10 @@ impl Federation {
                 let nodes = self.nodes.len();
                 return Err(RoundError::NoSuchNode { node, nodes });
             };
+            let (labels, numbers, width) = (visit.y.len(), visit.z.numbers().len(), self.width);
+            if numbers != labels * width {
+                return Err(RoundError::Shape { node, labels, numbers, width });
+            }
             let half = half.as_mut();
             let rejected = |source| RoundError::Rejected { node, source };
             if visit.contact != Contact::Lost {

@@ -76,6 +76,12 @@ pub enum Rejected {
         /// The round of the message.
         found: u64,
     },
+    /// A round that no federation can have reached.
+    #[error("there is no round {round}")]
+    NoSuchRound {
+        /// The round of the message.
+        round: u64,
+    },
     /// The node has spoken already.
     #[error("node {node} has already uploaded in round {round}")]
     Duplicate {

@@ -17,6 +17,7 @@ mod local;
 mod mk_ofl;
 mod naive;
 pub(crate) mod rows;
+mod server;
 mod sk_ofl;
 
 /// Largest size of a label that a node learns from.
@@ -261,6 +262,12 @@ impl Setup {
         self.0.weight_rate.rate(round) * (self.kernels() as f64).ln()
     }
 
+    /// # Panics
+    /// If features were made for another dictionary.
+    pub(crate) fn assert_width(&self, z: Features<'_>) {
+        assert_eq!(z.numbers().len(), self.width(), "features of another dictionary");
+    }
+
     /// Refuses features of another dictionary.
     fn check_width(&self, z: Features<'_>) -> Result<(), BadSample> {
         let (expected, found) = (self.width(), z.numbers().len());
@@ -347,9 +354,9 @@ impl Method {
     /// A new server half.
     pub fn server(self, setup: &Setup) -> Box<dyn ServerHalf> {
         match self {
-            Self::SkOfl { .. } => Box::new(sk_ofl::Server::new(setup)),
-            Self::MkOfl => Box::new(mk_ofl::Server::new(setup)),
-            Self::Naive => Box::new(naive::Server::new(setup)),
+            Self::SkOfl { .. } => Box::new(sk_ofl::server(setup)),
+            Self::MkOfl => Box::new(mk_ofl::server(setup)),
+            Self::Naive => Box::new(naive::server(setup)),
             Self::Local => Box::new(local::Server::new()),
         }
     }

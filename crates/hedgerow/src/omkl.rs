@@ -44,6 +44,7 @@ impl Omkl {
 
     /// Σ_p q_p·w_pᵀz_p.
     pub fn predict(&self, z: Features<'_>) -> f32 {
+        self.setup.assert_width(z);
         self.state.models.predict_mixture(&self.state.probabilities, z)
     }
 

@@ -6,9 +6,10 @@
 mod common;
 
 use common::{INPUTS, map, numbers, setup};
-use hedgerow::method::MAX_LABEL;
+use hedgerow::method::{MAX_LABEL, MAX_NORM};
 use hedgerow::{
-    Broadcast, Features, Loss, Method, Schedule, Selection, Setup, SetupConfig, Upload, WeightRule,
+    Broadcast, ExponentialWeights, Features, Loss, Method, Schedule, Selection, Setup, SetupConfig, Upload,
+    WeightRule,
 };
 
 const KERNELS: usize = 11;
@@ -40,6 +41,9 @@ fn endure(method: Method, setup: &Setup, rounds: u64) {
             node.weights(&mut weights);
             let total: f64 = weights.iter().sum();
             assert!((total - 1.0).abs() < 1e-9, "{method:?}, round {t}: {weights:?}");
+            // Twice: a model may be as long as it can be and then take a step as long as it can be.
+            let longest = 2.0 * f64::from(MAX_NORM);
+            assert!(node.norm2() <= 1.001 * longest * longest, "{method:?}, round {t}: {}", node.norm2());
             if node.upload(&mut upload) {
                 // The server refuses what isn't finite.
                 server.accept(id as u32, &upload).unwrap();
@@ -90,6 +94,20 @@ fn steps_far_too_long_stay_finite() {
                 endure(method, &setup, 20_000);
             }
         }
+    }
+}
+
+#[test]
+fn losses_that_all_kernels_share_leave_no_trace() {
+    for rule in [WeightRule::Incremental, WeightRule::Cumulative] {
+        let mut weights = ExponentialWeights::new(rule, 2);
+        for _ in 0..1_000_000 {
+            weights.charge(1.0, [1e30, 1e30]);
+        }
+        weights.charge(1.0, [1.0, 0.0]);
+        let mut parts = [0.0; 2];
+        weights.probabilities(&mut parts);
+        assert!((parts[0] / parts[1] - (-1f64).exp()).abs() < 1e-12, "{rule:?}: {parts:?}");
     }
 }
 

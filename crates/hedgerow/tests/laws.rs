@@ -200,7 +200,7 @@ fn stale_and_repeated_broadcasts_are_ignored() {
         (0..world.nodes.len()).for_each(|node| world.learn(node, 4));
         let before = world.state();
         let latest = world.server.broadcast().clone();
-        for round in 0..=latest.round {
+        for round in 1..=latest.round {
             // Other numbers, so that taking them over would show.
             let numbers = latest.numbers.iter().map(|v| v + 1.0).collect();
             let stale = Broadcast { round, numbers, ..latest.clone() };

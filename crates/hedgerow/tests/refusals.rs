@@ -9,8 +9,8 @@ mod common;
 use common::{Case, World, cases, few_cases, setup};
 use hedgerow::method::{MAX_LABEL, MAX_NUMBER};
 use hedgerow::{
-    BadSample, Broadcast, Features, Loss, Method, NodeHalf, Rejected, Selection, ServerHalf, SetupConfig,
-    Upload, WeightRule,
+    BadSample, Broadcast, Contact, Features, Federation, Loss, Method, NodeHalf, Rejected, RoundError,
+    Selection, ServerHalf, Setup, SetupConfig, Upload, Visit, WeightRule,
 };
 use proptest::prelude::*;
 
@@ -61,6 +61,8 @@ fn hostile_broadcasts_are_refused_and_change_nothing() {
         let before = world.state();
         let sound = Broadcast { round: 9, ..world.server.broadcast().clone() };
         let mut hostile = vec![
+            Broadcast { round: 0, ..sound.clone() },
+            Broadcast { round: u64::MAX, ..sound.clone() },
             Broadcast { numbers: Vec::new(), ..sound.clone() },
             Broadcast { numbers: sound.numbers[1..].to_vec(), ..sound.clone() },
             Broadcast { numbers: [&sound.numbers[..], &[0.0]].concat(), ..sound.clone() },
@@ -306,4 +308,28 @@ proptest! {
             check_works(case, &mut half);
         }
     }
+}
+
+#[test]
+fn the_state_of_another_kernel_is_refused() {
+    let setup =
+        Setup::try_from(SetupConfig { kernels: 3, frequencies: 4, ..SetupConfig::default() }).unwrap();
+    let saved = Method::SkOfl { kernel: 1 }.node(&setup, 0).save();
+    assert!(Method::SkOfl { kernel: 2 }.node(&setup, 0).restore(&saved).is_err());
+    assert!(Method::SkOfl { kernel: 1 }.node(&setup, 0).restore(&saved).is_ok());
+}
+
+#[test]
+fn labels_without_their_features_are_refused() {
+    let setup =
+        Setup::try_from(SetupConfig { kernels: 2, frequencies: 2, nodes: 1, ..SetupConfig::default() })
+            .unwrap();
+    let mut federation = Federation::new(Method::MkOfl, &setup);
+    let numbers = [0.1; 16];
+    let z = Features::checked(&numbers).unwrap();
+    for (z, y) in [(z, &[1.0][..]), (z.part(0..7), &[1.0]), (z.part(0..8), &[]), (z.part(0..0), &[1.0])] {
+        let visit = Visit { node: 0, z, y, contact: Contact::Full };
+        assert!(matches!(federation.round(&[visit], |_| {}), Err(RoundError::Shape { .. })));
+    }
+    assert_eq!(federation.traffic().numbers_up, 0);
 }

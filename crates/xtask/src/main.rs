@@ -7,7 +7,7 @@ mod bench;
 mod test;
 
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
@@ -59,9 +59,10 @@ fn misuse(message: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-fn root() -> &'static Path {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).unwrap_or(here)
+/// Asked of cargo at run time: a program built in another checkout with the same target folder would know the wrong one.
+fn root() -> PathBuf {
+    let here = env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&here).join("../..")
 }
 
 /// The cargo that runs this, at the workspace's root.

@@ -56,10 +56,13 @@ fn check_commands(readme: &str) -> Result<()> {
     Ok(())
 }
 
-/// The words that follow `program` in a text's code. Single and triple backticks both change sides.
+/// The words that follow `program` in a text's code: indented, or between backticks, where one and three both change sides.
 fn commands<'a>(markdown: &'a str, program: &str) -> BTreeSet<&'a str> {
-    let code = markdown.split('`').skip(1).step_by(2).flat_map(str::lines);
-    let lines = code.filter_map(|line| line.trim_start().trim_start_matches("$ ").strip_prefix(program));
+    let indented = markdown.lines().filter(|line| line.starts_with("    "));
+    let quoted = markdown.split('`').skip(1).step_by(2).flat_map(str::lines);
+    let lines = indented
+        .chain(quoted)
+        .filter_map(|line| line.trim_start().trim_start_matches("$ ").strip_prefix(program));
     let words = lines.filter_map(|rest| rest.split_whitespace().next());
     words.filter(|word| word.starts_with(|first: char| first.is_ascii_lowercase())).collect()
 }
@@ -70,8 +73,8 @@ mod tests {
 
     #[test]
     fn commands_are_found_in_code_only() {
-        let readme = "run\nhedgerow walk\nor `hedgerow demo`:\n```sh\n$ hedgerow data list # all\nhedgerow --help\n```\n";
-        assert_eq!(commands(readme, "hedgerow "), BTreeSet::from(["data", "demo"]));
+        let readme = "run\nhedgerow walk\nor `hedgerow demo`:\n```sh\n$ hedgerow data list # all\nhedgerow --help\n```\n\n    hedgerow serve\n";
+        assert_eq!(commands(readme, "hedgerow "), BTreeSet::from(["data", "demo", "serve"]));
         assert_eq!(commands("`cargo xtask test`", "cargo xtask "), BTreeSet::from(["test"]));
     }
 }

@@ -9,8 +9,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::rows::{Models, descend, one_hot};
-use super::sk_ofl::check_model;
-use super::{BadSample, BadState, LAST_COUNT, NodeHalf, ServerHalf, Setup, restore_state, save_state};
+use super::server::{Rule, Server, check_broadcast};
+use super::{BadSample, BadState, NodeHalf, Setup, restore_state, save_state};
 use crate::features::Features;
 use crate::gathering::Gathering;
 use crate::message::{Broadcast, NodeId, Rejected, Selection, Upload};
@@ -59,6 +59,7 @@ impl Node {
 
 impl NodeHalf for Node {
     fn predict(&self, z: Features<'_>) -> f32 {
+        self.setup.assert_width(z);
         let (kernel, len) = (self.state.selection.current as usize, self.setup.model_len());
         self.state.global.predict(0, z.part(kernel * len..(kernel + 1) * len))
     }
@@ -137,7 +138,7 @@ fn is_selection(setup: &Setup, selection: Selection) -> bool {
 
 /// The two kernels of a broadcast that is fit to be adopted.
 fn check_selection(setup: &Setup, broadcast: &Broadcast) -> Result<Selection, Rejected> {
-    check_model(broadcast, setup.model_len())?;
+    check_broadcast(broadcast, setup.model_len())?;
     match broadcast.kernels {
         Some(selection) if is_selection(setup, selection) => Ok(selection),
         other => {
@@ -148,73 +149,33 @@ fn check_selection(setup: &Setup, broadcast: &Broadcast) -> Result<Selection, Re
     }
 }
 
-pub(super) struct Server {
+/// Averages the uploaded models and draws the kernel after next from the votes.
+pub(super) struct Vote {
     setup: Setup,
     selections: Stream,
-    state: ServerState,
     /// Log-probability of each kernel in the draw; scratch.
     log: Vec<f64>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct ServerState {
-    broadcast: Broadcast,
-    gathering: Gathering,
-}
+impl Rule for Vote {
+    type Memory = ();
 
-impl Server {
-    pub(super) fn new(setup: &Setup) -> Self {
-        Self {
-            setup: *setup,
-            selections: Stream::from_seed(setup.0.seed).derive(Purpose::Selection, 0),
-            state: ServerState {
-                broadcast: Broadcast {
-                    round: 1,
-                    kernels: Some(FIRST),
-                    numbers: vec![0.0; setup.model_len()],
-                },
-                gathering: Gathering::new(setup.model_len(), setup.kernels()),
-            },
-            log: vec![0.0; setup.kernels()],
-        }
+    fn close(&mut self, (): &mut (), sums: &Gathering, broadcast: &mut Broadcast) {
+        vote_log_weights(sums.votes(), &mut self.log);
+        let drawn = draw(&self.log, self.selections.uniform_at(broadcast.round)) as u32;
+        let averaged = broadcast.kernels.unwrap_or(FIRST).next;
+        broadcast.kernels = Some(Selection { current: averaged, next: drawn });
+        sums.mean(&mut broadcast.numbers);
+    }
+
+    fn is_sound(&self, (): &(), broadcast: &Broadcast) -> bool {
+        check_selection(&self.setup, broadcast).is_ok()
     }
 }
 
-impl ServerHalf for Server {
-    fn accept(&mut self, from: NodeId, upload: &Upload) -> Result<(), Rejected> {
-        let open = self.state.broadcast.round;
-        self.state.gathering.accept(open, from, upload)
-    }
-
-    fn close_round(&mut self) -> &Broadcast {
-        let ServerState { broadcast, gathering } = &mut self.state;
-        if gathering.count() > 0 {
-            vote_log_weights(gathering.votes(), &mut self.log);
-            let drawn = draw(&self.log, self.selections.uniform_at(broadcast.round)) as u32;
-            let averaged = broadcast.kernels.unwrap_or(FIRST).next;
-            broadcast.kernels = Some(Selection { current: averaged, next: drawn });
-            gathering.mean(&mut broadcast.numbers);
-            gathering.clear();
-            broadcast.round += 1;
-        }
-        broadcast
-    }
-
-    fn broadcast(&self) -> &Broadcast {
-        &self.state.broadcast
-    }
-
-    fn save(&self) -> Vec<u8> {
-        save_state(&self.state)
-    }
-
-    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
-        let setup = &self.setup;
-        self.state = restore_state(saved, |state: &ServerState| {
-            check_selection(setup, &state.broadcast).is_ok()
-                && (1..LAST_COUNT).contains(&state.broadcast.round)
-                && state.gathering.is_sound(setup.model_len(), setup.kernels())
-        })?;
-        Ok(())
-    }
+pub(super) fn server(setup: &Setup) -> Server<Vote> {
+    let selections = Stream::from_seed(setup.0.seed).derive(Purpose::Selection, 0);
+    let rule = Vote { setup: *setup, selections, log: vec![0.0; setup.kernels()] };
+    let opening = Broadcast { round: 1, kernels: Some(FIRST), numbers: vec![0.0; setup.model_len()] };
+    Server::new(rule, (), opening, setup.kernels())
 }

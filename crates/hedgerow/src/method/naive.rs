@@ -7,11 +7,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::rows::{Models, descend};
-use super::sk_ofl::check_model;
-use super::{BadSample, BadState, LAST_COUNT, NodeHalf, ServerHalf, Setup, restore_state, save_state};
+use super::server::{Rule, Server, check_broadcast};
+use super::{BadSample, BadState, NodeHalf, Setup, restore_state, save_state};
 use crate::features::Features;
 use crate::gathering::Gathering;
-use crate::message::{Broadcast, NodeId, Rejected, Upload};
+use crate::message::{Broadcast, Rejected, Upload};
 use crate::weights::{ExponentialWeights, is_distribution};
 
 /// Length of both messages: models, then losses or weights.
@@ -60,6 +60,7 @@ impl Node {
 
 impl NodeHalf for Node {
     fn predict(&self, z: Features<'_>) -> f32 {
+        self.setup.assert_width(z);
         self.state.global.predict_mixture(&self.state.weights, z)
     }
 
@@ -85,7 +86,7 @@ impl NodeHalf for Node {
     }
 
     fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
-        check_model(broadcast, message_len(&self.setup))?;
+        check_broadcast(broadcast, message_len(&self.setup))?;
         if broadcast.round > self.state.round {
             let (models, weights) = broadcast.numbers.split_at(self.setup.width());
             self.state.round = broadcast.round;
@@ -138,78 +139,36 @@ fn normalise(received: &[f32], weights: &mut [f64]) {
     }
 }
 
-pub(super) struct Server {
+/// Averages the models kernel by kernel and charges the weights with everybody's losses.
+pub(super) struct Mixture {
     setup: Setup,
-    state: ServerState,
     /// Weights that sum to one; scratch.
     probabilities: Vec<f64>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct ServerState {
-    broadcast: Broadcast,
-    gathering: Gathering,
-    weights: ExponentialWeights,
-}
+impl Rule for Mixture {
+    type Memory = ExponentialWeights;
 
-impl Server {
-    pub(super) fn new(setup: &Setup) -> Self {
-        let kernels = setup.kernels();
-        let mut numbers = vec![0.0; message_len(setup)];
-        numbers[setup.width()..].fill(1.0 / kernels as f32);
-        Self {
-            setup: *setup,
-            state: ServerState {
-                broadcast: Broadcast { round: 1, kernels: None, numbers },
-                gathering: Gathering::new(message_len(setup), 0),
-                weights: ExponentialWeights::new(setup.0.weight_rule, kernels),
-            },
-            probabilities: vec![0.0; kernels],
+    fn close(&mut self, weights: &mut ExponentialWeights, sums: &Gathering, broadcast: &mut Broadcast) {
+        let (models, shown) = broadcast.numbers.split_at_mut(self.setup.width());
+        sums.mean(models);
+        weights.charge(self.setup.weight_rate(broadcast.round), sums.totals().skip(models.len()));
+        weights.probabilities(&mut self.probabilities);
+        for (shown, weight) in shown.iter_mut().zip(&self.probabilities) {
+            *shown = *weight as f32;
         }
+    }
+
+    fn is_sound(&self, weights: &ExponentialWeights, broadcast: &Broadcast) -> bool {
+        broadcast.kernels.is_none() && weights.is_sound(self.setup.0.weight_rule, self.setup.kernels())
     }
 }
 
-impl ServerHalf for Server {
-    fn accept(&mut self, from: NodeId, upload: &Upload) -> Result<(), Rejected> {
-        let open = self.state.broadcast.round;
-        self.state.gathering.accept(open, from, upload)
-    }
-
-    fn close_round(&mut self) -> &Broadcast {
-        let ServerState { broadcast, gathering, weights } = &mut self.state;
-        if gathering.count() > 0 {
-            let (models, shown) = broadcast.numbers.split_at_mut(self.setup.width());
-            gathering.mean(models);
-            let losses = gathering.totals().skip(models.len());
-            weights.charge(self.setup.weight_rate(broadcast.round), losses);
-            weights.probabilities(&mut self.probabilities);
-            for (shown, weight) in shown.iter_mut().zip(&self.probabilities) {
-                *shown = *weight as f32;
-            }
-            gathering.clear();
-            broadcast.round += 1;
-        }
-        broadcast
-    }
-
-    fn broadcast(&self) -> &Broadcast {
-        &self.state.broadcast
-    }
-
-    fn save(&self) -> Vec<u8> {
-        save_state(&self.state)
-    }
-
-    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
-        let (len, kernels) = (message_len(&self.setup), self.setup.kernels());
-        let rule = self.setup.0.weight_rule;
-        self.state = restore_state(saved, |state: &ServerState| {
-            check_model(&state.broadcast, len).is_ok()
-                && (1..LAST_COUNT).contains(&state.broadcast.round)
-                && state.broadcast.kernels.is_none()
-                && state.gathering.is_sound(len, 0)
-                && state.weights.is_sound(rule, kernels)
-        })?;
-        Ok(())
-    }
+pub(super) fn server(setup: &Setup) -> Server<Mixture> {
+    let kernels = setup.kernels();
+    let mut numbers = vec![0.0; message_len(setup)];
+    numbers[setup.width()..].fill(1.0 / kernels as f32);
+    let rule = Mixture { setup: *setup, probabilities: vec![0.0; kernels] };
+    let weights = ExponentialWeights::new(setup.0.weight_rule, kernels);
+    Server::new(rule, weights, Broadcast { round: 1, kernels: None, numbers }, 0)
 }

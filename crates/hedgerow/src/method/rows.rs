@@ -78,7 +78,8 @@ impl Models {
 
     /// ‖w‖² of one row.
     pub(crate) fn norm2(&self, row: usize) -> f64 {
-        f64::from(simd::norm2(Cpu::detect(), self.row(row)))
+        // A hostile model may be too long for f32; what is measured of it stays finite.
+        f64::from(simd::norm2(Cpu::detect(), self.row(row))).min(1e60)
     }
 
     /// Σ_p q_p·‖w_p‖².

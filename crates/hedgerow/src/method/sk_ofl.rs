@@ -6,19 +6,20 @@
 use serde::{Deserialize, Serialize};
 
 use super::rows::{Models, descend, one_hot};
-use super::{BadSample, BadState, LAST_COUNT, NodeHalf, ServerHalf, Setup, restore_state, save_state};
+use super::server::{Rule, Server, check_broadcast};
+use super::{BadSample, BadState, NodeHalf, Setup, restore_state, save_state};
 use crate::features::Features;
-use crate::gathering::{Gathering, check_numbers};
-use crate::message::{Broadcast, NodeId, Rejected, Upload};
+use crate::gathering::Gathering;
+use crate::message::{Broadcast, Rejected, Upload};
 
 pub(super) struct Node {
     setup: Setup,
-    kernel: usize,
     state: NodeState,
 }
 
 #[derive(Serialize, Deserialize)]
 struct NodeState {
+    kernel: usize,
     round: u64,
     learned: bool,
     /// ŵ_t.
@@ -33,19 +34,19 @@ impl Node {
         let model = Models::zero(1, setup.model_len());
         Self {
             setup: *setup,
-            kernel,
-            state: NodeState { round: 1, learned: false, global: model.clone(), local: model },
+            state: NodeState { kernel, round: 1, learned: false, global: model.clone(), local: model },
         }
     }
 
     fn features<'a>(&self, z: Features<'a>) -> Features<'a> {
         let len = self.setup.model_len();
-        z.part(self.kernel * len..(self.kernel + 1) * len)
+        z.part(self.state.kernel * len..(self.state.kernel + 1) * len)
     }
 }
 
 impl NodeHalf for Node {
     fn predict(&self, z: Features<'_>) -> f32 {
+        self.setup.assert_width(z);
         self.state.global.predict(0, self.features(z))
     }
 
@@ -67,7 +68,7 @@ impl NodeHalf for Node {
     }
 
     fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
-        check_model(broadcast, self.setup.model_len())?;
+        check_broadcast(broadcast, self.setup.model_len())?;
         if broadcast.round > self.state.round {
             self.state.round = broadcast.round;
             self.state.learned = false;
@@ -82,7 +83,7 @@ impl NodeHalf for Node {
     }
 
     fn weights(&self, out: &mut [f64]) {
-        one_hot(self.kernel, out);
+        one_hot(self.state.kernel, out);
     }
 
     fn norm2(&self) -> f64 {
@@ -94,77 +95,33 @@ impl NodeHalf for Node {
     }
 
     fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
-        let len = self.setup.model_len();
+        let (kernel, len) = (self.state.kernel, self.setup.model_len());
         self.state = restore_state(saved, |state: &NodeState| {
-            state.round > 0 && state.global.is_sound(1, len) && state.local.is_sound(1, len)
+            state.kernel == kernel
+                && state.round > 0
+                && state.global.is_sound(1, len)
+                && state.local.is_sound(1, len)
         })?;
         Ok(())
     }
 }
 
-/// Refuses a broadcast whose numbers aren't a model of this length.
-pub(super) fn check_model(broadcast: &Broadcast, len: usize) -> Result<(), Rejected> {
-    if broadcast.numbers.len() != len {
-        let (expected, found) = (len, broadcast.numbers.len());
-        return Err(Rejected::WrongLength { expected, found });
+/// Averages the uploaded models.
+pub(super) struct Mean;
+
+impl Rule for Mean {
+    type Memory = ();
+
+    fn close(&mut self, (): &mut (), sums: &Gathering, broadcast: &mut Broadcast) {
+        sums.mean(&mut broadcast.numbers);
     }
-    check_numbers(&broadcast.numbers)
-}
 
-pub(super) struct Server {
-    state: ServerState,
-}
-
-#[derive(Serialize, Deserialize)]
-struct ServerState {
-    broadcast: Broadcast,
-    gathering: Gathering,
-}
-
-impl Server {
-    pub(super) fn new(setup: &Setup) -> Self {
-        let len = setup.model_len();
-        Self {
-            state: ServerState {
-                broadcast: Broadcast { round: 1, kernels: None, numbers: vec![0.0; len] },
-                gathering: Gathering::new(len, 0),
-            },
-        }
+    fn is_sound(&self, (): &(), broadcast: &Broadcast) -> bool {
+        broadcast.kernels.is_none()
     }
 }
 
-impl ServerHalf for Server {
-    fn accept(&mut self, from: NodeId, upload: &Upload) -> Result<(), Rejected> {
-        let open = self.state.broadcast.round;
-        self.state.gathering.accept(open, from, upload)
-    }
-
-    fn close_round(&mut self) -> &Broadcast {
-        let ServerState { broadcast, gathering } = &mut self.state;
-        if gathering.count() > 0 {
-            gathering.mean(&mut broadcast.numbers);
-            gathering.clear();
-            broadcast.round += 1;
-        }
-        broadcast
-    }
-
-    fn broadcast(&self) -> &Broadcast {
-        &self.state.broadcast
-    }
-
-    fn save(&self) -> Vec<u8> {
-        save_state(&self.state)
-    }
-
-    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
-        let len = self.state.broadcast.numbers.len();
-        self.state = restore_state(saved, |state: &ServerState| {
-            check_model(&state.broadcast, len).is_ok()
-                && (1..LAST_COUNT).contains(&state.broadcast.round)
-                && state.broadcast.kernels.is_none()
-                && state.gathering.is_sound(len, 0)
-        })?;
-        Ok(())
-    }
+pub(super) fn server(setup: &Setup) -> Server<Mean> {
+    let opening = Broadcast { round: 1, kernels: None, numbers: vec![0.0; setup.model_len()] };
+    Server::new(Mean, (), opening, 0)
 }

@@ -1,0 +1,87 @@
+//! The server half that all methods share: it checks and sums uploads, and a [`Rule`] makes the next broadcast of the sums.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::{BadState, LAST_COUNT, ServerHalf, restore_state, save_state};
+use crate::gathering::{Gathering, check_numbers};
+use crate::message::{Broadcast, NodeId, Rejected, Upload};
+
+/// What is special about a method's server.
+pub(super) trait Rule: Send {
+    /// What it has to remember beyond the broadcast.
+    type Memory: Serialize + DeserializeOwned + Send;
+
+    /// Turns the sums of a round into the numbers and kernels of the next broadcast.
+    fn close(&mut self, memory: &mut Self::Memory, sums: &Gathering, broadcast: &mut Broadcast);
+
+    /// Whether a restored memory and the kernels of a broadcast could have been reached.
+    fn is_sound(&self, memory: &Self::Memory, broadcast: &Broadcast) -> bool;
+}
+
+pub(super) struct Server<R: Rule> {
+    rule: R,
+    /// Kernels to vote for; 0 without votes.
+    candidates: usize,
+    state: State<R::Memory>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct State<M> {
+    broadcast: Broadcast,
+    gathering: Gathering,
+    memory: M,
+}
+
+impl<R: Rule> Server<R> {
+    /// A server whose first round `opening` opens, and whose uploads are as long as its broadcasts.
+    pub(super) fn new(rule: R, memory: R::Memory, opening: Broadcast, candidates: usize) -> Self {
+        let gathering = Gathering::new(opening.numbers.len(), candidates);
+        Self { rule, candidates, state: State { broadcast: opening, gathering, memory } }
+    }
+}
+
+impl<R: Rule> ServerHalf for Server<R> {
+    fn accept(&mut self, from: NodeId, upload: &Upload) -> Result<(), Rejected> {
+        self.state.gathering.accept(self.state.broadcast.round, from, upload)
+    }
+
+    fn close_round(&mut self) -> &Broadcast {
+        let State { broadcast, gathering, memory } = &mut self.state;
+        if gathering.count() > 0 {
+            self.rule.close(memory, gathering, broadcast);
+            gathering.clear();
+            broadcast.round += 1;
+        }
+        broadcast
+    }
+
+    fn broadcast(&self) -> &Broadcast {
+        &self.state.broadcast
+    }
+
+    fn save(&self) -> Vec<u8> {
+        save_state(&self.state)
+    }
+
+    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
+        let len = self.state.broadcast.numbers.len();
+        self.state = restore_state(saved, |state: &State<R::Memory>| {
+            check_broadcast(&state.broadcast, len).is_ok()
+                && state.gathering.is_sound(len, self.candidates)
+                && self.rule.is_sound(&state.memory, &state.broadcast)
+        })?;
+        Ok(())
+    }
+}
+
+/// Refuses a broadcast whose round or numbers can't be.
+pub(super) fn check_broadcast(broadcast: &Broadcast, len: usize) -> Result<(), Rejected> {
+    if !(1..LAST_COUNT).contains(&broadcast.round) {
+        return Err(Rejected::NoSuchRound { round: broadcast.round });
+    }
+    if broadcast.numbers.len() != len {
+        return Err(Rejected::WrongLength { expected: len, found: broadcast.numbers.len() });
+    }
+    check_numbers(&broadcast.numbers)
+}

@@ -184,12 +184,13 @@ fn truncated_and_extended_states_are_refused() {
     }
 }
 
-/// What tells a saved state from others: some have no weights, or no kernels of their own, or nothing at all.
+/// What tells a saved state from others: some name one kernel, have no weights, or nothing at all.
 fn shape(case: &Case, half: &Half) -> (bool, &'static str, usize, usize, WeightRule) {
     let SetupConfig { kernels, frequencies, weight_rule, .. } = *case.setup.config();
     let is_node = matches!(half, Half::Node(_));
     let any_rule = WeightRule::default();
     let (kernels, frequencies, rule) = match case.method {
+        Method::SkOfl { kernel } if is_node => (kernel, frequencies, any_rule),
         Method::SkOfl { .. } => (1, frequencies, any_rule),
         Method::Local if !is_node => (0, 0, any_rule),
         Method::MkOfl if !is_node => (kernels, frequencies, any_rule),

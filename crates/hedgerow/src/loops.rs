@@ -188,16 +188,16 @@ fn write_scaled<V: Vector, const B: usize>(
     let per_kernel = projection.per_kernel;
     for user in projection.uses {
         let scale = V::splat(user.scale);
+        let model = &mut z[user.kernel * 2 * per_kernel..];
         for (block, angles) in angles.iter().enumerate() {
-            let first = start + block * LANES;
-            if first < user.start || first >= user.start + per_kernel {
-                continue;
+            // Wraps around, and so falls out, where the block belongs to another base draw.
+            let into = (start + block * LANES).wrapping_sub(user.start);
+            if into < per_kernel {
+                let (sines, cosines) = waves.of(angles.mul(scale));
+                let high = (per_kernel - into).min(LANES);
+                store(model, into, 0, high, sines);
+                store(model, into + per_kernel, 0, high, cosines);
             }
-            let (sines, cosines) = waves.of(angles.mul(scale));
-            let into = user.kernel * 2 * per_kernel + first - user.start;
-            let high = (user.start + per_kernel - first).min(LANES);
-            store(z, into, 0, high, sines);
-            store(z, into + per_kernel, 0, high, cosines);
         }
     }
 }

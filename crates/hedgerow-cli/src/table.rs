@@ -48,7 +48,7 @@ fn row(method: &MethodResult) -> [String; 8] {
         }
         None => {
             let error = format!("{} ± {}", significant(method.mse.mean), significant(method.mse.sd));
-            (error, significant(method.mse_last_window.mean))
+            (error, method.mse_last_window.map_or("-".to_owned(), |mse| significant(mse.mean)))
         }
     };
     let regret = method.regret.as_ref().and_then(|regret| regret.exponent);
@@ -56,7 +56,7 @@ fn row(method: &MethodResult) -> [String; 8] {
     [
         if method.best { "sk (best)".to_owned() } else { method.name.clone() },
         error,
-        if hindsight { "-".to_owned() } else { second },
+        second,
         kernel(method),
         count(method.numbers_up, hindsight),
         count(method.numbers_down, hindsight),

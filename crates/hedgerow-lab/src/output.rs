@@ -123,7 +123,7 @@ fn push_curve(csv: &mut String, method: &MethodResult, kernels: usize) {
         let regret = curve.regret_rounds.binary_search(&round).ok();
         let kernel = method.kernel.map(|kernel| kernel.to_string()).unwrap_or_default();
         let mse = both(point.map(|point| &curve.mse[point]));
-        let window = both(point.map(|point| &curve.mse_window[point]));
+        let window = both(point.and_then(|point| curve.mse_window.get(point)));
         let regret = both(regret.map(|point| &curve.regret[point]));
         csv.push_str(&format!("{},{kernel},{round},{mse},{window},{regret}", method.name));
         let shares = point.and_then(|point| curve.shares.get(point));

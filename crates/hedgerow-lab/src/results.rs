@@ -61,8 +61,8 @@ pub struct MethodResult {
     pub best: bool,
     /// Mean squared error over every prediction of every node.
     pub mse: Moments,
-    /// The same over the last window of rounds.
-    pub mse_last_window: Moments,
+    /// The same over the last window of rounds; not for `hindsight`.
+    pub mse_last_window: Option<Moments>,
     /// Mean loss per prediction, without the ridge term.
     pub mean_loss: Moments,
     /// Share of wrong signs; only for the logistic loss.
@@ -120,7 +120,7 @@ pub struct Curve {
     pub rounds: Vec<u64>,
     /// MSE(t) over all predictions up to round t.
     pub mse: Vec<Moments>,
-    /// Mean squared error over the sliding window that ends at t.
+    /// Mean squared error over the sliding window that ends at t; empty for `hindsight`.
     pub mse_window: Vec<Moments>,
     /// Per point, the share of each kernel in making the predictions of that round (over trials). For `mk` this is the
     /// fraction of trials in which the kernel was the selected one.

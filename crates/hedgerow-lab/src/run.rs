@@ -201,7 +201,7 @@ fn summarise(settings: &Settings, grids: &Grids, tracks: &[Vec<Track>], entry: u
         kernel: first.kernel.map(|kernel| kernel + 1),
         best: false,
         mse: over(&|track| track.mse),
-        mse_last_window: over(&|track| track.window_mse),
+        mse_last_window: Some(over(&|track| track.window_mse)),
         mean_loss: over(&|track| track.mean_loss),
         error_rate: (settings.loss().ok() == Some(hedgerow::Loss::Logistic))
             .then(|| over(&|track| track.error_rate)),
@@ -288,7 +288,7 @@ fn hindsight_entry(
         kernel: Some(kernel + 1),
         best: false,
         mse,
-        mse_last_window: mse,
+        mse_last_window: None,
         mean_loss: mse,
         error_rate: None,
         numbers_up: 0.0,
@@ -301,12 +301,7 @@ fn hindsight_entry(
         uploads_late: 0.0,
         regret: None,
         seconds: 0.0,
-        curve: Curve {
-            rounds: grids.regret.clone(),
-            mse: course.clone(),
-            mse_window: course,
-            ..Curve::default()
-        },
+        curve: Curve { rounds: grids.regret.clone(), mse: course, ..Curve::default() },
     }
 }
 

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use hedgerow_lab::results::{MethodResult, Results};
@@ -22,7 +23,12 @@ fn paper_run(file: &str, trials: usize) -> Option<Results> {
     let folder = std::env::var_os("HEDGEROW_DATA_DIR").map_or_else(beside, PathBuf::from);
     let path = folder.join("authors_csv").join(file);
     if !path.exists() {
-        println!("skipped: there is no {file} (set HEDGEROW_DATA_DIR to the folder of the data sets)");
+        // Not by println, which the test runner swallows.
+        let told = writeln!(
+            std::io::stderr(),
+            "SKIPPED: no {file} (set HEDGEROW_DATA_DIR to the folder of the data sets)"
+        );
+        told.unwrap();
         return None;
     }
     Some(simulate(&[

@@ -50,7 +50,7 @@ fn method(name: &str, level: f64, trials: usize) -> MethodResult {
         kernel: None,
         best: false,
         mse: moments(0.006 * level),
-        mse_last_window: moments(0.005 * level),
+        mse_last_window: Some(moments(0.005 * level)),
         mean_loss: moments(0.006 * level),
         error_rate: None,
         numbers_up: 99.0,

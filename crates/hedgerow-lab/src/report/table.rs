@@ -79,8 +79,8 @@ fn columns(results: &Results) -> Vec<Column<'_>> {
             key: Some(m.mse.mean),
         }),
         column(&format!("MSE, last {}", results.window), "the same over the last rounds", move |m| Cell {
-            text: with_spread(m.mse_last_window, trials),
-            key: Some(m.mse_last_window.mean),
+            text: m.mse_last_window.map_or("–".to_owned(), |mse| with_spread(mse, trials)),
+            key: m.mse_last_window.map(|mse| mse.mean),
         }),
     ];
     if results.loss != "squared" {

@@ -102,7 +102,7 @@ pub fn softmax(log: &[f64], out: &mut [f64]) {
     out.iter_mut().for_each(|weight| *weight /= total);
 }
 
-/// The index that `uniform` in [0, 1) falls on when index p has probability ∝ exp(log[p]).
+/// The index that `uniform`, from 0 to below 1, falls on when index p has probability ∝ exp(`log[p]`).
 pub fn draw(log: &[f64], uniform: f64) -> usize {
     let largest = largest(log);
     let total: f64 = log.iter().map(|log| relative_weight(log - largest)).sum();

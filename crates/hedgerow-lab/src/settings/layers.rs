@@ -89,12 +89,17 @@ fn unknown_key(path: &str, origin: &str) -> SettingsError {
     }
 }
 
+/// Every key and every section.
 fn all_keys(table: &Table, prefix: &str) -> Vec<String> {
-    let keys = table.iter().flat_map(|(key, value)| match value {
-        Value::Table(inner) => all_keys(inner, &format!("{prefix}{key}.")),
-        _ => vec![format!("{prefix}{key}")],
-    });
-    keys.collect()
+    let mut keys = Vec::new();
+    for (key, value) in table {
+        let path = format!("{prefix}{key}");
+        if let Value::Table(inner) = value {
+            keys.extend(all_keys(inner, &format!("{path}.")));
+        }
+        keys.push(path);
+    }
+    keys
 }
 
 #[cfg(test)]
@@ -120,7 +125,7 @@ mod tests {
             ("[learning]\nrigde = 1.0", "learning.ridge"),
             ("[federation]\ntrials = 3", "run.trials"),
             ("nodes = 3", "federation.nodes"),
-            ("[lerning]\nridge = 1.0", "learning.ridge"),
+            ("[lerning]\nridge = 1.0", "\"learning\""),
         ] {
             let message = merged(changes).unwrap_err().to_string();
             assert!(message.contains(suggestion) && message.contains("my.toml"), "{message}");

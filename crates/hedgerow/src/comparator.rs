@@ -1,5 +1,5 @@
-//! What a federation is measured against: the best fixed function in hindsight, and centralised mini-batch learning.
-//! (Centralised sequential learning is [`crate::Omkl`]; the best kernel in hindsight is the best of SK-OFL.)
+//! What a federation is measured against: the best fixed function in hindsight. (Centralised learning is [`crate::Omkl`]; the best
+//! kernel in hindsight is the best of SK-OFL.)
 
 use crate::features::Features;
 use crate::simd::{self, Cpu};

@@ -230,7 +230,7 @@ impl FeatureMap {
         self.inputs
     }
 
-    /// Writes z(x). Never allocates.
+    /// Writes z(x). Never allocates. A number that isn't finite makes angles that count as zero: refuse such samples at the door.
     ///
     /// # Panics
     /// If `x` or `z` has the wrong length.

@@ -44,7 +44,7 @@ mod message;
 pub mod method;
 mod metrics;
 mod omkl;
-#[doc(hidden)]
+#[cfg(feature = "probe")]
 pub mod probe;
 mod random;
 mod schedule;

@@ -108,6 +108,14 @@ pub enum Rejected {
         /// Largest size allowed.
         bound: f32,
     },
+    /// A loss below zero, which would buy a kernel weight.
+    #[error("number {position} is a loss, but is {loss}")]
+    NegativeLoss {
+        /// Where, from 0.
+        position: usize,
+        /// What.
+        loss: f32,
+    },
     /// A kernel that isn't in the dictionary, or none where one is needed, or one where none is.
     #[error("kernel {found:?} named, but the dictionary has kernels 0 to {last}")]
     WrongKernel {

@@ -66,6 +66,8 @@ pub trait NodeHalf: Send {
 pub trait ServerHalf: Send {
     /// Takes an upload for the open round, or refuses it and stays as it was.
     fn accept(&mut self, from: NodeId, upload: &Upload) -> Result<(), Rejected>;
+    /// Uploads that the open round has so far, for those who wait for a quorum.
+    fn uploads(&self) -> usize;
     /// Closes the round with whoever came. If nobody did, nothing changes and the round stays open.
     fn close_round(&mut self) -> &Broadcast;
     /// The latest broadcast, for those who join or come back.
@@ -128,13 +130,23 @@ fn restore_state<'a, S: Deserialize<'a>>(
     }
 }
 
-/// Bytes of a state. Writing to memory can't fail.
+/// Bytes of a state.
+#[expect(
+    clippy::expect_used,
+    reason = "writing to memory can't fail, and an empty state would be a lost one"
+)]
 fn save_state(state: &impl Serialize) -> Vec<u8> {
-    postcard::to_stdvec(state).unwrap_or_default()
+    postcard::to_stdvec(state).expect("states can be written to memory")
+}
+
+/// Whether a saved counter is one that a half could have reached.
+fn is_count(count: u64) -> bool {
+    count < LAST_COUNT
 }
 
 /// What both halves of a method must agree on, as it is written down.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SetupConfig {
     /// Kernels in the dictionary, P.
     pub kernels: usize,
@@ -275,7 +287,7 @@ impl Setup {
     }
 
     /// Refuses labels that can't be learned from.
-    fn check_label(&self, y: f32) -> Result<(), BadSample> {
+    pub(crate) fn check_label(&self, y: f32) -> Result<(), BadSample> {
         if !simd::is_within(y, MAX_LABEL) {
             return Err(BadSample::Label { label: y });
         }
@@ -287,7 +299,8 @@ impl Setup {
 }
 
 /// The methods that travel: each has a node half and a server half.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// SK-OFL: one kernel, chosen beforehand (by index, from 0).
     SkOfl {

@@ -1,4 +1,4 @@
-//! [`Omkl`]: online multi-kernel learning in one place, sample by sample. It is what a node does alone, and what the paper calls
+//! [`Omkl`]: online multi-kernel learning in one place, sample by sample or in batches. It is what a node does alone, and what the paper calls
 //! the performance limit when it is given everybody's samples.
 
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,8 @@ pub struct Omkl {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OmklState {
-    samples: u64,
+    /// Steps so far, t.
+    steps: u64,
     models: Models,
     weights: ExponentialWeights,
     /// The weights, summing to one.
@@ -33,7 +34,7 @@ impl Omkl {
         Self {
             setup: *setup,
             state: OmklState {
-                samples: 0,
+                steps: 0,
                 models: Models::zero(kernels, setup.model_len()),
                 weights: ExponentialWeights::new(setup.config().weight_rule, kernels),
                 probabilities: vec![1.0 / kernels as f64; kernels],
@@ -51,11 +52,45 @@ impl Omkl {
     /// One step on every model, then on the weights; t is the number of samples.
     pub fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
         let state = &mut self.state;
-        let rate = self.setup.config().step_size.rate(state.samples + 1);
+        let rate = self.setup.config().step_size.rate(state.steps + 1);
         descend(&self.setup, rate, &mut state.models, z, y, &mut self.losses)?;
-        state.samples += 1;
-        let rate = self.setup.weight_rate(state.samples);
+        state.steps += 1;
+        let rate = self.setup.weight_rate(state.steps);
         state.weights.charge(rate, self.losses.iter().copied());
+        state.weights.probabilities(&mut state.probabilities);
+        Ok(())
+    }
+
+    /// One step on every model along the mean gradient of several samples, then on the weights for the sum of their losses; t is
+    /// the number of such steps. Refuses bad samples before anything has changed; no samples change nothing.
+    pub fn learn_batch(&mut self, z: Features<'_>, y: &[f32]) -> Result<(), BadSample> {
+        let (width, len) = (self.setup.width(), self.setup.model_len());
+        let (expected, found) = (y.len() * width, z.numbers().len());
+        if found != expected {
+            return Err(BadSample::Width { expected, found });
+        }
+        y.iter().try_for_each(|label| self.setup.check_label(*label))?;
+        if y.is_empty() {
+            return Ok(());
+        }
+        let state = &mut self.state;
+        let step_size = self.setup.config().step_size.rate(state.steps + 1);
+        let mut stepped = state.models.clone();
+        let mut sum = vec![0.0; width];
+        let mut totals = vec![0.0; self.losses.len()];
+        for (z, &label) in z.samples(width).zip(y) {
+            // Each sample's own step from the same models; their mean is the step along the mean gradient.
+            stepped.clone_from(&state.models);
+            descend(&self.setup, step_size, &mut stepped, z, label, &mut self.losses)?;
+            for kernel in 0..totals.len() {
+                totals[kernel] += self.losses[kernel];
+                stepped.add_row_to(kernel, &mut sum[kernel * len..(kernel + 1) * len]);
+            }
+        }
+        let mean: Vec<f32> = sum.iter().map(|sum: &f64| (sum / y.len() as f64) as f32).collect();
+        state.models.set(0, &mean);
+        state.steps += 1;
+        state.weights.charge(self.setup.weight_rate(state.steps), totals);
         state.weights.probabilities(&mut state.probabilities);
         Ok(())
     }
@@ -76,6 +111,6 @@ impl Omkl {
             && state.weights.is_sound(setup.config().weight_rule, kernels)
             && state.probabilities.len() == kernels
             && is_distribution(&state.probabilities)
-            && state.samples < LAST_COUNT
+            && state.steps < LAST_COUNT
     }
 }

@@ -30,16 +30,18 @@ impl Cpu {
     fn look() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
+            if !(is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")) {
+                return Self::Plain;
+            }
             if is_x86_feature_detected!("avx512f")
                 && is_x86_feature_detected!("avx512dq")
                 && is_x86_feature_detected!("avx512vl")
             {
                 return Self::Avx512;
             }
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                return Self::Avx2;
-            }
+            Self::Avx2
         }
+        #[cfg(not(target_arch = "x86_64"))]
         Self::Plain
     }
 

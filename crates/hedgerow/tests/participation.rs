@@ -7,8 +7,8 @@ mod common;
 
 use common::{FREQUENCIES, INPUTS, few_cases, map, methods, numbers, setup};
 use hedgerow::{
-    Contact, FeatureMap, Features, Federation, Method, NodeHalf, Prediction, RoundError, SetupConfig, Stream,
-    Tally, Traffic, Visit,
+    Contact, Draw, FeatureMap, FeatureSpec, Features, Federation, Kernel, Method, NodeHalf, Prediction,
+    RoundError, Setup, SetupConfig, Stream, Tally, Traffic, Upload, Visit,
 };
 
 const KERNELS: usize = 4;
@@ -267,5 +267,31 @@ fn strangers_and_bad_samples_are_named() {
         sample.y[0] = f32::NAN;
         let bad = federation.round(&[sample.visit(1, Contact::Full)], |_| {});
         assert!(matches!(bad, Err(RoundError::BadSample { node: 1, .. })), "{bad:?}");
+    }
+}
+
+#[test]
+fn a_thousand_samples_in_a_round_are_learned_like_a_thousand_rounds() {
+    // A kernel so wide that every sample looks alike: a rate that stayed at its first value would make the model swing out.
+    let spec = FeatureSpec {
+        kernels: vec![Kernel::gaussian(1e5)],
+        draw: Draw::Independent,
+        inputs: 1,
+        frequencies: 4,
+        seed: 1,
+    };
+    let map = FeatureMap::new(&spec).unwrap();
+    let setup = SetupConfig { kernels: 1, frequencies: 4, nodes: 1, ..SetupConfig::default() };
+    let setup = Setup::try_from(setup).unwrap();
+    let mut z = vec![0.0; map.width()];
+    let z = map.map(&[0.5], &mut z);
+    for method in [Method::SkOfl { kernel: 0 }, Method::MkOfl, Method::Naive] {
+        let (mut node, mut server) = (method.node(&setup, 0), method.server(&setup));
+        (0..1000).for_each(|_| node.learn(z, 1.0).unwrap());
+        let mut upload = Upload::default();
+        assert!(node.upload(&mut upload));
+        server.accept(0, &upload).unwrap();
+        node.adopt(server.close_round()).unwrap();
+        assert!((node.predict(z) - 1.0).abs() < 0.05, "{method:?}: {}", node.predict(z));
     }
 }

@@ -109,6 +109,11 @@ fn hostile_uploads_are_refused_and_change_nothing() {
             let refused = world.server.accept(0, &upload);
             assert!(matches!(refused, Err(Rejected::OutOfBounds { position: 1, .. })), "{case:?}");
         }
+        if case.method == Method::Naive {
+            let mut upload = sound.clone();
+            *upload.numbers.last_mut().unwrap() = -1e-3;
+            assert!(matches!(world.server.accept(0, &upload), Err(Rejected::NegativeLoss { .. })));
+        }
         let shorter = Upload { numbers: sound.numbers[1..].to_vec(), ..sound.clone() };
         assert!(matches!(world.server.accept(0, &shorter), Err(Rejected::WrongLength { .. })));
         // A vote beyond the dictionary; none where one is needed; one where none is.

@@ -79,8 +79,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// Where cargo put the benchmark's program.
 fn build() -> Result<PathBuf> {
-    let arguments =
-        "bench --package hedgerow --bench node_step --no-run --message-format json-render-diagnostics";
+    let arguments = "bench --package hedgerow --features probe --bench node_step --no-run --message-format json-render-diagnostics";
     let messages = output(&mut cargo(&arguments.split(' ').collect::<Vec<_>>()))?;
     let mut artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let program = artifacts.find_map(|artifact| Some(PathBuf::from(artifact["executable"].as_str()?)));

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{CHORES, cargo, output, root};
 
-const LINTS: &str = "clippy --workspace --all-targets -- -D warnings";
-const DOCUMENTATION: &str = "doc --workspace --no-deps --document-private-items";
+const LINTS: &str = "clippy --workspace --all-targets --all-features -- -D warnings";
+const DOCUMENTATION: &str = "doc --workspace --no-deps --document-private-items --all-features";
 // Not --all-targets: that would run the benchmarks too.
 const TESTS: &str = "test --workspace --lib --bins --tests --examples";
 const EXAMPLE: &str = "run --release --package hedgerow --example first_federation";

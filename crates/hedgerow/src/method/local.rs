@@ -74,6 +74,10 @@ impl ServerHalf for Server {
         Err(Rejected::NotExpected)
     }
 
+    fn uploads(&self) -> usize {
+        0
+    }
+
     fn close_round(&mut self) -> &Broadcast {
         &self.broadcast
     }

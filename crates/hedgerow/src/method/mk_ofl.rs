@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rows::{Models, descend, one_hot};
 use super::server::{Rule, Server, check_broadcast};
-use super::{BadSample, BadState, NodeHalf, Setup, restore_state, save_state};
+use super::{BadSample, BadState, NodeHalf, Setup, is_count, restore_state, save_state};
 use crate::features::Features;
 use crate::gathering::Gathering;
 use crate::message::{Broadcast, NodeId, Rejected, Selection, Upload};
@@ -30,7 +30,8 @@ pub(super) struct Node {
 #[derive(Serialize, Deserialize)]
 struct NodeState {
     round: u64,
-    learned: bool,
+    /// Samples learned since the last broadcast.
+    learned: u64,
     selection: Selection,
     /// ŵ_t.
     global: Models,
@@ -46,7 +47,7 @@ impl Node {
             votes: Stream::from_seed(setup.0.seed).derive(Purpose::Vote, u64::from(id)),
             state: NodeState {
                 round: 1,
-                learned: false,
+                learned: 0,
                 selection: FIRST,
                 global: Models::zero(1, setup.model_len()),
                 models: Models::zero(setup.kernels(), setup.model_len()),
@@ -65,12 +66,13 @@ impl NodeHalf for Node {
     }
 
     fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
-        let round = self.state.round;
+        // Several samples in a round go on from one another, and so does the rate.
+        let round = self.state.round + self.state.learned;
         let rate = self.setup.0.step_size.rate(round);
         descend(&self.setup, rate, &mut self.state.models, z, y, &mut self.losses)?;
         let rate = self.setup.weight_rate(round) * self.setup.0.nodes as f64;
         self.state.weights.charge(rate, self.losses.iter().copied());
-        self.state.learned = true;
+        self.state.learned += 1;
         Ok(())
     }
 
@@ -81,14 +83,14 @@ impl NodeHalf for Node {
         out.vote = Some(draw(state.weights.log(), uniform) as u32);
         out.numbers.clear();
         state.models.pack_row(state.selection.next as usize, &mut out.numbers);
-        state.learned
+        state.learned > 0
     }
 
     fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
         let selection = check_selection(&self.setup, broadcast)?;
         if broadcast.round > self.state.round {
             self.state.round = broadcast.round;
-            self.state.learned = false;
+            self.state.learned = 0;
             self.state.selection = selection;
             self.state.global.set(0, &broadcast.numbers);
             // From here on the model of the global kernel is the global model.
@@ -121,7 +123,8 @@ impl NodeHalf for Node {
         let setup = &self.setup;
         self.state = restore_state(saved, |state: &NodeState| {
             let kernels = setup.kernels();
-            state.round > 0
+            is_count(state.round)
+                && is_count(state.learned)
                 && is_selection(setup, state.selection)
                 && state.global.is_sound(1, setup.model_len())
                 && state.models.is_sound(kernels, setup.model_len())
@@ -178,4 +181,45 @@ pub(super) fn server(setup: &Setup) -> Server<Vote> {
     let rule = Vote { setup: *setup, selections, log: vec![0.0; setup.kernels()] };
     let opening = Broadcast { round: 1, kernels: Some(FIRST), numbers: vec![0.0; setup.model_len()] };
     Server::new(rule, (), opening, setup.kernels())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::method::SetupConfig;
+
+    /// Votes of a thousand nodes that have all seen the same sample.
+    fn votes(weight_rate: f64) -> (Vec<usize>, Vec<f64>) {
+        let weight_rate = crate::Schedule::Constant { scale: weight_rate };
+        let config =
+            SetupConfig { kernels: 4, frequencies: 2, nodes: 1, weight_rate, ..SetupConfig::default() };
+        let setup = Setup::try_from(config).unwrap();
+        // Kernels differ in how well two equal steps fit the label.
+        let numbers: Vec<f32> = (0..16).map(|i| 0.1 + 0.05 * (i / 4) as f32).collect();
+        let z = Features::checked(&numbers).unwrap();
+        let (mut counts, mut weights) = (vec![0; 4], vec![0.0; 4]);
+        let mut upload = Upload::default();
+        for id in 0..1000 {
+            let mut node = Node::new(&setup, id);
+            (0..2).for_each(|_| node.learn(z, 1.0).unwrap());
+            assert!(node.upload(&mut upload));
+            counts[upload.vote.unwrap() as usize] += 1;
+            node.weights(&mut weights);
+        }
+        (counts, weights)
+    }
+
+    #[test]
+    fn nodes_vote_independently_and_by_their_weights() {
+        for weight_rate in [1e-9, 2.0] {
+            let (counts, weights) = votes(weight_rate);
+            for (count, weight) in counts.iter().zip(&weights) {
+                // Five standard deviations of a binomial.
+                let spread = 5.0 * (1000.0 * weight * (1.0 - weight)).sqrt();
+                assert!((*count as f64 - 1000.0 * weight).abs() < spread, "{counts:?} for {weights:?}");
+            }
+            let differ = weights.iter().any(|weight| (weight - 0.25).abs() > 0.05);
+            assert_eq!(differ, weight_rate > 1.0, "{weights:?}");
+        }
+    }
 }

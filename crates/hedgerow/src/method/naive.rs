@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rows::{Models, descend};
 use super::server::{Rule, Server, check_broadcast};
-use super::{BadSample, BadState, NodeHalf, Setup, restore_state, save_state};
+use super::{BadSample, BadState, NodeHalf, Setup, is_count, restore_state, save_state};
 use crate::features::Features;
 use crate::gathering::Gathering;
 use crate::message::{Broadcast, Rejected, Upload};
@@ -29,7 +29,8 @@ pub(super) struct Node {
 #[derive(Serialize, Deserialize)]
 struct NodeState {
     round: u64,
-    learned: bool,
+    /// Samples learned since the last broadcast.
+    learned: u64,
     /// The models of the last broadcast.
     global: Models,
     /// Those and the gradient steps since.
@@ -47,7 +48,7 @@ impl Node {
             setup: *setup,
             state: NodeState {
                 round: 1,
-                learned: false,
+                learned: 0,
                 global: Models::zero(kernels, setup.model_len()),
                 models: Models::zero(kernels, setup.model_len()),
                 weights: vec![1.0 / kernels as f64; kernels],
@@ -65,12 +66,12 @@ impl NodeHalf for Node {
     }
 
     fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
-        let rate = self.setup.0.step_size.rate(self.state.round);
+        let rate = self.setup.0.step_size.rate(self.state.round + self.state.learned);
         descend(&self.setup, rate, &mut self.state.models, z, y, &mut self.sample_losses)?;
         for (total, loss) in self.state.losses.iter_mut().zip(&self.sample_losses) {
             *total += loss;
         }
-        self.state.learned = true;
+        self.state.learned += 1;
         Ok(())
     }
 
@@ -82,7 +83,7 @@ impl NodeHalf for Node {
         state.models.pack(&mut out.numbers);
         let losses = state.losses.iter().map(|loss| loss.min(f64::from(super::MAX_NUMBER)) as f32);
         out.numbers.extend(losses);
-        state.learned
+        state.learned > 0
     }
 
     fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
@@ -90,7 +91,7 @@ impl NodeHalf for Node {
         if broadcast.round > self.state.round {
             let (models, weights) = broadcast.numbers.split_at(self.setup.width());
             self.state.round = broadcast.round;
-            self.state.learned = false;
+            self.state.learned = 0;
             self.state.global.set(0, models);
             self.state.models.set(0, models);
             normalise(weights, &mut self.state.weights);
@@ -118,7 +119,8 @@ impl NodeHalf for Node {
     fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
         let (len, kernels) = (self.setup.model_len(), self.setup.kernels());
         self.state = restore_state(saved, |state: &NodeState| {
-            state.round > 0
+            is_count(state.round)
+                && is_count(state.learned)
                 && state.global.is_sound(kernels, len)
                 && state.models.is_sound(kernels, len)
                 && state.weights.len() == kernels
@@ -156,6 +158,14 @@ impl Rule for Mixture {
         weights.probabilities(&mut self.probabilities);
         for (shown, weight) in shown.iter_mut().zip(&self.probabilities) {
             *shown = *weight as f32;
+        }
+    }
+
+    fn check(&self, upload: &Upload) -> Result<(), Rejected> {
+        let losses = upload.numbers.iter().enumerate().skip(self.setup.width());
+        match losses.into_iter().find(|(_, loss)| **loss < 0.0) {
+            None => Ok(()),
+            Some((position, &loss)) => Err(Rejected::NegativeLoss { position, loss }),
         }
     }
 

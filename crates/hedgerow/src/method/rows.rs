@@ -59,6 +59,13 @@ impl Models {
         }
     }
 
+    /// Adds one row to a sum.
+    pub(crate) fn add_row_to(&self, row: usize, sum: &mut [f64]) {
+        for (sums, line) in sum.chunks_mut(LANES).zip(self.row(row)) {
+            sums.iter_mut().zip(line.0).for_each(|(sum, weight)| *sum += f64::from(weight));
+        }
+    }
+
     /// Appends all rows, packed.
     pub(crate) fn pack(&self, out: &mut Vec<f32>) {
         (0..self.rows()).for_each(|row| self.pack_row(row, out));

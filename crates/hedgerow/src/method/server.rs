@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{BadState, LAST_COUNT, ServerHalf, restore_state, save_state};
+use super::{BadState, ServerHalf, is_count, restore_state, save_state};
 use crate::gathering::{Gathering, check_numbers};
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
 
@@ -14,6 +14,11 @@ pub(super) trait Rule: Send {
 
     /// Turns the sums of a round into the numbers and kernels of the next broadcast.
     fn close(&mut self, memory: &mut Self::Memory, sums: &Gathering, broadcast: &mut Broadcast);
+
+    /// Refuses an upload that no honest node sends, beyond what every server checks.
+    fn check(&self, _upload: &Upload) -> Result<(), Rejected> {
+        Ok(())
+    }
 
     /// Whether a restored memory and the kernels of a broadcast could have been reached.
     fn is_sound(&self, memory: &Self::Memory, broadcast: &Broadcast) -> bool;
@@ -43,7 +48,12 @@ impl<R: Rule> Server<R> {
 
 impl<R: Rule> ServerHalf for Server<R> {
     fn accept(&mut self, from: NodeId, upload: &Upload) -> Result<(), Rejected> {
+        self.rule.check(upload)?;
         self.state.gathering.accept(self.state.broadcast.round, from, upload)
+    }
+
+    fn uploads(&self) -> usize {
+        self.state.gathering.count()
     }
 
     fn close_round(&mut self) -> &Broadcast {
@@ -77,7 +87,7 @@ impl<R: Rule> ServerHalf for Server<R> {
 
 /// Refuses a broadcast whose round or numbers can't be.
 pub(super) fn check_broadcast(broadcast: &Broadcast, len: usize) -> Result<(), Rejected> {
-    if !(1..LAST_COUNT).contains(&broadcast.round) {
+    if broadcast.round == 0 || !is_count(broadcast.round) {
         return Err(Rejected::NoSuchRound { round: broadcast.round });
     }
     if broadcast.numbers.len() != len {

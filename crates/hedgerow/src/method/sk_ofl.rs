@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rows::{Models, descend, one_hot};
 use super::server::{Rule, Server, check_broadcast};
-use super::{BadSample, BadState, NodeHalf, Setup, restore_state, save_state};
+use super::{BadSample, BadState, NodeHalf, Setup, is_count, restore_state, save_state};
 use crate::features::Features;
 use crate::gathering::Gathering;
 use crate::message::{Broadcast, Rejected, Upload};
@@ -21,7 +21,8 @@ pub(super) struct Node {
 struct NodeState {
     kernel: usize,
     round: u64,
-    learned: bool,
+    /// Samples learned since the last broadcast.
+    learned: u64,
     /// ŵ_t.
     global: Models,
     /// ŵ_t and the gradient steps since.
@@ -34,7 +35,7 @@ impl Node {
         let model = Models::zero(1, setup.model_len());
         Self {
             setup: *setup,
-            state: NodeState { kernel, round: 1, learned: false, global: model.clone(), local: model },
+            state: NodeState { kernel, round: 1, learned: 0, global: model.clone(), local: model },
         }
     }
 
@@ -52,10 +53,10 @@ impl NodeHalf for Node {
 
     fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
         self.setup.check_width(z)?;
-        let rate = self.setup.0.step_size.rate(self.state.round);
+        let rate = self.setup.0.step_size.rate(self.state.round + self.state.learned);
         let features = self.features(z);
         descend(&self.setup, rate, &mut self.state.local, features, y, &mut [0.0])?;
-        self.state.learned = true;
+        self.state.learned += 1;
         Ok(())
     }
 
@@ -64,14 +65,14 @@ impl NodeHalf for Node {
         out.vote = None;
         out.numbers.clear();
         self.state.local.pack(&mut out.numbers);
-        self.state.learned
+        self.state.learned > 0
     }
 
     fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
         check_broadcast(broadcast, self.setup.model_len())?;
         if broadcast.round > self.state.round {
             self.state.round = broadcast.round;
-            self.state.learned = false;
+            self.state.learned = 0;
             self.state.global.set(0, &broadcast.numbers);
             self.state.local.set(0, &broadcast.numbers);
         }
@@ -98,7 +99,8 @@ impl NodeHalf for Node {
         let (kernel, len) = (self.state.kernel, self.setup.model_len());
         self.state = restore_state(saved, |state: &NodeState| {
             state.kernel == kernel
-                && state.round > 0
+                && is_count(state.round)
+                && is_count(state.learned)
                 && state.global.is_sound(1, len)
                 && state.local.is_sound(1, len)
         })?;

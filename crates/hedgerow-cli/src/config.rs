@@ -1,6 +1,8 @@
 //! `hedgerow config`: the commented defaults.
 
-use hedgerow_lab::settings::DEFAULTS;
+use hedgerow_lab::settings::{DEFAULTS, defaults_as_json};
+
+use crate::simulate::print;
 
 /// Print every setting with its default and what it means.
 ///
@@ -12,12 +14,12 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) fn print(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn config(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.json {
-        let table: serde_json::Value = hedgerow_lab::settings::defaults_as_json()?;
-        println!("{}", serde_json::to_string_pretty(&table)?);
+        let defaults = defaults_as_json()?;
+        print(&format!("{}\n", serde_json::to_string_pretty(&defaults)?))?;
     } else {
-        print!("{DEFAULTS}");
+        print(DEFAULTS)?;
     }
     Ok(())
 }

@@ -33,6 +33,7 @@ pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
         if let Some(run) = cause.downcast_ref::<RunError>() {
             return match run {
                 RunError::Settings(_) | RunError::NoSuchData { .. } => ExitCode::from(USAGE),
+                RunError::Memory { .. } | RunError::NothingSeen => ExitCode::from(USAGE),
                 RunError::Threads { .. } => ExitCode::FAILURE,
                 RunError::Data(_) | RunError::BadLabel { .. } | RunError::Trial(_) => ExitCode::from(DATA),
             };

@@ -1,8 +1,8 @@
 //! The command line of Hedgerow: flags become [`Settings`](hedgerow_lab::settings::Settings), and a library call does the work. One
 //! file a command.
 
-// Talking to the terminal is what a command line is for.
-#![allow(clippy::print_stdout, clippy::print_stderr)]
+// Errors go to the terminal.
+#![allow(clippy::print_stderr)]
 
 mod config;
 mod exit;
@@ -30,12 +30,13 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Simulate(arguments) => simulate::simulate(&arguments),
-        Command::Config(arguments) => config::print(&arguments),
+        Command::Config(arguments) => config::config(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            // Our messages name their causes themselves.
+            eprintln!("error: {error}");
             exit::code(&error)
         }
     }

@@ -1,11 +1,11 @@
 //! `hedgerow simulate`: a federation in one process, and what it learned.
 
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::PathBuf;
 
-use anyhow::Context;
-use hedgerow_lab::output::{OutputFolder, summary_json};
-use hedgerow_lab::run::{self, Progress};
+use hedgerow_lab::data::builtin::Builtin;
+use hedgerow_lab::output::{OutputError, OutputFolder, summary_json};
+use hedgerow_lab::run::{self, Experiment};
 use hedgerow_lab::settings::{Override, Settings, SettingsError};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -17,19 +17,7 @@ use crate::table;
 /// its label is learned. Results go to a folder: summary.json, curves.csv, figures and report.html, which opens in a
 /// browser without a network.
 #[derive(Debug, clap::Args)]
-#[command(
-    args_override_self = true,
-    after_help = "\
-Examples:
-  hedgerow simulate
-  hedgerow simulate --data drift --method mk,sk --rounds 2000
-  hedgerow simulate --data house.csv.gz --target price --nodes 50
-  hedgerow simulate --data series.csv --set data.lags=5
-  hedgerow simulate --dropout 0.3 --set participation.late=0.1
-  hedgerow simulate my.toml --json
-
-`hedgerow config` prints every setting with its default."
-)]
+#[command(args_override_self = true, after_help = after_help())]
 pub(crate) struct Arguments {
     /// Settings that differ from the defaults
     #[arg(value_name = "EXPERIMENT.toml")]
@@ -82,26 +70,52 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
-    let settings = Settings::load(arguments.file.as_deref(), &arguments.overrides()?)?;
     // Whatever can go wrong should do so before the work, not after it.
+    let settings = Settings::load(arguments.file.as_deref(), &arguments.overrides()?)?;
     let data = run::load_data(&settings)?;
+    let experiment = Experiment::new(&settings, &data)?;
     let folder = OutputFolder::prepare(&settings.out)?;
-    let bar = progress_bar(!arguments.quiet && !arguments.json);
-    let results = run::run(&settings, &data, &|progress| match progress {
-        Progress::Total(total) => bar.set_length(total),
-        Progress::Step => bar.inc(1),
-    });
+    let bar = progress_bar(experiment.steps(), !arguments.quiet && !arguments.json);
+    let results = experiment.run(&|| bar.inc(1));
     bar.finish_and_clear();
     let results = results?;
     folder.write(&results)?;
     if arguments.json {
-        print!("{}", summary_json(&results).context("summary")?);
+        print(&summary_json(&results)?)?;
     } else if !arguments.quiet {
-        print!("{}", table::render(&results));
-        println!("\nReport: {}", folder.path().join("report.html").display());
+        let report = folder.path().join("report.html");
+        print(&format!("{}\nReport: {}\n", table::render(&results), report.display()))?;
     }
     Ok(())
 }
+
+/// To standard output; a reader that has seen enough is no error.
+pub(crate) fn print(text: &str) -> Result<(), OutputError> {
+    let written =
+        std::io::stdout().lock().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush());
+    match written {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(OutputError::Unwritable { path: "standard output".into(), source: error })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn after_help() -> String {
+    let streams = Builtin::ALL.map(|stream| format!("  {:<13} {}\n", stream.name(), stream.describe()));
+    format!("Built-in streams:\n{}\n{EXAMPLES}", streams.concat())
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hedgerow simulate
+  hedgerow simulate --data drift --method mk,sk --rounds 2000
+  hedgerow simulate --data house.csv.gz --target price --nodes 50
+  hedgerow simulate --data series.csv --set data.lags=5
+  hedgerow simulate --dropout 0.3 --set participation.late=0.1
+  hedgerow simulate my.toml --json
+
+`hedgerow config` prints every setting with its default.";
 
 impl Arguments {
     /// Flags as changes to the settings; `--set` comes last and wins.
@@ -132,16 +146,15 @@ impl Arguments {
 }
 
 /// A bar with an estimate of the time left; invisible where nobody watches.
-fn progress_bar(wanted: bool) -> ProgressBar {
+fn progress_bar(steps: u64, wanted: bool) -> ProgressBar {
     let visible = wanted && std::io::stderr().is_terminal();
     let bar = ProgressBar::with_draw_target(
-        None,
+        Some(steps),
         match visible {
             true => ProgressDrawTarget::stderr_with_hz(8),
             false => ProgressDrawTarget::hidden(),
         },
     );
-    let style =
-        ProgressStyle::with_template("{bar:40} {percent:>3}% of {len} rounds, {elapsed} gone, {eta} left");
+    let style = ProgressStyle::with_template("{bar:40} {percent:>3}%  {elapsed} gone, {eta} left");
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

@@ -30,8 +30,11 @@ pub(crate) fn render(results: &Results) -> String {
 fn heading(results: &Results) -> String {
     let Results { data, nodes, rounds, budget, trials, seed, partition, .. } = results;
     let mut text = format!(
-        "{}: {} samples of {} numbers, {nodes} nodes ({partition}), {rounds} rounds, budget {budget}, {trials} trials, seed {seed}\n",
-        data.name, data.samples, data.features
+        "{}: {} samples of {} numbers, {nodes} nodes ({partition}), {rounds} rounds, budget {budget}, {trials} trial{}, seed {seed}\n",
+        data.name,
+        data.samples,
+        data.features,
+        if *trials == 1 { "" } else { "s" }
     );
     if !results.participation.is_empty() {
         text.push_str(&format!("participation: {}\n", results.participation));
@@ -70,7 +73,8 @@ fn kernel(method: &MethodResult) -> String {
     if let Some(kernel) = method.kernel {
         return kernel.to_string();
     }
-    let most = method.selected.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+    // The first of those that share the lead.
+    let most = method.selected.iter().enumerate().rev().max_by(|a, b| a.1.total_cmp(b.1));
     most.map_or("-".to_owned(), |(kernel, share)| format!("{} ({:.0}%)", kernel + 1, 100.0 * share))
 }
 

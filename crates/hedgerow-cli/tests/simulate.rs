@@ -33,9 +33,7 @@ fn assert_refused(output: &Output, code: i32, parts: &[&str], folder: &Path) {
     assert_eq!(message.trim_end().lines().count(), 1, "{message}");
     assert!(!message.contains("panicked"), "{message}");
     assert!(output.stdout.is_empty());
-    let out = folder.join("hedgerow-out");
-    let left = out.read_dir().map_or(0, |files| files.count());
-    assert_eq!(left, 0, "something was left in {}", out.display());
+    assert!(!folder.join("hedgerow-out").exists(), "something was left behind");
 }
 
 #[test]
@@ -228,6 +226,40 @@ fn a_folder_that_cannot_be_written_is_found_out_before_the_run() {
     let flags = ["simulate", "--out", "taken/results", "--trials", "100000"];
     assert_refused(&hedgerow(folder.path(), &flags), 4, &["taken/results"], folder.path());
     assert_eq!(std::fs::read_to_string(folder.path().join("taken")).unwrap(), "a file, not a folder");
+}
+
+#[test]
+fn whatever_is_in_the_way_of_a_result_is_found_out_before_the_run() {
+    let folder = TempDir::new().unwrap();
+    std::fs::create_dir_all(folder.path().join("out/report.html/kept")).unwrap();
+    let output = small(folder.path(), &["--out", "out"]);
+    assert_refused(&output, 4, &["out/report.html", "in the way"], folder.path());
+    assert_eq!(folder.path().join("out").read_dir().unwrap().count(), 1);
+}
+
+#[test]
+fn a_message_says_it_once() {
+    let folder = TempDir::new().unwrap();
+    let output = small(folder.path(), &["--set", "learning.ridge=-0.1"]);
+    assert_eq!(text(&output.stderr), "error: learning: ridge (λ) must be between 0 and 1000, but is -0.1\n");
+    let output = small(folder.path(), &["--nodes", "0"]);
+    assert_eq!(text(&output.stderr), "error: federation.nodes must be at least 1, but is 0\n");
+}
+
+#[test]
+fn sizes_that_no_machine_has_are_refused() {
+    let folder = TempDir::new().unwrap();
+    for (flags, parts) in [
+        (&["--nodes", "4000000000"][..], &["federation.nodes", "at most"][..]),
+        (&["--rounds", "9000000000000000000"], &["run.rounds", "at most"]),
+        (&["--budget", "1000000000000"], &["federation.budget", "at most"]),
+        (&["--trials", "9000000000000000000"], &["run.trials", "at most"]),
+        (&["--rounds", "1000000000"], &["run.rounds", "samples"]),
+        (&["--nodes", "5000000", "--rounds", "1"], &["memory", "GiB"]),
+        (&["--set", "participation.arrivals=fixed:18446744073709551615"], &["participation.arrivals"]),
+    ] {
+        assert_refused(&small(folder.path(), flags), 2, parts, folder.path());
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The files of a run: found out to be writable before it, and written all or none after it.
+//! The files of a run: tried before it, and renamed into place after it once all of them are written.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,10 @@ use tempfile::NamedTempFile;
 use crate::figures::{self, FigureError};
 use crate::report;
 use crate::results::{MethodResult, Moments, Results};
+
+/// Every file that a run may write.
+const FILES: [&str; 7] =
+    ["summary.json", "curves.csv", "report.html", "mse.svg", "kernels.svg", "convergence.svg", "regret.svg"];
 
 /// A folder that results can be written to.
 #[derive(Debug)]
@@ -41,6 +45,14 @@ impl OutputFolder {
         std::fs::create_dir_all(path).map_err(unwritable)?;
         let mut probe = NamedTempFile::new_in(path).map_err(unwritable)?;
         probe.write_all(b"probe").map_err(unwritable)?;
+        // What is in the way of a result would only be found after the run.
+        for name in FILES {
+            let path = path.join(name);
+            if path.exists() && !path.is_file() {
+                let source = std::io::Error::other("something that is not a file is in the way");
+                return Err(OutputError::Unwritable { path, source });
+            }
+        }
         Ok(Self { path: path.to_owned() })
     }
 
@@ -62,32 +74,30 @@ impl OutputFolder {
         for (name, content) in files {
             let path = self.path.join(name);
             let unwritable = |source| OutputError::Unwritable { path: path.clone(), source };
-            let mut file = NamedTempFile::new_in(&self.path).map_err(unwritable)?;
+            let mut file = waiting_file(&self.path).map_err(unwritable)?;
             file.write_all(content.as_bytes()).map_err(unwritable)?;
             file.as_file().sync_all().map_err(unwritable)?;
             waiting.push((file, path));
         }
         let mut written = Vec::new();
         for (file, path) in waiting {
-            readable(&file)
-                .and_then(|()| file.persist(&path).map_err(|error| error.error))
-                .map_err(|source| OutputError::Unwritable { path: path.clone(), source })?;
+            file.persist(&path)
+                .map_err(|error| OutputError::Unwritable { path: path.clone(), source: error.error })?;
             written.push(path);
         }
         Ok(written)
     }
 }
 
-/// Temporary files are private; results are as open as any other file.
-#[cfg(unix)]
-fn readable(file: &NamedTempFile) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))
-}
-
-#[cfg(not(unix))]
-fn readable(_file: &NamedTempFile) -> std::io::Result<()> {
-    Ok(())
+/// Where a file waits until all are written. Temporary files are private; results are as open as the user's other files.
+fn waiting_file(folder: &Path) -> std::io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    builder.tempfile_in(folder)
 }
 
 /// `summary.json`.

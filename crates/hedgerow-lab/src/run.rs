@@ -8,9 +8,10 @@ use rayon::prelude::*;
 use crate::data::Dataset;
 use crate::data::builtin::Builtin;
 use crate::data::csv::{CsvError, read_csv};
+use crate::data::partition::Partition;
 use crate::results::{Curve, DataSummary, MethodResult, Moments, Regret, Results};
 use crate::settings::{BUILTIN_ROUNDS, Contestant, Settings, SettingsError};
-use crate::trial::{self, Grids, HindsightTrack, Track, TrialError};
+use crate::trial::{self, Grids, HindsightTrack, Track, TrialError, TrialResult};
 
 /// Why there are no results.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +43,19 @@ pub enum RunError {
     /// A trial failed.
     #[error(transparent)]
     Trial(#[from] TrialError),
+    /// More memory than a run may take.
+    #[error(
+        "this run needs about {needed} of memory, and {most} is the most: fewer nodes, kernels, threads or methods, or a smaller budget"
+    )]
+    Memory {
+        /// How much.
+        needed: String,
+        /// How much at most.
+        most: String,
+    },
+    /// No sample reached a node.
+    #[error("no sample reached any node in these rounds: more rounds, or more arrivals")]
+    NothingSeen,
     /// No threads to be had.
     #[error("can't start {threads} threads: {source}")]
     Threads {
@@ -55,15 +69,22 @@ pub enum RunError {
 /// The data that the settings name: generated or read.
 pub fn load_data(settings: &Settings) -> Result<Dataset, RunError> {
     if let Some(stream) = Builtin::parse(&settings.data) {
+        if let Some(target) = &settings.target {
+            let bound = format!("empty for the built-in stream {:?}", settings.data);
+            return Err(out_of_bounds("data.target", bound, target));
+        }
         let rounds = settings.rounds.unwrap_or(BUILTIN_ROUNDS);
-        let per_node = (rounds as f64 * settings.participation.arrivals.mean()).ceil() as usize;
+        let per_node = (rounds as f64 * settings.participation.arrivals.mean()).ceil().max(1.0);
+        let samples = per_node * settings.nodes as f64 + settings.lags as f64;
+        if samples > MOST_SAMPLES {
+            let bound = format!("so that nodes, rounds and arrivals make at most {MOST_SAMPLES} samples");
+            return Err(out_of_bounds("run.rounds", bound, format!("{rounds}, which makes {samples}")));
+        }
         let seed = Stream::from_seed(settings.seed).derive(Purpose::Data, 0).bits_at(0);
-        let data = stream.generate(per_node.max(1) * settings.nodes, settings.nodes, seed);
-        return Ok(data.lagged(settings.lags).map_err(|source| SettingsError::OutOfBounds {
-            key: "data.lags".into(),
-            bound: format!("fewer than the {} samples", source.samples),
-            value: source.order.to_string(),
-        })?);
+        let data = stream.generate(samples as usize, settings.nodes, seed);
+        return data.lagged(settings.lags).map_err(|source| {
+            out_of_bounds("data.lags", format!("fewer than the {} samples", source.samples), source.order)
+        });
     }
     let path = std::path::Path::new(&settings.data);
     if !path.exists() && !settings.data.contains(['/', '\\', '.']) {
@@ -73,74 +94,121 @@ pub fn load_data(settings: &Settings) -> Result<Dataset, RunError> {
     Ok(read_csv(path, settings.target.as_deref(), settings.lags)?)
 }
 
-/// Runs all trials. `progress` is told the total and how much is done, from any thread.
-pub fn run(
-    settings: &Settings,
-    data: &Dataset,
-    progress: &(dyn Fn(Progress) + Sync),
-) -> Result<Results, RunError> {
-    let start = Instant::now();
-    if let Some((sample, label)) = trial::first_bad_label(settings.loss()?, data) {
-        return Err(RunError::BadLabel { data: data.name.clone(), sample: sample + 1, label });
-    }
-    // Found out before the first trial, and the length of the longest stream decides the number of rounds.
-    let streams = settings.partition.deal(data, settings.nodes, settings.seed).map_err(TrialError::from)?;
-    let longest = streams.iter().map(Vec::len).max().unwrap_or(0);
-    let lasting = (longest as f64 / settings.participation.arrivals.mean()).ceil() as usize;
-    let rounds = settings.rounds.unwrap_or(lasting).min(lasting).max(1);
-    let grids = Grids { rounds, curve: curve_grid(rounds), regret: regret_grid(rounds) };
-
-    let total = settings.trials * trial::group_count(settings)? * rounds;
-    progress(Progress::Total(total as u64));
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(settings.threads).build();
-    let pool = pool.map_err(|source| RunError::Threads { threads: settings.threads, source })?;
-    let tick = || progress(Progress::Step);
-    let trials: Vec<_> = pool.install(|| {
-        let trials = (0..settings.trials).into_par_iter();
-        trials.map(|trial| trial::play(settings, data, &grids, trial, &tick)).collect::<Result<_, _>>()
-    })?;
-    let (tracks, hindsight): (Vec<Vec<Track>>, Vec<Option<HindsightTrack>>) = trials.into_iter().unzip();
-    let hindsight: Vec<HindsightTrack> = hindsight.into_iter().flatten().collect();
-
-    let mut methods: Vec<MethodResult> =
-        (0..tracks[0].len()).map(|entry| summarise(settings, &grids, &tracks, entry)).collect();
-    let by_sk = mark_best(&mut methods);
-    let by_function = best_function(&hindsight);
-    if let Some(kernel) = by_function {
-        methods.push(hindsight_entry(settings, &grids, &hindsight, kernel));
-    }
-    methods.sort_by_key(|method| settings.contestants.iter().position(|c| c.name() == method.name));
-    let seen = (rounds as f64 * settings.participation.arrivals.mean()).ceil() as usize;
-    Ok(Results {
-        schema: 1,
-        data: DataSummary {
-            name: data.name.clone(),
-            samples: streams.iter().map(|stream| stream.len().min(seen)).sum(),
-            features: data.features,
-        },
-        nodes: settings.nodes,
-        rounds,
-        budget: settings.budget,
-        kernels: settings.kernels.iter().map(|kernel| kernel.label()).collect(),
-        trials: settings.trials,
-        seed: settings.seed,
-        partition: settings.partition.name().to_owned(),
-        loss: settings.loss()?.name().to_owned(),
-        window: settings.window.min(rounds),
-        participation: settings.participation.describe(),
-        best_kernel: by_sk.or(by_function).map(|kernel| kernel + 1),
-        methods,
-        seconds: start.elapsed().as_secs_f64(),
-    })
+fn out_of_bounds(key: &str, bound: impl ToString, value: impl ToString) -> RunError {
+    let (key, bound, value) = (key.to_owned(), bound.to_string(), value.to_string());
+    RunError::Settings(SettingsError::OutOfBounds { key, bound, value })
 }
 
-/// How far a run has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
-    /// Steps to come; told once.
-    Total(u64),
-    /// One step is done.
-    Step,
+/// Samples of a generated stream: they are kept in memory.
+const MOST_SAMPLES: f64 = 2e8;
+
+/// A run that has been checked against its data: what can go wrong has gone wrong by now.
+pub struct Experiment<'a> {
+    settings: &'a Settings,
+    data: &'a Dataset,
+    grids: Grids,
+    groups: usize,
+}
+
+impl<'a> Experiment<'a> {
+    /// Checks settings and data against each other.
+    pub fn new(settings: &'a Settings, data: &'a Dataset) -> Result<Self, RunError> {
+        if let Some((sample, label)) = trial::first_bad_label(settings.loss()?, data) {
+            return Err(RunError::BadLabel { data: data.name.clone(), sample: sample + 1, label });
+        }
+        let streams =
+            settings.partition.deal(data, settings.nodes, settings.seed).map_err(TrialError::from)?;
+        let longest = streams.iter().map(Vec::len).max().unwrap_or(0);
+        let lasting = (longest as f64 / settings.participation.arrivals.mean()).ceil() as usize;
+        let rounds = settings.rounds.unwrap_or(lasting).min(lasting).max(1);
+        let needed = memory(settings)?;
+        if needed > MOST_MEMORY {
+            return Err(RunError::Memory { needed: gigabytes(needed), most: gigabytes(MOST_MEMORY) });
+        }
+        let grids = Grids { rounds, curve: curve_grid(rounds), regret: regret_grid(rounds) };
+        Ok(Self { settings, data, grids, groups: trial::group_count(settings)? })
+    }
+
+    /// How many steps of progress it will tell.
+    pub fn steps(&self) -> u64 {
+        (self.settings.trials * self.groups) as u64 * self.grids.rounds as u64
+    }
+
+    /// Runs all trials. `step` is called for each step of progress, from any thread.
+    pub fn run(&self, step: &(dyn Fn() + Sync)) -> Result<Results, RunError> {
+        let start = Instant::now();
+        let Self { settings, data, grids, .. } = self;
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(settings.threads).build();
+        let pool = pool.map_err(|source| RunError::Threads { threads: settings.threads, source })?;
+        let trials: Vec<TrialResult> = pool.install(|| {
+            let trials = (0..settings.trials).into_par_iter();
+            trials.map(|trial| trial::play(settings, data, grids, trial, step)).collect::<Result<_, _>>()
+        })?;
+        let samples = trials.iter().map(|trial| trial.samples as f64).sum::<f64>() / trials.len() as f64;
+        if samples == 0.0 {
+            return Err(RunError::NothingSeen);
+        }
+        let tracks: Vec<&[Track]> = trials.iter().map(|trial| &trial.tracks[..]).collect();
+        let hindsight: Vec<&HindsightTrack> =
+            trials.iter().filter_map(|trial| trial.hindsight.as_ref()).collect();
+        let mut methods: Vec<MethodResult> =
+            (0..tracks[0].len()).map(|entry| summarise(settings, grids, &tracks, entry)).collect();
+        let by_sk = mark_best(&mut methods);
+        let by_function = best_function(&hindsight);
+        if let Some(kernel) = by_function {
+            methods.push(hindsight_entry(settings, grids, &hindsight, kernel));
+        }
+        methods.sort_by_key(|method| settings.contestants.iter().position(|c| c.name() == method.name));
+        let owned = data.owner.is_some() && settings.partition == Partition::RoundRobin;
+        Ok(Results {
+            schema: 1,
+            data: DataSummary {
+                name: data.name.clone(),
+                samples: samples.round() as usize,
+                features: data.features,
+            },
+            nodes: settings.nodes,
+            rounds: grids.rounds,
+            budget: settings.budget,
+            kernels: settings.kernels.iter().map(|kernel| kernel.label()).collect(),
+            trials: settings.trials,
+            seed: settings.seed,
+            partition: if owned { "by owner".to_owned() } else { settings.partition.name().to_owned() },
+            loss: settings.loss()?.name().to_owned(),
+            window: settings.window.min(grids.rounds),
+            participation: settings.participation.describe(),
+            best_kernel: by_sk.or(by_function).map(|kernel| kernel + 1),
+            methods,
+            seconds: start.elapsed().as_secs_f64(),
+        })
+    }
+}
+
+/// Bytes beyond which a run is refused instead of being killed by the system.
+const MOST_MEMORY: f64 = 16.0 * 1024.0 * 1024.0 * 1024.0;
+
+fn gigabytes(bytes: f64) -> String {
+    format!("{:.1} GiB", bytes / (1024.0 * 1024.0 * 1024.0))
+}
+
+/// What the models, and the sums of the best functions, of all trials at once will take.
+fn memory(settings: &Settings) -> Result<f64, SettingsError> {
+    let threads = if settings.threads == 0 { rayon::current_num_threads() } else { settings.threads };
+    let (kernels, nodes) = (settings.kernels.len() as f64, settings.nodes as f64);
+    let mut bytes = 0.0;
+    for &contestant in &settings.contestants {
+        let model = 2.0 * settings.frequencies(contestant)? as f64;
+        // Models at the nodes and the features of a round, in f32; the Gram matrices in f64.
+        bytes += match contestant {
+            Contestant::Mk => nodes * 4.0 * (kernels + 1.0) * model,
+            Contestant::Sk | Contestant::Naive => nodes * 4.0 * 2.0 * kernels * model,
+            Contestant::Local => nodes * 4.0 * kernels * model,
+            Contestant::Central | Contestant::CentralBatch => 4.0 * kernels * model,
+            Contestant::Hindsight => 8.0 * 2.0 * kernels * model * model / 2.0,
+        };
+        bytes += nodes * settings.participation.arrivals.mean() * 4.0 * kernels * model;
+    }
+    Ok(bytes * threads.min(settings.trials) as f64)
 }
 
 const CURVE_POINTS: usize = 1000;
@@ -181,7 +249,7 @@ fn moments(values: impl Iterator<Item = f64> + Clone) -> Moments {
 }
 
 /// One entry, over all trials.
-fn summarise(settings: &Settings, grids: &Grids, tracks: &[Vec<Track>], entry: usize) -> MethodResult {
+fn summarise(settings: &Settings, grids: &Grids, tracks: &[&[Track]], entry: usize) -> MethodResult {
     let all = || tracks.iter().map(|tracks| &tracks[entry]);
     let over = |value: &dyn Fn(&Track) -> f64| moments(all().map(value).collect::<Vec<_>>().into_iter());
     let node_rounds = (settings.nodes * grids.rounds) as f64;
@@ -267,7 +335,7 @@ fn mark_best(methods: &mut [MethodResult]) -> Option<usize> {
 }
 
 /// The kernel whose best fixed function has the least objective on average.
-fn best_function(hindsight: &[HindsightTrack]) -> Option<usize> {
+fn best_function(hindsight: &[&HindsightTrack]) -> Option<usize> {
     let kernels = hindsight.first()?.objective.len();
     let mean = |kernel: usize| hindsight.iter().map(|track| track.objective[kernel]).sum::<f64>();
     (0..kernels).min_by(|a, b| mean(*a).total_cmp(&mean(*b)))
@@ -276,7 +344,7 @@ fn best_function(hindsight: &[HindsightTrack]) -> Option<usize> {
 fn hindsight_entry(
     settings: &Settings,
     grids: &Grids,
-    hindsight: &[HindsightTrack],
+    hindsight: &[&HindsightTrack],
     kernel: usize,
 ) -> MethodResult {
     let mse = moments(hindsight.iter().map(|track| track.mse[kernel]));

@@ -1,18 +1,21 @@
 //! From TOML and flags to [`Settings`] that can't be wrong. Defaults live in `defaults.toml`, which users can print; what isn't in
 //! there isn't a key.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use hedgerow::{
-    Draw, Family, FeatureError, FeatureMap, FeatureSpec, Kernel, Loss, Method, Schedule, Setup, SetupConfig,
+    Draw, Family, FeatureError, FeatureMap, FeatureSpec, Kernel, Loss, Schedule, Setup, SetupConfig,
     SetupError, WeightRule,
 };
 use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::data::partition::Partition;
+pub use choices::{Arrivals, Contestant, Participation};
 use layers::{merge, nested, parse};
 
+mod choices;
 mod layers;
 
 /// The commented defaults.
@@ -57,109 +60,6 @@ pub struct Settings {
     /// Who is missing when.
     pub participation: Participation,
     learning: Learning,
-}
-
-/// Something that can be run and measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Contestant {
-    /// MK-OFL.
-    Mk,
-    /// SK-OFL with every kernel in turn.
-    Sk,
-    /// The naive extension.
-    Naive,
-    /// Centralised, sample by sample.
-    Central,
-    /// Centralised, a round at a time.
-    CentralBatch,
-    /// Every node alone.
-    Local,
-    /// The best fixed function.
-    Hindsight,
-}
-
-impl Contestant {
-    /// All of them, in the order of tables.
-    pub const ALL: [Self; 7] =
-        [Self::Mk, Self::Sk, Self::Naive, Self::Central, Self::CentralBatch, Self::Local, Self::Hindsight];
-
-    /// Name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Mk => "mk",
-            Self::Sk => "sk",
-            Self::Naive => "naive",
-            Self::Central => "central",
-            Self::CentralBatch => "central-batch",
-            Self::Local => "local",
-            Self::Hindsight => "hindsight",
-        }
-    }
-
-    /// The method whose budget rule decides its number of features.
-    pub fn budget_method(self) -> Method {
-        match self {
-            Self::Sk => Method::SkOfl { kernel: 0 },
-            Self::Naive => Method::Naive,
-            Self::Local => Method::Local,
-            Self::Mk | Self::Central | Self::CentralBatch | Self::Hindsight => Method::MkOfl,
-        }
-    }
-}
-
-/// How nodes come and go.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Participation {
-    /// Share of node-rounds without contact.
-    pub dropout: f64,
-    /// Share of uploads that come too late.
-    pub late: f64,
-    /// First share of the rounds within which nodes join.
-    pub join_within: f64,
-    /// Samples per node and round.
-    pub arrivals: Arrivals,
-}
-
-/// How many samples reach a node in a round.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Arrivals {
-    /// The same number in every round.
-    Fixed(usize),
-    /// A Poisson number with this mean.
-    Poisson(f64),
-}
-
-impl Arrivals {
-    /// Mean number of samples per node and round.
-    pub fn mean(self) -> f64 {
-        match self {
-            Self::Fixed(count) => count as f64,
-            Self::Poisson(mean) => mean,
-        }
-    }
-}
-
-impl Participation {
-    /// In words; empty if everyone is always there with one sample.
-    pub fn describe(&self) -> String {
-        let mut parts = Vec::new();
-        let percent = |share: f64| 100.0 * share;
-        if self.dropout > 0.0 {
-            parts.push(format!("{}% of node-rounds without contact", percent(self.dropout)));
-        }
-        if self.late > 0.0 {
-            parts.push(format!("{}% of uploads late", percent(self.late)));
-        }
-        if self.join_within > 0.0 {
-            parts.push(format!("nodes join within the first {}% of the rounds", percent(self.join_within)));
-        }
-        match self.arrivals {
-            Arrivals::Fixed(1) => {}
-            Arrivals::Fixed(count) => parts.push(format!("{count} samples per node and round")),
-            Arrivals::Poisson(mean) => parts.push(format!("Poisson({mean}) samples per node and round")),
-        }
-        parts.join(", ")
-    }
 }
 
 /// One change to the defaults, as given by a flag.
@@ -411,10 +311,13 @@ fn out_of_bounds(key: &str, bound: impl ToString, value: impl ToString) -> Setti
     SettingsError::OutOfBounds { key: key.to_owned(), bound: bound.to_string(), value: value.to_string() }
 }
 
-fn at_least(key: &str, least: i64, value: i64) -> Result<usize, SettingsError> {
+fn within(key: &str, bounds: RangeInclusive<i64>, value: i64) -> Result<usize, SettingsError> {
     match usize::try_from(value) {
-        Ok(count) if value >= least => Ok(count),
-        _ => Err(out_of_bounds(key, format!("at least {least}"), value)),
+        Ok(count) if bounds.contains(&value) => Ok(count),
+        _ if value < *bounds.start() => {
+            Err(out_of_bounds(key, format!("at least {}", bounds.start()), value))
+        }
+        _ => Err(out_of_bounds(key, format!("at most {}", bounds.end()), value)),
     }
 }
 
@@ -424,21 +327,21 @@ fn share(key: &str, value: f64) -> Result<f64, SettingsError> {
 
 fn check(config: Config) -> Result<Settings, SettingsError> {
     let Config { data, federation, run, learning, kernels, participation } = config;
-    let settings = Settings {
+    let mut settings = Settings {
         data: data.name,
         target: Some(data.target).filter(|target| !target.is_empty()),
-        lags: at_least("data.lags", 0, data.lags)?,
-        nodes: at_least("federation.nodes", 1, federation.nodes)?,
-        budget: at_least("federation.budget", 0, federation.budget)?,
+        lags: within("data.lags", 0..=10_000, data.lags)?,
+        nodes: within("federation.nodes", 1..=10_000_000, federation.nodes)?,
+        budget: within("federation.budget", 0..=1_000_000, federation.budget)?,
         contestants: contestants(&federation.methods)?,
-        partition: federation.partition.parse().map_err(|_| {
+        partition: Partition::parse(&federation.partition).ok_or_else(|| {
             unknown_name("federation.partition", &federation.partition, &Partition::ALL.map(Partition::name))
         })?,
-        trials: at_least("run.trials", 1, run.trials)?,
-        rounds: Some(at_least("run.rounds", 0, run.rounds)?).filter(|rounds| *rounds > 0),
-        seed: at_least("run.seed", 0, run.seed)? as u64,
-        threads: at_least("run.threads", 0, run.threads)?,
-        window: at_least("run.window", 1, run.window)?,
+        trials: within("run.trials", 1..=1_000_000, run.trials)?,
+        rounds: Some(within("run.rounds", 0..=1_000_000_000, run.rounds)?).filter(|rounds| *rounds > 0),
+        seed: within("run.seed", 0..=i64::MAX, run.seed)? as u64,
+        threads: within("run.threads", 0..=1024, run.threads)?,
+        window: within("run.window", 1..=i64::MAX, run.window)?,
         out: PathBuf::from(run.out),
         kernels: dictionary(&kernels)?,
         draw: match kernels.draw.as_str() {
@@ -457,9 +360,6 @@ fn check(config: Config) -> Result<Settings, SettingsError> {
         },
         learning,
     };
-    if settings.nodes > u32::MAX as usize {
-        return Err(out_of_bounds("federation.nodes", format!("at most {}", u32::MAX), settings.nodes));
-    }
     // Whatever else could be wrong comes to light here, before any data is read.
     for &contestant in &settings.contestants {
         let frequencies = settings.frequencies(contestant)?;
@@ -467,12 +367,25 @@ fn check(config: Config) -> Result<Settings, SettingsError> {
         FeatureMap::new(&settings.feature_spec(1, 1, settings.seed))?;
     }
     if settings.contestants.contains(&Contestant::Hindsight) && settings.loss()? != Loss::Squared {
-        let others = settings.contestants.iter().filter(|c| **c != Contestant::Hindsight);
-        let contestants = others.copied().collect();
-        return Ok(Settings { contestants, ..settings });
+        // Among the defaults it is left out quietly; asked for by name it is refused.
+        if settings.contestants != DEFAULT_CONTESTANTS {
+            let bound = "without hindsight (its closed form needs the squared loss)";
+            return Err(out_of_bounds("federation.methods", bound, format!("{:?}", federation.methods)));
+        }
+        settings.contestants.retain(|contestant| *contestant != Contestant::Hindsight);
     }
     Ok(settings)
 }
+
+/// What `defaults.toml` names; a test compares them.
+const DEFAULT_CONTESTANTS: [Contestant; 6] = [
+    Contestant::Mk,
+    Contestant::Sk,
+    Contestant::Naive,
+    Contestant::Central,
+    Contestant::Local,
+    Contestant::Hindsight,
+];
 
 fn contestants(names: &[String]) -> Result<Vec<Contestant>, SettingsError> {
     let mut chosen = Vec::new();
@@ -504,8 +417,7 @@ fn dictionary(config: &KernelConfig) -> Result<Vec<Kernel>, SettingsError> {
 
 fn arrivals(text: &str) -> Result<Arrivals, SettingsError> {
     let wrong = || {
-        let bound =
-            "\"one\", \"fixed:N\" with N from 1, or \"poisson:MEAN\" with a mean above 0 and at most 100";
+        let bound = "\"one\", \"fixed:N\" with N from 1 to 1000000, or \"poisson:MEAN\" with a mean from 0.001 to 100";
         out_of_bounds("participation.arrivals", bound, format!("{text:?}"))
     };
     if text == "one" {
@@ -513,11 +425,11 @@ fn arrivals(text: &str) -> Result<Arrivals, SettingsError> {
     }
     match text.split_once(':') {
         Some(("fixed", count)) => match count.parse() {
-            Ok(count) if count > 0 => Ok(Arrivals::Fixed(count)),
+            Ok(count) if (1..=1_000_000).contains(&count) => Ok(Arrivals::Fixed(count)),
             _ => Err(wrong()),
         },
         Some(("poisson", mean)) => match mean.parse() {
-            Ok(mean) if mean > 0.0 && mean <= 100.0 => Ok(Arrivals::Poisson(mean)),
+            Ok(mean) if (0.001..=100.0).contains(&mean) => Ok(Arrivals::Poisson(mean)),
             _ => Err(wrong()),
         },
         _ => Err(wrong()),
@@ -562,6 +474,12 @@ mod tests {
                 ["participation.arrivals", "fixed:N", "fixed:0"],
             ),
             ("run.trials", Value::from(-1), ["run.trials", "at least 1", "-1"]),
+            (
+                "federation.nodes",
+                Value::from(4_000_000_000i64),
+                ["federation.nodes", "at most", "4000000000"],
+            ),
+            ("run.rounds", Value::from(i64::MAX), ["run.rounds", "at most", "9223372036854775807"]),
         ] {
             let message = with(key, value).unwrap_err().to_string();
             assert!(parts.iter().all(|part| message.contains(part)), "{message}");
@@ -588,5 +506,10 @@ mod tests {
     fn hindsight_has_a_closed_form_for_the_squared_loss_only() {
         let settings = with("learning.loss", "huber").unwrap();
         assert!(!settings.contestants.contains(&Contestant::Hindsight));
+        assert_eq!(Settings::load(None, &[]).unwrap().contestants, DEFAULT_CONTESTANTS);
+        let flags = ["learning.loss=huber", "federation.methods=[\"mk\", \"hindsight\"]"];
+        let flags = flags.map(|flag| Override::parse(flag).unwrap());
+        let message = Settings::load(None, &flags).unwrap_err().to_string();
+        assert!(message.contains("hindsight") && message.contains("squared"), "{message}");
     }
 }

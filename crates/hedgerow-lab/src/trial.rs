@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use hedgerow::{
-    Contact, ErrorMeter, FeatureMap, Features, Federation, Hindsight, Loss, Method, Objective, Omkl,
-    Prediction, Purpose, RoundError, Setup, Stream, Tally, Traffic, Visit,
+    ErrorMeter, FeatureMap, Features, Federation, Hindsight, Loss, Method, Objective, Omkl, Prediction,
+    Purpose, RoundError, Setup, Stream, Tally, Traffic, Visit,
 };
 
 use crate::data::Dataset;
@@ -78,6 +78,15 @@ pub enum TrialError {
     },
 }
 
+/// What one trial found.
+#[derive(Debug, Clone)]
+pub(crate) struct TrialResult {
+    /// Samples that reached a node.
+    pub(crate) samples: usize,
+    pub(crate) tracks: Vec<Track>,
+    pub(crate) hindsight: Option<HindsightTrack>,
+}
+
 /// Plays one trial. `tick` is called after every round of every group of contestants.
 pub(crate) fn play(
     settings: &Settings,
@@ -85,12 +94,11 @@ pub(crate) fn play(
     grids: &Grids,
     trial: usize,
     tick: &(dyn Fn() + Sync),
-) -> Result<(Vec<Track>, Option<HindsightTrack>), TrialError> {
+) -> Result<TrialResult, TrialError> {
     let randomness = Stream::from_seed(settings.seed).derive(Purpose::Trial, trial as u64);
     let dealing = randomness.derive(Purpose::Partition, 0).bits_at(0);
     let streams = settings.partition.deal(data, settings.nodes, dealing)?;
-    let mut tracks = Vec::new();
-    let mut best = None;
+    let mut result = TrialResult { samples: 0, tracks: Vec::new(), hindsight: None };
     for (frequencies, contestants) in groups(settings)? {
         let seed = randomness.bits_at(0);
         let setup = settings.setup(frequencies, grids.rounds, seed)?;
@@ -99,8 +107,10 @@ pub(crate) fn play(
         let mut group = Group::new(settings, &setup, &map, &contestants, grids);
         let mut plan = Plan::new(&streams, settings.participation, grids.rounds, randomness);
         let mut table = RoundTable::default();
+        let mut samples = 0;
         for round in 1..=grids.rounds {
             table.deal(&mut plan, data);
+            samples += table.y.len();
             group.play(round as u64, &table, grids).map_err(|source| TrialError::Round {
                 trial: trial + 1,
                 round,
@@ -108,10 +118,13 @@ pub(crate) fn play(
             })?;
             tick();
         }
-        best = best.or_else(|| contestants.contains(&Contestant::Hindsight).then(|| group.hindsight_track()));
-        tracks.extend(group.players.into_iter().map(|player| player.finish()));
+        result.samples = samples;
+        if contestants.contains(&Contestant::Hindsight) {
+            result.hindsight = Some(group.hindsight_track());
+        }
+        result.tracks.extend(group.players.into_iter().map(Player::finish));
     }
-    Ok((tracks, best))
+    Ok(result)
 }
 
 /// Contestants by the number of frequencies that the budget gives them: each group shares its features.
@@ -181,18 +194,16 @@ impl<'a> Group<'a> {
                 Contestant::Naive => vec![(None, Kind::federated(Method::Naive, setup))],
                 Contestant::Local => vec![(None, Kind::federated(Method::Local, setup))],
                 Contestant::Central => vec![(None, Kind::Sequential(Box::new(Omkl::new(setup))))],
-                // With every node present the naive extension is mini-batch learning.
-                Contestant::CentralBatch => {
-                    vec![(None, Kind::Batch(Box::new(Federation::new(Method::Naive, setup))))]
-                }
+                Contestant::CentralBatch => vec![(None, Kind::Batch(Box::new(Omkl::new(setup))))],
                 Contestant::Sk => {
                     let each = |kernel| (Some(kernel), Kind::federated(Method::SkOfl { kernel }, setup));
                     (0..kernels).map(each).collect()
                 }
                 Contestant::Hindsight => vec![],
             };
-            let make =
-                |(kernel, kind)| Player::new(contestant, kernel, kind, settings.window, kernels, grids);
+            let make = |(kernel, kind)| {
+                Player::new(contestant, kernel, kind, settings.window.min(grids.rounds), kernels, grids)
+            };
             players.extend(kinds.into_iter().map(make));
         }
         let wanted = settings.contestants.contains(&Contestant::Hindsight);
@@ -209,7 +220,7 @@ impl<'a> Group<'a> {
         let visits = visits(table, z, self.map.width());
         for player in &mut self.players {
             player.seconds += mapping;
-            player.play(self.objective, z.samples(self.map.width()), &visits, table)?;
+            player.play(self.objective, z, &visits, table)?;
             if grids.curve.binary_search(&round).is_ok() {
                 player.record();
             }
@@ -234,7 +245,7 @@ impl<'a> Group<'a> {
         self.course.push(least.squared_error / samples);
         for player in &mut self.players {
             let rival = player.kernel.map_or(least, |kernel| &best[kernel]);
-            player.curve.regret.push(player.objective - rival.total_loss);
+            player.curve.regret.push(player.measures.objective - rival.total_loss);
         }
     }
 
@@ -250,10 +261,10 @@ impl<'a> Group<'a> {
 enum Kind {
     /// Nodes and a server, with people missing.
     Federated(Box<Federation>),
-    /// The same with everyone always there.
-    Batch(Box<Federation>),
     /// In one place, sample by sample.
     Sequential(Box<Omkl>),
+    /// In one place, a round at a time.
+    Batch(Box<Omkl>),
 }
 
 impl Kind {
@@ -267,19 +278,73 @@ struct Player {
     contestant: Contestant,
     kernel: Option<usize>,
     kind: Kind,
+    measures: Measures,
+    seconds: f64,
+    curve: TrackCurve,
+    /// Numbers in all samples so far, for those that send samples.
+    sent: u64,
+}
+
+/// Errors, losses and what predictions are made of.
+struct Measures {
     meter: ErrorMeter,
     loss: Tally,
     wrong: Tally,
     /// Σ L, ridge term included.
     objective: f64,
+    /// Shares of the kernels, summed over rounds; of this round, summed over predictions; of one prediction.
     shares: Vec<f64>,
     round_shares: Vec<f64>,
-    /// Scratch.
-    node_shares: Vec<f64>,
-    seconds: f64,
-    curve: TrackCurve,
-    /// Numbers per sample, for those that send samples.
-    sent: u64,
+    one_share: Vec<f64>,
+    round_predictions: u64,
+}
+
+impl Measures {
+    fn new(window: usize, kernels: usize) -> Self {
+        Self {
+            meter: ErrorMeter::new(window),
+            loss: Tally::default(),
+            wrong: Tally::default(),
+            objective: 0.0,
+            shares: vec![0.0; kernels],
+            round_shares: vec![0.0; kernels],
+            one_share: vec![0.0; kernels],
+            round_predictions: 0,
+        }
+    }
+
+    fn open_round(&mut self) {
+        self.round_predictions = 0;
+    }
+
+    fn see(&mut self, objective: Objective, value: f32, label: f32, norm2: f64) {
+        let (prediction, truth) = (f64::from(value), f64::from(label));
+        self.meter.record(value, label);
+        self.loss.add(objective.loss.value(prediction, truth));
+        self.wrong.add(f64::from(u8::from(prediction * truth <= 0.0)));
+        self.objective += objective.value(prediction, truth, norm2);
+    }
+
+    /// Adds what the prediction just seen is made of.
+    fn mix(&mut self, write_shares: impl FnOnce(&mut [f64])) {
+        if self.round_predictions == 0 {
+            // A round without predictions keeps the shares of the one before.
+            self.round_shares.fill(0.0);
+        }
+        self.round_predictions += 1;
+        write_shares(&mut self.one_share);
+        self.round_shares.iter_mut().zip(&self.one_share).for_each(|(sum, share)| *sum += share);
+    }
+
+    fn close_round(&mut self) {
+        self.meter.close_round();
+        if self.round_predictions > 0 {
+            for (total, share) in self.shares.iter_mut().zip(&mut self.round_shares) {
+                *share /= self.round_predictions as f64;
+                *total += *share;
+            }
+        }
+    }
 }
 
 impl Player {
@@ -301,85 +366,62 @@ impl Player {
             contestant,
             kernel,
             kind,
-            meter: ErrorMeter::new(window),
-            loss: Tally::default(),
-            wrong: Tally::default(),
-            objective: 0.0,
-            shares: vec![0.0; kernels],
-            round_shares: vec![0.0; kernels],
-            node_shares: vec![0.0; kernels],
+            measures: Measures::new(window, kernels),
             seconds: 0.0,
             curve,
             sent: 0,
         }
     }
 
-    fn play<'a>(
+    fn play(
         &mut self,
         objective: Objective,
-        samples: impl Iterator<Item = Features<'a>>,
-        visits: &[Visit<'a>],
+        z: Features<'_>,
+        visits: &[Visit<'_>],
         table: &RoundTable,
     ) -> Result<(), RoundError> {
         let start = Instant::now();
-        self.measure_shares(&table.turns);
-        let Self { kind, meter, loss, wrong, objective: total, .. } = self;
-        let mut seen = |value: f32, label: f32, norm2: f64| {
-            let (prediction, truth) = (f64::from(value), f64::from(label));
-            meter.record(value, label);
-            loss.add(objective.loss.value(prediction, truth));
-            wrong.add(f64::from(u8::from(prediction * truth <= 0.0)));
-            *total += objective.value(prediction, truth, norm2);
-        };
-        match kind {
+        let width = z.numbers().len().checked_div(table.y.len()).unwrap_or(1);
+        let samples = z.samples(width).zip(&table.y);
+        let bad_sample = |source| RoundError::BadSample { node: 0, source };
+        self.measures.open_round();
+        let measures = &mut self.measures;
+        match &mut self.kind {
             Kind::Sequential(learner) => {
-                for (z, &label) in samples.zip(&table.y) {
-                    seen(learner.predict(z), label, learner.norm2());
-                    learner.learn(z, label).map_err(|source| RoundError::BadSample { node: 0, source })?;
+                for (z, &label) in samples {
+                    measures.see(objective, learner.predict(z), label, learner.norm2());
+                    measures.mix(|shares| shares.copy_from_slice(learner.weights()));
+                    learner.learn(z, label).map_err(bad_sample)?;
                 }
             }
-            Kind::Federated(federation) => {
-                federation.round(visits, |p: Prediction<'_>| seen(p.value, p.label, p.half.norm2()))?;
+            Kind::Batch(learner) => {
+                for (z, &label) in samples {
+                    measures.see(objective, learner.predict(z), label, learner.norm2());
+                    measures.mix(|shares| shares.copy_from_slice(learner.weights()));
+                }
+                learner.learn_batch(z, &table.y).map_err(bad_sample)?;
             }
-            Kind::Batch(federation) => {
-                let everyone: Vec<_> =
-                    visits.iter().map(|v| Visit { contact: Contact::Full, ..*v }).collect();
-                federation.round(&everyone, |p: Prediction<'_>| seen(p.value, p.label, p.half.norm2()))?;
+            Kind::Federated(federation) => {
+                federation.round(visits, |prediction| {
+                    let Prediction { value, label, half, .. } = prediction;
+                    measures.see(objective, value, label, half.norm2());
+                    measures.mix(|shares| half.shares(shares));
+                })?;
             }
         }
-        self.meter.close_round();
+        self.measures.close_round();
         self.sent += (table.x.len() + table.y.len()) as u64;
         self.seconds += start.elapsed().as_secs_f64();
         Ok(())
     }
 
-    /// What this round's predictions are made of, on average over the nodes that are there.
-    fn measure_shares(&mut self, turns: &[Turn]) {
-        self.round_shares.fill(0.0);
-        match &self.kind {
-            Kind::Sequential(learner) => self.round_shares.copy_from_slice(learner.weights()),
-            Kind::Federated(federation) | Kind::Batch(federation) => {
-                for node in turns.iter().filter_map(|turn| federation.node(turn.node)) {
-                    node.shares(&mut self.node_shares);
-                    let sums = self.round_shares.iter_mut().zip(&self.node_shares);
-                    sums.for_each(|(sum, share)| *sum += share / turns.len() as f64);
-                }
-            }
-        }
-        for (total, share) in self.shares.iter_mut().zip(&self.round_shares) {
-            *total += share;
-        }
-    }
-
     fn record(&mut self) {
-        self.curve.mse.push(self.meter.mse());
-        self.curve.window_mse.push(self.meter.window_mse());
-        self.curve.shares.push(self.round_shares.clone());
+        self.curve.mse.push(self.measures.meter.mse());
+        self.curve.window_mse.push(self.measures.meter.window_mse());
+        self.curve.shares.push(self.measures.round_shares.clone());
     }
 
     fn finish(self) -> Track {
-        // Rounds in which somebody was there.
-        let played = self.shares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
         let (traffic, votes) = match self.kind {
             Kind::Federated(federation) => (*federation.traffic(), federation.votes().to_vec()),
             // Where samples are collected, they are what travels.
@@ -388,16 +430,19 @@ impl Player {
                 (sent, vec![])
             }
         };
+        let measures = self.measures;
+        // Rounds with predictions.
+        let rounds = measures.shares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
         Track {
             contestant: self.contestant,
             kernel: self.kernel,
-            mse: self.meter.mse(),
-            window_mse: self.meter.window_mse(),
-            mean_loss: self.loss.mean(),
-            error_rate: self.wrong.mean(),
+            mse: measures.meter.mse(),
+            window_mse: measures.meter.window_mse(),
+            mean_loss: measures.loss.mean(),
+            error_rate: measures.wrong.mean(),
             traffic,
             votes,
-            shares: self.shares.iter().map(|share| share / played).collect(),
+            shares: measures.shares.iter().map(|share| share / rounds).collect(),
             seconds: self.seconds,
             curve: self.curve,
         }

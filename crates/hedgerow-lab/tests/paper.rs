@@ -7,14 +7,14 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use hedgerow_lab::results::{MethodResult, Results};
-use hedgerow_lab::run::{load_data, run};
+use hedgerow_lab::run::{Experiment, load_data};
 use hedgerow_lab::settings::{Override, Settings};
 
 fn simulate(changes: &[String]) -> Results {
     let changes: Vec<Override> = changes.iter().map(|change| Override::parse(change).unwrap()).collect();
     let settings = Settings::load(None, &changes).unwrap();
     let data = load_data(&settings).unwrap();
-    run(&settings, &data, &|_| {}).unwrap()
+    Experiment::new(&settings, &data).unwrap().run(&|| {}).unwrap()
 }
 
 /// The paper's protocol on one of the authors' files; `None`, said plainly, where the file is not at hand.
@@ -82,16 +82,24 @@ fn regret_on_a_stationary_stream_grows_no_faster_than_the_theorem_says() {
 }
 
 #[test]
-fn centralised_mini_batches_are_the_naive_extension_with_everyone_present() {
-    let results = simulate(&[
-        "run.rounds=200".to_owned(),
-        "run.trials=2".to_owned(),
-        r#"federation.methods=["naive", "central-batch"]"#.to_owned(),
-    ]);
-    let (naive, batch) = (method(&results, "naive"), method(&results, "central-batch"));
-    assert_eq!(naive.mse, batch.mse);
+fn centralised_mini_batches_are_the_naive_extension_with_one_sample_from_everyone() {
+    let with = |arrivals: &str| {
+        simulate(&[
+            "run.rounds=200".to_owned(),
+            "run.trials=2".to_owned(),
+            format!("participation.arrivals={arrivals}"),
+            r#"federation.methods=["naive", "central-batch"]"#.to_owned(),
+        ])
+    };
+    let one = with("one");
+    let (naive, batch) = (method(&one, "naive"), method(&one, "central-batch"));
+    assert!((naive.mse.mean / batch.mse.mean - 1.0).abs() < 1e-4, "{:?} {:?}", naive.mse, batch.mse);
     // One sends models, the other samples.
     assert_eq!((naive.numbers_up, batch.numbers_up), (1089.0, 11.0));
+    // Several samples are one batch here, and one step after the other there.
+    let several = with("fixed:5");
+    let (naive, batch) = (method(&several, "naive"), method(&several, "central-batch"));
+    assert!((naive.mse.mean / batch.mse.mean - 1.0).abs() > 1e-3, "{:?} {:?}", naive.mse, batch.mse);
 }
 
 #[test]

@@ -354,8 +354,10 @@ fn add_gram_rows<const S: usize>(gram: &mut [f64], moment: &mut [f64], rows: &[f
 }
 
 /// Fused multiply-adds in one round of [`spin`].
+#[cfg(feature = "probe")]
 pub(crate) const SPIN_WIDTH: usize = 8 * LANES;
 
+#[cfg(feature = "probe")]
 #[inline(always)]
 pub(crate) fn spin<V: Vector>(rounds: u64) -> f32 {
     // Different starts, or the compiler would see that one sum is enough.
@@ -368,6 +370,7 @@ pub(crate) fn spin<V: Vector>(rounds: u64) -> f32 {
     sums.iter().map(|sum| sum.sum()).sum()
 }
 
+#[cfg(feature = "probe")]
 #[inline(always)]
 pub(crate) fn sin_cos_all<V: Vector>(angles: &[f32], sines: &mut [f32], cosines: &mut [f32]) {
     let waves = Waves::<V>::new(1.0);

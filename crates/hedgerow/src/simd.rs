@@ -100,8 +100,10 @@ dispatched! {
     fn add_exactly(coarse: &mut [f64], fine: &mut [f64], values: &[f32]);
     /// Adds z zᵀ of a block of rows, each as long as `moment`, to a lower triangle, and z y to `moment`.
     fn add_gram(gram: &mut [f64], moment: &mut [f64], z: &[f64], y: &[f64]);
+    #[cfg(feature = "probe")]
     /// Multiplies and adds without touching memory; returns what keeps the compiler from leaving it out.
     fn spin(rounds: u64) -> f32;
+    #[cfg(feature = "probe")]
     /// Sines and cosines of angles that stay in the nearest cache.
     fn sin_cos_all(angles: &[f32], sines: &mut [f32], cosines: &mut [f32]);
 }

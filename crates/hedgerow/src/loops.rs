@@ -40,26 +40,28 @@ pub(crate) struct Use {
     pub(crate) scale: f32,
 }
 
-/// Groups of samples share what is loaded of the frequencies; a sum runs over the inputs in order either way.
+/// Samples that share what is loaded of the frequencies.
 #[inline(always)]
-pub(crate) fn map_features<V: Vector>(projection: &Projection<'_>, x: &[f32], z: &mut [f32]) {
-    let (d, width) = (projection.inputs, projection.width);
-    let group = V::SAMPLES;
+pub(crate) fn map_together<V: Vector>(projection: &Projection<'_>, x: &[f32], z: &mut [f32]) -> usize {
+    let (d, width, group) = (projection.inputs, projection.width, V::SAMPLES);
     let waves = Waves::new(projection.amplitude);
-    let mut samples = x.chunks_exact(group * d);
-    let mut features = z.chunks_exact_mut(group * width);
-    for (xs, zs) in (&mut samples).zip(&mut features) {
+    for (x, z) in x.chunks_exact(group * d).zip(z.chunks_exact_mut(group * width)) {
         match group {
-            4 => map_group::<V, 2, 4>(projection, &waves, xs, zs),
-            _ => map_group::<V, 2, 2>(projection, &waves, xs, zs),
+            4 => map_group::<V, 2, 4>(projection, &waves, x, z),
+            _ => map_group::<V, 2, 2>(projection, &waves, x, z),
         }
     }
-    let rest = samples.remainder().chunks_exact(d);
-    for (x, z) in rest.zip(features.into_remainder().chunks_exact_mut(width)) {
-        match group {
-            4 => map_group::<V, 8, 1>(projection, &waves, x, z),
-            _ => map_group::<V, 4, 1>(projection, &waves, x, z),
-        }
+    x.len() / d / group * group
+}
+
+/// One sample. Its few sums wait for their last addition each: the more of them at a time, the better. (A function of its own:
+/// together with the other, both would run short of registers.)
+#[inline(always)]
+pub(crate) fn map_alone<V: Vector>(projection: &Projection<'_>, x: &[f32], z: &mut [f32]) {
+    let waves = Waves::new(projection.amplitude);
+    match V::SAMPLES {
+        4 => map_group::<V, 8, 1>(projection, &waves, x, z),
+        _ => map_group::<V, 4, 1>(projection, &waves, x, z),
     }
 }
 
@@ -77,6 +79,10 @@ fn map_group<V: Vector, const B: usize, const S: usize>(
     while start + B * LANES <= padded {
         map_block::<V, B, S>(projection, waves, start, x, z);
         start += B * LANES;
+    }
+    while S == 1 && start + 4 * LANES <= padded {
+        map_block::<V, 4, S>(projection, waves, start, x, z);
+        start += 4 * LANES;
     }
     while start < padded {
         map_block::<V, 2, S>(projection, waves, start, x, z);

@@ -187,7 +187,11 @@ impl Default for SetupConfig {
 
 /// A configuration that has been checked.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Setup(SetupConfig);
+pub struct Setup(SetupConfig, LogKernels);
+
+/// ln P, which every weight rate has as a factor.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct LogKernels(f64);
 
 /// Why a configuration makes no sense.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -240,7 +244,7 @@ impl TryFrom<SetupConfig> for Setup {
         }
         let shrink = config.step_size.rate(1) * ridge;
         check("step_size times ridge", shrink, "at most 1, or models grow without bound", shrink <= 1.0)?;
-        Ok(Self(config))
+        Ok(Self(config, LogKernels((config.kernels as f64).ln())))
     }
 }
 
@@ -271,7 +275,7 @@ impl Setup {
 
     /// η_g in a round.
     pub(crate) fn weight_rate(&self, round: u64) -> f64 {
-        self.0.weight_rate.rate(round) * (self.kernels() as f64).ln()
+        self.0.weight_rate.rate(round) * self.1.0
     }
 
     /// # Panics

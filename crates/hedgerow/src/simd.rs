@@ -86,8 +86,10 @@ macro_rules! dispatched {
 }
 
 dispatched! {
-    /// Features of a batch of samples.
-    fn map_features(projection: &loops::Projection<'_>, x: &[f32], z: &mut [f32]);
+    /// Features of samples in groups of a few; returns how many samples were in whole groups.
+    fn map_together(projection: &loops::Projection<'_>, x: &[f32], z: &mut [f32]) -> usize;
+    /// Features of one sample.
+    fn map_alone(projection: &loops::Projection<'_>, x: &[f32], z: &mut [f32]);
     /// wᵀz.
     fn dot(model: &[Line], z: &[f32]) -> f32;
     /// ‖w‖².
@@ -106,6 +108,15 @@ dispatched! {
     #[cfg(feature = "probe")]
     /// Sines and cosines of angles that stay in the nearest cache.
     fn sin_cos_all(angles: &[f32], sines: &mut [f32], cosines: &mut [f32]);
+}
+
+/// Features of a batch of samples, the same as of each alone.
+pub(crate) fn map_features(cpu: Cpu, projection: &loops::Projection<'_>, x: &[f32], z: &mut [f32]) {
+    let (d, width) = (projection.inputs, projection.width);
+    let done = map_together(cpu, projection, x, z);
+    for (x, z) in x[done * d..].chunks_exact(d).zip(z[done * width..].chunks_exact_mut(width)) {
+        map_alone(cpu, projection, x, z);
+    }
 }
 
 /// Position and value of the first number that is not at most `bound` in size.

@@ -85,6 +85,15 @@ impl OutputFolder {
                 .map_err(|error| OutputError::Unwritable { path: path.clone(), source: error.error })?;
             written.push(path);
         }
+        // A figure of an earlier run beside the results of this one would mislead.
+        for stale in FILES.map(|name| self.path.join(name)).iter().filter(|path| !written.contains(path)) {
+            match std::fs::remove_file(stale) {
+                Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(OutputError::Unwritable { path: stale.clone(), source });
+                }
+                _ => {}
+            }
+        }
         Ok(written)
     }
 }
@@ -107,7 +116,8 @@ pub fn summary_json(results: &Results) -> Result<String, serde_json::Error> {
 
 /// `curves.csv`: one row per method and recorded round, averaged over trials.
 fn curves_csv(results: &Results) -> String {
-    let mut csv = String::from("method,kernel,round,mse,mse_sd,mse_window,mse_window_sd,regret,regret_sd");
+    let mut csv =
+        String::from("method,kernel,round,mse,mse_sd,mse_window,mse_window_sd,loss,loss_sd,regret,regret_sd");
     for kernel in 1..=results.kernels.len() {
         csv.push_str(&format!(",share_{kernel}"));
     }
@@ -134,8 +144,9 @@ fn push_curve(csv: &mut String, method: &MethodResult, kernels: usize) {
         let kernel = method.kernel.map(|kernel| kernel.to_string()).unwrap_or_default();
         let mse = both(point.map(|point| &curve.mse[point]));
         let window = both(point.and_then(|point| curve.mse_window.get(point)));
+        let loss = both(point.and_then(|point| curve.loss.get(point)));
         let regret = both(regret.map(|point| &curve.regret[point]));
-        csv.push_str(&format!("{},{kernel},{round},{mse},{window},{regret}", method.name));
+        csv.push_str(&format!("{},{kernel},{round},{mse},{window},{loss},{regret}", method.name));
         let shares = point.and_then(|point| curve.shares.get(point));
         for kernel in 0..kernels {
             csv.push(',');

@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 pub struct Results {
     /// Version of this layout, as written to `summary.json`.
     pub schema: u32,
+    /// Version of the program that made it.
+    pub version: String,
+    /// Every setting of the run, defaults included, section by section.
+    pub settings: serde_json::Value,
     /// What was learned from.
     pub data: DataSummary,
     /// Number of nodes, K.
@@ -61,6 +65,8 @@ pub struct MethodResult {
     pub best: bool,
     /// Mean squared error over every prediction of every node.
     pub mse: Moments,
+    /// The same in each trial. Trials share their random features between methods, so differences are to be taken trial by trial.
+    pub mse_trials: Vec<f64>,
     /// The same over the last window of rounds; not for `hindsight`.
     pub mse_last_window: Option<Moments>,
     /// Mean loss per prediction, without the ridge term.
@@ -84,9 +90,10 @@ pub struct MethodResult {
     pub uploads_accepted: f64,
     /// Uploads that came after their round had closed, per node and round.
     pub uploads_late: f64,
-    /// Regret against the best fixed function in hindsight; only for the squared loss.
+    /// Regret against the best fixed function in hindsight, ridge terms included: of the method's own kernel for `sk`, of the best
+    /// kernel for the others. Only for the squared loss.
     pub regret: Option<Regret>,
-    /// Seconds spent in this method, summed over trials.
+    /// Seconds spent in this method, summed over trials; features are shared evenly by those that use them.
     pub seconds: f64,
     /// Course over time; written to `curves.csv`, not to the summary.
     #[serde(skip)]
@@ -122,6 +129,8 @@ pub struct Curve {
     pub mse: Vec<Moments>,
     /// Mean squared error over the sliding window that ends at t; empty for `hindsight`.
     pub mse_window: Vec<Moments>,
+    /// Mean loss over all predictions up to round t, without the ridge term; empty for `hindsight`.
+    pub loss: Vec<Moments>,
     /// Per point, the share of each kernel in making the predictions of that round (over trials). For `mk` this is the
     /// fraction of trials in which the kernel was the selected one.
     pub shares: Vec<Vec<f64>>,

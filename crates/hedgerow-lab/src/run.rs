@@ -162,6 +162,8 @@ impl<'a> Experiment<'a> {
         let owned = data.owner.is_some() && settings.partition == Partition::RoundRobin;
         Ok(Results {
             schema: 1,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            settings: serde_json::to_value(&settings.effective).unwrap_or_default(),
             data: DataSummary {
                 name: data.name.clone(),
                 samples: samples.round() as usize,
@@ -269,6 +271,7 @@ fn summarise(settings: &Settings, grids: &Grids, tracks: &[&[Track]], entry: usi
         kernel: first.kernel.map(|kernel| kernel + 1),
         best: false,
         mse: over(&|track| track.mse),
+        mse_trials: all().map(|track| track.mse).collect(),
         mse_last_window: Some(over(&|track| track.window_mse)),
         mean_loss: over(&|track| track.mean_loss),
         error_rate: (settings.loss().ok() == Some(hedgerow::Loss::Logistic))
@@ -296,6 +299,7 @@ fn summarise(settings: &Settings, grids: &Grids, tracks: &[&[Track]], entry: usi
             rounds: grids.curve.clone(),
             mse: course(&|track| &track.curve.mse, grids.curve.len()),
             mse_window: course(&|track| &track.curve.window_mse, grids.curve.len()),
+            loss: course(&|track| &track.curve.loss, grids.curve.len()),
             shares: (0..grids.curve.len())
                 .map(|point| mean_share(&|track, kernel| track.curve.shares[point][kernel]))
                 .collect(),
@@ -347,7 +351,9 @@ fn hindsight_entry(
     hindsight: &[&HindsightTrack],
     kernel: usize,
 ) -> MethodResult {
-    let mse = moments(hindsight.iter().map(|track| track.mse[kernel]));
+    // Each trial against the best of its own, like the regret.
+    let mse_trials: Vec<f64> = hindsight.iter().filter_map(|track| track.course.last().copied()).collect();
+    let mse = moments(mse_trials.iter().copied());
     let course =
         (0..grids.regret.len()).map(|point| moments(hindsight.iter().map(|track| track.course[point])));
     let course: Vec<Moments> = course.collect();
@@ -356,6 +362,7 @@ fn hindsight_entry(
         kernel: Some(kernel + 1),
         best: false,
         mse,
+        mse_trials,
         mse_last_window: None,
         mean_loss: mse,
         error_rate: None,
@@ -368,7 +375,7 @@ fn hindsight_entry(
         uploads_accepted: 0.0,
         uploads_late: 0.0,
         regret: None,
-        seconds: 0.0,
+        seconds: hindsight.iter().map(|track| track.seconds).sum(),
         curve: Curve { rounds: grids.regret.clone(), mse: course, ..Curve::default() },
     }
 }

@@ -59,6 +59,8 @@ pub struct Settings {
     pub draw: Draw,
     /// Who is missing when.
     pub participation: Participation,
+    /// All of it as it was written: defaults, file and flags together.
+    pub effective: Table,
     learning: Learning,
 }
 
@@ -99,7 +101,7 @@ pub fn defaults_as_json() -> Result<serde_json::Value, SettingsError> {
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// The file can't be read.
-    #[error("can't read {}: {source}", file.display())]
+    #[error("can't read {}: {source}{}", file.display(), if source.kind() == std::io::ErrorKind::InvalidData { " (data goes behind --data)" } else { "" })]
     Unreadable {
         /// Which.
         file: PathBuf,
@@ -239,11 +241,11 @@ impl Settings {
         for flag in flags {
             merge(&mut table, nested(&flag.key, flag.value.clone()), "", &flag.origin)?;
         }
-        let config: Config = table.try_into().map_err(|error| SettingsError::NotToml {
+        let config: Config = table.clone().try_into().map_err(|error| SettingsError::NotToml {
             origin: "settings".into(),
             message: error.to_string(),
         })?;
-        check(config)
+        check(config, table)
     }
 
     /// Frequencies per kernel, D, that the budget gives a contestant.
@@ -325,7 +327,7 @@ fn share(key: &str, value: f64) -> Result<f64, SettingsError> {
     if (0.0..=1.0).contains(&value) { Ok(value) } else { Err(out_of_bounds(key, "between 0 and 1", value)) }
 }
 
-fn check(config: Config) -> Result<Settings, SettingsError> {
+fn check(config: Config, effective: Table) -> Result<Settings, SettingsError> {
     let Config { data, federation, run, learning, kernels, participation } = config;
     let mut settings = Settings {
         data: data.name,
@@ -342,7 +344,10 @@ fn check(config: Config) -> Result<Settings, SettingsError> {
         seed: within("run.seed", 0..=i64::MAX, run.seed)? as u64,
         threads: within("run.threads", 0..=1024, run.threads)?,
         window: within("run.window", 1..=i64::MAX, run.window)?,
-        out: PathBuf::from(run.out),
+        out: match run.out.as_str() {
+            "" => return Err(out_of_bounds("run.out", "the name of a folder", "empty")),
+            out => PathBuf::from(out),
+        },
         kernels: dictionary(&kernels)?,
         draw: match kernels.draw.as_str() {
             "independent" => Draw::Independent,
@@ -358,6 +363,7 @@ fn check(config: Config) -> Result<Settings, SettingsError> {
             join_within: share("participation.join_within", participation.join_within)?,
             arrivals: arrivals(&participation.arrivals)?,
         },
+        effective,
         learning,
     };
     // Whatever else could be wrong comes to light here, before any data is read.
@@ -390,6 +396,7 @@ const DEFAULT_CONTESTANTS: [Contestant; 6] = [
 fn contestants(names: &[String]) -> Result<Vec<Contestant>, SettingsError> {
     let mut chosen = Vec::new();
     for name in names {
+        let name = name.trim();
         let found = Contestant::ALL.into_iter().find(|contestant| contestant.name() == name);
         let contestant = found.ok_or_else(|| {
             unknown_name("federation.methods", name, &Contestant::ALL.map(Contestant::name))

@@ -35,6 +35,7 @@ pub(crate) struct Track {
 pub(crate) struct TrackCurve {
     pub(crate) mse: Vec<f64>,
     pub(crate) window_mse: Vec<f64>,
+    pub(crate) loss: Vec<f64>,
     pub(crate) shares: Vec<Vec<f64>>,
     pub(crate) regret: Vec<f64>,
 }
@@ -42,11 +43,11 @@ pub(crate) struct TrackCurve {
 /// The best fixed functions of each kernel in hindsight.
 #[derive(Debug, Clone)]
 pub(crate) struct HindsightTrack {
-    /// Mean squared error and objective of each kernel's at the end.
-    pub(crate) mse: Vec<f64>,
+    /// Objective per sample of each kernel's, at the end.
     pub(crate) objective: Vec<f64>,
     /// At the rounds of the regret, the mean squared error of the best one so far.
     pub(crate) course: Vec<f64>,
+    pub(crate) seconds: f64,
 }
 
 /// Rounds at which courses are recorded.
@@ -176,6 +177,7 @@ struct Group<'a> {
     /// One per kernel, if the regret is wanted.
     hindsight: Vec<Hindsight>,
     course: Vec<f64>,
+    hindsight_seconds: f64,
 }
 
 impl<'a> Group<'a> {
@@ -208,7 +210,15 @@ impl<'a> Group<'a> {
         }
         let wanted = settings.contestants.contains(&Contestant::Hindsight);
         let hindsight = if wanted { vec![Hindsight::new(map.model_len()); kernels] } else { vec![] };
-        Self { map, objective: setup.objective(), z: Vec::new(), players, hindsight, course: Vec::new() }
+        Self {
+            map,
+            objective: setup.objective(),
+            z: Vec::new(),
+            players,
+            hindsight,
+            course: Vec::new(),
+            hindsight_seconds: 0.0,
+        }
     }
 
     fn play(&mut self, round: u64, table: &RoundTable, grids: &Grids) -> Result<(), RoundError> {
@@ -228,6 +238,7 @@ impl<'a> Group<'a> {
         if self.hindsight.is_empty() {
             return Ok(());
         }
+        let start = Instant::now();
         let (width, len) = (self.map.width(), self.map.model_len());
         for (kernel, sums) in self.hindsight.iter_mut().enumerate() {
             sums.add(z, width, kernel * len, &table.y);
@@ -235,6 +246,7 @@ impl<'a> Group<'a> {
         if grids.regret.binary_search(&round).is_ok() {
             self.record_regret();
         }
+        self.hindsight_seconds += start.elapsed().as_secs_f64();
         Ok(())
     }
 
@@ -250,10 +262,13 @@ impl<'a> Group<'a> {
     }
 
     fn hindsight_track(&self) -> HindsightTrack {
-        let best =
-            self.hindsight.iter().map(|sums| (sums.best(self.objective.ridge), sums.samples().max(1) as f64));
-        let (mse, objective) = best.map(|(best, n)| (best.squared_error / n, best.total_loss / n)).unzip();
-        HindsightTrack { mse, objective, course: self.course.clone() }
+        let objective =
+            |sums: &Hindsight| sums.best(self.objective.ridge).total_loss / sums.samples().max(1) as f64;
+        HindsightTrack {
+            objective: self.hindsight.iter().map(objective).collect(),
+            course: self.course.clone(),
+            seconds: self.hindsight_seconds,
+        }
     }
 }
 
@@ -359,6 +374,7 @@ impl Player {
         let curve = TrackCurve {
             mse: Vec::with_capacity(grids.curve.len()),
             window_mse: Vec::with_capacity(grids.curve.len()),
+            loss: Vec::with_capacity(grids.curve.len()),
             shares: Vec::with_capacity(grids.curve.len()),
             regret: Vec::with_capacity(grids.regret.len()),
         };
@@ -418,6 +434,7 @@ impl Player {
     fn record(&mut self) {
         self.curve.mse.push(self.measures.meter.mse());
         self.curve.window_mse.push(self.measures.meter.window_mse());
+        self.curve.loss.push(self.measures.loss.mean());
         self.curve.shares.push(self.measures.round_shares.clone());
     }
 

@@ -26,6 +26,8 @@ pub(crate) fn results(kernels: usize, rounds: usize, trials: usize) -> Results {
     methods[1].numbers_up = 98.0 * kernels as f64 + kernels as f64;
     Results {
         schema: 1,
+        version: "0.0.0".into(),
+        settings: serde_json::json!({"federation": {"nodes": 20}}),
         data: DataSummary { name: "twitter".into(), samples: rounds * 20, features: 77 },
         nodes: 20,
         rounds,
@@ -50,6 +52,7 @@ fn method(name: &str, level: f64, trials: usize) -> MethodResult {
         kernel: None,
         best: false,
         mse: moments(0.006 * level),
+        mse_trials: vec![0.005 * level; 50],
         mse_last_window: Some(moments(0.005 * level)),
         mean_loss: moments(0.006 * level),
         error_rate: None,
@@ -74,6 +77,7 @@ fn curve(level: f64, rounds: usize, trials: usize) -> Curve {
         rounds: (1..=rounds as u64).collect(),
         mse: (1..=rounds).map(|t| moments(at(t))).collect(),
         mse_window: (1..=rounds).map(|t| moments(at(t) * 0.8)).collect(),
+        loss: (1..=rounds).map(|t| moments(at(t))).collect(),
         shares: Vec::new(),
         regret_rounds: (1..=rounds as u64).step_by(5).collect(),
         regret: (1..=rounds).step_by(5).map(|t| moments(level * (t as f64).powf(0.55))).collect(),

@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::PathBuf;
 
+use hedgerow_lab::data::Dataset;
 use hedgerow_lab::data::builtin::Builtin;
 use hedgerow_lab::output::{OutputError, OutputFolder, summary_json};
 use hedgerow_lab::run::{self, Experiment};
@@ -75,7 +76,11 @@ pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
     let data = run::load_data(&settings)?;
     let experiment = Experiment::new(&settings, &data)?;
     let folder = OutputFolder::prepare(&settings.out)?;
-    let bar = progress_bar(experiment.steps(), !arguments.quiet && !arguments.json);
+    let talks = !arguments.quiet && !arguments.json;
+    if talks && let Some(note) = scale_note(&data) {
+        eprintln!("{note}");
+    }
+    let bar = progress_bar(experiment.steps(), talks);
     let results = experiment.run(&|| bar.inc(1));
     bar.finish_and_clear();
     let results = results?;
@@ -87,6 +92,16 @@ pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
         print(&format!("{}\nReport: {}\n", table::render(&results), report.display()))?;
     }
     Ok(())
+}
+
+/// What to tell someone whose numbers are far from the order of one.
+fn scale_note(data: &Dataset) -> Option<String> {
+    let largest = |numbers: &[f32]| numbers.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
+    let (x, y) = (largest(&data.x), largest(&data.y));
+    let far = |size: f32| size > 100.0 || (size > 0.0 && size < 1e-3);
+    (far(x) || far(y)).then(|| {
+        format!("note: inputs reach {x:.3e} and labels {y:.3e}; kernels and rates are made for numbers of the order of one: scale the columns first")
+    })
 }
 
 /// To standard output; a reader that has seen enough is no error.

@@ -77,6 +77,8 @@ fn json_is_the_summary_that_is_written() {
     assert_eq!(printed, serde_json::from_slice::<Value>(&written).unwrap());
     assert_eq!(printed["schema"], 1);
     assert_eq!(printed["nodes"], 5);
+    assert_eq!(printed["settings"]["learning"]["ridge"], 0.01);
+    assert_eq!(printed["settings"]["federation"]["nodes"], 5);
     assert_eq!(printed["data"]["samples"], 200);
     let methods = printed["methods"].as_array().unwrap();
     let named = |name: &str| methods.iter().filter(|m| m["name"] == name).cloned().collect::<Vec<Value>>();
@@ -86,6 +88,7 @@ fn json_is_the_summary_that_is_written() {
     assert_eq!(named("mk")[0]["numbers_down"], 100.0);
     assert_eq!(named("naive")[0]["numbers_up"], 1089.0);
     assert_eq!(named("local")[0]["bytes_up"], 0.0);
+    assert_eq!(named("mk")[0]["mse_trials"].as_array().unwrap().len(), 2);
     let selected =
         named("mk")[0]["selected"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).sum::<f64>();
     assert!((selected - 1.0).abs() < 1e-9);
@@ -141,6 +144,19 @@ fn a_file_can_be_learned_from_and_settings_come_in_layers() {
 }
 
 #[test]
+fn numbers_far_from_one_get_a_note_and_stale_figures_go() {
+    let folder = TempDir::new().unwrap();
+    let rows: Vec<String> = (0..60).map(|i| format!("{},{}", i % 7, 100_000 + i)).collect();
+    std::fs::write(folder.path().join("d.csv"), format!("a,y\n{}\n", rows.join("\n"))).unwrap();
+    assert!(small(folder.path(), &[]).stderr.is_empty());
+    assert!(folder.path().join("hedgerow-out/regret.svg").exists());
+    let output = small(folder.path(), &["--data", "d.csv", "--method", " mk"]);
+    assert!(output.status.success());
+    assert!(text(&output.stderr).contains("scale the columns"), "{}", text(&output.stderr));
+    assert!(!folder.path().join("hedgerow-out/regret.svg").exists());
+}
+
+#[test]
 fn config_prints_defaults_that_can_be_used() {
     let folder = TempDir::new().unwrap();
     let printed = hedgerow(folder.path(), &["config"]).stdout;
@@ -170,6 +186,9 @@ fn bad_settings_are_refused_with_key_bound_and_value() {
         (&["--partition", "round"], &["partition", "round-robin"]),
         (&["--dropout", "2"], &["dropout", "between 0 and 1", "2"]),
         (&["--data", "freidman"], &["freidman", "friedman"]),
+        (&["--out", ""], &["run.out", "empty"]),
+        (&["--target", "y"], &["data.target", "friedman"]),
+        (&["--method", "hindsight", "--set", "learning.loss=huber"], &["hindsight", "squared"]),
     ] {
         assert_refused(&small(folder.path(), flags), 2, parts, folder.path());
     }

@@ -310,15 +310,21 @@ pub(crate) fn largest_size<V: Vector>(values: &[f32]) -> f32 {
 }
 
 #[inline(always)]
-pub(crate) fn add_exactly<V: Vector>(coarse: &mut [f64], fine: &mut [f64], values: &[f32]) {
-    // Adding and taking off 1.5·2^(52-b) rounds to a multiple of 2^-b: b = 20 for the coarse part, 55 for the fine one.
-    const COARSE: f64 = 1.5 * (1u64 << 32) as f64;
-    const FINE: f64 = 1.5 / 8.0;
-    for ((coarse, fine), &value) in coarse.iter_mut().zip(fine).zip(values) {
+pub(crate) fn add_exactly<V: Vector>(parts: &mut [Vec<f64>; 3], values: &[f32]) {
+    // Adding and taking off 1.5·2^(52-b) rounds to a multiple of 2^-b; here b = 0, 35 and 70.
+    const COARSE: f64 = 1.5 * (1u64 << 52) as f64;
+    const MIDDLE: f64 = 1.5 * (1u64 << 17) as f64;
+    const FINE: f64 = 1.5 / (1u64 << 18) as f64;
+    let [coarse, middle, fine] = parts;
+    let sums = coarse.iter_mut().zip(middle.iter_mut()).zip(fine.iter_mut());
+    for (((coarse, middle), fine), &value) in sums.zip(values) {
         let value = f64::from(value);
         let head = (value + COARSE) - COARSE;
-        let tail = value - head;
+        let rest = value - head;
+        let body = (rest + MIDDLE) - MIDDLE;
+        let tail = rest - body;
         *coarse += head;
+        *middle += body;
         *fine += (tail + FINE) - FINE;
     }
 }

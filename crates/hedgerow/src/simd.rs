@@ -98,8 +98,8 @@ dispatched! {
     fn descend_rows(models: &mut [Line], z: &[f32], width: usize, step: &Step, losses: &mut [f64]);
     /// The largest size of a number; NaN is larger than any.
     fn largest_size(values: &[f32]) -> f32;
-    /// Adds `values` to a sum in two exact parts; see [`crate::sum::ExactSum`].
-    fn add_exactly(coarse: &mut [f64], fine: &mut [f64], values: &[f32]);
+    /// Adds `values` to a sum in exact parts; see [`crate::sum::ExactSum`].
+    fn add_exactly(parts: &mut [Vec<f64>; 3], values: &[f32]);
     /// Adds z zᵀ of a block of rows, each as long as `moment`, to a lower triangle, and z y to `moment`.
     fn add_gram(gram: &mut [f64], moment: &mut [f64], z: &[f64], y: &[f64]);
     #[cfg(feature = "probe")]
@@ -177,15 +177,15 @@ mod tests {
         for features in z.chunks_exact(width) {
             descend_rows(cpu, &mut models, features, 2 * per_kernel, &step, &mut losses);
         }
-        let (mut coarse, mut fine) = (vec![0.0; width], vec![0.0; width]);
-        add_exactly(cpu, &mut coarse, &mut fine, &z[..width]);
+        let mut parts = std::array::from_fn(|_| vec![0.0; width]);
+        add_exactly(cpu, &mut parts, &z[..width]);
         let mut all = z;
         all.push(dot(cpu, &models[..lines / kernels], &all[..2 * per_kernel]));
         all.push(norm2(cpu, &models));
         all.push(largest_size(cpu, &all));
         all.extend(losses.map(|loss| loss as f32));
         all.extend(models.iter().flat_map(|line| line.0));
-        all.extend(coarse.iter().zip(&fine).map(|(c, f)| (c + f) as f32));
+        all.extend(parts.iter().flatten().map(|part| *part as f32));
         all.iter().map(|value| value.to_bits()).collect()
     }
 

@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     /// Where everything random begins
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     seed: Option<i64>,
-    /// Who sees what: round-robin, shuffled, blocks, sorted-label
+    /// Who sees what: round-robin, shuffled, blocks, sorted-label, sorted-direction, dirichlet:ALPHA
     #[arg(long, value_name = "KIND")]
     partition: Option<String>,
     /// Share of node-rounds without contact to the server

@@ -175,7 +175,7 @@ impl<'a> Experiment<'a> {
             kernels: settings.kernels.iter().map(|kernel| kernel.label()).collect(),
             trials: settings.trials,
             seed: settings.seed,
-            partition: if owned { "by owner".to_owned() } else { settings.partition.name().to_owned() },
+            partition: if owned { "by owner".to_owned() } else { settings.partition.name() },
             loss: settings.loss()?.name().to_owned(),
             window: settings.window.min(grids.rounds),
             participation: settings.participation.describe(),

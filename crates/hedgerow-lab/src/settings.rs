@@ -336,9 +336,8 @@ fn check(config: Config, effective: Table) -> Result<Settings, SettingsError> {
         nodes: within("federation.nodes", 1..=10_000_000, federation.nodes)?,
         budget: within("federation.budget", 0..=1_000_000, federation.budget)?,
         contestants: contestants(&federation.methods)?,
-        partition: Partition::parse(&federation.partition).ok_or_else(|| {
-            unknown_name("federation.partition", &federation.partition, &Partition::ALL.map(Partition::name))
-        })?,
+        partition: Partition::parse(&federation.partition)
+            .ok_or_else(|| unknown_name("federation.partition", &federation.partition, &Partition::NAMES))?,
         trials: within("run.trials", 1..=1_000_000, run.trials)?,
         rounds: Some(within("run.rounds", 0..=1_000_000_000, run.rounds)?).filter(|rounds| *rounds > 0),
         seed: within("run.seed", 0..=i64::MAX, run.seed)? as u64,

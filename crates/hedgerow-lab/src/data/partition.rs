@@ -2,14 +2,15 @@
 
 use std::ops::Range;
 
-use rand::SeedableRng;
 use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, Gamma};
 
 use super::Dataset;
 
 /// A way of dealing samples to nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Partition {
     /// Sample i to node i mod K; but where the data names the node of each sample, to that one.
     #[default]
@@ -20,6 +21,11 @@ pub enum Partition {
     Blocks,
     /// Contiguous slices of the labels' range, each in order of time.
     SortedLabel,
+    /// Contiguous slices along the direction in which the inputs vary most, each in order of time.
+    SortedDirection,
+    /// Nodes differ in which labels they see, and in how many: the samples of each tenth of the labels' range go to nodes in
+    /// proportions drawn from a Dirichlet distribution. The smaller α, the more they differ.
+    Dirichlet(f64),
 }
 
 /// Why samples can't be dealt.
@@ -63,26 +69,40 @@ pub enum PartitionError {
 }
 
 impl Partition {
-    /// All of them, in the order they are listed.
-    pub const ALL: [Self; 4] = [Self::RoundRobin, Self::Shuffled, Self::Blocks, Self::SortedLabel];
+    /// Their names, as listed in messages.
+    pub const NAMES: [&str; 6] =
+        ["round-robin", "shuffled", "blocks", "sorted-label", "sorted-direction", "dirichlet:ALPHA"];
 
-    /// The partition of that name.
+    /// The partition of that name; α is a number from 0.001 to 1000.
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|partition| partition.name() == name)
+        match name {
+            "round-robin" => Some(Self::RoundRobin),
+            "shuffled" => Some(Self::Shuffled),
+            "blocks" => Some(Self::Blocks),
+            "sorted-label" => Some(Self::SortedLabel),
+            "sorted-direction" => Some(Self::SortedDirection),
+            _ => {
+                let alpha = name.strip_prefix("dirichlet:")?.parse().ok()?;
+                (0.001..=1000.0).contains(&alpha).then_some(Self::Dirichlet(alpha))
+            }
+        }
     }
 
     /// Name on the command line.
-    pub fn name(self) -> &'static str {
+    pub fn name(self) -> String {
         match self {
-            Self::RoundRobin => "round-robin",
-            Self::Shuffled => "shuffled",
-            Self::Blocks => "blocks",
-            Self::SortedLabel => "sorted-label",
+            Self::RoundRobin => "round-robin".to_owned(),
+            Self::Shuffled => "shuffled".to_owned(),
+            Self::Blocks => "blocks".to_owned(),
+            Self::SortedLabel => "sorted-label".to_owned(),
+            Self::SortedDirection => "sorted-direction".to_owned(),
+            Self::Dirichlet(alpha) => format!("dirichlet:{alpha}"),
         }
     }
 
     /// For each node the indices of its samples, in the order it sees them. Every sample is dealt, so streams can differ
-    /// in length by one (by more only where the data names the owners). `seed` matters to `Shuffled` alone.
+    /// in length by one (by more only where the data names the owners, and for `Dirichlet`). `seed` matters to `Shuffled` and
+    /// `Dirichlet`.
     pub fn deal(self, data: &Dataset, nodes: usize, seed: u64) -> Result<Vec<Vec<u32>>, PartitionError> {
         let samples = data.len();
         if nodes == 0 {
@@ -101,17 +121,108 @@ impl Partition {
                 Ok(in_turn(&order, nodes))
             }
             (Self::Blocks, _) => Ok(blocks(samples, nodes).map(|block| order[block].to_vec()).collect()),
-            (Self::SortedLabel, _) => {
-                order.sort_by(|a, b| data.y[*a as usize].total_cmp(&data.y[*b as usize]));
-                let slices = blocks(samples, nodes).map(|block| {
-                    let mut slice = order[block].to_vec();
-                    slice.sort_unstable();
-                    slice
-                });
-                Ok(slices.collect())
+            (Self::SortedLabel, _) => Ok(slices(order, nodes, |sample| f64::from(data.y[sample]))),
+            (Self::SortedDirection, _) => {
+                let direction = principal_direction(data);
+                Ok(slices(order, nodes, |sample| along(&direction, data.sample(sample).0)))
+            }
+            (Self::Dirichlet(alpha), _) => {
+                Ok(by_proportions(order, nodes, alpha, data, &mut shuffling(seed)))
             }
         }
     }
+}
+
+/// Contiguous slices of the samples sorted by `key`, each in order of time.
+fn slices(mut order: Vec<u32>, nodes: usize, key: impl Fn(usize) -> f64) -> Vec<Vec<u32>> {
+    order.sort_by(|a, b| key(*a as usize).total_cmp(&key(*b as usize)));
+    let slices = blocks(order.len(), nodes).map(|block| {
+        let mut slice = order[block].to_vec();
+        slice.sort_unstable();
+        slice
+    });
+    slices.collect()
+}
+
+fn along(direction: &[f64], x: &[f32]) -> f64 {
+    direction.iter().zip(x).map(|(direction, x)| direction * f64::from(*x)).sum()
+}
+
+/// The first principal direction of the inputs, by power iteration: a good approximation is all that sorting needs.
+fn principal_direction(data: &Dataset) -> Vec<f64> {
+    const ITERATIONS: usize = 60;
+    let (d, n) = (data.features, data.len() as f64);
+    let mut mean = vec![0.0; d];
+    for row in data.x.chunks_exact(d.max(1)) {
+        mean.iter_mut().zip(row).for_each(|(mean, x)| *mean += f64::from(*x) / n);
+    }
+    // No direction is preferred by a start whose entries all differ.
+    let mut direction: Vec<f64> = (0..d).map(|i| 1.0 + 0.1 * (i as f64).sin()).collect();
+    for _ in 0..ITERATIONS {
+        let mut next = vec![0.0; d];
+        let centre: f64 = direction.iter().zip(&mean).map(|(direction, mean)| direction * mean).sum();
+        for row in data.x.chunks_exact(d.max(1)) {
+            let weight = along(&direction, row) - centre;
+            next.iter_mut()
+                .zip(row)
+                .zip(&mean)
+                .for_each(|((next, x), mean)| *next += weight * (f64::from(*x) - mean));
+        }
+        let length = next.iter().map(|v| v * v).sum::<f64>().sqrt();
+        if !(length > 0.0 && length.is_finite()) {
+            break;
+        }
+        direction = next.into_iter().map(|v| v / length).collect();
+    }
+    direction
+}
+
+const LABEL_BINS: usize = 10;
+
+/// Deals each tenth of the labels' range in proportions of its own; a node left with nothing gets a sample of the richest.
+fn by_proportions(
+    mut order: Vec<u32>,
+    nodes: usize,
+    alpha: f64,
+    data: &Dataset,
+    rng: &mut ChaCha8Rng,
+) -> Vec<Vec<u32>> {
+    order.sort_by(|a, b| data.y[*a as usize].total_cmp(&data.y[*b as usize]));
+    let mut dealt = vec![Vec::new(); nodes];
+    for bin in blocks(order.len(), LABEL_BINS) {
+        let bin = &mut order[bin];
+        bin.shuffle(rng);
+        // Gamma variables over their sum are a Dirichlet draw; α was checked to be positive.
+        let mut shares: Vec<f64> = match Gamma::new(alpha, 1.0) {
+            Ok(law) => (0..nodes).map(|_| law.sample(rng)).collect(),
+            Err(_) => vec![1.0; nodes],
+        };
+        let total: f64 = shares.iter().sum();
+        if total <= 0.0 {
+            // All of them underflowed: one node takes the bin, as it nearly would have.
+            shares[rng.random_range(0..nodes)] = 1.0;
+        }
+        let total: f64 = shares.iter().sum();
+        let (mut before, mut start) = (0.0, 0);
+        for (node, share) in shares.iter().enumerate() {
+            before += share / total;
+            let end =
+                if node + 1 == nodes { bin.len() } else { (before * bin.len() as f64).round() as usize };
+            let end = end.clamp(start, bin.len());
+            dealt[node].extend_from_slice(&bin[start..end]);
+            start = end;
+        }
+    }
+    for node in 0..nodes {
+        let richest = (0..nodes).max_by_key(|node| dealt[*node].len()).unwrap_or(node);
+        if dealt[node].is_empty()
+            && let Some(sample) = dealt[richest].pop()
+        {
+            dealt[node].push(sample);
+        }
+    }
+    dealt.iter_mut().for_each(|samples| samples.sort_unstable());
+    dealt
 }
 
 /// A stream of its own: generated data may come from the same seed.
@@ -158,16 +269,35 @@ mod tests {
         Dataset { owner: Some(owner.clone()), ..labelled(vec![0.0; owner.len()]) }
     }
 
+    const ALL: [Partition; 6] = [
+        Partition::RoundRobin,
+        Partition::Shuffled,
+        Partition::Blocks,
+        Partition::SortedLabel,
+        Partition::SortedDirection,
+        Partition::Dirichlet(0.3),
+    ];
+
     fn message(partition: Partition, data: &Dataset, nodes: usize) -> String {
         partition.deal(data, nodes, 0).unwrap_err().to_string()
     }
 
     #[test]
     fn names_are_found_again() {
-        for partition in Partition::ALL {
-            assert_eq!(Partition::parse(partition.name()), Some(partition));
+        for partition in ALL {
+            assert_eq!(Partition::parse(&partition.name()), Some(partition));
         }
-        assert_eq!(Partition::parse("random"), None);
+        for name in [
+            "random",
+            "dirichlet",
+            "dirichlet:",
+            "dirichlet:0",
+            "dirichlet:-1",
+            "dirichlet:NaN",
+            "dirichlet:1e9",
+        ] {
+            assert_eq!(Partition::parse(name), None, "{name}");
+        }
     }
 
     #[test]
@@ -186,6 +316,41 @@ mod tests {
     fn sorted_label_slices_the_labels_and_keeps_time_within_a_node() {
         let dealt = Partition::SortedLabel.deal(&labelled(vec![0.9, 0.1, 0.5, 0.5, 0.0, 0.5]), 3, 0).unwrap();
         assert_eq!(dealt, [vec![1, 4], vec![2, 3], vec![0, 5]]);
+    }
+
+    #[test]
+    fn sorted_direction_slices_where_the_inputs_vary_most() {
+        // The second input varies a hundred times as much as the first.
+        let x: Vec<f32> = (0..40).flat_map(|i| [0.01 * (i % 3) as f32, ((i * 7) % 40) as f32]).collect();
+        let data = Dataset { name: "two".into(), features: 2, x, y: vec![0.0; 40], owner: None };
+        let dealt = Partition::SortedDirection.deal(&data, 4, 0).unwrap();
+        let mut quarters: Vec<Vec<usize>> = dealt
+            .iter()
+            .map(|samples| {
+                samples.iter().map(|sample| data.sample(*sample as usize).0[1] as usize / 10).collect()
+            })
+            .collect();
+        quarters.sort();
+        assert_eq!(quarters, [vec![0; 10], vec![1; 10], vec![2; 10], vec![3; 10]]);
+        assert!(dealt.iter().all(|samples| samples.is_sorted()));
+    }
+
+    #[test]
+    fn dirichlet_nodes_differ_the_more_the_smaller_alpha_is() {
+        let data = labelled((0..2000).map(|i| i as f32).collect());
+        let spread = |alpha| {
+            let dealt = Partition::Dirichlet(alpha).deal(&data, 10, 5).unwrap();
+            let mean = |samples: &Vec<u32>| {
+                samples.iter().map(|s| f64::from(*s)).sum::<f64>() / samples.len() as f64
+            };
+            let means: Vec<f64> = dealt.iter().map(mean).collect();
+            let centre = means.iter().sum::<f64>() / 10.0;
+            (means.iter().map(|mean| (mean - centre).powi(2)).sum::<f64>() / 10.0).sqrt()
+        };
+        assert!(spread(0.1) > 3.0 * spread(100.0), "{} {}", spread(0.1), spread(100.0));
+        let deal = |seed| Partition::Dirichlet(0.3).deal(&data, 10, seed).unwrap();
+        assert_eq!(deal(1), deal(1));
+        assert_ne!(deal(1), deal(2));
     }
 
     #[test]
@@ -219,7 +384,7 @@ mod tests {
 
     #[test]
     fn every_node_needs_a_sample() {
-        for partition in Partition::ALL {
+        for partition in ALL {
             let error = message(partition, &labelled(vec![0.0; 3]), 4);
             assert_eq!(error, "3 samples are too few for 4 nodes: each needs at least 1");
             let error = message(partition, &labelled(vec![]), 0);
@@ -233,11 +398,13 @@ mod tests {
         fn every_sample_is_dealt_once_and_evenly(labels in prop::collection::vec(-1.0f32..1.0, 1..200), share in 0.0..1.0, seed: u64) {
             let nodes = 1 + (share * labels.len() as f64) as usize;
             let data = labelled(labels);
-            for partition in Partition::ALL {
+            for partition in ALL {
                 let dealt = partition.deal(&data, nodes, seed).unwrap();
                 prop_assert_eq!(dealt.len(), nodes);
                 let lengths = || dealt.iter().map(Vec::len);
-                prop_assert!(lengths().max().unwrap() - lengths().min().unwrap() <= 1);
+                let even = !matches!(partition, Partition::Dirichlet(_));
+                prop_assert!(!even || lengths().max().unwrap() - lengths().min().unwrap() <= 1);
+                prop_assert!(lengths().min().unwrap() > 0);
                 let mut all = dealt.concat();
                 all.sort_unstable();
                 prop_assert_eq!(all, (0..data.len() as u32).collect::<Vec<_>>());

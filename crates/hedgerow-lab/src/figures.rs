@@ -1,12 +1,14 @@
 //! Figures for a paper: pure functions from [`Results`] to SVG documents.
 //!
-//! `series` picks the curves (the report draws the same ones), `palette` gives every method its colour, `scale` finds
+//! `series` and `errors` pick the curves (the report draws the same ones), `palette` gives every method its colour, `scale` finds
 //! ranges and ticks, `chart` draws on a `canvas`. Plotters places strokes and text; its own axes and legends are not
 //! used, since they have neither readable logarithmic ticks nor a legend outside the frame.
 
 mod canvas;
 mod chart;
+pub(crate) mod errors;
 pub(crate) mod markup;
+pub(crate) mod measure;
 pub(crate) mod number;
 pub(crate) mod palette;
 #[cfg(test)]
@@ -16,6 +18,7 @@ pub(crate) mod series;
 
 use canvas::{Canvas, DrawError};
 use chart::{Chart, Entry, Key, Words};
+use measure::Measure;
 use scale::{Axis, Spacing};
 use series::Line;
 
@@ -54,36 +57,49 @@ pub fn render(results: &Results) -> Result<Vec<(String, String)>, FigureError> {
 }
 
 fn mse(results: &Results) -> Result<Option<String>, DrawError> {
-    let Some(errors) = series::errors(results, series::Error::Running) else {
+    let Some(found) = errors::errors(results, errors::Error::Running) else {
         return Ok(None);
     };
-    let words = words(results, "Mean squared error", "MSE(t)");
-    let alternative = format!("{}. {}", words.title, series::describe(&errors.lines, "MSE"));
-    let drawn = || errors.others.iter().chain(&errors.lines);
-    let reach = drawn().flat_map(|line| &line.points).flat_map(|point| [point.mean, point.mean + point.sd]);
-    let (x, y) = (Axis::rounds(Spacing::Linear, last_round(drawn())), Axis::log(reach, 0.04));
+    let measure = Measure::of(results);
+    let words = words(results, &measure.title(results), &measure.axis(results));
+    let drawn = || found.others.iter().chain(&found.lines);
+    let x = Axis::rounds(Spacing::Linear, last_round(drawn()));
+    let Some(y) = found.log_axis() else {
+        let alternative = format!("{}. {}", words.title, errors::NOTHING_POSITIVE);
+        return Canvas::document(&alternative, |canvas| {
+            Chart::blank(canvas, &words, x, Axis::exactly(0.0..=1.0))?.instead(errors::NOTHING_POSITIVE)
+        })
+        .map(Some);
+    };
+    let described = series::describe(&found.lines, &measure.name(results));
+    let alternative = format!("{}. {described}", words.title);
     let document = Canvas::document(&alternative, |canvas| {
         let chart = Chart::new(canvas, &words, x, y)?;
-        errors.others.iter().try_for_each(|line| chart.line(line))?;
-        draw_lines(&chart, &errors.lines)?;
-        let mut entries = ranked(&errors.lines);
-        if !errors.others.is_empty() {
+        found.others.iter().try_for_each(|line| chart.line(line))?;
+        let lines: Vec<Line> = found
+            .lines
+            .iter()
+            .map(|line| if line.in_hindsight { line.entering(&y) } else { line.clone() })
+            .collect();
+        draw_lines(&chart, &lines)?;
+        let mut entries = ranked(&found.lines);
+        if !found.others.is_empty() {
             entries.push(Entry {
                 label: "sk, other kernels".into(),
-                key: Key::Line(errors.others[0].style),
+                key: Key::Line(found.others[0].style),
                 value: String::new(),
                 bold: false,
             });
         }
         let mut notes = vec![spread_note(results)];
-        if errors.others.len() < errors.others_in_all {
+        if found.others.len() < found.others_in_all {
             notes.push(format!(
                 "{} of {} other kernels are drawn. ",
-                errors.others.len(),
-                errors.others_in_all
+                found.others.len(),
+                found.others_in_all
             ));
         }
-        if chart.cuts(&errors.lines) {
+        if chart.cuts(&lines) {
             notes.push("Values too small for the axis are drawn at its lower end.".into());
         }
         chart.note(&notes.concat())?;
@@ -180,17 +196,16 @@ fn regret(results: &Results) -> Result<Option<String>, DrawError> {
         }
         draw_lines(&chart, &lines)?;
         let spread = spread_note(results);
-        if logarithmic {
-            chart.note(&format!(
-                "{spread}Powers of t are straight lines, t^a with slope a; √t has slope 1/2."
-            ))?;
-        } else {
-            chart.note(&spread)?;
-        }
+        let slopes = "Powers of t are straight lines, t^a with slope a; √t has slope 1/2.";
+        chart.note(&format!("{spread}{}\n{REGRET}", if logarithmic { slopes } else { "" }))?;
         chart.legend("at the end", &entries)
     })?;
     Ok(Some(document))
 }
+
+/// What the regret is.
+const REGRET: &str = "R(t): sum of losses, ridge term included, minus that of the best fixed function known afterwards (for sk: \
+                      of its kernel).";
 
 /// What the shades are; empty if there are none.
 pub(crate) fn spread_note(results: &Results) -> String {
@@ -357,5 +372,34 @@ mod tests {
         for name in ["mse.svg", "convergence.svg", "regret.svg"] {
             assert!(svg(&sample::results(3, 50, 2), name).contains(&hex), "{name}");
         }
+    }
+
+    #[test]
+    fn the_main_figure_speaks_of_the_loss_that_was_minimised() {
+        let mut results = sample::results(3, 20, 2);
+        assert!(svg(&results, "mse.svg").contains("Mean squared error on twitter"));
+        results.loss = "logistic".into();
+        let svg = svg(&results, "mse.svg");
+        assert!(svg.contains("Mean logistic loss on twitter") && svg.contains("mean logistic loss up to t"));
+        assert!(!svg.contains("MSE"));
+    }
+
+    #[test]
+    fn a_sentence_stands_where_nothing_can_be_drawn() {
+        let mut results = sample::results(2, 5, 2);
+        assert!(!svg(&results, "mse.svg").contains("Every error is zero"));
+        for method in &mut results.methods {
+            method.mse = Moments::default();
+            method.curve.mse.fill(Moments::default());
+        }
+        // Once in the title for screen readers and once in the frame.
+        assert_eq!(svg(&results, "mse.svg").matches("Every error is zero").count(), 2);
+    }
+
+    #[test]
+    fn the_regret_is_defined_below_it() {
+        assert!(
+            svg(&sample::results(3, 50, 2), "regret.svg").contains("minus that of the best fixed function")
+        );
     }
 }

@@ -131,8 +131,8 @@ fn curves_csv(results: &Results) -> String {
 fn push_curve(csv: &mut String, method: &MethodResult, kernels: usize) {
     let curve = &method.curve;
     let both = |moments: Option<&Moments>| match moments {
-        Some(Moments { mean, sd }) => format!("{mean},{sd}"),
-        None => ",".to_owned(),
+        Some(Moments { mean, sd }) if mean.is_finite() => format!("{mean},{sd}"),
+        _ => ",".to_owned(),
     };
     // The regret is recorded at some of the rounds only, and some of its rounds are its own.
     let mut rounds: Vec<u64> = curve.rounds.iter().chain(&curve.regret_rounds).copied().collect();

@@ -4,11 +4,14 @@
 //! to the script, and `verdict` says in a paragraph what they amount to. All foreign text is escaped on the way in.
 
 mod charts;
+mod compare;
+mod settings;
 mod table;
+mod traces;
 mod verdict;
 
+use crate::figures;
 use crate::figures::markup::escape;
-use crate::figures::{self, number, series};
 use crate::results::Results;
 
 /// The whole report as one HTML document. Nothing is written and nothing is fetched.
@@ -16,16 +19,17 @@ pub fn render(results: &Results) -> String {
     let charts = charts::charts(results);
     let sections: String = charts.iter().map(charts::Chart::section).collect();
     let data: serde_json::Map<String, serde_json::Value> =
-        charts.into_iter().map(|chart| (chart.id.to_owned(), chart.figure)).collect();
+        charts.into_iter().filter_map(|chart| Some((chart.id.to_owned(), chart.figure?))).collect();
     fill(
         include_str!("report/template.html"),
         &[
             ("title", &escape(&format!("Hedgerow on {}", figures::data_name(results)))),
             ("setting", &escape(&figures::setting(results))),
+            ("participation", &participation(results)),
             ("verdict", &escape(&verdict::verdict(results))),
             ("table", &table::table(results)),
             ("charts", &sections),
-            ("settings", &settings(results)),
+            ("settings", &settings::settings(results)),
             ("style", include_str!("report/report.css")),
             ("data", &inside_script(&serde_json::Value::Object(data).to_string())),
             ("plotly", plotly_script(&plotly::Plot::offline_js_sources())),
@@ -34,35 +38,12 @@ pub fn render(results: &Results) -> String {
     )
 }
 
-/// The settings of the run as rows of a description list.
-fn settings(results: &Results) -> String {
-    let present = |text: &str, otherwise: &str| if text.is_empty() { otherwise } else { text }.to_owned();
-    let best = results.best_kernel.map_or("not known".to_owned(), |best| series::kernel_label(results, best));
-    let rows = [
-        ("Data", results.data.name.clone()),
-        ("Samples", number::fixed(results.data.samples as f64, 0)),
-        ("Numbers per sample (d)", results.data.features.to_string()),
-        ("Nodes (K)", results.nodes.to_string()),
-        ("Rounds (T)", number::fixed(results.rounds as f64, 0)),
-        ("Numbers per message (r)", results.budget.to_string()),
-        ("Kernels (P)", results.kernels.len().to_string()),
-        ("Best kernel in hindsight", best),
-        ("Loss", results.loss.clone()),
-        ("Samples dealt to nodes", results.partition.clone()),
-        ("Participation", present(&results.participation, "every node in every round")),
-        ("Window of the last MSE", format!("{} rounds", results.window)),
-        ("Trials", results.trials.to_string()),
-        ("Seed", results.seed.to_string()),
-        ("Wall time", format!("{} s", number::significant(results.seconds, 3))),
-    ];
-    let row =
-        |(name, value): &(&str, String)| format!("<div><dt>{name}</dt><dd>{}</dd></div>\n", escape(value));
-    let list: String = rows.iter().map(row).collect();
-    let dictionary: String =
-        results.kernels.iter().map(|kernel| format!("<li>{}</li>\n", escape(kernel))).collect();
-    format!(
-        "<dl>{list}</dl>\n<details><summary>The dictionary of kernels</summary><ol>{dictionary}</ol></details>"
-    )
+/// How nodes came and went, for the head of the page; empty if all were always there.
+fn participation(results: &Results) -> String {
+    if results.participation.is_empty() {
+        return String::new();
+    }
+    format!("<p class=\"setting\">Participation: {}</p>\n", escape(&results.participation))
 }
 
 /// Replaces each `{{name}}` once, from left to right, so that no value is searched for names.
@@ -184,5 +165,15 @@ mod tests {
     #[test]
     fn values_are_not_searched_for_slots() {
         assert_eq!(fill("a {{x}} b {{y}}{{none}}", &[("x", "{{y}}"), ("y", "1")]), "a {{y}} b 1");
+    }
+
+    #[test]
+    fn participation_is_told_at_the_head_if_there_is_something_to_tell() {
+        let mut results = sample::results(2, 5, 2);
+        assert!(!own_markup(&results).contains("Participation: "));
+        results.participation = "nodes join <late>".into();
+        let page = own_markup(&results);
+        let (head, _) = page.split_once("</header>").unwrap();
+        assert!(head.contains("Participation: nodes join &lt;late&gt;"), "{head}");
     }
 }

@@ -67,7 +67,7 @@ pub struct MethodResult {
     pub mse: Moments,
     /// The same in each trial. Trials share their random features between methods, so differences are to be taken trial by trial.
     pub mse_trials: Vec<f64>,
-    /// The same over the last window of rounds; not for `hindsight`.
+    /// The same over the last window of rounds; not for `hindsight`, nor where a trial had no prediction in it.
     pub mse_last_window: Option<Moments>,
     /// Mean loss per prediction, without the ridge term.
     pub mean_loss: Moments,
@@ -127,7 +127,7 @@ pub struct Curve {
     pub rounds: Vec<u64>,
     /// MSE(t) over all predictions up to round t.
     pub mse: Vec<Moments>,
-    /// Mean squared error over the sliding window that ends at t; empty for `hindsight`.
+    /// Mean squared error over the sliding window that ends at t; empty for `hindsight`, NaN without predictions in the window.
     pub mse_window: Vec<Moments>,
     /// Mean loss over all predictions up to round t, without the ridge term; empty for `hindsight`.
     pub loss: Vec<Moments>,

@@ -272,7 +272,7 @@ fn summarise(settings: &Settings, grids: &Grids, tracks: &[&[Track]], entry: usi
         best: false,
         mse: over(&|track| track.mse),
         mse_trials: all().map(|track| track.mse).collect(),
-        mse_last_window: Some(over(&|track| track.window_mse)),
+        mse_last_window: Some(over(&|track| track.window_mse)).filter(|window| window.mean.is_finite()),
         mean_loss: over(&|track| track.mean_loss),
         error_rate: (settings.loss().ok() == Some(hedgerow::Loss::Logistic))
             .then(|| over(&|track| track.error_rate)),

@@ -19,6 +19,7 @@ pub(crate) struct Track {
     /// For `sk`, from 0.
     pub(crate) kernel: Option<usize>,
     pub(crate) mse: f64,
+    /// NaN where there was no prediction in the window.
     pub(crate) window_mse: f64,
     pub(crate) mean_loss: f64,
     pub(crate) error_rate: f64,
@@ -34,6 +35,7 @@ pub(crate) struct Track {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TrackCurve {
     pub(crate) mse: Vec<f64>,
+    /// NaN where there was no prediction in the window.
     pub(crate) window_mse: Vec<f64>,
     pub(crate) loss: Vec<f64>,
     pub(crate) shares: Vec<Vec<f64>>,
@@ -433,7 +435,7 @@ impl Player {
 
     fn record(&mut self) {
         self.curve.mse.push(self.measures.meter.mse());
-        self.curve.window_mse.push(self.measures.meter.window_mse());
+        self.curve.window_mse.push(self.measures.meter.window_mse().unwrap_or(f64::NAN));
         self.curve.loss.push(self.measures.loss.mean());
         self.curve.shares.push(self.measures.round_shares.clone());
     }
@@ -454,7 +456,7 @@ impl Player {
             contestant: self.contestant,
             kernel: self.kernel,
             mse: measures.meter.mse(),
-            window_mse: measures.meter.window_mse(),
+            window_mse: measures.meter.window_mse().unwrap_or(f64::NAN),
             mean_loss: measures.loss.mean(),
             error_rate: measures.wrong.mean(),
             traffic,

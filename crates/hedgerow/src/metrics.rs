@@ -69,13 +69,13 @@ impl ErrorMeter {
         self.total.mean()
     }
 
-    /// The same over the window of the last closed rounds.
-    pub fn window_mse(&self) -> f64 {
+    /// The same over the window of the last closed rounds, if there was any prediction in them.
+    pub fn window_mse(&self) -> Option<f64> {
         let mut window = Tally::default();
         for tally in &self.recent {
             window += *tally;
         }
-        window.mean()
+        (window.count > 0).then(|| window.mean())
     }
 }
 
@@ -109,7 +109,9 @@ mod tests {
             meter.close_round();
         }
         assert_eq!(meter.mse(), 14.0 / 6.0);
-        assert_eq!(meter.window_mse(), 5.0 / 4.0);
+        assert_eq!(meter.window_mse(), Some(5.0 / 4.0));
+        (0..2).for_each(|_| meter.close_round());
+        assert_eq!((meter.mse(), meter.window_mse()), (14.0 / 6.0, None));
         assert_eq!(ErrorMeter::new(0).mse(), 0.0);
     }
 }

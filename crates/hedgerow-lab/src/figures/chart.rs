@@ -53,8 +53,14 @@ pub(super) struct Chart<'c, 'a> {
 impl<'c, 'a> Chart<'c, 'a> {
     /// An empty chart: words and grid.
     pub(super) fn new(canvas: &'c Canvas<'a>, words: &Words, x: Axis, y: Axis) -> Result<Self, DrawError> {
-        let chart = Self { canvas, x, y };
+        let chart = Self::blank(canvas, words, x, y)?;
         chart.grid()?;
+        Ok(chart)
+    }
+
+    /// The words alone.
+    pub(super) fn blank(canvas: &'c Canvas<'a>, words: &Words, x: Axis, y: Axis) -> Result<Self, DrawError> {
+        let chart = Self { canvas, x, y };
         let plain = Writing { size: 12.5, color: INK, bold: false, anchor: HPos::Left, upwards: false };
         canvas.text(
             &shortened(&words.title, 80),
@@ -96,10 +102,24 @@ impl<'c, 'a> Chart<'c, 'a> {
         self.rule((LEFT, TOP), (LEFT, BOTTOM), SOFT_INK)
     }
 
-    /// Small print below.
+    /// Small print below, in up to two lines.
     pub(super) fn note(&self, note: &str) -> Result<(), DrawError> {
         let small = Writing { size: 10.5, color: SOFT_INK, bold: false, anchor: HPos::Left, upwards: false };
-        self.canvas.text(note, (LEFT, HEIGHT - 12.0), small)
+        match note.split_once('\n') {
+            Some((first, second)) => {
+                self.canvas.text(first, (LEFT, HEIGHT - 20.0), small)?;
+                self.canvas.text(second, (LEFT, HEIGHT - 7.0), small)
+            }
+            None => self.canvas.text(note, (LEFT, HEIGHT - 12.0), small),
+        }
+    }
+
+    /// A sentence in the middle of the frame where there is nothing to draw.
+    pub(super) fn instead(&self, sentence: &str) -> Result<(), DrawError> {
+        let middle = ((LEFT + RIGHT) / 2.0, (TOP + BOTTOM) / 2.0);
+        let writing =
+            Writing { size: 12.5, color: SOFT_INK, bold: false, anchor: HPos::Center, upwards: false };
+        self.canvas.text(sentence, middle, writing)
     }
 
     fn rule(&self, from: Spot, to: Spot, color: RGBColor) -> Result<(), DrawError> {

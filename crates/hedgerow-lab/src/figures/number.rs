@@ -47,7 +47,9 @@ pub(crate) fn fixed(value: f64, decimals: usize) -> String {
 pub(crate) fn with_spread(moments: Moments, trials: usize) -> String {
     let mean = significant(moments.mean, 3);
     if trials > 1 && moments.sd.is_finite() {
-        format!("{mean} ± {}", significant(moments.sd, 2))
+        // Round-off between equal trials is no spread.
+        let sd = if moments.sd < moments.mean.abs() * 1e-12 { 0.0 } else { moments.sd };
+        format!("{mean} ± {}", significant(sd, 2))
     } else {
         mean
     }
@@ -115,6 +117,13 @@ mod tests {
         let moments = Moments { mean: 0.5, sd: 0.0 };
         assert_eq!(with_spread(moments, 1), "0.500");
         assert_eq!(with_spread(moments, 2), "0.500 ± 0");
+    }
+
+    #[test]
+    fn round_off_is_no_spread_but_a_small_one_is() {
+        assert_eq!(with_spread(Moments { mean: -0.25, sd: 5.9e-17 }, 10), "−0.250 ± 0");
+        assert_eq!(with_spread(Moments { mean: 0.25, sd: 1e-9 }, 10), "0.250 ± 1.0·10⁻⁹");
+        assert_eq!(with_spread(Moments { mean: 0.0, sd: 1e-3 }, 10), "0 ± 0.0010");
     }
 
     #[test]

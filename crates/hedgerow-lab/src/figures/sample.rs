@@ -52,7 +52,7 @@ fn method(name: &str, level: f64, trials: usize) -> MethodResult {
         kernel: None,
         best: false,
         mse: moments(0.006 * level),
-        mse_trials: vec![0.005 * level; 50],
+        mse_trials: common_spread(trials).map(|spread| 0.006 * level * (1.0 + 0.03 * spread)).collect(),
         mse_last_window: Some(moments(0.005 * level)),
         mean_loss: moments(0.006 * level),
         error_rate: None,
@@ -68,6 +68,13 @@ fn method(name: &str, level: f64, trials: usize) -> MethodResult {
         seconds: 2.0,
         curve: Curve::default(),
     }
+}
+
+/// What all methods of a trial share, around 0 with a standard deviation of 1.
+fn common_spread(trials: usize) -> impl Iterator<Item = f64> {
+    let count = trials as f64;
+    let sd = if trials > 1 { (count * (count + 1.0) / 12.0).sqrt() } else { 1.0 };
+    (0..trials).map(move |trial| (trial as f64 - (count - 1.0) / 2.0) / sd)
 }
 
 fn curve(level: f64, rounds: usize, trials: usize) -> Curve {

@@ -53,6 +53,12 @@ impl Axis {
         Self { spacing: Spacing::Linear, low: low - air, high: high + air, least_step: 0.0 }
     }
 
+    /// A linear axis from zero to a little more than the largest of the values.
+    pub(crate) fn from_zero(values: impl Iterator<Item = f64>) -> Self {
+        let largest = values.filter(|v| v.is_finite()).fold(0.0, f64::max).min(LARGEST);
+        Self::exactly(0.0..=if largest > 0.0 { largest * 1.04 } else { 1.0 })
+    }
+
     /// A logarithmic axis over the positive ones of the values, with a share of its length as air on either side.
     pub(crate) fn log(values: impl Iterator<Item = f64>, air: f64) -> Self {
         let positive = values.filter(|v| v.is_finite() && *v >= f64::MIN_POSITIVE);
@@ -71,6 +77,15 @@ impl Axis {
 
     pub(crate) fn low(&self) -> f64 {
         self.low
+    }
+
+    pub(crate) fn high(&self) -> f64 {
+        self.high
+    }
+
+    /// Whether the value falls between the ends.
+    pub(crate) fn holds(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
     }
 
     pub(crate) fn spacing(&self) -> Spacing {

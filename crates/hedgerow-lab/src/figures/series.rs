@@ -1,7 +1,9 @@
 //! What there is to draw: picks curves out of the results, for the figures and the report alike.
 
+use super::measure::Measure;
 use super::number;
 use super::palette::{self, LineStyle};
+use super::scale::Axis;
 use crate::results::{Curve, MethodResult, Moments, Results};
 
 /// One curve over rounds.
@@ -10,6 +12,8 @@ pub(crate) struct Line {
     pub(crate) label: String,
     pub(crate) style: LineStyle,
     pub(crate) points: Vec<Point>,
+    /// Of the best fixed function, known only afterwards.
+    pub(crate) in_hindsight: bool,
 }
 
 /// Mean and standard deviation over trials at one round.
@@ -21,18 +25,33 @@ pub(crate) struct Point {
 }
 
 impl Line {
-    fn of(results: &Results, method: &MethodResult, points: Vec<Point>) -> Self {
+    pub(super) fn of(results: &Results, method: &MethodResult, points: Vec<Point>) -> Self {
         let style = palette::method(results, &method.name);
         let label = if is_best_single(results, method) {
             format!("{} (best)", method.label())
         } else {
             method.label()
         };
-        Self { label, style, points }
+        Self { label, style, points, in_hindsight: method.name == "hindsight" }
     }
 
     pub(crate) fn last(&self) -> f64 {
         self.points.last().map_or(f64::NEG_INFINITY, |point| point.mean)
+    }
+
+    /// Where its values mean something: the later half in rounds of what is known only in hindsight, else all of it.
+    pub(super) fn settled(&self) -> &[Point] {
+        let half = self.points.last().map_or(0.0, |point| point.round) / 2.0;
+        let start =
+            if self.in_hindsight { self.points.partition_point(|point| point.round < half) } else { 0 };
+        &self.points[start..]
+    }
+
+    /// Without the points before it comes into the range of the axis for good.
+    pub(crate) fn entering(&self, axis: &Axis) -> Self {
+        let outside = self.points.iter().rposition(|point| !axis.holds(point.mean));
+        let start = outside.map_or(0, |last| last + 1);
+        Self { points: self.points[start..].to_vec(), ..self.clone() }
     }
 
     /// Averages over `span` points on either side; fewer at the start, where a method may rise fast, and at the end.
@@ -55,32 +74,13 @@ impl Line {
     }
 }
 
-/// Which mean squared error.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Error {
-    /// Over all predictions so far.
-    Running,
-    /// Over a sliding window.
-    Windowed,
-}
-
-/// Errors of all methods, with all single kernels but the best in the background.
-pub(crate) struct Errors {
-    pub(crate) lines: Vec<Line>,
-    pub(crate) others: Vec<Line>,
-    /// Single kernels besides the best, drawn or not.
-    pub(crate) others_in_all: usize,
-}
-
-/// More background lines than this say nothing more.
-const MOST_OTHERS: usize = 30;
-
 /// The best single kernel: as marked, else by its error.
 pub(crate) fn best_single(results: &Results) -> Option<&MethodResult> {
     let singles = || results.methods.iter().filter(|method| method.name == "sk");
-    singles()
-        .find(|method| method.best)
-        .or_else(|| singles().min_by(|a, b| a.mse.mean.total_cmp(&b.mse.mean)))
+    singles().find(|method| method.best).or_else(|| {
+        let error = |method: &MethodResult| Measure::of(results).moments(method).mean;
+        singles().min_by(|a, b| error(a).total_cmp(&error(b)))
+    })
 }
 
 /// Whether this is the best single kernel.
@@ -88,41 +88,7 @@ pub(crate) fn is_best_single(results: &Results, method: &MethodResult) -> bool {
     method.name == "sk" && best_single(results).is_some_and(|best| best.kernel == method.kernel)
 }
 
-/// The courses of the error, in the order of the results; none if no method has a course.
-pub(crate) fn errors(results: &Results, error: Error) -> Option<Errors> {
-    let (mut lines, mut others, mut courses) = (Vec::new(), Vec::new(), 0);
-    for method in &results.methods {
-        let mut line = Line::of(results, method, error_course(method, error));
-        courses += usize::from(!line.points.is_empty());
-        // A fixed function has one error, not a course.
-        if line.points.is_empty() && method.name == "hindsight" {
-            line.points = points(&[0, results.rounds as u64], &[method.mse; 2]);
-        }
-        if line.points.is_empty() {
-            continue;
-        }
-        if method.name != "sk" || is_best_single(results, method) {
-            lines.push(line);
-        } else {
-            let style = LineStyle { color: palette::FAINT, width: 0.8, ..line.style };
-            others.push(Line { style, ..line });
-        }
-    }
-    let others_in_all = others.len();
-    let every = others_in_all.div_ceil(MOST_OTHERS).max(1);
-    let others: Vec<Line> = others.into_iter().step_by(every).collect();
-    (courses > 0).then_some(Errors { lines, others, others_in_all })
-}
-
-fn error_course(method: &MethodResult, error: Error) -> Vec<Point> {
-    let values = match error {
-        Error::Running => &method.curve.mse,
-        Error::Windowed => &method.curve.mse_window,
-    };
-    points(&method.curve.rounds, values)
-}
-
-fn points(rounds: &[u64], values: &[Moments]) -> Vec<Point> {
+pub(super) fn points(rounds: &[u64], values: &[Moments]) -> Vec<Point> {
     rounds
         .iter()
         .zip(values)
@@ -315,15 +281,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_single_kernel_stands_out_and_the_rest_stay_behind() {
-        let errors = errors(&results(11, 50, 3), Error::Running).unwrap();
-        let labels: Vec<&str> = errors.lines.iter().map(|line| line.label.as_str()).collect();
-        assert_eq!(labels, ["mk", "naive", "central", "local", "sk 6 (best)", "hindsight 6"]);
-        assert_eq!((errors.others.len(), errors.others_in_all), (10, 10));
-        assert!(errors.others.iter().all(|line| line.style.color == palette::FAINT));
-    }
-
-    #[test]
     fn the_lowest_error_decides_where_nothing_is_marked() {
         let mut results = results(4, 5, 2);
         results.methods.iter_mut().for_each(|method| method.best = false);
@@ -331,11 +288,8 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_kernels_are_thinned_and_grouped() {
+    fn a_thousand_kernels_are_grouped() {
         let results = results(1000, 20, 2);
-        let errors = errors(&results, Error::Running).unwrap();
-        assert!(errors.others.len() <= MOST_OTHERS);
-        assert_eq!(errors.others_in_all, 999);
         let shares = shares(&results).unwrap();
         assert!(shares.groups.len() <= MOST_GROUPS);
         assert_eq!(shares.groups.iter().filter(|group| group.has_best).count(), 1);
@@ -392,12 +346,5 @@ mod tests {
         assert!(mostly_positive(&regrets(&results)));
         results.methods[0].curve.regret.last_mut().unwrap().mean = -1.0;
         assert!(!mostly_positive(&regrets(&results)));
-    }
-
-    #[test]
-    fn infinite_errors_leave_gaps() {
-        let mut results = results(3, 5, 2);
-        results.methods[0].curve.mse[2].mean = f64::INFINITY;
-        assert_eq!(errors(&results, Error::Running).unwrap().lines[0].points.len(), 4);
     }
 }

@@ -1,14 +1,25 @@
-//! Charts for the script: traces and layouts as Plotly reads them, and the markup around them.
+//! Charts for the script, and the markup around them.
 
 use serde_json::{Value, json};
 
+use super::traces::{
+    axis, layout, line_trace, log_axis, plain, range, root_axis, rounded, rounds_axis, share_axis, traces,
+};
 use crate::figures::markup::escape;
+use crate::figures::measure::Measure;
 use crate::figures::number::percent;
-use crate::figures::palette::{self, LineStyle};
-use crate::figures::scale::{Axis, Spacing};
+use crate::figures::palette;
+use crate::figures::scale::Axis;
 use crate::figures::series::{self, Line, Point};
-use crate::figures::{last_round, spread_note};
+use crate::figures::{errors, last_round, spread_note};
 use crate::results::Results;
+
+/// What the regret is.
+pub(super) const REGRET: &str = "sum of losses, ridge term included, minus that of the best fixed function known afterwards: of \
+                                 its own kernel for sk, of the best kernel for the others";
+/// How its growth is measured.
+pub(super) const GROWTH: &str = "exponent of t fitted over the last two decades of rounds; a dash where regret is not positive or was \
+                                 not measured";
 
 /// One chart of the report.
 pub(super) struct Chart {
@@ -20,8 +31,10 @@ pub(super) struct Chart {
     caption: String,
     /// Ready markup of its switches.
     controls: String,
-    /// `views` (traces by name), `layout`, and `titles` of the vertical axis where they differ between views.
-    pub(super) figure: Value,
+    /// `views` (traces by name), `layout`, and of the vertical axis `ranges` by view and kind, and `titles` where they
+    /// differ between views.
+    /// None if the caption says why there is nothing to draw.
+    pub(super) figure: Option<Value>,
 }
 
 /// All charts that there is data for.
@@ -34,19 +47,38 @@ impl Chart {
     pub(super) fn section(&self) -> String {
         let Self { id, heading, alternative, caption, controls, .. } = self;
         let (heading, alternative, caption) = (escape(heading), escape(alternative), escape(caption));
+        let plot = match self.figure {
+            Some(_) => {
+                format!("<div class=\"plot\" id=\"{id}\" role=\"img\" aria-label=\"{alternative}\"></div>\n")
+            }
+            None => String::new(),
+        };
         format!(
-            "<section aria-labelledby=\"{id}-heading\">\n<h2 id=\"{id}-heading\">{heading}</h2>\n{controls}\
-             <div class=\"plot\" id=\"{id}\" role=\"img\" aria-label=\"{alternative}\"></div>\n\
+            "<section aria-labelledby=\"{id}-heading\">\n<h2 id=\"{id}-heading\">{heading}</h2>\n{controls}{plot}\
              <p class=\"caption\">{caption}</p>\n</section>\n"
         )
     }
 }
 
 fn mse(results: &Results) -> Option<Chart> {
-    let running = series::errors(results, series::Error::Running)?;
-    let of_window = format!("last {} rounds", results.window);
-    let mut views = serde_json::Map::new();
-    let alternative = series::describe(&running.lines, "Running MSE");
+    let running = errors::errors(results, errors::Error::Running)?;
+    let measure = Measure::of(results);
+    let name = measure.name(results);
+    let heading = match measure {
+        Measure::Mse => "Error over time".to_owned(),
+        Measure::Loss => format!("{} over time", measure.title(results)),
+    };
+    if running.log_axis().is_none() {
+        let (alternative, caption) = (String::new(), errors::NOTHING_POSITIVE.into());
+        return Some(Chart {
+            id: "mse",
+            heading,
+            alternative,
+            caption,
+            controls: String::new(),
+            figure: None,
+        });
+    }
     let mut caption = spread_note(results);
     if running.others.len() < running.others_in_all {
         caption += &format!(
@@ -56,11 +88,15 @@ fn mse(results: &Results) -> Option<Chart> {
         );
     }
     caption += "Solid: federated methods; dashed: for comparison.";
+    let (mut views, mut ranges) = (serde_json::Map::new(), serde_json::Map::new());
     views.insert("running".into(), error_traces(&running));
+    ranges.insert("running".into(), error_ranges(&running));
     let mut controls =
         switch("mse", "axis", "Vertical axis", &[("log", "logarithmic"), ("linear", "linear")]);
-    if let Some(windowed) = series::errors(results, series::Error::Windowed) {
+    let of_window = format!("last {} rounds", results.window);
+    if let Some(windowed) = errors::errors(results, errors::Error::Windowed) {
         views.insert("windowed".into(), error_traces(&windowed));
+        ranges.insert("windowed".into(), error_ranges(&windowed));
         controls += &switch(
             "mse",
             "view",
@@ -70,19 +106,29 @@ fn mse(results: &Results) -> Option<Chart> {
     }
     Some(Chart {
         id: "mse",
-        heading: "Error over time".into(),
-        alternative,
+        heading,
+        alternative: series::describe(&running.lines, &format!("Running {name}")),
         caption,
         controls: format!("<div class=\"controls\">{controls}</div>\n"),
-        figure: json!({
+        figure: Some(json!({
             "views": views,
-            "layout": layout(rounds_axis(), log_axis("MSE(t)")),
-            "titles": { "windowed": format!("MSE of the {of_window}") },
-        }),
+            "ranges": ranges,
+            "layout": layout(rounds_axis(), log_axis(&escape(&measure.axis(results)))),
+            "titles": { "windowed": format!("{name} of the {of_window}") },
+        })),
     })
 }
 
-fn error_traces(errors: &series::Errors) -> Value {
+/// How far the vertical axis goes, by its kind: by itself Plotly would make room for every spread.
+fn error_ranges(errors: &errors::Errors) -> Value {
+    let mut ranges = json!({ "linear": range(&errors.linear_axis()) });
+    if let Some(axis) = errors.log_axis() {
+        ranges["log"] = range(&axis);
+    }
+    ranges
+}
+
+fn error_traces(errors: &errors::Errors) -> Value {
     let others = errors.others.iter().enumerate().map(|(i, line)| {
         let mut trace = line_trace(line);
         trace["legendgroup"] = json!("others");
@@ -137,7 +183,7 @@ fn kernels(results: &Results) -> Option<Chart> {
         alternative: format!("At the end, the largest share is {share}, of {}.", leading.label),
         caption,
         controls: String::new(),
-        figure: json!({ "views": { "shares": traces }, "layout": layout }),
+        figure: Some(json!({ "views": { "shares": traces }, "layout": layout })),
     })
 }
 
@@ -164,10 +210,10 @@ fn convergence(results: &Results) -> Option<Chart> {
         alternative: series::describe(&convergence.lines, "Share of the best kernel"),
         caption,
         controls: String::new(),
-        figure: json!({
+        figure: Some(json!({
             "views": { "shares": raw.chain(traces(&convergence.lines)).collect::<Vec<_>>() },
             "layout": layout(rounds_axis(), share_axis("share of the best kernel")),
-        }),
+        })),
     })
 }
 
@@ -178,119 +224,39 @@ fn regret(results: &Results) -> Option<Chart> {
     }
     let logarithmic = series::mostly_positive(&lines);
     let mut traces: Vec<Value> = traces(&lines).collect();
+    let values = || lines.iter().flat_map(|line| &line.points).map(|point| point.mean);
     let (mut x, mut y) = (rounds_axis(), axis("regret R(t)"));
     let mut caption = spread_note(results);
     if logarithmic {
         (x, y) = (log_axis("round t"), log_axis("regret R(t)"));
+        y["range"] = range(&Axis::log(values(), 0.04));
         caption += "On these axes powers of t are straight, t^a with slope a; the guide grows as √t.";
         traces.extend(series::root_guide(&lines).map(|ends| {
             let points = ends.map(|(round, mean)| Point { round, mean, sd: 0.0 }).to_vec();
-            let mut trace =
-                line_trace(&Line { label: "slope of √t".into(), style: palette::GUIDE, points });
+            let mut trace = line_trace(&Line {
+                label: "slope of √t".into(),
+                style: palette::GUIDE,
+                points,
+                in_hindsight: false,
+            });
             trace["hoverinfo"] = json!("skip");
             trace["hovertemplate"] = json!("");
             trace
         }));
     } else {
         root_axis(&mut x, &mut traces, last_round(lines.iter()));
+        y["range"] = range(&Axis::around(values().chain([0.0])));
         caption += "The horizontal axis is spaced by √t: growth as √t is a straight line.";
     }
+    caption += &format!(" Regret: {REGRET}; growth: {GROWTH}.");
     Some(Chart {
         id: "regret",
         heading: "Regret against the best fixed function".into(),
         alternative: series::describe(&lines, "Regret"),
         caption,
         controls: String::new(),
-        figure: json!({ "views": { "regret": traces }, "layout": layout(x, y) }),
+        figure: Some(json!({ "views": { "regret": traces }, "layout": layout(x, y) })),
     })
-}
-
-/// Plotly has no such axis: the values are moved, and the ticks say what they were.
-fn root_axis(axis: &mut Value, traces: &mut [Value], last: f64) {
-    let ticks = Axis::rounds(Spacing::Root, last).ticks(7);
-    axis["tickvals"] = rounded(ticks.iter().map(|tick| tick.value.sqrt()));
-    axis["ticktext"] = ticks.iter().map(|tick| tick.label.as_str()).collect();
-    for trace in traces {
-        trace["customdata"] = trace["x"].take();
-        let rounds = trace["customdata"].as_array().into_iter().flatten().filter_map(Value::as_f64);
-        trace["x"] = rounded(rounds.map(f64::sqrt));
-        if trace["hoverinfo"] != "skip" {
-            trace["hovertemplate"] = json!("round %{customdata}: %{y:.4g}");
-        }
-    }
-}
-
-/// Bands first, so that they lie below every line; in the legend the highest end first, as in the picture.
-fn traces(lines: &[Line]) -> impl Iterator<Item = Value> {
-    let rank = |line: &Line| 1 + lines.iter().filter(|other| other.last() > line.last()).count();
-    let ranked = move |line: &Line| {
-        let mut trace = line_trace(line);
-        trace["legendrank"] = json!(rank(line));
-        trace
-    };
-    lines.iter().rev().filter_map(band_trace).chain(lines.iter().rev().map(ranked))
-}
-
-fn line_trace(line: &Line) -> Value {
-    let lone = line.points.len() == 1;
-    json!({
-        "name": escape(&line.label),
-        "legendgroup": escape(&line.label),
-        "x": rounded(line.points.iter().map(|point| point.round)),
-        "y": rounded(line.points.iter().map(|point| point.mean)),
-        "mode": if lone { "markers" } else { "lines" },
-        "opacity": line.style.opacity,
-        "line": { "color": color(line.style), "width": line.style.width, "dash": if line.style.dashed { "dash" } else { "solid" } },
-        "marker": { "color": color(line.style), "size": 9 },
-        "hovertemplate": "round %{x}: %{y:.4g}",
-    })
-}
-
-/// Mean ± standard deviation as one outline, there and back.
-fn band_trace(line: &Line) -> Option<Value> {
-    if line.points.len() < 2 || line.points.iter().all(|point| point.sd <= 0.0) {
-        return None;
-    }
-    // A logarithmic axis has no place for zero: the band goes far down instead.
-    let lower = |point: &Point| {
-        let edge = point.mean - point.sd;
-        if point.mean > 0.0 { edge.max(point.mean * 1e-2) } else { edge }
-    };
-    let there = line.points.iter().map(|point| (point.round, point.mean + point.sd));
-    let back = line.points.iter().rev().map(|point| (point.round, lower(point)));
-    let outline: Vec<(f64, f64)> = there.chain(back).collect();
-    Some(json!({
-        "name": escape(&line.label),
-        "legendgroup": escape(&line.label),
-        "showlegend": false,
-        "x": rounded(outline.iter().map(|spot| spot.0)),
-        "y": rounded(outline.iter().map(|spot| spot.1)),
-        "mode": "lines", "fill": "toself", "opacity": 0.16,
-        "fillcolor": color(line.style),
-        "line": { "width": 0 },
-        "hoverinfo": "skip",
-    }))
-}
-
-fn layout(x: Value, y: Value) -> Value {
-    json!({ "xaxis": x, "yaxis": y, "hovermode": "closest" })
-}
-
-fn axis(title: &str) -> Value {
-    json!({ "title": { "text": title } })
-}
-
-fn rounds_axis() -> Value {
-    json!({ "title": { "text": "round t" }, "rangemode": "tozero" })
-}
-
-/// Few ticks, each with its whole value: by itself Plotly writes every digit between the powers of ten.
-fn log_axis(title: &str) -> Value {
-    json!({ "title": { "text": title }, "type": "log", "nticks": 4, "tickformat": "~g" })
-}
-
-fn share_axis(title: &str) -> Value {
-    json!({ "title": { "text": title }, "range": [0, 1], "tickformat": ".0%" })
 }
 
 /// A group of radio buttons; the first option is on.
@@ -306,30 +272,6 @@ fn switch(chart: &str, purpose: &str, legend: &str, options: &[(&str, &str)]) ->
     format!("<fieldset><legend>{legend}</legend>\n{options}</fieldset>\n")
 }
 
-/// The script fills in the colours that differ between light and dark.
-fn color(style: LineStyle) -> String {
-    match style.color {
-        palette::INK => "ink".into(),
-        palette::FAINT => "faint".into(),
-        other => palette::hex(other),
-    }
-}
-
-/// Escaped for a template of Plotly, where `%{` would mean something.
-fn plain(text: &str) -> String {
-    escape(text).replace("%{", "% {")
-}
-
-/// Six digits are more than a screen shows, and half the size.
-fn rounded(values: impl Iterator<Item = f64>) -> Value {
-    values
-        .map(|value| {
-            let short: f64 = format!("{value:.5e}").parse().unwrap_or(value);
-            if short.fract() == 0.0 && short.abs() < 1e9 { json!(short as i64) } else { json!(short) }
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -339,7 +281,7 @@ mod tests {
     fn both_errors_can_be_shown_if_both_are_there() {
         let mut results = results(3, 20, 2);
         let chart = mse(&results).unwrap();
-        assert_eq!(chart.figure["views"].as_object().unwrap().len(), 2);
+        assert_eq!(chart.figure.as_ref().unwrap()["views"].as_object().unwrap().len(), 2);
         assert!(chart.controls.contains("value=\"windowed\"") && chart.controls.contains("value=\"linear\""));
         results.methods.iter_mut().for_each(|method| method.curve.mse_window.clear());
         assert!(!mse(&results).unwrap().controls.contains("windowed"));
@@ -350,7 +292,7 @@ mod tests {
         let results = results(3, 20, 2);
         let expected = palette::hex(palette::method(&results, "naive").color);
         for chart in charts(&results).iter().filter(|chart| chart.id != "kernels") {
-            let views = chart.figure["views"].as_object().unwrap();
+            let views = chart.figure.as_ref().unwrap()["views"].as_object().unwrap();
             let traces = views.values().flat_map(|view| view.as_array().unwrap());
             let lines: Vec<_> =
                 traces.filter(|trace| trace["name"] == "naive" && trace["fill"].is_null()).collect();
@@ -361,7 +303,7 @@ mod tests {
     #[test]
     fn other_single_kernels_share_one_entry_of_the_legend() {
         let chart = mse(&results(11, 20, 2)).unwrap();
-        let traces = chart.figure["views"]["running"].as_array().unwrap();
+        let traces = chart.figure.as_ref().unwrap()["views"]["running"].as_array().unwrap();
         let others: Vec<_> = traces.iter().filter(|trace| trace["legendgroup"] == "others").collect();
         assert_eq!(others.len(), 10);
         assert_eq!(others.iter().filter(|trace| trace["showlegend"] == true).count(), 1);
@@ -372,8 +314,8 @@ mod tests {
         let mut results = results(3, 100, 2);
         results.methods[0].curve.regret.iter_mut().for_each(|regret| regret.mean -= 100.0);
         let chart = regret(&results).unwrap();
-        assert!(chart.figure["layout"]["xaxis"]["tickvals"].is_array());
-        let trace = &chart.figure["views"]["regret"][0];
+        assert!(chart.figure.as_ref().unwrap()["layout"]["xaxis"]["tickvals"].is_array());
+        let trace = &chart.figure.as_ref().unwrap()["views"]["regret"][0];
         assert_eq!(trace["x"].as_array().unwrap().len(), trace["customdata"].as_array().unwrap().len());
         assert!(chart.caption.contains("spaced by √t"));
     }
@@ -383,8 +325,48 @@ mod tests {
         let mut results = results(1, 20, 2);
         results.methods[0].curve.mse[3].sd = 1e9;
         let chart = mse(&results).unwrap();
-        let traces = chart.figure["views"]["running"].as_array().unwrap();
+        let traces = chart.figure.as_ref().unwrap()["views"]["running"].as_array().unwrap();
         let values = traces.iter().flat_map(|trace| trace["y"].as_array().unwrap());
         assert!(values.into_iter().all(|value| value.as_f64().unwrap() > 0.0));
+    }
+
+    #[test]
+    fn the_axis_goes_as_far_as_the_means() {
+        let mut results = results(3, 100, 2);
+        results.methods[0].curve.mse[0].sd = 1e9;
+        results.methods[0].curve.regret[0].sd = 1e9;
+        let [mse, regret] = [mse(&results), regret(&results)].map(|chart| chart.unwrap().figure.unwrap());
+        let ranges = &mse["ranges"]["running"];
+        let high = |range: &Value| range[1].as_f64().unwrap();
+        assert!((-0.5..0.5).contains(&high(&ranges["log"])), "{ranges}");
+        assert!((0.5..2.0).contains(&high(&ranges["linear"])), "{ranges}");
+        assert!(high(&regret["layout"]["yaxis"]["range"]) < 3.0);
+    }
+
+    #[test]
+    fn another_loss_has_its_own_words_and_no_window() {
+        let mut results = results(3, 20, 2);
+        results.loss = "logistic".into();
+        let chart = mse(&results).unwrap();
+        assert_eq!(chart.heading, "Mean logistic loss over time");
+        assert_eq!(chart.figure.unwrap()["layout"]["yaxis"]["title"]["text"], "mean logistic loss up to t");
+        assert!(!chart.controls.contains("windowed") && !chart.alternative.contains("MSE"));
+    }
+
+    #[test]
+    fn zero_errors_are_said_and_not_drawn() {
+        let mut results = results(2, 5, 2);
+        for method in &mut results.methods {
+            method.mse.mean = 0.0;
+            method.curve.mse.iter_mut().for_each(|mse| mse.mean = 0.0);
+        }
+        let section = mse(&results).unwrap().section();
+        assert!(section.contains("Every error is zero") && !section.contains("class=\"plot\""), "{section}");
+    }
+
+    #[test]
+    fn the_regret_is_defined_below_its_chart() {
+        let caption = regret(&results(3, 20, 2)).unwrap().caption;
+        assert!(caption.contains(REGRET) && caption.contains(GROWTH), "{caption}");
     }
 }

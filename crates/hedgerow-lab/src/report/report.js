@@ -25,12 +25,14 @@ function layoutOf(id, narrow) {
   const beside = { x: 1.02, y: 1, xanchor: "left", yanchor: "top" };
   const below = { orientation: "h", x: 0, xanchor: "left", y: 0, yref: "container", yanchor: "bottom", maxheight: 280 };
   const wanted = chosen[id]?.axis;
-  const title = charts[id].titles?.[chosen[id]?.view];
+  const view = chosen[id]?.view ?? Object.keys(charts[id].views)[0];
+  const title = charts[id].titles?.[view];
+  const range = charts[id].ranges?.[view]?.[wanted ?? "log"];
   return {
     ...rest,
     xaxis: { ...axis, ...xaxis },
     yaxis: { ...axis, ...yaxis, ...(wanted === "linear" ? { type: "linear", nticks: 0 } : {}),
-      ...(title ? { title: { text: title } } : {}) },
+      ...(title ? { title: { text: title } } : {}), ...(range ? { range } : {}) },
     legend: { ...legend, ...(narrow ? below : beside), groupclick: "togglegroup", bgcolor: "rgba(0,0,0,0)" },
     showlegend: true,
     margin: { l: 56, r: 12, t: 28, b: 48 },
@@ -110,9 +112,17 @@ function foldSingleKernels(button) {
   show(false);
 }
 
+// Columns beyond the edge would go unnoticed where scroll bars are hidden.
+function hintAtMore(scroll, hint) {
+  const check = () => { hint.hidden = scroll.scrollWidth <= scroll.clientWidth + 1; };
+  new ResizeObserver(check).observe(scroll);
+  check();
+}
+
 makeSortable(document.querySelector("table"));
 const fold = document.getElementById("fold");
 if (fold) foldSingleKernels(fold);
+hintAtMore(document.querySelector(".scroll"), document.getElementById("more-columns"));
 listenToSwitches();
 drawAll();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);

@@ -1,6 +1,8 @@
 //! The table of methods: plain HTML; the script only sorts its rows and folds the single kernels.
 
+use super::charts::{GROWTH, REGRET};
 use crate::figures::markup::escape;
+use crate::figures::measure::Measure;
 use crate::figures::number::{fixed, percent, significant, with_spread};
 use crate::figures::{palette, series};
 use crate::results::{MethodResult, Moments, Results};
@@ -15,6 +17,8 @@ struct Column<'r> {
     heading: String,
     /// What the numbers are, for those who wonder.
     meaning: &'static str,
+    /// For the style sheet; may be empty.
+    class: &'static str,
     cell: Box<dyn Fn(&MethodResult) -> Cell + 'r>,
 }
 
@@ -33,7 +37,7 @@ pub(super) fn table(results: &Results) -> String {
             let swatch = if known_in_hindsight { String::new() } else { format!(" style=\"background:{swatch}\"") };
             let kind = if is_other(method) { " class=\"sk-other\"" } else { "" };
             let mark = if series::is_best_single(results, method) { " (best)" } else { "" };
-            let cells: String = columns.iter().map(|column| cell(&(column.cell)(method))).collect();
+            let cells: String = columns.iter().map(|column| cell(column.class, &(column.cell)(method))).collect();
             let label = escape(&method.label());
             format!("<tr{kind}><th scope=\"row\"><span class=\"swatch\"{swatch}></span>{label}{mark}</th>{cells}</tr>\n")
         })
@@ -45,7 +49,8 @@ pub(super) fn table(results: &Results) -> String {
         _ => fold_button(&format!("the {others} other single kernels")),
     };
     format!(
-        "{fold}<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"methods-heading\"><table>\n\
+        "{fold}<p class=\"hint\" id=\"more-columns\" hidden>The table is wider than the page: scroll it sideways →</p>\n\
+         <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"methods-heading\"><table>\n\
          <thead><tr><th scope=\"col\" aria-sort=\"none\"><button type=\"button\">Method</button></th>{headings}</tr></thead>\n\
          <tbody>\n{rows}</tbody></table></div>\n"
     )
@@ -57,36 +62,34 @@ fn fold_button(what: &str) -> String {
     )
 }
 
-fn heading(Column { heading, meaning, .. }: &Column<'_>) -> String {
+fn heading(Column { heading, meaning, class, .. }: &Column<'_>) -> String {
     format!(
-        "<th scope=\"col\" aria-sort=\"none\"><button type=\"button\" title=\"{meaning}\">{}</button></th>",
+        "<th scope=\"col\"{} aria-sort=\"none\"><button type=\"button\" title=\"{}\">{}</button></th>",
+        class_of(class),
+        escape(meaning),
         escape(heading)
     )
 }
 
-fn cell(Cell { text, key }: &Cell) -> String {
+fn cell(class: &str, Cell { text, key }: &Cell) -> String {
     let key = key.filter(|key| key.is_finite()).map_or(String::new(), |key| format!(" data-key=\"{key}\""));
-    format!("<td{key}>{}</td>", escape(text))
+    format!("<td{}{key}>{}</td>", class_of(class), escape(text))
+}
+
+fn class_of(class: &str) -> String {
+    if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") }
 }
 
 fn columns(results: &Results) -> Vec<Column<'_>> {
     let trials = results.trials;
     let seconds: f64 = results.methods.iter().map(|method| method.seconds).sum();
     let any = |has: fn(&MethodResult) -> bool| results.methods.iter().any(has);
-    let mut columns = vec![
-        column("MSE", "mean squared error over every prediction of every node", move |m| Cell {
-            text: with_spread(m.mse, trials),
-            key: Some(m.mse.mean),
-        }),
-        column(&format!("MSE, last {}", results.window), "the same over the last rounds", move |m| Cell {
-            text: m.mse_last_window.map_or("–".to_owned(), |mse| with_spread(mse, trials)),
-            key: m.mse_last_window.map(|mse| mse.mean),
-        }),
-    ];
-    if results.loss != "squared" {
-        columns.push(column("Loss", "mean loss per prediction", move |m| Cell {
-            text: with_spread(m.mean_loss, trials),
-            key: Some(m.mean_loss.mean),
+    let mut columns = Vec::new();
+    let measure = Measure::of(results);
+    if measure == Measure::Loss {
+        let meaning = "mean loss per prediction, without the ridge term";
+        columns.push(column("Loss", meaning, move |m| {
+            spread(measure.is_known_for(m).then_some(m.mean_loss), trials)
         }));
     }
     if any(|m| m.error_rate.is_some()) {
@@ -94,14 +97,25 @@ fn columns(results: &Results) -> Vec<Column<'_>> {
             optional(m.error_rate.map(|rate| rate.mean), percent)
         }));
     }
+    // The scores of a classifier are not meant to be near the labels.
+    if results.loss != "logistic" {
+        let meaning = "mean squared error over every prediction of every node";
+        columns.push(column("MSE", meaning, move |m| spread(Some(m.mse), trials)));
+        let heading = format!("MSE, last {}", results.window);
+        columns.push(column(&heading, "the same over the last rounds", move |m| {
+            spread(m.mse_last_window, trials)
+        }));
+    }
     columns.push(column("Kernel", "its kernel, or the one it used most and how often", favourite));
     columns.push(column("Numbers up", "sent to the server, per node and round", |m| amount(m.numbers_up)));
     columns.push(column("Numbers down", "received from the server, per node and round", |m| {
         amount(m.numbers_down)
     }));
-    columns
-        .push(column("Bytes up", "payload sent to the server, per node and round", |m| amount(m.bytes_up)));
-    columns.push(column("Bytes down", "payload received, per node and round", |m| amount(m.bytes_down)));
+    let bytes = [
+        column("Bytes up", "payload sent to the server, per node and round", |m| amount(m.bytes_up)),
+        column("Bytes down", "payload received, per node and round", |m| amount(m.bytes_down)),
+    ];
+    columns.extend(bytes.map(|column| Column { class: "bytes", ..column }));
     if any(|m| m.uploads_late > 0.0) || !results.participation.is_empty() {
         columns.push(column("Uploads taken", "by the server, per node and round", |m| {
             amount(m.uploads_accepted)
@@ -111,32 +125,32 @@ fn columns(results: &Results) -> Vec<Column<'_>> {
         }));
     }
     if any(|m| m.regret.is_some()) {
-        columns.push(column("Regret", "against the best fixed function in hindsight", move |m| {
-            match &m.regret {
-                Some(regret) => {
-                    let moments = Moments { mean: regret.mean, sd: regret.sd };
-                    Cell { text: with_spread(moments, trials), key: Some(regret.mean) }
-                }
-                None => optional(None, |_| String::new()),
-            }
+        columns.push(column("Regret", REGRET, move |m| {
+            let moments = m.regret.as_ref().map(|regret| Moments { mean: regret.mean, sd: regret.sd });
+            spread(moments, trials)
         }));
-        columns.push(column(
-            "Growth",
-            "exponent a of the fit t^a to the regret; 0.5 is the square root",
-            |m| {
-                let exponent = m.regret.as_ref().and_then(|regret| regret.exponent);
-                optional(exponent, |a| format!("t^{a:.2}"))
-            },
-        ));
+        columns.push(column("Growth of regret", GROWTH, |m| {
+            let exponent = m.regret.as_ref().and_then(|regret| regret.exponent);
+            optional(exponent, |a| format!("t^{a:.2}"))
+        }));
     }
-    columns.push(column("Time", "share of the time spent in all methods", move |m| {
-        optional((seconds > 0.0).then(|| m.seconds / seconds), percent)
-    }));
+    columns.push(column(
+        "Share of time",
+        "of the time spent in all methods, all trials together",
+        move |m| optional((seconds > 0.0).then(|| m.seconds / seconds), percent),
+    ));
     columns
 }
 
 fn column<'r>(heading: &str, meaning: &'static str, cell: impl Fn(&MethodResult) -> Cell + 'r) -> Column<'r> {
-    Column { heading: heading.to_owned(), meaning, cell: Box::new(cell) }
+    Column { heading: heading.to_owned(), meaning, class: "", cell: Box::new(cell) }
+}
+
+fn spread(moments: Option<Moments>, trials: usize) -> Cell {
+    Cell {
+        text: moments.map_or("–".to_owned(), |moments| with_spread(moments, trials)),
+        key: moments.map(|moments| moments.mean),
+    }
 }
 
 fn optional(value: Option<f64>, write: impl Fn(f64) -> String) -> Cell {
@@ -195,7 +209,38 @@ mod tests {
 
     #[test]
     fn what_is_not_a_number_has_no_place_in_the_order() {
-        let cell = cell(&Cell { text: "not finite".into(), key: Some(f64::INFINITY) });
+        let cell = cell("", &Cell { text: "not finite".into(), key: Some(f64::INFINITY) });
         assert_eq!(cell, "<td>not finite</td>");
+    }
+
+    fn headings(results: &Results) -> Vec<String> {
+        columns(results).into_iter().map(|column| column.heading).collect()
+    }
+
+    #[test]
+    fn the_loss_comes_first_where_it_is_not_the_squared_error() {
+        let mut results = results(3, 10, 2);
+        assert_eq!(headings(&results)[..2], ["MSE", "MSE, last 100"]);
+        results.loss = "huber".into();
+        assert_eq!(headings(&results)[..3], ["Loss", "MSE", "MSE, last 100"]);
+        results.loss = "logistic".into();
+        results.methods[0].error_rate = Some(Moments { mean: 0.1, sd: 0.0 });
+        assert_eq!(headings(&results)[..3], ["Loss", "Wrong signs", "Kernel"]);
+    }
+
+    #[test]
+    fn regret_growth_and_time_say_what_they_are() {
+        let table = table(&results(3, 10, 2));
+        for meaning in [REGRET, GROWTH, "of the time spent in all methods"] {
+            assert!(table.contains(&format!("title=\"{meaning}")), "{meaning}");
+        }
+    }
+
+    #[test]
+    fn only_bytes_make_way_on_narrow_pages_and_the_rest_has_a_hint() {
+        let results = results(3, 10, 2);
+        let table = table(&results);
+        assert_eq!(table.matches("class=\"bytes\"").count(), 2 * (results.methods.len() + 1));
+        assert!(table.contains("id=\"more-columns\" hidden"));
     }
 }

@@ -1,8 +1,10 @@
 //! What the numbers amount to, in a paragraph that says no more than they do.
 
+use super::compare::{Comparison, compare};
+use crate::figures::measure::Measure;
 use crate::figures::number::{percent, significant, with_spread};
 use crate::figures::{data_name, series};
-use crate::results::{MethodResult, Moments, Results};
+use crate::results::{MethodResult, Results};
 
 /// Plain sentences about `mk`, or about the method that stands in its place.
 pub(super) fn verdict(results: &Results) -> String {
@@ -10,19 +12,26 @@ pub(super) fn verdict(results: &Results) -> String {
         return "No method was run.".to_owned();
     };
     let name = subject.label();
-    if !subject.mse.mean.is_finite() {
+    if !Measure::of(results).moments(subject).mean.is_finite() {
         return format!("On {}, {name} diverged: its error is not a finite number.", data_name(results));
     }
-    let sentences = [
+    let comparisons: Vec<String> = [
         Some(against_best_single(results, subject)),
         against_naive(results, subject),
         lowest(results, subject),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let rest = [
+        meaning_of_level(results, &comparisons),
         against_hindsight(results, subject),
         best_kernel(results, subject),
         growth(subject),
+        different_nodes(results),
         (results.trials == 1).then(|| "With a single trial, nothing is known about the spread.".to_owned()),
     ];
-    sentences.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    comparisons.into_iter().chain(rest.into_iter().flatten()).collect::<Vec<_>>().join(" ")
 }
 
 /// `mk`, else the first method that a federation could run, else the one with the least error.
@@ -33,56 +42,44 @@ fn subject(results: &Results) -> Option<&MethodResult> {
         .find(|method| method.name == "mk")
         .or_else(|| methods().find(|method| !comparators.contains(&method.name.as_str())))
         .or_else(|| {
-            methods().filter(|m| m.name != "hindsight").min_by(|a, b| a.mse.mean.total_cmp(&b.mse.mean))
+            let error = |method: &MethodResult| Measure::of(results).moments(method).mean;
+            methods().filter(|m| m.name != "hindsight").min_by(|a, b| error(a).total_cmp(&error(b)))
         })
         .or_else(|| methods().next())
 }
 
-/// How two errors compare.
-enum Comparison {
-    Level,
-    /// So many times the other.
-    Higher(f64),
-    /// By this share of the other.
-    Lower(f64),
+/// A value of the measure, and of the share of wrong signs where there is one.
+fn value(results: &Results, method: &MethodResult) -> String {
+    let value = with_spread(Measure::of(results).moments(method), results.trials);
+    match method.error_rate {
+        Some(rate) => format!("{value}, {} wrong signs", percent(rate.mean)),
+        None => value,
+    }
 }
 
-/// None if one of them is not a positive number.
-fn compare(mine: Moments, other: Moments, trials: usize) -> Option<Comparison> {
-    let ratio = mine.mean / other.mean;
-    if !ratio.is_finite() || ratio <= 0.0 {
-        return None;
-    }
-    let spread = mine.sd.hypot(other.sd);
-    if mine.mean == other.mean || (trials > 1 && (mine.mean - other.mean).abs() <= spread) {
-        Some(Comparison::Level)
-    } else if ratio > 1.0 {
-        Some(Comparison::Higher(ratio))
-    } else {
-        Some(Comparison::Lower(1.0 - ratio))
-    }
+fn comparison(results: &Results, mine: &MethodResult, other: &MethodResult) -> Option<Comparison> {
+    compare(Measure::of(results), mine, other, results.trials)
 }
 
 fn against_best_single(results: &Results, subject: &MethodResult) -> String {
     let reached = format!(
-        "On {}, {} reached an MSE of {}",
+        "On {}, {} reached {} of {}",
         data_name(results),
         subject.label(),
-        with_spread(subject.mse, results.trials)
+        Measure::of(results).one(results),
+        value(results, subject)
     );
     let best = series::best_single(results).filter(|_| subject.name != "sk");
-    let Some((best, comparison)) =
-        best.and_then(|best| Some((best, compare(subject.mse, best.mse, results.trials)?)))
-    else {
+    let Some((best, found)) = best.and_then(|best| Some((best, comparison(results, subject, best)?))) else {
         return format!("{reached}.");
     };
-    let other =
-        format!("the best single kernel ({}: {})", best.label(), with_spread(best.mse, results.trials));
-    match comparison {
-        Comparison::Level => format!("{reached}, within the spread over trials of that of {other}."),
-        Comparison::Higher(ratio) => format!("{reached}, {} times that of {other}.", times(ratio)),
-        Comparison::Lower(share) => format!("{reached}, {} less than {other}.", percent(share)),
-    }
+    let count = found.count().map_or(String::new(), |count| format!("; {count}"));
+    format!(
+        "{reached}, {} that of the best single kernel ({}: {}{count}).",
+        found.relation(),
+        best.label(),
+        value(results, best)
+    )
 }
 
 fn against_naive(results: &Results, subject: &MethodResult) -> Option<String> {
@@ -93,48 +90,78 @@ fn against_naive(results: &Results, subject: &MethodResult) -> Option<String> {
         ratio if ratio < 0.995 => format!("{} times more numbers up than naive", times(1.0 / ratio)),
         _ => "as many numbers up as naive".to_owned(),
     };
-    let error = match compare(subject.mse, naive.mse, results.trials)? {
-        Comparison::Level => "and had the same MSE within the spread over trials".to_owned(),
-        Comparison::Higher(ratio) => format!("and had {} times its MSE", times(ratio)),
-        Comparison::Lower(share) => format!("and had {} less MSE", percent(share)),
-    };
-    Some(format!("It sent {sent}, {error}."))
+    let found = comparison(results, subject, naive)?;
+    let count = found.count().map_or(String::new(), |count| format!(" ({count})"));
+    let measure = Measure::of(results).name(results);
+    Some(format!("It sent {sent}, and its {measure} was {} that of naive{count}.", found.relation()))
 }
 
-/// Who won among the methods that know nothing beforehand.
+/// Who won among the methods that know nothing beforehand, and whether that could be chance.
 fn lowest(results: &Results, subject: &MethodResult) -> Option<String> {
-    let contenders: Vec<&MethodResult> = results
+    let measure = Measure::of(results);
+    let error = |method: &MethodResult| measure.moments(method).mean;
+    let mut contenders: Vec<&MethodResult> = results
         .methods
         .iter()
-        .filter(|method| method.name != "sk" && method.name != "hindsight" && method.mse.mean.is_finite())
+        .filter(|method| method.name != "sk" && method.name != "hindsight" && error(method).is_finite())
         .collect();
-    let lowest = contenders.iter().min_by(|a, b| a.mse.mean.total_cmp(&b.mse.mean))?;
-    if contenders.len() < 2 || subject.name == "sk" {
+    contenders.sort_by(|a, b| error(a).total_cmp(&error(b)));
+    let [lowest, second, ..] = contenders.as_slice() else { return None };
+    if subject.name == "sk" {
         return None;
     }
-    if std::ptr::eq(*lowest, subject) {
-        return Some("Of all methods that need no hindsight it had the lowest MSE.".to_owned());
+    let won = std::ptr::eq(*lowest, subject);
+    let rival = if won { second } else { lowest };
+    let level = comparison(results, subject, rival).is_some_and(|found| found.level);
+    let name = measure.name(results);
+    if won {
+        let close = if level { format!(", level with that of {}", rival.label()) } else { String::new() };
+        return Some(format!("Of all methods that need no hindsight it had the lowest {name}{close}."));
     }
+    let close = if level { format!(", level with that of {}", subject.label()) } else { String::new() };
     let kind = match lowest.name.as_str() {
         "central" | "central-batch" => ", with all samples in one place",
         "local" => ", although its nodes learn alone",
         _ => "",
     };
-    let error = with_spread(lowest.mse, results.trials);
     Some(format!(
-        "Of all methods that need no hindsight {} had the lowest MSE, {error}{kind}.",
-        lowest.label()
+        "Of all methods that need no hindsight {} had the lowest {name}, {}{close}{kind}.",
+        lowest.label(),
+        value(results, lowest)
     ))
+}
+
+/// What `level` means; nothing if nothing is.
+fn meaning_of_level(results: &Results, sentences: &[String]) -> Option<String> {
+    let meaning = match Measure::of(results) {
+        Measure::Mse => "the mean difference between the same trials is within two standard errors",
+        Measure::Loss => "the means differ by no more than two standard errors of unpaired trials",
+    };
+    let said = results.trials > 1 && sentences.iter().any(|sentence| sentence.contains("level with that of"));
+    said.then(|| format!("Level: {meaning}."))
 }
 
 fn against_hindsight(results: &Results, subject: &MethodResult) -> Option<String> {
     let fixed =
         results.methods.iter().find(|method| method.name == "hindsight" && subject.name != "hindsight")?;
     let ratio = subject.mse.mean / fixed.mse.mean;
-    let usable = ratio.is_finite() && ratio > 0.0;
+    let usable = ratio.is_finite() && ratio > 0.0 && Measure::of(results).is_known_for(fixed);
     usable.then(|| {
         format!("The best fixed function, known only in hindsight, has {}.", significant(fixed.mse.mean, 3))
     })
+}
+
+/// Where nodes live in different worlds, an error is not that of one model on one stream.
+fn different_nodes(results: &Results) -> Option<String> {
+    let how = match results.partition.as_str() {
+        "sorted-label" => "samples are dealt by their labels",
+        "sorted-direction" => "samples are dealt by their inputs",
+        name if name.starts_with("dirichlet:") => "labels are dealt in unequal shares",
+        "blocks" => "each has its own stretch of time",
+        "by owner" => "each has its own samples",
+        _ => return None,
+    };
+    Some(format!("Nodes see different data ({how}), and each is scored on its own."))
 }
 
 fn best_kernel(results: &Results, subject: &MethodResult) -> Option<String> {
@@ -158,41 +185,85 @@ fn times(ratio: f64) -> String {
 mod tests {
     use super::*;
     use crate::figures::sample::results;
+    use crate::results::Moments;
 
-    fn with_mk_at(mean: f64, sd: f64) -> String {
-        let mut results = results(11, 10, 5);
-        results.methods[0].mse = Moments { mean, sd };
+    /// With `mk` at a multiple of the best single kernel's error in each trial.
+    fn with_mk_at(multiples: [f64; 4]) -> String {
+        let mut results = results(11, 10, 4);
+        let best = series::best_single(&results).unwrap().mse_trials.clone();
+        let mk = &mut results.methods[0];
+        mk.mse_trials = best.iter().zip(multiples).map(|(error, multiple)| error * multiple).collect();
+        mk.mse.mean = mk.mse_trials.iter().sum::<f64>() / 4.0;
         verdict(&results)
     }
 
     #[test]
     fn a_loss_is_called_a_loss() {
-        let verdict = with_mk_at(0.0120, 0.0001);
+        let verdict = with_mk_at([2.0; 4]);
         assert!(
-            verdict.contains("0.0120 ± 0.00010, 2.00 times that of the best single kernel (sk 6: 0.00600"),
+            verdict.contains(
+                "2.00 times that of the best single kernel (sk 6: 0.00600 ± 0.00018; worse in 4 of 4 trials)"
+            ),
             "{verdict}"
         );
         assert!(
-            verdict.contains("11.0 times fewer numbers up than naive, and had 1.90 times its MSE"),
+            verdict.contains(
+                "11.0 times fewer numbers up than naive, and its MSE was 1.90 times that of naive (worse in 4 of 4 trials)"
+            ),
             "{verdict}"
         );
-        assert!(verdict.contains("central had the lowest MSE"), "{verdict}");
+        assert!(verdict.contains("central had the lowest MSE, 0.00612"), "{verdict}");
+        assert!(!verdict.contains("evel"), "{verdict}");
     }
 
     #[test]
     fn a_win_is_called_a_win() {
-        let verdict = with_mk_at(0.003, 0.0001);
-        assert!(verdict.contains("50% less than the best single kernel"), "{verdict}");
-        assert!(verdict.contains("it had the lowest MSE"), "{verdict}");
+        let verdict = with_mk_at([0.5; 4]);
+        assert!(verdict.contains("50% below that of the best single kernel"), "{verdict}");
+        assert!(verdict.contains("it had the lowest MSE."), "{verdict}");
     }
 
     #[test]
-    fn a_difference_within_the_spread_is_none() {
-        let verdict = with_mk_at(0.0061, 0.001);
+    fn a_small_difference_in_every_trial_counts_and_chance_does_not() {
+        let verdict = with_mk_at([1.01, 1.012, 1.01, 1.012]);
+        assert!(verdict.contains("1.01 times that of the best") && !verdict.contains("evel: "), "{verdict}");
+        let verdict = with_mk_at([1.05, 0.97, 1.04, 0.96]);
+        assert!(verdict.contains("level with that of the best single kernel"), "{verdict}");
+        assert!(verdict.contains("it had the lowest MSE, level with that of central."), "{verdict}");
+        assert!(verdict.contains("Level: the mean difference between the same trials"), "{verdict}");
+    }
+
+    #[test]
+    fn another_loss_is_judged_by_that_loss() {
+        let mut results = results(3, 10, 5);
+        results.loss = "logistic".into();
+        results.methods[0].mse.mean = f64::INFINITY;
+        results.methods[0].mean_loss = Moments { mean: 0.5, sd: 0.001 };
+        results.methods[0].error_rate = Some(Moments { mean: 0.125, sd: 0.0 });
+        let verdict = verdict(&results);
         assert!(
-            verdict.contains("within the spread over trials of that of the best single kernel"),
+            verdict.contains("mk reached a mean logistic loss of 0.500 ± 0.0010, 12% wrong signs"),
             "{verdict}"
         );
+        assert!(verdict.contains("its mean logistic loss was 79.4 times that of naive."), "{verdict}");
+        assert!(!verdict.contains("MSE") && !verdict.contains("fixed function"), "{verdict}");
+    }
+
+    #[test]
+    fn nodes_in_different_worlds_are_mentioned() {
+        let mut results = results(3, 10, 5);
+        for (partition, expected) in [
+            ("round-robin", false),
+            ("shuffled", false),
+            ("sorted-label", true),
+            ("blocks", true),
+            ("sorted-direction", true),
+            ("dirichlet:0.3", true),
+            ("by owner", true),
+        ] {
+            results.partition = partition.into();
+            assert_eq!(verdict(&results).contains("Nodes see different data"), expected, "{partition}");
+        }
     }
 
     #[test]
@@ -203,7 +274,7 @@ mod tests {
 
     #[test]
     fn divergence_and_emptiness_are_said() {
-        assert!(with_mk_at(f64::INFINITY, 0.0).contains("mk diverged"));
+        assert!(with_mk_at([f64::INFINITY; 4]).contains("mk diverged"));
         let mut results = results(3, 5, 2);
         results.methods.clear();
         assert_eq!(verdict(&results), "No method was run.");

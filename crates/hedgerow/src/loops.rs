@@ -192,18 +192,68 @@ fn write_scaled<V: Vector, const B: usize>(
     z: &mut [f32],
 ) {
     let per_kernel = projection.per_kernel;
+    let few = per_kernel % LANES;
+    let packs = (1..=FEW).contains(&few);
     for user in projection.uses {
         let scale = V::splat(user.scale);
         let model = &mut z[user.kernel * 2 * per_kernel..];
         for (block, angles) in angles.iter().enumerate() {
             // Wraps around, and so falls out, where the block belongs to another base draw.
             let into = (start + block * LANES).wrapping_sub(user.start);
-            if into < per_kernel {
+            if into < per_kernel - if packs { few } else { 0 } {
                 let (sines, cosines) = waves.of(angles.mul(scale));
                 let high = (per_kernel - into).min(LANES);
                 store(model, into, 0, high, sines);
                 store(model, into + per_kernel, 0, high, cosines);
             }
+        }
+    }
+    if packs {
+        for (block, angles) in angles.iter().enumerate() {
+            write_few(projection, waves, start + block * LANES, *angles, z);
+        }
+    }
+}
+
+/// At most this many lanes of a kernel's last block share a vector with those of other kernels.
+const FEW: usize = LANES / 4;
+
+/// The last few frequencies of every kernel, packed into as few vectors as they fill.
+#[inline(always)]
+fn write_few<V: Vector>(
+    projection: &Projection<'_>,
+    waves: &Waves<V>,
+    first: usize,
+    angles: V,
+    z: &mut [f32],
+) {
+    let per_kernel = projection.per_kernel;
+    let count = per_kernel % LANES;
+    let last = per_kernel - count;
+    let mut base = [0.0; LANES];
+    angles.store(&mut base);
+    // A base draw's last block is the same for all kernels that use it.
+    let mut users = projection.uses.iter().filter(|user| first == user.start + last);
+    loop {
+        let (mut packed, mut places, mut filled) = ([0.0; LANES], [0; LANES], 0);
+        while filled + count <= LANES {
+            let Some(user) = users.next() else { break };
+            for (lane, angle) in base[..count].iter().enumerate() {
+                packed[filled] = angle * user.scale;
+                places[filled] = user.kernel * 2 * per_kernel + last + lane;
+                filled += 1;
+            }
+        }
+        if filled == 0 {
+            return;
+        }
+        let (mut sines, mut cosines) = ([0.0; LANES], [0.0; LANES]);
+        let (s, c) = waves.of(V::load(&packed));
+        s.store(&mut sines);
+        c.store(&mut cosines);
+        for ((place, sine), cosine) in places[..filled].iter().zip(sines).zip(cosines) {
+            z[*place] = sine;
+            z[*place + per_kernel] = cosine;
         }
     }
 }

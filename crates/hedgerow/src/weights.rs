@@ -105,11 +105,20 @@ pub fn softmax(log: &[f64], out: &mut [f64]) {
 /// The index that `uniform`, from 0 to below 1, falls on when index p has probability ∝ exp(`log[p]`).
 pub fn draw(log: &[f64], uniform: f64) -> usize {
     let largest = largest(log);
-    let total: f64 = log.iter().map(|log| relative_weight(log - largest)).sum();
+    // Most dictionaries fit here, and then no exponential is taken twice.
+    let mut known = [0.0; 32];
+    let mut total = 0.0;
+    for (index, log) in log.iter().enumerate() {
+        let weight = relative_weight(log - largest);
+        total += weight;
+        if let Some(known) = known.get_mut(index) {
+            *known = weight;
+        }
+    }
     let mut left = uniform * total;
     let mut chosen = 0;
     for (index, log) in log.iter().enumerate() {
-        let weight = relative_weight(log - largest);
+        let weight = known.get(index).copied().unwrap_or_else(|| relative_weight(log - largest));
         if weight > 0.0 {
             // Rounding may leave a crumb behind the last one: then the last one it is.
             chosen = index;

@@ -339,3 +339,16 @@ fn labels_without_their_features_are_refused() {
     }
     assert_eq!(federation.traffic().numbers_up, 0);
 }
+
+#[test]
+fn states_of_another_version_or_kind_are_refused_by_name() {
+    let setup =
+        Setup::try_from(SetupConfig { kernels: 2, frequencies: 2, ..SetupConfig::default() }).unwrap();
+    let mut saved = Method::MkOfl.node(&setup, 0).save();
+    let refused = Method::Naive.node(&setup, 0).restore(&saved).unwrap_err().to_string();
+    assert!(refused.contains("mk-node") && refused.contains("naive-node"), "{refused}");
+    // The version comes first.
+    saved[0] += 1;
+    let refused = Method::MkOfl.node(&setup, 0).restore(&saved).unwrap_err().to_string();
+    assert!(refused.contains("version 2"), "{refused}");
+}

@@ -5,6 +5,8 @@ use crate::features::Features;
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
 use crate::omkl::{Omkl, OmklState};
 
+const KIND: &str = "local-node";
+
 pub(super) struct Node {
     setup: Setup,
     learner: Omkl,
@@ -48,12 +50,12 @@ impl NodeHalf for Node {
     }
 
     fn save(&self) -> Vec<u8> {
-        save_state(&self.learner.state)
+        save_state(KIND, &self.learner.state)
     }
 
     fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
         let setup = &self.setup;
-        self.learner.state = restore_state(saved, |state: &OmklState| Omkl::is_sound(setup, state))?;
+        self.learner.state = restore_state(KIND, saved, |state: &OmklState| Omkl::is_sound(setup, state))?;
         Ok(())
     }
 }

@@ -19,6 +19,8 @@ use crate::weights::{ExponentialWeights, draw, vote_log_weights};
 
 const FIRST: Selection = Selection { current: 0, next: 0 };
 
+const KIND: &str = "mk-node";
+
 pub(super) struct Node {
     setup: Setup,
     votes: Stream,
@@ -116,12 +118,12 @@ impl NodeHalf for Node {
     }
 
     fn save(&self) -> Vec<u8> {
-        save_state(&self.state)
+        save_state(KIND, &self.state)
     }
 
     fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
         let setup = &self.setup;
-        self.state = restore_state(saved, |state: &NodeState| {
+        self.state = restore_state(KIND, saved, |state: &NodeState| {
             let kernels = setup.kernels();
             is_count(state.round)
                 && is_count(state.learned)
@@ -161,6 +163,7 @@ pub(super) struct Vote {
 }
 
 impl Rule for Vote {
+    const KIND: &'static str = "mk-server";
     type Memory = ();
 
     fn close(&mut self, (): &mut (), sums: &Gathering, broadcast: &mut Broadcast) {

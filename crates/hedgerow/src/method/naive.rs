@@ -19,6 +19,8 @@ fn message_len(setup: &Setup) -> usize {
     setup.width() + setup.kernels()
 }
 
+const KIND: &str = "naive-node";
+
 pub(super) struct Node {
     setup: Setup,
     state: NodeState,
@@ -113,12 +115,12 @@ impl NodeHalf for Node {
     }
 
     fn save(&self) -> Vec<u8> {
-        save_state(&self.state)
+        save_state(KIND, &self.state)
     }
 
     fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
         let (len, kernels) = (self.setup.model_len(), self.setup.kernels());
-        self.state = restore_state(saved, |state: &NodeState| {
+        self.state = restore_state(KIND, saved, |state: &NodeState| {
             is_count(state.round)
                 && is_count(state.learned)
                 && state.global.is_sound(kernels, len)
@@ -149,6 +151,7 @@ pub(super) struct Mixture {
 }
 
 impl Rule for Mixture {
+    const KIND: &'static str = "naive-server";
     type Memory = ExponentialWeights;
 
     fn close(&mut self, weights: &mut ExponentialWeights, sums: &Gathering, broadcast: &mut Broadcast) {

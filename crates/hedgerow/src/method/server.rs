@@ -9,6 +9,9 @@ use crate::message::{Broadcast, NodeId, Rejected, Upload};
 
 /// What is special about a method's server.
 pub(super) trait Rule: Send {
+    /// Name of its saved states.
+    const KIND: &'static str;
+
     /// What it has to remember beyond the broadcast.
     type Memory: Serialize + DeserializeOwned + Send;
 
@@ -71,12 +74,12 @@ impl<R: Rule> ServerHalf for Server<R> {
     }
 
     fn save(&self) -> Vec<u8> {
-        save_state(&self.state)
+        save_state(R::KIND, &self.state)
     }
 
     fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
         let len = self.state.broadcast.numbers.len();
-        self.state = restore_state(saved, |state: &State<R::Memory>| {
+        self.state = restore_state(R::KIND, saved, |state: &State<R::Memory>| {
             check_broadcast(&state.broadcast, len).is_ok()
                 && state.gathering.is_sound(len, self.candidates)
                 && self.rule.is_sound(&state.memory, &state.broadcast)

@@ -12,6 +12,8 @@ use crate::features::Features;
 use crate::gathering::Gathering;
 use crate::message::{Broadcast, Rejected, Upload};
 
+const KIND: &str = "sk-node";
+
 pub(super) struct Node {
     setup: Setup,
     state: NodeState,
@@ -92,12 +94,12 @@ impl NodeHalf for Node {
     }
 
     fn save(&self) -> Vec<u8> {
-        save_state(&self.state)
+        save_state(KIND, &self.state)
     }
 
     fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
         let (kernel, len) = (self.state.kernel, self.setup.model_len());
-        self.state = restore_state(saved, |state: &NodeState| {
+        self.state = restore_state(KIND, saved, |state: &NodeState| {
             state.kernel == kernel
                 && is_count(state.round)
                 && is_count(state.learned)
@@ -112,6 +114,7 @@ impl NodeHalf for Node {
 pub(super) struct Mean;
 
 impl Rule for Mean {
+    const KIND: &'static str = "sk-server";
     type Memory = ();
 
     fn close(&mut self, (): &mut (), sums: &Gathering, broadcast: &mut Broadcast) {

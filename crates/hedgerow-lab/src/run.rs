@@ -116,9 +116,13 @@ impl<'a> Experiment<'a> {
         if let Some((sample, label)) = trial::first_bad_label(settings.loss()?, data) {
             return Err(RunError::BadLabel { data: data.name.clone(), sample: sample + 1, label });
         }
-        let streams =
-            settings.partition.deal(data, settings.nodes, settings.seed).map_err(TrialError::from)?;
-        let longest = streams.iter().map(Vec::len).max().unwrap_or(0);
+        // Only Dirichlet shares make streams whose lengths differ from trial to trial.
+        let draws = if matches!(settings.partition, Partition::Dirichlet(_)) { settings.trials } else { 1 };
+        let mut longest = 0;
+        for trial in 0..draws {
+            let streams = trial::deal(settings, data, trial).map_err(TrialError::from)?;
+            longest = streams.iter().map(Vec::len).fold(longest, usize::max);
+        }
         let lasting = (longest as f64 / settings.participation.arrivals.mean()).ceil() as usize;
         let rounds = settings.rounds.unwrap_or(lasting).min(lasting).max(1);
         let needed = memory(settings)?;

@@ -98,10 +98,10 @@ pub(crate) fn play(
     trial: usize,
     tick: &(dyn Fn() + Sync),
 ) -> Result<TrialResult, TrialError> {
-    let randomness = Stream::from_seed(settings.seed).derive(Purpose::Trial, trial as u64);
-    let dealing = randomness.derive(Purpose::Partition, 0).bits_at(0);
-    let streams = settings.partition.deal(data, settings.nodes, dealing)?;
+    let randomness = trial_randomness(settings, trial);
+    let streams = deal(settings, data, trial)?;
     let mut result = TrialResult { samples: 0, tracks: Vec::new(), hindsight: None };
+    let mut hindsight_seconds = 0.0;
     for (frequencies, contestants) in groups(settings)? {
         let seed = randomness.bits_at(0);
         let setup = settings.setup(frequencies, grids.rounds, seed)?;
@@ -123,11 +123,31 @@ pub(crate) fn play(
         }
         result.samples = samples;
         if contestants.contains(&Contestant::Hindsight) {
-            result.hindsight = Some(group.hindsight_track());
+            let (objective, course) = (group.best_objectives, group.course);
+            result.hindsight = Some(HindsightTrack { objective, course, seconds: 0.0 });
         }
+        hindsight_seconds += group.hindsight_seconds;
         result.tracks.extend(group.players.into_iter().map(Player::finish));
     }
+    // Every group needs it for the regret of its own.
+    if let Some(hindsight) = &mut result.hindsight {
+        hindsight.seconds = hindsight_seconds;
+    }
     Ok(result)
+}
+
+fn trial_randomness(settings: &Settings, trial: usize) -> Stream {
+    Stream::from_seed(settings.seed).derive(Purpose::Trial, trial as u64)
+}
+
+/// Each node's samples in a trial.
+pub(crate) fn deal(
+    settings: &Settings,
+    data: &Dataset,
+    trial: usize,
+) -> Result<Vec<Vec<u32>>, PartitionError> {
+    let seed = trial_randomness(settings, trial).derive(Purpose::Partition, 0).bits_at(0);
+    settings.partition.deal(data, settings.nodes, seed)
 }
 
 /// Contestants by the number of frequencies that the budget gives them: each group shares its features.
@@ -179,6 +199,8 @@ struct Group<'a> {
     /// One per kernel, if the regret is wanted.
     hindsight: Vec<Hindsight>,
     course: Vec<f64>,
+    /// Objective per sample of each kernel's best function, when last taken.
+    best_objectives: Vec<f64>,
     hindsight_seconds: f64,
 }
 
@@ -219,6 +241,7 @@ impl<'a> Group<'a> {
             players,
             hindsight,
             course: Vec::new(),
+            best_objectives: Vec::new(),
             hindsight_seconds: 0.0,
         }
     }
@@ -232,7 +255,7 @@ impl<'a> Group<'a> {
         let visits = visits(table, z, self.map.width());
         for player in &mut self.players {
             player.seconds += mapping;
-            player.play(self.objective, z, &visits, table)?;
+            player.play(self.objective, z, self.map.width(), &visits, table)?;
             if grids.curve.binary_search(&round).is_ok() {
                 player.record();
             }
@@ -257,19 +280,10 @@ impl<'a> Group<'a> {
         let Some(least) = best.iter().min_by(|a, b| a.total_loss.total_cmp(&b.total_loss)) else { return };
         let samples = self.hindsight[0].samples().max(1) as f64;
         self.course.push(least.squared_error / samples);
+        self.best_objectives = best.iter().map(|best| best.total_loss / samples).collect();
         for player in &mut self.players {
             let rival = player.kernel.map_or(least, |kernel| &best[kernel]);
             player.curve.regret.push(player.measures.objective - rival.total_loss);
-        }
-    }
-
-    fn hindsight_track(&self) -> HindsightTrack {
-        let objective =
-            |sums: &Hindsight| sums.best(self.objective.ridge).total_loss / sums.samples().max(1) as f64;
-        HindsightTrack {
-            objective: self.hindsight.iter().map(objective).collect(),
-            course: self.course.clone(),
-            seconds: self.hindsight_seconds,
         }
     }
 }
@@ -395,11 +409,11 @@ impl Player {
         &mut self,
         objective: Objective,
         z: Features<'_>,
+        width: usize,
         visits: &[Visit<'_>],
         table: &RoundTable,
     ) -> Result<(), RoundError> {
         let start = Instant::now();
-        let width = z.numbers().len().checked_div(table.y.len()).unwrap_or(1);
         let samples = z.samples(width).zip(&table.y);
         let bad_sample = |source| RoundError::BadSample { node: 0, source };
         self.measures.open_round();

@@ -154,3 +154,16 @@ fn missing_nodes_cost_accuracy_but_never_sense() {
         assert!(poor.uploads_late > 0.02 && poor.uploads_accepted < 0.4, "{name}");
     }
 }
+
+#[test]
+fn unequal_shares_are_seen_to_the_last_sample_in_every_trial() {
+    let results = simulate(&[
+        "federation.partition=dirichlet:0.3".to_owned(),
+        "run.rounds=0".to_owned(),
+        "run.trials=6".to_owned(),
+        r#"federation.methods=["local"]"#.to_owned(),
+    ]);
+    // A mean below this would mean that some trial ran out of rounds; the built-in stream has 500 samples for each of 20 nodes.
+    assert_eq!(results.data.samples, 10_000);
+    assert!(results.rounds > 500);
+}

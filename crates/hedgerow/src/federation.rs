@@ -193,11 +193,6 @@ impl Federation {
         self.nodes.iter().map(|node| node.as_ref())
     }
 
-    /// One node's half.
-    pub fn node(&self, id: NodeId) -> Option<&dyn NodeHalf> {
-        self.nodes.get(id as usize).map(|node| node.as_ref())
-    }
-
     /// What has travelled so far.
     pub fn traffic(&self) -> &Traffic {
         &self.traffic

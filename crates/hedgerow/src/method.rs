@@ -199,11 +199,11 @@ impl Default for SetupConfig {
 
 /// A configuration that has been checked.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Setup(SetupConfig, LogKernels);
-
-/// ln P, which every weight rate has as a factor.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct LogKernels(f64);
+pub struct Setup {
+    config: SetupConfig,
+    /// ln P, which every weight rate has as a factor.
+    log_kernels: f64,
+}
 
 /// Why a configuration makes no sense.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -256,23 +256,23 @@ impl TryFrom<SetupConfig> for Setup {
         }
         let shrink = config.step_size.rate(1) * ridge;
         check("step_size times ridge", shrink, "at most 1, or models grow without bound", shrink <= 1.0)?;
-        Ok(Self(config, LogKernels((config.kernels as f64).ln())))
+        Ok(Self { config, log_kernels: (config.kernels as f64).ln() })
     }
 }
 
 impl Setup {
     /// What was checked.
     pub fn config(&self) -> &SetupConfig {
-        &self.0
+        &self.config
     }
 
     pub(crate) fn kernels(&self) -> usize {
-        self.0.kernels
+        self.config.kernels
     }
 
     /// Length of a model: 2D.
     pub(crate) fn model_len(&self) -> usize {
-        2 * self.0.frequencies
+        2 * self.config.frequencies
     }
 
     /// Length of z: P·2D.
@@ -282,12 +282,12 @@ impl Setup {
 
     /// The objective that models descend on.
     pub fn objective(&self) -> Objective {
-        Objective { loss: self.0.loss, ridge: self.0.ridge }
+        Objective { loss: self.config.loss, ridge: self.config.ridge }
     }
 
     /// η_g in a round.
     pub(crate) fn weight_rate(&self, round: u64) -> f64 {
-        self.0.weight_rate.rate(round) * self.1.0
+        self.config.weight_rate.rate(round) * self.log_kernels
     }
 
     /// # Panics
@@ -307,7 +307,7 @@ impl Setup {
         if !simd::is_within(y, MAX_LABEL) {
             return Err(BadSample::Label { label: y });
         }
-        if self.0.loss == Loss::Logistic && y.abs() != 1.0 {
+        if self.config.loss == Loss::Logistic && y.abs() != 1.0 {
             return Err(BadSample::NotASign { label: y });
         }
         Ok(())

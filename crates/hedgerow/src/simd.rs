@@ -56,7 +56,7 @@ impl Cpu {
     }
 }
 
-/// `fn name(args) = path;` makes a function that takes a [`Cpu`] first and runs `loops::path` compiled for it.
+/// `fn name(args);` makes a function that takes a [`Cpu`] first and runs `loops::name` compiled for it.
 macro_rules! dispatched {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $ret:ty)?;)*) => {$(
         $(#[$meta])*

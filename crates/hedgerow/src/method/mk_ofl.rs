@@ -46,14 +46,14 @@ impl Node {
     pub(super) fn new(setup: &Setup, id: NodeId) -> Self {
         Self {
             setup: *setup,
-            votes: Stream::from_seed(setup.0.seed).derive(Purpose::Vote, u64::from(id)),
+            votes: Stream::from_seed(setup.config.seed).derive(Purpose::Vote, u64::from(id)),
             state: NodeState {
                 round: 1,
                 learned: 0,
                 selection: FIRST,
                 global: Models::zero(1, setup.model_len()),
                 models: Models::zero(setup.kernels(), setup.model_len()),
-                weights: ExponentialWeights::new(setup.0.weight_rule, setup.kernels()),
+                weights: ExponentialWeights::new(setup.config.weight_rule, setup.kernels()),
             },
             losses: vec![0.0; setup.kernels()],
         }
@@ -70,9 +70,9 @@ impl NodeHalf for Node {
     fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
         // Several samples in a round go on from one another, and so does the rate.
         let round = self.state.round + self.state.learned;
-        let rate = self.setup.0.step_size.rate(round);
+        let rate = self.setup.config.step_size.rate(round);
         descend(&self.setup, rate, &mut self.state.models, z, y, &mut self.losses)?;
-        let rate = self.setup.weight_rate(round) * self.setup.0.nodes as f64;
+        let rate = self.setup.weight_rate(round) * self.setup.config.nodes as f64;
         self.state.weights.charge(rate, self.losses.iter().copied());
         self.state.learned += 1;
         Ok(())
@@ -130,7 +130,7 @@ impl NodeHalf for Node {
                 && is_selection(setup, state.selection)
                 && state.global.is_sound(1, setup.model_len())
                 && state.models.is_sound(kernels, setup.model_len())
-                && state.weights.is_sound(setup.0.weight_rule, kernels)
+                && state.weights.is_sound(setup.config.weight_rule, kernels)
         })?;
         Ok(())
     }
@@ -180,7 +180,7 @@ impl Rule for Vote {
 }
 
 pub(super) fn server(setup: &Setup) -> Server<Vote> {
-    let selections = Stream::from_seed(setup.0.seed).derive(Purpose::Selection, 0);
+    let selections = Stream::from_seed(setup.config.seed).derive(Purpose::Selection, 0);
     let rule = Vote { setup: *setup, selections, log: vec![0.0; setup.kernels()] };
     let opening = Broadcast { round: 1, kernels: Some(FIRST), numbers: vec![0.0; setup.model_len()] };
     Server::new(rule, (), opening, setup.kernels())

@@ -68,7 +68,7 @@ impl NodeHalf for Node {
     }
 
     fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
-        let rate = self.setup.0.step_size.rate(self.state.round + self.state.learned);
+        let rate = self.setup.config.step_size.rate(self.state.round + self.state.learned);
         descend(&self.setup, rate, &mut self.state.models, z, y, &mut self.sample_losses)?;
         for (total, loss) in self.state.losses.iter_mut().zip(&self.sample_losses) {
             *total += loss;
@@ -173,7 +173,7 @@ impl Rule for Mixture {
     }
 
     fn is_sound(&self, weights: &ExponentialWeights, broadcast: &Broadcast) -> bool {
-        broadcast.kernels.is_none() && weights.is_sound(self.setup.0.weight_rule, self.setup.kernels())
+        broadcast.kernels.is_none() && weights.is_sound(self.setup.config.weight_rule, self.setup.kernels())
     }
 }
 
@@ -182,6 +182,6 @@ pub(super) fn server(setup: &Setup) -> Server<Mixture> {
     let mut numbers = vec![0.0; message_len(setup)];
     numbers[setup.width()..].fill(1.0 / kernels as f32);
     let rule = Mixture { setup: *setup, probabilities: vec![0.0; kernels] };
-    let weights = ExponentialWeights::new(setup.0.weight_rule, kernels);
+    let weights = ExponentialWeights::new(setup.config.weight_rule, kernels);
     Server::new(rule, weights, Broadcast { round: 1, kernels: None, numbers }, 0)
 }

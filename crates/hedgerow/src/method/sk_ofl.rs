@@ -55,7 +55,7 @@ impl NodeHalf for Node {
 
     fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
         self.setup.check_width(z)?;
-        let rate = self.setup.0.step_size.rate(self.state.round + self.state.learned);
+        let rate = self.setup.config.step_size.rate(self.state.round + self.state.learned);
         let features = self.features(z);
         descend(&self.setup, rate, &mut self.state.local, features, y, &mut [0.0])?;
         self.state.learned += 1;

@@ -5,7 +5,10 @@
 #![allow(clippy::print_stderr)]
 
 mod config;
+mod data;
 mod exit;
+mod info;
+mod reproduce;
 mod simulate;
 mod table;
 
@@ -25,12 +28,16 @@ struct Cli {
 enum Command {
     Simulate(Box<simulate::Arguments>),
     Config(config::Arguments),
+    Data(data::Arguments),
+    Reproduce(reproduce::Arguments),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Simulate(arguments) => simulate::simulate(&arguments),
         Command::Config(arguments) => config::config(&arguments),
+        Command::Data(arguments) => data::data(&arguments),
+        Command::Reproduce(arguments) => reproduce::reproduce(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

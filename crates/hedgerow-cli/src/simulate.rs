@@ -1,13 +1,17 @@
 //! `hedgerow simulate`: a federation in one process, and what it learned.
 
 use std::io::{ErrorKind, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use hedgerow_lab::data::Dataset;
 use hedgerow_lab::data::builtin::Builtin;
+use hedgerow_lab::data::samples::SampleStream;
+use hedgerow_lab::data::stdin::end_standard_input;
+use hedgerow_lab::live;
 use hedgerow_lab::output::{OutputError, OutputFolder, summary_json};
-use hedgerow_lab::run::{self, Experiment};
-use hedgerow_lab::settings::{Override, Settings, SettingsError};
+use hedgerow_lab::run::{self, Experiment, RunError};
+use hedgerow_lab::settings::{Override, Scaling, Settings, SettingsError, Source};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::table;
@@ -23,16 +27,21 @@ pub(crate) struct Arguments {
     /// Settings that differ from the defaults
     #[arg(value_name = "EXPERIMENT.toml")]
     file: Option<PathBuf>,
-    /// Built-in stream (friedman, mackey-glass, narma, drift, slices, rings) or CSV file
-    #[arg(long, value_name = "NAME|FILE")]
+    /// Built-in stream, data set by name (see `hedgerow data list`), file, folder, or - for standard input, read live
+    #[arg(long, value_name = "NAME|FILE|-")]
     data: Option<String>,
-    /// Column to predict; the last one by default
-    #[arg(long, value_name = "COLUMN")]
-    target: Option<String>,
-    /// What to run: mk, sk, naive, central, central-batch, local, hindsight
+    /// Folder with data sets, to be looked into first
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    #[command(flatten)]
+    columns: ColumnFlags,
+    /// What makes numbers of the order of one: none, online, online-range, whole-file, whole-file-joint, auto, or known ranges
+    #[arg(long, value_name = "KIND|FILE.toml")]
+    scaling: Option<String>,
+    /// What to run: mk, sk, naive, central, central-batch, local, hindsight, last, mean, mk:OPTION
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     method: Option<Vec<String>>,
-    /// Number of nodes, K
+    /// Number of nodes, K; 20, or as many as the data names
     #[arg(long, value_name = "K", allow_negative_numbers = true)]
     nodes: Option<i64>,
     /// Numbers per message, r
@@ -47,7 +56,8 @@ pub(crate) struct Arguments {
     /// Where everything random begins
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     seed: Option<i64>,
-    /// Who sees what: round-robin, shuffled, blocks, sorted-label, sorted-direction, dirichlet:ALPHA
+    /// Who sees what: round-robin, shuffled, blocks, sorted-label, sorted-direction, dirichlet:ALPHA, unequal:ALPHA,
+    /// column:NAME
     #[arg(long, value_name = "KIND")]
     partition: Option<String>,
     /// Share of node-rounds without contact to the server
@@ -70,20 +80,67 @@ pub(crate) struct Arguments {
     quiet: bool,
 }
 
+/// What the columns of a file mean.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Columns of a file")]
+struct ColumnFlags {
+    /// Column to predict; the last one by default. Several (a,b) are several series, one node each
+    #[arg(long, value_name = "COLUMN")]
+    target: Option<String>,
+    /// Columns to predict from; all others by default, - for none
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    features: Option<Vec<String>>,
+    /// Columns to leave out
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    drop: Option<Vec<String>>,
+    /// Column of the time; several are joined (Date+Time)
+    #[arg(long, value_name = "COLUMN")]
+    time: Option<String>,
+    /// Column that says whose sample it is; @file makes every file a node
+    #[arg(long, value_name = "COLUMN")]
+    node: Option<String>,
+    /// What stands for a missing value, besides an empty cell
+    #[arg(long, value_name = "LIST", value_delimiter = ',', allow_hyphen_values = true)]
+    missing: Option<Vec<String>>,
+    /// Columns with text: refuse, one-hot, hashed:N
+    #[arg(long, value_name = "KIND")]
+    categories: Option<String>,
+    /// Past labels among the features: AR(s)
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    lags: Option<i64>,
+    /// Steps ahead to predict
+    #[arg(long, value_name = "H", allow_negative_numbers = true)]
+    horizon: Option<i64>,
+}
+
 pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
     // Whatever can go wrong should do so before the work, not after it.
     let settings = Settings::load(arguments.file.as_deref(), &arguments.overrides()?)?;
-    let data = run::load_data(&settings)?;
-    let experiment = Experiment::new(&settings, &data)?;
-    let folder = OutputFolder::prepare(&settings.out)?;
     let talks = !arguments.quiet && !arguments.json;
-    if talks && let Some(note) = scale_note(&data) {
-        eprintln!("{note}");
-    }
-    let bar = progress_bar(experiment.steps(), talks);
-    let results = experiment.run(&|| bar.inc(1));
-    bar.finish_and_clear();
-    let results = results?;
+    let (folder, results, because) = match &settings.data.source {
+        Source::Files { files, .. } if files.iter().any(|file| file == Path::new("-")) => {
+            live::check(&settings)?;
+            let stream = SampleStream::open(files, &settings.data.columns).map_err(RunError::from)?;
+            let folder = OutputFolder::prepare(&settings.out)?;
+            let ended = learn_live(&settings, stream, talks)?;
+            (folder, ended.results, ended.because)
+        }
+        source => {
+            let bytes = bytes_bar(source, talks);
+            let data = run::load_data(&settings, &|read| bytes.set_position(read));
+            bytes.finish_and_clear();
+            let data = data?;
+            let experiment = Experiment::new(&settings, &data)?;
+            let folder = OutputFolder::prepare(&settings.out)?;
+            if talks && let Some(note) = scale_note(&settings, &data) {
+                eprintln!("{note}");
+            }
+            let bar = progress_bar(experiment.steps(), talks);
+            let results = experiment.run(&|| bar.inc(1));
+            bar.finish_and_clear();
+            (folder, results?, None)
+        }
+    };
     folder.write(&results)?;
     if arguments.json {
         print(&summary_json(&results)?)?;
@@ -91,16 +148,46 @@ pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
         let report = folder.path().join("report.html");
         print(&format!("{}\nReport: {}\n", table::render(&results), report.display()))?;
     }
-    Ok(())
+    because.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// What to tell someone whose numbers are far from the order of one.
-fn scale_note(data: &Dataset) -> Option<String> {
-    let largest = |numbers: &[f32]| numbers.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
-    let (x, y) = (largest(&data.x), largest(&data.y));
-    let far = |size: f32| size > 100.0 || (size > 0.0 && size < 1e-3);
-    (far(x) || far(y)).then(|| {
-        format!("note: inputs reach {x:.3e} and labels {y:.3e}; kernels and rates are made for numbers of the order of one: scale the columns first")
+/// Learns as samples come; shows how it is doing, and ends where the stream does, or when the user has seen enough.
+fn learn_live(settings: &Settings, stream: SampleStream, talks: bool) -> Result<live::Ended, RunError> {
+    let mut was_interrupted = false;
+    // Without a handler an interruption ends the program, as it always does.
+    _ = ctrlc::set_handler(move || {
+        if was_interrupted {
+            std::process::exit(130);
+        }
+        was_interrupted = true;
+        end_standard_input();
+    });
+    let shows = talks && std::io::stderr().is_terminal();
+    let line = ProgressBar::with_draw_target(None, draw_target(shows));
+    let style = ProgressStyle::with_template("{spinner} {elapsed}  {wide_msg}");
+    line.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    line.set_message("waiting for samples (Ctrl-C ends the stream and writes the results)");
+    line.enable_steady_tick(Duration::from_millis(200));
+    let mut told = Instant::now();
+    let results = live::run(settings, stream, |progress| {
+        if shows && told.elapsed() >= Duration::from_millis(200) {
+            told = Instant::now();
+            let now = progress();
+            let known = now.mse.iter().filter(|(_, mse)| mse.is_finite());
+            let errors = known.map(|(name, mse)| format!("{name} {}", table::significant(*mse)));
+            let errors = errors.collect::<Vec<_>>().join("  ");
+            line.set_message(format!("round {}, {} samples, MSE so far: {errors}", now.round, now.samples));
+        }
+        true
+    });
+    line.finish_and_clear();
+    results
+}
+
+/// What to tell someone whose numbers are not as kernels and rates need them, and who wanted nothing done about it.
+fn scale_note(settings: &Settings, data: &Dataset) -> Option<String> {
+    (settings.scaling == Scaling::None && !data.is_of_order_one).then(|| {
+        "note: kernels and rates are made for numbers of the order of one, and these are not: try --scaling online".to_owned()
     })
 }
 
@@ -126,7 +213,10 @@ Examples:
   hedgerow simulate
   hedgerow simulate --data drift --method mk,sk --rounds 2000
   hedgerow simulate --data house.csv.gz --target price --nodes 50
-  hedgerow simulate --data series.csv --set data.lags=5
+  hedgerow simulate --data series.csv --lags 5
+  hedgerow simulate --data fleet/ --partition column:@file --scaling online
+  hedgerow simulate --data beijing --data-dir ~/data
+  tail -f log.csv | hedgerow simulate --data - --target load
   hedgerow simulate --dropout 0.3 --set participation.late=0.1
   hedgerow simulate my.toml --json
 
@@ -142,7 +232,18 @@ impl Arguments {
             }
         };
         flag("data", "data.name", self.data.clone().map(Into::into));
-        flag("target", "data.target", self.target.clone().map(Into::into));
+        let columns = &self.columns;
+        flag("data-dir", "data.dir", self.data_dir.clone().map(Into::into));
+        flag("target", "data.target", columns.target.clone().map(Into::into));
+        flag("features", "data.features", columns.features.clone().map(Into::into));
+        flag("drop", "data.drop", columns.drop.clone().map(Into::into));
+        flag("time", "data.time", columns.time.clone().map(Into::into));
+        flag("node", "data.node", columns.node.clone().map(Into::into));
+        flag("missing", "data.missing", columns.missing.clone().map(Into::into));
+        flag("categories", "data.categories", columns.categories.clone().map(Into::into));
+        flag("lags", "data.lags", columns.lags.map(Into::into));
+        flag("horizon", "data.horizon", columns.horizon.map(Into::into));
+        flag("scaling", "data.scaling", self.scaling.clone().map(Into::into));
         flag("method", "federation.methods", self.method.clone().map(Into::into));
         flag("nodes", "federation.nodes", self.nodes.map(Into::into));
         flag("budget", "federation.budget", self.budget.map(Into::into));
@@ -161,15 +262,27 @@ impl Arguments {
 }
 
 /// A bar with an estimate of the time left; invisible where nobody watches.
-fn progress_bar(steps: u64, wanted: bool) -> ProgressBar {
+pub(crate) fn progress_bar(steps: u64, wanted: bool) -> ProgressBar {
     let visible = wanted && std::io::stderr().is_terminal();
-    let bar = ProgressBar::with_draw_target(
-        Some(steps),
-        match visible {
-            true => ProgressDrawTarget::stderr_with_hz(8),
-            false => ProgressDrawTarget::hidden(),
-        },
-    );
-    let style = ProgressStyle::with_template("{bar:40} {percent:>3}%  {elapsed} gone, {eta} left");
+    let bar = ProgressBar::with_draw_target(Some(steps), draw_target(visible));
+    let style = ProgressStyle::with_template("{bar:40} {percent:>3}%  {elapsed} gone, {eta} left  {msg}");
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// The same while files are read.
+pub(crate) fn bytes_bar(source: &Source, wanted: bool) -> ProgressBar {
+    let bytes = match source {
+        Source::Builtin(_) => 0,
+        Source::Files { files, .. } => {
+            files.iter().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
+        }
+    };
+    let visible = wanted && bytes > 0 && std::io::stderr().is_terminal();
+    let bar = ProgressBar::with_draw_target(Some(bytes), draw_target(visible));
+    let style = ProgressStyle::with_template("{bar:40} {percent:>3}%  reading, {eta} left");
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+pub(crate) fn draw_target(visible: bool) -> ProgressDrawTarget {
+    if visible { ProgressDrawTarget::stderr_with_hz(8) } else { ProgressDrawTarget::hidden() }
 }

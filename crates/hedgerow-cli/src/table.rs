@@ -19,6 +19,14 @@ pub(crate) fn render(results: &Results) -> String {
     let mut text = heading(results);
     text.push_str(&aligned(&rows));
     text.push_str(&other_kernels(results));
+    if let (Some(mk), Some(last)) = (results.method("mk"), results.method("last"))
+        && mk.mse.mean > last.mse.mean
+    {
+        let times = significant(mk.mse.mean / last.mse.mean);
+        text.push_str(&format!(
+            "mk loses to the last value, which takes no learning: {times} times its error\n"
+        ));
+    }
     text.push_str("up, down: numbers per node and round");
     if let Some(best) = results.best_kernel {
         let by =
@@ -41,8 +49,8 @@ fn heading(results: &Results) -> String {
         data.features,
         if *trials == 1 { "" } else { "s" }
     );
-    if !results.participation.is_empty() {
-        text.push_str(&format!("participation: {}\n", results.participation));
+    for (name, words) in results.circumstances() {
+        text.push_str(&format!("{}: {words}\n", name.to_lowercase()));
     }
     text.push('\n');
     text
@@ -78,6 +86,9 @@ fn kernel(method: &MethodResult) -> String {
     if let Some(kernel) = method.kernel {
         return kernel.to_string();
     }
+    if method.selected.is_empty() {
+        return "-".to_owned();
+    }
     // The first of those that share the lead.
     let most = method.selected.iter().enumerate().rev().max_by(|a, b| a.1.total_cmp(b.1));
     most.map_or("-".to_owned(), |(kernel, share)| format!("{} ({:.0}%)", kernel + 1, 100.0 * share))
@@ -92,7 +103,7 @@ fn other_kernels(results: &Results) -> String {
         .methods
         .iter()
         .filter(|method| method.name == "sk" && !method.best)
-        .map(|method| method.mean_loss.mean)
+        .map(|method| if results.loss == "squared" { method.mse.mean } else { method.mean_loss.mean })
         .collect();
     if others.is_empty() {
         return String::new();
@@ -110,7 +121,7 @@ fn other_kernels(results: &Results) -> String {
 }
 
 /// Four digits that count.
-fn significant(value: f64) -> String {
+pub(crate) fn significant(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }

@@ -1,36 +1,213 @@
-//! Data sets in memory: generated from a seed ([`builtin`]), read from a file ([`csv`]), and dealt to nodes
-//! ([`partition`]).
+//! Data: generated from a seed ([`builtin`]) or read from tables ([`rows`], [`samples`]), and dealt to nodes ([`partition`]).
+//!
+//! Tables flow one way: bytes → [`rows::Rows`] → numbers of the chosen [`columns`] → [`samples::SampleStream`], which knows the
+//! past of each series → [`Dataset`], or straight into a live run.
 
 pub mod builtin;
-pub mod csv;
+pub mod catalog;
+mod cell;
+pub mod columns;
+mod csv;
+mod encoder;
+mod error;
+pub mod fetch;
+pub mod folders;
+pub mod info;
+mod jsonl;
+mod packing;
+#[cfg(feature = "parquet")]
+mod parquet;
 pub mod partition;
+pub mod ranges;
+pub mod rows;
+pub mod samples;
+mod series;
+mod source;
+pub mod stdin;
+mod store;
+mod time;
 
-/// Samples in order of time.
-#[derive(Debug, Clone, PartialEq)]
+use std::io;
+
+use columns::ColumnChoice;
+pub use error::DataError;
+use samples::{InputColumns, Sample, SampleStream};
+use series::{Series, Shape};
+use store::{MOST_IN_MEMORY, Store, StoreWriter};
+
+/// Samples in order of time, to be read as often as one likes.
+#[derive(Debug)]
 pub struct Dataset {
     /// Name of the stream, or the path of the file.
     pub name: String,
     /// Numbers per sample, d.
     pub features: usize,
-    /// The inputs, row by row: `len() * features` numbers.
-    pub x: Vec<f32>,
-    /// The labels, one per sample.
+    /// The labels, one per sample; NaN is missing.
     pub y: Vec<f32>,
-    /// The node of each sample, when the data itself says so.
-    pub owner: Option<Vec<u32>>,
+    /// Whose each sample is, when the data itself says so.
+    pub owners: Option<Owners>,
+    /// Nodes that the data names and that have too few rows for a single sample: they don't take part.
+    pub too_short: Vec<String>,
+    /// In a time series, the latest label that was known when each forecast was made; NaN if none was.
+    pub last: Option<Vec<f32>>,
+    /// Whether it is a time series, to be compared with the trivial forecasts.
+    pub is_time_series: bool,
+    /// Cells of the inputs without a value.
+    pub missing: u64,
+    /// Whether the first samples are of the order of one.
+    pub is_of_order_one: bool,
+    /// Which columns each input may come from; empty if nobody named them.
+    pub input_columns: InputColumns,
+    x: Store,
+    /// Of each input, then of the label.
+    ranges: Vec<Range>,
+    /// Applied to inputs as they are read: offset and factor.
+    affine: Option<Vec<(f64, f64)>>,
 }
 
-/// A series too short to look back that far.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{order} lags need more than {order} samples, and there are {samples}")]
-pub struct TooShort {
-    /// Lags asked for.
-    pub order: usize,
-    /// Samples there are.
-    pub samples: usize,
+/// Whose samples are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owners {
+    /// The node of each sample.
+    pub ids: Vec<u32>,
+    /// The nodes' names.
+    pub names: Vec<String>,
+}
+
+impl Owners {
+    /// Those that have a sample, counted anew, and the names of those that have none.
+    fn with_samples(mut self) -> (Self, Vec<String>) {
+        let mut has_sample = vec![false; self.names.len()];
+        self.ids.iter().for_each(|id| has_sample[*id as usize] = true);
+        let (mut number, mut next) = (Vec::new(), 0);
+        for has_sample in &has_sample {
+            number.push(next);
+            next += u32::from(*has_sample);
+        }
+        self.ids.iter_mut().for_each(|id| *id = number[*id as usize]);
+        let (kept, rest): (Vec<_>, Vec<_>) =
+            self.names.into_iter().zip(has_sample).partition(|(_, has)| *has);
+        let names = |named: Vec<(String, bool)>| named.into_iter().map(|(name, _)| name).collect();
+        (Self { ids: self.ids, names: names(kept) }, names(rest))
+    }
+}
+
+/// Least and greatest value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Range {
+    least: f32,
+    greatest: f32,
+}
+
+impl Range {
+    const EMPTY: Self = Self { least: f32::INFINITY, greatest: f32::NEG_INFINITY };
+
+    fn see(&mut self, value: f32) {
+        // Comparisons with what is missing are false.
+        if value < self.least {
+            self.least = value;
+        }
+        if value > self.greatest {
+            self.greatest = value;
+        }
+    }
+
+    /// Offset and factor that take it to the unit interval; what is constant goes to zero. In f64 no difference overflows.
+    fn to_unit(self) -> (f64, f64) {
+        let (least, greatest) = (f64::from(self.least), f64::from(self.greatest));
+        if least < greatest { (least, 1.0 / (greatest - least)) } else { (least.min(f64::MAX), 0.0) }
+    }
+
+    fn union(self, other: Self) -> Self {
+        Self { least: self.least.min(other.least), greatest: self.greatest.max(other.greatest) }
+    }
 }
 
 impl Dataset {
+    /// Samples that are in memory already.
+    pub fn in_memory(name: &str, features: usize, x: Vec<f32>, y: Vec<f32>) -> Self {
+        let mut ranges = vec![Range::EMPTY; features + 1];
+        for (row, y) in x.chunks_exact(features.max(1)).zip(&y) {
+            see(&mut ranges, row, *y);
+        }
+        Self {
+            name: name.to_owned(),
+            features,
+            owners: None,
+            too_short: Vec::new(),
+            last: None,
+            is_time_series: false,
+            missing: x.iter().filter(|value| value.is_nan()).count() as u64,
+            is_of_order_one: true,
+            input_columns: InputColumns::default(),
+            x: Store::in_memory(features, x),
+            y,
+            ranges,
+            affine: None,
+        }
+    }
+
+    /// Everything that a stream has, but for a live one. `progress` is told how many bytes have been read.
+    pub fn read(name: &str, stream: &mut SampleStream, progress: &dyn Fn(u64)) -> Result<Self, DataError> {
+        Self::read_within(MOST_IN_MEMORY, name, stream, progress)
+    }
+
+    /// The same with so many bytes of inputs in memory; more go to a file.
+    fn read_within(
+        most_in_memory: usize,
+        name: &str,
+        stream: &mut SampleStream,
+        progress: &dyn Fn(u64),
+    ) -> Result<Self, DataError> {
+        if stream.is_live() {
+            return Err(DataError::NeedsWholeFile("a run with known data"));
+        }
+        let features = stream.features();
+        let mut sample = Sample::default();
+        let mut writer = Writer::new(features, most_in_memory);
+        while stream.next(&mut sample)? {
+            writer.push(&sample)?;
+            if writer.y.len().is_multiple_of(1 << 12) {
+                progress(stream.bytes_read());
+            }
+        }
+        let (has_owners, names) = (stream.has_owners(), stream.owners().to_vec());
+        let mut data = writer.finish(name, has_owners.then_some(names), stream.is_time_series())?;
+        data.input_columns = stream.input_columns().clone();
+        data.check_labels(stream.history())?;
+        Ok(data)
+    }
+
+    /// The same samples with a past, as the choice says: lags, horizon.
+    pub fn with_past(self, choice: &ColumnChoice) -> Result<Self, DataError> {
+        let shape = Shape {
+            inputs: self.features,
+            lagged: 0,
+            lags: choice.lags,
+            horizon: choice.horizon,
+            exogenous: choice.exogenous,
+        };
+        if !shape.looks_back() {
+            return Ok(self);
+        }
+        let owner_of = |index: usize| self.owners.as_ref().map_or(0, |owners| owners.ids[index]);
+        let count = self.owners.as_ref().map_or(1, |owners| owners.names.len());
+        let mut series: Vec<Series> = (0..count).map(|_| Series::default()).collect();
+        let (mut sample, mut x) = (Sample::default(), Vec::new());
+        let mut writer = Writer::new(shape.width(), MOST_IN_MEMORY);
+        for (index, &label) in self.y.iter().enumerate() {
+            x.clear();
+            self.inputs(&[index as u32], &mut x).map_err(DataError::Store)?;
+            sample.owner = owner_of(index);
+            if series[sample.owner as usize].next(&shape, &x, &[], label, &mut sample) {
+                writer.push(&sample)?;
+            }
+        }
+        let data = writer.finish(&self.name, self.owners.map(|owners| owners.names), true)?;
+        data.check_labels(shape.history())?;
+        Ok(data)
+    }
+
     /// Number of samples, n.
     pub fn len(&self) -> usize {
         self.y.len()
@@ -41,87 +218,209 @@ impl Dataset {
         self.y.is_empty()
     }
 
-    /// Input and label of one sample.
-    ///
-    /// # Panics
-    /// If `index` is not below [`len`](Self::len).
-    pub fn sample(&self, index: usize) -> (&[f32], f32) {
-        let start = index * self.features;
-        (&self.x[start..start + self.features], self.y[index])
+    /// Labels that are missing.
+    pub fn missing_labels(&self) -> usize {
+        self.y.iter().filter(|label| label.is_nan()).count()
     }
 
-    /// Appends the `order` labels before each sample to its features, the latest first. The first `order` samples, which
-    /// have no such past, go. Lags run over the order of time, whoever owns the samples.
-    pub fn lagged(self, order: usize) -> Result<Self, TooShort> {
-        if self.len() <= order {
-            return Err(TooShort { order, samples: self.len() });
+    /// Appends the inputs of these samples to `out`.
+    ///
+    /// # Panics
+    /// If an index is not below [`len`](Self::len).
+    pub fn inputs(&self, indices: &[u32], out: &mut Vec<f32>) -> io::Result<()> {
+        let start = out.len();
+        self.x.read(indices, out)?;
+        if let Some(affine) = &self.affine {
+            for row in out[start..].chunks_exact_mut(self.features.max(1)) {
+                row.iter_mut().zip(affine).for_each(|(x, axis)| *x = scaled(*x, *axis));
+            }
         }
-        let (lags, y) = autoregressive(&self.y, order);
-        let features = self.features + order;
-        let mut x = Vec::with_capacity(y.len() * features);
-        for row in 0..y.len() {
-            x.extend_from_slice(self.sample(row + order).0);
-            x.extend_from_slice(&lags[row * order..(row + 1) * order]);
+        Ok(())
+    }
+
+    /// Takes every input, and the label unless it is a class, to the unit interval by the least and greatest value of the whole
+    /// data: something that only hindsight knows. Inputs each by their own, or `jointly` all by the same.
+    pub fn scale_with_hindsight(&mut self, jointly: bool, raw_labels: bool) {
+        let (label, inputs) = match self.ranges.split_last() {
+            Some((label, inputs)) => (*label, inputs),
+            None => return,
+        };
+        let together = inputs.iter().copied().fold(Range::EMPTY, Range::union);
+        let affine = inputs.iter().map(|range| if jointly { together } else { *range }.to_unit()).collect();
+        self.affine = Some(affine);
+        if !raw_labels {
+            let axis = label.to_unit();
+            let change = |label: &mut f32| *label = scaled(*label, axis);
+            self.y.iter_mut().for_each(change);
+            self.last.iter_mut().flatten().for_each(change);
         }
-        let owner = self.owner.map(|mut owner| owner.split_off(order));
-        Ok(Self { name: self.name, features, x, y, owner })
+    }
+
+    fn check_labels(&self, history: usize) -> Result<(), DataError> {
+        if self.y.is_empty() {
+            return Err(DataError::TooShort(self.name.clone(), history));
+        }
+        let range = self.ranges.last().copied().unwrap_or(Range::EMPTY);
+        let (name, target) = (self.name.clone(), self.input_columns.targets.join(", "));
+        let labels = self.len() - self.missing_labels();
+        if labels == 0 {
+            return Err(DataError::NoLabels(name, target, self.len()));
+        }
+        if range.least == range.greatest && labels > 1 {
+            return Err(DataError::ConstantTarget(name, target, range.least, labels));
+        }
+        Ok(())
+    }
+
+    /// Input and label of one sample.
+    #[cfg(test)]
+    pub(crate) fn sample(&self, index: usize) -> (Vec<f32>, f32) {
+        let mut x = Vec::new();
+        self.inputs(&[index as u32], &mut x).unwrap();
+        (x, self.y[index])
     }
 }
 
-/// A series as samples of AR(`order`): inputs x_t = (y_{t-1}, …, y_{t-order}), row by row, and labels y_t. A series of no
-/// more than `order` values makes no sample.
-pub fn autoregressive(series: &[f32], order: usize) -> (Vec<f32>, Vec<f32>) {
-    let labels = series.get(order..).unwrap_or_default();
-    let x = (0..labels.len()).flat_map(|start| series[start..start + order].iter().rev().copied()).collect();
-    (x, labels.to_vec())
+fn scaled(value: f32, (offset, factor): (f64, f64)) -> f32 {
+    ((f64::from(value) - offset) * factor) as f32
+}
+
+fn see(ranges: &mut [Range], x: &[f32], y: f32) {
+    ranges.iter_mut().zip(x.iter().chain([&y])).for_each(|(range, value)| range.see(*value));
+}
+
+/// Samples that are looked at to see whether numbers are of the order of one.
+pub(crate) const FIRST_LOOK: usize = 100;
+/// Largest size of such a number.
+const ORDER_ONE: f32 = 3.0;
+
+/// Whether the numbers of a sample are as kernels and rates need them.
+pub(crate) fn is_of_order_one(sample: &Sample) -> bool {
+    sample.x.iter().chain([&sample.y]).all(|value| value.is_nan() || value.abs() <= ORDER_ONE)
+}
+
+/// Collects samples.
+struct Writer {
+    x: StoreWriter,
+    y: Vec<f32>,
+    owners: Vec<u32>,
+    last: Vec<f32>,
+    ranges: Vec<Range>,
+    missing: u64,
+    is_of_order_one: bool,
+}
+
+impl Writer {
+    fn new(features: usize, most_in_memory: usize) -> Self {
+        Self {
+            x: StoreWriter::within(most_in_memory, features),
+            y: Vec::new(),
+            owners: Vec::new(),
+            last: Vec::new(),
+            ranges: vec![Range::EMPTY; features + 1],
+            missing: 0,
+            is_of_order_one: true,
+        }
+    }
+
+    fn push(&mut self, sample: &Sample) -> Result<(), DataError> {
+        if self.y.len() == u32::MAX as usize {
+            return Err(DataError::TooManyRows(self.y.len()));
+        }
+        self.x.push(&sample.x).map_err(DataError::Store)?;
+        self.missing += sample.x.iter().filter(|value| value.is_nan()).count() as u64;
+        see(&mut self.ranges, &sample.x, sample.y);
+        if self.y.len() < FIRST_LOOK {
+            self.is_of_order_one &= is_of_order_one(sample);
+        }
+        self.y.push(sample.y);
+        self.owners.push(sample.owner);
+        self.last.push(sample.last.unwrap_or(f32::NAN));
+        Ok(())
+    }
+
+    fn finish(
+        self,
+        name: &str,
+        owner_names: Option<Vec<String>>,
+        is_time_series: bool,
+    ) -> Result<Dataset, DataError> {
+        let (name, features) = (name.to_owned(), self.ranges.len() - 1);
+        let owners = owner_names.map(|names| Owners { ids: self.owners, names }.with_samples());
+        let (owners, too_short) = owners.unzip();
+        Ok(Dataset {
+            name,
+            features,
+            owners,
+            too_short: too_short.unwrap_or_default(),
+            last: self.last.iter().any(|last| !last.is_nan()).then_some(self.last),
+            is_time_series,
+            missing: self.missing,
+            is_of_order_one: self.is_of_order_one,
+            input_columns: InputColumns::default(),
+            x: self.x.finish().map_err(DataError::Store)?,
+            y: self.y,
+            ranges: self.ranges,
+            affine: None,
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::Experiment;
+    use crate::settings::{Override, Settings, Source};
 
-    fn five() -> Dataset {
-        Dataset {
-            name: "five".into(),
-            features: 2,
-            x: vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5],
-            y: vec![10.0, 11.0, 12.0, 13.0, 14.0],
-            owner: Some(vec![0, 1, 2, 0, 1]),
+    #[test]
+    fn what_is_spilled_to_a_file_gives_the_same_results() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut text = String::from("a,b,y\n");
+        for at in 0..400 {
+            let (a, b) = (f64::from(at).sin(), f64::from(at * 7).cos());
+            let b = if at % 9 == 0 { String::new() } else { (80.0 * b).to_string() };
+            text += &format!("{},{b},{}\n", 90.0 * a, 5.0 * a * a);
+        }
+        std::fs::write(file.path(), text).unwrap();
+        let name = format!("data.name={}", file.path().display());
+        for flags in
+            ["data.scaling=online", "data.scaling=whole-file", "federation.partition=sorted-direction"]
+        {
+            let flags = [&name, flags, "data.lags=2", "run.trials=3", "run.threads=3", "federation.nodes=7"];
+            let flags = flags.map(|flag| Override::parse(flag).unwrap());
+            let settings = Settings::load(None, &flags).unwrap();
+            let Source::Files { files, .. } = &settings.data.source else { panic!("no file") };
+            let results = [usize::MAX, 1000].map(|most_in_memory| {
+                let mut stream = SampleStream::open(files, &settings.data.columns).unwrap();
+                let mut data = Dataset::read_within(most_in_memory, "t", &mut stream, &|_| {}).unwrap();
+                assert_eq!(data.x.is_in_file(), most_in_memory == 1000);
+                if let crate::settings::Scaling::WholeFile { jointly } = settings.scaling {
+                    data.scale_with_hindsight(jointly, false);
+                }
+                let mut results = Experiment::new(&settings, &data).unwrap().run(&|| {}).unwrap();
+                results.seconds = 0.0;
+                results.methods.iter_mut().for_each(|method| method.seconds = 0.0);
+                results
+            });
+            // As text: what is not a number is not equal to itself.
+            let texts = results.each_ref().map(|results| crate::results::to_stored_json(results).unwrap());
+            assert!(texts[0] == texts[1], "{:?}", settings.scaling);
+            assert!(results[0].data.missing_inputs > 0 || settings.scaling != crate::settings::Scaling::Auto);
         }
     }
 
     #[test]
-    fn a_sample_is_its_row_and_label() {
-        assert_eq!(five().sample(3), ([3.0, 3.5].as_slice(), 13.0));
-        assert_eq!((five().len(), five().is_empty()), (5, false));
+    fn nodes_without_samples_are_not_counted() {
+        let names = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
+        let (owners, without) = Owners { ids: vec![3, 1, 1, 3], names }.with_samples();
+        assert_eq!(owners, Owners { ids: vec![1, 0, 0, 1], names: vec!["b".into(), "d".into()] });
+        assert_eq!(without, ["a", "c"]);
     }
 
     #[test]
-    fn autoregressive_inputs_are_the_past_latest_first() {
-        let (x, y) = autoregressive(&[1.0, 2.0, 3.0, 4.0, 5.0], 3);
-        assert_eq!(x, [3.0, 2.0, 1.0, 4.0, 3.0, 2.0]);
-        assert_eq!(y, [4.0, 5.0]);
-        assert_eq!(autoregressive(&[1.0, 2.0], 3), (vec![], vec![]));
-    }
-
-    #[test]
-    fn lags_stand_behind_the_sample_s_own_features() {
-        let lagged = five().lagged(2).unwrap();
-        assert_eq!((lagged.features, lagged.len()), (4, 3));
-        assert_eq!(lagged.sample(0), ([2.0, 2.5, 11.0, 10.0].as_slice(), 12.0));
-        assert_eq!(lagged.sample(2), ([4.0, 4.5, 13.0, 12.0].as_slice(), 14.0));
-        assert_eq!(lagged.owner, Some(vec![2, 0, 1]));
-    }
-
-    #[test]
-    fn no_lags_change_nothing() {
-        assert_eq!(five().lagged(0).unwrap(), five());
-    }
-
-    #[test]
-    fn lags_need_one_sample_more_than_their_number() {
-        assert_eq!(five().lagged(4).unwrap().len(), 1);
-        let error = five().lagged(5).unwrap_err();
-        assert_eq!(error.to_string(), "5 lags need more than 5 samples, and there are 5");
+    fn numbers_of_the_order_of_one_are_small_or_missing() {
+        let sample = |x: &[f32], y| Sample { x: x.to_vec(), y, ..Sample::default() };
+        assert!(is_of_order_one(&sample(&[-3.0, f32::NAN, 0.0], 3.0)));
+        assert!(!is_of_order_one(&sample(&[0.0], -3.1)) && !is_of_order_one(&sample(&[3.1], 0.0)));
     }
 }

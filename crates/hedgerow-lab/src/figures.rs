@@ -11,18 +11,23 @@ pub(crate) mod markup;
 pub(crate) mod measure;
 pub(crate) mod number;
 pub(crate) mod palette;
+pub mod panels;
+pub mod png;
 #[cfg(test)]
 pub(crate) mod sample;
 pub(crate) mod scale;
 pub(crate) mod series;
 
-use canvas::{Canvas, DrawError};
-use chart::{Chart, Entry, Key, Words};
+use canvas::{Canvas, DrawError, HEIGHT, WIDTH};
+use chart::{Chart, Entry, Frame, Key, LEGEND, Words, legend_for};
 use measure::Measure;
 use scale::{Axis, Spacing};
 use series::Line;
 
 use crate::results::Results;
+
+/// The size of a sheet with one chart.
+const SHEET: (f64, f64) = (WIDTH, HEIGHT);
 
 /// Why a figure could not be drawn.
 #[derive(Debug, thiserror::Error)]
@@ -66,15 +71,17 @@ fn mse(results: &Results) -> Result<Option<String>, DrawError> {
     let x = Axis::rounds(Spacing::Linear, last_round(drawn()));
     let Some(y) = found.log_axis() else {
         let alternative = format!("{}. {}", words.title, errors::NOTHING_POSITIVE);
-        return Canvas::document(&alternative, |canvas| {
-            Chart::blank(canvas, &words, x, Axis::exactly(0.0..=1.0))?.instead(errors::NOTHING_POSITIVE)
+        return Canvas::document(&alternative, SHEET, |canvas| {
+            Chart::blank(canvas, Frame::alone(LEGEND), &words, (x, Axis::exactly(0.0..=1.0)))?
+                .instead(errors::NOTHING_POSITIVE)
         })
         .map(Some);
     };
+    let frame = Frame::alone(legend_for(found.lines.iter().map(|line| line.label.as_str())));
     let described = series::describe(&found.lines, &measure.name(results));
     let alternative = format!("{}. {described}", words.title);
-    let document = Canvas::document(&alternative, |canvas| {
-        let chart = Chart::new(canvas, &words, x, y)?;
+    let document = Canvas::document(&alternative, SHEET, |canvas| {
+        let chart = Chart::new(canvas, frame, &words, (x, y))?;
         found.others.iter().try_for_each(|line| chart.line(line))?;
         let lines: Vec<Line> = found
             .lines
@@ -127,10 +134,10 @@ fn kernels(results: &Results) -> Result<Option<String>, DrawError> {
         })
         .collect();
     let x = Axis::rounds(Spacing::Linear, shares.rounds.last().copied().unwrap_or(1.0));
-    let document = Canvas::document(&words.title, |canvas| {
-        let chart = Chart::new(canvas, &words, x, Axis::exactly(0.0..=1.0))?;
+    let document = Canvas::document(&words.title, SHEET, |canvas| {
+        let chart = Chart::new(canvas, Frame::alone(LEGEND), &words, (x, Axis::exactly(0.0..=1.0)))?;
         chart.stack(&shares.rounds, &layers)?;
-        chart.frame()?;
+        chart.axes()?;
         let mut notes = Vec::new();
         if results.best_kernel.is_some() {
             notes.push("Bold: the best kernel in hindsight.".to_owned());
@@ -150,8 +157,13 @@ fn convergence(results: &Results) -> Result<Option<String>, DrawError> {
     let words = words(results, "Convergence to the best kernel", "share of the best kernel");
     let alternative = format!("{}. {}", words.title, series::describe(lines, "Share of the best kernel"));
     let x = Axis::rounds(Spacing::Linear, last_round(lines.iter()));
-    let document = Canvas::document(&alternative, |canvas| {
-        let chart = Chart::new(canvas, &words, x, Axis::exactly(0.0..=1.0))?;
+    let document = Canvas::document(&alternative, SHEET, |canvas| {
+        let chart = Chart::new(
+            canvas,
+            Frame::alone(legend_for(lines.iter().map(|line| line.label.as_str()))),
+            &words,
+            (x, Axis::exactly(0.0..=1.0)),
+        )?;
         convergence.raw.iter().try_for_each(|line| chart.line(line))?;
         draw_lines(&chart, lines)?;
         let mut notes = vec![
@@ -186,8 +198,13 @@ fn regret(results: &Results) -> Result<Option<String>, DrawError> {
         (Axis::rounds(Spacing::Root, last_round(lines.iter())), Axis::around(values.chain([0.0])))
     };
     let guide = series::root_guide(&lines).filter(|_| logarithmic);
-    let document = Canvas::document(&alternative, |canvas| {
-        let chart = Chart::new(canvas, &words, x, y)?;
+    let document = Canvas::document(&alternative, SHEET, |canvas| {
+        let chart = Chart::new(
+            canvas,
+            Frame::alone(legend_for(lines.iter().map(|line| line.label.as_str()))),
+            &words,
+            (x, y),
+        )?;
         let mut entries = ranked(&lines);
         if let Some(ends) = guide {
             chart.guide(ends)?;
@@ -219,7 +236,7 @@ pub(crate) fn spread_note(results: &Results) -> String {
 fn draw_lines(chart: &Chart<'_, '_>, lines: &[Line]) -> Result<(), DrawError> {
     lines.iter().rev().try_for_each(|line| chart.band(line))?;
     lines.iter().rev().try_for_each(|line| chart.line(line))?;
-    chart.frame()
+    chart.axes()
 }
 
 /// The legend in the order in which the lines end, highest first.
@@ -343,6 +360,17 @@ mod tests {
             assert!(svg(&results, name).matches("<text").count() < 60, "{name}");
         }
         assert_eq!(svg(&results, "mse.svg").matches("sk, other kernels").count(), 1);
+    }
+
+    #[test]
+    fn long_names_have_their_place_in_the_legend() {
+        let mut results = sample::results(3, 20, 2);
+        results.methods[0].name = "mk:unnormalised-weights".into();
+        for name in ["mse.svg", "convergence.svg", "regret.svg"] {
+            assert!(svg(&results, name).contains("mk:unnormalised-weights\n"), "{name}");
+        }
+        results.methods[0].name = "x".repeat(500);
+        assert!(svg(&results, "mse.svg").contains("xx…"));
     }
 
     #[test]

@@ -98,8 +98,20 @@ impl OutputFolder {
     }
 }
 
+/// Writes a file that appears only once it is whole, and the folder it is in.
+pub fn write_file(path: &Path, content: &[u8]) -> Result<(), OutputError> {
+    let unwritable = |source| OutputError::Unwritable { path: path.to_owned(), source };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).map_err(unwritable)?;
+    let mut file = waiting_file(folder).map_err(unwritable)?;
+    file.write_all(content).map_err(unwritable)?;
+    file.as_file().sync_all().map_err(unwritable)?;
+    file.persist(path).map_err(|error| unwritable(error.error))?;
+    Ok(())
+}
+
 /// Where a file waits until all are written. Temporary files are private; results are as open as the user's other files.
-fn waiting_file(folder: &Path) -> std::io::Result<NamedTempFile> {
+pub(crate) fn waiting_file(folder: &Path) -> std::io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     {

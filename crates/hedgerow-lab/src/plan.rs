@@ -12,6 +12,10 @@ pub(crate) struct Turn {
     pub(crate) contact: Contact,
 }
 
+const CONTACT: u64 = 0;
+const LATENESS: u64 = 1;
+const ARRIVALS: u64 = 2;
+
 /// Deals out the rounds of a trial, one after the other. The same seed gives the same plan.
 pub(crate) struct Plan<'a> {
     /// Indices of each node's samples, in order.
@@ -37,6 +41,23 @@ impl<'a> Plan<'a> {
         Self { streams, taken: vec![0; streams.len()], joins, participation, randomness, round: 0 }
     }
 
+    /// For nodes whose samples come from elsewhere.
+    pub(crate) fn without_samples(
+        nodes: usize,
+        participation: Participation,
+        randomness: Stream,
+    ) -> Plan<'static> {
+        let of_node = |node: usize| randomness.derive(Purpose::Participation, node as u64);
+        Plan {
+            streams: &[],
+            taken: vec![],
+            joins: vec![],
+            participation,
+            randomness: (0..nodes).map(of_node).collect(),
+            round: 0,
+        }
+    }
+
     /// Writes the turns of the next round, and its samples in their order.
     pub(crate) fn next_round(&mut self, turns: &mut Vec<Turn>, samples: &mut Vec<u32>) {
         self.round += 1;
@@ -46,25 +67,40 @@ impl<'a> Plan<'a> {
             if self.round < self.joins[node] {
                 continue;
             }
-            // Three numbers per round: contact, lateness, arrivals.
-            let uniform = |purpose: u64| self.randomness[node].uniform_at(3 * self.round + purpose);
-            let arrived = match self.participation.arrivals {
+            let arrivals = self.participation.arrivals;
+            let arrived = match arrivals {
                 Arrivals::Fixed(count) => count,
-                Arrivals::Poisson(mean) => poisson(mean, uniform(2)),
+                Arrivals::Poisson(_) | Arrivals::Rates(..) => {
+                    poisson(arrivals.mean(node, self.streams.len()), self.uniform(node, ARRIVALS))
+                }
             };
             let new = &stream[self.taken[node]..];
             let new = &new[..arrived.min(new.len())];
             self.taken[node] += new.len();
             samples.extend_from_slice(new);
-            let contact = if uniform(0) < self.participation.dropout {
-                Contact::Lost
-            } else if uniform(1) < self.participation.late {
-                Contact::Late
-            } else {
-                Contact::Full
-            };
-            turns.push(Turn { node: node as NodeId, samples: new.len(), contact });
+            turns.push(Turn { node: node as NodeId, samples: new.len(), contact: self.contact(node) });
         }
+    }
+
+    /// One of three random numbers that a node has per round.
+    fn uniform(&self, node: usize, purpose: u64) -> f64 {
+        self.randomness[node].uniform_at(3 * self.round + purpose)
+    }
+
+    fn contact(&self, node: usize) -> Contact {
+        if self.uniform(node, CONTACT) < self.participation.dropout {
+            Contact::Lost
+        } else if self.uniform(node, LATENESS) < self.participation.late {
+            Contact::Late
+        } else {
+            Contact::Full
+        }
+    }
+
+    /// The contacts of the next round, in which the nodes that `turns` names have samples, whoever dealt them.
+    pub(crate) fn next_contacts(&mut self, turns: &mut [Turn]) {
+        self.round += 1;
+        turns.iter_mut().for_each(|turn| turn.contact = self.contact(turn.node as usize));
     }
 }
 

@@ -4,7 +4,7 @@
 //! to the script, and `verdict` says in a paragraph what they amount to. All foreign text is escaped on the way in.
 
 mod charts;
-mod compare;
+pub(crate) mod compare;
 mod settings;
 mod table;
 mod traces;
@@ -25,7 +25,7 @@ pub fn render(results: &Results) -> String {
         &[
             ("title", &escape(&format!("Hedgerow on {}", figures::data_name(results)))),
             ("setting", &escape(&figures::setting(results))),
-            ("participation", &participation(results)),
+            ("circumstances", &circumstances(results)),
             ("verdict", &escape(&verdict::verdict(results))),
             ("table", &table::table(results)),
             ("charts", &sections),
@@ -38,16 +38,15 @@ pub fn render(results: &Results) -> String {
     )
 }
 
-/// How nodes came and went, for the head of the page; empty if all were always there.
-fn participation(results: &Results) -> String {
-    if results.participation.is_empty() {
-        return String::new();
-    }
-    format!("<p class=\"setting\">Participation: {}</p>\n", escape(&results.participation))
+/// What a reader should know of the data and the nodes, for the head of the page.
+fn circumstances(results: &Results) -> String {
+    let line =
+        |(name, words): (&str, String)| format!("<p class=\"setting\">{name}: {}</p>\n", escape(&words));
+    results.circumstances().into_iter().map(line).collect()
 }
 
 /// Replaces each `{{name}}` once, from left to right, so that no value is searched for names.
-fn fill(template: &str, values: &[(&str, &str)]) -> String {
+pub(crate) fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut page = String::new();
     let mut rest = template;
     while let Some((before, name, after)) = rest
@@ -168,12 +167,14 @@ mod tests {
     }
 
     #[test]
-    fn participation_is_told_at_the_head_if_there_is_something_to_tell() {
+    fn participation_and_scaling_are_told_at_the_head_if_there_is_something_to_tell() {
         let mut results = sample::results(2, 5, 2);
         assert!(!own_markup(&results).contains("Participation: "));
         results.participation = "nodes join <late>".into();
+        results.scaling = "by <hindsight>".into();
         let page = own_markup(&results);
         let (head, _) = page.split_once("</header>").unwrap();
         assert!(head.contains("Participation: nodes join &lt;late&gt;"), "{head}");
+        assert!(head.contains("Scaling: by &lt;hindsight&gt;"), "{head}");
     }
 }

@@ -1,5 +1,9 @@
 //! What a run found: filled by [`crate::run`], read by the summary, the curves, the figures and the report.
 
+mod stored;
+
+pub use stored::{StoredError, from_stored_json, to_stored_json};
+
 use serde::{Deserialize, Serialize};
 
 /// Everything a finished run has to say.
@@ -13,6 +17,9 @@ pub struct Results {
     pub settings: serde_json::Value,
     /// What was learned from.
     pub data: DataSummary,
+    /// What was done to make numbers of the order of one, in words; empty if nothing was.
+    #[serde(default)]
+    pub scaling: String,
     /// Number of nodes, K.
     pub nodes: usize,
     /// Number of rounds, T.
@@ -46,16 +53,26 @@ pub struct Results {
 pub struct DataSummary {
     /// Name of the stream or path of the file.
     pub name: String,
-    /// Samples dealt to the nodes.
+    /// Samples dealt to the nodes, but for those without a label.
     pub samples: usize,
     /// Numbers per sample, d.
     pub features: usize,
+    /// Where it comes from, as far as is known; empty for a user's own file.
+    #[serde(default)]
+    pub provenance: String,
+    /// Inputs that had no value and were imputed.
+    #[serde(default)]
+    pub missing_inputs: u64,
+    /// Samples that had no label and were skipped.
+    #[serde(default)]
+    pub missing_labels: u64,
 }
 
 /// What one method did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MethodResult {
-    /// Name on the command line: `mk`, `sk`, `naive`, `central`, `central-batch`, `local`, `hindsight`.
+    /// Name on the command line: `mk`, `sk`, `naive`, `central`, `central-batch`, `local`, `last`, `mean`, `hindsight`; a variant
+    /// of a method has its own after a colon, as in `mk:voters`.
     pub name: String,
     /// The kernel of `sk`, or the best one of `hindsight`, counted from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,7 +138,7 @@ pub struct Regret {
 }
 
 /// The course of one method over time, averaged over trials.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Curve {
     /// Rounds at which the other columns were taken, ascending, from 1.
     pub rounds: Vec<u64>,
@@ -147,5 +164,33 @@ impl MethodResult {
             Some(kernel) => format!("{} {kernel}", self.name),
             None => self.name.clone(),
         }
+    }
+
+    /// Whether it learns nothing: the last value, or the mean of all so far. Whoever loses to these has learned little.
+    pub fn is_trivial(&self) -> bool {
+        matches!(self.name.as_str(), "last" | "mean")
+    }
+}
+
+impl Results {
+    /// What a reader should know of the data and the nodes, besides sizes: heading and words.
+    pub fn circumstances(&self) -> Vec<(&'static str, String)> {
+        let DataSummary { provenance, missing_inputs, missing_labels, .. } = &self.data;
+        let missing =
+            format!("{missing_inputs} inputs imputed, {missing_labels} samples without a label skipped");
+        let all = [
+            ("Data", Some(provenance.clone()).filter(|words| words != "generated")),
+            ("Scaling", Some(self.scaling.clone())),
+            ("Missing", (missing_inputs + missing_labels > 0).then_some(missing)),
+            ("Participation", Some(self.participation.clone())),
+        ];
+        all.into_iter()
+            .filter_map(|(name, words)| Some((name, words.filter(|words| !words.is_empty())?)))
+            .collect()
+    }
+
+    /// The first method of this name.
+    pub fn method(&self, name: &str) -> Option<&MethodResult> {
+        self.methods.iter().find(|method| method.name == name)
     }
 }

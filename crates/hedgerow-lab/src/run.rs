@@ -2,16 +2,22 @@
 
 use std::time::Instant;
 
-use hedgerow::{Purpose, Stream};
+use hedgerow::{Loss, Purpose, ScaleKind, Stream};
 use rayon::prelude::*;
 
-use crate::data::Dataset;
 use crate::data::builtin::Builtin;
-use crate::data::csv::{CsvError, read_csv};
-use crate::data::partition::Partition;
-use crate::results::{Curve, DataSummary, MethodResult, Moments, Regret, Results};
-use crate::settings::{BUILTIN_ROUNDS, Contestant, Settings, SettingsError};
-use crate::trial::{self, Grids, HindsightTrack, Track, TrialError, TrialResult};
+use crate::data::partition::{Partition, PartitionError};
+use crate::data::ranges::{self, RangesError};
+use crate::data::samples::{InputColumns, SampleStream};
+use crate::data::{DataError, Dataset};
+use crate::grids::Grids;
+use crate::intake::Scaler;
+use crate::results::Results;
+use crate::settings::{
+    BUILTIN_ROUNDS, Contestant, DEFAULT_NODES, DataChoice, Scaling, Settings, SettingsError, Source,
+};
+use crate::summary;
+use crate::trial::{self, Scene, TrialError, TrialResult};
 
 /// Why there are no results.
 #[derive(Debug, thiserror::Error)]
@@ -19,17 +25,12 @@ pub enum RunError {
     /// The settings don't fit.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// The file can't be used.
+    /// The data can't be used.
     #[error(transparent)]
-    Data(#[from] CsvError),
-    /// Neither a stream nor a file.
-    #[error("data.name: {name:?} is neither a built-in stream ({streams}) nor a file")]
-    NoSuchData {
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        streams: String,
-    },
+    Data(#[from] DataError),
+    /// The known ranges can't be used.
+    #[error(transparent)]
+    Ranges(#[from] RangesError),
     /// A label that the loss can't take.
     #[error("{data}: the label of sample {sample} is {label}, but the logistic loss needs -1 or +1")]
     BadLabel {
@@ -39,6 +40,14 @@ pub enum RunError {
         sample: usize,
         /// What it is.
         label: f32,
+    },
+    /// Samples can't be dealt to the nodes.
+    #[error("{data}: {source}")]
+    Partition {
+        /// Which data.
+        data: String,
+        /// Why.
+        source: PartitionError,
     },
     /// A trial failed.
     #[error(transparent)]
@@ -53,9 +62,16 @@ pub enum RunError {
         /// How much at most.
         most: String,
     },
-    /// No sample reached a node.
-    #[error("no sample reached any node in these rounds: more rounds, or more arrivals")]
-    NothingSeen,
+    /// How many nodes a live stream has.
+    #[error(
+        "federation.nodes must say how many nodes there are (--nodes): a live stream names them only as they come"
+    )]
+    NodesUnknown,
+    /// No sample reached a node, or none that could be predicted.
+    #[error(
+        "{0}: no sample could be predicted: none reached a node in these rounds, or too few to agree on a scale (more rounds, more arrivals, or --scaling none)"
+    )]
+    NothingSeen(String),
     /// No threads to be had.
     #[error("can't start {threads} threads: {source}")]
     Threads {
@@ -66,32 +82,33 @@ pub enum RunError {
     },
 }
 
-/// The data that the settings name: generated or read.
-pub fn load_data(settings: &Settings) -> Result<Dataset, RunError> {
-    if let Some(stream) = Builtin::parse(&settings.data) {
-        if let Some(target) = &settings.target {
-            let bound = format!("empty for the built-in stream {:?}", settings.data);
-            return Err(out_of_bounds("data.target", bound, target));
+/// The data that the settings name: generated or read. `progress` is told how many bytes of files have been read.
+pub fn load_data(settings: &Settings, progress: &dyn Fn(u64)) -> Result<Dataset, RunError> {
+    let DataChoice { name, source, columns } = &settings.data;
+    let mut data = match source {
+        Source::Builtin(stream) => generate(settings, *stream)?.with_past(columns)?,
+        Source::Files { files, .. } => {
+            Dataset::read(name, &mut SampleStream::open(files, columns)?, progress)?
         }
-        let rounds = settings.rounds.unwrap_or(BUILTIN_ROUNDS);
-        let per_node = (rounds as f64 * settings.participation.arrivals.mean()).ceil().max(1.0);
-        let samples = per_node * settings.nodes as f64 + settings.lags as f64;
-        if samples > MOST_SAMPLES {
-            let bound = format!("so that nodes, rounds and arrivals make at most {MOST_SAMPLES} samples");
-            return Err(out_of_bounds("run.rounds", bound, format!("{rounds}, which makes {samples}")));
-        }
-        let seed = Stream::from_seed(settings.seed).derive(Purpose::Data, 0).bits_at(0);
-        let data = stream.generate(samples as usize, settings.nodes, seed);
-        return data.lagged(settings.lags).map_err(|source| {
-            out_of_bounds("data.lags", format!("fewer than the {} samples", source.samples), source.order)
-        });
+    };
+    if let Scaling::WholeFile { jointly } = settings.scaling {
+        data.scale_with_hindsight(jointly, settings.loss()? == Loss::Logistic);
     }
-    let path = std::path::Path::new(&settings.data);
-    if !path.exists() && !settings.data.contains(['/', '\\', '.']) {
-        let streams = Builtin::ALL.map(Builtin::name).join(", ");
-        return Err(RunError::NoSuchData { name: settings.data.clone(), streams });
+    Ok(data)
+}
+
+fn generate(settings: &Settings, stream: Builtin) -> Result<Dataset, RunError> {
+    let nodes = settings.nodes.unwrap_or(DEFAULT_NODES);
+    let rounds = settings.rounds.unwrap_or(BUILTIN_ROUNDS);
+    let per_node = (rounds as f64 * settings.participation.arrivals.bounds().1).ceil().max(1.0);
+    let past = (settings.data.columns.lags + settings.data.columns.horizon - 1) * nodes;
+    let samples = per_node * nodes as f64 + past as f64;
+    if samples > MOST_SAMPLES {
+        let bound = format!("so that nodes, rounds and arrivals make at most {MOST_SAMPLES} samples");
+        return Err(out_of_bounds("run.rounds", bound, format!("{rounds}, which makes {samples}")));
     }
-    Ok(read_csv(path, settings.target.as_deref(), settings.lags)?)
+    let seed = Stream::from_seed(settings.seed).derive(Purpose::Data, 0).bits_at(0);
+    Ok(stream.generate(samples as usize, nodes, seed))
 }
 
 fn out_of_bounds(key: &str, bound: impl ToString, value: impl ToString) -> RunError {
@@ -99,14 +116,17 @@ fn out_of_bounds(key: &str, bound: impl ToString, value: impl ToString) -> RunEr
     RunError::Settings(SettingsError::OutOfBounds { key, bound, value })
 }
 
+/// So few samples are over before a scale is agreed on.
+const FEW: usize = 100;
+
 /// Samples of a generated stream: they are kept in memory.
 const MOST_SAMPLES: f64 = 2e8;
 
 /// A run that has been checked against its data: what can go wrong has gone wrong by now.
 pub struct Experiment<'a> {
-    settings: &'a Settings,
+    scene: Scene<'a>,
     data: &'a Dataset,
-    grids: Grids,
+    rounds: usize,
     groups: usize,
 }
 
@@ -116,78 +136,133 @@ impl<'a> Experiment<'a> {
         if let Some((sample, label)) = trial::first_bad_label(settings.loss()?, data) {
             return Err(RunError::BadLabel { data: data.name.clone(), sample: sample + 1, label });
         }
-        // Only Dirichlet shares make streams whose lengths differ from trial to trial.
-        let draws = if matches!(settings.partition, Partition::Dirichlet(_)) { settings.trials } else { 1 };
-        let mut longest = 0;
+        let owners = data.owners.as_ref().filter(|_| settings.partition == Partition::Auto);
+        let mut scene = Scene {
+            settings,
+            contestants: Vec::new(),
+            nodes: nodes(settings, owners.map(|owners| owners.names.len()))?,
+            features: data.features,
+            rounds: None,
+            scaler: scaler(settings, data.is_of_order_one || data.len() < FEW, || {
+                data.input_columns.clone()
+            })?,
+            has_missing: data.missing > 0,
+            delay: 0,
+            grids: Grids::Open,
+        };
+        scene.contestants = contestants(settings, data.is_time_series, &scene.scaler)?;
+        scene.delay = delay(settings, data.owners.is_some(), scene.nodes);
+        // Only drawn shares make streams whose lengths differ from trial to trial.
+        let is_drawn = matches!(settings.partition, Partition::Dirichlet(_) | Partition::Unequal(_));
+        let draws = if is_drawn { settings.trials } else { 1 };
+        let mut lasting = 0;
         for trial in 0..draws {
-            let streams = trial::deal(settings, data, trial).map_err(TrialError::from)?;
-            longest = streams.iter().map(Vec::len).fold(longest, usize::max);
+            let undealt = |source| RunError::Partition { data: data.name.clone(), source };
+            let streams = trial::deal(&scene, data, trial).map_err(undealt)?;
+            for (node, stream) in streams.iter().enumerate() {
+                let rounds = stream.len() as f64 / settings.participation.arrivals.mean(node, scene.nodes);
+                lasting = lasting.max(rounds.ceil() as usize);
+            }
         }
-        let lasting = (longest as f64 / settings.participation.arrivals.mean()).ceil() as usize;
-        let rounds = settings.rounds.unwrap_or(lasting).min(lasting).max(1);
-        let needed = memory(settings)?;
-        if needed > MOST_MEMORY {
-            return Err(RunError::Memory { needed: gigabytes(needed), most: gigabytes(MOST_MEMORY) });
-        }
-        let grids = Grids { rounds, curve: curve_grid(rounds), regret: regret_grid(rounds) };
-        Ok(Self { settings, data, grids, groups: trial::group_count(settings)? })
+        let is_generated = matches!(settings.data.source, Source::Builtin(_));
+        let usual = if is_generated && !is_drawn { BUILTIN_ROUNDS } else { lasting };
+        let wanted = settings.rounds.unwrap_or(usual);
+        let rounds = wanted.min(lasting).max(1);
+        scene.rounds = Some(rounds);
+        scene.grids = Grids::closed(rounds);
+        check_memory(&scene)?;
+        let groups = trial::groups(&scene)?.len();
+        Ok(Self { scene, data, rounds, groups })
     }
 
     /// How many steps of progress it will tell.
     pub fn steps(&self) -> u64 {
-        (self.settings.trials * self.groups) as u64 * self.grids.rounds as u64
+        (self.scene.settings.trials * self.groups) as u64 * self.rounds as u64
     }
 
     /// Runs all trials. `step` is called for each step of progress, from any thread.
     pub fn run(&self, step: &(dyn Fn() + Sync)) -> Result<Results, RunError> {
         let start = Instant::now();
-        let Self { settings, data, grids, .. } = self;
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(settings.threads).build();
-        let pool = pool.map_err(|source| RunError::Threads { threads: settings.threads, source })?;
-        let trials: Vec<TrialResult> = pool.install(|| {
-            let trials = (0..settings.trials).into_par_iter();
-            trials.map(|trial| trial::play(settings, data, grids, trial, step)).collect::<Result<_, _>>()
+        let Self { scene, data, rounds, .. } = self;
+        let trials: Vec<TrialResult> = threads(scene.settings)?.install(|| {
+            let trials = (0..scene.settings.trials).into_par_iter();
+            trials.map(|trial| trial::play(scene, data, *rounds, trial, step)).collect::<Result<_, _>>()
         })?;
-        let samples = trials.iter().map(|trial| trial.samples as f64).sum::<f64>() / trials.len() as f64;
-        if samples == 0.0 {
-            return Err(RunError::NothingSeen);
-        }
-        let tracks: Vec<&[Track]> = trials.iter().map(|trial| &trial.tracks[..]).collect();
-        let hindsight: Vec<&HindsightTrack> =
-            trials.iter().filter_map(|trial| trial.hindsight.as_ref()).collect();
-        let mut methods: Vec<MethodResult> =
-            (0..tracks[0].len()).map(|entry| summarise(settings, grids, &tracks, entry)).collect();
-        let by_sk = mark_best(&mut methods);
-        let by_function = best_function(&hindsight);
-        if let Some(kernel) = by_function {
-            methods.push(hindsight_entry(settings, grids, &hindsight, kernel));
-        }
-        methods.sort_by_key(|method| settings.contestants.iter().position(|c| c.name() == method.name));
-        let owned = data.owner.is_some() && settings.partition == Partition::RoundRobin;
-        Ok(Results {
-            schema: 1,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            settings: serde_json::to_value(&settings.effective).unwrap_or_default(),
-            data: DataSummary {
-                name: data.name.clone(),
-                samples: samples.round() as usize,
-                features: data.features,
-            },
-            nodes: settings.nodes,
-            rounds: grids.rounds,
-            budget: settings.budget,
-            kernels: settings.kernels.iter().map(|kernel| kernel.label()).collect(),
-            trials: settings.trials,
-            seed: settings.seed,
-            partition: if owned { "by owner".to_owned() } else { settings.partition.name() },
-            loss: settings.loss()?.name().to_owned(),
-            window: settings.window.min(grids.rounds),
-            participation: settings.participation.describe(),
-            best_kernel: by_sk.or(by_function).map(|kernel| kernel + 1),
-            methods,
-            seconds: start.elapsed().as_secs_f64(),
-        })
+        let is_owned = data.owners.is_some();
+        summary::summarise(
+            scene,
+            &data.name,
+            is_owned,
+            &trials,
+            *rounds as u64,
+            start.elapsed().as_secs_f64(),
+        )
     }
+}
+
+/// Rounds until a label that is forecast some steps ahead is known: a node's own series goes on by a row in a round, one that is
+/// dealt to all by a row for each of them.
+pub(crate) fn delay(settings: &Settings, has_owners: bool, nodes: usize) -> usize {
+    let rows = settings.data.columns.horizon - 1;
+    if has_owners { rows } else { rows.div_ceil(nodes) }
+}
+
+/// Those asked for; a time series is always compared with the trivial forecasts. Where features change with an agreed scale, no fixed
+/// function is the best of all rounds: `hindsight` is left out, or refused if it was asked for.
+pub(crate) fn contestants(
+    settings: &Settings,
+    is_time_series: bool,
+    scaler: &Scaler,
+) -> Result<Vec<Contestant>, RunError> {
+    let mut contestants = settings.contestants.clone();
+    for trivial in [Contestant::Last, Contestant::Mean] {
+        if is_time_series && settings.loss().ok() != Some(Loss::Logistic) && !contestants.contains(&trivial) {
+            contestants.push(trivial);
+        }
+    }
+    if matches!(scaler, Scaler::Online { .. }) && contestants.contains(&Contestant::Hindsight) {
+        if !settings.has_default_contestants() {
+            let bound = "without hindsight where numbers are scaled online: features change with the scale";
+            return Err(out_of_bounds("federation.methods", bound, "hindsight"));
+        }
+        contestants.retain(|contestant| *contestant != Contestant::Hindsight);
+    }
+    Ok(contestants)
+}
+
+/// K: as many as were asked for, and as the data names.
+pub(crate) fn nodes(settings: &Settings, named: Option<usize>) -> Result<usize, RunError> {
+    match (settings.nodes, named) {
+        (Some(nodes), Some(named)) if nodes != named => {
+            let bound = format!("{named}, as many as the data names (leave it out)");
+            Err(out_of_bounds("federation.nodes", bound, nodes))
+        }
+        (nodes, named) => Ok(nodes.or(named).unwrap_or(DEFAULT_NODES)),
+    }
+}
+
+/// How numbers are to be scaled.
+pub(crate) fn scaler(
+    settings: &Settings,
+    needs_no_scale: bool,
+    columns: impl FnOnce() -> InputColumns,
+) -> Result<Scaler, RunError> {
+    let raw_labels = settings.loss()? == Loss::Logistic;
+    Ok(match &settings.scaling {
+        Scaling::None | Scaling::WholeFile { .. } => Scaler::None,
+        Scaling::Auto if needs_no_scale => Scaler::None,
+        Scaling::Auto => Scaler::Online { kind: ScaleKind::Spread, raw_labels },
+        Scaling::Online(kind) => Scaler::Online { kind: *kind, raw_labels },
+        Scaling::Ranges(file) => {
+            let scale = ranges::read(file, &columns())?;
+            Scaler::Fixed(if raw_labels { scale.with_raw_labels() } else { scale })
+        }
+    })
+}
+
+pub(crate) fn threads(settings: &Settings) -> Result<rayon::ThreadPool, RunError> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(settings.threads).build();
+    pool.map_err(|source| RunError::Threads { threads: settings.threads, source })
 }
 
 /// Bytes beyond which a run is refused instead of being killed by the system.
@@ -197,224 +272,35 @@ fn gigabytes(bytes: f64) -> String {
     format!("{:.1} GiB", bytes / (1024.0 * 1024.0 * 1024.0))
 }
 
+/// Refuses what would need more.
+pub(crate) fn check_memory(scene: &Scene<'_>) -> Result<(), RunError> {
+    let needed = memory(scene)?;
+    if needed > MOST_MEMORY {
+        return Err(RunError::Memory { needed: gigabytes(needed), most: gigabytes(MOST_MEMORY) });
+    }
+    Ok(())
+}
+
 /// What the models, and the sums of the best functions, of all trials at once will take.
-fn memory(settings: &Settings) -> Result<f64, SettingsError> {
+fn memory(scene: &Scene<'_>) -> Result<f64, SettingsError> {
+    let settings = scene.settings;
     let threads = if settings.threads == 0 { rayon::current_num_threads() } else { settings.threads };
-    let (kernels, nodes) = (settings.kernels.len() as f64, settings.nodes as f64);
+    let (kernels, nodes) = (settings.kernels.len() as f64, scene.nodes as f64);
     let mut bytes = 0.0;
-    for &contestant in &settings.contestants {
+    for &contestant in &scene.contestants {
         let model = 2.0 * settings.frequencies(contestant)? as f64;
         // Models at the nodes and the features of a round, in f32; the Gram matrices in f64.
         bytes += match contestant {
-            Contestant::Mk => nodes * 4.0 * (kernels + 1.0) * model,
+            Contestant::Mk(_) => nodes * 4.0 * (kernels + 1.0) * model,
             Contestant::Sk | Contestant::Naive => nodes * 4.0 * 2.0 * kernels * model,
             Contestant::Local => nodes * 4.0 * kernels * model,
             Contestant::Central | Contestant::CentralBatch => 4.0 * kernels * model,
+            Contestant::Last | Contestant::Mean => continue,
             Contestant::Hindsight => 8.0 * 2.0 * kernels * model * model / 2.0,
         };
-        bytes += nodes * settings.participation.arrivals.mean() * 4.0 * kernels * model;
+        bytes += nodes * settings.participation.arrivals.bounds().1 * 4.0 * kernels * model;
     }
-    Ok(bytes * threads.min(settings.trials) as f64)
-}
-
-const CURVE_POINTS: usize = 1000;
-const REGRET_POINTS: usize = 40;
-
-/// Every round if there are few; else as many as a figure can show, half of them evenly and half on a logarithmic scale.
-fn curve_grid(rounds: usize) -> Vec<u64> {
-    if rounds <= CURVE_POINTS {
-        return (1..=rounds as u64).collect();
-    }
-    let half = CURVE_POINTS / 2;
-    let mut grid = logarithmic_grid(rounds, half);
-    grid.extend((1..=half).map(|i| (i * rounds / half) as u64));
-    grid.sort_unstable();
-    grid.dedup();
-    grid
-}
-
-fn regret_grid(rounds: usize) -> Vec<u64> {
-    logarithmic_grid(rounds, REGRET_POINTS)
-}
-
-fn logarithmic_grid(rounds: usize, points: usize) -> Vec<u64> {
-    let exponent = |i: usize| i as f64 / (points - 1).max(1) as f64;
-    let mut grid: Vec<u64> = (0..points)
-        .map(|i| ((rounds as f64).powf(exponent(i)).round() as u64).clamp(1, rounds as u64))
-        .collect();
-    grid.dedup();
-    grid
-}
-
-/// Mean and sample standard deviation.
-fn moments(values: impl Iterator<Item = f64> + Clone) -> Moments {
-    let count = values.clone().count() as f64;
-    let mean = values.clone().sum::<f64>() / count;
-    let squares: f64 = values.map(|value| (value - mean) * (value - mean)).sum();
-    Moments { mean, sd: if count > 1.0 { (squares / (count - 1.0)).sqrt() } else { 0.0 } }
-}
-
-/// One entry, over all trials.
-fn summarise(settings: &Settings, grids: &Grids, tracks: &[&[Track]], entry: usize) -> MethodResult {
-    let all = || tracks.iter().map(|tracks| &tracks[entry]);
-    let over = |value: &dyn Fn(&Track) -> f64| moments(all().map(value).collect::<Vec<_>>().into_iter());
-    let node_rounds = (settings.nodes * grids.rounds) as f64;
-    let per_turn = |count: &dyn Fn(&Track) -> u64| over(&|track| count(track) as f64 / node_rounds).mean;
-    let course = |values: &dyn Fn(&Track) -> &[f64], points: usize| -> Vec<Moments> {
-        (0..points).map(|point| over(&|track| values(track)[point])).collect()
-    };
-    let kernels = settings.kernels.len();
-    let mean_share = |share: &dyn Fn(&Track, usize) -> f64| -> Vec<f64> {
-        (0..kernels).map(|kernel| over(&|track| share(track, kernel)).mean).collect()
-    };
-    let first = &tracks[0][entry];
-    let regret = course(&|track| &track.curve.regret, first.curve.regret.len());
-    let cast: u64 = all().flat_map(|track| &track.votes).sum();
-    MethodResult {
-        name: first.contestant.name().to_owned(),
-        kernel: first.kernel.map(|kernel| kernel + 1),
-        best: false,
-        mse: over(&|track| track.mse),
-        mse_trials: all().map(|track| track.mse).collect(),
-        mse_last_window: Some(over(&|track| track.window_mse)).filter(|window| window.mean.is_finite()),
-        mean_loss: over(&|track| track.mean_loss),
-        error_rate: (settings.loss().ok() == Some(hedgerow::Loss::Logistic))
-            .then(|| over(&|track| track.error_rate)),
-        numbers_up: per_turn(&|track| track.traffic.numbers_up),
-        numbers_down: per_turn(&|track| track.traffic.numbers_down),
-        bytes_up: per_turn(&|track| track.traffic.bytes_up),
-        bytes_down: per_turn(&|track| track.traffic.bytes_down),
-        selected: mean_share(&|track, kernel| track.shares[kernel]),
-        votes: if cast == 0 {
-            vec![]
-        } else {
-            let votes = |kernel: usize| all().map(|track| track.votes[kernel]).sum::<u64>();
-            (0..kernels).map(|kernel| votes(kernel) as f64 / cast as f64).collect()
-        },
-        uploads_accepted: per_turn(&|track| track.traffic.uploads_accepted),
-        uploads_late: per_turn(&|track| track.traffic.uploads_late),
-        regret: regret.last().map(|last| Regret {
-            mean: last.mean,
-            sd: last.sd,
-            exponent: growth(&grids.regret, &regret),
-        }),
-        seconds: all().map(|track| track.seconds).sum(),
-        curve: Curve {
-            rounds: grids.curve.clone(),
-            mse: course(&|track| &track.curve.mse, grids.curve.len()),
-            mse_window: course(&|track| &track.curve.window_mse, grids.curve.len()),
-            loss: course(&|track| &track.curve.loss, grids.curve.len()),
-            shares: (0..grids.curve.len())
-                .map(|point| mean_share(&|track, kernel| track.curve.shares[point][kernel]))
-                .collect(),
-            regret_rounds: if regret.is_empty() { vec![] } else { grids.regret.clone() },
-            regret,
-        },
-    }
-}
-
-/// Exponent of the power law through the last two decades, by least squares on logarithms.
-fn growth(rounds: &[u64], regret: &[Moments]) -> Option<f64> {
-    let last = *rounds.last()? as f64;
-    let recent: Vec<(f64, f64)> = rounds
-        .iter()
-        .zip(regret)
-        .filter(|(round, _)| **round as f64 >= last / 100.0)
-        .map(|(round, regret)| ((*round as f64).ln(), regret.mean))
-        .collect();
-    if recent.len() < 3 || recent.iter().any(|(_, regret)| *regret <= 0.0) {
-        return None;
-    }
-    let count = recent.len() as f64;
-    let (mean_x, mean_y) = recent
-        .iter()
-        .fold((0.0, 0.0), |(x, y), (round, regret)| (x + round / count, y + regret.ln() / count));
-    let spread: f64 = recent.iter().map(|(x, _)| (x - mean_x) * (x - mean_x)).sum();
-    let together: f64 = recent.iter().map(|(x, y)| (x - mean_x) * (y.ln() - mean_y)).sum();
-    Some(together / spread)
-}
-
-/// Marks the best `sk` and returns its kernel.
-fn mark_best(methods: &mut [MethodResult]) -> Option<usize> {
-    let single = methods.iter_mut().filter(|method| method.name == Contestant::Sk.name());
-    let best = single.min_by(|a, b| a.mean_loss.mean.total_cmp(&b.mean_loss.mean))?;
-    best.best = true;
-    best.kernel.map(|kernel| kernel - 1)
-}
-
-/// The kernel whose best fixed function has the least objective on average.
-fn best_function(hindsight: &[&HindsightTrack]) -> Option<usize> {
-    let kernels = hindsight.first()?.objective.len();
-    let mean = |kernel: usize| hindsight.iter().map(|track| track.objective[kernel]).sum::<f64>();
-    (0..kernels).min_by(|a, b| mean(*a).total_cmp(&mean(*b)))
-}
-
-fn hindsight_entry(
-    settings: &Settings,
-    grids: &Grids,
-    hindsight: &[&HindsightTrack],
-    kernel: usize,
-) -> MethodResult {
-    // Each trial against the best of its own, like the regret.
-    let mse_trials: Vec<f64> = hindsight.iter().filter_map(|track| track.course.last().copied()).collect();
-    let mse = moments(mse_trials.iter().copied());
-    let course =
-        (0..grids.regret.len()).map(|point| moments(hindsight.iter().map(|track| track.course[point])));
-    let course: Vec<Moments> = course.collect();
-    MethodResult {
-        name: Contestant::Hindsight.name().to_owned(),
-        kernel: Some(kernel + 1),
-        best: false,
-        mse,
-        mse_trials,
-        mse_last_window: None,
-        mean_loss: mse,
-        error_rate: None,
-        numbers_up: 0.0,
-        numbers_down: 0.0,
-        bytes_up: 0.0,
-        bytes_down: 0.0,
-        selected: (0..settings.kernels.len()).map(|p| f64::from(u8::from(p == kernel))).collect(),
-        votes: vec![],
-        uploads_accepted: 0.0,
-        uploads_late: 0.0,
-        regret: None,
-        seconds: hindsight.iter().map(|track| track.seconds).sum(),
-        curve: Curve { rounds: grids.regret.clone(), mse: course, ..Curve::default() },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn grids_begin_with_one_end_with_the_last_round_and_ascend() {
-        for rounds in [1, 2, 999, 1000, 1001, 123_456] {
-            for grid in [curve_grid(rounds), regret_grid(rounds)] {
-                assert_eq!((grid[0], *grid.last().unwrap()), (1, rounds as u64));
-                assert!(grid.is_sorted() && grid.windows(2).all(|pair| pair[0] < pair[1]));
-                assert!(grid.len() <= CURVE_POINTS);
-            }
-        }
-    }
-
-    #[test]
-    fn growth_finds_the_exponent_of_a_power_law() {
-        let rounds = regret_grid(100_000);
-        let power: Vec<Moments> =
-            rounds.iter().map(|t| Moments { mean: 3.0 * (*t as f64).powf(0.55), sd: 0.0 }).collect();
-        assert!((growth(&rounds, &power).unwrap() - 0.55).abs() < 1e-9);
-        let mut negative = power;
-        negative.last_mut().unwrap().mean = -1.0;
-        assert_eq!(growth(&rounds, &negative), None);
-    }
-
-    #[test]
-    fn moments_are_of_a_sample() {
-        let found = moments([1.0, 2.0, 3.0, 4.0].into_iter());
-        assert_eq!(found.mean, 2.5);
-        assert!((found.sd - (5.0f64 / 3.0).sqrt()).abs() < 1e-12);
-        assert_eq!(moments([7.0].into_iter()).sd, 0.0);
-    }
+    // Trials of a live stream are all played at the same time.
+    let at_once = if scene.rounds.is_some() { threads.min(settings.trials) } else { settings.trials };
+    Ok(bytes * at_once as f64)
 }

@@ -5,21 +5,29 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use hedgerow::{
-    Draw, Family, FeatureError, FeatureMap, FeatureSpec, Kernel, Loss, Schedule, Setup, SetupConfig,
-    SetupError, WeightRule,
+    Amplitude, Average, Draw, Family, FeatureMap, FeatureSpec, Kernel, Loss, MkOptions, Schedule, Setup,
+    SetupConfig, WeightRule,
 };
-use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::data::partition::Partition;
-pub use choices::{Arrivals, Contestant, Participation};
+pub use choices::{Arrivals, Contestant, MkVariant, Participation};
+use config::{Config, DataConfig, KernelConfig, Learning};
+pub use data::{DataChoice, Scaling, Source};
+pub use error::SettingsError;
 use layers::{merge, nested, parse};
 
 mod choices;
+mod config;
+mod data;
+mod error;
 mod layers;
 
 /// The commented defaults.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
+
+/// Nodes unless the user or the data says otherwise: the paper's.
+pub const DEFAULT_NODES: usize = 20;
 
 /// Rounds of a built-in stream unless told otherwise.
 pub const BUILTIN_ROUNDS: usize = 500;
@@ -27,14 +35,12 @@ pub const BUILTIN_ROUNDS: usize = 500;
 /// A checked description of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Name of a built-in stream or path of a file.
-    pub data: String,
-    /// Column to be predicted; the last one if absent.
-    pub target: Option<String>,
-    /// Past labels among the features.
-    pub lags: usize,
-    /// K.
-    pub nodes: usize,
+    /// What is learned from.
+    pub data: DataChoice,
+    /// What makes its numbers of the order of one.
+    pub scaling: Scaling,
+    /// K; `None` if nobody said: as many as the data names, or [`DEFAULT_NODES`].
+    pub nodes: Option<usize>,
     /// r.
     pub budget: usize,
     /// What to run, in this order, without repetition.
@@ -97,155 +103,37 @@ pub fn defaults_as_json() -> Result<serde_json::Value, SettingsError> {
         .map_err(|error| SettingsError::NotToml { origin: "the defaults".into(), message: error.to_string() })
 }
 
-/// Why settings can't be used.
-#[derive(Debug, thiserror::Error)]
-pub enum SettingsError {
-    /// The file can't be read.
-    #[error("can't read {}: {source}{}", file.display(), if source.kind() == std::io::ErrorKind::InvalidData { " (data goes behind --data)" } else { "" })]
-    Unreadable {
-        /// Which.
-        file: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The file isn't TOML.
-    #[error("{origin} is not valid TOML: {message}")]
-    NotToml {
-        /// Where.
-        origin: String,
-        /// What the parser says.
-        message: String,
-    },
-    /// A key that nobody knows.
-    #[error("{origin}: unknown key {key:?}{}", suggestion.as_ref().map(|s| format!(", did you mean {s:?}?")).unwrap_or_default())]
-    UnknownKey {
-        /// Where.
-        origin: String,
-        /// What.
-        key: String,
-        /// The nearest known key.
-        suggestion: Option<String>,
-    },
-    /// A value of another kind.
-    #[error("{origin}: {key} must be {expected}, but is {found}")]
-    WrongType {
-        /// Where.
-        origin: String,
-        /// Which.
-        key: String,
-        /// What kind it must be.
-        expected: &'static str,
-        /// What it is.
-        found: String,
-    },
-    /// A value that makes no sense.
-    #[error("{key} must be {bound}, but is {value}")]
-    OutOfBounds {
-        /// Which.
-        key: String,
-        /// In words.
-        bound: String,
-        /// What it is.
-        value: String,
-    },
-    /// A budget that leaves no room for a model.
-    #[error("federation.budget: {0}")]
-    Budget(#[from] hedgerow::BudgetTooSmall),
-    /// A dictionary that can't be drawn from.
-    #[error("kernels: {0}")]
-    Kernels(#[from] FeatureError),
-    /// Learning parameters that make no sense.
-    #[error("learning: {0}")]
-    Learning(#[from] SetupError),
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Config {
-    data: DataConfig,
-    federation: FederationConfig,
-    run: RunConfig,
-    learning: Learning,
-    kernels: KernelConfig,
-    participation: ParticipationConfig,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DataConfig {
-    name: String,
-    target: String,
-    lags: i64,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FederationConfig {
-    nodes: i64,
-    budget: i64,
-    methods: Vec<String>,
-    partition: String,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RunConfig {
-    trials: i64,
-    rounds: i64,
-    seed: i64,
-    threads: i64,
-    window: i64,
-    out: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Learning {
-    loss: String,
-    huber_delta: f64,
-    ridge: f64,
-    step_size: f64,
-    step_schedule: String,
-    weight_rate: f64,
-    weight_schedule: String,
-    weight_rule: String,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct KernelConfig {
-    families: Vec<String>,
-    variances: Vec<f64>,
-    draw: String,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ParticipationConfig {
-    dropout: f64,
-    late: f64,
-    join_within: f64,
-    arrivals: String,
-}
-
 impl Settings {
-    /// Defaults, changed by a file, changed by flags.
+    /// Defaults, changed by what the catalogue says of a named data set, by a file, by flags.
     pub fn load(file: Option<&Path>, flags: &[Override]) -> Result<Self, SettingsError> {
-        let mut table = parse("the defaults", DEFAULTS)?;
+        let mut layers = Vec::new();
         if let Some(file) = file {
             let unreadable = |source| SettingsError::Unreadable { file: file.to_owned(), source };
             let text = std::fs::read_to_string(file).map_err(unreadable)?;
             let origin = file.display().to_string();
-            merge(&mut table, parse(&origin, &text)?, "", &origin)?;
+            layers.push((parse(&origin, &text)?, origin));
         }
-        for flag in flags {
-            merge(&mut table, nested(&flag.key, flag.value.clone()), "", &flag.origin)?;
+        Self::from_layers(layers, flags)
+    }
+
+    /// The same with a layer that has been read already.
+    pub fn with_layer(layer: Table, origin: &str, flags: &[Override]) -> Result<Self, SettingsError> {
+        Self::from_layers(vec![(layer, origin.to_owned())], flags)
+    }
+
+    fn from_layers(mut layers: Vec<(Table, String)>, flags: &[Override]) -> Result<Self, SettingsError> {
+        layers.extend(flags.iter().map(|flag| (nested(&flag.key, flag.value.clone()), flag.origin.clone())));
+        // Which data set it is decides about a layer below the user's own.
+        let located = data::locate(&effective(&layers)?.1.data)?;
+        if let Some(settings) = located.settings {
+            layers.insert(0, (settings, "the catalogue".to_owned()));
         }
-        let config: Config = table.clone().try_into().map_err(|error| SettingsError::NotToml {
-            origin: "settings".into(),
-            message: error.to_string(),
-        })?;
-        check(config, table)
+        let (table, config) = effective(&layers)?;
+        let says_nodes = |(layer, _): &(Table, String)| layer.get("federation")?.get("nodes").map(|_| ());
+        let are_nodes_given = layers.iter().any(|layer| says_nodes(layer).is_some());
+        let mut settings = check(config, table, located.source)?;
+        settings.nodes = settings.nodes.filter(|_| are_nodes_given);
+        Ok(settings)
     }
 
     /// Frequencies per kernel, D, that the budget gives a contestant.
@@ -253,22 +141,37 @@ impl Settings {
         Ok(contestant.budget_method().frequencies(self.budget)?)
     }
 
-    /// What both halves of a method agree on, for a given D, number of rounds and seed.
-    pub fn setup(&self, frequencies: usize, rounds: usize, seed: u64) -> Result<Setup, SettingsError> {
+    /// What both halves of a contestant's method agree on, for a number of nodes and rounds (`None`: nobody knows) and a seed.
+    pub fn setup(
+        &self,
+        contestant: Contestant,
+        nodes: usize,
+        rounds: Option<usize>,
+        seed: u64,
+    ) -> Result<Setup, SettingsError> {
         let learning = &self.learning;
+        let variant = contestant.variant();
         let schedule = |key, name: &str, scale| match name {
             "anytime" => Ok(Schedule::Anytime { scale }),
-            "horizon" => Ok(Schedule::Horizon { scale, rounds: rounds as u64 }),
+            "horizon" => match rounds {
+                Some(rounds) => Ok(Schedule::Horizon { scale, rounds: rounds as u64 }),
+                None => Err(out_of_bounds(
+                    key,
+                    "anytime or constant for a live stream, whose end nobody knows",
+                    name,
+                )),
+            },
             "constant" => Ok(Schedule::Constant { scale }),
             _ => Err(unknown_name(key, name, &["anytime", "horizon", "constant"])),
         };
-        let step_size = schedule("learning.step_schedule", &learning.step_schedule, learning.step_size)?;
+        let step_schedule = if variant.fixed_step { "horizon" } else { &learning.step_schedule };
+        let step_size = schedule("learning.step_schedule", step_schedule, learning.step_size)?;
         let weight_rate =
             schedule("learning.weight_schedule", &learning.weight_schedule, learning.weight_rate)?;
         let config = SetupConfig {
             kernels: self.kernels.len(),
-            frequencies,
-            nodes: self.nodes,
+            frequencies: self.frequencies(contestant)?,
+            nodes,
             loss: self.loss()?,
             ridge: learning.ridge,
             step_size,
@@ -281,8 +184,17 @@ impl Settings {
                 }
             },
             seed,
+            mk: MkOptions {
+                count_nodes: !variant.no_k,
+                average: if variant.voters { Average::Voters } else { Average::All },
+            },
         };
         Ok(Setup::try_from(config)?)
+    }
+
+    /// Whether nobody chose whom to run.
+    pub fn has_default_contestants(&self) -> bool {
+        self.contestants == DEFAULT_CONTESTANTS
     }
 
     /// The loss that is minimised.
@@ -295,10 +207,36 @@ impl Settings {
         }
     }
 
-    /// The map of a trial, for samples of `inputs` numbers.
-    pub fn feature_spec(&self, inputs: usize, frequencies: usize, seed: u64) -> FeatureSpec {
-        FeatureSpec { kernels: self.kernels.clone(), draw: self.draw, inputs, frequencies, seed }
+    /// The map of a contestant in a trial, for samples of `inputs` numbers.
+    pub fn feature_spec(
+        &self,
+        contestant: Contestant,
+        inputs: usize,
+        seed: u64,
+    ) -> Result<FeatureSpec, SettingsError> {
+        let variant = contestant.variant();
+        let kernels = self.kernels.iter().map(|kernel| match variant.frequencies {
+            // σ^-2 = (10^(p-6))²: what multiplying by 10^(p-6) amounts to.
+            true => Kernel { variance: (kernel.variance * kernel.variance).recip(), ..*kernel },
+            false => *kernel,
+        });
+        let amplitude = if variant.unnormalised { Amplitude::Unnormalised } else { Amplitude::Normalised };
+        let frequencies = self.frequencies(contestant)?;
+        Ok(FeatureSpec { kernels: kernels.collect(), draw: self.draw, amplitude, inputs, frequencies, seed })
     }
+}
+
+/// The defaults with these layers over them.
+fn effective(layers: &[(Table, String)]) -> Result<(Table, Config), SettingsError> {
+    let mut table = parse("the defaults", DEFAULTS)?;
+    for (layer, origin) in layers {
+        merge(&mut table, layer.clone(), "", origin)?;
+    }
+    let config = table.clone().try_into().map_err(|error: toml::de::Error| SettingsError::NotToml {
+        origin: "settings".into(),
+        message: error.to_string(),
+    })?;
+    Ok((table, config))
 }
 
 fn unknown_name(key: &str, name: &str, known: &[&str]) -> SettingsError {
@@ -327,17 +265,21 @@ fn share(key: &str, value: f64) -> Result<f64, SettingsError> {
     if (0.0..=1.0).contains(&value) { Ok(value) } else { Err(out_of_bounds(key, "between 0 and 1", value)) }
 }
 
-fn check(config: Config, effective: Table) -> Result<Settings, SettingsError> {
+fn check(config: Config, effective: Table, source: Source) -> Result<Settings, SettingsError> {
     let Config { data, federation, run, learning, kernels, participation } = config;
+    let by_column = federation.partition.strip_prefix("column:").map(str::to_owned);
     let mut settings = Settings {
-        data: data.name,
-        target: Some(data.target).filter(|target| !target.is_empty()),
-        lags: within("data.lags", 0..=10_000, data.lags)?,
-        nodes: within("federation.nodes", 1..=10_000_000, federation.nodes)?,
+        scaling: data::scaling(&data.scaling)?,
+        data: data::choice(data, source, by_column.clone(), learning.loss == "logistic")?,
+        nodes: Some(within("federation.nodes", 1..=10_000_000, federation.nodes)?),
         budget: within("federation.budget", 0..=1_000_000, federation.budget)?,
         contestants: contestants(&federation.methods)?,
-        partition: Partition::parse(&federation.partition)
-            .ok_or_else(|| unknown_name("federation.partition", &federation.partition, &Partition::NAMES))?,
+        partition: match by_column {
+            Some(_) => Partition::Auto,
+            None => Partition::parse(&federation.partition).ok_or_else(|| {
+                unknown_name("federation.partition", &federation.partition, &Partition::NAMES)
+            })?,
+        },
         trials: within("run.trials", 1..=1_000_000, run.trials)?,
         rounds: Some(within("run.rounds", 0..=1_000_000_000, run.rounds)?).filter(|rounds| *rounds > 0),
         seed: within("run.seed", 0..=i64::MAX, run.seed)? as u64,
@@ -367,9 +309,9 @@ fn check(config: Config, effective: Table) -> Result<Settings, SettingsError> {
     };
     // Whatever else could be wrong comes to light here, before any data is read.
     for &contestant in &settings.contestants {
-        let frequencies = settings.frequencies(contestant)?;
-        settings.setup(frequencies, settings.rounds.unwrap_or(1), settings.seed)?;
-        FeatureMap::new(&settings.feature_spec(1, 1, settings.seed))?;
+        settings.setup(contestant, DEFAULT_NODES, Some(settings.rounds.unwrap_or(1)), settings.seed)?;
+        let spec = settings.feature_spec(contestant, 1, settings.seed)?;
+        FeatureMap::new(&FeatureSpec { frequencies: 1, ..spec })?;
     }
     if settings.contestants.contains(&Contestant::Hindsight) && settings.loss()? != Loss::Squared {
         // Among the defaults it is left out quietly; asked for by name it is refused.
@@ -384,7 +326,7 @@ fn check(config: Config, effective: Table) -> Result<Settings, SettingsError> {
 
 /// What `defaults.toml` names; a test compares them.
 const DEFAULT_CONTESTANTS: [Contestant; 6] = [
-    Contestant::Mk,
+    Contestant::Mk(MkVariant::PAPER),
     Contestant::Sk,
     Contestant::Naive,
     Contestant::Central,
@@ -396,10 +338,8 @@ fn contestants(names: &[String]) -> Result<Vec<Contestant>, SettingsError> {
     let mut chosen = Vec::new();
     for name in names {
         let name = name.trim();
-        let found = Contestant::ALL.into_iter().find(|contestant| contestant.name() == name);
-        let contestant = found.ok_or_else(|| {
-            unknown_name("federation.methods", name, &Contestant::ALL.map(Contestant::name))
-        })?;
+        let contestant = Contestant::parse(name)
+            .ok_or_else(|| unknown_name("federation.methods", name, &Contestant::NAMES))?;
         if !chosen.contains(&contestant) {
             chosen.push(contestant);
         }
@@ -423,9 +363,10 @@ fn dictionary(config: &KernelConfig) -> Result<Vec<Kernel>, SettingsError> {
 
 fn arrivals(text: &str) -> Result<Arrivals, SettingsError> {
     let wrong = || {
-        let bound = "\"one\", \"fixed:N\" with N from 1 to 1000000, or \"poisson:MEAN\" with a mean from 0.001 to 100";
+        let bound = "\"one\", \"fixed:N\" with N from 1 to 1000000, \"poisson:MEAN\" with a mean from 0.001 to 100, or \"rates:LOW..HIGH\" with such means";
         out_of_bounds("participation.arrivals", bound, format!("{text:?}"))
     };
+    let rate = |text: &str| text.parse().ok().filter(|mean| (0.001..=100.0).contains(mean));
     if text == "one" {
         return Ok(Arrivals::Fixed(1));
     }
@@ -434,8 +375,9 @@ fn arrivals(text: &str) -> Result<Arrivals, SettingsError> {
             Ok(count) if (1..=1_000_000).contains(&count) => Ok(Arrivals::Fixed(count)),
             _ => Err(wrong()),
         },
-        Some(("poisson", mean)) => match mean.parse() {
-            Ok(mean) if (0.001..=100.0).contains(&mean) => Ok(Arrivals::Poisson(mean)),
+        Some(("poisson", mean)) => Ok(Arrivals::Poisson(rate(mean).ok_or_else(wrong)?)),
+        Some(("rates", means)) => match means.split_once("..").map(|(low, high)| (rate(low), rate(high))) {
+            Some((Some(low), Some(high))) => Ok(Arrivals::Rates(low, high)),
             _ => Err(wrong()),
         },
         _ => Err(wrong()),
@@ -456,9 +398,10 @@ mod tests {
     #[test]
     fn defaults_are_the_paper_s_experiment() {
         let settings = Settings::load(None, &[]).unwrap();
-        assert_eq!((settings.nodes, settings.budget, settings.kernels.len()), (20, 100, 11));
+        assert_eq!((settings.nodes, settings.budget, settings.kernels.len()), (None, 100, 11));
         assert_eq!(settings.kernels, Kernel::paper_dictionary());
-        let setup = settings.setup(49, 500, 1).unwrap();
+        let mk = Contestant::Mk(MkVariant::PAPER);
+        let setup = settings.setup(mk, DEFAULT_NODES, Some(500), 1).unwrap();
         assert_eq!(setup.config(), &SetupConfig::default());
         assert_eq!(settings.participation.describe(), "");
     }

@@ -1,15 +1,19 @@
 //! One trial: every contestant plays the same stream with the same random features, and a [`Track`] is kept of each.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use hedgerow::{
-    ErrorMeter, FeatureMap, Features, Federation, Hindsight, Loss, Method, Objective, Omkl, Prediction,
-    Purpose, RoundError, Setup, Stream, Tally, Traffic, Visit,
+    FeatureMap, Features, Hindsight, Loss, Method, Objective, Omkl, Purpose, RoundError, Scale, Stream,
+    Traffic, Transport, Visit,
 };
 
 use crate::data::Dataset;
 use crate::data::partition::PartitionError;
+use crate::grids::Grids;
+use crate::intake::{Intake, IntakeTally, RawRound, Round, Scaler, due};
 use crate::plan::{Plan, Turn};
+use crate::player::{Hand, Kind, Player, Trivial};
 use crate::settings::{Contestant, Settings, SettingsError};
 
 /// What a trial has to say about one entry of the results.
@@ -52,14 +56,6 @@ pub(crate) struct HindsightTrack {
     pub(crate) seconds: f64,
 }
 
-/// Rounds at which courses are recorded.
-#[derive(Debug, Clone)]
-pub(crate) struct Grids {
-    pub(crate) rounds: usize,
-    pub(crate) curve: Vec<u64>,
-    pub(crate) regret: Vec<u64>,
-}
-
 /// Why a trial could not be played.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
@@ -69,6 +65,9 @@ pub enum TrialError {
     /// Settings that only the data shows to be wrong.
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    /// The samples could not be read again.
+    #[error("temporary file: {0}")]
+    Store(#[from] std::io::Error),
     /// A round failed.
     #[error("trial {trial}, round {round}: {source}")]
     Round {
@@ -81,417 +80,352 @@ pub enum TrialError {
     },
 }
 
+/// What all trials of a run have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct Scene<'a> {
+    pub(crate) settings: &'a Settings,
+    /// Who plays, in this order.
+    pub(crate) contestants: Vec<Contestant>,
+    /// K.
+    pub(crate) nodes: usize,
+    /// d.
+    pub(crate) features: usize,
+    /// T; nobody knows it of a live stream.
+    pub(crate) rounds: Option<usize>,
+    pub(crate) scaler: Scaler,
+    /// Whether values may be missing.
+    pub(crate) has_missing: bool,
+    /// Rounds until a label that was forecast is known.
+    pub(crate) delay: usize,
+    pub(crate) grids: Grids,
+}
+
 /// What one trial found.
 #[derive(Debug, Clone)]
 pub(crate) struct TrialResult {
-    /// Samples that reached a node.
+    /// Samples that were predicted: all that have a label.
     pub(crate) samples: usize,
     pub(crate) tracks: Vec<Track>,
     pub(crate) hindsight: Option<HindsightTrack>,
+    pub(crate) intake: IntakeTally,
 }
 
 /// Plays one trial. `tick` is called after every round of every group of contestants.
 pub(crate) fn play(
-    settings: &Settings,
+    scene: &Scene<'_>,
     data: &Dataset,
-    grids: &Grids,
+    rounds: usize,
     trial: usize,
     tick: &(dyn Fn() + Sync),
 ) -> Result<TrialResult, TrialError> {
-    let randomness = trial_randomness(settings, trial);
-    let streams = deal(settings, data, trial)?;
-    let mut result = TrialResult { samples: 0, tracks: Vec::new(), hindsight: None };
-    let mut hindsight_seconds = 0.0;
-    for (frequencies, contestants) in groups(settings)? {
-        let seed = randomness.bits_at(0);
-        let setup = settings.setup(frequencies, grids.rounds, seed)?;
-        let spec = settings.feature_spec(data.features, frequencies, seed);
-        let map = FeatureMap::new(&spec).map_err(SettingsError::from)?;
-        let mut group = Group::new(settings, &setup, &map, &contestants, grids);
-        let mut plan = Plan::new(&streams, settings.participation, grids.rounds, randomness);
-        let mut table = RoundTable::default();
-        let mut samples = 0;
-        for round in 1..=grids.rounds {
-            table.deal(&mut plan, data);
-            samples += table.y.len();
-            group.play(round as u64, &table, grids).map_err(|source| TrialError::Round {
+    let streams = deal(scene, data, trial)?;
+    let mut stages = Vec::new();
+    for group in groups(scene)? {
+        let mut stage = Stage::new(scene, &group, trial)?;
+        let randomness = trial_randomness(scene.settings, trial);
+        let mut plan = Plan::new(&streams, scene.settings.participation, rounds, randomness);
+        let (mut raw, mut turns, mut samples) = (RawRound::default(), Vec::new(), Vec::new());
+        for round in 1..=rounds {
+            raw.clear();
+            plan.next_round(&mut turns, &mut samples);
+            data.inputs(&samples, &mut raw.x)?;
+            raw.y.extend(samples.iter().map(|sample| data.y[*sample as usize]));
+            raw.last.extend(
+                samples
+                    .iter()
+                    .map(|sample| data.last.as_ref().map_or(f32::NAN, |last| last[*sample as usize])),
+            );
+            stage.play(round as u64, &turns, &raw, &scene.grids).map_err(|source| TrialError::Round {
                 trial: trial + 1,
                 round,
                 source,
             })?;
             tick();
         }
-        result.samples = samples;
-        if contestants.contains(&Contestant::Hindsight) {
-            let (objective, course) = (group.best_objectives, group.course);
+        stages.push(stage);
+    }
+    Ok(finish(stages))
+}
+
+/// What the stages of a trial found.
+pub(crate) fn finish(stages: Vec<Stage>) -> TrialResult {
+    let mut result =
+        TrialResult { samples: 0, tracks: Vec::new(), hindsight: None, intake: IntakeTally::default() };
+    let mut hindsight_seconds = 0.0;
+    for stage in stages {
+        result.samples = stage.samples;
+        result.intake = stage.intake.tally;
+        if stage.plays_hindsight {
+            let (objective, course) = (stage.best_objectives, stage.course);
             result.hindsight = Some(HindsightTrack { objective, course, seconds: 0.0 });
         }
-        hindsight_seconds += group.hindsight_seconds;
-        result.tracks.extend(group.players.into_iter().map(Player::finish));
+        hindsight_seconds += stage.hindsight_seconds;
+        let tally = stage.intake.tally;
+        result.tracks.extend(stage.players.into_iter().map(|player| {
+            let mut track = player.finish();
+            if !track.contestant.is_trivial() {
+                // The scale is agreed on once, whoever uses it.
+                track.traffic.numbers_up += tally.numbers_up;
+                track.traffic.numbers_down += tally.numbers_down;
+                track.traffic.bytes_up += 4 * tally.numbers_up;
+                track.traffic.bytes_down += 4 * tally.numbers_down;
+            }
+            track
+        }));
     }
     // Every group needs it for the regret of its own.
     if let Some(hindsight) = &mut result.hindsight {
         hindsight.seconds = hindsight_seconds;
     }
-    Ok(result)
+    result
 }
 
-fn trial_randomness(settings: &Settings, trial: usize) -> Stream {
+pub(crate) fn trial_randomness(settings: &Settings, trial: usize) -> Stream {
     Stream::from_seed(settings.seed).derive(Purpose::Trial, trial as u64)
 }
 
 /// Each node's samples in a trial.
-pub(crate) fn deal(
-    settings: &Settings,
-    data: &Dataset,
-    trial: usize,
-) -> Result<Vec<Vec<u32>>, PartitionError> {
-    let seed = trial_randomness(settings, trial).derive(Purpose::Partition, 0).bits_at(0);
-    settings.partition.deal(data, settings.nodes, seed)
+pub(crate) fn deal(scene: &Scene<'_>, data: &Dataset, trial: usize) -> Result<Vec<Vec<u32>>, PartitionError> {
+    let seed = trial_randomness(scene.settings, trial).derive(Purpose::Partition, 0).bits_at(0);
+    scene.settings.partition.deal(data, scene.nodes, seed)
 }
 
-/// Contestants by the number of frequencies that the budget gives them: each group shares its features.
-fn groups(settings: &Settings) -> Result<Vec<(usize, Vec<Contestant>)>, SettingsError> {
-    let mut groups: Vec<(usize, Vec<Contestant>)> = Vec::new();
-    for &contestant in &settings.contestants {
-        let frequencies = settings.frequencies(contestant)?;
-        match groups.iter_mut().find(|(known, _)| *known == frequencies) {
-            Some((_, group)) => group.push(contestant),
-            None => groups.push((frequencies, vec![contestant])),
+/// Contestants that share a feature map: as many frequencies, drawn and scaled the same way.
+pub(crate) fn groups(scene: &Scene<'_>) -> Result<Vec<Vec<Contestant>>, SettingsError> {
+    let mut groups: Vec<Vec<Contestant>> = Vec::new();
+    let key = |contestant: Contestant| {
+        let variant = contestant.variant();
+        Ok::<_, SettingsError>((
+            scene.settings.frequencies(contestant)?,
+            variant.unnormalised,
+            variant.frequencies,
+        ))
+    };
+    for &contestant in &scene.contestants {
+        let mut known = None;
+        for (position, group) in groups.iter().enumerate() {
+            if contestant.is_trivial() || key(group[0])? == key(contestant)? {
+                known = Some(position);
+                break;
+            }
+        }
+        match known {
+            Some(position) => groups[position].push(contestant),
+            None => groups.push(vec![contestant]),
         }
     }
     Ok(groups)
 }
 
-/// How many groups a trial plays: what progress is counted in.
-pub(crate) fn group_count(settings: &Settings) -> Result<usize, SettingsError> {
-    Ok(groups(settings)?.len())
-}
-
-/// The samples and turns of one round.
-#[derive(Default)]
-struct RoundTable {
-    turns: Vec<Turn>,
-    samples: Vec<u32>,
-    x: Vec<f32>,
-    y: Vec<f32>,
-}
-
-impl RoundTable {
-    fn deal(&mut self, plan: &mut Plan<'_>, data: &Dataset) {
-        plan.next_round(&mut self.turns, &mut self.samples);
-        self.x.clear();
-        self.y.clear();
-        for &sample in &self.samples {
-            let (x, y) = data.sample(sample as usize);
-            self.x.extend_from_slice(x);
-            self.y.push(y);
-        }
-    }
-}
-
-/// Contestants that share a feature map.
-struct Group<'a> {
-    map: &'a FeatureMap,
+/// A group of contestants in one trial.
+pub(crate) struct Stage {
+    map: FeatureMap,
     objective: Objective,
     z: Vec<f32>,
-    players: Vec<Player>,
+    intake: Intake,
+    round: Round,
+    samples: usize,
+    pub(crate) players: Vec<Player>,
+    plays_centrally: bool,
+    /// Rounds between a prediction and its label, and those that wait for theirs.
+    delay: usize,
+    waiting: VecDeque<(Vec<Turn>, RawRound)>,
     /// One per kernel, if the regret is wanted.
     hindsight: Vec<Hindsight>,
+    plays_hindsight: bool,
     course: Vec<f64>,
     /// Objective per sample of each kernel's best function, when last taken.
     best_objectives: Vec<f64>,
     hindsight_seconds: f64,
 }
 
-impl<'a> Group<'a> {
-    fn new(
-        settings: &Settings,
-        setup: &Setup,
-        map: &'a FeatureMap,
-        contestants: &[Contestant],
-        grids: &Grids,
-    ) -> Self {
+impl Stage {
+    pub(crate) fn new(scene: &Scene<'_>, group: &[Contestant], trial: usize) -> Result<Self, SettingsError> {
+        let settings = scene.settings;
+        let seed = trial_randomness(settings, trial).bits_at(0);
+        let map = FeatureMap::new(&settings.feature_spec(group[0], scene.features, seed)?)?;
         let kernels = map.kernels();
         let mut players = Vec::new();
-        for &contestant in contestants {
+        for &contestant in group {
+            let setup = settings.setup(contestant, scene.nodes, scene.rounds, seed)?;
             let kinds: Vec<(Option<usize>, Kind)> = match contestant {
-                Contestant::Mk => vec![(None, Kind::federated(Method::MkOfl, setup))],
-                Contestant::Naive => vec![(None, Kind::federated(Method::Naive, setup))],
-                Contestant::Local => vec![(None, Kind::federated(Method::Local, setup))],
-                Contestant::Central => vec![(None, Kind::Sequential(Box::new(Omkl::new(setup))))],
-                Contestant::CentralBatch => vec![(None, Kind::Batch(Box::new(Omkl::new(setup))))],
+                Contestant::Mk(_) => vec![(None, Kind::federated(Method::MkOfl, &setup))],
+                Contestant::Naive => vec![(None, Kind::federated(Method::Naive, &setup))],
+                Contestant::Local => vec![(None, Kind::federated(Method::Local, &setup))],
+                Contestant::Central => vec![(None, Kind::Sequential(Box::new(Omkl::new(&setup))))],
+                Contestant::CentralBatch => vec![(None, Kind::Batch(Box::new(Omkl::new(&setup))))],
                 Contestant::Sk => {
-                    let each = |kernel| (Some(kernel), Kind::federated(Method::SkOfl { kernel }, setup));
+                    let each = |kernel| (Some(kernel), Kind::federated(Method::SkOfl { kernel }, &setup));
                     (0..kernels).map(each).collect()
                 }
+                Contestant::Last => vec![(None, Kind::Trivial(Trivial::last(scene.nodes)))],
+                Contestant::Mean => vec![(None, Kind::Trivial(Trivial::mean(scene.nodes)))],
                 Contestant::Hindsight => vec![],
             };
-            let make = |(kernel, kind)| {
-                Player::new(contestant, kernel, kind, settings.window.min(grids.rounds), kernels, grids)
-            };
+            let most = scene.rounds.or(settings.rounds);
+            let window = most.map_or(settings.window, |rounds| settings.window.min(rounds));
+            let make = |(kernel, kind)| Player::new(contestant, kernel, kind, window, kernels);
             players.extend(kinds.into_iter().map(make));
         }
-        let wanted = settings.contestants.contains(&Contestant::Hindsight);
-        let hindsight = if wanted { vec![Hindsight::new(map.model_len()); kernels] } else { vec![] };
-        Self {
-            map,
+        // Other features have another best function: no regret is comparable with theirs.
+        let is_paper_s = !group[0].variant().unnormalised && !group[0].variant().frequencies;
+        let wanted = scene.contestants.contains(&Contestant::Hindsight) && is_paper_s;
+        let setup = settings.setup(group[0], scene.nodes, scene.rounds, seed)?;
+        Ok(Self {
             objective: setup.objective(),
             z: Vec::new(),
+            intake: Intake::new(&scene.scaler, scene.features, scene.nodes, scene.has_missing),
+            round: Round::default(),
+            samples: 0,
+            plays_centrally: players.iter().any(Player::is_central),
+            delay: scene.delay,
+            waiting: VecDeque::new(),
             players,
-            hindsight,
+            hindsight: if wanted { vec![Hindsight::new(map.model_len()); kernels] } else { vec![] },
+            plays_hindsight: group.contains(&Contestant::Hindsight),
             course: Vec::new(),
             best_objectives: Vec::new(),
             hindsight_seconds: 0.0,
-        }
+            map,
+        })
     }
 
-    fn play(&mut self, round: u64, table: &RoundTable, grids: &Grids) -> Result<(), RoundError> {
+    /// Plays a round.
+    pub(crate) fn play(
+        &mut self,
+        number: u64,
+        turns: &[Turn],
+        raw: &RawRound,
+        grids: &Grids,
+    ) -> Result<(), RoundError> {
         let start = Instant::now();
-        self.z.resize(table.y.len() * self.map.width(), 0.0);
-        let z = self.map.map_batch(&table.x, &mut self.z);
+        let Self { map, players, intake, .. } = self;
+        // Nearly all nodes come from the same scale.
+        let mut known: Option<(Scale, Transport)> = None;
+        intake.catch_up(turns, |node, from, to| {
+            let known = match &mut known {
+                Some(known) if known.0 == *from => known,
+                other => other.insert((from.clone(), map.transport(from, to))),
+            };
+            players.iter_mut().try_for_each(|player| player.transport_node(node, &known.1))
+        })?;
+        let width = self.map.width();
+        self.intake.admit(turns, raw, &mut self.round);
+        self.samples += self.round.y.len() + self.round.unscaled.len();
+        // Labels that are forecast from afar are known only when their time has come.
+        let learned = (self.delay > 0).then(|| {
+            self.waiting.push_back((turns.to_vec(), raw.clone()));
+            let earlier = if self.waiting.len() > self.delay { self.waiting.pop_front() } else { None };
+            due(turns, &earlier.unwrap_or_default(), self.map.inputs())
+        });
+        let mut due_round = Round::default();
+        if let Some((turns, raw)) = &learned {
+            self.intake.admit_again(turns, raw, &mut due_round);
+        }
+        let mut central = [Round::default(), Round::default()];
+        let is_apart = self.plays_centrally && self.intake.admit_centrally(turns, raw, &mut central[0]);
+        if let (true, Some((turns, raw))) = (is_apart, &learned) {
+            self.intake.admit_centrally(turns, raw, &mut central[1]);
+        }
+        self.z.resize(self.round.y.len() * width, 0.0);
+        let z = self.map.map_batch(&self.round.x, &mut self.z);
+        let (mut due_z, mut central_z) = (Vec::new(), [Vec::new(), Vec::new()]);
+        let [central_now, central_due] = &mut central_z;
+        let hands = [
+            (&due_round, mapped(&self.map, &due_round, &mut due_z)),
+            (&central[0], mapped(&self.map, &central[0], central_now)),
+            (&central[1], mapped(&self.map, &central[1], central_due)),
+        ];
+        let [due_visits, central_visits, central_due_visits] =
+            hands.map(|(round, z)| visits(round, z, width));
+        let hand = |at: usize, visits, central, due| {
+            let (round, z) = hands[at];
+            Hand { round, z, width, visits, central, due }
+        };
+        let central_due = hand(2, &central_due_visits, None, None);
+        let due_hand = hand(0, &due_visits, is_apart.then_some(&central_due), None);
+        let central_now = hand(1, &central_visits, None, None);
+        let visits = visits(&self.round, z, width);
+        let now = Hand {
+            round: &self.round,
+            z,
+            width,
+            visits: &visits,
+            central: is_apart.then_some(&central_now),
+            due: learned.is_some().then_some(&due_hand),
+        };
         // Features serve all players of the group, who share what they cost.
         let mapping = start.elapsed().as_secs_f64() / self.players.len().max(1) as f64;
-        let visits = visits(table, z, self.map.width());
+        let is_recorded = grids.has_curve_point(number);
         for player in &mut self.players {
             player.seconds += mapping;
-            player.play(self.objective, z, self.map.width(), &visits, table)?;
-            if grids.curve.binary_search(&round).is_ok() {
+            player.play(self.objective, &now)?;
+            if is_recorded {
                 player.record();
             }
         }
-        if self.hindsight.is_empty() {
-            return Ok(());
+        if !self.hindsight.is_empty() {
+            let start = Instant::now();
+            let len = self.map.model_len();
+            for (kernel, sums) in self.hindsight.iter_mut().enumerate() {
+                sums.add(z, width, kernel * len, &self.round.y);
+            }
+            if grids.has_regret_point(number) {
+                self.record_regret();
+            }
+            self.hindsight_seconds += start.elapsed().as_secs_f64();
         }
-        let start = Instant::now();
-        let (width, len) = (self.map.width(), self.map.model_len());
-        for (kernel, sums) in self.hindsight.iter_mut().enumerate() {
-            sums.add(z, width, kernel * len, &table.y);
+        let Self { map, players, intake, .. } = self;
+        let (turns, raw) = learned.as_ref().map_or((turns, raw), |(turns, raw)| (turns, raw));
+        intake.close(turns, raw, |from, to| {
+            let transport = map.transport(from, to);
+            players.iter_mut().for_each(|player| player.transport_server(&transport));
+        });
+        Ok(())
+    }
+
+    /// Records the last round of a live stream, unless it was recorded anyway.
+    pub(crate) fn play_no_more(&mut self, last: u64, grids: &Grids) {
+        if !grids.has_curve_point(last) {
+            self.players.iter_mut().for_each(Player::record);
         }
-        if grids.regret.binary_search(&round).is_ok() {
+        if !self.hindsight.is_empty() && !grids.has_regret_point(last) {
             self.record_regret();
         }
-        self.hindsight_seconds += start.elapsed().as_secs_f64();
-        Ok(())
     }
 
     fn record_regret(&mut self) {
         let best: Vec<_> = self.hindsight.iter().map(|sums| sums.best(self.objective.ridge)).collect();
         let Some(least) = best.iter().min_by(|a, b| a.total_loss.total_cmp(&b.total_loss)) else { return };
         let samples = self.hindsight[0].samples().max(1) as f64;
-        self.course.push(least.squared_error / samples);
+        // In the label's own unit, as all errors are.
+        let unit = self.intake.unit();
+        let size = unit.raw(1.0) - unit.raw(0.0);
+        self.course.push(least.squared_error / samples * size * size);
         self.best_objectives = best.iter().map(|best| best.total_loss / samples).collect();
-        for player in &mut self.players {
+        for player in self.players.iter_mut().filter(|player| !player.contestant.is_trivial()) {
             let rival = player.kernel.map_or(least, |kernel| &best[kernel]);
             player.curve.regret.push(player.measures.objective - rival.total_loss);
         }
     }
 }
 
-/// How a contestant learns.
-enum Kind {
-    /// Nodes and a server, with people missing.
-    Federated(Box<Federation>),
-    /// In one place, sample by sample.
-    Sequential(Box<Omkl>),
-    /// In one place, a round at a time.
-    Batch(Box<Omkl>),
-}
-
-impl Kind {
-    fn federated(method: Method, setup: &Setup) -> Self {
-        Self::Federated(Box::new(Federation::new(method, setup)))
-    }
-}
-
-/// A contestant and what has been measured of it.
-struct Player {
-    contestant: Contestant,
-    kernel: Option<usize>,
-    kind: Kind,
-    measures: Measures,
-    seconds: f64,
-    curve: TrackCurve,
-    /// Numbers in all samples so far, for those that send samples.
-    sent: u64,
-}
-
-/// Errors, losses and what predictions are made of.
-struct Measures {
-    meter: ErrorMeter,
-    loss: Tally,
-    wrong: Tally,
-    /// Σ L, ridge term included.
-    objective: f64,
-    /// Shares of the kernels, summed over rounds; of this round, summed over predictions; of one prediction.
-    shares: Vec<f64>,
-    round_shares: Vec<f64>,
-    one_share: Vec<f64>,
-    round_predictions: u64,
-}
-
-impl Measures {
-    fn new(window: usize, kernels: usize) -> Self {
-        Self {
-            meter: ErrorMeter::new(window),
-            loss: Tally::default(),
-            wrong: Tally::default(),
-            objective: 0.0,
-            shares: vec![0.0; kernels],
-            round_shares: vec![0.0; kernels],
-            one_share: vec![0.0; kernels],
-            round_predictions: 0,
-        }
-    }
-
-    fn open_round(&mut self) {
-        self.round_predictions = 0;
-    }
-
-    fn see(&mut self, objective: Objective, value: f32, label: f32, norm2: f64) {
-        let (prediction, truth) = (f64::from(value), f64::from(label));
-        self.meter.record(value, label);
-        self.loss.add(objective.loss.value(prediction, truth));
-        self.wrong.add(f64::from(u8::from(prediction * truth <= 0.0)));
-        self.objective += objective.value(prediction, truth, norm2);
-    }
-
-    /// Adds what the prediction just seen is made of.
-    fn mix(&mut self, write_shares: impl FnOnce(&mut [f64])) {
-        if self.round_predictions == 0 {
-            // A round without predictions keeps the shares of the one before.
-            self.round_shares.fill(0.0);
-        }
-        self.round_predictions += 1;
-        write_shares(&mut self.one_share);
-        self.round_shares.iter_mut().zip(&self.one_share).for_each(|(sum, share)| *sum += share);
-    }
-
-    fn close_round(&mut self) {
-        self.meter.close_round();
-        if self.round_predictions > 0 {
-            for (total, share) in self.shares.iter_mut().zip(&mut self.round_shares) {
-                *share /= self.round_predictions as f64;
-                *total += *share;
-            }
-        }
-    }
-}
-
-impl Player {
-    fn new(
-        contestant: Contestant,
-        kernel: Option<usize>,
-        kind: Kind,
-        window: usize,
-        kernels: usize,
-        grids: &Grids,
-    ) -> Self {
-        let curve = TrackCurve {
-            mse: Vec::with_capacity(grids.curve.len()),
-            window_mse: Vec::with_capacity(grids.curve.len()),
-            loss: Vec::with_capacity(grids.curve.len()),
-            shares: Vec::with_capacity(grids.curve.len()),
-            regret: Vec::with_capacity(grids.regret.len()),
-        };
-        Self {
-            contestant,
-            kernel,
-            kind,
-            measures: Measures::new(window, kernels),
-            seconds: 0.0,
-            curve,
-            sent: 0,
-        }
-    }
-
-    fn play(
-        &mut self,
-        objective: Objective,
-        z: Features<'_>,
-        width: usize,
-        visits: &[Visit<'_>],
-        table: &RoundTable,
-    ) -> Result<(), RoundError> {
-        let start = Instant::now();
-        let samples = z.samples(width).zip(&table.y);
-        let bad_sample = |source| RoundError::BadSample { node: 0, source };
-        self.measures.open_round();
-        let measures = &mut self.measures;
-        match &mut self.kind {
-            Kind::Sequential(learner) => {
-                for (z, &label) in samples {
-                    measures.see(objective, learner.predict(z), label, learner.norm2());
-                    measures.mix(|shares| shares.copy_from_slice(learner.weights()));
-                    learner.learn(z, label).map_err(bad_sample)?;
-                }
-            }
-            Kind::Batch(learner) => {
-                for (z, &label) in samples {
-                    measures.see(objective, learner.predict(z), label, learner.norm2());
-                    measures.mix(|shares| shares.copy_from_slice(learner.weights()));
-                }
-                learner.learn_batch(z, &table.y).map_err(bad_sample)?;
-            }
-            Kind::Federated(federation) => {
-                federation.round(visits, |prediction| {
-                    let Prediction { value, label, half, .. } = prediction;
-                    measures.see(objective, value, label, half.norm2());
-                    measures.mix(|shares| half.shares(shares));
-                })?;
-            }
-        }
-        self.measures.close_round();
-        self.sent += (table.x.len() + table.y.len()) as u64;
-        self.seconds += start.elapsed().as_secs_f64();
-        Ok(())
-    }
-
-    fn record(&mut self) {
-        self.curve.mse.push(self.measures.meter.mse());
-        self.curve.window_mse.push(self.measures.meter.window_mse().unwrap_or(f64::NAN));
-        self.curve.loss.push(self.measures.loss.mean());
-        self.curve.shares.push(self.measures.round_shares.clone());
-    }
-
-    fn finish(self) -> Track {
-        let (traffic, votes) = match self.kind {
-            Kind::Federated(federation) => (*federation.traffic(), federation.votes().to_vec()),
-            // Where samples are collected, they are what travels.
-            Kind::Batch(_) | Kind::Sequential(_) => {
-                let sent = Traffic { numbers_up: self.sent, bytes_up: 4 * self.sent, ..Traffic::default() };
-                (sent, vec![])
-            }
-        };
-        let measures = self.measures;
-        // Rounds with predictions.
-        let rounds = measures.shares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
-        Track {
-            contestant: self.contestant,
-            kernel: self.kernel,
-            mse: measures.meter.mse(),
-            window_mse: measures.meter.window_mse().unwrap_or(f64::NAN),
-            mean_loss: measures.loss.mean(),
-            error_rate: measures.wrong.mean(),
-            traffic,
-            votes,
-            shares: measures.shares.iter().map(|share| share / rounds).collect(),
-            seconds: self.seconds,
-            curve: self.curve,
-        }
-    }
+/// The features of a round's samples.
+fn mapped<'z>(map: &FeatureMap, round: &Round, z: &'z mut Vec<f32>) -> Features<'z> {
+    z.resize(round.y.len() * map.width(), 0.0);
+    map.map_batch(&round.x, z)
 }
 
 /// The round's turns as visits.
-fn visits<'a>(table: &'a RoundTable, z: Features<'a>, width: usize) -> Vec<Visit<'a>> {
+fn visits<'a>(round: &'a Round, z: Features<'a>, width: usize) -> Vec<Visit<'a>> {
     let mut begin = 0;
     let visit = |turn: &Turn| {
         let samples = begin..begin + turn.samples;
         begin = samples.end;
         let z = z.part(samples.start * width..samples.end * width);
-        Visit { node: turn.node, z, y: &table.y[samples], contact: turn.contact }
+        Visit { node: turn.node, z, y: &round.y[samples], contact: turn.contact }
     };
-    table.turns.iter().map(visit).collect()
+    round.turns.iter().map(visit).collect()
 }
 
 /// Whether every label is one that the loss can take; the first that isn't.
@@ -499,6 +433,6 @@ pub(crate) fn first_bad_label(loss: Loss, data: &Dataset) -> Option<(usize, f32)
     if loss != Loss::Logistic {
         return None;
     }
-    let bad = data.y.iter().position(|label| label.abs() != 1.0)?;
+    let bad = data.y.iter().position(|label| !label.is_nan() && label.abs() != 1.0)?;
     Some((bad, data.y[bad]))
 }

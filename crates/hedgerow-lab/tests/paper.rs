@@ -13,7 +13,7 @@ use hedgerow_lab::settings::{Override, Settings};
 fn simulate(changes: &[String]) -> Results {
     let changes: Vec<Override> = changes.iter().map(|change| Override::parse(change).unwrap()).collect();
     let settings = Settings::load(None, &changes).unwrap();
-    let data = load_data(&settings).unwrap();
+    let data = load_data(&settings, &|_| {}).unwrap();
     Experiment::new(&settings, &data).unwrap().run(&|| {}).unwrap()
 }
 

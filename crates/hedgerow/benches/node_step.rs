@@ -7,7 +7,9 @@
 use std::hint::black_box;
 
 use hedgerow::probe::{self, Machine};
-use hedgerow::{Cpu, Draw, FeatureMap, FeatureSpec, Kernel, Method, Setup, SetupConfig, Stream, Upload};
+use hedgerow::{
+    Amplitude, Cpu, Draw, FeatureMap, FeatureSpec, Kernel, Method, Setup, SetupConfig, Stream, Upload,
+};
 
 const BATCH: usize = 8;
 
@@ -22,7 +24,14 @@ fn main() {
 
 fn report(machine: &Machine, draw: Draw, batch: usize) {
     let (inputs, kernels, frequencies) = (77, 11, 49);
-    let spec = FeatureSpec { kernels: Kernel::paper_dictionary(), draw, inputs, frequencies, seed: 1 };
+    let spec = FeatureSpec {
+        kernels: Kernel::paper_dictionary(),
+        draw,
+        inputs,
+        frequencies,
+        seed: 1,
+        amplitude: Amplitude::Normalised,
+    };
     let map = FeatureMap::new(&spec).unwrap();
     let setup = Setup::try_from(SetupConfig { kernels, frequencies, ..SetupConfig::default() }).unwrap();
     let mut node = Method::MkOfl.node(&setup, 0);

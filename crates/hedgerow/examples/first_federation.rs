@@ -11,8 +11,8 @@ use std::error::Error;
 use std::f32::consts::TAU;
 
 use hedgerow::{
-    Contact, Draw, FeatureMap, FeatureSpec, Federation, Kernel, Method, Purpose, Setup, SetupConfig, Stream,
-    Tally, Visit,
+    Amplitude, Contact, Draw, FeatureMap, FeatureSpec, Federation, Kernel, Method, Purpose, Setup,
+    SetupConfig, Stream, Tally, Visit,
 };
 
 const NODES: usize = 24;
@@ -29,6 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         inputs: 1,
         frequencies,
         seed: 7,
+        amplitude: Amplitude::Normalised,
     })?;
     let setup = Setup::try_from(SetupConfig { nodes: NODES, frequencies, ..SetupConfig::default() })?;
 

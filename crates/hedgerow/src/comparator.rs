@@ -2,6 +2,7 @@
 //! kernel in hindsight is the best of SK-OFL.)
 
 use crate::features::Features;
+use crate::linear::Cholesky;
 use crate::simd::{self, Cpu};
 
 /// Sums over all samples so far from which the best fixed function of one kernel follows in closed form: ridge regression with
@@ -86,32 +87,9 @@ impl Hindsight {
 
     /// (Σ z zᵀ + penalty·I)⁻¹ Σ z y by Cholesky; a direction in which nothing was seen gets no weight.
     fn solve(&self, penalty: f64) -> Vec<f64> {
-        let len = self.moment.len();
-        let row = |i: usize| i * (i + 1) / 2;
-        let mut factor = self.gram.clone();
         let tiny = 1e-12 * (1.0 + self.samples as f64);
-        for i in 0..len {
-            for j in 0..=i {
-                let (a, b) = (&factor[row(i)..row(i) + j], &factor[row(j)..row(j) + j]);
-                let dot: f64 = a.iter().zip(b).map(|(a, b)| a * b).sum();
-                let entry = factor[row(i) + j] - dot;
-                factor[row(i) + j] = if i == j {
-                    let pivot = entry + penalty;
-                    if pivot > tiny { pivot.sqrt() } else { f64::INFINITY }
-                } else {
-                    entry / factor[row(j) + j]
-                };
-            }
-        }
         let mut w = self.moment.clone();
-        for i in 0..len {
-            let known: f64 = factor[row(i)..row(i) + i].iter().zip(&w).map(|(a, w)| a * w).sum();
-            w[i] = (w[i] - known) / factor[row(i) + i];
-        }
-        for i in (0..len).rev() {
-            let known: f64 = (i + 1..len).map(|j| factor[row(j) + i] * w[j]).sum();
-            w[i] = (w[i] - known) / factor[row(i) + i];
-        }
+        Cholesky::new(self.gram.clone(), w.len(), penalty, tiny).solve(&mut w);
         w
     }
 }

@@ -1,7 +1,7 @@
 //! [`FeatureMap`]: a dictionary of kernels and a seed give z(x), for one sample or a batch, with the same bits.
 //!
 //! z_p(x) = (1/√D)·[sin(V_p x) ; cos(V_p x)] for each kernel p, one after the other: P·2D numbers. The rows of V_p are drawn
-//! from the kernel's spectral law, so z_p(x)·z_p(x') estimates κ_p(x, x'), and ‖z_p(x)‖ = 1. A map is a pure function of its
+//! from the kernel's spectral law, so z_p(x)·z_p(x') estimates κ_p(x, x'), and ‖z_p(x)‖ = 1 (√D without the factor, see [`Amplitude`]). A map is a pure function of its
 //! [`FeatureSpec`]: nodes and server derive the same one from the same seed, and frequencies never travel.
 
 use std::f64::consts::FRAC_2_PI;
@@ -30,6 +30,17 @@ pub enum Draw {
     Orthogonal,
 }
 
+/// How large features are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Amplitude {
+    /// 1/√D, so that z(x) has length one: the paper's.
+    #[default]
+    Normalised,
+    /// 1, as in its authors' published code: z(x) has length √D, and a step is D times as long.
+    Unnormalised,
+}
+
 /// All that a feature map is made from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,6 +55,9 @@ pub struct FeatureSpec {
     pub frequencies: usize,
     /// Seed of the draw.
     pub seed: u64,
+    /// How large features are.
+    #[serde(default)]
+    pub amplitude: Amplitude,
 }
 
 /// Why a feature map can't be made.
@@ -135,7 +149,7 @@ impl<'a> Features<'a> {
 /// Turns samples into features; see the module's page.
 ///
 /// ```
-/// use hedgerow::{Draw, FeatureMap, FeatureSpec, Kernel};
+/// use hedgerow::{Amplitude, Draw, FeatureMap, FeatureSpec, Kernel};
 ///
 /// let map = FeatureMap::new(&FeatureSpec {
 ///     kernels: Kernel::paper_dictionary(),
@@ -143,6 +157,7 @@ impl<'a> Features<'a> {
 ///     inputs: 3,
 ///     frequencies: 49,
 ///     seed: 1,
+///     amplitude: Amplitude::Normalised,
 /// })?;
 /// let mut buffer = vec![0.0; map.width()];
 /// let z = map.map(&[0.1, 0.5, 0.9], &mut buffer);
@@ -159,6 +174,7 @@ pub struct FeatureMap {
     shared: bool,
     per_kernel: usize,
     kernels: usize,
+    amplitude: f32,
     cpu: Cpu,
 }
 
@@ -168,7 +184,11 @@ impl FeatureMap {
         check(spec)?;
         let (rows, uses) = draw(spec);
         let shared = spec.draw == Draw::Shared;
-        Ok(Self::assemble(rows, uses, shared, spec.inputs, spec.frequencies))
+        let mut map = Self::assemble(rows, uses, shared, spec.inputs, spec.frequencies);
+        if spec.amplitude == Amplitude::Unnormalised {
+            map.amplitude = 1.0;
+        }
+        Ok(map)
     }
 
     /// A map with given frequencies: P·D vectors of d numbers, kernel after kernel.
@@ -201,7 +221,8 @@ impl FeatureMap {
             }
         }
         let kernels = uses.len();
-        Self { panels, uses, inputs, shared, per_kernel, kernels, cpu: Cpu::detect() }
+        let amplitude = (1.0 / (per_kernel as f64).sqrt()) as f32;
+        Self { panels, uses, inputs, shared, per_kernel, kernels, amplitude, cpu: Cpu::detect() }
     }
 
     /// The same map, computed with another instruction set (at most what the processor has). The features are the same.
@@ -228,6 +249,16 @@ impl FeatureMap {
     /// Numbers per sample, d.
     pub fn inputs(&self) -> usize {
         self.inputs
+    }
+
+    /// The frequencies of a kernel, d numbers each, in quarter turns.
+    pub(crate) fn frequencies(&self, kernel: usize) -> Vec<f64> {
+        let Use { start, scale, .. } = self.uses[kernel];
+        let frequencies = (start..start + self.per_kernel).flat_map(|frequency| {
+            let row = &self.panels[frequency / LANES * self.inputs..][..self.inputs];
+            row.iter().map(move |line| f64::from(line.0[frequency % LANES]) * f64::from(scale))
+        });
+        frequencies.collect()
     }
 
     /// Writes z(x). Never allocates. A number that isn't finite makes angles that count as zero: refuse such samples at the door.
@@ -257,7 +288,7 @@ impl FeatureMap {
             .min(f32::MAX),
             per_kernel: self.per_kernel,
             width: self.width(),
-            amplitude: (1.0 / (self.per_kernel as f64).sqrt()) as f32,
+            amplitude: self.amplitude,
         };
         simd::map_features(self.cpu, &projection, x, z);
         Features(z)

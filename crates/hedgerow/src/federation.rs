@@ -4,6 +4,7 @@ use crate::features::Features;
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
 use crate::method::{BadSample, Method, NodeHalf, ServerHalf, Setup};
 use crate::metrics::Traffic;
+use crate::scaling::Transport;
 
 /// How well a node can reach the server in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -165,6 +166,39 @@ impl Federation {
                 .map_err(|source| RoundError::Rejected { node, source })?;
         }
         Ok(())
+    }
+
+    /// Takes the server to another scale, between two rounds. Nodes have to follow before they are visited in contact again.
+    ///
+    /// # Panics
+    /// If the transport was made for another dictionary.
+    pub fn transport_server(&mut self, transport: &Transport) {
+        self.server.transport(transport);
+    }
+
+    /// Takes a node from the scale that it is in to another.
+    ///
+    /// # Panics
+    /// If the transport was made for another dictionary.
+    pub fn transport_node(&mut self, node: NodeId, transport: &Transport) -> Result<(), RoundError> {
+        let nodes = self.nodes.len();
+        let half = self.nodes.get_mut(node as usize).ok_or(RoundError::NoSuchNode { node, nodes })?;
+        half.transport(transport);
+        Ok(())
+    }
+
+    /// A node in contact hears the latest broadcast, as it would at the start of a round: for predictions that are made
+    /// before the round's own samples are there.
+    pub fn hear(&mut self, node: NodeId) -> Result<(), RoundError> {
+        let nodes = self.nodes.len();
+        let half = self.nodes.get_mut(node as usize).ok_or(RoundError::NoSuchNode { node, nodes })?;
+        deliver(half.as_mut(), self.server.broadcast(), &mut self.traffic)
+            .map_err(|source| RoundError::Rejected { node, source })
+    }
+
+    /// One node's half.
+    pub fn node(&self, node: NodeId) -> Option<&dyn NodeHalf> {
+        self.nodes.get(node as usize).map(|half| half.as_ref())
     }
 
     /// Hands the upload at hand to the server.

@@ -12,7 +12,8 @@ use crate::sum::ExactSum;
 /// Sums of what came in this round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Gathering {
-    sum: ExactSum,
+    /// One of everything, or one for each kernel that may be voted for.
+    sums: Vec<ExactSum>,
     /// Votes per kernel; empty if the method has none.
     votes: Vec<u64>,
     heard: Heard,
@@ -21,7 +22,12 @@ pub(crate) struct Gathering {
 impl Gathering {
     /// For uploads of `len` numbers, with votes among `kernels` (0: no votes).
     pub(crate) fn new(len: usize, kernels: usize) -> Self {
-        Self { sum: ExactSum::new(len), votes: vec![0; kernels], heard: Heard::default() }
+        Self { sums: vec![ExactSum::new(len)], votes: vec![0; kernels], heard: Heard::default() }
+    }
+
+    /// The same with a sum for the voters of each kernel, and none of everything.
+    pub(crate) fn by_vote(len: usize, kernels: usize) -> Self {
+        Self { sums: vec![ExactSum::new(len); kernels], ..Self::new(len, kernels) }
     }
 
     /// Takes an upload for the open round, or refuses it and stays as it was.
@@ -30,8 +36,9 @@ impl Gathering {
             let found = upload.round;
             return Err(Rejected::WrongRound { open, found });
         }
-        if upload.numbers.len() != self.sum.len() {
-            let (expected, found) = (self.sum.len(), upload.numbers.len());
+        let expected = self.sums[0].len();
+        if upload.numbers.len() != expected {
+            let found = upload.numbers.len();
             return Err(Rejected::WrongLength { expected, found });
         }
         check_numbers(&upload.numbers)?;
@@ -49,7 +56,8 @@ impl Gathering {
         if let Some(vote) = vote {
             self.votes[vote] += 1;
         }
-        self.sum.add(&upload.numbers);
+        let own = if self.sums.len() > 1 { vote.unwrap_or(0) } else { 0 };
+        self.sums[own].add(&upload.numbers);
         Ok(())
     }
 
@@ -64,32 +72,46 @@ impl Gathering {
 
     /// Sums, number by number.
     pub(crate) fn totals(&self) -> impl Iterator<Item = f64> {
-        self.sum.totals()
+        self.sums[0].totals()
     }
 
     /// Writes the mean of the first `out.len()` numbers.
     pub(crate) fn mean(&self, out: &mut [f32]) {
-        let share = 1.0 / self.count() as f64;
-        for (out, total) in out.iter_mut().zip(self.totals()) {
-            *out = (total * share) as f32;
-        }
+        write_mean(&self.sums[0], self.count() as u64, out);
+    }
+
+    /// Writes the mean of those who voted for a kernel, which somebody must have done.
+    pub(crate) fn mean_of_voters(&self, kernel: usize, out: &mut [f32]) {
+        write_mean(&self.sums[kernel], self.votes[kernel], out);
     }
 
     /// Ready for the next round.
     pub(crate) fn clear(&mut self) {
-        self.sum.clear();
+        self.sums.iter_mut().for_each(ExactSum::clear);
         self.votes.fill(0);
         self.heard.clear();
     }
 
-    pub(crate) fn is_sound(&self, len: usize, kernels: usize) -> bool {
+    /// Whether a saved state has the shape of a known one and no number that can't be.
+    pub(crate) fn is_sound(&self, known: &Self) -> bool {
         let cast: u64 = self.votes.iter().fold(0, |sum, votes| sum.saturating_add(*votes));
-        // As far as uploads can take it, and a little room for rounding.
-        let farthest = (1.0 + 1e-9) * f64::from(MAX_NUMBER) * self.count() as f64;
-        self.sum.is_sound(len, farthest)
-            && self.votes.len() == kernels
+        let is_reached = |kernel: usize, sum: &ExactSum| {
+            let uploads = if self.sums.len() > 1 { self.votes[kernel] } else { self.count() as u64 };
+            // As far as uploads can take it, and a little room for rounding.
+            sum.is_sound(known.sums[0].len(), (1.0 + 1e-9) * f64::from(MAX_NUMBER) * uploads as f64)
+        };
+        self.sums.len() == known.sums.len()
+            && self.votes.len() == known.votes.len()
+            && self.sums.iter().enumerate().all(|(kernel, sum)| is_reached(kernel, sum))
             && self.heard.is_sound()
-            && (kernels == 0 || cast == self.count() as u64)
+            && (self.votes.is_empty() || cast == self.count() as u64)
+    }
+}
+
+fn write_mean(sum: &ExactSum, terms: u64, out: &mut [f32]) {
+    let share = 1.0 / terms as f64;
+    for (out, total) in out.iter_mut().zip(sum.totals()) {
+        *out = (total * share) as f32;
     }
 }
 
@@ -149,6 +171,24 @@ mod tests {
 
     fn upload(round: u64, vote: Option<u32>, numbers: &[f32]) -> Upload {
         Upload { round, vote, numbers: numbers.to_vec() }
+    }
+
+    #[test]
+    fn voters_have_means_of_their_own() {
+        let mut gathering = Gathering::by_vote(1, 3);
+        for (node, vote, number) in [(1, 0, 5.0), (2, 2, 1.0), (3, 2, 4.0)] {
+            gathering.accept(1, node, &upload(1, Some(vote), &[number])).unwrap();
+        }
+        let means = [0, 2].map(|kernel| {
+            let mut mean = [0.0];
+            gathering.mean_of_voters(kernel, &mut mean);
+            mean[0]
+        });
+        assert_eq!(means, [5.0, 2.5]);
+        assert!(gathering.is_sound(&Gathering::by_vote(1, 3)));
+        assert!(!gathering.is_sound(&Gathering::new(1, 3)) && !gathering.is_sound(&Gathering::by_vote(1, 4)));
+        gathering.clear();
+        assert_eq!(gathering, Gathering { heard: gathering.heard.clone(), ..Gathering::by_vote(1, 3) });
     }
 
     #[test]

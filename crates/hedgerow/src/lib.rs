@@ -6,7 +6,9 @@
 //! in one process.
 //!
 //! ```
-//! use hedgerow::{Contact, Draw, FeatureMap, FeatureSpec, Federation, Kernel, Method, Setup, SetupConfig, Visit};
+//! use hedgerow::{
+//!     Amplitude, Contact, Draw, FeatureMap, FeatureSpec, Federation, Kernel, Method, Setup, SetupConfig, Visit,
+//! };
 //!
 //! let frequencies = Method::MkOfl.frequencies(100)?; // what a budget of 100 numbers per message allows
 //! let map = FeatureMap::new(&FeatureSpec {
@@ -15,6 +17,7 @@
 //!     inputs: 1,
 //!     frequencies,
 //!     seed: 7,
+//!     amplitude: Amplitude::Normalised,
 //! })?;
 //! let setup = Setup::try_from(SetupConfig { nodes: 2, frequencies, ..SetupConfig::default() })?;
 //! let mut federation = Federation::new(Method::MkOfl, &setup);
@@ -38,6 +41,7 @@ mod features;
 mod federation;
 mod gathering;
 mod kernel;
+mod linear;
 mod loops;
 mod loss;
 mod message;
@@ -47,6 +51,7 @@ mod omkl;
 #[cfg(feature = "probe")]
 pub mod probe;
 mod random;
+mod scaling;
 mod schedule;
 mod simd;
 mod sum;
@@ -55,17 +60,19 @@ mod vector;
 pub mod weights;
 
 pub use comparator::{BestFunction, Hindsight};
-pub use features::{Draw, FeatureError, FeatureMap, FeatureSpec, Features, NotAFeature};
+pub use features::{Amplitude, Draw, FeatureError, FeatureMap, FeatureSpec, Features, NotAFeature};
 pub use federation::{Contact, Federation, Prediction, RoundError, Visit};
 pub use kernel::{Family, Kernel};
 pub use loss::{Loss, Objective};
-pub use message::{Broadcast, NodeId, Rejected, Selection, Upload};
+pub use message::{Broadcast, NodeId, Rejected, Report, Selection, Upload};
 pub use method::{
-    BadSample, BadState, BudgetTooSmall, Method, NodeHalf, ServerHalf, Setup, SetupConfig, SetupError,
+    Average, BadSample, BadState, BudgetTooSmall, Method, MkOptions, NodeHalf, ServerHalf, Setup,
+    SetupConfig, SetupError,
 };
 pub use metrics::{ErrorMeter, Tally, Traffic};
 pub use omkl::Omkl;
 pub use random::{Purpose, Stream};
+pub use scaling::{Axis, BadScale, NodeScaling, Scale, ScaleKind, ServerScaling, Summary, Transport};
 pub use schedule::Schedule;
 pub use simd::Cpu;
 pub use sum::ExactSum;

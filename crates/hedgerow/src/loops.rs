@@ -22,7 +22,7 @@ pub(crate) struct Projection<'a> {
     pub(crate) per_kernel: usize,
     /// Length of one sample's features.
     pub(crate) width: usize,
-    /// 1/√D.
+    /// Size of sines and cosines: 1/√D, or 1.
     pub(crate) amplitude: f32,
 }
 

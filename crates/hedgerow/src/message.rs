@@ -39,7 +39,14 @@ pub struct Selection {
     pub next: u32,
 }
 
-const BYTES_PER_NUMBER: usize = 4;
+/// What a node sends about its raw samples, rarely: a [`crate::Summary`] in numbers.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// Count, mean, standard deviation, smallest and largest of each column.
+    pub numbers: Vec<f32>,
+}
+
+pub(crate) const BYTES_PER_NUMBER: usize = 4;
 
 impl Upload {
     /// Numbers on the wire.
@@ -57,6 +64,18 @@ impl Broadcast {
     /// Numbers on the wire.
     pub fn count(&self) -> usize {
         self.numbers.len() + self.kernels.map_or(0, |_| 2)
+    }
+
+    /// Bytes of those numbers; framing of a transport comes on top.
+    pub fn bytes(&self) -> usize {
+        BYTES_PER_NUMBER * self.count()
+    }
+}
+
+impl Report {
+    /// Numbers on the wire.
+    pub fn count(&self) -> usize {
+        self.numbers.len()
     }
 
     /// Bytes of those numbers; framing of a transport comes on top.
@@ -124,6 +143,29 @@ pub enum Rejected {
         /// The last valid index.
         last: u32,
     },
+    /// Numbers that can't be the count, mean, deviation and range of anything.
+    #[error("column {column} of a report can't be a summary of numbers")]
+    NotASummary {
+        /// Which, from 0; the last is the label.
+        column: usize,
+    },
+    /// More nodes report than a server keeps reports of.
+    #[error("node {node} reports, but {bound} others already do")]
+    TooManyNodes {
+        /// Who came last.
+        node: NodeId,
+        /// How many a server listens to.
+        bound: usize,
+    },
+    /// A version that no scale can have reached.
+    #[error("there is no version {version} of a scale")]
+    NoSuchVersion {
+        /// What came.
+        version: u64,
+    },
+    /// A scale that is made from something else than agreed.
+    #[error("the scale is of another kind than this node's")]
+    WrongScale,
     /// The method has no uploads.
     #[error("this method takes no uploads")]
     NotExpected,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::features::Features;
 use crate::loss::{Loss, Objective};
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
+use crate::scaling::Transport;
 use crate::schedule::Schedule;
 use crate::simd;
 use crate::weights::WeightRule;
@@ -19,6 +20,8 @@ mod naive;
 pub(crate) mod rows;
 mod server;
 mod sk_ofl;
+
+pub use mk_ofl::{Average, MkOptions};
 
 /// Largest size of a label that a node learns from.
 pub const MAX_LABEL: f32 = 1e12;
@@ -56,6 +59,12 @@ pub trait NodeHalf: Send {
     }
     /// ‖w‖² of the model behind the predictions, for the ridge term of the regret.
     fn norm2(&self) -> f64;
+    /// Takes all models from the scale that they were learned in to another; call it before a broadcast of the new scale is adopted.
+    /// Weights are left alone.
+    ///
+    /// # Panics
+    /// If the transport was made for another dictionary.
+    fn transport(&mut self, transport: &Transport);
     /// Everything that has to survive a restart.
     fn save(&self) -> Vec<u8>;
     /// Goes on from a saved state, or refuses it and stays as it was.
@@ -72,6 +81,12 @@ pub trait ServerHalf: Send {
     fn close_round(&mut self) -> &Broadcast;
     /// The latest broadcast, for those who join or come back.
     fn broadcast(&self) -> &Broadcast;
+    /// Takes the broadcast's models from one scale to another; call it right after [`ServerHalf::close_round`]. Uploads that the open
+    /// round may have by then belong to the old scale and are forgotten: who sent them can send again.
+    ///
+    /// # Panics
+    /// If the transport was made for another dictionary.
+    fn transport(&mut self, transport: &Transport);
     /// Everything that has to survive a restart.
     fn save(&self) -> Vec<u8>;
     /// Goes on from a saved state, or refuses it and stays as it was.
@@ -118,10 +133,10 @@ impl BadState {
 }
 
 /// Version of saved states: one that this code doesn't know is refused, not guessed at.
-const STATE_VERSION: u16 = 1;
+const STATE_VERSION: u16 = 2;
 
 /// Parses a saved state of this kind and checks it.
-fn restore_state<'a, S: Deserialize<'a>>(
+pub(crate) fn restore_state<'a, S: Deserialize<'a>>(
     kind: &str,
     saved: &'a [u8],
     is_sound: impl FnOnce(&S) -> bool,
@@ -147,12 +162,12 @@ fn restore_state<'a, S: Deserialize<'a>>(
     clippy::expect_used,
     reason = "writing to memory can't fail, and an empty state would be a lost one"
 )]
-fn save_state(kind: &str, state: &impl Serialize) -> Vec<u8> {
+pub(crate) fn save_state(kind: &str, state: &impl Serialize) -> Vec<u8> {
     postcard::to_stdvec(&(STATE_VERSION, kind, state)).expect("states can be written to memory")
 }
 
 /// Whether a saved counter is one that a half could have reached.
-fn is_count(count: u64) -> bool {
+pub(crate) fn is_count(count: u64) -> bool {
     count < LAST_COUNT
 }
 
@@ -178,6 +193,9 @@ pub struct SetupConfig {
     pub weight_rule: WeightRule,
     /// Seed of votes and selections.
     pub seed: u64,
+    /// Variants of MK-OFL.
+    #[serde(default)]
+    pub mk: MkOptions,
 }
 
 impl Default for SetupConfig {
@@ -193,6 +211,7 @@ impl Default for SetupConfig {
             weight_rate: Schedule::Anytime { scale: 1.0 },
             weight_rule: WeightRule::Incremental,
             seed: 1,
+            mk: MkOptions::default(),
         }
     }
 }
@@ -383,7 +402,7 @@ impl Method {
     /// A new server half.
     pub fn server(self, setup: &Setup) -> Box<dyn ServerHalf> {
         match self {
-            Self::SkOfl { .. } => Box::new(sk_ofl::server(setup)),
+            Self::SkOfl { kernel } => Box::new(sk_ofl::server(setup, kernel)),
             Self::MkOfl => Box::new(mk_ofl::server(setup)),
             Self::Naive => Box::new(naive::server(setup)),
             Self::Local => Box::new(local::Server::new()),

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::features::Features;
 use crate::method::rows::{Models, descend};
 use crate::method::{BadSample, LAST_COUNT, Setup};
+use crate::scaling::Transport;
 use crate::weights::{ExponentialWeights, is_distribution};
 
 /// P models, their weights, and the number of samples seen.
@@ -93,6 +94,16 @@ impl Omkl {
         state.weights.charge(self.setup.weight_rate(state.steps), totals);
         state.weights.probabilities(&mut state.probabilities);
         Ok(())
+    }
+
+    /// Takes all models from the scale that they were learned in to another.
+    ///
+    /// # Panics
+    /// If the transport was made for another dictionary.
+    pub fn transport(&mut self, transport: &Transport) {
+        self.state.models.transport_all(transport);
+        // The mixture at hand stays, so that predictions do.
+        self.state.weights.in_other_units(transport.loss_factor());
     }
 
     /// How much each kernel has in the prediction; sums to one.

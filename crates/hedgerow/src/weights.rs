@@ -56,6 +56,14 @@ impl ExponentialWeights {
         self.log.iter_mut().for_each(|log| *log = (*log - largest).max(-1e300));
     }
 
+    /// As if all losses so far had come `factor` times as large: what was charged in another unit is charged in this one.
+    pub(crate) fn in_other_units(&mut self, factor: f64) {
+        self.log
+            .iter_mut()
+            .chain(&mut self.losses)
+            .for_each(|value| *value = (*value * factor).clamp(-1e300, 1e300));
+    }
+
     /// Log-weights, the largest of them zero.
     pub fn log(&self) -> &[f64] {
         &self.log

@@ -9,7 +9,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use common::{INPUTS, few_cases, map, numbers};
-use hedgerow::{Contact, FeatureMap, Features, Federation, Upload, Visit};
+use hedgerow::{
+    Contact, FeatureMap, Features, Federation, NodeScaling, Report, Scale, ScaleKind, Upload, Visit,
+};
 
 thread_local! {
     /// Allocations of this thread: tests run side by side.
@@ -82,6 +84,25 @@ fn feature_maps_never_allocate() {
         }),
         0
     );
+}
+
+#[test]
+fn scaling_never_allocates() {
+    let mut agreed = NodeScaling::new(ScaleKind::Range, INPUTS);
+    agreed.adopt(1, &Scale::from_ranges(&[(-1.0, 1.0); INPUTS + 1]).unwrap()).unwrap();
+    for mut node in [agreed, NodeScaling::fixed(Scale::identity(INPUTS + 1))] {
+        let raw = numbers(1, 8 * INPUTS);
+        let (mut x, mut report) = ([0.0; INPUTS], Report::default());
+        let count = allocations(|round| {
+            let mut sample = [0.0; INPUTS];
+            sample.copy_from_slice(&raw[round % 8 * INPUTS..][..INPUTS]);
+            sample[round % INPUTS] = if round % 3 == 0 { f32::NAN } else { 1e9 };
+            node.prepare(&sample, &mut x);
+            node.see(&sample, Some(x[0]));
+            node.report(&mut report);
+        });
+        assert_eq!(count, 0);
+    }
 }
 
 #[test]

@@ -5,11 +5,11 @@
 
 mod common;
 
-use common::{INPUTS, map, numbers, setup};
+use common::{FREQUENCIES, INPUTS, map_of, numbers, setup};
 use hedgerow::method::{MAX_LABEL, MAX_NORM};
 use hedgerow::{
-    Broadcast, ExponentialWeights, Features, Loss, Method, Schedule, Selection, Setup, SetupConfig, Upload,
-    WeightRule,
+    Amplitude, Average, Broadcast, ExponentialWeights, Features, Loss, Method, MkOptions, Schedule,
+    Selection, Setup, SetupConfig, Upload, WeightRule,
 };
 
 const KERNELS: usize = 11;
@@ -21,8 +21,9 @@ fn harsh_label(t: u64) -> f32 {
 }
 
 /// Two nodes, one of them there every other round only.
-fn endure(method: Method, setup: &Setup, rounds: u64) {
-    let map = map(KERNELS);
+fn endure(method: Method, setup: &Setup, amplitude: Amplitude, rounds: u64) {
+    let map = map_of(KERNELS, amplitude);
+    let length = if amplitude == Amplitude::Normalised { 1.0 } else { (FREQUENCIES as f64).sqrt() };
     let points = 64;
     let mut z = vec![0.0; points * map.width()];
     map.map_batch(&numbers(3, points * INPUTS), &mut z);
@@ -41,8 +42,8 @@ fn endure(method: Method, setup: &Setup, rounds: u64) {
             node.weights(&mut weights);
             let total: f64 = weights.iter().sum();
             assert!((total - 1.0).abs() < 1e-9, "{method:?}, round {t}: {weights:?}");
-            // Twice: a model may be as long as it can be and then take a step as long as it can be.
-            let longest = 2.0 * f64::from(MAX_NORM);
+            // A model may be as long as it can be and then take a step as long as it can be.
+            let longest = (1.0 + length) * f64::from(MAX_NORM);
             assert!(node.norm2() <= 1.001 * longest * longest, "{method:?}, round {t}: {}", node.norm2());
             if node.upload(&mut upload) {
                 // The server refuses what isn't finite.
@@ -58,7 +59,8 @@ fn endure(method: Method, setup: &Setup, rounds: u64) {
 
 /// A million rounds as the paper has them.
 fn a_million(method: Method) {
-    endure(method, &setup(SetupConfig { kernels: KERNELS, nodes: 2, ..SetupConfig::default() }), 1_000_000);
+    let setup = setup(SetupConfig { kernels: KERNELS, nodes: 2, ..SetupConfig::default() });
+    endure(method, &setup, Amplitude::Normalised, 1_000_000);
 }
 
 #[test]
@@ -91,7 +93,22 @@ fn steps_far_too_long_stay_finite() {
                 SetupConfig { loss, ridge, weight_rule, step_size: schedule, ..SetupConfig::default() };
             let setup = setup(SetupConfig { kernels: KERNELS, weight_rate: schedule, nodes: 2, ..config });
             for method in [Method::SkOfl { kernel: 0 }, Method::MkOfl, Method::Naive, Method::Local] {
-                endure(method, &setup, 20_000);
+                endure(method, &setup, Amplitude::Normalised, 20_000);
+                endure(method, &setup, Amplitude::Unnormalised, 20_000);
+            }
+        }
+    }
+}
+
+#[test]
+fn features_of_size_one_diverge_and_stay_finite() {
+    // Steps of 2ηD times the error: every one overshoots, for good where the rate stays what it is.
+    for average in [Average::All, Average::Voters] {
+        for step_size in [Schedule::Constant { scale: 1.0 }, Schedule::Anytime { scale: 1.0 }] {
+            let mk = MkOptions { count_nodes: false, average };
+            let config = SetupConfig { kernels: KERNELS, nodes: 2, step_size, mk, ..SetupConfig::default() };
+            for method in [Method::SkOfl { kernel: 0 }, Method::MkOfl, Method::Naive, Method::Local] {
+                endure(method, &setup(config), Amplitude::Unnormalised, 50_000);
             }
         }
     }

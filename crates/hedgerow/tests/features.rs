@@ -6,7 +6,10 @@
 mod common;
 
 use common::numbers;
-use hedgerow::{Cpu, Draw, Family, FeatureError, FeatureMap, FeatureSpec, Kernel};
+use hedgerow::{
+    Amplitude, Average, Cpu, Draw, Family, FeatureError, FeatureMap, FeatureSpec, Kernel, MkOptions,
+    SetupConfig,
+};
 
 const DRAWS: [Draw; 3] = [Draw::Independent, Draw::Shared, Draw::Orthogonal];
 
@@ -22,7 +25,14 @@ fn dictionary(draw: Draw, kernels: usize) -> Vec<Kernel> {
 }
 
 fn spec(draw: Draw, kernels: usize, frequencies: usize, inputs: usize, seed: u64) -> FeatureSpec {
-    FeatureSpec { kernels: dictionary(draw, kernels), draw, inputs, frequencies, seed }
+    FeatureSpec {
+        kernels: dictionary(draw, kernels),
+        draw,
+        inputs,
+        frequencies,
+        seed,
+        amplitude: Amplitude::Normalised,
+    }
 }
 
 /// Features in a buffer that shows what was not written.
@@ -79,7 +89,14 @@ fn products_of_features_converge_to_the_kernel_and_to_no_other() {
         let kernels = dictionary(draw, 2 * families(draw).count());
         let mut means = vec![[0.0; 3]; kernels.len()];
         for seed in 0..seeds as u64 {
-            let spec = FeatureSpec { kernels: kernels.clone(), draw, inputs, frequencies, seed };
+            let spec = FeatureSpec {
+                kernels: kernels.clone(),
+                draw,
+                inputs,
+                frequencies,
+                seed,
+                amplitude: Amplitude::Normalised,
+            };
             let map = FeatureMap::new(&spec).unwrap();
             let here = features(&map, &x);
             for (at, other) in others.iter().enumerate() {
@@ -112,8 +129,15 @@ fn orthogonal_draws_vary_less_than_independent_ones() {
         let seeds = 4000;
         let errors = (0..seeds).map(|seed| {
             let kernels = vec![Kernel::gaussian(1.0)];
-            let map =
-                FeatureMap::new(&FeatureSpec { kernels, draw, inputs: 8, frequencies: 16, seed }).unwrap();
+            let map = FeatureMap::new(&FeatureSpec {
+                kernels,
+                draw,
+                inputs: 8,
+                frequencies: 16,
+                seed,
+                amplitude: Amplitude::Normalised,
+            })
+            .unwrap();
             (dot(&features(&map, &a), &features(&map, &b)) - exact).powi(2)
         });
         errors.sum::<f64>() / seeds as f64
@@ -131,8 +155,15 @@ fn maps_differ_by_seed_and_kernels_by_their_own_draw() {
     }
     let twice = |draw| {
         let kernels = vec![Kernel::gaussian(1.0); 2];
-        let map =
-            FeatureMap::new(&FeatureSpec { kernels, draw, inputs: 2, frequencies: 4, seed: 1 }).unwrap();
+        let map = FeatureMap::new(&FeatureSpec {
+            kernels,
+            draw,
+            inputs: 2,
+            frequencies: 4,
+            seed: 1,
+            amplitude: Amplitude::Normalised,
+        })
+        .unwrap();
         features(&map, &[0.3, 0.8])
     };
     let (independent, shared) = (twice(Draw::Independent), twice(Draw::Shared));
@@ -188,7 +219,14 @@ fn huge_inputs_stay_on_the_sphere() {
         // The last two bandwidths have no finite inverse in f32, and none above zero.
         for variance in [1e-5, 1.0, 1e5, 1e-80, 1e95] {
             let kernels: Vec<_> = families(draw).map(|family| Kernel { family, variance }).collect();
-            let spec = FeatureSpec { kernels, draw, inputs: 3, frequencies: 17, seed: 4 };
+            let spec = FeatureSpec {
+                kernels,
+                draw,
+                inputs: 3,
+                frequencies: 17,
+                seed: 4,
+                amplitude: Amplitude::Normalised,
+            };
             let map = FeatureMap::new(&spec).unwrap();
             for x in [[1e30, -1e30, 1e30], [1e38, 1e38, -1e38], [f32::MAX; 3], [1e38, 0.5, 0.0], [0.0; 3]] {
                 assert_on_the_sphere(&map, &features(&map, &x), &spec);
@@ -220,4 +258,38 @@ fn maps_that_make_no_sense_are_refused() {
         let refused = FeatureMap::from_frequencies(&vec![0.5; numbers], kernels, frequencies, inputs);
         assert!(refused.is_err(), "{numbers} numbers for {kernels}·{frequencies}·{inputs}");
     }
+}
+
+#[test]
+fn unnormalised_features_are_the_same_times_the_root_of_their_number() {
+    for draw in DRAWS {
+        let normalised = spec(draw, 5, 17, 3, 6);
+        let unnormalised = FeatureSpec { amplitude: Amplitude::Unnormalised, ..normalised.clone() };
+        let x = numbers(2, 7 * 3);
+        let [small, large] =
+            [&normalised, &unnormalised].map(|spec| features(&FeatureMap::new(spec).unwrap(), &x));
+        for (small, large) in small.iter().zip(&large) {
+            assert!((small * 17f32.sqrt() - large).abs() < 1e-6, "{draw:?}: {small} {large}");
+        }
+        for z in large.chunks_exact(2 * 17) {
+            assert!((dot(z, z) - 17.0).abs() < 1e-4, "{draw:?}");
+        }
+        assert!(hedgerow::Features::checked(&large).is_ok());
+    }
+}
+
+#[test]
+fn what_is_written_down_without_its_variants_is_the_paper_s() {
+    let sound = spec(Draw::Shared, 2, 4, 2, 1);
+    let mut written = serde_json::to_value(&sound).unwrap();
+    assert_eq!(written.as_object_mut().unwrap().remove("amplitude").unwrap(), "normalised");
+    assert_eq!(serde_json::from_value::<FeatureSpec>(written).unwrap(), sound);
+    let setup = SetupConfig::default();
+    let mut written = serde_json::to_value(setup).unwrap();
+    let mk = written.as_object_mut().unwrap().remove("mk").unwrap();
+    assert_eq!(mk, serde_json::json!({"count_nodes": true, "average": "all"}));
+    assert_eq!(serde_json::from_value::<SetupConfig>(written.clone()).unwrap(), setup);
+    written["mk"] = serde_json::json!({"average": "voters"});
+    let voters = serde_json::from_value::<SetupConfig>(written).unwrap();
+    assert_eq!(voters.mk, MkOptions { count_nodes: true, average: Average::Voters });
 }

@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::{Case, FREQUENCIES, World, cases, few_cases, methods, numbers};
-use hedgerow::{Broadcast, Features, Method, Stream, Upload};
+use common::{FREQUENCIES, World, cases, few_cases, methods, numbers, setup};
+use hedgerow::{Average, Broadcast, Features, Method, MkOptions, SetupConfig, Stream, Upload};
 
 const ROUNDS: u64 = 12;
 
@@ -159,8 +159,8 @@ fn weights_and_shares_sum_to_one() {
 
 #[test]
 fn shares_of_a_selecting_method_are_one_kernel_s() {
-    for Case { method, setup } in few_cases(11) {
-        let world = World::after(Case { method, setup }, 4);
+    for case in few_cases(11) {
+        let (method, world) = (case.method, World::after(case, 4));
         let mut shares = [0.0; 11];
         world.nodes[1].shares(&mut shares);
         let selected = match method {
@@ -265,4 +265,46 @@ fn a_budget_buys_as_many_frequencies_as_fit_its_messages() {
     }
     assert_eq!(Method::SkOfl { kernel: 0 }.frequencies(100), Ok(50));
     assert_eq!(Method::MkOfl.frequencies(100), Ok(49));
+}
+
+#[test]
+fn nodes_that_don_t_count_leave_the_weights_of_one() {
+    let weights = |nodes: usize, count_nodes: bool| {
+        let mk = MkOptions { count_nodes, ..MkOptions::default() };
+        let setup = setup(SetupConfig { kernels: 4, nodes, mk, ..SetupConfig::default() });
+        let world = World::new(few_cases(4)[1]);
+        let mut node = Method::MkOfl.node(&setup, 0);
+        for t in 0..5 {
+            let (z, y) = world.sample(0, t);
+            node.learn(Features::checked(&z).unwrap(), y).unwrap();
+        }
+        let mut weights = [0.0; 4];
+        node.weights(&mut weights);
+        weights
+    };
+    assert_eq!(weights(20, false), weights(1, true));
+    assert_ne!(weights(20, false), weights(20, true));
+}
+
+#[test]
+fn where_only_voters_count_the_mean_is_theirs() {
+    for average in [Average::All, Average::Voters] {
+        for seed in 0..20 {
+            let mk = MkOptions { average, ..MkOptions::default() };
+            let mut server =
+                Method::MkOfl.server(&setup(SetupConfig { kernels: 3, mk, seed, ..SetupConfig::default() }));
+            // Node i uploads i; two votes for the first kernel, two for the last.
+            for node in 0..4 {
+                let numbers = vec![node as f32; 2 * FREQUENCIES];
+                server.accept(node, &Upload { round: 1, vote: Some(node / 2 * 2), numbers }).unwrap();
+            }
+            let broadcast = server.close_round();
+            let drawn = broadcast.kernels.unwrap().next;
+            let expected = match average {
+                Average::All => 1.5,
+                Average::Voters => drawn as f32 + 0.5,
+            };
+            assert_eq!(broadcast.numbers, [expected; 2 * FREQUENCIES], "{average:?}, kernel {drawn}");
+        }
+    }
 }

@@ -7,8 +7,8 @@ mod common;
 
 use common::{FREQUENCIES, INPUTS, few_cases, map, methods, numbers, setup};
 use hedgerow::{
-    Contact, Draw, FeatureMap, FeatureSpec, Features, Federation, Kernel, Method, NodeHalf, Prediction,
-    RoundError, Setup, SetupConfig, Stream, Tally, Traffic, Upload, Visit,
+    Amplitude, Contact, Draw, FeatureMap, FeatureSpec, Features, Federation, Kernel, Method, NodeHalf,
+    Prediction, RoundError, Setup, SetupConfig, Stream, Tally, Traffic, Upload, Visit,
 };
 
 const KERNELS: usize = 4;
@@ -279,6 +279,7 @@ fn a_thousand_samples_in_a_round_are_learned_like_a_thousand_rounds() {
         inputs: 1,
         frequencies: 4,
         seed: 1,
+        amplitude: Amplitude::Normalised,
     };
     let map = FeatureMap::new(&spec).unwrap();
     let setup = SetupConfig { kernels: 1, frequencies: 4, nodes: 1, ..SetupConfig::default() };

@@ -11,6 +11,7 @@ const LINTS: &str = "clippy --workspace --all-targets --all-features -- -D warni
 const DOCUMENTATION: &str = "doc --workspace --no-deps --document-private-items --all-features";
 // Not --all-targets: that would run the benchmarks too.
 const TESTS: &str = "test --workspace --lib --bins --tests --examples";
+const PARQUET: &str = "test --package hedgerow-lab --features parquet --lib --test hostile_tables parquet";
 const EXAMPLE: &str = "run --release --package hedgerow --example first_federation";
 
 pub(crate) fn run() -> Result<()> {
@@ -18,6 +19,7 @@ pub(crate) fn run() -> Result<()> {
     step("lints", LINTS)?;
     step("documentation", DOCUMENTATION)?;
     step("tests", TESTS)?;
+    step("tests of Parquet", PARQUET)?;
     step("documentation tests", "test --workspace --doc")?;
     if root().join("crates/hedgerow/examples/first_federation.rs").exists() {
         step("first example", EXAMPLE)?;

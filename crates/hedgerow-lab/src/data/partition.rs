@@ -1,5 +1,6 @@
 //! Who sees which sample: dealing a data set to nodes.
 
+use std::io;
 use std::ops::Range;
 
 use rand::seq::SliceRandom;
@@ -12,8 +13,10 @@ use super::Dataset;
 /// A way of dealing samples to nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Partition {
-    /// Sample i to node i mod K; but where the data names the node of each sample, to that one.
+    /// To the node that the data names, or else round-robin.
     #[default]
+    Auto,
+    /// Sample i to node i mod K.
     RoundRobin,
     /// In random order, then round-robin.
     Shuffled,
@@ -26,6 +29,9 @@ pub enum Partition {
     /// Nodes differ in which labels they see, and in how many: the samples of each tenth of the labels' range go to nodes in
     /// proportions drawn from a Dirichlet distribution. The smaller α, the more they differ.
     Dirichlet(f64),
+    /// Nodes differ in how much they see, not in what: sizes are drawn from a Dirichlet distribution, and every sample goes to a
+    /// node at random in these proportions. The smaller α, the more they differ.
+    Unequal(f64),
 }
 
 /// Why samples can't be dealt.
@@ -48,6 +54,9 @@ pub enum PartitionError {
         /// Samples there are.
         samples: usize,
     },
+    /// The samples could not be read again.
+    #[error("{0}")]
+    Unreadable(String),
     /// The data speaks of a node that doesn't take part.
     #[error("sample {sample} belongs to node {owner}, and the last of {nodes} nodes is {}", nodes - 1)]
     UnknownOwner {
@@ -70,20 +79,36 @@ pub enum PartitionError {
 
 impl Partition {
     /// Their names, as listed in messages.
-    pub const NAMES: [&str; 6] =
-        ["round-robin", "shuffled", "blocks", "sorted-label", "sorted-direction", "dirichlet:ALPHA"];
+    pub const NAMES: [&str; 9] = [
+        "auto",
+        "round-robin",
+        "shuffled",
+        "blocks",
+        "sorted-label",
+        "sorted-direction",
+        "dirichlet:ALPHA",
+        "unequal:ALPHA",
+        "column:NAME",
+    ];
 
-    /// The partition of that name; α is a number from 0.001 to 1000.
+    /// The partition of that name; α is a number from 0.001 to 1000. (`column:NAME` is [`Partition::Auto`] on data
+    /// that names its nodes.)
     pub fn parse(name: &str) -> Option<Self> {
         match name {
+            "auto" => Some(Self::Auto),
             "round-robin" => Some(Self::RoundRobin),
             "shuffled" => Some(Self::Shuffled),
             "blocks" => Some(Self::Blocks),
             "sorted-label" => Some(Self::SortedLabel),
             "sorted-direction" => Some(Self::SortedDirection),
             _ => {
-                let alpha = name.strip_prefix("dirichlet:")?.parse().ok()?;
-                (0.001..=1000.0).contains(&alpha).then_some(Self::Dirichlet(alpha))
+                let (kind, alpha) = name.split_once(':')?;
+                let alpha = alpha.parse().ok().filter(|alpha| (0.001..=1000.0).contains(alpha))?;
+                match kind {
+                    "dirichlet" => Some(Self::Dirichlet(alpha)),
+                    "unequal" => Some(Self::Unequal(alpha)),
+                    _ => None,
+                }
             }
         }
     }
@@ -91,18 +116,19 @@ impl Partition {
     /// Name on the command line.
     pub fn name(self) -> String {
         match self {
-            Self::RoundRobin => "round-robin".to_owned(),
+            Self::Auto | Self::RoundRobin => "round-robin".to_owned(),
             Self::Shuffled => "shuffled".to_owned(),
             Self::Blocks => "blocks".to_owned(),
             Self::SortedLabel => "sorted-label".to_owned(),
             Self::SortedDirection => "sorted-direction".to_owned(),
             Self::Dirichlet(alpha) => format!("dirichlet:{alpha}"),
+            Self::Unequal(alpha) => format!("unequal:{alpha}"),
         }
     }
 
     /// For each node the indices of its samples, in the order it sees them. Every sample is dealt, so streams can differ
-    /// in length by one (by more only where the data names the owners, and for `Dirichlet`). `seed` matters to `Shuffled` and
-    /// `Dirichlet`.
+    /// in length by one (by more only where the data names the owners, and where shares are drawn). `seed` matters to what is
+    /// random.
     pub fn deal(self, data: &Dataset, nodes: usize, seed: u64) -> Result<Vec<Vec<u32>>, PartitionError> {
         let samples = data.len();
         if nodes == 0 {
@@ -113,9 +139,9 @@ impl Partition {
         }
         let count = u32::try_from(samples).map_err(|_| PartitionError::TooManySamples { samples })?;
         let mut order: Vec<u32> = (0..count).collect();
-        match (self, &data.owner) {
-            (Self::RoundRobin, Some(owner)) => by_owner(owner, nodes),
-            (Self::RoundRobin, None) => Ok(in_turn(&order, nodes)),
+        match (self, &data.owners) {
+            (Self::Auto, Some(owners)) => by_owner(&owners.ids, nodes),
+            (Self::Auto, None) | (Self::RoundRobin, _) => Ok(in_turn(&order, nodes)),
             (Self::Shuffled, _) => {
                 order.shuffle(&mut shuffling(seed));
                 Ok(in_turn(&order, nodes))
@@ -123,12 +149,15 @@ impl Partition {
             (Self::Blocks, _) => Ok(blocks(samples, nodes).map(|block| order[block].to_vec()).collect()),
             (Self::SortedLabel, _) => Ok(slices(order, nodes, |sample| f64::from(data.y[sample]))),
             (Self::SortedDirection, _) => {
-                let direction = principal_direction(data);
-                Ok(slices(order, nodes, |sample| along(&direction, data.sample(sample).0)))
+                let positions = along_principal_direction(data)
+                    .map_err(|error| PartitionError::Unreadable(error.to_string()))?;
+                Ok(slices(order, nodes, |sample| positions[sample]))
             }
             (Self::Dirichlet(alpha), _) => {
-                Ok(by_proportions(order, nodes, alpha, data, &mut shuffling(seed)))
+                order.sort_by(|a, b| data.y[*a as usize].total_cmp(&data.y[*b as usize]));
+                Ok(by_proportions(order, LABEL_BINS, nodes, alpha, &mut shuffling(seed)))
             }
+            (Self::Unequal(alpha), _) => Ok(by_proportions(order, 1, nodes, alpha, &mut shuffling(seed))),
         }
     }
 }
@@ -144,52 +173,74 @@ fn slices(mut order: Vec<u32>, nodes: usize, key: impl Fn(usize) -> f64) -> Vec<
     slices.collect()
 }
 
-fn along(direction: &[f64], x: &[f32]) -> f64 {
-    direction.iter().zip(x).map(|(direction, x)| direction * f64::from(*x)).sum()
-}
-
-/// The first principal direction of the inputs, by power iteration: a good approximation is all that sorting needs.
-fn principal_direction(data: &Dataset) -> Vec<f64> {
+/// Where each sample lies along the first principal direction of the inputs, which power iteration finds: a good
+/// approximation is all that sorting needs. A missing value counts as the mean.
+fn along_principal_direction(data: &Dataset) -> io::Result<Vec<f64>> {
     const ITERATIONS: usize = 60;
-    let (d, n) = (data.features, data.len() as f64);
-    let mut mean = vec![0.0; d];
-    for row in data.x.chunks_exact(d.max(1)) {
-        mean.iter_mut().zip(row).for_each(|(mean, x)| *mean += f64::from(*x) / n);
-    }
+    let d = data.features;
+    let (mut sums, mut counts) = (vec![0.0; d], vec![0.0_f64; d]);
+    for_each_row(data, |_, row| {
+        for ((sum, count), x) in sums.iter_mut().zip(&mut counts).zip(row).filter(|(_, x)| !x.is_nan()) {
+            *sum += f64::from(*x);
+            *count += 1.0;
+        }
+    })?;
+    let mean: Vec<f64> = sums.iter().zip(&counts).map(|(sum, count)| sum / count.max(1.0)).collect();
+    let centred = |x: f32, mean: f64| if x.is_nan() { 0.0 } else { f64::from(x) - mean };
+    let along = |direction: &[f64], row: &[f32]| -> f64 {
+        direction
+            .iter()
+            .zip(row)
+            .zip(&mean)
+            .map(|((direction, x), mean)| direction * centred(*x, *mean))
+            .sum()
+    };
     // No direction is preferred by a start whose entries all differ.
     let mut direction: Vec<f64> = (0..d).map(|i| 1.0 + 0.1 * (i as f64).sin()).collect();
     for _ in 0..ITERATIONS {
         let mut next = vec![0.0; d];
-        let centre: f64 = direction.iter().zip(&mean).map(|(direction, mean)| direction * mean).sum();
-        for row in data.x.chunks_exact(d.max(1)) {
-            let weight = along(&direction, row) - centre;
-            next.iter_mut()
-                .zip(row)
-                .zip(&mean)
-                .for_each(|((next, x), mean)| *next += weight * (f64::from(*x) - mean));
-        }
+        for_each_row(data, |_, row| {
+            let weight = along(&direction, row);
+            let entries = next.iter_mut().zip(row).zip(&mean);
+            entries.for_each(|((next, x), mean)| *next += weight * centred(*x, *mean));
+        })?;
         let length = next.iter().map(|v| v * v).sum::<f64>().sqrt();
         if !(length > 0.0 && length.is_finite()) {
             break;
         }
         direction = next.into_iter().map(|v| v / length).collect();
     }
-    direction
+    let mut positions = vec![0.0; data.len()];
+    for_each_row(data, |sample, row| positions[sample] = along(&direction, row))?;
+    Ok(positions)
+}
+
+/// Reads the inputs from front to back, a block at a time.
+fn for_each_row(data: &Dataset, mut see: impl FnMut(usize, &[f32])) -> io::Result<()> {
+    const BLOCK: usize = 1024;
+    let indices: Vec<u32> = (0..data.len() as u32).collect();
+    let mut x = Vec::new();
+    for block in indices.chunks(BLOCK) {
+        x.clear();
+        data.inputs(block, &mut x)?;
+        block.iter().zip(x.chunks_exact(data.features)).for_each(|(sample, row)| see(*sample as usize, row));
+    }
+    Ok(())
 }
 
 const LABEL_BINS: usize = 10;
 
-/// Deals each tenth of the labels' range in proportions of its own; a node left with nothing gets a sample of the richest.
+/// Cuts the samples into so many bins and deals each in proportions of its own; a node left with nothing gets a sample of
+/// the richest.
 fn by_proportions(
     mut order: Vec<u32>,
+    bins: usize,
     nodes: usize,
     alpha: f64,
-    data: &Dataset,
     rng: &mut ChaCha8Rng,
 ) -> Vec<Vec<u32>> {
-    order.sort_by(|a, b| data.y[*a as usize].total_cmp(&data.y[*b as usize]));
     let mut dealt = vec![Vec::new(); nodes];
-    for bin in blocks(order.len(), LABEL_BINS) {
+    for bin in blocks(order.len(), bins) {
         let bin = &mut order[bin];
         bin.shuffle(rng);
         // Gamma variables over their sum are a Dirichlet draw; α was checked to be positive.
@@ -259,23 +310,27 @@ fn by_owner(owners: &[u32], nodes: usize) -> Result<Vec<Vec<u32>>, PartitionErro
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::Owners;
     use super::*;
 
     fn labelled(y: Vec<f32>) -> Dataset {
-        Dataset { name: "labels".into(), features: 1, x: y.clone(), y, owner: None }
+        Dataset::in_memory("labels", 1, y.clone(), y)
     }
 
     fn owned(owner: Vec<u32>) -> Dataset {
-        Dataset { owner: Some(owner.clone()), ..labelled(vec![0.0; owner.len()]) }
+        let names = vec![String::new(); 1 + owner.iter().copied().max().unwrap() as usize];
+        let labels = vec![0.0; owner.len()];
+        Dataset { owners: Some(Owners { ids: owner, names }), ..labelled(labels) }
     }
 
-    const ALL: [Partition; 6] = [
+    const ALL: [Partition; 7] = [
         Partition::RoundRobin,
         Partition::Shuffled,
         Partition::Blocks,
         Partition::SortedLabel,
         Partition::SortedDirection,
         Partition::Dirichlet(0.3),
+        Partition::Unequal(0.5),
     ];
 
     fn message(partition: Partition, data: &Dataset, nodes: usize) -> String {
@@ -322,7 +377,7 @@ mod tests {
     fn sorted_direction_slices_where_the_inputs_vary_most() {
         // The second input varies a hundred times as much as the first.
         let x: Vec<f32> = (0..40).flat_map(|i| [0.01 * (i % 3) as f32, ((i * 7) % 40) as f32]).collect();
-        let data = Dataset { name: "two".into(), features: 2, x, y: vec![0.0; 40], owner: None };
+        let data = Dataset::in_memory("two", 2, x, vec![0.0; 40]);
         let dealt = Partition::SortedDirection.deal(&data, 4, 0).unwrap();
         let mut quarters: Vec<Vec<usize>> = dealt
             .iter()
@@ -354,6 +409,18 @@ mod tests {
     }
 
     #[test]
+    fn unequal_nodes_differ_in_how_much_they_see_not_in_what() {
+        let data = labelled((0..20_000).map(|i| i as f32).collect());
+        let dealt = Partition::Unequal(0.5).deal(&data, 10, 5).unwrap();
+        let sizes: Vec<usize> = dealt.iter().map(Vec::len).collect();
+        assert!(sizes.iter().max().unwrap() > &(5 * sizes.iter().min().unwrap()), "{sizes:?}");
+        for samples in dealt.iter().filter(|samples| samples.len() > 1000) {
+            let mean = samples.iter().map(|s| f64::from(*s)).sum::<f64>() / samples.len() as f64;
+            assert!((mean - 10_000.0).abs() < 1000.0 && samples.is_sorted(), "{mean}");
+        }
+    }
+
+    #[test]
     fn shuffling_depends_on_the_seed_alone() {
         let data = labelled(vec![0.0; 50]);
         let deal = |seed| Partition::Shuffled.deal(&data, 4, seed).unwrap();
@@ -365,19 +432,20 @@ mod tests {
     #[test]
     fn owners_decide_unless_another_partition_is_asked_for() {
         let data = owned(vec![1, 1, 0, 1]);
-        assert_eq!(Partition::RoundRobin.deal(&data, 2, 0).unwrap(), [vec![2], vec![0, 1, 3]]);
+        assert_eq!(Partition::Auto.deal(&data, 2, 0).unwrap(), [vec![2], vec![0, 1, 3]]);
         assert_eq!(Partition::Blocks.deal(&data, 2, 0).unwrap(), [vec![0, 1], vec![2, 3]]);
+        assert_eq!(Partition::RoundRobin.deal(&data, 2, 0).unwrap(), [vec![0, 2], vec![1, 3]]);
     }
 
     #[test]
     fn owners_must_be_the_nodes() {
         let data = owned(vec![0, 1, 2, 1]);
         assert_eq!(
-            message(Partition::RoundRobin, &data, 2),
+            message(Partition::Auto, &data, 2),
             "sample 2 belongs to node 2, and the last of 2 nodes is 1"
         );
         assert_eq!(
-            message(Partition::RoundRobin, &data, 4),
+            message(Partition::Auto, &data, 4),
             "no sample belongs to node 3 of 4 nodes (counted from 0)"
         );
     }
@@ -402,7 +470,7 @@ mod tests {
                 let dealt = partition.deal(&data, nodes, seed).unwrap();
                 prop_assert_eq!(dealt.len(), nodes);
                 let lengths = || dealt.iter().map(Vec::len);
-                let even = !matches!(partition, Partition::Dirichlet(_));
+                let even = !matches!(partition, Partition::Dirichlet(_) | Partition::Unequal(_));
                 prop_assert!(!even || lengths().max().unwrap() - lengths().min().unwrap() <= 1);
                 prop_assert!(lengths().min().unwrap() > 0);
                 let mut all = dealt.concat();

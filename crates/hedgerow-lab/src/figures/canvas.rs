@@ -8,12 +8,13 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color, FontStyle, FontTransform, IntoFont, RGBColor, ShapeStyle, WHITE};
 
 use super::markup::{escape, printable};
-use super::palette::LineStyle;
+use super::palette::{Dash, LineStyle};
 
 pub(super) type DrawError = DrawingAreaErrorKind<std::io::Error>;
 /// Pixels from the upper left corner.
 pub(super) type Spot = (f64, f64);
 
+/// Of a sheet with one chart.
 pub(super) const WIDTH: f64 = 820.0;
 pub(super) const HEIGHT: f64 = 470.0;
 
@@ -40,9 +41,10 @@ impl Canvas<'_> {
     /// A whole SVG document of what `paint` draws; `title` is what a screen reader says.
     pub(super) fn document(
         title: &str,
+        (width, height): (f64, f64),
         paint: impl FnOnce(&Canvas<'_>) -> Result<(), DrawError>,
     ) -> Result<String, DrawError> {
-        let (wide, high) = ((WIDTH * FINENESS) as u32, (HEIGHT * FINENESS) as u32);
+        let (wide, high) = ((width * FINENESS) as u32, (height * FINENESS) as u32);
         let mut drawing = String::new();
         {
             let area = SVGBackend::with_string(&mut drawing, (wide, high)).into_drawing_area();
@@ -53,24 +55,26 @@ impl Canvas<'_> {
         }
         let title = escape(title);
         Ok(format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" viewBox=\"0 0 {wide} {high}\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {wide} {high}\" \
              role=\"img\" stroke-linejoin=\"round\"><title>{title}</title>\n{drawing}</svg>\n"
         ))
     }
 
     pub(super) fn line(&self, spots: &[Spot], style: LineStyle) -> Result<(), DrawError> {
         let stroke = ShapeStyle::from(style.color.mix(style.opacity)).stroke_width(fine(style.width) as u32);
-        match spots {
-            [] => Ok(()),
-            [spot] => self.area.draw(&Circle::new(pixel(*spot), fine(style.width * 1.6), stroke.filled())),
-            _ if style.dashed => {
-                let path: Vec<_> = spots.iter().copied().map(pixel).collect();
-                self.area.draw(&DashedPathElement::new(path, fine(6.0), fine(3.5), stroke))
+        let gaps = match style.dash {
+            Dash::Solid => None,
+            Dash::Dashes => Some((fine(6.0), fine(3.5))),
+            Dash::Dots => Some((fine(1.6), fine(2.6))),
+        };
+        let path = || spots.iter().copied().map(pixel).collect::<Vec<_>>();
+        match (spots, gaps) {
+            ([], _) => Ok(()),
+            ([spot], _) => {
+                self.area.draw(&Circle::new(pixel(*spot), fine(style.width * 1.6), stroke.filled()))
             }
-            _ => {
-                let path: Vec<_> = spots.iter().copied().map(pixel).collect();
-                self.area.draw(&PathElement::new(path, stroke))
-            }
+            (_, Some((size, gap))) => self.area.draw(&DashedPathElement::new(path(), size, gap, stroke)),
+            (_, None) => self.area.draw(&PathElement::new(path(), stroke)),
         }
     }
 

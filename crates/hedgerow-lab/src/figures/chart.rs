@@ -4,16 +4,36 @@ use plotters::style::text_anchor::HPos;
 use plotters::style::{RGBColor, WHITE};
 
 use super::canvas::{Canvas, DrawError, HEIGHT, Spot, WIDTH, Writing};
-use super::palette::{self, INK, LineStyle};
+use super::palette::{self, Dash, INK, LineStyle};
 use super::scale::{Axis, Spacing};
 use super::series::Line;
 
-const LEFT: f64 = 74.0;
-const RIGHT: f64 = WIDTH - 196.0;
-const TOP: f64 = 66.0;
-const BOTTOM: f64 = HEIGHT - 74.0;
+/// Where the axes stand, in pixels.
+#[derive(Clone, Copy)]
+pub(super) struct Frame {
+    pub(super) left: f64,
+    pub(super) right: f64,
+    pub(super) top: f64,
+    pub(super) bottom: f64,
+}
 
-const SOFT_INK: RGBColor = RGBColor(0x5a, 0x60, 0x68);
+impl Frame {
+    /// Of the only chart on a sheet, with room for a legend so wide beside it.
+    pub(super) fn alone(legend: f64) -> Self {
+        Self { left: 74.0, right: WIDTH - legend, top: 66.0, bottom: HEIGHT - 74.0 }
+    }
+}
+
+/// What a usual legend needs.
+pub(super) const LEGEND: f64 = 196.0;
+
+/// What a legend with numbers needs for these names, within bounds.
+pub(super) fn legend_for<'l>(names: impl Iterator<Item = &'l str>) -> f64 {
+    let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
+    (LEGEND + 6.4 * longest.saturating_sub(14) as f64).min(1.5 * LEGEND)
+}
+
+pub(super) const SOFT_INK: RGBColor = RGBColor(0x5a, 0x60, 0x68);
 const GRID: RGBColor = RGBColor(0xdd, 0xe0, 0xe4);
 const FINE_GRID: RGBColor = RGBColor(0xf0, 0xf2, 0xf4);
 
@@ -42,93 +62,134 @@ pub(super) struct Entry {
 pub(super) enum Key {
     Line(LineStyle),
     Patch(RGBColor),
+    /// There is nothing of it in the picture.
+    Nothing,
 }
 
 pub(super) struct Chart<'c, 'a> {
     canvas: &'c Canvas<'a>,
+    frame: Frame,
     x: Axis,
     y: Axis,
 }
 
 impl<'c, 'a> Chart<'c, 'a> {
     /// An empty chart: words and grid.
-    pub(super) fn new(canvas: &'c Canvas<'a>, words: &Words, x: Axis, y: Axis) -> Result<Self, DrawError> {
-        let chart = Self::blank(canvas, words, x, y)?;
-        chart.grid()?;
+    pub(super) fn new(
+        canvas: &'c Canvas<'a>,
+        frame: Frame,
+        words: &Words,
+        (x, y): (Axis, Axis),
+    ) -> Result<Self, DrawError> {
+        let chart = Self::blank(canvas, frame, words, (x, y))?;
+        chart.grid((7, 6), 11.5)?;
+        Ok(chart)
+    }
+
+    /// One of several on a sheet: a grid with few names, and no words.
+    pub(super) fn small(
+        canvas: &'c Canvas<'a>,
+        frame: Frame,
+        (x, y): (Axis, Axis),
+    ) -> Result<Self, DrawError> {
+        let chart = Self { canvas, frame, x, y };
+        chart.grid((4, 4), 10.5)?;
+        Ok(chart)
+    }
+
+    /// A box that has no axes.
+    pub(super) fn framed(canvas: &'c Canvas<'a>, frame: Frame) -> Result<Self, DrawError> {
+        let chart = Self { canvas, frame, x: Axis::exactly(0.0..=1.0), y: Axis::exactly(0.0..=1.0) };
+        let Frame { left, right, top, bottom } = frame;
+        for (from, to) in [((left, top), (right, top)), ((right, top), (right, bottom))] {
+            chart.rule(from, to, GRID)?;
+            let opposite = |(x, y): Spot| (left + right - x, top + bottom - y);
+            chart.rule(opposite(from), opposite(to), GRID)?;
+        }
         Ok(chart)
     }
 
     /// The words alone.
-    pub(super) fn blank(canvas: &'c Canvas<'a>, words: &Words, x: Axis, y: Axis) -> Result<Self, DrawError> {
-        let chart = Self { canvas, x, y };
+    pub(super) fn blank(
+        canvas: &'c Canvas<'a>,
+        frame: Frame,
+        words: &Words,
+        (x, y): (Axis, Axis),
+    ) -> Result<Self, DrawError> {
+        let chart = Self { canvas, frame, x, y };
+        let Frame { left, right, top, bottom } = frame;
         let plain = Writing { size: 12.5, color: INK, bold: false, anchor: HPos::Left, upwards: false };
         canvas.text(
             &shortened(&words.title, 80),
-            (LEFT, 20.0),
+            (left, 20.0),
             Writing { size: 15.5, bold: true, ..plain },
         )?;
-        canvas.text(&shortened(&words.subtitle, 120), (LEFT, 42.0), Writing { color: SOFT_INK, ..plain })?;
+        canvas.text(&shortened(&words.subtitle, 120), (left, 42.0), Writing { color: SOFT_INK, ..plain })?;
         let centered = Writing { size: 13.0, anchor: HPos::Center, ..plain };
-        canvas.text(&words.x, ((LEFT + RIGHT) / 2.0, BOTTOM + 38.0), centered)?;
-        canvas.text(&words.y, (16.0, (TOP + BOTTOM) / 2.0), Writing { upwards: true, ..centered })?;
+        canvas.text(&words.x, ((left + right) / 2.0, bottom + 38.0), centered)?;
+        canvas.text(&words.y, (16.0, (top + bottom) / 2.0), Writing { upwards: true, ..centered })?;
         Ok(chart)
     }
 
-    fn grid(&self) -> Result<(), DrawError> {
-        let writing =
-            Writing { size: 11.5, color: SOFT_INK, bold: false, anchor: HPos::Center, upwards: false };
+    fn grid(&self, about: (usize, usize), size: f64) -> Result<(), DrawError> {
+        let Frame { left, right, top, bottom } = self.frame;
+        let writing = Writing { size, color: SOFT_INK, bold: false, anchor: HPos::Center, upwards: false };
         // The fine grid first, so that no line of it crosses a named one.
-        let (x, y) = (self.x.ticks(7), self.y.ticks(6));
+        let (x, y) = (self.x.ticks(about.0), self.y.ticks(about.1));
         for fine in [true, false] {
             let color = if fine { FINE_GRID } else { GRID };
             for tick in x.iter().filter(|tick| tick.label.is_empty() == fine) {
                 let (across, _) = self.spot(tick.value, self.y.low());
-                self.rule((across, TOP), (across, BOTTOM), color)?;
-                self.canvas.text(&tick.label, (across, BOTTOM + 16.0), writing)?;
+                self.rule((across, top), (across, bottom), color)?;
+                self.canvas.text(&tick.label, (across, bottom + 16.0), writing)?;
             }
             for tick in y.iter().filter(|tick| tick.label.is_empty() == fine) {
                 let (_, up) = self.spot(self.x.low(), tick.value);
-                self.rule((LEFT, up), (RIGHT, up), color)?;
+                self.rule((left, up), (right, up), color)?;
                 let right_aligned = Writing { anchor: HPos::Right, ..writing };
-                self.canvas.text(&tick.label, (LEFT - 8.0, up), right_aligned)?;
+                self.canvas.text(&tick.label, (left - 8.0, up), right_aligned)?;
             }
         }
         Ok(())
     }
 
     /// The two axes, over everything that touches them.
-    pub(super) fn frame(&self) -> Result<(), DrawError> {
-        self.rule((LEFT, BOTTOM), (RIGHT, BOTTOM), SOFT_INK)?;
-        self.rule((LEFT, TOP), (LEFT, BOTTOM), SOFT_INK)
+    pub(super) fn axes(&self) -> Result<(), DrawError> {
+        let Frame { left, right, top, bottom } = self.frame;
+        self.rule((left, bottom), (right, bottom), SOFT_INK)?;
+        self.rule((left, top), (left, bottom), SOFT_INK)
     }
 
     /// Small print below, in up to two lines.
     pub(super) fn note(&self, note: &str) -> Result<(), DrawError> {
+        let left = self.frame.left;
         let small = Writing { size: 10.5, color: SOFT_INK, bold: false, anchor: HPos::Left, upwards: false };
         match note.split_once('\n') {
             Some((first, second)) => {
-                self.canvas.text(first, (LEFT, HEIGHT - 20.0), small)?;
-                self.canvas.text(second, (LEFT, HEIGHT - 7.0), small)
+                self.canvas.text(first, (left, HEIGHT - 20.0), small)?;
+                self.canvas.text(second, (left, HEIGHT - 7.0), small)
             }
-            None => self.canvas.text(note, (LEFT, HEIGHT - 12.0), small),
+            None => self.canvas.text(note, (left, HEIGHT - 12.0), small),
         }
     }
 
     /// A sentence in the middle of the frame where there is nothing to draw.
     pub(super) fn instead(&self, sentence: &str) -> Result<(), DrawError> {
-        let middle = ((LEFT + RIGHT) / 2.0, (TOP + BOTTOM) / 2.0);
+        let Frame { left, right, top, bottom } = self.frame;
+        let middle = ((left + right) / 2.0, (top + bottom) / 2.0);
         let writing =
             Writing { size: 12.5, color: SOFT_INK, bold: false, anchor: HPos::Center, upwards: false };
         self.canvas.text(sentence, middle, writing)
     }
 
     fn rule(&self, from: Spot, to: Spot, color: RGBColor) -> Result<(), DrawError> {
-        self.canvas.line(&[from, to], LineStyle { color, dashed: false, width: 1.0, opacity: 1.0 })
+        self.canvas.line(&[from, to], LineStyle { color, dash: Dash::Solid, width: 1.0, opacity: 1.0 })
     }
 
     fn spot(&self, x: f64, y: f64) -> Spot {
+        let Frame { left, right, top, bottom } = self.frame;
         let (across, up) = (self.x.position(x), self.y.position(y));
-        (LEFT + (RIGHT - LEFT) * across, BOTTOM - (BOTTOM - TOP) * up)
+        (left + (right - left) * across, bottom - (bottom - top) * up)
     }
 
     /// A line through the means. Gaps where a logarithmic axis has no place for a value would hide it: it is drawn at
@@ -176,7 +237,7 @@ impl<'c, 'a> Chart<'c, 'a> {
             self.canvas.area(&outline, *color, 1.0)?;
             if i + 1 < outlines.len() {
                 self.canvas
-                    .line(&edge, LineStyle { color: WHITE, dashed: false, width: 0.5, opacity: 0.7 })?;
+                    .line(&edge, LineStyle { color: WHITE, dash: Dash::Solid, width: 0.5, opacity: 0.7 })?;
             }
         }
         Ok(())
@@ -184,25 +245,23 @@ impl<'c, 'a> Chart<'c, 'a> {
 
     /// Rows beside the frame, under a heading for the numbers.
     pub(super) fn legend(&self, heading: &str, entries: &[Entry]) -> Result<(), DrawError> {
-        let key_left = RIGHT + 16.0;
+        let Frame { right, top, .. } = self.frame;
+        let key_left = right + 16.0;
         let text_left = key_left + 30.0;
         let numbers_right = WIDTH - 10.0;
         let plain = Writing { size: 12.0, color: INK, bold: false, anchor: HPos::Left, upwards: false };
         let number = Writing { size: 11.0, color: SOFT_INK, anchor: HPos::Right, ..plain };
-        self.canvas.text(heading, (numbers_right, TOP), number)?;
-        let mut height = if heading.is_empty() { TOP + 4.0 } else { TOP + LEGEND_ROW };
+        self.canvas.text(heading, (numbers_right, top), number)?;
+        let mut height = if heading.is_empty() { top + 4.0 } else { top + LEGEND_ROW };
         let shown = if entries.len() > LEGEND_ROWS { LEGEND_ROWS - 1 } else { entries.len() };
         for entry in &entries[..shown] {
-            match entry.key {
-                Key::Line(style) => {
-                    self.canvas.line(&[(key_left, height), (key_left + 23.0, height)], style)?
-                }
-                Key::Patch(color) => {
-                    let (from, to) = ((key_left, height - 5.5), (key_left + 23.0, height + 5.5));
-                    self.canvas.area(&[from, (to.0, from.1), to, (from.0, to.1)], color, 1.0)?;
-                }
-            }
-            let room = if entry.value.is_empty() { 22 } else { 14 };
+            draw_key(self.canvas, &entry.key, (key_left, height))?;
+            // Names give way to numbers.
+            let number_width = match entry.value.chars().count() {
+                0 => 0.0,
+                digits => 5.8 * digits as f64 + 6.0,
+            };
+            let room = ((numbers_right - text_left - number_width) / 6.36) as usize;
             let writing = Writing { bold: entry.bold, ..plain };
             self.canvas.text(&shortened(&entry.label, room), (text_left, height), writing)?;
             self.canvas.text(&entry.value, (numbers_right, height), number)?;
@@ -221,9 +280,21 @@ impl<'c, 'a> Chart<'c, 'a> {
     }
 }
 
-fn shortened(text: &str, most: usize) -> String {
+/// A piece of the picture, from its left end.
+pub(super) fn draw_key(canvas: &Canvas<'_>, key: &Key, (left, height): Spot) -> Result<(), DrawError> {
+    match *key {
+        Key::Line(style) => canvas.line(&[(left, height), (left + 23.0, height)], style),
+        Key::Patch(color) => {
+            let (from, to) = ((left, height - 5.5), (left + 23.0, height + 5.5));
+            canvas.area(&[from, (to.0, from.1), to, (from.0, to.1)], color, 1.0)
+        }
+        Key::Nothing => Ok(()),
+    }
+}
+
+pub(super) fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }
-    text.chars().take(most - 1).chain(std::iter::once('…')).collect()
+    text.chars().take(most.saturating_sub(1)).chain(std::iter::once('…')).collect()
 }

@@ -13,24 +13,35 @@ pub(crate) const FAINT: RGBColor = RGBColor(0xb4, 0xb8, 0xbe);
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct LineStyle {
     pub(crate) color: RGBColor,
-    /// Comparators outside federated learning are dashed, so that the kinds differ without colour.
-    pub(crate) dashed: bool,
+    /// Comparators outside federated learning are broken, so that the kinds differ without colour.
+    pub(crate) dash: Dash,
     pub(crate) width: f64,
     pub(crate) opacity: f64,
 }
 
-/// A reference slope.
-pub(crate) const GUIDE: LineStyle = LineStyle { color: FAINT, dashed: true, width: 1.4, opacity: 1.0 };
+/// How a line is broken.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Dash {
+    Solid,
+    Dashes,
+    Dots,
+}
 
-/// Of Okabe and Ito, told apart by colour-blind readers; yellow is left out, too pale on white.
-const KNOWN: [(&str, RGBColor, bool); 7] = [
-    ("mk", RGBColor(0xd5, 0x5e, 0x00), false),
-    ("sk", RGBColor(0x00, 0x72, 0xb2), false),
-    ("naive", RGBColor(0x00, 0x9e, 0x73), false),
-    ("central", RGBColor(0xcc, 0x79, 0xa7), true),
-    ("central-batch", RGBColor(0xe6, 0x9f, 0x00), true),
-    ("local", RGBColor(0x56, 0xb4, 0xe9), true),
-    ("hindsight", INK, true),
+/// A reference slope.
+pub(crate) const GUIDE: LineStyle = LineStyle { color: FAINT, dash: Dash::Dashes, width: 1.4, opacity: 1.0 };
+
+/// Of Okabe and Ito, told apart by colour-blind readers; yellow is left out, too pale on white. What learns nothing has no
+/// colour.
+const KNOWN: [(&str, RGBColor, Dash); 9] = [
+    ("mk", RGBColor(0xd5, 0x5e, 0x00), Dash::Solid),
+    ("sk", RGBColor(0x00, 0x72, 0xb2), Dash::Solid),
+    ("naive", RGBColor(0x00, 0x9e, 0x73), Dash::Solid),
+    ("central", RGBColor(0xcc, 0x79, 0xa7), Dash::Dashes),
+    ("central-batch", RGBColor(0xe6, 0x9f, 0x00), Dash::Dashes),
+    ("local", RGBColor(0x56, 0xb4, 0xe9), Dash::Dashes),
+    ("last", RGBColor(0x5f, 0x65, 0x6d), Dash::Dots),
+    ("mean", RGBColor(0x8d, 0x93, 0x9b), Dash::Dashes),
+    ("hindsight", INK, Dash::Dashes),
 ];
 
 /// For methods without a colour of their own, in the order in which they come.
@@ -41,21 +52,79 @@ const SPARE: [RGBColor; 4] = [
     RGBColor(0x88, 0x22, 0x55),
 ];
 
+/// Shades of a method's colour for its variants: how far towards black (below zero) or white, and how broken.
+const SHADES: [(f64, Dash); 6] = [
+    (-0.45, Dash::Dashes),
+    (0.4, Dash::Dashes),
+    (0.0, Dash::Dots),
+    (-0.45, Dash::Dots),
+    (0.4, Dash::Dots),
+    (-0.2, Dash::Dashes),
+];
+
 /// The style of the method called `name` in every picture of these results.
 pub(crate) fn method(results: &Results, name: &str) -> LineStyle {
     let width = if name == "mk" { 2.4 } else { 1.7 };
-    if let Some((_, color, dashed)) = KNOWN.into_iter().find(|(known, ..)| *known == name) {
-        return LineStyle { color, dashed, width, opacity: 1.0 };
+    let style = |color, dash| LineStyle { color, dash, width, opacity: 1.0 };
+    if let Some((color, dash)) = known(name) {
+        return style(color, dash);
     }
-    let mut strangers: Vec<&str> = Vec::new();
-    for method in &results.methods {
-        let known = KNOWN.iter().any(|(known, ..)| *known == method.name);
-        if !known && !strangers.contains(&method.name.as_str()) {
-            strangers.push(&method.name);
+    if let Some(((color, _), original)) = original(name) {
+        let place = place(results, name, |other| self::original(other).is_some_and(|(_, o)| o == original));
+        let (towards, dash) = SHADES[place % SHADES.len()];
+        return style(shade(color, towards), dash);
+    }
+    let place = place(results, name, |other| known(other).is_none() && original(other).is_none());
+    let dash = if place < SPARE.len() { Dash::Solid } else { Dash::Dashes };
+    style(SPARE[place % SPARE.len()], dash)
+}
+
+/// Looks for a dozen things that are not methods: colours first, then broken lines.
+pub(crate) fn series(index: usize) -> LineStyle {
+    const COLORS: [RGBColor; 9] = [
+        RGBColor(0xd5, 0x5e, 0x00),
+        RGBColor(0x00, 0x72, 0xb2),
+        RGBColor(0x00, 0x9e, 0x73),
+        RGBColor(0xcc, 0x79, 0xa7),
+        RGBColor(0xe6, 0x9f, 0x00),
+        RGBColor(0x56, 0xb4, 0xe9),
+        INK,
+        SPARE[3],
+        SPARE[1],
+    ];
+    let dash = match index {
+        0..=6 => Dash::Solid,
+        7..=8 => Dash::Dashes,
+        _ => Dash::Dots,
+    };
+    LineStyle { color: COLORS[index % COLORS.len()], dash, width: 1.8, opacity: 1.0 }
+}
+
+fn known(name: &str) -> Option<(RGBColor, Dash)> {
+    KNOWN.into_iter().find(|(known, ..)| *known == name).map(|(_, color, dash)| (color, dash))
+}
+
+/// What `mk:voters` is a variant of.
+fn original(name: &str) -> Option<((RGBColor, Dash), &str)> {
+    let (original, _) = name.split_once(':')?;
+    Some((known(original)?, original))
+}
+
+/// Which one `name` is of the different names that belong together.
+fn place(results: &Results, name: &str, belongs: impl Fn(&str) -> bool) -> usize {
+    let mut names: Vec<&str> = Vec::new();
+    for method in results.methods.iter().filter(|method| belongs(&method.name)) {
+        if !names.contains(&method.name.as_str()) {
+            names.push(&method.name);
         }
     }
-    let place = strangers.iter().position(|stranger| *stranger == name).unwrap_or(0);
-    LineStyle { color: SPARE[place % SPARE.len()], dashed: place >= SPARE.len(), width, opacity: 1.0 }
+    names.iter().position(|other| *other == name).unwrap_or(0)
+}
+
+fn shade(RGBColor(r, g, b): RGBColor, towards: f64) -> RGBColor {
+    let end = if towards < 0.0 { 0.0 } else { 255.0 };
+    let moved = |part: u8| (f64::from(part) + (end - f64::from(part)) * towards.abs()).round() as u8;
+    RGBColor(moved(r), moved(g), moved(b))
 }
 
 /// `#d55e00`
@@ -92,6 +161,7 @@ pub(crate) fn kernel(index: usize, count: usize) -> RGBColor {
 mod tests {
     use super::super::sample::results;
     use super::*;
+    use crate::results::MethodResult;
 
     #[test]
     fn methods_without_a_colour_of_their_own_get_different_ones() {
@@ -100,6 +170,39 @@ mod tests {
         results.methods[1].name = "newer".into();
         assert_ne!(method(&results, "new").color, method(&results, "newer").color);
         assert_eq!(method(&results, "mk"), method(&results, "mk"));
+    }
+
+    #[test]
+    fn every_variant_differs_from_its_method_and_from_the_others() {
+        let mut results = results(3, 5, 2);
+        let names = ["mk", "mk:a", "mk:b", "mk:c", "mk:d", "mk:e", "mk:f", "naive:a", "new", "new:a"];
+        let mk = results.methods[0].clone();
+        results.methods = names.map(|name| MethodResult { name: name.into(), ..mk.clone() }).to_vec();
+        let look = |name: &str| {
+            let LineStyle { color, dash, .. } = method(&results, name);
+            (hex(color), format!("{dash:?}"))
+        };
+        let looks: std::collections::BTreeSet<_> = names.into_iter().map(look).collect();
+        assert_eq!(looks.len(), names.len());
+        // Near the method's own: vermilion has more red than green, and more green than blue.
+        for variant in &names[1..7] {
+            let RGBColor(r, g, b) = method(&results, variant).color;
+            assert!(r > g && g >= b, "{variant}");
+        }
+    }
+
+    #[test]
+    fn a_dozen_series_differ() {
+        let looks: Vec<_> = (0..12).map(series).collect();
+        assert!((0..12).all(|i| (0..i).all(|j| looks[i] != looks[j])));
+    }
+
+    #[test]
+    fn what_learns_nothing_has_no_colour() {
+        for name in ["last", "mean"] {
+            let LineStyle { color: RGBColor(r, g, b), dash, .. } = method(&results(3, 5, 2), name);
+            assert!(r.abs_diff(g) < 20 && g.abs_diff(b) < 20 && dash != Dash::Solid, "{name}");
+        }
     }
 
     #[test]

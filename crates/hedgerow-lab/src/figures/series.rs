@@ -2,7 +2,7 @@
 
 use super::measure::Measure;
 use super::number;
-use super::palette::{self, LineStyle};
+use super::palette::{self, Dash, LineStyle};
 use super::scale::Axis;
 use crate::results::{Curve, MethodResult, Moments, Results};
 
@@ -10,6 +10,8 @@ use crate::results::{Curve, MethodResult, Moments, Results};
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) label: String,
+    /// Name of its method; empty for a guide.
+    pub(crate) method: String,
     pub(crate) style: LineStyle,
     pub(crate) points: Vec<Point>,
     /// Of the best fixed function, known only afterwards.
@@ -32,7 +34,7 @@ impl Line {
         } else {
             method.label()
         };
-        Self { label, style, points, in_hindsight: method.name == "hindsight" }
+        Self { label, method: method.name.clone(), style, points, in_hindsight: method.name == "hindsight" }
     }
 
     pub(crate) fn last(&self) -> f64 {
@@ -108,10 +110,9 @@ fn unrest(results: &Results) -> f64 {
 
 /// Methods that choose or mix kernels while they learn.
 pub(crate) fn choosers(results: &Results) -> impl Iterator<Item = &MethodResult> {
-    results
-        .methods
-        .iter()
-        .filter(|method| method.name != "sk" && method.name != "hindsight" && !method.curve.shares.is_empty())
+    let chooses =
+        |method: &&MethodResult| !matches!(method.name.as_str(), "sk" | "hindsight") && !method.is_trivial();
+    results.methods.iter().filter(chooses).filter(|method| !method.curve.shares.is_empty())
 }
 
 /// How the methods that choose find the best kernel.
@@ -149,7 +150,7 @@ pub(crate) fn convergence(results: &Results) -> Option<Convergence> {
     let rough = |line: &Line| span > 0 && line.is_rough();
     let lines = raw.iter().map(|line| if rough(line) { line.smoothed(span) } else { line.clone() }).collect();
     let faint = |line: Line| {
-        let style = LineStyle { width: 0.7, opacity: 0.35, dashed: false, ..line.style };
+        let style = LineStyle { width: 0.7, opacity: 0.35, dash: Dash::Solid, ..line.style };
         Line { style, ..line }
     };
     let raw = raw.into_iter().filter(rough).map(faint).collect();

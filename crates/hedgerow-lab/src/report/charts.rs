@@ -87,7 +87,7 @@ fn mse(results: &Results) -> Option<Chart> {
             running.others_in_all
         );
     }
-    caption += "Solid: federated methods; dashed: for comparison.";
+    caption += "Solid: federated methods; dashed or dotted: for comparison.";
     let (mut views, mut ranges) = (serde_json::Map::new(), serde_json::Map::new());
     views.insert("running".into(), error_traces(&running));
     ranges.insert("running".into(), error_ranges(&running));
@@ -235,6 +235,7 @@ fn regret(results: &Results) -> Option<Chart> {
             let points = ends.map(|(round, mean)| Point { round, mean, sd: 0.0 }).to_vec();
             let mut trace = line_trace(&Line {
                 label: "slope of √t".into(),
+                method: String::new(),
                 style: palette::GUIDE,
                 points,
                 in_hindsight: false,

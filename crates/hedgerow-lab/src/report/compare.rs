@@ -5,11 +5,11 @@ use crate::figures::number::{percent, significant};
 use crate::results::MethodResult;
 
 /// How one error compares with another.
-pub(super) struct Comparison {
+pub(crate) struct Comparison {
     /// Mine as a multiple of the other.
     ratio: f64,
     /// Whether the difference is no larger than chance would make it.
-    pub(super) level: bool,
+    pub(crate) level: bool,
     /// In how many of how many trials mine was the larger and the smaller one; not for a single trial.
     trials: Option<Trials>,
 }
@@ -24,7 +24,7 @@ struct Trials {
 const STANDARD_ERRORS: f64 = 2.0;
 
 /// None if the two are neither equal nor in a positive ratio.
-pub(super) fn compare(
+pub(crate) fn compare(
     measure: Measure,
     mine: &MethodResult,
     other: &MethodResult,
@@ -68,7 +68,7 @@ fn is_chance(differences: &[f64]) -> bool {
 
 impl Comparison {
     /// What goes before `that of the other`: `level with`, `1.05 times`, `50% below`.
-    pub(super) fn relation(&self) -> String {
+    pub(crate) fn relation(&self) -> String {
         match self.ratio {
             _ if self.level => "level with".to_owned(),
             // Three digits would read 1.00 times.
@@ -78,8 +78,13 @@ impl Comparison {
         }
     }
 
+    /// Whether mine is the smaller one.
+    pub(crate) fn is_lower(&self) -> bool {
+        self.ratio < 1.0
+    }
+
     /// `worse in 10 of 10 trials`; nothing where all are equal or not known one by one.
-    pub(super) fn count(&self) -> Option<String> {
+    pub(crate) fn count(&self) -> Option<String> {
         let Trials { higher, lower, all } =
             self.trials.as_ref().filter(|trials| trials.higher + trials.lower > 0)?;
         let (word, count) = if self.ratio > 1.0 { ("worse", higher) } else { ("better", lower) };

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::figures::markup::escape;
 use crate::figures::{number, series};
-use crate::results::Results;
+use crate::results::{DataSummary, Results};
 use crate::settings::defaults_as_json;
 
 /// A description list, the changes and the dictionary.
@@ -13,8 +13,11 @@ pub(super) fn settings(results: &Results) -> String {
     let best = results.best_kernel.map_or("not known".to_owned(), |best| series::kernel_label(results, best));
     let rows = [
         ("Data", results.data.name.clone()),
+        ("Provenance", present(&results.data.provenance, "not known")),
         ("Samples", number::fixed(results.data.samples as f64, 0)),
         ("Numbers per sample (d)", results.data.features.to_string()),
+        ("Missing values", missing(&results.data)),
+        ("Scaling", present(&results.scaling, "none")),
         ("Nodes (K)", results.nodes.to_string()),
         ("Rounds (T)", number::fixed(results.rounds as f64, 0)),
         ("Numbers per message (r)", results.budget.to_string()),
@@ -37,6 +40,13 @@ pub(super) fn settings(results: &Results) -> String {
         folded_changes(&changes(&results.settings, &defaults_as_json().unwrap_or_default())),
         items(&results.kernels)
     )
+}
+
+fn missing(data: &DataSummary) -> String {
+    match (data.missing_inputs, data.missing_labels) {
+        (0, 0) => "none".to_owned(),
+        (inputs, labels) => format!("{inputs} inputs imputed, {labels} samples without a label skipped"),
+    }
 }
 
 fn folded_changes(changes: &[String]) -> String {

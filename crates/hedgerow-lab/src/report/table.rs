@@ -164,7 +164,9 @@ fn amount(value: f64) -> Cell {
 
 /// The kernel of a method that has one, or the one that made most predictions.
 fn favourite(method: &MethodResult) -> Cell {
-    let most = method.selected.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+    // What learns nothing has used no kernel.
+    let used = method.selected.iter().enumerate().filter(|(_, share)| **share > 0.0);
+    let most = used.max_by(|a, b| a.1.total_cmp(b.1));
     match (method.kernel, most) {
         (Some(kernel), _) => Cell { text: kernel.to_string(), key: Some(kernel as f64) },
         (None, Some((index, share))) => {
@@ -204,6 +206,8 @@ mod tests {
         let mut results = results(3, 10, 3);
         results.methods[0].selected = vec![0.1, 0.2, 0.7];
         assert_eq!(favourite(&results.methods[0]).text, "3 (70%)");
+        assert_eq!(favourite(&results.methods[1]).text, "–");
+        results.methods[1].selected = vec![0.0; 3];
         assert_eq!(favourite(&results.methods[1]).text, "–");
     }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::figures::markup::escape;
-use crate::figures::palette::{self, LineStyle};
+use crate::figures::palette::{self, Dash, LineStyle};
 use crate::figures::scale::{Axis, Spacing};
 use crate::figures::series::{Line, Point};
 
@@ -49,10 +49,18 @@ pub(super) fn line_trace(line: &Line) -> Value {
         "y": rounded(line.points.iter().map(|point| point.mean)),
         "mode": if lone { "markers" } else { "lines" },
         "opacity": line.style.opacity,
-        "line": { "color": color(line.style), "width": line.style.width, "dash": if line.style.dashed { "dash" } else { "solid" } },
+        "line": { "color": color(line.style), "width": line.style.width, "dash": dash(line.style.dash) },
         "marker": { "color": color(line.style), "size": 9 },
         "hovertemplate": "round %{x}: %{y:.4g}",
     })
+}
+
+fn dash(dash: Dash) -> &'static str {
+    match dash {
+        Dash::Solid => "solid",
+        Dash::Dashes => "dash",
+        Dash::Dots => "dot",
+    }
 }
 
 /// Mean ± standard deviation as one outline, there and back.

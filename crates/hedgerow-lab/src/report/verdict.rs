@@ -15,14 +15,13 @@ pub(super) fn verdict(results: &Results) -> String {
     if !Measure::of(results).moments(subject).mean.is_finite() {
         return format!("On {}, {name} diverged: its error is not a finite number.", data_name(results));
     }
-    let comparisons: Vec<String> = [
-        Some(against_best_single(results, subject)),
-        against_naive(results, subject),
-        lowest(results, subject),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let comparisons: Vec<String> =
+        [Some(against_best_single(results, subject)), against_naive(results, subject)]
+            .into_iter()
+            .flatten()
+            .chain(against_trivial(results, subject))
+            .chain(lowest(results, subject))
+            .collect();
     let rest = [
         meaning_of_level(results, &comparisons),
         against_hindsight(results, subject),
@@ -36,14 +35,15 @@ pub(super) fn verdict(results: &Results) -> String {
 
 /// `mk`, else the first method that a federation could run, else the one with the least error.
 fn subject(results: &Results) -> Option<&MethodResult> {
-    let comparators = ["sk", "hindsight", "central", "central-batch", "local", "naive"];
+    let comparators = ["sk", "hindsight", "central", "central-batch", "local", "naive", "last", "mean"];
     let methods = || results.methods.iter();
     methods()
         .find(|method| method.name == "mk")
         .or_else(|| methods().find(|method| !comparators.contains(&method.name.as_str())))
         .or_else(|| {
             let error = |method: &MethodResult| Measure::of(results).moments(method).mean;
-            methods().filter(|m| m.name != "hindsight").min_by(|a, b| error(a).total_cmp(&error(b)))
+            let learns = |method: &&MethodResult| method.name != "hindsight" && !method.is_trivial();
+            methods().filter(learns).min_by(|a, b| error(a).total_cmp(&error(b)))
         })
         .or_else(|| methods().next())
 }
@@ -96,6 +96,29 @@ fn against_naive(results: &Results, subject: &MethodResult) -> Option<String> {
     Some(format!("It sent {sent}, and its {measure} was {} that of naive{count}.", found.relation()))
 }
 
+/// Whoever loses to a rule that learns nothing should hear it.
+fn against_trivial(results: &Results, subject: &MethodResult) -> Vec<String> {
+    let rules = results.methods.iter().filter(|method| method.is_trivial() && !subject.is_trivial());
+    let sentence = |rule: &MethodResult| {
+        let found = comparison(results, subject, rule)?;
+        let what = if rule.name == "last" { "the last value" } else { "the mean of all values so far" };
+        let count = found.count().map_or(String::new(), |count| format!("; {count}"));
+        let behind = format!("({}: {}{count})", rule.label(), value(results, rule));
+        let measure = Measure::of(results).name(results);
+        let relation = found.relation();
+        Some(match (found.level, found.is_lower()) {
+            (true, _) => format!("Its {measure} was {relation} that of predicting {what} {behind}."),
+            (false, true) => {
+                format!("It beats {what}: its {measure} was {relation} that of predicting it {behind}.")
+            }
+            (false, false) => format!(
+                "It loses to {what}, which takes no learning: its {measure} was {relation} that of predicting it {behind}."
+            ),
+        })
+    };
+    rules.filter_map(sentence).collect()
+}
+
 /// Who won among the methods that know nothing beforehand, and whether that could be chance.
 fn lowest(results: &Results, subject: &MethodResult) -> Option<String> {
     let measure = Measure::of(results);
@@ -122,6 +145,7 @@ fn lowest(results: &Results, subject: &MethodResult) -> Option<String> {
     let kind = match lowest.name.as_str() {
         "central" | "central-batch" => ", with all samples in one place",
         "local" => ", although its nodes learn alone",
+        "last" | "mean" => ", although it learns nothing",
         _ => "",
     };
     Some(format!(
@@ -221,6 +245,63 @@ mod tests {
         let verdict = with_mk_at([0.5; 4]);
         assert!(verdict.contains("50% below that of the best single kernel"), "{verdict}");
         assert!(verdict.contains("it had the lowest MSE."), "{verdict}");
+    }
+
+    fn with_rule(name: &str, multiples: [f64; 4]) -> String {
+        let mut results = results(11, 10, 4);
+        let mut rule = results.methods[0].clone();
+        rule.name = name.into();
+        rule.mse_trials.iter_mut().zip(multiples).for_each(|(error, multiple)| *error *= multiple);
+        rule.mse.mean = rule.mse_trials.iter().sum::<f64>() / 4.0;
+        results.methods.push(rule);
+        verdict(&results)
+    }
+
+    #[test]
+    fn losing_to_a_rule_that_learns_nothing_is_said_plainly() {
+        let verdict = with_rule("last", [0.5; 4]);
+        assert!(
+            verdict.contains(
+                "It loses to the last value, which takes no learning: its MSE was 2.00 times that of predicting it \
+                 (last: 0.00330 ± 0.00020; worse in 4 of 4 trials)."
+            ),
+            "{verdict}"
+        );
+        assert!(
+            verdict.contains("last had the lowest MSE, 0.00330 ± 0.00020, although it learns nothing."),
+            "{verdict}"
+        );
+    }
+
+    #[test]
+    fn beating_such_a_rule_and_being_level_with_it_are_said_too() {
+        let verdict = with_rule("mean", [2.0; 4]);
+        assert!(
+            verdict.contains(
+                "It beats the mean of all values so far: its MSE was 50% below that of predicting it (mean: 0.0132"
+            ),
+            "{verdict}"
+        );
+        let verdict = with_rule("last", [1.05, 0.97, 1.04, 0.96]);
+        assert!(
+            verdict.contains("Its MSE was level with that of predicting the last value (last:"),
+            "{verdict}"
+        );
+        assert!(verdict.contains("Level: the mean difference") && !verdict.contains("loses"), "{verdict}");
+        assert!(!with_mk_at([1.0; 4]).contains("last value"));
+    }
+
+    #[test]
+    fn a_rule_that_learns_nothing_is_never_the_subject_where_something_learns() {
+        let mut results = results(3, 5, 2);
+        results.methods.truncate(2);
+        results.methods[0].name = "last".into();
+        results.methods[1].mse.mean = 1.0;
+        assert!(verdict(&results).contains("naive reached"));
+        results.methods[1].name = "gr".into();
+        assert!(verdict(&results).contains("gr reached"));
+        results.methods.truncate(1);
+        assert!(verdict(&results).contains("last reached"));
     }
 
     #[test]

@@ -59,6 +59,10 @@ fn as_kind_of(known: &Value, value: Value) -> Result<Value, Value> {
             let Some(example) = old.first() else { return Ok(Value::Array(new)) };
             new.into_iter().map(|item| as_kind_of(example, item)).collect::<Result<_, _>>().map(Value::Array)
         }
+        // One name is a list of one.
+        (Value::Array(old), Value::String(one)) if old.iter().all(Value::is_str) => {
+            Ok(Value::Array(vec![Value::String(one)]))
+        }
         (known, value) if known.same_type(&value) => Ok(value),
         (_, value) => Err(value),
     }
@@ -70,6 +74,7 @@ fn kind(value: &Value) -> &'static str {
         Value::Float(_) => "a number",
         Value::String(_) => "text in quotes",
         Value::Array(items) if items.first().is_some_and(Value::is_str) => "a list of texts",
+        Value::Array(items) if items.is_empty() => "a list of texts",
         Value::Array(_) => "a list of numbers",
         Value::Table(_) => "a section",
         Value::Boolean(_) | Value::Datetime(_) => "another kind of value",
@@ -80,8 +85,12 @@ fn unknown_key(path: &str, origin: &str) -> SettingsError {
     let known: Vec<String> = DEFAULTS.parse::<Table>().map(|table| all_keys(&table, "")).unwrap_or_default();
     let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
     // A key in the wrong section is as likely as a misspelt one.
-    let likeness =
-        |key: &String| strsim::jaro_winkler(key, path).max(strsim::jaro_winkler(&last(key), &last(path)));
+    let likeness = |key: &String| {
+        let whole = strsim::jaro_winkler(key, path);
+        let of_last = strsim::jaro_winkler(&last(key), &last(path));
+        // Nearly the same key, in the same section, is meant before the same one elsewhere.
+        if whole > 0.95 { 1.0 + whole } else { whole.max(of_last) }
+    };
     SettingsError::UnknownKey {
         origin: origin.to_owned(),
         key: path.to_owned(),

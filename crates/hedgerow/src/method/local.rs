@@ -4,6 +4,7 @@ use super::{BadSample, BadState, NodeHalf, ServerHalf, Setup, restore_state, sav
 use crate::features::Features;
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
 use crate::omkl::{Omkl, OmklState};
+use crate::scaling::Transport;
 
 const KIND: &str = "local-node";
 
@@ -49,6 +50,10 @@ impl NodeHalf for Node {
         self.learner.norm2()
     }
 
+    fn transport(&mut self, transport: &Transport) {
+        self.learner.transport(transport);
+    }
+
     fn save(&self) -> Vec<u8> {
         save_state(KIND, &self.learner.state)
     }
@@ -87,6 +92,8 @@ impl ServerHalf for Server {
     fn broadcast(&self) -> &Broadcast {
         &self.broadcast
     }
+
+    fn transport(&mut self, _transport: &Transport) {}
 
     fn save(&self) -> Vec<u8> {
         Vec::new()

@@ -4,7 +4,10 @@
 //! last broadcast named; takes a gradient step on the model of every kernel (for the global one's kernel starting at ŵ_t);
 //! charges the weights, logweight_p −= η_g·K·ℓ_p; votes for a kernel drawn from them; and uploads the vote and the model of
 //! the *next* kernel, 2D + 1 numbers. The server averages those models, draws the kernel after next with probability
-//! ∝ N_p^n, and broadcasts the mean and both kernels, 2D + 2 numbers.
+//! ∝ N_p^n, and broadcasts the mean and both kernels, 2D + 2 numbers. [`MkOptions`] names where the authors' published code does
+//! otherwise.
+
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,11 +18,39 @@ use crate::features::Features;
 use crate::gathering::Gathering;
 use crate::message::{Broadcast, NodeId, Rejected, Selection, Upload};
 use crate::random::{Purpose, Stream};
+use crate::scaling::Transport;
 use crate::weights::{ExponentialWeights, draw, vote_log_weights};
 
 const FIRST: Selection = Selection { current: 0, next: 0 };
 
 const KIND: &str = "mk-node";
+
+/// Where the paper and its authors' published code part. The default is the paper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MkOptions {
+    /// Whether losses enter the weights with the factor K.
+    pub count_nodes: bool,
+    /// Whose models the server averages.
+    pub average: Average,
+}
+
+impl Default for MkOptions {
+    fn default() -> Self {
+        Self { count_nodes: true, average: Average::All }
+    }
+}
+
+/// Whose models the server averages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Average {
+    /// Everybody's.
+    #[default]
+    All,
+    /// Those of the nodes that voted for the kernel that was drawn.
+    Voters,
+}
 
 pub(super) struct Node {
     setup: Setup,
@@ -72,7 +103,8 @@ impl NodeHalf for Node {
         let round = self.state.round + self.state.learned;
         let rate = self.setup.config.step_size.rate(round);
         descend(&self.setup, rate, &mut self.state.models, z, y, &mut self.losses)?;
-        let rate = self.setup.weight_rate(round) * self.setup.config.nodes as f64;
+        let nodes = if self.setup.config.mk.count_nodes { self.setup.config.nodes } else { 1 };
+        let rate = self.setup.weight_rate(round) * nodes as f64;
         self.state.weights.charge(rate, self.losses.iter().copied());
         self.state.learned += 1;
         Ok(())
@@ -115,6 +147,12 @@ impl NodeHalf for Node {
 
     fn norm2(&self) -> f64 {
         self.state.global.norm2(0)
+    }
+
+    fn transport(&mut self, transport: &Transport) {
+        self.state.global.transport(0, self.state.selection.current as usize, transport);
+        self.state.models.transport_all(transport);
+        self.state.weights.in_other_units(transport.loss_factor());
     }
 
     fn save(&self) -> Vec<u8> {
@@ -171,7 +209,15 @@ impl Rule for Vote {
         let drawn = draw(&self.log, self.selections.uniform_at(broadcast.round)) as u32;
         let averaged = broadcast.kernels.unwrap_or(FIRST).next;
         broadcast.kernels = Some(Selection { current: averaged, next: drawn });
-        sums.mean(&mut broadcast.numbers);
+        match self.setup.config.mk.average {
+            Average::All => sums.mean(&mut broadcast.numbers),
+            Average::Voters => sums.mean_of_voters(drawn as usize, &mut broadcast.numbers),
+        }
+    }
+
+    fn kernels(&self, broadcast: &Broadcast) -> Range<usize> {
+        let current = broadcast.kernels.unwrap_or(FIRST).current as usize;
+        current..current + 1
     }
 
     fn is_sound(&self, (): &(), broadcast: &Broadcast) -> bool {
@@ -183,7 +229,12 @@ pub(super) fn server(setup: &Setup) -> Server<Vote> {
     let selections = Stream::from_seed(setup.config.seed).derive(Purpose::Selection, 0);
     let rule = Vote { setup: *setup, selections, log: vec![0.0; setup.kernels()] };
     let opening = Broadcast { round: 1, kernels: Some(FIRST), numbers: vec![0.0; setup.model_len()] };
-    Server::new(rule, (), opening, setup.kernels())
+    let (kernels, len) = (setup.kernels(), setup.model_len());
+    let gathering = match setup.config.mk.average {
+        Average::All => Gathering::new(len, kernels),
+        Average::Voters => Gathering::by_vote(len, kernels),
+    };
+    Server::new(rule, (), opening, gathering, len)
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! kernel, charges the weights with the losses of all nodes, and broadcasts both. The prediction is Σ_p q_p·w_pᵀz_p(x). With
 //! every node present this is centralised mini-batch learning, at P times the cost of MK-OFL.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::rows::{Models, descend};
@@ -12,6 +14,7 @@ use super::{BadSample, BadState, NodeHalf, Setup, is_count, restore_state, save_
 use crate::features::Features;
 use crate::gathering::Gathering;
 use crate::message::{Broadcast, Rejected, Upload};
+use crate::scaling::Transport;
 use crate::weights::{ExponentialWeights, is_distribution};
 
 /// Length of both messages: models, then losses or weights.
@@ -114,6 +117,11 @@ impl NodeHalf for Node {
         self.state.global.norm2_mixture(&self.state.weights)
     }
 
+    fn transport(&mut self, transport: &Transport) {
+        self.state.global.transport_all(transport);
+        self.state.models.transport_all(transport);
+    }
+
     fn save(&self) -> Vec<u8> {
         save_state(KIND, &self.state)
     }
@@ -164,12 +172,21 @@ impl Rule for Mixture {
         }
     }
 
+    fn transport(&self, weights: &mut ExponentialWeights, transport: &Transport) {
+        // Those of the broadcast stay, so that predictions do.
+        weights.in_other_units(transport.loss_factor());
+    }
+
     fn check(&self, upload: &Upload) -> Result<(), Rejected> {
         let losses = upload.numbers.iter().enumerate().skip(self.setup.width());
         match losses.into_iter().find(|(_, loss)| **loss < 0.0) {
             None => Ok(()),
             Some((position, &loss)) => Err(Rejected::NegativeLoss { position, loss }),
         }
+    }
+
+    fn kernels(&self, _broadcast: &Broadcast) -> Range<usize> {
+        0..self.setup.kernels()
     }
 
     fn is_sound(&self, weights: &ExponentialWeights, broadcast: &Broadcast) -> bool {
@@ -183,5 +200,7 @@ pub(super) fn server(setup: &Setup) -> Server<Mixture> {
     numbers[setup.width()..].fill(1.0 / kernels as f32);
     let rule = Mixture { setup: *setup, probabilities: vec![0.0; kernels] };
     let weights = ExponentialWeights::new(setup.config.weight_rule, kernels);
-    Server::new(rule, weights, Broadcast { round: 1, kernels: None, numbers }, 0)
+    let gathering = Gathering::new(numbers.len(), 0);
+    let opening = Broadcast { round: 1, kernels: None, numbers };
+    Server::new(rule, weights, opening, gathering, setup.model_len())
 }

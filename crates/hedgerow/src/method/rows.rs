@@ -6,6 +6,7 @@ use super::{BadSample, MAX_NORM, Setup};
 use crate::features::Features;
 use crate::gathering::check_numbers;
 use crate::loss::Step;
+use crate::scaling::Transport;
 use crate::simd::{self, Cpu};
 use crate::vector::{LANES, Line};
 
@@ -92,6 +93,19 @@ impl Models {
     /// Σ_p q_p·‖w_p‖².
     pub(crate) fn norm2_mixture(&self, weights: &[f64]) -> f64 {
         weights.iter().enumerate().map(|(row, weight)| weight * self.norm2(row)).sum()
+    }
+
+    /// Takes one row, the model of a kernel, to another scale.
+    pub(crate) fn transport(&mut self, row: usize, kernel: usize, transport: &Transport) {
+        let mut packed = Vec::with_capacity(self.width);
+        self.pack_row(row, &mut packed);
+        transport.apply(kernel, &mut packed);
+        self.set(row, &packed);
+    }
+
+    /// The same for rows that are the models of all kernels.
+    pub(crate) fn transport_all(&mut self, transport: &Transport) {
+        (0..self.rows()).for_each(|row| self.transport(row, row, transport));
     }
 
     /// Whether a saved state has this shape and no number that can't be.

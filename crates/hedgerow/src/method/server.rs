@@ -1,11 +1,14 @@
 //! The server half that all methods share: it checks and sums uploads, and a [`Rule`] makes the next broadcast of the sums.
 
+use std::ops::Range;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::{BadState, ServerHalf, is_count, restore_state, save_state};
 use crate::gathering::{Gathering, check_numbers};
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
+use crate::scaling::Transport;
 
 /// What is special about a method's server.
 pub(super) trait Rule: Send {
@@ -18,6 +21,12 @@ pub(super) trait Rule: Send {
     /// Turns the sums of a round into the numbers and kernels of the next broadcast.
     fn close(&mut self, memory: &mut Self::Memory, sums: &Gathering, broadcast: &mut Broadcast);
 
+    /// The kernels whose models a broadcast begins with.
+    fn kernels(&self, broadcast: &Broadcast) -> Range<usize>;
+
+    /// Takes what it remembers to another scale; the models of the broadcast are taken there anyway.
+    fn transport(&self, _memory: &mut Self::Memory, _transport: &Transport) {}
+
     /// Refuses an upload that no honest node sends, beyond what every server checks.
     fn check(&self, _upload: &Upload) -> Result<(), Rejected> {
         Ok(())
@@ -29,8 +38,8 @@ pub(super) trait Rule: Send {
 
 pub(super) struct Server<R: Rule> {
     rule: R,
-    /// Kernels to vote for; 0 without votes.
-    candidates: usize,
+    /// 2D.
+    model_len: usize,
     state: State<R::Memory>,
 }
 
@@ -42,10 +51,15 @@ struct State<M> {
 }
 
 impl<R: Rule> Server<R> {
-    /// A server whose first round `opening` opens, and whose uploads are as long as its broadcasts.
-    pub(super) fn new(rule: R, memory: R::Memory, opening: Broadcast, candidates: usize) -> Self {
-        let gathering = Gathering::new(opening.numbers.len(), candidates);
-        Self { rule, candidates, state: State { broadcast: opening, gathering, memory } }
+    /// A server whose first round `opening` opens.
+    pub(super) fn new(
+        rule: R,
+        memory: R::Memory,
+        opening: Broadcast,
+        gathering: Gathering,
+        model_len: usize,
+    ) -> Self {
+        Self { rule, model_len, state: State { broadcast: opening, gathering, memory } }
     }
 }
 
@@ -73,6 +87,16 @@ impl<R: Rule> ServerHalf for Server<R> {
         &self.state.broadcast
     }
 
+    fn transport(&mut self, transport: &Transport) {
+        let State { broadcast, gathering, memory } = &mut self.state;
+        gathering.clear();
+        self.rule.transport(memory, transport);
+        let kernels = self.rule.kernels(broadcast);
+        for (kernel, model) in kernels.zip(broadcast.numbers.chunks_exact_mut(self.model_len)) {
+            transport.apply(kernel, model);
+        }
+    }
+
     fn save(&self) -> Vec<u8> {
         save_state(R::KIND, &self.state)
     }
@@ -81,7 +105,7 @@ impl<R: Rule> ServerHalf for Server<R> {
         let len = self.state.broadcast.numbers.len();
         self.state = restore_state(R::KIND, saved, |state: &State<R::Memory>| {
             check_broadcast(&state.broadcast, len).is_ok()
-                && state.gathering.is_sound(len, self.candidates)
+                && state.gathering.is_sound(&self.state.gathering)
                 && self.rule.is_sound(&state.memory, &state.broadcast)
         })?;
         Ok(())

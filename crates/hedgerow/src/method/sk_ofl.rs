@@ -3,6 +3,8 @@
 //! A node predicts with the global model ŵ_t, takes a gradient step per sample and uploads the result, 2D numbers; the server
 //! broadcasts the mean. The best of these over all kernels is the paper's "best kernel in hindsight".
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::rows::{Models, descend, one_hot};
@@ -11,6 +13,7 @@ use super::{BadSample, BadState, NodeHalf, Setup, is_count, restore_state, save_
 use crate::features::Features;
 use crate::gathering::Gathering;
 use crate::message::{Broadcast, Rejected, Upload};
+use crate::scaling::Transport;
 
 const KIND: &str = "sk-node";
 
@@ -93,6 +96,11 @@ impl NodeHalf for Node {
         self.state.global.norm2(0)
     }
 
+    fn transport(&mut self, transport: &Transport) {
+        self.state.global.transport(0, self.state.kernel, transport);
+        self.state.local.transport(0, self.state.kernel, transport);
+    }
+
     fn save(&self) -> Vec<u8> {
         save_state(KIND, &self.state)
     }
@@ -111,7 +119,9 @@ impl NodeHalf for Node {
 }
 
 /// Averages the uploaded models.
-pub(super) struct Mean;
+pub(super) struct Mean {
+    kernel: usize,
+}
 
 impl Rule for Mean {
     const KIND: &'static str = "sk-server";
@@ -121,12 +131,17 @@ impl Rule for Mean {
         sums.mean(&mut broadcast.numbers);
     }
 
+    fn kernels(&self, _broadcast: &Broadcast) -> Range<usize> {
+        self.kernel..self.kernel + 1
+    }
+
     fn is_sound(&self, (): &(), broadcast: &Broadcast) -> bool {
         broadcast.kernels.is_none()
     }
 }
 
-pub(super) fn server(setup: &Setup) -> Server<Mean> {
+pub(super) fn server(setup: &Setup, kernel: usize) -> Server<Mean> {
     let opening = Broadcast { round: 1, kernels: None, numbers: vec![0.0; setup.model_len()] };
-    Server::new(Mean, (), opening, 0)
+    let len = setup.model_len();
+    Server::new(Mean { kernel }, (), opening, Gathering::new(len, 0), len)
 }

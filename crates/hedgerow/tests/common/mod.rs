@@ -4,8 +4,8 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 use hedgerow::{
-    Draw, FeatureMap, FeatureSpec, Features, Kernel, Loss, Method, NodeHalf, Schedule, ServerHalf, Setup,
-    SetupConfig, Stream, Upload, WeightRule,
+    Amplitude, Average, Draw, FeatureMap, FeatureSpec, Features, Kernel, Loss, Method, MkOptions, NodeHalf,
+    Schedule, ServerHalf, Setup, SetupConfig, Stream, Upload, WeightRule,
 };
 
 pub(crate) const FREQUENCIES: usize = 5;
@@ -16,6 +16,25 @@ pub(crate) const INPUTS: usize = 2;
 pub(crate) struct Case {
     pub(crate) method: Method,
     pub(crate) setup: Setup,
+    pub(crate) amplitude: Amplitude,
+}
+
+impl Case {
+    fn new(method: Method, setup: Setup) -> Self {
+        Self { method, setup, amplitude: Amplitude::Normalised }
+    }
+
+    /// MK-OFL as its authors' code has it.
+    fn published(setup: Setup) -> Self {
+        let mk = MkOptions { count_nodes: false, average: Average::Voters };
+        let setup = SetupConfig { mk, ..*setup.config() }.try_into().unwrap();
+        Self { method: Method::MkOfl, setup, amplitude: Amplitude::Unnormalised }
+    }
+
+    /// A map for it.
+    pub(crate) fn map(&self) -> FeatureMap {
+        map_of(self.setup.config().kernels, self.amplitude)
+    }
 }
 
 /// Every method of a dictionary; SK-OFL with its last kernel.
@@ -23,7 +42,7 @@ pub(crate) fn methods(kernels: usize) -> [Method; 4] {
     [Method::SkOfl { kernel: kernels - 1 }, Method::MkOfl, Method::Naive, Method::Local]
 }
 
-/// Every method with P = 1 and 11, K = 1, 3 and 20, each loss, each schedule and both weight rules.
+/// Every method, and MK-OFL's variants, with P = 1 and 11, K = 1, 3 and 20, each loss, each schedule and both weight rules.
 pub(crate) fn cases() -> Vec<Case> {
     let schedules = [
         Schedule::Anytime { scale: 1.0 },
@@ -45,7 +64,8 @@ pub(crate) fn cases() -> Vec<Case> {
                             weight_rule,
                             ..SetupConfig::default()
                         });
-                        cases.extend(methods(kernels).map(|method| Case { method, setup }));
+                        cases.extend(methods(kernels).map(|method| Case::new(method, setup)));
+                        cases.push(Case::published(setup));
                     }
                 }
             }
@@ -54,10 +74,11 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Each method once, with three nodes and this many kernels.
-pub(crate) fn few_cases(kernels: usize) -> [Case; 4] {
+/// Each method once, and MK-OFL's variants, with three nodes and this many kernels.
+pub(crate) fn few_cases(kernels: usize) -> [Case; 5] {
     let setup = setup(SetupConfig { kernels, nodes: 3, ..SetupConfig::default() });
-    methods(kernels).map(|method| Case { method, setup })
+    let [sk, mk, naive, local] = methods(kernels).map(|method| Case::new(method, setup));
+    [sk, mk, naive, local, Case::published(setup)]
 }
 
 /// A setup with few frequencies.
@@ -67,6 +88,11 @@ pub(crate) fn setup(config: SetupConfig) -> Setup {
 
 /// A map for such a setup.
 pub(crate) fn map(kernels: usize) -> FeatureMap {
+    map_of(kernels, Amplitude::Normalised)
+}
+
+/// The same with features of another size.
+pub(crate) fn map_of(kernels: usize, amplitude: Amplitude) -> FeatureMap {
     let mut dictionary = Kernel::paper_dictionary();
     dictionary.rotate_left(4);
     dictionary.truncate(kernels);
@@ -76,6 +102,7 @@ pub(crate) fn map(kernels: usize) -> FeatureMap {
         inputs: INPUTS,
         frequencies: FREQUENCIES,
         seed: 5,
+        amplitude,
     };
     FeatureMap::new(&spec).unwrap()
 }
@@ -101,7 +128,7 @@ impl World {
             case,
             nodes: (0..config.nodes as u32).map(|id| case.method.node(&case.setup, id)).collect(),
             server: case.method.server(&case.setup),
-            map: map(config.kernels),
+            map: case.map(),
         }
     }
 

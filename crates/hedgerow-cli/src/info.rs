@@ -1,0 +1,145 @@
+//! `hedgerow data info`: what is in a file, and the flags that it suggests.
+
+use hedgerow_lab::data::catalog;
+use hedgerow_lab::data::info::{ColumnInfo, TableInfo, look_at, quoted};
+use hedgerow_lab::settings::{Override, Settings, SettingsError, Source};
+use serde_json::json;
+
+use crate::simulate::{bytes_bar, print};
+use crate::table::significant;
+
+/// Show what is in a data set or a file: columns, types, ranges, missing values, and flags for a first run.
+///
+/// The file is read once, in bounded memory. CSV with any usual separator, JSON Lines, Parquet (if built in), gzipped,
+/// zstandard or plain; a folder of files with the same columns counts as one table.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Data set by name, file or folder
+    #[arg(value_name = "NAME|FILE")]
+    data: String,
+    /// Folder with data sets, to be looked into first
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// What stands for a missing value, besides an empty cell
+    #[arg(long, value_name = "LIST", value_delimiter = ',', allow_hyphen_values = true)]
+    missing: Option<Vec<String>>,
+    /// How to read it, such as data.separator=tab or data.header=no; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    changes: Vec<String>,
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn info(arguments: &Arguments) -> anyhow::Result<()> {
+    let settings = Settings::load(None, &arguments.overrides()?)?;
+    let Source::Files { files, provenance } = &settings.data.source else {
+        let bound =
+            "a file or a data set: a built-in stream has no columns (hedgerow simulate --help describes it)";
+        let (key, value) = ("data.name".to_owned(), format!("{:?}", arguments.data));
+        return Err(SettingsError::OutOfBounds { key, bound: bound.to_owned(), value }.into());
+    };
+    let bar = bytes_bar(&settings.data.source, !arguments.json);
+    let info = look_at(files, &settings.data.columns.format, &|read| bar.set_position(read));
+    bar.finish_and_clear();
+    let mut info = info?;
+    info.suggestion.extend(arguments.repeated(&info.suggestion));
+    let entry = catalog::find(&arguments.data);
+    if arguments.json {
+        let about = entry.map(|entry| {
+            json!({ "name": entry.name, "title": entry.title, "citation": entry.source.citation, "provenance": provenance })
+        });
+        print(&(serde_json::to_string_pretty(&json!({ "data_set": about, "table": info }))? + "\n"))?;
+        return Ok(());
+    }
+    let mut text = String::new();
+    if let Some(entry) = entry {
+        text += &format!(
+            "{}: {}\n{}\n{provenance}\ncite: {}\n",
+            entry.name, entry.title, entry.description, entry.source.citation
+        );
+    }
+    text += &in_words(&info);
+    text += &match entry {
+        Some(entry) => {
+            let folder = arguments.data_dir.as_ref().map(|folder| format!(" --data-dir {}", quoted(folder)));
+            let folder = folder.unwrap_or_default();
+            format!("\nIts columns are known: hedgerow simulate --data {}{folder}\n", entry.name)
+        }
+        None => format!(
+            "\nTo begin with:\n  hedgerow simulate --data {} {}\n",
+            quoted(&arguments.data),
+            info.suggestion.join(" ")
+        ),
+    };
+    print(&text)?;
+    Ok(())
+}
+
+fn in_words(info: &TableInfo) -> String {
+    let files: Vec<String> = info.files.iter().map(|file| file.display().to_string()).collect();
+    let files = match &files[..] {
+        [one] => one.clone(),
+        [first, rest @ ..] => format!("{first} and {} more files", rest.len()),
+        [] => String::new(),
+    };
+    let mut text = format!("{files}: {} rows, {} columns\n\n", info.rows, info.columns.len());
+    let heading = ["column", "type", "missing", "least", "mean", "greatest", "texts"].map(str::to_owned);
+    let rows: Vec<[String; 7]> = [heading].into_iter().chain(info.columns.iter().map(row)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 7] = std::array::from_fn(width);
+    for row in &rows {
+        let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column {
+            0 | 1 | 6 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        text += cells.collect::<Vec<_>>().join("  ").trim_end();
+        text.push('\n');
+    }
+    info.notes.iter().for_each(|note| text += &format!("note: {note}\n"));
+    text
+}
+
+fn row(column: &ColumnInfo) -> [String; 7] {
+    let [least, mean, greatest] =
+        column.range.map_or([const { String::new() }; 3], |(least, mean, greatest)| {
+            [least, mean, greatest].map(significant)
+        });
+    let texts = column.texts.as_ref().map_or(String::new(), |(count, some)| {
+        let more = if *count > some.len() { ", …" } else { "" };
+        format!("{count}: {}{more}", some.join(", "))
+    });
+    let missing = if column.missing == 0 { String::new() } else { column.missing.to_string() };
+    [column.name.clone(), column.kind.name().to_owned(), missing, least, mean, greatest, texts]
+}
+
+impl Arguments {
+    /// The user's own flags, which a run needs too.
+    fn repeated(&self, suggested: &[String]) -> Vec<String> {
+        let mut flags: Vec<String> =
+            self.changes.iter().map(|change| format!("--set {}", quoted(change))).collect();
+        // A suggestion of what is missing names the user's own as well.
+        if let Some(missing) = &self.missing
+            && !suggested.iter().any(|flag| flag.starts_with("--missing"))
+        {
+            flags.push(format!("--missing {}", quoted(&missing.join(","))));
+        }
+        flags
+    }
+
+    fn overrides(&self) -> Result<Vec<Override>, SettingsError> {
+        let flags: [(&str, &str, Option<toml::Value>); 3] = [
+            ("NAME|FILE", "data.name", Some(self.data.clone().into())),
+            ("--data-dir", "data.dir", self.data_dir.clone().map(Into::into)),
+            ("--missing", "data.missing", self.missing.clone().map(Into::into)),
+        ];
+        let mut all: Vec<Override> = Vec::new();
+        for (origin, key, value) in flags {
+            all.extend(value.map(|value| Override { key: key.to_owned(), value, origin: origin.to_owned() }));
+        }
+        for change in &self.changes {
+            all.push(Override::parse(change)?);
+        }
+        Ok(all)
+    }
+}

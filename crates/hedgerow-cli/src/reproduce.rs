@@ -1,0 +1,183 @@
+//! `hedgerow reproduce`: the paper's figures again.
+
+use std::path::{Path, PathBuf};
+
+use hedgerow_lab::figures::png::to_png;
+use hedgerow_lab::output::{OutputError, OutputFolder, write_file};
+use hedgerow_lab::reproduction::{self, Panel, Reproduction};
+use hedgerow_lab::settings::{Override, Settings};
+use hedgerow_lab::suite::{Scope, Suite};
+use serde_json::json;
+
+use crate::simulate::{print, progress_bar};
+
+/// Run the paper's experiments again and draw its figures.
+///
+/// Runs are stored as they finish: after an interruption the same command goes on where it was. Figures go to the folder as
+/// SVG and PNG, tables as Markdown and CSV, and all of it together as report.html.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Data sets that are missing are named and left out, and the exit code is 5. `hedgerow data fetch NAME` gets them."
+)]
+pub(crate) struct Arguments {
+    /// Which figure of the paper, or all of them
+    #[arg(value_enum)]
+    what: What,
+    /// Folder with data sets, to be looked into first
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// Folder for runs, figures, tables and the report; one figure gets a folder in it
+    #[arg(long, value_name = "DIR", default_value = "hedgerow-reproduction")]
+    out: PathBuf,
+    /// Repetitions with fresh random features, instead of the paper's 50 (and 10 for the variants of mk)
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    trials: Option<i64>,
+    /// Threads; 0 is one per core. Results don't depend on it
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    threads: Option<i64>,
+    /// Run everything again, whatever is stored
+    #[arg(long)]
+    fresh: bool,
+    /// Print the table as JSON
+    #[arg(long)]
+    json: bool,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum What {
+    /// Convergence to the best kernel, on all data sets
+    Fig2,
+    /// Errors in online regression, six data sets
+    Fig3,
+    /// Errors in time-series prediction, three data sets
+    Fig4,
+    /// All three, and the variants of mk
+    All,
+}
+
+/// Everything went well but for data sets that are not there.
+#[derive(Debug, thiserror::Error)]
+#[error("the rest is done, but {} not there: {}", if .0.len() == 1 { "a data set is" } else { "data sets are" }, .0.join(", "))]
+pub(crate) struct Incomplete(Vec<String>);
+
+pub(crate) fn reproduce(arguments: &Arguments) -> anyhow::Result<()> {
+    let talks = !arguments.quiet && !arguments.json;
+    let runs = arguments.out.join("runs");
+    // Flags that make no sense are found out before anything is removed or made.
+    Settings::load(None, &arguments.overrides())?;
+    if arguments.fresh {
+        forget(&runs)?;
+    }
+    OutputFolder::prepare(&arguments.out)?;
+    let scope = match arguments.what {
+        What::Fig2 => Scope::Figure(2),
+        What::Fig3 => Scope::Figure(3),
+        What::Fig4 => Scope::Figure(4),
+        What::All => Scope::All,
+    };
+    let mut suite = Suite::prepare(scope, &arguments.overrides(), &runs)?;
+    let missing: Vec<String> = suite.missing().iter().map(|missing| missing.name.clone()).collect();
+    if talks {
+        suite.missing().iter().for_each(|missing| eprintln!("skipped: {missing}"));
+        let (done, all) = suite.finished();
+        if done > 0 {
+            eprintln!("{done} of {all} runs are finished already, in {}", runs.display());
+        }
+    }
+    let bar = progress_bar(suite.steps()?, talks);
+    let outcome = suite.run(&|name| bar.set_message(name.to_owned()), &|| bar.inc(1));
+    bar.finish_and_clear();
+    outcome?;
+    let reproduction = suite.reproduction();
+    // One figure doesn't replace the report of all.
+    let folder = match scope {
+        Scope::Figure(figure) => arguments.out.join(format!("fig{figure}")),
+        Scope::All => arguments.out.clone(),
+    };
+    write(&folder, &reproduction)?;
+    if arguments.json {
+        print(&(serde_json::to_string_pretty(&as_json(&reproduction, &missing))? + "\n"))?;
+    } else if talks {
+        print(&in_words(&reproduction))?;
+        print(&format!("Report: {}\n", folder.join("report.html").display()))?;
+    }
+    if missing.is_empty() { Ok(()) } else { Err(Incomplete(missing).into()) }
+}
+
+/// Removes stored runs, and nothing else that may be in their folder.
+fn forget(runs: &Path) -> Result<(), OutputError> {
+    let is_run = |path: &Path| {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let hash = stem.rsplit_once('-').map_or("", |(_, hash)| hash);
+        path.extension().is_some_and(|ending| ending == "json")
+            && hash.len() == 16
+            && hash.chars().all(|digit| digit.is_ascii_hexdigit())
+    };
+    for entry in std::fs::read_dir(runs).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if is_run(&path) {
+            std::fs::remove_file(&path).map_err(|source| OutputError::Unwritable { path, source })?;
+        }
+    }
+    Ok(())
+}
+
+/// What the paper claims, and whether it was so.
+fn in_words(reproduction: &Reproduction) -> String {
+    let claims = reproduction::claims(reproduction);
+    claims
+        .iter()
+        .map(|claim| format!("{}) {}: {}\n", claim.letter, claim.statement, claim.summary()))
+        .collect()
+}
+
+fn as_json(reproduction: &Reproduction, missing: &[String]) -> serde_json::Value {
+    let runs = |panels: &[Panel]| -> serde_json::Map<String, serde_json::Value> {
+        panels.iter().map(|panel| (panel.name.clone(), json!(panel.results))).collect()
+    };
+    let figures: Vec<_> = reproduction
+        .figures
+        .iter()
+        .map(|figure| json!({ "figure": figure.number, "title": figure.title, "runs": runs(&figure.panels) }))
+        .collect();
+    let claims: Vec<_> = reproduction::claims(reproduction)
+        .iter()
+        .map(|claim| json!({ "claim": claim.statement, "summary": claim.summary() }))
+        .collect();
+    json!({
+        "schema": 1,
+        "missing": missing,
+        "figures": figures,
+        "claims": claims,
+        "variants": runs(&reproduction.variants.panels),
+    })
+}
+
+/// Figures, tables and the report.
+fn write(out: &Path, reproduction: &Reproduction) -> anyhow::Result<()> {
+    for (name, svg) in reproduction::figures(reproduction)? {
+        write_file(&out.join(&name), svg.as_bytes())?;
+        write_file(&out.join(name.replace(".svg", ".png")), &to_png(&svg)?)?;
+    }
+    write_file(&out.join("table.csv"), reproduction::table_csv(reproduction).as_bytes())?;
+    write_file(&out.join("reproduction.md"), reproduction::document(reproduction).as_bytes())?;
+    write_file(&out.join("report.html"), reproduction::page(reproduction)?.as_bytes())?;
+    Ok(())
+}
+
+impl Arguments {
+    fn overrides(&self) -> Vec<Override> {
+        let flags: [(&str, &str, Option<toml::Value>); 3] = [
+            ("--data-dir", "data.dir", self.data_dir.clone().map(Into::into)),
+            ("--trials", "run.trials", self.trials.map(Into::into)),
+            ("--threads", "run.threads", self.threads.map(Into::into)),
+        ];
+        let given = flags.into_iter().filter_map(|(origin, key, value)| {
+            Some(Override { key: key.to_owned(), value: value?, origin: origin.to_owned() })
+        });
+        given.collect()
+    }
+}

@@ -1,0 +1,488 @@
+//! Data sets that go by name: where they come from, which files they are made of, how they are to be read (`catalog.toml`), and
+//! where on this machine they are.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+use toml::Table;
+
+/// Folder of the authors' files within a folder of data sets.
+const EXCERPTS: &str = "authors_csv";
+/// What a file may be packed as.
+const ENDINGS: [&str; 3] = ["", ".gz", ".zst"];
+/// Most places that a message lists.
+const LISTED_PLACES: usize = 6;
+/// How alike two names have to be for one to be suggested, of 1.
+const SUGGESTION_LIKENESS: f64 = 0.7;
+
+static EMBEDDED: LazyLock<Catalog> =
+    LazyLock::new(|| Catalog::parse(include_str!("catalog.toml")).unwrap_or_default());
+
+/// The data sets that go by name, and under which terms.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    /// Under which terms UCI's files are.
+    pub licence_of_originals: String,
+    /// Under which terms the authors' files are.
+    pub licence_of_excerpts: String,
+    /// The data sets.
+    pub entries: Vec<Entry>,
+}
+
+/// A data set that goes by name.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Name on the command line.
+    pub name: String,
+    /// Name in the paper.
+    pub title: String,
+    /// What is to be predicted from what, in a line.
+    pub description: String,
+    /// Where UCI keeps it.
+    pub source: Source,
+    /// The authors' excerpt first, if there is one; never empty.
+    pub variants: Vec<Variant>,
+}
+
+/// An archive at UCI.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// Folder for its files within a folder of data sets.
+    pub folder: String,
+    /// UCI's number.
+    pub uci: u32,
+    /// UCI's title.
+    pub title: String,
+    /// Path of the archive below UCI's folder of archives.
+    pub archive: String,
+    /// Whom to cite.
+    pub citation: String,
+    /// The files to take out of it.
+    pub files: Vec<SourceFile>,
+}
+
+/// A file in an archive.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceFile {
+    /// Its name, without folders.
+    pub name: String,
+    /// It is not larger than this.
+    pub most_bytes: u64,
+    /// Checksum of its content in hexadecimal digits, where it is known.
+    pub sha256: Option<String>,
+}
+
+/// Which form of a data set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// What the authors made of UCI's file: what the paper used.
+    Excerpt,
+    /// UCI's own file.
+    Original,
+}
+
+/// One form of a data set.
+#[derive(Debug, Clone)]
+pub struct Variant {
+    /// Which.
+    pub kind: Kind,
+    /// What its files may be, the best first: those that `provenance` speaks of, then stand-ins.
+    pub candidates: Vec<Candidate>,
+    /// Columns of a file.
+    pub columns: usize,
+    /// Samples to learn from, those with missing values included.
+    pub samples: usize,
+    /// Columns and lags that are learned from.
+    pub features: usize,
+    /// Settings that lie between the defaults and the user's own.
+    pub settings: Table,
+}
+
+/// Files that make up a variant: all of them are needed.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Candidate {
+    /// Names of the files, without folders.
+    pub files: Vec<String>,
+    /// What they are, in words.
+    pub provenance: String,
+}
+
+/// Which variant is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Wanted {
+    /// The excerpt, or else the original.
+    #[default]
+    Auto,
+    /// This one.
+    Only(Kind),
+}
+
+/// A variant that is on this machine.
+#[derive(Debug, Clone)]
+pub struct Located {
+    /// Its files, in the catalogue's order.
+    pub files: Vec<PathBuf>,
+    /// What they are, in words.
+    pub provenance: String,
+    /// Settings that lie between the defaults and the user's own.
+    pub settings: Table,
+    /// Which it is.
+    pub variant: Kind,
+}
+
+/// A name that is not in the catalogue.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no data set {name:?}{}; `hedgerow data list` shows all", did_you_mean(.suggestion))]
+pub struct UnknownName {
+    /// What was asked for.
+    pub name: String,
+    /// The nearest name there is.
+    pub suggestion: Option<String>,
+}
+
+/// A data set that is not on this machine.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name} is not here: {}; `hedgerow data fetch {name}` gets it from UCI", looked_at(.places, .incomplete.as_deref()))]
+pub struct NotFound {
+    /// The data set.
+    pub name: String,
+    /// Every place that was looked at.
+    pub places: Vec<PathBuf>,
+    /// A file that is missing beside others that are there.
+    pub incomplete: Option<PathBuf>,
+}
+
+/// Why a catalogue can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogError {
+    /// Not TOML, or a key that is unknown or missing.
+    #[error("catalogue: {0}")]
+    NotToml(#[from] toml::de::Error),
+    /// The entry first, then the source it names.
+    #[error("catalogue: {0:?} names the source {1:?}, which there is not")]
+    NoSource(String, String),
+    /// An entry without a variant.
+    #[error("catalogue: {0:?} has neither an excerpt nor an original")]
+    NoVariant(String),
+}
+
+/// The data sets of the paper, and two more.
+pub fn entries() -> &'static [Entry] {
+    &EMBEDDED.entries
+}
+
+/// Under which terms a variant is.
+pub fn licence(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Excerpt => &EMBEDDED.licence_of_excerpts,
+        Kind::Original => &EMBEDDED.licence_of_originals,
+    }
+}
+
+/// The data set of this name.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    entries().iter().find(|entry| entry.name == name)
+}
+
+/// The data set of this name, or the nearest name there is.
+pub fn lookup(name: &str) -> Result<&'static Entry, UnknownName> {
+    find(name).ok_or_else(|| UnknownName { name: name.to_owned(), suggestion: nearest(name) })
+}
+
+/// The name most like this one, if one is at all.
+pub fn nearest(name: &str) -> Option<String> {
+    let likeness = |entry: &&Entry| strsim::jaro_winkler(&entry.name, &name.to_lowercase());
+    let best = entries().iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+    (likeness(&best) >= SUGGESTION_LIKENESS).then(|| best.name.clone())
+}
+
+/// The best variant of a data set that is in one of these folders, all its files in the same one.
+pub fn locate(entry: &Entry, wanted: Wanted, folders: &[PathBuf]) -> Result<Located, NotFound> {
+    let (mut places, mut incomplete) = (Vec::new(), None);
+    for variant in entry.variants.iter().filter(|variant| wanted.admits(variant.kind)) {
+        for candidate in &variant.candidates {
+            for place in folders.iter().flat_map(|folder| entry.places(variant.kind, folder)) {
+                let files: Vec<_> = candidate.files.iter().map(|name| packed_or_not(&place, name)).collect();
+                if let Some(files) = files.iter().cloned().collect::<Option<Vec<_>>>() {
+                    let Candidate { provenance, .. } = candidate.clone();
+                    let settings = variant.settings.clone();
+                    return Ok(Located { files, provenance, settings, variant: variant.kind });
+                }
+                let missing = files.iter().position(Option::is_none).map(|first| &candidate.files[first]);
+                if files.iter().any(Option::is_some) && incomplete.is_none() {
+                    incomplete = missing.map(|name| place.join(name));
+                }
+                places.extend(candidate.files.first().map(|name| place.join(name)));
+            }
+        }
+    }
+    Err(NotFound { name: entry.name.clone(), places, incomplete })
+}
+
+/// The file of this name, packed or not.
+pub fn packed_or_not(folder: &Path, name: &str) -> Option<PathBuf> {
+    ENDINGS.iter().map(|ending| folder.join(format!("{name}{ending}"))).find(|path| path.is_file())
+}
+
+impl Catalog {
+    /// Reads a catalogue in the form of `catalog.toml`.
+    pub fn parse(text: &str) -> Result<Self, CatalogError> {
+        let raw: RawCatalog = toml::from_str(text)?;
+        let sources: HashMap<_, _> = raw.source.iter().map(|source| (&source.folder, source)).collect();
+        let mut entries = Vec::new();
+        for RawEntry { name, title, source, description, excerpt, original } in raw.entry {
+            let Some(&known) = sources.get(&source) else {
+                return Err(CatalogError::NoSource(name, source));
+            };
+            let excerpt = excerpt.map(|raw| raw.into_variant(Kind::Excerpt));
+            let original = original.map(|raw| raw.into_variant(Kind::Original));
+            let variants: Vec<_> = excerpt.into_iter().chain(original).collect();
+            if variants.is_empty() {
+                return Err(CatalogError::NoVariant(name));
+            }
+            entries.push(Entry { name, title, description, source: known.clone(), variants });
+        }
+        let RawCatalog { licence_of_originals, licence_of_excerpts, .. } = raw;
+        Ok(Self { licence_of_originals, licence_of_excerpts, entries })
+    }
+}
+
+impl Entry {
+    /// Where in a folder of data sets a variant may be.
+    fn places(&self, kind: Kind, folder: &Path) -> [PathBuf; 2] {
+        let own = match kind {
+            Kind::Excerpt => EXCERPTS,
+            Kind::Original => &self.source.folder,
+        };
+        [folder.join(own), folder.to_owned()]
+    }
+}
+
+impl Wanted {
+    fn admits(self, kind: Kind) -> bool {
+        match self {
+            Self::Auto => true,
+            Self::Only(only) => kind == only,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Excerpt => "excerpt",
+            Self::Original => "original",
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCatalog {
+    licence_of_originals: String,
+    licence_of_excerpts: String,
+    source: Vec<Source>,
+    entry: Vec<RawEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawEntry {
+    name: String,
+    title: String,
+    source: String,
+    description: String,
+    excerpt: Option<RawVariant>,
+    original: Option<RawVariant>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawVariant {
+    files: Vec<String>,
+    columns: usize,
+    samples: usize,
+    features: usize,
+    provenance: String,
+    #[serde(default)]
+    stand_ins: Vec<Candidate>,
+    settings: Table,
+}
+
+impl RawVariant {
+    fn into_variant(self, kind: Kind) -> Variant {
+        let Self { files, columns, samples, features, provenance, stand_ins, settings } = self;
+        let mut candidates = vec![Candidate { files, provenance }];
+        candidates.extend(stand_ins);
+        Variant { kind, candidates, columns, samples, features, settings }
+    }
+}
+
+fn did_you_mean(suggestion: &Option<String>) -> String {
+    suggestion.as_ref().map_or(String::new(), |name| format!(" (did you mean {name:?}?)"))
+}
+
+fn looked_at(places: &[PathBuf], incomplete: Option<&Path>) -> String {
+    if let Some(missing) = incomplete {
+        return format!("{} is missing beside others that are there", missing.display());
+    }
+    if places.is_empty() {
+        return "there is no folder to look in".to_owned();
+    }
+    let listed: Vec<_> = places.iter().take(LISTED_PLACES).map(|place| place.display().to_string()).collect();
+    let more = places.len().saturating_sub(LISTED_PLACES);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("there is no {}{more}", listed.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [&str; 11] = [
+        "twitter",
+        "twitter-large",
+        "toms-hardware",
+        "conductivity",
+        "wave",
+        "naval",
+        "air-quality",
+        "traffic",
+        "temperature",
+        "appliances",
+        "beijing",
+    ];
+
+    fn touch(path: &Path) {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "").unwrap();
+    }
+
+    #[test]
+    fn the_embedded_catalogue_has_the_data_sets_of_the_paper_and_two_more() {
+        Catalog::parse(include_str!("catalog.toml")).unwrap();
+        assert_eq!(entries().iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), NAMES);
+        assert!(licence(Kind::Original).contains("CC BY 4.0") && licence(Kind::Excerpt).contains("none"));
+    }
+
+    #[test]
+    fn every_entry_is_whole() {
+        for entry in entries() {
+            let Source { uci, archive, citation, files, .. } = &entry.source;
+            assert!(archive.starts_with(&format!("{uci}/")) && archive.ends_with(".zip"), "{archive}");
+            assert!(citation.ends_with(|digit: char| digit.is_ascii_digit()), "{citation}");
+            for file in files {
+                assert!(!file.name.contains(['/', '\\']) && file.most_bytes > 0, "{}", file.name);
+                let hexadecimal =
+                    |sum: &String| sum.len() == 64 && sum.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'));
+                assert!(file.sha256.as_ref().is_none_or(hexadecimal), "{}", file.name);
+            }
+            for variant in &entry.variants {
+                let target = variant.settings["data"]["target"].as_str().unwrap();
+                assert!(!target.is_empty() && variant.settings["data"]["scaling"].is_str(), "{}", entry.name);
+            }
+            // What is fetched is what is found afterwards.
+            let original = entry.variants.iter().find(|variant| variant.kind == Kind::Original).unwrap();
+            let fetched: Vec<_> = files.iter().map(|file| &file.name).collect();
+            assert!(
+                original.candidates[0].files.iter().all(|name| fetched.contains(&name)),
+                "{}",
+                entry.name
+            );
+        }
+    }
+
+    #[test]
+    fn the_excerpt_comes_before_the_original_and_the_first_folder_before_the_second() {
+        let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let folders = [first.path().to_owned(), second.path().to_owned()];
+        let air = find("air-quality").unwrap();
+        let found = |wanted| locate(air, wanted, &folders).map(|located| located.files);
+        touch(&first.path().join("air_quality/AirQualityUCI.csv.gz"));
+        assert_eq!(found(Wanted::Auto).unwrap(), [first.path().join("air_quality/AirQualityUCI.csv.gz")]);
+        touch(&second.path().join("AirData.csv.zst"));
+        assert_eq!(found(Wanted::Auto).unwrap(), [second.path().join("AirData.csv.zst")]);
+        touch(&first.path().join("authors_csv/AirData.csv"));
+        assert_eq!(found(Wanted::Auto).unwrap(), [first.path().join("authors_csv/AirData.csv")]);
+        let original = locate(air, Wanted::Only(Kind::Original), &folders).unwrap();
+        assert_eq!(original.variant, Kind::Original);
+        assert_eq!(original.settings["data"]["target"].as_str(), Some("CO(GT)"));
+    }
+
+    #[test]
+    fn a_stand_in_serves_until_the_original_is_there_and_says_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let folders = [folder.path().to_owned()];
+        let conductivity = find("conductivity").unwrap();
+        touch(&folder.path().join("superconductivity/train_rebuilt.csv.gz"));
+        let rebuilt = locate(conductivity, Wanted::Auto, &folders).unwrap();
+        assert!(rebuilt.provenance.contains("rebuilt from formulas"), "{}", rebuilt.provenance);
+        touch(&folder.path().join("train.csv"));
+        let original = locate(conductivity, Wanted::Auto, &folders).unwrap();
+        assert_eq!(original.files, [folder.path().join("train.csv")]);
+        assert!(!original.provenance.contains("rebuilt"));
+    }
+
+    #[test]
+    fn all_files_of_a_variant_are_needed() {
+        let folder = tempfile::tempdir().unwrap();
+        let folders = [folder.path().to_owned()];
+        let beijing = find("beijing").unwrap();
+        let names: Vec<_> = beijing.source.files.iter().map(|file| file.name.clone()).collect();
+        assert_eq!(names.len(), 12);
+        for name in &names[..11] {
+            touch(&folder.path().join("beijing_multisite").join(name));
+        }
+        let message = locate(beijing, Wanted::Auto, &folders).unwrap_err().to_string();
+        assert!(message.contains(&names[11]) && message.contains("missing beside"), "{message}");
+        touch(&folder.path().join("beijing_multisite").join(format!("{}.gz", names[11])));
+        let located = locate(beijing, Wanted::Auto, &folders).unwrap();
+        assert_eq!(located.files.len(), 12);
+        assert!(located.files[11].to_string_lossy().ends_with("Wanshouxigong_20130301-20170228.csv.gz"));
+    }
+
+    #[test]
+    fn a_data_set_that_is_not_here_names_the_places_and_the_command() {
+        let folders = [PathBuf::from("/nowhere"), PathBuf::from("/elsewhere")];
+        let error = locate(find("twitter").unwrap(), Wanted::Auto, &folders).unwrap_err();
+        assert_eq!(error.places.len(), 8);
+        let message = error.to_string();
+        for part in [
+            "twitter is not here",
+            "/nowhere/authors_csv/TwitterData.csv",
+            "/elsewhere/TwitterData.csv",
+            "and 2 more",
+            "hedgerow data fetch twitter",
+        ] {
+            assert!(message.contains(&part.replace('/', std::path::MAIN_SEPARATOR_STR)), "{message}");
+        }
+        let none = locate(find("naval").unwrap(), Wanted::Only(Kind::Excerpt), &folders).unwrap_err();
+        assert!(none.places.is_empty());
+    }
+
+    #[test]
+    fn a_misspelt_name_gets_the_nearest() {
+        let message = lookup("air-qualty").unwrap_err().to_string();
+        assert!(message.contains("did you mean \"air-quality\""), "{message}");
+        assert_eq!(lookup("zzz").unwrap_err().suggestion, None);
+        assert_eq!(lookup("naval").unwrap().source.uci, 316);
+    }
+
+    #[test]
+    fn a_broken_catalogue_is_refused() {
+        let refusal = |text: &str| Catalog::parse(text).unwrap_err().to_string();
+        let head = "licence_of_originals = \"\"\nlicence_of_excerpts = \"\"\nsource = []\n";
+        let entry = "[[entry]]\nname = \"a\"\ntitle = \"\"\nsource = \"b\"\ndescription = \"\"\n";
+        assert!(refusal(&format!("{head}{entry}")).contains("\"b\""));
+        assert!(refusal(&format!("{head}{entry}colour = 1\n")).contains("colour"));
+        let source = "[[source]]\nfolder = \"b\"\nuci = 1\ntitle = \"\"\narchive = \"\"\ncitation = \"\"\nfiles = []\n";
+        let head = head.replace("source = []\n", source);
+        assert!(refusal(&format!("{head}{entry}")).contains("neither"));
+    }
+}

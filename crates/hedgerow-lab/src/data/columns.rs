@@ -1,0 +1,179 @@
+//! Which columns of a table mean what: as the user says ([`ColumnChoice`]), and as the table has them ([`Roles`]).
+
+use std::path::Path;
+
+use super::DataError;
+use super::rows::{Format, Place};
+
+/// What the user says about a table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ColumnChoice {
+    /// How its text is to be read.
+    pub format: Format,
+    /// What is predicted; empty is the last column that is nothing else. Several are several series.
+    pub targets: Vec<String>,
+    /// What it is predicted from.
+    pub features: FeatureChoice,
+    /// Columns to leave out.
+    pub drop: Vec<String>,
+    /// Columns that make up the time, joined by blanks; empty if there is none.
+    pub time: Vec<String>,
+    /// The column that says whose sample it is; [`BY_FILE`] takes the file's name.
+    pub node: Option<String>,
+    /// What becomes of columns with text.
+    pub categories: Categories,
+    /// Only so many rows.
+    pub rows: Option<usize>,
+    /// Past labels among the inputs, s.
+    pub lags: usize,
+    /// Steps ahead that are predicted, from 1.
+    pub horizon: usize,
+    /// Columns whose past counts like that of the label.
+    pub lagged: Vec<String>,
+    /// Whether the other inputs are of the label's own row or of the row that the forecast is made in.
+    pub exogenous: Exogenous,
+    /// What becomes of rows whose time is before that of the row above.
+    pub disorder: Disorder,
+    /// What becomes of rows with the time of the row above.
+    pub duplicates: Duplicates,
+    /// Whether labels must be -1 or +1.
+    pub signs: bool,
+}
+
+/// In the place of a node column: every file is a node.
+pub const BY_FILE: &str = "@file";
+
+/// Which columns are inputs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FeatureChoice {
+    /// All that are nothing else.
+    Others,
+    /// These, in this order; none at all for a series that is predicted from its own past alone.
+    Named(Vec<String>),
+}
+
+/// What becomes of columns with text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Categories {
+    /// They are an error.
+    Refuse,
+    /// An input for each text there is.
+    OneHot,
+    /// So many inputs, and a text's hash says which.
+    Hashed(usize),
+}
+
+/// When the other inputs of a time series are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exogenous {
+    /// Together with the label's row: calendars, plans, weather forecasts, soft sensors.
+    SameRow,
+    /// In the row that the forecast is made in.
+    Origin,
+}
+
+/// What becomes of rows that go back in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disorder {
+    /// They are an error.
+    Refuse,
+    /// The order of the file holds.
+    Keep,
+    /// Time decides.
+    Sort,
+}
+
+/// What becomes of rows with the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Duplicates {
+    /// They are an error.
+    Refuse,
+    /// All of them count.
+    Keep,
+    /// The first of them counts.
+    First,
+}
+
+/// Most columns that a message lists.
+const LISTED_COLUMNS: usize = 10;
+/// How alike two names have to be for one to be suggested, of 1.
+const SUGGESTION_LIKENESS: f64 = 0.6;
+
+/// The position of each column that counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Roles {
+    pub(super) features: Vec<usize>,
+    pub(super) lagged: Vec<usize>,
+    pub(super) targets: Vec<usize>,
+    pub(super) time: Vec<usize>,
+    pub(super) node: Option<usize>,
+}
+
+impl Roles {
+    /// Finds the columns that were named, and those that nobody had to name.
+    pub(super) fn find(file: &Path, names: &[String], choice: &ColumnChoice) -> Result<Self, DataError> {
+        let whole = || Place { file: file.to_owned(), row: None, column: None };
+        let at = |column: usize| Place { column: Some(names[column].clone()), ..whole() };
+        let find = |name: &String| {
+            let found = names.iter().position(|known| known == name);
+            found.ok_or_else(|| DataError::NoColumn(whole(), shortened(name), listing(name, names)))
+        };
+        let find_all = |key, wanted: &[String]| {
+            let found = wanted.iter().map(find).collect::<Result<Vec<usize>, DataError>>()?;
+            let twice =
+                found.iter().enumerate().find(|(position, column)| found[..*position].contains(column));
+            twice.map_or(Ok(()), |(_, column)| Err(DataError::NamedTwice(at(*column), key)))?;
+            Ok::<_, DataError>(found)
+        };
+        let mut targets = find_all("data.target", &choice.targets)?;
+        let (time, lagged) = (find_all("data.time", &choice.time)?, find_all("data.lagged", &choice.lagged)?);
+        let dropped = find_all("data.drop", &choice.drop)?;
+        let node = choice.node.as_ref().filter(|name| *name != BY_FILE).map(find).transpose()?;
+        let named = match &choice.features {
+            FeatureChoice::Named(named) => Some(find_all("data.features", named)?),
+            FeatureChoice::Others => None,
+        };
+        let is_free =
+            |column: &usize| !time.contains(column) && node != Some(*column) && !dropped.contains(column);
+        if targets.is_empty() {
+            let is_used = |column: &usize| named.as_ref().is_some_and(|named| named.contains(column));
+            let last = (0..names.len())
+                .rev()
+                .find(|column| is_free(column) && !is_used(column) && !lagged.contains(column));
+            targets.push(last.ok_or_else(|| DataError::NoTarget(whole()))?);
+        }
+        let features = named.unwrap_or_else(|| {
+            (0..names.len()).filter(|column| is_free(column) && !targets.contains(column)).collect()
+        });
+        if let Some(column) = features.iter().find(|column| targets.contains(column)) {
+            return Err(DataError::TargetAsFeature(at(*column)));
+        }
+        if features.is_empty() && choice.lags == 0 {
+            return Err(DataError::NoFeatures(at(targets[0])));
+        }
+        Ok(Self { features, lagged, targets, time, node })
+    }
+}
+
+/// The nearest name, and what there is.
+pub(super) fn listing(wanted: &str, names: &[String]) -> String {
+    let likeness = |name: &String| strsim::jaro_winkler(&name.to_lowercase(), &wanted.to_lowercase());
+    let nearest = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let alike = nearest.filter(|name| likeness(name) >= SUGGESTION_LIKENESS);
+    let mut there = alike.map_or(String::new(), |name| format!(" (did you mean {:?}?)", shortened(name)));
+    let listed: Vec<_> = names.iter().take(LISTED_COLUMNS).map(|name| shortened(name)).collect();
+    there += &format!("; there are {}", listed.join(", "));
+    if names.len() > LISTED_COLUMNS {
+        there += &format!(" and {} more", names.len() - LISTED_COLUMNS);
+    }
+    there
+}
+
+/// A piece of a file, as a message repeats it.
+pub(super) fn shortened(text: &str) -> String {
+    const LONGEST: usize = 40;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

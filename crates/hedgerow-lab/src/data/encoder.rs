@@ -1,0 +1,302 @@
+//! [`Encoder`]: a row of a table becomes numbers. Texts become inputs that are one or zero ([`Levels`]).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+
+use hedgerow::method::MAX_LABEL;
+
+use super::columns::{Categories, ColumnChoice, Roles, shortened};
+use super::rows::{Cell, Place, Row};
+use super::{DataError, time};
+
+/// Most inputs that a column of text may become.
+const MOST_LEVELS: usize = 1000;
+/// From here on f64 no longer has all whole numbers.
+const LARGEST_COUNT: f64 = 9_007_199_254_740_992.0;
+
+/// A row as numbers; NaN is missing.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Numbers {
+    /// The inputs of this row, then the lagged columns, then the labels.
+    pub(super) values: Vec<f32>,
+    /// Whose it is; 0 where nobody says.
+    pub(super) owner: u32,
+    /// Seconds; 0 where nobody says.
+    pub(super) time: f64,
+}
+
+/// Turns rows of one table into [`Numbers`].
+#[derive(Debug)]
+pub(super) struct Encoder {
+    file: PathBuf,
+    names: Vec<String>,
+    inputs: Vec<Input>,
+    lagged: Vec<usize>,
+    targets: Vec<usize>,
+    time: Vec<usize>,
+    node: Option<usize>,
+    signs: bool,
+    joined: String,
+}
+
+/// How a column enters.
+#[derive(Debug)]
+enum Input {
+    Number { column: usize },
+    OneHot { column: usize, levels: HashMap<String, usize> },
+    Hashed { column: usize, slots: usize },
+}
+
+impl Input {
+    fn width(&self) -> usize {
+        match self {
+            Self::Number { .. } => 1,
+            Self::OneHot { levels, .. } => levels.len(),
+            Self::Hashed { slots, .. } => *slots,
+        }
+    }
+}
+
+/// Nodes by the order in which they first appear.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    ids: HashMap<String, u32>,
+    pub(super) names: Vec<String>,
+}
+
+impl Owners {
+    pub(super) fn id(&mut self, name: &str) -> u32 {
+        if let Some(id) = self.ids.get(name) {
+            return *id;
+        }
+        let id = self.names.len() as u32;
+        self.ids.insert(name.to_owned(), id);
+        self.names.push(name.to_owned());
+        id
+    }
+}
+
+/// What a first reading shows of the columns that are inputs: which hold text, and which texts.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Levels(BTreeMap<usize, BTreeSet<String>>);
+
+impl Levels {
+    /// Notes which of these columns hold text in this row.
+    pub(super) fn note_columns(&mut self, row: &Row, columns: &[usize]) {
+        for &column in columns {
+            if let Cell::Text(_) = row.cell(column) {
+                self.0.entry(column).or_default();
+            }
+        }
+    }
+
+    /// Notes what this row has in the columns that hold text: a number there is a text as well.
+    pub(super) fn note_texts(&mut self, row: &Row) {
+        for (&column, levels) in &mut self.0 {
+            if levels.len() <= MOST_LEVELS
+                && let Some(text) = text_of(row.cell(column))
+            {
+                levels.insert(text);
+            }
+        }
+    }
+}
+
+impl Encoder {
+    /// Finds the columns.
+    pub(super) fn new(
+        file: PathBuf,
+        names: &[String],
+        choice: &ColumnChoice,
+        levels: &Levels,
+    ) -> Result<Self, DataError> {
+        let Roles { features, lagged, targets, time, node } = Roles::find(&file, names, choice)?;
+        let mut inputs = Vec::new();
+        for column in features {
+            inputs.push(match (levels.0.get(&column), choice.categories) {
+                (None, _) | (Some(_), Categories::Refuse) => Input::Number { column },
+                (Some(_), Categories::Hashed(slots)) => Input::Hashed { column, slots },
+                (Some(texts), Categories::OneHot) if texts.len() > MOST_LEVELS => {
+                    let place = Place { file, row: None, column: Some(names[column].clone()) };
+                    return Err(DataError::TooManyLevels(place, MOST_LEVELS));
+                }
+                (Some(texts), Categories::OneHot) => {
+                    let levels = texts.iter().cloned().enumerate().map(|(slot, text)| (text, slot)).collect();
+                    Input::OneHot { column, levels }
+                }
+            });
+        }
+        let (names, signs) = (names.to_vec(), choice.signs);
+        Ok(Self { file, names, inputs, lagged, targets, time, node, signs, joined: String::new() })
+    }
+
+    /// Numbers of the row's own inputs.
+    pub(super) fn width(&self) -> usize {
+        self.inputs.iter().map(Input::width).sum()
+    }
+
+    /// The column of each of them; none where it is of a text.
+    pub(super) fn input_columns(&self) -> Vec<Vec<String>> {
+        let mut columns = Vec::new();
+        for input in &self.inputs {
+            match input {
+                Input::Number { column } => columns.push(vec![self.names[*column].clone()]),
+                Input::OneHot { .. } | Input::Hashed { .. } => {
+                    columns.extend(std::iter::repeat_n(vec![], input.width()));
+                }
+            }
+        }
+        columns
+    }
+
+    /// Lagged columns.
+    pub(super) fn lagged(&self) -> usize {
+        self.lagged.len()
+    }
+
+    /// Names of the targets.
+    pub(super) fn target_names(&self) -> Vec<String> {
+        self.targets.iter().map(|column| self.names[*column].clone()).collect()
+    }
+
+    /// Where a row and column are.
+    pub(super) fn place(&self, line: u64, column: Option<usize>) -> Place {
+        let column = column.map(|column| self.names[column].clone());
+        Place { file: self.file.clone(), row: Some(line), column }
+    }
+
+    /// The first column of the time.
+    pub(super) fn time_column(&self) -> Option<usize> {
+        self.time.first().copied()
+    }
+
+    /// Writes the numbers of a row.
+    pub(super) fn encode(
+        &mut self,
+        row: &Row,
+        owners: &mut Owners,
+        out: &mut Numbers,
+    ) -> Result<(), DataError> {
+        out.values.clear();
+        for input in &self.inputs {
+            match input {
+                Input::Number { column } => out.values.push(self.number(row, *column, f32::MAX)?),
+                Input::OneHot { column, levels } => {
+                    let start = out.values.len();
+                    out.values.resize(start + levels.len(), 0.0);
+                    // A text that the first reading did not meet sets nothing.
+                    if let Some(slot) = text_of(row.cell(*column)).and_then(|text| levels.get(&text).copied())
+                    {
+                        out.values[start + slot] = 1.0;
+                    }
+                }
+                Input::Hashed { column, slots } => {
+                    let start = out.values.len();
+                    out.values.resize(start + slots, 0.0);
+                    if let Some(text) = text_of(row.cell(*column)) {
+                        out.values[start + (hash(&text) % *slots as u64) as usize] = 1.0;
+                    }
+                }
+            }
+        }
+        for &column in &self.lagged {
+            out.values.push(self.number(row, column, f32::MAX)?);
+        }
+        for &column in &self.targets {
+            let label = self.number(row, column, MAX_LABEL)?;
+            if self.signs && !label.is_nan() && label.abs() != 1.0 {
+                return Err(DataError::NotASign(self.place(row.line(), Some(column)), label));
+            }
+            out.values.push(label);
+        }
+        out.time = self.time_of(row)?;
+        if let Some(column) = self.node {
+            let (cell, place) = (row.cell(column), || self.place(row.line(), Some(column)));
+            if let Cell::Number(number) = cell
+                && number.abs() >= LARGEST_COUNT
+            {
+                return Err(DataError::LongNode(place(), number));
+            }
+            let name = text_of(cell).ok_or_else(|| DataError::NoNode(place()))?;
+            out.owner = owners.id(&name);
+        }
+        Ok(())
+    }
+
+    fn number(&self, row: &Row, column: usize, bound: f32) -> Result<f32, DataError> {
+        let place = || self.place(row.line(), Some(column));
+        match row.cell(column) {
+            Cell::Missing => Ok(f32::NAN),
+            Cell::Number(number) if number.abs() <= f64::from(bound) => Ok(number as f32),
+            Cell::Number(number) => Err(DataError::TooLarge(place(), number, bound)),
+            Cell::Text(text) if time::parse(text).is_some() => {
+                Err(DataError::TimeAsNumber(place(), shortened(text)))
+            }
+            Cell::Text(text) => Err(DataError::Text(place(), shortened(text))),
+        }
+    }
+
+    fn time_of(&mut self, row: &Row) -> Result<f64, DataError> {
+        let Some(&first) = self.time.first() else { return Ok(0.0) };
+        self.joined.clear();
+        for &column in &self.time {
+            if column != first {
+                self.joined.push(' ');
+            }
+            match row.cell(column) {
+                // Without its time of day a row would stand at midnight.
+                Cell::Missing => {
+                    return Err(DataError::BadTime(self.place(row.line(), Some(column)), String::new()));
+                }
+                Cell::Text(text) => self.joined.push_str(text),
+                Cell::Number(number) => {
+                    let text = number.to_string();
+                    self.joined.push_str(&text);
+                    // Beside a date, 17.30 is half past five.
+                    let decimals = text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+                    if self.time.len() > 1 && decimals == 1 {
+                        self.joined.push('0');
+                    }
+                }
+            }
+        }
+        time::parse(&self.joined)
+            .ok_or_else(|| DataError::BadTime(self.place(row.line(), Some(first)), shortened(&self.joined)))
+    }
+}
+
+fn text_of(cell: Cell<'_>) -> Option<String> {
+    match cell {
+        Cell::Missing => None,
+        Cell::Number(number) => Some(number.to_string()),
+        Cell::Text(text) => Some(text.to_owned()),
+    }
+}
+
+/// FNV-1a: the same on every machine and in every version.
+fn hash(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_has_the_same_slot_on_every_machine() {
+        // Fowler, Noll and Vo's own test values.
+        for (text, expected) in
+            [("", 0xcbf2_9ce4_8422_2325), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)]
+        {
+            assert_eq!(hash(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn nodes_are_counted_as_they_appear() {
+        let mut owners = Owners::default();
+        assert_eq!(["b", "a", "b", "c", "a"].map(|name| owners.id(name)), [0, 1, 0, 2, 1]);
+        assert_eq!(owners.names, ["b", "a", "c"]);
+    }
+}

@@ -1,0 +1,112 @@
+//! Why data can't be used.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::rows::{Place, ReadError};
+
+/// Why data can't be used. Pieces of a file are shortened.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// The table can't be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A named column that isn't there; what is, the nearest name in front, comes after.
+    #[error("{0}: no column {1:?}{2}")]
+    NoColumn(Place, String, String),
+    /// No column is left to be the target.
+    #[error("{0}: no column is left to be the target")]
+    NoTarget(Place),
+    /// A column can't be both.
+    #[error("{0}: the target can't be a feature as well")]
+    TargetAsFeature(Place),
+    /// Only the target, and no lags to learn it from.
+    #[error(
+        "{0}: the target would be the only column, and at least 1 feature, or lags of the target (--lags), are needed"
+    )]
+    NoFeatures(Place),
+    /// The same column twice under one key.
+    #[error("{0}: named twice in {1}")]
+    NamedTwice(Place, &'static str),
+    /// Text where a number should be.
+    #[error(
+        "{0}: {1:?} is not a number (drop the column with --drop, name what stands for a missing value with --missing, make inputs of texts with --categories; `hedgerow data info` suggests flags)"
+    )]
+    Text(Place, String),
+    /// A time where a number should be.
+    #[error(
+        "{0}: {1:?} is a time, not a number (name the column of the time with --time; `hedgerow data info` suggests flags)"
+    )]
+    TimeAsNumber(Place, String),
+    /// A number too large to compute with, and the largest size allowed there.
+    #[error("{0}: {1:e} is beyond the bound of ±{2:e}")]
+    TooLarge(Place, f64, f32),
+    /// A label that the logistic loss can't take.
+    #[error("{0}: the label is {1}, but the logistic loss needs -1 or +1")]
+    NotASign(Place, f32),
+    /// A row without an owner.
+    #[error("{0}: no value, but this column says whose the sample is")]
+    NoNode(Place),
+    /// A number that can't be told from its neighbours.
+    #[error("{0}: {1} is too long a number to tell nodes apart: 15 digits at most, or a letter among them")]
+    LongNode(Place, f64),
+    /// No time.
+    #[error("{0}: {1:?} is no time (such as 2013-03-01 17:00:00, 01/03/2013 17.00, or seconds)")]
+    BadTime(Place, String),
+    /// Time goes backwards, by so many seconds.
+    #[error(
+        "{0}: time goes back by {1} seconds (--set data.disorder=sort puts rows in order, keep leaves them)"
+    )]
+    TimeGoesBack(Place, f64),
+    /// The same time again.
+    #[error(
+        "{0}: the same time as in the row before (--node COLUMN if a column says whose rows they are; --set data.duplicates=first takes the first of them, keep all)"
+    )]
+    TimeRepeats(Place),
+    /// A column with too many texts.
+    #[error(
+        "{0}: more than {1} different texts (--categories hashed:N has room for any number, --drop leaves the column out)"
+    )]
+    TooManyLevels(Place, usize),
+    /// Files that don't belong together.
+    #[error("{}: other columns than in {}: {difference}", other.display(), first.display())]
+    OtherColumns {
+        /// The first file.
+        first: PathBuf,
+        /// The one that differs.
+        other: PathBuf,
+        /// In what, in words.
+        difference: String,
+    },
+    /// A folder without files.
+    #[error("no file to read")]
+    NoFiles,
+    /// What a live stream can't have.
+    #[error("standard input is read live, and {0} needs the whole file first")]
+    NeedsWholeFile(&'static str),
+    /// A live stream has more nodes than it was said to have.
+    #[error("standard input: {name:?} would be one node more than the {nodes} of --nodes")]
+    TooManyNodes {
+        /// The one too many.
+        name: String,
+        /// How many there should be.
+        nodes: usize,
+    },
+    /// Nothing to learn: the name of the data, the target, its value, and how many labels have it.
+    #[error(
+        "{0}, column {1:?}: the target is {2} in all {3} samples that have one: there is nothing to learn"
+    )]
+    ConstantTarget(String, String, f32, usize),
+    /// Nothing to learn from.
+    #[error("{0}, column {1:?}: all {2} labels are missing")]
+    NoLabels(String, String, usize),
+    /// Too little past.
+    #[error("{0}: {1} rows of the past are needed before the first sample, and no series has more than that")]
+    TooShort(String, usize),
+    /// More rows than can be counted.
+    #[error("{0} rows are too many: at most {max} can be dealt", max = u32::MAX)]
+    TooManyRows(usize),
+    /// The temporary file failed.
+    #[error("temporary file: {0}")]
+    Store(io::Error),
+}

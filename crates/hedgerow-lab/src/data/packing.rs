@@ -1,0 +1,145 @@
+//! [`Input`]: bytes that are unpacked on the way if their beginning says that they are packed. Nothing waits for a full block,
+//! and what the packer flushed can be read.
+
+use std::io::{self, BufReader, Read};
+
+use flate2::bufread::MultiGzDecoder;
+use memchr::memchr2;
+
+/// Bytes asked for at once.
+pub(crate) const BLOCK: usize = 64 << 10;
+/// Bytes that tell how a file is packed.
+const MAGIC_LENGTH: usize = 4;
+
+/// How a file is packed, known by its first bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Packing {
+    /// One or several members.
+    Gzip,
+    /// One or several frames.
+    Zstandard,
+}
+
+impl Packing {
+    /// What these first bytes tell.
+    pub(crate) fn of(head: &[u8]) -> Option<Self> {
+        match head {
+            [0x1f, 0x8b, ..] => Some(Self::Gzip),
+            // A frame, or one to be skipped before it.
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstandard),
+            _ => None,
+        }
+    }
+
+    /// In a message.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzipped",
+            Self::Zstandard => "zstandard",
+        }
+    }
+}
+
+/// A file's bytes, unpacked.
+pub(crate) enum Input {
+    Plain(Raw),
+    Gzip(Box<MultiGzDecoder<BufReader<Raw>>>),
+    Zstandard(Box<zstd::Decoder<'static, BufReader<Raw>>>),
+}
+
+impl Input {
+    /// Looks at the first bytes.
+    pub(crate) fn recognised(input: Box<dyn Read + Send>) -> io::Result<Self> {
+        let mut raw = Raw { input, head: Vec::new(), bytes: 0, failed: false };
+        let mut block = [0; 512];
+        let mut head = Vec::new();
+        while !tells_what_it_is(&head) {
+            match raw.read(&mut block)? {
+                0 => break,
+                length => head.extend_from_slice(&block[..length]),
+            }
+        }
+        let packing = Packing::of(&head);
+        raw.head = head;
+        let buffered = |raw| BufReader::with_capacity(BLOCK, raw);
+        Ok(match packing {
+            None => Self::Plain(raw),
+            Some(Packing::Gzip) => Self::Gzip(Box::new(MultiGzDecoder::new(buffered(raw)))),
+            Some(Packing::Zstandard) => Self::Zstandard(Box::new(zstd::Decoder::with_buffer(buffered(raw))?)),
+        })
+    }
+
+    fn raw(&self) -> &Raw {
+        match self {
+            Self::Plain(raw) => raw,
+            Self::Gzip(decoder) => decoder.get_ref().get_ref(),
+            Self::Zstandard(decoder) => decoder.get_ref().get_ref(),
+        }
+    }
+
+    /// Bytes of the file itself that were taken in.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.raw().bytes
+    }
+
+    /// Whether it was the file itself that couldn't be read.
+    pub(crate) fn raw_failed(&self) -> bool {
+        self.raw().failed
+    }
+
+    /// How the file is packed.
+    pub(crate) fn packing(&self) -> Option<Packing> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Gzip(_) => Some(Packing::Gzip),
+            Self::Zstandard(_) => Some(Packing::Zstandard),
+        }
+    }
+}
+
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(raw) => raw.read(buffer),
+            Self::Gzip(decoder) => decoder.read(buffer),
+            Self::Zstandard(decoder) => decoder.read(buffer),
+        }
+    }
+}
+
+/// Whether these bytes are enough to know a file by, or all that may be waited for.
+pub(crate) fn tells_what_it_is(head: &[u8]) -> bool {
+    head.len() >= MAGIC_LENGTH || memchr2(b'\n', b'\r', head).is_some()
+}
+
+/// Reads once, whatever interrupts it.
+pub(crate) fn read_some(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match input.read(buffer) {
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+/// The file's own bytes, counted.
+pub(crate) struct Raw {
+    input: Box<dyn Read + Send>,
+    /// Looked at already, and to be read first.
+    head: Vec<u8>,
+    bytes: u64,
+    failed: bool,
+}
+
+impl Read for Raw {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !self.head.is_empty() {
+            let length = self.head.as_slice().read(buffer)?;
+            self.head.drain(..length);
+            return Ok(length);
+        }
+        let length = read_some(&mut self.input, buffer).inspect_err(|_| self.failed = true)?;
+        self.bytes += length as u64;
+        Ok(length)
+    }
+}

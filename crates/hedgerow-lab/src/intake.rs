@@ -1,0 +1,390 @@
+//! [`Intake`]: what happens to samples between a node's sensor and its features. Missing values are filled in, numbers are scaled,
+//! and the scale is agreed on between the nodes, as a live system would do it.
+
+use std::collections::HashMap;
+
+use hedgerow::{Axis, Contact, NodeId, NodeScaling, Report, Scale, ScaleKind, ServerScaling};
+
+use crate::plan::Turn;
+
+/// A round as it comes from the nodes' sensors.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RawRound {
+    /// Inputs of all samples; NaN is missing.
+    pub(crate) x: Vec<f32>,
+    /// Labels; NaN is missing.
+    pub(crate) y: Vec<f32>,
+    /// The latest label that was known; NaN is unknown.
+    pub(crate) last: Vec<f32>,
+}
+
+impl RawRound {
+    pub(crate) fn clear(&mut self) {
+        self.x.clear();
+        self.y.clear();
+        self.last.clear();
+    }
+}
+
+/// The samples of an earlier round for the nodes that have a turn now, in their order.
+pub(crate) fn due(turns: &[Turn], earlier: &(Vec<Turn>, RawRound), features: usize) -> (Vec<Turn>, RawRound) {
+    let (earlier_turns, raw) = earlier;
+    let mut starts = HashMap::new();
+    let mut start = 0;
+    for turn in earlier_turns {
+        starts.insert(turn.node, (start, turn.samples));
+        start += turn.samples;
+    }
+    let (mut due_turns, mut due) = (Vec::new(), RawRound::default());
+    for turn in turns {
+        let (start, samples) = starts.get(&turn.node).copied().unwrap_or((0, 0));
+        let range = start..start + samples;
+        due.x.extend_from_slice(&raw.x[range.start * features..range.end * features]);
+        due.y.extend_from_slice(&raw.y[range.clone()]);
+        due.last.extend_from_slice(&raw.last[range]);
+        due_turns.push(Turn { samples, ..*turn });
+    }
+    (due_turns, due)
+}
+
+/// A round as it is learned from: no value is missing, and all are scaled.
+#[derive(Debug, Default)]
+pub(crate) struct Round {
+    pub(crate) turns: Vec<Turn>,
+    /// The node of each sample.
+    pub(crate) nodes: Vec<NodeId>,
+    pub(crate) x: Vec<f32>,
+    pub(crate) y: Vec<f32>,
+    /// Labels as they came, not scaled, and the latest that was known before.
+    pub(crate) raw: Vec<f32>,
+    pub(crate) last: Vec<f32>,
+    /// Of nodes that have no scale yet, which can't learn.
+    pub(crate) unscaled: Vec<Unscaled>,
+    /// The label's unit at each node; empty if it is the same as ever.
+    units: Vec<Axis>,
+}
+
+/// A sample of a node that has no scale yet.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Unscaled {
+    pub(crate) node: NodeId,
+    pub(crate) label: f32,
+    /// The latest label that was known before.
+    pub(crate) last: f32,
+}
+
+impl Round {
+    /// What takes a node's predictions back to the label's own unit.
+    pub(crate) fn unit_of(&self, node: NodeId) -> Axis {
+        self.units.get(node as usize).copied().unwrap_or(Axis::IDENTITY)
+    }
+
+    fn clear(&mut self) {
+        self.turns.clear();
+        self.nodes.clear();
+        self.x.clear();
+        self.y.clear();
+        self.raw.clear();
+        self.last.clear();
+        self.unscaled.clear();
+    }
+}
+
+/// How the numbers of a run are scaled.
+#[derive(Debug, Clone)]
+pub(crate) enum Scaler {
+    /// Not at all.
+    None,
+    /// As is known beforehand.
+    Fixed(Scale),
+    /// As is agreed on; labels too, unless they are classes.
+    Online { kind: ScaleKind, raw_labels: bool },
+}
+
+/// The scales of all nodes and of the server.
+pub(crate) struct Intake {
+    features: usize,
+    /// Empty where there is nothing to scale and nothing to fill in.
+    nodes: Vec<NodeScaling>,
+    server: Option<ServerScaling>,
+    report: Report,
+    pub(crate) tally: IntakeTally,
+}
+
+/// What was missing and what was sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct IntakeTally {
+    /// Inputs that were filled in.
+    pub(crate) imputed: u64,
+    /// Samples without a label.
+    pub(crate) skipped: u64,
+    /// Samples that came before the first scale.
+    pub(crate) unscored: u64,
+    /// Numbers in reports and scales.
+    pub(crate) numbers_up: u64,
+    pub(crate) numbers_down: u64,
+    /// Scales that were agreed on.
+    pub(crate) scales: u64,
+}
+
+impl Intake {
+    pub(crate) fn new(scaler: &Scaler, features: usize, nodes: usize, has_missing: bool) -> Self {
+        let (each, server) = match scaler {
+            Scaler::None if !has_missing => (None, None),
+            Scaler::None => (Some(NodeScaling::fixed(Scale::identity(features + 1))), None),
+            Scaler::Fixed(scale) => (Some(NodeScaling::fixed(scale.clone())), None),
+            Scaler::Online { kind, raw_labels } => {
+                let server = ServerScaling::new(*kind, features);
+                let server = if *raw_labels { server.with_raw_labels() } else { server };
+                (Some(NodeScaling::new(*kind, features)), Some(server))
+            }
+        };
+        let nodes = each.map_or(vec![], |each| vec![each; nodes]);
+        Self { features, nodes, server, report: Report::default(), tally: IntakeTally::default() }
+    }
+
+    /// Nodes in contact hear of the latest scale: `moved` is told each one's old scale and the new one.
+    pub(crate) fn catch_up<E>(
+        &mut self,
+        turns: &[Turn],
+        mut moved: impl FnMut(NodeId, &Scale, &Scale) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some((server, scale)) = self.server.as_ref().and_then(|server| Some((server, server.scale()?)))
+        else {
+            return Ok(());
+        };
+        for turn in turns.iter().filter(|turn| turn.contact != Contact::Lost) {
+            let node = &mut self.nodes[turn.node as usize];
+            let old = if node.version() < server.version() { node.scale().cloned() } else { None };
+            // Both were made here, from one kind.
+            if node.adopt(server.version(), scale).unwrap_or(false) {
+                self.tally.numbers_down += scale.count() as u64;
+                if let Some(old) = old {
+                    moved(turn.node, &old, scale)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Samples that have been admitted before, in today's scale; nothing is counted again.
+    pub(crate) fn admit_again(&mut self, turns: &[Turn], raw: &RawRound, round: &mut Round) {
+        let tally = self.tally;
+        self.admit(turns, raw, round);
+        self.tally = tally;
+    }
+
+    /// The same samples in the server's scale, and true, if some node has another.
+    pub(crate) fn admit_centrally(&mut self, turns: &[Turn], raw: &RawRound, round: &mut Round) -> bool {
+        let Some((version, scale)) =
+            self.server.as_ref().and_then(|server| Some((server.version(), server.scale()?)))
+        else {
+            return false;
+        };
+        let behind: Vec<usize> = turns
+            .iter()
+            .map(|turn| turn.node as usize)
+            .filter(|node| self.nodes[*node].version() != version)
+            .collect();
+        if behind.is_empty() {
+            return false;
+        }
+        let theirs: Vec<NodeScaling> = behind.iter().map(|node| self.nodes[*node].clone()).collect();
+        for node in &behind {
+            // Both were made here, from one kind.
+            _ = self.nodes[*node].adopt(version, scale);
+        }
+        self.admit_again(turns, raw, round);
+        behind.into_iter().zip(theirs).for_each(|(node, scaling)| self.nodes[node] = scaling);
+        true
+    }
+
+    /// Fills in and scales; samples without a label, and those of nodes without a scale, can't be learned from.
+    pub(crate) fn admit(&mut self, turns: &[Turn], raw: &RawRound, round: &mut Round) {
+        round.clear();
+        round.units.clear();
+        let units = self.nodes.iter().map(|node| node.scale().map_or(Axis::IDENTITY, Scale::label));
+        round.units.extend(units);
+        let mut sample = 0;
+        for turn in turns {
+            let before = round.y.len();
+            for sample in sample..sample + turn.samples {
+                let x = &raw.x[sample * self.features..(sample + 1) * self.features];
+                self.admit_sample(turn.node, x, raw.y[sample], raw.last[sample], round);
+            }
+            sample += turn.samples;
+            round.turns.push(Turn { samples: round.y.len() - before, ..*turn });
+        }
+    }
+
+    fn admit_sample(&mut self, node: NodeId, x: &[f32], y: f32, last: f32, round: &mut Round) {
+        if y.is_nan() {
+            self.tally.skipped += 1;
+            return;
+        }
+        let scaled = match self.nodes.get(node as usize) {
+            None => {
+                round.x.extend_from_slice(x);
+                y
+            }
+            Some(scaling) => {
+                let Some(scale) = scaling.scale() else {
+                    self.tally.unscored += 1;
+                    round.unscaled.push(Unscaled { node, label: y, last });
+                    return;
+                };
+                let start = round.x.len();
+                round.x.resize(start + x.len(), 0.0);
+                self.tally.imputed += scaling.prepare(x, &mut round.x[start..]) as u64;
+                scale.scale_label(y)
+            }
+        };
+        round.nodes.push(node);
+        round.y.push(scaled);
+        round.raw.push(y);
+        round.last.push(last);
+    }
+
+    /// Nodes remember the round's samples; reports that are due go up. `moved` is told of a new scale.
+    pub(crate) fn close(&mut self, turns: &[Turn], raw: &RawRound, mut moved: impl FnMut(&Scale, &Scale)) {
+        if self.nodes.is_empty() {
+            return;
+        }
+        let mut samples = raw.x.chunks_exact(self.features).zip(&raw.y);
+        for turn in turns {
+            let node = &mut self.nodes[turn.node as usize];
+            for (x, y) in samples.by_ref().take(turn.samples) {
+                node.see(x, Some(*y).filter(|y| !y.is_nan()));
+            }
+            if let Some(server) = &mut self.server
+                && turn.contact == Contact::Full
+                && node.report(&mut self.report)
+                && server.accept(turn.node, &self.report).is_ok()
+            {
+                self.tally.numbers_up += self.report.count() as u64;
+            }
+        }
+        let Some(server) = &mut self.server else { return };
+        let before = server.scale().cloned();
+        if let Some(scale) = server.close_round() {
+            self.tally.scales += 1;
+            if let Some(before) = before {
+                moved(&before, scale);
+            }
+        }
+    }
+
+    /// The label's unit that the server would use.
+    pub(crate) fn unit(&self) -> Axis {
+        let server = self.server.as_ref().and_then(ServerScaling::scale);
+        let fixed = self.nodes.first().and_then(NodeScaling::scale);
+        server.or(fixed).map_or(Axis::IDENTITY, Scale::label)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    const NAN: f32 = f32::NAN;
+    const ONLINE: Scaler = Scaler::Online { kind: ScaleKind::Range, raw_labels: false };
+
+    /// A round in which these nodes have a sample (x, y) each.
+    fn raw(samples: &[(NodeId, Contact, f32, f32)]) -> (Vec<Turn>, RawRound) {
+        let turns =
+            samples.iter().map(|(node, contact, ..)| Turn { node: *node, samples: 1, contact: *contact });
+        let (x, y) = samples.iter().map(|(.., x, y)| (*x, *y)).unzip();
+        (turns.collect(), RawRound { x, y, last: vec![NAN; samples.len()] })
+    }
+
+    /// Plays a round as a stage does; whose models had to follow, and whether the server's had to.
+    fn play(
+        intake: &mut Intake,
+        samples: &[(NodeId, Contact, f32, f32)],
+        round: &mut Round,
+    ) -> (Vec<NodeId>, bool) {
+        let (turns, raw) = raw(samples);
+        let (mut moved, mut server) = (vec![], false);
+        let caught_up = intake.catch_up(&turns, |node, from, to| {
+            assert_ne!(from, to);
+            moved.push(node);
+            Ok::<_, Infallible>(())
+        });
+        caught_up.unwrap();
+        intake.admit(&turns, &raw, round);
+        intake.close(&turns, &raw, |_, _| server = true);
+        (moved, server)
+    }
+
+    #[test]
+    fn where_nothing_is_to_be_done_nothing_is_done() {
+        let (mut intake, mut round) = (Intake::new(&Scaler::None, 1, 2, false), Round::default());
+        play(&mut intake, &[(1, Contact::Full, 3e7, -2e9), (0, Contact::Lost, 1.0, NAN)], &mut round);
+        assert_eq!((&round.x[..], &round.y[..], &round.nodes[..]), (&[3e7][..], &[-2e9][..], &[1][..]));
+        assert_eq!(round.turns.iter().map(|turn| turn.samples).collect::<Vec<_>>(), [1, 0]);
+        assert_eq!(intake.tally, IntakeTally { skipped: 1, ..IntakeTally::default() });
+        assert_eq!(round.unit_of(1), Axis::IDENTITY);
+    }
+
+    #[test]
+    fn what_is_missing_becomes_the_node_s_own_mean() {
+        let (mut intake, mut round) = (Intake::new(&Scaler::None, 1, 2, true), Round::default());
+        for x in [1.0, 3.0] {
+            play(&mut intake, &[(0, Contact::Full, x, 0.0), (1, Contact::Full, 10.0 * x, 0.0)], &mut round);
+        }
+        play(&mut intake, &[(0, Contact::Lost, NAN, 1.0), (1, Contact::Full, NAN, 1.0)], &mut round);
+        assert_eq!(round.x, [2.0, 20.0]);
+        // Without a label nothing is filled in, but what is there is remembered.
+        play(&mut intake, &[(0, Contact::Full, NAN, NAN), (1, Contact::Full, 35.0, NAN)], &mut round);
+        assert!(round.x.is_empty());
+        play(&mut intake, &[(1, Contact::Full, NAN, 1.0)], &mut round);
+        assert_eq!(round.x, [25.0]);
+        assert_eq!((intake.tally.imputed, intake.tally.skipped), (3, 2));
+    }
+
+    #[test]
+    fn a_node_waits_for_its_first_scale() {
+        let (mut intake, mut round) = (Intake::new(&ONLINE, 1, 2, true), Round::default());
+        for at in 0..8 {
+            let value = 100.0 * at as f32;
+            let samples = [(0, Contact::Full, value, value), (1, Contact::Full, value, 10.0)];
+            assert_eq!(play(&mut intake, &samples, &mut round), (vec![], false));
+            let Unscaled { node, label, .. } = round.unscaled[0];
+            assert_eq!((node, label), (0, value));
+            assert!(round.y.is_empty() && round.turns.iter().all(|turn| turn.samples == 0));
+        }
+        // Sixteen labels from 0 to 700 have been reported by now.
+        let samples = [(0, Contact::Full, 350.0, 700.0), (1, Contact::Lost, 350.0, 700.0)];
+        assert_eq!(play(&mut intake, &samples, &mut round), (vec![], false));
+        assert_eq!((&round.x[..], &round.y[..], round.unscaled.len()), (&[0.5][..], &[1.0][..], 1));
+        assert_eq!(round.unit_of(0).raw(0.5) as f32, 350.0);
+        // An offset and a factor for an input and a label, to one node so far.
+        assert_eq!((intake.tally.numbers_down, intake.tally.scales), (4, 1));
+    }
+
+    #[test]
+    fn models_follow_the_scale_when_the_node_hears_of_it() {
+        let (mut intake, mut round) = (Intake::new(&ONLINE, 1, 2, true), Round::default());
+        let both = |second, size: f32, at: usize| {
+            let value = size * (at % 5) as f32;
+            [(0, Contact::Full, value, value), (1, second, value, value)]
+        };
+        let mut moves = Vec::new();
+        for at in 0..200 {
+            // Everything grows, and the second node is away for a while.
+            let (size, second) = if at < 40 { (1.0, Contact::Full) } else { (50.0, Contact::Lost) };
+            let second = if at < 150 { second } else { Contact::Late };
+            let (moved, server) = play(&mut intake, &both(second, size, at), &mut round);
+            assert!(round.x.iter().all(|x| x.abs() <= Scale::LIMIT));
+            moves.push((moved, server));
+        }
+        let (first, last) = (|node| moves.iter().position(|(moved, _)| moved.contains(&node)), moves.last());
+        let server = moves.iter().position(|(_, server)| *server).unwrap();
+        assert_eq!((first(0), first(1)), (Some(server + 1), Some(150)));
+        assert_eq!(last, Some(&(vec![], false)));
+        assert_eq!(round.unit_of(0), round.unit_of(1));
+        assert_eq!(round.unit_of(0), intake.unit());
+    }
+}

@@ -1,0 +1,286 @@
+//! A live run: samples are learned from as they come, once, until the stream ends. Nothing is kept but the models.
+//!
+//! A round is a sample of each node. Where the data names the nodes, it closes as soon as one of them comes again; those that
+//! have come before but not in this round hear of it all the same.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use hedgerow::Contact;
+use rayon::prelude::*;
+
+use crate::data::partition::Partition;
+use crate::data::samples::{Sample, SampleStream};
+use crate::data::{DataError, FIRST_LOOK, is_of_order_one};
+use crate::grids::Grids;
+use crate::intake::RawRound;
+use crate::plan::{Plan, Turn};
+use crate::results::Results;
+use crate::run::{self, RunError};
+use crate::settings::{Arrivals, Scaling, Settings, SettingsError};
+use crate::summary;
+use crate::trial::{self, Scene, Stage, TrialError, TrialResult};
+
+/// How a live run is doing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// Rounds so far.
+    pub round: u64,
+    /// Samples so far.
+    pub samples: u64,
+    /// Mean squared error so far of each method, over trials.
+    pub mse: Vec<(String, f64)>,
+}
+
+/// Longest window: as no run is known to be shorter, it is kept whole.
+const MOST_WINDOW: usize = 100_000;
+
+/// A live run that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// What was learned.
+    pub results: Results,
+    /// What was wrong with the stream, if that is why it ended.
+    pub because: Option<RunError>,
+}
+
+/// Learns from the stream until it ends, or `keep_on` says no, which is told of every round. With [`Scaling::Auto`] the first 100
+/// samples are waited for before the first round.
+pub fn run(
+    settings: &Settings,
+    mut stream: SampleStream,
+    mut keep_on: impl FnMut(&dyn Fn() -> Progress) -> bool,
+) -> Result<Ended, RunError> {
+    let start = Instant::now();
+    check(settings)?;
+    let mut rounds = Rounds::new(&stream, settings)?;
+    let looked_at = if settings.scaling == Scaling::Auto { FIRST_LOOK } else { 1 };
+    rounds.read_ahead(&mut stream, looked_at)?;
+    if rounds.ahead.is_empty() {
+        return Err(RunError::NothingSeen(settings.data.name.clone()));
+    }
+    let is_of_order_one = rounds.ahead.iter().all(is_of_order_one);
+    let scaler = run::scaler(settings, is_of_order_one, || stream.input_columns().clone())?;
+    let scene = Scene {
+        settings,
+        contestants: run::contestants(settings, stream.is_time_series(), &scaler)?,
+        nodes: rounds.nodes,
+        features: stream.features(),
+        rounds: None,
+        scaler,
+        has_missing: true,
+        delay: run::delay(settings, stream.has_owners(), rounds.nodes),
+        grids: Grids::Open,
+    };
+    run::check_memory(&scene)?;
+    let mut trials =
+        (0..settings.trials).map(|trial| Trial::new(&scene, trial)).collect::<Result<Vec<_>, _>>()?;
+    let threads = run::threads(settings)?;
+    let (mut round, mut samples, mut because) = (0, 0, None);
+    while settings.rounds.is_none_or(|last| round < last as u64) {
+        match rounds.next(&mut stream) {
+            Ok(true) => {}
+            Ok(false) => break,
+            // What was learned so far is not lost.
+            Err(error) if round > 0 => {
+                because = Some(error);
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+        round += 1;
+        samples += rounds.raw.y.len() as u64;
+        threads.install(|| {
+            trials
+                .par_iter_mut()
+                .try_for_each(|trial| trial.play(round, &rounds.turns, &rounds.raw, &scene.grids))
+        })?;
+        let progress = || Progress { round, samples, mse: errors(&trials) };
+        if !keep_on(&progress) {
+            break;
+        }
+    }
+    if round == 0 {
+        return Err(RunError::NothingSeen(settings.data.name.clone()));
+    }
+    let trials: Vec<TrialResult> =
+        trials.into_iter().map(|trial| trial.finish(round, &scene.grids)).collect();
+    let (name, seconds) = (&settings.data.name, start.elapsed().as_secs_f64());
+    match summary::summarise(&scene, name, stream.has_owners(), &trials, round, seconds) {
+        Ok(results) => Ok(Ended { results, because }),
+        // What was wrong with the stream comes first.
+        Err(error) => Err(because.unwrap_or(error)),
+    }
+}
+
+/// Refuses what only makes sense where the data is known.
+pub fn check(settings: &Settings) -> Result<(), RunError> {
+    let needs = |what| Err(DataError::NeedsWholeFile(what).into());
+    match settings.scaling {
+        Scaling::WholeFile { jointly: false } => return needs("data.scaling = \"whole-file\""),
+        Scaling::WholeFile { jointly: true } => return needs("data.scaling = \"whole-file-joint\""),
+        _ => {}
+    }
+    let has_nodes = settings.data.columns.node.is_some();
+    if settings.partition != Partition::Auto && (settings.partition != Partition::RoundRobin || has_nodes) {
+        return needs("a federation.partition other than round-robin and column:NAME");
+    }
+    if settings.participation.join_within > 0.0 {
+        return needs("participation.join_within, a share of its rounds,");
+    }
+    let out_of_bounds = |key: &str, bound: &str, value: String| {
+        let (key, bound) = (key.to_owned(), bound.to_owned());
+        Err(SettingsError::OutOfBounds { key, bound, value }.into())
+    };
+    if settings.participation.arrivals != Arrivals::Fixed(1) {
+        let bound = "\"one\" for standard input, whose samples arrive when they do";
+        let said = settings.effective.get("participation").and_then(|section| section.get("arrivals"));
+        let value = said.map(ToString::to_string).unwrap_or_default();
+        return out_of_bounds("participation.arrivals", bound, value);
+    }
+    let columns = &settings.data.columns;
+    if columns.node.is_some() && settings.nodes.is_none() {
+        return Err(RunError::NodesUnknown);
+    }
+    for &contestant in &settings.contestants {
+        settings.setup(contestant, run::nodes(settings, None)?, None, settings.seed)?;
+    }
+    if settings.rounds.is_none_or(|rounds| rounds > MOST_WINDOW) && settings.window > MOST_WINDOW {
+        let bound = format!("at most {MOST_WINDOW} for standard input, whose end nobody knows");
+        return out_of_bounds("run.window", &bound, settings.window.to_string());
+    }
+    Ok(())
+}
+
+/// Mean squared error of each method so far, over trials; of `sk` the best kernel's.
+fn errors(trials: &[Trial]) -> Vec<(String, f64)> {
+    let mut errors: Vec<(String, f64)> = Vec::new();
+    let players = |trial: &Trial| -> Vec<(String, f64)> {
+        let players = trial.stages.iter().flat_map(|stage| &stage.players);
+        players.map(|player| (player.contestant.name(), player.mse())).collect()
+    };
+    let all: Vec<_> = trials.iter().map(players).collect();
+    for (position, (name, _)) in all[0].iter().enumerate() {
+        let mse = all.iter().map(|players| players[position].1).sum::<f64>() / all.len() as f64;
+        match errors.last_mut() {
+            Some((last, least)) if last == name => *least = least.min(mse),
+            _ => errors.push((name.clone(), mse)),
+        }
+    }
+    errors
+}
+
+/// One trial of a live run.
+struct Trial {
+    number: usize,
+    stages: Vec<Stage>,
+    plan: Plan<'static>,
+    /// The round with this trial's own contacts.
+    turns: Vec<Turn>,
+}
+
+impl Trial {
+    fn new(scene: &Scene<'_>, number: usize) -> Result<Self, RunError> {
+        let stages = trial::groups(scene)?
+            .iter()
+            .map(|group| Stage::new(scene, group, number))
+            .collect::<Result<_, _>>()?;
+        let randomness = trial::trial_randomness(scene.settings, number);
+        let plan = Plan::without_samples(scene.nodes, scene.settings.participation, randomness);
+        Ok(Self { number, stages, plan, turns: Vec::new() })
+    }
+
+    fn play(&mut self, round: u64, turns: &[Turn], raw: &RawRound, grids: &Grids) -> Result<(), RunError> {
+        self.turns.clear();
+        self.turns.extend_from_slice(turns);
+        self.plan.next_contacts(&mut self.turns);
+        for stage in &mut self.stages {
+            stage.play(round, &self.turns, raw, grids).map_err(|source| {
+                let (trial, round) = (self.number + 1, round as usize);
+                TrialError::Round { trial, round, source }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, last: u64, grids: &Grids) -> TrialResult {
+        self.stages.iter_mut().for_each(|stage| stage.play_no_more(last, grids));
+        trial::finish(self.stages)
+    }
+}
+
+/// Gathers samples into rounds.
+struct Rounds {
+    nodes: usize,
+    has_owners: bool,
+    turns: Vec<Turn>,
+    raw: RawRound,
+    /// Samples that have been read already.
+    ahead: VecDeque<Sample>,
+    /// A buffer for the next.
+    spare: Sample,
+    /// Of each node, the round it was last in; 0 before it came.
+    latest: Vec<u64>,
+    round: u64,
+}
+
+impl Rounds {
+    fn new(stream: &SampleStream, settings: &Settings) -> Result<Self, RunError> {
+        let has_owners = stream.has_owners();
+        // Several targets are known from the start, the values of a column are not.
+        let named = Some(stream.owners().len()).filter(|named| *named > 0);
+        if has_owners && settings.nodes.or(named).is_none() {
+            return Err(RunError::NodesUnknown);
+        }
+        let nodes = run::nodes(settings, named)?;
+        Ok(Self {
+            nodes,
+            has_owners,
+            turns: Vec::new(),
+            raw: RawRound::default(),
+            ahead: VecDeque::new(),
+            spare: Sample::default(),
+            latest: vec![0; nodes],
+            round: 0,
+        })
+    }
+
+    /// Reads until so many samples wait, or there are no more.
+    fn read_ahead(&mut self, stream: &mut SampleStream, count: usize) -> Result<(), DataError> {
+        while self.ahead.len() < count && stream.next(&mut self.spare)? {
+            self.ahead.push_back(std::mem::take(&mut self.spare));
+        }
+        Ok(())
+    }
+
+    /// Gathers the next round; false at the end, when nothing is left. The last round may be short.
+    fn next(&mut self, stream: &mut SampleStream) -> Result<bool, RunError> {
+        self.turns.clear();
+        self.raw.clear();
+        self.round += 1;
+        while self.turns.len() < self.nodes {
+            self.read_ahead(stream, 1)?;
+            let Some(sample) = self.ahead.front() else { break };
+            let node = if self.has_owners { sample.owner as usize } else { self.turns.len() };
+            let Some(latest) = self.latest.get_mut(node) else {
+                let name = stream.owners().get(node).cloned().unwrap_or_default();
+                return Err(DataError::TooManyNodes { name, nodes: self.nodes }.into());
+            };
+            if std::mem::replace(latest, self.round) == self.round {
+                break;
+            }
+            self.raw.x.extend_from_slice(&sample.x);
+            self.raw.y.push(sample.y);
+            self.raw.last.push(sample.last.unwrap_or(f32::NAN));
+            self.turns.push(Turn { node: node as u32, samples: 1, contact: Contact::Full });
+            self.spare = self.ahead.pop_front().unwrap_or_default();
+        }
+        if self.turns.is_empty() {
+            return Ok(false);
+        }
+        let idle = self.latest.iter().enumerate().filter(|(_, latest)| (1..self.round).contains(*latest));
+        let turn = |(node, _)| Turn { node: node as u32, samples: 0, contact: Contact::Full };
+        self.turns.extend(idle.map(turn));
+        Ok(true)
+    }
+}

@@ -1,0 +1,416 @@
+//! [`Player`]: a contestant in a trial, and what has been measured of it.
+
+use std::time::Instant;
+
+use hedgerow::{
+    BadSample, Contact, ErrorMeter, Features, Federation, Method, NodeId, Objective, Omkl, Prediction,
+    RoundError, Setup, Tally, Traffic, Transport, Visit,
+};
+
+use crate::intake::Round;
+use crate::settings::Contestant;
+use crate::trial::{Track, TrackCurve};
+
+/// How a contestant learns.
+pub(crate) enum Kind {
+    /// Nodes and a server, with people missing.
+    Federated(Box<Federation>),
+    /// In one place, sample by sample.
+    Sequential(Box<Omkl>),
+    /// In one place, a round at a time.
+    Batch(Box<Omkl>),
+    /// Not at all.
+    Trivial(Trivial),
+}
+
+impl Kind {
+    pub(crate) fn federated(method: Method, setup: &Setup) -> Self {
+        Self::Federated(Box::new(Federation::new(method, setup)))
+    }
+}
+
+/// What each node remembers for a forecast that needs neither features nor a scale.
+pub(crate) enum Trivial {
+    /// The last label, for when the data doesn't say what was known.
+    Last(Vec<f32>),
+    /// How many labels it has seen, and their mean.
+    Mean(Vec<(u64, f64)>),
+}
+
+impl Trivial {
+    pub(crate) fn last(nodes: usize) -> Self {
+        Self::Last(vec![f32::NAN; nodes])
+    }
+
+    pub(crate) fn mean(nodes: usize) -> Self {
+        Self::Mean(vec![(0, 0.0); nodes])
+    }
+
+    /// What it says of the next label, if it knows anything; `last` is the latest label that is known, NaN if none is.
+    fn forecast(&self, node: NodeId, last: f32) -> Option<f32> {
+        match self {
+            Self::Last(previous) => [last, previous[node as usize]].into_iter().find(|value| !value.is_nan()),
+            Self::Mean(means) => {
+                let (count, mean) = means[node as usize];
+                (count > 0).then_some(mean as f32)
+            }
+        }
+    }
+
+    fn see(&mut self, node: NodeId, label: f32) {
+        match self {
+            Self::Last(previous) => previous[node as usize] = label,
+            Self::Mean(means) => {
+                let (count, mean) = &mut means[node as usize];
+                *count += 1;
+                *mean += (f64::from(label) - *mean) / *count as f64;
+            }
+        }
+    }
+}
+
+/// The samples of a round with their features.
+pub(crate) struct Hand<'a> {
+    pub(crate) round: &'a Round,
+    pub(crate) z: Features<'a>,
+    pub(crate) width: usize,
+    pub(crate) visits: &'a [Visit<'a>],
+    /// The same samples in the server's scale, where a node's differs: for who learns in one place.
+    pub(crate) central: Option<&'a Hand<'a>>,
+    /// What is learned from, where labels are known only some rounds after they were predicted.
+    pub(crate) due: Option<&'a Hand<'a>>,
+}
+
+impl<'a> Hand<'a> {
+    fn central(&self) -> &Self {
+        self.central.unwrap_or(self)
+    }
+
+    fn samples(&self) -> impl Iterator<Item = Features<'a>> {
+        self.z.samples(self.width)
+    }
+}
+
+fn bad_sample(source: BadSample) -> RoundError {
+    RoundError::BadSample { node: 0, source }
+}
+
+/// A contestant and what has been measured of it.
+pub(crate) struct Player {
+    pub(crate) contestant: Contestant,
+    pub(crate) kernel: Option<usize>,
+    kind: Kind,
+    pub(crate) measures: Measures,
+    pub(crate) seconds: f64,
+    pub(crate) curve: TrackCurve,
+    /// Numbers in all samples so far, for those that send samples.
+    sent: u64,
+}
+
+/// Errors, losses and what predictions are made of.
+pub(crate) struct Measures {
+    meter: ErrorMeter,
+    loss: Tally,
+    wrong: Tally,
+    /// Σ L, ridge term included.
+    pub(crate) objective: f64,
+    /// Shares of the kernels, summed over rounds; of this round, summed over predictions; of one prediction.
+    shares: Vec<f64>,
+    round_shares: Vec<f64>,
+    one_share: Vec<f64>,
+    round_predictions: u64,
+}
+
+impl Measures {
+    fn new(window: usize, kernels: usize) -> Self {
+        Self {
+            meter: ErrorMeter::new(window),
+            loss: Tally::default(),
+            wrong: Tally::default(),
+            objective: 0.0,
+            shares: vec![0.0; kernels],
+            round_shares: vec![0.0; kernels],
+            one_share: vec![0.0; kernels],
+            round_predictions: 0,
+        }
+    }
+
+    /// Mean squared error so far; not a number before the first prediction.
+    fn mse(&self) -> f64 {
+        if self.loss.count == 0 { f64::NAN } else { self.meter.mse() }
+    }
+
+    fn open_round(&mut self) {
+        self.round_predictions = 0;
+    }
+
+    /// Scores the prediction of a sample: the error in the label's own unit, the loss as it is learned.
+    fn see(&mut self, objective: Objective, value: f32, round: &Round, sample: usize, norm2: f64) {
+        let raw = round.unit_of(round.nodes[sample]).raw(f64::from(value));
+        self.score(objective, (value, raw as f32), round, sample, norm2);
+    }
+
+    /// The same for a forecast in the label's own unit.
+    fn see_trivial(&mut self, objective: Objective, forecast: f32, round: &Round, sample: usize) {
+        let scaled = round.unit_of(round.nodes[sample]).scaled(f64::from(forecast));
+        self.score(objective, (scaled as f32, forecast), round, sample, 0.0);
+    }
+
+    /// Scores a prediction that is known in both units, the scaled one first.
+    fn score(
+        &mut self,
+        objective: Objective,
+        (scaled, raw): (f32, f32),
+        round: &Round,
+        sample: usize,
+        norm2: f64,
+    ) {
+        let (prediction, truth) = (f64::from(scaled), f64::from(round.y[sample]));
+        self.meter.record(raw, round.raw[sample]);
+        self.loss.add(objective.loss.value(prediction, truth));
+        self.wrong.add(f64::from(u8::from(prediction * truth <= 0.0)));
+        self.objective += objective.value(prediction, truth, norm2);
+    }
+
+    /// Adds what the prediction just seen is made of.
+    fn mix(&mut self, write_shares: impl FnOnce(&mut [f64])) {
+        if self.round_predictions == 0 {
+            // A round without predictions keeps the shares of the one before.
+            self.round_shares.fill(0.0);
+        }
+        self.round_predictions += 1;
+        write_shares(&mut self.one_share);
+        self.round_shares.iter_mut().zip(&self.one_share).for_each(|(sum, share)| *sum += share);
+    }
+
+    fn close_round(&mut self) {
+        self.meter.close_round();
+        if self.round_predictions > 0 {
+            for (total, share) in self.shares.iter_mut().zip(&mut self.round_shares) {
+                *share /= self.round_predictions as f64;
+                *total += *share;
+            }
+        }
+    }
+}
+
+impl Player {
+    pub(crate) fn new(
+        contestant: Contestant,
+        kernel: Option<usize>,
+        kind: Kind,
+        window: usize,
+        kernels: usize,
+    ) -> Self {
+        Self {
+            contestant,
+            kernel,
+            kind,
+            measures: Measures::new(window, kernels),
+            seconds: 0.0,
+            curve: TrackCurve::default(),
+            sent: 0,
+        }
+    }
+
+    /// Plays a round: predicts, then learns.
+    pub(crate) fn play(&mut self, objective: Objective, hand: &Hand<'_>) -> Result<(), RoundError> {
+        let start = Instant::now();
+        self.measures.open_round();
+        match hand.due {
+            None => self.predict_and_learn(objective, hand)?,
+            Some(due) => {
+                self.predict(objective, hand)?;
+                self.learn(due)?;
+            }
+        }
+        self.measures.close_round();
+        self.sent += (hand.round.x.len() + hand.round.y.len()) as u64;
+        self.seconds += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Every sample is learned from as soon as it has been predicted.
+    fn predict_and_learn(&mut self, objective: Objective, hand: &Hand<'_>) -> Result<(), RoundError> {
+        let measures = &mut self.measures;
+        let (round, central) = (hand.round, hand.central());
+        match &mut self.kind {
+            Kind::Sequential(learner) => {
+                for (sample, z) in central.samples().enumerate() {
+                    measures.see(objective, learner.predict(z), central.round, sample, learner.norm2());
+                    measures.mix(|shares| shares.copy_from_slice(learner.weights()));
+                    learner.learn(z, central.round.y[sample]).map_err(bad_sample)?;
+                }
+            }
+            Kind::Federated(federation) => {
+                // Predictions come in the order of the samples.
+                let mut samples = 0..round.y.len();
+                federation.round(hand.visits, |Prediction { value, half, .. }| {
+                    if let Some(sample) = samples.next() {
+                        measures.see(objective, value, round, sample, half.norm2());
+                        measures.mix(|shares| half.shares(shares));
+                    }
+                })?;
+            }
+            Kind::Trivial(trivial) => {
+                // Nothing is scored before the first scale, but remembered.
+                round.unscaled.iter().for_each(|sample| trivial.see(sample.node, sample.label));
+                for (sample, &node) in round.nodes.iter().enumerate() {
+                    if let Some(forecast) = trivial.forecast(node, round.last[sample]) {
+                        measures.see_trivial(objective, forecast, round, sample);
+                    }
+                    trivial.see(node, round.raw[sample]);
+                }
+            }
+            Kind::Batch(_) => {
+                self.predict(objective, hand)?;
+                self.learn(hand)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Predicts the samples at hand.
+    fn predict(&mut self, objective: Objective, hand: &Hand<'_>) -> Result<(), RoundError> {
+        let measures = &mut self.measures;
+        match &mut self.kind {
+            Kind::Sequential(learner) | Kind::Batch(learner) => {
+                let hand = hand.central();
+                for (sample, z) in hand.samples().enumerate() {
+                    measures.see(objective, learner.predict(z), hand.round, sample, learner.norm2());
+                    measures.mix(|shares| shares.copy_from_slice(learner.weights()));
+                }
+            }
+            Kind::Federated(federation) => {
+                for visit in hand.visits.iter().filter(|visit| visit.contact != Contact::Lost) {
+                    federation.hear(visit.node)?;
+                }
+                for (sample, z) in hand.samples().enumerate() {
+                    if let Some(half) = federation.node(hand.round.nodes[sample]) {
+                        measures.see(objective, half.predict(z), hand.round, sample, half.norm2());
+                        measures.mix(|shares| half.shares(shares));
+                    }
+                }
+            }
+            Kind::Trivial(trivial) => {
+                for (sample, &node) in hand.round.nodes.iter().enumerate() {
+                    if let Some(forecast) = trivial.forecast(node, hand.round.last[sample]) {
+                        measures.see_trivial(objective, forecast, hand.round, sample);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Learns from samples that have been predicted before.
+    fn learn(&mut self, hand: &Hand<'_>) -> Result<(), RoundError> {
+        match &mut self.kind {
+            Kind::Sequential(learner) => {
+                let hand = hand.central();
+                for (sample, z) in hand.samples().enumerate() {
+                    learner.learn(z, hand.round.y[sample]).map_err(bad_sample)?;
+                }
+            }
+            Kind::Batch(learner) => {
+                let hand = hand.central();
+                learner.learn_batch(hand.z, &hand.round.y).map_err(bad_sample)?;
+            }
+            Kind::Federated(federation) => federation.round(hand.visits, |_| {})?,
+            Kind::Trivial(trivial) => {
+                let round = hand.round;
+                round.unscaled.iter().for_each(|sample| trivial.see(sample.node, sample.label));
+                round.nodes.iter().zip(&round.raw).for_each(|(node, label)| trivial.see(*node, *label));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it learns in one place.
+    pub(crate) fn is_central(&self) -> bool {
+        matches!(self.kind, Kind::Sequential(_) | Kind::Batch(_))
+    }
+
+    /// A node's models follow it to another scale.
+    pub(crate) fn transport_node(&mut self, node: NodeId, transport: &Transport) -> Result<(), RoundError> {
+        match &mut self.kind {
+            Kind::Federated(federation) => federation.transport_node(node, transport),
+            _ => Ok(()),
+        }
+    }
+
+    /// The server's model goes on in another scale.
+    pub(crate) fn transport_server(&mut self, transport: &Transport) {
+        match &mut self.kind {
+            Kind::Federated(federation) => federation.transport_server(transport),
+            Kind::Sequential(learner) | Kind::Batch(learner) => learner.transport(transport),
+            Kind::Trivial(_) => {}
+        }
+    }
+
+    pub(crate) fn record(&mut self) {
+        self.curve.mse.push(self.measures.mse());
+        self.curve.window_mse.push(self.measures.meter.window_mse().unwrap_or(f64::NAN));
+        self.curve.loss.push(self.measures.loss.mean());
+        self.curve.shares.push(self.measures.round_shares.clone());
+    }
+
+    /// Mean squared error so far.
+    pub(crate) fn mse(&self) -> f64 {
+        self.measures.mse()
+    }
+
+    pub(crate) fn finish(self) -> Track {
+        let (traffic, votes) = match self.kind {
+            Kind::Federated(federation) => (*federation.traffic(), federation.votes().to_vec()),
+            // Where samples are collected, they are what travels.
+            Kind::Batch(_) | Kind::Sequential(_) => {
+                let sent = Traffic { numbers_up: self.sent, bytes_up: 4 * self.sent, ..Traffic::default() };
+                (sent, vec![])
+            }
+            Kind::Trivial(_) => (Traffic::default(), vec![]),
+        };
+        let measures = self.measures;
+        // Rounds with predictions.
+        let rounds = measures.shares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+        Track {
+            contestant: self.contestant,
+            kernel: self.kernel,
+            mse: measures.meter.mse(),
+            window_mse: measures.meter.window_mse().unwrap_or(f64::NAN),
+            mean_loss: measures.loss.mean(),
+            error_rate: measures.wrong.mean(),
+            traffic,
+            votes,
+            shares: measures.shares.iter().map(|share| share / rounds).collect(),
+            seconds: self.seconds,
+            curve: self.curve,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_value_is_what_the_data_says_was_known() {
+        let mut last = Trivial::last(2);
+        assert_eq!(last.forecast(0, f32::NAN), None, "nobody knows anything");
+        last.see(0, 5.0);
+        assert_eq!(last.forecast(1, 3.0), Some(3.0));
+        assert_eq!(last.forecast(0, f32::NAN), Some(5.0), "what the node saw last");
+        assert_eq!(last.forecast(0, 1.0), Some(1.0), "further ahead, less is known");
+    }
+
+    #[test]
+    fn every_node_has_a_mean_of_its_own() {
+        let mut mean = Trivial::mean(2);
+        let forecasts = [(0, 2.0), (1, 100.0), (0, 4.0), (0, 0.0), (1, 0.0)].map(|(node, label)| {
+            let forecast = mean.forecast(node, 9.0);
+            mean.see(node, label);
+            forecast
+        });
+        assert_eq!(forecasts, [None, None, Some(2.0), Some(3.0), Some(100.0)]);
+    }
+}

@@ -1,0 +1,290 @@
+//! What is learned from: which files, which columns, and what makes their numbers of the order of one.
+
+use std::path::{Path, PathBuf};
+
+use hedgerow::ScaleKind;
+use toml::Table;
+
+use super::{DataConfig, SettingsError, out_of_bounds, unknown_name, within};
+use crate::data::builtin::Builtin;
+use crate::data::catalog::{self, Kind, Wanted};
+use crate::data::columns::{Categories, ColumnChoice, Disorder, Duplicates, Exogenous, FeatureChoice};
+use crate::data::folders::data_folders;
+use crate::data::rows::Format;
+
+/// What stands for a missing value anywhere; `data.missing` adds to it.
+const MISSING: [&str; 6] = ["NA", "N/A", "NaN", "nan", "null", "?"];
+
+/// What is learned from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DataChoice {
+    /// What the user called it.
+    pub name: String,
+    /// Where it comes from.
+    pub source: Source,
+    /// What its columns mean.
+    pub columns: ColumnChoice,
+}
+
+/// Where samples come from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Source {
+    /// Generated.
+    Builtin(Builtin),
+    /// Read from these files, in this order; `-` is standard input.
+    Files {
+        /// Which.
+        files: Vec<PathBuf>,
+        /// What is known about where they come from; empty for the user's own.
+        provenance: String,
+    },
+}
+
+/// What makes numbers of the order of one.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Scaling {
+    /// None if the first samples are of that order already, else online.
+    Auto,
+    /// Nothing.
+    None,
+    /// Running summaries, agreed between the nodes.
+    Online(ScaleKind),
+    /// Ranges from a file.
+    Ranges(PathBuf),
+    /// Least and greatest values over all rows, known in hindsight.
+    WholeFile {
+        /// One range for all features.
+        jointly: bool,
+    },
+}
+
+/// A data set that has been found, and what the catalogue says of its columns.
+pub(super) struct Located {
+    pub(super) source: Source,
+    pub(super) settings: Option<Table>,
+}
+
+/// Finds what is called by that name: a built-in stream, a file or folder, or a data set of the catalogue.
+pub(super) fn locate(config: &DataConfig) -> Result<Located, SettingsError> {
+    let wanted = one_of(
+        "data.variant",
+        &config.variant,
+        &[
+            ("auto", Wanted::Auto),
+            ("original", Wanted::Only(Kind::Original)),
+            ("excerpt", Wanted::Only(Kind::Excerpt)),
+        ],
+    )?;
+    if let Some(stream) = Builtin::parse(&config.name) {
+        return Ok(Located { source: Source::Builtin(stream), settings: None });
+    }
+    if let Some(entry) = catalog::find(&config.name) {
+        if let Wanted::Only(kind) = wanted
+            && !entry.variants.iter().any(|variant| variant.kind == kind)
+        {
+            let bound = format!("auto for {}, which has no such variant", entry.name);
+            return Err(out_of_bounds("data.variant", bound, format!("{:?}", config.variant)));
+        }
+        let named = Some(Path::new(&config.dir)).filter(|_| !config.dir.is_empty());
+        let found = catalog::locate(entry, wanted, &data_folders(named))?;
+        let source = Source::Files { files: found.files, provenance: found.provenance };
+        return Ok(Located { source, settings: Some(found.settings) });
+    }
+    let path = Path::new(&config.name);
+    let is_a_name = !config.name.contains(['/', '\\', '.']) && config.name != "-";
+    if !path.exists() && is_a_name {
+        let streams = Builtin::ALL.iter().map(|stream| stream.name());
+        let known: Vec<&str> = streams
+            .chain(catalog::entries().iter().map(|entry| entry.name.as_str()))
+            .chain(["FILE"])
+            .collect();
+        return Err(unknown_name("data.name", &config.name, &known));
+    }
+    let files = if path.is_dir() { files_in(path)? } else { vec![path.to_owned()] };
+    Ok(Located { source: Source::Files { files, provenance: String::new() }, settings: None })
+}
+
+/// The files of a folder in the order of their names.
+fn files_in(folder: &Path) -> Result<Vec<PathBuf>, SettingsError> {
+    let unreadable = |source| SettingsError::Unreadable { file: folder.to_owned(), source };
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        if path.is_file() && !is_hidden {
+            files.push(path);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        return Err(SettingsError::NoFiles(folder.to_owned()));
+    }
+    Ok(files)
+}
+
+pub(super) fn choice(
+    config: DataConfig,
+    source: Source,
+    by_column: Option<String>,
+    signs: bool,
+) -> Result<DataChoice, SettingsError> {
+    let list = |text: &str, separator: char| -> Vec<String> {
+        text.split(separator).map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    };
+    if by_column.as_ref().is_some_and(String::is_empty) {
+        let bound = "column:NAME with the name of a column, or column:@file";
+        return Err(out_of_bounds("federation.partition", bound, "\"column:\""));
+    }
+    let node = Some(config.node.clone()).filter(|node| !node.is_empty());
+    let node = match (node, by_column) {
+        (Some(node), Some(column)) if node != column => {
+            let bound = format!("{column:?}, as in federation.partition = \"column:{column}\", or empty");
+            return Err(out_of_bounds("data.node", bound, format!("{node:?}")));
+        }
+        (node, column) => node.or(column),
+    };
+    // What is forecast is forecast from what is known.
+    let is_forecast = config.lags > 0 || config.horizon > 1;
+    let forecast = if is_forecast { Exogenous::Origin } else { Exogenous::SameRow };
+    let columns = ColumnChoice {
+        format: format(&config)?,
+        targets: list(&config.target, ','),
+        features: match &config.features[..] {
+            [] => FeatureChoice::Others,
+            [none] if none == "-" => FeatureChoice::Named(vec![]),
+            named => FeatureChoice::Named(named.to_vec()),
+        },
+        drop: config.drop,
+        time: list(&config.time, '+'),
+        node,
+        categories: categories(&config.categories)?,
+        rows: Some(within("data.rows", 0..=i64::from(u32::MAX), config.rows)?).filter(|rows| *rows > 0),
+        lags: within("data.lags", 0..=10_000, config.lags)?,
+        horizon: within("data.horizon", 1..=10_000, config.horizon)?,
+        lagged: config.lagged,
+        exogenous: one_of(
+            "data.exogenous",
+            &config.exogenous,
+            &[("auto", forecast), ("same-row", Exogenous::SameRow), ("origin", Exogenous::Origin)],
+        )?,
+        disorder: one_of(
+            "data.disorder",
+            &config.disorder,
+            &[("refuse", Disorder::Refuse), ("keep", Disorder::Keep), ("sort", Disorder::Sort)],
+        )?,
+        duplicates: one_of(
+            "data.duplicates",
+            &config.duplicates,
+            &[("refuse", Duplicates::Refuse), ("keep", Duplicates::Keep), ("first", Duplicates::First)],
+        )?,
+        signs,
+    };
+    if columns.lags == 0 {
+        if !columns.lagged.is_empty() {
+            return Err(out_of_bounds("data.lags", "at least 1 where data.lagged names columns", 0));
+        }
+        if columns.horizon > 1 && columns.exogenous == Exogenous::SameRow {
+            let bound = "1, unless there are lags or data.exogenous is \"origin\" (else nothing is ahead of anything)";
+            return Err(out_of_bounds("data.horizon", bound, columns.horizon));
+        }
+    }
+    if columns.time.is_empty() {
+        let bound = |other| format!("{other} where data.time names no column");
+        if columns.disorder == Disorder::Sort {
+            return Err(out_of_bounds("data.disorder", bound("refuse or keep"), "\"sort\""));
+        }
+        if columns.duplicates == Duplicates::First {
+            return Err(out_of_bounds("data.duplicates", bound("refuse or keep"), "\"first\""));
+        }
+    }
+    if columns.targets.len() > 1 && columns.node.is_some() {
+        let bound = "one column where data.node names whose samples are";
+        return Err(out_of_bounds("data.target", bound, format!("{:?}", columns.targets.join(","))));
+    }
+    if matches!(source, Source::Builtin(_)) {
+        let named = match &columns.features {
+            FeatureChoice::Others => vec![],
+            FeatureChoice::Named(named) if named.is_empty() => vec!["-".to_owned()],
+            FeatureChoice::Named(named) => named.clone(),
+        };
+        let speaks_of_columns = [
+            ("data.target", columns.targets.join(",")),
+            ("data.features", named.join(",")),
+            ("data.drop", columns.drop.join(",")),
+            ("data.time", columns.time.join("+")),
+            ("data.node", columns.node.clone().unwrap_or_default()),
+            ("data.lagged", columns.lagged.join(",")),
+        ];
+        if let Some((key, value)) = speaks_of_columns.iter().find(|(_, value)| !value.is_empty()) {
+            let bound =
+                format!("empty for the built-in stream {:?}, which has no named columns", config.name);
+            return Err(out_of_bounds(key, bound, format!("{value:?}")));
+        }
+        if let Some(rows) = columns.rows {
+            let bound = format!("0 for the built-in stream {:?}, which run.rounds bounds", config.name);
+            return Err(out_of_bounds("data.rows", bound, rows));
+        }
+    }
+    let name = if config.name == "-" { "standard input".to_owned() } else { config.name };
+    Ok(DataChoice { name, source, columns })
+}
+
+fn format(config: &DataConfig) -> Result<Format, SettingsError> {
+    let mut signs = config.separator.chars();
+    let separator = match (config.separator.as_str(), signs.next(), signs.next()) {
+        ("auto", ..) => None,
+        ("tab", ..) => Some('\t'),
+        ("blank", ..) => Some(' '),
+        (_, Some(sign), None) if sign.is_ascii_punctuation() && !"\"'.-+".contains(sign) => Some(sign),
+        _ => {
+            let bound = "\"auto\", \"tab\", \"blank\", or one sign such as \",\" or \";\" (no quote, and nothing that numbers have)";
+            return Err(out_of_bounds("data.separator", bound, format!("{:?}", config.separator)));
+        }
+    };
+    let decimal =
+        one_of("data.decimal", &config.decimal, &[("auto", None), (".", Some('.')), (",", Some(','))])?;
+    let header =
+        one_of("data.header", &config.header, &[("auto", None), ("yes", Some(true)), ("no", Some(false))])?;
+    if separator == Some(',') && decimal == Some(',') {
+        return Err(out_of_bounds("data.decimal", "another sign than the separator", "\",\""));
+    }
+    let known = MISSING.iter().map(|marker| (*marker).to_owned());
+    Ok(Format { separator, decimal, header, missing: known.chain(config.missing.iter().cloned()).collect() })
+}
+
+fn categories(text: &str) -> Result<Categories, SettingsError> {
+    let wrong = || {
+        let bound = "\"refuse\", \"one-hot\", or \"hashed:N\" with N from 1 to 1000";
+        out_of_bounds("data.categories", bound, format!("{text:?}"))
+    };
+    match text {
+        "refuse" => Ok(Categories::Refuse),
+        "one-hot" => Ok(Categories::OneHot),
+        _ => {
+            let slots = text.strip_prefix("hashed:").and_then(|slots| slots.parse().ok());
+            slots.filter(|slots| (1..=1000).contains(slots)).map(Categories::Hashed).ok_or_else(wrong)
+        }
+    }
+}
+
+pub(super) fn scaling(text: &str) -> Result<Scaling, SettingsError> {
+    const NAMES: [&str; 7] =
+        ["auto", "none", "online", "online-range", "whole-file", "whole-file-joint", "FILE.toml"];
+    Ok(match text {
+        "auto" => Scaling::Auto,
+        "none" => Scaling::None,
+        "online" => Scaling::Online(ScaleKind::Spread),
+        "online-range" => Scaling::Online(ScaleKind::Range),
+        "whole-file" => Scaling::WholeFile { jointly: false },
+        "whole-file-joint" => Scaling::WholeFile { jointly: true },
+        file if file.ends_with(".toml") => Scaling::Ranges(PathBuf::from(file)),
+        _ => return Err(unknown_name("data.scaling", text, &NAMES)),
+    })
+}
+
+/// The value of that name.
+fn one_of<T: Copy>(key: &str, name: &str, known: &[(&str, T)]) -> Result<T, SettingsError> {
+    let found = known.iter().find(|(known, _)| *known == name);
+    let names: Vec<&str> = known.iter().map(|(known, _)| *known).collect();
+    found.map(|(_, value)| *value).ok_or_else(|| unknown_name(key, name, &names))
+}

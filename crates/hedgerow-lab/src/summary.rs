@@ -1,0 +1,281 @@
+//! From the tracks of all trials to [`Results`].
+
+use hedgerow::Loss;
+
+use crate::data::partition::Partition;
+use crate::intake::{IntakeTally, Scaler};
+use crate::results::{Curve, DataSummary, MethodResult, Moments, Regret, Results};
+use crate::run::RunError;
+use crate::settings::{Contestant, Scaling, Source};
+use crate::trial::{HindsightTrack, Scene, Track, TrialResult};
+
+/// Where courses were recorded.
+struct Points {
+    curve: Vec<u64>,
+    regret: Vec<u64>,
+    last: u64,
+}
+
+/// What all trials together have to say.
+pub(crate) fn summarise(
+    scene: &Scene<'_>,
+    data: &str,
+    is_owned: bool,
+    trials: &[TrialResult],
+    last: u64,
+    seconds: f64,
+) -> Result<Results, RunError> {
+    let settings = scene.settings;
+    let mean =
+        |count: &dyn Fn(&TrialResult) -> f64| trials.iter().map(count).sum::<f64>() / trials.len() as f64;
+    let samples = mean(&|trial| trial.samples as f64);
+    if trials.iter().all(|trial| trial.samples as u64 == trial.intake.unscored) {
+        return Err(RunError::NothingSeen(data.to_owned()));
+    }
+    let (curve, regret) = scene.grids.points(last);
+    let points = Points { curve, regret, last };
+    let tracks: Vec<&[Track]> = trials.iter().map(|trial| &trial.tracks[..]).collect();
+    let hindsight: Vec<&HindsightTrack> =
+        trials.iter().filter_map(|trial| trial.hindsight.as_ref()).collect();
+    let mut methods: Vec<MethodResult> =
+        (0..tracks[0].len()).map(|entry| over_trials(scene, &points, &tracks, entry)).collect();
+    let by_sk = mark_best(&mut methods, settings.loss()? == Loss::Squared);
+    let by_function = best_function(&hindsight);
+    if let Some(kernel) = by_function {
+        methods.push(hindsight_entry(settings.kernels.len(), &points, &hindsight, kernel));
+    }
+    methods.sort_by_key(|method| scene.contestants.iter().position(|c| c.name() == method.name));
+    let columns = &settings.data.columns;
+    let partition = match (is_owned && settings.partition == Partition::Auto, &columns.node) {
+        (true, Some(column)) => format!("column:{column}"),
+        (true, None) => "by owner".to_owned(),
+        (false, _) => settings.partition.name(),
+    };
+    let count = |count: &dyn Fn(&IntakeTally) -> u64| mean(&|trial| count(&trial.intake) as f64);
+    Ok(Results {
+        schema: 1,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        settings: serde_json::to_value(&settings.effective).unwrap_or_default(),
+        data: DataSummary {
+            name: data.to_owned(),
+            samples: samples.round() as usize,
+            features: scene.features,
+            provenance: match &settings.data.source {
+                Source::Builtin(_) => "generated".to_owned(),
+                Source::Files { provenance, .. } => provenance.clone(),
+            },
+            missing_inputs: count(&|tally| tally.imputed).round() as u64,
+            missing_labels: count(&|tally| tally.skipped).round() as u64,
+        },
+        scaling: describe(
+            &settings.scaling,
+            &scene.scaler,
+            count(&|tally| tally.scales),
+            count(&|tally| tally.unscored),
+        ),
+        nodes: scene.nodes,
+        rounds: last as usize,
+        budget: settings.budget,
+        kernels: settings.kernels.iter().map(|kernel| kernel.label()).collect(),
+        trials: settings.trials,
+        seed: settings.seed,
+        partition,
+        loss: settings.loss()?.name().to_owned(),
+        window: settings.window.min(last as usize),
+        participation: settings.participation.describe(),
+        best_kernel: by_sk.or(by_function).map(|kernel| kernel + 1),
+        methods,
+        seconds,
+    })
+}
+
+/// What was done to the numbers, in words; empty if nothing was.
+fn describe(scaling: &Scaling, scaler: &Scaler, scales: f64, unscored: f64) -> String {
+    match (scaling, scaler) {
+        (Scaling::WholeFile { jointly }, _) => {
+            let range = if *jointly { "the range of all features together" } else { "each column's range" };
+            format!(
+                "by {range} over the whole file: hindsight, which no live system has; errors are in scaled units"
+            )
+        }
+        (_, Scaler::None) => String::new(),
+        (_, Scaler::Fixed(_)) => "by known ranges".to_owned(),
+        (_, Scaler::Online { kind, .. }) => {
+            let by = match kind {
+                hedgerow::ScaleKind::Spread => "mean and spread",
+                hedgerow::ScaleKind::Range => "minimum and maximum",
+            };
+            format!(
+                "online, by running {by} agreed between the nodes ({scales:.1} times; the {unscored:.0} samples before the first scale are not scored); errors are in the label's own unit"
+            )
+        }
+    }
+}
+
+/// Mean and sample standard deviation.
+fn moments(values: impl Iterator<Item = f64> + Clone) -> Moments {
+    let count = values.clone().count() as f64;
+    let mean = values.clone().sum::<f64>() / count;
+    let squares: f64 = values.map(|value| (value - mean) * (value - mean)).sum();
+    Moments { mean, sd: if count > 1.0 { (squares / (count - 1.0)).sqrt() } else { 0.0 } }
+}
+
+/// One entry, over all trials.
+fn over_trials(scene: &Scene<'_>, points: &Points, tracks: &[&[Track]], entry: usize) -> MethodResult {
+    let settings = scene.settings;
+    let all = || tracks.iter().map(|tracks| &tracks[entry]);
+    let over = |value: &dyn Fn(&Track) -> f64| moments(all().map(value).collect::<Vec<_>>().into_iter());
+    let node_rounds = scene.nodes as f64 * points.last as f64;
+    let per_turn = |count: &dyn Fn(&Track) -> u64| over(&|track| count(track) as f64 / node_rounds).mean;
+    let course = |values: &dyn Fn(&Track) -> &[f64], points: usize| -> Vec<Moments> {
+        (0..points).map(|point| over(&|track| values(track)[point])).collect()
+    };
+    let kernels = settings.kernels.len();
+    let mean_share = |share: &dyn Fn(&Track, usize) -> f64| -> Vec<f64> {
+        (0..kernels).map(|kernel| over(&|track| share(track, kernel)).mean).collect()
+    };
+    let first = &tracks[0][entry];
+    let regret = course(&|track| &track.curve.regret, first.curve.regret.len());
+    let cast: u64 = all().flat_map(|track| &track.votes).sum();
+    MethodResult {
+        name: first.contestant.name(),
+        kernel: first.kernel.map(|kernel| kernel + 1),
+        best: false,
+        mse: over(&|track| track.mse),
+        mse_trials: all().map(|track| track.mse).collect(),
+        mse_last_window: Some(over(&|track| track.window_mse)).filter(|window| window.mean.is_finite()),
+        mean_loss: over(&|track| track.mean_loss),
+        error_rate: (settings.loss().ok() == Some(Loss::Logistic)).then(|| over(&|track| track.error_rate)),
+        numbers_up: per_turn(&|track| track.traffic.numbers_up),
+        numbers_down: per_turn(&|track| track.traffic.numbers_down),
+        bytes_up: per_turn(&|track| track.traffic.bytes_up),
+        bytes_down: per_turn(&|track| track.traffic.bytes_down),
+        selected: if first.contestant.is_trivial() {
+            vec![]
+        } else {
+            mean_share(&|track, kernel| track.shares[kernel])
+        },
+        votes: if cast == 0 {
+            vec![]
+        } else {
+            let votes = |kernel: usize| all().map(|track| track.votes[kernel]).sum::<u64>();
+            (0..kernels).map(|kernel| votes(kernel) as f64 / cast as f64).collect()
+        },
+        uploads_accepted: per_turn(&|track| track.traffic.uploads_accepted),
+        uploads_late: per_turn(&|track| track.traffic.uploads_late),
+        regret: regret.last().map(|last| Regret {
+            mean: last.mean,
+            sd: last.sd,
+            exponent: growth(&points.regret, &regret),
+        }),
+        seconds: all().map(|track| track.seconds).sum(),
+        curve: Curve {
+            rounds: points.curve.clone(),
+            mse: course(&|track| &track.curve.mse, points.curve.len()),
+            mse_window: course(&|track| &track.curve.window_mse, points.curve.len()),
+            loss: course(&|track| &track.curve.loss, points.curve.len()),
+            shares: (0..points.curve.len())
+                .map(|point| mean_share(&|track, kernel| track.curve.shares[point][kernel]))
+                .collect(),
+            regret_rounds: if regret.is_empty() { vec![] } else { points.regret.clone() },
+            regret,
+        },
+    }
+}
+
+/// Exponent of the power law through the last two decades, by least squares on logarithms.
+fn growth(rounds: &[u64], regret: &[Moments]) -> Option<f64> {
+    let last = *rounds.last()? as f64;
+    let recent: Vec<(f64, f64)> = rounds
+        .iter()
+        .zip(regret)
+        .filter(|(round, _)| **round as f64 >= last / 100.0)
+        .map(|(round, regret)| ((*round as f64).ln(), regret.mean))
+        .collect();
+    if recent.len() < 3 || recent.iter().any(|(_, regret)| *regret <= 0.0) {
+        return None;
+    }
+    let count = recent.len() as f64;
+    let (mean_x, mean_y) = recent
+        .iter()
+        .fold((0.0, 0.0), |(x, y), (round, regret)| (x + round / count, y + regret.ln() / count));
+    let spread: f64 = recent.iter().map(|(x, _)| (x - mean_x) * (x - mean_x)).sum();
+    let together: f64 = recent.iter().map(|(x, y)| (x - mean_x) * (y.ln() - mean_y)).sum();
+    Some(together / spread)
+}
+
+/// Marks the best `sk` and returns its kernel.
+fn mark_best(methods: &mut [MethodResult], by_error: bool) -> Option<usize> {
+    let single = methods.iter_mut().filter(|method| method.name == Contestant::Sk.name());
+    let measure = |method: &MethodResult| if by_error { method.mse.mean } else { method.mean_loss.mean };
+    let best = single.min_by(|a, b| measure(a).total_cmp(&measure(b)))?;
+    best.best = true;
+    best.kernel.map(|kernel| kernel - 1)
+}
+
+/// The kernel whose best fixed function has the least objective on average.
+fn best_function(hindsight: &[&HindsightTrack]) -> Option<usize> {
+    let kernels = hindsight.first()?.objective.len();
+    let mean = |kernel: usize| hindsight.iter().map(|track| track.objective[kernel]).sum::<f64>();
+    (0..kernels).min_by(|a, b| mean(*a).total_cmp(&mean(*b)))
+}
+
+fn hindsight_entry(
+    kernels: usize,
+    points: &Points,
+    hindsight: &[&HindsightTrack],
+    kernel: usize,
+) -> MethodResult {
+    // Each trial against the best of its own, like the regret.
+    let mse_trials: Vec<f64> = hindsight.iter().filter_map(|track| track.course.last().copied()).collect();
+    let mse = moments(mse_trials.iter().copied());
+    let course =
+        (0..points.regret.len()).map(|point| moments(hindsight.iter().map(|track| track.course[point])));
+    let course: Vec<Moments> = course.collect();
+    MethodResult {
+        name: Contestant::Hindsight.name(),
+        kernel: Some(kernel + 1),
+        best: false,
+        mse,
+        mse_trials,
+        mse_last_window: None,
+        mean_loss: mse,
+        error_rate: None,
+        numbers_up: 0.0,
+        numbers_down: 0.0,
+        bytes_up: 0.0,
+        bytes_down: 0.0,
+        selected: (0..kernels).map(|p| f64::from(u8::from(p == kernel))).collect(),
+        votes: vec![],
+        uploads_accepted: 0.0,
+        uploads_late: 0.0,
+        regret: None,
+        seconds: hindsight.iter().map(|track| track.seconds).sum(),
+        curve: Curve { rounds: points.regret.clone(), mse: course, ..Curve::default() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grids::Grids;
+
+    #[test]
+    fn growth_finds_the_exponent_of_a_power_law() {
+        let (_, rounds) = Grids::closed(100_000).points(100_000);
+        let power: Vec<Moments> =
+            rounds.iter().map(|t| Moments { mean: 3.0 * (*t as f64).powf(0.55), sd: 0.0 }).collect();
+        assert!((growth(&rounds, &power).unwrap() - 0.55).abs() < 1e-9);
+        let mut negative = power;
+        negative.last_mut().unwrap().mean = -1.0;
+        assert_eq!(growth(&rounds, &negative), None);
+    }
+
+    #[test]
+    fn moments_are_of_a_sample() {
+        let found = moments([1.0, 2.0, 3.0, 4.0].into_iter());
+        assert_eq!(found.mean, 2.5);
+        assert!((found.sd - (5.0f64 / 3.0).sqrt()).abs() < 1e-12);
+        assert_eq!(moments([7.0].into_iter()).sd, 0.0);
+    }
+}

@@ -1,0 +1,225 @@
+//! [`Transport`]: takes models from one scale to another.
+//!
+//! A change of offsets turns every angle θ = v·x' by a fixed φ, so each (sine, cosine) pair of a model only has to be rotated by
+//! φ: w_s' = w_s·cos φ − w_c·sin φ and w_c' = w_s·sin φ + w_c·cos φ. A change of the label's factor is a gain on all numbers. Both are
+//! exact: predictions stay what they were.
+//!
+//! Weights of kernels follow: losses that were charged in the label's old unit count as they would in its new one. Otherwise what
+//! happened in the first rounds, when the unit was a guess, could outweigh everything after.
+//!
+//! A change of an input's factor stretches all functions, and no model of the new scale is quite the old one. The nearest is taken:
+//! the one with the least mean square difference over inputs that are spread around the centre of the new scale like a normal
+//! law, for which all means of products of sines and cosines are known. What can't be expressed any more is forgotten.
+
+use std::f64::consts::FRAC_PI_2;
+
+use super::scale::Scale;
+use crate::features::FeatureMap;
+use crate::linear::Cholesky;
+use crate::method::{MAX_NORM, MAX_NUMBER};
+
+/// What turns models of one scale into models of another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Transport {
+    /// One for each kernel.
+    moves: Vec<Move>,
+    /// The label's new factor over its old one.
+    gain: f64,
+}
+
+/// What happens to the models of one kernel.
+#[derive(Debug, Clone, PartialEq)]
+struct Move {
+    /// (cos φ, sin φ) of each frequency. In a stretch φ leads to where all angles at the centre are zero.
+    turns: Vec<(f64, f64)>,
+    stretch: Option<Stretch>,
+}
+
+/// What happens to a model whose angles are zero at the centre of the new scale, where sines and cosines part.
+#[derive(Debug, Clone, PartialEq)]
+struct Stretch {
+    /// Row by row.
+    sines: Vec<f64>,
+    cosines: Vec<f64>,
+    /// Back to where the angles are.
+    turns: Vec<(f64, f64)>,
+}
+
+/// How much it takes for a number of the model to change, beside a mean square of a half for what is changed.
+const RELUCTANCE: f64 = 1e-3;
+
+/// Models of more frequencies are only turned, not stretched: the nearest function takes time as the cube of their number.
+const MOST_STRETCHED: usize = 512;
+
+impl FeatureMap {
+    /// What takes models of this map from one scale to another, however many there were between.
+    ///
+    /// # Panics
+    /// If either scale has another number of inputs than the map.
+    pub fn transport(&self, from: &Scale, to: &Scale) -> Transport {
+        let inputs = self.inputs();
+        assert_eq!((from.inputs(), to.inputs()), (inputs, inputs), "numbers per sample");
+        let centre = |scale: &Scale| -> Vec<f64> {
+            (0..inputs).map(|input| scale.place(input, to.centre(input))).collect()
+        };
+        let (before, after) = (centre(from), centre(to));
+        let is_stretched = (0..inputs).any(|input| from.factor(input) != to.factor(input));
+        // One deviation of each input, as both scales have it.
+        let wide: Vec<f64> = (0..inputs).map(|input| to.deviation(input)).collect();
+        let ratio = |input| from.factor(input) / to.factor(input);
+        let wide_before: Vec<f64> = (0..inputs)
+            .map(|input| if wide[input] > 0.0 { wide[input] * ratio(input) } else { 0.0 })
+            .collect();
+        let moves = (0..self.kernels()).map(|kernel| {
+            let frequencies = self.frequencies(kernel);
+            let rows = frequencies.chunks_exact(inputs);
+            let angles = |point: &[f64]| -> Vec<f64> { rows.clone().map(|row| dot(row, point)).collect() };
+            let (old, new) = (angles(&before), angles(&after));
+            if !is_stretched || old.len() > MOST_STRETCHED {
+                let apart = old.iter().zip(&new).map(|(old, new)| turn(old - new));
+                return Move { turns: apart.collect(), stretch: None };
+            }
+            let reach = |wide: &[f64]| -> Vec<f64> {
+                let scaled = |row: &[f64]| -> Vec<f64> {
+                    row.iter().zip(wide).map(|(v, wide)| v * wide * FRAC_PI_2).collect()
+                };
+                rows.clone().flat_map(scaled).collect()
+            };
+            let [sines, cosines] = nearest(&reach(&wide_before), &reach(&wide), inputs);
+            let turns = new.iter().map(|new| turn(-new)).collect();
+            let stretch = Some(Stretch { sines, cosines, turns });
+            Move { turns: old.iter().map(|old| turn(*old)).collect(), stretch }
+        });
+        let factor = from.label_factor();
+        // Without a factor predictions were the offset alone, and so they stay with models of zero.
+        let gain = if factor > 0.0 { to.label_factor() / factor } else { 0.0 };
+        Transport { moves: moves.collect(), gain }
+    }
+}
+
+impl Transport {
+    /// What squared losses in the label's old unit have to be multiplied by in its new one.
+    pub(crate) fn loss_factor(&self) -> f64 {
+        (self.gain * self.gain).min(f64::from(MAX_NUMBER))
+    }
+
+    /// Takes the model of one kernel over. The result is no longer than [`MAX_NORM`].
+    ///
+    /// # Panics
+    /// If the transport was made for another dictionary.
+    pub(crate) fn apply(&self, kernel: usize, model: &mut [f32]) {
+        let Move { turns, stretch } = &self.moves[kernel];
+        assert_eq!(model.len(), 2 * turns.len(), "transport of another dictionary");
+        let mut wide: Vec<f64> = model.iter().map(|number| f64::from(*number) * self.gain).collect();
+        let (sines, cosines) = wide.split_at_mut(turns.len());
+        rotate(sines, cosines, turns);
+        if let Some(stretch) = stretch {
+            multiply(&stretch.sines, sines);
+            multiply(&stretch.cosines, cosines);
+            rotate(sines, cosines, &stretch.turns);
+        }
+        let norm = wide.iter().map(|number| number * number).sum::<f64>().sqrt();
+        let pull = if norm > f64::from(MAX_NORM) { f64::from(MAX_NORM) / norm } else { 1.0 };
+        model.iter_mut().zip(&wide).for_each(|(number, wide)| *number = (wide * pull) as f32);
+    }
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// (cosine, sine) of quarter turns.
+fn turn(quarters: f64) -> (f64, f64) {
+    // Four are a whole one; an overflowed angle counts as zero, as it does in the map.
+    let angle = if quarters.is_finite() { quarters % 4.0 * FRAC_PI_2 } else { 0.0 };
+    (angle.cos(), angle.sin())
+}
+
+fn rotate(sines: &mut [f64], cosines: &mut [f64], turns: &[(f64, f64)]) {
+    for ((sine, cosine), (cos, sin)) in sines.iter_mut().zip(cosines).zip(turns) {
+        (*sine, *cosine) = (*sine * cos - *cosine * sin, *sine * sin + *cosine * cos);
+    }
+}
+
+fn multiply(matrix: &[f64], vector: &mut [f64]) {
+    let product: Vec<f64> = matrix.chunks_exact(vector.len()).map(|row| dot(row, vector)).collect();
+    vector.copy_from_slice(&product);
+}
+
+/// The matrices that turn a model of angles `old`·g into the nearest of angles `new`·g for normal g: for its sines and its cosines.
+/// With G the mean products of new features and C those of new with old ones it is I + (G + εI)⁻¹(C − G): where nothing can be
+/// gained a model stays as it is.
+fn nearest(old: &[f64], new: &[f64], inputs: usize) -> [Vec<f64>; 2] {
+    let count = new.len() / inputs;
+    let among = mean_products(new, new, inputs);
+    let across = mean_products(new, old, inputs);
+    [0, 1].map(|part| {
+        let triangle = (0..count).flat_map(|i| (0..=i).map(move |j| (i, j)));
+        let gram = triangle.map(|(i, j)| among[i * count + j][part]).collect();
+        let gram = Cholesky::new(gram, count, RELUCTANCE, 0.0);
+        let mut matrix = vec![0.0; count * count];
+        let mut column = vec![0.0; count];
+        for j in 0..count {
+            for (i, entry) in column.iter_mut().enumerate() {
+                *entry = across[i * count + j][part] - among[i * count + j][part];
+            }
+            gram.solve(&mut column);
+            column.iter().enumerate().for_each(|(i, entry)| matrix[i * count + j] = *entry);
+            matrix[j * count + j] += 1.0;
+        }
+        matrix
+    })
+}
+
+/// E[sin(a·g)·sin(b·g)] and E[cos(a·g)·cos(b·g)] for every row a of one and b of the other.
+fn mean_products(one: &[f64], other: &[f64], inputs: usize) -> Vec<[f64; 2]> {
+    let products = one.chunks_exact(inputs).flat_map(|a| {
+        other.chunks_exact(inputs).map(move |b| {
+            let pairs = || a.iter().zip(b);
+            let minus = mean_cosine(pairs().map(|(a, b)| (a - b) * (a - b)).sum());
+            let plus = mean_cosine(pairs().map(|(a, b)| (a + b) * (a + b)).sum());
+            [0.5 * (minus - plus), 0.5 * (minus + plus)]
+        })
+    });
+    products.collect()
+}
+
+/// E[cos(a·g)] from ‖a‖²; what overflowed swings too fast to have a mean.
+fn mean_cosine(length2: f64) -> f64 {
+    if length2 < 1400.0 { (-0.5 * length2).exp() } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Stream;
+    use rand_distr::{Distribution, StandardNormal};
+
+    #[test]
+    fn mean_products_are_the_means_of_products() {
+        let (a, b) = ([0.4, -1.1], [0.7, 0.5]);
+        let mut rng = Stream::from_seed(1).generator();
+        let (count, mut sums) = (200_000, [0.0; 2]);
+        for _ in 0..count {
+            let g: [f64; 2] = std::array::from_fn(|_| StandardNormal.sample(&mut rng));
+            let (a, b) = (dot(&a, &g), dot(&b, &g));
+            sums[0] += a.sin() * b.sin();
+            sums[1] += a.cos() * b.cos();
+        }
+        let found = mean_products(&a, &b, 2)[0];
+        for (found, sum) in found.iter().zip(sums) {
+            // Four standard deviations of a mean of products at most one.
+            assert!((found - sum / f64::from(count)).abs() < 4.0 / f64::from(count).sqrt(), "{found}");
+        }
+        assert_eq!(mean_products(&[f64::INFINITY], &[f64::INFINITY], 1), [[0.0, 0.0]]);
+    }
+
+    #[test]
+    fn what_isn_t_stretched_stays_as_it_is() {
+        let angles: Vec<f64> = (0..12).map(|at| (f64::from(at) * 0.7).sin()).collect();
+        for matrix in nearest(&angles, &angles, 3) {
+            let identity: Vec<f64> = (0..16).map(|at| if at % 5 == 0 { 1.0 } else { 0.0 }).collect();
+            assert_eq!(matrix, identity);
+        }
+    }
+}

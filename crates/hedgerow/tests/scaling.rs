@@ -1,0 +1,317 @@
+//! Raw samples in their own units, and a scale that everybody agrees on as they come: whole federations on streams that wander off
+//! or widen, and what their scalings save and refuse. That models survive a change is in `transport.rs`.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::INPUTS;
+use hedgerow::{
+    Amplitude, Contact, Draw, FeatureMap, FeatureSpec, Features, Federation, Kernel, Method, NodeScaling,
+    Prediction, Report, Scale, ScaleKind, Schedule, ServerScaling, SetupConfig, Stream, Tally, Visit,
+};
+
+const NODES: usize = 4;
+
+/// A federation on raw samples with a scale that is agreed on as they come.
+struct Fleet {
+    map: FeatureMap,
+    federation: Federation,
+    nodes: Vec<NodeScaling>,
+    server: ServerScaling,
+    /// Whether models are taken over to a new scale, or left as they are.
+    transports: bool,
+    changes: u32,
+}
+
+/// Raw inputs and label of one node.
+type Sample = (Vec<f32>, f32);
+
+impl Fleet {
+    fn new(method: Method, kind: ScaleKind) -> Self {
+        let config = SetupConfig {
+            kernels: 4,
+            frequencies: 20,
+            nodes: NODES,
+            step_size: Schedule::Constant { scale: 0.3 },
+            ..SetupConfig::default()
+        };
+        let kernels = [0.01, 0.1, 1.0, 10.0].map(Kernel::gaussian).to_vec();
+        let spec = FeatureSpec {
+            kernels,
+            draw: Draw::Independent,
+            inputs: INPUTS,
+            frequencies: 20,
+            seed: 5,
+            amplitude: Amplitude::Normalised,
+        };
+        Self {
+            map: FeatureMap::new(&spec).unwrap(),
+            federation: Federation::new(method, &config.try_into().unwrap()),
+            nodes: vec![NodeScaling::new(kind, INPUTS); NODES],
+            server: ServerScaling::new(kind, INPUTS),
+            transports: true,
+            changes: 0,
+        }
+    }
+
+    /// With a scale that is known beforehand.
+    fn knowing(method: Method, scale: &Scale) -> Self {
+        let nodes = vec![NodeScaling::fixed(scale.clone()); NODES];
+        Self { nodes, ..Self::new(method, ScaleKind::Spread) }
+    }
+
+    /// Takes a node to the newest scale.
+    fn follow(&mut self, node: usize) {
+        let Some(newest) = self.server.scale() else { return };
+        let before = self.nodes[node].scale().cloned();
+        if self.nodes[node].adopt(self.server.version(), newest).unwrap()
+            && let Some(before) = before
+            && self.transports
+        {
+            let transport = self.map.transport(&before, newest);
+            self.federation.transport_node(node as u32, &transport).unwrap();
+        }
+    }
+
+    /// One round; returns the predictions in the label's own units. Node `lost` can't reach the server.
+    fn round(&mut self, samples: &[Sample], lost: Option<usize>) -> Vec<f32> {
+        (0..NODES).filter(|node| Some(*node) != lost).for_each(|node| self.follow(node));
+        let mut said: Vec<f32> =
+            self.nodes.iter().map(|node| node.summary().mean(INPUTS).unwrap_or(0.0) as f32).collect();
+        let mut z = vec![0.0; NODES * self.map.width()];
+        let mut labels = Vec::new();
+        for ((node, (raw, label)), z) in
+            self.nodes.iter().zip(samples).zip(z.chunks_exact_mut(self.map.width()))
+        {
+            let mut x = [0.0; INPUTS];
+            node.prepare(raw, &mut x);
+            self.map.map(&x, z);
+            labels.push(node.scale().map(|scale| scale.scale_label(*label)));
+        }
+        let z = Features::checked(&z).unwrap().samples(self.map.width());
+        let visits: Vec<_> = z
+            .zip(&labels)
+            .enumerate()
+            .map(|(node, (z, label))| Visit {
+                node: node as u32,
+                z: if label.is_some() { z } else { z.part(0..0) },
+                y: label.as_slice(),
+                contact: if Some(node) == lost { Contact::Lost } else { Contact::Full },
+            })
+            .collect();
+        let nodes = &self.nodes;
+        let seen = |p: Prediction<'_>| {
+            said[p.node as usize] = nodes[p.node as usize].scale().unwrap().unscale_label(p.value);
+        };
+        self.federation.round(&visits, seen).unwrap();
+        let mut report = Report::default();
+        for (id, (node, (raw, label))) in self.nodes.iter_mut().zip(samples).enumerate() {
+            node.see(raw, Some(*label));
+            if Some(id) != lost && node.report(&mut report) {
+                self.server.accept(id as u32, &report).unwrap();
+            }
+        }
+        let before = self.server.scale().cloned();
+        if let Some(newest) = self.server.close_round() {
+            self.changes += 1;
+            if let Some(before) = before
+                && self.transports
+            {
+                let transport = self.map.transport(&before, newest);
+                self.federation.transport_server(&transport);
+            }
+            (0..NODES).filter(|node| Some(*node) != lost).for_each(|node| self.follow(node));
+        }
+        said
+    }
+}
+
+/// Samples of a round whose inputs come from [low, low + width], in strange units.
+fn samples(t: u64, low: f32, width: f32) -> Vec<Sample> {
+    let stream = Stream::from_seed(t);
+    let sample = |node: u64| {
+        let x = |input: u64| low + width * stream.uniform_at(INPUTS as u64 * node + input) as f32;
+        let (a, b) = (x(0), x(1));
+        (vec![500.0 + 100.0 * a, 0.01 * b], 3000.0 + 40.0 * ((3.0 * a).sin() + (2.0 * b).cos()))
+    };
+    (0..NODES as u64).map(sample).collect()
+}
+
+/// Mean square error of a round in raw units.
+fn error(fleet: &mut Fleet, samples: &[Sample], lost: Option<usize>) -> Tally {
+    let mut tally = Tally::default();
+    let said = fleet.round(samples, lost);
+    said.iter().zip(samples).for_each(|(said, (_, label))| tally.add(f64::from(said - label).powi(2)));
+    tally
+}
+
+#[test]
+fn inputs_that_wander_off_cost_little_more_than_with_a_scale_known_beforehand() {
+    let rounds = 1200;
+    let all = Scale::from_ranges(&[(500.0, 800.0), (0.0, 0.03), (2920.0, 3080.0)]).unwrap();
+    for method in [Method::SkOfl { kernel: 1 }, Method::MkOfl, Method::Naive] {
+        let mut fleets = [
+            Fleet::new(method, ScaleKind::Spread),
+            Fleet::new(method, ScaleKind::Range),
+            Fleet::knowing(method, &all),
+        ];
+        let mut tallies = [Tally::default(); 3];
+        for t in 0..rounds {
+            let low = 2.0 * (t as f32 / rounds as f32);
+            for (fleet, tally) in fleets.iter_mut().zip(&mut tallies) {
+                // One after the other is out of reach, and follows later.
+                let lost = (t % 50 > 30).then_some((t / 50) as usize % NODES);
+                let error = error(fleet, &samples(t, low, 1.0), lost);
+                if t > 100 {
+                    *tally += error;
+                }
+            }
+        }
+        let [spread, range, known] = tallies.map(Tally::mean);
+        println!("{method:?}: {spread} {range} {known}; changes {} {}", fleets[0].changes, fleets[1].changes);
+        assert!(fleets[0].changes > 1 && fleets[1].changes > 1);
+        assert!(spread < 1.3 * known && range < 1.3 * known, "{method:?}: {spread} {range} {known}");
+    }
+}
+
+#[test]
+fn a_range_that_doubles_is_learned_faster_than_from_nothing() {
+    for kind in [ScaleKind::Spread, ScaleKind::Range] {
+        for method in [Method::SkOfl { kernel: 1 }, Method::MkOfl, Method::Naive] {
+            let mut old = Fleet::new(method, kind);
+            (0..200).for_each(|t| drop(old.round(&samples(t, 0.0, 1.0), None)));
+            let changes = old.changes;
+            let mut t = 200;
+            while old.changes == changes {
+                old.round(&samples(t, 0.0, 2.0), None);
+                t += 1;
+                assert!(t < 600, "{kind:?}: the scale never changed");
+            }
+            // Who begins now, with the scale that the others have come to.
+            let mut fresh = Fleet::knowing(method, old.server.scale().unwrap());
+            let (mut recovering, mut beginning) = (Tally::default(), Tally::default());
+            for t in t..t + 60 {
+                recovering += error(&mut old, &samples(t, 0.0, 2.0), None);
+                beginning += error(&mut fresh, &samples(t, 0.0, 2.0), None);
+            }
+            assert!(recovering.mean() < beginning.mean(), "{kind:?} {method:?}");
+        }
+    }
+}
+
+#[test]
+fn a_change_of_scale_is_better_survived_than_ignored() {
+    let mut errors = [0.0; 2];
+    for (error_of, transports) in errors.iter_mut().zip([true, false]) {
+        let mut fleet = Fleet::new(Method::SkOfl { kernel: 1 }, ScaleKind::Range);
+        fleet.transports = transports;
+        let mut tally = Tally::default();
+        for t in 0..700 {
+            let low = if t < 250 { 0.0 } else { -0.6 };
+            let error = error(&mut fleet, &samples(t, low, 1.2), None);
+            if t > 250 {
+                tally += error;
+            }
+        }
+        *error_of = tally.mean();
+    }
+    assert!(errors[0] < 0.95 * errors[1], "{errors:?}");
+}
+
+fn bits(states: [Vec<u8>; 2]) -> Vec<u8> {
+    states.concat()
+}
+
+/// A node and a server in the middle of their work.
+fn halves() -> (NodeScaling, ServerScaling) {
+    let mut fleet = Fleet::new(Method::MkOfl, ScaleKind::Spread);
+    (0..40).for_each(|t| drop(fleet.round(&samples(t, t as f32 / 9.0, 1.0), None)));
+    assert!(fleet.server.version() > 1);
+    (fleet.nodes.swap_remove(1), fleet.server)
+}
+
+#[test]
+fn saved_scalings_go_on_where_they_were() {
+    let (mut node, mut server) = halves();
+    let mut other = NodeScaling::new(ScaleKind::Spread, INPUTS);
+    let mut copy = ServerScaling::new(ScaleKind::Spread, INPUTS);
+    other.restore(&node.save()).unwrap();
+    copy.restore(&server.save()).unwrap();
+    assert_eq!((&node, &server), (&other, &copy));
+    for t in 40..200 {
+        for (node, server) in [(&mut node, &mut server), (&mut other, &mut copy)] {
+            let (raw, label) = samples(t, t as f32, 3.0).swap_remove(0);
+            node.see(&raw, Some(label));
+            let mut report = Report::default();
+            if node.report(&mut report) {
+                server.accept(1, &report).unwrap();
+            }
+            server.close_round();
+            node.adopt(server.version(), server.scale().unwrap()).unwrap();
+        }
+        assert_eq!(bits([node.save(), server.save()]), bits([other.save(), copy.save()]));
+    }
+}
+
+#[test]
+fn foreign_and_damaged_scalings_are_refused_or_harmless() {
+    let (mut node, mut server) = halves();
+    let (saved_node, saved_server) = (node.save(), server.save());
+    assert!(node.restore(&saved_server).is_err() && server.restore(&saved_node).is_err());
+    for mut other in [
+        NodeScaling::new(ScaleKind::Range, INPUTS),
+        NodeScaling::new(ScaleKind::Spread, INPUTS + 1),
+        NodeScaling::fixed(Scale::identity(INPUTS + 1)),
+    ] {
+        assert!(other.restore(&saved_node).is_err());
+    }
+    assert!(ServerScaling::new(ScaleKind::Range, INPUTS).restore(&saved_server).is_err());
+    assert!(ServerScaling::new(ScaleKind::Spread, INPUTS + 1).restore(&saved_server).is_err());
+    for len in 0..saved_node.len() {
+        assert!(node.restore(&saved_node[..len]).is_err());
+    }
+    for len in 0..saved_server.len() {
+        assert!(server.restore(&saved_server[..len]).is_err());
+    }
+    assert_eq!(bits([node.save(), server.save()]), bits([saved_node.clone(), saved_server.clone()]));
+    let raw = [f32::NAN, 0.5];
+    for bit in 0..8 * saved_node.len() {
+        let mut damaged = saved_node.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        if node.restore(&damaged).is_ok() {
+            let mut x = [f32::NAN; 2];
+            node.see(&raw, Some(1.0));
+            node.prepare(&raw, &mut x);
+            let mut report = Report::default();
+            assert!(x.iter().all(|x| x.is_finite()));
+            if node.report(&mut report) {
+                assert!(report.numbers.iter().all(|number| number.is_finite()), "{report:?}");
+            }
+        }
+        node.restore(&saved_node).unwrap();
+    }
+    let mut report = Report::default();
+    node.summary().write(&mut report);
+    for bit in 0..8 * saved_server.len() {
+        let mut damaged = saved_server.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        if server.restore(&damaged).is_ok() {
+            server.accept(9, &report).unwrap();
+            server.close_round();
+            let scale = server.scale().unwrap();
+            assert!(scale.scale_input(0, 5.0).is_finite() && scale.unscale_label(0.5).is_finite());
+        }
+        server.restore(&saved_server).unwrap();
+    }
+}
+
+#[test]
+fn messages_have_as_many_numbers_as_they_say() {
+    let (node, server) = halves();
+    let mut report = Report::default();
+    node.summary().write(&mut report);
+    assert_eq!((report.count(), report.bytes()), (5 * 3, 4 * 5 * 3));
+    let scale = server.scale().unwrap();
+    assert_eq!((scale.count(), scale.bytes()), (2 * 3, 4 * 2 * 3));
+}

@@ -1,0 +1,341 @@
+//! Models survive a change of scale: to the rounding where it only moves inputs or resizes labels, as the nearest function where it
+//! stretches inputs, and within bounds whatever the scales are.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{FREQUENCIES, INPUTS, World, cases, few_cases, map, methods, numbers, setup};
+use hedgerow::method::MAX_NORM;
+use hedgerow::{
+    Amplitude, Broadcast, Contact, Draw, Family, FeatureMap, FeatureSpec, Features, Federation, Kernel,
+    Method, NodeHalf, Omkl, RoundError, Scale, ScaleKind, Selection, SetupConfig, Summary, Visit,
+};
+use proptest::prelude::*;
+
+/// Inputs `shift` away from where they were, as wide as before, and labels from 0 to `top`.
+fn scale(shift: f64, top: f64) -> Scale {
+    let mut ranges: Vec<_> = (0..INPUTS).map(|i| (i as f64 + shift, i as f64 + shift + 2.0)).collect();
+    ranges.push((-3.0, -3.0 + top));
+    Scale::from_ranges(&ranges).unwrap()
+}
+
+/// Features of a raw sample.
+fn features(map: &FeatureMap, scale: &Scale, raw: &[f32]) -> Vec<f32> {
+    let x: Vec<f32> =
+        raw.iter().enumerate().map(|(input, raw)| scale.scale_input(input, f64::from(*raw))).collect();
+    let mut z = vec![0.0; map.width()];
+    map.map(&x, &mut z);
+    z
+}
+
+/// Predictions of a half for some raw samples, in the label's own units.
+fn predictions(predict: impl Fn(Features<'_>) -> f32, map: &FeatureMap, scale: &Scale) -> Vec<f32> {
+    let points = numbers(77, 12 * map.inputs());
+    let points = points.chunks_exact(map.inputs()).map(|raw| {
+        let z = features(map, scale, raw);
+        scale.unscale_label(predict(Features::checked(&z).unwrap()))
+    });
+    points.collect()
+}
+
+#[track_caller]
+fn assert_same(found: &[f32], expected: &[f32], room: f32, what: impl std::fmt::Debug) {
+    let size = expected.iter().fold(0f32, |size, value| size.max(value.abs()));
+    for (found, expected) in found.iter().zip(expected) {
+        assert!((found - expected).abs() <= room * size, "{found}, expected {expected}: {what:?}");
+    }
+}
+
+#[test]
+fn offsets_and_label_factors_leave_all_predictions_as_they_were() {
+    let (from, to) = (scale(0.0, 4.0), scale(0.7, 9.0));
+    for case in cases() {
+        let mut world = World::after(case, 3);
+        // In the middle of a round.
+        (0..world.nodes.len()).for_each(|node| world.learn(node, 3));
+        let map = case.map();
+        let transport = map.transport(&from, &to);
+        for node in &mut world.nodes {
+            let before = predictions(|z| node.predict(z), &map, &from);
+            let mut restored = case.method.node(&case.setup, 0);
+            restored.restore(&node.save()).unwrap();
+            node.transport(&transport);
+            assert_same(&predictions(|z| node.predict(z), &map, &to), &before, 1e-4, case);
+            let untouched = predictions(|z| node.predict(z), &map, &from);
+            assert_ne!(untouched, before, "the scales differ: {case:?}");
+            restored.transport(&transport);
+            assert!(restored.save() == node.save(), "{case:?}");
+        }
+    }
+}
+
+#[test]
+fn servers_broadcast_what_their_nodes_would_have_had() {
+    let (from, to) = (scale(0.0, 4.0), scale(-0.4, 1.0));
+    for case in cases().into_iter().filter(|case| case.method != Method::Local) {
+        let mut world = World::after(case, 4);
+        let map = case.map();
+        let before = predictions(|z| world.nodes[0].predict(z), &map, &from);
+        world.server.transport(&map.transport(&from, &to));
+        // A newcomer hears it only through the broadcast.
+        let mut newcomer = case.method.node(&case.setup, 99);
+        newcomer.adopt(world.server.broadcast()).unwrap();
+        assert_same(&predictions(|z| newcomer.predict(z), &map, &to), &before, 1e-4, case);
+    }
+}
+
+#[test]
+fn uploads_of_the_old_scale_are_forgotten_and_can_be_sent_again() {
+    let (from, to) = (scale(0.0, 4.0), scale(0.5, 4.0));
+    for case in few_cases(3).into_iter().filter(|case| case.method != Method::Local) {
+        let transport = case.map().transport(&from, &to);
+        let mut world = World::after(case, 2);
+        world.learn(0, 2);
+        world.send(0);
+        world.server.transport(&transport);
+        assert_eq!(world.server.uploads(), 0, "{case:?}");
+        let mut restored = case.method.server(&case.setup);
+        restored.restore(&world.server.save()).unwrap();
+        world.nodes[0].transport(&transport);
+        world.send(0);
+        assert_eq!(world.server.uploads(), 1, "{case:?}");
+    }
+}
+
+/// A node that has been told this model of a kernel.
+fn told(method: Method, kernels: usize, kernel: usize, model: &[f32]) -> Box<dyn NodeHalf> {
+    let setup = setup(SetupConfig { kernels, ..SetupConfig::default() });
+    let mut node = method.node(&setup, 0);
+    let current = kernel as u32;
+    let kernels = (method == Method::MkOfl).then_some(Selection { current, next: 0 });
+    node.adopt(&Broadcast { round: 2, kernels, numbers: model.to_vec() }).unwrap();
+    node
+}
+
+#[test]
+fn every_draw_and_family_turns_as_its_angles_do() {
+    let spread = |mean: f64| {
+        let mut summary = Summary::new(INPUTS + 1);
+        for at in 0..40 {
+            let sign = if at % 2 == 0 { 1.0 } else { -1.0 };
+            (0..INPUTS).for_each(|input| summary.add(input, mean + sign * (1.0 + input as f64)));
+            summary.add(INPUTS, 5.0 * sign);
+        }
+        Scale::from_summary(ScaleKind::Spread, &summary, None)
+    };
+    for draw in [Draw::Independent, Draw::Shared, Draw::Orthogonal] {
+        for family in Family::ALL {
+            if draw == Draw::Orthogonal && !family.is_isotropic() {
+                continue;
+            }
+            // The other families make shared draws begin elsewhere.
+            let others = [Family::Gaussian, Family::Matern32].map(|family| Kernel { family, variance: 2.0 });
+            let own = [0.5, 1.0, 3.0].map(|variance| Kernel { family, variance });
+            let kernels = [&others[..], &own].concat();
+            let spec = FeatureSpec {
+                kernels: kernels.clone(),
+                draw,
+                inputs: INPUTS,
+                frequencies: FREQUENCIES,
+                seed: 11,
+                amplitude: Amplitude::Normalised,
+            };
+            let map = FeatureMap::new(&spec).unwrap();
+            let transports = [(spread(0.0), spread(1.7)), (scale(0.0, 1.0), scale(-1.3, 1.0))];
+            for (from, to) in &transports {
+                let transport = map.transport(from, to);
+                for kernel in 0..kernels.len() {
+                    let model = numbers(kernel as u64, map.model_len());
+                    for method in [Method::SkOfl { kernel }, Method::MkOfl] {
+                        let mut node = told(method, kernels.len(), kernel, &model);
+                        let before = predictions(|z| node.predict(z), &map, from);
+                        node.transport(&transport);
+                        assert_same(
+                            &predictions(|z| node.predict(z), &map, to),
+                            &before,
+                            1e-4,
+                            (draw, kernels[kernel]),
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn learning_in_one_place_survives_too() {
+    let (from, to) = (scale(0.0, 4.0), scale(0.7, 0.5));
+    let (map, world) = (map(4), World::new(few_cases(4)[0]));
+    let mut learner = Omkl::new(&world.case.setup);
+    for t in 0..30 {
+        let (z, y) = world.sample(0, t);
+        learner.learn(Features::checked(&z).unwrap(), y).unwrap();
+    }
+    let before = predictions(|z| learner.predict(z), &map, &from);
+    learner.transport(&map.transport(&from, &to));
+    assert_same(&predictions(|z| learner.predict(z), &map, &to), &before, 1e-4, "omkl");
+}
+
+#[test]
+fn a_stretch_takes_the_nearest_function() {
+    let ranges = |low: f64, high: f64| {
+        let mut ranges = vec![(low, high); INPUTS];
+        ranges.push((0.0, 1.0));
+        Scale::from_ranges(&ranges).unwrap()
+    };
+    let variances = [1e-4, 0.3, 3.0];
+    let spec = FeatureSpec {
+        kernels: variances.map(Kernel::gaussian).to_vec(),
+        draw: Draw::Independent,
+        inputs: INPUTS,
+        frequencies: 30,
+        seed: 3,
+        amplitude: Amplitude::Normalised,
+    };
+    let map = FeatureMap::new(&spec).unwrap();
+    let setup = SetupConfig { kernels: 3, frequencies: 30, ..SetupConfig::default() };
+    let from = ranges(0.0, 1.0);
+    for (low, high) in [(-0.5, 1.5), (0.0, 2.0), (0.3, 0.8)] {
+        let to = ranges(low, high);
+        let transport = map.transport(&from, &to);
+        let points = numbers(9, 400 * INPUTS);
+        let middle_half = |x: &f32| (low + (high - low) * (0.5 + 0.25 * f64::from(*x))) as f32;
+        let points: Vec<f32> = points.iter().map(middle_half).collect();
+        for (kernel, variance) in variances.into_iter().enumerate() {
+            let mut node = Method::SkOfl { kernel }.node(&setup.try_into().unwrap(), 0);
+            let model = numbers(4, map.model_len());
+            node.adopt(&Broadcast { round: 2, kernels: None, numbers: model }).unwrap();
+            let said = |node: &dyn NodeHalf, scale: &Scale| -> Vec<f64> {
+                let said = points.chunks_exact(INPUTS).map(|raw| {
+                    f64::from(node.predict(Features::checked(&features(&map, scale, raw)).unwrap()))
+                });
+                said.collect()
+            };
+            let before = said(node.as_ref(), &from);
+            node.transport(&transport);
+            let after = said(node.as_ref(), &to);
+            let energy: f64 = before.iter().map(|value| value * value).sum();
+            let off: f64 = before.iter().zip(&after).map(|(a, b)| (a - b) * (a - b)).sum();
+            // A kernel too narrow for the new scale forgets; the others know nearly all that they knew.
+            let most = if variance < 0.01 { 1.01 } else { 0.1 };
+            assert!(off <= most * energy, "σ² = {variance}, {low} to {high}: {}", off / energy);
+        }
+    }
+}
+
+#[test]
+fn there_and_back_is_nowhere() {
+    let (here, there) = (scale(0.0, 4.0), scale(2.5, 70.0));
+    for case in few_cases(3) {
+        let map = case.map();
+        let mut world = World::after(case, 3);
+        let before = predictions(|z| world.nodes[1].predict(z), &map, &here);
+        world.nodes[1].transport(&map.transport(&here, &there));
+        world.nodes[1].transport(&map.transport(&there, &here));
+        assert_same(&predictions(|z| world.nodes[1].predict(z), &map, &here), &before, 1e-5, case);
+        // And to where one is already, not a bit changes.
+        let mut saved = world.nodes[1].save();
+        world.nodes[1].transport(&map.transport(&here, &here));
+        assert!(saved == world.nodes[1].save(), "{case:?}");
+        saved = world.server.save();
+        world.server.transport(&map.transport(&here, &here));
+        assert!(saved == world.server.save(), "{case:?}");
+    }
+}
+
+#[test]
+fn models_stay_within_bounds_whatever_the_gain() {
+    let labels_up_to = |top: f64| Scale::from_ranges(&[(0.0, 1.0), (0.0, 1.0), (0.0, top)]).unwrap();
+    let (small, large) = (labels_up_to(1e-20), labels_up_to(1e25));
+    let map = map(1);
+    for (from, to) in [(&large, &small), (&small, &large)] {
+        for size in [1e-30, 1.0, 1e30] {
+            let model: Vec<f32> = numbers(1, map.model_len()).iter().map(|v| v * size).collect();
+            let mut node = told(Method::SkOfl { kernel: 0 }, 1, 0, &model);
+            node.transport(&map.transport(from, to));
+            assert!(node.norm2() <= 1.001 * f64::from(MAX_NORM).powi(2), "{}", node.norm2());
+        }
+    }
+    let constant = |label: f64| {
+        let mut summary = Summary::new(INPUTS + 1);
+        (0..4).for_each(|_| summary.add(INPUTS, label));
+        Scale::from_summary(ScaleKind::Spread, &summary, None)
+    };
+    // A label that has never varied has no scale, and no model either.
+    let mut node = told(Method::SkOfl { kernel: 0 }, 1, 0, &numbers(1, map.model_len()));
+    node.transport(&map.transport(&constant(3.0), &scale(0.0, 1.0)));
+    assert_eq!(node.norm2(), 0.0);
+}
+
+const NODES: usize = 4;
+
+#[test]
+fn a_move_in_the_middle_of_a_run_changes_nothing_that_follows() {
+    // Learning commutes with a rotation: two runs, one of which changes its scale, stay together for good.
+    let (here, there) = (scale(0.0, 4.0), scale(1.1, 4.0));
+    let map = map(4);
+    let to_there = map.transport(&here, &there);
+    for method in methods(4) {
+        let setup = setup(SetupConfig { kernels: 4, nodes: NODES, ..SetupConfig::default() });
+        let (mut moved, mut stayed) = (Federation::new(method, &setup), Federation::new(method, &setup));
+        for t in 0..60 {
+            if t == 25 {
+                moved.transport_server(&to_there);
+                (0..NODES as u32).for_each(|node| moved.transport_node(node, &to_there).unwrap());
+            }
+            let raw = numbers(t, NODES * INPUTS);
+            let y: Vec<f32> = raw.chunks_exact(INPUTS).map(|x| (3.0 * x[0]).sin() + x[1]).collect();
+            let play = |federation: &mut Federation, scale: &Scale| {
+                let z: Vec<_> = raw.chunks_exact(INPUTS).map(|raw| features(&map, scale, raw)).collect();
+                let visits: Vec<_> = (0..NODES)
+                    .map(|node| Visit {
+                        node: node as u32,
+                        z: Features::checked(&z[node]).unwrap(),
+                        y: &y[node..=node],
+                        contact: Contact::Full,
+                    })
+                    .collect();
+                let mut said = Vec::new();
+                federation.round(&visits, |prediction| said.push(prediction.value)).unwrap();
+                said
+            };
+            let expected = play(&mut stayed, &here);
+            let found = play(&mut moved, if t < 25 { &here } else { &there });
+            assert_same(&found, &expected, 1e-4, (method, t));
+        }
+        assert_eq!(moved.votes(), stayed.votes());
+        let stranger = moved.transport_node(NODES as u32, &to_there);
+        assert_eq!(stranger, Err(RoundError::NoSuchNode { node: NODES as u32, nodes: NODES }));
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_scale_takes_any_model_anywhere(
+        ranges in proptest::collection::vec((-1e30f64..1e30, -30i32..30), 2 * (INPUTS + 1)),
+        size in -30i32..30,
+    ) {
+        let scales: Vec<Scale> = ranges
+            .chunks(INPUTS + 1)
+            .map(|ranges| {
+                let mut summary = Summary::new(INPUTS + 1);
+                for (column, (low, power)) in ranges.iter().enumerate() {
+                    summary.add(column, *low);
+                    summary.add(column, low + 10f64.powi(*power));
+                }
+                Scale::from_summary(ScaleKind::Spread, &summary, None)
+            })
+            .collect();
+        let map = map(2);
+        let transport = map.transport(&scales[0], &scales[1]);
+        let model: Vec<f32> = numbers(1, map.model_len()).iter().map(|v| v * 10f32.powi(size)).collect();
+        let mut node = told(Method::MkOfl, 2, 1, &model);
+        node.transport(&transport);
+        prop_assert!(node.norm2() <= 1.001 * f64::from(MAX_NORM).powi(2));
+        for value in predictions(|z| node.predict(z), &map, &scales[1]) {
+            prop_assert!(value.is_finite());
+        }
+    }
+}

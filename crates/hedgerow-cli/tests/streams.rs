@@ -188,7 +188,7 @@ fn a_series_is_learned_from_its_past() {
         let data = &summary["data"];
         assert_eq!((&data["samples"], &data["features"]), (&samples.into(), &features.into()), "{flags:?}");
         // The line rises by a hundredth a step, and so far behind is the last value that was known.
-        assert_near(mse(&summary, "last"), (0.01 * behind as f64).powi(2));
+        assert_near(mse(&summary, "last"), (0.01_f64 * behind).powi(2));
         assert!(mse(&summary, "mean") > 100.0 * mse(&summary, "last"));
     }
 }

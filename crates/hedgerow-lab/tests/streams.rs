@@ -308,7 +308,8 @@ fn the_catalogue_s_data_sets_are_as_large_as_it_says() {
             let settings = match Settings::load(None, &flags) {
                 Err(SettingsError::NotFound(missing)) => {
                     // Not by println, which the test runner swallows.
-                    writeln!(std::io::stderr(), "SKIPPED: {missing}").unwrap();
+                    let told = writeln!(std::io::stderr(), "SKIPPED: {missing}");
+                    told.unwrap();
                     continue;
                 }
                 settings => settings.unwrap(),

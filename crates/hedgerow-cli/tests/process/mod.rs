@@ -78,7 +78,8 @@ pub(crate) fn write(folder: &Path, name: &str, content: impl AsRef<[u8]>) {
 
 /// Not by println, which the test runner swallows.
 pub(crate) fn skipped(why: &str) {
-    writeln!(std::io::stderr(), "SKIPPED: {why}").unwrap();
+    let told = writeln!(std::io::stderr(), "SKIPPED: {why}");
+    told.unwrap();
 }
 
 /// The folder of the real data sets; `None`, said plainly, where there is none.

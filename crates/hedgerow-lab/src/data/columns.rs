@@ -1,4 +1,4 @@
-//! Which columns of a table mean what: as the user says ([`ColumnChoice`]), and as the table has them ([`Roles`]).
+//! Which columns of a table mean what: as the user says ([`ColumnChoice`]), and as the table has them (`Roles`).
 
 use std::path::Path;
 

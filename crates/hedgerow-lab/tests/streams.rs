@@ -107,6 +107,14 @@ fn a_hash_says_which_input_a_text_is() {
 }
 
 #[test]
+fn endless_texts_count_by_their_beginning() {
+    let (long, other) = ("x".repeat(100_000), "x".repeat(300) + "y");
+    let table = Files::one(&format!("c,y\n{long},1\n{other},2\nz,3\n"));
+    let data = table.read(&["data.categories=one-hot"]).unwrap();
+    assert_eq!(samples(&data), ["1 0 > 1", "1 0 > 2", "0 1 > 3"]);
+}
+
+#[test]
 fn lags_horizon_lagged_columns_and_origins() {
     let table = Files::one("x,w,y\n1,10,100\n2,20,200\n3,30,300\n4,40,400\n5,50,500\n");
     let base = ["data.features=[\"x\"]", "data.target=y", "data.lags=2"];

@@ -265,11 +265,14 @@ impl Encoder {
     }
 }
 
+/// Characters of a category's or a node's name that count, so that a hostile file can't fill the memory with a few of them.
+const LONGEST_NAME: usize = 256;
+
 fn text_of(cell: Cell<'_>) -> Option<String> {
     match cell {
         Cell::Missing => None,
         Cell::Number(number) => Some(number.to_string()),
-        Cell::Text(text) => Some(text.to_owned()),
+        Cell::Text(text) => Some(text.chars().take(LONGEST_NAME).collect()),
     }
 }
 

@@ -84,6 +84,8 @@ impl ColumnKind {
 const ROWS_FOR_A_SCALE: u64 = 100;
 /// Different texts that are counted and kept.
 const MOST_TEXTS: usize = 1000;
+/// Longer ones are kept shortened, so that a hostile file can't fill the memory.
+const LONGEST_TEXT: usize = 256;
 /// Texts that are shown.
 const SHOWN_TEXTS: usize = 5;
 /// Of a column with more texts than this, no inputs are made by suggestion.
@@ -132,7 +134,11 @@ impl Column {
                     self.last_time = Some(time);
                 }
                 if self.different.len() < MOST_TEXTS && !self.different.contains(text) {
-                    self.different.insert(text.to_owned());
+                    self.different.insert(if text.len() > LONGEST_TEXT {
+                        shortened(text)
+                    } else {
+                        text.to_owned()
+                    });
                 }
             }
         }

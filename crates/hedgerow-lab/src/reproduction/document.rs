@@ -1,5 +1,6 @@
 //! The document of a reproduction in Markdown; figures lie beside it in a folder.
 
+use super::claims::ABOUT_CRITERIA;
 use super::claims::{Claim, Finding, claims};
 use super::table::{Table, plain};
 use super::{Reproduction, captions, file, tables, variants};
@@ -24,6 +25,7 @@ pub fn document(reproduction: &Reproduction) -> String {
         parts.push(format!("Figure {number}: {caption}"));
     }
     parts.push("## Claim by claim".to_owned());
+    parts.push(ABOUT_CRITERIA.to_owned());
     for claim in &claims {
         parts.push(format!("### ({}) {}", claim.letter, plain(&claim.statement)));
         parts.push(format!("Counts as true: {}.", plain(&claim.criterion)));

@@ -1,5 +1,6 @@
 //! The page of a reproduction: one HTML document with its figures inside, without scripts, that opens without a network.
 
+use super::claims::ABOUT_CRITERIA;
 use super::claims::{Claim, claims};
 use super::document::{details, outline};
 use super::{Reproduction, captions, figures, tables, variants};
@@ -26,7 +27,12 @@ pub fn page(reproduction: &Reproduction) -> Result<String, FigureError> {
         },
         Section { id: "numbers", heading: "Errors and costs", content: numbers(reproduction) },
         Section { id: "figures", heading: "Figures", content: drawn(reproduction)? },
-        Section { id: "details", heading: "Claim by claim", content: claims.iter().map(detailed).collect() },
+        Section {
+            id: "details",
+            heading: "Claim by claim",
+            content: format!("<p>{}</p>\n", escape(ABOUT_CRITERIA))
+                + &claims.iter().map(detailed).collect::<String>(),
+        },
     ];
     if let Some(table) = variants::table(reproduction) {
         let item = |(name, meaning): &(String, String)| {

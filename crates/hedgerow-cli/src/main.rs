@@ -4,6 +4,7 @@
 // Errors go to the terminal.
 #![allow(clippy::print_stderr)]
 
+mod compare;
 mod config;
 mod data;
 mod exit;
@@ -30,6 +31,7 @@ enum Command {
     Config(config::Arguments),
     Data(data::Arguments),
     Reproduce(reproduce::Arguments),
+    Compare(Box<compare::Arguments>),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         Command::Config(arguments) => config::config(&arguments),
         Command::Data(arguments) => data::data(&arguments),
         Command::Reproduce(arguments) => reproduce::reproduce(&arguments),
+        Command::Compare(arguments) => compare::compare(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -61,7 +61,7 @@ enum What {
 /// Everything went well but for data sets that are not there.
 #[derive(Debug, thiserror::Error)]
 #[error("the rest is done, but {} not there: {}", if .0.len() == 1 { "a data set is" } else { "data sets are" }, .0.join(", "))]
-pub(crate) struct Incomplete(Vec<String>);
+pub(crate) struct Incomplete(pub(crate) Vec<String>);
 
 pub(crate) fn reproduce(arguments: &Arguments) -> anyhow::Result<()> {
     let talks = !arguments.quiet && !arguments.json;

@@ -38,7 +38,8 @@ pub(crate) struct Arguments {
     /// What makes numbers of the order of one: none, online, online-range, whole-file, whole-file-joint, auto, or known ranges
     #[arg(long, value_name = "KIND|FILE.toml")]
     scaling: Option<String>,
-    /// What to run: mk, sk, naive, central, central-batch, local, hindsight, last, mean, mk:OPTION
+    /// What to run: gr, mk, sk, naive, emk, pof, fedpoe, linear, linear-newton, central, central-batch, local, hindsight, last,
+    /// mean, mk:OPTION; with /q8 and the like for fewer bytes, +personal for a layer of the nodes' own (see `hedgerow config`)
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     method: Option<Vec<String>>,
     /// Number of nodes, K; 20, or as many as the data names
@@ -204,7 +205,7 @@ pub(crate) fn print(text: &str) -> Result<(), OutputError> {
 }
 
 fn after_help() -> String {
-    let streams = Builtin::ALL.map(|stream| format!("  {:<13} {}\n", stream.name(), stream.describe()));
+    let streams = Builtin::ALL.map(|stream| format!("  {:<15} {}\n", stream.name(), stream.describe()));
     format!("Built-in streams:\n{}\n{EXAMPLES}", streams.concat())
 }
 

@@ -19,13 +19,15 @@ pub(crate) fn render(results: &Results) -> String {
     let mut text = heading(results);
     text.push_str(&aligned(&rows));
     text.push_str(&other_kernels(results));
-    if let (Some(mk), Some(last)) = (results.method("mk"), results.method("last"))
-        && mk.mse.mean > last.mse.mean
-    {
-        let times = significant(mk.mse.mean / last.mse.mean);
-        text.push_str(&format!(
-            "mk loses to the last value, which takes no learning: {times} times its error\n"
-        ));
+    for name in ["gr", "gr+personal", "mk"] {
+        if let (Some(method), Some(last)) = (results.method(name), results.method("last"))
+            && method.mse.mean > last.mse.mean
+        {
+            let times = significant(method.mse.mean / last.mse.mean);
+            text.push_str(&format!(
+                "{name} loses to the last value, which takes no learning: {times} times its error\n"
+            ));
+        }
     }
     text.push_str("up, down: numbers per node and round");
     if let Some(best) = results.best_kernel {
@@ -135,10 +137,11 @@ pub(crate) fn significant(value: f64) -> String {
 }
 
 /// Columns as wide as their widest cell; numbers to the right.
-fn aligned(rows: &[[String; 8]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+pub(crate) fn aligned(rows: &[impl AsRef<[String]>]) -> String {
+    let cell_width = |row: &[String], column: usize| row.get(column).map_or(0, |cell| cell.chars().count());
+    let width = |column: usize| rows.iter().map(|row| cell_width(row.as_ref(), column)).max().unwrap_or(0);
     let mut text = String::new();
-    for (index, row) in rows.iter().enumerate() {
+    for (index, row) in rows.iter().map(AsRef::as_ref).enumerate() {
         let cells = row.iter().enumerate().map(|(column, cell)| {
             let width = width(column);
             if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
@@ -146,7 +149,7 @@ fn aligned(rows: &[[String; 8]]) -> String {
         text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
         text.push('\n');
         if index == 0 {
-            let total: usize = (0..row.len()).map(width).sum::<usize>() + 2 * (row.len() - 1);
+            let total: usize = (0..row.len()).map(width).sum::<usize>() + 2 * row.len().saturating_sub(1);
             text.push_str(&"─".repeat(total));
             text.push('\n');
         }

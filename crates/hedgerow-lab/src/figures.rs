@@ -6,7 +6,11 @@
 
 mod canvas;
 mod chart;
+pub(crate) mod dots;
+pub mod drift;
 pub(crate) mod errors;
+pub(crate) mod frontier;
+pub(crate) mod heat;
 pub(crate) mod markup;
 pub(crate) mod measure;
 pub(crate) mod number;
@@ -247,7 +251,7 @@ fn ranked(lines: &[Line]) -> Vec<Entry> {
         label: line.label.clone(),
         key: Key::Line(line.style),
         value: number::significant(line.last(), 3),
-        bold: line.label == "mk",
+        bold: matches!(line.label.as_str(), "gr" | "mk"),
     };
     ranked.into_iter().map(entry).collect()
 }

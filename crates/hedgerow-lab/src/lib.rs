@@ -5,7 +5,9 @@
 //! TOML + flags ─▶ Settings ─▶ run ─▶ Results ─▶ files and figures
 //! ```
 
+pub mod compare;
 pub mod data;
+pub mod drift;
 pub mod figures;
 mod grids;
 mod intake;

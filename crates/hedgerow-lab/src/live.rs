@@ -17,7 +17,7 @@ use crate::intake::RawRound;
 use crate::plan::{Plan, Turn};
 use crate::results::Results;
 use crate::run::{self, RunError};
-use crate::settings::{Arrivals, Scaling, Settings, SettingsError};
+use crate::settings::{Arrivals, Scaling, Settings, SettingsError, Sizes};
 use crate::summary;
 use crate::trial::{self, Scene, Stage, TrialError, TrialResult};
 
@@ -143,7 +143,8 @@ pub fn check(settings: &Settings) -> Result<(), RunError> {
         return Err(RunError::NodesUnknown);
     }
     for &contestant in &settings.contestants {
-        settings.setup(contestant, run::nodes(settings, None)?, None, settings.seed)?;
+        let sizes = Sizes { nodes: run::nodes(settings, None)?, inputs: 1, rounds: None };
+        settings.setup(contestant, sizes, settings.seed)?;
     }
     if settings.rounds.is_none_or(|rounds| rounds > MOST_WINDOW) && settings.window > MOST_WINDOW {
         let bound = format!("at most {MOST_WINDOW} for standard input, whose end nobody knows");

@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use hedgerow::{
-    BadSample, Contact, ErrorMeter, Features, Federation, Method, NodeId, Objective, Omkl, Prediction,
-    RoundError, Setup, Tally, Traffic, Transport, Visit,
+    BadSample, Contact, ErrorMeter, Features, Federation, Method, NodeId, Objective, Omkl, Personal,
+    Prediction, RoundError, Setup, Tally, Traffic, Transport, Visit,
 };
 
 use crate::intake::Round;
-use crate::settings::Contestant;
+use crate::settings::{Contestant, Wire};
 use crate::trial::{Track, TrackCurve};
 
 /// How a contestant learns.
@@ -24,8 +24,11 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) fn federated(method: Method, setup: &Setup) -> Self {
-        Self::Federated(Box::new(Federation::new(method, setup)))
+    pub(crate) fn federated(method: Method, setup: &Setup, wire: Wire) -> Self {
+        Self::Federated(Box::new(match wire.compression() {
+            None => Federation::new(method, setup),
+            Some(compression) => Federation::compressed(method, setup, compression),
+        }))
     }
 }
 
@@ -103,8 +106,32 @@ pub(crate) struct Player {
     pub(crate) measures: Measures,
     pub(crate) seconds: f64,
     pub(crate) curve: TrackCurve,
+    /// What nodes make of the predictions for themselves.
+    own: Option<Own>,
     /// Numbers in all samples so far, for those that send samples.
     sent: u64,
+}
+
+/// Every node's own layer over the predictions, and what has been measured of it.
+struct Own {
+    layers: Vec<Personal>,
+    measures: Measures,
+    curve: TrackCurve,
+}
+
+impl Own {
+    /// Predicts a sample, given the global prediction in the label's own unit, which it returns.
+    fn see(&mut self, objective: Objective, value: f32, round: &Round, sample: usize) -> f32 {
+        let node = round.nodes[sample];
+        let global = round.unit_of(node).raw(f64::from(value)) as f32;
+        let own = self.layers[node as usize].predict(global);
+        self.measures.see_trivial(objective, own, round, sample);
+        global
+    }
+
+    fn learn(&mut self, global: f32, round: &Round, sample: usize) {
+        self.layers[round.nodes[sample] as usize].learn(global, round.raw[sample]);
+    }
 }
 
 /// Errors, losses and what predictions are made of.
@@ -183,6 +210,13 @@ impl Measures {
         self.round_shares.iter_mut().zip(&self.one_share).for_each(|(sum, share)| *sum += share);
     }
 
+    fn record(&self, curve: &mut TrackCurve) {
+        curve.mse.push(self.mse());
+        curve.window_mse.push(self.meter.window_mse().unwrap_or(f64::NAN));
+        curve.loss.push(self.loss.mean());
+        curve.shares.push(self.round_shares.clone());
+    }
+
     fn close_round(&mut self) {
         self.meter.close_round();
         if self.round_predictions > 0 {
@@ -201,11 +235,18 @@ impl Player {
         kind: Kind,
         window: usize,
         kernels: usize,
+        nodes: usize,
     ) -> Self {
+        let own = || Own {
+            layers: vec![Personal::default(); nodes],
+            measures: Measures::new(window, kernels),
+            curve: TrackCurve::default(),
+        };
         Self {
             contestant,
             kernel,
             kind,
+            own: contestant.personal.then(own),
             measures: Measures::new(window, kernels),
             seconds: 0.0,
             curve: TrackCurve::default(),
@@ -217,6 +258,9 @@ impl Player {
     pub(crate) fn play(&mut self, objective: Objective, hand: &Hand<'_>) -> Result<(), RoundError> {
         let start = Instant::now();
         self.measures.open_round();
+        if let Some(own) = &mut self.own {
+            own.measures.open_round();
+        }
         match hand.due {
             None => self.predict_and_learn(objective, hand)?,
             Some(due) => {
@@ -225,6 +269,9 @@ impl Player {
             }
         }
         self.measures.close_round();
+        if let Some(own) = &mut self.own {
+            own.measures.close_round();
+        }
         self.sent += (hand.round.x.len() + hand.round.y.len()) as u64;
         self.seconds += start.elapsed().as_secs_f64();
         Ok(())
@@ -244,11 +291,16 @@ impl Player {
             }
             Kind::Federated(federation) => {
                 // Predictions come in the order of the samples.
-                let mut samples = 0..round.y.len();
+                let (mut samples, own) = (0..round.y.len(), &mut self.own);
                 federation.round(hand.visits, |Prediction { value, half, .. }| {
                     if let Some(sample) = samples.next() {
                         measures.see(objective, value, round, sample, half.norm2());
                         measures.mix(|shares| half.shares(shares));
+                        if let Some(own) = own {
+                            let global = own.see(objective, value, round, sample);
+                            own.measures.mix(|shares| half.shares(shares));
+                            own.learn(global, round, sample);
+                        }
                     }
                 })?;
             }
@@ -287,8 +339,13 @@ impl Player {
                 }
                 for (sample, z) in hand.samples().enumerate() {
                     if let Some(half) = federation.node(hand.round.nodes[sample]) {
-                        measures.see(objective, half.predict(z), hand.round, sample, half.norm2());
+                        let value = half.predict(z);
+                        measures.see(objective, value, hand.round, sample, half.norm2());
                         measures.mix(|shares| half.shares(shares));
+                        if let Some(own) = &mut self.own {
+                            own.see(objective, value, hand.round, sample);
+                            own.measures.mix(|shares| half.shares(shares));
+                        }
                     }
                 }
             }
@@ -316,7 +373,16 @@ impl Player {
                 let hand = hand.central();
                 learner.learn_batch(hand.z, &hand.round.y).map_err(bad_sample)?;
             }
-            Kind::Federated(federation) => federation.round(hand.visits, |_| {})?,
+            Kind::Federated(federation) => {
+                let (mut samples, own, round) = (0..hand.round.y.len(), &mut self.own, hand.round);
+                federation.round(hand.visits, |Prediction { value, .. }| {
+                    // By now the label is known, and the model is another: what it says today is what counts.
+                    if let (Some(own), Some(sample)) = (own.as_mut(), samples.next()) {
+                        let unit = round.unit_of(round.nodes[sample]);
+                        own.learn(unit.raw(f64::from(value)) as f32, round, sample);
+                    }
+                })?;
+            }
             Kind::Trivial(trivial) => {
                 let round = hand.round;
                 round.unscaled.iter().for_each(|sample| trivial.see(sample.node, sample.label));
@@ -349,10 +415,10 @@ impl Player {
     }
 
     pub(crate) fn record(&mut self) {
-        self.curve.mse.push(self.measures.mse());
-        self.curve.window_mse.push(self.measures.meter.window_mse().unwrap_or(f64::NAN));
-        self.curve.loss.push(self.measures.loss.mean());
-        self.curve.shares.push(self.measures.round_shares.clone());
+        self.measures.record(&mut self.curve);
+        if let Some(own) = &mut self.own {
+            own.measures.record(&mut own.curve);
+        }
     }
 
     /// Mean squared error so far.
@@ -360,7 +426,8 @@ impl Player {
         self.measures.mse()
     }
 
-    pub(crate) fn finish(self) -> Track {
+    /// What there is to say of it, and of what its nodes made of it.
+    pub(crate) fn finish(self) -> Vec<Track> {
         let (traffic, votes) = match self.kind {
             Kind::Federated(federation) => (*federation.traffic(), federation.votes().to_vec()),
             // Where samples are collected, they are what travels.
@@ -370,22 +437,28 @@ impl Player {
             }
             Kind::Trivial(_) => (Traffic::default(), vec![]),
         };
-        let measures = self.measures;
-        // Rounds with predictions.
-        let rounds = measures.shares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
-        Track {
-            contestant: self.contestant,
-            kernel: self.kernel,
-            mse: measures.meter.mse(),
-            window_mse: measures.meter.window_mse().unwrap_or(f64::NAN),
-            mean_loss: measures.loss.mean(),
-            error_rate: measures.wrong.mean(),
-            traffic,
-            votes,
-            shares: measures.shares.iter().map(|share| share / rounds).collect(),
-            seconds: self.seconds,
-            curve: self.curve,
-        }
+        let (contestant, kernel, seconds) = (self.contestant, self.kernel, self.seconds);
+        let track = |name, measures: Measures, curve| {
+            // Rounds with predictions.
+            let rounds = measures.shares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+            Track {
+                contestant,
+                name,
+                kernel,
+                mse: measures.meter.mse(),
+                window_mse: measures.meter.window_mse().unwrap_or(f64::NAN),
+                mean_loss: measures.loss.mean(),
+                error_rate: measures.wrong.mean(),
+                traffic,
+                votes: votes.clone(),
+                shares: measures.shares.iter().map(|share| share / rounds).collect(),
+                seconds,
+                curve,
+            }
+        };
+        let mut tracks = vec![track(contestant.global_name(), self.measures, self.curve)];
+        tracks.extend(self.own.map(|own| track(contestant.name(), own.measures, own.curve)));
+        tracks
     }
 }
 

@@ -5,7 +5,7 @@ mod claims;
 mod document;
 mod measured;
 mod page;
-mod table;
+pub(crate) mod table;
 mod tables;
 mod variants;
 

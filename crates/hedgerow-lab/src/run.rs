@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use hedgerow::{Loss, Purpose, ScaleKind, Stream};
+use hedgerow::{Loss, Method, Purpose, ScaleKind, Stream};
 use rayon::prelude::*;
 
 use crate::data::builtin::Builtin;
@@ -14,7 +14,7 @@ use crate::grids::Grids;
 use crate::intake::Scaler;
 use crate::results::Results;
 use crate::settings::{
-    BUILTIN_ROUNDS, Contestant, DEFAULT_NODES, DataChoice, Scaling, Settings, SettingsError, Source,
+    BUILTIN_ROUNDS, Contestant, DEFAULT_NODES, DataChoice, Learner, Scaling, Settings, SettingsError, Source,
 };
 use crate::summary;
 use crate::trial::{self, Scene, TrialError, TrialResult};
@@ -215,17 +215,17 @@ pub(crate) fn contestants(
     scaler: &Scaler,
 ) -> Result<Vec<Contestant>, RunError> {
     let mut contestants = settings.contestants.clone();
-    for trivial in [Contestant::Last, Contestant::Mean] {
+    for trivial in [Learner::Last, Learner::Mean].map(Contestant::from) {
         if is_time_series && settings.loss().ok() != Some(Loss::Logistic) && !contestants.contains(&trivial) {
             contestants.push(trivial);
         }
     }
-    if matches!(scaler, Scaler::Online { .. }) && contestants.contains(&Contestant::Hindsight) {
+    if matches!(scaler, Scaler::Online { .. }) && contestants.contains(&Learner::Hindsight.into()) {
         if !settings.has_default_contestants() {
             let bound = "without hindsight where numbers are scaled online: features change with the scale";
             return Err(out_of_bounds("federation.methods", bound, "hindsight"));
         }
-        contestants.retain(|contestant| *contestant != Contestant::Hindsight);
+        contestants.retain(|contestant| contestant.learner != Learner::Hindsight);
     }
     Ok(contestants)
 }
@@ -286,17 +286,26 @@ fn memory(scene: &Scene<'_>) -> Result<f64, SettingsError> {
     let settings = scene.settings;
     let threads = if settings.threads == 0 { rayon::current_num_threads() } else { settings.threads };
     let (kernels, nodes) = (settings.kernels.len() as f64, scene.nodes as f64);
+    let inputs = scene.features as f64 + 1.0;
     let mut bytes = 0.0;
     for &contestant in &scene.contestants {
         let model = 2.0 * settings.frequencies(contestant)? as f64;
         // Models at the nodes and the features of a round, in f32; the Gram matrices in f64.
-        bytes += match contestant {
-            Contestant::Mk(_) => nodes * 4.0 * (kernels + 1.0) * model,
-            Contestant::Sk | Contestant::Naive => nodes * 4.0 * 2.0 * kernels * model,
-            Contestant::Local => nodes * 4.0 * kernels * model,
-            Contestant::Central | Contestant::CentralBatch => 4.0 * kernels * model,
-            Contestant::Last | Contestant::Mean => continue,
-            Contestant::Hindsight => 8.0 * 2.0 * kernels * model * model / 2.0,
+        bytes += match contestant.learner {
+            Learner::Gr => {
+                // The sums in f64, and what is left to send of them in f32.
+                let features = Method::GrOfl.width(&settings.setup(contestant, scene.sizes(), 0)?) as f64;
+                nodes * 6.0 * features * features
+            }
+            Learner::Linear => nodes * 8.0 * inputs,
+            Learner::LinearNewton => nodes * 4.0 * inputs * inputs,
+            Learner::Mk(_) | Learner::Emk => nodes * 4.0 * (kernels + 1.0) * model,
+            Learner::Sk | Learner::Naive | Learner::Pof => nodes * 4.0 * 2.0 * kernels * model,
+            Learner::FedPoe => nodes * 4.0 * 3.0 * kernels * model,
+            Learner::Local => nodes * 4.0 * kernels * model,
+            Learner::Central | Learner::CentralBatch => 4.0 * kernels * model,
+            Learner::Last | Learner::Mean => continue,
+            Learner::Hindsight => 8.0 * 2.0 * kernels * model * model / 2.0,
         };
         bytes += nodes * settings.participation.arrivals.bounds().1 * 4.0 * kernels * model;
     }

@@ -5,13 +5,13 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use hedgerow::{
-    Amplitude, Average, Draw, Family, FeatureMap, FeatureSpec, Kernel, Loss, MkOptions, Schedule, Setup,
-    SetupConfig, WeightRule,
+    Amplitude, Average, Draw, Family, FeatureMap, FeatureSpec, Kernel, Loss, Method, MkOptions, PofOptions,
+    Schedule, Setup, SetupConfig, WeightRule,
 };
 use toml::{Table, Value};
 
 use crate::data::partition::Partition;
-pub use choices::{Arrivals, Contestant, MkVariant, Participation};
+pub use choices::{Arrivals, Contestant, Learner, MkVariant, Participation, Wire};
 use config::{Config, DataConfig, KernelConfig, Learning};
 pub use data::{DataChoice, Scaling, Source};
 pub use error::SettingsError;
@@ -67,7 +67,20 @@ pub struct Settings {
     pub participation: Participation,
     /// All of it as it was written: defaults, file and flags together.
     pub effective: Table,
+    /// Nobody chose whom to run. (Some of the defaults may be left out, where they can't be had.)
+    is_default_choice: bool,
     learning: Learning,
+}
+
+/// What a run's data decides about its methods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// K.
+    pub nodes: usize,
+    /// d.
+    pub inputs: usize,
+    /// T; `None` if nobody knows.
+    pub rounds: Option<usize>,
 }
 
 /// One change to the defaults, as given by a flag.
@@ -141,12 +154,11 @@ impl Settings {
         Ok(contestant.budget_method().frequencies(self.budget)?)
     }
 
-    /// What both halves of a contestant's method agree on, for a number of nodes and rounds (`None`: nobody knows) and a seed.
+    /// What both halves of a contestant's method agree on, for a run of some size and a seed.
     pub fn setup(
         &self,
         contestant: Contestant,
-        nodes: usize,
-        rounds: Option<usize>,
+        Sizes { nodes, inputs, rounds }: Sizes,
         seed: u64,
     ) -> Result<Setup, SettingsError> {
         let learning = &self.learning;
@@ -172,6 +184,8 @@ impl Settings {
             kernels: self.kernels.len(),
             frequencies: self.frequencies(contestant)?,
             nodes,
+            inputs,
+            budget: self.budget,
             loss: self.loss()?,
             ridge: learning.ridge,
             step_size,
@@ -184,6 +198,7 @@ impl Settings {
                 }
             },
             seed,
+            pof: PofOptions::default(),
             mk: MkOptions {
                 count_nodes: !variant.no_k,
                 average: if variant.voters { Average::Voters } else { Average::All },
@@ -194,7 +209,7 @@ impl Settings {
 
     /// Whether nobody chose whom to run.
     pub fn has_default_contestants(&self) -> bool {
-        self.contestants == DEFAULT_CONTESTANTS
+        self.is_default_choice
     }
 
     /// The loss that is minimised.
@@ -247,6 +262,33 @@ fn unknown_name(key: &str, name: &str, known: &[&str]) -> SettingsError {
     out_of_bounds(key, format!("one of {}{hint}", known.join(", ")), format!("{name:?}"))
 }
 
+/// Why there is no method of that name.
+fn unknown_method(name: &str) -> SettingsError {
+    let plain = name.strip_suffix(Contestant::PERSONAL).unwrap_or(name);
+    let (learner, wire) = plain.split_once('/').unwrap_or((plain, ""));
+    let key = "federation.methods";
+    match Contestant::parse(learner) {
+        None => unknown_name(key, learner, &Contestant::NAMES),
+        Some(known) if !wire.is_empty() && !known.travels() => out_of_bounds(
+            key,
+            format!("{learner} alone: nothing of it travels that could be compressed"),
+            format!("{name:?}"),
+        ),
+        Some(_) if !wire.is_empty() && Contestant::parse(plain).is_none() => {
+            let bound = format!(
+                "a method, then each once of {}",
+                Wire::OPTIONS.map(|option| format!("/{option}")).join(", ")
+            );
+            out_of_bounds(key, bound, format!("{name:?}"))
+        }
+        Some(_) => {
+            let bound =
+                format!("{plain} alone: only single methods that learn at nodes can have a personal layer");
+            out_of_bounds(key, bound, format!("{name:?}"))
+        }
+    }
+}
+
 fn out_of_bounds(key: &str, bound: impl ToString, value: impl ToString) -> SettingsError {
     SettingsError::OutOfBounds { key: key.to_owned(), bound: bound.to_string(), value: value.to_string() }
 }
@@ -273,7 +315,7 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
         data: data::choice(data, source, by_column.clone(), learning.loss == "logistic")?,
         nodes: Some(within("federation.nodes", 1..=10_000_000, federation.nodes)?),
         budget: within("federation.budget", 0..=1_000_000, federation.budget)?,
-        contestants: contestants(&federation.methods)?,
+        contestants: contestants(&federation.methods, federation.personal)?,
         partition: match by_column {
             Some(_) => Partition::Auto,
             None => Partition::parse(&federation.partition).ok_or_else(|| {
@@ -305,43 +347,69 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
             arrivals: arrivals(&participation.arrivals)?,
         },
         effective,
+        is_default_choice: false,
         learning,
     };
+    let plain = |contestant: &Contestant| Contestant { personal: false, ..*contestant };
+    settings.is_default_choice =
+        settings.contestants.iter().map(plain).eq(DEFAULT_LEARNERS.map(Contestant::from));
+    let is_gr = |contestant: &Contestant| contestant.learner == Learner::Gr;
+    if settings.is_default_choice && Method::GrOfl.frequencies(settings.budget).is_err() {
+        // Among the defaults it is left out quietly.
+        settings.contestants.retain(|contestant| !is_gr(contestant));
+    }
     // Whatever else could be wrong comes to light here, before any data is read.
     for &contestant in &settings.contestants {
-        settings.setup(contestant, DEFAULT_NODES, Some(settings.rounds.unwrap_or(1)), settings.seed)?;
+        let sizes = Sizes { nodes: DEFAULT_NODES, inputs: 1, rounds: Some(settings.rounds.unwrap_or(1)) };
+        settings.setup(contestant, sizes, settings.seed)?;
         let spec = settings.feature_spec(contestant, 1, settings.seed)?;
         FeatureMap::new(&FeatureSpec { frequencies: 1, ..spec })?;
     }
-    if settings.contestants.contains(&Contestant::Hindsight) && settings.loss()? != Loss::Squared {
+    if settings.loss()? == Loss::Logistic && settings.contestants.iter().any(is_gr) {
+        // Among the defaults it is left out quietly, too.
+        if !settings.has_default_contestants() {
+            let bound = "without gr (its sums need the squared or the Huber loss)";
+            return Err(out_of_bounds("federation.methods", bound, format!("{:?}", federation.methods)));
+        }
+        settings.contestants.retain(|contestant| !is_gr(contestant));
+    }
+    if settings.contestants.iter().any(|contestant| contestant.personal) && settings.loss()? == Loss::Logistic
+    {
+        let bound = "without a personal layer (it needs labels that are numbers)";
+        return Err(out_of_bounds("federation.methods", bound, format!("{:?}", federation.methods)));
+    }
+    if settings.contestants.contains(&Learner::Hindsight.into()) && settings.loss()? != Loss::Squared {
         // Among the defaults it is left out quietly; asked for by name it is refused.
-        if settings.contestants != DEFAULT_CONTESTANTS {
+        if !settings.has_default_contestants() {
             let bound = "without hindsight (its closed form needs the squared loss)";
             return Err(out_of_bounds("federation.methods", bound, format!("{:?}", federation.methods)));
         }
-        settings.contestants.retain(|contestant| *contestant != Contestant::Hindsight);
+        settings.contestants.retain(|contestant| contestant.learner != Learner::Hindsight);
     }
     Ok(settings)
 }
 
 /// What `defaults.toml` names; a test compares them.
-const DEFAULT_CONTESTANTS: [Contestant; 6] = [
-    Contestant::Mk(MkVariant::PAPER),
-    Contestant::Sk,
-    Contestant::Naive,
-    Contestant::Central,
-    Contestant::Local,
-    Contestant::Hindsight,
+const DEFAULT_LEARNERS: [Learner; 7] = [
+    Learner::Gr,
+    Learner::Mk(MkVariant::PAPER),
+    Learner::Sk,
+    Learner::Naive,
+    Learner::Central,
+    Learner::Local,
+    Learner::Hindsight,
 ];
 
-fn contestants(names: &[String]) -> Result<Vec<Contestant>, SettingsError> {
-    let mut chosen = Vec::new();
+fn contestants(names: &[String], personal: bool) -> Result<Vec<Contestant>, SettingsError> {
+    let mut chosen: Vec<Contestant> = Vec::new();
     for name in names {
         let name = name.trim();
-        let contestant = Contestant::parse(name)
-            .ok_or_else(|| unknown_name("federation.methods", name, &Contestant::NAMES))?;
-        if !chosen.contains(&contestant) {
-            chosen.push(contestant);
+        let mut contestant = Contestant::parse(name).ok_or_else(|| unknown_method(name))?;
+        contestant.personal |= personal && contestant.can_be_personal();
+        match chosen.iter_mut().find(|known| known.global_name() == contestant.global_name()) {
+            // With a layer of the nodes' own both are reported.
+            Some(known) => known.personal |= contestant.personal,
+            None => chosen.push(contestant),
         }
     }
     if chosen.is_empty() {
@@ -400,8 +468,9 @@ mod tests {
         let settings = Settings::load(None, &[]).unwrap();
         assert_eq!((settings.nodes, settings.budget, settings.kernels.len()), (None, 100, 11));
         assert_eq!(settings.kernels, Kernel::paper_dictionary());
-        let mk = Contestant::Mk(MkVariant::PAPER);
-        let setup = settings.setup(mk, DEFAULT_NODES, Some(500), 1).unwrap();
+        let mk = Learner::Mk(MkVariant::PAPER).into();
+        let sizes = Sizes { nodes: DEFAULT_NODES, inputs: 1, rounds: Some(500) };
+        let setup = settings.setup(mk, sizes, 1).unwrap();
         assert_eq!(setup.config(), &SetupConfig::default());
         assert_eq!(settings.participation.describe(), "");
     }
@@ -449,13 +518,22 @@ mod tests {
         assert!(load(1, vec!["sk"]).is_err());
         assert!(load(4, vec!["mk"]).is_ok());
         assert!(load(3, vec!["sk", "mk"]).is_err());
+        assert!(load(16, vec!["gr"]).is_ok() && load(15, vec!["gr/q8"]).is_err());
+        // Among the defaults it is left out where it can't be had.
+        let has_gr =
+            |key: &str, value: Value| with(key, value).unwrap().contestants.contains(&Learner::Gr.into());
+        assert!(has_gr("federation.budget", 16.into()) && !has_gr("federation.budget", 15.into()));
+        assert!(has_gr("learning.loss", "huber".into()) && !has_gr("learning.loss", "logistic".into()));
+        let flags = ["learning.loss=logistic", "federation.methods=[\"gr/q8\"]"];
+        let message = Settings::load(None, &flags.map(|flag| Override::parse(flag).unwrap())).unwrap_err();
+        assert!(message.to_string().contains("without gr"), "{message}");
     }
 
     #[test]
     fn hindsight_has_a_closed_form_for_the_squared_loss_only() {
         let settings = with("learning.loss", "huber").unwrap();
-        assert!(!settings.contestants.contains(&Contestant::Hindsight));
-        assert_eq!(Settings::load(None, &[]).unwrap().contestants, DEFAULT_CONTESTANTS);
+        assert!(!settings.contestants.contains(&Learner::Hindsight.into()));
+        assert!(Settings::load(None, &[]).unwrap().has_default_contestants());
         let flags = ["learning.loss=huber", "federation.methods=[\"mk\", \"hindsight\"]"];
         let flags = flags.map(|flag| Override::parse(flag).unwrap());
         let message = Settings::load(None, &flags).unwrap_err().to_string();

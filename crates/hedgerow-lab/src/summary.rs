@@ -44,7 +44,10 @@ pub(crate) fn summarise(
     if let Some(kernel) = by_function {
         methods.push(hindsight_entry(settings.kernels.len(), &points, &hindsight, kernel));
     }
-    methods.sort_by_key(|method| scene.contestants.iter().position(|c| c.name() == method.name));
+    methods.sort_by_key(|method| {
+        let global = method.name.strip_suffix(Contestant::PERSONAL).unwrap_or(&method.name);
+        scene.contestants.iter().position(|contestant| contestant.global_name() == global)
+    });
     let columns = &settings.data.columns;
     let partition = match (is_owned && settings.partition == Partition::Auto, &columns.node) {
         (true, Some(column)) => format!("column:{column}"),
@@ -138,7 +141,7 @@ fn over_trials(scene: &Scene<'_>, points: &Points, tracks: &[&[Track]], entry: u
     let regret = course(&|track| &track.curve.regret, first.curve.regret.len());
     let cast: u64 = all().flat_map(|track| &track.votes).sum();
     MethodResult {
-        name: first.contestant.name(),
+        name: first.name.clone(),
         kernel: first.kernel.map(|kernel| kernel + 1),
         best: false,
         mse: over(&|track| track.mse),
@@ -150,7 +153,7 @@ fn over_trials(scene: &Scene<'_>, points: &Points, tracks: &[&[Track]], entry: u
         numbers_down: per_turn(&|track| track.traffic.numbers_down),
         bytes_up: per_turn(&|track| track.traffic.bytes_up),
         bytes_down: per_turn(&|track| track.traffic.bytes_down),
-        selected: if first.contestant.is_trivial() {
+        selected: if !first.contestant.learner.has_kernels() {
             vec![]
         } else {
             mean_share(&|track, kernel| track.shares[kernel])
@@ -206,7 +209,7 @@ fn growth(rounds: &[u64], regret: &[Moments]) -> Option<f64> {
 
 /// Marks the best `sk` and returns its kernel.
 fn mark_best(methods: &mut [MethodResult], by_error: bool) -> Option<usize> {
-    let single = methods.iter_mut().filter(|method| method.name == Contestant::Sk.name());
+    let single = methods.iter_mut().filter(|method| method.name == "sk");
     let measure = |method: &MethodResult| if by_error { method.mse.mean } else { method.mean_loss.mean };
     let best = single.min_by(|a, b| measure(a).total_cmp(&measure(b)))?;
     best.best = true;
@@ -233,7 +236,7 @@ fn hindsight_entry(
         (0..points.regret.len()).map(|point| moments(hindsight.iter().map(|track| track.course[point])));
     let course: Vec<Moments> = course.collect();
     MethodResult {
-        name: Contestant::Hindsight.name(),
+        name: "hindsight".to_owned(),
         kernel: Some(kernel + 1),
         best: false,
         mse,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use hedgerow::{
-    FeatureMap, Features, Hindsight, Loss, Method, Objective, Omkl, Purpose, RoundError, Scale, Stream,
+    Features, Hindsight, Loss, Method, Objective, Omkl, Purpose, RoundError, SampleMap, Scale, Stream,
     Traffic, Transport, Visit,
 };
 
@@ -14,12 +14,14 @@ use crate::grids::Grids;
 use crate::intake::{Intake, IntakeTally, RawRound, Round, Scaler, due};
 use crate::plan::{Plan, Turn};
 use crate::player::{Hand, Kind, Player, Trivial};
-use crate::settings::{Contestant, Settings, SettingsError};
+use crate::settings::{Contestant, Learner, Settings, SettingsError, Sizes};
 
 /// What a trial has to say about one entry of the results.
 #[derive(Debug, Clone)]
 pub(crate) struct Track {
     pub(crate) contestant: Contestant,
+    /// Name in the results.
+    pub(crate) name: String,
     /// For `sk`, from 0.
     pub(crate) kernel: Option<usize>,
     pub(crate) mse: f64,
@@ -100,6 +102,12 @@ pub(crate) struct Scene<'a> {
     pub(crate) grids: Grids,
 }
 
+impl Scene<'_> {
+    pub(crate) fn sizes(&self) -> Sizes {
+        Sizes { nodes: self.nodes, inputs: self.features, rounds: self.rounds }
+    }
+}
+
 /// What one trial found.
 #[derive(Debug, Clone)]
 pub(crate) struct TrialResult {
@@ -161,8 +169,7 @@ pub(crate) fn finish(stages: Vec<Stage>) -> TrialResult {
         }
         hindsight_seconds += stage.hindsight_seconds;
         let tally = stage.intake.tally;
-        result.tracks.extend(stage.players.into_iter().map(|player| {
-            let mut track = player.finish();
+        result.tracks.extend(stage.players.into_iter().flat_map(Player::finish).map(|mut track| {
             if !track.contestant.is_trivial() {
                 // The scale is agreed on once, whoever uses it.
                 track.traffic.numbers_up += tally.numbers_up;
@@ -195,7 +202,13 @@ pub(crate) fn groups(scene: &Scene<'_>) -> Result<Vec<Vec<Contestant>>, Settings
     let mut groups: Vec<Vec<Contestant>> = Vec::new();
     let key = |contestant: Contestant| {
         let variant = contestant.variant();
+        let kind = match contestant.learner {
+            Learner::Gr => "dictionary",
+            Learner::Linear | Learner::LinearNewton => "inputs",
+            _ => "kernels",
+        };
         Ok::<_, SettingsError>((
+            kind,
             scene.settings.frequencies(contestant)?,
             variant.unnormalised,
             variant.frequencies,
@@ -219,7 +232,7 @@ pub(crate) fn groups(scene: &Scene<'_>) -> Result<Vec<Vec<Contestant>>, Settings
 
 /// A group of contestants in one trial.
 pub(crate) struct Stage {
-    map: FeatureMap,
+    map: SampleMap,
     objective: Objective,
     z: Vec<f32>,
     intake: Intake,
@@ -243,36 +256,44 @@ impl Stage {
     pub(crate) fn new(scene: &Scene<'_>, group: &[Contestant], trial: usize) -> Result<Self, SettingsError> {
         let settings = scene.settings;
         let seed = trial_randomness(settings, trial).bits_at(0);
-        let map = FeatureMap::new(&settings.feature_spec(group[0], scene.features, seed)?)?;
-        let kernels = map.kernels();
+        let spec = settings.feature_spec(group[0], scene.features, seed)?;
+        let own_setup = settings.setup(group[0], scene.sizes(), seed)?;
+        let map = group[0].budget_method().map(&own_setup, &spec)?;
+        let kernels = settings.kernels.len();
         let mut players = Vec::new();
         for &contestant in group {
-            let setup = settings.setup(contestant, scene.nodes, scene.rounds, seed)?;
-            let kinds: Vec<(Option<usize>, Kind)> = match contestant {
-                Contestant::Mk(_) => vec![(None, Kind::federated(Method::MkOfl, &setup))],
-                Contestant::Naive => vec![(None, Kind::federated(Method::Naive, &setup))],
-                Contestant::Local => vec![(None, Kind::federated(Method::Local, &setup))],
-                Contestant::Central => vec![(None, Kind::Sequential(Box::new(Omkl::new(&setup))))],
-                Contestant::CentralBatch => vec![(None, Kind::Batch(Box::new(Omkl::new(&setup))))],
-                Contestant::Sk => {
-                    let each = |kernel| (Some(kernel), Kind::federated(Method::SkOfl { kernel }, &setup));
+            let setup = settings.setup(contestant, scene.sizes(), seed)?;
+            let kinds: Vec<(Option<usize>, Kind)> = match (contestant.learner, contestant.learner.method()) {
+                (Learner::Sk, _) => {
+                    let each = |kernel| {
+                        (Some(kernel), Kind::federated(Method::SkOfl { kernel }, &setup, contestant.wire))
+                    };
                     (0..kernels).map(each).collect()
                 }
-                Contestant::Last => vec![(None, Kind::Trivial(Trivial::last(scene.nodes)))],
-                Contestant::Mean => vec![(None, Kind::Trivial(Trivial::mean(scene.nodes)))],
-                Contestant::Hindsight => vec![],
+                (_, Some(method)) => vec![(None, Kind::federated(method, &setup, contestant.wire))],
+                (Learner::Central, _) => vec![(None, Kind::Sequential(Box::new(Omkl::new(&setup))))],
+                (Learner::CentralBatch, _) => vec![(None, Kind::Batch(Box::new(Omkl::new(&setup))))],
+                (Learner::Last, _) => vec![(None, Kind::Trivial(Trivial::last(scene.nodes)))],
+                (Learner::Mean, _) => vec![(None, Kind::Trivial(Trivial::mean(scene.nodes)))],
+                _ => vec![],
             };
             let most = scene.rounds.or(settings.rounds);
             let window = most.map_or(settings.window, |rounds| settings.window.min(rounds));
-            let make = |(kernel, kind)| Player::new(contestant, kernel, kind, window, kernels);
+            let make = |(kernel, kind)| Player::new(contestant, kernel, kind, window, kernels, scene.nodes);
             players.extend(kinds.into_iter().map(make));
         }
         // Other features have another best function: no regret is comparable with theirs.
         let is_paper_s = !group[0].variant().unnormalised && !group[0].variant().frequencies;
-        let wanted = scene.contestants.contains(&Contestant::Hindsight) && is_paper_s;
-        let setup = settings.setup(group[0], scene.nodes, scene.rounds, seed)?;
+        let hindsight = match &map {
+            SampleMap::Kernels(map)
+                if is_paper_s && scene.contestants.contains(&Learner::Hindsight.into()) =>
+            {
+                vec![Hindsight::new(map.model_len()); kernels]
+            }
+            _ => vec![],
+        };
         Ok(Self {
-            objective: setup.objective(),
+            objective: own_setup.objective(),
             z: Vec::new(),
             intake: Intake::new(&scene.scaler, scene.features, scene.nodes, scene.has_missing),
             round: Round::default(),
@@ -281,8 +302,8 @@ impl Stage {
             delay: scene.delay,
             waiting: VecDeque::new(),
             players,
-            hindsight: if wanted { vec![Hindsight::new(map.model_len()); kernels] } else { vec![] },
-            plays_hindsight: group.contains(&Contestant::Hindsight),
+            hindsight,
+            plays_hindsight: group.contains(&Learner::Hindsight.into()),
             course: Vec::new(),
             best_objectives: Vec::new(),
             hindsight_seconds: 0.0,
@@ -366,7 +387,7 @@ impl Stage {
         }
         if !self.hindsight.is_empty() {
             let start = Instant::now();
-            let len = self.map.model_len();
+            let len = width / self.hindsight.len();
             for (kernel, sums) in self.hindsight.iter_mut().enumerate() {
                 sums.add(z, width, kernel * len, &self.round.y);
             }
@@ -411,7 +432,7 @@ impl Stage {
 }
 
 /// The features of a round's samples.
-fn mapped<'z>(map: &FeatureMap, round: &Round, z: &'z mut Vec<f32>) -> Features<'z> {
+fn mapped<'z>(map: &SampleMap, round: &Round, z: &'z mut Vec<f32>) -> Features<'z> {
     z.resize(round.y.len() * map.width(), 0.0);
     map.map_batch(&round.x, z)
 }

@@ -102,14 +102,14 @@ pub enum FeatureError {
     },
 }
 
-/// Features of one or more samples: numbers of size at most one, either made by a [`FeatureMap`] or checked. What takes them
+/// Features of one or more samples: numbers of size at most [`Features::LIMIT`], either made by a map or checked. What takes them
 /// needn't look again.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Features<'a>(&'a [f32]);
 
 /// A number that is no feature.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-#[error("feature {position} must lie between -1 and 1, but is {value}")]
+#[error("feature {position} must lie between -{limit} and {limit}, but is {value}", limit = Features::LIMIT)]
 pub struct NotAFeature {
     /// Where, from 0.
     pub position: usize,
@@ -118,10 +118,17 @@ pub struct NotAFeature {
 }
 
 impl<'a> Features<'a> {
+    /// Largest size of a feature. Sines and cosines are at most one; inputs that are features themselves end here.
+    pub const LIMIT: f32 = 32.0;
+
+    /// Takes numbers that a map of this crate has made.
+    pub(crate) fn made(numbers: &'a [f32]) -> Self {
+        Self(numbers)
+    }
+
     /// Checks numbers that come from elsewhere.
     pub fn checked(numbers: &'a [f32]) -> Result<Self, NotAFeature> {
-        // A little room for rounding: the amplitude of a single frequency is one.
-        match simd::first_beyond(numbers, 1.000_001) {
+        match simd::first_beyond(numbers, Self::LIMIT) {
             None => Ok(Self(numbers)),
             Some((position, value)) => Err(NotAFeature { position, value }),
         }
@@ -295,7 +302,7 @@ impl FeatureMap {
     }
 }
 
-fn check(spec: &FeatureSpec) -> Result<(), FeatureError> {
+pub(crate) fn check(spec: &FeatureSpec) -> Result<(), FeatureError> {
     if spec.kernels.is_empty() {
         return Err(FeatureError::NoKernels);
     }
@@ -367,8 +374,8 @@ fn draw(spec: &FeatureSpec) -> (Vec<f64>, Vec<Use>) {
     (rows, uses)
 }
 
-/// Up to d orthogonal rows in random directions, each as long as an independent draw would be.
-fn orthogonal_block(family: Family, inputs: usize, block: &mut [f64], rng: &mut impl Rng) {
+/// Up to d rows of length one in random directions, each orthogonal to all before.
+pub(crate) fn orthonormal_rows(inputs: usize, block: &mut [f64], rng: &mut impl Rng) {
     let count = block.len() / inputs;
     for done in 0..count {
         let (before, rest) = block.split_at_mut(done * inputs);
@@ -390,6 +397,11 @@ fn orthogonal_block(family: Family, inputs: usize, block: &mut [f64], rng: &mut 
             }
         }
     }
+}
+
+/// Up to d orthogonal rows in random directions, each as long as an independent draw would be.
+fn orthogonal_block(family: Family, inputs: usize, block: &mut [f64], rng: &mut impl Rng) {
+    orthonormal_rows(inputs, block, rng);
     for row in block.chunks_exact_mut(inputs) {
         let chi2: f64 = (0..inputs)
             .map(|_| {

@@ -1,10 +1,19 @@
 //! [`Federation`]: one server and K nodes in one process, round by round, with people missing as they do.
 
+use serde::{Deserialize, Serialize};
+
+use crate::compression::{Compression, Cost};
 use crate::features::Features;
-use crate::message::{Broadcast, NodeId, Rejected, Upload};
-use crate::method::{BadSample, Method, NodeHalf, ServerHalf, Setup};
+use crate::message::{BYTES_PER_NUMBER, NodeId, Rejected, Upload};
+use crate::method::{
+    BadSample, BadState, Method, NodeHalf, ServerHalf, Setup, is_count, restore_state, save_state,
+};
 use crate::metrics::Traffic;
 use crate::scaling::Transport;
+
+mod wire;
+
+use wire::Wire;
 
 /// How well a node can reach the server in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -93,7 +102,23 @@ pub struct Federation {
     votes: Vec<u64>,
     upload: Upload,
     late: Vec<NodeId>,
+    method: Method,
+    setup: Setup,
     width: usize,
+    /// Between nodes and server; none if messages travel as they are.
+    wire: Option<Wire>,
+}
+
+const KIND: &str = "federation";
+
+/// What has to survive a restart.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    server: Vec<u8>,
+    nodes: Vec<Vec<u8>>,
+    traffic: Traffic,
+    votes: Vec<u64>,
+    wire: Option<wire::Saved>,
 }
 
 impl Federation {
@@ -107,19 +132,44 @@ impl Federation {
             votes: vec![0; setup.kernels()],
             upload: Upload::default(),
             late: Vec::new(),
-            width: setup.width(),
+            width: method.width(setup),
+            method,
+            setup: *setup,
+            wire: None,
         }
+    }
+
+    /// The same with compressed messages: they really become bytes and are read from them again.
+    ///
+    /// ```
+    /// use hedgerow::{Coding, Compression, Federation, Method, NumberFormat, Setup, SetupConfig};
+    ///
+    /// let setup = Setup::try_from(SetupConfig::default())?;
+    /// let coding = Coding { numbers: NumberFormat::Bits8, ..Coding::default() };
+    /// let compression = Compression { up: coding, down: coding, ..Compression::default() };
+    /// let federation = Federation::compressed(Method::MkOfl, &setup, compression);
+    /// assert_eq!(federation.traffic().bytes_up, 0); // nobody has spoken yet
+    /// # Ok::<(), hedgerow::SetupError>(())
+    /// ```
+    pub fn compressed(method: Method, setup: &Setup, compression: Compression) -> Self {
+        let mut federation = Self::new(method, setup);
+        let (seed, nodes) = (setup.config().seed, federation.nodes.len());
+        federation.wire = Some(Wire::new(compression, seed, nodes, federation.server.as_ref()));
+        federation
     }
 
     /// Plays one round: nodes in contact hear the latest broadcast; everyone predicts and learns; uploads go up; the round
     /// closes with whoever came and those in contact hear about it. `seen` is told every prediction. After an error the round is
-    /// still open, and the visits before the bad one have taken place.
+    /// still open, and the visits before the bad one have taken place. Where [`Compression::every`] says so, uploads wait and the
+    /// round stays open.
     pub fn round(
         &mut self,
         visits: &[Visit<'_>],
         mut seen: impl FnMut(Prediction<'_>),
     ) -> Result<(), RoundError> {
         self.late.clear();
+        let open = self.server.broadcast().round;
+        let is_last_visit = self.wire.as_ref().is_none_or(|wire| wire.is_last_visit(open));
         for visit in visits {
             let node = visit.node;
             let Some(half) = self.nodes.get_mut(node as usize) else {
@@ -133,28 +183,48 @@ impl Federation {
             let half = half.as_mut();
             let rejected = |source| RoundError::Rejected { node, source };
             if visit.contact != Contact::Lost {
-                deliver(half, self.server.broadcast(), &mut self.traffic).map_err(rejected)?;
+                deliver(half, self.server.as_ref(), self.wire.as_ref(), &mut self.traffic)
+                    .map_err(rejected)?;
             }
-            for (z, &label) in visit.z.samples(self.width).zip(visit.y) {
+            for (z, &label) in visit.z.samples(width).zip(visit.y) {
                 seen(Prediction { node, value: half.predict(z), label, half });
                 half.learn(z, label).map_err(|source| RoundError::BadSample { node, source })?;
             }
-            if visit.contact == Contact::Lost || !half.upload(&mut self.upload) {
+            if !is_last_visit || visit.contact == Contact::Lost || !half.upload(&mut self.upload) {
                 continue;
             }
-            self.traffic.numbers_up += self.upload.count() as u64;
-            self.traffic.bytes_up += self.upload.bytes() as u64;
+            let cost = match &mut self.wire {
+                Some(wire) => Some(wire.send_up(node, half, &mut self.upload).map_err(rejected)?),
+                None => None,
+            };
+            let cost = cost_with_indices(cost, self.upload.count(), self.upload.numbers.len());
+            self.traffic.numbers_up += cost.numbers;
+            self.traffic.bytes_up += cost.bytes;
             if visit.contact == Contact::Late {
                 self.late.push(node);
                 continue;
             }
             self.take(node).map_err(rejected)?;
         }
-        self.server.close_round();
+        if !is_last_visit {
+            self.wire.iter_mut().for_each(Wire::count_visit);
+            return Ok(());
+        }
+        self.wire.iter_mut().for_each(Wire::begin_round);
+        let is_closed = self.server.close_round().round > open;
+        if let Some(wire) = self.wire.as_mut().filter(|_| is_closed) {
+            wire.send_down(self.server.as_mut());
+        }
         // The uploads of the late arrive now; their round is over, unless nobody else came and it is still open.
         for at in 0..self.late.len() {
             let node = self.late[at];
-            self.nodes[node as usize].upload(&mut self.upload);
+            let half = self.nodes[node as usize].as_ref();
+            half.upload(&mut self.upload);
+            if let Some(wire) = self.wire.as_mut().filter(|_| !is_closed) {
+                // The same bytes as before.
+                wire.send_up(node, half, &mut self.upload)
+                    .map_err(|source| RoundError::Rejected { node, source })?;
+            }
             if self.take(node).is_err() {
                 self.traffic.uploads_late += 1;
             }
@@ -162,7 +232,7 @@ impl Federation {
         for visit in visits.iter().filter(|visit| visit.contact != Contact::Lost) {
             let node = visit.node;
             let half = self.nodes[node as usize].as_mut();
-            deliver(half, self.server.broadcast(), &mut self.traffic)
+            deliver(half, self.server.as_ref(), self.wire.as_ref(), &mut self.traffic)
                 .map_err(|source| RoundError::Rejected { node, source })?;
         }
         Ok(())
@@ -174,6 +244,9 @@ impl Federation {
     /// If the transport was made for another dictionary.
     pub fn transport_server(&mut self, transport: &Transport) {
         self.server.transport(transport);
+        if let Some(wire) = &mut self.wire {
+            wire.transport_server(self.server.as_ref());
+        }
     }
 
     /// Takes a node from the scale that it is in to another.
@@ -184,6 +257,7 @@ impl Federation {
         let nodes = self.nodes.len();
         let half = self.nodes.get_mut(node as usize).ok_or(RoundError::NoSuchNode { node, nodes })?;
         half.transport(transport);
+        self.wire.iter_mut().for_each(|wire| wire.transport_node(node));
         Ok(())
     }
 
@@ -192,7 +266,7 @@ impl Federation {
     pub fn hear(&mut self, node: NodeId) -> Result<(), RoundError> {
         let nodes = self.nodes.len();
         let half = self.nodes.get_mut(node as usize).ok_or(RoundError::NoSuchNode { node, nodes })?;
-        deliver(half.as_mut(), self.server.broadcast(), &mut self.traffic)
+        deliver(half.as_mut(), self.server.as_ref(), self.wire.as_ref(), &mut self.traffic)
             .map_err(|source| RoundError::Rejected { node, source })
     }
 
@@ -206,6 +280,7 @@ impl Federation {
         match self.server.accept(node, &self.upload) {
             Ok(()) => {
                 self.traffic.uploads_accepted += 1;
+                self.wire.iter_mut().for_each(|wire| wire.taken(node, &self.upload.numbers));
                 if let Some(vote) = self.upload.vote {
                     self.votes[vote as usize] += 1;
                 }
@@ -236,14 +311,67 @@ impl Federation {
     pub fn votes(&self) -> &[u64] {
         &self.votes
     }
+
+    /// Everything that has to survive a restart: both halves, what messages still owe, and what was counted.
+    pub fn save(&self) -> Vec<u8> {
+        let saved = Saved {
+            server: self.server.save(),
+            nodes: self.nodes.iter().map(|node| node.save()).collect(),
+            traffic: self.traffic,
+            votes: self.votes.clone(),
+            wire: self.wire.as_ref().map(Wire::save),
+        };
+        save_state(KIND, &saved)
+    }
+
+    /// Goes on from a saved state of a federation of the same method, setup and compression, or refuses it and stays as it was.
+    pub fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
+        let saved = restore_state(KIND, saved, |saved: &Saved| {
+            saved.nodes.len() == self.nodes.len()
+                && saved.votes.len() == self.votes.len()
+                && saved.votes.iter().all(|votes| is_count(*votes))
+                && saved.traffic.is_sound()
+                && match (&self.wire, &saved.wire) {
+                    (Some(wire), Some(saved)) => wire.is_sound(saved),
+                    (None, None) => true,
+                    _ => false,
+                }
+        })?;
+        let mut fresh = Self::new(self.method, &self.setup);
+        fresh.server.restore(&saved.server)?;
+        for (node, saved) in fresh.nodes.iter_mut().zip(&saved.nodes) {
+            node.restore(saved)?;
+        }
+        if let (Some(wire), Some(saved)) = (&self.wire, &saved.wire) {
+            fresh.wire = Some(wire.restored(saved, fresh.server.as_ref())?);
+        }
+        *self = Self { traffic: saved.traffic, votes: saved.votes, ..fresh };
+        Ok(())
+    }
 }
 
-/// Hands a broadcast to a node that doesn't have it yet.
-fn deliver(node: &mut dyn NodeHalf, broadcast: &Broadcast, traffic: &mut Traffic) -> Result<(), Rejected> {
+/// Counts votes or kernels with the numbers that they travel with, and numbers that aren't compressed as they are.
+fn cost_with_indices(compressed: Option<Cost>, count: usize, numbers: usize) -> Cost {
+    let plain = |count: usize| Cost { numbers: count as u64, bytes: (BYTES_PER_NUMBER * count) as u64 };
+    let indices = plain(count - numbers);
+    let cost = compressed.unwrap_or_else(|| plain(numbers));
+    Cost { numbers: cost.numbers + indices.numbers, bytes: cost.bytes + indices.bytes }
+}
+
+/// Hands the latest broadcast to a node that doesn't have it yet.
+fn deliver(
+    node: &mut dyn NodeHalf,
+    server: &dyn ServerHalf,
+    wire: Option<&Wire>,
+    traffic: &mut Traffic,
+) -> Result<(), Rejected> {
+    let broadcast = server.broadcast();
     if broadcast.round > node.round() {
+        let cost = wire.and_then(|wire| wire.cost_down(node, server));
+        let cost = cost_with_indices(cost, broadcast.count(), broadcast.numbers.len());
         node.adopt(broadcast)?;
-        traffic.numbers_down += broadcast.count() as u64;
-        traffic.bytes_down += broadcast.bytes() as u64;
+        traffic.numbers_down += cost.numbers;
+        traffic.bytes_down += cost.bytes;
     }
     Ok(())
 }

@@ -30,35 +30,61 @@ impl Gathering {
         Self { sums: vec![ExactSum::new(len); kernels], ..Self::new(len, kernels) }
     }
 
-    /// Takes an upload for the open round, or refuses it and stays as it was.
-    pub(crate) fn accept(&mut self, open: u64, from: NodeId, upload: &Upload) -> Result<(), Rejected> {
+    /// Takes an upload for the open round, or refuses it and stays as it was. It may have numbers for up to `most` kernels: those
+    /// of the one that it votes for, those of the others, and then which the others are.
+    pub(crate) fn accept(
+        &mut self,
+        open: u64,
+        from: NodeId,
+        upload: &Upload,
+        most: usize,
+    ) -> Result<(), Rejected> {
         if upload.round != open {
             let found = upload.round;
             return Err(Rejected::WrongRound { open, found });
         }
-        let expected = self.sums[0].len();
-        if upload.numbers.len() != expected {
-            let found = upload.numbers.len();
-            return Err(Rejected::WrongLength { expected, found });
+        let (len, found) = (self.sums[0].len(), upload.numbers.len());
+        let parts = (found + 1) / (len + 1);
+        if (found + 1) % (len + 1) != 0 || parts > most || parts == 0 {
+            return Err(Rejected::WrongLength { expected: most * (len + 1) - 1, found });
         }
         check_numbers(&upload.numbers)?;
+        let (numbers, others) = upload.numbers.split_at(parts * len);
         let vote = match (upload.vote, self.votes.len()) {
             (None, 0) => None,
             (Some(vote), kernels) if (vote as usize) < kernels => Some(vote as usize),
-            (found, kernels) => {
-                let last = kernels.saturating_sub(1) as u32;
-                return Err(Rejected::WrongKernel { found, last });
-            }
+            (found, _) => return Err(self.wrong_kernel(found)),
         };
+        for (at, other) in others.iter().enumerate() {
+            let kernel = *other as usize;
+            if other.fract() != 0.0 || *other < 0.0 || kernel >= self.votes.len() {
+                return Err(self.wrong_kernel(None));
+            }
+            if vote == Some(kernel) || others[..at].contains(other) {
+                return Err(Rejected::RepeatedKernel { kernel: kernel as u32 });
+            }
+        }
         if !self.heard.insert(from) {
             return Err(Rejected::Duplicate { node: from, round: open });
         }
-        if let Some(vote) = vote {
-            self.votes[vote] += 1;
+        let kernels = vote.into_iter().chain(others.iter().map(|other| *other as usize));
+        kernels.for_each(|kernel| self.votes[kernel] += 1);
+        let kernels = [vote.unwrap_or(0)].into_iter().chain(others.iter().map(|other| *other as usize));
+        for (kernel, numbers) in kernels.zip(numbers.chunks_exact(len)) {
+            let own = if self.sums.len() > 1 { kernel } else { 0 };
+            self.sums[own].add(numbers);
         }
-        let own = if self.sums.len() > 1 { vote.unwrap_or(0) } else { 0 };
-        self.sums[own].add(&upload.numbers);
         Ok(())
+    }
+
+    /// From now on uploads have `len` numbers; what came so far is forgotten.
+    pub(crate) fn expect(&mut self, len: usize) {
+        self.clear();
+        self.sums.iter_mut().for_each(|sum| sum.reset(len));
+    }
+
+    fn wrong_kernel(&self, found: Option<u32>) -> Rejected {
+        Rejected::WrongKernel { found, last: self.votes.len().saturating_sub(1) as u32 }
     }
 
     /// How many uploads came.
@@ -68,6 +94,11 @@ impl Gathering {
 
     pub(crate) fn votes(&self) -> &[u64] {
         &self.votes
+    }
+
+    /// Sums of what came for a kernel, number by number.
+    pub(crate) fn totals_of(&self, kernel: usize) -> impl Iterator<Item = f64> {
+        self.sums[kernel].totals()
     }
 
     /// Sums, number by number.
@@ -92,11 +123,12 @@ impl Gathering {
         self.heard.clear();
     }
 
-    /// Whether a saved state has the shape of a known one and no number that can't be.
-    pub(crate) fn is_sound(&self, known: &Self) -> bool {
+    /// Whether a saved state has the shape of a known one and no number that can't be, for uploads of up to `most` kernels.
+    pub(crate) fn is_sound(&self, known: &Self, most: usize) -> bool {
+        let uploads = self.count() as u64;
         let cast: u64 = self.votes.iter().fold(0, |sum, votes| sum.saturating_add(*votes));
         let is_reached = |kernel: usize, sum: &ExactSum| {
-            let uploads = if self.sums.len() > 1 { self.votes[kernel] } else { self.count() as u64 };
+            let uploads = if self.sums.len() > 1 { self.votes[kernel] } else { uploads };
             // As far as uploads can take it, and a little room for rounding.
             sum.is_sound(known.sums[0].len(), (1.0 + 1e-9) * f64::from(MAX_NUMBER) * uploads as f64)
         };
@@ -104,7 +136,8 @@ impl Gathering {
             && self.votes.len() == known.votes.len()
             && self.sums.iter().enumerate().all(|(kernel, sum)| is_reached(kernel, sum))
             && self.heard.is_sound()
-            && (self.votes.is_empty() || cast == self.count() as u64)
+            && self.votes.iter().all(|votes| *votes <= uploads)
+            && (self.votes.is_empty() || (uploads..=uploads.saturating_mul(most as u64)).contains(&cast))
     }
 }
 
@@ -177,7 +210,7 @@ mod tests {
     fn voters_have_means_of_their_own() {
         let mut gathering = Gathering::by_vote(1, 3);
         for (node, vote, number) in [(1, 0, 5.0), (2, 2, 1.0), (3, 2, 4.0)] {
-            gathering.accept(1, node, &upload(1, Some(vote), &[number])).unwrap();
+            gathering.accept(1, node, &upload(1, Some(vote), &[number]), 1).unwrap();
         }
         let means = [0, 2].map(|kernel| {
             let mut mean = [0.0];
@@ -185,8 +218,11 @@ mod tests {
             mean[0]
         });
         assert_eq!(means, [5.0, 2.5]);
-        assert!(gathering.is_sound(&Gathering::by_vote(1, 3)));
-        assert!(!gathering.is_sound(&Gathering::new(1, 3)) && !gathering.is_sound(&Gathering::by_vote(1, 4)));
+        assert!(gathering.is_sound(&Gathering::by_vote(1, 3), 1));
+        assert!(
+            !gathering.is_sound(&Gathering::new(1, 3), 1)
+                && !gathering.is_sound(&Gathering::by_vote(1, 4), 1)
+        );
         gathering.clear();
         assert_eq!(gathering, Gathering { heard: gathering.heard.clone(), ..Gathering::by_vote(1, 3) });
     }
@@ -194,7 +230,7 @@ mod tests {
     #[test]
     fn bad_uploads_are_refused_and_change_nothing() {
         let mut gathering = Gathering::new(2, 3);
-        gathering.accept(5, 1, &upload(5, Some(2), &[1.0, 2.0])).unwrap();
+        gathering.accept(5, 1, &upload(5, Some(2), &[1.0, 2.0]), 1).unwrap();
         let before = gathering.clone();
         let refused = [
             (2, upload(4, Some(0), &[1.0, 2.0])),
@@ -208,14 +244,46 @@ mod tests {
             (2, upload(5, Some(0), &[1e31, 2.0])),
         ];
         for (from, upload) in refused {
-            assert!(gathering.accept(5, from, &upload).is_err(), "{upload:?}");
+            assert!(gathering.accept(5, from, &upload, 1).is_err(), "{upload:?}");
             assert_eq!(gathering, before);
         }
-        gathering.accept(5, NodeId::MAX, &upload(5, Some(0), &[3.0, 4.0])).unwrap();
-        assert!(gathering.accept(5, NodeId::MAX, &upload(5, Some(0), &[3.0, 4.0])).is_err());
+        gathering.accept(5, NodeId::MAX, &upload(5, Some(0), &[3.0, 4.0]), 1).unwrap();
+        assert!(gathering.accept(5, NodeId::MAX, &upload(5, Some(0), &[3.0, 4.0]), 1).is_err());
         let mut mean = [0.0; 2];
         gathering.mean(&mut mean);
         assert_eq!((mean, gathering.count()), ([2.0, 3.0], 2));
         assert_eq!(gathering.votes(), [1, 0, 1]);
+    }
+
+    #[test]
+    fn parts_of_an_upload_go_to_their_kernels() {
+        let mut gathering = Gathering::by_vote(2, 4);
+        // Kernels 2, 0 and 3; then 3 alone.
+        let three = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 0.0, 3.0];
+        gathering.accept(1, 1, &upload(1, Some(2), &three), 3).unwrap();
+        gathering.accept(1, 2, &upload(1, Some(3), &[10.0, 20.0]), 3).unwrap();
+        let totals: Vec<Vec<f64>> = (0..4).map(|kernel| gathering.totals_of(kernel).collect()).collect();
+        assert_eq!(totals, [[3.0, 4.0], [0.0, 0.0], [1.0, 2.0], [15.0, 26.0]]);
+        assert_eq!((gathering.votes(), gathering.count()), (&[1, 0, 1, 2][..], 2));
+        let known = Gathering::by_vote(2, 4);
+        assert!(gathering.is_sound(&known, 3) && !gathering.is_sound(&known, 1));
+        let before = gathering.clone();
+        let refused = [
+            upload(1, Some(2), &[1.0, 2.0, 3.0, 4.0, 4.0]),
+            upload(1, Some(2), &[1.0, 2.0, 3.0, 4.0, -1.0]),
+            upload(1, Some(2), &[1.0, 2.0, 3.0, 4.0, 0.5]),
+            upload(1, Some(2), &[1.0, 2.0, 3.0, 4.0, f32::NAN]),
+            upload(1, Some(2), &[1.0, 2.0, 3.0, 4.0, 1e20]),
+            upload(1, Some(2), &[1.0, 2.0, 3.0, 4.0, 2.0]),
+            upload(1, Some(2), &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 1.0, 1.0]),
+            upload(1, Some(2), &[1.0, 2.0, 3.0, 4.0]),
+            upload(1, None, &[1.0, 2.0, 3.0, 4.0, 1.0]),
+            upload(1, Some(0), &[0.0; 11]),
+            upload(1, Some(0), &[]),
+        ];
+        for upload in refused {
+            assert!(gathering.accept(1, 9, &upload, 3).is_err(), "{upload:?}");
+            assert_eq!(gathering, before);
+        }
     }
 }

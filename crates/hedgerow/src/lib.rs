@@ -37,6 +37,8 @@
 //! ```
 
 mod comparator;
+mod compression;
+mod dictionary;
 mod features;
 mod federation;
 mod gathering;
@@ -44,10 +46,12 @@ mod kernel;
 mod linear;
 mod loops;
 mod loss;
+mod map;
 mod message;
 pub mod method;
 mod metrics;
 mod omkl;
+mod personal;
 #[cfg(feature = "probe")]
 pub mod probe;
 mod random;
@@ -60,17 +64,21 @@ mod vector;
 pub mod weights;
 
 pub use comparator::{BestFunction, Hindsight};
+pub use compression::{Coding, Compression, Cost, Encoder, Kind, NumberFormat, Reference, Section, decode};
+pub use dictionary::Dictionary;
 pub use features::{Amplitude, Draw, FeatureError, FeatureMap, FeatureSpec, Features, NotAFeature};
 pub use federation::{Contact, Federation, Prediction, RoundError, Visit};
 pub use kernel::{Family, Kernel};
 pub use loss::{Loss, Objective};
+pub use map::SampleMap;
 pub use message::{Broadcast, NodeId, Rejected, Report, Selection, Upload};
 pub use method::{
-    Average, BadSample, BadState, BudgetTooSmall, Method, MkOptions, NodeHalf, ServerHalf, Setup,
+    Average, BadSample, BadState, BudgetTooSmall, Method, MkOptions, NodeHalf, PofOptions, ServerHalf, Setup,
     SetupConfig, SetupError,
 };
 pub use metrics::{ErrorMeter, Tally, Traffic};
 pub use omkl::Omkl;
+pub use personal::Personal;
 pub use random::{Purpose, Stream};
 pub use scaling::{Axis, BadScale, NodeScaling, Scale, ScaleKind, ServerScaling, Summary, Transport};
 pub use schedule::Schedule;

@@ -1,9 +1,12 @@
 //! [`Cholesky`]: systems of linear equations with a symmetric positive matrix.
 
+use serde::{Deserialize, Serialize};
+
 /// A = L·Lᵀ, ready to solve with.
-pub(crate) struct Cholesky {
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Cholesky<S = Vec<f64>> {
     /// L, lower triangle row by row.
-    factor: Vec<f64>,
+    factor: S,
     len: usize,
 }
 
@@ -12,16 +15,15 @@ fn triangle_row(row: usize) -> usize {
     row * (row + 1) / 2
 }
 
-impl Cholesky {
+impl<S: AsRef<[f64]> + AsMut<[f64]>> Cholesky<S> {
     /// Of a matrix (lower triangle row by row) plus `penalty` on its diagonal. A direction in which no more than `tiny` is left gets no
     /// weight.
-    pub(crate) fn new(mut factor: Vec<f64>, len: usize, penalty: f64, tiny: f64) -> Self {
-        let row = triangle_row;
+    pub(crate) fn new(mut entries: S, len: usize, penalty: f64, tiny: f64) -> Self {
+        let (row, factor) = (triangle_row, entries.as_mut());
         for i in 0..len {
             for j in 0..=i {
                 let (a, b) = (&factor[row(i)..row(i) + j], &factor[row(j)..row(j) + j]);
-                let dot: f64 = a.iter().zip(b).map(|(a, b)| a * b).sum();
-                let entry = factor[row(i) + j] - dot;
+                let entry = factor[row(i) + j] - dot(a, b);
                 factor[row(i) + j] = if i == j {
                     let pivot = entry + penalty;
                     if pivot > tiny { pivot.sqrt() } else { f64::INFINITY }
@@ -30,20 +32,97 @@ impl Cholesky {
                 };
             }
         }
-        Self { factor, len }
+        Self { factor: entries, len }
+    }
+
+    /// Whether every direction got a weight: the matrix is positive.
+    pub(crate) fn is_complete(&self) -> bool {
+        (0..self.len).all(|i| self.factor.as_ref()[triangle_row(i) + i].is_finite())
     }
 
     /// Turns b into A⁻¹b.
     pub(crate) fn solve(&self, w: &mut [f64]) {
-        let (row, factor, len) = (triangle_row, &self.factor, self.len);
+        let (row, factor, len) = (triangle_row, self.factor.as_ref(), self.len);
         for i in 0..len {
-            let known: f64 = factor[row(i)..row(i) + i].iter().zip(w.iter()).map(|(a, w)| a * w).sum();
+            let known = dot(&factor[row(i)..row(i) + i], &w[..i]);
             w[i] = (w[i] - known) / factor[row(i) + i];
         }
         for i in (0..len).rev() {
-            let known: f64 = (i + 1..len).map(|j| factor[row(j) + i] * w[j]).sum();
-            w[i] = (w[i] - known) / factor[row(i) + i];
+            let own = w[i] / factor[row(i) + i];
+            w[i] = own;
+            w[..i].iter_mut().zip(&factor[row(i)..]).for_each(|(w, a)| *w -= a * own);
         }
+    }
+}
+
+impl Cholesky {
+    /// Of the identity.
+    pub(crate) fn identity(len: usize) -> Self {
+        let mut factor = vec![0.0; triangle_row(len)];
+        (0..len).for_each(|i| factor[triangle_row(i) + i] = 1.0);
+        Self { factor, len }
+    }
+
+    /// Adds g·gᵀ to A, one rotation for each direction: L stays a factor whatever the sizes. Leaves nothing of `g`.
+    pub(crate) fn add_square(&mut self, g: &mut [f64]) {
+        let row = triangle_row;
+        for j in 0..self.len {
+            let pivot = self.factor[row(j) + j].hypot(g[j]);
+            let (cos, sin) = (self.factor[row(j) + j] / pivot, g[j] / pivot);
+            self.factor[row(j) + j] = pivot;
+            for (i, g) in g.iter_mut().enumerate().skip(j + 1) {
+                let entry = &mut self.factor[row(i) + j];
+                (*entry, *g) = (cos * *entry + sin * *g, cos * *g - sin * *entry);
+            }
+        }
+    }
+
+    /// Number of rows.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The rows of L, each as long as its triangle is wide there.
+    pub(crate) fn rows_mut(&mut self) -> impl Iterator<Item = &mut [f64]> {
+        let mut rest = self.factor.as_mut_slice();
+        (0..self.len).map_while(move |i| {
+            let (row, after) = std::mem::take(&mut rest).split_at_mut_checked(i + 1)?;
+            rest = after;
+            Some(row)
+        })
+    }
+
+    /// Whether L belongs to a matrix of this size, and to one that can be solved with: no pivot below `least`, no entry beyond `most`.
+    pub(crate) fn is_sound(&self, len: usize, least: f64, most: f64) -> bool {
+        let bounds = -most..=most;
+        self.len == len
+            && self.factor.len() == triangle_row(len)
+            && (0..len).all(|i| self.factor[triangle_row(i) + i] >= least)
+            && self.factor.iter().all(|entry| bounds.contains(entry))
+    }
+}
+
+/// aᵀb, in eight sums so that one addition needn't wait for the last.
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let len = a.len().min(b.len());
+    let ((a, a_rest), (b, b_rest)) = (a[..len].as_chunks::<8>(), b[..len].as_chunks::<8>());
+    let mut sums = [0.0; 8];
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..8 {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    let rest: f64 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    let [a, b, c, d, e, f, g, h] = sums;
+    ((a + e) + (b + f)) + ((c + g) + (d + h)) + rest
+}
+
+/// Writes the product of a symmetric matrix (lower triangle row by row) and a vector.
+pub(crate) fn multiply_triangle(matrix: &[f64], v: &[f64], product: &mut [f64]) {
+    for i in 0..v.len() {
+        let row = &matrix[triangle_row(i)..=triangle_row(i) + i];
+        product[i] = dot(row, &v[..=i]);
+        product[..i].iter_mut().zip(row).for_each(|(entry, a)| *entry += a * v[i]);
     }
 }
 
@@ -60,6 +139,37 @@ mod tests {
         for (found, expected) in w.iter().zip([1.0, 2.0, 3.0]) {
             assert!((found - expected).abs() < 1e-12, "{w:?}");
         }
+    }
+
+    #[test]
+    fn products_are_products() {
+        // [2 1 0; 1 3 -1; 0 -1 4].
+        let mut product = [f64::NAN; 3];
+        multiply_triangle(&[2.0, 1.0, 3.0, 0.0, -1.0, 4.0], &[1.0, 2.0, 3.0], &mut product);
+        assert_eq!(product, [4.0, 4.0, 10.0]);
+        let numbers: Vec<f64> = (0..29).map(f64::from).collect();
+        assert_eq!(dot(&numbers, &numbers), 28.0 * 29.0 * 57.0 / 6.0);
+    }
+
+    #[test]
+    fn adding_squares_is_factoring_anew() {
+        let mut grown = Cholesky::identity(3);
+        let mut triangle = vec![1.0, 0.0, 1.0, 0.0, 0.0, 1.0];
+        for g in [[0.5, -2.0, 1.0], [30.0, 0.0, -7.0], [0.0, 1e-3, 4.0]] {
+            for (i, j, at) in [(0, 0, 0), (1, 0, 1), (1, 1, 2), (2, 0, 3), (2, 1, 4), (2, 2, 5)] {
+                triangle[at] += g[i] * g[j];
+            }
+            grown.add_square(&mut g.clone());
+            let anew = Cholesky::new(triangle.clone(), 3, 0.0, 0.0);
+            for (found, expected) in grown.factor.iter().zip(&anew.factor) {
+                assert!((found - expected).abs() < 1e-9 * (1.0 + expected.abs()), "{grown:?}, {anew:?}");
+            }
+        }
+        assert!(
+            grown.is_sound(3, 1.0, 100.0) && !grown.is_sound(3, 1e3, 1e9) && !grown.is_sound(2, 0.0, 1e9)
+        );
+        let lengths: Vec<usize> = grown.rows_mut().map(|row| row.len()).collect();
+        assert_eq!(lengths, [1, 2, 3]);
     }
 
     #[test]

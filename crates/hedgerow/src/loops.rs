@@ -1,7 +1,9 @@
 //! The loops that all time goes into, written once over [`Vector`] and called through `simd.rs`.
 
+use crate::dictionary::COSINE_SIZE;
+use crate::features::Features;
 use crate::loss::Step;
-use crate::trig::{Waves, tame};
+use crate::trig::{LARGEST_DIRECT, Waves, tame};
 use crate::vector::{LANES, Line, Vector};
 
 /// Frequencies are stored in panels of [`LANES`], each panel input by input, and padded with zeros to a multiple of this.
@@ -254,6 +256,39 @@ fn write_few<V: Vector>(
         for ((place, sine), cosine) in places[..filled].iter().zip(sines).zip(cosines) {
             z[*place] = sine;
             z[*place + per_kernel] = cosine;
+        }
+    }
+}
+
+/// Features of one sample: a constant, `linear` projections, cosines; see [`crate::dictionary::Dictionary`].
+#[inline(always)]
+pub(crate) fn map_dictionary<V: Vector>(
+    panels: &[Line],
+    phases: &[Line],
+    linear: usize,
+    x: &[f32],
+    z: &mut [f32],
+) {
+    let waves = Waves::<V>::new(COSINE_SIZE);
+    let blocks = panels.chunks_exact(x.len()).zip(phases).zip(z.chunks_mut(LANES));
+    for (block, ((rows, phases), z)) in blocks.enumerate() {
+        let mut sum = V::load(&phases.0);
+        for (row, x) in rows.iter().zip(x) {
+            sum = V::load(&row.0).mul_add(V::splat(*x), sum);
+        }
+        let (mut sums, mut cosines) = ([0.0; LANES], [0.0; LANES]);
+        sum.store(&mut sums);
+        let angles = if sum.any_beyond(LARGEST_DIRECT) { V::load(&sums.map(tame)) } else { sum };
+        waves.of(angles).1.store(&mut cosines);
+        let first = block * LANES;
+        for (lane, z) in z.iter_mut().enumerate() {
+            *z = match first + lane {
+                0 => 1.0,
+                // What overflowed has no size that could be told.
+                row if row <= linear && sums[lane].is_nan() => 0.0,
+                row if row <= linear => sums[lane].clamp(-Features::LIMIT, Features::LIMIT),
+                _ => cosines[lane],
+            };
         }
     }
 }

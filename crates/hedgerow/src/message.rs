@@ -13,7 +13,7 @@ pub type NodeId = u32;
 pub struct Upload {
     /// The round that it answers.
     pub round: u64,
-    /// The kernel that the node votes for, where a method has votes.
+    /// The kernel that the node votes for or that its numbers belong to, where a method has votes.
     pub vote: Option<u32>,
     /// What the server adds up.
     pub numbers: Vec<f32>,
@@ -127,13 +127,13 @@ pub enum Rejected {
         /// Largest size allowed.
         bound: f32,
     },
-    /// A loss below zero, which would buy a kernel weight.
-    #[error("number {position} is a loss, but is {loss}")]
-    NegativeLoss {
+    /// A loss, count or square below zero: it would buy a kernel weight, or take away what others sent.
+    #[error("number {position} can't be negative, but is {value}")]
+    Negative {
         /// Where, from 0.
         position: usize,
         /// What.
-        loss: f32,
+        value: f32,
     },
     /// A kernel that isn't in the dictionary, or none where one is needed, or one where none is.
     #[error("kernel {found:?} named, but the dictionary has kernels 0 to {last}")]
@@ -142,6 +142,12 @@ pub enum Rejected {
         found: Option<u32>,
         /// The last valid index.
         last: u32,
+    },
+    /// Two parts of an upload for one kernel.
+    #[error("kernel {kernel} named twice in one upload")]
+    RepeatedKernel {
+        /// Which.
+        kernel: u32,
     },
     /// Numbers that can't be the count, mean, deviation and range of anything.
     #[error("column {column} of a report can't be a summary of numbers")]
@@ -166,6 +172,12 @@ pub enum Rejected {
     /// A scale that is made from something else than agreed.
     #[error("the scale is of another kind than this node's")]
     WrongScale,
+    /// Bytes that no encoder writes.
+    #[error("the bytes of a message can't be read: {what}")]
+    Garbled {
+        /// What is wrong with them.
+        what: &'static str,
+    },
     /// The method has no uploads.
     #[error("this method takes no uploads")]
     NotExpected,

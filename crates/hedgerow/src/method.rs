@@ -6,22 +6,32 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::features::Features;
+use crate::compression::Section;
+use crate::dictionary::Dictionary;
+use crate::features::{FeatureError, FeatureMap, FeatureSpec, Features};
 use crate::loss::{Loss, Objective};
+use crate::map::SampleMap;
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
 use crate::scaling::Transport;
 use crate::schedule::Schedule;
 use crate::simd;
 use crate::weights::WeightRule;
 
+mod em_kofl;
+mod fed_poe;
+mod gr_ofl;
+mod linear_newton;
+mod linear_sgd;
 mod local;
 mod mk_ofl;
 mod naive;
+mod pof_mkl;
 pub(crate) mod rows;
 mod server;
 mod sk_ofl;
 
 pub use mk_ofl::{Average, MkOptions};
+pub use pof_mkl::PofOptions;
 
 /// Largest size of a label that a node learns from.
 pub const MAX_LABEL: f32 = 1e12;
@@ -37,7 +47,7 @@ pub(crate) const LAST_COUNT: u64 = 1 << 62;
 
 /// The half that lives on a device.
 pub trait NodeHalf: Send {
-    /// Predicts from one sample's features, with the latest global model. Pure.
+    /// Predicts from one sample's features, with the latest global model and what the node keeps to itself. Pure.
     ///
     /// # Panics
     /// If they were made for another dictionary.
@@ -47,13 +57,16 @@ pub trait NodeHalf: Send {
     /// Writes the message for the server and says whether there is one (nothing learned, nothing to say). Pure: asking again
     /// gives the same message.
     fn upload(&self, out: &mut Upload) -> bool;
+    /// Appends what the numbers of its upload are, in order, for those who compress it. Numbers that aren't named travel as they are.
+    fn sections(&self, _out: &mut Vec<Section>) {}
     /// Takes over the server's state; one that isn't newer than its own is ignored.
     fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected>;
     /// The round that it is in: that of the latest broadcast it adopted.
     fn round(&self) -> u64;
-    /// How much the node trusts each kernel; sums to one.
+    /// How much the node trusts each kernel; sums to one, or is zero everywhere if the method has no kernels.
     fn weights(&self, out: &mut [f64]);
-    /// How much each kernel has in the predictions; sums to one. The weights, unless the method selects a single kernel.
+    /// How much each kernel has in the predictions; sums to what the weights sum to. The weights, unless the method selects a
+    /// single kernel.
     fn shares(&self, out: &mut [f64]) {
         self.weights(out);
     }
@@ -81,6 +94,15 @@ pub trait ServerHalf: Send {
     fn close_round(&mut self) -> &Broadcast;
     /// The latest broadcast, for those who join or come back.
     fn broadcast(&self) -> &Broadcast;
+    /// Appends what the numbers of its broadcast are, in order, for those who compress it. Numbers that aren't named travel as
+    /// they are.
+    fn sections(&self, _out: &mut Vec<Section>) {}
+    /// Learns what nodes were really told, after compression, of the broadcast that [`ServerHalf::close_round`] made: from here on that
+    /// is the broadcast.
+    ///
+    /// # Panics
+    /// If it has another number of numbers.
+    fn settle(&mut self, told: &[f32]);
     /// Takes the broadcast's models from one scale to another; call it right after [`ServerHalf::close_round`]. Uploads that the open
     /// round may have by then belong to the old scale and are forgotten: who sent them can send again.
     ///
@@ -181,6 +203,12 @@ pub struct SetupConfig {
     pub frequencies: usize,
     /// Nodes in the federation, K.
     pub nodes: usize,
+    /// Numbers in a sample, d.
+    #[serde(default = "one")]
+    pub inputs: usize,
+    /// Numbers that one upload may have, r; methods that send models of 2D numbers follow `frequencies` instead.
+    #[serde(default = "hundred")]
+    pub budget: usize,
     /// The loss.
     pub loss: Loss,
     /// λ.
@@ -196,6 +224,17 @@ pub struct SetupConfig {
     /// Variants of MK-OFL.
     #[serde(default)]
     pub mk: MkOptions,
+    /// Variants of POF-MKL.
+    #[serde(default)]
+    pub pof: PofOptions,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn hundred() -> usize {
+    100
 }
 
 impl Default for SetupConfig {
@@ -205,6 +244,8 @@ impl Default for SetupConfig {
             kernels: 11,
             frequencies: 49,
             nodes: 20,
+            inputs: one(),
+            budget: hundred(),
             loss: Loss::Squared,
             ridge: 0.01,
             step_size: Schedule::Anytime { scale: 1.0 },
@@ -212,6 +253,7 @@ impl Default for SetupConfig {
             weight_rule: WeightRule::Incremental,
             seed: 1,
             mk: MkOptions::default(),
+            pof: PofOptions::default(),
         }
     }
 }
@@ -252,7 +294,10 @@ impl TryFrom<SetupConfig> for Setup {
         for (what, count) in [
             ("the number of kernels", config.kernels),
             ("the number of frequencies", config.frequencies),
+            ("the number of inputs", config.inputs),
+            ("the budget", config.budget),
             ("the number of nodes", config.nodes),
+            ("kernels_per_upload", config.pof.kernels_per_upload),
         ] {
             if count == 0 {
                 return Err(SetupError::Zero { what });
@@ -275,6 +320,15 @@ impl TryFrom<SetupConfig> for Setup {
         }
         let shrink = config.step_size.rate(1) * ridge;
         check("step_size times ridge", shrink, "at most 1, or models grow without bound", shrink <= 1.0)?;
+        let chosen = config.pof.kernels_per_upload;
+        check(
+            "kernels_per_upload",
+            chosen as f64,
+            "at most the number of kernels",
+            chosen <= config.kernels,
+        )?;
+        let exploration = config.pof.exploration;
+        check("exploration (ξ)", exploration, "between 0 and 1", (0.0..=1.0).contains(&exploration))?;
         Ok(Self { config, log_kernels: (config.kernels as f64).ln() })
     }
 }
@@ -299,6 +353,11 @@ impl Setup {
         self.kernels() * self.model_len()
     }
 
+    /// Length of a linear model, and of its z = (1, x): d + 1.
+    pub(crate) fn linear_len(&self) -> usize {
+        self.config.inputs + 1
+    }
+
     /// The objective that models descend on.
     pub fn objective(&self) -> Objective {
         Objective { loss: self.config.loss, ridge: self.config.ridge }
@@ -317,8 +376,7 @@ impl Setup {
 
     /// Refuses features of another dictionary.
     fn check_width(&self, z: Features<'_>) -> Result<(), BadSample> {
-        let (expected, found) = (self.width(), z.numbers().len());
-        if found == expected { Ok(()) } else { Err(BadSample::Width { expected, found }) }
+        check_width(z, self.width())
     }
 
     /// Refuses labels that can't be learned from.
@@ -333,10 +391,18 @@ impl Setup {
     }
 }
 
+/// Refuses features of a sample that are more or fewer than expected.
+fn check_width(z: Features<'_>, expected: usize) -> Result<(), BadSample> {
+    let found = z.numbers().len();
+    if found == expected { Ok(()) } else { Err(BadSample::Width { expected, found }) }
+}
+
 /// The methods that travel: each has a node half and a server half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
+    /// GR-OFL, growing ridge: sums over whole histories, one model of all bandwidths.
+    GrOfl,
     /// SK-OFL: one kernel, chosen beforehand (by index, from 0).
     SkOfl {
         /// Which.
@@ -348,6 +414,16 @@ pub enum Method {
     Naive,
     /// Every node learns alone; nothing travels.
     Local,
+    /// eM-KOFL: nodes upload one model and all losses, and the server draws the kernel.
+    EmKofl,
+    /// POF-MKL: the server's models of all kernels, mixed by each node's own weights.
+    PofMkl,
+    /// Fed-POE: a federated and a local model, mixed by each node's own weights.
+    FedPoe,
+    /// A linear model, learned by gradient steps and averaged.
+    LinearSgd,
+    /// A linear model, learned by online Newton steps and averaged.
+    LinearNewton,
 }
 
 /// A budget that leaves no room for a single frequency.
@@ -363,27 +439,55 @@ impl Method {
     /// Short name, as on the command line.
     pub fn name(self) -> &'static str {
         match self {
+            Self::GrOfl => "gr",
             Self::SkOfl { .. } => "sk",
             Self::MkOfl => "mk",
             Self::Naive => "naive",
             Self::Local => "local",
+            Self::EmKofl => "emk",
+            Self::PofMkl => "pof",
+            Self::FedPoe => "fedpoe",
+            Self::LinearSgd => "linear",
+            Self::LinearNewton => "linear-newton",
         }
     }
 
-    /// How many frequencies per kernel a budget of r numbers allows: ⌊r/2⌋ for SK-OFL, ⌊r/2⌋ − 1 for MK-OFL, which also
-    /// sends two indices. Methods without a budget of their own are given as many as MK-OFL.
-    pub fn frequencies(self, budget: usize) -> Result<usize, BudgetTooSmall> {
-        let (method, indices) = match self {
-            Self::SkOfl { .. } => ("sk", 0),
-            Self::MkOfl => ("mk", 1),
-            Self::Naive => ("naive", 1),
-            Self::Local => ("local", 1),
-        };
-        let least = 2 * (indices + 1);
-        match (budget / 2).checked_sub(indices) {
-            Some(frequencies) if frequencies > 0 => Ok(frequencies),
-            _ => Err(BudgetTooSmall { method, least, budget }),
+    /// Length of the z that it learns from: P·2D; the features of its dictionary for GR-OFL; d + 1 for a linear model, whose z is (1, x).
+    pub fn width(self, setup: &Setup) -> usize {
+        match self {
+            Self::GrOfl => gr_ofl::Sizes::new(setup.config.budget).features,
+            Self::LinearSgd | Self::LinearNewton => setup.linear_len(),
+            _ => setup.width(),
         }
+    }
+
+    /// The map that makes these features.
+    pub fn map(self, setup: &Setup, spec: &FeatureSpec) -> Result<SampleMap, FeatureError> {
+        Ok(match self {
+            Self::GrOfl => {
+                let gr_ofl::Sizes { features, linear, .. } = gr_ofl::Sizes::new(setup.config.budget);
+                SampleMap::Dictionary(Dictionary::new(spec, features, linear)?)
+            }
+            Self::LinearSgd | Self::LinearNewton => SampleMap::Inputs(setup.config.inputs),
+            _ => SampleMap::Kernels(FeatureMap::new(spec)?),
+        })
+    }
+
+    /// How many frequencies per kernel a budget of r numbers allows: ⌊r/2⌋ for SK-OFL, ⌊r/2⌋ − 1 for MK-OFL, which also
+    /// sends two indices, and what [`PofOptions::frequencies`] says for POF-MKL. Methods without a budget of their own are given
+    /// as many as MK-OFL.
+    pub fn frequencies(self, budget: usize) -> Result<usize, BudgetTooSmall> {
+        let indices = match self {
+            // Its features are its own: what others would have is told for comparison.
+            Self::GrOfl if budget < gr_ofl::LEAST_BUDGET => {
+                let (method, least) = (self.name(), gr_ofl::LEAST_BUDGET);
+                return Err(BudgetTooSmall { method, least, budget });
+            }
+            Self::SkOfl { .. } => 0,
+            Self::PofMkl => return PofOptions::default().frequencies(budget),
+            _ => 2,
+        };
+        frequencies_within(self.name(), budget, indices)
     }
 
     /// A new node half.
@@ -392,20 +496,40 @@ impl Method {
     /// If SK-OFL is given a kernel that the setup doesn't have.
     pub fn node(self, setup: &Setup, id: NodeId) -> Box<dyn NodeHalf> {
         match self {
+            Self::GrOfl => Box::new(gr_ofl::Node::new(setup)),
             Self::SkOfl { kernel } => Box::new(sk_ofl::Node::new(setup, kernel)),
             Self::MkOfl => Box::new(mk_ofl::Node::new(setup, id)),
             Self::Naive => Box::new(naive::Node::new(setup)),
             Self::Local => Box::new(local::Node::new(setup)),
+            Self::EmKofl => Box::new(em_kofl::Node::new(setup)),
+            Self::PofMkl => Box::new(pof_mkl::Node::new(setup, id)),
+            Self::FedPoe => Box::new(fed_poe::Node::new(setup)),
+            Self::LinearSgd => Box::new(linear_sgd::Node::new(setup)),
+            Self::LinearNewton => Box::new(linear_newton::Node::new(setup)),
         }
     }
 
     /// A new server half.
     pub fn server(self, setup: &Setup) -> Box<dyn ServerHalf> {
         match self {
+            Self::GrOfl => Box::new(gr_ofl::server(setup)),
             Self::SkOfl { kernel } => Box::new(sk_ofl::server(setup, kernel)),
             Self::MkOfl => Box::new(mk_ofl::server(setup)),
             Self::Naive => Box::new(naive::server(setup)),
             Self::Local => Box::new(local::Server::new()),
+            Self::EmKofl => Box::new(em_kofl::server(setup)),
+            Self::PofMkl => Box::new(pof_mkl::server(setup)),
+            Self::FedPoe => Box::new(fed_poe::server(setup)),
+            Self::LinearSgd => Box::new(linear_sgd::server(setup, "linear-server")),
+            Self::LinearNewton => Box::new(linear_sgd::server(setup, "linear-newton-server")),
         }
+    }
+}
+
+/// The largest D for which a model of 2D numbers and some indices fit a budget.
+fn frequencies_within(method: &'static str, budget: usize, indices: usize) -> Result<usize, BudgetTooSmall> {
+    match budget.checked_sub(indices) {
+        Some(left) if left >= 2 => Ok(left / 2),
+        _ => Err(BudgetTooSmall { method, least: indices + 2, budget }),
     }
 }

@@ -1,5 +1,9 @@
 //! What is measured while a federation runs: errors, running and windowed, and numbers and bytes sent.
 
+use serde::{Deserialize, Serialize};
+
+use crate::method::is_count;
+
 /// Mean of squared errors over everything and over a sliding window of rounds.
 #[derive(Debug, Clone)]
 pub struct ErrorMeter {
@@ -80,7 +84,7 @@ impl ErrorMeter {
 }
 
 /// What travelled, counted from the messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Traffic {
     /// Numbers from nodes to the server, whether they were taken or came too late.
     pub numbers_up: u64,
@@ -94,6 +98,15 @@ pub struct Traffic {
     pub uploads_accepted: u64,
     /// Uploads that came after their round had closed.
     pub uploads_late: u64,
+}
+
+impl Traffic {
+    /// Whether a saved state is one that could have been reached.
+    pub(crate) fn is_sound(&self) -> bool {
+        let Self { numbers_up, numbers_down, bytes_up, bytes_down, uploads_accepted, uploads_late } = *self;
+        [numbers_up, numbers_down, bytes_up, bytes_down, uploads_accepted, uploads_late].map(is_count)
+            == [true; 6]
+    }
 }
 
 #[cfg(test)]

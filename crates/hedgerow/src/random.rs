@@ -23,6 +23,10 @@ pub enum Purpose {
     Partition,
     /// Who misses a round, comes late, and how many samples arrive.
     Participation,
+    /// The features of a dictionary that grows.
+    Dictionary,
+    /// Which way a number of a message is rounded.
+    Rounding,
 }
 
 /// A stream of random numbers that can be read at any position.

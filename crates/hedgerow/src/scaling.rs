@@ -7,6 +7,7 @@
 //! round of the models has closed, [`ServerScaling::close_round`].
 
 mod node;
+mod refit;
 mod scale;
 mod server;
 mod summary;

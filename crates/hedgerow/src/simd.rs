@@ -90,6 +90,8 @@ dispatched! {
     fn map_together(projection: &loops::Projection<'_>, x: &[f32], z: &mut [f32]) -> usize;
     /// Features of one sample.
     fn map_alone(projection: &loops::Projection<'_>, x: &[f32], z: &mut [f32]);
+    /// Features of one sample from a dictionary.
+    fn map_dictionary(panels: &[Line], phases: &[Line], linear: usize, x: &[f32], z: &mut [f32]);
     /// wᵀz.
     fn dot(model: &[Line], z: &[f32]) -> f32;
     /// ‖w‖².

@@ -51,6 +51,14 @@ impl ExactSum {
         self.parts.iter_mut().for_each(|part| part.fill(0.0));
     }
 
+    /// The sum of no vectors of another length.
+    pub(crate) fn reset(&mut self, len: usize) {
+        for part in &mut self.parts {
+            part.clear();
+            part.resize(len, 0.0);
+        }
+    }
+
     pub(crate) fn is_sound(&self, len: usize, farthest: f64) -> bool {
         self.parts.iter().all(|part| part.len() == len) && self.totals().all(|total| total.abs() <= farthest)
     }

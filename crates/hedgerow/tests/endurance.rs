@@ -5,7 +5,9 @@
 
 mod common;
 
-use common::{FREQUENCIES, INPUTS, map_of, numbers, setup};
+use common::{
+    FREQUENCIES, INPUTS, features, has_kernels, has_loss, is_linear, methods, numbers, setup, spec,
+};
 use hedgerow::method::{MAX_LABEL, MAX_NORM};
 use hedgerow::{
     Amplitude, Average, Broadcast, ExponentialWeights, Features, Loss, Method, MkOptions, Schedule,
@@ -22,12 +24,15 @@ fn harsh_label(t: u64) -> f32 {
 
 /// Two nodes, one of them there every other round only.
 fn endure(method: Method, setup: &Setup, amplitude: Amplitude, rounds: u64) {
-    let map = map_of(KERNELS, amplitude);
-    let length = if amplitude == Amplitude::Normalised { 1.0 } else { (FREQUENCIES as f64).sqrt() };
+    let map = method.map(setup, &spec(KERNELS, amplitude)).unwrap();
+    let length = match amplitude {
+        _ if is_linear(method) => (1.0 + INPUTS as f64).sqrt(),
+        Amplitude::Normalised => 1.0,
+        Amplitude::Unnormalised => (FREQUENCIES as f64).sqrt(),
+    };
     let points = 64;
-    let mut z = vec![0.0; points * map.width()];
-    map.map_batch(&numbers(3, points * INPUTS), &mut z);
-    let z: Vec<Features<'_>> = Features::checked(&z).unwrap().samples(map.width()).collect();
+    let z = features(&map, &numbers(3, points * INPUTS));
+    let z: Vec<Features<'_>> = Features::checked(&z).unwrap().samples(method.width(setup)).collect();
     let mut nodes = [method.node(setup, 0), method.node(setup, 1)];
     let mut server = method.server(setup);
     let mut upload = Upload::default();
@@ -41,7 +46,8 @@ fn endure(method: Method, setup: &Setup, amplitude: Amplitude, rounds: u64) {
                 .unwrap();
             node.weights(&mut weights);
             let total: f64 = weights.iter().sum();
-            assert!((total - 1.0).abs() < 1e-9, "{method:?}, round {t}: {weights:?}");
+            let expected = if has_kernels(method) { 1.0 } else { 0.0 };
+            assert!((total - expected).abs() < 1e-9, "{method:?}, round {t}: {weights:?}");
             // A model may be as long as it can be and then take a step as long as it can be.
             let longest = (1.0 + length) * f64::from(MAX_NORM);
             assert!(node.norm2() <= 1.001 * longest * longest, "{method:?}, round {t}: {}", node.norm2());
@@ -61,6 +67,11 @@ fn endure(method: Method, setup: &Setup, amplitude: Amplitude, rounds: u64) {
 fn a_million(method: Method) {
     let setup = setup(SetupConfig { kernels: KERNELS, nodes: 2, ..SetupConfig::default() });
     endure(method, &setup, Amplitude::Normalised, 1_000_000);
+}
+
+#[test]
+fn a_million_rounds_of_gr_ofl() {
+    a_million(Method::GrOfl);
 }
 
 #[test]
@@ -84,6 +95,27 @@ fn a_million_rounds_alone() {
 }
 
 #[test]
+fn a_million_rounds_of_em_kofl() {
+    a_million(Method::EmKofl);
+}
+
+#[test]
+fn a_million_rounds_of_pof_mkl() {
+    a_million(Method::PofMkl);
+}
+
+#[test]
+fn a_million_rounds_of_fed_poe() {
+    a_million(Method::FedPoe);
+}
+
+#[test]
+fn a_million_rounds_of_linear_models() {
+    a_million(Method::LinearSgd);
+    a_million(Method::LinearNewton);
+}
+
+#[test]
 fn steps_far_too_long_stay_finite() {
     // Every step overshoots a thousandfold, in its own direction each time.
     let schedule = Schedule::Constant { scale: 1000.0 };
@@ -92,7 +124,7 @@ fn steps_far_too_long_stay_finite() {
             let config =
                 SetupConfig { loss, ridge, weight_rule, step_size: schedule, ..SetupConfig::default() };
             let setup = setup(SetupConfig { kernels: KERNELS, weight_rate: schedule, nodes: 2, ..config });
-            for method in [Method::SkOfl { kernel: 0 }, Method::MkOfl, Method::Naive, Method::Local] {
+            for method in methods(KERNELS).into_iter().filter(|method| has_loss(*method, loss)) {
                 endure(method, &setup, Amplitude::Normalised, 20_000);
                 endure(method, &setup, Amplitude::Unnormalised, 20_000);
             }
@@ -107,7 +139,7 @@ fn features_of_size_one_diverge_and_stay_finite() {
         for step_size in [Schedule::Constant { scale: 1.0 }, Schedule::Anytime { scale: 1.0 }] {
             let mk = MkOptions { count_nodes: false, average };
             let config = SetupConfig { kernels: KERNELS, nodes: 2, step_size, mk, ..SetupConfig::default() };
-            for method in [Method::SkOfl { kernel: 0 }, Method::MkOfl, Method::Naive, Method::Local] {
+            for method in methods(KERNELS) {
                 endure(method, &setup(config), Amplitude::Unnormalised, 50_000);
             }
         }

@@ -4,8 +4,11 @@
 
 mod common;
 
-use common::{FREQUENCIES, World, cases, few_cases, methods, numbers, setup};
-use hedgerow::{Average, Broadcast, Features, Method, MkOptions, SetupConfig, Stream, Upload};
+use common::{
+    BUDGET, Case, FREQUENCIES, INPUTS, TAIL, World, cases, few_cases, has_kernels, methods, numbers, setup,
+    speaks_of_its_past,
+};
+use hedgerow::{Average, Broadcast, Features, Method, MkOptions, PofOptions, SetupConfig, Stream, Upload};
 
 const ROUNDS: u64 = 12;
 
@@ -25,8 +28,10 @@ fn prediction_is_pure() {
 
 #[test]
 fn predictions_change_with_a_round_only() {
-    // Otherwise what a node says would depend on whether it has learned already. Who learns alone has no rounds.
-    for case in cases().into_iter().filter(|case| case.method != Method::Local) {
+    // Otherwise what a node says would depend on whether it has learned already. Who learns alone has no rounds, and what is a
+    // node's own acts at once.
+    let of_rounds = |case: &Case| case.method != Method::Local && !case.is_personal();
+    for case in cases().into_iter().filter(of_rounds) {
         let mut world = World::after(case, 3);
         let before = world.prediction(0, 9);
         world.learn(0, 3);
@@ -40,8 +45,10 @@ fn predictions_change_with_a_round_only() {
 #[test]
 fn upload_is_pure() {
     for case in cases() {
+        assert_eq!(World::new(case).upload(0), None, "nothing learned, nothing to say: {case:?}");
         let mut world = World::after(case, 2);
-        assert_eq!(world.upload(0), None, "nothing learned, nothing to say: {case:?}");
+        // Nor in a round without samples, unless the past says something new of the new model.
+        assert_eq!(world.upload(0).is_some(), speaks_of_its_past(case.method), "{case:?}");
         world.learn(0, 2);
         let before = world.state();
         let first = world.upload(0);
@@ -85,10 +92,16 @@ fn order_of_uploads_is_irrelevant_where_plain_sums_would_round() {
         let uploads: Vec<Upload> = (0..40)
             .map(|node| {
                 let size = 10f32.powi(node % 13 - 9);
-                // The naive extension uploads losses too, which are never negative.
-                let signed = |value: &f32| if case.method == Method::Naive { value.abs() } else { *value };
+                // Some upload losses, squares or counts too, which are never negative.
+                let has_losses = matches!(case.method, Method::Naive | Method::EmKofl | Method::GrOfl);
+                let signed = |value: &f32| if has_losses { value.abs() } else { *value };
                 let numbers = numbers(node as u64, sound.numbers.len());
-                let numbers = numbers.iter().map(|value| signed(value) * size).collect();
+                let mut numbers: Vec<f32> = numbers.iter().map(|value| signed(value) * size).collect();
+                if case.method == Method::PofMkl {
+                    // Kernels are named after their numbers.
+                    let named = sound.numbers.len() / (2 * FREQUENCIES) * 2 * FREQUENCIES;
+                    numbers[named..].copy_from_slice(&sound.numbers[named..]);
+                }
                 Upload { numbers, ..sound.clone() }
             })
             .collect();
@@ -142,6 +155,8 @@ fn weights_and_shares_sum_to_one() {
     for case in cases() {
         let mut world = World::new(case);
         let kernels = case.setup.config().kernels;
+        // Who has no kernels trusts none.
+        let total = if has_kernels(case.method) { 1.0 } else { 0.0 };
         for t in 0..ROUNDS {
             for node in &world.nodes {
                 let (mut weights, mut shares) = (vec![f64::NAN; kernels], vec![f64::NAN; kernels]);
@@ -149,7 +164,7 @@ fn weights_and_shares_sum_to_one() {
                 node.shares(&mut shares);
                 for parts in [weights, shares] {
                     assert!(parts.iter().all(|part| (0.0..=1.0).contains(part)), "{case:?}: {parts:?}");
-                    assert!((parts.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{case:?}: {parts:?}");
+                    assert!((parts.iter().sum::<f64>() - total).abs() < 1e-12, "{case:?}: {parts:?}");
                 }
             }
             world.round(t);
@@ -165,8 +180,10 @@ fn shares_of_a_selecting_method_are_one_kernel_s() {
         world.nodes[1].shares(&mut shares);
         let selected = match method {
             Method::SkOfl { kernel } => Some(kernel),
-            Method::MkOfl => world.server.broadcast().kernels.map(|kernels| kernels.current as usize),
-            Method::Naive | Method::Local => None,
+            Method::MkOfl | Method::EmKofl => {
+                world.server.broadcast().kernels.map(|kernels| kernels.current as usize)
+            }
+            _ => None,
         };
         assert_eq!(shares.iter().position(|share| *share == 1.0), selected, "{method:?}");
     }
@@ -204,8 +221,9 @@ fn stale_and_repeated_broadcasts_are_ignored() {
         let before = world.state();
         let latest = world.server.broadcast().clone();
         for round in 1..=latest.round {
-            // Other numbers, so that taking them over would show.
-            let numbers = latest.numbers.iter().map(|v| v + 1.0).collect();
+            // Another model, so that taking it over would show.
+            let mut numbers = latest.numbers.clone();
+            numbers.iter_mut().take(2).for_each(|number| *number += 1.0);
             let stale = Broadcast { round, numbers, ..latest.clone() };
             world.nodes.iter_mut().for_each(|node| node.adopt(&stale).unwrap());
         }
@@ -215,7 +233,9 @@ fn stale_and_repeated_broadcasts_are_ignored() {
 
 #[test]
 fn whoever_missed_rounds_goes_on_from_the_latest_broadcast() {
-    for case in cases().into_iter().filter(|case| case.method != Method::Local) {
+    // What a node keeps to itself has missed its samples.
+    let is_shared = |case: &Case| case.method != Method::Local && !case.is_personal();
+    for case in cases().into_iter().filter(is_shared) {
         let mut world = World::after(case, 2);
         let mut absent = case.method.node(&case.setup, 0);
         absent.restore(&world.nodes[0].save()).unwrap();
@@ -233,12 +253,30 @@ fn messages_have_exactly_the_numbers_they_are_said_to_have() {
         for case in few_cases(kernels) {
             let mut world = World::after(case, 2);
             world.learn(0, 2);
-            let (model, all) = (2 * FREQUENCIES, kernels * 2 * FREQUENCIES + kernels);
+            let (model, all) = (2 * FREQUENCIES, kernels * 2 * FREQUENCIES);
+            let chosen = case.setup.config().pof.kernels_per_upload;
             let expected = match case.method {
+                // Both vary: a model grows, and a slice ends with its matrix.
+                Method::GrOfl => {
+                    let [up, down] = [world.upload(0).unwrap().count(), world.server.broadcast().count()];
+                    assert!(up <= BUDGET && down <= case.method.width(&case.setup) + TAIL, "{up}, {down}");
+                    (up, down)
+                }
                 Method::SkOfl { .. } => (model, model),
                 Method::MkOfl => (model + 1, model + 2),
-                Method::Naive => (all, all),
+                Method::Naive => (all + kernels, all + kernels),
                 Method::Local => (0, 0),
+                Method::EmKofl => (model + kernels, model + 2),
+                // A last bin has one kernel where pairs don't come out even.
+                Method::PofMkl => {
+                    let mut upload = Upload::default();
+                    world.nodes[0].upload(&mut upload);
+                    let sent = (upload.numbers.len() + 1) / (model + 1);
+                    assert!((1..=chosen).contains(&sent), "{sent} kernels sent: {case:?}");
+                    (sent * (model + 1), all)
+                }
+                Method::FedPoe => (all, all),
+                Method::LinearSgd | Method::LinearNewton => (INPUTS + 1, INPUTS + 1),
             };
             let mut upload = Upload::default();
             world.nodes[0].upload(&mut upload);
@@ -252,19 +290,30 @@ fn messages_have_exactly_the_numbers_they_are_said_to_have() {
 #[test]
 fn a_budget_buys_as_many_frequencies_as_fit_its_messages() {
     for method in methods(11) {
-        let extra = if matches!(method, Method::SkOfl { .. }) { 0 } else { 1 };
-        let least = 2 + 2 * extra;
+        let indices = match method {
+            Method::SkOfl { .. } => 0,
+            Method::PofMkl => 1,
+            _ => 2,
+        };
+        let least = if method == Method::GrOfl { 16 } else { 2 + indices };
         for budget in 0..least {
             let error = method.frequencies(budget).unwrap_err().to_string();
             assert!(error.starts_with(method.name()), "{error}");
             assert!(error.contains(&format!("at least {least} numbers, but has {budget}")), "{error}");
         }
         for budget in least..300 {
-            assert_eq!(method.frequencies(budget), Ok(budget / 2 - extra), "{method:?}");
+            assert_eq!(method.frequencies(budget), Ok((budget - indices) / 2), "{method:?}");
         }
     }
     assert_eq!(Method::SkOfl { kernel: 0 }.frequencies(100), Ok(50));
     assert_eq!(Method::MkOfl.frequencies(100), Ok(49));
+    assert_eq!(Method::PofMkl.frequencies(100), Ok(49));
+    let three = PofOptions { kernels_per_upload: 3, ..PofOptions::default() };
+    for budget in 9..300 {
+        let frequencies = three.frequencies(budget).unwrap();
+        assert!(3 * (2 * frequencies + 1) <= budget && 3 * (2 * frequencies + 3) > budget);
+    }
+    assert!(three.frequencies(8).unwrap_err().to_string().contains("at least 9 numbers, but has 8"));
 }
 
 #[test]
@@ -272,7 +321,7 @@ fn nodes_that_don_t_count_leave_the_weights_of_one() {
     let weights = |nodes: usize, count_nodes: bool| {
         let mk = MkOptions { count_nodes, ..MkOptions::default() };
         let setup = setup(SetupConfig { kernels: 4, nodes, mk, ..SetupConfig::default() });
-        let world = World::new(few_cases(4)[1]);
+        let world = World::new(Case::new(Method::MkOfl, setup));
         let mut node = Method::MkOfl.node(&setup, 0);
         for t in 0..5 {
             let (z, y) = world.sample(0, t);

@@ -5,10 +5,15 @@
 
 mod common;
 
-use common::{FREQUENCIES, INPUTS, few_cases, map, methods, numbers, setup};
+use std::ops::RangeInclusive;
+
+use common::{
+    BUDGET, FREQUENCIES, INPUTS, TAIL, features, few_cases, is_personal, map_for, methods, numbers, setup,
+    speaks_of_its_past,
+};
 use hedgerow::{
-    Amplitude, Contact, Draw, FeatureMap, FeatureSpec, Features, Federation, Kernel, Method, NodeHalf,
-    Prediction, RoundError, Setup, SetupConfig, Stream, Tally, Traffic, Upload, Visit,
+    Amplitude, Contact, Draw, FeatureSpec, Features, Federation, Kernel, Method, NodeHalf, Prediction,
+    RoundError, SampleMap, Schedule, Setup, SetupConfig, Stream, Tally, Traffic, Upload, Visit,
 };
 
 const KERNELS: usize = 4;
@@ -20,11 +25,9 @@ struct Samples {
     y: Vec<f32>,
 }
 
-fn samples(map: &FeatureMap, seed: u64, count: usize) -> Samples {
+fn samples(map: &SampleMap, seed: u64, count: usize) -> Samples {
     let x = numbers(seed, count * INPUTS);
-    let mut z = vec![0.0; count * map.width()];
-    map.map_batch(&x, &mut z);
-    Samples { z, y: x.chunks_exact(INPUTS).map(|x| (5.0 * x[0]).sin()).collect() }
+    Samples { z: features(map, &x), y: x.chunks_exact(INPUTS).map(|x| (5.0 * x[0]).sin()).collect() }
 }
 
 impl Samples {
@@ -39,8 +42,8 @@ fn federation(method: Method) -> Federation {
 }
 
 /// A round of everyone with one sample each, in this order and contact.
-fn round(federation: &mut Federation, t: u64, who: &[(u32, Contact)]) -> Vec<(u32, u32)> {
-    let map = map(KERNELS);
+fn round(method: Method, federation: &mut Federation, t: u64, who: &[(u32, Contact)]) -> Vec<(u32, u32)> {
+    let map = map_for(method, KERNELS);
     let samples: Vec<_> = who.iter().map(|(node, _)| samples(&map, 100 * t + u64::from(*node), 1)).collect();
     let visits: Vec<_> =
         who.iter().zip(&samples).map(|(&(node, contact), s)| s.visit(node, contact)).collect();
@@ -63,27 +66,42 @@ fn states(federation: &Federation) -> Vec<Vec<u8>> {
 }
 
 /// Numbers of a method's messages, up and down.
-fn message_sizes(method: Method) -> (u64, u64) {
-    let (model, all) = (2 * FREQUENCIES as u64, (KERNELS * (2 * FREQUENCIES + 1)) as u64);
-    match method {
+fn message_sizes(method: Method) -> [RangeInclusive<u64>; 2] {
+    let (model, kernels) = (2 * FREQUENCIES as u64, KERNELS as u64);
+    let (all, linear) = (kernels * model, INPUTS as u64 + 1);
+    let (up, down) = match method {
+        // Models grow, and a slice ends with its matrix.
+        Method::GrOfl => {
+            let width = map_for(method, KERNELS).width() as u64;
+            return [width..=BUDGET as u64, TAIL as u64 + 1..=width + TAIL as u64];
+        }
         Method::SkOfl { .. } => (model, model),
         Method::MkOfl => (model + 1, model + 2),
-        Method::Naive => (all, all),
+        Method::Naive => (all + kernels, all + kernels),
         Method::Local => (0, 0),
-    }
+        Method::EmKofl => (model + kernels, model + 2),
+        Method::PofMkl => (model + 1, all),
+        Method::FedPoe => (all, all),
+        Method::LinearSgd | Method::LinearNewton => (linear, linear),
+    };
+    [up..=up, down..=down]
 }
 
 fn assert_traffic(federation: &Federation, method: Method, ups: u64, downs: u64, accepted: u64, late: u64) {
-    let (up, down) = message_sizes(method);
+    let traffic = *federation.traffic();
+    let [up, down] = message_sizes(method);
+    for (found, messages, size) in [(traffic.numbers_up, ups, up), (traffic.numbers_down, downs, down)] {
+        let expected = messages * size.start()..=messages * size.end();
+        assert!(expected.contains(&found), "{method:?}: {found}, expected {expected:?}");
+    }
     let expected = Traffic {
-        numbers_up: ups * up,
-        numbers_down: downs * down,
-        bytes_up: 4 * ups * up,
-        bytes_down: 4 * downs * down,
+        bytes_up: 4 * traffic.numbers_up,
+        bytes_down: 4 * traffic.numbers_down,
         uploads_accepted: accepted,
         uploads_late: late,
+        ..traffic
     };
-    assert_eq!(*federation.traffic(), expected, "{method:?}");
+    assert_eq!(traffic, expected, "{method:?}");
 }
 
 fn travelling() -> impl Iterator<Item = Method> {
@@ -96,10 +114,10 @@ fn order_of_visits_is_irrelevant_in_full_contact() {
         let (mut one, mut other) = (federation(method), federation(method));
         for t in 0..40 {
             let mut who = everyone(Contact::Full);
-            let first = round(&mut one, t, &who);
+            let first = round(method, &mut one, t, &who);
             let stream = Stream::from_seed(t);
             who.sort_by_key(|(node, _)| stream.bits_at(u64::from(*node)));
-            assert_eq!(first, round(&mut other, t, &who), "{method:?}");
+            assert_eq!(first, round(method, &mut other, t, &who), "{method:?}");
             assert_eq!(states(&one), states(&other), "{method:?}");
         }
         assert_eq!(one.traffic(), other.traffic());
@@ -111,11 +129,11 @@ fn order_of_visits_is_irrelevant_in_full_contact() {
 fn lost_nodes_keep_their_round_and_catch_up() {
     for method in travelling() {
         let mut federation = federation(method);
-        round(&mut federation, 0, &everyone(Contact::Full));
+        round(method, &mut federation, 0, &everyone(Contact::Full));
         let mut who = everyone(Contact::Full);
         who[2].1 = Contact::Lost;
         for t in 1..5 {
-            round(&mut federation, t, &who);
+            round(method, &mut federation, t, &who);
             assert_eq!(
                 (node(&federation, 2).round(), node(&federation, 1).round()),
                 (2, t + 2),
@@ -125,15 +143,17 @@ fn lost_nodes_keep_their_round_and_catch_up() {
         // Five rounds: everyone up and down once, then one less each time.
         assert_traffic(&federation, method, 6 + 4 * 5, 6 + 4 * 5, 6 + 4 * 5, 0);
 
-        let predictions = round(&mut federation, 5, &everyone(Contact::Full));
+        let predictions = round(method, &mut federation, 5, &everyone(Contact::Full));
         assert_eq!(predictions.len(), NODES);
         assert!(federation.nodes().all(|node| node.round() == 7), "{method:?}");
         // Who comes back hears the latest broadcast before it speaks and the next one after it.
         assert_traffic(&federation, method, 32, 26 + 7, 32, 0);
-        let z = samples(&map(KERNELS), 77, 1).z;
+        let z = samples(&map_for(method, KERNELS), 77, 1).z;
         let z = Features::checked(&z).unwrap();
         let back = node(&federation, 2).predict(z);
-        assert_eq!(back.to_bits(), node(&federation, 0).predict(z).to_bits(), "{method:?}");
+        let same = back.to_bits() == node(&federation, 0).predict(z).to_bits();
+        // What a node keeps to itself is its own.
+        assert_eq!(same, !is_personal(method, KERNELS), "{method:?}");
     }
 }
 
@@ -142,15 +162,16 @@ fn a_late_joiner_adopts_the_latest_broadcast_at_its_first_visit() {
     for method in travelling() {
         let mut federation = federation(method);
         let early = &everyone(Contact::Full)[..5];
-        (0..8).for_each(|t| drop(round(&mut federation, t, early)));
+        (0..8).for_each(|t| drop(round(method, &mut federation, t, early)));
         assert_eq!(node(&federation, 5).round(), 1);
-        let map = map(KERNELS);
+        let map = map_for(method, KERNELS);
         let sample = samples(&map, 9, 1);
         let visits = [sample.visit(0, Contact::Full), sample.visit(5, Contact::Full)];
         let mut said = Vec::new();
         federation.round(&visits, |prediction| said.push(prediction.value.to_bits())).unwrap();
-        assert_eq!(said[0], said[1], "both predict with the same global model: {method:?}");
-        assert_ne!(said[0], 0, "which is no longer the first one");
+        // Both predict with the same global model, but for what they keep to themselves.
+        assert_eq!(said[0] == said[1], !is_personal(method, KERNELS), "{method:?}");
+        assert_ne!(said[1], 0, "it is no longer the first one: {method:?}");
         assert_eq!(node(&federation, 5).round(), 10);
         assert_traffic(&federation, method, 8 * 5 + 2, 8 * 5 + 1 + 2, 42, 0);
     }
@@ -163,9 +184,9 @@ fn late_uploads_are_counted_and_left_out() {
         for t in 0..6 {
             let mut who = everyone(Contact::Full);
             who[4].1 = Contact::Late;
-            round(&mut with, t, &who);
+            round(method, &mut with, t, &who);
             who[4].1 = Contact::Lost;
-            round(&mut without, t, &who);
+            round(method, &mut without, t, &who);
             // The late one changes nothing for the server, but hears the broadcast like everyone.
             assert_eq!(with.server().save(), without.server().save(), "{method:?}");
             assert!(with.nodes().all(|node| node.round() == t + 2), "{method:?}");
@@ -178,16 +199,16 @@ fn late_uploads_are_counted_and_left_out() {
 fn a_round_with_late_uploads_only_stays_open_for_them() {
     for method in travelling() {
         let mut federation = federation(method);
-        round(&mut federation, 0, &everyone(Contact::Full));
-        round(&mut federation, 1, &everyone(Contact::Late));
+        round(method, &mut federation, 0, &everyone(Contact::Full));
+        round(method, &mut federation, 1, &everyone(Contact::Late));
         // Nobody was in time, so the round did not close, and the late ones still came for it.
         assert_eq!(federation.server().broadcast().round, 2, "{method:?}");
         assert_traffic(&federation, method, 12, 6, 12, 0);
         // They are part of the round when it closes; sending again is not counted twice.
-        round(&mut federation, 2, &everyone(Contact::Full));
+        round(method, &mut federation, 2, &everyone(Contact::Full));
         assert_eq!(federation.server().broadcast().round, 3, "{method:?}");
         assert_traffic(&federation, method, 18, 12, 12, 0);
-        round(&mut federation, 3, &everyone(Contact::Full));
+        round(method, &mut federation, 3, &everyone(Contact::Full));
         assert_traffic(&federation, method, 24, 18, 18, 0);
     }
 }
@@ -196,7 +217,7 @@ fn a_round_with_late_uploads_only_stays_open_for_them() {
 fn nodes_without_a_sample_listen_and_say_nothing() {
     for method in travelling() {
         let mut federation = federation(method);
-        let map = map(KERNELS);
+        let map = map_for(method, KERNELS);
         let (none, several) = (samples(&map, 1, 0), samples(&map, 2, 3));
         let visits = [none.visit(0, Contact::Full), several.visit(1, Contact::Full)];
         let mut said = Vec::new();
@@ -207,8 +228,17 @@ fn nodes_without_a_sample_listen_and_say_nothing() {
         assert_traffic(&federation, method, 1, 2, 1, 0);
         // Nobody has anything to say: the round stays open and nothing travels.
         let before = states(&federation);
-        federation.round(&[none.visit(0, Contact::Full), none.visit(1, Contact::Late)], |_| {}).unwrap();
         federation.round(&[], |_| {}).unwrap();
+        if speaks_of_its_past(method) {
+            // But for who has learned before: its past is news to the new model.
+            federation.round(&[none.visit(0, Contact::Full)], |_| {}).unwrap();
+            assert_eq!(before, states(&federation), "{method:?}");
+            federation.round(&[none.visit(0, Contact::Full), none.visit(1, Contact::Full)], |_| {}).unwrap();
+            assert_eq!((node(&federation, 0).round(), node(&federation, 1).round()), (3, 3));
+            assert_traffic(&federation, method, 2, 4, 2, 0);
+            continue;
+        }
+        federation.round(&[none.visit(0, Contact::Full), none.visit(1, Contact::Late)], |_| {}).unwrap();
         assert_eq!(before, states(&federation), "{method:?}");
         assert_traffic(&federation, method, 1, 2, 1, 0);
     }
@@ -216,19 +246,26 @@ fn nodes_without_a_sample_listen_and_say_nothing() {
 
 #[test]
 fn nothing_travels_where_everyone_learns_alone() {
-    let mut federation = federation(Method::Local);
+    let method = Method::Local;
+    let mut federation = federation(method);
     for contact in [Contact::Full, Contact::Late, Contact::Lost] {
-        round(&mut federation, 0, &everyone(contact));
+        round(method, &mut federation, 0, &everyone(contact));
     }
     assert_eq!(*federation.traffic(), Traffic::default());
 }
 
 #[test]
 fn whoever_comes_and_goes_everything_stays_finite_and_is_learned() {
-    let map = map(KERNELS);
     let rounds = 1500;
-    for method in [Method::SkOfl { kernel: 0 }, Method::MkOfl, Method::Naive, Method::Local] {
-        let mut federation = federation(method);
+    for method in methods(KERNELS) {
+        let map = map_for(method, KERNELS);
+        // POF-MKL's steps are divided by the odds of its choices: rates near one are far too long for it.
+        let step_size = match method {
+            Method::PofMkl => Schedule::Horizon { scale: 1.0, rounds },
+            _ => Schedule::Anytime { scale: 1.0 },
+        };
+        let config = SetupConfig { kernels: KERNELS, nodes: NODES, step_size, ..SetupConfig::default() };
+        let mut federation = Federation::new(method, &setup(config));
         let chance = Stream::from_seed(8);
         let (mut first, mut last) = (Tally::default(), Tally::default());
         for t in 0..rounds {
@@ -253,15 +290,18 @@ fn whoever_comes_and_goes_everything_stays_finite_and_is_learned() {
             federation.round(&visits, seen).unwrap();
             assert!(federation.server().broadcast().numbers.iter().all(|number| number.is_finite()));
         }
-        assert!(last.mean() < 0.8 * first.mean(), "{method:?} learns: {last:?} after {first:?}");
+        // With small steps there are no large errors to begin with.
+        let most = if method == Method::PofMkl { 0.95 } else { 0.8 };
+        assert!(last.mean() < most * first.mean(), "{method:?} learns: {last:?} after {first:?}");
     }
 }
 
 #[test]
 fn strangers_and_bad_samples_are_named() {
     for case in few_cases(KERNELS) {
-        let mut federation = Federation::new(case.method, &case.setup);
-        let mut sample = samples(&map(KERNELS), 1, 1);
+        let method = case.method;
+        let mut federation = Federation::new(method, &case.setup);
+        let mut sample = samples(&map_for(method, KERNELS), 1, 1);
         let stranger = federation.round(&[sample.visit(3, Contact::Full)], |_| {});
         assert_eq!(stranger, Err(RoundError::NoSuchNode { node: 3, nodes: 3 }));
         sample.y[0] = f32::NAN;
@@ -281,12 +321,11 @@ fn a_thousand_samples_in_a_round_are_learned_like_a_thousand_rounds() {
         seed: 1,
         amplitude: Amplitude::Normalised,
     };
-    let map = FeatureMap::new(&spec).unwrap();
     let setup = SetupConfig { kernels: 1, frequencies: 4, nodes: 1, ..SetupConfig::default() };
     let setup = Setup::try_from(setup).unwrap();
-    let mut z = vec![0.0; map.width()];
-    let z = map.map(&[0.5], &mut z);
-    for method in [Method::SkOfl { kernel: 0 }, Method::MkOfl, Method::Naive] {
+    for method in methods(1).into_iter().filter(|method| *method != Method::Local) {
+        let z = features(&method.map(&setup, &spec).unwrap(), &[0.5]);
+        let z = Features::checked(&z).unwrap();
         let (mut node, mut server) = (method.node(&setup, 0), method.server(&setup));
         (0..1000).for_each(|_| node.learn(z, 1.0).unwrap());
         let mut upload = Upload::default();

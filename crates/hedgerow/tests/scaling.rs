@@ -7,15 +7,15 @@ mod common;
 
 use common::INPUTS;
 use hedgerow::{
-    Amplitude, Contact, Draw, FeatureMap, FeatureSpec, Features, Federation, Kernel, Method, NodeScaling,
-    Prediction, Report, Scale, ScaleKind, Schedule, ServerScaling, SetupConfig, Stream, Tally, Visit,
+    Amplitude, Contact, Draw, FeatureSpec, Features, Federation, Kernel, Method, NodeScaling, Prediction,
+    Report, SampleMap, Scale, ScaleKind, Schedule, ServerScaling, SetupConfig, Stream, Tally, Visit,
 };
 
 const NODES: usize = 4;
 
 /// A federation on raw samples with a scale that is agreed on as they come.
 struct Fleet {
-    map: FeatureMap,
+    map: SampleMap,
     federation: Federation,
     nodes: Vec<NodeScaling>,
     server: ServerScaling,
@@ -32,6 +32,7 @@ impl Fleet {
         let config = SetupConfig {
             kernels: 4,
             frequencies: 20,
+            inputs: INPUTS,
             nodes: NODES,
             step_size: Schedule::Constant { scale: 0.3 },
             ..SetupConfig::default()
@@ -45,9 +46,10 @@ impl Fleet {
             seed: 5,
             amplitude: Amplitude::Normalised,
         };
+        let setup = config.try_into().unwrap();
         Self {
-            map: FeatureMap::new(&spec).unwrap(),
-            federation: Federation::new(method, &config.try_into().unwrap()),
+            map: method.map(&setup, &spec).unwrap(),
+            federation: Federation::new(method, &setup),
             nodes: vec![NodeScaling::new(kind, INPUTS); NODES],
             server: ServerScaling::new(kind, INPUTS),
             transports: true,
@@ -86,7 +88,7 @@ impl Fleet {
         {
             let mut x = [0.0; INPUTS];
             node.prepare(raw, &mut x);
-            self.map.map(&x, z);
+            self.map.map_batch(&x, z);
             labels.push(node.scale().map(|scale| scale.scale_label(*label)));
         }
         let z = Features::checked(&z).unwrap().samples(self.map.width());
@@ -150,7 +152,7 @@ fn error(fleet: &mut Fleet, samples: &[Sample], lost: Option<usize>) -> Tally {
 fn inputs_that_wander_off_cost_little_more_than_with_a_scale_known_beforehand() {
     let rounds = 1200;
     let all = Scale::from_ranges(&[(500.0, 800.0), (0.0, 0.03), (2920.0, 3080.0)]).unwrap();
-    for method in [Method::SkOfl { kernel: 1 }, Method::MkOfl, Method::Naive] {
+    for method in [Method::GrOfl, Method::SkOfl { kernel: 1 }, Method::MkOfl, Method::Naive] {
         let mut fleets = [
             Fleet::new(method, ScaleKind::Spread),
             Fleet::new(method, ScaleKind::Range),
@@ -178,7 +180,7 @@ fn inputs_that_wander_off_cost_little_more_than_with_a_scale_known_beforehand() 
 #[test]
 fn a_range_that_doubles_is_learned_faster_than_from_nothing() {
     for kind in [ScaleKind::Spread, ScaleKind::Range] {
-        for method in [Method::SkOfl { kernel: 1 }, Method::MkOfl, Method::Naive] {
+        for method in [Method::GrOfl, Method::SkOfl { kernel: 1 }, Method::MkOfl, Method::Naive] {
             let mut old = Fleet::new(method, kind);
             (0..200).for_each(|t| drop(old.round(&samples(t, 0.0, 1.0), None)));
             let changes = old.changes;

@@ -1,6 +1,10 @@
 //! Streams made from a seed, so that everything runs without a file. Scales are fixed constants: no stream needs to have
-//! been seen whole. But for [`Builtin::Drift`], whose change sits at half its length, a longer stream begins with the
-//! shorter one.
+//! been seen whole. But for those that drift, whose changes sit at fixed shares of their length, a longer stream begins with
+//! the shorter one.
+
+mod drift;
+
+pub use drift::Change;
 
 use std::f64::consts::{PI, TAU};
 
@@ -9,6 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
 use super::{Dataset, Owners};
+use drift::Course;
 
 /// A stream that comes with the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -21,6 +26,12 @@ pub enum Builtin {
     Narma,
     /// The best kernel changes midway.
     Drift,
+    /// One function slides into another over the middle third.
+    DriftGradual,
+    /// Two functions take turns.
+    DriftRecurring,
+    /// Labels change sign midway.
+    DriftFlip,
     /// Every node sees its own slice of the inputs and labels.
     Slices,
     /// Two classes, labelled ±1.
@@ -29,8 +40,17 @@ pub enum Builtin {
 
 impl Builtin {
     /// All of them, in the order they are listed.
-    pub const ALL: [Self; 6] =
-        [Self::Friedman, Self::MackeyGlass, Self::Narma, Self::Drift, Self::Slices, Self::Rings];
+    pub const ALL: [Self; 9] = [
+        Self::Friedman,
+        Self::MackeyGlass,
+        Self::Narma,
+        Self::Drift,
+        Self::DriftGradual,
+        Self::DriftRecurring,
+        Self::DriftFlip,
+        Self::Slices,
+        Self::Rings,
+    ];
 
     /// Name on the command line.
     pub fn name(self) -> &'static str {
@@ -39,6 +59,9 @@ impl Builtin {
             Self::MackeyGlass => "mackey-glass",
             Self::Narma => "narma",
             Self::Drift => "drift",
+            Self::DriftGradual => "drift-gradual",
+            Self::DriftRecurring => "drift-recurring",
+            Self::DriftFlip => "drift-flip",
             Self::Slices => "slices",
             Self::Rings => "rings",
         }
@@ -51,6 +74,11 @@ impl Builtin {
             Self::MackeyGlass => "Mackey-Glass chaotic time series, predicted from its last 5 values",
             Self::Narma => "NARMA-10: a nonlinear recursion with a memory of 10 steps",
             Self::Drift => "smooth in the first half, wiggly in the second: the best kernel changes midway",
+            Self::DriftGradual => {
+                "Friedman #1 hands over from its first five inputs to the last five, slowly"
+            }
+            Self::DriftRecurring => "the same back and forth: six parts, sudden changes between them",
+            Self::DriftFlip => "Friedman #1 about its mean: labels change sign midway",
             Self::Slices => "heterogeneous: every node sees its own slice of the inputs and labels",
             Self::Rings => "classification: two noisy concentric rings, labels ±1, 5% of them wrong",
         }
@@ -61,18 +89,41 @@ impl Builtin {
         Self::ALL.into_iter().find(|stream| stream.name() == name)
     }
 
+    /// When it changes if every node gets its samples of so many rounds in turn; empty if it never does.
+    pub fn changes(self, rounds: usize) -> Vec<Change> {
+        self.course().map_or(Vec::new(), |course| course.changes(rounds))
+    }
+
+    fn course(self) -> Option<Course> {
+        match self {
+            Self::Drift | Self::DriftFlip => Some(Course::Sudden),
+            Self::DriftGradual => Some(Course::Gradual),
+            Self::DriftRecurring => Some(Course::Recurring),
+            Self::Friedman | Self::MackeyGlass | Self::Narma | Self::Slices | Self::Rings => None,
+        }
+    }
+
     /// The first `samples` samples from `seed`. `nodes` matters where the stream knows who sees what: `slices`, which is
-    /// rounded down to whole rounds so that every node has as many samples, and `drift`, which changes between two rounds.
+    /// rounded down to whole rounds so that every node has as many samples, and those that drift, which change between two
+    /// rounds.
     pub fn generate(self, samples: usize, nodes: usize, seed: u64) -> Dataset {
         let nodes = nodes.max(1);
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        // Of the second concept in a sample.
+        let share =
+            |index: usize| self.course().map_or(0.0, |course| course.share(index / nodes, samples / nodes));
         let (features, x, y) = match self {
             Self::Friedman => independent(samples, &mut rng, |_, rng| friedman_sample(rng)),
             Self::MackeyGlass => mackey_glass_samples(samples, &mut rng),
             Self::Narma => narma_samples(samples, &mut rng),
             Self::Drift => {
-                let change = samples / nodes / 2 * nodes;
-                independent(samples, &mut rng, |index, rng| drift_sample(index >= change, rng))
+                independent(samples, &mut rng, |index, rng| drift::kernel_sample(share(index), rng))
+            }
+            Self::DriftGradual | Self::DriftRecurring => {
+                independent(samples, &mut rng, |index, rng| drift::handover_sample(share(index), rng))
+            }
+            Self::DriftFlip => {
+                independent(samples, &mut rng, |index, rng| drift::flip_sample(share(index), rng))
             }
             Self::Slices => {
                 let whole_rounds = samples / nodes * nodes;
@@ -213,16 +264,6 @@ fn narma(inputs: &[f64; NARMA_MEMORY], labels: &[f64; NARMA_MEMORY]) -> f64 {
     0.3 * labels[0] + 0.05 * labels[0] * sum + 1.5 * inputs[NARMA_MEMORY - 1] * inputs[0] + 0.1
 }
 
-/// A point on the unit circle at angle θ: 0.8 cos(θ - 0.5) before the change and 0.8 sin 8θ after, plus noise. Linear in
-/// the inputs, the first wants a wide Gaussian (σ² = 1 of the powers of ten); eight waves around want one a hundred times
-/// narrower.
-fn drift_sample(changed: bool, rng: &mut ChaCha8Rng) -> ([f64; 2], f64) {
-    let angle = rng.random_range(0.0..TAU);
-    let y = if changed { (8.0 * angle).sin() } else { (angle - 0.5).cos() };
-    let y = 0.8 * y + gaussian(rng, 0.05);
-    ([angle.cos(), angle.sin()], y)
-}
-
 /// The first input comes from the node's slice of [0, 1] and carries most of the label; two more, the same for all nodes,
 /// bend it.
 fn slices_sample(node: usize, nodes: usize, rng: &mut ChaCha8Rng) -> ([f64; 3], f64) {
@@ -280,7 +321,7 @@ mod tests {
 
     #[test]
     fn a_longer_stream_begins_with_the_shorter() {
-        for stream in Builtin::ALL.into_iter().filter(|stream| *stream != Builtin::Drift) {
+        for stream in Builtin::ALL.into_iter().filter(|stream| stream.course().is_none()) {
             let (short, long) = (stream.generate(200, NODES, 3), stream.generate(360, NODES, 3));
             assert_eq!((short.len(), long.len()), (200, 360));
             assert_eq!(inputs(&short), inputs(&long)[..200 * short.features], "{}", stream.name());
@@ -295,6 +336,9 @@ mod tests {
             (Builtin::MackeyGlass, 0.1, 0.1, 0.95),
             (Builtin::Narma, 0.0, 0.1, 1.0),
             (Builtin::Drift, -1.0, -1.1, 1.1),
+            (Builtin::DriftGradual, 0.0, -0.3, 1.3),
+            (Builtin::DriftRecurring, 0.0, -0.15, 1.15),
+            (Builtin::DriftFlip, 0.0, -1.35, 1.35),
             (Builtin::Slices, 0.0, -0.05, 1.05),
             (Builtin::Rings, -1.15, -1.0, 1.0),
         ] {
@@ -369,23 +413,6 @@ mod tests {
             let inputs = std::array::from_fn(|lag| f64::from(x[lag]) / 2.0);
             let labels = std::array::from_fn(|lag| f64::from(x[10 + lag]));
             assert_close(narma(&inputs, &labels), f64::from(y), 1e-6);
-        }
-    }
-
-    #[test]
-    fn drift_changes_its_function_between_two_rounds_at_half() {
-        let residual = |data: &Dataset, t: usize, wiggly: bool| {
-            let (x, y) = data.sample(t);
-            let angle = x[1].atan2(x[0]);
-            y - 0.8 * if wiggly { (8.0 * angle).sin() } else { (angle - 0.5).cos() }
-        };
-        for seed in 0..10 {
-            let data = Builtin::Drift.generate(1_010, NODES, seed);
-            // 50 whole rounds of 20: the change comes after 25.
-            for t in 0..data.len() {
-                let residual = residual(&data, t, t >= 500);
-                assert!(residual.abs() < 0.3, "{residual} at {t} from seed {seed}");
-            }
         }
     }
 

@@ -34,8 +34,8 @@ pub(super) fn legend_for<'l>(names: impl Iterator<Item = &'l str>) -> f64 {
 }
 
 pub(super) const SOFT_INK: RGBColor = RGBColor(0x5a, 0x60, 0x68);
-const GRID: RGBColor = RGBColor(0xdd, 0xe0, 0xe4);
-const FINE_GRID: RGBColor = RGBColor(0xf0, 0xf2, 0xf4);
+pub(super) const GRID: RGBColor = RGBColor(0xdd, 0xe0, 0xe4);
+pub(super) const FINE_GRID: RGBColor = RGBColor(0xf0, 0xf2, 0xf4);
 
 const LEGEND_ROW: f64 = 19.0;
 /// Rows that fit beside the frame.
@@ -217,6 +217,16 @@ impl<'c, 'a> Chart<'c, 'a> {
     /// A straight line, on these axes, between two points.
     pub(super) fn guide(&self, ends: [(f64, f64); 2]) -> Result<(), DrawError> {
         self.canvas.line(&ends.map(|(x, y)| self.spot(x, y)), palette::GUIDE)
+    }
+
+    /// Rounds in which the data changes: a line, or a shade where it takes longer.
+    pub(super) fn change(&self, from: f64, to: f64) -> Result<(), DrawError> {
+        let (low, high) = (self.y.low(), self.y.high());
+        let corners = [(from, low), (from, high), (to, high), (to, low)].map(|(x, y)| self.spot(x, y));
+        if corners[2].0 - corners[1].0 < 3.0 {
+            return self.canvas.line(&corners[..2], palette::CHANGE);
+        }
+        self.canvas.area(&corners, palette::CHANGE.color, 0.13)
     }
 
     /// Areas on top of each other. Each is drawn down to the floor and covered by the ones below it, so that no seams

@@ -30,9 +30,19 @@ pub(crate) enum Dash {
 /// A reference slope.
 pub(crate) const GUIDE: LineStyle = LineStyle { color: FAINT, dash: Dash::Dashes, width: 1.4, opacity: 1.0 };
 
-/// Of Okabe and Ito, told apart by colour-blind readers; yellow is left out, too pale on white. What learns nothing has no
-/// colour.
-const KNOWN: [(&str, RGBColor, Dash); 9] = [
+/// Where the data changes.
+pub(crate) const CHANGE: LineStyle =
+    LineStyle { color: RGBColor(0x5a, 0x60, 0x68), dash: Dash::Dots, width: 1.5, opacity: 1.0 };
+
+/// Of Okabe and Ito, told apart by colour-blind readers; yellow is left out, too pale on white. The peers' are darker. What learns
+/// nothing has no colour.
+const KNOWN: [(&str, RGBColor, Dash); 15] = [
+    ("gr", RGBColor(0xa8, 0x00, 0x2a), Dash::Solid),
+    ("emk", RGBColor(0x8a, 0x6f, 0xd1), Dash::Solid),
+    ("pof", RGBColor(0x99, 0x99, 0x33), Dash::Solid),
+    ("fedpoe", RGBColor(0xa6, 0x61, 0x1a), Dash::Solid),
+    ("linear", RGBColor(0x33, 0x66, 0x66), Dash::Solid),
+    ("linear-newton", RGBColor(0x33, 0x66, 0x66), Dash::Dashes),
     ("mk", RGBColor(0xd5, 0x5e, 0x00), Dash::Solid),
     ("sk", RGBColor(0x00, 0x72, 0xb2), Dash::Solid),
     ("naive", RGBColor(0x00, 0x9e, 0x73), Dash::Solid),
@@ -46,9 +56,9 @@ const KNOWN: [(&str, RGBColor, Dash); 9] = [
 
 /// For methods without a colour of their own, in the order in which they come.
 const SPARE: [RGBColor; 4] = [
-    RGBColor(0x8a, 0x6f, 0xd1),
-    RGBColor(0x99, 0x99, 0x33),
-    RGBColor(0xa6, 0x61, 0x1a),
+    RGBColor(0x44, 0x77, 0xaa),
+    RGBColor(0x77, 0x99, 0x55),
+    RGBColor(0x66, 0x44, 0x22),
     RGBColor(0x88, 0x22, 0x55),
 ];
 
@@ -64,7 +74,7 @@ const SHADES: [(f64, Dash); 6] = [
 
 /// The style of the method called `name` in every picture of these results.
 pub(crate) fn method(results: &Results, name: &str) -> LineStyle {
-    let width = if name == "mk" { 2.4 } else { 1.7 };
+    let width = if matches!(name, "gr" | "mk") { 2.4 } else { 1.7 };
     let style = |color, dash| LineStyle { color, dash, width, opacity: 1.0 };
     if let Some((color, dash)) = known(name) {
         return style(color, dash);
@@ -106,7 +116,7 @@ fn known(name: &str) -> Option<(RGBColor, Dash)> {
 
 /// What `mk:voters` is a variant of.
 fn original(name: &str) -> Option<((RGBColor, Dash), &str)> {
-    let (original, _) = name.split_once(':')?;
+    let (original, _) = name.split_once([':', '/', '+'])?;
     Some((known(original)?, original))
 }
 

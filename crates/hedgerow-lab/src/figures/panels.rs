@@ -4,12 +4,13 @@ use plotters::style::text_anchor::HPos;
 
 use super::canvas::{Canvas, DrawError, Spot, WIDTH, Writing};
 use super::chart::{Chart, Entry, Frame, Key, SOFT_INK, Words, draw_key, shortened};
-use super::errors::{self, Errors};
+use super::errors::{self, Error, Errors};
 use super::measure::Measure;
 use super::palette::{self, INK, LineStyle};
 use super::scale::{Axis, Spacing};
 use super::series::{self, Line};
 use super::{FigureError, SHEET, last_round, number, setting};
+use crate::data::builtin::Change;
 use crate::results::Results;
 
 /// One data set of a figure.
@@ -29,7 +30,8 @@ const MOST_COLUMNS: usize = 6;
 
 /// MSE(t) of every method, a chart per data set, so many charts in a row.
 pub fn mse_panels(title: &str, columns: usize, panes: &[Pane<'_>]) -> Result<String, FigureError> {
-    draw_mse(title, columns.clamp(1, MOST_COLUMNS), panes)
+    let content = Content { error: Error::Running, changes: &|_| Vec::new() };
+    draw_errors(title, columns, panes, content)
         .map_err(|source| FigureError::Draw { figure: "the errors of several runs", source })
 }
 
@@ -37,6 +39,32 @@ pub fn mse_panels(title: &str, columns: usize, panes: &[Pane<'_>]) -> Result<Str
 pub fn convergence_panels(title: &str, panes: &[Pane<'_>]) -> Result<String, FigureError> {
     draw_convergence(title, panes)
         .map_err(|source| FigureError::Draw { figure: "the convergence of several runs", source })
+}
+
+/// What charts of errors show.
+#[derive(Clone, Copy)]
+pub(super) struct Content<'c> {
+    pub(super) error: Error,
+    /// When the data of a run changes, to be marked.
+    pub(super) changes: &'c dyn Fn(&Results) -> Vec<Change>,
+}
+
+impl Content<'_> {
+    /// Beside the axis.
+    fn axis(&self, results: &Results) -> String {
+        match self.error {
+            Error::Running => Measure::of(results).axis(results),
+            Error::Windowed => format!("MSE over {} rounds", results.window),
+        }
+    }
+
+    /// Within a sentence.
+    fn name(&self, results: &Results) -> String {
+        match self.error {
+            Error::Running => Measure::of(results).name(results),
+            Error::Windowed => format!("MSE over the last {} rounds", results.window),
+        }
+    }
 }
 
 /// How the sheet is divided.
@@ -93,19 +121,31 @@ impl Sheet {
 const PLAIN: Writing = Writing { size: 12.0, color: INK, bold: false, anchor: HPos::Left, upwards: false };
 const SMALL: Writing = Writing { size: 10.5, color: SOFT_INK, ..PLAIN };
 
-fn draw_mse(title: &str, columns: usize, panes: &[Pane<'_>]) -> Result<String, DrawError> {
+/// The errors of all methods, a chart per data set.
+pub(super) fn draw_errors(
+    title: &str,
+    columns: usize,
+    panes: &[Pane<'_>],
+    content: Content<'_>,
+) -> Result<String, DrawError> {
+    let columns = columns.clamp(1, MOST_COLUMNS);
     let found: Vec<Option<Errors>> = panes
         .iter()
-        .map(|pane| pane.results.and_then(|results| errors::errors(results, errors::Error::Running)))
+        .map(|pane| pane.results.and_then(|results| errors::errors(results, content.error)))
         .map(|found| found.map(quietened))
         .collect();
-    let entries = common_legend(found.iter().flatten());
+    let changes = || panes.iter().filter_map(|pane| pane.results).flat_map(content.changes);
+    let mut entries = common_legend(found.iter().flatten());
+    if changes().next().is_some() {
+        let (label, key) = ("the data changes".to_owned(), Key::Line(palette::CHANGE));
+        entries.push(Entry { label, key, value: String::new(), bold: false });
+    }
     let sheet = Sheet::new(columns, panes.len(), entries.len());
-    let alternative = format!("{title}. {}", in_words(panes, &found));
+    let alternative = format!("{title}. {}", in_words(panes, &found, content));
     Canvas::document(&alternative, (sheet.width, sheet.height), |canvas| {
         head(canvas, title, panes)?;
         for (place, (pane, found)) in panes.iter().zip(&found).enumerate() {
-            draw_pane(canvas, &sheet, place, panes.len(), pane, found.as_ref())?;
+            draw_pane(canvas, &sheet, (place, panes.len()), pane, found.as_ref(), content)?;
         }
         for (place, entry) in entries.iter().enumerate() {
             let (left, height) = sheet.legend_spot(place);
@@ -116,6 +156,9 @@ fn draw_mse(title: &str, columns: usize, panes: &[Pane<'_>]) -> Result<String, D
         let mut notes = vec!["Lower is better; the vertical axes differ.".to_owned()];
         if let Some(trials) = same(panes, |results| results.trials).filter(|trials| *trials > 1) {
             notes.push(format!("Shaded: mk, mean ± standard deviation over {trials} trials."));
+        }
+        if changes().any(|change| !change.is_sudden()) {
+            notes.push("Shaded in grey: while the data changes.".into());
         }
         let cut = |found: &Errors| {
             let low = error_axis(found).map_or(0.0, |axis| axis.low());
@@ -146,10 +189,10 @@ fn same<T: PartialEq>(panes: &[Pane<'_>], of: impl Fn(&Results) -> T) -> Option<
 fn draw_pane(
     canvas: &Canvas<'_>,
     sheet: &Sheet,
-    place: usize,
-    panes: usize,
+    (place, panes): (usize, usize),
     pane: &Pane<'_>,
     found: Option<&Errors>,
+    content: Content<'_>,
 ) -> Result<(), DrawError> {
     let frame = sheet.frame(place);
     let Frame { left, right, top, bottom } = frame;
@@ -163,7 +206,7 @@ fn draw_pane(
         && let Some(results) = pane.results
     {
         let spot = (12.0, (top + bottom) / 2.0);
-        canvas.text(&Measure::of(results).axis(results), spot, Writing { upwards: true, ..centered })?;
+        canvas.text(&content.axis(results), spot, Writing { upwards: true, ..centered })?;
     }
     // Below the last chart of each column.
     if place + sheet.columns >= panes {
@@ -181,6 +224,9 @@ fn draw_pane(
     };
     let x = Axis::rounds(Spacing::Linear, last_round(found.others.iter().chain(&found.lines)));
     let chart = Chart::small(canvas, frame, (x, y))?;
+    for change in pane.results.map_or(Vec::new(), content.changes) {
+        chart.change(change.after as f64, change.complete as f64)?;
+    }
     found.others.iter().try_for_each(|line| chart.line(line))?;
     found.lines.iter().filter(|line| line.method == "mk").try_for_each(|line| chart.band(line))?;
     let mut lines: Vec<&Line> = found.lines.iter().collect();
@@ -192,7 +238,7 @@ fn draw_pane(
 }
 
 /// A logarithmic axis that is not stretched downwards by the first few rounds, when a method may happen to be right.
-fn error_axis(found: &Errors) -> Option<Axis> {
+pub(super) fn error_axis(found: &Errors) -> Option<Axis> {
     let all = || found.others.iter().chain(&found.lines);
     let early = last_round(all()) * EARLY;
     let settled = || all().flat_map(Line::settled).filter(|point| point.mean > 0.0);
@@ -220,7 +266,7 @@ fn sizes(results: &Results) -> String {
 fn quietened(errors: Errors) -> Errors {
     let quiet = |line: Line| {
         let (width, opacity) = match line.method.as_str() {
-            "mk" => (2.2, 1.0),
+            "gr" | "mk" => (2.2, 1.0),
             "sk" | "naive" => (1.6, 1.0),
             _ => (1.1, 0.75),
         };
@@ -243,7 +289,7 @@ fn common_legend<'e>(found: impl Iterator<Item = &'e Errors>) -> Vec<Entry> {
     lines.sort_by_key(|line| rank(&line.method));
     let entry = |label: &str, style| {
         let (label, key) = (label.to_owned(), Key::Line(style));
-        Entry { bold: label == "mk", label, key, value: String::new() }
+        Entry { bold: matches!(label.as_str(), "gr" | "mk"), label, key, value: String::new() }
     };
     let name = |method: &str| if method == "sk" { "sk, best kernel" } else { method }.to_owned();
     let mut entries: Vec<Entry> = lines.iter().map(|line| entry(&name(&line.method), line.style)).collect();
@@ -256,16 +302,31 @@ fn common_legend<'e>(found: impl Iterator<Item = &'e Errors>) -> Vec<Entry> {
 
 /// What matters most first; also drawn on top.
 fn rank(method: &str) -> usize {
-    const ORDER: [&str; 9] =
-        ["mk", "sk", "naive", "central", "central-batch", "local", "last", "mean", "hindsight"];
+    const ORDER: [&str; 15] = [
+        "gr",
+        "mk",
+        "sk",
+        "naive",
+        "emk",
+        "pof",
+        "fedpoe",
+        "linear",
+        "linear-newton",
+        "central",
+        "central-batch",
+        "local",
+        "last",
+        "mean",
+        "hindsight",
+    ];
     let own = |name: &str| ORDER.iter().position(|known| *known == name).map(|place| 2 * place);
-    own(method).or_else(|| Some(own(method.split_once(':')?.0)? + 1)).unwrap_or(2 * ORDER.len())
+    own(method).or_else(|| Some(own(method.split_once([':', '/', '+'])?.0)? + 1)).unwrap_or(2 * ORDER.len())
 }
 
-fn in_words(panes: &[Pane<'_>], found: &[Option<Errors>]) -> String {
+fn in_words(panes: &[Pane<'_>], found: &[Option<Errors>], content: Content<'_>) -> String {
     let sentence = |(pane, found): (&Pane<'_>, &Option<Errors>)| match (pane.results, found) {
         (Some(results), Some(found)) => {
-            format!("{}: {}", pane.title, series::describe(&found.lines, &Measure::of(results).name(results)))
+            format!("{}: {}", pane.title, series::describe(&found.lines, &content.name(results)))
         }
         _ => format!("{}: not available.", pane.title),
     };

@@ -110,8 +110,9 @@ fn unrest(results: &Results) -> f64 {
 
 /// Methods that choose or mix kernels while they learn.
 pub(crate) fn choosers(results: &Results) -> impl Iterator<Item = &MethodResult> {
-    let chooses =
-        |method: &&MethodResult| !matches!(method.name.as_str(), "sk" | "hindsight") && !method.is_trivial();
+    let chooses = |method: &&MethodResult| {
+        !matches!(method.name.as_str(), "sk" | "hindsight") && !method.selected.is_empty()
+    };
     results.methods.iter().filter(chooses).filter(|method| !method.curve.shares.is_empty())
 }
 

@@ -33,12 +33,13 @@ pub(super) fn verdict(results: &Results) -> String {
     comparisons.into_iter().chain(rest.into_iter().flatten()).collect::<Vec<_>>().join(" ")
 }
 
-/// `mk`, else the first method that a federation could run, else the one with the least error.
+/// `gr`, else `mk`, else the first method that a federation could run, else the one with the least error.
 fn subject(results: &Results) -> Option<&MethodResult> {
     let comparators = ["sk", "hindsight", "central", "central-batch", "local", "naive", "last", "mean"];
     let methods = || results.methods.iter();
-    methods()
-        .find(|method| method.name == "mk")
+    results
+        .method("gr")
+        .or_else(|| results.method("mk"))
         .or_else(|| methods().find(|method| !comparators.contains(&method.name.as_str())))
         .or_else(|| {
             let error = |method: &MethodResult| Measure::of(results).moments(method).mean;

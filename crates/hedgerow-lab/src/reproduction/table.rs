@@ -1,17 +1,20 @@
-//! A table in Markdown and in HTML.
+//! A table in Markdown and in HTML, and cells of CSV.
 
 use crate::figures::markup::{escape, printable};
 
 /// Headings and rows of equal length. The first column names the rows.
-pub(super) struct Table {
-    pub(super) headings: Vec<String>,
-    pub(super) rows: Vec<Vec<String>>,
+#[derive(Debug, Clone)]
+pub struct Table {
+    /// What stands above the columns.
+    pub headings: Vec<String>,
+    /// The cells, row by row.
+    pub rows: Vec<Vec<String>>,
     /// Whether cells are words and not numbers.
-    pub(super) of_words: bool,
+    pub of_words: bool,
 }
 
 impl Table {
-    pub(super) fn markdown(&self) -> String {
+    pub(crate) fn markdown(&self) -> String {
         let line = |cells: &[String]| {
             let cells: Vec<String> = cells.iter().map(|cell| plain(cell)).collect();
             format!("| {} |\n", cells.join(" | "))
@@ -23,7 +26,7 @@ impl Table {
     }
 
     /// With a name for those who can't see where it stands.
-    pub(super) fn html(&self, label: &str) -> String {
+    pub(crate) fn html(&self, label: &str) -> String {
         let headings: String = self
             .headings
             .iter()
@@ -46,7 +49,7 @@ impl Table {
 }
 
 /// Text that means nothing but itself in Markdown.
-pub(super) fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in printable(text).chars() {
         match c {
@@ -57,6 +60,15 @@ pub(super) fn plain(text: &str) -> String {
         }
     }
     plain
+}
+
+/// A cell of CSV: in quotes where a comma, a quote or a line break asks for them.
+pub(crate) fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The tables of a reproduction: errors, costs and selection, and everything as CSV.
 
 use super::measured::{favourite, mse_ratio, selection, worst_single};
-use super::table::Table;
+use super::table::{Table, quoted};
 use super::{Panel, Reproduction};
 use crate::figures::number::{fixed, percent, significant, with_spread};
 use crate::figures::series::best_single;
@@ -196,15 +196,6 @@ fn missing(panel: &Panel, columns: usize) -> Vec<String> {
     let mut row = vec![panel.title.clone(), "not available".to_owned()];
     row.resize(columns, NOTHING.to_owned());
     row
-}
-
-/// In quotes where a comma, a quote or a line break asks for them.
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,25 @@
 //! What can be chosen: whom to run, and how nodes come and go.
 
-use hedgerow::Method;
+use std::num::NonZeroU16;
+
+use hedgerow::{Coding, Compression, Method, NumberFormat};
 
 /// Something that can be run and measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Contestant {
+pub struct Contestant {
+    /// What learns.
+    pub learner: Learner,
+    /// How its messages travel.
+    pub wire: Wire,
+    /// Whether its nodes have a layer of their own over its predictions; both are reported.
+    pub personal: bool,
+}
+
+/// What learns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Learner {
+    /// GR-OFL.
+    Gr,
     /// MK-OFL.
     Mk(MkVariant),
     /// SK-OFL with every kernel in turn.
@@ -23,6 +38,16 @@ pub enum Contestant {
     Last,
     /// The node's running mean.
     Mean,
+    /// eM-KOFL.
+    Emk,
+    /// POF-MKL.
+    Pof,
+    /// Fed-POE.
+    FedPoe,
+    /// A linear model by gradient steps.
+    Linear,
+    /// A linear model by online Newton steps.
+    LinearNewton,
 }
 
 /// In what MK-OFL follows the authors' published code instead of their paper.
@@ -87,12 +112,91 @@ impl MkVariant {
     }
 }
 
+impl Learner {
+    /// The one of that name.
+    fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "gr" => Self::Gr,
+            "mk" => Self::Mk(MkVariant::PAPER),
+            "sk" => Self::Sk,
+            "naive" => Self::Naive,
+            "central" => Self::Central,
+            "central-batch" => Self::CentralBatch,
+            "local" => Self::Local,
+            "hindsight" => Self::Hindsight,
+            "last" => Self::Last,
+            "mean" => Self::Mean,
+            "emk" => Self::Emk,
+            "pof" => Self::Pof,
+            "fedpoe" => Self::FedPoe,
+            "linear" => Self::Linear,
+            "linear-newton" => Self::LinearNewton,
+            _ => Self::Mk(MkVariant::parse(name.strip_prefix("mk:")?)?),
+        })
+    }
+
+    fn name(self) -> String {
+        let name = match self {
+            Self::Mk(variant) => return variant.name(),
+            Self::Gr => "gr",
+            Self::Sk => "sk",
+            Self::Naive => "naive",
+            Self::Central => "central",
+            Self::CentralBatch => "central-batch",
+            Self::Local => "local",
+            Self::Hindsight => "hindsight",
+            Self::Last => "last",
+            Self::Mean => "mean",
+            Self::Emk => "emk",
+            Self::Pof => "pof",
+            Self::FedPoe => "fedpoe",
+            Self::Linear => "linear",
+            Self::LinearNewton => "linear-newton",
+        };
+        name.to_owned()
+    }
+
+    /// Its method, where it has a node half and a server half; SK-OFL with its first kernel.
+    pub fn method(self) -> Option<Method> {
+        match self {
+            Self::Gr => Some(Method::GrOfl),
+            Self::Mk(_) => Some(Method::MkOfl),
+            Self::Sk => Some(Method::SkOfl { kernel: 0 }),
+            Self::Naive => Some(Method::Naive),
+            Self::Local => Some(Method::Local),
+            Self::Emk => Some(Method::EmKofl),
+            Self::Pof => Some(Method::PofMkl),
+            Self::FedPoe => Some(Method::FedPoe),
+            Self::Linear => Some(Method::LinearSgd),
+            Self::LinearNewton => Some(Method::LinearNewton),
+            Self::Central | Self::CentralBatch | Self::Hindsight | Self::Last | Self::Mean => None,
+        }
+    }
+
+    /// Whether it predicts from kernels, and can tell how much of each.
+    pub fn has_kernels(self) -> bool {
+        !matches!(self, Self::Gr | Self::Linear | Self::LinearNewton | Self::Last | Self::Mean)
+    }
+}
+
+impl From<Learner> for Contestant {
+    fn from(learner: Learner) -> Self {
+        Self { learner, wire: Wire::default(), personal: false }
+    }
+}
+
 impl Contestant {
     /// Names, as listed in messages.
-    pub const NAMES: [&str; 15] = [
+    pub const NAMES: [&str; 21] = [
+        "gr",
         "mk",
         "sk",
         "naive",
+        "emk",
+        "pof",
+        "fedpoe",
+        "linear",
+        "linear-newton",
         "central",
         "central-batch",
         "local",
@@ -107,55 +211,125 @@ impl Contestant {
         "mk:fixed-step",
     ];
 
-    /// The one of that name.
+    /// What follows the name of a contestant whose nodes have a layer of their own.
+    pub const PERSONAL: &str = "+personal";
+
+    /// The one of that name: a learner, how its messages travel (`/q8`), and `+personal` if its nodes have a layer of their own.
     pub fn parse(name: &str) -> Option<Self> {
-        Some(match name {
-            "mk" => Self::Mk(MkVariant::PAPER),
-            "sk" => Self::Sk,
-            "naive" => Self::Naive,
-            "central" => Self::Central,
-            "central-batch" => Self::CentralBatch,
-            "local" => Self::Local,
-            "hindsight" => Self::Hindsight,
-            "last" => Self::Last,
-            "mean" => Self::Mean,
-            _ => Self::Mk(MkVariant::parse(name.strip_prefix("mk:")?)?),
-        })
+        let (plain, personal) = match name.strip_suffix(Self::PERSONAL) {
+            Some(plain) => (plain, true),
+            None => (name, false),
+        };
+        let mut parts = plain.split('/');
+        let learner = Learner::parse(parts.next()?)?;
+        let wire = parts.try_fold(Wire::default(), |wire, part| wire.with(part))?;
+        let contestant = Self { learner, wire, personal };
+        ((!personal || contestant.can_be_personal()) && (wire == Wire::default() || contestant.travels()))
+            .then_some(contestant)
+    }
+
+    /// Whether it has messages.
+    pub fn travels(self) -> bool {
+        self.learner.method().is_some() && self.learner != Learner::Local
     }
 
     /// Name on the command line.
     pub fn name(self) -> String {
-        match self {
-            Self::Mk(variant) => variant.name(),
-            Self::Sk => "sk".to_owned(),
-            Self::Naive => "naive".to_owned(),
-            Self::Central => "central".to_owned(),
-            Self::CentralBatch => "central-batch".to_owned(),
-            Self::Local => "local".to_owned(),
-            Self::Hindsight => "hindsight".to_owned(),
-            Self::Last => "last".to_owned(),
-            Self::Mean => "mean".to_owned(),
-        }
+        let suffix = if self.personal { Self::PERSONAL } else { "" };
+        self.global_name() + suffix
+    }
+
+    /// The same without what its nodes add.
+    pub fn global_name(self) -> String {
+        self.learner.name() + &self.wire.suffix()
+    }
+
+    /// Whether nodes can have a layer of their own over its predictions; SK-OFL stands for as many as there are kernels.
+    pub fn can_be_personal(self) -> bool {
+        self.learner.method().is_some() && self.learner != Learner::Sk
     }
 
     /// Whether it needs no features: a forecast that anybody can make.
     pub fn is_trivial(self) -> bool {
-        matches!(self, Self::Last | Self::Mean)
+        matches!(self.learner, Learner::Last | Learner::Mean)
     }
 
     /// The paper's way, unless it is an MK-OFL of another.
     pub fn variant(self) -> MkVariant {
-        if let Self::Mk(variant) = self { variant } else { MkVariant::PAPER }
+        if let Learner::Mk(variant) = self.learner { variant } else { MkVariant::PAPER }
     }
 
-    /// The method whose budget rule decides its number of features.
+    /// The method whose budget rule and features it has.
     pub fn budget_method(self) -> Method {
-        match self {
-            Self::Sk => Method::SkOfl { kernel: 0 },
-            Self::Naive => Method::Naive,
-            Self::Local => Method::Local,
-            _ => Method::MkOfl,
+        self.learner.method().unwrap_or(Method::MkOfl)
+    }
+}
+
+/// How messages travel: each as it is, unless something is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wire {
+    /// What numbers are on their way up, and down.
+    up: NumberFormat,
+    down: NumberFormat,
+    /// Only each so many rounds.
+    every: NonZeroU16,
+    /// Only each so many numbers at a time, taking turns.
+    part: NonZeroU16,
+}
+
+impl Default for Wire {
+    fn default() -> Self {
+        let (up, down) = (NumberFormat::F32, NumberFormat::F32);
+        Self { up, down, every: NonZeroU16::MIN, part: NonZeroU16::MIN }
+    }
+}
+
+impl Wire {
+    /// What can follow a method's name, as listed in messages.
+    pub const OPTIONS: [&str; 8] = ["f16", "q8", "q4", "f16-up", "q8-up", "q4-up", "everyN", "partN"];
+
+    const FORMATS: [(&str, NumberFormat); 3] =
+        [("f16", NumberFormat::F16), ("q8", NumberFormat::Bits8), ("q4", NumberFormat::Bits4)];
+
+    /// The same with one more option, unless that has been chosen already.
+    fn with(self, option: &str) -> Option<Self> {
+        let count = |text: &str| text.parse::<NonZeroU16>().ok().filter(|count| count.get() > 1);
+        if let Some(every) = option.strip_prefix("every") {
+            let every = count(every).filter(|_| self.every == NonZeroU16::MIN)?;
+            return Some(Self { every, ..self });
         }
+        if let Some(part) = option.strip_prefix("part") {
+            let part = count(part).filter(|_| self.part == NonZeroU16::MIN)?;
+            return Some(Self { part, ..self });
+        }
+        let (name, both) = match option.strip_suffix("-up") {
+            Some(name) => (name, false),
+            None => (option, true),
+        };
+        let (_, format) = Self::FORMATS.into_iter().find(|(known, _)| *known == name)?;
+        let down = if both { format } else { NumberFormat::F32 };
+        (self.up == NumberFormat::F32).then_some(Self { up: format, down, ..self })
+    }
+
+    fn suffix(self) -> String {
+        let mut suffix = String::new();
+        if let Some((name, _)) = Self::FORMATS.iter().find(|(_, format)| *format == self.up) {
+            let only_up = if self.down == self.up { "" } else { "-up" };
+            suffix += &format!("/{name}{only_up}");
+        }
+        for (name, count) in [("every", self.every), ("part", self.part)] {
+            if count.get() > 1 {
+                suffix += &format!("/{name}{count}");
+            }
+        }
+        suffix
+    }
+
+    /// For a federation; nothing if messages travel as they are.
+    pub fn compression(self) -> Option<Compression> {
+        let coding = |numbers| Coding { numbers, part: self.part };
+        let (up, down) = (coding(self.up), coding(self.down));
+        (self != Self::default()).then_some(Compression { every: self.every, up, down })
     }
 }
 
@@ -244,7 +418,17 @@ mod tests {
         }
         let both = Contestant::parse("mk:voters+no-k").unwrap();
         assert_eq!(both.name(), "mk:no-k+voters");
-        for name in ["mk:", "mk:voter", "MK", "mk:voters+", "sk:voters"] {
+        let own = Contestant::parse("mk:voters+personal").unwrap();
+        assert_eq!((own.name().as_str(), own.global_name().as_str()), ("mk:voters+personal", "mk:voters"));
+        for name in ["gr/q8", "mk/q4-up", "sk/f16/every4/part2", "mk:voters/q8", "gr/part3+personal"] {
+            assert_eq!(Contestant::parse(name).map(Contestant::name).as_deref(), Some(name));
+        }
+        for name in
+            ["gr/", "gr/q9", "gr/q8/q4", "mk/every1", "mk/every2/every4", "local/q8", "last/q8", "gr/-up"]
+        {
+            assert_eq!(Contestant::parse(name), None, "{name}");
+        }
+        for name in ["mk:", "mk:voter", "MK", "mk:voters+", "sk:voters", "sk+personal", "last+personal"] {
             assert_eq!(Contestant::parse(name), None, "{name}");
         }
     }

@@ -45,6 +45,7 @@ pub(super) struct FederationConfig {
     pub(super) nodes: i64,
     pub(super) budget: i64,
     pub(super) methods: Vec<String>,
+    pub(super) personal: bool,
     pub(super) partition: String,
 }
 

@@ -93,6 +93,8 @@ impl ServerHalf for Server {
         &self.broadcast
     }
 
+    fn settle(&mut self, _told: &[f32]) {}
+
     fn transport(&mut self, _transport: &Transport) {}
 
     fn save(&self) -> Vec<u8> {

@@ -7,21 +7,18 @@
 //! ∝ N_p^n, and broadcasts the mean and both kernels, 2D + 2 numbers. [`MkOptions`] names where the authors' published code does
 //! otherwise.
 
-use std::ops::Range;
-
 use serde::{Deserialize, Serialize};
 
 use super::rows::{Models, descend, one_hot};
-use super::server::{Rule, Server, check_broadcast};
+use super::server::{Basis, FIRST, Rule, Server, check_selection, is_selection};
 use super::{BadSample, BadState, NodeHalf, Setup, is_count, restore_state, save_state};
+use crate::compression::{Kind, Section};
 use crate::features::Features;
 use crate::gathering::Gathering;
 use crate::message::{Broadcast, NodeId, Rejected, Selection, Upload};
 use crate::random::{Purpose, Stream};
 use crate::scaling::Transport;
 use crate::weights::{ExponentialWeights, draw, vote_log_weights};
-
-const FIRST: Selection = Selection { current: 0, next: 0 };
 
 const KIND: &str = "mk-node";
 
@@ -120,6 +117,11 @@ impl NodeHalf for Node {
         state.learned > 0
     }
 
+    fn sections(&self, out: &mut Vec<Section>) {
+        let slot = self.state.selection.next as usize;
+        out.push(Section { len: self.setup.model_len(), kind: Kind::Model { slot } });
+    }
+
     fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
         let selection = check_selection(&self.setup, broadcast)?;
         if broadcast.round > self.state.round {
@@ -174,24 +176,6 @@ impl NodeHalf for Node {
     }
 }
 
-fn is_selection(setup: &Setup, selection: Selection) -> bool {
-    let kernels = setup.kernels();
-    (selection.current as usize) < kernels && (selection.next as usize) < kernels
-}
-
-/// The two kernels of a broadcast that is fit to be adopted.
-fn check_selection(setup: &Setup, broadcast: &Broadcast) -> Result<Selection, Rejected> {
-    check_broadcast(broadcast, setup.model_len())?;
-    match broadcast.kernels {
-        Some(selection) if is_selection(setup, selection) => Ok(selection),
-        other => {
-            let found = other.map(|selection| selection.current.max(selection.next));
-            let last = setup.kernels() as u32 - 1;
-            Err(Rejected::WrongKernel { found, last })
-        }
-    }
-}
-
 /// Averages the uploaded models and draws the kernel after next from the votes.
 pub(super) struct Vote {
     setup: Setup,
@@ -201,8 +185,11 @@ pub(super) struct Vote {
 }
 
 impl Rule for Vote {
-    const KIND: &'static str = "mk-server";
     type Memory = ();
+
+    fn kind(&self) -> &'static str {
+        "mk-server"
+    }
 
     fn close(&mut self, (): &mut (), sums: &Gathering, broadcast: &mut Broadcast) {
         vote_log_weights(sums.votes(), &mut self.log);
@@ -215,9 +202,8 @@ impl Rule for Vote {
         }
     }
 
-    fn kernels(&self, broadcast: &Broadcast) -> Range<usize> {
-        let current = broadcast.kernels.unwrap_or(FIRST).current as usize;
-        current..current + 1
+    fn basis(&self, broadcast: &Broadcast) -> Basis {
+        Basis::of_selection(broadcast)
     }
 
     fn is_sound(&self, (): &(), broadcast: &Broadcast) -> bool {

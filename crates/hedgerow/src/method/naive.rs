@@ -4,13 +4,12 @@
 //! kernel, charges the weights with the losses of all nodes, and broadcasts both. The prediction is Σ_p q_p·w_pᵀz_p(x). With
 //! every node present this is centralised mini-batch learning, at P times the cost of MK-OFL.
 
-use std::ops::Range;
-
 use serde::{Deserialize, Serialize};
 
-use super::rows::{Models, descend};
-use super::server::{Rule, Server, check_broadcast};
+use super::rows::{Models, are_losses, descend, pack_losses};
+use super::server::{Basis, Rule, Server, check_broadcast, check_losses};
 use super::{BadSample, BadState, NodeHalf, Setup, is_count, restore_state, save_state};
+use crate::compression::{Kind, Section};
 use crate::features::Features;
 use crate::gathering::Gathering;
 use crate::message::{Broadcast, Rejected, Upload};
@@ -86,9 +85,13 @@ impl NodeHalf for Node {
         out.vote = None;
         out.numbers.clear();
         state.models.pack(&mut out.numbers);
-        let losses = state.losses.iter().map(|loss| loss.min(f64::from(super::MAX_NUMBER)) as f32);
-        out.numbers.extend(losses);
+        pack_losses(&state.losses, &mut out.numbers);
         state.learned > 0
+    }
+
+    fn sections(&self, out: &mut Vec<Section>) {
+        let len = self.setup.model_len();
+        out.extend((0..self.setup.kernels()).map(|slot| Section { len, kind: Kind::Model { slot } }));
     }
 
     fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
@@ -134,9 +137,8 @@ impl NodeHalf for Node {
                 && state.global.is_sound(kernels, len)
                 && state.models.is_sound(kernels, len)
                 && state.weights.len() == kernels
-                && state.losses.len() == kernels
                 && is_distribution(&state.weights)
-                && state.losses.iter().all(|loss| loss.is_finite() && *loss >= 0.0)
+                && are_losses(&state.losses, kernels)
         })?;
         Ok(())
     }
@@ -159,8 +161,11 @@ pub(super) struct Mixture {
 }
 
 impl Rule for Mixture {
-    const KIND: &'static str = "naive-server";
     type Memory = ExponentialWeights;
+
+    fn kind(&self) -> &'static str {
+        "naive-server"
+    }
 
     fn close(&mut self, weights: &mut ExponentialWeights, sums: &Gathering, broadcast: &mut Broadcast) {
         let (models, shown) = broadcast.numbers.split_at_mut(self.setup.width());
@@ -177,16 +182,12 @@ impl Rule for Mixture {
         weights.in_other_units(transport.loss_factor());
     }
 
-    fn check(&self, upload: &Upload) -> Result<(), Rejected> {
-        let losses = upload.numbers.iter().enumerate().skip(self.setup.width());
-        match losses.into_iter().find(|(_, loss)| **loss < 0.0) {
-            None => Ok(()),
-            Some((position, &loss)) => Err(Rejected::NegativeLoss { position, loss }),
-        }
+    fn check(&self, upload: &Upload, _broadcast: &Broadcast) -> Result<(), Rejected> {
+        check_losses(upload, self.setup.width())
     }
 
-    fn kernels(&self, _broadcast: &Broadcast) -> Range<usize> {
-        0..self.setup.kernels()
+    fn basis(&self, _broadcast: &Broadcast) -> Basis {
+        Basis::Kernels(0..self.setup.kernels())
     }
 
     fn is_sound(&self, weights: &ExponentialWeights, broadcast: &Broadcast) -> bool {

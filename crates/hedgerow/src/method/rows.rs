@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{BadSample, MAX_NORM, Setup};
+use super::{BadSample, MAX_NORM, MAX_NUMBER, Setup, check_width};
 use crate::features::Features;
 use crate::gathering::check_numbers;
-use crate::loss::Step;
+use crate::loss::{Objective, Step};
 use crate::scaling::Transport;
 use crate::simd::{self, Cpu};
 use crate::vector::{LANES, Line};
@@ -48,6 +48,14 @@ impl Models {
         }
     }
 
+    /// Overwrites the first numbers of the first row; the others become zero.
+    pub(crate) fn set_first(&mut self, numbers: &[f32]) {
+        self.lines.fill(Line([0.0; LANES]));
+        for (line, numbers) in self.lines.iter_mut().zip(numbers.chunks(LANES)) {
+            line.0[..numbers.len()].copy_from_slice(numbers);
+        }
+    }
+
     /// Appends one row, packed.
     pub(crate) fn pack_row(&self, row: usize, out: &mut Vec<f32>) {
         let start = out.len();
@@ -58,6 +66,11 @@ impl Models {
         if let Some(line) = last.first() {
             rest.copy_from_slice(&line.0[..rest.len()]);
         }
+    }
+
+    /// The numbers of one row.
+    pub(crate) fn numbers(&self, row: usize) -> impl Iterator<Item = f32> + Clone {
+        self.row(row).iter().flat_map(|line| line.0).take(self.width)
     }
 
     /// Adds one row to a sum.
@@ -84,6 +97,14 @@ impl Models {
         rows.map(|(row, (weight, z))| weight * f64::from(self.predict(row, z))).sum::<f64>() as f32
     }
 
+    /// Writes each row's objective on a sample, whose z_p stand one after the other.
+    pub(crate) fn objectives(&self, objective: Objective, z: Features<'_>, y: f32, out: &mut [f64]) {
+        for (row, (out, z)) in out.iter_mut().zip(z.samples(self.width)).enumerate() {
+            let prediction = f64::from(self.predict(row, z));
+            *out = objective.value(prediction, f64::from(y), self.norm2(row)).min(1e60);
+        }
+    }
+
     /// ‖w‖² of one row.
     pub(crate) fn norm2(&self, row: usize) -> f64 {
         // A hostile model may be too long for f32; what is measured of it stays finite.
@@ -106,6 +127,14 @@ impl Models {
     /// The same for rows that are the models of all kernels.
     pub(crate) fn transport_all(&mut self, transport: &Transport) {
         (0..self.rows()).for_each(|row| self.transport(row, row, transport));
+    }
+
+    /// The same for one row that is a linear model.
+    pub(crate) fn transport_linear(&mut self, row: usize, transport: &Transport) {
+        let mut packed = Vec::with_capacity(self.width);
+        self.pack_row(row, &mut packed);
+        transport.apply_linear(&mut packed);
+        self.set(row, &packed);
     }
 
     /// Whether a saved state has this shape and no number that can't be.
@@ -148,10 +177,7 @@ pub(crate) fn descend(
     losses: &mut [f64],
 ) -> Result<(), BadSample> {
     setup.check_label(y)?;
-    let (expected, found) = (losses.len() * models.width, z.numbers().len());
-    if found != expected {
-        return Err(BadSample::Width { expected, found });
-    }
+    check_width(z, losses.len() * models.width)?;
     let step = Step { objective: setup.objective(), label: f64::from(y), rate, longest: f64::from(MAX_NORM) };
     simd::descend_rows(Cpu::detect(), &mut models.lines, z.numbers(), models.width, &step, losses);
     Ok(())
@@ -161,4 +187,21 @@ pub(crate) fn descend(
 pub(crate) fn one_hot(kernel: usize, out: &mut [f64]) {
     out.fill(0.0);
     out[kernel] = 1.0;
+}
+
+/// Writes a model, pulled back to [`MAX_NORM`] if it is longer.
+pub(crate) fn write_pulled_back(wide: &[f64], model: &mut [f32]) {
+    let norm = wide.iter().map(|number| number * number).sum::<f64>().sqrt();
+    let pull = if norm > f64::from(MAX_NORM) { f64::from(MAX_NORM) / norm } else { 1.0 };
+    model.iter_mut().zip(wide).for_each(|(number, wide)| *number = (wide * pull) as f32);
+}
+
+/// Appends losses as they travel.
+pub(crate) fn pack_losses(losses: &[f64], out: &mut Vec<f32>) {
+    out.extend(losses.iter().map(|loss| loss.min(f64::from(MAX_NUMBER)) as f32));
+}
+
+/// Whether losses from a saved state could be sums of losses.
+pub(crate) fn are_losses(losses: &[f64], kernels: usize) -> bool {
+    losses.len() == kernels && losses.iter().all(|loss| loss.is_finite() && *loss >= 0.0)
 }

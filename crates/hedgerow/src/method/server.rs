@@ -5,40 +5,101 @@ use std::ops::Range;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{BadState, ServerHalf, is_count, restore_state, save_state};
+use super::{BadState, ServerHalf, Setup, is_count, restore_state, save_state};
+use crate::compression::{Kind, Section};
 use crate::gathering::{Gathering, check_numbers};
-use crate::message::{Broadcast, NodeId, Rejected, Upload};
+use crate::message::{Broadcast, NodeId, Rejected, Selection, Upload};
 use crate::scaling::Transport;
 
 /// What is special about a method's server.
 pub(super) trait Rule: Send {
-    /// Name of its saved states.
-    const KIND: &'static str;
-
     /// What it has to remember beyond the broadcast.
     type Memory: Serialize + DeserializeOwned + Send;
+
+    /// Name of its saved states.
+    fn kind(&self) -> &'static str;
 
     /// Turns the sums of a round into the numbers and kernels of the next broadcast.
     fn close(&mut self, memory: &mut Self::Memory, sums: &Gathering, broadcast: &mut Broadcast);
 
-    /// The kernels whose models a broadcast begins with.
-    fn kernels(&self, broadcast: &Broadcast) -> Range<usize>;
+    /// What the models are of that a broadcast begins with.
+    fn basis(&self, broadcast: &Broadcast) -> Basis;
+
+    /// Kernels that an upload may have numbers for, at most.
+    fn kernels_per_upload(&self) -> usize {
+        1
+    }
+
+    /// How the numbers of a broadcast may be rounded.
+    fn sections(&self, broadcast: &Broadcast, model_len: usize, out: &mut Vec<Section>) {
+        let models = match self.basis(broadcast) {
+            Basis::Kernels(kernels) => kernels,
+            Basis::Inputs => 0..1,
+        };
+        out.extend(models.map(|slot| Section { len: model_len, kind: Kind::Model { slot } }));
+    }
 
     /// Takes what it remembers to another scale; the models of the broadcast are taken there anyway.
     fn transport(&self, _memory: &mut Self::Memory, _transport: &Transport) {}
 
+    /// Takes everything to another scale.
+    fn transport_all(
+        &self,
+        memory: &mut Self::Memory,
+        broadcast: &mut Broadcast,
+        model_len: usize,
+        transport: &Transport,
+    ) {
+        self.transport(memory, transport);
+        let basis = self.basis(broadcast);
+        let models = broadcast.numbers.chunks_exact_mut(model_len);
+        match basis {
+            Basis::Kernels(kernels) => {
+                kernels.zip(models).for_each(|(kernel, model)| transport.apply(kernel, model));
+            }
+            Basis::Inputs => models.for_each(|model| transport.apply_linear(model)),
+        }
+    }
+
     /// Refuses an upload that no honest node sends, beyond what every server checks.
-    fn check(&self, _upload: &Upload) -> Result<(), Rejected> {
+    fn check(&self, _upload: &Upload, _broadcast: &Broadcast) -> Result<(), Rejected> {
         Ok(())
+    }
+
+    /// Numbers of an upload that answers a broadcast, where they aren't always as many.
+    fn upload_len(&self, _broadcast: &Broadcast) -> Option<usize> {
+        None
+    }
+
+    /// Numbers of a restored broadcast, where they aren't always as many.
+    fn broadcast_len(&self, _broadcast: &Broadcast) -> Option<usize> {
+        None
     }
 
     /// Whether a restored memory and the kernels of a broadcast could have been reached.
     fn is_sound(&self, memory: &Self::Memory, broadcast: &Broadcast) -> bool;
 }
 
+/// What models are models of.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Basis {
+    /// Kernels, one after the other.
+    Kernels(Range<usize>),
+    /// The inputs themselves: a single linear model.
+    Inputs,
+}
+
+impl Basis {
+    /// The kernel of the one model that a broadcast with a selection has.
+    pub(super) fn of_selection(broadcast: &Broadcast) -> Self {
+        let current = broadcast.kernels.unwrap_or(FIRST).current as usize;
+        Self::Kernels(current..current + 1)
+    }
+}
+
 pub(super) struct Server<R: Rule> {
     rule: R,
-    /// 2D.
+    /// Length of one model.
     model_len: usize,
     state: State<R::Memory>,
 }
@@ -65,8 +126,9 @@ impl<R: Rule> Server<R> {
 
 impl<R: Rule> ServerHalf for Server<R> {
     fn accept(&mut self, from: NodeId, upload: &Upload) -> Result<(), Rejected> {
-        self.rule.check(upload)?;
-        self.state.gathering.accept(self.state.broadcast.round, from, upload)
+        self.rule.check(upload, &self.state.broadcast)?;
+        let most = self.rule.kernels_per_upload();
+        self.state.gathering.accept(self.state.broadcast.round, from, upload, most)
     }
 
     fn uploads(&self) -> usize {
@@ -79,6 +141,9 @@ impl<R: Rule> ServerHalf for Server<R> {
             self.rule.close(memory, gathering, broadcast);
             gathering.clear();
             broadcast.round += 1;
+            if let Some(len) = self.rule.upload_len(broadcast) {
+                gathering.expect(len);
+            }
         }
         broadcast
     }
@@ -87,25 +152,36 @@ impl<R: Rule> ServerHalf for Server<R> {
         &self.state.broadcast
     }
 
+    fn sections(&self, out: &mut Vec<Section>) {
+        self.rule.sections(&self.state.broadcast, self.model_len, out);
+    }
+
+    fn settle(&mut self, told: &[f32]) {
+        self.state.broadcast.numbers.copy_from_slice(told);
+    }
+
     fn transport(&mut self, transport: &Transport) {
         let State { broadcast, gathering, memory } = &mut self.state;
         gathering.clear();
-        self.rule.transport(memory, transport);
-        let kernels = self.rule.kernels(broadcast);
-        for (kernel, model) in kernels.zip(broadcast.numbers.chunks_exact_mut(self.model_len)) {
-            transport.apply(kernel, model);
+        self.rule.transport_all(memory, broadcast, self.model_len, transport);
+        if let Some(len) = self.rule.upload_len(broadcast) {
+            gathering.expect(len);
         }
     }
 
     fn save(&self) -> Vec<u8> {
-        save_state(R::KIND, &self.state)
+        save_state(self.rule.kind(), &self.state)
     }
 
     fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
-        let len = self.state.broadcast.numbers.len();
-        self.state = restore_state(R::KIND, saved, |state: &State<R::Memory>| {
-            check_broadcast(&state.broadcast, len).is_ok()
-                && state.gathering.is_sound(&self.state.gathering)
+        self.state = restore_state(self.rule.kind(), saved, |state: &State<R::Memory>| {
+            let len = self.rule.broadcast_len(&state.broadcast);
+            let mut known = self.state.gathering.clone();
+            if let Some(len) = self.rule.upload_len(&state.broadcast) {
+                known.expect(len);
+            }
+            check_broadcast(&state.broadcast, len.unwrap_or(self.state.broadcast.numbers.len())).is_ok()
+                && state.gathering.is_sound(&known, self.rule.kernels_per_upload())
                 && self.rule.is_sound(&state.memory, &state.broadcast)
         })?;
         Ok(())
@@ -121,4 +197,72 @@ pub(super) fn check_broadcast(broadcast: &Broadcast, len: usize) -> Result<(), R
         return Err(Rejected::WrongLength { expected: len, found: broadcast.numbers.len() });
     }
     check_numbers(&broadcast.numbers)
+}
+
+/// The selection of the first round.
+pub(super) const FIRST: Selection = Selection { current: 0, next: 0 };
+
+pub(super) fn is_selection(setup: &Setup, selection: Selection) -> bool {
+    let kernels = setup.kernels();
+    (selection.current as usize) < kernels && (selection.next as usize) < kernels
+}
+
+/// The two kernels of a broadcast of one model that is fit to be adopted.
+pub(super) fn check_selection(setup: &Setup, broadcast: &Broadcast) -> Result<Selection, Rejected> {
+    check_broadcast(broadcast, setup.model_len())?;
+    match broadcast.kernels {
+        Some(selection) if is_selection(setup, selection) => Ok(selection),
+        other => {
+            let found = other.map(|selection| selection.current.max(selection.next));
+            let last = setup.kernels() as u32 - 1;
+            Err(Rejected::WrongKernel { found, last })
+        }
+    }
+}
+
+/// Refuses losses, from a position of an upload on, that are below zero: they would buy a kernel weight.
+pub(super) fn check_losses(upload: &Upload, from: usize) -> Result<(), Rejected> {
+    match upload.numbers.iter().enumerate().skip(from).find(|(_, loss)| **loss < 0.0) {
+        None => Ok(()),
+        Some((position, &loss)) => Err(Rejected::Negative { position, value: loss }),
+    }
+}
+
+/// The rule of all methods whose server only averages: what was uploaded becomes its mean.
+pub(super) struct Mean {
+    pub(super) kind: &'static str,
+    pub(super) basis: Basis,
+}
+
+impl Rule for Mean {
+    type Memory = ();
+
+    fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    fn close(&mut self, (): &mut (), sums: &Gathering, broadcast: &mut Broadcast) {
+        sums.mean(&mut broadcast.numbers);
+    }
+
+    fn basis(&self, _broadcast: &Broadcast) -> Basis {
+        self.basis.clone()
+    }
+
+    fn is_sound(&self, (): &(), broadcast: &Broadcast) -> bool {
+        broadcast.kernels.is_none()
+    }
+}
+
+impl Server<Mean> {
+    /// A server that averages models of `len` numbers each.
+    pub(super) fn averaging(kind: &'static str, basis: Basis, len: usize) -> Self {
+        let models = match &basis {
+            Basis::Kernels(kernels) => kernels.len(),
+            Basis::Inputs => 1,
+        };
+        let opening = Broadcast { round: 1, kernels: None, numbers: vec![0.0; models * len] };
+        let gathering = Gathering::new(models * len, 0);
+        Self::new(Mean { kind, basis }, (), opening, gathering, len)
+    }
 }

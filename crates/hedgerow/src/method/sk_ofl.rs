@@ -3,15 +3,13 @@
 //! A node predicts with the global model ŵ_t, takes a gradient step per sample and uploads the result, 2D numbers; the server
 //! broadcasts the mean. The best of these over all kernels is the paper's "best kernel in hindsight".
 
-use std::ops::Range;
-
 use serde::{Deserialize, Serialize};
 
 use super::rows::{Models, descend, one_hot};
-use super::server::{Rule, Server, check_broadcast};
+use super::server::{Basis, Mean, Server, check_broadcast};
 use super::{BadSample, BadState, NodeHalf, Setup, is_count, restore_state, save_state};
+use crate::compression::{Kind, Section};
 use crate::features::Features;
-use crate::gathering::Gathering;
 use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Transport;
 
@@ -73,6 +71,10 @@ impl NodeHalf for Node {
         self.state.learned > 0
     }
 
+    fn sections(&self, out: &mut Vec<Section>) {
+        out.push(Section { len: self.setup.model_len(), kind: Kind::Model { slot: self.state.kernel } });
+    }
+
     fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
         check_broadcast(broadcast, self.setup.model_len())?;
         if broadcast.round > self.state.round {
@@ -118,30 +120,6 @@ impl NodeHalf for Node {
     }
 }
 
-/// Averages the uploaded models.
-pub(super) struct Mean {
-    kernel: usize,
-}
-
-impl Rule for Mean {
-    const KIND: &'static str = "sk-server";
-    type Memory = ();
-
-    fn close(&mut self, (): &mut (), sums: &Gathering, broadcast: &mut Broadcast) {
-        sums.mean(&mut broadcast.numbers);
-    }
-
-    fn kernels(&self, _broadcast: &Broadcast) -> Range<usize> {
-        self.kernel..self.kernel + 1
-    }
-
-    fn is_sound(&self, (): &(), broadcast: &Broadcast) -> bool {
-        broadcast.kernels.is_none()
-    }
-}
-
 pub(super) fn server(setup: &Setup, kernel: usize) -> Server<Mean> {
-    let opening = Broadcast { round: 1, kernels: None, numbers: vec![0.0; setup.model_len()] };
-    let len = setup.model_len();
-    Server::new(Mean { kernel }, (), opening, Gathering::new(len, 0), len)
+    Server::averaging("sk-server", Basis::Kernels(kernel..kernel + 1), setup.model_len())
 }

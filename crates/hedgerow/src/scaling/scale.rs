@@ -214,6 +214,11 @@ impl Scale {
         self.axes[input].scaled(raw)
     }
 
+    /// The raw input that becomes zero.
+    pub(super) fn zero(&self, input: usize) -> f64 {
+        f64::from(self.axes[input].offset)
+    }
+
     pub(super) fn factor(&self, input: usize) -> f64 {
         f64::from(self.axes[input].factor)
     }

@@ -10,21 +10,37 @@
 //! A change of an input's factor stretches all functions, and no model of the new scale is quite the old one. The nearest is taken:
 //! the one with the least mean square difference over inputs that are spread around the centre of the new scale like a normal
 //! law, for which all means of products of sines and cosines are known. What can't be expressed any more is forgotten.
+//!
+//! A linear model survives every change exactly: with x = a·x' + c for each input, w' = a·w and the constant takes up w·c.
 
 use std::f64::consts::FRAC_PI_2;
 
+use super::refit::Refit;
 use super::scale::Scale;
+use crate::dictionary::Dictionary;
 use crate::features::FeatureMap;
 use crate::linear::Cholesky;
-use crate::method::{MAX_NORM, MAX_NUMBER};
+use crate::method::MAX_NUMBER;
+use crate::method::rows::write_pulled_back;
 
 /// What turns models of one scale into models of another.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transport {
-    /// One for each kernel.
-    moves: Vec<Move>,
+    moves: Moves,
+    /// An input of the old scale as (a, c) of the new one: x = a·x' + c.
+    inputs: Vec<(f64, f64)>,
     /// The label's new factor over its old one.
     gain: f64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Moves {
+    /// One for the models of each kernel.
+    Kernels(Vec<Move>),
+    /// Of sums and models over the features of a dictionary.
+    Dictionary(Refit),
+    /// There are linear models only.
+    None,
 }
 
 /// What happens to the models of one kernel.
@@ -59,17 +75,8 @@ impl FeatureMap {
     pub fn transport(&self, from: &Scale, to: &Scale) -> Transport {
         let inputs = self.inputs();
         assert_eq!((from.inputs(), to.inputs()), (inputs, inputs), "numbers per sample");
-        let centre = |scale: &Scale| -> Vec<f64> {
-            (0..inputs).map(|input| scale.place(input, to.centre(input))).collect()
-        };
-        let (before, after) = (centre(from), centre(to));
+        let [(before, wide_before), (after, wide)] = [from, to].map(|scale| law(scale, to));
         let is_stretched = (0..inputs).any(|input| from.factor(input) != to.factor(input));
-        // One deviation of each input, as both scales have it.
-        let wide: Vec<f64> = (0..inputs).map(|input| to.deviation(input)).collect();
-        let ratio = |input| from.factor(input) / to.factor(input);
-        let wide_before: Vec<f64> = (0..inputs)
-            .map(|input| if wide[input] > 0.0 { wide[input] * ratio(input) } else { 0.0 })
-            .collect();
         let moves = (0..self.kernels()).map(|kernel| {
             let frequencies = self.frequencies(kernel);
             let rows = frequencies.chunks_exact(inputs);
@@ -90,11 +97,42 @@ impl FeatureMap {
             let stretch = Some(Stretch { sines, cosines, turns });
             Move { turns: old.iter().map(|old| turn(*old)).collect(), stretch }
         });
-        let factor = from.label_factor();
-        // Without a factor predictions were the offset alone, and so they stay with models of zero.
-        let gain = if factor > 0.0 { to.label_factor() / factor } else { 0.0 };
-        Transport { moves: moves.collect(), gain }
+        Transport::new(Moves::Kernels(moves.collect()), from, to)
     }
+}
+
+impl Dictionary {
+    /// What takes sums and models over these features from one scale to another.
+    ///
+    /// # Panics
+    /// If either scale has another number of inputs than the dictionary.
+    pub fn transport(&self, from: &Scale, to: &Scale) -> Transport {
+        let inputs = self.inputs();
+        assert_eq!((from.inputs(), to.inputs()), (inputs, inputs), "numbers per sample");
+        let [(old_centre, old_spread), (new_centre, new_spread)] = [from, to].map(|scale| law(scale, to));
+        let refit = Refit::new(
+            &self.around(&old_centre, &old_spread).collect::<Vec<_>>(),
+            &self.around(&new_centre, &new_spread).collect::<Vec<_>>(),
+        );
+        Transport::new(Moves::Dictionary(refit), from, to)
+    }
+}
+
+/// Centre and deviation of each input of the new scale, as this one has them.
+fn law(scale: &Scale, to: &Scale) -> (Vec<f64>, Vec<f64>) {
+    let inputs = 0..scale.inputs();
+    let centre = inputs.clone().map(|input| scale.place(input, to.centre(input)));
+    let deviation = inputs.map(|input| match to.deviation(input) {
+        wide if wide > 0.0 => wide * (scale.factor(input) / to.factor(input)),
+        _ => 0.0,
+    });
+    (centre.collect(), deviation.collect())
+}
+
+fn gain(from: &Scale, to: &Scale) -> f64 {
+    let factor = from.label_factor();
+    // Without a factor predictions were the offset alone, and so they stay with models of zero.
+    if factor > 0.0 { to.label_factor() / factor } else { 0.0 }
 }
 
 impl Transport {
@@ -103,12 +141,13 @@ impl Transport {
         (self.gain * self.gain).min(f64::from(MAX_NUMBER))
     }
 
-    /// Takes the model of one kernel over. The result is no longer than [`MAX_NORM`].
+    /// Takes the model of one kernel over. The result is no longer than [`crate::method::MAX_NORM`].
     ///
     /// # Panics
     /// If the transport was made for another dictionary.
     pub(crate) fn apply(&self, kernel: usize, model: &mut [f32]) {
-        let Move { turns, stretch } = &self.moves[kernel];
+        let Moves::Kernels(moves) = &self.moves else { panic!("transport of another dictionary") };
+        let Move { turns, stretch } = &moves[kernel];
         assert_eq!(model.len(), 2 * turns.len(), "transport of another dictionary");
         let mut wide: Vec<f64> = model.iter().map(|number| f64::from(*number) * self.gain).collect();
         let (sines, cosines) = wide.split_at_mut(turns.len());
@@ -118,9 +157,79 @@ impl Transport {
             multiply(&stretch.cosines, cosines);
             rotate(sines, cosines, &stretch.turns);
         }
-        let norm = wide.iter().map(|number| number * number).sum::<f64>().sqrt();
-        let pull = if norm > f64::from(MAX_NORM) { f64::from(MAX_NORM) / norm } else { 1.0 };
-        model.iter_mut().zip(&wide).for_each(|(number, wide)| *number = (wide * pull) as f32);
+        write_pulled_back(&wide, model);
+    }
+
+    /// Takes a linear model over, its constant first. The result is no longer than [`crate::method::MAX_NORM`].
+    ///
+    /// # Panics
+    /// If the transport was made for another number of inputs.
+    pub(crate) fn apply_linear(&self, model: &mut [f32]) {
+        assert_eq!(model.len(), self.inputs.len() + 1, "transport of other inputs");
+        let mut wide: Vec<f64> = model.iter().map(|number| f64::from(*number) * self.gain).collect();
+        let (constant, slopes) = wide.split_at_mut(1);
+        for (slope, (a, c)) in slopes.iter_mut().zip(&self.inputs) {
+            constant[0] += *slope * c;
+            *slope *= a;
+        }
+        write_pulled_back(&wide, model);
+    }
+
+    /// Takes L of A = Σ g·gᵀ over, where g are slopes of a linear model's losses: g' = gain·B⁻¹g if z = B·z'. The constant comes
+    /// first, so that B⁻¹ is a lower triangle too.
+    ///
+    /// # Panics
+    /// If the transport was made for another number of inputs.
+    pub(crate) fn apply_to_squares(&self, squares: &mut Cholesky) {
+        assert_eq!(squares.len(), self.inputs.len() + 1, "transport of other inputs");
+        let mut constant = 0.0;
+        let maps = [(1.0, 0.0)].iter().chain(&self.inputs);
+        for (at, (row, (a, c))) in squares.rows_mut().zip(maps).enumerate() {
+            if at == 0 {
+                constant = row[0];
+            }
+            row[0] -= c * constant;
+            row.iter_mut().for_each(|entry| *entry *= self.gain / a);
+            if *a == 0.0 {
+                // Nothing is known of an input that was or is zero everywhere.
+                row.fill(0.0);
+                row[at] = 1.0;
+            }
+        }
+    }
+
+    /// The label's new factor over its old one.
+    pub(crate) fn gain(&self) -> f64 {
+        self.gain
+    }
+
+    /// What happens to sums and models over a dictionary.
+    ///
+    /// # Panics
+    /// If the transport was made for another dictionary.
+    pub(crate) fn refit(&self) -> &Refit {
+        match &self.moves {
+            Moves::Dictionary(refit) => refit,
+            _ => panic!("transport of another dictionary"),
+        }
+    }
+
+    /// What takes linear models from one scale to another.
+    ///
+    /// # Panics
+    /// If the scales differ in their number of inputs.
+    pub(crate) fn linear(from: &Scale, to: &Scale) -> Self {
+        assert_eq!(from.inputs(), to.inputs(), "numbers per sample");
+        Self::new(Moves::None, from, to)
+    }
+
+    fn new(moves: Moves, from: &Scale, to: &Scale) -> Self {
+        let input = |input| {
+            // An input that has become zero everywhere needs no factor.
+            let a = if to.factor(input) > 0.0 { from.factor(input) / to.factor(input) } else { 0.0 };
+            (a, from.place(input, to.zero(input)))
+        };
+        Self { moves, inputs: (0..from.inputs()).map(input).collect(), gain: gain(from, to) }
     }
 }
 
@@ -155,7 +264,7 @@ fn nearest(old: &[f64], new: &[f64], inputs: usize) -> [Vec<f64>; 2] {
     let across = mean_products(new, old, inputs);
     [0, 1].map(|part| {
         let triangle = (0..count).flat_map(|i| (0..=i).map(move |j| (i, j)));
-        let gram = triangle.map(|(i, j)| among[i * count + j][part]).collect();
+        let gram: Vec<_> = triangle.map(|(i, j)| among[i * count + j][part]).collect();
         let gram = Cholesky::new(gram, count, RELUCTANCE, 0.0);
         let mut matrix = vec![0.0; count * count];
         let mut column = vec![0.0; count];

@@ -5,11 +5,17 @@
 
 use hedgerow::{
     Amplitude, Average, Draw, FeatureMap, FeatureSpec, Features, Kernel, Loss, Method, MkOptions, NodeHalf,
-    Schedule, ServerHalf, Setup, SetupConfig, Stream, Upload, WeightRule,
+    PofOptions, SampleMap, Schedule, ServerHalf, Setup, SetupConfig, Stream, Upload, WeightRule,
 };
 
 pub(crate) const FREQUENCIES: usize = 5;
 pub(crate) const INPUTS: usize = 2;
+
+/// Numbers in an upload of GR-OFL, at most.
+pub(crate) const BUDGET: usize = 24;
+
+/// Numbers of GR-OFL's broadcasts after the model.
+pub(crate) const TAIL: usize = 9;
 
 /// A method in a setup.
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +26,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    fn new(method: Method, setup: Setup) -> Self {
+    pub(crate) fn new(method: Method, setup: Setup) -> Self {
         Self { method, setup, amplitude: Amplitude::Normalised }
     }
 
@@ -31,18 +37,72 @@ impl Case {
         Self { method: Method::MkOfl, setup, amplitude: Amplitude::Unnormalised }
     }
 
+    /// POF-MKL with two kernels in an upload, where there are two.
+    fn in_pairs(setup: Setup) -> Self {
+        let pof = PofOptions { kernels_per_upload: setup.config().kernels.min(2), exploration: 0.5 };
+        Self::new(Method::PofMkl, SetupConfig { pof, ..*setup.config() }.try_into().unwrap())
+    }
+
+    /// Whether nodes that have heard the same broadcast may say different things: one that keeps weights or a model to itself.
+    pub(crate) fn is_personal(&self) -> bool {
+        is_personal(self.method, self.setup.config().kernels)
+    }
+
     /// A map for it.
-    pub(crate) fn map(&self) -> FeatureMap {
-        map_of(self.setup.config().kernels, self.amplitude)
+    pub(crate) fn map(&self) -> SampleMap {
+        self.method.map(&self.setup, &spec(self.setup.config().kernels, self.amplitude)).unwrap()
     }
 }
 
 /// Every method of a dictionary; SK-OFL with its last kernel.
-pub(crate) fn methods(kernels: usize) -> [Method; 4] {
-    [Method::SkOfl { kernel: kernels - 1 }, Method::MkOfl, Method::Naive, Method::Local]
+pub(crate) fn methods(kernels: usize) -> [Method; 10] {
+    [
+        Method::GrOfl,
+        Method::SkOfl { kernel: kernels - 1 },
+        Method::MkOfl,
+        Method::Naive,
+        Method::Local,
+        Method::EmKofl,
+        Method::PofMkl,
+        Method::FedPoe,
+        Method::LinearSgd,
+        Method::LinearNewton,
+    ]
 }
 
-/// Every method, and MK-OFL's variants, with P = 1 and 11, K = 1, 3 and 20, each loss, each schedule and both weight rules.
+/// Whether nodes that have heard the same broadcast may say different things. Weights over a single kernel are nobody's own.
+pub(crate) fn is_personal(method: Method, kernels: usize) -> bool {
+    method == Method::FedPoe || (method == Method::PofMkl && kernels > 1)
+}
+
+/// Whether it predicts from kernels, and trusts each by a weight.
+pub(crate) fn has_kernels(method: Method) -> bool {
+    !is_linear(method) && method != Method::GrOfl
+}
+
+/// Whether it learns from the inputs themselves.
+pub(crate) fn is_linear(method: Method) -> bool {
+    matches!(method, Method::LinearSgd | Method::LinearNewton)
+}
+
+/// Whether a node has something to say in a round without samples: the gradient of its history at a new model is news.
+pub(crate) fn speaks_of_its_past(method: Method) -> bool {
+    method == Method::GrOfl
+}
+
+/// Whether a method has this loss. Sums can't be reweighted afterwards, as the logistic loss would need it.
+pub(crate) fn has_loss(method: Method, loss: Loss) -> bool {
+    method != Method::GrOfl || loss != Loss::Logistic
+}
+
+/// What a method learns from where samples are x.
+pub(crate) fn features(map: &SampleMap, x: &[f32]) -> Vec<f32> {
+    let mut z = vec![0.0; x.len() / map.inputs() * map.width()];
+    map.map_batch(x, &mut z);
+    z
+}
+
+/// Every method, and MK-OFL's and POF-MKL's variants, with P = 1 and 11, K = 1, 3 and 20, each loss, each schedule and both weight rules.
 pub(crate) fn cases() -> Vec<Case> {
     let schedules = [
         Schedule::Anytime { scale: 1.0 },
@@ -64,8 +124,9 @@ pub(crate) fn cases() -> Vec<Case> {
                             weight_rule,
                             ..SetupConfig::default()
                         });
-                        cases.extend(methods(kernels).map(|method| Case::new(method, setup)));
-                        cases.push(Case::published(setup));
+                        let able = methods(kernels).into_iter().filter(|method| has_loss(*method, loss));
+                        cases.extend(able.map(|method| Case::new(method, setup)));
+                        cases.extend([Case::published(setup), Case::in_pairs(setup)]);
                     }
                 }
             }
@@ -74,37 +135,41 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Each method once, and MK-OFL's variants, with three nodes and this many kernels.
-pub(crate) fn few_cases(kernels: usize) -> [Case; 5] {
+/// Each method once, and MK-OFL's and POF-MKL's variants, with three nodes and this many kernels.
+pub(crate) fn few_cases(kernels: usize) -> Vec<Case> {
     let setup = setup(SetupConfig { kernels, nodes: 3, ..SetupConfig::default() });
-    let [sk, mk, naive, local] = methods(kernels).map(|method| Case::new(method, setup));
-    [sk, mk, naive, local, Case::published(setup)]
+    let plain = methods(kernels).map(|method| Case::new(method, setup));
+    [&plain[..], &[Case::published(setup), Case::in_pairs(setup)]].concat()
 }
 
 /// A setup with few frequencies.
 pub(crate) fn setup(config: SetupConfig) -> Setup {
-    SetupConfig { frequencies: FREQUENCIES, ..config }.try_into().unwrap()
+    SetupConfig { frequencies: FREQUENCIES, inputs: INPUTS, budget: BUDGET, ..config }.try_into().unwrap()
 }
 
 /// A map for such a setup.
 pub(crate) fn map(kernels: usize) -> FeatureMap {
-    map_of(kernels, Amplitude::Normalised)
+    FeatureMap::new(&spec(kernels, Amplitude::Normalised)).unwrap()
 }
 
-/// The same with features of another size.
-pub(crate) fn map_of(kernels: usize, amplitude: Amplitude) -> FeatureMap {
+/// The map of a method in such a setup.
+pub(crate) fn map_for(method: Method, kernels: usize) -> SampleMap {
+    let setup = setup(SetupConfig { kernels, ..SetupConfig::default() });
+    Case::new(method, setup).map()
+}
+
+pub(crate) fn spec(kernels: usize, amplitude: Amplitude) -> FeatureSpec {
     let mut dictionary = Kernel::paper_dictionary();
     dictionary.rotate_left(4);
     dictionary.truncate(kernels);
-    let spec = FeatureSpec {
+    FeatureSpec {
         kernels: dictionary,
         draw: Draw::Independent,
         inputs: INPUTS,
         frequencies: FREQUENCIES,
         seed: 5,
         amplitude,
-    };
-    FeatureMap::new(&spec).unwrap()
+    }
 }
 
 /// Numbers in [-1, 1).
@@ -118,7 +183,7 @@ pub(crate) struct World {
     pub(crate) case: Case,
     pub(crate) nodes: Vec<Box<dyn NodeHalf>>,
     pub(crate) server: Box<dyn ServerHalf>,
-    map: FeatureMap,
+    map: SampleMap,
 }
 
 impl World {
@@ -142,8 +207,7 @@ impl World {
     /// Features and label of a node's sample at a time.
     pub(crate) fn sample(&self, node: usize, t: u64) -> (Vec<f32>, f32) {
         let x = numbers(1_000 * t + node as u64, INPUTS);
-        let mut z = vec![0.0; self.map.width()];
-        self.map.map(&x, &mut z);
+        let z = features(&self.map, &x);
         let y = (4.0 * x[0]).sin() + 0.3 * x[1];
         (z, if self.case.setup.config().loss == Loss::Logistic { y.signum() } else { y })
     }

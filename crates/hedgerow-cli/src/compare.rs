@@ -1,0 +1,198 @@
+//! `hedgerow compare`: who is best on a stream, how sure that is, and what it costs on the wire.
+
+use std::path::{Path, PathBuf};
+
+use hedgerow_lab::compare::{self, Comparison, Grid, Plan};
+use hedgerow_lab::figures::png::to_png;
+use hedgerow_lab::output::{OutputFolder, write_file};
+use hedgerow_lab::settings::{Override, SettingsError};
+
+use crate::reproduce::Incomplete;
+use crate::simulate::{print, progress_bar};
+use crate::table::aligned;
+
+/// Compare methods on a stream, or on a grid of data sets and partitions.
+///
+/// Ranks the methods by their mean error with 95% intervals over trials, tests them trial by trial against the best, shows what each
+/// sends, and says in a sentence or two what to choose. With several data sets or partitions every combination is run, and
+/// stored as it finishes: after an interruption the same command goes on where it was.
+#[derive(Debug, clap::Args)]
+#[command(args_override_self = true, after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// A grid: data, partitions, against, and [settings] that differ from the defaults
+    #[arg(value_name = "GRID.toml")]
+    file: Option<PathBuf>,
+    /// The grid that comes with the program: nine data sets, dealt in five ways
+    #[arg(long, conflicts_with = "file")]
+    published: bool,
+    /// Built-in streams, data sets by name (see `hedgerow data list`), files or folders, with commas between them
+    #[arg(long, value_name = "NAME|FILE,...")]
+    data: Option<String>,
+    /// The column to predict; the last one by default
+    #[arg(long, value_name = "COLUMN")]
+    target: Option<String>,
+    /// Who sees what: round-robin, shuffled, blocks, sorted-label, sorted-direction, dirichlet:ALPHA, unequal:ALPHA,
+    /// column:NAME
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
+    partition: Option<Vec<String>>,
+    /// Whom to compare; all by default, references included
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    method: Option<Vec<String>>,
+    /// The method whose error is 1 in the ratios of a grid; mk by default
+    #[arg(long, value_name = "METHOD")]
+    against: Option<String>,
+    /// Folder with data sets, to be looked into first
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<String>,
+    /// What makes numbers of the order of one: none, online, online-range, whole-file, whole-file-joint, auto, or known ranges
+    #[arg(long, value_name = "KIND|FILE.toml")]
+    scaling: Option<String>,
+    /// Number of nodes, K; 20, or as many as the data names
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    nodes: Option<i64>,
+    /// Numbers per message, r
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
+    budget: Option<i64>,
+    /// Repetitions with fresh random features; intervals and tests are over these
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    trials: Option<i64>,
+    /// Rounds, T; 0 is 500 for a built-in stream and all of a file
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    rounds: Option<i64>,
+    /// Where everything random begins
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    seed: Option<i64>,
+    /// Share of node-rounds without contact to the server
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    dropout: Option<f64>,
+    /// Threads; 0 is one per core. Results don't depend on it
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    threads: Option<i64>,
+    /// Folder for runs, tables, figures and the page; hedgerow-compare by default
+    #[arg(long, value_name = "DIR")]
+    out: Option<String>,
+    /// Any other setting, such as data.target=price or learning.ridge=0.001; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    changes: Vec<String>,
+    /// Print compare.json instead of tables
+    #[arg(long)]
+    json: bool,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hedgerow compare
+  hedgerow compare --data narma --partition sorted-label --trials 20
+  hedgerow compare --data house.csv --target price --method gr,mk,local
+  hedgerow compare --data friedman,narma --partition round-robin,sorted-label,dirichlet:0.3
+  hedgerow compare --published --data-dir ~/data
+
+Writes compare.md, compare.html, compare.csv, compare.json, and the figures compare and bytes as SVG and PNG. Data sets of a grid
+that are missing are named and left out, and the exit code is 5.";
+
+pub(crate) fn compare(arguments: &Arguments) -> anyhow::Result<()> {
+    let talks = !arguments.quiet && !arguments.json;
+    // Whatever can go wrong should do so before the work, not after it.
+    let mut grid = Grid::prepare(&arguments.plan()?, &arguments.overrides()?)?;
+    let steps = grid.steps()?;
+    OutputFolder::prepare(grid.out())?;
+    let missing: Vec<String> = grid.missing().iter().map(|missing| missing.name.clone()).collect();
+    if talks {
+        grid.missing().iter().for_each(|missing| eprintln!("skipped: {missing}"));
+        let (done, all) = grid.finished();
+        if done > 0 {
+            let runs = if all == 1 { "run is" } else { "runs are" };
+            eprintln!("{done} of {all} {runs} finished already, in {}", grid.out().join("runs").display());
+        }
+    }
+    let bar = progress_bar(steps, talks);
+    let outcome = grid.run(&|name| bar.set_message(name.to_owned()), &|| bar.inc(1));
+    bar.finish_and_clear();
+    outcome?;
+    let comparison = grid.comparison();
+    let json = serde_json::to_string_pretty(&compare::json(&comparison, &missing))? + "\n";
+    write(grid.out(), &comparison, &json)?;
+    if arguments.json {
+        print(&json)?;
+    } else if talks {
+        print(&in_words(&comparison))?;
+        print(&format!("\nReport: {}\n", grid.out().join("compare.html").display()))?;
+    }
+    if missing.is_empty() { Ok(()) } else { Err(Incomplete(missing).into()) }
+}
+
+/// Tables and advice.
+fn in_words(comparison: &Comparison) -> String {
+    let mut text = String::new();
+    for (heading, table) in compare::tables(comparison) {
+        let rows: Vec<Vec<String>> = [table.headings].into_iter().chain(table.rows).collect();
+        text += &format!("{heading}\n\n{}\n", aligned(&rows));
+    }
+    text + &compare::advice(comparison) + "\n"
+}
+
+fn write(out: &Path, comparison: &Comparison, json: &str) -> anyhow::Result<()> {
+    for (name, svg) in compare::figures(comparison)? {
+        write_file(&out.join(&name), svg.as_bytes())?;
+        write_file(&out.join(name.replace(".svg", ".png")), &to_png(&svg)?)?;
+    }
+    write_file(&out.join("compare.csv"), compare::csv(comparison).as_bytes())?;
+    write_file(&out.join("compare.json"), json.as_bytes())?;
+    write_file(&out.join("compare.md"), compare::document(comparison).as_bytes())?;
+    write_file(&out.join("compare.html"), compare::page(comparison)?.as_bytes())?;
+    Ok(())
+}
+
+impl Arguments {
+    /// What the file says, changed by what flags say.
+    fn plan(&self) -> Result<Plan, SettingsError> {
+        let plan = match &self.file {
+            Some(file) => Plan::read(file)?,
+            None if self.published => Plan::published()?,
+            None => Plan::default(),
+        };
+        Ok(Plan {
+            data: self.data.as_deref().map(names).or(plan.data),
+            partitions: self.partition.clone().or(plan.partitions),
+            against: self.against.clone().or(plan.against),
+            ..plan
+        })
+    }
+
+    /// Other flags as changes to the settings; `--set` comes last and wins.
+    fn overrides(&self) -> Result<Vec<Override>, SettingsError> {
+        let flags: [(&str, &str, Option<toml::Value>); 12] = [
+            ("--target", "data.target", self.target.clone().map(Into::into)),
+            ("--data-dir", "data.dir", self.data_dir.clone().map(Into::into)),
+            ("--scaling", "data.scaling", self.scaling.clone().map(Into::into)),
+            ("--method", "federation.methods", self.method.clone().map(Into::into)),
+            ("--nodes", "federation.nodes", self.nodes.map(Into::into)),
+            ("--budget", "federation.budget", self.budget.map(Into::into)),
+            ("--trials", "run.trials", self.trials.map(Into::into)),
+            ("--rounds", "run.rounds", self.rounds.map(Into::into)),
+            ("--seed", "run.seed", self.seed.map(Into::into)),
+            ("--threads", "run.threads", self.threads.map(Into::into)),
+            ("--out", "run.out", self.out.clone().map(Into::into)),
+            ("--dropout", "participation.dropout", self.dropout.map(Into::into)),
+        ];
+        let given = flags.into_iter().filter_map(|(origin, key, value)| {
+            Some(Override { key: key.to_owned(), value: value?, origin: origin.to_owned() })
+        });
+        let mut all: Vec<Override> = given.collect();
+        for change in &self.changes {
+            all.push(Override::parse(change)?);
+        }
+        Ok(all)
+    }
+}
+
+/// Split at commas, unless there is a file with these commas in its name.
+fn names(text: &str) -> Vec<String> {
+    if Path::new(text).exists() {
+        return vec![text.to_owned()];
+    }
+    text.split(',').map(str::to_owned).collect()
+}

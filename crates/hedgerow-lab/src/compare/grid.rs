@@ -1,0 +1,168 @@
+//! Many runs together: how a method does over all data sets and partitions.
+
+use serde::Serialize;
+
+use super::Cell;
+use super::ranking::{Entry, Ranking};
+use super::role::Role;
+
+/// How one method did over all runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Standing {
+    /// Name on the command line.
+    pub name: String,
+    /// Whether one could choose it.
+    pub role: Role,
+    /// Runs in which its error and that of the reference are positive and finite: those that the ratio is over.
+    pub runs: usize,
+    /// Runs in which its error is not finite.
+    pub diverged: usize,
+    /// Geometric mean of its error as a multiple of the reference's.
+    pub ratio: Option<f64>,
+    /// Runs in which it has the least error of those one could choose.
+    pub wins: usize,
+    /// Those of them in which no other may equal it.
+    pub clear_wins: usize,
+    /// Runs in which its error is above that of the best single kernel in hindsight.
+    pub above_sk: usize,
+    /// Those of them in which that is no chance.
+    pub clearly_above_sk: usize,
+    /// Its largest error as a multiple of that of the best single kernel.
+    pub worst_to_sk: Option<Worst>,
+    /// Mean over runs of the bytes in both directions per node and round.
+    pub bytes: Option<f64>,
+}
+
+/// The run in which a ratio is largest.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Worst {
+    /// The ratio.
+    pub ratio: f64,
+    /// Data set of that run.
+    pub data: String,
+    /// How it was dealt.
+    pub partition: String,
+}
+
+/// Every method over all runs, the least ratio first.
+pub(super) fn standings(cells: &[Cell], against: &str) -> Vec<Standing> {
+    let mut names: Vec<&str> = Vec::new();
+    for entry in cells.iter().filter_map(|cell| cell.ranking.as_ref()).flat_map(|ranking| &ranking.methods) {
+        if !names.contains(&entry.name.as_str()) {
+            names.push(&entry.name);
+        }
+    }
+    let mut standings: Vec<Standing> = names.iter().map(|name| standing(cells, name, against)).collect();
+    let key = |standing: &Standing| standing.ratio.unwrap_or(f64::INFINITY);
+    standings.sort_by(|a, b| key(a).total_cmp(&key(b)));
+    standings
+}
+
+fn standing(cells: &[Cell], name: &str, against: &str) -> Standing {
+    let found = || {
+        cells.iter().filter_map(|cell| {
+            let ranking = cell.ranking.as_ref()?;
+            Some((cell, ranking, ranking.method(name)?))
+        })
+    };
+    let ratios: Vec<f64> = found().filter_map(|(_, ranking, _)| ratio(ranking, name, against)).collect();
+    let has_won = |entry: &Entry| entry.rank == Some(1);
+    let is_clear = |ranking: &Ranking, best: &Entry| {
+        ranking.ranked().filter(|other| other.rank != Some(1)).all(|other| !other.may_equal(best))
+    };
+    let to_sk = || found().filter_map(|(cell, _, entry)| Some((cell, entry.to_sk?)));
+    let worst = to_sk().max_by(|a, b| a.1.value.total_cmp(&b.1.value));
+    let bytes: Vec<f64> = found().filter_map(|(_, _, entry)| entry.bytes()).collect();
+    Standing {
+        name: name.to_owned(),
+        role: Role::of(name),
+        runs: ratios.len(),
+        diverged: found().filter(|(_, _, entry)| !entry.error.mean.is_finite()).count(),
+        ratio: geometric_mean(&ratios),
+        wins: found().filter(|(_, _, entry)| has_won(entry)).count(),
+        clear_wins: found().filter(|(_, ranking, entry)| has_won(entry) && is_clear(ranking, entry)).count(),
+        above_sk: to_sk().filter(|(_, ratio)| ratio.value > 1.0).count(),
+        clearly_above_sk: to_sk().filter(|(_, ratio)| ratio.is_clearly_above()).count(),
+        worst_to_sk: worst.map(|(cell, ratio)| Worst {
+            ratio: ratio.value,
+            data: cell.data.clone(),
+            partition: cell.partition.clone(),
+        }),
+        bytes: (!bytes.is_empty()).then(|| bytes.iter().sum::<f64>() / bytes.len() as f64),
+    }
+}
+
+/// The mean error of one method as a multiple of that of another; none where that means nothing.
+pub(super) fn ratio(ranking: &Ranking, name: &str, against: &str) -> Option<f64> {
+    let error = |name: &str| ranking.method(name).map(|entry| entry.error.mean);
+    let (mine, other) = (error(name)?, error(against)?);
+    (mine.is_finite() && other.is_finite() && mine > 0.0 && other > 0.0).then_some(mine / other)
+}
+
+pub(super) fn geometric_mean(ratios: &[f64]) -> Option<f64> {
+    let logs: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
+    (!ratios.is_empty()).then(|| (logs / ratios.len() as f64).exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{cell, run, with_trials};
+    use super::*;
+
+    fn two() -> Vec<Cell> {
+        vec![
+            cell("one", "shuffled", Some(run(&[("mk", 2.0), ("gr", 1.0), ("last", 4.0)]))),
+            cell("two", "blocks", Some(run(&[("mk", 1.0), ("gr", 2.0), ("last", 1.0)]))),
+            cell("three", "blocks", None),
+        ]
+    }
+
+    fn of<'s>(standings: &'s [Standing], name: &str) -> &'s Standing {
+        standings.iter().find(|standing| standing.name == name).unwrap()
+    }
+
+    #[test]
+    fn ratios_are_geometric_means_over_the_runs_that_are_there() {
+        let standings = standings(&two(), "mk");
+        let ratio = |name: &str| of(&standings, name).ratio.unwrap();
+        assert!((ratio("gr") - 1.0).abs() < 1e-5 && (ratio("last") - 2f64.sqrt()).abs() < 1e-5);
+        assert_eq!((ratio("mk"), of(&standings, "mk").runs), (1.0, 2));
+        let first: Vec<&str> = standings.iter().map(|standing| standing.name.as_str()).collect();
+        assert_eq!(first[0], "hindsight");
+    }
+
+    #[test]
+    fn wins_and_the_worst_against_the_best_single_kernel() {
+        let standings = standings(&two(), "mk");
+        let gr = of(&standings, "gr");
+        assert_eq!((gr.wins, gr.clear_wins, of(&standings, "last").wins), (1, 1, 0));
+        // sk is at 1.0 in both: once level, once twice as large.
+        assert_eq!((gr.above_sk, gr.clearly_above_sk), (1, 1));
+        let worst = gr.worst_to_sk.as_ref().unwrap();
+        assert!((worst.ratio - 2.0).abs() < 1e-5);
+        assert_eq!((worst.data.as_str(), worst.partition.as_str()), ("two", "blocks"));
+        assert_eq!(of(&standings, "sk").worst_to_sk, None);
+        // Exactly level is not above.
+        let mut level = run(&[("mk", 2.0), ("gr", 1.0)]);
+        let sk = level.methods.iter().find(|method| method.best).unwrap().mse_trials.clone();
+        with_trials(&mut level, "gr", &sk);
+        let standings = super::standings(&[cell("one", "blocks", Some(level))], "mk");
+        let gr = of(&standings, "gr");
+        assert_eq!((gr.above_sk, gr.worst_to_sk.as_ref().unwrap().ratio), (0, 1.0));
+    }
+
+    #[test]
+    fn what_diverged_is_counted_and_left_out_of_the_ratio() {
+        let mut results = run(&[("mk", 1.0), ("gr", 1.0)]);
+        with_trials(&mut results, "gr", &[f64::INFINITY; 4]);
+        let cells = [
+            cell("one", "blocks", Some(results)),
+            cell("two", "blocks", Some(run(&[("mk", 1.0), ("gr", 0.5)]))),
+        ];
+        let standings = standings(&cells, "mk");
+        let gr = of(&standings, "gr");
+        assert_eq!((gr.runs, gr.diverged), (1, 1));
+        assert!((gr.ratio.unwrap() - 0.5).abs() < 1e-5);
+        assert_eq!(geometric_mean(&[]), None);
+    }
+}

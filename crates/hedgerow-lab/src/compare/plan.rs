@@ -1,0 +1,103 @@
+//! What is to be compared: data sets, partitions and settings, from flags or from a file such as `experiments/compare.toml`.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use toml::Table;
+
+use crate::settings::SettingsError;
+
+/// Whom to compare unless told otherwise: everybody, references included.
+pub const METHODS: [&str; 15] = [
+    "gr+personal",
+    "mk",
+    "emk",
+    "pof",
+    "fedpoe",
+    "naive",
+    "linear",
+    "linear-newton",
+    "local",
+    "sk",
+    "central",
+    "central-batch",
+    "hindsight",
+    "last",
+    "mean",
+];
+
+/// The grid that comes with the program.
+const PUBLISHED: &str = include_str!("../../../../experiments/compare.toml");
+
+/// A grid of runs.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Data sets; none is what the settings say.
+    #[serde(default)]
+    pub data: Option<Vec<String>>,
+    /// Partitions; none is what the settings say.
+    #[serde(default)]
+    pub partitions: Option<Vec<String>>,
+    /// The method whose error is 1 in ratios.
+    #[serde(default)]
+    pub against: Option<String>,
+    /// Settings that differ from the defaults.
+    #[serde(default)]
+    pub settings: Table,
+}
+
+impl Plan {
+    /// The grid that comes with the program: nine data sets, dealt in five ways.
+    pub fn published() -> Result<Self, SettingsError> {
+        Self::parse("experiments/compare.toml", PUBLISHED)
+    }
+
+    /// The grid of a file.
+    pub fn read(file: &Path) -> Result<Self, SettingsError> {
+        let unreadable = |source| SettingsError::Unreadable { file: file.to_owned(), source };
+        Self::parse(&file.display().to_string(), &std::fs::read_to_string(file).map_err(unreadable)?)
+    }
+
+    fn parse(origin: &str, text: &str) -> Result<Self, SettingsError> {
+        toml::from_str(text).map_err(|error| SettingsError::NotToml {
+            origin: origin.to_owned(),
+            // On one line, as all messages are.
+            message: error.to_string().split_whitespace().collect::<Vec<_>>().join(" "),
+        })
+    }
+
+    /// Whether its settings name methods.
+    pub(super) fn names_methods(&self) -> bool {
+        self.settings.get("federation").and_then(|section| section.get("methods")).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::catalog;
+    use crate::data::partition::Partition;
+    use crate::settings::Contestant;
+
+    #[test]
+    fn the_published_grid_names_what_there_is() {
+        let plan = Plan::published().unwrap();
+        let (data, partitions) = (plan.data.clone().unwrap(), plan.partitions.clone().unwrap());
+        assert_eq!((data.len(), partitions.len()), (9, 5));
+        assert!(data.iter().all(|name| catalog::find(name).is_some()), "{data:?}");
+        assert!(partitions.iter().all(|name| Partition::parse(name).is_some()), "{partitions:?}");
+        assert!(!plan.names_methods());
+        assert!(METHODS.iter().all(|name| Contestant::parse(name).is_some()));
+    }
+
+    #[test]
+    fn a_file_with_a_wrong_key_is_refused_in_one_line() {
+        let message = Plan::parse("my.toml", "partition = [\"blocks\"]\n").unwrap_err().to_string();
+        assert!(
+            message.starts_with("my.toml is not valid TOML") && message.contains("`partition`"),
+            "{message}"
+        );
+        assert_eq!(message.lines().count(), 1);
+    }
+}

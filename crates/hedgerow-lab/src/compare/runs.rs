@@ -1,0 +1,376 @@
+//! [`Grid`]: the runs of a comparison. Every finished one is stored at once, and what is stored is not run again.
+
+use std::path::{Path, PathBuf};
+
+use hedgerow::{Loss, Method};
+use toml::Value;
+
+use super::plan::{METHODS, Plan};
+use super::role::Role;
+use super::{Cell, Comparison};
+use crate::data::Dataset;
+use crate::data::builtin::Builtin;
+use crate::data::catalog::NotFound;
+use crate::data::partition::Partition;
+use crate::run::Experiment;
+use crate::settings::{Override, Settings, SettingsError, Source};
+use crate::suite::{Runs, SuiteError};
+
+/// Folder for a comparison unless told otherwise.
+const OUT: &str = "hedgerow-compare";
+
+/// What is to be run, finished or not.
+pub struct Grid {
+    runs: Runs,
+    places: Vec<Place>,
+    against: String,
+    out: PathBuf,
+}
+
+/// Where a run stands in the grid.
+struct Place {
+    data: String,
+    title: String,
+    partition: String,
+}
+
+impl Grid {
+    /// Checks everything, looks what is stored, and reads the data of what isn't. Flags change the settings of all runs.
+    pub fn prepare(plan: &Plan, flags: &[Override]) -> Result<Self, SuiteError> {
+        let data = axis(plan.data.as_deref(), "data.name", "data set", flags)?;
+        let partitions = axis(plan.partitions.as_deref(), "federation.partition", "partition", flags)?;
+        let partitions = partitions.map(canonical);
+        let unsaid = vec![None];
+        let each = |names: Option<Vec<String>>| {
+            names.map_or(unsaid.clone(), |names| names.into_iter().map(Some).collect::<Vec<_>>())
+        };
+        let (data, partitions) = (each(data), each(partitions));
+        let titles = titles(&data);
+        // Courses are drawn of a single run, and of streams that change.
+        let changes =
+            |name: &String| Builtin::parse(name).is_some_and(|stream| !stream.changes(1000).is_empty());
+        let draws_courses = data.len() * partitions.len() == 1 || data.iter().flatten().any(changes);
+        let mut grid: Option<Self> = None;
+        for (name, title) in data.iter().zip(&titles) {
+            for partition in &partitions {
+                let settings = cell_settings(plan, flags, name.as_deref(), partition.as_deref());
+                if let Ok(settings) = &settings {
+                    refuse_live(settings)?;
+                }
+                let grid = match &mut grid {
+                    Some(grid) => grid,
+                    None => grid.insert(Self::empty(plan, flags, draws_courses)?),
+                };
+                let place = grid.place(name.as_deref(), title, partition.as_deref(), &settings);
+                let told = format!("{}, {}", place.title, place.partition);
+                let file = file_name(&place.data);
+                grid.places.push(place);
+                let adapt = |settings: &mut Settings, data: &Dataset| {
+                    if !names_methods(plan, flags) {
+                        leave_out_hindsight(settings, data);
+                    }
+                };
+                grid.runs.add(&file, &told, settings, adapt)?;
+            }
+        }
+        let Some(grid) = grid else { return Err(empty("data.name", "data set").into()) };
+        if let (0, Some(missing)) = (grid.runs.finished().1, grid.runs.missing().first()) {
+            return Err(SettingsError::NotFound((*missing).clone()).into());
+        }
+        Ok(grid)
+    }
+
+    /// No runs yet, but everything that holds for all of them. Where the data of the first is doesn't matter to that.
+    fn empty(plan: &Plan, flags: &[Override], draws_courses: bool) -> Result<Self, SuiteError> {
+        // So what is said of it is left out.
+        let flags: Vec<Override> =
+            flags.iter().filter(|flag| !flag.key.starts_with("data.")).cloned().collect();
+        let mut plan = plan.clone();
+        plan.settings.remove("data");
+        let (plan, flags) = (&plan, &flags[..]);
+        let settings = cell_settings(plan, flags, Some("friedman"), Some("auto"))?;
+        let out = settings.out.clone();
+        let runs = Runs::new(&out.join("runs"));
+        let runs = if draws_courses { runs } else { runs.without_courses() };
+        Ok(Self { runs, places: Vec::new(), against: against(plan, &settings)?, out })
+    }
+
+    fn place(
+        &self,
+        name: Option<&str>,
+        title: &str,
+        partition: Option<&str>,
+        settings: &Result<Settings, SettingsError>,
+    ) -> Place {
+        let known = settings.as_ref().ok();
+        let data = name.or(known.map(|settings| settings.data.name.as_str())).unwrap_or_default();
+        let title = if title.is_empty() { self::title(data) } else { title.to_owned() };
+        let own = known.map(|settings| settings.partition.name());
+        let partition = partition.map(str::to_owned).or(own).unwrap_or_default();
+        Place { data: data.to_owned(), title, partition }
+    }
+
+    /// Where results go.
+    pub fn out(&self) -> &Path {
+        &self.out
+    }
+
+    /// How many steps of progress are ahead.
+    pub fn steps(&self) -> Result<u64, SuiteError> {
+        self.runs.steps()
+    }
+
+    /// How many runs are finished, and how many there are.
+    pub fn finished(&self) -> (usize, usize) {
+        self.runs.finished()
+    }
+
+    /// Data sets that are not to be had, each once.
+    pub fn missing(&self) -> Vec<&NotFound> {
+        self.runs.missing()
+    }
+
+    /// Runs what isn't finished, one after the other, and stores each. `start` is told the name of each, `step` of each step.
+    pub fn run(&mut self, start: &dyn Fn(&str), step: &(dyn Fn() + Sync)) -> Result<(), SuiteError> {
+        self.runs.run(start, step)
+    }
+
+    /// All that is finished.
+    pub fn comparison(&self) -> Comparison {
+        let cell = |(at, place): (usize, &Place)| {
+            Cell::new(&place.data, &place.title, &place.partition, self.runs.results(at).cloned())
+        };
+        Comparison::new(self.places.iter().enumerate().map(cell).collect(), &self.against)
+    }
+}
+
+/// The names along one side of the grid, each once; none where nobody gave any, and then the settings decide.
+fn axis(
+    names: Option<&[String]>,
+    key: &str,
+    what: &str,
+    flags: &[Override],
+) -> Result<Option<Vec<String>>, SettingsError> {
+    let Some(names) = names else { return Ok(None) };
+    if let Some(flag) = flags.iter().find(|flag| flag.key == key) {
+        let bound = format!("said once: the grid has its {what}s already");
+        return Err(out_of_bounds(key, bound, &flag.origin));
+    }
+    let mut each: Vec<String> = Vec::new();
+    for name in names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
+        if !each.iter().any(|known| known == name) {
+            each.push(name.to_owned());
+        }
+    }
+    if each.is_empty() { Err(empty(key, what)) } else { Ok(Some(each)) }
+}
+
+/// Partitions as they name themselves, each once: `dirichlet:0.30` is `dirichlet:0.3`.
+fn canonical(names: Vec<String>) -> Vec<String> {
+    let mut each: Vec<String> = Vec::new();
+    for name in names {
+        let known = Partition::parse(&name).filter(|partition| *partition != Partition::Auto);
+        let name = known.map_or(name, Partition::name);
+        if !each.contains(&name) {
+            each.push(name);
+        }
+    }
+    each
+}
+
+/// The settings of one run. Its data and partition come last, so that nothing changes them.
+fn cell_settings(
+    plan: &Plan,
+    flags: &[Override],
+    data: Option<&str>,
+    partition: Option<&str>,
+) -> Result<Settings, SettingsError> {
+    let mut layer = plan.settings.clone();
+    let run = layer.entry("run").or_insert_with(|| Value::Table(toml::Table::new()));
+    if let Some(run) = run.as_table_mut() {
+        run.entry("out").or_insert_with(|| OUT.into());
+    }
+    let flag =
+        |key: &str, value: Value| Override { key: key.to_owned(), value, origin: "the grid".to_owned() };
+    let mut flags = flags.to_vec();
+    flags.extend(data.map(|name| flag("data.name", name.into())));
+    flags.extend(partition.map(|name| flag("federation.partition", name.into())));
+    let load = |flags: &[Override]| Settings::with_layer(layer.clone(), "the grid", flags);
+    let settings = load(&flags)?;
+    if names_methods(plan, &flags) {
+        return Ok(settings);
+    }
+    let (loss, budget) = (settings.loss()?, settings.budget);
+    let methods = METHODS.into_iter().filter(|name| fits(name, loss, budget));
+    let methods: Vec<Value> = methods.map(Value::from).collect();
+    flags.push(flag("federation.methods", methods.into()));
+    load(&flags)
+}
+
+fn names_methods(plan: &Plan, flags: &[Override]) -> bool {
+    plan.names_methods() || flags.iter().any(|flag| flag.key == "federation.methods")
+}
+
+/// Whether a method can be compared by this loss, and with this budget.
+fn fits(name: &str, loss: Loss, budget: usize) -> bool {
+    let is_gr = name.split(['/', '+']).next() == Some("gr");
+    match Role::of(name) {
+        // Its sums need labels that are numbers, and room.
+        Role::Choice if is_gr => loss != Loss::Logistic && Method::GrOfl.frequencies(budget).is_ok(),
+        // The best fixed function has a closed form for the squared loss only.
+        Role::Hindsight => name != "hindsight" || loss == Loss::Squared,
+        // A value is no score.
+        Role::Trivial => loss != Loss::Logistic,
+        Role::Choice | Role::Central => true,
+    }
+}
+
+/// Nobody asked for `hindsight` by name: where it has no meaning, because features change with an agreed scale, it is left out.
+fn leave_out_hindsight(settings: &mut Settings, data: &Dataset) {
+    let mut without = settings.clone();
+    without.contestants.retain(|contestant| contestant.name() != "hindsight");
+    if Experiment::new(settings, data).is_err() && Experiment::new(&without, data).is_ok() {
+        *settings = without;
+    }
+}
+
+/// Runs are repeated and stored by what was read: a stream that is gone afterwards is for `simulate`.
+fn refuse_live(settings: &Settings) -> Result<(), SettingsError> {
+    match &settings.data.source {
+        Source::Files { files, .. } if files.iter().any(|file| file == Path::new("-")) => {
+            Err(out_of_bounds("data.name", "something that can be read again, not standard input", "\"-\""))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The method that ratios are to: as asked for, else `mk`, else the first that one could choose.
+fn against(plan: &Plan, settings: &Settings) -> Result<String, SettingsError> {
+    let names: Vec<String> = settings.contestants.iter().map(|contestant| contestant.name()).collect();
+    match &plan.against {
+        Some(name) if names.iter().any(|known| known == name.trim()) => Ok(name.trim().to_owned()),
+        Some(name) => {
+            let bound = format!("one of the methods that are run ({})", names.join(", "));
+            Err(out_of_bounds("against", bound, format!("{name:?}")))
+        }
+        None => {
+            let usual = names.iter().find(|name| *name == "mk");
+            let chosen = usual.or(names.iter().find(|name| Role::of(name) == Role::Choice));
+            Ok(chosen.or(names.first()).cloned().unwrap_or_default())
+        }
+    }
+}
+
+/// What to call the data sets; full names where short ones would be the same.
+fn titles(data: &[Option<String>]) -> Vec<String> {
+    let short: Vec<String> = data.iter().map(|name| name.as_deref().map_or(String::new(), title)).collect();
+    let full = |(place, short_one): (usize, &String)| {
+        let is_shared = short.iter().filter(|other| *other == short_one).count() > 1;
+        if is_shared { data[place].clone().unwrap_or_default() } else { short_one.clone() }
+    };
+    short.iter().enumerate().map(full).collect()
+}
+
+/// The name of a stream or data set, or a file's name without its folders.
+fn title(name: &str) -> String {
+    name.rsplit(['/', '\\']).find(|part| !part.is_empty()).unwrap_or(name).to_owned()
+}
+
+/// Longest beginning of the name of a stored run.
+const LONGEST_NAME: usize = 40;
+
+/// Something that any file system takes.
+fn file_name(data: &str) -> String {
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
+    let name: String = title(data).chars().map(plain).take(LONGEST_NAME).collect();
+    if name.is_empty() { "run".to_owned() } else { name }
+}
+
+fn empty(key: &str, what: &str) -> SettingsError {
+    out_of_bounds(key, format!("at least 1 {what}"), "empty")
+}
+
+fn out_of_bounds(key: &str, bound: impl ToString, value: impl ToString) -> SettingsError {
+    SettingsError::OutOfBounds { key: key.to_owned(), bound: bound.to_string(), value: value.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(data: &[&str], partitions: &[&str]) -> Plan {
+        let list = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
+        Plan { data: list(data), partitions: list(partitions), ..Plan::default() }
+    }
+
+    fn flags(texts: &[&str]) -> Vec<Override> {
+        texts.iter().map(|text| Override::parse(text).unwrap()).collect()
+    }
+
+    fn refusal(plan: &Plan, texts: &[&str]) -> String {
+        Grid::prepare(plan, &flags(texts)).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_key_bound_and_value() {
+        let usual = plan(&["friedman"], &["blocks"]);
+        let against = Plan { against: Some("gr".into()), ..usual.clone() };
+        for (plan, flags, parts) in [
+            (&plan(&["friedmann"], &["blocks"]), &[][..], ["data.name", "friedman", "\"friedmann\""]),
+            (&plan(&[], &["blocks"]), &[], ["data.name", "at least 1 data set", "empty"]),
+            (&plan(&[" "], &["blocks"]), &[], ["data.name", "at least 1 data set", "empty"]),
+            (&plan(&["friedman"], &[""]), &[], ["federation.partition", "at least 1 partition", "empty"]),
+            (&plan(&["friedman"], &["block"]), &[], ["federation.partition", "blocks", "\"block\""]),
+            (&plan(&["-"], &["blocks"]), &[], ["data.name", "read again", "\"-\""]),
+            (&usual, &["federation.methods=[\"mc\"]"], ["federation.methods", "mk", "\"mc\""]),
+            (&usual, &["federation.methods=[]"], ["federation.methods", "at least 1 method", "empty"]),
+            (&usual, &["federation.partition=shuffled"], ["federation.partition", "once", "shuffled"]),
+            (&usual, &["run.trials=0"], ["run.trials", "at least 1", "0"]),
+            (&against, &[], ["against", "one of the methods", "\"gr\""]),
+        ] {
+            let message = refusal(plan, flags);
+            assert!(parts.iter().all(|part| message.contains(part)), "{message:?} lacks one of {parts:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_taken_once_and_the_settings_decide_where_there_are_none() {
+        let twice = plan(&["friedman", "friedman"], &["dirichlet:0.3", "dirichlet:0.30", "blocks"]);
+        let small = flags(&["run.rounds=5", "run.trials=2", "federation.nodes=2"]);
+        let grid = Grid::prepare(&twice, &small).unwrap();
+        let partitions: Vec<&str> = grid.places.iter().map(|place| place.partition.as_str()).collect();
+        assert_eq!(partitions, ["dirichlet:0.3", "blocks"]);
+        let named = flags(&["data.name=narma", "federation.partition=blocks", "run.out=there"]);
+        let grid = Grid::prepare(&Plan::default(), &[small, named].concat()).unwrap();
+        let place = &grid.places[0];
+        assert_eq!(
+            (place.data.as_str(), place.partition.as_str(), grid.places.len()),
+            ("narma", "blocks", 1)
+        );
+        assert_eq!((grid.out(), grid.against.as_str()), (Path::new("there"), "mk"));
+    }
+
+    #[test]
+    fn references_that_a_loss_has_not_are_left_out_unless_asked_for() {
+        let loss =
+            |loss: &str| cell_settings(&Plan::default(), &flags(&[loss]), Some("rings"), None).unwrap();
+        let has = |settings: &Settings, name: &str| settings.contestants.iter().any(|c| c.name() == name);
+        assert!(has(&loss("learning.loss=squared"), "hindsight"));
+        let huber = loss("learning.loss=huber");
+        assert!(!has(&huber, "hindsight") && has(&huber, "last"));
+        let logistic = loss("learning.loss=logistic");
+        assert!(!has(&logistic, "hindsight") && !has(&logistic, "last") && has(&logistic, "mk"));
+        let asked = flags(&["learning.loss=huber", "federation.methods=[\"mk\", \"hindsight\"]"]);
+        assert!(cell_settings(&Plan::default(), &asked, None, None).is_err());
+    }
+
+    #[test]
+    fn files_of_runs_have_plain_names() {
+        assert_eq!(file_name("../a b/Häuser.csv"), "h-user-csv");
+        assert_eq!(file_name("x".repeat(300).as_str()).len(), LONGEST_NAME);
+        assert_eq!(
+            titles(&[Some("a/t.csv".into()), Some("b/t.csv".into()), Some("narma".into())]),
+            ["a/t.csv", "b/t.csv", "narma"]
+        );
+    }
+}

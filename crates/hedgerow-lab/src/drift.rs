@@ -1,0 +1,283 @@
+//! How methods get through changes of the data: errors before and after, and how long it takes until they are back.
+
+pub use crate::data::builtin::Change;
+pub use crate::reproduction::table::Table;
+
+use crate::data::builtin::Builtin;
+use crate::data::catalog;
+use crate::figures::{data_name, number, series};
+use crate::results::{MethodResult, Results};
+
+/// A method is back when its windowed error is at most this many times what it was before the change.
+pub const BACK: f64 = 1.5;
+
+/// When the data of a run changes; empty where nobody knows. A generated stream knows its rounds if every node sees its samples in
+/// turn, as many in every round.
+pub fn changes(results: &Results) -> Vec<Change> {
+    let setting = |key: &str| results.settings.pointer(key);
+    let is = |key: &str, expected: f64| {
+        setting(key).and_then(serde_json::Value::as_f64).is_none_or(|value| value == expected)
+    };
+    let arrivals = setting("/participation/arrivals").and_then(serde_json::Value::as_str).unwrap_or("one");
+    let in_turn = results.partition == "round-robin"
+        && (arrivals == "one" || arrivals.starts_with("fixed:"))
+        && is("/participation/join_within", 0.0)
+        && is("/data/lags", 0.0)
+        && is("/data/horizon", 1.0);
+    match Builtin::parse(&results.data.name) {
+        Some(stream) if in_turn && results.data.provenance == "generated" => stream.changes(results.rounds),
+        _ => Vec::new(),
+    }
+}
+
+/// What to call the data of a run.
+pub(crate) fn title(results: &Results) -> &str {
+    catalog::find(&results.data.name).map_or(data_name(results), |entry| &entry.title)
+}
+
+/// How a method gets through one change. Windowed errors, averaged over trials.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Passage {
+    /// Over the last window before it.
+    pub before: f64,
+    /// Over the first whole window after it was complete; none if the next change or the end comes first.
+    pub after: Option<f64>,
+    /// Rounds from its completion until the windowed error was at most [`BACK`] times `before`; 0 if it never was above, or was back
+    /// by then. None if it wasn't before the next change or the end.
+    pub back: Option<u64>,
+}
+
+/// How a method of a run gets through each of its changes; those without a windowed error before them are left out.
+pub fn passages(results: &Results, method: &MethodResult) -> Vec<Passage> {
+    let changes = changes(results);
+    let ends = changes.iter().skip(1).map(|next| next.after).chain([results.rounds as u64]);
+    let changes = changes.iter().zip(ends);
+    changes.filter_map(|(change, end)| passage(method, *change, end, results.window as u64)).collect()
+}
+
+fn passage(method: &MethodResult, change: Change, end: u64, window: u64) -> Option<Passage> {
+    let points = || {
+        let values = method.curve.rounds.iter().zip(&method.curve.mse_window);
+        values.map(|(round, value)| (*round, value.mean)).filter(|(_, mean)| mean.is_finite())
+    };
+    let (_, before) = points().take_while(|(round, _)| *round <= change.after).last()?;
+    let mut later = points().filter(|(round, _)| change.after < *round && *round <= end);
+    let whole = change.complete.saturating_add(window.saturating_sub(1));
+    let after = later.clone().find(|(round, _)| *round >= whole).map(|(_, mean)| mean);
+    // The first rounds after a change still have the old ones in their window: first it has to be gone.
+    let back = match later.find(|(_, mean)| *mean > BACK * before) {
+        None => Some(0),
+        Some(gone) => std::iter::once(gone)
+            .chain(later)
+            .find(|(round, mean)| *round >= change.complete && *mean <= BACK * before)
+            .map(|(round, _)| round - change.complete),
+    };
+    Some(Passage { before, after, back })
+}
+
+/// A row per run and method: means over the changes of its data, and the MSE of the whole run. Of the single kernels only the best;
+/// not what is known only in hindsight.
+pub fn table(results: &[Results]) -> Table {
+    let headings = ["Data", "Method", "Before", "After", "Rounds until back", "MSE"];
+    let rows = results.iter().flat_map(|results| {
+        let shown = |method: &&MethodResult| {
+            method.name != "hindsight" && (method.name != "sk" || series::is_best_single(results, method))
+        };
+        results.methods.iter().filter(shown).map(|method| row(results, method))
+    });
+    Table { headings: headings.map(str::to_owned).to_vec(), rows: rows.collect(), of_words: false }
+}
+
+/// The table in Markdown, and what its columns mean.
+pub fn markdown(results: &[Results]) -> String {
+    format!("{}\n{}\n", table(results).markdown(), meaning(results))
+}
+
+/// What the columns mean.
+pub fn meaning(results: &[Results]) -> String {
+    let mut windows = results.iter().map(|results| results.window);
+    let first = windows.next();
+    let window = match first.filter(|first| windows.all(|window| window == *first)) {
+        Some(window) => format!("a window of {window} rounds"),
+        None => "a window of rounds".to_owned(),
+    };
+    format!(
+        "Errors over {window}: the last before a change of the data and the first whole one after it, means over all changes. Back: \
+         rounds from the end of a change until the windowed error is at most {BACK} times what it was before; means over the changes \
+         after which it was, and of how many. MSE: over all rounds. A dash: nobody knows when the data changes, or there is no whole \
+         window."
+    )
+}
+
+fn row(results: &Results, method: &MethodResult) -> Vec<String> {
+    let passages = passages(results, method);
+    let mean = |values: &[f64]| match values.len() {
+        0 => "–".to_owned(),
+        count => number::significant(values.iter().sum::<f64>() / count as f64, 3),
+    };
+    let before: Vec<f64> = passages.iter().map(|passage| passage.before).collect();
+    let after: Vec<f64> = passages.iter().filter_map(|passage| passage.after).collect();
+    let back: Vec<u64> = passages.iter().filter_map(|passage| passage.back).collect();
+    let rounds = || number::fixed(back.iter().sum::<u64>() as f64 / back.len() as f64, 0);
+    let back = match (passages.len(), back.len()) {
+        (0, _) => "–".to_owned(),
+        (_, 0) => "never".to_owned(),
+        (1, _) => rounds(),
+        (all, some) => format!("{} ({some} of {all})", rounds()),
+    };
+    let mse = number::with_spread(method.mse, results.trials);
+    vec![title(results).to_owned(), method.label(), mean(&before), mean(&after), back, mse]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::sample;
+    use crate::results::Moments;
+    use crate::settings::{Override, Settings};
+
+    /// A run on a stream whose methods all have this windowed error.
+    fn run(stream: &str, rounds: usize, window: usize, error: impl Fn(u64) -> f64) -> Results {
+        let mut results = sample::results(3, rounds, 2);
+        results.data.name = stream.into();
+        results.data.provenance = "generated".into();
+        results.window = window;
+        for curve in results.methods.iter_mut().map(|method| &mut method.curve) {
+            let values = curve.rounds.iter().map(|round| Moments { mean: error(*round), sd: 0.0 });
+            curve.mse_window = values.collect();
+        }
+        results
+    }
+
+    fn first(results: &Results) -> Vec<Passage> {
+        passages(results, &results.methods[0])
+    }
+
+    #[test]
+    fn errors_before_and_after_and_the_way_back() {
+        // Up for 40 rounds after a change at 100, with the old rounds fading out of the window at first.
+        let course = |round| match round {
+            ..=102 => 1.0,
+            103..=140 => 9.0,
+            _ => 1.2,
+        };
+        let run = run("drift-flip", 200, 10, course);
+        assert_eq!(first(&run), [Passage { before: 1.0, after: Some(9.0), back: Some(40) }]);
+    }
+
+    #[test]
+    fn some_never_leave_and_some_never_return() {
+        let passage = |after: f64| first(&run("drift", 200, 10, |t| if t <= 100 { 1.0 } else { after }))[0];
+        assert_eq!(passage(1.5), Passage { before: 1.0, after: Some(1.5), back: Some(0) });
+        assert_eq!(passage(1.6), Passage { before: 1.0, after: Some(1.6), back: None });
+    }
+
+    #[test]
+    fn the_first_window_after_a_change_is_whole() {
+        // The windowed error itself, of squared errors that are 0 before and 1 for ten rounds after.
+        let sharp = |t: u64| (10.0 - t.abs_diff(110).min(10) as f64) / 10.0 + 0.01;
+        assert_eq!(first(&run("drift", 200, 10, sharp))[0].after, Some(1.01));
+        // None fits before the end.
+        assert_eq!(first(&run("drift", 16, 10, sharp))[0].after, None);
+    }
+
+    #[test]
+    fn a_gradual_change_is_over_when_it_is_complete() {
+        // From 100 to 200 of 300 rounds; a short relief on the way doesn't count.
+        let course = |round| match round {
+            ..=110 | 150..=160 | 231.. => 1.0,
+            _ => 2.0,
+        };
+        let run = run("drift-gradual", 300, 10, course);
+        assert_eq!(changes(&run), [Change { after: 100, complete: 201 }]);
+        assert_eq!(first(&run), [Passage { before: 1.0, after: Some(2.0), back: Some(30) }]);
+    }
+
+    #[test]
+    fn every_change_is_over_before_the_next_begins() {
+        // Back within 20 rounds of each change but the third, and not within 100 of that.
+        let course = |round: u64| match (round - 1) / 100 {
+            0 => 1.0,
+            3 => 5.0,
+            _ if (round - 1) % 100 < 20 => 5.0,
+            _ => 1.0,
+        };
+        let run = run("drift-recurring", 600, 10, course);
+        let back: Vec<Option<u64>> = first(&run).iter().map(|passage| passage.back).collect();
+        // After the third the error before is already high.
+        assert_eq!(back, [Some(20), Some(20), None, Some(0), Some(20)]);
+        let table = table(std::slice::from_ref(&run));
+        assert_eq!(table.rows[0][4], "15 (4 of 5)");
+        assert_eq!(table.rows[0][2], "1.80");
+    }
+
+    #[test]
+    fn changes_are_known_only_where_rounds_are_those_of_the_stream() {
+        let plain = run("drift", 200, 10, |_| 1.0);
+        assert_eq!(changes(&plain), [Change { after: 100, complete: 101 }]);
+        let with = |change: &dyn Fn(&mut Results)| {
+            let mut run = plain.clone();
+            change(&mut run);
+            changes(&run).len()
+        };
+        assert_eq!(with(&|run| run.partition = "blocks".into()), 0);
+        assert_eq!(with(&|run| run.data.provenance = String::new()), 0);
+        assert_eq!(with(&|run| run.data.name = "friedman".into()), 0);
+        assert_eq!(with(&|run| run.data.name = "air-quality".into()), 0);
+        for (section, key, value, known) in [
+            ("participation", "arrivals", serde_json::json!("fixed:3"), 1),
+            ("participation", "arrivals", serde_json::json!("poisson:1"), 0),
+            ("participation", "join_within", serde_json::json!(0.5), 0),
+            ("participation", "dropout", serde_json::json!(0.5), 1),
+            ("data", "lags", serde_json::json!(2), 0),
+            ("data", "horizon", serde_json::json!(1), 1),
+        ] {
+            let settings = serde_json::json!({ section: { key: value } });
+            assert_eq!(with(&|run| run.settings = settings.clone()), known, "{settings}");
+        }
+    }
+
+    #[test]
+    fn the_table_has_a_row_for_each_method_that_learns_in_time() {
+        let mut unknown = run("air-quality", 200, 10, |_| 1.0);
+        unknown.methods[0].curve.mse_window.fill(Moments { mean: f64::NAN, sd: 0.0 });
+        let known = run("drift", 200, 10, |_| 1.0);
+        let text = markdown(&[known, unknown]);
+        assert!(text.contains("| drift | mk | 1.00 | 1.00 | 0 | 0.00660 ± 0.00020 |"), "{text}");
+        assert!(text.contains("| Air quality | mk | – | – | – |"), "{text}");
+        assert_eq!(text.matches("| sk 2 |").count(), 2, "{text}");
+        assert!(!text.contains("hindsight") && !text.contains("| sk 1 |"), "{text}");
+        assert!(text.contains("a window of 10 rounds"), "{text}");
+    }
+
+    #[test]
+    fn the_experiment_is_one_of_streams_that_change() {
+        let plan: toml::Table = toml::from_str(include_str!("../../../experiments/drift.toml")).unwrap();
+        let names = plan["data"].as_array().unwrap().iter().map(|name| name.as_str().unwrap());
+        let (streams, others): (Vec<&str>, Vec<&str>) =
+            names.partition(|name| Builtin::parse(name).is_some());
+        assert_eq!(others, ["air-quality"]);
+        for name in &streams {
+            let flag = Override::parse(&format!("data.name={name}")).unwrap();
+            let layer = plan["settings"].as_table().unwrap().clone();
+            let settings = Settings::with_layer(layer, "experiments", &[flag]).unwrap();
+            // Room for a window between changes.
+            let changes = Builtin::parse(name).unwrap().changes(settings.rounds.unwrap());
+            let gaps = changes.windows(2).map(|pair| pair[1].after - pair[0].complete);
+            assert!(!changes.is_empty() && gaps.min().is_none_or(|gap| gap > 4 * settings.window as u64));
+        }
+        assert_eq!(streams.len(), 4);
+    }
+
+    #[test]
+    fn gaps_and_missing_courses_are_no_trouble() {
+        let mut run = run("drift-flip", 200, 10, |round| if round <= 100 { 1.0 } else { 9.0 });
+        run.methods[0].curve.mse_window[..100].fill(Moments { mean: f64::NAN, sd: 0.0 });
+        run.methods[1].curve.mse_window.clear();
+        run.methods[2].curve.rounds.clear();
+        for method in &run.methods[..3] {
+            assert!(passages(&run, method).is_empty());
+        }
+        assert!(table(&[]).rows.is_empty() && meaning(&[]).contains("a window of rounds"));
+    }
+}

@@ -1,0 +1,265 @@
+//! Messages in fewer bytes: [`Encoder`] turns the numbers of an upload or a broadcast into bytes, [`decode`] turns them back.
+//!
+//! Halves know nothing of it: it sits between them, in whatever drives them. Numbers are rounded at random so that their mean
+//! stays (never towards anything), in blocks with a scale each, and what rounding or waiting left out is added the next time. A model
+//! travels as its difference to the one that both sides know from the latest broadcast: differences are small, and so are the
+//! errors of rounding them.
+
+use std::num::NonZeroU16;
+
+use serde::{Deserialize, Serialize};
+
+mod blocks;
+mod decoder;
+mod encoder;
+mod f16;
+
+pub use decoder::decode;
+pub use encoder::Encoder;
+
+/// How a federation saves on traffic. The default saves nothing and changes no bit.
+///
+/// The first rounds have the most to say and take the largest steps, and a step that waits is taken too late. So in round t
+/// nothing waits for more than √t rounds or visits, whatever is chosen here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Compression {
+    /// A round closes at every so many visits of everyone: in between nodes learn on and nothing travels, in either direction.
+    pub every: NonZeroU16,
+    /// Uploads.
+    pub up: Coding,
+    /// Broadcasts.
+    pub down: Coding,
+}
+
+impl Compression {
+    /// Visits of everyone that a round lasts.
+    pub(crate) fn visits(&self, round: u64) -> u16 {
+        at_most_root(self.every, round).get()
+    }
+}
+
+fn at_most_root(wanted: NonZeroU16, round: u64) -> NonZeroU16 {
+    let root = u16::try_from(round.isqrt()).unwrap_or(u16::MAX);
+    NonZeroU16::new(root).map_or(NonZeroU16::MIN, |root| wanted.min(root))
+}
+
+impl Default for Compression {
+    fn default() -> Self {
+        Self { every: NonZeroU16::MIN, up: Coding::default(), down: Coding::default() }
+    }
+}
+
+/// How the numbers of a message become bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Coding {
+    /// Bits of a number.
+    pub numbers: NumberFormat,
+    /// Only one in so many numbers travels; they take turns, and those that wait lose nothing by it.
+    pub part: NonZeroU16,
+}
+
+impl Default for Coding {
+    fn default() -> Self {
+        Self { numbers: NumberFormat::F32, part: NonZeroU16::MIN }
+    }
+}
+
+impl Coding {
+    /// As it is in a round.
+    fn in_round(self, round: u64) -> Self {
+        Self { part: at_most_root(self.part, round), ..self }
+    }
+
+    /// Whether all numbers travel as they are.
+    fn is_plain(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// What a number is on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NumberFormat {
+    /// Itself.
+    #[default]
+    F32,
+    /// Half precision, with a power of two for each block.
+    F16,
+    /// A whole number from -127 to 127, times the scale of its block.
+    Bits8,
+    /// A whole number from -7 to 7, times the scale of its block.
+    Bits4,
+}
+
+impl NumberFormat {
+    /// All of them, from the finest to the coarsest.
+    pub const ALL: [Self; 4] = [Self::F32, Self::F16, Self::Bits8, Self::Bits4];
+
+    /// Half precision where it would be coarser.
+    fn tracking(self) -> Self {
+        if self == Self::F32 { self } else { Self::F16 }
+    }
+
+    /// A finer one: half precision, or the number itself where that was asked for.
+    fn fine(self) -> Self {
+        if matches!(self, Self::F32 | Self::F16) { Self::F32 } else { Self::F16 }
+    }
+}
+
+/// A run of numbers in a message that are alike. A half lists the sections of its messages in order; numbers beyond them are exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Section {
+    /// How many.
+    pub len: usize,
+    /// Of what kind.
+    pub kind: Kind,
+}
+
+/// What numbers mean, as far as rounding them is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Not to be touched: losses, weights, counts.
+    Exact,
+    /// The model of a kernel, whose index is its slot. Only its difference to the model in the same slot of the latest broadcast
+    /// travels, and what waits stays as broadcast; where there is none, all of it travels.
+    Model {
+        /// Which one: errors are kept for each.
+        slot: usize,
+    },
+    /// Numbers that add up over time, such as a gradient: what waits counts as zero now and is added later. May grow.
+    Steady {
+        /// Which one: errors are kept for each. No two sections of a message have the same slot.
+        slot: usize,
+    },
+    /// Numbers that change little from one message of a sender to its next, such as the gradient of all it has ever seen: only the change
+    /// since the last message that was taken travels, in half precision at least, and nothing waits. The other side reads it with a
+    /// [`Reference`] of that sender's own: what was taken from it last. May grow.
+    Tracked {
+        /// Which one: what was taken is kept for each.
+        slot: usize,
+    },
+    /// Numbers that mean something else every time: nothing waits and errors aren't made up for, so that they travel in a finer format than
+    /// others, half precision at least.
+    Fresh,
+}
+
+/// What a message costs; what says where its sections begin is framing and not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Cost {
+    /// Numbers that travel.
+    pub numbers: u64,
+    /// Bytes of those numbers and of the scales of their blocks.
+    pub bytes: u64,
+}
+
+/// What both sides know: the models of the latest broadcast, or a sender's latest message, by slot.
+#[derive(Debug, Clone, Default)]
+pub struct Reference {
+    numbers: Vec<f32>,
+    /// Where each slot's model begins, and its length.
+    places: Vec<Option<(usize, usize)>>,
+}
+
+impl Reference {
+    /// Remembers the models of a broadcast as the nodes were told it, or what was taken of a sender's [`Kind::Tracked`] numbers, and forgets the
+    /// one before.
+    ///
+    /// # Panics
+    /// If the sections are longer than the numbers.
+    pub fn set(&mut self, sections: &[Section], numbers: &[f32]) {
+        self.numbers.clear();
+        self.numbers.extend_from_slice(numbers);
+        self.places.fill(None);
+        let mut start = 0;
+        for section in sections {
+            if let Kind::Model { slot } | Kind::Tracked { slot } = section.kind {
+                if slot >= self.places.len() {
+                    self.places.resize(slot + 1, None);
+                }
+                self.places[slot] = Some((start, section.len));
+            }
+            start += section.len;
+        }
+        assert!(start <= numbers.len(), "sections of {start} numbers in a message of {}", numbers.len());
+    }
+
+    /// The model in a slot, if the latest broadcast had one.
+    fn model(&self, slot: usize) -> Option<&[f32]> {
+        let (start, len) = (*self.places.get(slot)?)?;
+        self.numbers.get(start..start + len)
+    }
+}
+
+/// What stands in front of all sections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Head {
+    coding: Coding,
+    /// Whose turn it is, from 0 to below the coding's part: numbers at this position, and at every part-th after it.
+    turn: u16,
+}
+
+/// What stands in front of a section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum SectionHead {
+    /// Every number as it is.
+    Exact { len: usize },
+    /// Every number, rounded.
+    Whole { len: usize },
+    /// Every number, in a finer format.
+    Fine { len: usize },
+    /// Numbers whose turn it is, rounded; the others are zero.
+    Sparse { len: usize },
+    /// Differences to the model in a slot, of numbers whose turn it is; the others are the model's.
+    Difference { len: usize, slot: usize },
+    /// Changes of all numbers since the sender's last message that was taken.
+    Change { len: usize, slot: usize },
+}
+
+impl SectionHead {
+    fn len(self) -> usize {
+        match self {
+            Self::Exact { len }
+            | Self::Whole { len }
+            | Self::Fine { len }
+            | Self::Sparse { len }
+            | Self::Difference { len, .. }
+            | Self::Change { len, .. } => len,
+        }
+    }
+}
+
+impl Head {
+    /// Positions in a section of the numbers whose turn it is.
+    fn positions(self, len: usize) -> impl ExactSizeIterator<Item = usize> {
+        (usize::from(self.turn)..len).step_by(usize::from(self.coding.part.get()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_checked_as_they_are_read() {
+        let read: Compression = serde_json::from_str(r#"{"every": 2, "up": {"numbers": "bits8"}}"#).unwrap();
+        let up = Coding { numbers: NumberFormat::Bits8, ..Coding::default() };
+        assert_eq!(read, Compression { every: NonZeroU16::new(2).unwrap(), up, ..Compression::default() });
+        for bad in
+            [r#"{"every": 0}"#, r#"{"up": {"part": 0}}"#, r#"{"up": {"part": 65536}}"#, r#"{"upp": {}}"#]
+        {
+            assert!(serde_json::from_str::<Compression>(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn nothing_waits_longer_than_the_root_of_the_round() {
+        let four = NonZeroU16::new(4).unwrap();
+        let compression = Compression { every: four, ..Compression::default() };
+        let visits = [0, 1, 3, 4, 9, 15, 16, 17, u64::MAX].map(|round| compression.visits(round));
+        assert_eq!(visits, [1, 1, 1, 2, 3, 3, 4, 4, 4]);
+        let coding = Coding { part: four, ..Coding::default() };
+        assert_eq!([1, 4, 99].map(|round| coding.in_round(round).part.get()), [1, 2, 4]);
+    }
+}

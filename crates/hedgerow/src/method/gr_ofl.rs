@@ -1,0 +1,377 @@
+//! GR-OFL, growing ridge: Hedgerow's own method. Ridge regression on a [`crate::Dictionary`], kept up to date by sums that nodes upload.
+//!
+//! # The idea
+//!
+//! A gradient method sends what one sample says. A node has more to say in r numbers: it keeps A = Σ z zᵀ, b = Σ z y and c = Σ 1 over its
+//! **whole history**, so it can send the exact gradient of everything it ever saw at the model just broadcast. Sums over nodes are
+//! exact whatever each node's share of the data is, so heterogeneous nodes are no problem; and no kernel has to be guessed, since
+//! features of all bandwidths stand in one model and ridge regression weighs them.
+//!
+//! # What is minimised
+//!
+//! With y₀ the mean label of the first round, the model w of the first n features says f = clip(wᵀz, lo, hi) of y − y₀. It approaches the minimum of
+//! (1/N)·[Σ (wᵀz − (y − y₀))² + δ‖w‖²] over all N samples of all nodes that answer; half its gradient is ḡ = (Σₖ gₖ + δw)/N with
+//! gₖ = Aₖw − bₖ + y₀·Aₖe₁, half its Hessian the mean Gram matrix. A node's history counts in exactly those rounds in which the node
+//! answers: who leaves for good takes it along, who comes back brings it back. The prediction is y₀ + m + θ·(f − m), where m is a running mean of
+//! y − y₀ and θ, near one as a rule, the weight of the model against that constant by their errors so far.
+//!
+//! # A round
+//!
+//! *Node*, on a broadcast: takes w over; V = the last two moves of w, each a broadcast less the one before, if it heard them all. After its
+//! samples (none, one or many) it uploads
+//!
+//! | what | numbers |
+//! |---|---|
+//! | gₖ | n |
+//! | a slice of its Gram matrix as it was when the epoch began, row by row of the lower triangle | what the budget leaves |
+//! | curvature VᵀAₖV in the plane of the last moves, the samples behind it, the samples behind the slice | 3 + 2 |
+//! | Σ(y₀ + f − y)² over the round | 1 |
+//! | in even rounds Σ(y − y₀ − m)² and Σ(y − y₀ − m) over the round; in odd ones how far its labels exceed hi (or, in turn, lo), and the square of that | 2 |
+//! | c, and the round's number of samples | 2 |
+//!
+//! In the first round of all it uploads A and b of as many features as fit instead, Σy² and c.
+//!
+//! *Server*, from the sums alone: K = Σ VᵀAV / samples. In the plane of the last moves the best point is known in hindsight:
+//! w ← w − V K⁻¹ Vᵀḡ. Where K shows more curvature than the preconditioner H knew, H is raised there. The damping μ grows fourfold if the curvature along
+//! the last move came as a surprise even so, else it is halved. If that move went too far by half, the corrected w is all that is broadcast; else a new step
+//! s = −(H + (μ/age·mean diag H + δ/N)I)⁻¹ḡ follows, divided by 1 + N·|ḡᵀs|/Σ(y₀ + f − y)²: samples that came as a surprise bring curvature of their own, at
+//! least that much along s, which no H can know yet. Slices make up the next H row by row: as soon as rows beyond n are complete the model grows to them. An
+//! epoch lasts as long as the history so far, or until all rows are there, so H is renewed again and again. Slices that were summed over different
+//! nodes may fail to make a positive matrix; then its diagonal is raised until it is one.
+//!
+//! *Label range*: a minimum is no sum. The server moves hi by Σu²/Σu where u is by how much a node's labels exceed it: never beyond
+//! the largest label, and near it within a few rounds.
+//!
+//! *Abrupt drift*: if the error of late is a multiple of what it used to be, and worse than a constant's, all nodes are told to scale their sums by φ.
+//!
+//! *Huber loss*: a sample enters the sums with the weight min(1, δ_H/|ŷ − y|) that it has when it comes (one step of iterated reweighting).
+//! The logistic loss is refused: its weights change with the model, and sums can't be reweighted afterwards.
+//!
+//! # Costs
+//!
+//! With M = 0.8·r features a node keeps M(M + 1)/2 sums in f64, as many in f32 for the slices, and a few vectors: 39 kB for r = 100.
+//! A sample costs M(d + M/2) multiplications, an upload 2n². The server solves one n×n system a round. Sums have to be f64:
+//! gradients are differences of sums that nearly cancel.
+
+mod matrix;
+mod node;
+mod plane;
+mod server;
+
+use super::rows::write_pulled_back;
+use super::{LAST_COUNT, MAX_NUMBER};
+use crate::gathering::check_numbers;
+use crate::message::{Broadcast, Rejected};
+use crate::scaling::Transport;
+
+pub(super) use node::Node;
+pub(super) use server::server;
+
+/// The least budget: below it there is no room for a slice beside a gradient worth having.
+pub(super) const LEAST_BUDGET: usize = 16;
+
+/// So many features are enough for any budget: sums grow with their square.
+const MOST_FEATURES: usize = 1024;
+
+/// Numbers of a usual upload that are neither gradient nor slice, at most.
+const MOST_SCALARS: usize = 10;
+
+/// Numbers of a broadcast after the model.
+const TAIL: usize = 9;
+
+/// Moves of the model whose plane is searched.
+const MOVES: usize = 2;
+
+/// Counters on the wire go round at this, which f32 still tells from its neighbours.
+const CYCLE: u32 = 1 << 20;
+
+/// δ: total penalty on the model.
+const PENALTY: f64 = 1e-5;
+
+/// φ: what is left of the past after an order to forget.
+const LEFT: f64 = 0.005;
+
+/// Sizes that follow from a budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sizes {
+    pub(super) budget: usize,
+    /// Features in the dictionary, M.
+    pub(super) features: usize,
+    /// Linear ones among them, at most.
+    pub(super) linear: usize,
+    /// Features of the first round.
+    first: usize,
+}
+
+impl Sizes {
+    pub(super) fn new(budget: usize) -> Self {
+        let budget = budget.max(LEAST_BUDGET);
+        let features = (budget * 4 / 5).min(budget - MOST_SCALARS - 1).min(MOST_FEATURES);
+        let first = (1..=features).take_while(|n| triangle(*n) + n + 2 <= budget).last().unwrap_or(1);
+        Self { budget, features, linear: (budget * 12 / 25).min(features - 1), first }
+    }
+}
+
+/// Entries of a lower triangle.
+fn triangle(rows: usize) -> usize {
+    rows * (rows + 1) / 2
+}
+
+/// Whole rows among the first entries of a lower triangle.
+fn whole_rows(entries: usize) -> usize {
+    let mut rows = (((8 * entries + 1) as f64).sqrt() as usize).saturating_sub(1) / 2;
+    while triangle(rows + 1) <= entries {
+        rows += 1;
+    }
+    while triangle(rows) > entries {
+        rows -= 1;
+    }
+    rows
+}
+
+/// A broadcast, but for the model.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Order {
+    round: u64,
+    /// n.
+    len: usize,
+    /// y₀.
+    origin: f32,
+    /// The constant that predictions are compared with, less y₀.
+    constant: f32,
+    /// Bounds of the model, less y₀.
+    low: f32,
+    high: f32,
+    /// θ.
+    trust: f32,
+    /// Which epoch the slices belong to; 0 is the first round, when there are none.
+    epoch: u32,
+    /// Where in the triangle the next slice begins.
+    begin: usize,
+    /// How often nodes were told to forget.
+    forgotten: u32,
+    /// How many of the last moves the server wants to know the curvature along.
+    moves: usize,
+}
+
+/// What an upload has room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Layout {
+    /// Entries of the Gram matrix: from where to where.
+    slice: (usize, usize),
+    /// All numbers.
+    len: usize,
+}
+
+impl Order {
+    fn opening(sizes: &Sizes) -> Self {
+        Self {
+            round: 1,
+            len: sizes.first,
+            origin: 0.0,
+            constant: 0.0,
+            low: 0.0,
+            high: 0.0,
+            trust: 1.0,
+            epoch: 0,
+            begin: 0,
+            forgotten: 0,
+            moves: 0,
+        }
+    }
+
+    /// The prediction, where the model says f.
+    fn predict(&self, says: f32) -> f32 {
+        let Self { origin, constant, low, high, trust, .. } = *self;
+        origin + constant + trust * (says.clamp(low, high) - constant)
+    }
+
+    /// Slices begin again, of sums as they are now.
+    fn open_epoch(&mut self) {
+        self.epoch = next_in_cycle(self.epoch);
+        self.begin = 0;
+    }
+
+    fn is_first(&self) -> bool {
+        self.epoch == 0
+    }
+
+    /// Whether uploads tell of the range, and else of the constant.
+    fn asks_for_range(&self) -> bool {
+        self.round % 2 == 1
+    }
+
+    /// Which end of the range.
+    fn asks_for_high(&self) -> bool {
+        self.round % 4 == 1
+    }
+
+    fn scalars(&self) -> usize {
+        7 + triangle(self.moves)
+    }
+
+    fn layout(&self, sizes: &Sizes) -> Layout {
+        if self.is_first() {
+            return Layout { slice: (0, triangle(self.len)), len: triangle(self.len) + self.len + 2 };
+        }
+        let room = sizes.budget - self.len - self.scalars();
+        let end = triangle(sizes.features).min(self.begin + room);
+        Layout { slice: (self.begin, end), len: self.len + end - self.begin + self.scalars() }
+    }
+
+    /// Appends the tail of a broadcast.
+    fn write(&self, numbers: &mut Vec<f32>) {
+        let Self { origin, constant, low, high, trust, epoch, begin, forgotten, moves, .. } = *self;
+        let counters = [epoch as f32, begin as f32, forgotten as f32, moves as f32];
+        numbers.extend([origin, constant, low, high, trust].into_iter().chain(counters));
+    }
+
+    /// Parses a broadcast.
+    fn read(sizes: &Sizes, broadcast: &Broadcast) -> Result<Self, Rejected> {
+        let (round, found) = (broadcast.round, broadcast.numbers.len());
+        if round == 0 || round >= LAST_COUNT {
+            return Err(Rejected::NoSuchRound { round });
+        }
+        let Some(len) = found.checked_sub(TAIL).filter(|len| (sizes.first..=sizes.features).contains(len))
+        else {
+            return Err(Rejected::WrongLength { expected: sizes.first + TAIL, found });
+        };
+        if let Some(kernels) = broadcast.kernels {
+            return Err(Rejected::WrongKernel { found: Some(kernels.current), last: 0 });
+        }
+        check_numbers(&broadcast.numbers)?;
+        let tail = &broadcast.numbers[len..];
+        let count = |at: usize, most: usize| {
+            let value = tail[at];
+            let is_count = value >= 0.0 && value.fract() == 0.0 && value <= most as f32;
+            let bound = most as f32;
+            if is_count {
+                Ok(value as usize)
+            } else {
+                Err(Rejected::OutOfBounds { position: len + at, value, bound })
+            }
+        };
+        let epoch = count(5, CYCLE as usize)? as u32;
+        let begin = count(6, triangle(sizes.features) - 1)?;
+        let forgotten = count(7, CYCLE as usize)? as u32;
+        let moves = count(8, MOVES)?;
+        let [origin, constant, low, high, trust] = [tail[0], tail[1], tail[2], tail[3], tail[4]];
+        if !(0.0..=1.0).contains(&trust) {
+            return Err(Rejected::OutOfBounds { position: len + 4, value: trust, bound: 1.0 });
+        }
+        if low > high {
+            return Err(Rejected::OutOfBounds { position: len + 2, value: low, bound: high });
+        }
+        if epoch == 0 && (len != sizes.first || begin != 0) {
+            return Err(Rejected::WrongLength { expected: sizes.first + TAIL, found });
+        }
+        Ok(Self { round, len, origin, constant, low, high, trust, epoch, begin, forgotten, moves })
+    }
+}
+
+/// Takes a broadcast to another scale: its model, what it says of labels, and what it orders, since slices and moves of the old scale are of no
+/// use. Server and nodes come to the same.
+fn transport_broadcast(sizes: &Sizes, broadcast: &mut Broadcast, transport: &Transport) -> Option<Order> {
+    let mut order = Order::read(sizes, broadcast).ok()?;
+    let (len, gain) = (order.len, transport.gain());
+    let mut model: Vec<f64> = broadcast.numbers[..len].iter().map(|w| f64::from(*w) * gain).collect();
+    transport.refit().model(&mut model);
+    for number in [&mut order.origin, &mut order.constant, &mut order.low, &mut order.high] {
+        *number = to_wire(f64::from(*number) * gain);
+    }
+    if !order.is_first() {
+        order.open_epoch();
+        order.moves = 0;
+    }
+    model.iter_mut().filter(|w| !w.is_finite()).for_each(|w| *w = 0.0);
+    broadcast.numbers.truncate(len);
+    write_pulled_back(&model, &mut broadcast.numbers);
+    order.write(&mut broadcast.numbers);
+    Some(order)
+}
+
+/// Pushes the latest move of a model to the front of the last few, unless it is none.
+fn push_move(moves: &mut Vec<Vec<f64>>, now: &[f32], before: &[f32]) {
+    let before = before.iter().copied().chain(std::iter::repeat(0.0));
+    let apart = now.iter().zip(before).map(|(now, before)| f64::from(*now) - f64::from(before));
+    if apart.clone().any(|difference| difference != 0.0) {
+        // The oldest makes room.
+        let mut room = if moves.len() == MOVES { moves.pop().unwrap_or_default() } else { Vec::new() };
+        room.clear();
+        room.extend(apart);
+        moves.insert(0, room);
+    }
+}
+
+/// The next of a counter that goes round; never 0.
+fn next_in_cycle(counter: u32) -> u32 {
+    counter % CYCLE + 1
+}
+
+/// As a number on the wire.
+fn to_wire(value: f64) -> f32 {
+    let bound = f64::from(MAX_NUMBER);
+    if value.is_nan() { 0.0 } else { value.clamp(-bound, bound) as f32 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_fits_its_budget() {
+        for budget in (16..300).chain([1000, 5000]) {
+            let sizes = Sizes::new(budget);
+            let opening = Order::opening(&sizes);
+            assert!(opening.layout(&sizes).len <= budget, "{budget}");
+            for len in sizes.first..=sizes.features {
+                for round in 2..6 {
+                    let order = Order { round, len, epoch: 1, begin: 3, moves: MOVES, ..opening };
+                    let Layout { slice: (begin, end), len } = order.layout(&sizes);
+                    assert!(end > begin && len <= budget, "{budget}");
+                    assert!(order.len + TAIL <= budget.max(sizes.features + TAIL));
+                }
+            }
+        }
+        let sizes = Sizes::new(100);
+        assert_eq!((sizes.features, sizes.linear, sizes.first), (80, 48, 12));
+    }
+
+    #[test]
+    fn rows_are_counted() {
+        for rows in 0..200 {
+            assert_eq!(whole_rows(triangle(rows)), rows);
+            assert_eq!(whole_rows(triangle(rows + 1) - 1), rows);
+        }
+    }
+
+    #[test]
+    fn a_broadcast_is_read_as_it_was_written() {
+        let sizes = Sizes::new(40);
+        let order = Order {
+            round: 7,
+            len: 9,
+            origin: 3.5,
+            constant: -0.25,
+            low: -1.0,
+            high: 2.0,
+            trust: 0.75,
+            epoch: 5,
+            begin: 77,
+            forgotten: 2,
+            moves: 1,
+        };
+        let mut numbers = vec![0.5; 9];
+        order.write(&mut numbers);
+        let broadcast = Broadcast { round: 7, kernels: None, numbers };
+        assert_eq!(Order::read(&sizes, &broadcast), Ok(order));
+        // Each number of the tail that can't be.
+        for (at, value) in
+            [(9, f32::NAN), (11, 2.5), (13, 1.5), (14, 0.5), (14, -1.0), (15, 1e9), (16, 0.1), (17, 3.0)]
+        {
+            let mut bad = broadcast.clone();
+            bad.numbers[at] = value;
+            assert!(Order::read(&sizes, &bad).is_err(), "{at}: {value}");
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! The node half: sums over all samples, and what is uploaded of them.
+
+use serde::{Deserialize, Serialize};
+
+use super::super::rows::Models;
+use super::super::{
+    BadSample, BadState, MAX_LABEL, MAX_NUMBER, NodeHalf, Setup, is_count, restore_state, save_state,
+};
+use super::{CYCLE, LEFT, Layout, MOVES, Order, Sizes, TAIL, push_move, to_wire, triangle};
+use crate::compression::{Kind, Section};
+use crate::features::Features;
+use crate::linear::{dot, multiply_triangle};
+use crate::loss::Loss;
+use crate::message::{Broadcast, Rejected, Upload};
+use crate::scaling::Transport;
+use crate::simd::{self, Cpu};
+
+const KIND: &str = "gr-node";
+
+pub(in super::super) struct Node {
+    setup: Setup,
+    sizes: Sizes,
+    state: State,
+    /// What the latest broadcast ordered.
+    order: Order,
+    /// w, filled up with zeros.
+    model: Models,
+    /// A sample's features in f64; scratch.
+    wide: Vec<f64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct State {
+    broadcast: Broadcast,
+    /// The last moves of the model, the latest first, as far back as no broadcast was missed.
+    moves: Vec<Vec<f64>>,
+    /// Σ z zᵀ, lower triangle row by row.
+    gram: Vec<f64>,
+    /// Σ z y.
+    moment: Vec<f64>,
+    /// Σ 1.
+    count: f64,
+    /// Σ y².
+    energy: f64,
+    smallest: f64,
+    largest: f64,
+    /// The Gram matrix when this epoch began, and the samples behind it.
+    snapshot: Vec<f32>,
+    snapshot_count: f64,
+    snapshot_epoch: u32,
+    /// Aw − b + y₀·Ae₁ on the active features, and VᵀAV (lower triangle); every sample adds to both.
+    gradient: Vec<f64>,
+    curvature: [f64; CURVATURES],
+    round: RoundSums,
+}
+
+const CURVATURES: usize = MOVES * (MOVES + 1) / 2;
+
+/// Over the samples since the latest broadcast.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+struct RoundSums {
+    samples: u64,
+    error: f64,
+    constant_error: f64,
+    constant_offset: f64,
+}
+
+impl Node {
+    pub(in super::super) fn new(setup: &Setup) -> Self {
+        assert!(setup.config().loss != Loss::Logistic, "GR-OFL has no logistic loss");
+        let sizes = Sizes::new(setup.config().budget);
+        let order = Order::opening(&sizes);
+        let mut numbers = vec![0.0; sizes.first];
+        order.write(&mut numbers);
+        Self {
+            setup: *setup,
+            sizes,
+            state: State {
+                broadcast: Broadcast { round: 1, kernels: None, numbers },
+                moves: Vec::with_capacity(MOVES),
+                gram: vec![0.0; triangle(sizes.features)],
+                moment: vec![0.0; sizes.features],
+                count: 0.0,
+                energy: 0.0,
+                smallest: f64::INFINITY,
+                largest: f64::NEG_INFINITY,
+                snapshot: Vec::with_capacity(triangle(sizes.features)),
+                snapshot_count: 0.0,
+                snapshot_epoch: 0,
+                gradient: Vec::with_capacity(sizes.features),
+                curvature: [0.0; CURVATURES],
+                round: RoundSums::default(),
+            },
+            order,
+            model: Models::zero(1, sizes.features),
+            wide: vec![0.0; sizes.features],
+        }
+    }
+
+    /// Takes over what follows from the latest broadcast.
+    fn follow(&mut self, order: Order) {
+        self.model.set_first(&self.state.broadcast.numbers[..order.len]);
+        self.order = order;
+    }
+
+    /// Gradient and curvature of the whole history at a new model.
+    fn look_back(&mut self) {
+        let Self { state, wide, order, .. } = self;
+        state.gradient.clear();
+        if order.is_first() {
+            return;
+        }
+        let len = order.len;
+        state.gradient.resize(len, 0.0);
+        wide[..len].iter_mut().zip(&state.broadcast.numbers).for_each(|(wide, w)| *wide = f64::from(*w));
+        multiply_triangle(&state.gram, &wide[..len], &mut state.gradient);
+        let origin = f64::from(order.origin);
+        for (i, g) in state.gradient.iter_mut().enumerate() {
+            *g += origin * state.gram[triangle(i)] - state.moment[i];
+        }
+        state.curvature = [0.0; CURVATURES];
+        for (a, one) in state.moves.iter().enumerate() {
+            multiply_triangle(&state.gram, one, &mut wide[..one.len()]);
+            // The earlier a move, the fewer features it may have: the others of it are zero.
+            for (b, other) in state.moves.iter().enumerate().skip(a) {
+                state.curvature[triangle(b) + a] = dot(other, &wide[..one.len()]);
+            }
+        }
+    }
+}
+
+impl NodeHalf for Node {
+    fn predict(&self, z: Features<'_>) -> f32 {
+        self.order.predict(self.model.predict(0, z))
+    }
+
+    fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
+        self.setup.check_label(y)?;
+        let (expected, found) = (self.sizes.features, z.numbers().len());
+        if found != expected {
+            return Err(BadSample::Width { expected, found });
+        }
+        let says = self.model.predict(0, z);
+        let Order { origin, low, high, .. } = self.order;
+        let error = f64::from(origin + says.clamp(low, high)) - f64::from(y);
+        let (state, label) = (&mut self.state, f64::from(y));
+        let weight: f64 = match self.setup.config().loss {
+            Loss::Huber { delta } if error.abs() > delta && !self.order.is_first() => delta / error.abs(),
+            _ => 1.0,
+        };
+        // The root on either side, so that the product has the weight.
+        let root = weight.sqrt();
+        self.wide.iter_mut().zip(z.numbers()).for_each(|(wide, z)| *wide = root * f64::from(*z));
+        let labels = [root * label];
+        simd::add_gram(Cpu::detect(), &mut state.gram, &mut state.moment, &self.wide, &labels);
+        // At the model at hand, without the bounds of what it says.
+        let (slope, z) = (weight * (f64::from(says) - (label - f64::from(origin))), z.numbers());
+        state.gradient.iter_mut().zip(z).for_each(|(g, z)| *g += slope * f64::from(*z));
+        let mut along = [0.0; MOVES];
+        for (along, v) in along.iter_mut().zip(&state.moves) {
+            *along = v.iter().zip(z).map(|(v, z)| v * f64::from(*z)).sum();
+        }
+        for b in 0..MOVES {
+            for a in 0..=b {
+                state.curvature[triangle(b) + a] += weight * along[a] * along[b];
+            }
+        }
+        state.count += weight;
+        state.energy += weight * label * label;
+        state.smallest = state.smallest.min(label);
+        state.largest = state.largest.max(label);
+        let offset = label - f64::from(self.order.origin) - f64::from(self.order.constant);
+        state.round.samples += 1;
+        state.round.error += weight * error * error;
+        state.round.constant_error += weight * offset * offset;
+        state.round.constant_offset += weight * offset;
+        Ok(())
+    }
+
+    fn upload(&self, out: &mut Upload) -> bool {
+        let Self { state, order, .. } = self;
+        out.round = order.round;
+        out.vote = None;
+        let numbers = &mut out.numbers;
+        numbers.clear();
+        let Layout { slice: (begin, end), len } = order.layout(&self.sizes);
+        numbers.reserve(len);
+        if order.is_first() {
+            numbers.extend(state.gram[begin..end].iter().map(|a| to_wire(*a)));
+            numbers.extend(state.moment[..order.len].iter().map(|b| to_wire(*b)));
+            numbers.extend([to_wire(state.energy), to_wire(state.count)]);
+            return state.count > 0.0;
+        }
+        numbers.extend(state.gradient.iter().map(|g| to_wire(*g)));
+        // A slice with which an epoch begins is of the sums at hand.
+        let behind_slice = if begin == 0 {
+            numbers.extend(state.gram[begin..end].iter().map(|a| to_wire(*a)));
+            state.count
+        } else {
+            numbers.extend_from_slice(&state.snapshot[begin..end]);
+            state.snapshot_count
+        };
+        let knows_moves = state.moves.len() >= order.moves;
+        let of_use = |sum: f64| to_wire(if knows_moves { sum } else { 0.0 });
+        numbers.extend(state.curvature[..triangle(order.moves)].iter().map(|sum| of_use(*sum)));
+        numbers.extend([of_use(state.count), to_wire(behind_slice)]);
+        let round = &state.round;
+        let told = if order.asks_for_range() {
+            let origin = f64::from(order.origin);
+            let beyond = if order.asks_for_high() {
+                state.largest - origin - f64::from(order.high)
+            } else {
+                f64::from(order.low) - (state.smallest - origin)
+            };
+            let beyond = beyond.max(0.0);
+            [beyond * beyond, beyond]
+        } else {
+            [round.constant_error, round.constant_offset]
+        };
+        numbers.push(to_wire(round.error));
+        numbers.extend(told.map(to_wire));
+        numbers.extend([to_wire(state.count), to_wire(round.samples as f64)]);
+        state.count > 0.0
+    }
+
+    fn sections(&self, out: &mut Vec<Section>) {
+        let order = &self.order;
+        if order.is_first() {
+            return;
+        }
+        // The whole history's gradient changes little from round to round. Slices are exact: what rounding did to the small eigenvalues of H
+        // would be large in its inverse.
+        out.push(Section { len: order.len, kind: Kind::Tracked { slot: 0 } });
+    }
+
+    fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
+        let order = Order::read(&self.sizes, broadcast)?;
+        if order.round <= self.order.round {
+            return Ok(());
+        }
+        let state = &mut self.state;
+        // A model never shrinks, unless its server went back to an earlier state: then there is no knowing its moves.
+        let is_next = order.round == self.order.round + 1 && order.len >= self.order.len;
+        if is_next && !self.order.is_first() {
+            let before = &state.broadcast.numbers[..self.order.len];
+            push_move(&mut state.moves, &broadcast.numbers[..order.len], before);
+        } else {
+            state.moves.clear();
+        }
+        state.broadcast.round = broadcast.round;
+        state.broadcast.numbers.clone_from(&broadcast.numbers);
+        state.round = RoundSums::default();
+        let times = (order.forgotten + CYCLE - self.order.forgotten) % CYCLE;
+        // Half the cycle and more is a server that went back to an earlier state.
+        if (1..CYCLE / 2).contains(&times) {
+            let left = LEFT.powi(times.min(100) as i32);
+            let sums = state.gram.iter_mut().chain(&mut state.moment);
+            sums.for_each(|sum| *sum *= left);
+            state.count *= left;
+            state.energy *= left;
+        }
+        if order.begin > 0 && state.snapshot_epoch != order.epoch {
+            state.snapshot.clear();
+            state.snapshot.extend(state.gram.iter().map(|a| to_wire(*a)));
+            state.snapshot_count = state.count;
+            state.snapshot_epoch = order.epoch;
+        }
+        self.follow(order);
+        self.look_back();
+        Ok(())
+    }
+
+    fn round(&self) -> u64 {
+        self.order.round
+    }
+
+    fn weights(&self, out: &mut [f64]) {
+        // All bandwidths stand in one model.
+        out.fill(0.0);
+    }
+
+    fn norm2(&self) -> f64 {
+        self.model.norm2(0)
+    }
+
+    fn transport(&mut self, transport: &Transport) {
+        let (state, gain) = (&mut self.state, transport.gain());
+        let refit = transport.refit();
+        let sums = refit.sums(self.sizes.features);
+        sums.gram(&mut state.gram, state.count);
+        sums.moment(&mut state.moment);
+        state.moment.iter_mut().for_each(|b| *b *= gain);
+        state.energy *= gain * gain;
+        for label in [&mut state.smallest, &mut state.largest] {
+            if label.is_finite() {
+                *label = (*label * gain).clamp(-f64::from(MAX_LABEL), f64::from(MAX_LABEL));
+            }
+        }
+        if !state.gram.iter().chain(&state.moment).chain([&state.energy]).all(is_number) {
+            // Scales that are worlds apart: what was known is of no use.
+            state.gram.iter_mut().chain(&mut state.moment).for_each(|sum| *sum = 0.0);
+            (state.count, state.energy) = (0.0, 0.0);
+        }
+        let RoundSums { error, constant_error, constant_offset, .. } = &mut state.round;
+        for (sum, factor) in [(error, gain * gain), (constant_error, gain * gain), (constant_offset, gain)] {
+            *sum = (*sum * factor).clamp(-FARTHEST, FARTHEST);
+        }
+        state.moves.clear();
+        state.snapshot_epoch = 0;
+        if let Some(order) = super::transport_broadcast(&self.sizes, &mut state.broadcast, transport) {
+            self.follow(order);
+            self.look_back();
+        }
+    }
+
+    fn save(&self) -> Vec<u8> {
+        save_state(KIND, &self.state)
+    }
+
+    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
+        let sizes = self.sizes;
+        let state = restore_state(KIND, saved, |state: &State| is_sound(&sizes, state))?;
+        let order = Order::read(&sizes, &state.broadcast).map_err(BadState::new)?;
+        self.state = state;
+        self.follow(order);
+        Ok(())
+    }
+}
+
+/// Largest size of a number that a node keeps.
+const MOST: f64 = 1e60;
+
+fn is_number(number: &f64) -> bool {
+    number.abs() <= MOST
+}
+
+/// The same of what follows from a broadcast, which may say more than sums ever do.
+const FARTHEST: f64 = 1e200;
+
+fn is_sound(sizes: &Sizes, state: &State) -> bool {
+    let Ok(order) = Order::read(sizes, &state.broadcast) else { return false };
+    let follows = |number: &f64| number.abs() <= FARTHEST;
+    let is_label = |label: f64| label.abs() <= f64::from(MAX_LABEL);
+    let entries = triangle(sizes.features);
+    let range = (state.smallest, state.largest);
+    let knows_no_label = state.count == 0.0 && range == (f64::INFINITY, f64::NEG_INFINITY);
+    let needs_snapshot = !order.is_first() && order.begin > 0;
+    state.gram.len() == entries
+        && state.moment.len() == sizes.features
+        && state.gram.iter().chain(&state.moment).all(is_number)
+        && state.moves.len() <= MOVES
+        && state.moves.iter().all(|v| v.len() <= order.len && v.iter().all(is_number))
+        && state.moves.windows(2).all(|pair| pair[1].len() <= pair[0].len())
+        && [state.count, state.energy, state.snapshot_count].iter().all(|sum| *sum >= 0.0 && is_number(sum))
+        && (is_label(state.smallest) && is_label(state.largest) || knows_no_label)
+        && (state.snapshot.len() == entries || state.snapshot.is_empty() && state.snapshot_epoch == 0)
+        && (!needs_snapshot || state.snapshot_epoch == order.epoch)
+        && state.snapshot.iter().all(|a| a.abs() <= MAX_NUMBER)
+        && state.gradient.len() == if order.is_first() { 0 } else { order.len }
+        && state.gradient.iter().chain(&state.curvature).all(follows)
+        && is_count(state.round.samples)
+        && [state.round.error, state.round.constant_error].iter().all(|sum| *sum >= 0.0 && follows(sum))
+        && follows(&state.round.constant_offset)
+        && state.broadcast.numbers.len() <= sizes.features + TAIL
+}

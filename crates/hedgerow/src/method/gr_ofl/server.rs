@@ -1,0 +1,502 @@
+//! The server half: a step and a better preconditioner from each round's sums.
+
+use serde::{Deserialize, Serialize};
+
+use super::super::rows::write_pulled_back;
+use super::super::server::{Basis, Rule, Server};
+use super::super::{MAX_NUMBER, Setup};
+use super::matrix::{self, Work};
+use super::{
+    Layout, MOVES, Order, PENALTY, Sizes, TAIL, next_in_cycle, plane, push_move, to_wire,
+    transport_broadcast, triangle, whole_rows,
+};
+use crate::compression::Section;
+use crate::gathering::Gathering;
+use crate::linear::dot;
+use crate::loss::Loss;
+use crate::message::{Broadcast, Rejected, Upload};
+use crate::scaling::Transport;
+
+/// The first range of predictions reaches so many deviations to either side of the mean.
+const FIRST_RANGE: f64 = 1.0;
+
+/// Bounds of the damping μ, and what it is multiplied by if curvature came as a surprise, if it didn't, and if a move made
+/// things worse.
+const DAMPING: (f64, f64) = (0.001, 1e4);
+const DAMPING_UP: f64 = 4.0;
+const DAMPING_DOWN: f64 = 0.5;
+const DAMPING_OVERSHOT: f64 = 4.0;
+
+/// A move that overshot by more than this share is only taken back.
+const OVERSHOT: f64 = 0.5;
+
+/// Samples in the window of the recent error.
+const WINDOW: f64 = 66.0;
+
+/// The recent error is so many times the usual one after an abrupt drift, and so many times that of a constant.
+const JUMP: f64 = 3.0;
+const WORSE: f64 = 2.0;
+
+/// The most that one report counts in the recent error.
+const QUICKEST: f64 = 0.2;
+
+/// Samples that a feature needs before it is taken in.
+const SAMPLES_PER_FEATURE: f64 = 6.0;
+
+/// Rate of the weights of model and constant relative to the constant's usual error, log-odds at first, what is left of them from report to
+/// report, and their bound.
+const TRUST_RATE: f64 = 0.25;
+const TRUST_FIRST: f64 = 1.0;
+const TRUST_LEFT: f64 = 0.99;
+const TRUST_MOST: f64 = 8.0;
+
+/// Samples per feature before a model is trusted at all it could be.
+const SAMPLES_FOR_TRUST: f64 = 1.5;
+
+/// How quickly the usual number of samples in a round is learned.
+const PACE: f64 = 0.1;
+
+pub(in super::super) struct Growth {
+    sizes: Sizes,
+    scratch: Scratch,
+}
+
+/// Buffers: once they are as large as the model, a round allocates nothing.
+#[derive(Default)]
+struct Scratch {
+    sums: Vec<f64>,
+    gradient: Vec<f64>,
+    /// The last moves, filled up with zeros, and H times each.
+    directions: [Vec<f64>; MOVES],
+    images: [Vec<f64>; MOVES],
+    step: Vec<f64>,
+    change: Vec<f64>,
+    work: Work,
+    sent: Vec<f32>,
+}
+
+/// What the server knows beyond its broadcast.
+#[derive(Serialize, Deserialize)]
+pub(in super::super) struct Memory {
+    /// w, as broadcast.
+    model: Vec<f64>,
+    /// The last moves of the model, the latest first.
+    moves: Vec<Vec<f64>>,
+    /// Whether the latest was more than a correction.
+    has_stepped: bool,
+    /// H, lower triangle row by row; empty before the first round has closed.
+    curvature: Vec<f64>,
+    /// μ.
+    damping: f64,
+    /// Samples in a usual round.
+    pace: f64,
+    /// Rounds' worth of samples in the nodes' histories.
+    age: f64,
+    epoch: Epoch,
+    errors: Errors,
+}
+
+/// The matrix that slices make up.
+#[derive(Serialize, Deserialize, Default)]
+struct Epoch {
+    /// Mean Gram matrix, entry by entry of the lower triangle.
+    entries: Vec<f64>,
+    /// Rounds that it has taken, and how many it is to take at least.
+    rounds: f64,
+    least_rounds: f64,
+    /// Whether H has been taken from it.
+    is_used: bool,
+}
+
+/// Running errors, to tell a drift.
+#[derive(Serialize, Deserialize, Default)]
+struct Errors {
+    recent: f64,
+    usual: f64,
+    /// Of the constant, recently.
+    constant: f64,
+    /// Reports so far.
+    reports: u64,
+    /// Samples until the next order to forget is possible.
+    wait: f64,
+    /// Log-odds of the model against the constant.
+    trust: f64,
+}
+
+pub(in super::super) fn server(setup: &Setup) -> Server<Growth> {
+    assert!(setup.config().loss != Loss::Logistic, "GR-OFL has no logistic loss");
+    let sizes = Sizes::new(setup.config().budget);
+    let order = Order::opening(&sizes);
+    let mut numbers = vec![0.0; sizes.first];
+    order.write(&mut numbers);
+    let opening = Broadcast { round: 1, kernels: None, numbers };
+    let memory = Memory {
+        model: vec![0.0; sizes.first],
+        moves: vec![],
+        has_stepped: false,
+        curvature: vec![],
+        damping: DAMPING.0,
+        pace: 0.0,
+        age: 1.0,
+        epoch: Epoch::default(),
+        errors: Errors { wait: 2.5 * WINDOW, trust: TRUST_FIRST, ..Errors::default() },
+    };
+    let gathering = Gathering::new(order.layout(&sizes).len, 0);
+    Server::new(Growth { sizes, scratch: Scratch::default() }, memory, opening, gathering, 0)
+}
+
+impl Rule for Growth {
+    type Memory = Memory;
+
+    fn kind(&self) -> &'static str {
+        "gr-server"
+    }
+
+    fn close(&mut self, memory: &mut Memory, sums: &Gathering, broadcast: &mut Broadcast) {
+        // The broadcast is the server's own.
+        let Ok(mut order) = Order::read(&self.sizes, broadcast) else { return };
+        let Self { sizes, scratch } = self;
+        scratch.sums.clear();
+        scratch.sums.extend(sums.totals());
+        let is_first = order.is_first();
+        let count = if is_first {
+            memory.begin(sizes, &mut order, scratch)
+        } else {
+            memory.go_on(sizes, &mut order, scratch)
+        };
+        let seen = (count / (SAMPLES_FOR_TRUST * order.len as f64)).clamp(0.0, 1.0);
+        order.trust = (seen / (1.0 + (-memory.errors.trust).exp())) as f32;
+        memory.write(&mut order, broadcast, is_first, scratch);
+    }
+
+    fn upload_len(&self, broadcast: &Broadcast) -> Option<usize> {
+        Order::read(&self.sizes, broadcast).ok().map(|order| order.layout(&self.sizes).len)
+    }
+
+    fn basis(&self, _broadcast: &Broadcast) -> Basis {
+        Basis::Kernels(0..0)
+    }
+
+    fn sections(&self, _broadcast: &Broadcast, _model_len: usize, _out: &mut Vec<Section>) {
+        // Broadcasts are exact: large moves of numbers that nearly cancel would be rounded by more than what is left of them.
+    }
+
+    fn transport_all(
+        &self,
+        memory: &mut Memory,
+        broadcast: &mut Broadcast,
+        _model_len: usize,
+        transport: &Transport,
+    ) {
+        let gain = transport.gain();
+        if !memory.curvature.is_empty() {
+            let len = memory.model.len();
+            transport.refit().sums(len).gram(&mut memory.curvature, 1.0);
+            Work::default().repair(&mut memory.curvature, len);
+            memory.check_curvature();
+        }
+        // The broadcast is the server's own.
+        let Some(order) = transport_broadcast(&self.sizes, broadcast, transport) else { return };
+        memory.model.clear();
+        memory.model.extend(broadcast.numbers[..order.len].iter().map(|w| f64::from(*w)));
+        memory.moves.clear();
+        let Errors { recent, usual, constant, .. } = &mut memory.errors;
+        for error in [recent, usual, constant] {
+            *error = (*error * gain * gain).min(MOST);
+        }
+        if !order.is_first() {
+            memory.open_epoch(&self.sizes);
+        }
+    }
+
+    fn check(&self, upload: &Upload, broadcast: &Broadcast) -> Result<(), Rejected> {
+        let Ok(order) = Order::read(&self.sizes, broadcast) else { return Ok(()) };
+        let Layout { len, .. } = order.layout(&self.sizes);
+        // What every server checks is refused by its name.
+        if upload.round != order.round || upload.numbers.len() != len {
+            return Ok(());
+        }
+        // Counts, squares and what exceeds a range are never negative; only how far labels lie from the constant has a sign.
+        let (positive, signed) = match order.is_first() {
+            true => (len - 2..len, None),
+            false => (len - 7..len, Some(len - 3).filter(|_| !order.asks_for_range())),
+        };
+        match positive.into_iter().find(|at| upload.numbers[*at] < 0.0 && signed != Some(*at)) {
+            None => Ok(()),
+            Some(position) => Err(Rejected::Negative { position, value: upload.numbers[position] }),
+        }
+    }
+
+    fn broadcast_len(&self, broadcast: &Broadcast) -> Option<usize> {
+        Some(broadcast.numbers.len()).filter(|_| Order::read(&self.sizes, broadcast).is_ok())
+    }
+
+    fn is_sound(&self, memory: &Memory, broadcast: &Broadcast) -> bool {
+        let Ok(order) = Order::read(&self.sizes, broadcast) else { return false };
+        let Memory { model, moves, curvature, damping, pace, age, epoch, errors, .. } = memory;
+        let has_shape = if order.is_first() {
+            curvature.is_empty() && epoch.entries.is_empty()
+        } else {
+            curvature.len() == triangle(order.len) && epoch.entries.len() == triangle(self.sizes.features)
+        };
+        has_shape
+            && model.len() == order.len
+            && model.iter().zip(&broadcast.numbers).all(|(w, sent)| *w == f64::from(*sent))
+            && moves.len() <= MOVES
+            && moves.iter().all(|v| v.len() <= order.len && are_numbers(v))
+            && [curvature, &epoch.entries].into_iter().all(|numbers| are_numbers(numbers))
+            && (DAMPING.0..=DAMPING.1).contains(damping)
+            && are_numbers(&[*pace, *age, epoch.rounds, epoch.least_rounds])
+            && *age >= 1.0
+            && are_numbers(&[errors.recent, errors.usual, errors.constant, errors.wait])
+            && errors.trust.abs() <= TRUST_MOST
+    }
+}
+
+/// Largest size of a number that the server keeps.
+const MOST: f64 = 1e60;
+
+fn are_numbers(numbers: &[f64]) -> bool {
+    numbers.iter().all(|number| number.abs() <= MOST)
+}
+
+impl Memory {
+    /// After the first round: the first matrix, offset and range, and the first step. Its samples.
+    fn begin(&mut self, sizes: &Sizes, order: &mut Order, scratch: &mut Scratch) -> f64 {
+        let Scratch { sums, gradient, .. } = scratch;
+        let (len, count) = (order.len, sums[sums.len() - 1]);
+        if count <= 0.0 {
+            return count;
+        }
+        let mean = |at: usize| sums[at] / count;
+        self.curvature.extend((0..triangle(len)).map(mean));
+        let moment = |i: usize| mean(triangle(len) + i);
+        // The first feature is one.
+        order.origin = to_wire(moment(0));
+        let origin = f64::from(order.origin);
+        let spread = (mean(sums.len() - 2) - origin * origin).max(0.0).sqrt();
+        (order.low, order.high) = (to_wire(-FIRST_RANGE * spread), to_wire(FIRST_RANGE * spread));
+        self.pace = count;
+        self.age = 1.0;
+        gradient.clear();
+        gradient.extend((0..len).map(|i| origin * mean(triangle(i)) - moment(i)));
+        scratch.work.repair(&mut self.curvature, len);
+        self.check_curvature();
+        self.has_stepped = self.step(count, f64::INFINITY, scratch);
+        order.open_epoch();
+        self.open_epoch(sizes);
+        count
+    }
+
+    /// After every other round; samples in the histories of those who answered.
+    fn go_on(&mut self, sizes: &Sizes, order: &mut Order, scratch: &mut Scratch) -> f64 {
+        let Scratch { sums, gradient, .. } = scratch;
+        let Layout { slice: (begin, end), .. } = order.layout(sizes);
+        let len = order.len;
+        let (count, samples) = (sums[sums.len() - 2], sums[sums.len() - 1]);
+        if count <= 0.0 {
+            return count;
+        }
+        let scalars = &sums[len + end - begin..];
+        let (plane, scalars) = scalars.split_at(triangle(order.moves));
+        let [behind_plane, behind_slice, error] = [scalars[0], scalars[1], scalars[2]];
+        self.pace += PACE * (samples - self.pace);
+        self.age = (count / self.pace.max(f64::MIN_POSITIVE)).clamp(1.0, f64::from(MAX_NUMBER));
+        let forgotten = order.forgotten;
+        self.hear(order, error, [scalars[3], scalars[4]], samples);
+        gradient.clear();
+        gradient.extend(sums[..len].iter().zip(&self.model).map(|(g, w)| (g + PENALTY * w) / count));
+        let mut seen = plane::Table::default();
+        for a in 0..order.moves {
+            (0..order.moves).for_each(|b| seen[a][b] = plane[triangle(a.max(b)) + a.min(b)] / behind_plane);
+        }
+        let moves = order.moves.min(self.moves.len());
+        let overshot = behind_plane > 0.0 && moves > 0 && self.look_back(seen, moves, count, scratch);
+        self.has_stepped = !overshot && self.step(count, error, scratch);
+        if behind_slice > 0.0 {
+            let slice = &scratch.sums[len..len + end - begin];
+            for (entry, sum) in self.epoch.entries[begin..end].iter_mut().zip(slice) {
+                *entry = (sum / behind_slice).clamp(-MOST, MOST);
+            }
+            order.begin = end;
+        }
+        self.epoch.rounds += 1.0;
+        self.grow(sizes, order, count, &mut scratch.work);
+        if order.forgotten != forgotten {
+            // What was sent of the epoch is of what is to be forgotten.
+            order.open_epoch();
+            self.open_epoch(sizes);
+        }
+        self.check_curvature();
+        count
+    }
+
+    /// Goes to the best point in the plane of the last moves, given their mean curvature there, and learns of it. Whether the last one overshot.
+    fn look_back(&mut self, mut seen: plane::Table, moves: usize, count: f64, scratch: &mut Scratch) -> bool {
+        let len = self.model.len();
+        let Scratch { gradient, directions, images, step, change, .. } = scratch;
+        let (directions, images) = (&mut directions[..moves], &mut images[..moves]);
+        for ((direction, image), v) in directions.iter_mut().zip(&mut *images).zip(&self.moves) {
+            direction.clear();
+            direction.extend_from_slice(v);
+            direction.resize(len, 0.0);
+            matrix::multiply(&self.curvature, direction, image);
+        }
+        let mut known = plane::Table::default();
+        for a in 0..moves {
+            for b in 0..moves {
+                seen[a][b] += PENALTY * dot(&directions[a], &directions[b]) / count;
+                known[a][b] = dot(&directions[a], &images[b]);
+            }
+        }
+        let length2 = dot(&directions[0], &directions[0]);
+        let surprise = seen[0][0] > known[0][0] + self.ridge(count) * length2;
+        let factor = if surprise { DAMPING_UP } else { DAMPING_DOWN };
+        self.damping = (self.damping * factor).clamp(DAMPING.0, DAMPING.1);
+        if !(seen[0][0] > 0.0 && known[0][0] > 0.0) {
+            return false;
+        }
+        let mut slopes = [0.0; MOVES];
+        slopes.iter_mut().zip(&*directions).for_each(|(slope, v)| *slope = dot(gradient, v));
+        let combine = |parts: &[f64; MOVES], vectors: &[Vec<f64>], out: &mut Vec<f64>| {
+            out.clear();
+            out.extend((0..len).map(|i| parts.iter().zip(vectors).map(|(part, v)| part * v[i]).sum::<f64>()));
+        };
+        for raised in plane::surplus(&known, &seen, moves).into_iter().flatten() {
+            combine(&raised, images, change);
+            matrix::add_outer(&mut self.curvature, change);
+        }
+        combine(&plane::minimum(&seen, &slopes[..moves]), directions, step);
+        if step.iter().all(|step| step.abs() <= f64::from(MAX_NUMBER)) {
+            matrix::multiply(&self.curvature, step, change);
+            self.model.iter_mut().zip(&*step).for_each(|(w, step)| *w += step);
+            gradient.iter_mut().zip(&*change).for_each(|(g, change)| *g += change);
+        }
+        let overshot = slopes[0] / seen[0][0] > OVERSHOT;
+        if overshot {
+            // The loss went up: the gradient had noise in it, or H too little in it.
+            self.damping = (self.damping * DAMPING_OVERSHOT).min(DAMPING.1);
+        }
+        overshot
+    }
+
+    /// What is added to the diagonal of H.
+    fn ridge(&self, count: f64) -> f64 {
+        let len = self.model.len();
+        let diagonal: f64 = (0..len).map(|i| self.curvature[triangle(i) + i]).sum();
+        self.damping / self.age * diagonal / len as f64 + PENALTY / count
+    }
+
+    /// A step against the gradient, if there is one; shorter, if the round's squared errors are such a surprise that its samples must have
+    /// brought curvature of their own.
+    fn step(&mut self, count: f64, error: f64, scratch: &mut Scratch) -> bool {
+        let Scratch { gradient, step, work, .. } = scratch;
+        step.clone_from(gradient);
+        work.solve(&self.curvature, self.ridge(count), step);
+        let is_step = step.iter().all(|step| step.abs() <= f64::from(MAX_NUMBER));
+        if is_step {
+            let surprise = count * dot(gradient, step).max(0.0) / error;
+            let share = if error > 0.0 { 1.0 / (1.0 + surprise) } else { 1.0 };
+            self.model.iter_mut().zip(&*step).for_each(|(w, step)| *w -= share * step);
+        }
+        is_step
+    }
+
+    /// Takes H from the slices as far as whole rows of them are there, and the model with it; begins a new epoch when it is time.
+    fn grow(&mut self, sizes: &Sizes, order: &mut Order, count: f64, work: &mut Work) {
+        let len = order.len;
+        let affordable = (count / SAMPLES_PER_FEATURE).min(sizes.features as f64) as usize;
+        let rows = whole_rows(order.begin).min(affordable.max(len));
+        let is_complete = order.begin == triangle(sizes.features);
+        let is_over = is_complete || rows >= len && self.epoch.rounds >= self.epoch.least_rounds;
+        if rows >= len && (rows > len || !self.epoch.is_used || is_over) {
+            self.epoch.is_used = true;
+            self.curvature.clear();
+            self.curvature.extend_from_slice(&self.epoch.entries[..triangle(rows)]);
+            self.model.resize(rows, 0.0);
+            work.repair(&mut self.curvature, rows);
+            order.len = rows;
+        }
+        if is_over {
+            order.open_epoch();
+            self.open_epoch(sizes);
+        }
+    }
+
+    /// Scales that are worlds apart, or uploads that no honest node sends, may make a matrix that is of no use.
+    fn check_curvature(&mut self) {
+        if !are_numbers(&self.curvature) {
+            self.curvature.fill(0.0);
+            (0..self.model.len()).for_each(|i| self.curvature[triangle(i) + i] = 1.0);
+        }
+    }
+
+    fn open_epoch(&mut self, sizes: &Sizes) {
+        let Epoch { entries, rounds, least_rounds, is_used } = &mut self.epoch;
+        entries.clear();
+        entries.resize(triangle(sizes.features), 0.0);
+        (*rounds, *least_rounds, *is_used) = (0.0, self.age.ceil(), false);
+    }
+
+    /// Errors and range that nodes tell of.
+    fn hear(&mut self, order: &mut Order, error: f64, told: [f64; 2], samples: f64) {
+        if order.asks_for_range() {
+            let [squares, sum] = told;
+            if sum > 0.0 {
+                let further = squares / sum;
+                if order.asks_for_high() {
+                    order.high = to_wire(f64::from(order.high) + further);
+                } else {
+                    order.low = to_wire(f64::from(order.low) - further);
+                }
+            }
+            return;
+        }
+        if samples <= 0.0 {
+            return;
+        }
+        let errors = &mut self.errors;
+        let [loss, constant, offset] =
+            [error, told[0], told[1]].map(|sum| (sum / samples).clamp(-MOST, MOST));
+        // Reports come in every other round and stand for both.
+        let covered = 2.0 * samples;
+        let quick = (covered / WINDOW).min(QUICKEST);
+        errors.reports = errors.reports.saturating_add(1);
+        errors.wait -= covered;
+        if errors.reports == 1 {
+            (errors.recent, errors.usual, errors.constant) = (loss, loss, constant);
+        }
+        errors.recent += quick * (loss - errors.recent);
+        errors.constant += quick * (constant - errors.constant);
+        if errors.constant > 0.0 {
+            let gained = TRUST_RATE * (told[0] - error) / errors.constant;
+            errors.trust = (TRUST_LEFT * errors.trust + gained).clamp(-TRUST_MOST, TRUST_MOST);
+        }
+        let (recent, usual) = (errors.recent, errors.usual);
+        if errors.wait < 0.0 && recent > JUMP * usual && recent > WORSE * errors.constant {
+            order.forgotten = next_in_cycle(order.forgotten);
+            errors.wait = 2.5 * WINDOW;
+            errors.usual = recent;
+        }
+        let slow = (quick / 10.0).max(0.5 / errors.reports as f64);
+        errors.usual += slow * (loss - errors.usual);
+        let pull = (quick / 3.0).max(0.5 / errors.reports as f64);
+        order.constant = to_wire(f64::from(order.constant) + pull * offset);
+    }
+
+    /// Writes the broadcast, and remembers what nodes will see of it.
+    fn write(&mut self, order: &mut Order, broadcast: &mut Broadcast, is_first: bool, scratch: &mut Scratch) {
+        let sent = &mut scratch.sent;
+        sent.clear();
+        sent.resize(self.model.len(), 0.0);
+        write_pulled_back(&self.model, sent);
+        self.model.iter_mut().zip(&*sent).for_each(|(w, sent)| *w = f64::from(*sent));
+        let before = &broadcast.numbers[..broadcast.numbers.len() - TAIL];
+        if !is_first {
+            push_move(&mut self.moves, sent, before);
+        }
+        order.moves = if self.has_stepped { self.moves.len() } else { 0 };
+        broadcast.numbers.clone_from(sent);
+        order.write(&mut broadcast.numbers);
+    }
+}

@@ -1,0 +1,222 @@
+//! The peers and changes of scale: linear models survive those of inputs exactly, Newton steps don't notice them, and what was charged
+//! counts in the label's new unit.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{FREQUENCIES, INPUTS, features, map_for, numbers, setup};
+use hedgerow::{
+    Features, Method, NodeHalf, PofOptions, Scale, ScaleKind, Schedule, ServerHalf, Setup, SetupConfig,
+    Summary, Upload,
+};
+
+const KERNELS: usize = 3;
+const LEN: usize = 2 * FREQUENCIES;
+
+fn the_setup() -> Setup {
+    setup(SetupConfig {
+        kernels: KERNELS,
+        nodes: 2,
+        step_size: Schedule::Anytime { scale: 0.2 },
+        ..SetupConfig::default()
+    })
+}
+
+fn raw(t: usize, k: usize) -> (Vec<f32>, f32) {
+    let x = numbers((100 * t + k) as u64, INPUTS);
+    let y = (2.0 * x[0]).sin() + 0.3 * x[1] + 0.6 * k as f32;
+    (x, y)
+}
+
+/// Inputs from `low` on, `wide` in size, and labels up to `top`.
+fn scale(low: f64, wide: f64, top: f64) -> Scale {
+    let mut ranges: Vec<_> = (0..INPUTS).map(|i| (low - i as f64, low + wide)).collect();
+    ranges.push((0.0, top));
+    Scale::from_ranges(&ranges).unwrap()
+}
+
+/// What fits a first input of this spread, a second that never varies, and labels from 0 to 1.
+fn with_a_constant(mean: f64, spread: f64) -> Scale {
+    let mut summary = Summary::new(INPUTS + 1);
+    for at in 0..8 {
+        let sign = if at % 2 == 0 { 1.0 } else { -1.0 };
+        summary.add(0, mean + sign * spread);
+        (1..INPUTS).for_each(|input| summary.add(input, 3.0));
+        summary.add(INPUTS, 0.5 + 0.5 * sign);
+    }
+    Scale::from_summary(ScaleKind::Spread, &summary, None)
+}
+
+#[test]
+fn linear_models_survive_every_change_of_inputs() {
+    check_moves(&scale(-1.0, 2.0, 1.0), &scale(-1.7, 3.5, 1.0));
+    check_moves(&with_a_constant(0.0, 1.0), &with_a_constant(0.4, 2.0));
+}
+
+fn check_moves(here: &Scale, there: &Scale) {
+    let map = map_for(Method::LinearSgd, KERNELS);
+    let scaled = |scale: &Scale, raw: &[f32]| -> Vec<f32> {
+        let x: Vec<f32> = (0..INPUTS).map(|i| scale.scale_input(i, f64::from(raw[i]))).collect();
+        features(&map, &x)
+    };
+    // Without a ridge, Newton steps don't know of the inputs' scale at all; gradient steps do.
+    let config = SetupConfig { kernels: KERNELS, nodes: 1, ridge: 0.0, ..SetupConfig::default() };
+    let setup = setup(config);
+    for method in [Method::LinearSgd, Method::LinearNewton] {
+        let (mut moved, mut stayed) = (method.node(&setup, 0), method.node(&setup, 0));
+        let (mut server, mut other) = (method.server(&setup), method.server(&setup));
+        let transport = map.transport(here, there);
+        for t in 0..40u64 {
+            let now = if t < 20 { here } else { there };
+            if t == 20 {
+                server.transport(&transport);
+                moved.transport(&transport);
+                let mut newcomer = method.node(&setup, 1);
+                newcomer.adopt(server.broadcast()).unwrap();
+                let z = scaled(now, &[0.3, 0.4]);
+                let z = Features::checked(&z).unwrap();
+                assert_eq!(newcomer.predict(z).to_bits(), moved.predict(z).to_bits());
+            }
+            let x = numbers(t, INPUTS);
+            let y = 0.4 + 0.2 * x[0] - 0.1 * x[1];
+            let mut said = Vec::new();
+            let halves = [(&mut moved, &mut server, now), (&mut stayed, &mut other, here)];
+            for (node, server, scale) in halves {
+                let z = scaled(scale, &x);
+                let z = Features::checked(&z).unwrap();
+                said.push(scale.unscale_label(node.predict(z)));
+                play(node.as_mut(), server.as_mut(), z, scale.scale_label(y));
+            }
+            if t <= 20 || method == Method::LinearNewton {
+                assert!((said[0] - said[1]).abs() < 1e-4, "{method:?}, round {t}: {said:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_charged_counts_in_the_label_s_new_unit() {
+    let (from, to) = (scale(-1.0, 2.0, 1.0), scale(-1.0, 2.0, 0.5));
+    // What Fed-POE's two parts have lost depends on how they mixed kernels then: a single one needs no mixing.
+    let methods = [(Method::Naive, 3), (Method::Local, 3), (Method::PofMkl, 3), (Method::FedPoe, 1)];
+    for (method, kernels) in methods {
+        let map = map_for(method, kernels);
+        let transport = map.transport(&from, &to);
+        // All kernels in every upload, so that chance doesn't part the runs.
+        let pof = PofOptions { kernels_per_upload: kernels, exploration: 0.1 };
+        let setup = setup(SetupConfig { kernels, pof, ..*the_setup().config() });
+        let run = |moves: bool| {
+            // Two nodes, so that what is federated and what is a node's own differ.
+            let mut nodes = [method.node(&setup, 0), method.node(&setup, 1)];
+            let (mut server, mut said) = (method.server(&setup), Vec::new());
+            for t in 0..16 {
+                let scale = if moves && t < 8 { &from } else { &to };
+                if moves && t == 8 {
+                    server.transport(&transport);
+                    nodes.iter_mut().for_each(|node| node.transport(&transport));
+                }
+                for (k, node) in nodes.iter_mut().enumerate() {
+                    let (x, y) = raw(t, k);
+                    let z = features(&map, &x);
+                    let z = Features::checked(&z).unwrap();
+                    // The mixture of the old unit is at hand until the next sample.
+                    if t > 9 {
+                        said.push(f64::from(node.predict(z)));
+                    }
+                    node.learn(z, scale.scale_label(y)).unwrap();
+                    let mut upload = Upload::default();
+                    if node.upload(&mut upload) {
+                        server.accept(k as u32, &upload).unwrap();
+                    }
+                }
+                let broadcast = server.close_round();
+                nodes.iter_mut().for_each(|node| node.adopt(broadcast).unwrap());
+            }
+            let mut weights = vec![0.0; kernels];
+            nodes[0].weights(&mut weights);
+            (said, weights)
+        };
+        let (moved, stayed) = (run(true), run(false));
+        assert_close(&moved.0, &stayed.0, method);
+        assert_close(&moved.1, &stayed.1, method);
+    }
+}
+
+#[test]
+fn em_kofl_takes_losses_to_the_label_s_new_unit() {
+    let map = map_for(Method::EmKofl, KERNELS);
+    // Twice the factor, four times the loss.
+    let transport = map.transport(&scale(-1.0, 2.0, 1.0), &scale(-1.0, 2.0, 0.5));
+    let drawn = |seed: u64, size: f32, moves: bool| {
+        let config = SetupConfig { seed, ..*the_setup().config() };
+        let mut server = Method::EmKofl.server(&setup(config));
+        for (round, size) in [(1, size), (2, 0.0)] {
+            let losses: Vec<f32> = (0..KERNELS).map(|p| p as f32 * size).collect();
+            let numbers = [vec![0.0; LEN], losses].concat();
+            server.accept(0, &Upload { round, vote: None, numbers }).unwrap();
+            server.close_round();
+            if moves && round == 1 {
+                server.transport(&transport);
+            }
+        }
+        server.broadcast().kernels.unwrap().next
+    };
+    let draws =
+        |size: f32, moves: bool| -> Vec<u32> { (0..60).map(|seed| drawn(seed, size, moves)).collect() };
+    assert_eq!(draws(0.5, true), draws(2.0, false));
+    assert_ne!(draws(0.5, false), draws(2.0, false));
+
+    let mut node = Method::EmKofl.node(&the_setup(), 0);
+    let (x, y) = raw(1, 0);
+    let z = features(&map, &x);
+    node.learn(Features::checked(&z).unwrap(), y).unwrap();
+    let losses = |node: &dyn NodeHalf| {
+        let mut upload = Upload::default();
+        assert!(node.upload(&mut upload));
+        upload.numbers.split_off(LEN)
+    };
+    let before = losses(node.as_ref());
+    node.transport(&transport);
+    let expected: Vec<f32> = before.iter().map(|loss| 4.0 * loss).collect();
+    assert_eq!(losses(node.as_ref()), expected);
+    assert!(before.iter().all(|loss| *loss > 0.0));
+}
+
+/// A round of one node.
+fn play(node: &mut dyn NodeHalf, server: &mut dyn ServerHalf, z: Features<'_>, y: f32) {
+    node.learn(z, y).unwrap();
+    let mut upload = Upload::default();
+    assert!(node.upload(&mut upload));
+    server.accept(0, &upload).unwrap();
+    node.adopt(server.close_round()).unwrap();
+}
+
+#[test]
+fn curvature_without_use_starts_anew() {
+    // Labels that have lost their unit, inputs that never vary: steps go on, and stay finite.
+    let (map, setup) = (map_for(Method::LinearNewton, KERNELS), the_setup());
+    let mut summary = Summary::new(INPUTS + 1);
+    (0..4).for_each(|_| (0..=INPUTS).for_each(|column| summary.add(column, 3.0)));
+    let constant = Scale::from_summary(ScaleKind::Spread, &summary, None);
+    let (wide, narrow) = (scale(-1e20, 2e20, 1e20), scale(-1e-3, 2e-3, 1e-9));
+    let scales = [scale(0.0, 1.0, 1.0), constant.clone(), wide, narrow.clone(), constant, narrow];
+    let mut node = Method::LinearNewton.node(&setup, 0);
+    for pair in scales.windows(2) {
+        let z = [1.0, 0.5, -0.5];
+        let z = Features::checked(&z).unwrap();
+        (0..5).for_each(|_| node.learn(z, 0.5).unwrap());
+        node.transport(&map.transport(&pair[0], &pair[1]));
+        let mut restored = Method::LinearNewton.node(&setup, 0);
+        restored.restore(&node.save()).unwrap();
+        assert!(node.predict(z).is_finite() && node.norm2().is_finite());
+    }
+}
+
+#[track_caller]
+fn assert_close(found: &[f64], expected: &[f64], method: Method) {
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(expected) {
+        assert!((found - expected).abs() < 2e-5, "{method:?}: {found}, expected {expected}");
+    }
+}

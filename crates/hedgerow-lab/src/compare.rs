@@ -90,6 +90,17 @@ impl Comparison {
         self.found().filter(|_| any).map(|(_, results, _)| results.clone()).collect()
     }
 
+    /// How samples were dealt in the runs that could be made; in all if none could.
+    fn partitions(&self) -> Vec<&str> {
+        let found = |cell: &Cell| cell.results.is_some();
+        let any = self.cells.iter().any(found);
+        let mut partitions = self.each_once(|cell| &cell.partition);
+        partitions.retain(|partition| {
+            !any || self.cells.iter().any(|cell| found(cell) && cell.partition == *partition)
+        });
+        partitions
+    }
+
     /// Each value once, in the order of the runs.
     fn each_once<'c>(&'c self, of: impl Fn(&'c Cell) -> &'c str) -> Vec<&'c str> {
         let mut values = Vec::new();

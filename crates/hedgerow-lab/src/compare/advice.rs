@@ -290,7 +290,7 @@ mod tests {
         with_bytes(&mut results, "local", 0.0, 0.0);
         assert_eq!(
             told(results),
-            "Choose naive: its MSE of 0.00600 is the least of 3, 4.8% below that of the next, mk (p < 0.001). It sends 4356 bytes \
+            "Choose naive: its MSE of 0.00600 is the least of 3, 4.8% below that of the next, mk (p < 0.001 against any other). It sends 4356 bytes \
              up and 4356 bytes down per node and round; mk has 5.0% more error for 9.2% of these bytes."
         );
     }

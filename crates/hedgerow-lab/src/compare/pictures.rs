@@ -127,7 +127,7 @@ fn ratios(comparison: &Comparison) -> Result<String, FigureError> {
             })
             .collect(),
     };
-    let blocks: Vec<Block> = comparison.each_once(|cell| &cell.partition).into_iter().map(block).collect();
+    let blocks: Vec<Block> = comparison.partitions().into_iter().map(block).collect();
     let heading = Heading {
         title: &format!("Errors as multiples of that of {}", comparison.against),
         subtitle: &comparison.setting(),

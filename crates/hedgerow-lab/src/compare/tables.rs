@@ -18,7 +18,7 @@ pub fn tables(comparison: &Comparison) -> Vec<(String, Table)> {
         let heading = format!("{} ({})", crate::figures::data_name(results), results.partition);
         return vec![(heading, of_run(ranking))];
     }
-    let partitions = comparison.each_once(|cell| &cell.partition);
+    let partitions = comparison.partitions();
     let mut tables: Vec<(String, Table)> = partitions
         .into_iter()
         .map(|partition| (partition.to_owned(), of_partition(comparison, partition)))

@@ -110,10 +110,11 @@ fn unrest(results: &Results) -> f64 {
 
 /// Methods that choose or mix kernels while they learn.
 pub(crate) fn choosers(results: &Results) -> impl Iterator<Item = &MethodResult> {
-    let chooses = |method: &&MethodResult| {
-        !matches!(method.name.as_str(), "sk" | "hindsight") && !method.selected.is_empty()
-    };
-    results.methods.iter().filter(chooses).filter(|method| !method.curve.shares.is_empty())
+    let chooses =
+        |method: &&MethodResult| !matches!(method.name.as_str(), "sk" | "hindsight") && !method.is_trivial();
+    // Who has no kernels has no share of any.
+    let has_shares = |method: &&MethodResult| method.curve.shares.iter().flatten().any(|share| *share > 0.0);
+    results.methods.iter().filter(chooses).filter(has_shares)
 }
 
 /// How the methods that choose find the best kernel.

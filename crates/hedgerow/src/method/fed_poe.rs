@@ -6,9 +6,9 @@
 //! model. A node uploads all P federated models after a gradient step per sample, P·2D numbers; the server broadcasts their means,
 //! P·2D numbers.
 //!
-//! Readings taken. The convex part of the paper takes any federated model; this is that of its regression experiments and published code, in
-//! which every kernel travels. The models it keeps from earlier rounds belong to the part on fine-tuning, and there are none here. η is the
-//! setup's weight rate with ln 2 in place of ln P, since two are weighed (the paper has one η for all rates). Nodes send models where the paper has
+//! Readings taken. The federated model is that of the regression experiments in the authors' published code, in which every kernel
+//! travels; the two parts could be any others. The models it keeps from earlier rounds belong to the part on fine-tuning, and there are none here. η is the
+//! setup's weight rate with ln 2 in place of ln P, since two are weighed (their code has one η for all rates). Nodes send models where it has
 //! gradients, which is the same once they are averaged. Weights and the node's own models act at once; θ changes with a round only, and its
 //! losses are those of θ itself also where a round has several samples.
 

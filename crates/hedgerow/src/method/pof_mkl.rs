@@ -7,14 +7,14 @@
 //! θ_p −= (1/n)·Σ of what came for p, with n the number of nodes that uploaded anything. A node that chose otherwise counts with zero, so
 //! that in expectation every model takes its whole mean gradient step.
 //!
-//! Readings taken. The bin is drawn when a round opens, by the weights of that moment. Several samples in a round are steps one after the other
+//! Readings taken, where the authors' published code leaves it open or is otherwise. The bin is drawn when a round opens, by the weights of that moment. Several samples in a round are steps one after the other
 //! from θ_p, and their sum travels; weights are charged with the losses of θ itself, which makes the predictions, and act at once, so
 //! that a node out of contact goes on learning which kernels suit it. Weights that tie are sorted by index. η_g is the setup's rate, with
-//! its factor ln P (the paper has one η for both rates).
+//! its factor ln P (their code has one η for both rates).
 //!
-//! A step is divided by its probability: rates that suit other methods are b times too long here at first, and up to b/ξ times later, and
-//! models swing out until η_l has fallen below u. Small rates, such as 1/√T for a known T, suit it better than those that begin at one. The
-//! server pulls back models longer than [`super::MAX_NORM`].
+//! A step is divided by its probability, so that rates of other methods make it b times as long at first and up to b/ξ times later: models
+//! may swing out until η_l has fallen below u. Weights turn away from them, and with everyone present that suffices; where many are
+//! missing it may not, and then smaller rates are needed. The server pulls back models longer than [`super::MAX_NORM`].
 
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,8 @@
 //! `hedgerow config`: the commented defaults.
 
-use hedgerow_lab::settings::{DEFAULTS, defaults_as_json};
+use hedgerow_lab::settings::DEFAULTS;
+use hedgerow_net::node::config::DEFAULTS as JOIN_DEFAULTS;
+use hedgerow_net::server::config::DEFAULTS as SERVE_DEFAULTS;
 
 use crate::simulate::print;
 
@@ -9,17 +11,35 @@ use crate::simulate::print;
 /// Save it, change it, and pass it on: hedgerow config > my.toml && hedgerow simulate my.toml
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
+    /// Of what
+    #[arg(value_enum, default_value_t = Subject::Simulate)]
+    subject: Subject,
     /// Print the defaults as JSON, without comments
     #[arg(long)]
     json: bool,
 }
 
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Subject {
+    /// `hedgerow simulate`, and `compare`
+    Simulate,
+    /// `hedgerow serve`
+    Serve,
+    /// `hedgerow join`, and `hedgerow-node`
+    Join,
+}
+
 pub(crate) fn config(arguments: &Arguments) -> anyhow::Result<()> {
+    let defaults = match arguments.subject {
+        Subject::Simulate => DEFAULTS,
+        Subject::Serve => SERVE_DEFAULTS,
+        Subject::Join => JOIN_DEFAULTS,
+    };
     if arguments.json {
-        let defaults = defaults_as_json()?;
-        print(&format!("{}\n", serde_json::to_string_pretty(&defaults)?))?;
+        let table: toml::Table = defaults.parse()?;
+        print(&format!("{}\n", serde_json::to_string_pretty(&table)?))?;
     } else {
-        print(DEFAULTS)?;
+        print(defaults)?;
     }
     Ok(())
 }

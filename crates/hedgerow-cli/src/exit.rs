@@ -10,7 +10,15 @@ use hedgerow_lab::output::OutputError;
 use hedgerow_lab::run::RunError;
 use hedgerow_lab::settings::SettingsError;
 use hedgerow_lab::suite::SuiteError;
+use hedgerow_net::export::ModelError;
+use hedgerow_net::file::FileError;
+use hedgerow_net::pki::PkiError;
+use hedgerow_net::server::ServeError;
+use hedgerow_net::server::config::ConfigError;
+use hedgerow_net::server::store::StoreError;
+use hedgerow_node::JoinError;
 
+use crate::predict::PredictError;
 use crate::reproduce::Incomplete;
 
 /// The user asked for something that can't be: flags, TOML, values. (Also what the flag parser itself exits with.)
@@ -67,6 +75,28 @@ pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
         if let Some(run) = cause.downcast_ref::<RunError>() {
             return of_running(run);
         }
+        if let Some(join) = cause.downcast_ref::<JoinError>() {
+            return ExitCode::from(join.code());
+        }
+        if let Some(pki) = cause.downcast_ref::<PkiError>() {
+            return of_certificates(pki);
+        }
+        if let Some(model) = cause.downcast_ref::<ModelError>() {
+            return ExitCode::from(of_model(model));
+        }
+        if let Some(file) = cause.downcast_ref::<FileError>() {
+            return ExitCode::from(of_file(file));
+        }
+        if let Some(predict) = cause.downcast_ref::<PredictError>() {
+            let is_usage = matches!(predict, PredictError::SameFile { .. });
+            return ExitCode::from(if is_usage { USAGE } else { DATA });
+        }
+        if cause.is::<ConfigError>() {
+            return ExitCode::from(USAGE);
+        }
+        if let Some(serve) = cause.downcast_ref::<ServeError>() {
+            return of_serving(serve);
+        }
     }
     ExitCode::FAILURE
 }
@@ -101,5 +131,54 @@ fn of_fetching(error: &FetchError) -> u8 {
         FetchError::NotInArchive { .. } | FetchError::TooLarge { .. } => DATA,
         FetchError::WrongChecksum { .. } | FetchError::Changed { .. } => DATA,
         FetchError::InTheWay { .. } | FetchError::Unreadable { .. } => DATA,
+    }
+}
+
+fn of_certificates(error: &PkiError) -> ExitCode {
+    match error {
+        PkiError::Name(_) | PkiError::Twice(_) | PkiError::Host(_) | PkiError::Days(_) => {
+            ExitCode::from(USAGE)
+        }
+        PkiError::Exists { .. } | PkiError::Enrolled { .. } | PkiError::Revoked { .. } => {
+            ExitCode::from(USAGE)
+        }
+        PkiError::Unknown { .. } | PkiError::NoAuthority { .. } => ExitCode::from(USAGE),
+        PkiError::File(_) | PkiError::Index { .. } | PkiError::Ended { .. } => ExitCode::from(DATA),
+        PkiError::Output(_) | PkiError::InTheWay { .. } => ExitCode::from(OUTPUT),
+        PkiError::Signing(_) | PkiError::Random => ExitCode::FAILURE,
+    }
+}
+
+fn of_model(error: &ModelError) -> u8 {
+    match error {
+        ModelError::Kept(_) => OUTPUT,
+        ModelError::File(file) => of_file(file),
+        _ => DATA,
+    }
+}
+
+fn of_file(error: &FileError) -> u8 {
+    match error {
+        FileError::Unwritable { .. } | FileError::Busy { .. } | FileError::Kept(_) => OUTPUT,
+        _ => DATA,
+    }
+}
+
+fn of_serving(error: &ServeError) -> ExitCode {
+    match error {
+        ServeError::Store(store) => ExitCode::from(of_storing(store)),
+        ServeError::OtherRun { .. } | ServeError::PlainText(_) => ExitCode::from(USAGE),
+        ServeError::Run { .. } | ServeError::Identity(_) => ExitCode::from(DATA),
+        ServeError::Listen { .. } => ExitCode::from(NETWORK),
+        ServeError::NotStored(_) => ExitCode::from(OUTPUT),
+        ServeError::NoRandomness => ExitCode::FAILURE,
+    }
+}
+
+fn of_storing(error: &StoreError) -> u8 {
+    match error {
+        StoreError::InUse { .. } | StoreError::Full { .. } | StoreError::Unusable { .. } => OUTPUT,
+        StoreError::File(_) => OUTPUT,
+        _ => DATA,
     }
 }

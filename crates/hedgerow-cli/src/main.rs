@@ -7,9 +7,15 @@
 mod compare;
 mod config;
 mod data;
+mod demo;
 mod exit;
+mod export;
 mod info;
+mod join;
+mod pki;
+mod predict;
 mod reproduce;
+mod serve;
 mod simulate;
 mod table;
 
@@ -32,6 +38,12 @@ enum Command {
     Data(data::Arguments),
     Reproduce(reproduce::Arguments),
     Compare(Box<compare::Arguments>),
+    Demo(demo::Arguments),
+    Pki(pki::Arguments),
+    Export(export::Arguments),
+    Predict(predict::Arguments),
+    Join(Box<join::Arguments>),
+    Serve(Box<serve::Arguments>),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +53,12 @@ fn main() -> ExitCode {
         Command::Data(arguments) => data::data(&arguments),
         Command::Reproduce(arguments) => reproduce::reproduce(&arguments),
         Command::Compare(arguments) => compare::compare(&arguments),
+        Command::Demo(arguments) => demo::demo(&arguments),
+        Command::Pki(arguments) => pki::pki(&arguments),
+        Command::Export(arguments) => export::export(&arguments),
+        Command::Predict(arguments) => predict::predict(&arguments),
+        Command::Join(arguments) => join::run(&arguments),
+        Command::Serve(arguments) => serve::serve(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

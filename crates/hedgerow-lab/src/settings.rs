@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use hedgerow::{
-    Amplitude, Average, Draw, Family, FeatureMap, FeatureSpec, Kernel, Loss, Method, MkOptions, PofOptions,
-    Schedule, Setup, SetupConfig, WeightRule,
+    Aggregation, Amplitude, Average, Draw, Family, FeatureMap, FeatureSpec, Kernel, Loss, Method, MkOptions,
+    PofOptions, Schedule, Setup, SetupConfig, WeightRule,
 };
 use toml::{Table, Value};
 
@@ -198,6 +198,7 @@ impl Settings {
                 }
             },
             seed,
+            aggregation: self.aggregation()?,
             pof: PofOptions::default(),
             mk: MkOptions {
                 count_nodes: !variant.no_k,
@@ -220,6 +221,13 @@ impl Settings {
             "huber" => Ok(Loss::Huber { delta: self.learning.huber_delta }),
             other => Err(unknown_name("learning.loss", other, &["squared", "logistic", "huber"])),
         }
+    }
+
+    /// What servers make of uploads.
+    pub fn aggregation(&self) -> Result<Aggregation, SettingsError> {
+        let name = &self.learning.aggregation;
+        let bound = "mean, median or trimmed-mean:SHARE (such as trimmed-mean:0.2)";
+        name.parse().map_err(|_| out_of_bounds("learning.aggregation", bound, format!("{name:?}")))
     }
 
     /// The map of a contestant in a trial, for samples of `inputs` numbers.
@@ -364,6 +372,15 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
         settings.setup(contestant, sizes, settings.seed)?;
         let spec = settings.feature_spec(contestant, 1, settings.seed)?;
         FeatureMap::new(&FeatureSpec { frequencies: 1, ..spec })?;
+    }
+    let aggregation = settings.aggregation()?;
+    let is_able = |contestant: &Contestant| contestant.budget_method().supports(aggregation);
+    if let Some(unable) = settings.contestants.iter().find(|contestant| !is_able(contestant)) {
+        if !settings.has_default_contestants() {
+            let bound = format!("mean for {}", unable.name());
+            return Err(out_of_bounds("learning.aggregation", bound, aggregation));
+        }
+        settings.contestants.retain(is_able);
     }
     if settings.loss()? == Loss::Logistic && settings.contestants.iter().any(is_gr) {
         // Among the defaults it is left out quietly, too.
@@ -527,6 +544,31 @@ mod tests {
         let flags = ["learning.loss=logistic", "federation.methods=[\"gr/q8\"]"];
         let message = Settings::load(None, &flags.map(|flag| Override::parse(flag).unwrap())).unwrap_err();
         assert!(message.to_string().contains("without gr"), "{message}");
+    }
+
+    #[test]
+    fn aggregations_are_for_methods_that_can_do_with_them() {
+        let load = |flags: &[&str]| {
+            let flags: Vec<Override> = flags.iter().map(|flag| Override::parse(flag).unwrap()).collect();
+            Settings::load(None, &flags)
+        };
+        let aggregation = |text| load(&[&format!("learning.aggregation={text}")]).unwrap().aggregation();
+        assert_eq!(aggregation("median").unwrap(), Aggregation::Median);
+        assert_eq!(aggregation("trimmed-mean:0.2").unwrap(), Aggregation::TrimmedMean { share: 0.2 });
+        // Among the defaults gr is left out.
+        let robust = with("learning.aggregation", "median").unwrap();
+        assert!(robust.has_default_contestants() && !robust.contestants.contains(&Learner::Gr.into()));
+        for (flags, parts) in [
+            (&["learning.aggregation=average"][..], ["learning.aggregation", "median", "average"]),
+            (&["learning.aggregation=trimmed-mean:0.5"], ["trimmed mean", "below 0.5", "0.5"]),
+            (
+                &["learning.aggregation=median", "federation.methods=[\"mk\", \"pof/q8\"]"],
+                ["learning.aggregation", "mean for pof/q8", "median"],
+            ),
+        ] {
+            let message = load(flags).unwrap_err().to_string();
+            assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Messages in fewer bytes: [`Encoder`] turns the numbers of an upload or a broadcast into bytes, [`decode`] turns them back.
+//! Messages in fewer bytes: [`Encoder`] turns the numbers of an upload or a broadcast into bytes, [`Reader`] and [`decode`] turn them back.
 //!
 //! Halves know nothing of it: it sits between them, in whatever drives them. Numbers are rounded at random so that their mean
 //! stays (never towards anything), in blocks with a scale each, and what rounding or waiting left out is added the next time. A model
@@ -13,9 +13,11 @@ mod blocks;
 mod decoder;
 mod encoder;
 mod f16;
+mod reader;
 
 pub use decoder::decode;
 pub use encoder::Encoder;
+pub use reader::Reader;
 
 /// How a federation saves on traffic. The default saves nothing and changes no bit.
 ///
@@ -33,8 +35,9 @@ pub struct Compression {
 }
 
 impl Compression {
-    /// Visits of everyone that a round lasts.
-    pub(crate) fn visits(&self, round: u64) -> u16 {
+    /// How many visits of everyone a round lasts, for whoever drives one: as many as [`Compression::every`] says, but never more than
+    /// the root of the round's number. Uploads belong to the last of them.
+    pub fn visits(&self, round: u64) -> u16 {
         at_most_root(self.every, round).get()
     }
 }
@@ -158,8 +161,16 @@ pub struct Cost {
 #[derive(Debug, Clone, Default)]
 pub struct Reference {
     numbers: Vec<f32>,
-    /// Where each slot's model begins, and its length.
-    places: Vec<Option<(usize, usize)>>,
+    /// In the order of their slots.
+    places: Vec<Place>,
+}
+
+/// Where the numbers of a slot are.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    slot: usize,
+    start: usize,
+    len: usize,
 }
 
 impl Reference {
@@ -169,26 +180,48 @@ impl Reference {
     /// # Panics
     /// If the sections are longer than the numbers.
     pub fn set(&mut self, sections: &[Section], numbers: &[f32]) {
-        self.numbers.clear();
-        self.numbers.extend_from_slice(numbers);
-        self.places.fill(None);
-        let mut start = 0;
+        let needed: usize = sections.iter().map(|section| section.len).sum();
+        assert!(needed <= numbers.len(), "sections of {needed} numbers in a message of {}", numbers.len());
+        self.clear();
+        let mut rest = numbers;
         for section in sections {
+            let (own, after) = rest.split_at(section.len);
+            rest = after;
             if let Kind::Model { slot } | Kind::Tracked { slot } = section.kind {
-                if slot >= self.places.len() {
-                    self.places.resize(slot + 1, None);
-                }
-                self.places[slot] = Some((start, section.len));
+                self.push(slot, own);
             }
-            start += section.len;
         }
-        assert!(start <= numbers.len(), "sections of {start} numbers in a message of {}", numbers.len());
+        self.sort();
+    }
+
+    /// Remembers the numbers of one more slot, to be sorted with the others. What it costs depends on how many they are, never on the slot.
+    fn push(&mut self, slot: usize, numbers: &[f32]) {
+        if numbers.is_empty() {
+            return;
+        }
+        let place = Place { slot, start: self.numbers.len(), len: numbers.len() };
+        self.numbers.extend_from_slice(numbers);
+        self.places.push(place);
+    }
+
+    fn sort(&mut self) {
+        self.places.sort_unstable_by_key(|place| (place.slot, place.start));
     }
 
     /// The model in a slot, if the latest broadcast had one.
     fn model(&self, slot: usize) -> Option<&[f32]> {
-        let (start, len) = (*self.places.get(slot)?)?;
+        let at = self.places.binary_search_by_key(&slot, |place| place.slot).ok()?;
+        let Place { start, len, .. } = self.places[at];
         self.numbers.get(start..start + len)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    fn clear(&mut self) {
+        self.numbers.clear();
+        self.places.clear();
     }
 }
 

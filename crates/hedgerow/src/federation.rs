@@ -123,6 +123,9 @@ struct Saved {
 
 impl Federation {
     /// A federation of as many nodes as the setup says.
+    ///
+    /// # Panics
+    /// If the method doesn't support the setup's aggregation, see [`Method::supports`].
     pub fn new(method: Method, setup: &Setup) -> Self {
         let nodes = 0..setup.config().nodes as NodeId;
         Self {
@@ -280,7 +283,7 @@ impl Federation {
         match self.server.accept(node, &self.upload) {
             Ok(()) => {
                 self.traffic.uploads_accepted += 1;
-                self.wire.iter_mut().for_each(|wire| wire.taken(node, &self.upload.numbers));
+                self.wire.iter_mut().for_each(|wire| wire.taken(node));
                 if let Some(vote) = self.upload.vote {
                     self.votes[vote as usize] += 1;
                 }

@@ -1,9 +1,11 @@
-//! [`Gathering`]: the uploads of the open round, checked, summed and counted. Every server half has one.
+//! [`Gathering`]: the uploads of the open round, checked, summed (or kept, where a sum says too little) and counted. Every server half has
+//! one.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::aggregation::{Aggregation, Columns};
 use crate::message::{NodeId, Rejected, Upload};
 use crate::method::MAX_NUMBER;
 use crate::simd;
@@ -14,6 +16,9 @@ use crate::sum::ExactSum;
 pub(crate) struct Gathering {
     /// One of everything, or one for each kernel that may be voted for.
     sums: Vec<ExactSum>,
+    aggregation: Aggregation,
+    /// The uploads themselves, where they aren't just added up: as many as sums, which are made from them in the end.
+    kept: Vec<Columns>,
     /// Votes per kernel; empty if the method has none.
     votes: Vec<u64>,
     heard: Heard,
@@ -21,13 +26,24 @@ pub(crate) struct Gathering {
 
 impl Gathering {
     /// For uploads of `len` numbers, with votes among `kernels` (0: no votes).
-    pub(crate) fn new(len: usize, kernels: usize) -> Self {
-        Self { sums: vec![ExactSum::new(len)], votes: vec![0; kernels], heard: Heard::default() }
+    pub(crate) fn new(aggregation: Aggregation, len: usize, kernels: usize) -> Self {
+        Self::with_sums(1, aggregation, len, kernels)
     }
 
     /// The same with a sum for the voters of each kernel, and none of everything.
-    pub(crate) fn by_vote(len: usize, kernels: usize) -> Self {
-        Self { sums: vec![ExactSum::new(len); kernels], ..Self::new(len, kernels) }
+    pub(crate) fn by_vote(aggregation: Aggregation, len: usize, kernels: usize) -> Self {
+        Self::with_sums(kernels, aggregation, len, kernels)
+    }
+
+    fn with_sums(sums: usize, aggregation: Aggregation, len: usize, kernels: usize) -> Self {
+        let kept = if aggregation == Aggregation::Mean { 0 } else { sums };
+        Self {
+            sums: vec![ExactSum::new(len); sums],
+            aggregation,
+            kept: vec![Columns::new(len); kept],
+            votes: vec![0; kernels],
+            heard: Heard::default(),
+        }
     }
 
     /// Takes an upload for the open round, or refuses it and stays as it was. It may have numbers for up to `most` kernels: those
@@ -72,15 +88,26 @@ impl Gathering {
         let kernels = [vote.unwrap_or(0)].into_iter().chain(others.iter().map(|other| *other as usize));
         for (kernel, numbers) in kernels.zip(numbers.chunks_exact(len)) {
             let own = if self.sums.len() > 1 { kernel } else { 0 };
-            self.sums[own].add(numbers);
+            match self.kept.get_mut(own) {
+                None => self.sums[own].add(numbers),
+                Some(kept) => kept.push(numbers),
+            }
         }
         Ok(())
+    }
+
+    /// No more uploads come in this round: what there is to know of them is in the sums from here on.
+    pub(crate) fn conclude(&mut self) {
+        for (sum, kept) in self.sums.iter_mut().zip(&mut self.kept) {
+            sum.set(kept.totals(self.aggregation));
+        }
     }
 
     /// From now on uploads have `len` numbers; what came so far is forgotten.
     pub(crate) fn expect(&mut self, len: usize) {
         self.clear();
         self.sums.iter_mut().for_each(|sum| sum.reset(len));
+        self.kept.iter_mut().for_each(|kept| *kept = Columns::new(len));
     }
 
     fn wrong_kernel(&self, found: Option<u32>) -> Rejected {
@@ -119,6 +146,7 @@ impl Gathering {
     /// Ready for the next round.
     pub(crate) fn clear(&mut self) {
         self.sums.iter_mut().for_each(ExactSum::clear);
+        self.kept.iter_mut().for_each(Columns::clear);
         self.votes.fill(0);
         self.heard.clear();
     }
@@ -129,11 +157,17 @@ impl Gathering {
         let cast: u64 = self.votes.iter().fold(0, |sum, votes| sum.saturating_add(*votes));
         let is_reached = |kernel: usize, sum: &ExactSum| {
             let uploads = if self.sums.len() > 1 { self.votes[kernel] } else { uploads };
-            // As far as uploads can take it, and a little room for rounding.
-            sum.is_sound(known.sums[0].len(), (1.0 + 1e-9) * f64::from(MAX_NUMBER) * uploads as f64)
+            let len = known.sums[0].len();
+            match self.kept.get(kernel) {
+                // As far as uploads can take it, and a little room for rounding.
+                None => sum.is_sound(len, (1.0 + 1e-9) * f64::from(MAX_NUMBER) * uploads as f64),
+                Some(kept) => sum.is_sound(len, 0.0) && kept.is_sound(len, uploads),
+            }
         };
         self.sums.len() == known.sums.len()
             && self.votes.len() == known.votes.len()
+            && self.aggregation == known.aggregation
+            && self.kept.len() == known.kept.len()
             && self.sums.iter().enumerate().all(|(kernel, sum)| is_reached(kernel, sum))
             && self.heard.is_sound()
             && self.votes.iter().all(|votes| *votes <= uploads)
@@ -208,7 +242,7 @@ mod tests {
 
     #[test]
     fn voters_have_means_of_their_own() {
-        let mut gathering = Gathering::by_vote(1, 3);
+        let mut gathering = Gathering::by_vote(Aggregation::Mean, 1, 3);
         for (node, vote, number) in [(1, 0, 5.0), (2, 2, 1.0), (3, 2, 4.0)] {
             gathering.accept(1, node, &upload(1, Some(vote), &[number]), 1).unwrap();
         }
@@ -218,18 +252,21 @@ mod tests {
             mean[0]
         });
         assert_eq!(means, [5.0, 2.5]);
-        assert!(gathering.is_sound(&Gathering::by_vote(1, 3), 1));
+        assert!(gathering.is_sound(&Gathering::by_vote(Aggregation::Mean, 1, 3), 1));
         assert!(
-            !gathering.is_sound(&Gathering::new(1, 3), 1)
-                && !gathering.is_sound(&Gathering::by_vote(1, 4), 1)
+            !gathering.is_sound(&Gathering::new(Aggregation::Mean, 1, 3), 1)
+                && !gathering.is_sound(&Gathering::by_vote(Aggregation::Mean, 1, 4), 1)
         );
         gathering.clear();
-        assert_eq!(gathering, Gathering { heard: gathering.heard.clone(), ..Gathering::by_vote(1, 3) });
+        assert_eq!(
+            gathering,
+            Gathering { heard: gathering.heard.clone(), ..Gathering::by_vote(Aggregation::Mean, 1, 3) }
+        );
     }
 
     #[test]
     fn bad_uploads_are_refused_and_change_nothing() {
-        let mut gathering = Gathering::new(2, 3);
+        let mut gathering = Gathering::new(Aggregation::Mean, 2, 3);
         gathering.accept(5, 1, &upload(5, Some(2), &[1.0, 2.0]), 1).unwrap();
         let before = gathering.clone();
         let refused = [
@@ -257,7 +294,7 @@ mod tests {
 
     #[test]
     fn parts_of_an_upload_go_to_their_kernels() {
-        let mut gathering = Gathering::by_vote(2, 4);
+        let mut gathering = Gathering::by_vote(Aggregation::Mean, 2, 4);
         // Kernels 2, 0 and 3; then 3 alone.
         let three = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 0.0, 3.0];
         gathering.accept(1, 1, &upload(1, Some(2), &three), 3).unwrap();
@@ -265,7 +302,7 @@ mod tests {
         let totals: Vec<Vec<f64>> = (0..4).map(|kernel| gathering.totals_of(kernel).collect()).collect();
         assert_eq!(totals, [[3.0, 4.0], [0.0, 0.0], [1.0, 2.0], [15.0, 26.0]]);
         assert_eq!((gathering.votes(), gathering.count()), (&[1, 0, 1, 2][..], 2));
-        let known = Gathering::by_vote(2, 4);
+        let known = Gathering::by_vote(Aggregation::Mean, 2, 4);
         assert!(gathering.is_sound(&known, 3) && !gathering.is_sound(&known, 1));
         let before = gathering.clone();
         let refused = [
@@ -285,5 +322,58 @@ mod tests {
             assert!(gathering.accept(1, 9, &upload, 3).is_err(), "{upload:?}");
             assert_eq!(gathering, before);
         }
+    }
+
+    #[test]
+    fn kept_uploads_become_sums_in_the_end() {
+        let mut gathering = Gathering::new(Aggregation::Median, 2, 0);
+        let known = gathering.clone();
+        for (node, first) in [(4, 3.0), (1, -1e30), (9, 5.0), (2, 1e30), (3, 4.0)] {
+            gathering.accept(1, node, &upload(1, None, &[first, 1.0]), 1).unwrap();
+        }
+        assert!(gathering.is_sound(&known, 1));
+        let saved = postcard::to_stdvec(&gathering).unwrap();
+        let mut restored: Gathering = postcard::from_bytes(&saved).unwrap();
+        let mut mean = [0.0; 2];
+        for gathering in [&mut gathering, &mut restored] {
+            gathering.conclude();
+            gathering.mean(&mut mean);
+            assert_eq!((mean, gathering.totals().collect()), ([4.0, 1.0], vec![20.0, 5.0]));
+        }
+        // Uploads of another length, then of this one.
+        gathering.expect(3);
+        gathering.accept(2, 1, &upload(2, None, &[1.0; 3]), 1).unwrap();
+        gathering.expect(2);
+        assert!(gathering.is_sound(&known, 1) && gathering.count() == 0);
+    }
+
+    #[test]
+    fn states_of_kept_uploads_that_can_t_be_are_refused() {
+        let known = Gathering::by_vote(Aggregation::Median, 1, 2);
+        let mut sound = known.clone();
+        sound.accept(1, 7, &upload(1, Some(1), &[2.5]), 1).unwrap();
+        assert!(sound.is_sound(&known, 1));
+        let other = Aggregation::TrimmedMean { share: 0.1 };
+        assert!(!sound.is_sound(&Gathering::by_vote(other, 1, 2), 1));
+        assert!(!sound.is_sound(&Gathering::by_vote(Aggregation::Mean, 1, 2), 1));
+        let spoils: [fn(&mut Gathering); 8] = [
+            |state| state.aggregation = Aggregation::TrimmedMean { share: f64::NAN },
+            |state| state.aggregation = Aggregation::Mean,
+            |state| drop(state.kept.pop()),
+            |state| state.kept[0].push(&[1.0]),
+            |state| state.kept[1].push(&[1.0]),
+            |state| state.kept[1].clear(),
+            |state| state.kept[0] = Columns::new(2),
+            |state| state.sums[1].add(&[1.0]),
+        ];
+        for (which, spoil) in spoils.iter().enumerate() {
+            let mut state = sound.clone();
+            spoil(&mut state);
+            assert!(!state.is_sound(&known, 1), "{which}");
+        }
+        let mut state = known.clone();
+        state.kept[1].push(&[f32::NAN]);
+        (state.votes[1], state.heard) = (1, sound.heard.clone());
+        assert!(!state.is_sound(&known, 1));
     }
 }

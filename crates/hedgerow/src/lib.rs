@@ -36,6 +36,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod aggregation;
 mod comparator;
 mod compression;
 mod dictionary;
@@ -63,8 +64,11 @@ mod trig;
 mod vector;
 pub mod weights;
 
+pub use aggregation::{Aggregation, NotAnAggregation};
 pub use comparator::{BestFunction, Hindsight};
-pub use compression::{Coding, Compression, Cost, Encoder, Kind, NumberFormat, Reference, Section, decode};
+pub use compression::{
+    Coding, Compression, Cost, Encoder, Kind, NumberFormat, Reader, Reference, Section, decode,
+};
 pub use dictionary::Dictionary;
 pub use features::{Amplitude, Draw, FeatureError, FeatureMap, FeatureSpec, Features, NotAFeature};
 pub use federation::{Contact, Federation, Prediction, RoundError, Visit};

@@ -46,6 +46,12 @@ impl ExactSum {
         coarse.iter().zip(middle).zip(fine).map(|((coarse, middle), fine)| coarse + (middle + fine))
     }
 
+    /// Takes these totals for its own.
+    pub(crate) fn set(&mut self, totals: impl Iterator<Item = f64>) {
+        self.clear();
+        self.parts[0].iter_mut().zip(totals).for_each(|(part, total)| *part = total);
+    }
+
     /// Back to zero.
     pub fn clear(&mut self) {
         self.parts.iter_mut().for_each(|part| part.fill(0.0));

@@ -8,7 +8,10 @@ use common::{
     BUDGET, Case, FREQUENCIES, INPUTS, TAIL, World, cases, few_cases, has_kernels, methods, numbers, setup,
     speaks_of_its_past,
 };
-use hedgerow::{Average, Broadcast, Features, Method, MkOptions, PofOptions, SetupConfig, Stream, Upload};
+use hedgerow::{
+    Average, Broadcast, Features, Kind, Method, MkOptions, PofOptions, Reference, Section, Selection,
+    SetupConfig, Stream, Upload,
+};
 
 const ROUNDS: u64 = 12;
 
@@ -354,6 +357,37 @@ fn where_only_voters_count_the_mean_is_theirs() {
                 Average::Voters => drawn as f32 + 0.5,
             };
             assert_eq!(broadcast.numbers, [expected; 2 * FREQUENCIES], "{average:?}, kernel {drawn}");
+        }
+    }
+}
+
+#[test]
+fn nodes_know_the_sections_of_a_broadcast_as_its_server_does() {
+    for case in cases() {
+        let (method, setup) = (case.method, &case.setup);
+        for rounds in [0, 1, 5] {
+            let world = World::after(case, rounds);
+            let broadcast = world.server.broadcast();
+            let (mut said, mut known) = (vec![], vec![]);
+            world.server.sections(&mut said);
+            method.broadcast_sections(setup, broadcast, &mut known);
+            assert_eq!(said, known, "{case:?}");
+            if let Some(Selection { current, .. }) = broadcast.kernels {
+                let kind = Kind::Model { slot: current as usize };
+                assert_eq!(known, [Section { len: 2 * FREQUENCIES, kind }], "{case:?}");
+            }
+            // A broadcast that is none has no sections that it has no numbers for, nor slots that ask for memory.
+            for count in [0, 1, broadcast.numbers.len() / 2, 10_000] {
+                let kernels = Some(Selection { current: u32::MAX, next: u32::MAX });
+                let other = Broadcast { round: 1, kernels, numbers: vec![0.0; count] };
+                known.clear();
+                method.broadcast_sections(setup, &other, &mut known);
+                Reference::default().set(&known, &other.numbers);
+                let kernels = setup.config().kernels;
+                let is_known =
+                    |section: &Section| matches!(section.kind, Kind::Model { slot } if slot < kernels);
+                assert!(known.iter().all(is_known), "{case:?}: {known:?}");
+            }
         }
     }
 }

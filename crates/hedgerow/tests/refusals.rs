@@ -9,8 +9,8 @@ mod common;
 use common::{BUDGET, Case, TAIL, World, cases, few_cases, has_kernels, methods, setup};
 use hedgerow::method::{MAX_LABEL, MAX_NUMBER};
 use hedgerow::{
-    Average, BadSample, Broadcast, Contact, Features, Federation, Loss, Method, NodeHalf, Rejected,
-    RoundError, Selection, ServerHalf, Setup, SetupConfig, Upload, Visit, WeightRule,
+    Aggregation, Average, BadSample, Broadcast, Contact, Features, Federation, Loss, Method, NodeHalf,
+    Rejected, RoundError, Selection, ServerHalf, Setup, SetupConfig, Upload, Visit, WeightRule,
 };
 use proptest::prelude::*;
 
@@ -209,8 +209,11 @@ fn truncated_and_extended_states_are_refused() {
 }
 
 /// What tells a saved state from others: some name one kernel, have no weights, no kernels, or nothing at all.
-fn shape(case: &Case, half: &Half) -> (bool, &'static str, usize, usize, WeightRule, bool, usize) {
-    let SetupConfig { kernels, frequencies, weight_rule, mk, pof, .. } = *case.setup.config();
+fn shape(
+    case: &Case,
+    half: &Half,
+) -> (bool, &'static str, usize, usize, WeightRule, bool, usize, Aggregation) {
+    let SetupConfig { kernels, frequencies, weight_rule, mk, pof, aggregation, .. } = *case.setup.config();
     let is_node = matches!(half, Half::Node(_));
     let any_rule = WeightRule::default();
     let (kernels, frequencies, rule) = match case.method {
@@ -226,7 +229,10 @@ fn shape(case: &Case, half: &Half) -> (bool, &'static str, usize, usize, WeightR
     // One kernel has the same voters as votes.
     let by_vote = !is_node && kernels > 1 && mk.average == Average::Voters;
     let per_upload = if case.method == Method::PofMkl { pof.kernels_per_upload } else { 1 };
-    (is_node, case.method.name(), kernels, frequencies, rule, by_vote, per_upload)
+    // Nodes know nothing of it, and who learns alone has nothing to aggregate.
+    let is_agnostic = is_node || case.method == Method::Local;
+    let aggregation = if is_agnostic { Aggregation::Mean } else { aggregation };
+    (is_node, case.method.name(), kernels, frequencies, rule, by_vote, per_upload, aggregation)
 }
 
 #[test]
@@ -385,5 +391,5 @@ fn states_of_another_version_or_kind_are_refused_by_name() {
     // The version comes first.
     saved[0] += 1;
     let refused = Method::MkOfl.node(&setup, 0).restore(&saved).unwrap_err().to_string();
-    assert!(refused.contains("version 3"), "{refused}");
+    assert!(refused.contains("version 4"), "{refused}");
 }

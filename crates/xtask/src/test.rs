@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
@@ -9,9 +10,10 @@ use crate::{CHORES, cargo, output, root};
 
 const LINTS: &str = "clippy --workspace --all-targets --all-features -- -D warnings";
 const DOCUMENTATION: &str = "doc --workspace --no-deps --document-private-items --all-features";
-// Not --all-targets: that would run the benchmarks too.
-const TESTS: &str = "test --workspace --lib --bins --tests --examples";
-const PARQUET: &str = "test --package hedgerow-lab --features parquet --lib --test hostile_tables parquet";
+// Not --all-targets: that would run the benchmarks too. With all features, so that nothing is built twice.
+const TESTS: &str = "test --workspace --all-features --lib --bins --tests --examples";
+// Without what only a server needs.
+const LEAN: &str = "check --package hedgerow-node";
 const EXAMPLE: &str = "run --release --package hedgerow --example first_federation";
 
 pub(crate) fn run() -> Result<()> {
@@ -19,8 +21,8 @@ pub(crate) fn run() -> Result<()> {
     step("lints", LINTS)?;
     step("documentation", DOCUMENTATION)?;
     step("tests", TESTS)?;
-    step("tests of Parquet", PARQUET)?;
-    step("documentation tests", "test --workspace --doc")?;
+    step("documentation tests", "test --workspace --all-features --doc")?;
+    step("lean node", LEAN)?;
     if root().join("crates/hedgerow/examples/first_federation.rs").exists() {
         step("first example", EXAMPLE)?;
     } else {
@@ -50,9 +52,11 @@ fn check_commands(readme: &str) -> Result<()> {
     println!("\n== README's commands");
     let (promised, chores) = (commands(readme, "cargo xtask "), BTreeSet::from(CHORES));
     ensure!(promised == chores, "README.md names the chores {promised:?}, and there are {chores:?}");
+    // The tests have built it.
+    let program = root().join("target/debug/hedgerow");
     for name in commands(readme, "hedgerow ") {
         println!("hedgerow {name}");
-        output(&mut cargo(&["run", "--quiet", "--package", "hedgerow-cli", "--", name, "--help"]))
+        output(Command::new(&program).args([name, "--help"]))
             .with_context(|| format!("README.md names `hedgerow {name}`"))?;
     }
     Ok(())

@@ -13,7 +13,7 @@ use crate::data::builtin::Builtin;
 use crate::data::catalog::NotFound;
 use crate::data::partition::Partition;
 use crate::run::Experiment;
-use crate::settings::{Override, Settings, SettingsError, Source};
+use crate::settings::{Contestant, Override, Settings, SettingsError, Source};
 use crate::suite::{Runs, SuiteError};
 
 /// Folder for a comparison unless told otherwise.
@@ -201,7 +201,10 @@ fn cell_settings(
         return Ok(settings);
     }
     let (loss, budget) = (settings.loss()?, settings.budget);
-    let methods = METHODS.into_iter().filter(|name| fits(name, loss, budget));
+    let aggregation = settings.aggregation()?;
+    let is_able = |contestant: Contestant| contestant.budget_method().supports(aggregation);
+    let is_able = |name: &str| Contestant::parse(name).is_none_or(is_able);
+    let methods = METHODS.into_iter().filter(|name| fits(name, loss, budget) && is_able(name));
     let methods: Vec<Value> = methods.map(Value::from).collect();
     flags.push(flag("federation.methods", methods.into()));
     load(&flags)
@@ -351,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn references_that_a_loss_has_not_are_left_out_unless_asked_for() {
+    fn what_a_loss_or_an_aggregation_has_not_is_left_out_unless_asked_for() {
         let loss =
             |loss: &str| cell_settings(&Plan::default(), &flags(&[loss]), Some("rings"), None).unwrap();
         let has = |settings: &Settings, name: &str| settings.contestants.iter().any(|c| c.name() == name);
@@ -360,6 +363,8 @@ mod tests {
         assert!(!has(&huber, "hindsight") && has(&huber, "last"));
         let logistic = loss("learning.loss=logistic");
         assert!(!has(&logistic, "hindsight") && !has(&logistic, "last") && has(&logistic, "mk"));
+        let median = loss("learning.aggregation=median");
+        assert!(has(&median, "mk") && !["gr", "pof", "linear-newton"].iter().any(|name| has(&median, name)));
         let asked = flags(&["learning.loss=huber", "federation.methods=[\"mk\", \"hindsight\"]"]);
         assert!(cell_settings(&Plan::default(), &asked, None, None).is_err());
     }

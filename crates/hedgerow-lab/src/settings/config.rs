@@ -71,6 +71,7 @@ pub(super) struct Learning {
     pub(super) weight_rate: f64,
     pub(super) weight_schedule: String,
     pub(super) weight_rule: String,
+    pub(super) aggregation: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]

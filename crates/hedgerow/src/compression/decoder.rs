@@ -10,23 +10,44 @@ use crate::gathering::check_numbers;
 use crate::message::Rejected;
 
 /// Reads what [`super::Encoder::encode`] wrote. `known` must be what the sender knew: the broadcast that opened the round of an
-/// upload, or the one before a broadcast; for [`super::Kind::Tracked`] numbers what was last taken from this sender. Refuses whatever no encoder writes, numbers beyond bounds, and messages of more than
-/// `most` numbers; then `numbers` is empty.
+/// upload, or the one before a broadcast; for [`super::Kind::Tracked`] numbers what was last taken from this sender (a [`super::Reader`] knows
+/// both). Refuses whatever no encoder writes, numbers beyond bounds, and messages of more than `most` numbers; then `numbers` is empty.
 pub fn decode(
     bytes: &[u8],
     known: &Reference,
     most: usize,
     numbers: &mut Vec<f32>,
 ) -> Result<Cost, Rejected> {
+    decode_with(bytes, known, known, most, numbers, |_, _| ())
+}
+
+/// The same with a broadcast and with what was last taken from this sender. `tracked` is told the slot and the numbers of each section that
+/// tells of changes, also of messages that turn out to be garbled further on.
+pub(super) fn decode_with(
+    bytes: &[u8],
+    broadcast: &Reference,
+    taken: &Reference,
+    most: usize,
+    numbers: &mut Vec<f32>,
+    tracked: impl FnMut(usize, &[f32]),
+) -> Result<Cost, Rejected> {
     numbers.clear();
-    let read = read(bytes, known, most, numbers).and_then(|cost| check_numbers(numbers).map(|()| cost));
+    let read = read(bytes, broadcast, taken, most, numbers, tracked);
+    let read = read.and_then(|cost| check_numbers(numbers).map(|()| cost));
     if read.is_err() {
         numbers.clear();
     }
     read
 }
 
-fn read(bytes: &[u8], known: &Reference, most: usize, numbers: &mut Vec<f32>) -> Result<Cost, Rejected> {
+fn read(
+    bytes: &[u8],
+    broadcast: &Reference,
+    taken: &Reference,
+    most: usize,
+    numbers: &mut Vec<f32>,
+    mut tracked: impl FnMut(usize, &[f32]),
+) -> Result<Cost, Rejected> {
     let (head, mut rest): (Head, _) = take(bytes)?;
     if head.turn >= head.coding.part.get() {
         return Err(Rejected::Garbled { what: "it is nobody's turn" });
@@ -46,11 +67,14 @@ fn read(bytes: &[u8], known: &Reference, most: usize, numbers: &mut Vec<f32>) ->
             SectionHead::Change { slot, .. } => {
                 let all =
                     Head { coding: Coding { numbers: format.tracking(), part: NonZeroU16::MIN }, turn: 0 };
-                read_part(all, len, known.model(slot).unwrap_or_default(), body, numbers)?
+                let read = read_part(all, len, taken.model(slot).unwrap_or_default(), body, numbers)?;
+                tracked(slot, &numbers[start..]);
+                read
             }
             SectionHead::Sparse { .. } => read_part(head, len, &[], body, numbers)?,
             SectionHead::Difference { slot, .. } => {
-                let model = known.model(slot).ok_or(Rejected::Garbled { what: "it differs from nothing" })?;
+                let model =
+                    broadcast.model(slot).ok_or(Rejected::Garbled { what: "it differs from nothing" })?;
                 read_part(head, len, model, body, numbers)?
             }
         };

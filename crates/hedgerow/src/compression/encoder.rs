@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::blocks::{Chance, pack, pack_exactly};
-use super::{Coding, Cost, Head, Kind, NumberFormat, Reference, Section, SectionHead};
+use super::{Coding, Cost, Head, Kind, NumberFormat, Reader, Reference, Section, SectionHead};
 use crate::gathering::check_numbers;
 use crate::message::NodeId;
 use crate::method::{BadState, MAX_NUMBER, is_count, restore_state, save_state};
@@ -157,10 +157,12 @@ impl Encoder {
     /// The latest message arrived: from now on what it left out is owed.
     pub fn taken(&mut self) {
         self.state.taken += 1;
+        // Readers keep the tracked numbers of one message, the last that had any.
+        let is_told = self.state.slots.iter().any(|slot| !slot.told_next.is_empty());
         for slot in &mut self.state.slots {
-            for (now, next) in [(&mut slot.owed, &mut slot.owed_next), (&mut slot.told, &mut slot.told_next)]
-            {
-                if !next.is_empty() {
+            let Slot { owed, owed_next, told, told_next } = slot;
+            for (now, next, is_new) in [(owed, owed_next, false), (told, told_next, is_told)] {
+                if is_new || !next.is_empty() {
                     std::mem::swap(now, next);
                     next.clear();
                 }
@@ -173,17 +175,11 @@ impl Encoder {
         self.state.slots.iter_mut().for_each(|slot| *slot = Slot::default());
     }
 
-    /// What the other side knows of this sender's tracked numbers.
-    pub fn told(&self) -> Reference {
-        let mut reference = Reference::default();
-        let told = self.state.slots.iter().enumerate().filter(|(_, slot)| !slot.told.is_empty());
-        let sections: Vec<Section> = told
-            .clone()
-            .map(|(slot, Slot { told, .. })| Section { len: told.len(), kind: Kind::Tracked { slot } })
-            .collect();
-        let numbers: Vec<f32> = told.flat_map(|(_, slot)| slot.told.iter().copied()).collect();
-        reference.set(&sections, &numbers);
-        reference
+    /// The other side's reader, as it is once it has read everything that was taken.
+    pub fn reader(&self) -> Reader {
+        let mut told = Reference::default();
+        self.state.slots.iter().enumerate().for_each(|(at, slot)| told.push(at, &slot.told));
+        Reader::knowing(told)
     }
 
     /// Everything that has to survive a restart.

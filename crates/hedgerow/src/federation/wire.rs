@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::compression::{Compression, Cost, Encoder, Kind, Reference, Section, decode};
+use crate::compression::{Compression, Cost, Encoder, Reader, Reference, Section, decode};
 use crate::message::{NodeId, Rejected, Upload};
 use crate::method::{BadState, NodeHalf, ServerHalf};
 
@@ -14,8 +14,8 @@ pub(super) struct Wire {
     down: Encoder,
     /// The latest broadcast.
     known: Reference,
-    /// What was last taken from each node, where that is tracked.
-    taken: Vec<Reference>,
+    /// The server's, one for each node.
+    readers: Vec<Reader>,
     /// What it costs to send to those who have the one before; none where nobody could make sense of that.
     latest: Option<Cost>,
     /// How often everyone was visited in the open round.
@@ -43,7 +43,7 @@ impl Wire {
             up: (0..nodes as NodeId).map(node).collect(),
             down: Encoder::for_server(compression.down, seed),
             known: Reference::default(),
-            taken: vec![Reference::default(); nodes],
+            readers: vec![Reader::default(); nodes],
             latest: None,
             visits: 0,
             sections: Vec::new(),
@@ -78,25 +78,16 @@ impl Wire {
     ) -> Result<Cost, Rejected> {
         self.sections.clear();
         half.sections(&mut self.sections);
-        let tracks = self.tracks();
-        let Self { up, sections, known, taken, bytes, .. } = self;
+        let Self { up, readers, sections, known, bytes, .. } = self;
         up[node as usize].encode(upload.round, sections, &upload.numbers, known, bytes);
         let most = upload.numbers.len();
-        let known = if tracks { &taken[node as usize] } else { known };
-        decode(bytes, known, most, &mut upload.numbers)
+        readers[node as usize].read(bytes, known, most, &mut upload.numbers)
     }
 
-    /// The server took these numbers, the last that were sent, from a node.
-    pub(super) fn taken(&mut self, node: NodeId, numbers: &[f32]) {
+    /// The server took what a node sent last.
+    pub(super) fn taken(&mut self, node: NodeId) {
         self.up[node as usize].taken();
-        if self.tracks() {
-            self.taken[node as usize].set(&self.sections, numbers);
-        }
-    }
-
-    /// Whether the message at hand tells how numbers have changed.
-    fn tracks(&self) -> bool {
-        self.sections.iter().any(|section| matches!(section.kind, Kind::Tracked { .. }))
+        self.readers[node as usize].taken();
     }
 
     /// Sends the broadcast that the server has just made; from here on everyone takes what arrives for it.
@@ -130,7 +121,7 @@ impl Wire {
     /// A node is in another scale.
     pub(super) fn transport_node(&mut self, node: NodeId) {
         self.up[node as usize].forget();
-        self.taken[node as usize] = Reference::default();
+        self.readers[node as usize].forget();
     }
 
     fn learn_broadcast(&mut self, server: &dyn ServerHalf) {
@@ -147,9 +138,9 @@ impl Wire {
     /// The wire of a saved state and of the server that belongs to it. There must be as many nodes.
     pub(super) fn restored(&self, saved: &Saved, server: &dyn ServerHalf) -> Result<Self, BadState> {
         let mut wire = Self::new(self.compression, self.seed, self.up.len(), server);
-        for ((encoder, taken), saved) in wire.up.iter_mut().zip(&mut wire.taken).zip(&saved.up) {
+        for ((encoder, reader), saved) in wire.up.iter_mut().zip(&mut wire.readers).zip(&saved.up) {
             encoder.restore(saved)?;
-            *taken = encoder.told();
+            *reader = encoder.reader();
         }
         wire.down.restore(&saved.down)?;
         wire.latest = saved.latest;

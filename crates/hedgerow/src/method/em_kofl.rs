@@ -12,8 +12,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::basis::Basis;
 use super::rows::{Models, are_losses, descend, one_hot, pack_losses};
-use super::server::{Basis, FIRST, Rule, Server, check_losses, check_selection, is_selection};
+use super::server::{FIRST, Rule, Server, check_losses, check_selection, is_selection};
 use super::{BadSample, BadState, NodeHalf, Setup, is_count, restore_state, save_state};
 use crate::compression::{Kind, Section};
 use crate::features::Features;
@@ -169,11 +170,7 @@ impl Rule for Randomised {
         broadcast.kernels = Some(Selection { current: averaged, next: drawn });
     }
 
-    fn basis(&self, broadcast: &Broadcast) -> Basis {
-        Basis::of_selection(broadcast)
-    }
-
-    fn transport(&self, weights: &mut ExponentialWeights, transport: &Transport) {
+    fn transport(&self, weights: &mut ExponentialWeights, _broadcast: &mut Broadcast, transport: &Transport) {
         weights.in_other_units(transport.loss_factor());
     }
 
@@ -187,13 +184,13 @@ impl Rule for Randomised {
     }
 }
 
-pub(super) fn server(setup: &Setup) -> Server<Randomised> {
+pub(super) fn server(setup: &Setup, basis: Basis) -> Server<Randomised> {
     let selections = Stream::from_seed(setup.config.seed).derive(Purpose::Selection, 0);
     let (kernels, len) = (setup.kernels(), setup.model_len());
     let weights = ExponentialWeights::new(setup.config.weight_rule, kernels);
     let opening = Broadcast { round: 1, kernels: Some(FIRST), numbers: vec![0.0; len] };
-    let gathering = Gathering::new(len + kernels, 0);
-    Server::new(Randomised { setup: *setup, selections }, weights, opening, gathering, len)
+    let gathering = Gathering::new(setup.config.aggregation, len + kernels, 0);
+    Server::new(Randomised { setup: *setup, selections }, weights, opening, gathering, basis)
 }
 
 #[cfg(test)]

@@ -16,8 +16,9 @@ use std::f64::consts::LN_2;
 
 use serde::{Deserialize, Serialize};
 
+use super::basis::Basis;
 use super::rows::{Models, descend};
-use super::server::{Basis, Mean, Server, check_broadcast};
+use super::server::{Mean, Server, check_broadcast};
 use super::{BadSample, BadState, NodeHalf, Setup, is_count, restore_state, save_state};
 use crate::compression::{Kind, Section};
 use crate::features::Features;
@@ -185,6 +186,6 @@ impl NodeHalf for Node {
     }
 }
 
-pub(super) fn server(setup: &Setup) -> Server<Mean> {
-    Server::averaging("fedpoe-server", Basis::Kernels(0..setup.kernels()), setup.model_len())
+pub(super) fn server(setup: &Setup, basis: Basis) -> Server<Mean> {
+    Server::averaging(setup, "fedpoe-server", basis)
 }

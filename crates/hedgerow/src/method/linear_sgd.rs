@@ -9,8 +9,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::basis::Basis;
 use super::rows::{Models, descend};
-use super::server::{Basis, Mean, Server, check_broadcast};
+use super::server::{Mean, Server, check_broadcast};
 use super::{BadSample, BadState, NodeHalf, Setup, is_count, restore_state, save_state};
 use crate::compression::{Kind, Section};
 use crate::features::Features;
@@ -116,6 +117,6 @@ impl NodeHalf for Node {
 }
 
 /// The server of linear models, however nodes learn them.
-pub(super) fn server(setup: &Setup, kind: &'static str) -> Server<Mean> {
-    Server::averaging(kind, Basis::Inputs, setup.linear_len())
+pub(super) fn server(setup: &Setup, basis: Basis, kind: &'static str) -> Server<Mean> {
+    Server::averaging(setup, kind, basis)
 }

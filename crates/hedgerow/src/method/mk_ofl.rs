@@ -9,8 +9,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::basis::Basis;
 use super::rows::{Models, descend, one_hot};
-use super::server::{Basis, FIRST, Rule, Server, check_selection, is_selection};
+use super::server::{FIRST, Rule, Server, check_selection, is_selection};
 use super::{BadSample, BadState, NodeHalf, Setup, is_count, restore_state, save_state};
 use crate::compression::{Kind, Section};
 use crate::features::Features;
@@ -202,25 +203,22 @@ impl Rule for Vote {
         }
     }
 
-    fn basis(&self, broadcast: &Broadcast) -> Basis {
-        Basis::of_selection(broadcast)
-    }
-
     fn is_sound(&self, (): &(), broadcast: &Broadcast) -> bool {
         check_selection(&self.setup, broadcast).is_ok()
     }
 }
 
-pub(super) fn server(setup: &Setup) -> Server<Vote> {
+pub(super) fn server(setup: &Setup, basis: Basis) -> Server<Vote> {
     let selections = Stream::from_seed(setup.config.seed).derive(Purpose::Selection, 0);
     let rule = Vote { setup: *setup, selections, log: vec![0.0; setup.kernels()] };
     let opening = Broadcast { round: 1, kernels: Some(FIRST), numbers: vec![0.0; setup.model_len()] };
     let (kernels, len) = (setup.kernels(), setup.model_len());
+    let aggregation = setup.config.aggregation;
     let gathering = match setup.config.mk.average {
-        Average::All => Gathering::new(len, kernels),
-        Average::Voters => Gathering::by_vote(len, kernels),
+        Average::All => Gathering::new(aggregation, len, kernels),
+        Average::Voters => Gathering::by_vote(aggregation, len, kernels),
     };
-    Server::new(rule, (), opening, gathering, len)
+    Server::new(rule, (), opening, gathering, basis)
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::basis::Basis;
 use super::rows::{Models, are_losses, descend, pack_losses};
-use super::server::{Basis, Rule, Server, check_broadcast, check_losses};
+use super::server::{Rule, Server, check_broadcast, check_losses};
 use super::{BadSample, BadState, NodeHalf, Setup, is_count, restore_state, save_state};
 use crate::compression::{Kind, Section};
 use crate::features::Features;
@@ -177,7 +178,7 @@ impl Rule for Mixture {
         }
     }
 
-    fn transport(&self, weights: &mut ExponentialWeights, transport: &Transport) {
+    fn transport(&self, weights: &mut ExponentialWeights, _broadcast: &mut Broadcast, transport: &Transport) {
         // Those of the broadcast stay, so that predictions do.
         weights.in_other_units(transport.loss_factor());
     }
@@ -186,22 +187,18 @@ impl Rule for Mixture {
         check_losses(upload, self.setup.width())
     }
 
-    fn basis(&self, _broadcast: &Broadcast) -> Basis {
-        Basis::Kernels(0..self.setup.kernels())
-    }
-
     fn is_sound(&self, weights: &ExponentialWeights, broadcast: &Broadcast) -> bool {
         broadcast.kernels.is_none() && weights.is_sound(self.setup.config.weight_rule, self.setup.kernels())
     }
 }
 
-pub(super) fn server(setup: &Setup) -> Server<Mixture> {
+pub(super) fn server(setup: &Setup, basis: Basis) -> Server<Mixture> {
     let kernels = setup.kernels();
     let mut numbers = vec![0.0; message_len(setup)];
     numbers[setup.width()..].fill(1.0 / kernels as f32);
     let rule = Mixture { setup: *setup, probabilities: vec![0.0; kernels] };
     let weights = ExponentialWeights::new(setup.config.weight_rule, kernels);
-    let gathering = Gathering::new(numbers.len(), 0);
+    let gathering = Gathering::new(setup.config.aggregation, numbers.len(), 0);
     let opening = Broadcast { round: 1, kernels: None, numbers };
-    Server::new(rule, weights, opening, gathering, setup.model_len())
+    Server::new(rule, weights, opening, gathering, basis)
 }

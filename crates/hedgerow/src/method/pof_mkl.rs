@@ -18,8 +18,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::basis::Basis;
 use super::rows::{Models, descend, write_pulled_back};
-use super::server::{Basis, Rule, Server, check_broadcast};
+use super::server::{Rule, Server, check_broadcast};
 use super::{
     BadSample, BadState, BudgetTooSmall, MAX_NUMBER, NodeHalf, Setup, frequencies_within, is_count,
     restore_state, save_state,
@@ -273,10 +274,6 @@ impl Rule for Steps {
         }
     }
 
-    fn basis(&self, _broadcast: &Broadcast) -> Basis {
-        Basis::Kernels(0..self.setup.kernels())
-    }
-
     fn kernels_per_upload(&self) -> usize {
         self.setup.config.pof.kernels_per_upload
     }
@@ -286,12 +283,13 @@ impl Rule for Steps {
     }
 }
 
-pub(super) fn server(setup: &Setup) -> Server<Steps> {
+pub(super) fn server(setup: &Setup, basis: Basis) -> Server<Steps> {
     let opening = Broadcast { round: 1, kernels: None, numbers: vec![0.0; setup.width()] };
     let len = setup.model_len();
     let rule = Steps { setup: *setup, stepped: vec![0.0; len] };
     let most = rule.kernels_per_upload();
-    Server::new(rule, most, opening, Gathering::by_vote(len, setup.kernels()), len)
+    let gathering = Gathering::by_vote(setup.config.aggregation, len, setup.kernels());
+    Server::new(rule, most, opening, gathering, basis)
 }
 
 #[cfg(test)]

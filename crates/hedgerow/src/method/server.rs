@@ -1,12 +1,11 @@
 //! The server half that all methods share: it checks and sums uploads, and a [`Rule`] makes the next broadcast of the sums.
 
-use std::ops::Range;
-
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::basis::Basis;
 use super::{BadState, ServerHalf, Setup, is_count, restore_state, save_state};
-use crate::compression::{Kind, Section};
+use crate::compression::Section;
 use crate::gathering::{Gathering, check_numbers};
 use crate::message::{Broadcast, NodeId, Rejected, Selection, Upload};
 use crate::scaling::Transport;
@@ -22,44 +21,13 @@ pub(super) trait Rule: Send {
     /// Turns the sums of a round into the numbers and kernels of the next broadcast.
     fn close(&mut self, memory: &mut Self::Memory, sums: &Gathering, broadcast: &mut Broadcast);
 
-    /// What the models are of that a broadcast begins with.
-    fn basis(&self, broadcast: &Broadcast) -> Basis;
-
     /// Kernels that an upload may have numbers for, at most.
     fn kernels_per_upload(&self) -> usize {
         1
     }
 
-    /// How the numbers of a broadcast may be rounded.
-    fn sections(&self, broadcast: &Broadcast, model_len: usize, out: &mut Vec<Section>) {
-        let models = match self.basis(broadcast) {
-            Basis::Kernels(kernels) => kernels,
-            Basis::Inputs => 0..1,
-        };
-        out.extend(models.map(|slot| Section { len: model_len, kind: Kind::Model { slot } }));
-    }
-
-    /// Takes what it remembers to another scale; the models of the broadcast are taken there anyway.
-    fn transport(&self, _memory: &mut Self::Memory, _transport: &Transport) {}
-
-    /// Takes everything to another scale.
-    fn transport_all(
-        &self,
-        memory: &mut Self::Memory,
-        broadcast: &mut Broadcast,
-        model_len: usize,
-        transport: &Transport,
-    ) {
-        self.transport(memory, transport);
-        let basis = self.basis(broadcast);
-        let models = broadcast.numbers.chunks_exact_mut(model_len);
-        match basis {
-            Basis::Kernels(kernels) => {
-                kernels.zip(models).for_each(|(kernel, model)| transport.apply(kernel, model));
-            }
-            Basis::Inputs => models.for_each(|model| transport.apply_linear(model)),
-        }
-    }
+    /// Takes what it remembers to another scale, and of the broadcast what isn't a model of its [`Basis`]; those are taken there anyway.
+    fn transport(&self, _memory: &mut Self::Memory, _broadcast: &mut Broadcast, _transport: &Transport) {}
 
     /// Refuses an upload that no honest node sends, beyond what every server checks.
     fn check(&self, _upload: &Upload, _broadcast: &Broadcast) -> Result<(), Rejected> {
@@ -80,27 +48,9 @@ pub(super) trait Rule: Send {
     fn is_sound(&self, memory: &Self::Memory, broadcast: &Broadcast) -> bool;
 }
 
-/// What models are models of.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Basis {
-    /// Kernels, one after the other.
-    Kernels(Range<usize>),
-    /// The inputs themselves: a single linear model.
-    Inputs,
-}
-
-impl Basis {
-    /// The kernel of the one model that a broadcast with a selection has.
-    pub(super) fn of_selection(broadcast: &Broadcast) -> Self {
-        let current = broadcast.kernels.unwrap_or(FIRST).current as usize;
-        Self::Kernels(current..current + 1)
-    }
-}
-
 pub(super) struct Server<R: Rule> {
     rule: R,
-    /// Length of one model.
-    model_len: usize,
+    basis: Basis,
     state: State<R::Memory>,
 }
 
@@ -118,9 +68,9 @@ impl<R: Rule> Server<R> {
         memory: R::Memory,
         opening: Broadcast,
         gathering: Gathering,
-        model_len: usize,
+        basis: Basis,
     ) -> Self {
-        Self { rule, model_len, state: State { broadcast: opening, gathering, memory } }
+        Self { rule, basis, state: State { broadcast: opening, gathering, memory } }
     }
 }
 
@@ -138,6 +88,7 @@ impl<R: Rule> ServerHalf for Server<R> {
     fn close_round(&mut self) -> &Broadcast {
         let State { broadcast, gathering, memory } = &mut self.state;
         if gathering.count() > 0 {
+            gathering.conclude();
             self.rule.close(memory, gathering, broadcast);
             gathering.clear();
             broadcast.round += 1;
@@ -153,7 +104,7 @@ impl<R: Rule> ServerHalf for Server<R> {
     }
 
     fn sections(&self, out: &mut Vec<Section>) {
-        self.rule.sections(&self.state.broadcast, self.model_len, out);
+        self.basis.sections(&self.state.broadcast, out);
     }
 
     fn settle(&mut self, told: &[f32]) {
@@ -163,7 +114,8 @@ impl<R: Rule> ServerHalf for Server<R> {
     fn transport(&mut self, transport: &Transport) {
         let State { broadcast, gathering, memory } = &mut self.state;
         gathering.clear();
-        self.rule.transport_all(memory, broadcast, self.model_len, transport);
+        self.rule.transport(memory, broadcast, transport);
+        self.basis.transport(broadcast, transport);
         if let Some(len) = self.rule.upload_len(broadcast) {
             gathering.expect(len);
         }
@@ -230,8 +182,7 @@ pub(super) fn check_losses(upload: &Upload, from: usize) -> Result<(), Rejected>
 
 /// The rule of all methods whose server only averages: what was uploaded becomes its mean.
 pub(super) struct Mean {
-    pub(super) kind: &'static str,
-    pub(super) basis: Basis,
+    kind: &'static str,
 }
 
 impl Rule for Mean {
@@ -245,24 +196,16 @@ impl Rule for Mean {
         sums.mean(&mut broadcast.numbers);
     }
 
-    fn basis(&self, _broadcast: &Broadcast) -> Basis {
-        self.basis.clone()
-    }
-
     fn is_sound(&self, (): &(), broadcast: &Broadcast) -> bool {
         broadcast.kernels.is_none()
     }
 }
 
 impl Server<Mean> {
-    /// A server that averages models of `len` numbers each.
-    pub(super) fn averaging(kind: &'static str, basis: Basis, len: usize) -> Self {
-        let models = match &basis {
-            Basis::Kernels(kernels) => kernels.len(),
-            Basis::Inputs => 1,
-        };
-        let opening = Broadcast { round: 1, kernels: None, numbers: vec![0.0; models * len] };
-        let gathering = Gathering::new(models * len, 0);
-        Self::new(Mean { kind, basis }, (), opening, gathering, len)
+    /// A server that averages models.
+    pub(super) fn averaging(setup: &Setup, kind: &'static str, basis: Basis) -> Self {
+        let len = basis.numbers();
+        let opening = Broadcast { round: 1, kernels: None, numbers: vec![0.0; len] };
+        Self::new(Mean { kind }, (), opening, Gathering::new(setup.config.aggregation, len, 0), basis)
     }
 }

@@ -5,8 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::basis::Basis;
 use super::rows::{Models, descend, one_hot};
-use super::server::{Basis, Mean, Server, check_broadcast};
+use super::server::{Mean, Server, check_broadcast};
 use super::{BadSample, BadState, NodeHalf, Setup, is_count, restore_state, save_state};
 use crate::compression::{Kind, Section};
 use crate::features::Features;
@@ -120,6 +121,6 @@ impl NodeHalf for Node {
     }
 }
 
-pub(super) fn server(setup: &Setup, kernel: usize) -> Server<Mean> {
-    Server::averaging("sk-server", Basis::Kernels(kernel..kernel + 1), setup.model_len())
+pub(super) fn server(setup: &Setup, basis: Basis) -> Server<Mean> {
+    Server::averaging(setup, "sk-server", basis)
 }

@@ -4,8 +4,9 @@
 #![allow(dead_code, clippy::unwrap_used)]
 
 use hedgerow::{
-    Amplitude, Average, Draw, FeatureMap, FeatureSpec, Features, Kernel, Loss, Method, MkOptions, NodeHalf,
-    PofOptions, SampleMap, Schedule, ServerHalf, Setup, SetupConfig, Stream, Upload, WeightRule,
+    Aggregation, Amplitude, Average, Draw, FeatureMap, FeatureSpec, Features, Kernel, Loss, Method,
+    MkOptions, NodeHalf, PofOptions, SampleMap, Schedule, ServerHalf, Setup, SetupConfig, Stream, Upload,
+    WeightRule,
 };
 
 pub(crate) const FREQUENCIES: usize = 5;
@@ -43,6 +44,15 @@ impl Case {
         Self::new(Method::PofMkl, SetupConfig { pof, ..*setup.config() }.try_into().unwrap())
     }
 
+    /// The same with each aggregation that the method supports.
+    fn with_each_aggregation(self) -> impl Iterator<Item = Self> {
+        let able = AGGREGATIONS.into_iter().filter(move |aggregation| self.method.supports(*aggregation));
+        able.map(move |aggregation| {
+            let setup = SetupConfig { aggregation, ..*self.setup.config() }.try_into().unwrap();
+            Self { setup, ..self }
+        })
+    }
+
     /// Whether nodes that have heard the same broadcast may say different things: one that keeps weights or a model to itself.
     pub(crate) fn is_personal(&self) -> bool {
         is_personal(self.method, self.setup.config().kernels)
@@ -53,6 +63,10 @@ impl Case {
         self.method.map(&self.setup, &spec(self.setup.config().kernels, self.amplitude)).unwrap()
     }
 }
+
+/// Every aggregation; of three nodes, and of twenty, some are left out.
+pub(crate) const AGGREGATIONS: [Aggregation; 3] =
+    [Aggregation::Mean, Aggregation::TrimmedMean { share: 0.4 }, Aggregation::Median];
 
 /// Every method of a dictionary; SK-OFL with its last kernel.
 pub(crate) fn methods(kernels: usize) -> [Method; 10] {
@@ -102,7 +116,8 @@ pub(crate) fn features(map: &SampleMap, x: &[f32]) -> Vec<f32> {
     z
 }
 
-/// Every method, and MK-OFL's and POF-MKL's variants, with P = 1 and 11, K = 1, 3 and 20, each loss, each schedule and both weight rules.
+/// Every method, and MK-OFL's and POF-MKL's variants, with P = 1 and 11, K = 1, 3 and 20, each loss, each schedule, both weight
+/// rules and each aggregation.
 pub(crate) fn cases() -> Vec<Case> {
     let schedules = [
         Schedule::Anytime { scale: 1.0 },
@@ -132,14 +147,18 @@ pub(crate) fn cases() -> Vec<Case> {
             }
         }
     }
-    cases
+    cases.into_iter().flat_map(Case::with_each_aggregation).collect()
 }
 
-/// Each method once, and MK-OFL's and POF-MKL's variants, with three nodes and this many kernels.
+/// Each method once, and MK-OFL's and POF-MKL's variants, with three nodes and this many kernels; then again with other aggregations.
 pub(crate) fn few_cases(kernels: usize) -> Vec<Case> {
     let setup = setup(SetupConfig { kernels, nodes: 3, ..SetupConfig::default() });
     let plain = methods(kernels).map(|method| Case::new(method, setup));
-    [&plain[..], &[Case::published(setup), Case::in_pairs(setup)]].concat()
+    let cases = [&plain[..], &[Case::published(setup), Case::in_pairs(setup)]].concat();
+    let others = cases.clone().into_iter().flat_map(Case::with_each_aggregation);
+    let others: Vec<Case> =
+        others.filter(|case| case.setup.config().aggregation != Aggregation::Mean).collect();
+    [cases, others].concat()
 }
 
 /// A setup with few frequencies.

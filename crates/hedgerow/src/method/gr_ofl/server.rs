@@ -2,15 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::super::basis::Basis;
 use super::super::rows::write_pulled_back;
-use super::super::server::{Basis, Rule, Server};
+use super::super::server::{Rule, Server};
 use super::super::{MAX_NUMBER, Setup};
 use super::matrix::{self, Work};
 use super::{
     Layout, MOVES, Order, PENALTY, Sizes, TAIL, next_in_cycle, plane, push_move, to_wire,
     transport_broadcast, triangle, whole_rows,
 };
-use crate::compression::Section;
 use crate::gathering::Gathering;
 use crate::linear::dot;
 use crate::loss::Loss;
@@ -123,7 +123,7 @@ struct Errors {
     trust: f64,
 }
 
-pub(in super::super) fn server(setup: &Setup) -> Server<Growth> {
+pub(in super::super) fn server(setup: &Setup, basis: Basis) -> Server<Growth> {
     assert!(setup.config().loss != Loss::Logistic, "GR-OFL has no logistic loss");
     let sizes = Sizes::new(setup.config().budget);
     let order = Order::opening(&sizes);
@@ -141,8 +141,8 @@ pub(in super::super) fn server(setup: &Setup) -> Server<Growth> {
         epoch: Epoch::default(),
         errors: Errors { wait: 2.5 * WINDOW, trust: TRUST_FIRST, ..Errors::default() },
     };
-    let gathering = Gathering::new(order.layout(&sizes).len, 0);
-    Server::new(Growth { sizes, scratch: Scratch::default() }, memory, opening, gathering, 0)
+    let gathering = Gathering::new(setup.config().aggregation, order.layout(&sizes).len, 0);
+    Server::new(Growth { sizes, scratch: Scratch::default() }, memory, opening, gathering, basis)
 }
 
 impl Rule for Growth {
@@ -173,21 +173,7 @@ impl Rule for Growth {
         Order::read(&self.sizes, broadcast).ok().map(|order| order.layout(&self.sizes).len)
     }
 
-    fn basis(&self, _broadcast: &Broadcast) -> Basis {
-        Basis::Kernels(0..0)
-    }
-
-    fn sections(&self, _broadcast: &Broadcast, _model_len: usize, _out: &mut Vec<Section>) {
-        // Broadcasts are exact: large moves of numbers that nearly cancel would be rounded by more than what is left of them.
-    }
-
-    fn transport_all(
-        &self,
-        memory: &mut Memory,
-        broadcast: &mut Broadcast,
-        _model_len: usize,
-        transport: &Transport,
-    ) {
+    fn transport(&self, memory: &mut Memory, broadcast: &mut Broadcast, transport: &Transport) {
         let gain = transport.gain();
         if !memory.curvature.is_empty() {
             let len = memory.model.len();

@@ -1,0 +1,238 @@
+//! `hedgerow demo`: a server, nodes and the dashboard on this machine, each a process of its own, over real connections with TLS.
+
+mod fleet;
+mod stage;
+mod watch;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use hedgerow_lab::run::{self, Experiment};
+use hedgerow_lab::settings::{Override, Settings};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+
+use crate::simulate::print;
+use crate::table::significant;
+use fleet::Fleet;
+use stage::Stage;
+use watch::Watch;
+
+/// A server, nodes and the dashboard on this machine, over real connections.
+///
+/// Makes certificates, starts a server and one process for each node, deals them a stream sample by sample, and shows what they learn: on the
+/// dashboard whose address it prints, and here. At the end it tells the error beside that of `hedgerow simulate` on the same samples:
+/// if nobody is killed the two are the same.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  hedgerow demo                        one minute, 20 nodes, GR-OFL; open the dashboard meanwhile
+  hedgerow demo --kill                 the server and some nodes are killed again and again, and come back
+  hedgerow demo --data drift --method mk --rounds 3000 --rate 50")]
+pub(crate) struct Arguments {
+    /// Stream: built-in, a data set by name, or a file (as for `hedgerow simulate`)
+    #[arg(long, value_name = "NAME|FILE", default_value = "friedman")]
+    data: String,
+    /// What they run: gr, mk, sk:N, naive, emk, pof, fedpoe, linear or linear-newton
+    #[arg(long, value_name = "METHOD", default_value = "gr")]
+    method: String,
+    /// Number of nodes
+    #[arg(long, value_name = "K", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=500))]
+    nodes: u16,
+    /// Rounds
+    #[arg(long, value_name = "T", default_value_t = 1200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    rounds: u32,
+    /// Samples a second at each node
+    #[arg(long, value_name = "N", default_value_t = 20.0, value_parser = rate)]
+    rate: f64,
+    /// Kill the server and some nodes from time to time, with SIGKILL
+    #[arg(long)]
+    kill: bool,
+    /// Where everything random begins
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u32,
+    /// Folder for certificates, states and logs, to be kept; a temporary one otherwise
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// Leave the dashboard up when the stream has ended, until Ctrl-C
+    #[arg(long)]
+    stay: bool,
+    /// Print what came out as JSON
+    #[arg(long)]
+    json: bool,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let bound = || "more than 0 and at most 10000".to_owned();
+    text.parse().ok().filter(|rate| *rate > 0.0 && *rate <= 10_000.0).ok_or_else(bound)
+}
+
+/// How often the fleet is looked after.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Nothing has happened for so long after the last sample: that was it.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// Nothing has happened for so long before it: something is wrong.
+const STUCK: Duration = Duration::from_secs(60);
+
+pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
+    let settings = simulation(arguments)?;
+    let data = run::load_data(&settings, &|_| ())?;
+    let talks = !arguments.quiet && !arguments.json;
+    let stage = Stage::prepare(arguments, &settings, &data)?;
+    if talks {
+        eprintln!("Dashboard: http://{}", stage.dashboard());
+        eprintln!("Folder:    {}", stage.folder().display());
+    }
+    let is_over = Arc::new(AtomicBool::new(false));
+    let flag = is_over.clone();
+    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed)).context("can't listen for Ctrl-C")?;
+    let mut fleet = Fleet::start(&stage, arguments.seed)?;
+    let ended = play(arguments, &stage, &mut fleet, &is_over, talks)?;
+    let simulated = Experiment::new(&settings, &data)?.run(&|| ())?;
+    let kernel = arguments.method.strip_prefix("sk:").and_then(|kernel| kernel.parse::<usize>().ok());
+    let beside = simulated.methods.iter().find(|result| kernel.is_none() || result.kernel == kernel);
+    let simulated = beside.map(|result| result.mse.mean);
+    if arguments.json {
+        let told = json!({
+            "schema": 1, "data": data.name, "method": arguments.method, "nodes": arguments.nodes,
+            "rounds": ended.rounds, "samples": ended.samples, "mse": ended.mse, "simulated_mse": simulated,
+            "servers_killed": fleet.servers_killed(), "nodes_killed": fleet.nodes_killed(),
+            "bytes_up": ended.bytes_up, "bytes_down": ended.bytes_down, "was_interrupted": is_over.load(Ordering::Relaxed),
+        });
+        print(&format!("{told}\n"))?;
+    } else if talks {
+        print(&summary(arguments, &fleet, &ended, simulated))?;
+    }
+    if arguments.stay && !is_over.load(Ordering::Relaxed) {
+        if talks {
+            eprintln!("The dashboard stays up until Ctrl-C.");
+        }
+        while !is_over.load(Ordering::Relaxed) {
+            std::thread::sleep(TICK);
+        }
+    }
+    fleet.stop();
+    stage.finish();
+    Ok(())
+}
+
+/// The simulation that does the same.
+fn simulation(arguments: &Arguments) -> anyhow::Result<Settings> {
+    let method = if arguments.method.starts_with("sk:") { "sk" } else { &arguments.method };
+    let changes = [
+        format!("data.name={}", arguments.data),
+        format!("federation.methods=[{method:?}]"),
+        format!("federation.nodes={}", arguments.nodes),
+        format!("run.rounds={}", arguments.rounds),
+        format!("run.seed={}", arguments.seed),
+        "run.trials=1".to_owned(),
+    ];
+    let changes: Result<Vec<_>, _> = changes.iter().map(|change| Override::parse(change)).collect();
+    Ok(Settings::load(None, &changes?)?)
+}
+
+/// What the dashboard said last.
+#[derive(Debug, Clone, Default)]
+struct Ended {
+    rounds: u64,
+    samples: u64,
+    mse: f64,
+    bytes_up: u64,
+    bytes_down: u64,
+}
+
+/// Deals samples, looks after the fleet, and watches until all is learned.
+fn play(
+    arguments: &Arguments,
+    stage: &Stage,
+    fleet: &mut Fleet<'_>,
+    is_over: &AtomicBool,
+    talks: bool,
+) -> anyhow::Result<Ended> {
+    let shows = talks && std::io::stderr().is_terminal();
+    let target = if shows { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(Some(u64::from(arguments.rounds)), target);
+    let style = ProgressStyle::with_template("{elapsed} {wide_bar} round {pos} of {len}  {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let (mut dealer, mut watch) = (stage.dealer()?, Watch::new(stage.dashboard()));
+    let begun = fleet.wait_until_connected(&mut watch, arguments.nodes)?;
+    let (mut ended, mut moved) = (Ended::default(), Instant::now());
+    while !is_over.load(Ordering::Relaxed) {
+        let due = (begun.elapsed().as_secs_f64() * arguments.rate) as usize;
+        dealer.deal_until(due.min(stage.rounds()))?;
+        if arguments.kill && dealer.dealt() < stage.rounds() {
+            for event in fleet.kill_somebody(begun.elapsed()) {
+                bar.suspend(|| {
+                    if talks {
+                        eprintln!("{:6.1} s  {event}", begun.elapsed().as_secs_f64())
+                    }
+                });
+            }
+        }
+        fleet.revive()?;
+        if let Some(status) = watch.look() {
+            if status.round > ended.rounds {
+                moved = Instant::now();
+            }
+            ended = Ended {
+                rounds: status.round.max(ended.rounds),
+                samples: status.samples,
+                mse: status.mse.unwrap_or(0.0),
+                bytes_up: status.wire_up,
+                bytes_down: status.wire_down,
+            };
+            bar.set_position(status.round.saturating_sub(1));
+            if let (Some(mse), Some(window_mse)) = (status.mse, status.window_mse) {
+                bar.set_message(format!("MSE {}, last rounds {}", significant(mse), significant(window_mse)));
+            }
+        }
+        let has_dealt_all = dealer.dealt() >= stage.rounds();
+        let quiet = moved.elapsed();
+        if has_dealt_all && quiet >= SETTLED {
+            break;
+        }
+        if quiet >= STUCK {
+            bail!(
+                "no round has closed for {} s; the logs are in {}",
+                STUCK.as_secs(),
+                stage.keep().display()
+            );
+        }
+        std::thread::sleep(TICK);
+    }
+    bar.finish_and_clear();
+    ended.rounds = ended.rounds.saturating_sub(1);
+    Ok(ended)
+}
+
+fn summary(arguments: &Arguments, fleet: &Fleet<'_>, ended: &Ended, simulated: Option<f64>) -> String {
+    let Ended { rounds, samples, mse, bytes_up, bytes_down } = ended;
+    let per_node = |bytes: u64| bytes as f64 / f64::from(arguments.nodes) / (*rounds).max(1) as f64;
+    let mut text = format!("{rounds} rounds, {samples} samples at {} nodes", arguments.nodes);
+    if arguments.kill {
+        text += &format!(
+            "; killed: the server {} times, nodes {} times",
+            fleet.servers_killed(),
+            fleet.nodes_killed()
+        );
+    }
+    text += &format!("\nMSE over the network: {}", significant(*mse));
+    if let Some(simulated) = simulated {
+        text += &format!("; in one process (hedgerow simulate): {}", significant(simulated));
+    }
+    text += &format!(
+        "\nBytes a node and round on the wire, TLS and all: {:.0} up, {:.0} down\n",
+        per_node(*bytes_up),
+        per_node(*bytes_down)
+    );
+    text
+}

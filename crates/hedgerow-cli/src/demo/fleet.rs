@@ -1,0 +1,196 @@
+//! [`Fleet`]: the processes of a demonstration. They die, sometimes on purpose, and come back.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use hedgerow::{Purpose, Stream};
+
+use super::stage::{Stage, node_name};
+use super::watch::Watch;
+
+/// How long a killed process stays dead.
+const DEAD: Duration = Duration::from_millis(700);
+
+/// Between two killings.
+const PEACE: Duration = Duration::from_secs(4);
+
+/// Until everybody must be connected at first.
+const ASSEMBLY: Duration = Duration::from_secs(60);
+
+/// Until a process that was asked to end must have ended.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// Nodes that are killed at a time.
+const VICTIMS: u64 = 2;
+
+pub(super) struct Fleet<'a> {
+    stage: &'a Stage,
+    program: PathBuf,
+    /// The server, and then the nodes.
+    members: Vec<Member>,
+    chance: Stream,
+    killings: u64,
+    servers_killed: u64,
+    nodes_killed: u64,
+}
+
+struct Member {
+    name: String,
+    command: &'static str,
+    child: Option<Child>,
+    /// When it comes back.
+    due: Option<Instant>,
+}
+
+impl<'a> Fleet<'a> {
+    pub(super) fn start(stage: &'a Stage, seed: u32) -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("can't tell where this program is")?;
+        let member = |name: String, command| Member { name, command, child: None, due: None };
+        let mut members = vec![member("serve".to_owned(), "serve")];
+        members.extend((0..stage.nodes()).map(|node| member(node_name(node), "join")));
+        let chance = Stream::from_seed(u64::from(seed)).derive(Purpose::Data, u64::MAX);
+        let mut fleet =
+            Self { stage, program, members, chance, killings: 0, servers_killed: 0, nodes_killed: 0 };
+        for member in 0..fleet.members.len() {
+            fleet.spawn(member)?;
+        }
+        Ok(fleet)
+    }
+
+    pub(super) fn servers_killed(&self) -> u64 {
+        self.servers_killed
+    }
+
+    pub(super) fn nodes_killed(&self) -> u64 {
+        self.nodes_killed
+    }
+
+    /// Waits for all nodes; when that was.
+    pub(super) fn wait_until_connected(&mut self, watch: &mut Watch, nodes: u16) -> anyhow::Result<Instant> {
+        let since = Instant::now();
+        loop {
+            if watch.look().is_some_and(|seen| seen.connected >= u64::from(nodes)) {
+                return Ok(Instant::now());
+            }
+            self.check()?;
+            if since.elapsed() >= ASSEMBLY {
+                let logs = self.stage.keep();
+                bail!(
+                    "not all nodes have connected within {} s; the logs are in {}",
+                    ASSEMBLY.as_secs(),
+                    logs.display()
+                );
+            }
+            std::thread::sleep(super::TICK);
+        }
+    }
+
+    /// Kills somebody, if it is time; what happened, in words.
+    pub(super) fn kill_somebody(&mut self, elapsed: Duration) -> Vec<String> {
+        if elapsed < PEACE * (self.killings as u32 + 1) {
+            return vec![];
+        }
+        self.killings += 1;
+        if self.killings % 2 == 1 {
+            self.kill(0);
+            self.servers_killed += 1;
+            return vec!["the server is killed".to_owned()];
+        }
+        let nodes = self.stage.nodes() as u64;
+        let mut events = Vec::new();
+        for victim in 0..VICTIMS.min(nodes) {
+            let node = self.chance.bits_at(VICTIMS * self.killings + victim) % nodes;
+            let member = 1 + node as usize;
+            if self.members[member].child.is_some() {
+                self.kill(member);
+                self.nodes_killed += 1;
+                events.push(format!("{} is killed", self.members[member].name));
+            }
+        }
+        events
+    }
+
+    /// Those whose time has come start again; nobody else may have ended.
+    pub(super) fn revive(&mut self) -> anyhow::Result<()> {
+        for member in 0..self.members.len() {
+            if self.members[member].due.is_some_and(|due| Instant::now() >= due) {
+                self.spawn(member)?;
+            }
+        }
+        self.check()
+    }
+
+    /// Asks everybody to end, nodes first, and waits for them.
+    pub(super) fn stop(mut self) {
+        for member in self.members.iter_mut().rev() {
+            if let Some(child) = &member.child
+                && let Ok(id) = i32::try_from(child.id())
+                && let Some(process) = rustix::process::Pid::from_raw(id)
+            {
+                _ = rustix::process::kill_process(process, rustix::process::Signal::TERM);
+            }
+        }
+        let since = Instant::now();
+        while since.elapsed() < FAREWELL && self.members.iter_mut().any(Member::is_alive) {
+            std::thread::sleep(super::TICK);
+        }
+    }
+
+    fn spawn(&mut self, member: usize) -> anyhow::Result<()> {
+        let Member { name, command, .. } = &self.members[member];
+        let log = self.stage.file(&format!("{name}.log"));
+        let opened = File::options().create(true).append(true).open(&log);
+        let opened = opened.with_context(|| format!("can't write {}", log.display()))?;
+        let child = Command::new(&self.program)
+            .args([command, self.stage.file(&format!("{name}.toml")).to_string_lossy().as_ref()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(opened)
+            .spawn()
+            .with_context(|| format!("can't start {name}"))?;
+        let member = &mut self.members[member];
+        member.child = Some(child);
+        member.due = None;
+        Ok(())
+    }
+
+    fn kill(&mut self, member: usize) {
+        let member = &mut self.members[member];
+        member.kill();
+        member.due = Some(Instant::now() + DEAD);
+    }
+
+    fn check(&mut self) -> anyhow::Result<()> {
+        for member in &mut self.members {
+            if let Some(child) = &mut member.child
+                && let Some(status) = child.try_wait().context("can't ask after a process")?
+            {
+                let log = self.stage.keep().join(format!("{}.log", member.name));
+                bail!("{} has ended ({status}); its log is {}", member.name, log.display());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Member {
+    fn is_alive(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            _ = child.kill();
+            _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Fleet<'_> {
+    fn drop(&mut self) {
+        self.members.iter_mut().for_each(Member::kill);
+    }
+}

@@ -1,0 +1,237 @@
+//! [`Stage`]: certificates, settings and samples of a demonstration, in a folder.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use hedgerow::{Purpose, ScaleKind, Stream};
+use hedgerow_lab::data::Dataset;
+use hedgerow_lab::settings::{Scaling, Settings};
+use hedgerow_net::pki::{Authority, Issuing};
+
+use super::Arguments;
+
+/// The dashboard's usual port.
+const DASHBOARD: u16 = 7480;
+
+/// Days that the certificates are good for.
+const DAYS: u32 = 60;
+
+pub(super) struct Stage {
+    folder: PathBuf,
+    /// Removes the folder in the end, unless it is to be kept.
+    temporary: Option<tempfile::TempDir>,
+    dashboard: SocketAddr,
+    /// Each node's samples as lines, in the order of rounds.
+    lines: Vec<Vec<String>>,
+    rounds: usize,
+}
+
+impl Stage {
+    pub(super) fn prepare(
+        arguments: &Arguments,
+        settings: &Settings,
+        data: &Dataset,
+    ) -> anyhow::Result<Self> {
+        let temporary = match arguments.folder {
+            Some(_) => None,
+            None => Some(tempfile::tempdir().context("can't make a temporary folder")?),
+        };
+        let folder = match (&arguments.folder, &temporary) {
+            (Some(folder), _) => folder.clone(),
+            (None, Some(folder)) => folder.path().to_owned(),
+            (None, None) => PathBuf::from("."),
+        };
+        fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
+        let nodes = usize::from(arguments.nodes);
+        let lines = lines(settings, data, nodes)?;
+        let rounds = lines.iter().map(Vec::len).min().unwrap_or(0).min(arguments.rounds as usize);
+        let dashboard = free_address(DASHBOARD).or_else(|_| free_address(0)).context("no port is free")?;
+        let listen = free_address(0).context("no port is free")?;
+        let stage = Self { folder, temporary, dashboard, lines, rounds };
+        stage.write_certificates()?;
+        stage.write_settings(arguments, settings, data, listen)?;
+        Ok(stage)
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(super) fn dashboard(&self) -> SocketAddr {
+        self.dashboard
+    }
+
+    pub(super) fn rounds(&self) -> usize {
+        self.rounds
+    }
+
+    pub(super) fn nodes(&self) -> usize {
+        self.lines.len()
+    }
+
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// The folder, which from now on stays: somebody may want to look.
+    pub(super) fn keep(&self) -> PathBuf {
+        // What a temporary folder's own `keep` does needs the value; a copy of the logs serves as well.
+        let kept = std::env::temp_dir().join(format!("hedgerow-demo-{}", std::process::id()));
+        if self.temporary.is_none() || fs::create_dir_all(&kept).is_err() {
+            return self.folder.clone();
+        }
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            if entry.path().extension().is_some_and(|extension| extension == "log") {
+                _ = fs::copy(entry.path(), kept.join(entry.file_name()));
+            }
+        }
+        kept
+    }
+
+    pub(super) fn finish(self) {
+        drop(self.temporary);
+    }
+
+    /// Who writes the samples where the nodes find them.
+    pub(super) fn dealer(&self) -> anyhow::Result<Dealer<'_>> {
+        let open = |node: usize| {
+            let path = self.file(&samples_name(node));
+            File::create(&path).map(BufWriter::new).with_context(|| format!("can't write {}", path.display()))
+        };
+        let files: anyhow::Result<Vec<_>> = (0..self.nodes()).map(open).collect();
+        Ok(Dealer { stage: self, files: files?, dealt: 0 })
+    }
+
+    fn write_certificates(&self) -> anyhow::Result<()> {
+        let authority = Authority::init(&self.file("pki"), &[])?;
+        let names: Vec<String> = (0..self.nodes()).map(node_name).collect();
+        authority.issue_all(&names, DAYS, Issuing::First)?;
+        Ok(())
+    }
+
+    fn write_settings(
+        &self,
+        arguments: &Arguments,
+        settings: &Settings,
+        data: &Dataset,
+        listen: SocketAddr,
+    ) -> anyhow::Result<()> {
+        let scaling = match &settings.scaling {
+            // What is scaled with hindsight is scaled by now.
+            Scaling::None | Scaling::WholeFile { .. } => "none",
+            Scaling::Auto if data.is_of_order_one => "none",
+            Scaling::Online(ScaleKind::Range) => "online-range",
+            Scaling::Auto | Scaling::Online(ScaleKind::Spread) => "online",
+            Scaling::Ranges(file) => bail!("{} can't be used by a demonstration", file.display()),
+        };
+        // Everybody or nobody is what a simulation does; with people dying a round can't wait for everybody.
+        let rounds = match arguments.kill {
+            true => "quorum = \"all\"\ndeadline = \"1s\"".to_owned(),
+            false => format!("quorum = {}\ndeadline = \"never\"", self.nodes()),
+        };
+        let text = format!(
+            "[learning]\nmethod = {:?}\ninputs = {}\nnodes = {}\nbudget = {}\nscaling = {scaling:?}\nseed = {}\n\n\
+             [rounds]\n{rounds}\n\n[listen]\naddress = \"{listen}\"\ndashboard = \"{}\"\nidentity = {:?}\n\n\
+             [store]\npath = {:?}\n",
+            arguments.method,
+            data.features,
+            self.nodes(),
+            settings.budget,
+            settings.seed,
+            self.dashboard,
+            self.file("pki"),
+            self.file("server.db"),
+        );
+        write(&self.file("serve.toml"), &text)?;
+        for node in 0..self.nodes() {
+            let name = node_name(node);
+            // Without a sample nobody speaks: rounds are as those of a simulation.
+            let text = format!(
+                "[server]\naddress = \"localhost:{}\"\nidentity = {:?}\nretry_most = \"1s\"\n\n\
+                 [samples]\nsource = \"follow\"\npath = {:?}\nformat = \"json\"\npace = \"round\"\npatience = \"1h\"\nquiet = true\n\n\
+                 [state]\npath = {:?}\nsave_every = \"500ms\"\n",
+                listen.port(),
+                self.file("pki").join("nodes").join(format!("{name}.pem")),
+                self.file(&samples_name(node)),
+                self.file(&format!("{name}.state")),
+            );
+            write(&self.file(&format!("{name}.toml")), &text)?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn node_name(node: usize) -> String {
+    format!("node-{node:02}")
+}
+
+fn samples_name(node: usize) -> String {
+    format!("{}.jsonl", node_name(node))
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(path, text).with_context(|| format!("can't write {}", path.display()))
+}
+
+fn free_address(port: u16) -> std::io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port))?.local_addr()
+}
+
+/// The samples of each node as lines.
+fn lines(settings: &Settings, data: &Dataset, nodes: usize) -> anyhow::Result<Vec<Vec<String>>> {
+    let chance = Stream::from_seed(settings.seed).derive(Purpose::Trial, 0).derive(Purpose::Partition, 0);
+    let deals = settings.partition.deal(data, nodes, chance.bits_at(0))?;
+    let mut x = Vec::new();
+    let mut all = Vec::new();
+    for deal in deals {
+        let mut own = Vec::new();
+        for sample in deal {
+            let y = data.y[sample as usize];
+            if y.is_nan() {
+                continue;
+            }
+            x.clear();
+            data.inputs(&[sample], &mut x)?;
+            // What is missing is null in JSON.
+            let x: Vec<Option<f32>> =
+                x.iter().map(|value| Some(*value).filter(|value| value.is_finite())).collect();
+            own.push(serde_json::json!({ "x": x, "y": y }).to_string());
+        }
+        all.push(own);
+    }
+    if all.iter().any(Vec::is_empty) {
+        bail!("{} has too few samples for {nodes} nodes", data.name);
+    }
+    Ok(all)
+}
+
+/// Writes samples to the nodes' files as time goes by.
+pub(super) struct Dealer<'a> {
+    stage: &'a Stage,
+    files: Vec<BufWriter<File>>,
+    dealt: usize,
+}
+
+impl Dealer<'_> {
+    /// Samples that each node has got so far.
+    pub(super) fn dealt(&self) -> usize {
+        self.dealt
+    }
+
+    pub(super) fn deal_until(&mut self, round: usize) -> anyhow::Result<()> {
+        if round <= self.dealt {
+            return Ok(());
+        }
+        for (file, lines) in self.files.iter_mut().zip(&self.stage.lines) {
+            for line in &lines[self.dealt..round] {
+                writeln!(file, "{line}").context("can't write samples")?;
+            }
+            file.flush().context("can't write samples")?;
+        }
+        self.dealt = round;
+        Ok(())
+    }
+}

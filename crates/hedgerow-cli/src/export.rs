@@ -1,0 +1,55 @@
+//! `hedgerow export`: the current model of a server, as a file.
+
+use std::path::PathBuf;
+
+use hedgerow_net::export::Model;
+use serde_json::json;
+
+use crate::simulate::print;
+
+/// Write the current model of a server to a file.
+///
+/// The server may be running or not. The file has all that `hedgerow predict` needs: the model, what it was learned with, and the scale of
+/// its numbers. It is in the safetensors format, so other programs can read it as well.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Arguments {
+    /// Store of the server
+    #[arg(long, value_name = "FILE")]
+    from: PathBuf,
+    /// File to write; an older model is replaced, anything else is not
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Print what was written as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = "\
+Example:
+  hedgerow export --from server.db --out model.safetensors
+  hedgerow predict --model model.safetensors --data new.csv";
+
+pub(crate) fn export(arguments: &Arguments) -> anyhow::Result<()> {
+    let model = Model::from_store(&arguments.from)?;
+    model.write(&arguments.out)?;
+    let learning = model.plan().learning();
+    let (method, numbers) = (learning.method.name(), model.broadcast().numbers.len());
+    let (file, run, round) = (arguments.out.display(), model.run(), model.round());
+    if arguments.json {
+        let written = json!({
+            "file": file.to_string(),
+            "run": run,
+            "round": round,
+            "method": method,
+            "numbers": numbers,
+            "inputs": model.plan().inputs(),
+            "columns": learning.columns,
+            "target": learning.target,
+        });
+        print(&format!("{}\n", serde_json::to_string_pretty(&written)?))?;
+    } else {
+        print(&format!("{file}: the model of round {round} of run {run} ({method}, {numbers} numbers)\n"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,251 @@
+//! `hedgerow pki`: certificates of a federation, from nothing to an enrolled node in three commands.
+
+use std::path::{Path, PathBuf};
+
+use clap::builder::RangedI64ValueParser;
+use hedgerow_net::pki::{AUTHORITY_DAYS, Authority, CERTIFICATE_DAYS, Issued, Issuing, Kind, MAX_DAYS};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+
+use crate::simulate::print;
+
+/// Make an authority, and let it issue and revoke certificates of nodes.
+///
+/// A node that joins shows a certificate, and the server lets in nobody without a good one. All certificates come from one
+/// folder, the authority. It can be on any machine; whoever has its ca.key can let in whom he likes.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const HELP: &str = "\
+From nothing to an enrolled node, and out again:
+  hedgerow pki init --name host.example --name 10.0.0.5
+  hedgerow pki issue boiler-3          # pki/nodes/boiler-3.pem is all that the node needs
+  hedgerow pki revoke boiler-3         # a server that uses this folder notices by itself
+
+A server elsewhere needs copies of pki/server.pem and pki/crl.pem, and crl.pem again after each revocation.";
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Init(InitArguments),
+    Issue(IssueArguments),
+    Revoke(RevokeArguments),
+    List(ListArguments),
+    RenewServer(RenewServerArguments),
+}
+
+/// What all have.
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// Folder of the authority
+    #[arg(long, value_name = "DIR", default_value = "pki")]
+    folder: PathBuf,
+    /// Print what was done as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Make an authority and a certificate for the server.
+///
+/// An authority that is there is never overwritten.
+#[derive(Debug, clap::Args)]
+#[command(after_help = INIT_HELP)]
+struct InitArguments {
+    /// DNS name or IP address that nodes reach the server by; may be repeated [default: localhost, 127.0.0.1 and ::1]
+    #[arg(long = "name", value_name = "HOST")]
+    names: Vec<String>,
+    /// How long the server's certificate is good
+    #[arg(long, value_name = "N", default_value_t = CERTIFICATE_DAYS, value_parser = days())]
+    days: u32,
+    /// How long the authority itself is good; nothing that it issues outlives it
+    #[arg(long, value_name = "N", default_value_t = AUTHORITY_DAYS, value_parser = days())]
+    authority_days: u32,
+    #[command(flatten)]
+    common: Common,
+}
+
+const INIT_HELP: &str = "\
+Example:
+  hedgerow pki init --folder pki --name host.example --name 10.0.0.5";
+
+/// Issue certificates for nodes: one file each, which is all that the node needs.
+///
+/// A name is one node's: as long as it has a good certificate it gets no other, unless it is renewed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = ISSUE_HELP)]
+struct IssueArguments {
+    /// Names: of a-z, 0-9, '.', '_' and '-'
+    #[arg(value_name = "NODE", required = true)]
+    nodes: Vec<String>,
+    /// How long the certificates are good
+    #[arg(long, value_name = "N", default_value_t = CERTIFICATE_DAYS, value_parser = days())]
+    days: u32,
+    /// Write new files for nodes that have one. The old certificates stay good until they end, so that nodes can change over at
+    /// leisure; revoke and issue again if one was lost
+    #[arg(long)]
+    renew: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+const ISSUE_HELP: &str = "\
+Examples:
+  hedgerow pki issue boiler-3
+  hedgerow pki issue boiler-3 --renew --days 365
+  for n in $(seq 20); do echo node-$n; done | xargs hedgerow pki issue";
+
+/// Revoke all certificates of nodes.
+///
+/// The list of revoked certificates is written anew, even if nothing is new. A node that was revoked can be enrolled again with
+/// `hedgerow pki issue`.
+#[derive(Debug, clap::Args)]
+struct RevokeArguments {
+    /// Which
+    #[arg(value_name = "NODE", required = true)]
+    nodes: Vec<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// List what was issued, until when it is good, and what was revoked.
+#[derive(Debug, clap::Args)]
+struct ListArguments {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Make a new key and certificate for the server, before the old one ends or under other names.
+///
+/// A server that uses this folder takes it into use by itself.
+#[derive(Debug, clap::Args)]
+struct RenewServerArguments {
+    /// DNS name or IP address that nodes reach the server by; may be repeated [default: those of before]
+    #[arg(long = "name", value_name = "HOST")]
+    names: Vec<String>,
+    /// How long the certificate is good
+    #[arg(long, value_name = "N", default_value_t = CERTIFICATE_DAYS, value_parser = days())]
+    days: u32,
+    #[command(flatten)]
+    common: Common,
+}
+
+fn days() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=i64::from(MAX_DAYS))
+}
+
+pub(crate) fn pki(arguments: &Arguments) -> anyhow::Result<()> {
+    match &arguments.command {
+        Command::Init(arguments) => init(arguments),
+        Command::Issue(arguments) => issue(arguments),
+        Command::Revoke(arguments) => revoke(arguments),
+        Command::List(arguments) => list(arguments),
+        Command::RenewServer(arguments) => renew_server(arguments),
+    }
+}
+
+fn init(arguments: &InitArguments) -> anyhow::Result<()> {
+    let InitArguments { names, days, authority_days, common } = arguments;
+    let authority = Authority::init_for(&common.folder, names, *days, *authority_days)?;
+    let server = authority.list()?.remove(0);
+    let folder = common.folder.display().to_string();
+    common.tell(&json!({ "folder": folder, "server": server }), || {
+        let flag =
+            if common.folder == Path::new("pki") { String::new() } else { format!(" --folder {folder}") };
+        format!(
+            "{folder}: an authority, and a certificate for {} until {}\n\
+             Keep {folder}/ca.key safe: whoever has it can let in whom he likes.\n\
+             Next: hedgerow pki issue NODE{flag}\n",
+            server.hosts.join(", "),
+            server.not_after.date()
+        )
+    })
+}
+
+fn issue(arguments: &IssueArguments) -> anyhow::Result<()> {
+    let IssueArguments { nodes, days, renew, common } = arguments;
+    let issuing = if *renew { Issuing::Renewal } else { Issuing::First };
+    let issued = Authority::open(&common.folder)?.issue_all(nodes, *days, issuing)?;
+    let all: Vec<Value> = issued
+        .iter()
+        .map(|(file, issued)| json!({ "file": file.display().to_string(), "certificate": issued }))
+        .collect();
+    common.tell(&json!(all), || {
+        let line = |(file, issued): &(PathBuf, Issued)| {
+            format!(
+                "{}: all that node {} needs, until {}\n",
+                file.display(),
+                issued.name,
+                issued.not_after.date()
+            )
+        };
+        issued.iter().map(line).collect()
+    })
+}
+
+fn revoke(arguments: &RevokeArguments) -> anyhow::Result<()> {
+    let RevokeArguments { nodes, common } = arguments;
+    let counts = Authority::open(&common.folder)?.revoke_all(nodes)?;
+    let revoked = || nodes.iter().zip(&counts);
+    let all: Vec<Value> =
+        revoked().map(|(node, count)| json!({ "node": node, "certificates": count })).collect();
+    common.tell(&json!({ "folder": common.folder.display().to_string(), "revoked": all }), || {
+        let line = |(node, count): (&String, &usize)| match count {
+            0 => format!("{node}: had no good certificate\n"),
+            1 => format!("{node}: revoked\n"),
+            count => format!("{node}: revoked, {count} certificates\n"),
+        };
+        revoked().map(line).collect()
+    })
+}
+
+fn list(arguments: &ListArguments) -> anyhow::Result<()> {
+    let common = &arguments.common;
+    let all = Authority::open(&common.folder)?.list()?;
+    let now = OffsetDateTime::now_utc();
+    common.tell(&json!(all), || {
+        let rows = all.iter().map(|issued| {
+            let name = match issued.kind {
+                Kind::Server => format!("server for {}", issued.hosts.join(", ")),
+                Kind::Node => issued.name.clone(),
+            };
+            [name, issued.not_after.date().to_string(), state(issued, now), issued.serial.clone()]
+        });
+        let heading = ["name", "until", "state", "serial"].map(str::to_owned);
+        let rows: Vec<[String; 4]> = [heading].into_iter().chain(rows).collect();
+        let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+        let [name, until, state] = [0, 1, 2].map(width);
+        let line = |row: &[String; 4]| {
+            format!("{:<name$}  {:<until$}  {:<state$}  {}\n", row[0], row[1], row[2], row[3])
+        };
+        rows.iter().map(line).collect()
+    })
+}
+
+fn renew_server(arguments: &RenewServerArguments) -> anyhow::Result<()> {
+    let RenewServerArguments { names, days, common } = arguments;
+    let (file, issued) = Authority::open(&common.folder)?.renew_server(names, *days)?;
+    let file = file.display().to_string();
+    common.tell(&json!({ "file": file, "certificate": issued }), || {
+        let (hosts, until) = (issued.hosts.join(", "), issued.not_after.date());
+        format!("{file}: a certificate for {hosts} until {until}\n")
+    })
+}
+
+fn state(issued: &Issued, now: OffsetDateTime) -> String {
+    match issued.revoked_at {
+        Some(at) => format!("revoked on {}", at.date()),
+        None if issued.is_good(now) => format!("good for {} days", (issued.not_after - now).whole_days()),
+        None => "ended".to_owned(),
+    }
+}
+
+impl Common {
+    /// Prints one or the other.
+    fn tell(&self, json: &Value, words: impl FnOnce() -> String) -> anyhow::Result<()> {
+        let text = if self.json { serde_json::to_string_pretty(json)? + "\n" } else { words() };
+        Ok(print(&text)?)
+    }
+}

@@ -1,0 +1,271 @@
+//! [`Fleet`]: a server and nodes as processes that can be killed, and the same run undisturbed, in one process.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use hedgerow::{Broadcast, Contact, ErrorMeter, Features, Federation, Visit};
+use hedgerow_net::Plan;
+use hedgerow_net::export::Model;
+use hedgerow_net::pki::{Authority, Issuing};
+use hedgerow_net::server::config::ServeSettings;
+use hedgerow_net::server::store::Store;
+
+pub(crate) const NODES: usize = 5;
+pub(crate) const ROUNDS: usize = 400;
+
+const INPUTS: usize = 2;
+
+/// Longer than this nothing takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// When rounds close.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Closing {
+    Everybody,
+    WhoeverIsThere,
+}
+
+pub(crate) struct Fleet {
+    folder: tempfile::TempDir,
+    method: String,
+    address: SocketAddr,
+    server: Option<Child>,
+    nodes: Vec<Option<Child>>,
+}
+
+impl Fleet {
+    pub(crate) fn new(method: &str, closing: Closing) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let authority = Authority::init(&path("pki"), &[]).unwrap();
+        authority.issue_all(&(0..NODES).map(name).collect::<Vec<_>>(), 30, Issuing::First).unwrap();
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let rounds = match closing {
+            Closing::Everybody => format!("quorum = {NODES}\ndeadline = \"never\""),
+            Closing::WhoeverIsThere => "quorum = \"all\"\ndeadline = \"300ms\"".to_owned(),
+        };
+        let text = format!(
+            "[learning]\nmethod = {method:?}\ninputs = {INPUTS}\nnodes = {NODES}\nscaling = \"none\"\n\n[rounds]\n{rounds}\n\n\
+             [listen]\naddress = \"{address}\"\ndashboard = \"never\"\nidentity = {:?}\n\n[store]\npath = {:?}\n",
+            path("pki"),
+            path("server.db"),
+        );
+        fs::write(path("serve.toml"), text).unwrap();
+        for node in 0..NODES {
+            let lines: String = (0..ROUNDS)
+                .map(|round| {
+                    let (x, y) = sample(node, round);
+                    format!("{}\n", serde_json::json!({ "x": x, "y": y }))
+                })
+                .collect();
+            fs::write(path(&format!("{}.jsonl", name(node))), lines).unwrap();
+        }
+        let nodes = (0..NODES).map(|_| None).collect();
+        Self { method: method.to_owned(), address, server: None, nodes, folder }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn start_server(&mut self) {
+        self.server = Some(self.spawn("server", &["serve".into(), self.path("serve.toml")], &[]));
+    }
+
+    pub(crate) fn start_server_with_clock(&mut self, library: &Path, clock: &str) {
+        self.set_clock(clock);
+        let variables = [
+            ("LD_PRELOAD", library.to_path_buf()),
+            ("FAKETIME_TIMESTAMP_FILE", self.path("clock")),
+            ("FAKETIME_NO_CACHE", "1".into()),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
+        ];
+        self.server = Some(self.spawn("server", &["serve".into(), self.path("serve.toml")], &variables));
+    }
+
+    pub(crate) fn set_clock(&self, clock: &str) {
+        fs::write(self.path("clock"), clock).unwrap();
+    }
+
+    pub(crate) fn kill_server(&mut self) {
+        kill(&mut self.server);
+    }
+
+    pub(crate) fn start_nodes(&mut self, to: SocketAddr) {
+        (0..NODES).for_each(|node| self.start_node(node, to));
+    }
+
+    pub(crate) fn start_node(&mut self, node: usize, to: SocketAddr) {
+        let name = name(node);
+        let identity = self.path("pki").join("nodes").join(format!("{name}.pem"));
+        let text = format!(
+            "[server]\naddress = \"localhost:{}\"\nidentity = {identity:?}\nretry_least = \"20ms\"\nretry_most = \"200ms\"\n\
+             retry_refused = \"200ms\"\nconnect_timeout = \"2s\"\nkeep_alive = \"1s\"\n\n\
+             [samples]\nsource = \"follow\"\npath = {:?}\nformat = \"json\"\npace = \"round\"\npatience = \"1h\"\nquiet = true\n\n\
+             [state]\npath = {:?}\nsave_every = \"50ms\"\n",
+            to.port(),
+            self.path(&format!("{name}.jsonl")),
+            self.path(&format!("{name}.state")),
+        );
+        let file = self.path(&format!("{name}.toml"));
+        fs::write(&file, text).unwrap();
+        self.nodes[node] = Some(self.spawn(&name, &["join".into(), file], &[]));
+    }
+
+    pub(crate) fn kill_node(&mut self, node: usize) {
+        kill(&mut self.nodes[node]);
+    }
+
+    /// The round that is open according to the store.
+    pub(crate) fn committed_round(&self) -> u64 {
+        // Nothing may have been committed yet.
+        let read = Store::read(&self.path("server.db")).and_then(|store| store.load());
+        read.ok().flatten().map_or(1, |saved| saved.round)
+    }
+
+    /// Until the last sample of everybody is learned.
+    pub(crate) fn wait_for_the_end(&mut self) {
+        let since = Instant::now();
+        let (mut round, mut moved) = (0, Instant::now());
+        loop {
+            let now = self.committed_round();
+            if now > round {
+                (round, moved) = (now, Instant::now());
+            }
+            // Those who were away have samples left when others have none: then rounds go on with whoever is there.
+            if round > ROUNDS as u64 && moved.elapsed() > Duration::from_secs(2) {
+                return;
+            }
+            assert!(since.elapsed() < PATIENCE, "round {round} after {PATIENCE:?}:\n{}", self.logs());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// What the server has told last.
+    pub(crate) fn model(&self) -> Broadcast {
+        Model::from_store(&self.path("server.db")).unwrap().broadcast().clone()
+    }
+
+    /// What an undisturbed federation tells last.
+    pub(crate) fn undisturbed(&self) -> Broadcast {
+        self.in_one_process().0.server().broadcast().clone()
+    }
+
+    pub(crate) fn undisturbed_mse(&self) -> f64 {
+        self.in_one_process().1
+    }
+
+    /// Mean squared error as nodes told it.
+    pub(crate) fn mse(&self) -> f64 {
+        let history = Store::read(&self.path("server.db")).unwrap().history(usize::MAX).unwrap();
+        let (sum, count) = history
+            .iter()
+            .fold((0.0, 0), |(sum, count), record| (sum + record.squared_error, count + record.samples));
+        sum / count as f64
+    }
+
+    /// Whether a round closed long before the one before it, by the server's clock.
+    pub(crate) fn has_gone_back_in_time(&self) -> bool {
+        const DAY: u64 = 86_400_000;
+        let history = Store::read(&self.path("server.db")).unwrap().history(usize::MAX).unwrap();
+        history.windows(2).any(|pair| pair[1].closed_at_ms + DAY < pair[0].closed_at_ms)
+    }
+
+    /// Nobody panicked.
+    pub(crate) fn assert_calm_logs(&self) {
+        let logs = self.logs();
+        assert!(!logs.contains("panicked"), "{logs}");
+    }
+
+    fn in_one_process(&self) -> (Federation, f64) {
+        let settings = ServeSettings::read(Some(&self.path("serve.toml")), &[]).unwrap();
+        let plan: Plan = settings.plan;
+        // Numbers were given as nodes came.
+        let known = Store::read(&self.path("server.db")).unwrap().nodes().unwrap();
+        let number = |node: usize| known.iter().find(|record| record.name == name(node)).unwrap().number;
+        let mut federation = Federation::new(plan.learning().method, plan.setup());
+        let (mut z, mut meter) = (vec![vec![0.0; plan.map().width()]; NODES], ErrorMeter::new(1));
+        for round in 0..ROUNDS {
+            let labels: Vec<f32> = (0..NODES).map(|node| sample(node, round).1).collect();
+            z.iter_mut().enumerate().for_each(|(node, z)| {
+                plan.map().map_batch(&sample(node, round).0, z);
+            });
+            let visit = |node: usize| Visit {
+                node: number(node),
+                z: Features::checked(&z[node]).unwrap(),
+                y: std::slice::from_ref(&labels[node]),
+                contact: Contact::Full,
+            };
+            let visits: Vec<Visit<'_>> = (0..NODES).map(visit).collect();
+            federation.round(&visits, |seen| meter.record(seen.value, seen.label)).unwrap();
+            meter.close_round();
+        }
+        (federation, meter.mse())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn logs(&self) -> String {
+        let names = ["server".to_owned()].into_iter().chain((0..NODES).map(name));
+        let read = |name: String| {
+            let log = fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default();
+            let last: Vec<&str> = log.lines().rev().take(20).collect();
+            format!("--- {} {name}\n{}\n", self.method, last.into_iter().rev().collect::<Vec<_>>().join("\n"))
+        };
+        names.map(read).collect()
+    }
+
+    fn spawn(&self, name: &str, arguments: &[PathBuf], variables: &[(&str, PathBuf)]) -> Child {
+        let log = File::options().create(true).append(true).open(self.path(&format!("{name}.log"))).unwrap();
+        Command::new(env!("CARGO_BIN_EXE_hedgerow"))
+            .args(arguments)
+            .envs(variables.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap()
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        kill(&mut self.server);
+        self.nodes.iter_mut().for_each(kill);
+    }
+}
+
+fn kill(child: &mut Option<Child>) {
+    if let Some(mut child) = child.take() {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+fn name(node: usize) -> String {
+    format!("node-{node}")
+}
+
+/// The sample of a node in a round.
+fn sample(node: usize, round: usize) -> ([f32; INPUTS], f32) {
+    let unit = |step: usize| ((round * step + 37 * node) % 101) as f32 / 100.0;
+    let x = [unit(17), unit(29)];
+    (x, 0.5 + 0.3 * (4.0 * x[0]).sin() * x[1] + 0.01 * node as f32)
+}
+
+/// The library that moves a process's clock: Debian's package `faketime`, installed if it can be.
+pub(crate) fn faketime() -> Option<PathBuf> {
+    let find = || {
+        let folder = format!("/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH);
+        Some(PathBuf::from(folder)).filter(|path| path.exists())
+    };
+    find().or_else(|| {
+        let installed = Command::new("apt-get").args(["install", "-y", "-q", "faketime"]).output().ok()?;
+        installed.status.success().then(find).flatten()
+    })
+}

@@ -1,0 +1,100 @@
+//! A server that is killed, nodes that are killed, a network that cuts, delays and spoils, a clock that jumps: what was committed stays, and what
+//! is learned is what an undisturbed run learns.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
+
+mod fleet;
+mod proxy;
+
+use std::time::Duration;
+
+use fleet::{Closing, Fleet, NODES, ROUNDS};
+use proxy::{Mischief, Proxy};
+
+/// Numbers that look random and are the same every time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+#[test]
+fn a_server_killed_twenty_times_loses_no_bit() {
+    let mut fleet = Fleet::new("mk", Closing::Everybody);
+    fleet.start_server();
+    fleet.start_nodes(fleet.address());
+    let mut dice = Dice(7);
+    let mut committed = 0;
+    for kill in 0..20 {
+        // Early ones hit handshakes, later ones rounds.
+        std::thread::sleep(Duration::from_millis(20 + dice.below(30 + 20 * kill)));
+        fleet.kill_server();
+        let round = fleet.committed_round();
+        assert!(round >= committed, "round {round} after round {committed}");
+        committed = round;
+        fleet.start_server();
+    }
+    fleet.wait_for_the_end();
+    assert_eq!(fleet.model(), fleet.undisturbed());
+    fleet.assert_calm_logs();
+}
+
+#[test]
+fn a_network_that_cuts_delays_and_spoils_changes_no_bit() {
+    let mut fleet = Fleet::new("gr", Closing::Everybody);
+    fleet.start_server();
+    let proxy = Proxy::start(fleet.address(), |connection| match connection % 5 {
+        0 => Mischief::CutAfter(2_000 + 700 * connection),
+        1 => Mischief::SpoilAfter(5_000 + 300 * connection),
+        2 => Mischief::RepeatAfter(4_000 + 500 * connection),
+        3 => Mischief::DropAfter(6_000 + 900 * connection),
+        _ => Mischief::Delay(Duration::from_millis(3)),
+    });
+    fleet.start_nodes(proxy.address());
+    fleet.wait_for_the_end();
+    assert!(proxy.connections() > 2 * NODES as u64, "{} connections", proxy.connections());
+    assert_eq!(fleet.model(), fleet.undisturbed());
+    fleet.assert_calm_logs();
+}
+
+#[test]
+fn nodes_that_are_killed_come_back_and_learn_on() {
+    let mut fleet = Fleet::new("mk", Closing::WhoeverIsThere);
+    fleet.start_server();
+    fleet.start_nodes(fleet.address());
+    let mut dice = Dice(11);
+    for _ in 0..12 {
+        std::thread::sleep(Duration::from_millis(100 + dice.below(200)));
+        let node = dice.below(NODES as u64) as usize;
+        fleet.kill_node(node);
+        std::thread::sleep(Duration::from_millis(dice.below(100)));
+        fleet.start_node(node, fleet.address());
+    }
+    fleet.wait_for_the_end();
+    let (found, expected) = (fleet.mse(), fleet.undisturbed_mse());
+    assert!((found / expected - 1.0).abs() <= 0.02, "MSE {found}, undisturbed {expected}");
+    assert!(fleet.committed_round() >= ROUNDS as u64);
+    fleet.assert_calm_logs();
+}
+
+#[test]
+fn a_clock_that_jumps_changes_nothing() {
+    let Some(library) = fleet::faketime() else {
+        eprintln!("skipped: libfaketime is not here and can't be installed");
+        return;
+    };
+    let mut fleet = Fleet::new("mk", Closing::Everybody);
+    fleet.start_server_with_clock(&library, "+0");
+    fleet.start_nodes(fleet.address());
+    for jump in ["+90d", "-400d", "+0", "-3h"] {
+        std::thread::sleep(Duration::from_millis(300));
+        fleet.set_clock(jump);
+    }
+    fleet.wait_for_the_end();
+    assert!(fleet.has_gone_back_in_time(), "the clock has not jumped");
+    assert_eq!(fleet.model(), fleet.undisturbed());
+    fleet.assert_calm_logs();
+}

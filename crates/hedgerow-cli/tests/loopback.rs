@@ -1,0 +1,269 @@
+//! Twenty nodes and a server over loopback are `hedgerow simulate`, bit for bit: every prediction, every broadcast, every recorded error.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use futures_util::stream;
+use hedgerow::{Broadcast, Contact, ErrorMeter, Features, Federation, Method, Purpose, Stream, Visit};
+use hedgerow_lab::data::Dataset;
+use hedgerow_lab::run::{self, Experiment};
+use hedgerow_lab::settings::{Override, Settings};
+use hedgerow_net::node::Engine;
+use hedgerow_net::protocol::{numbers_from_bytes, wire};
+use hedgerow_net::server::config::ServeSettings;
+use hedgerow_net::server::serve::Server;
+use hedgerow_net::{Plan, protocol};
+use tokio::sync::mpsc;
+use tonic::Streaming;
+use tonic::transport::Endpoint;
+use wire::federation_client::FederationClient;
+use wire::from_server::Message;
+
+const NODES: usize = 20;
+const ROUNDS: usize = 80;
+
+/// What one node predicted, and what it heard, round by round.
+#[derive(Default)]
+struct Heard {
+    /// None where there was no scale yet.
+    predictions: Vec<Option<f32>>,
+    broadcasts: Vec<Broadcast>,
+}
+
+/// The same run twice: in one process, and over connections.
+struct Run {
+    settings: Settings,
+    data: Dataset,
+    deals: Vec<Vec<u32>>,
+    heard: Vec<Heard>,
+    plan: Plan,
+}
+
+impl Run {
+    /// `method` as the simulator and as the server call it.
+    fn play(method: [&str; 2], scaling: &str, more: &[&str]) -> Self {
+        let text = format!("data.name=friedman run.trials=1 run.rounds={ROUNDS} federation.nodes={NODES}");
+        let mut changes: Vec<String> = text.split(' ').map(String::from).collect();
+        changes.push(format!("federation.methods=[\"{}\"]", method[0]));
+        changes.push(format!("data.scaling={scaling}"));
+        let changes: Vec<Override> = changes.iter().map(|change| Override::parse(change).unwrap()).collect();
+        let settings = Settings::load(None, &changes).unwrap();
+        let data = run::load_data(&settings, &|_| ()).unwrap();
+        let seed = Stream::from_seed(settings.seed).derive(Purpose::Trial, 0).derive(Purpose::Partition, 0);
+        let deals = settings.partition.deal(&data, NODES, seed.bits_at(0)).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let serve = serve_settings(folder.path(), method[1], scaling, data.features, more);
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let plan = serve.plan.clone();
+        let heard = runtime.block_on(over_loopback(serve, &data, &deals));
+        Self { settings, data, deals, heard, plan }
+    }
+
+    /// The simulator's error at every round that it records.
+    fn compare_with_simulate(&self, name: &str, kernel: Option<usize>) {
+        let results = Experiment::new(&self.settings, &self.data).unwrap().run(&|| ()).unwrap();
+        let is_ours = |result: &&hedgerow_lab::results::MethodResult| {
+            result.name == name && (kernel.is_none() || result.kernel == kernel)
+        };
+        let result = results.methods.iter().find(is_ours).unwrap();
+        let (mut meter, mut scored) = (ErrorMeter::new(1), 0);
+        let (mut recorded, mut checked) = (result.curve.rounds.iter().zip(&result.curve.mse).peekable(), 0);
+        for round in 0..ROUNDS {
+            for (deal, heard) in self.deals.iter().zip(&self.heard) {
+                if let Some(prediction) = heard.predictions[round] {
+                    meter.record(prediction, self.data.y[deal[round] as usize]);
+                    scored += 1;
+                }
+            }
+            meter.close_round();
+            if let Some((at, mse)) = recorded.next_if(|(at, _)| **at == round as u64 + 1) {
+                let expected = if scored > 0 { meter.mse() } else { f64::NAN };
+                assert_eq!(expected.to_bits(), mse.mean.to_bits(), "{name}, round {at}");
+                checked += 1;
+            }
+        }
+        assert!(checked >= ROUNDS / 2, "{name}: {checked} points");
+        assert_eq!(meter.mse(), result.mse_trials[0], "{name}");
+        assert!(meter.mse() > 0.0);
+    }
+
+    /// The federation in one process: every prediction and every broadcast.
+    fn compare_with_federation(&self, method: Method) {
+        let mut federation = Federation::new(method, self.plan.setup());
+        let (mut x, mut z) = (Vec::new(), vec![vec![0.0; self.plan.map().width()]; NODES]);
+        for round in 0..ROUNDS {
+            let mut labels = Vec::new();
+            for (deal, z) in self.deals.iter().zip(&mut z) {
+                x.clear();
+                self.data.inputs(&deal[round..=round], &mut x).unwrap();
+                self.plan.map().map_batch(&x, z);
+                labels.push(self.data.y[deal[round] as usize]);
+            }
+            let visit = |node: usize| Visit {
+                node: node as u32,
+                z: Features::checked(&z[node]).unwrap(),
+                y: std::slice::from_ref(&labels[node]),
+                contact: Contact::Full,
+            };
+            let visits: Vec<Visit<'_>> = (0..NODES).map(visit).collect();
+            let mut predictions = Vec::new();
+            federation.round(&visits, |prediction| predictions.push(prediction.value)).unwrap();
+            for (heard, prediction) in self.heard.iter().zip(predictions) {
+                let found = heard.predictions[round].unwrap();
+                assert_eq!(found.to_bits(), prediction.to_bits(), "{method:?}, round {round}");
+                assert_eq!(
+                    &heard.broadcasts[round],
+                    federation.server().broadcast(),
+                    "{method:?}, round {round}"
+                );
+            }
+        }
+    }
+}
+
+fn serve_settings(folder: &Path, method: &str, scaling: &str, inputs: usize, more: &[&str]) -> ServeSettings {
+    let store = format!("store.path=\"{}\"", folder.join("server.db").display());
+    let changes = [
+        &format!("learning.method=\"{method}\""),
+        &format!("learning.inputs={inputs}"),
+        &format!("learning.scaling=\"{scaling}\""),
+        &format!("rounds.quorum={NODES}"),
+        "rounds.deadline=\"never\"",
+        "listen.address=\"127.0.0.1:0\"",
+        "listen.dashboard=\"never\"",
+        "listen.tls=false",
+        &store,
+    ];
+    let changes: Vec<String> =
+        changes.iter().copied().chain(more.iter().copied()).map(String::from).collect();
+    ServeSettings::read(None, &changes).unwrap()
+}
+
+async fn over_loopback(settings: ServeSettings, data: &Dataset, deals: &[Vec<u32>]) -> Vec<Heard> {
+    let server = Server::start(settings).await.unwrap();
+    let address = format!("http://{}", server.address());
+    let mut streams = Vec::new();
+    // Numbers are given in the order of joining.
+    for node in 0..NODES {
+        streams.push(Line::join(&address, &format!("node-{node}")).await);
+    }
+    let tasks: Vec<_> = streams
+        .into_iter()
+        .zip(deals)
+        .map(|(line, deal)| {
+            let mut samples = Vec::new();
+            for sample in &deal[..ROUNDS] {
+                let mut x = Vec::new();
+                data.inputs(&[*sample], &mut x).unwrap();
+                samples.push((x, data.y[*sample as usize]));
+            }
+            tokio::spawn(line.play(samples))
+        })
+        .collect();
+    let mut heard = Vec::new();
+    for task in tasks {
+        heard.push(task.await.unwrap());
+    }
+    server.stop().await.unwrap();
+    heard
+}
+
+/// One node's stream and engine.
+struct Line {
+    engine: Engine,
+    sender: mpsc::Sender<wire::FromNode>,
+    incoming: Streaming<wire::FromServer>,
+}
+
+impl Line {
+    async fn join(address: &str, name: &str) -> Self {
+        let channel = Endpoint::from_shared(address.to_owned()).unwrap().connect().await.unwrap();
+        let mut client = FederationClient::new(channel);
+        let (sender, outgoing) = mpsc::channel::<wire::FromNode>(4);
+        let outgoing = stream::unfold(outgoing, async |mut from| Some((from.recv().await?, from)));
+        let hello =
+            wire::Hello { protocol: protocol::VERSION, name: name.to_owned(), ..wire::Hello::default() };
+        sender.send(wire::from_node::Message::Hello(hello).into()).await.unwrap();
+        let mut incoming = client.join(outgoing).await.unwrap().into_inner();
+        let welcome = incoming.message().await.unwrap().unwrap();
+        let Some(Message::Welcome(welcome)) = welcome.message else { panic!("a welcome comes first") };
+        let plan = Plan::from_json(&welcome.learning).unwrap();
+        let mut engine = Engine::new(plan, &welcome.run, welcome.node);
+        engine.connected();
+        let mut line = Self { engine, sender, incoming };
+        assert!(matches!(line.hear().await, Message::Broadcast(_)));
+        line
+    }
+
+    async fn hear(&mut self) -> Message {
+        let message = self.incoming.message().await.unwrap().unwrap();
+        self.engine.hear(&message).unwrap();
+        message.message.unwrap()
+    }
+
+    async fn play(mut self, samples: Vec<(Vec<f32>, f32)>) -> Heard {
+        let (mut heard, mut spoken) = (Heard::default(), Vec::new());
+        for (x, y) in samples {
+            let answer = self.engine.learn(&x, y).unwrap();
+            heard.predictions.push(answer.known.then_some(answer.value));
+            self.engine.speak(false, &mut spoken);
+            for message in spoken.drain(..) {
+                self.sender.send(message).await.unwrap();
+            }
+            // Without a scale, the next thing to come is one.
+            loop {
+                match self.hear().await {
+                    Message::Scale(_) if !answer.known => break,
+                    Message::Broadcast(broadcast) => {
+                        heard.broadcasts.push(self.decoded(&broadcast));
+                        break;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        heard
+    }
+
+    fn decoded(&self, broadcast: &wire::Broadcast) -> Broadcast {
+        let mut numbers = Vec::new();
+        numbers_from_bytes(&broadcast.numbers, self.engine.plan().most_numbers(), &mut numbers).unwrap();
+        Broadcast { round: broadcast.round, kernels: protocol::kernels_from_wire(broadcast), numbers }
+    }
+}
+
+#[test]
+fn every_method_over_loopback_is_the_simulator() {
+    let methods = [
+        ("gr", Method::GrOfl),
+        ("mk", Method::MkOfl),
+        ("naive", Method::Naive),
+        ("emk", Method::EmKofl),
+        ("pof", Method::PofMkl),
+        ("fedpoe", Method::FedPoe),
+        ("linear", Method::LinearSgd),
+        ("linear-newton", Method::LinearNewton),
+    ];
+    for (name, method) in methods {
+        let run = Run::play([name, name], "none", &[]);
+        run.compare_with_federation(method);
+        run.compare_with_simulate(name, None);
+    }
+    let run = Run::play(["sk", "sk:6"], "none", &[]);
+    run.compare_with_federation(Method::SkOfl { kernel: 5 });
+    run.compare_with_simulate("sk", Some(6));
+}
+
+#[test]
+fn so_it_is_where_scales_are_agreed_on() {
+    for name in ["gr", "mk", "naive"] {
+        Run::play([name, name], "online", &[]).compare_with_simulate(name, None);
+    }
+}
+
+#[test]
+fn so_it_is_with_a_layer_of_the_nodes_own() {
+    let run = Run::play(["mk+personal", "mk"], "none", &["learning.personal=true"]);
+    run.compare_with_simulate("mk+personal", None);
+}

@@ -1,0 +1,129 @@
+//! `hedgerow pki`: from nothing to an enrolled node and out again, and what is refused.
+
+#![allow(clippy::unwrap_used)]
+
+mod process;
+
+use std::path::Path;
+
+use hedgerow_net::identity::{NodeIdentity, ServerIdentity};
+use tempfile::TempDir;
+
+use process::{assert_refused, hedgerow, json, text};
+
+/// What a command printed, once it has ended well and quietly.
+fn words(folder: &Path, arguments: &[&str]) -> String {
+    let output = hedgerow(folder, arguments);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    let shown = text(&output.stdout);
+    assert!(!shown.contains("PRIVATE"), "{shown}");
+    shown
+}
+
+#[test]
+fn three_commands_from_nothing_to_an_enrolled_node_and_out_again() {
+    let folder = TempDir::new().unwrap();
+    let made = words(folder.path(), &["pki", "init", "--name", "host.example", "--name", "10.0.0.5"]);
+    assert!(made.contains("for host.example, 10.0.0.5 until 20"), "{made}");
+    assert!(made.contains("Next: hedgerow pki issue NODE\n"), "{made}");
+    let issued = words(folder.path(), &["pki", "issue", "boiler-3"]);
+    assert!(issued.starts_with("pki/nodes/boiler-3.pem: all that node boiler-3 needs, until 20"), "{issued}");
+    let node = NodeIdentity::open(&folder.path().join("pki/nodes/boiler-3.pem")).unwrap();
+    assert_eq!(node.name(), "boiler-3");
+    assert!(matches!(node.days_left(), 729 | 730));
+    let server = ServerIdentity::open(&folder.path().join("pki")).unwrap();
+    assert!(!server.is_revoked(node.peer()));
+    assert_eq!(words(folder.path(), &["pki", "revoke", "boiler-3"]), "boiler-3: revoked\n");
+    assert!(server.reload_if_changed().unwrap() && server.is_revoked(node.peer()));
+    assert_eq!(words(folder.path(), &["pki", "revoke", "boiler-3"]), "boiler-3: had no good certificate\n");
+    let shown = words(folder.path(), &["pki", "list"]);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(
+        lines[0].starts_with("name ") && lines[1].starts_with("server for host.example, 10.0.0.5 "),
+        "{shown}"
+    );
+    assert!(lines[1].contains("good for 7") && lines[2].contains("revoked on 20"), "{shown}");
+}
+
+#[test]
+fn json_for_programs() {
+    let folder = TempDir::new().unwrap();
+    let run = |arguments: &[&str]| {
+        let all = [&["pki"], arguments, &["--folder", "certs", "--json"]].concat();
+        json(&hedgerow(folder.path(), &all))
+    };
+    let made = run(&["init", "--days", "30", "--authority-days", "90"]);
+    assert_eq!(made["folder"], "certs");
+    assert_eq!(made["server"]["hosts"].as_array().unwrap().len(), 3);
+    let issued = run(&["issue", "a", "b", "--days", "10"]);
+    assert_eq!(issued[0]["file"], "certs/nodes/a.pem");
+    assert_eq!(issued[1]["certificate"]["name"], "b");
+    let days = |file: &str| NodeIdentity::open(&folder.path().join(file)).unwrap().days_left();
+    assert!(matches!(days("certs/nodes/b.pem"), 9 | 10));
+    let renewed = run(&["issue", "a", "--renew"]);
+    assert_ne!(renewed[0]["certificate"]["serial"], issued[0]["certificate"]["serial"]);
+    // Nothing outlives the authority.
+    assert!(matches!(days("certs/nodes/a.pem"), 89 | 90));
+    let revoked = run(&["revoke", "a"]);
+    assert_eq!(revoked["revoked"][0], serde_json::json!({ "node": "a", "certificates": 2 }));
+    let server = run(&["renew-server", "--name", "elsewhere"]);
+    assert_eq!(server["certificate"]["hosts"], serde_json::json!(["elsewhere"]));
+    let list = run(&["list"]);
+    let states: Vec<_> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|issued| (issued["name"].as_str().unwrap(), issued["revoked_at"].is_string()))
+        .collect();
+    assert_eq!(states, [("server", false), ("a", true), ("b", false), ("a", true), ("server", false)]);
+}
+
+#[test]
+fn what_can_not_be_is_refused_in_one_line() {
+    let folder = TempDir::new().unwrap();
+    let run = |arguments: &[&str]| hedgerow(folder.path(), &[&["pki"], arguments].concat());
+    let refused = |arguments: &[&str], code: i32, parts: &[&str]| {
+        assert_refused(&run(arguments), code, parts, folder.path());
+    };
+    for command in [&["issue", "a"][..], &["revoke", "a"], &["list"], &["renew-server"]] {
+        refused(command, 2, &["pki holds no authority", "hedgerow pki init"]);
+    }
+    refused(&["init", "--name", "host:7443"], 2, &["without a port", "host:7443"]);
+    assert!(!folder.path().join("pki").exists());
+    assert!(run(&["init"]).status.success());
+    refused(&["init"], 2, &["pki/ca.key is there already"]);
+    refused(&["issue", "../a"], 2, &["\"../a\""]);
+    refused(&["issue", "a", "a"], 2, &["node a is given twice"]);
+    refused(&["issue", "a", "--renew"], 2, &["node a has no certificate in pki"]);
+    refused(&["revoke", "a"], 2, &["node a has no certificate in pki", "hedgerow pki list"]);
+    assert!(run(&["issue", "a"]).status.success());
+    refused(&["issue", "b", "a"], 2, &["node a has a certificate until 20", "--renew"]);
+    assert!(!folder.path().join("pki/nodes/b.pem").exists());
+    assert!(run(&["revoke", "a"]).status.success());
+    refused(&["issue", "a", "--renew"], 2, &["node a was revoked on 20", "without --renew"]);
+    for days in ["0", "36501", "-1", "ten"] {
+        let output = run(&["issue", "c", &format!("--days={days}")]);
+        assert_eq!(output.status.code(), Some(2));
+    }
+    std::fs::write(folder.path().join("pki/nodes/d.pem"), "precious").unwrap();
+    refused(&["issue", "d"], 4, &["pki/nodes/d.pem is in the way"]);
+    std::fs::write(folder.path().join("pki/ca.key"), "nonsense").unwrap();
+    refused(&["issue", "e"], 3, &["pki/ca.key: holds no private key"]);
+    std::fs::write(folder.path().join("pki/index.jsonl"), "nonsense").unwrap();
+    refused(&["list"], 3, &["pki/index.jsonl, line 1: that is no index of certificates"]);
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    refused(&["init", "--folder", "file"], 4, &["can't write file"]);
+}
+
+#[test]
+fn help_teaches() {
+    let folder = TempDir::new().unwrap();
+    let help = words(folder.path(), &["pki", "--help"]);
+    for part in ["pki init --name", "pki issue boiler-3", "pki revoke boiler-3", "crl.pem", "renew-server"] {
+        assert!(help.contains(part), "{part}: {help}");
+    }
+    for command in ["init", "issue", "revoke", "list", "renew-server"] {
+        let help = words(folder.path(), &["pki", command, "--help"]);
+        assert!(help.contains("--folder <DIR>") && help.contains("--json"), "{help}");
+    }
+}

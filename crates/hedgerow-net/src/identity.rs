@@ -1,0 +1,273 @@
+//! Who is at the other end: certificates and TLS for both sides. A node shows a certificate of the federation's authority and believes
+//! no server that shows none. Nothing of a private key is ever shown, not by `Debug` and not in an error.
+
+mod bundle;
+mod node;
+#[cfg(feature = "server")]
+mod server;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::CertificateDer;
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+#[cfg(feature = "server")]
+pub(crate) use bundle::{MAX_LIST_BYTES, MAX_PEM_BYTES, certificate_in, read_whole};
+pub use node::NodeIdentity;
+#[cfg(feature = "server")]
+pub use server::{CRL_FILE, SERVER_FILE, ServerIdentity};
+
+use crate::file::FileError;
+
+/// A certificate that ends within so many days is worth a warning.
+pub const WARNING_DAYS: i64 = 30;
+
+/// Longest name of a node.
+pub const MAX_NAME: usize = 64;
+
+/// Whoever shows a certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Peer {
+    /// The node's name: the one DNS name of its certificate.
+    pub name: String,
+    /// Serial number of the certificate, without leading zeros.
+    pub serial: Vec<u8>,
+}
+
+/// Why a file can't be used to prove who one is.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// It can't be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// It is not what it should be.
+    #[error("{}: {what}", file.display())]
+    Unfit {
+        /// Which.
+        file: PathBuf,
+        /// What is wrong, in words that have nothing of the content.
+        what: &'static str,
+    },
+    /// Its certificate says something odd.
+    #[error("{}: {source}", file.display())]
+    Certificate {
+        /// Which.
+        file: PathBuf,
+        /// What.
+        source: BadCertificate,
+    },
+    /// The list of revoked certificates is older than the one in force.
+    #[error("{} has number {number}, but number {known} is in force: an old copy?", file.display())]
+    OldList {
+        /// Which.
+        file: PathBuf,
+        /// Its number.
+        number: String,
+        /// That of the list that stays in force.
+        known: String,
+    },
+}
+
+/// Why a certificate is nobody's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadCertificate {
+    /// Not even a certificate.
+    #[error("a certificate can't be read")]
+    Unreadable,
+    /// A name must be plain.
+    #[error("a node's certificate must have exactly one name and that must be a DNS name, but has {0}")]
+    Names(usize),
+    /// Two names that differ.
+    #[error("the certificate's common name is not its DNS name {dns:?}")]
+    TwoNames {
+        /// The DNS name.
+        dns: String,
+    },
+    /// A name that no node has.
+    #[error(transparent)]
+    Name(#[from] BadName),
+}
+
+/// A name that no node can have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a node's name must be 1 to {MAX_NAME} of a-z, 0-9, '.', '_' and '-', begin with a letter or digit, and have parts between dots of \
+     1 to 63 that neither begin nor end with '-', but is {0:?}"
+)]
+pub struct BadName(String);
+
+/// Plain text would be readable on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("plain text must stay on a loopback address such as 127.0.0.1 or ::1, but the address is {0}")]
+pub struct PlainTextRefused(IpAddr);
+
+impl Peer {
+    /// Reads name and serial number. That the authority signed it is for TLS to find out, before.
+    pub fn from_certificate(certificate: &CertificateDer<'_>) -> Result<Self, BadCertificate> {
+        let certificate = parse(certificate)?;
+        let alternatives = certificate.subject_alternative_name().map_err(|_| BadCertificate::Unreadable)?;
+        let names = alternatives.map_or(&[][..], |names| &names.value.general_names);
+        let [GeneralName::DNSName(name)] = names else { return Err(BadCertificate::Names(names.len())) };
+        check_node_name(name)?;
+        let mut common = certificate.subject().iter_common_name();
+        if common.any(|common| common.as_str() != Ok(name)) {
+            return Err(BadCertificate::TwoNames { dns: (*name).to_owned() });
+        }
+        Ok(Self { name: (*name).to_owned(), serial: plain_serial(certificate.raw_serial()) })
+    }
+}
+
+/// Whether a node can have this name. Those that come over plain text must be checked too.
+pub fn check_node_name(name: &str) -> Result<(), BadName> {
+    let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-');
+    let is_part = |part: &str| matches!(part.len(), 1..=63) && !part.starts_with('-') && !part.ends_with('-');
+    let sound = matches!(name.len(), 1..=MAX_NAME)
+        && name.bytes().all(allowed)
+        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && name.split('.').all(is_part);
+    // Whoever is refused must not fill a log.
+    if sound { Ok(()) } else { Err(BadName(name.chars().take(2 * MAX_NAME).collect())) }
+}
+
+/// Whether plain text may be spoken to or on this address. For a host's name: resolve it first, check what came out, and connect to
+/// just that.
+pub fn check_plain_text(address: SocketAddr) -> Result<(), PlainTextRefused> {
+    // ::ffff:127.0.0.1 is loopback as well.
+    let ip = address.ip().to_canonical();
+    if ip.is_loopback() { Ok(()) } else { Err(PlainTextRefused(ip)) }
+}
+
+/// Whole days until a certificate ends; negative once it has.
+pub fn days_left(certificate: &CertificateDer<'_>) -> Result<i64, BadCertificate> {
+    Ok(days_until(ending(certificate)?))
+}
+
+/// When a certificate ends, in seconds of Unix time.
+fn ending(certificate: &CertificateDer<'_>) -> Result<i64, BadCertificate> {
+    Ok(parse(certificate)?.validity().not_after.timestamp())
+}
+
+fn days_until(end: i64) -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    end.saturating_sub(i64::try_from(now).unwrap_or(i64::MAX)).div_euclid(86_400)
+}
+
+/// What to say of a certificate that ends soon or has ended.
+fn warning(whose: &str, end: i64, remedy: &str) -> Option<String> {
+    match days_until(end) {
+        days if days < 0 => Some(format!("{whose} has ended and will be refused; {remedy}")),
+        days if days < WARNING_DAYS => Some(format!("{whose} ends in {days} days; {remedy}")),
+        _ => None,
+    }
+}
+
+fn parse<'a>(certificate: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, BadCertificate> {
+    match X509Certificate::from_der(certificate) {
+        Ok(([], parsed)) => Ok(parsed),
+        _ => Err(BadCertificate::Unreadable),
+    }
+}
+
+/// Numbers are equal whatever zeros are before them.
+fn plain_serial(serial: &[u8]) -> Vec<u8> {
+    serial.iter().copied().skip_while(|byte| *byte == 0).collect()
+}
+
+/// Ours alone: what else runs in the process may have a default of its own.
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+/// What is spoken within TLS.
+fn protocols() -> Vec<Vec<u8>> {
+    vec![b"h2".to_vec()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_nodes() {
+        let long = "a".repeat(63);
+        let longest = format!("{}.{}", "a".repeat(32), "b".repeat(31));
+        for name in ["a", "7", "boiler-3.hall_b", "x--y", "10.0.0.5", &long, &longest] {
+            assert_eq!(check_node_name(name), Ok(()), "{name}");
+        }
+        let too_long = "a".repeat(64);
+        let far_too_long = "a".repeat(100_000);
+        for name in [
+            "",
+            "A",
+            "-a",
+            ".a",
+            "_a",
+            "a.",
+            "a..b",
+            "a-",
+            "a-.b",
+            "a.-b",
+            "a b",
+            "a/b",
+            "../a",
+            "ä",
+            "a\n",
+            "a\0",
+            "*",
+            &too_long,
+            &far_too_long,
+            &format!("{longest}c"),
+        ] {
+            let error = check_node_name(name).unwrap_err();
+            assert!(error.to_string().len() < 400, "{name}");
+        }
+        assert!(check_node_name("a\nb").unwrap_err().to_string().contains(r#""a\nb""#));
+    }
+
+    #[test]
+    fn plain_text_stays_at_home() {
+        for address in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+            assert_eq!(check_plain_text(address.parse().unwrap()), Ok(()), "{address}");
+        }
+        for address in [
+            "0.0.0.0:1",
+            "[::]:1",
+            "10.0.0.5:1",
+            "192.168.0.1:1",
+            "169.254.0.1:1",
+            "[fe80::1]:1",
+            "[::ffff:10.0.0.5]:1",
+            "128.0.0.1:1",
+        ] {
+            let error = check_plain_text(address.parse().unwrap()).unwrap_err();
+            assert!(error.to_string().contains("loopback"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_certificate_is_nobody() {
+        for bytes in [&b""[..], b"hello", &[0x30, 0x82, 0xff, 0xff], &[0x30; 4096]] {
+            let certificate = CertificateDer::from(bytes);
+            assert_eq!(Peer::from_certificate(&certificate), Err(BadCertificate::Unreadable));
+            assert_eq!(days_left(&certificate), Err(BadCertificate::Unreadable));
+        }
+    }
+
+    #[test]
+    fn endings_are_announced() {
+        let in_days = |days: i64| {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+            warning("it", now as i64 + 86_400 * days + 60, "renew it")
+        };
+        assert_eq!(in_days(WARNING_DAYS), None);
+        assert_eq!(in_days(WARNING_DAYS - 1).unwrap(), "it ends in 29 days; renew it");
+        assert_eq!(in_days(0).unwrap(), "it ends in 0 days; renew it");
+        assert_eq!(in_days(-1).unwrap(), "it has ended and will be refused; renew it");
+        assert_eq!(days_until(i64::MIN), i64::MIN.div_euclid(86_400));
+        assert!(days_until(i64::MAX) > 1 << 40);
+    }
+}

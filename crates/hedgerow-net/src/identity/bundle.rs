@@ -1,0 +1,150 @@
+//! [`Bundle`]: private key, certificate and the authority's certificate in one PEM file, and how such files are read and watched.
+
+use std::fs::Metadata;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::SystemTime;
+
+use rustls::RootCertStore;
+use rustls::pki_types::pem::{PemObject, SectionKind};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::{BadCertificate, IdentityError, parse};
+use crate::file::{FileError, read_bounded};
+
+/// More than any key with its certificates has.
+pub(crate) const MAX_PEM_BYTES: u64 = 1 << 20;
+
+/// More than lists of all that was ever issued or revoked have.
+#[cfg(feature = "server")]
+pub(crate) const MAX_LIST_BYTES: u64 = 1 << 26;
+
+/// Who a certificate is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Usage {
+    Node,
+    #[cfg(feature = "server")]
+    Server,
+}
+
+/// What one side needs. No `Debug`: it has the key.
+pub(super) struct Bundle {
+    pub(super) key: PrivateKeyDer<'static>,
+    pub(super) certificate: CertificateDer<'static>,
+    pub(super) authority: CertificateDer<'static>,
+    pub(super) roots: RootCertStore,
+}
+
+impl Bundle {
+    /// Reads and checks it, and warns if others could have read it too.
+    pub(super) fn read(file: &Path, usage: Usage) -> Result<Self, IdentityError> {
+        let unfit = |what| IdentityError::Unfit { file: file.to_owned(), what };
+        let odd = |source| IdentityError::Certificate { file: file.to_owned(), source };
+        let content = read_whole(file, MAX_PEM_BYTES)?;
+        warn_if_open_to_others(file);
+        let (mut keys, mut certificates) = (Vec::new(), Vec::new());
+        for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(&content) {
+            // The error might quote the file.
+            let (kind, der) = section.map_err(|_| unfit("is damaged: a PEM section can't be read"))?;
+            match kind {
+                SectionKind::Certificate => certificates.push(CertificateDer::from(der)),
+                _ => keys.extend(PrivateKeyDer::from_pem(kind, der)),
+            }
+        }
+        let key = match (keys.pop(), keys.is_empty()) {
+            (Some(key), true) => key,
+            (Some(_), false) => return Err(unfit("holds more than one private key")),
+            (None, _) => return Err(unfit("holds no private key in PEM (an encrypted one can't be used)")),
+        };
+        let [certificate, authority] = <[_; 2]>::try_from(certificates).map_err(|_| {
+            unfit("must hold two certificates, its owner's and then the authority's, but holds more or fewer")
+        })?;
+        let (owner, issuer) = (parse(&certificate).map_err(odd)?, parse(&authority).map_err(odd)?);
+        if !issuer.is_ca() {
+            return Err(unfit("its second certificate is no authority's"));
+        }
+        if owner.issuer().as_raw() != issuer.subject().as_raw() {
+            return Err(unfit("its first certificate was not issued by the authority that is the second"));
+        }
+        let purposes = owner.extended_key_usage().map_err(|_| odd(BadCertificate::Unreadable))?;
+        match (usage, purposes) {
+            (Usage::Node, Some(purposes)) if purposes.value.client_auth => {}
+            (Usage::Node, _) => return Err(unfit("its certificate is not for a node")),
+            #[cfg(feature = "server")]
+            (Usage::Server, Some(purposes)) if purposes.value.server_auth => {}
+            #[cfg(feature = "server")]
+            (Usage::Server, _) => return Err(unfit("its certificate is not for a server")),
+        }
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.clone()).map_err(|_| unfit("its authority's certificate can't be used"))?;
+        Ok(Self { key, certificate, authority, roots })
+    }
+}
+
+/// What the library says of a key and a certificate that don't go together.
+pub(super) fn unfit_pair(file: &Path, error: &rustls::Error) -> IdentityError {
+    let what = match error {
+        rustls::Error::InconsistentKeys(_) => "its private key is not that of its certificate",
+        _ => "its private key or its certificate can't be used",
+    };
+    IdentityError::Unfit { file: file.to_owned(), what }
+}
+
+/// A file that must be there, as a whole.
+pub(crate) fn read_whole(file: &Path, most: u64) -> Result<Vec<u8>, IdentityError> {
+    let missing = || FileError::Unreadable { path: file.to_owned(), source: ErrorKind::NotFound.into() };
+    Ok(read_bounded(file, most)?.ok_or_else(missing)?)
+}
+
+/// The first section of a kind in a PEM file.
+#[cfg(feature = "server")]
+pub(super) fn section<T: PemObject>(
+    file: &Path,
+    content: &[u8],
+    missing: &'static str,
+) -> Result<T, IdentityError> {
+    T::from_pem_slice(content).map_err(|_| IdentityError::Unfit { file: file.to_owned(), what: missing })
+}
+
+/// The first certificate in a PEM file.
+#[cfg(feature = "server")]
+pub(crate) fn certificate_in(file: &Path) -> Result<CertificateDer<'static>, IdentityError> {
+    section(file, &read_whole(file, MAX_PEM_BYTES)?, "holds no certificate in PEM")
+}
+
+/// What changes when a file is written or replaced; cheap to look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stamp {
+    modified: Option<SystemTime>,
+    length: u64,
+    #[cfg(unix)]
+    changed: (u64, i64, i64),
+}
+
+impl Stamp {
+    /// `None` if there is no file. To be taken before the file is read, so that a change meanwhile is seen later.
+    pub(super) fn of(file: &Path) -> Option<Self> {
+        let metadata: Metadata = std::fs::metadata(file).ok()?;
+        #[cfg(unix)]
+        use std::os::unix::fs::MetadataExt;
+        Some(Self {
+            modified: metadata.modified().ok(),
+            length: metadata.len(),
+            #[cfg(unix)]
+            changed: (metadata.ino(), metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+}
+
+#[cfg(unix)]
+fn warn_if_open_to_others(file: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(file).map_or(0, |metadata| metadata.permissions().mode() & 0o777);
+    if mode & 0o077 != 0 {
+        let (file, mode) = (file.display(), format!("{mode:03o}"));
+        tracing::warn!(%file, mode, "others than the owner may read or write this private key; chmod 600 mends that");
+    }
+}
+
+#[cfg(not(unix))]
+fn warn_if_open_to_others(_: &Path) {}

@@ -1,0 +1,94 @@
+//! [`NodeIdentity`]: what a node shows to the server, and whom it believes.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+use rustls::client::Resumption;
+use rustls::version::TLS13;
+
+use super::bundle::{Bundle, Stamp, Usage, unfit_pair};
+use super::{IdentityError, Peer, days_until, ending, protocols, provider, warning};
+
+/// A node's file, opened. The file may be replaced by a renewed one at any time: see [`NodeIdentity::reopen_if_changed`].
+#[derive(Clone)]
+pub struct NodeIdentity {
+    file: PathBuf,
+    stamp: Option<Stamp>,
+    peer: Peer,
+    end: i64,
+    config: Arc<ClientConfig>,
+}
+
+impl NodeIdentity {
+    /// Reads the one file that a node needs. A certificate that has ended is no error here, since a node without a server
+    /// is of use too: see [`NodeIdentity::warning`].
+    pub fn open(file: &Path) -> Result<Self, IdentityError> {
+        let stamp = Stamp::of(file);
+        let Bundle { key, certificate, roots, .. } = Bundle::read(file, Usage::Node)?;
+        let odd = |source| IdentityError::Certificate { file: file.to_owned(), source };
+        let peer = Peer::from_certificate(&certificate).map_err(odd)?;
+        let end = ending(&certificate).map_err(odd)?;
+        let unfit = |error| unfit_pair(file, &error);
+        let mut config = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&TLS13])
+            .map_err(unfit)?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(vec![certificate], key)
+            .map_err(unfit)?;
+        config.alpn_protocols = protocols();
+        // The server gives no tickets: see `ServerIdentity`.
+        config.resumption = Resumption::disabled();
+        Ok(Self { file: file.to_owned(), stamp, peer, end, config: Arc::new(config) })
+    }
+
+    /// The same identity from the file as it is now, if it has changed: worth a look before each connection. If it can't be
+    /// used, the one at hand still can.
+    pub fn reopen_if_changed(&mut self) -> Result<bool, IdentityError> {
+        let stamp = Stamp::of(&self.file);
+        if stamp == self.stamp {
+            return Ok(false);
+        }
+        // Told once, not at every look.
+        self.stamp = stamp;
+        *self = Self::open(&self.file)?;
+        Ok(true)
+    }
+
+    /// TLS of a node: 1.3 only, this certificate, no authority but this one, HTTP/2.
+    pub fn config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.config)
+    }
+
+    /// The node's name.
+    pub fn name(&self) -> &str {
+        &self.peer.name
+    }
+
+    /// What the server will know it by.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Whole days until the certificate ends; negative once it has.
+    pub fn days_left(&self) -> i64 {
+        days_until(self.end)
+    }
+
+    /// What to log, if the certificate ends soon or has ended.
+    pub fn warning(&self) -> Option<String> {
+        let whose = format!("the certificate in {}", self.file.display());
+        warning(&whose, self.end, "ask for a new file (hedgerow pki issue --renew)")
+    }
+}
+
+impl fmt::Debug for NodeIdentity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("NodeIdentity")
+            .field("file", &self.file)
+            .field("peer", &self.peer)
+            .finish_non_exhaustive()
+    }
+}

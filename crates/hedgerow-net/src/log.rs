@@ -1,0 +1,85 @@
+//! What a program tells about itself while it runs, on standard error.
+
+use std::io::IsTerminal;
+
+use serde::Deserialize;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{Layer, fmt};
+
+/// How much is told, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    /// From what level on.
+    pub level: Level,
+    /// For people or for programs.
+    pub format: Format,
+}
+
+/// Levels, from the most severe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "they are as everywhere")]
+pub enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// How a line is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// A line of words.
+    Text,
+    /// An object a line.
+    Json,
+}
+
+impl Log {
+    /// Begins to write, once a process.
+    pub fn start(self) -> Result<(), TryInitError> {
+        let lines = fmt::layer()
+            .with_writer(std::io::stderr)
+            .with_ansi(std::io::stderr().is_terminal())
+            .with_target(false);
+        let lines = match self.format {
+            Format::Text => lines.boxed(),
+            Format::Json => lines.json().flatten_event(true).boxed(),
+        };
+        tracing_subscriber::registry().with(lines.with_filter(self.filter())).try_init()
+    }
+
+    /// Our own words at this level; of what the libraries say, warnings are enough.
+    fn filter(self) -> Targets {
+        let level = match self.level {
+            Level::Error => LevelFilter::ERROR,
+            Level::Warn => LevelFilter::WARN,
+            Level::Info => LevelFilter::INFO,
+            Level::Debug => LevelFilter::DEBUG,
+            Level::Trace => LevelFilter::TRACE,
+        };
+        Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("hedgerow", level)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_speak_more_quietly() {
+        let filter = Log { level: Level::Trace, format: Format::Text }.filter();
+        assert!(filter.would_enable("hedgerow_net::server::hub", &tracing::Level::TRACE));
+        assert!(filter.would_enable("h2::proto", &tracing::Level::WARN));
+        assert!(!filter.would_enable("h2::proto", &tracing::Level::INFO));
+        let filter = Log { level: Level::Error, format: Format::Text }.filter();
+        assert!(!filter.would_enable("h2::proto", &tracing::Level::WARN));
+        assert!(!filter.would_enable("hedgerow_net", &tracing::Level::WARN));
+    }
+}

@@ -1,0 +1,466 @@
+//! [`Client`]: keeps a node in touch with its server. It connects, introduces itself, hands over what it hears, and begins again when the
+//! stream ends, ever more patiently.
+
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures_util::stream;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_rustls::TlsConnector;
+use tonic::transport::Endpoint;
+use tonic::{Code, Status, Streaming};
+
+use super::backoff::Backoff;
+use crate::counted::{Counted, Traffic};
+use crate::identity::{NodeIdentity, PlainTextRefused, check_plain_text};
+use crate::protocol::{self, wire};
+
+/// Most bytes of a message from the server.
+const MAX_MESSAGE: usize = 8 << 20;
+
+/// Messages that may wait to be sent: a node says little, and waits for answers.
+const MAX_UNSENT: usize = 64;
+
+/// Messages that may wait to be heard.
+const MAX_UNHEARD: usize = 16;
+
+/// How long a server may take to end a stream on which the node says no more.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// A connection of any kind.
+pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
+
+/// Makes a connection.
+pub type Dial =
+    Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Box<dyn Connection>, Trouble>> + Send>> + Send + Sync>;
+
+/// How one proves who one is.
+#[derive(Debug)]
+pub enum Security {
+    /// By a certificate, to a server that has one of the same authority and for this name.
+    Tls {
+        /// The node's.
+        identity: Box<NodeIdentity>,
+        /// The server's.
+        server: ServerName<'static>,
+    },
+    /// Not at all: on loopback only.
+    PlainText {
+        /// Who the node says it is.
+        name: String,
+    },
+}
+
+impl Security {
+    /// The node's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Tls { identity, .. } => identity.name(),
+            Self::PlainText { name } => name,
+        }
+    }
+}
+
+/// How patient a node is.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// For a connection to be made and to be welcomed on it.
+    pub connect: Duration,
+    /// Between two signs of life, which a dead server doesn't answer.
+    pub keep_alive: Duration,
+    /// The first wait before another try.
+    pub least: Duration,
+    /// The longest.
+    pub most: Duration,
+    /// The wait after a refusal that another try won't mend.
+    pub refused: Duration,
+}
+
+/// Why there is no stream, or no longer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    /// No such host, nobody there, or the way is closed.
+    #[error("can't reach {address}: {reason}")]
+    Unreachable {
+        /// Where the server should be.
+        address: String,
+        /// Why.
+        reason: String,
+    },
+    /// Plain text would be readable on the way.
+    #[error(transparent)]
+    PlainText(#[from] PlainTextRefused),
+    /// Nothing came.
+    #[error("the server did not answer within {} s", .0.as_secs_f64())]
+    Silent(Duration),
+    /// One of the two doesn't believe the other.
+    #[error("TLS: {0}")]
+    Tls(String),
+    /// The server doesn't want this node, and says why.
+    #[error("the server refuses this node: {0}")]
+    Refused(String),
+    /// What the server says makes no sense.
+    #[error("the server doesn't speak this protocol: {0}")]
+    Foreign(String),
+    /// It broke off.
+    #[error("the stream broke off: {0}")]
+    Broken(String),
+    /// It was ended.
+    #[error("the server ended the stream")]
+    Ended,
+}
+
+impl Trouble {
+    /// Whether somebody has to do something about it.
+    pub fn is_lasting(&self) -> bool {
+        matches!(self, Self::PlainText(_) | Self::Tls(_) | Self::Refused(_) | Self::Foreign(_))
+    }
+
+    fn unreachable(address: &str, reason: impl ToString) -> Self {
+        Self::Unreachable { address: address.to_owned(), reason: reason.to_string() }
+    }
+}
+
+/// What a client tells.
+#[derive(Debug)]
+pub enum Event {
+    /// A stream is up. It ends when the sender is dropped.
+    Up {
+        /// What the server said first.
+        welcome: Box<wire::Welcome>,
+        /// Takes what the node says.
+        sender: mpsc::Sender<wire::FromNode>,
+    },
+    /// The server has said something.
+    Heard(wire::FromServer),
+    /// The stream is down, or none could be made.
+    Down {
+        /// Why.
+        trouble: Trouble,
+        /// When it is tried again.
+        again_in: Duration,
+    },
+}
+
+/// Keeps in touch.
+pub struct Client {
+    dial: Dial,
+    security: Security,
+    patience: Patience,
+    /// The run that the node's state belongs to; empty if it has none.
+    run: watch::Receiver<String>,
+    traffic: Arc<Traffic>,
+    backoff: Backoff,
+}
+
+/// A connection over TCP to whatever answers first under this address, which has a host and a port.
+pub fn tcp(address: &str, is_plain: bool) -> Dial {
+    let address: Arc<str> = address.into();
+    Arc::new(move || {
+        let address = Arc::clone(&address);
+        Box::pin(async move { Ok(Box::new(connect(&address, is_plain).await?) as Box<dyn Connection>) })
+    })
+}
+
+async fn connect(address: &str, is_plain: bool) -> Result<TcpStream, Trouble> {
+    let found = tokio::net::lookup_host(address).await;
+    let mut trouble = Trouble::unreachable(address, "no such host");
+    for found in found.map_err(|error| Trouble::unreachable(address, error))? {
+        if is_plain && let Err(refused) = check_plain_text(found) {
+            trouble = refused.into();
+            continue;
+        }
+        match TcpStream::connect(found).await {
+            Ok(stream) => {
+                stream.set_nodelay(true).map_err(|error| Trouble::unreachable(address, error))?;
+                return Ok(stream);
+            }
+            Err(error) => trouble = Trouble::unreachable(address, error),
+        }
+    }
+    Err(trouble)
+}
+
+impl Client {
+    /// One that hasn't tried yet.
+    pub fn new(
+        dial: Dial,
+        security: Security,
+        patience: Patience,
+        run: watch::Receiver<String>,
+        traffic: Arc<Traffic>,
+    ) -> Self {
+        let backoff = Backoff::new(patience.least, patience.most);
+        Self { dial, security, patience, run, traffic, backoff }
+    }
+
+    /// Begins, on a task of its own. It ends when nobody listens any more.
+    pub fn start(mut self) -> (mpsc::Receiver<Event>, tokio::task::JoinHandle<()>) {
+        let (events, heard) = mpsc::channel(MAX_UNHEARD);
+        let task = tokio::spawn(async move {
+            while !events.is_closed() {
+                let trouble = self.stay(&events).await;
+                let again_in = if trouble.is_lasting() {
+                    // Not all at the same moment.
+                    self.patience.refused.mul_f64(0.5 + 0.5 * share())
+                } else {
+                    self.backoff.wait(share())
+                };
+                if events.send(Event::Down { trouble, again_in }).await.is_err() {
+                    return;
+                }
+                tokio::select! {
+                    () = sleep(again_in) => {}
+                    () = events.closed() => return,
+                }
+            }
+        });
+        (heard, task)
+    }
+
+    /// Connects and listens until there is nothing more to hear.
+    async fn stay(&mut self, events: &mpsc::Sender<Event>) -> Trouble {
+        let joined = tokio::select! {
+            joined = timeout(self.patience.connect, self.join()) => joined,
+            () = events.closed() => return Trouble::Ended,
+        };
+        let Joined { mut stream, welcome, sender, mut silent, note } = match joined {
+            Ok(Ok(joined)) => joined,
+            Ok(Err(trouble)) => return trouble,
+            Err(_) => return Trouble::Silent(self.patience.connect),
+        };
+        let since = Instant::now();
+        if events.send(Event::Up { welcome: Box::new(welcome), sender }).await.is_err() {
+            return Trouble::Ended;
+        }
+        // A node that says no more waits for the server to end the stream, but not for ever.
+        let mut end = std::pin::pin!(async move {
+            // The sender of this is never used, only dropped.
+            _ = (&mut silent).await;
+            sleep(FAREWELL).await;
+        });
+        let trouble = loop {
+            let message = tokio::select! {
+                message = stream.message() => message,
+                () = &mut end => break Trouble::Ended,
+            };
+            match message {
+                Ok(Some(message)) => {
+                    if events.send(Event::Heard(message)).await.is_err() {
+                        break Trouble::Ended;
+                    }
+                }
+                Ok(None) => break Trouble::Ended,
+                Err(status) => break note.read().unwrap_or_else(|| from_status(&status)),
+            }
+        };
+        self.backoff.lasted(since.elapsed());
+        trouble
+    }
+
+    /// A connection, and the server's welcome on it.
+    async fn join(&mut self) -> Result<Joined, Trouble> {
+        if let Security::Tls { identity, .. } = &mut self.security {
+            match identity.reopen_if_changed() {
+                Ok(true) => tracing::info!("the node's certificate was renewed"),
+                Ok(false) => {}
+                Err(error) => tracing::warn!("the node's new certificate is of no use: {error}"),
+            }
+            if let Some(warning) = identity.warning() {
+                tracing::warn!("{warning}");
+            }
+        }
+        let connection = Counted::new((self.dial)().await?, Arc::clone(&self.traffic));
+        let (note, connection) = self.secure(connection).await?;
+        // What TLS says is the reason for all that comes after.
+        let outcome = self.introduce(connection, &note).await;
+        outcome.map_err(|trouble| note.read().unwrap_or(trouble))
+    }
+
+    async fn secure(
+        &self,
+        connection: Counted<Box<dyn Connection>>,
+    ) -> Result<(Note, Box<dyn Connection>), Trouble> {
+        let note = Note::default();
+        let Security::Tls { identity, server } = &self.security else {
+            return Ok((note, Box::new(connection)));
+        };
+        let connector = TlsConnector::from(identity.config());
+        let secured = connector.connect(server.clone(), connection).await;
+        let secured = secured.map_err(|error| {
+            tls_trouble(&error)
+                .unwrap_or_else(|| Trouble::Broken(format!("within the TLS handshake: {error}")))
+        })?;
+        let watched = Watched { inner: secured, note: note.clone() };
+        Ok((note, Box::new(watched)))
+    }
+
+    async fn introduce(&self, connection: Box<dyn Connection>, note: &Note) -> Result<Joined, Trouble> {
+        // The name in the address is of no use: the connection is there already.
+        let endpoint = Endpoint::from_static("http://hedgerow")
+            .http2_keep_alive_interval(self.patience.keep_alive)
+            .keep_alive_timeout(self.patience.keep_alive)
+            .keep_alive_while_idle(true);
+        let mut connection = Some(connection);
+        let once = tower::service_fn(move |_| {
+            let connection =
+                connection.take().ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted));
+            std::future::ready(connection.map(TokioIo::new))
+        });
+        let broken = |error: tonic::transport::Error| Trouble::Broken(causes(&error));
+        let channel = endpoint.connect_with_connector(once).await.map_err(broken)?;
+        let mut client = wire::federation_client::FederationClient::new(channel)
+            .max_decoding_message_size(MAX_MESSAGE)
+            .max_encoding_message_size(MAX_MESSAGE);
+        let (sender, mut unsent) = mpsc::channel(MAX_UNSENT);
+        let hello = wire::Hello {
+            protocol: protocol::VERSION,
+            name: self.security.name().to_owned(),
+            run: self.run.borrow().clone(),
+            software: concat!("hedgerow-node ", env!("CARGO_PKG_VERSION")).to_owned(),
+        };
+        // There is room for the first message.
+        _ = sender.try_send(wire::from_node::Message::Hello(hello).into());
+        let (speaking, silent) = oneshot::channel();
+        let mut speaking = Some(speaking);
+        let outgoing = stream::poll_fn(move |context| {
+            let message = ready!(unsent.poll_recv(context));
+            if message.is_none() {
+                drop(speaking.take());
+            }
+            Poll::Ready(message)
+        });
+        let answer = client.join(outgoing).await.map_err(|status| from_status(&status))?;
+        let mut stream = answer.into_inner();
+        let first = stream.message().await.map_err(|status| from_status(&status))?.ok_or(Trouble::Ended)?;
+        match first.message {
+            Some(wire::from_server::Message::Welcome(welcome)) if welcome.protocol == protocol::VERSION => {
+                Ok(Joined { stream, welcome, sender, silent, note: note.clone() })
+            }
+            Some(wire::from_server::Message::Welcome(welcome)) => Err(Trouble::Foreign(format!(
+                "it speaks version {}, and this node version {}",
+                welcome.protocol,
+                protocol::VERSION
+            ))),
+            Some(wire::from_server::Message::Refusal(refusal)) => Err(Trouble::Refused(refusal.reason)),
+            _ => Err(Trouble::Foreign("its first message is no welcome".to_owned())),
+        }
+    }
+}
+
+/// A stream that is up.
+struct Joined {
+    stream: Streaming<wire::FromServer>,
+    welcome: wire::Welcome,
+    sender: mpsc::Sender<wire::FromNode>,
+    /// Comes when the node has no more to say.
+    silent: oneshot::Receiver<()>,
+    note: Note,
+}
+
+/// What TLS had to say when a connection failed: those who use the connection only say that it did.
+#[derive(Debug, Clone, Default)]
+struct Note(Arc<Mutex<Option<Trouble>>>);
+
+impl Note {
+    fn read(&self) -> Option<Trouble> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn write(&self, error: &io::Error) {
+        if let Some(trouble) = tls_trouble(error) {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(trouble);
+        }
+    }
+}
+
+/// Notes what goes wrong.
+struct Watched<T> {
+    inner: T,
+    note: Note,
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let outcome = ready!(Pin::new(&mut self.inner).poll_read(context, buffer));
+        Poll::Ready(outcome.inspect_err(|error| self.note.write(error)))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = ready!(Pin::new(&mut self.inner).poll_write(context, bytes));
+        Poll::Ready(outcome.inspect_err(|error| self.note.write(error)))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = ready!(Pin::new(&mut self.inner).poll_flush(context));
+        Poll::Ready(outcome.inspect_err(|error| self.note.write(error)))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}
+
+/// What TLS says about an error, if it was TLS that failed.
+fn tls_trouble(error: &io::Error) -> Option<Trouble> {
+    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    let meaning = match error {
+        rustls::Error::AlertReceived(alert) => format!("the server sent the alert {alert:?}"),
+        rustls::Error::InvalidCertificate(reason) => format!("the server's certificate won't do: {reason}"),
+        other => other.to_string(),
+    };
+    Some(Trouble::Tls(meaning))
+}
+
+fn from_status(status: &Status) -> Trouble {
+    match status.code() {
+        Code::FailedPrecondition | Code::PermissionDenied | Code::Unauthenticated | Code::InvalidArgument => {
+            Trouble::Refused(status.message().to_owned())
+        }
+        Code::Unimplemented => Trouble::Foreign(status.message().to_owned()),
+        code => Trouble::Broken(format!("{code}: {}", causes(status))),
+    }
+}
+
+/// An error with what caused it.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// A random number from 0 to 1.
+fn share() -> f64 {
+    // Every state has a key of its own.
+    let number = RandomState::new().hash_one(());
+    number as f64 / u64::MAX as f64
+}

@@ -1,0 +1,549 @@
+//! [`Engine`]: all that a node is, but for sockets, files and clocks. It predicts, learns, hears the server and says what there is to
+//! say; whoever drives it decides when.
+
+use hedgerow::{
+    BadSample, BadState, Broadcast, Encoder, NodeHalf, NodeId, NodeScaling, Personal, Reference, Rejected,
+    Report, Scale, Section, Upload, decode,
+};
+use serde::{Deserialize, Serialize};
+
+use super::pending::Pending;
+use crate::learning::Plan;
+use crate::protocol::{self, wire};
+
+/// Samples that may wait for the next round; older ones are then learned in the round at hand.
+pub const MAX_HELD: usize = 256;
+
+/// A prediction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Answer {
+    /// ŷ, in the label's own unit.
+    pub value: f32,
+    /// The round whose model it is of.
+    pub round: u64,
+    /// Whether there is a model at all: before the first scale is agreed on, it is only the mean label so far.
+    pub known: bool,
+}
+
+/// Why a sample or a label was not taken; nothing changed.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum BadInput {
+    /// Too many or too few numbers.
+    #[error("a sample has {expected} numbers, but {found} came")]
+    WrongLength {
+        /// What the federation's samples have.
+        expected: usize,
+        /// What came.
+        found: usize,
+    },
+    /// A label that can't be learned from.
+    #[error(transparent)]
+    Sample(#[from] BadSample),
+    /// A label for a prediction that nobody asked for, or whose label came already, or that was forgotten.
+    #[error("no prediction with id {id:?} waits for its label")]
+    UnknownId {
+        /// Which.
+        id: String,
+    },
+    /// An id that is in use.
+    #[error("a prediction with id {id:?} already waits for its label")]
+    RepeatedId {
+        /// Which.
+        id: String,
+    },
+    /// An id that no id should be.
+    #[error("an id has at most {bound} bytes, but this one has {found}")]
+    LongId {
+        /// Most.
+        bound: usize,
+        /// What came.
+        found: usize,
+    },
+}
+
+/// What a node has seen and done.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct EngineTally {
+    /// Labels that were learned from.
+    pub samples: u64,
+    /// Sum of the squared errors of their predictions, in the label's own unit; those before the first scale don't count.
+    pub squared_error: f64,
+    /// How many those are.
+    pub scored: u64,
+    /// Values that were missing and were filled in.
+    pub imputed: u64,
+    /// Uploads that were sent, and those that were taken.
+    pub uploads: u64,
+    /// Taken ones.
+    pub taken: u64,
+    /// Messages that the server refused.
+    pub refused: u64,
+    /// Predictions that were forgotten because too many others waited for their labels.
+    pub forgotten: u64,
+}
+
+impl EngineTally {
+    /// Mean squared error so far.
+    pub fn mse(&self) -> f64 {
+        if self.scored == 0 { 0.0 } else { self.squared_error / self.scored as f64 }
+    }
+}
+
+/// What the next upload tells about errors.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+struct News {
+    samples: u32,
+    squared_error: f64,
+}
+
+/// A node.
+pub struct Engine {
+    plan: Plan,
+    half: Box<dyn NodeHalf>,
+    scaling: NodeScaling,
+    state: State,
+    link: Link,
+    room: Room,
+}
+
+/// What has to survive a restart, beside the half and the scaling.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct State {
+    run: String,
+    number: NodeId,
+    personal: Option<Personal>,
+    pending: Pending,
+    /// Samples that came after the round's upload had left.
+    held: Vec<(Vec<f32>, f32)>,
+    /// Samples learned in the round at hand.
+    learned: u64,
+    news: News,
+    /// What the latest upload told, and in which round, until it is known to be taken.
+    told: Option<(u64, News)>,
+    tally: EngineTally,
+    /// The latest report: whether it arrived is never known, so it is said again on the next stream.
+    report: Option<Report>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    half: Vec<u8>,
+    scaling: Vec<u8>,
+    state: State,
+}
+
+/// What lasts as long as a stream.
+struct Link {
+    is_up: bool,
+    /// Whether this stream has brought a broadcast.
+    is_in_step: bool,
+    /// The round whose upload was sent.
+    answered: Option<u64>,
+    is_report_due: bool,
+    encoder: Encoder,
+    known: Reference,
+}
+
+impl Link {
+    fn new(plan: &Plan, number: NodeId) -> Self {
+        let seed = plan.setup().config().seed;
+        Self {
+            is_up: false,
+            is_in_step: false,
+            answered: None,
+            is_report_due: false,
+            encoder: Encoder::for_node(plan.learning().compression.up, seed, number),
+            known: Reference::default(),
+        }
+    }
+}
+
+/// Buffers.
+#[derive(Default)]
+struct Room {
+    x: Vec<f32>,
+    z: Vec<f32>,
+    upload: Upload,
+    broadcast: Broadcast,
+    sections: Vec<Section>,
+    bytes: Vec<u8>,
+}
+
+impl Engine {
+    /// A new node of a run.
+    pub fn new(plan: Plan, run: &str, number: NodeId) -> Self {
+        let state = State {
+            run: run.to_owned(),
+            number,
+            personal: plan.learning().personal.then(Personal::default),
+            pending: Pending::default(),
+            held: Vec::new(),
+            learned: 0,
+            news: News::default(),
+            told: None,
+            tally: EngineTally::default(),
+            report: None,
+        };
+        let (half, scaling, link) = (plan.node(number), plan.node_scaling(), Link::new(&plan, number));
+        let mut engine = Self { plan, half, scaling, state, link, room: Room::default() };
+        engine.make_room();
+        engine
+    }
+
+    fn make_room(&mut self) {
+        self.room.x = vec![0.0; self.plan.inputs()];
+        self.room.z = vec![0.0; self.plan.map().width()];
+    }
+
+    /// Everything that has to survive a restart.
+    pub fn save(&self) -> Vec<u8> {
+        let (half, scaling, state) = (self.half.save(), self.scaling.save(), self.state.clone());
+        // Writing to memory can't fail; were it to, an empty state would be refused, not taken for a node.
+        postcard::to_stdvec(&Saved { half, scaling, state }).unwrap_or_default()
+    }
+
+    /// Goes on from a saved state of the same plan.
+    pub fn restore(plan: Plan, saved: &[u8]) -> Result<Self, RestoreError> {
+        let (saved, rest): (Saved, _) =
+            postcard::take_from_bytes(saved).map_err(|error| RestoreError::Unreadable(error.to_string()))?;
+        let inputs = plan.inputs();
+        let Saved { half, scaling, state } = saved;
+        let is_sound = rest.is_empty()
+            && state.held.len() <= MAX_HELD
+            && state.held.iter().all(|(x, _)| x.len() == inputs)
+            && state.pending.is_sound(inputs)
+            && state.personal.is_some() == plan.learning().personal
+            && state.news.squared_error.is_finite()
+            && state.told.is_none_or(|(_, told)| told.squared_error.is_finite())
+            && state.tally.squared_error.is_finite();
+        if !is_sound {
+            return Err(RestoreError::Unreadable("sizes or values are out of bounds".into()));
+        }
+        let mut engine = Self::new(plan, &state.run, state.number);
+        engine.half.restore(&half)?;
+        engine.scaling.restore(&scaling)?;
+        if let (Some(personal), Some(saved)) = (&mut engine.state.personal, &state.personal) {
+            // Its own check of what can't be.
+            personal.restore(&saved.save())?;
+        }
+        engine.state = state;
+        Ok(engine)
+    }
+
+    /// The run that it belongs to.
+    pub fn run(&self) -> &str {
+        &self.state.run
+    }
+
+    /// Its number in the run.
+    pub fn number(&self) -> NodeId {
+        self.state.number
+    }
+
+    /// What the federation agreed on.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The round that it is in.
+    pub fn round(&self) -> u64 {
+        self.half.round()
+    }
+
+    /// What it has seen and done.
+    pub fn tally(&self) -> &EngineTally {
+        &self.state.tally
+    }
+
+    /// Predictions that wait for their labels, and samples that wait for the next round.
+    pub fn waiting(&self) -> (usize, usize) {
+        (self.state.pending.len(), self.state.held.len())
+    }
+
+    /// Its half, for those who look closer.
+    pub fn half(&self) -> &dyn NodeHalf {
+        self.half.as_ref()
+    }
+
+    /// Whether it has answered the open round and waits for the next one. Without a scale, whether it has reported and waits for one.
+    pub fn awaits_broadcast(&self) -> bool {
+        let is_unscaled = self.scaling.scale().is_none();
+        self.link.answered == Some(self.round()) || (is_unscaled && self.state.report.is_some())
+    }
+
+    /// Samples that it has learned in the round at hand and not yet seen the round close.
+    pub fn learned(&self) -> u64 {
+        self.state.learned
+    }
+
+    /// Whether those are as many as an answer to the round takes.
+    pub fn has_learned_enough(&self) -> bool {
+        self.state.learned >= u64::from(self.plan.learning().compression.visits(self.half.round()))
+    }
+
+    /// Whether it has a scale: without one nothing can be learned yet.
+    pub fn is_scaled(&self) -> bool {
+        self.scaling.scale().is_some()
+    }
+
+    /// Predicts from raw inputs; what isn't a finite number is missing and is filled in.
+    pub fn predict(&mut self, x: &[f32]) -> Result<Answer, BadInput> {
+        self.check_inputs(x)?;
+        let global = self.predict_globally(x);
+        Ok(self.personal(global))
+    }
+
+    /// The same, and remembers the sample until its label comes. If too many wait, the oldest is forgotten.
+    pub fn predict_later(&mut self, id: &str, x: &[f32]) -> Result<Answer, BadInput> {
+        self.check_inputs(x)?;
+        let global = self.predict_globally(x);
+        let answer = self.personal(global);
+        let has_forgotten = self.state.pending.insert(id, x, answer)?;
+        self.state.tally.forgotten += u64::from(has_forgotten);
+        Ok(answer)
+    }
+
+    /// Learns from a sample; the answer is what it would have predicted. While the round's upload is on its way, the sample waits for
+    /// the next round, so that nothing of it is lost.
+    pub fn learn(&mut self, x: &[f32], y: f32) -> Result<Answer, BadInput> {
+        self.check_inputs(x)?;
+        self.check_label(y)?;
+        let global = self.predict_globally(x);
+        let answer = self.personal(global);
+        self.see(x, y, answer, global);
+        Ok(answer)
+    }
+
+    /// Learns the label of an earlier prediction, which is the answer.
+    pub fn learn_by_id(&mut self, id: &str, y: f32) -> Result<Answer, BadInput> {
+        self.check_label(y)?;
+        let (x, answer) =
+            self.state.pending.take(id).ok_or_else(|| BadInput::UnknownId { id: id.to_owned() })?;
+        // What the model says today is what the node's own layer learns from.
+        let global = self.predict_globally(&x);
+        self.see(&x, y, answer, global);
+        Ok(answer)
+    }
+
+    /// A stream is up: it begins with nothing owed on either side.
+    pub fn connected(&mut self) {
+        self.link = Link { is_up: true, ..Link::new(&self.plan, self.state.number) };
+        self.link.is_report_due = self.state.report.is_some();
+    }
+
+    /// It is down: from here on samples are learned as they come.
+    pub fn disconnected(&mut self) {
+        self.link = Link::new(&self.plan, self.state.number);
+        self.learn_held();
+    }
+
+    /// Takes a message of the server, or refuses it and stays as it was.
+    pub fn hear(&mut self, message: &wire::FromServer) -> Result<(), Rejected> {
+        match &message.message {
+            Some(wire::from_server::Message::Broadcast(broadcast)) => self.hear_broadcast(broadcast),
+            Some(wire::from_server::Message::Scale(scale)) => self.hear_scale(scale),
+            Some(wire::from_server::Message::Refusal(_)) => {
+                self.state.tally.refused += 1;
+                Ok(())
+            }
+            Some(wire::from_server::Message::Welcome(_)) => {
+                Err(Rejected::Garbled { what: "a second welcome" })
+            }
+            None => Err(Rejected::Garbled { what: "an empty message" }),
+        }
+    }
+
+    /// Appends what there is to say now: each message once a round and stream. A node that has learned nothing in this round answers
+    /// only if `even_so`, and if its method has something to say.
+    pub fn speak(&mut self, even_so: bool, out: &mut Vec<wire::FromNode>) {
+        if !self.link.is_up || !self.link.is_in_step {
+            return;
+        }
+        let mut report = Report::default();
+        if self.scaling.report(&mut report) {
+            self.state.report = Some(report);
+            self.link.is_report_due = true;
+        }
+        if let Some(report) = self.state.report.as_ref().filter(|_| self.link.is_report_due) {
+            let numbers = protocol::numbers_to_bytes(&report.numbers);
+            out.push(wire::from_node::Message::Report(wire::Report { numbers }).into());
+            self.link.is_report_due = false;
+        }
+        let round = self.half.round();
+        let has_learned_enough = self.has_learned_enough() || even_so;
+        if self.link.answered == Some(round)
+            || !has_learned_enough
+            || !self.is_scaled()
+            || !self.half.upload(&mut self.room.upload)
+        {
+            return;
+        }
+        let numbers = self.upload_bytes();
+        let Upload { round, vote, .. } = self.room.upload;
+        let News { samples, squared_error } = self.state.news;
+        let squared_error = squared_error as f32;
+        let upload = wire::Upload { round, vote, numbers, samples, squared_error };
+        out.push(wire::from_node::Message::Upload(upload).into());
+        self.link.answered = Some(round);
+        self.state.told = Some((round, self.state.news));
+        self.state.tally.uploads += 1;
+    }
+
+    fn upload_bytes(&mut self) -> bytes::Bytes {
+        let Room { upload, sections, bytes, .. } = &mut self.room;
+        if self.plan.is_plain_up() {
+            return protocol::numbers_to_bytes(&upload.numbers);
+        }
+        sections.clear();
+        self.half.sections(sections);
+        self.link.encoder.encode(upload.round, sections, &upload.numbers, &self.link.known, bytes);
+        bytes::Bytes::copy_from_slice(bytes)
+    }
+
+    fn hear_broadcast(&mut self, message: &wire::Broadcast) -> Result<(), Rejected> {
+        let Room { broadcast, .. } = &mut self.room;
+        let most = self.plan.most_numbers();
+        broadcast.round = message.round;
+        broadcast.kernels = protocol::kernels_from_wire(message);
+        if message.compressed {
+            if !self.link.is_in_step {
+                return Err(Rejected::Garbled { what: "a difference to nothing" });
+            }
+            decode(&message.numbers, &self.link.known, most, &mut broadcast.numbers)?;
+        } else {
+            protocol::numbers_from_bytes(&message.numbers, most, &mut broadcast.numbers)?;
+        }
+        let before = self.half.round();
+        if broadcast.round < before {
+            // The server has lost rounds (a power cut, an old backup): this node goes on from where the server is.
+            let mut half = self.plan.node(self.state.number);
+            half.adopt(broadcast)?;
+            self.half = half;
+        } else {
+            self.half.adopt(broadcast)?;
+        }
+        let is_taken = |(round, _): &mut (u64, News)| *round <= message.taken;
+        if let Some((round, News { samples, squared_error })) = self.state.told.take_if(is_taken) {
+            if self.link.answered == Some(round) {
+                self.link.encoder.taken();
+            }
+            let news = &mut self.state.news;
+            news.samples = news.samples.saturating_sub(samples);
+            news.squared_error = (news.squared_error - squared_error).max(0.0);
+            self.state.tally.taken += 1;
+        }
+        if !self.plan.is_plain() {
+            let Room { broadcast, sections, .. } = &mut self.room;
+            sections.clear();
+            let learning = self.plan.learning();
+            learning.method.broadcast_sections(self.plan.setup(), broadcast, sections);
+            self.link.known.set(sections, &broadcast.numbers);
+        }
+        self.link.is_in_step = true;
+        if self.half.round() != before {
+            self.state.learned = 0;
+            self.link.answered = None;
+            self.learn_held();
+        }
+        Ok(())
+    }
+
+    fn hear_scale(&mut self, message: &wire::Scale) -> Result<(), Rejected> {
+        let (version, scale) = protocol::scale_from_wire(message)?;
+        let old = self.scaling.scale().cloned();
+        if self.scaling.adopt(version, &scale)?
+            && let Some(old) = old
+        {
+            self.half.transport(&self.plan.map().transport(&old, &scale));
+            // What was owed was in another scale.
+            self.link.encoder.forget();
+        }
+        Ok(())
+    }
+
+    fn check_inputs(&self, x: &[f32]) -> Result<(), BadInput> {
+        let (expected, found) = (self.plan.inputs(), x.len());
+        if found == expected { Ok(()) } else { Err(BadInput::WrongLength { expected, found }) }
+    }
+
+    fn check_label(&self, y: f32) -> Result<(), BadInput> {
+        Ok(self.plan.setup().check_label(y)?)
+    }
+
+    /// The federation's prediction, in the label's own unit.
+    fn predict_globally(&mut self, x: &[f32]) -> Answer {
+        let round = self.half.round();
+        let Some(label) = self.scaling.scale().map(Scale::label) else {
+            let mean = self.scaling.summary().mean(self.plan.inputs()).unwrap_or(0.0);
+            return Answer { value: mean as f32, round, known: false };
+        };
+        self.scaling.prepare(x, &mut self.room.x);
+        let z = self.plan.map().map_batch(&self.room.x, &mut self.room.z);
+        let value = label.raw(f64::from(self.half.predict(z))) as f32;
+        Answer { value, round, known: true }
+    }
+
+    fn personal(&self, global: Answer) -> Answer {
+        let value = match &self.state.personal {
+            Some(personal) if global.known => personal.predict(global.value),
+            _ => global.value,
+        };
+        Answer { value, ..global }
+    }
+
+    /// A label has come: it counts, and is learned now or in the next round.
+    fn see(&mut self, x: &[f32], y: f32, answer: Answer, global: Answer) {
+        let State { tally, news, personal, .. } = &mut self.state;
+        tally.samples += 1;
+        if answer.known {
+            let error = f64::from(answer.value) - f64::from(y);
+            tally.scored += 1;
+            tally.squared_error += error * error;
+            news.samples = news.samples.saturating_add(1);
+            news.squared_error += error * error;
+        }
+        if let Some(personal) = personal
+            && global.known
+        {
+            personal.learn(global.value, y);
+        }
+        let waits = self.is_scaled() && self.link.answered == Some(self.half.round());
+        if !waits {
+            self.learn_now(x, y);
+        } else if self.state.held.len() < MAX_HELD {
+            self.state.held.push((x.to_vec(), y));
+        } else {
+            let (oldest, label) = self.state.held.remove(0);
+            self.learn_now(&oldest, label);
+            self.state.held.push((x.to_vec(), y));
+        }
+        self.scaling.see(x, Some(y));
+    }
+
+    fn learn_held(&mut self) {
+        for (x, y) in std::mem::take(&mut self.state.held) {
+            self.learn_now(&x, y);
+        }
+    }
+
+    fn learn_now(&mut self, x: &[f32], y: f32) {
+        let Some(scaled) = self.scaling.scale().map(|scale| scale.scale_label(y)) else { return };
+        self.state.tally.imputed += self.scaling.prepare(x, &mut self.room.x) as u64;
+        let z = self.plan.map().map_batch(&self.room.x, &mut self.room.z);
+        // The label was checked when it came, and the map is the half's own.
+        if self.half.learn(z, scaled).is_ok() {
+            self.state.learned += 1;
+        }
+    }
+}
+
+/// Why a saved node can't go on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// It is no node, or one of another kind.
+    #[error("the saved node can't be read: {0}")]
+    Unreadable(String),
+    /// Its half or its scaling doesn't fit the federation.
+    #[error(transparent)]
+    State(#[from] BadState),
+}

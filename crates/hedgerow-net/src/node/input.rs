@@ -1,0 +1,146 @@
+//! [`Input`]: where a node's lines come from. It is read no faster than lines are taken.
+
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tracing::warn;
+
+use super::follow::{Bookmark, Follow};
+use super::lines::{Line, Lines};
+
+/// How often a followed file is looked at.
+pub const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// A source of lines.
+#[derive(Debug)]
+pub enum Input {
+    /// None at all.
+    None,
+    /// Something that is read once, such as standard input.
+    Stream(Stream),
+    /// A file that is followed.
+    Follow(Follow),
+}
+
+/// Bytes that a thread of their own reads: it may have to wait for them, and nobody waits for it.
+#[derive(Debug)]
+pub struct Stream {
+    blocks: mpsc::Receiver<Vec<u8>>,
+    lines: Lines,
+    has_ended: bool,
+}
+
+impl Input {
+    /// Standard input.
+    pub fn standard() -> Self {
+        Self::reading(std::io::stdin())
+    }
+
+    /// Anything that can be read.
+    pub fn reading(mut source: impl Read + Send + 'static) -> Self {
+        let (sender, blocks) = mpsc::channel(2);
+        std::thread::spawn(move || {
+            let mut block = vec![0; 1 << 14];
+            loop {
+                match source.read(&mut block) {
+                    Ok(0) => return,
+                    Ok(count) => {
+                        if sender.blocking_send(block[..count].to_vec()).is_err() {
+                            return;
+                        }
+                    }
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                    Err(error) => {
+                        warn!("the input can't be read any further: {error}");
+                        return;
+                    }
+                }
+            }
+        });
+        Self::Stream(Stream { blocks, lines: Lines::default(), has_ended: false })
+    }
+
+    /// A file that grows.
+    pub fn following(path: &Path, bookmark: Option<&Bookmark>) -> Self {
+        Self::Follow(Follow::new(path, bookmark, LOOK_EVERY))
+    }
+
+    /// The next line; `None` if there will never be another. May be given up waiting for at any time.
+    pub async fn next(&mut self) -> Option<Line> {
+        match self {
+            Self::None => None,
+            Self::Stream(stream) => stream.next().await,
+            Self::Follow(follow) => Some(follow.next().await),
+        }
+    }
+
+    /// Where it is, if that is of use to somebody who comes later.
+    pub fn bookmark(&self) -> Option<Bookmark> {
+        match self {
+            Self::Follow(follow) => follow.bookmark(),
+            _ => None,
+        }
+    }
+}
+
+impl Stream {
+    async fn next(&mut self) -> Option<Line> {
+        loop {
+            if let Some(line) = self.lines.pull() {
+                return Some(line);
+            }
+            if self.has_ended {
+                return self.lines.finish();
+            }
+            match self.blocks.recv().await {
+                Some(block) => self.lines.push(&block),
+                None => self.has_ended = true,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stream_is_read_line_by_line_to_its_end() {
+        let text: String = (0..10_000).map(|at| format!("{at}\n")).collect();
+        let mut input = Input::reading(std::io::Cursor::new(text + "the last"));
+        for at in 0..10_000 {
+            let line = input.next().await.unwrap();
+            assert_eq!((line.number, line.text.unwrap()), (at + 1, at.to_string().into_bytes()));
+        }
+        assert_eq!(input.next().await.unwrap().text.unwrap(), b"the last");
+        assert_eq!((input.next().await, input.next().await), (None, None));
+        assert_eq!((Input::None.next().await, input.bookmark()), (None, None));
+    }
+
+    /// Gives lines without end, and counts its bytes.
+    struct Endless(Arc<AtomicUsize>);
+
+    impl Read for Endless {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            buffer.fill(b'\n');
+            self.0.fetch_add(buffer.len(), Ordering::SeqCst);
+            Ok(buffer.len())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stream_is_not_read_ahead_of_who_takes_its_lines() {
+        let read = Arc::new(AtomicUsize::new(0));
+        let mut input = Input::reading(Endless(Arc::clone(&read)));
+        for _ in 0..100_000 {
+            input.next().await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(read.load(Ordering::SeqCst) <= 100_000 + (5 << 14));
+    }
+}

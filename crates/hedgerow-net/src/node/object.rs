@@ -1,0 +1,302 @@
+//! Samples from JSON objects, read in bounded memory and without copies of what isn't needed.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::sample::{BadRow, Builder, Role, Sample, Schema, not_a_number, shortened, to_number};
+
+impl Schema {
+    /// Reads a JSON object.
+    pub fn read_object(&self, text: &[u8]) -> Result<Sample, BadRow> {
+        let mut builder = Builder::new(self);
+        let mut bad = None;
+        let mut deserializer = serde_json::Deserializer::from_slice(text);
+        let object = Object { schema: self, builder: &mut builder, bad: &mut bad };
+        let read = object.deserialize(&mut deserializer).and_then(|()| deserializer.end());
+        match (bad, read) {
+            (Some(bad), _) => Err(bad),
+            (None, Err(error)) => Err(BadRow::NotAnObject(shortened(&error.to_string(), 120))),
+            (None, Ok(())) => builder.finish(),
+        }
+    }
+}
+
+/// The number that a JSON value is; NaN for null.
+fn read_value(column: &str, value: &RawValue) -> Result<f32, BadRow> {
+    match value.get() {
+        "null" => Ok(f32::NAN),
+        text if text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => to_number(column, text),
+        text => Err(not_a_number(column, text)),
+    }
+}
+
+/// Reads an object; what is wrong with it goes to `bad`.
+struct Object<'r, 's> {
+    schema: &'s Schema,
+    builder: &'r mut Builder<'s>,
+    bad: &'r mut Option<BadRow>,
+}
+
+impl Object<'_, '_> {
+    fn take(&mut self, key: &str, value: &RawValue) -> Result<(), BadRow> {
+        let is_list = value.get().starts_with('[');
+        match self.schema.role(key) {
+            Role::Input(_) if key == "x" && is_list => self.take_list(value),
+            Role::Inputs if is_list => self.take_list(value),
+            Role::Inputs => Err(not_a_number(key, value.get())),
+            Role::Input(position) => self.builder.input(position, key, read_value(key, value)?),
+            Role::Label => self.builder.label(key, read_value(key, value)?),
+            Role::Id => self.take_id(value),
+            Role::Other => self.schema.check_other(key),
+        }
+    }
+
+    fn take_list(&mut self, value: &RawValue) -> Result<(), BadRow> {
+        let mut bad = None;
+        let list = List { expected: self.schema.inputs(), bad: &mut bad };
+        let numbers = list.deserialize(&mut serde_json::Deserializer::from_str(value.get()));
+        match (bad, numbers) {
+            (Some(bad), _) => Err(bad),
+            (None, Ok(numbers)) => self.builder.inputs(numbers),
+            (None, Err(error)) => Err(BadRow::NotAnObject(shortened(&error.to_string(), 120))),
+        }
+    }
+
+    fn take_id(&mut self, value: &RawValue) -> Result<(), BadRow> {
+        let text = value.get();
+        if text == "null" {
+            return Ok(());
+        }
+        let is_whole = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if is_whole {
+            return self.builder.id(Cow::Borrowed(text));
+        }
+        match serde_json::from_str::<String>(text) {
+            Ok(id) => self.builder.id(Cow::Owned(id)),
+            Err(_) => Err(BadRow::BadId { value: shortened(text, 40) }),
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Object<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Object<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object with columns")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        while let Some((key, value)) = map.next_entry::<Cow<'de, str>, &'de RawValue>()? {
+            if let Err(bad) = self.take(&key, value) {
+                *self.bad = Some(bad);
+                return Err(A::Error::custom("a bad column"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a list of as many numbers as a sample has.
+struct List<'r> {
+    expected: usize,
+    bad: &'r mut Option<BadRow>,
+}
+
+impl<'de> DeserializeSeed<'de> for List<'_> {
+    type Value = Vec<f32>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<f32>, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for List<'_> {
+    type Value = Vec<f32>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list of numbers")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<f32>, A::Error> {
+        let mut numbers = Vec::with_capacity(self.expected);
+        while numbers.len() < self.expected
+            && let Some(value) = list.next_element::<&'de RawValue>()?
+        {
+            match read_value(&format!("x[{}]", numbers.len()), value) {
+                Ok(number) => numbers.push(number),
+                Err(bad) => {
+                    *self.bad = Some(bad);
+                    return Err(A::Error::custom("a bad number"));
+                }
+            }
+        }
+        let mut found = numbers.len();
+        while list.next_element::<IgnoredAny>()?.is_some() {
+            found += 1;
+        }
+        if found != self.expected {
+            *self.bad = Some(BadRow::WrongLength { expected: self.expected, found });
+            return Err(A::Error::custom("a bad length"));
+        }
+        Ok(numbers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::sample::{MAX_ID, Others, read_cell};
+    use super::*;
+
+    fn schema(columns: &[&str], target: &str, others: Others) -> Schema {
+        let names: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
+        Schema::named(2, &names, target, others)
+    }
+
+    fn weather() -> Schema {
+        schema(&["temperature", "wind"], "load", Others::Refuse)
+    }
+
+    fn read(text: &str) -> Result<Sample, BadRow> {
+        weather().read_object(text.as_bytes())
+    }
+
+    fn sample(id: Option<&str>, x: Option<[f32; 2]>, y: Option<f32>) -> Sample {
+        Sample { id: id.map(str::to_owned), x: x.map(Vec::from), y }
+    }
+
+    #[test]
+    fn columns_come_by_name_or_in_a_list_and_with_or_without_labels_and_ids() {
+        let x = Some([21.5, 3.0]);
+        for (text, expected) in [
+            (r#"{"temperature": 21.5, "wind": 3, "load": 7}"#, sample(None, x, Some(7.0))),
+            (r#"{"load": 7.0, "wind": 3e0, "temperature": 215e-1}"#, sample(None, x, Some(7.0))),
+            (r#"{"x": [21.5, 3], "y": -7}"#, sample(None, x, Some(-7.0))),
+            (r#"{"x": [21.5, 3], "load": 7}"#, sample(None, x, Some(7.0))),
+            (r#"{"x": [21.5, 3]}"#, sample(None, x, None)),
+            (r#"{"x": [21.5, 3], "y": null}"#, sample(None, x, None)),
+            (r#"{"id": "a1", "x": [21.5, 3]}"#, sample(Some("a1"), x, None)),
+            (r#"{"id": 17, "x": [21.5, 3]}"#, sample(Some("17"), x, None)),
+            (r#"{"id": "a\u00e4", "y": 3.25}"#, sample(Some("aä"), None, Some(3.25))),
+            (r#"{"id": null, "x": [21.5, 3]}"#, sample(None, x, None)),
+        ] {
+            assert_eq!(read(text).as_ref(), Ok(&expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_not_a_number() {
+        for text in [r#"{"temperature": null, "wind": 3}"#, r#"{"wind": 3}"#, r#"{"x": [null, 3]}"#] {
+            let x = read(text).unwrap().x.unwrap();
+            assert!(x[0].is_nan() && x[1] == 3.0, "{text}");
+        }
+        assert!(read(r#"{"wind": null}"#).unwrap().x.unwrap().iter().all(|x| x.is_nan()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_column_and_value() {
+        for (text, parts) in [
+            (r#"{"temperature": "warm"}"#, &["\"temperature\"", "\"warm\" is not a number"][..]),
+            (r#"{"temperature": true}"#, &["temperature", "true is not a number"]),
+            (r#"{"temperature": [1]}"#, &["temperature", "[1] is not a number"]),
+            (r#"{"load": {"a": 1}, "wind": 1}"#, &["load", "is not a number"]),
+            (r#"{"x": 4}"#, &["\"x\"", "4 is not a number"]),
+            (r#"{"x": [1, "2"]}"#, &["x[1]", "\"2\" is not a number"]),
+            (r#"{"wind": 1e39}"#, &["wind", "1e39 is larger than 3.4028235e38"]),
+            (r#"{"wind": -1e400}"#, &["wind", "-1e400 is larger than"]),
+            (
+                r#"{"wnid": 3}"#,
+                &["no column \"wnid\"", "temperature, wind, and the label load", "samples.others"],
+            ),
+            (r#"{"wind": 3, "wind": 4}"#, &["\"wind\" comes twice"]),
+            (r#"{"wind": 3, "x": [1, 2]}"#, &["\"x\" comes twice"]),
+            (r#"{"x": [1, 2], "wind": 3}"#, &["\"wind\" comes twice"]),
+            (r#"{"x": [1, 2], "y": 3, "load": 3}"#, &["\"load\" comes twice"]),
+            (r#"{"id": "a", "id": "b", "y": 3}"#, &["\"id\" comes twice"]),
+            (r#"{"x": [1]}"#, &["x has 1 numbers", "has 2"]),
+            (r#"{"x": [1, 2, 3, 4]}"#, &["x has 4 numbers", "has 2"]),
+            (r#"{"id": "", "y": 1}"#, &["id must be"]),
+            (r#"{"id": 1.5, "y": 1}"#, &["id must be", "1.5"]),
+            ("{}", &["neither inputs nor a label"]),
+            (r#"{"id": "a"}"#, &["neither inputs nor a label"]),
+            (r#"{"load": 3}"#, &["needs the id"]),
+            ("[1, 2]", &["no JSON object"]),
+            ("{\"wind\": 3", &["no JSON object", "EOF"]),
+            ("{\"wind\": 3} x", &["no JSON object", "trailing"]),
+            ("{\"wind\": NaN}", &["no JSON object"]),
+            ("", &["no JSON object"]),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(parts.iter().all(|part| error.contains(part)), "{text} gives {error:?}");
+        }
+        let id = format!(r#"{{"id": "{}", "y": 1}}"#, "i".repeat(MAX_ID + 1));
+        assert_eq!(read(&id).unwrap_err().field(), Some("id"));
+        assert!(read(&id).unwrap_err().to_string().len() < 200);
+        assert!(weather().read_object(b"{\"wind\": \"\xff\"}").is_err());
+        let deep = format!("{{\"wind\": {}", "[".repeat(100_000));
+        assert!(read(&deep).is_err());
+    }
+
+    #[test]
+    fn other_columns_can_be_passed_over() {
+        let schema = schema(&["temperature", "wind"], "load", Others::Ignore);
+        let read = schema.read_object(br#"{"at": "noon", "deep": [[{}]], "wind": 2, "temperature": 1}"#);
+        assert_eq!(read, Ok(sample(None, Some([1.0, 2.0]), None)));
+    }
+
+    #[test]
+    fn the_federation_s_own_names_go_first() {
+        let schema = schema(&["x", "id"], "y", Others::Refuse);
+        assert_eq!(
+            schema.read_object(br#"{"x": 1, "id": 2, "y": 3}"#),
+            Ok(sample(None, Some([1.0, 2.0]), Some(3.0)))
+        );
+        assert_eq!(schema.read_object(br#"{"x": [1, 2]}"#), Ok(sample(None, Some([1.0, 2.0]), None)));
+    }
+
+    #[test]
+    fn samples_without_names_come_in_lists() {
+        let schema = schema(&[], "", Others::Refuse);
+        assert_eq!(
+            schema.read_object(br#"{"x": [1, 2], "y": 3}"#),
+            Ok(sample(None, Some([1.0, 2.0]), Some(3.0)))
+        );
+        assert!(schema.read_object(br#"{"wind": 2}"#).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn spoilt_objects_are_samples_or_refused(
+            at in 0usize..100, with in prop::collection::vec(any::<u8>(), 0..4), cut in 0usize..6,
+        ) {
+            let mut text = br#"{"id": "a1", "temperature": 21.5, "wind": null, "load": -3e-2, "x": [1, 2]}"#.to_vec();
+            let at = at.min(text.len());
+            let end = (at + cut).min(text.len());
+            text.splice(at..end, with);
+            if let Ok(sample) = weather().read_object(&text) {
+                prop_assert!(sample.x.is_some() || (sample.id.is_some() && sample.y.is_some()));
+                prop_assert!(sample.x.is_none_or(|x| x.len() == 2 && x.iter().all(|x| !x.is_infinite())));
+                prop_assert!(sample.y.is_none_or(f32::is_finite));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_survived(text in prop::collection::vec(any::<u8>(), 0..80)) {
+            _ = weather().read_object(&text);
+            let cell = String::from_utf8_lossy(&text);
+            prop_assert!(read_cell("wind", &cell).is_ok_and(|number| !number.is_infinite()) || read_cell("wind", &cell).is_err());
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! [`Output`]: predictions as JSON Lines. A thread of its own writes them, so that whoever reads too slowly stops the input, but never the node.
+
+use std::io::Write;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use super::engine::Answer;
+
+/// Lines that may wait to be written.
+const MAX_UNWRITTEN: usize = 64;
+
+/// How long a reader who doesn't read is waited for at the end.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// What became of a line.
+#[derive(Debug, Serialize)]
+pub struct Written<'a> {
+    /// Its number.
+    pub line: u64,
+    /// The id that it had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<&'a str>,
+    /// What was predicted from it.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Predicted>,
+    /// The label that it had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<f32>,
+    /// Why it was not taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A prediction as it is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Predicted {
+    /// ŷ.
+    pub prediction: f32,
+    /// The round whose model it is of.
+    pub round: u64,
+    /// Whether there was a model.
+    pub known: bool,
+}
+
+impl From<Answer> for Predicted {
+    fn from(Answer { value, round, known }: Answer) -> Self {
+        Self { prediction: value, round, known }
+    }
+}
+
+/// Where predictions go.
+#[derive(Debug)]
+pub struct Output(Option<Writer>);
+
+#[derive(Debug)]
+struct Writer {
+    lines: mpsc::Sender<Vec<u8>>,
+    written: oneshot::Receiver<()>,
+}
+
+impl Output {
+    /// Nowhere.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// Standard output.
+    pub fn standard() -> Self {
+        Self::to(std::io::stdout())
+    }
+
+    /// Anything that can be written to.
+    pub fn to(mut target: impl Write + Send + 'static) -> Self {
+        let (lines, mut unwritten) = mpsc::channel::<Vec<u8>>(MAX_UNWRITTEN);
+        let (ended, written) = oneshot::channel();
+        std::thread::spawn(move || {
+            while let Some(line) = unwritten.blocking_recv() {
+                let outcome = target.write_all(&line).and_then(|()| target.flush());
+                if let Err(error) = outcome {
+                    tracing::warn!("predictions can't be written any more: {error}");
+                    break;
+                }
+            }
+            // Nobody may be waiting.
+            _ = ended.send(());
+        });
+        Self(Some(Writer { lines, written }))
+    }
+
+    /// Waits until there is room for another line.
+    pub async fn has_room(&self) {
+        if let Some(writer) = &self.0 {
+            // If it is closed, there is room for whatever isn't written.
+            _ = writer.lines.reserve().await;
+        }
+    }
+
+    /// Writes a line. One that there is no room for is lost: ask [`Output::has_room`] before.
+    pub fn write(&self, line: &Written<'_>) {
+        let Some(writer) = &self.0 else { return };
+        if let Ok(mut text) = serde_json::to_vec(line) {
+            text.push(b'\n');
+            _ = writer.lines.try_send(text);
+        }
+    }
+
+    /// Waits, not for ever, until everything is written.
+    pub async fn finish(self) {
+        let Some(Writer { lines, written }) = self.0 else { return };
+        drop(lines);
+        if timeout(FLUSH, written).await.is_err() {
+            tracing::warn!("the last predictions were not read by anybody");
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! [`Rows`]: lines become samples, be they JSON objects or the rows of a table with a header.
+
+use std::borrow::Cow;
+
+use super::lines::Line;
+use super::sample::{BadRow, Builder, Role, Sample, Schema, read_cell, shortened};
+
+/// How lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Format {
+    /// As the first line looks: an object, or a header.
+    Auto,
+    /// A JSON object a line.
+    Json,
+    /// A header, then a row a line; between the cells a comma, a semicolon or a tab.
+    Csv,
+}
+
+/// Reads lines.
+#[derive(Debug)]
+pub struct Rows {
+    format: Format,
+    header: Option<Header>,
+}
+
+#[derive(Debug)]
+struct Header {
+    text: Vec<u8>,
+    separator: u8,
+    names: Vec<String>,
+    roles: Vec<Role>,
+}
+
+impl Rows {
+    /// A reader that has seen nothing.
+    pub fn new(format: Format) -> Self {
+        Self { format, header: None }
+    }
+
+    /// A reader that goes on under an earlier header.
+    pub fn under(header: &[u8], schema: &Schema) -> Result<Self, BadRow> {
+        Ok(Self { format: Format::Csv, header: Some(Header::read(header, schema)?) })
+    }
+
+    /// The header that rows stand under.
+    pub fn header(&self) -> Option<&[u8]> {
+        self.header.as_ref().map(|header| &header.text[..])
+    }
+
+    /// What a line says, if it says something. The first line of a file may be a header.
+    pub fn read(&mut self, schema: &Schema, line: &Line, is_first: bool) -> Result<Option<Sample>, BadRow> {
+        let text = line.text.as_deref().ok_or(BadRow::TooLong)?;
+        let text = if is_first { text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text) } else { text };
+        let text = text.trim_ascii();
+        if text.is_empty() {
+            return Ok(None);
+        }
+        if self.format == Format::Auto {
+            self.format = if text.starts_with(b"{") { Format::Json } else { Format::Csv };
+        }
+        if self.format == Format::Json {
+            return schema.read_object(text).map(Some);
+        }
+        // A file that was cut short may go on without a header.
+        if self.header.is_none() || (is_first && !is_data(text)) {
+            if !is_first && self.header.is_none() && is_data(text) {
+                return Err(BadRow::NoHeader);
+            }
+            self.header = Some(Header::read(text, schema)?);
+            return Ok(None);
+        }
+        self.header.as_ref().ok_or(BadRow::NoHeader)?.sample(text, schema).map(Some)
+    }
+}
+
+impl Header {
+    fn read(text: &[u8], schema: &Schema) -> Result<Self, BadRow> {
+        let separator = separator(text);
+        let names: Vec<String> = cells(text, separator)
+            .iter()
+            .map(|cell| std::str::from_utf8(cell).map(str::to_owned))
+            .collect::<Result<_, _>>()
+            .map_err(|_| BadRow::NotText { column: shortened(&String::from_utf8_lossy(text), 40) })?;
+        let mut roles: Vec<Role> = names.iter().map(|name| schema.role(name)).collect();
+        let mut inputs = 0;
+        for (position, name) in names.iter().enumerate() {
+            if names[..position].contains(name) {
+                return Err(BadRow::Twice { column: shortened(name, 40) });
+            }
+            // Without names, whatever is nothing else is an input.
+            if !schema.has_names() && matches!(roles[position], Role::Other | Role::Inputs) {
+                roles[position] = Role::Input(inputs);
+            }
+            match roles[position] {
+                Role::Input(_) => inputs += 1,
+                Role::Other | Role::Inputs => schema.check_other(name)?,
+                Role::Label | Role::Id => {}
+            }
+        }
+        if !schema.has_names() && inputs != schema.inputs() {
+            return Err(BadRow::WrongInputs { expected: schema.inputs(), found: inputs });
+        }
+        // Labels that come later have no inputs beside them.
+        if inputs == 0 && !(roles.contains(&Role::Id) && roles.contains(&Role::Label)) {
+            let header = format!("{:?}", shortened(&String::from_utf8_lossy(text), 40));
+            return Err(BadRow::NoInputs { header, known: schema.known().to_owned() });
+        }
+        Ok(Self { text: text.to_vec(), separator, names, roles })
+    }
+
+    fn sample(&self, text: &[u8], schema: &Schema) -> Result<Sample, BadRow> {
+        let cells = cells(text, self.separator);
+        let (expected, found) = (self.roles.len(), cells.len());
+        if found != expected {
+            return Err(BadRow::WrongCells { expected, found });
+        }
+        let text_of = |position: usize| {
+            let text = std::str::from_utf8(&cells[position]);
+            text.map_err(|_| BadRow::NotText { column: shortened(&self.names[position], 40) })
+        };
+        let position_of = |role| self.roles.iter().position(|other| *other == role);
+        let id = position_of(Role::Id).map(text_of).transpose()?.filter(|id| !id.is_empty());
+        let mut builder = Builder::new(schema);
+        if let Some(id) = id {
+            builder.id(Cow::Borrowed(id))?;
+        }
+        let is_input = |role: &Role| matches!(role, Role::Input(_));
+        let mut filled = (0..expected).filter(|position| is_input(&self.roles[*position]));
+        // The row of a label that comes later has nothing but its id and itself.
+        let is_label_alone = id.is_some() && filled.all(|position| cells[position].is_empty());
+        for (position, role) in self.roles.iter().enumerate() {
+            let name = &self.names[position];
+            match *role {
+                Role::Input(input) if !is_label_alone => {
+                    builder.input(input, name, read_cell(name, text_of(position)?)?)?;
+                }
+                Role::Label => builder.label(name, read_cell(name, text_of(position)?)?)?,
+                _ => {}
+            }
+        }
+        builder.finish()
+    }
+}
+
+/// Whichever of the usual ones a header has most of.
+fn separator(header: &[u8]) -> u8 {
+    let count = |separator: &u8| header.iter().filter(|byte| *byte == separator).count();
+    [b'\t', b';', b','].into_iter().max_by_key(count).unwrap_or(b',')
+}
+
+/// Whether every cell is a number or missing, as no header is.
+fn is_data(text: &[u8]) -> bool {
+    cells(text, separator(text))
+        .iter()
+        .all(|cell| std::str::from_utf8(cell).is_ok_and(|text| read_cell("", text).is_ok()))
+}
+
+fn cells(text: &[u8], separator: u8) -> Vec<Vec<u8>> {
+    let mut reader = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .delimiter(separator)
+        .trim(csv::Trim::All)
+        .buffer_capacity(text.len() + 1)
+        .from_reader(text);
+    let mut record = csv::ByteRecord::new();
+    match reader.read_byte_record(&mut record) {
+        Ok(true) => record.iter().map(<[u8]>::to_vec).collect(),
+        // Reading from memory can't fail, and the text isn't empty.
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::sample::Others;
+    use super::*;
+
+    fn schema(columns: &[&str], target: &str, others: Others) -> Schema {
+        let names: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
+        Schema::named(2, &names, target, others)
+    }
+
+    fn weather() -> Schema {
+        schema(&["temperature", "wind"], "load", Others::Refuse)
+    }
+
+    fn read(rows: &mut Rows, schema: &Schema, number: u64, text: &[u8]) -> Result<Option<Sample>, BadRow> {
+        rows.read(schema, &Line { number, text: Some(text.to_vec()) }, number == 1)
+    }
+
+    fn read_all(schema: &Schema, format: Format, text: &str) -> Vec<Result<Option<Sample>, BadRow>> {
+        let mut rows = Rows::new(format);
+        let lines = text.lines().zip(1..);
+        lines.map(|(line, number)| read(&mut rows, schema, number, line.as_bytes())).collect()
+    }
+
+    fn sample(id: Option<&str>, x: Option<[f32; 2]>, y: Option<f32>) -> Result<Option<Sample>, BadRow> {
+        Ok(Some(Sample { id: id.map(str::to_owned), x: x.map(Vec::from), y }))
+    }
+
+    #[test]
+    fn the_first_line_tells_the_format() {
+        let json = read_all(&weather(), Format::Auto, "\n{\"x\": [1, 2], \"y\": 3}\nload,wind\n");
+        assert_eq!((&json[0], &json[1]), (&Ok(None), &sample(None, Some([1.0, 2.0]), Some(3.0))));
+        assert!(matches!(json[2], Err(BadRow::NotAnObject(_))));
+        let csv = read_all(&weather(), Format::Auto, "\u{feff}load,wind,temperature\n3,2,1\n{\"wind\": 3}\n");
+        assert_eq!((&csv[0], &csv[1]), (&Ok(None), &sample(None, Some([1.0, 2.0]), Some(3.0))));
+        assert_eq!(csv[2], Err(BadRow::WrongCells { expected: 3, found: 1 }));
+    }
+
+    #[test]
+    fn rows_have_ids_quotes_blanks_and_other_separators() {
+        let text = "\"id\" ; temperature;wind;load\na1;1;2;\na1;;;3.5\n\"b\";1;2;\" 4 \"\n;1;2;5\n";
+        let rows = read_all(&weather(), Format::Csv, text);
+        let x = Some([1.0, 2.0]);
+        let expected = [
+            Ok(None),
+            sample(Some("a1"), x, None),
+            sample(Some("a1"), None, Some(3.5)),
+            sample(Some("b"), x, Some(4.0)),
+            sample(None, x, Some(5.0)),
+        ];
+        assert_eq!(rows, expected);
+        assert_eq!(
+            read_all(&weather(), Format::Csv, "id\tload\na1\t3\n")[1],
+            sample(Some("a1"), None, Some(3.0))
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_not_a_number() {
+        for row in [",2,3", "NA,2,3", "?,2,3", " NaN ,2,3"] {
+            let rows = read_all(&weather(), Format::Csv, &format!("temperature,wind,load\n{row}"));
+            let x = rows[1].as_ref().unwrap().as_ref().unwrap().x.as_ref().unwrap();
+            assert!(x[0].is_nan() && x[1] == 2.0, "{row}");
+        }
+        let rows = read_all(&weather(), Format::Csv, "wind,load\n2,3");
+        assert!(rows[1].as_ref().unwrap().as_ref().unwrap().x.as_ref().unwrap()[0].is_nan());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_and_the_next_row_is_read() {
+        let text = "temperature,wind,load\n1,strong,3\n1,2\n1,inf,3\n1,1e99,3\n1,2,3\n";
+        let rows = read_all(&weather(), Format::Csv, text);
+        let errors: Vec<String> =
+            rows[1..5].iter().map(|row| row.as_ref().unwrap_err().to_string()).collect();
+        assert_eq!(errors[0], "column \"wind\": \"strong\" is not a number");
+        assert_eq!(errors[1], "there are 2 cells, but the header has 3");
+        assert_eq!(errors[2], "column \"wind\": \"inf\" is not a number");
+        assert!(errors[3].starts_with("column \"wind\": 1e99 is larger than"), "{}", errors[3]);
+        assert_eq!(rows[5], sample(None, Some([1.0, 2.0]), Some(3.0)));
+        let mut rows = Rows::new(Format::Csv);
+        assert_eq!(rows.read(&weather(), &Line { number: 1, text: None }, true), Err(BadRow::TooLong));
+        read(&mut rows, &weather(), 2, b"wind,load").unwrap();
+        assert!(
+            matches!(read(&mut rows, &weather(), 3, b"1,\xff"), Err(BadRow::NotText { column }) if column == "load")
+        );
+    }
+
+    #[test]
+    fn headers_must_make_sense() {
+        for (header, part) in [
+            ("temperature,wnid,load", "no column \"wnid\""),
+            ("wind,wind,load", "\"wind\" comes twice"),
+            ("load", "names no input"),
+            ("id", "names no input"),
+        ] {
+            let rows = read_all(&weather(), Format::Csv, &format!("{header}\n1,2,3"));
+            let error = rows[0].as_ref().unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+            assert_eq!(rows[1], Err(BadRow::NoHeader));
+        }
+        let nameless = schema(&[], "", Others::Refuse);
+        assert_eq!(
+            read_all(&nameless, Format::Csv, "a,y,b\n1,3,2")[1],
+            sample(None, Some([1.0, 2.0]), Some(3.0))
+        );
+        let error = read_all(&nameless, Format::Csv, "a,b,c,y")[0].clone().unwrap_err();
+        assert_eq!(error, BadRow::WrongInputs { expected: 2, found: 3 });
+        let ignoring = schema(&["temperature", "wind"], "load", Others::Ignore);
+        let rows = read_all(&ignoring, Format::Csv, "at,temperature,wind,load\nnoon,1,2,3");
+        assert_eq!(rows[1], sample(None, Some([1.0, 2.0]), Some(3.0)));
+    }
+
+    #[test]
+    fn later_files_have_headers_of_their_own_or_go_on() {
+        let schema = weather();
+        let mut rows = Rows::new(Format::Auto);
+        read(&mut rows, &schema, 1, b"temperature,wind,load").unwrap();
+        read(&mut rows, &schema, 2, b"1,2,3").unwrap();
+        // A new file, in another order.
+        assert_eq!(read(&mut rows, &schema, 1, b"wind,temperature,load"), Ok(None));
+        assert_eq!(read(&mut rows, &schema, 2, b"2,1,3"), sample(None, Some([1.0, 2.0]), Some(3.0)));
+        // One without a header.
+        assert_eq!(read(&mut rows, &schema, 1, b"2,1,3"), sample(None, Some([1.0, 2.0]), Some(3.0)));
+        // A restart.
+        let header = rows.header().unwrap().to_vec();
+        let mut rows = Rows::under(&header, &schema).unwrap();
+        assert_eq!(read(&mut rows, &schema, 9, b"2,1,3"), sample(None, Some([1.0, 2.0]), Some(3.0)));
+        assert!(Rows::under(b"a,b", &schema).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn spoilt_rows_are_samples_or_refused(
+            at in 0usize..60, with in prop::collection::vec(any::<u8>(), 0..4), cut in 0usize..6,
+        ) {
+            let mut text = b"id,temperature,\"wind\",load\na1,2.5,NA,\na1,,,4\n,1,\"2\",3".to_vec();
+            let at = at.min(text.len());
+            let end = (at + cut).min(text.len());
+            text.splice(at..end, with);
+            let (schema, mut rows) = (weather(), Rows::new(Format::Auto));
+            for (line, number) in text.split(|byte| *byte == b'\n').zip(1..) {
+                if let Ok(Some(sample)) = read(&mut rows, &schema, number, line) {
+                    prop_assert!(sample.x.is_some() || (sample.id.is_some() && sample.y.is_some()));
+                    prop_assert!(sample.x.is_none_or(|x| x.len() == 2 && x.iter().all(|x| !x.is_infinite())));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! [`Sample`]: what a line, a row or a request says, and [`Schema`]: what the federation's columns are called. Everything here may be
+//! hostile.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use crate::learning::Plan;
+
+/// Most bytes of an id.
+pub const MAX_ID: usize = 256;
+
+/// What stands for a missing value in a cell, besides nothing at all.
+const MISSING: [&str; 6] = ["NA", "N/A", "NaN", "nan", "null", "?"];
+
+/// A sample, a question, or a label that comes later.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Sample {
+    /// Which prediction it belongs to.
+    pub id: Option<String>,
+    /// Inputs in the federation's order; NaN is missing.
+    pub x: Option<Vec<f32>>,
+    /// The label.
+    pub y: Option<f32>,
+}
+
+/// Why a line or an object is no sample.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum BadRow {
+    /// Not JSON, or not an object.
+    #[error("it is no JSON object: {0}")]
+    NotAnObject(String),
+    /// Not text.
+    #[error("column {column:?} is not UTF-8")]
+    NotText {
+        /// Which.
+        column: String,
+    },
+    /// Text, a list, an object or a truth value where a number belongs.
+    #[error("column {column:?}: {value} is not a number")]
+    NotANumber {
+        /// Which.
+        column: String,
+        /// What it is, shortened.
+        value: String,
+    },
+    /// A number that has no place.
+    #[error("column {column:?}: {value} is larger than {:e}", f32::MAX)]
+    TooLarge {
+        /// Which.
+        column: String,
+        /// What it is, shortened.
+        value: String,
+    },
+    /// A column that the federation doesn't have.
+    #[error(
+        "there is no column {column:?} (there are {known}); set samples.others to \"ignore\" to pass over it"
+    )]
+    UnknownColumn {
+        /// Which.
+        column: String,
+        /// Those that it has.
+        known: String,
+    },
+    /// The same column again.
+    #[error("column {column:?} comes twice")]
+    Twice {
+        /// Which.
+        column: String,
+    },
+    /// Too many or too few inputs.
+    #[error("x has {found} numbers, but a sample of this federation has {expected}")]
+    WrongLength {
+        /// What a sample has.
+        expected: usize,
+        /// What came.
+        found: usize,
+    },
+    /// An id that no id should be.
+    #[error("the id must be text or a whole number of at most {MAX_ID} bytes, but is {value}")]
+    BadId {
+        /// What it is, shortened.
+        value: String,
+    },
+    /// Nothing to predict from and nothing to learn.
+    #[error("there are neither inputs nor a label")]
+    Nothing,
+    /// Whose label?
+    #[error("a label without inputs needs the id of its prediction")]
+    LabelAlone,
+    /// A row that doesn't fit its header.
+    #[error("there are {found} cells, but the header has {expected}")]
+    WrongCells {
+        /// What the header has.
+        expected: usize,
+        /// What came.
+        found: usize,
+    },
+    /// A header without a single input.
+    #[error("the header {header} names no input (there are {known})")]
+    NoInputs {
+        /// What it is, shortened.
+        header: String,
+        /// The federation's columns.
+        known: String,
+    },
+    /// A header that doesn't name as many inputs as the federation has, which are only counted.
+    #[error("the header names {found} inputs, but a sample of this federation has {expected}")]
+    WrongInputs {
+        /// What a sample has.
+        expected: usize,
+        /// What came.
+        found: usize,
+    },
+    /// The header before it was unusable.
+    #[error("no header has told what the cells are")]
+    NoHeader,
+    /// More bytes than a line may have.
+    #[error("it has more than {} bytes", super::lines::MAX_LINE)]
+    TooLong,
+}
+
+impl BadRow {
+    /// The field that is to blame.
+    pub fn field(&self) -> Option<&str> {
+        match self {
+            Self::NotText { column }
+            | Self::NotANumber { column, .. }
+            | Self::TooLarge { column, .. }
+            | Self::UnknownColumn { column, .. }
+            | Self::Twice { column } => Some(column),
+            Self::WrongLength { .. } => Some("x"),
+            Self::BadId { .. } => Some("id"),
+            _ => None,
+        }
+    }
+}
+
+/// What to do with columns that the federation doesn't have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Others {
+    /// They may be misspelt.
+    Refuse,
+    /// They are for somebody else.
+    Ignore,
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Input(usize),
+    Label,
+    Id,
+    /// All inputs in a list.
+    Inputs,
+    Other,
+}
+
+/// The federation's columns.
+#[derive(Debug, Clone)]
+pub struct Schema {
+    inputs: usize,
+    positions: HashMap<String, usize>,
+    target: String,
+    others: Others,
+    /// For messages.
+    known: String,
+}
+
+impl Schema {
+    /// The columns of a plan.
+    pub fn new(plan: &Plan, others: Others) -> Self {
+        let learning = plan.learning();
+        Self::named(plan.inputs(), &learning.columns, &learning.target, others)
+    }
+
+    /// Columns with these names, or so many without.
+    pub(super) fn named(inputs: usize, columns: &[String], target: &str, others: Others) -> Self {
+        let positions = columns.iter().enumerate().map(|(position, name)| (name.clone(), position)).collect();
+        let label = if target.is_empty() { "y" } else { target };
+        let known = if columns.is_empty() {
+            format!("x, a list of {inputs} numbers, and the label {label}")
+        } else {
+            shortened(&format!("{}, and the label {label}", columns.join(", ")), 200)
+        };
+        Self { inputs, positions, target: target.to_owned(), others, known }
+    }
+
+    /// Numbers in a sample.
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// What may be there, for messages.
+    pub(super) fn known(&self) -> &str {
+        &self.known
+    }
+
+    /// Whether inputs have names.
+    pub(super) fn has_names(&self) -> bool {
+        !self.positions.is_empty()
+    }
+
+    /// The federation's own names go before ours.
+    pub(super) fn role(&self, name: &str) -> Role {
+        if let Some(position) = self.positions.get(name) {
+            return Role::Input(*position);
+        }
+        match name {
+            _ if name == self.target => Role::Label,
+            "x" => Role::Inputs,
+            "y" => Role::Label,
+            "id" => Role::Id,
+            _ => Role::Other,
+        }
+    }
+
+    /// Whether a column that the federation doesn't have may be there.
+    pub(super) fn check_other(&self, column: &str) -> Result<(), BadRow> {
+        match self.others {
+            Others::Ignore => Ok(()),
+            Others::Refuse => {
+                Err(BadRow::UnknownColumn { column: shortened(column, 40), known: self.known.clone() })
+            }
+        }
+    }
+}
+
+/// A sample in the making.
+pub(super) struct Builder<'s> {
+    schema: &'s Schema,
+    sample: Sample,
+    has_label: bool,
+    /// Which inputs have been set; empty as long as none has.
+    set: Vec<bool>,
+}
+
+impl<'s> Builder<'s> {
+    pub(super) fn new(schema: &'s Schema) -> Self {
+        Self { schema, sample: Sample::default(), has_label: false, set: Vec::new() }
+    }
+
+    pub(super) fn input(&mut self, position: usize, column: &str, value: f32) -> Result<(), BadRow> {
+        let inputs = self.schema.inputs;
+        let x = self.sample.x.get_or_insert_with(|| vec![f32::NAN; inputs]);
+        self.set.resize(inputs, false);
+        if std::mem::replace(&mut self.set[position], true) {
+            return Err(BadRow::Twice { column: shortened(column, 40) });
+        }
+        x[position] = value;
+        Ok(())
+    }
+
+    pub(super) fn inputs(&mut self, numbers: Vec<f32>) -> Result<(), BadRow> {
+        if self.sample.x.is_some() {
+            return Err(BadRow::Twice { column: "x".into() });
+        }
+        self.set = vec![true; numbers.len()];
+        self.sample.x = Some(numbers);
+        Ok(())
+    }
+
+    pub(super) fn label(&mut self, column: &str, value: f32) -> Result<(), BadRow> {
+        if std::mem::replace(&mut self.has_label, true) {
+            return Err(BadRow::Twice { column: shortened(column, 40) });
+        }
+        self.sample.y = Some(value).filter(|y| !y.is_nan());
+        Ok(())
+    }
+
+    pub(super) fn id(&mut self, id: Cow<'_, str>) -> Result<(), BadRow> {
+        if self.sample.id.is_some() {
+            return Err(BadRow::Twice { column: "id".into() });
+        }
+        if id.is_empty() || id.len() > MAX_ID {
+            return Err(BadRow::BadId { value: format!("{:?}", shortened(&id, 40)) });
+        }
+        self.sample.id = Some(id.into_owned());
+        Ok(())
+    }
+
+    pub(super) fn finish(self) -> Result<Sample, BadRow> {
+        let Sample { id, x, y } = &self.sample;
+        match (id, x, y) {
+            (_, None, None) => Err(BadRow::Nothing),
+            (None, None, Some(_)) => Err(BadRow::LabelAlone),
+            _ => Ok(self.sample),
+        }
+    }
+}
+
+/// The number in a cell; NaN if it is missing.
+pub(super) fn read_cell(column: &str, text: &str) -> Result<f32, BadRow> {
+    if text.is_empty() || MISSING.contains(&text) {
+        return Ok(f32::NAN);
+    }
+    // Words for infinity and the like are numbers to Rust, but not to us.
+    if !text.contains(|c: char| c.is_ascii_digit()) {
+        return Err(not_a_number(column, &format!("{text:?}")));
+    }
+    to_number(column, text)
+}
+
+pub(super) fn to_number(column: &str, text: &str) -> Result<f32, BadRow> {
+    // Through f64, as everywhere else, so that the same text is always the same number.
+    let number = text.parse::<f64>().map_err(|_| not_a_number(column, &format!("{text:?}")))? as f32;
+    if number.is_finite() {
+        return Ok(number);
+    }
+    Err(BadRow::TooLarge { column: shortened(column, 40), value: shortened(text, 40) })
+}
+
+pub(super) fn not_a_number(column: &str, value: &str) -> BadRow {
+    BadRow::NotANumber { column: shortened(column, 40), value: shortened(value, 40) }
+}
+
+/// At most so many characters of a text.
+pub(super) fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

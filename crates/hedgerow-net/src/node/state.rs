@@ -1,0 +1,160 @@
+//! [`StateFile`]: a node on disk. One that can't be read is never written over, and one of another run is set aside.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::engine::{Engine, RestoreError};
+use super::follow::Bookmark;
+use crate::file::{FileError, Format, Lock};
+use crate::learning::{Plan, PlanError};
+
+/// All that fits into 128 MiB: predictions that wait for their labels are most of it.
+const FORMAT: Format = Format::new("node", 1, 128 << 20);
+
+/// Names that are tried for a state that is set aside.
+const MAX_ASIDE: usize = 10_000;
+
+/// Why a node can't go on where it was.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// The file, or what the system says about it.
+    #[error("{0} (to begin anew, move that file away, or name another with --state)")]
+    File(#[from] FileError),
+    /// The bits are right, but they are no node.
+    #[error("{}: {reason} (to begin anew, move that file away, or name another with --state)", path.display())]
+    Unfit {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Somebody else's.
+    #[error("{} belongs to the node {found:?}, and this is {expected:?}: name another file with --state", path.display())]
+    OtherNode {
+        /// Which.
+        path: PathBuf,
+        /// Who this is.
+        expected: String,
+        /// Whose it is.
+        found: String,
+    },
+    /// It should have been set aside.
+    #[error("can't set {} aside: {source}", path.display())]
+    InTheWay {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// Where the input was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reading {
+    /// The file that was followed.
+    pub path: PathBuf,
+    /// Where in it.
+    pub bookmark: Bookmark,
+    /// The header that its rows stand under.
+    pub header: Option<Vec<u8>>,
+}
+
+/// As it is written.
+#[derive(Debug, Serialize, Deserialize)]
+struct Body {
+    name: String,
+    learning: String,
+    engine: Vec<u8>,
+    reading: Option<Reading>,
+}
+
+/// What was in a file.
+pub struct Kept {
+    /// The node.
+    pub engine: Engine,
+    /// Where its input was.
+    pub reading: Option<Reading>,
+}
+
+/// A node's file; nobody else may have it.
+#[derive(Debug)]
+pub struct StateFile {
+    path: PathBuf,
+    name: String,
+    _lock: Lock,
+}
+
+/// What is to be written, as bytes: writing may take a while, and the node doesn't wait for it.
+#[derive(Debug)]
+pub struct Snapshot {
+    path: PathBuf,
+    body: Vec<u8>,
+}
+
+impl StateFile {
+    /// Opens the file of the node with this name, and reads what is in it.
+    pub fn open(path: &Path, name: &str) -> Result<(Self, Option<Kept>), StateError> {
+        let file = Self { path: path.to_owned(), name: name.to_owned(), _lock: Lock::take(path)? };
+        let kept = match FORMAT.read(path)? {
+            Some(content) => Some(file.restore(&content.body)?),
+            None => None,
+        };
+        Ok((file, kept))
+    }
+
+    fn restore(&self, body: &[u8]) -> Result<Kept, StateError> {
+        let unfit = |reason: String| StateError::Unfit { path: self.path.clone(), reason };
+        let Body { name, learning, engine, reading } =
+            postcard::from_bytes(body).map_err(|error| unfit(error.to_string()))?;
+        if name != self.name {
+            return Err(StateError::OtherNode {
+                path: self.path.clone(),
+                expected: self.name.clone(),
+                found: name,
+            });
+        }
+        let plan = Plan::from_json(&learning).map_err(|error: PlanError| unfit(error.to_string()))?;
+        let engine =
+            Engine::restore(plan, &engine).map_err(|error: RestoreError| unfit(error.to_string()))?;
+        Ok(Kept { engine, reading })
+    }
+
+    /// The node as it is now.
+    pub fn snapshot(&self, engine: &Engine, reading: Option<Reading>) -> Snapshot {
+        let body = Body {
+            name: self.name.clone(),
+            learning: engine.plan().to_json(),
+            engine: engine.save(),
+            reading,
+        };
+        // Writing to memory can't fail; were it to, an empty body would be refused when it is read.
+        let body = postcard::to_stdvec(&body).unwrap_or_default();
+        Snapshot { path: self.path.clone(), body }
+    }
+
+    /// Renames the file, so that a new one can take its place; where it went.
+    pub fn set_aside(&self) -> Result<Option<PathBuf>, StateError> {
+        let in_the_way = |source| StateError::InTheWay { path: self.path.clone(), source };
+        if !self.path.try_exists().map_err(in_the_way)? {
+            return Ok(None);
+        }
+        for number in 1..=MAX_ASIDE {
+            let mut aside = self.path.clone().into_os_string();
+            aside.push(format!(".old-{number}"));
+            let aside = PathBuf::from(aside);
+            if !aside.try_exists().map_err(in_the_way)? {
+                std::fs::rename(&self.path, &aside).map_err(in_the_way)?;
+                return Ok(Some(aside));
+            }
+        }
+        Err(in_the_way(std::io::ErrorKind::AlreadyExists.into()))
+    }
+}
+
+impl Snapshot {
+    /// Writes it, whole or not at all.
+    pub fn write(&self) -> Result<(), FileError> {
+        FORMAT.write(&self.path, &self.body)
+    }
+}

@@ -1,0 +1,105 @@
+//! Whatever may happen, in whatever order.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Debug, Clone)]
+enum Event {
+    Join(NodeId, u64),
+    Leave(NodeId, u64),
+    Upload(NodeId, u64, i8, f32, u8),
+    Report(NodeId, f32),
+    Pass(u16),
+    Close,
+    Commit,
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let (node, stream) = (0u32..5, 0u64..3);
+    let event = prop_oneof![
+        2 => (node.clone(), stream.clone()).prop_map(|(node, stream)| Event::Join(node, stream)),
+        1 => (node.clone(), stream.clone()).prop_map(|(node, stream)| Event::Leave(node, stream)),
+        8 => (node.clone(), stream, -4i8..2, prop_oneof![Just(1.0f32), any::<f32>()], 0u8..5)
+            .prop_map(|(node, stream, ago, number, vote)| Event::Upload(node, stream, ago, number, vote)),
+        1 => (node, 1.0f32..50.0).prop_map(|(node, count)| Event::Report(node, count)),
+        2 => (0u16..200).prop_map(Event::Pass),
+        1 => Just(Event::Close),
+        4 => Just(Event::Commit),
+    ];
+    proptest::collection::vec(event, 1..200)
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_rounds_only_grow_and_nothing_counts_twice(
+        events in events(),
+        quorum in prop_oneof![(1usize..5).prop_map(Quorum::Count), (0.1f64..=1.0).prop_map(Quorum::Share)],
+        least in 1usize..3,
+        deadline in proptest::option::of(1u64..150),
+        cadence in proptest::option::weighted(0.2, 1u64..150),
+        merges in any::<bool>(),
+        online in any::<bool>(),
+    ) {
+        let span = |ms: Option<u64>| ms.map(Duration::from_millis);
+        let late = if merges { Late::Merge { rounds: 2 } } else { Late::Drop };
+        let rules = Rules { quorum, least, deadline: span(deadline), cadence: span(cadence), late };
+        let scaling = if online { Scaling::Online { kind: ScaleKind::Spread } } else { Scaling::None };
+        let limits = Limits { messages_per_second: 20, ..Limits::default() };
+        let mut scene = scene_of(Learning { scaling, ..learning(Method::MkOfl) }, rules, limits);
+        let (mut told, mut counted, mut recorded, mut in_round) = (1, 0, 0, vec![]);
+        for event in events {
+            match event {
+                Event::Join(node, stream) => _ = scene.join_on(node, stream),
+                Event::Leave(node, stream) => scene.coordinator.leave(Sender { node, stream }, Sent::default(), 0),
+                Event::Upload(node, stream, ago, number, vote) => {
+                    let open = scene.coordinator.half.broadcast().round;
+                    let round = open.saturating_add_signed(i64::from(ago));
+                    let mut upload = Upload { vote: Some(vote.into()), ..upload(round, number) };
+                    let sender = Sender { node, stream };
+                    let before = scene.coordinator.half.save();
+                    let at = (scene.now, 0);
+                    match scene.coordinator.upload(sender, &mut upload, ERRORS, Envelope::default(), at) {
+                        Ok((Verdict::Taken | Verdict::Merged, _)) => {
+                            counted += 1;
+                            prop_assert!(!in_round.contains(&(open, node)));
+                            in_round.push((open, node));
+                        }
+                        _ => prop_assert_eq!(scene.coordinator.half.save(), before),
+                    }
+                }
+                Event::Report(node, count) => {
+                    let numbers = [[count.floor(), 0.5, 0.25, 0.0, 1.0]; 3].concat();
+                    let sender = scene.sender(node);
+                    let at = (scene.now, 0);
+                    _ = scene.coordinator.report(sender, &Report { numbers }, Envelope::default(), at);
+                }
+                Event::Pass(ms) => scene.pass(ms.into()),
+                Event::Close => drop(scene.close().map(|_| ())),
+                Event::Commit => {
+                    if let Some((opening, record)) = scene.coordinator.committed(scene.now) {
+                        prop_assert!(opening.round >= told);
+                        prop_assert_eq!(opening.round - told, u64::from(record.is_some()));
+                        told = opening.round;
+                        recorded += record.map_or(0, |record| record.uploads);
+                    }
+                }
+            }
+            if scene.is_due() {
+                prop_assert!(scene.close().is_some());
+            }
+            prop_assert!(scene.coordinator.wake_at(scene.now).is_none_or(|wake| wake > scene.now));
+            let Coordinator { members, connected, answered, answered_connected, turn, .. } = &scene.coordinator;
+            prop_assert_eq!(members.iter().filter(|member| member.is_connected()).count(), *connected);
+            let here = |member: &&Member| member.answered == *turn && member.is_connected();
+            prop_assert_eq!(members.iter().filter(here).count(), *answered_connected);
+            prop_assert_eq!(members.iter().filter(|member| member.answered == *turn).count(), *answered);
+        }
+        if let Some((_, record)) = scene.coordinator.committed(scene.now) {
+            recorded += record.map_or(0, |record| record.uploads);
+        }
+        prop_assert_eq!(recorded + scene.coordinator.uploads() as u64, counted);
+        let totals = scene.coordinator.totals();
+        prop_assert_eq!((totals.uploads, totals.samples), (recorded, 2 * recorded));
+    }
+}

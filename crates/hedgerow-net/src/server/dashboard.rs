@@ -1,0 +1,148 @@
+//! The page that an operator watches, and what else a server tells over HTTP: status, history, events, metrics, health.
+//!
+//! Nothing here changes anything: all routes are read, and none asks who is reading. So it listens on loopback unless told otherwise, and answers
+//! only to its own names ([`Hosts`]).
+
+mod assets;
+mod listen;
+mod live;
+
+use std::sync::Arc;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, Request, State};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY,
+    RETRY_AFTER, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::Deserialize;
+
+pub use crate::hosts::Hosts;
+pub use listen::serve;
+use live::{Live, MOST_POINTS};
+
+use super::metrics::Metrics;
+use super::status::Source;
+
+/// Own scripts only, none inline, and nothing from elsewhere. Charts set styles as they draw, and keep the picture that they save in a `data:` address.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Headers of every answer.
+const HEADERS: [(HeaderName, &str); 6] = [
+    (CONTENT_SECURITY_POLICY, POLICY),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (X_FRAME_OPTIONS, "DENY"),
+    (REFERRER_POLICY, "no-referrer"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+];
+
+/// All routes, for requests that name one of `hosts`.
+pub fn router(source: Arc<dyn Source>, metrics: Metrics, hosts: Hosts) -> Router {
+    let files = assets::FILES.into_iter().fold(Router::new(), |router, file| {
+        router.route(file.path, get(async move |headers: HeaderMap| assets::file(headers, file).await))
+    });
+    files
+        .route("/", get(assets::index))
+        .route("/plotly.js", get(assets::plotly))
+        .route("/api/status", get(status))
+        .route("/api/history", get(history))
+        .route("/events", get(events))
+        .route("/metrics", get(prometheus))
+        .route("/healthz", get(async || "alive\n"))
+        .route("/readyz", get(ready))
+        .fallback(async || (StatusCode::NOT_FOUND, "there is nothing here\n"))
+        .with_state(Arc::new(Live::new(source, metrics)))
+        .layer(middleware::from_fn_with_state(Arc::new(hosts), guard))
+}
+
+/// Refuses requests for other hosts, and puts the headers on every answer.
+async fn guard(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
+    let mut answer = match hosts.check(&request) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => (StatusCode::MISDIRECTED_REQUEST, format!("{refused}\n")).into_response(),
+    };
+    let headers = answer.headers_mut();
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    // What is live is not kept; assets say for themselves.
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    answer
+}
+
+type Shared = State<Arc<Live>>;
+
+async fn status(State(live): Shared) -> Response {
+    match live.snapshot().await {
+        Some(snapshot) => ([(CONTENT_TYPE, "application/json")], snapshot.json.clone()).into_response(),
+        None => broken(),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    most: Option<usize>,
+}
+
+async fn history(State(live): Shared, wanted: Result<Query<Wanted>, QueryRejection>) -> Response {
+    let most = match wanted {
+        Ok(Query(Wanted { most })) => most.unwrap_or(MOST_POINTS).min(MOST_POINTS),
+        Err(_) => {
+            let words = format!("the one parameter is `most`: a number of points, at most {MOST_POINTS}\n");
+            return (StatusCode::BAD_REQUEST, words).into_response();
+        }
+    };
+    match live.history(most).await {
+        Some(points) => Json(points).into_response(),
+        None => broken(),
+    }
+}
+
+async fn events(State(live): Shared) -> Response {
+    match live.events() {
+        Some(events) => events.into_response(),
+        None => {
+            let words = "as many pages watch as may watch at once; try again later\n";
+            (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "10")], words).into_response()
+        }
+    }
+}
+
+async fn prometheus(State(live): Shared) -> Response {
+    let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    match live.snapshot().await {
+        Some(snapshot) => (kind, live.metrics().render(&snapshot.status)).into_response(),
+        None => broken(),
+    }
+}
+
+async fn ready(State(live): Shared) -> Response {
+    match live.is_ready().await.as_deref() {
+        Some(Ok(())) => "ready\n".into_response(),
+        Some(Err(why)) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")).into_response(),
+        None => broken(),
+    }
+}
+
+/// The source failed to answer.
+fn broken() -> Response {
+    (StatusCode::INTERNAL_SERVER_ERROR, "the server can't tell how it is doing\n").into_response()
+}
+
+/// Whether the client's copy is the one tagged `tag`.
+fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+    let names = |value: &HeaderValue| {
+        value.to_str().is_ok_and(|value| {
+            value.split(',').any(|known| matches!(known.trim(), known if known == "*" || known == tag))
+        })
+    };
+    headers.get_all(axum::http::header::IF_NONE_MATCH).iter().any(names)
+}

@@ -1,0 +1,169 @@
+// The page: listens to the server's events, shows the latest, and listens again when the server was away.
+
+import { drawBytes, drawError, drawKernels, drawShares } from "./charts.js";
+import { NodeTable, setText } from "./nodes.js";
+import { Track } from "./track.js";
+import { bytes, count, number, percent, span } from "./words.js";
+
+// An event comes every second; after so long without one, nobody is there.
+const silence = 8000;
+const shortestWait = 1000;
+const longestWait = 15000;
+
+const track = new Track();
+const table = new NodeTable();
+let status = null;
+let events = null;
+let heard = 0;
+let wait = shortestWait;
+let needsHistory = true;
+let isAsking = false;
+let beats = 0;
+
+function connect() {
+  events?.close();
+  needsHistory = true;
+  heard = performance.now();
+  events = new EventSource("events");
+  events.addEventListener("status", (event) => receive(JSON.parse(event.data)));
+  events.addEventListener("error", lost);
+}
+
+function lost() {
+  if (!events) return;
+  events.close();
+  events = null;
+  tell("away", "server away, trying again");
+  // Many pages don't come back all at once.
+  setTimeout(connect, wait * (0.75 + Math.random() / 2));
+  wait = Math.min(2 * wait, longestWait);
+}
+
+function receive(latest) {
+  heard = performance.now();
+  wait = shortestWait;
+  const isOther = status !== null && (latest.run !== status.run || latest.round < status.round);
+  if (isOther) {
+    track.load([]);
+    table.clear();
+    needsHistory = true;
+  }
+  status = latest;
+  tell("live", "live");
+  grow();
+  if (needsHistory) loadHistory();
+  showNumbers();
+  table.show(status);
+  beats += 1;
+  // Lines move with every event, bars more slowly.
+  drawCharts(beats % 3 === 1);
+}
+
+async function loadHistory() {
+  if (isAsking) return;
+  isAsking = true;
+  const { run } = status;
+  try {
+    const answer = await fetch("api/history", { cache: "no-store", signal: AbortSignal.timeout(silence) });
+    if (!answer.ok) return;
+    const points = await answer.json();
+    // The server may have gone, and come back with another run, while this was on its way.
+    if (status.run !== run) return;
+    track.load(points);
+    needsHistory = false;
+    grow();
+    drawCharts(true);
+  } catch {
+    // Asked again with the next event.
+  } finally {
+    isAsking = false;
+  }
+}
+
+// The latest status as a point of the past: it knows all rounds before the open one.
+function grow() {
+  if (status.round === 0) return;
+  const { at_ms, mse, window_mse, selected } = status;
+  track.add({ round: status.round - 1, at_ms, mse, window_mse, selected });
+}
+
+function tell(state, words) {
+  const connection = document.getElementById("connection");
+  setText(connection, words);
+  connection.dataset.state = state;
+  document.body.dataset.state = state;
+}
+
+function say(id, text) {
+  setText(document.getElementById(id), text);
+}
+
+function showNumbers() {
+  const { needed, uploads, kernels, selected } = status;
+  document.title = `Hedgerow, round ${count(status.round)}`;
+  say("run", `Run ${status.run}; method ${status.method}, budget ${count(status.budget)}; up for ${span(status.uptime_ms)}`);
+  say("mse", number(status.mse));
+  say("samples", `${count(status.samples)} samples`);
+  say("window-mse", number(status.window_mse));
+  say("window", `the last ${count(status.window_rounds)} rounds`);
+  say("window-words", `Lately: the last ${count(status.window_rounds)} rounds.`);
+  say("round", count(status.round));
+  say("open-for", `open for ${span(status.open_ms)}`);
+  say("uploads", needed === null ? count(uploads) : `${count(uploads)} of ${count(needed)}`);
+  say("quorum", status.quorum);
+  const progress = document.getElementById("progress");
+  progress.max = Math.max(1, needed ?? 1);
+  progress.value = Math.min(uploads, progress.max);
+  progress.hidden = needed === null;
+  say("pace", number(status.rounds_per_second));
+  say("connected", count(status.connected));
+  say("known", `of ${count(status.nodes_known)} that ever joined`);
+  say("late", count(status.late));
+  say("refused", count(status.refused));
+  say("bytes-words", bytesWords());
+  document.getElementById("warning").hidden = status.store_ok;
+  document.getElementById("kernels").hidden = kernels.length === 0;
+  document.getElementById("no-kernels").hidden = kernels.length > 0;
+  const kernel = kernels[selected];
+  say("selected", kernel?.name ?? "none yet");
+  say("selected-words", kernel ? `number ${count(selected + 1)} of ${count(kernels.length)}; lately in ${percent(kernel.selected_share)} of rounds` : "");
+  say("bars-caption", `Selected (coloured) and voted for (grey), in the last ${count(status.window_rounds)} rounds`);
+}
+
+function bytesWords() {
+  const messages = status.messages_up + status.messages_down;
+  const wire = status.wire_up + status.wire_down;
+  const naive = status.naive_up + status.naive_down;
+  if (messages === 0) return "Nothing was sent yet.";
+  const words = `${bytes(messages)} in messages, ${bytes(wire)} on the wire with frames and encryption.`;
+  if (naive === 0) return words;
+  return `${words} The naive extension's messages would have had ${bytes(naive)}: ${number(Number((naive / messages).toPrecision(3)))} times as many.`;
+}
+
+function chosen(name) {
+  return document.querySelector(`input[name="${name}"]:checked`).value;
+}
+
+function drawCharts(all) {
+  if (!status || document.hidden) return;
+  const view = chosen("span");
+  drawError(view === "recent" ? track.recent : track.whole, chosen("axis"), view);
+  if (!all) return;
+  if (status.kernels.length > 0) {
+    drawShares(track.whole, status.kernels);
+    drawKernels(status.kernels, status.selected);
+  }
+  drawBytes(status);
+}
+
+for (const input of document.querySelectorAll("input[type=radio]")) input.addEventListener("change", () => drawCharts(false));
+for (const change of ["(prefers-color-scheme: dark)", "(max-width: 40rem)"]) {
+  matchMedia(change).addEventListener("change", () => drawCharts(true));
+}
+document.addEventListener("visibilitychange", () => drawCharts(true));
+// The library is large: numbers don't wait for it.
+document.getElementById("library").addEventListener("load", () => drawCharts(true));
+setInterval(() => {
+  if (events && performance.now() - heard > silence) lost();
+}, 1000);
+connect();

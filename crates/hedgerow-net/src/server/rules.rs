@@ -1,0 +1,211 @@
+//! [`Rules`] by which rounds close, and [`Limits`] to what a node may do.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use hedgerow::method::MAX_NORM;
+use serde::Deserialize;
+
+use crate::duration::Span;
+
+/// What closes a round.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rules {
+    /// Nodes that must have answered.
+    pub quorum: Quorum,
+    /// No round closes with fewer uploads, whatever else is the case.
+    pub least: usize,
+    /// How long a round waits for others after its first answer.
+    pub deadline: Option<Duration>,
+    /// A fixed beat: then rounds close on it, and neither by quorum nor by deadline.
+    pub cadence: Option<Duration>,
+    /// What becomes of uploads for rounds that have closed.
+    pub late: Late,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { quorum: Quorum::Share(1.0), least: 1, deadline: None, cadence: None, late: Late::Drop }
+    }
+}
+
+impl Rules {
+    /// In words, for people.
+    pub fn describe(&self) -> String {
+        if let Some(cadence) = self.cadence {
+            return format!("every {}", Span(cadence));
+        }
+        match self.deadline {
+            Some(deadline) => format!("{}, or {} after the first", self.quorum, Span(deadline)),
+            None => self.quorum.to_string(),
+        }
+    }
+}
+
+/// How many nodes must have answered.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(try_from = "Written")]
+pub enum Quorum {
+    /// So many, whoever is there.
+    Count(usize),
+    /// This share of those who are connected.
+    Share(f64),
+}
+
+/// A quorum in settings: `20`, `"20"`, `"80%"` or `"all"`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Count(usize),
+    Text(String),
+}
+
+/// Text that is no quorum.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a quorum must be \"all\", a share such as \"80%\" (more than 0% and at most 100%), or a number of nodes from 1, but is {0:?}"
+)]
+pub struct NotAQuorum(String);
+
+impl FromStr for Quorum {
+    type Err = NotAQuorum;
+
+    fn from_str(text: &str) -> Result<Self, NotAQuorum> {
+        let share =
+            |percent: &str| percent.trim().parse().ok().filter(|share| *share > 0.0 && *share <= 100.0);
+        let quorum = match text.strip_suffix('%') {
+            _ if text == "all" => Some(Self::Share(1.0)),
+            Some(percent) => share(percent).map(|percent: f64| Self::Share(percent / 100.0)),
+            None => text.parse().ok().filter(|count| *count > 0).map(Self::Count),
+        };
+        quorum.ok_or_else(|| NotAQuorum(text.to_owned()))
+    }
+}
+
+impl TryFrom<Written> for Quorum {
+    type Error = NotAQuorum;
+
+    fn try_from(written: Written) -> Result<Self, NotAQuorum> {
+        match written {
+            Written::Count(count) => count.to_string().parse(),
+            Written::Text(text) => text.parse(),
+        }
+    }
+}
+
+impl fmt::Display for Quorum {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(1) => write!(out, "1 node"),
+            Self::Count(count) => write!(out, "{count} nodes"),
+            Self::Share(1.0) => write!(out, "all connected nodes"),
+            Self::Share(share) => write!(out, "{}% of the connected nodes", 100.0 * share),
+        }
+    }
+}
+
+impl Quorum {
+    /// Answers of connected nodes, or of whomever if it is a count, that fulfil it.
+    pub fn needed(self, connected: usize) -> usize {
+        match self {
+            Self::Count(count) => count,
+            // A hair less, so that 70% of 10 are 7 in spite of rounding.
+            Self::Share(share) => ((share * connected as f64 - 1e-9).ceil() as usize).max(1),
+        }
+    }
+}
+
+/// What becomes of uploads for rounds that have closed. All are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Late {
+    /// Nothing.
+    Drop,
+    /// One that is at most so many rounds old counts in the open round, if its node has none there, if uploads are models, and if the
+    /// same kernel is asked for in the same scale.
+    Merge {
+        /// How old.
+        rounds: u64,
+    },
+}
+
+/// What a node may do at most.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// C: the norm of an uploaded model.
+    pub norm: f32,
+    /// Nodes that a run may have.
+    pub nodes: u32,
+    /// Messages a second from one node.
+    pub messages_per_second: u32,
+    /// Bad messages in a row, after which a stream ends.
+    pub bad_messages: u32,
+    /// Bytes of a message; `None` is as many as the plan's largest has.
+    pub message_bytes: Option<usize>,
+    /// Connections in all.
+    pub connections: usize,
+    /// Connections from one address.
+    pub connections_per_address: usize,
+    /// How long TLS and Hello may take.
+    pub handshake: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            norm: MAX_NORM,
+            nodes: 100_000,
+            messages_per_second: 20_000,
+            bad_messages: 10,
+            message_bytes: None,
+            connections: 20_000,
+            connections_per_address: 2_000,
+            handshake: Duration::from_secs(10),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quorums_are_read_and_told() {
+        for (text, quorum, told) in [
+            ("all", Quorum::Share(1.0), "all connected nodes"),
+            ("80%", Quorum::Share(0.8), "80% of the connected nodes"),
+            ("100%", Quorum::Share(1.0), "all connected nodes"),
+            ("1", Quorum::Count(1), "1 node"),
+            ("20", Quorum::Count(20), "20 nodes"),
+        ] {
+            assert_eq!(text.parse(), Ok(quorum));
+            assert_eq!(quorum.to_string(), told);
+        }
+        for text in ["", "0", "0%", "101%", "-1", "NaN%", "half", "1.5"] {
+            assert!(text.parse::<Quorum>().is_err(), "{text}");
+        }
+        #[derive(Deserialize)]
+        struct Table {
+            quorum: Quorum,
+        }
+        let read = |text: &str| toml::from_str::<Table>(text).map(|table| table.quorum);
+        assert_eq!(read("quorum = 7").unwrap(), Quorum::Count(7));
+        assert_eq!(read("quorum = \"50%\"").unwrap(), Quorum::Share(0.5));
+        assert!(read("quorum = 0").unwrap_err().to_string().contains("from 1"));
+    }
+
+    #[test]
+    fn shares_are_of_those_who_are_there() {
+        let needed = |text: &str, connected| text.parse::<Quorum>().unwrap().needed(connected);
+        assert_eq!([0, 1, 9, 10].map(|connected| needed("all", connected)), [1, 1, 9, 10]);
+        assert_eq!([1, 2, 3, 10].map(|connected| needed("70%", connected)), [1, 2, 3, 7]);
+        assert_eq!(needed("3", 1), 3);
+    }
+
+    #[test]
+    fn rules_are_told_in_words() {
+        let rules = Rules { deadline: Some(Duration::from_secs(5)), ..Rules::default() };
+        assert_eq!(rules.describe(), "all connected nodes, or 5s after the first");
+        assert_eq!(Rules { cadence: Some(Duration::from_millis(250)), ..rules }.describe(), "every 250ms");
+    }
+}

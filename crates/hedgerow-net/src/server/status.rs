@@ -1,0 +1,166 @@
+//! What an operator sees of a running server: the present ([`Status`]), the past ([`Point`]), and whom to ask for it ([`Source`]).
+//!
+//! The dashboard and the metrics read nothing else; programs may read it too, as JSON from `/api/status` and `/api/history`.
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the JSON that [`Status`] becomes. Fields may be added without a new one.
+pub const SCHEMA: u32 = 1;
+
+/// At most so many nodes are told one by one.
+pub const MOST_NODES: usize = 1_000;
+
+/// Whoever knows how the server is doing. Called about once a second however many people look, and never on a thread that
+/// serves connections.
+pub trait Source: Send + Sync + 'static {
+    /// The present.
+    fn status(&self) -> Status;
+
+    /// The past, oldest first: at most `most` points, evenly thinned if there are more rounds.
+    fn history(&self, most: usize) -> Vec<Point>;
+
+    /// Whether nodes can join and rounds can close; if not, why.
+    fn is_ready(&self) -> Result<(), String>;
+}
+
+/// A server at one moment. Sums are over the whole run, restarts included.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Identity of the run.
+    pub run: String,
+    /// Name of the method.
+    pub method: String,
+    /// Random features that a model may have: the paper's budget.
+    pub budget: u64,
+    /// Wall clock of the server, in milliseconds of Unix time: for people, and for what "ago" means in [`NodeStatus::last_seen_ms`].
+    pub at_ms: u64,
+    /// How long this process has been running.
+    pub uptime_ms: u64,
+    /// The open round.
+    pub round: u64,
+    /// For how long it has been open.
+    pub open_ms: u64,
+    /// Uploads taken in it so far.
+    pub uploads: u64,
+    /// Uploads that would close it, with the nodes that are connected now; `None` if only time closes rounds.
+    pub needed: Option<u64>,
+    /// The rule by which rounds close, in words.
+    pub quorum: String,
+    /// Nodes with an open stream.
+    pub connected: u64,
+    /// Nodes that ever joined this run.
+    pub nodes_known: u64,
+    /// Labelled samples that nodes have told of.
+    pub samples: u64,
+    /// Mean squared error over all of them, in the label's own unit; `None` before the first.
+    pub mse: Option<f64>,
+    /// The same over the latest rounds.
+    pub window_mse: Option<f64>,
+    /// How many rounds those are.
+    pub window_rounds: u64,
+    /// The kernel that predicts in the open round, counted from 0; `None` for methods that select none.
+    pub selected: Option<u32>,
+    /// The dictionary, in its order; empty for methods that select no kernel.
+    pub kernels: Vec<KernelStatus>,
+    /// Rounds closed per second, lately.
+    pub rounds_per_second: f64,
+    /// Uploads of rounds that had closed, whether dropped or merged.
+    pub late: u64,
+    /// Messages that were refused.
+    pub refused: u64,
+    /// Bytes of messages from nodes, with their frames.
+    pub messages_up: u64,
+    /// Bytes of messages to nodes, with their frames.
+    pub messages_down: u64,
+    /// Bytes that came through the sockets, encryption and all.
+    pub wire_up: u64,
+    /// Bytes that left through the sockets.
+    pub wire_down: u64,
+    /// Bytes of messages that the naive extension, one model a kernel, would have received in the same rounds.
+    pub naive_up: u64,
+    /// Bytes that it would have sent.
+    pub naive_down: u64,
+    /// Whether the latest round could be stored.
+    pub store_ok: bool,
+    /// Nodes one by one, connected ones first; at most [`MOST_NODES`].
+    pub nodes: Vec<NodeStatus>,
+    /// How many more there are.
+    pub nodes_left_out: u64,
+}
+
+/// A kernel of the dictionary, over the latest [`Status::window_rounds`] rounds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KernelStatus {
+    /// For people: its law and its width.
+    pub name: String,
+    /// Share of the rounds in which it was selected.
+    pub selected_share: f64,
+    /// Share of the votes that were for it.
+    pub vote_share: f64,
+}
+
+/// Whether a node has an open stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeState {
+    /// It has.
+    Connected,
+    /// It was here before.
+    Away,
+}
+
+/// A node as the server knows it. Sums are over the whole run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// Its number in the run.
+    pub number: u32,
+    /// The name in its certificate.
+    pub name: String,
+    /// Whether it is here.
+    pub state: NodeState,
+    /// When its latest message came, in milliseconds of Unix time.
+    pub last_seen_ms: u64,
+    /// Round of its latest upload.
+    pub round: u64,
+    /// Labelled samples that it has told of.
+    pub samples: u64,
+    /// Its own mean squared error; `None` before its first sample.
+    pub mse: Option<f64>,
+    /// The same over its latest uploads.
+    pub window_mse: Option<f64>,
+    /// Bytes of its messages.
+    pub bytes_up: u64,
+    /// Bytes of messages to it.
+    pub bytes_down: u64,
+    /// Uploads of it that were taken.
+    pub uploads: u64,
+    /// Messages of it that were refused.
+    pub refused: u64,
+    /// What program it says it is.
+    pub software: String,
+    /// Where it connects from; empty if it is away.
+    pub address: String,
+}
+
+/// The state right after a round closed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The round that closed.
+    pub round: u64,
+    /// When, in milliseconds of Unix time.
+    pub at_ms: u64,
+    /// Mean squared error over all samples until then.
+    pub mse: Option<f64>,
+    /// The same over the rounds just before.
+    pub window_mse: Option<f64>,
+    /// The kernel that predicted in this round.
+    pub selected: Option<u32>,
+    /// Uploads that were taken in this round.
+    pub uploads: u64,
+    /// Bytes of messages from nodes, until then.
+    pub bytes_up: u64,
+    /// Bytes of messages to nodes, until then.
+    pub bytes_down: u64,
+}

@@ -1,0 +1,110 @@
+//! [`Checkpointer`]: a thread that brings what the log has into the store, so that no commit has to.
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::{StoreError, failed, writer};
+use crate::file::FileError;
+
+/// How often it looks.
+const PERIOD: Duration = Duration::from_secs(5);
+
+/// Or as soon as so many bytes have been committed.
+const WAKE_BYTES: u64 = 16 << 20;
+
+/// What a commit takes of the log beside what it stores: whole pages, and those that lead to them.
+const COMMIT_BYTES: u64 = 12 << 10;
+
+/// Bytes in the log from which on it has to begin again at its front.
+const LONG_LOG: u64 = 64 << 20;
+
+/// A long log can begin again only while nobody commits and nobody reads: how often that is tried at a time, and how long after.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(1);
+
+#[derive(Debug)]
+pub(super) struct Checkpointer {
+    wake: SyncSender<()>,
+    thread: JoinHandle<()>,
+    /// Bytes committed since it was last woken.
+    pending: u64,
+}
+
+impl Checkpointer {
+    pub(super) fn start(path: &Path) -> Result<Self, StoreError> {
+        let connection = writer(path).map_err(|error| failed(path, error))?;
+        // Who waits for readers would keep commits waiting.
+        connection.busy_timeout(Duration::ZERO).map_err(|error| failed(path, error))?;
+        let (wake, woken) = sync_channel(1);
+        let thread = std::thread::Builder::new().name("checkpoints".to_owned());
+        let thread = thread
+            .spawn(move || run(&connection, &woken))
+            .map_err(|source| StoreError::File(FileError::Unwritable { path: path.to_owned(), source }))?;
+        Ok(Self { wake, thread, pending: 0 })
+    }
+
+    /// Counts what was committed.
+    pub(super) fn wrote(&mut self, bytes: u64) {
+        self.pending += bytes + COMMIT_BYTES;
+        if self.pending >= WAKE_BYTES {
+            self.pending = 0;
+            // It is awake already if nothing more fits.
+            _ = self.wake.try_send(());
+        }
+    }
+
+    pub(super) fn stop(self) {
+        drop(self.wake);
+        // It has no panics to tell of, and the store can be closed whatever it did.
+        _ = self.thread.join();
+    }
+}
+
+fn run(connection: &Connection, woken: &Receiver<()>) {
+    while woken.recv_timeout(PERIOD) != Err(RecvTimeoutError::Disconnected) {
+        match shorten(connection, LONG_LOG) {
+            Ok(true) => {}
+            Ok(false) => tracing::debug!("somebody reads the store, and its log grows meanwhile"),
+            Err(error) => {
+                tracing::warn!(%error, "the log could not be brought into the store; it is tried again");
+            }
+        }
+    }
+}
+
+/// Copies what it can without being in anyone's way; a log that has become long is begun again, for which a commit may have to wait
+/// a moment. Says whether the log is short, or soon will be.
+pub(super) fn shorten(connection: &Connection, long: u64) -> rusqlite::Result<bool> {
+    let page: u32 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    if checkpoint(connection, "PASSIVE")?.frames * u64::from(page) < long {
+        return Ok(true);
+    }
+    for _ in 0..TRIES {
+        if checkpoint(connection, "RESTART")?.is_copied {
+            return Ok(true);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(false)
+}
+
+/// What a checkpoint left.
+pub(super) struct Log {
+    /// Pages in the log.
+    frames: u64,
+    /// Whether nothing was in its way.
+    is_copied: bool,
+}
+
+/// Copies the log into the store as far as others let it.
+pub(super) fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<Log> {
+    let sql = format!("PRAGMA wal_checkpoint({mode})");
+    connection.prepare_cached(&sql)?.query_row([], |row| {
+        let (busy, frames): (bool, i64) = (row.get(0)?, row.get(1)?);
+        Ok(Log { frames: frames.max(0) as u64, is_copied: !busy })
+    })
+}

@@ -1,0 +1,135 @@
+//! How a store is laid out: making one, knowing one, and bringing an older one up to date.
+
+use std::io;
+use std::path::Path;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::{StoreError, failed};
+use crate::file::{FileError, sync_folder, with_suffix};
+
+/// What SQLite files of this kind have in their header: `hdgr`.
+const APPLICATION: i32 = 0x6864_6772;
+
+/// What brings a store from each format to the next; the first makes it.
+const STEPS: &[&str] = &[include_str!("schema.sql")];
+
+/// Makes an empty store. It appears when it is whole.
+pub(super) fn create(path: &Path) -> Result<(), StoreError> {
+    let unwritable = |source| StoreError::File(FileError::Unwritable { path: path.to_owned(), source });
+    let log = with_suffix(path, "-wal");
+    if log.metadata().is_ok_and(|log| log.len() > 0) {
+        return Err(StoreError::LogAlone { path: path.to_owned(), log });
+    }
+    let beside = with_suffix(path, ".new");
+    for left in ["", "-journal", "-wal", "-shm"] {
+        match std::fs::remove_file(with_suffix(&beside, left)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unwritable(error)),
+            _ => {}
+        }
+    }
+    make(&beside).map_err(|error| failed(path, error))?;
+    std::fs::rename(&beside, path).and_then(|()| sync_folder(path)).map_err(unwritable)
+}
+
+fn make(path: &Path) -> rusqlite::Result<()> {
+    let mut connection = Connection::open(path)?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "application_id", APPLICATION)?;
+    take_steps(&mut connection, STEPS)?;
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    connection.close().map_err(|(_, error)| error)
+}
+
+/// Brings a store that was [checked](check) to the newest format, in one transaction.
+pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    take_steps(connection, STEPS)
+}
+
+fn take_steps(connection: &mut Connection, steps: &[&str]) -> rusqlite::Result<()> {
+    let version = version(connection)?;
+    let missing = steps.get(usize::try_from(version).unwrap_or(usize::MAX)..).unwrap_or_default();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    missing.iter().try_for_each(|step| transaction.execute_batch(step))?;
+    transaction.pragma_update(None, "user_version", steps.len() as i64)?;
+    transaction.commit()
+}
+
+/// Refuses what is newer, damaged or something else.
+pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let failed = |error| failed(path, error);
+    distrust(connection).map_err(failed)?;
+    let application: i32 =
+        connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failed)?;
+    if application != APPLICATION {
+        let reason = format!("its application id is {application:#x}, and {APPLICATION:#x} is needed");
+        return Err(StoreError::NotOurs { path: path.to_owned(), reason });
+    }
+    let newest = STEPS.len() as i64;
+    let found = version(connection).map_err(failed)?;
+    if found > newest {
+        return Err(StoreError::Newer { path: path.to_owned(), found, newest });
+    }
+    let damaged = |what| StoreError::Damaged { path: path.to_owned(), what };
+    let steps = usize::try_from(found).ok().and_then(|found| STEPS.get(..found));
+    let Some(steps) = steps.filter(|steps| !steps.is_empty()) else {
+        return Err(damaged(format!("there is no format {found}")));
+    };
+    let found: String =
+        connection.pragma_query_value(None, "integrity_check", |row| row.get(0)).map_err(failed)?;
+    if found != "ok" {
+        return Err(damaged(found.replace('\n', " ")));
+    }
+    // Nothing but our own tables: what looks like one could be computed without end.
+    let mut model = Connection::open_in_memory().map_err(failed)?;
+    take_steps(&mut model, steps).map_err(failed)?;
+    if layout(connection).map_err(failed)? != layout(&model).map_err(failed)? {
+        return Err(damaged("its tables are not those of its format".to_owned()));
+    }
+    Ok(())
+}
+
+/// Files may come from anywhere: nothing in them is run.
+pub(super) fn distrust(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.pragma_update(None, "cell_size_check", true)
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// What was made, and by which words.
+fn layout(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Option<String>)>> {
+    let mut statement = connection.prepare("SELECT type, name, sql FROM sqlite_schema ORDER BY name")?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_store_takes_the_steps_that_it_lacks_or_none() {
+        let columns = |connection: &Connection| {
+            let mut statement = connection.prepare("SELECT * FROM a").unwrap();
+            (statement.column_count(), version(connection).unwrap(), statement.query([]).is_ok())
+        };
+        let steps = ["CREATE TABLE a (x INTEGER)", "ALTER TABLE a ADD y REAL", "ALTER TABLE a ADD z REAL"];
+        let mut connection = Connection::open_in_memory().unwrap();
+        take_steps(&mut connection, &steps[..1]).unwrap();
+        assert_eq!(columns(&connection), (1, 1, true));
+        take_steps(&mut connection, &["", "ALTER TABLE a ADD y REAL", "nonsense"]).unwrap_err();
+        assert_eq!(columns(&connection), (1, 1, true));
+        for _ in 0..2 {
+            take_steps(&mut connection, &steps).unwrap();
+            assert_eq!(columns(&connection), (3, 3, true));
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What tests of the network share: plans, streams and the methods that travel.
+
+// Every test file takes what it needs of it.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use hedgerow::{Amplitude, Draw, FeatureSpec, Kernel, Method, SetupConfig};
+use hedgerow_net::{Learning, Plan, Scaling};
+
+/// Numbers in a sample.
+pub(crate) const INPUTS: usize = 3;
+
+/// Every method that travels.
+pub(crate) const METHODS: [Method; 9] = [
+    Method::GrOfl,
+    Method::SkOfl { kernel: 6 },
+    Method::MkOfl,
+    Method::Naive,
+    Method::EmKofl,
+    Method::PofMkl,
+    Method::FedPoe,
+    Method::LinearSgd,
+    Method::LinearNewton,
+];
+
+/// A configuration of the paper's size.
+pub(crate) fn learning(method: Method, nodes: usize) -> Learning {
+    let budget = 100;
+    let frequencies = method.frequencies(budget).unwrap();
+    let kernels = Kernel::paper_dictionary();
+    let setup = SetupConfig {
+        kernels: kernels.len(),
+        frequencies,
+        nodes,
+        inputs: INPUTS,
+        budget,
+        seed: 5,
+        ..SetupConfig::default()
+    };
+    let features = FeatureSpec {
+        kernels,
+        draw: Draw::Independent,
+        inputs: INPUTS,
+        frequencies,
+        seed: 7,
+        amplitude: Amplitude::Normalised,
+    };
+    Learning {
+        method,
+        setup,
+        features,
+        scaling: Scaling::None,
+        compression: hedgerow::Compression::default(),
+        personal: false,
+        columns: ["a", "b", "c"].map(String::from).to_vec(),
+        target: "y".into(),
+    }
+}
+
+/// The same, checked.
+pub(crate) fn plan(method: Method, nodes: usize) -> Plan {
+    Plan::new(learning(method, nodes)).unwrap()
+}
+
+/// The sample of a node at a time: smooth, different at each node, a little noisy.
+pub(crate) fn sample(node: u32, time: u64) -> ([f32; INPUTS], f32) {
+    let mix = (u64::from(node) << 32 | time).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let unit = |shift: u32| {
+        ((mix.rotate_left(shift).wrapping_mul(0xD134_2543_DE82_EF95) >> 40) as f32) / (1 << 24) as f32
+    };
+    let x = [unit(7), unit(23), 0.5 * unit(41) + 0.02 * node as f32];
+    let y = 0.5 + 0.3 * (5.0 * x[0]).sin() * x[1] - 0.2 * x[2] * x[2] + 0.02 * (unit(55) - 0.5);
+    (x, y)
+}

@@ -1,0 +1,196 @@
+//! A model that is taken out of a server's store predicts, far from any server, what the nodes of the run predict: bit for bit.
+
+#![cfg(feature = "server")]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{INPUTS, METHODS, learning, plan, sample};
+use hedgerow::{Method, NodeHalf, NodeScaling, Report, Scale, ScaleKind, ServerHalf, ServerScaling, Upload};
+use hedgerow_net::export::{Model, ModelError, Predictor};
+use hedgerow_net::server::store::{Commit, Durability, Run, Store};
+use hedgerow_net::{Plan, Scaling};
+use tempfile::TempDir;
+
+const NODES: u32 = 4;
+
+/// A federation in this process, as the simulator drives it.
+struct Federation {
+    plan: Plan,
+    server: Box<dyn ServerHalf>,
+    scaling: Option<ServerScaling>,
+    nodes: Vec<(Box<dyn NodeHalf>, NodeScaling)>,
+    z: Vec<f32>,
+}
+
+impl Federation {
+    fn new(plan: Plan) -> Self {
+        let nodes = (0..NODES).map(|number| (plan.node(number), plan.node_scaling())).collect();
+        let (server, scaling, z) = (plan.server(), plan.server_scaling(), vec![0.0; plan.map().width()]);
+        Self { plan, server, scaling, nodes, z }
+    }
+
+    /// Raw numbers are not of the order of one.
+    fn raw(node: u32, time: u64) -> ([f32; INPUTS], f32) {
+        let ([a, b, c], y) = sample(node, time);
+        ([10.0 * a - 3.0, 500.0 * b, c], 20.0 * y + 7.0)
+    }
+
+    fn round(&mut self, time: u64) {
+        let (mut upload, mut report) = (Upload::default(), Report::default());
+        for (number, (half, scaling)) in self.nodes.iter_mut().enumerate() {
+            let (x, y) = Self::raw(number as u32, time);
+            if let Some(scale) = scaling.scale().cloned() {
+                let mut scaled = [0.0; INPUTS];
+                scaling.prepare(&x, &mut scaled);
+                let z = self.plan.map().map_batch(&scaled, &mut self.z);
+                half.learn(z, scale.scale_label(y)).unwrap();
+                if half.upload(&mut upload) {
+                    self.server.accept(number as u32, &upload).unwrap();
+                }
+            }
+            scaling.see(&x, Some(y));
+            if scaling.report(&mut report)
+                && let Some(server) = &mut self.scaling
+            {
+                server.accept(number as u32, &report).unwrap();
+            }
+        }
+        self.server.close_round();
+        if let Some(server) = &mut self.scaling {
+            let before = server.scale().cloned();
+            if let (Some(scale), Some(before)) = (server.close_round(), &before) {
+                self.server.transport(&self.plan.map().transport(before, scale));
+            }
+        }
+        for (half, scaling) in &mut self.nodes {
+            if let Some(server) = &self.scaling
+                && let Some(scale) = server.scale()
+            {
+                let before = scaling.scale().cloned();
+                if scaling.adopt(server.version(), scale).unwrap()
+                    && let Some(before) = before
+                {
+                    half.transport(&self.plan.map().transport(&before, scale));
+                }
+            }
+            half.adopt(self.server.broadcast()).unwrap();
+        }
+    }
+
+    /// What one of the nodes predicts.
+    fn predict(&mut self, node: usize, x: &[f32]) -> f32 {
+        let (half, scaling) = &self.nodes[node];
+        let mut scaled = [0.0; INPUTS];
+        scaling.prepare(x, &mut scaled);
+        let prediction = half.predict(self.plan.map().map_batch(&scaled, &mut self.z));
+        scaling.scale().unwrap().unscale_label(prediction)
+    }
+
+    fn store(&self, store: &mut Store) {
+        let scaling = self.scaling.as_ref().map(ServerScaling::save);
+        let round = self.server.broadcast().round;
+        let server = self.server.save();
+        let commit =
+            Commit { round, server: &server, scaling: scaling.as_deref(), totals: &[], record: None };
+        store.commit(&commit).unwrap();
+    }
+}
+
+fn scalings() -> [Scaling; 3] {
+    let ranges = [(-3.0, 7.0), (0.0, 500.0), (0.0, 1.0), (7.0, 27.0)];
+    [
+        Scaling::None,
+        Scaling::Fixed(Scale::from_ranges(&ranges).unwrap()),
+        Scaling::Online { kind: ScaleKind::Spread },
+    ]
+}
+
+#[test]
+fn exported_models_predict_like_nodes_bit_for_bit() {
+    for method in METHODS {
+        for scaling in scalings() {
+            let folder = TempDir::new().unwrap();
+            let (path, out) = (folder.path().join("server.db"), folder.path().join("m.safetensors"));
+            let plan =
+                Plan::new(hedgerow_net::Learning { scaling, ..learning(method, NODES as usize) }).unwrap();
+            let mut federation = Federation::new(plan);
+            let mut store = Store::open(&path, Durability::Kill).unwrap();
+            let run = Run { id: "r".to_owned(), learning: federation.plan.to_json() };
+            store.begin(&run).unwrap();
+            (0..40).for_each(|time| federation.round(time));
+            federation.store(&mut store);
+            // While the server runs.
+            let model = Model::from_store(&path).unwrap();
+            assert_eq!((model.run(), model.round()), ("r", federation.server.broadcast().round));
+            model.write(&out).unwrap();
+            let mut predictors =
+                [&model, &Model::read(&out).unwrap()].map(|model| Predictor::new(model).unwrap());
+            // Those who keep weights to themselves are like one that has just come.
+            if matches!(method, Method::PofMkl | Method::FedPoe) {
+                federation.nodes[1].0 = federation.plan.node(9);
+                federation.nodes[1].0.adopt(federation.server.broadcast()).unwrap();
+            }
+            let mut sizes = 0.0;
+            for time in 100..150 {
+                let (x, _) = Federation::raw(2, time);
+                let expected = federation.predict(1, &x);
+                sizes += expected.abs();
+                for predictor in &mut predictors {
+                    assert_eq!(predictor.predict(&x).to_bits(), expected.to_bits(), "{method:?}");
+                }
+            }
+            assert!(sizes > 1.0, "{method:?} has learned something");
+            let missing = predictors[0].predict(&[f32::NAN, 1.0, f32::INFINITY]);
+            assert!(missing.is_finite());
+        }
+    }
+}
+
+#[test]
+fn where_there_is_nothing_to_export_it_is_said() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("server.db");
+    let [none, _, online] = scalings();
+    let ends = |expected: &str| {
+        let error = Model::from_store(&path).unwrap_err().to_string();
+        assert_eq!(error, format!("{}: {expected}", path.display()));
+    };
+    ends("there is no such store");
+    let mut store = Store::open(&path, Durability::Kill).unwrap();
+    ends("nothing has been learned yet: no run has begun");
+    let scaled = |method, scaling: &Scaling| {
+        Plan::new(hedgerow_net::Learning { scaling: scaling.clone(), ..learning(method, 4) }).unwrap()
+    };
+    let online = scaled(Method::MkOfl, &online);
+    store.begin(&Run { id: "r".to_owned(), learning: online.to_json() }).unwrap();
+    ends("nothing has been learned yet: no round has closed");
+    let mut federation = Federation::new(online);
+    federation.store(&mut store);
+    ends("nothing has been learned yet: no scale has been agreed on");
+    (0..8).for_each(|time| federation.round(time));
+    federation.store(&mut store);
+    Model::from_store(&path).unwrap();
+    // A state of another method.
+    Federation::new(scaled(Method::Naive, &none)).store(&mut store);
+    assert!(matches!(Model::from_store(&path), Err(ModelError::State { .. })));
+    drop(store);
+    std::fs::remove_file(&path).unwrap();
+    let local = Federation::new(scaled(Method::Local, &none));
+    let mut store = Store::open(&path, Durability::Kill).unwrap();
+    store.begin(&Run { id: "r".to_owned(), learning: local.plan.to_json() }).unwrap();
+    local.store(&mut store);
+    ends("with the method local every node has a model of its own, and the server has none");
+}
+
+#[test]
+fn the_opening_predicts_nothing() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("server.db");
+    let federation = Federation::new(plan(Method::MkOfl, 4));
+    let mut store = Store::open(&path, Durability::Kill).unwrap();
+    store.begin(&Run { id: "r".to_owned(), learning: federation.plan.to_json() }).unwrap();
+    federation.store(&mut store);
+    let model = Model::from_store(&path).unwrap();
+    assert_eq!((model.round(), Predictor::new(&model).unwrap().predict(&[0.1, 0.2, 0.3])), (1, 0.0));
+}

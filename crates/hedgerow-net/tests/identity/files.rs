@@ -1,0 +1,209 @@
+//! Files that are damaged, odd or open to others, and what is shown of them: nothing secret.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use hedgerow_net::identity::{NodeIdentity, Peer, days_left};
+use rcgen::{CertificateParams, DnType};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::hall::*;
+
+#[test]
+fn damaged_files_of_a_node_are_refused_by_name_and_never_quoted() {
+    let (hall, other) = (Hall::new(), Hall::new());
+    let b = read(&hall.authority.issue("b", 730).unwrap());
+    let whole = read(&hall.a);
+    let parts: Vec<&str> = whole.split_inclusive("-----\n").collect();
+    // Begin, body with end: three times.
+    let [key, certificate, authority] = [0, 2, 4].map(|part| parts[part..part + 2].concat());
+    assert_eq!([&*key, &certificate, &authority].concat(), whole);
+    let other_key = &b[..b.find("-----BEGIN CERT").unwrap()];
+    let file = hall.folder.path().join("x.pem");
+    let refusal = |content: &str| {
+        std::fs::write(&file, content).unwrap();
+        let refusal = NodeIdentity::open(&file).unwrap_err();
+        let shown = format!("{refusal} {refusal:?}");
+        assert!(shown.contains("x.pem"), "{shown}");
+        assert_nothing_secret(&shown, &hall.a);
+        refusal.to_string()
+    };
+    for (content, reason) in [
+        (String::new(), "no private key"),
+        ("hello".to_owned(), "no private key"),
+        (format!("{certificate}{authority}"), "no private key"),
+        (key.clone(), "two certificates"),
+        (format!("{key}{certificate}"), "two certificates"),
+        (format!("{whole}{authority}"), "two certificates"),
+        (format!("{other_key}{whole}"), "more than one private key"),
+        (format!("{other_key}{certificate}{authority}"), "not that of its certificate"),
+        (format!("{key}{authority}{certificate}"), "no authority's"),
+        (format!("{key}{certificate}{}", read(&other.file("ca.pem"))), "not issued by"),
+        (whole.replacen("-----END", "-----EN", 1), "damaged"),
+        (whole.replacen("PRIVATE KEY", "ENCRYPTED PRIVATE KEY", 2), "no private key"),
+        (whole.replacen("-----\n", "-----\n?!*", 1), "damaged"),
+        (
+            "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n".to_owned()
+                + &certificate
+                + &authority,
+            "can't be used",
+        ),
+        (whole.clone() + &" ".repeat(1 << 20), "1048576 are the most"),
+    ] {
+        let refusal = refusal(&content);
+        assert!(refusal.contains(reason), "{reason}: {refusal}");
+    }
+    for length in (0..whole.trim_end().len() - 1).step_by(7) {
+        refusal(&whole[..length]);
+    }
+    // What editors and mails do to a file is no harm.
+    std::fs::write(&file, "# node a\r\n".to_owned() + &whole.replace('\n', "\r\n")).unwrap();
+    assert_eq!(NodeIdentity::open(&file).unwrap().name(), "a");
+    for missing in [hall.folder.path().join("none.pem"), hall.folder.path().to_owned()] {
+        let refusal = NodeIdentity::open(&missing).unwrap_err();
+        assert!(refusal.to_string().contains(&*missing.to_string_lossy()), "{refusal}");
+    }
+}
+
+#[test]
+fn no_flipped_bit_is_believed() {
+    let hall = Hall::new();
+    let server = hall.server();
+    let whole = std::fs::read(&hall.a).unwrap();
+    let file = hall.folder.path().join("x.pem");
+    let mut opened = 0;
+    for place in (0..whole.len()).step_by(5) {
+        let mut content = whole.clone();
+        content[place] ^= 1 << (place % 7);
+        std::fs::write(&file, content).unwrap();
+        // Where the bit was in a signature, only the handshake can tell; where in the authority, the node believes nobody.
+        let Ok(identity) = NodeIdentity::open(&file) else { continue };
+        opened += 1;
+        let meeting = meet(server.config(), identity.config(), "localhost");
+        assert!(meeting.server.is_err() || identity.peer() == hall.node().peer(), "byte {place}");
+    }
+    assert!(opened > 0);
+}
+
+#[test]
+fn names_in_certificates_must_be_plain() {
+    let hall = Hall::new();
+    let open = |params: &CertificateParams| {
+        let file = forge(&hall, "odd.pem", &hall.issuer(), params);
+        NodeIdentity::open(&file).map(|identity| identity.name().to_owned()).map_err(|e| e.to_string())
+    };
+    assert_eq!(open(&node_params("a")), Ok("a".to_owned()));
+    let mut two = node_params("a");
+    two.subject_alt_names.push(rcgen::SanType::DnsName("b".try_into().unwrap()));
+    let mut address = node_params("a");
+    address.subject_alt_names = vec![rcgen::SanType::IpAddress([127, 0, 0, 1].into())];
+    let mut none = node_params("a");
+    none.subject_alt_names.clear();
+    let mut differs = node_params("a");
+    differs.distinguished_name.push(DnType::CommonName, "b");
+    for (params, reason) in [
+        (two, "but has 2"),
+        (address, "but has 1"),
+        (none, "but has 0"),
+        (differs, "is not its DNS name \"a\""),
+        (node_params("A"), "but is \"A\""),
+        (node_params("../a"), "but is \"../a\""),
+    ] {
+        let refusal = open(&params).unwrap_err();
+        assert!(refusal.contains("odd.pem") && refusal.contains(reason), "{refusal}");
+    }
+}
+
+#[test]
+fn damaged_certificates_are_read_without_harm() {
+    let hall = Hall::new();
+    let whole = certificates(&hall.a)[0].to_vec();
+    let mut readable = 0;
+    for place in 0..whole.len() {
+        for bit in 0..8 {
+            let mut bytes = whole.clone();
+            bytes[place] ^= 1 << bit;
+            let certificate = CertificateDer::from(bytes);
+            readable += usize::from(Peer::from_certificate(&certificate).is_ok());
+            let _ = days_left(&certificate);
+        }
+        assert!(Peer::from_certificate(&CertificateDer::from(&whole[..place])).is_err());
+    }
+    // That is what signatures are for.
+    assert!(readable > 0);
+}
+
+/// Lines and bytes of a private key must not be in what is shown.
+fn assert_nothing_secret(shown: &str, file: &Path) {
+    let content = read(file);
+    let end = content.find("-----END PRIVATE KEY").unwrap();
+    let lines: Vec<&str> = content[..end].lines().skip(1).collect();
+    assert!(lines.len() >= 2);
+    for line in lines {
+        assert!(!shown.contains(line) && !shown.contains(&line[..16.min(line.len())]), "{shown}");
+    }
+    let key = PrivateKeyDer::from_pem_file(file).unwrap();
+    // The scalar itself begins at byte 36 of what is written here.
+    let secret = &key.secret_der()[36..44];
+    assert!(!shown.contains(format!("{secret:?}").trim_matches(['[', ']'])), "{shown}");
+    assert!(!shown.contains("PRIVATE"), "{shown}");
+}
+
+#[test]
+fn nothing_secret_is_shown() {
+    let hall = Hall::new();
+    let (server, node) = (hall.server(), hall.node());
+    for (shown, file) in [
+        (format!("{node:?} {node:#?} {:?}", node.config()), hall.a.clone()),
+        (format!("{server:?} {server:#?} {:?}", server.config()), hall.file("server.pem")),
+        (format!("{:?} {:#?}", hall.authority, hall.authority), hall.file("ca.key")),
+    ] {
+        assert_nothing_secret(&shown, &file);
+    }
+    assert!(format!("{node:?}").contains("a.pem") && format!("{server:?}").contains("pki"));
+}
+
+/// Collects what is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn keys_that_others_may_read_are_told() {
+    use std::os::unix::fs::PermissionsExt;
+    let hall = Hall::new();
+    let logged = |file: &Path, mode: u32| {
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber =
+            tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        tracing::subscriber::with_default(subscriber, || (hall.node(), hall.server()));
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        String::from_utf8(log.0.lock().unwrap().clone()).unwrap()
+    };
+    for file in [hall.a.clone(), hall.file("server.pem")] {
+        for mode in [0o600, 0o400] {
+            assert_eq!(logged(&file, mode), "");
+        }
+        for mode in [0o640, 0o604, 0o620] {
+            let log = logged(&file, mode);
+            assert!(log.contains("WARN") && log.contains(&*file.to_string_lossy()), "{log}");
+            assert!(log.contains(&format!("{mode:o}")), "{log}");
+            assert_nothing_secret(&log.replace("this private key", ""), &file);
+        }
+    }
+}

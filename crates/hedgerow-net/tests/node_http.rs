@@ -1,0 +1,260 @@
+//! A node's own endpoint over real loopback: what it answers, and what it refuses.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+mod stage;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use common::learning;
+use hedgerow::Method;
+use hedgerow_net::node::http;
+use hedgerow_net::node::input::Input;
+use serde_json::{Value, json};
+use stage::{Node, Session, Stage, checked};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+const LOOPBACK: &str = "127.0.0.1:0";
+
+struct Endpoint {
+    address: SocketAddr,
+    node: Node,
+}
+
+impl Endpoint {
+    async fn new(stage: &Stage, changes: &[&str]) -> Self {
+        let all = [&["samples.source=none", "http.address=127.0.0.1:0"][..], changes].concat();
+        let settings = stage.settings(&all);
+        let listener = TcpListener::bind(LOOPBACK).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (router, asked) = http::router(&settings.http);
+        tokio::spawn(http::serve(listener, router, settings.http.connections));
+        Self { address, node: stage.node(settings, Input::None, Some(asked)) }
+    }
+
+    /// Sends this and reads until the other side closes: status, head, body.
+    async fn raw(&self, request: &str) -> (u16, String, Value) {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, head.to_lowercase(), serde_json::from_str(body).unwrap_or(Value::Null))
+    }
+
+    async fn post(&self, path: &str, body: &str) -> (u16, Value) {
+        let length = body.len();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
+             Content-Length: {length}\r\n\r\n{body}"
+        );
+        let (status, _, body) = self.raw(&request).await;
+        (status, body)
+    }
+
+    async fn get(&self, path: &str) -> (u16, Value) {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let (status, _, body) = self.raw(&request).await;
+        (status, body)
+    }
+}
+
+/// A node that has joined and heard of the first round.
+async fn joined(stage: &mut Stage, changes: &[&str]) -> (Endpoint, Session) {
+    let (json, plan) = checked(learning(Method::MkOfl, 1));
+    let endpoint = Endpoint::new(stage, changes).await;
+    let mut session = stage.next().await;
+    session.welcome("r1", &json).await;
+    session.broadcast(plan.server().broadcast(), 0).await;
+    while endpoint.get("/readyz").await.0 != 200 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    (endpoint, session)
+}
+
+#[tokio::test]
+async fn it_predicts_and_learns_one_by_one_and_in_lists() {
+    let mut stage = Stage::new();
+    let (endpoint, mut session) = joined(&mut stage, &[]).await;
+    let (status, body) = endpoint.post("/predict", r#"{"x": [0.1, 0.2, 0.3]}"#).await;
+    assert_eq!(status, 200, "{body}");
+    assert!(body["prediction"].is_number() && body["known"] == true && body["round"] == 1, "{body}");
+    let (status, body) = endpoint.post("/predict", r#"{"id": "k", "a": 0.1, "b": null}"#).await;
+    assert_eq!((status, &body["id"]), (200, &json!("k")));
+    let (status, body) = endpoint.post("/learn", r#"{"id": "k", "y": 0.5}"#).await;
+    assert_eq!((status, &body["id"]), (200, &json!("k")));
+    let upload = session.hear_upload().await;
+    assert_eq!((upload.round, upload.samples), (1, 1));
+    let (status, body) = endpoint.post("/learn", r#"{"a": 0.1, "b": 0.2, "c": 0.3, "y": 0.5}"#).await;
+    assert_eq!(status, 200, "{body}");
+    let list = r#"[{"id": "p", "x": [0.1, 0.2, 0.3]}, {"id": "p", "x": [0.1, 0.2, 0.3]}, {"x": [1, 2, 3]}]"#;
+    let (status, body) = endpoint.post("/predict", list).await;
+    assert_eq!(status, 200, "{body}");
+    assert!(body[0]["prediction"].is_number() && body[2]["prediction"].is_number(), "{body}");
+    assert!(
+        body[1]["error"].as_str().unwrap().contains("already waits") && body[1]["field"] == "id",
+        "{body}"
+    );
+    assert_eq!(endpoint.post("/predict", "[]").await, (200, json!([])));
+    let (status, body) = endpoint.get("/status").await;
+    assert_eq!(status, 200);
+    for (key, value) in [
+        ("/connected", json!(true)),
+        ("/name", json!("n1")),
+        ("/node/run", json!("r1")),
+        ("/node/samples", json!(2)),
+        ("/node/pending", json!(1)),
+        ("/node/held", json!(1)),
+        ("/node/imputed", json!(2)),
+        ("/node/columns", json!(["a", "b", "c"])),
+    ] {
+        assert_eq!(body.pointer(key), Some(&value), "{key} in {body}");
+    }
+    for key in ["message_bytes_up", "message_bytes_down", "wire_bytes_up", "wire_bytes_down"] {
+        assert!(body[key].as_u64().unwrap() > 100, "{key} in {body}");
+    }
+    assert_eq!(endpoint.get("/healthz").await, (200, json!({ "alive": true })));
+    endpoint.node.stopped().await.1.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_said_with_its_field_and_changes_nothing() {
+    let mut stage = Stage::new();
+    let (endpoint, mut session) = joined(&mut stage, &["http.most_samples=3"]).await;
+    for (path, body, status, field, part) in [
+        ("/predict", r#"{"x": [1, 2]}"#, 400, json!("x"), "x has 2 numbers"),
+        ("/predict", r#"{"x": [1, 2, "3"]}"#, 400, json!("x[2]"), "is not a number"),
+        ("/predict", r#"{"a": 1, "d": 2}"#, 400, json!("d"), "no column \"d\""),
+        ("/predict", r#"{"a": 1, "y": 2}"#, 400, json!("y"), "POST /learn"),
+        ("/predict", r#"{"id": "k", "y": 2}"#, 400, json!("y"), "POST /learn"),
+        ("/predict", "{", 400, Value::Null, "no JSON object"),
+        ("/predict", "[{]", 400, Value::Null, "no JSON list"),
+        ("/predict", "7", 400, Value::Null, "no JSON object"),
+        ("/learn", r#"{"x": [1, 2, 3]}"#, 400, json!("y"), "needs a label"),
+        ("/learn", r#"{"x": [1, 2, 3], "y": null}"#, 400, json!("y"), "needs a label"),
+        ("/learn", r#"{"y": 3}"#, 400, Value::Null, "needs the id"),
+        ("/learn", r#"{"x": [1, 2, 3], "y": 1e13}"#, 422, json!("y"), "label"),
+        ("/learn", r#"{"id": "nobody", "y": 1}"#, 404, json!("id"), "nobody"),
+    ] {
+        let (found, answer) = endpoint.post(path, body).await;
+        assert_eq!((found, &answer["field"]), (status, &field), "{body}: {answer}");
+        assert!(answer["error"].as_str().unwrap().contains(part), "{body}: {answer}");
+    }
+    // A list is taken as a whole or not at all.
+    let (status, answer) = endpoint.post("/learn", r#"[{"a": 1, "y": 2}, {"a": 1}]"#).await;
+    assert_eq!((status, &answer["index"], &answer["field"]), (400, &json!(1), &json!("y")), "{answer}");
+    let (status, answer) = endpoint.post("/predict", r#"[{"a": 1}, {"a": 1}, {"a": 1}, {"a": 1}]"#).await;
+    assert!(status == 413 && answer["error"].as_str().unwrap().contains("at most 3"), "{answer}");
+    let (status, answer) = endpoint.post("/predict", r#"{"id": "k", "a": 1}"#).await;
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(endpoint.post("/predict", r#"{"id": "k", "a": 1}"#).await.0, 409);
+    assert_eq!(endpoint.get("/status").await.1["node"]["samples"], 0);
+    assert!(session.is_quiet().await);
+    endpoint.node.stopped().await.1.unwrap();
+}
+
+#[tokio::test]
+async fn strangers_and_giants_are_refused() {
+    let mut stage = Stage::new();
+    let (endpoint, _session) =
+        joined(&mut stage, &["http.most_bytes=1000", "http.names=[\"pi.local\"]"]).await;
+    let get = |host: &str| format!("GET /status HTTP/1.1\r\n{host}Connection: close\r\n\r\n");
+    for (host, status) in [
+        ("Host: localhost\r\n", 200),
+        ("Host: 127.0.0.1:7411\r\n", 200),
+        ("Host: pi.local\r\n", 200),
+        ("Host: evil.example\r\n", 421),
+        ("Host: localhost.evil.example\r\n", 421),
+        ("Host: localhost\r\nHost: evil.example\r\n", 421),
+        ("", 421),
+    ] {
+        assert_eq!(endpoint.raw(&get(host)).await.0, status, "{host:?}");
+    }
+    assert_eq!(endpoint.get("/nothing").await.0, 404);
+    assert_eq!(endpoint.get("/predict").await.0, 405);
+    // What a page can send without asking.
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"] {
+        let request = format!(
+            "POST /learn HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nConnection: close\r\n\
+             Content-Length: 16\r\n\r\n{{\"a\": 1, \"y\": 2}}"
+        );
+        assert_eq!(endpoint.raw(&request).await.0, 415, "{kind}");
+    }
+    let large = format!("{{\"a\": {}1}}", " ".repeat(1000));
+    assert_eq!(endpoint.post("/predict", &large).await.0, 413);
+    let lying = "POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
+                 Transfer-Encoding: chunked\r\n\r\n";
+    let chunks = format!("{lying}{}0\r\n\r\n", format!("10\r\n{}\r\n", " ".repeat(16)).repeat(100));
+    assert_eq!(endpoint.raw(&chunks).await.0, 413);
+    assert_eq!(endpoint.get("/status").await.1["node"]["samples"], 0);
+    endpoint.node.stopped().await.1.unwrap();
+}
+
+#[tokio::test]
+async fn before_anything_is_known_it_is_alive_and_not_ready() {
+    let stage = Stage::new();
+    stage.is_down.store(true, std::sync::atomic::Ordering::SeqCst);
+    let endpoint = Endpoint::new(&stage, &[]).await;
+    assert_eq!(endpoint.get("/healthz").await.0, 200);
+    for (status, body) in [
+        endpoint.get("/readyz").await,
+        endpoint.post("/predict", r#"{"a": 1}"#).await,
+        endpoint.post("/learn", r#"{"a": 1, "y": 1}"#).await,
+    ] {
+        assert_eq!(status, 503);
+        assert!(body["error"].as_str().unwrap().contains("never heard"), "{body}");
+    }
+    let (_, status) = endpoint.get("/status").await;
+    assert_eq!((&status["node"], &status["connected"]), (&Value::Null, &json!(false)));
+    assert!(status["trouble"].as_str().unwrap().contains("can't reach"), "{status}");
+    endpoint.node.stopped().await.1.unwrap();
+}
+
+#[tokio::test]
+async fn questions_wait_in_a_short_line_and_connections_have_a_bound() {
+    let stage = Stage::new();
+    let settings = stage.settings(&["http.queue=2", "http.connections=3"]);
+    let listener = TcpListener::bind(LOOPBACK).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (router, mut asked) = http::router(&settings.http);
+    tokio::spawn(http::serve(listener, router, settings.http.connections));
+    let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let ask = async || {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream
+    };
+    // Nobody answers: two wait, the third is told to come back.
+    let (mut first, mut second) = (ask().await, ask().await);
+    while asked.len() < 2 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let mut answer = String::new();
+    ask().await.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 429") && answer.contains("retry-after: 1"), "{answer}");
+    // Three at once, and a fourth that is let in when one of them has gone.
+    let third = TcpStream::connect(address).await.unwrap();
+    let mut fourth = ask().await;
+    let mut answer = String::new();
+    let waits = tokio::time::timeout(Duration::from_millis(300), fourth.read_to_string(&mut answer)).await;
+    assert!(waits.is_err(), "{answer}");
+    drop(third);
+    fourth.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 429"), "{answer}");
+    for stream in [&mut first, &mut second] {
+        let question = asked.recv().await.unwrap();
+        question.reply.send(http::Reply::ok(json!("here"))).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("\"here\""), "{answer}");
+    }
+    // The node has ended.
+    drop(asked);
+    let mut answer = String::new();
+    ask().await.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+}

@@ -1,0 +1,147 @@
+//! Nodes and a real server over loopback: whom they believe, and what a node says when it isn't believed.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::Cursor;
+use std::path::Path;
+use std::time::Duration;
+
+use hedgerow_net::node::agent::{self, AgentError, Parts};
+use hedgerow_net::node::client::{self, Trouble};
+use hedgerow_net::node::config::Settings;
+use hedgerow_net::node::input::Input;
+use hedgerow_net::node::output::Output;
+use hedgerow_net::pki::Authority;
+use hedgerow_net::server::config::ServeSettings;
+use hedgerow_net::server::serve::Server;
+use tempfile::TempDir;
+
+async fn server(folder: &Path, more: &[&str]) -> Server {
+    let mut changes: Vec<String> = [
+        "learning.inputs=2",
+        "learning.method=mk",
+        "learning.scaling=none",
+        "listen.address=127.0.0.1:0",
+        "listen.dashboard=never",
+    ]
+    .iter()
+    .chain(more)
+    .map(|change| (*change).to_owned())
+    .collect();
+    changes.push(format!("listen.identity={:?}", folder.join("pki")));
+    changes.push(format!("store.path={:?}", folder.join("server.db")));
+    Server::start(ServeSettings::read(None, &changes).unwrap()).await.unwrap()
+}
+
+/// A node with these settings; it tries once and plays three samples.
+async fn node(folder: &Path, name: &str, changes: &[String]) -> Result<(), AgentError> {
+    let mut all = vec![
+        "server.once=true".to_owned(),
+        "samples.pace=round".to_owned(),
+        "server.connect_timeout=60s".to_owned(),
+        format!("state.path={:?}", folder.join(format!("{name}.state"))),
+    ];
+    all.extend_from_slice(changes);
+    let settings = Settings::read(None, &all).unwrap();
+    let text = "{\"x\": [0.1, 0.2], \"y\": 0.3}\n".repeat(3);
+    let parts = Parts {
+        dial: client::tcp(&settings.server.address, settings.server.plain_text),
+        security: settings.security().unwrap(),
+        input: Box::new(move |_| Input::reading(Cursor::new(text))),
+        output: Output::none(),
+        asked: None,
+    };
+    agent::run(settings, parts, std::future::pending()).await
+}
+
+fn with_certificate(address: &str, file: &Path) -> Vec<String> {
+    vec![format!("server.address={address:?}"), format!("server.identity={file:?}")]
+}
+
+fn trouble(outcome: Result<(), AgentError>) -> Trouble {
+    match outcome {
+        Err(AgentError::Trouble(trouble)) => trouble,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn those_with_a_good_certificate_learn_and_others_are_told_why_not() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let authority =
+        Authority::init(&folder.join("pki"), &["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    let (good, bad) = (authority.issue("good", 10).unwrap(), authority.issue("bad", 10).unwrap());
+    authority.revoke("bad").unwrap();
+    let stranger = Authority::init(&folder.join("other"), &[]).unwrap().issue("good", 10).unwrap();
+    let server = server(folder, &[]).await;
+    let port = server.address().port();
+    // By name and by address.
+    for (host, name) in [("localhost", "a"), ("127.0.0.1", "b")] {
+        node(folder, name, &with_certificate(&format!("{host}:{port}"), &good)).await.unwrap();
+    }
+    let address = format!("localhost:{port}");
+    let revoked = trouble(node(folder, "c", &with_certificate(&address, &bad)).await);
+    assert!(revoked.is_lasting() && revoked.to_string().contains("CertificateRevoked"), "{revoked}");
+    let unknown = trouble(node(folder, "d", &with_certificate(&address, &stranger)).await);
+    assert!(
+        unknown.is_lasting() && unknown.to_string().contains("server's certificate won't do"),
+        "{unknown}"
+    );
+    let mut misnamed = with_certificate(&address, &good);
+    misnamed.push("server.name=elsewhere.example".to_owned());
+    let misnamed = trouble(node(folder, "e", &misnamed).await);
+    assert!(misnamed.is_lasting() && misnamed.to_string().contains("not valid for name"), "{misnamed}");
+    // Plain text to a server that speaks TLS.
+    let plain = [
+        format!("server.address={address:?}"),
+        "server.plain_text=true".to_owned(),
+        "server.node=good".to_owned(),
+    ];
+    let plain = trouble(node(folder, "f", &plain).await);
+    assert!(!matches!(plain, Trouble::Silent(_)), "{plain}");
+    server.stop().await.unwrap();
+    let gone = trouble(node(folder, "g", &with_certificate(&address, &good)).await);
+    assert!(matches!(&gone, Trouble::Unreachable { .. }) && gone.to_string().contains(&address), "{gone}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_revoked_ends_the_stream_with_a_reason() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let authority = Authority::init(&folder.join("pki"), &[]).unwrap();
+    let file = authority.issue("n1", 10).unwrap();
+    // Another node is needed, so that the round stays open.
+    let server = server(folder, &["rounds.quorum=2", "rounds.deadline=never"]).await;
+    let changes = with_certificate(&format!("localhost:{}", server.address().port()), &file);
+    let source = server.source();
+    let revoke = async {
+        while source.status().connected == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        authority.revoke("n1").unwrap();
+    };
+    let (ended, ()) = tokio::join!(node(folder, "n1", &changes), revoke);
+    let trouble = trouble(ended);
+    assert!(trouble.is_lasting() && trouble.to_string().contains("revoked"), "{trouble}");
+    server.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn plain_text_goes_nowhere_but_to_loopback() {
+    let folder = TempDir::new().unwrap();
+    let changes = |address: &str| {
+        [
+            format!("server.address={address:?}"),
+            "server.plain_text=true".to_owned(),
+            "server.node=n1".to_owned(),
+        ]
+    };
+    // A documentation address: nobody is there to be reached.
+    let refused = trouble(node(folder.path(), "n1", &changes("192.0.2.1:7443")).await);
+    assert!(refused.is_lasting() && matches!(refused, Trouble::PlainText(_)), "{refused}");
+    let server = server(folder.path(), &["listen.tls=false"]).await;
+    let address = format!("127.0.0.1:{}", server.address().port());
+    node(folder.path(), "n1", &changes(&address)).await.unwrap();
+    server.stop().await.unwrap();
+}

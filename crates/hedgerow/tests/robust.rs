@@ -1,0 +1,132 @@
+//! What robust aggregation promises: a few bad nodes can't decide for all. With the federation of `examples/robust`; errors are multiples of those that the
+//! mean makes where nobody is bad.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "../examples/robust/scene.rs"]
+mod scene;
+
+use std::panic::catch_unwind;
+
+use hedgerow::{Aggregation, Method, Setup, SetupConfig, SetupError};
+use scene::{Poison, Scene, World};
+
+const METHODS: [Method; 6] = [
+    Method::SkOfl { kernel: 5 },
+    Method::MkOfl,
+    Method::Naive,
+    Method::EmKofl,
+    Method::FedPoe,
+    Method::LinearSgd,
+];
+const POISONS: [Poison; 4] = [Poison::Huge, Poison::Scattered, Poison::Opposite, Poison::Push];
+const CLEAN: Scene = Scene { world: World::Alike, bad: 0, poison: Poison::Huge, rounds: 300 };
+const TRIMMED: Aggregation = Aggregation::TrimmedMean { share: 0.2 };
+
+/// Checks what becomes of the error of each method.
+fn check(aggregation: Aggregation, scene: Scene, mut is_fine: impl FnMut(Method, f64) -> bool) {
+    for method in METHODS {
+        let plain = CLEAN.play(method, Aggregation::Mean, 1).unwrap();
+        let factor = scene.play(method, aggregation, 1).unwrap() / plain;
+        assert!(is_fine(method, factor), "{method:?}, {aggregation:?}, {scene:?}: {factor}");
+    }
+}
+
+#[test]
+fn nobody_bad_costs_little() {
+    for world in [World::Alike, World::Apart, World::Differing] {
+        let clean = Scene { world, ..CLEAN };
+        for method in METHODS {
+            let plain = clean.play(method, Aggregation::Mean, 1).unwrap();
+            for (aggregation, most) in [(TRIMMED, 1.35), (Aggregation::Median, 1.6)] {
+                let factor = clean.play(method, aggregation, 1).unwrap() / plain;
+                assert!(factor < most, "{method:?}, {aggregation:?}, {world:?}: {factor}");
+            }
+        }
+    }
+}
+
+#[test]
+fn three_bad_of_twenty_decide_over_a_mean() {
+    for poison in POISONS {
+        let is_blatant = matches!(poison, Poison::Huge | Poison::Scattered);
+        check(Aggregation::Mean, Scene { bad: 3, poison, ..CLEAN }, |method, factor| {
+            // Nodes of Fed-POE turn to their own models, as long as the others' are finite.
+            factor
+                > if is_blatant {
+                    1e6
+                } else if method == Method::FedPoe {
+                    1.2
+                } else {
+                    2.5
+                }
+        });
+    }
+}
+
+#[test]
+fn a_trimmed_mean_stands_fewer_than_it_leaves_out() {
+    for poison in POISONS {
+        check(TRIMMED, Scene { bad: 3, poison, ..CLEAN }, |_, factor| factor < 2.5);
+        // As many as are left out.
+        check(TRIMMED, Scene { bad: 4, poison, ..CLEAN }, |_, factor| factor < 4.0);
+    }
+    // And not one more.
+    check(TRIMMED, Scene { bad: 5, poison: Poison::Huge, ..CLEAN }, |_, factor| factor > 1e6);
+}
+
+#[test]
+fn a_median_stands_a_quarter_and_nearly_half_where_they_don_t_agree() {
+    for poison in POISONS {
+        check(Aggregation::Median, Scene { bad: 5, poison, ..CLEAN }, |_, factor| factor < 6.0);
+    }
+    for (poison, most) in [(Poison::Scattered, 3.0), (Poison::Opposite, 25.0)] {
+        check(Aggregation::Median, Scene { bad: 9, poison, ..CLEAN }, |_, factor| factor < most);
+    }
+    // Who are nearly half and agree move it by the spread of the good ones in each round, which grows with the error.
+    let agreed = Scene { bad: 9, poison: Poison::Huge, ..CLEAN };
+    let (mut mean, mut worst) = (vec![], 0.0);
+    check(Aggregation::Mean, agreed, |_, factor| {
+        mean.push(factor);
+        true
+    });
+    let mut mean = mean.into_iter();
+    check(Aggregation::Median, agreed, |_, factor| {
+        worst = factor.max(worst);
+        factor < 1e-20 * mean.next().unwrap()
+    });
+    assert!(worst > 100.0, "better than is said: {worst}");
+}
+
+#[test]
+fn who_can_t_says_so_beforehand() {
+    let setup = |aggregation| Setup::try_from(SetupConfig { aggregation, ..SetupConfig::default() }).unwrap();
+    let others = [Method::GrOfl, Method::PofMkl, Method::LinearNewton, Method::Local];
+    for method in METHODS.into_iter().chain(others) {
+        for aggregation in [Aggregation::Mean, TRIMMED, Aggregation::Median] {
+            let is_supported = aggregation == Aggregation::Mean || !others[..3].contains(&method);
+            assert_eq!(method.supports(aggregation), is_supported, "{method:?}, {aggregation:?}");
+            let made = catch_unwind(|| method.server(&setup(aggregation)).uploads());
+            assert_eq!(made.ok(), is_supported.then_some(0), "{method:?}, {aggregation:?}");
+        }
+    }
+}
+
+#[test]
+fn shares_of_nothing_and_of_everything_are_refused() {
+    let checked = |share: f64| {
+        let aggregation = Aggregation::TrimmedMean { share };
+        Setup::try_from(SetupConfig { aggregation, ..SetupConfig::default() })
+    };
+    for share in [0.0, -0.1, 0.5, 1.0, f64::NAN, f64::INFINITY] {
+        let error = checked(share).unwrap_err();
+        assert!(matches!(error, SetupError::OutOfBounds { .. }), "{error}");
+        let said = "the share of a trimmed mean must be above 0 and below 0.5, but is";
+        assert!(error.to_string().starts_with(said), "{error}");
+    }
+    assert!(checked(1e-9).is_ok() && checked(0.499_999).is_ok());
+    // Configurations of before read as they were meant.
+    let mut written = serde_json::to_value(SetupConfig::default()).unwrap();
+    assert_eq!(written.as_object_mut().unwrap().remove("aggregation"), Some("mean".into()));
+    assert_eq!(serde_json::from_value::<SetupConfig>(written).unwrap(), SetupConfig::default());
+}

@@ -239,10 +239,10 @@ impl Hub {
         let (ledger, replaced) =
             inner.coordinator.join(Newcomer { sender, name, software, address }, unix_ms());
         let before = inner.seats.insert(node, (Arc::clone(&notice), peer));
-        if let (Some(_), Some((before, _))) = (replaced, before) {
-            if !Arc::ptr_eq(&before, &notice) {
-                before.give(Answer::aborted("another stream of this node has taken the place of this one"));
-            }
+        if let (Some(_), Some((before, _))) = (replaced, before)
+            && !Arc::ptr_eq(&before, &notice)
+        {
+            before.give(Answer::aborted("another stream of this node has taken the place of this one"));
         }
         let welcome = wire::Welcome {
             protocol: VERSION,

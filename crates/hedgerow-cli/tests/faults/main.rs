@@ -11,6 +11,9 @@ use std::time::Duration;
 use fleet::{Closing, Fleet, NODES, ROUNDS};
 use proxy::{Mischief, Proxy};
 
+/// So that a run lasts as long as what happens to it.
+const SLOWLY: Mischief = Mischief::Delay(Duration::from_millis(3));
+
 /// Numbers that look random and are the same every time.
 struct Dice(u64);
 
@@ -64,14 +67,15 @@ fn a_network_that_cuts_delays_and_spoils_changes_no_bit() {
 fn nodes_that_are_killed_come_back_and_learn_on() {
     let mut fleet = Fleet::new("mk", Closing::WhoeverIsThere);
     fleet.start_server();
-    fleet.start_nodes(fleet.address());
+    let proxy = Proxy::start(fleet.address(), |_| SLOWLY);
+    fleet.start_nodes(proxy.address());
     let mut dice = Dice(11);
     for _ in 0..12 {
         std::thread::sleep(Duration::from_millis(100 + dice.below(200)));
         let node = dice.below(NODES as u64) as usize;
         fleet.kill_node(node);
         std::thread::sleep(Duration::from_millis(dice.below(100)));
-        fleet.start_node(node, fleet.address());
+        fleet.start_node(node, proxy.address());
     }
     fleet.wait_for_the_end();
     let (found, expected) = (fleet.mse(), fleet.undisturbed_mse());
@@ -88,7 +92,8 @@ fn a_clock_that_jumps_changes_nothing() {
     };
     let mut fleet = Fleet::new("mk", Closing::Everybody);
     fleet.start_server_with_clock(&library, "+0");
-    fleet.start_nodes(fleet.address());
+    let proxy = Proxy::start(fleet.address(), |_| SLOWLY);
+    fleet.start_nodes(proxy.address());
     for jump in ["+90d", "-400d", "+0", "-3h"] {
         std::thread::sleep(Duration::from_millis(300));
         fleet.set_clock(jump);

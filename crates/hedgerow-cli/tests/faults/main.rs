@@ -80,7 +80,8 @@ fn nodes_that_are_killed_come_back_and_learn_on() {
     }
     fleet.wait_for_the_end();
     let (found, expected) = (fleet.mse(), fleet.undisturbed_mse());
-    assert!((found / expected - 1.0).abs() <= 0.02, "MSE {found}, undisturbed {expected}");
+    // It may be less: what was learned after the last save is predicted again, by a model that knows more.
+    assert!(found <= 1.02 * expected, "MSE {found}, undisturbed {expected}");
     assert!(fleet.committed_round() >= ROUNDS as u64);
     fleet.assert_calm_logs();
 }

@@ -11,7 +11,7 @@ use crate::simulate::print;
 /// Run a server that nodes join and learn through.
 ///
 /// What is learned, and how, is in a file (see `hedgerow config serve`); nodes are told when they join. The run is kept in a store, so that a
-/// server that was killed goes on where it was. SIGTERM and Ctrl-C end it: the open round closes, everything is stored, nodes are told.
+/// server that was killed goes on where it was. SIGTERM and Ctrl-C end it: the open round closes if enough have answered, everything is stored, nodes are told.
 #[derive(Debug, clap::Args)]
 #[command(args_override_self = true, after_help = HELP)]
 pub(crate) struct Arguments {

@@ -147,6 +147,38 @@ impl Dataset {
         }
     }
 
+    /// Samples that somebody else's program has in memory, and whose they are if it knows. What can't be learned is refused.
+    pub fn from_arrays(
+        name: &str,
+        features: usize,
+        x: Vec<f32>,
+        y: Vec<f32>,
+        owners: Option<Owners>,
+    ) -> Result<Self, DataError> {
+        let rows = y.len();
+        let is_owned = |owners: &Owners| {
+            let has_name = |id: &u32| (*id as usize) < owners.names.len();
+            owners.ids.len() == rows && owners.ids.iter().all(has_name)
+        };
+        let has_rows = features > 0 && rows.checked_mul(features) == Some(x.len());
+        if !has_rows || !owners.as_ref().is_none_or(is_owned) {
+            return Err(DataError::OtherLengths(name.to_owned(), rows));
+        }
+        if rows >= u32::MAX as usize {
+            return Err(DataError::TooManyRows(rows));
+        }
+        let is_small = |value: &f32| value.is_nan() || value.abs() <= ORDER_ONE;
+        let first = FIRST_LOOK.min(rows);
+        let is_of_order_one = x[..first * features].iter().chain(&y[..first]).all(is_small);
+        let mut data = Self { is_of_order_one, ..Self::in_memory(name, features, x, y) };
+        if let Some(owners) = owners {
+            let (owners, too_short) = owners.with_samples();
+            (data.owners, data.too_short) = (Some(owners), too_short);
+        }
+        data.check_labels(0)?;
+        Ok(data)
+    }
+
     /// Everything that a stream has, but for a live one. `progress` is told how many bytes have been read.
     pub fn read(name: &str, stream: &mut SampleStream, progress: &dyn Fn(u64)) -> Result<Self, DataError> {
         Self::read_within(MOST_IN_MEMORY, name, stream, progress)
@@ -371,6 +403,30 @@ mod tests {
     use super::*;
     use crate::run::Experiment;
     use crate::settings::{Override, Settings, Source};
+
+    #[test]
+    fn arrays_are_data_if_they_belong_together() {
+        let owners = |ids: &[u32]| {
+            Some(Owners { ids: ids.to_vec(), names: ["a", "b", "c"].map(str::to_owned).to_vec() })
+        };
+        let made = |x: &[f32], y: &[f32], owners| {
+            Dataset::from_arrays("t", 2, x.to_vec(), y.to_vec(), owners).map_err(|error| error.to_string())
+        };
+        let data = made(&[1.0, f32::NAN, 3.0, 2.0], &[0.0, 1.0], owners(&[2, 0])).unwrap();
+        assert_eq!((data.len(), data.missing, data.is_of_order_one), (2, 1, true));
+        assert_eq!((data.owners.unwrap().ids, data.too_short), (vec![1, 0], vec!["b".to_owned()]));
+        assert!(!made(&[1.0, 4.0, 3.0, 2.0], &[0.0, 1.0], None).unwrap().is_of_order_one);
+        for (x, y, owners) in [
+            (&[1.0, 2.0, 3.0][..], &[0.0, 1.0][..], None),
+            (&[1.0, 2.0, 3.0, 4.0], &[0.0, 1.0], owners(&[0])),
+            (&[1.0, 2.0, 3.0, 4.0], &[0.0, 1.0], owners(&[0, 3])),
+            (&[1.0, 2.0, 3.0, 4.0], &[1.0, 1.0], None),
+            (&[1.0, 2.0, 3.0, 4.0], &[f32::NAN, f32::NAN], None),
+            (&[], &[], None),
+        ] {
+            assert!(made(x, y, owners).is_err_and(|error| error.contains('t')));
+        }
+    }
 
     #[test]
     fn what_is_spilled_to_a_file_gives_the_same_results() {

@@ -9,6 +9,8 @@ mod server;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+#[cfg(feature = "server")]
+use std::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustls::crypto::{CryptoProvider, ring};
@@ -151,6 +153,18 @@ fn ending(certificate: &CertificateDer<'_>) -> Result<i64, BadCertificate> {
     Ok(parse(certificate)?.validity().not_after.timestamp())
 }
 
+/// How long a certificate is still good. Its last second is a whole one.
+#[cfg(feature = "server")]
+pub(crate) fn time_left(certificate: &CertificateDer<'_>) -> Result<Duration, BadCertificate> {
+    Ok(time_until(ending(certificate)?, SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()))
+}
+
+#[cfg(feature = "server")]
+fn time_until(end: i64, now: Duration) -> Duration {
+    let first_bad = u64::try_from(end.saturating_add(1)).unwrap_or(0);
+    Duration::from_secs(first_bad).saturating_sub(now)
+}
+
 fn days_until(end: i64) -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     end.saturating_sub(i64::try_from(now).unwrap_or(i64::MAX)).div_euclid(86_400)
@@ -255,6 +269,15 @@ mod tests {
             assert_eq!(Peer::from_certificate(&certificate), Err(BadCertificate::Unreadable));
             assert_eq!(days_left(&certificate), Err(BadCertificate::Unreadable));
         }
+    }
+
+    #[cfg(feature = "server")]
+    #[test]
+    fn the_last_second_is_a_whole_one() {
+        let left = |end, ms| time_until(end, Duration::from_millis(ms)).as_millis();
+        assert_eq!([left(7, 6_500), left(7, 7_999), left(7, 8_000), left(7, 9_000)], [1_500, 1, 0, 0]);
+        assert_eq!((left(-1, 1), left(i64::MIN, 1)), (0, 0));
+        assert_eq!(time_until(i64::MAX, Duration::ZERO).as_secs(), i64::MAX as u64);
     }
 
     #[test]

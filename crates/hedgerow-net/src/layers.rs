@@ -57,7 +57,18 @@ pub fn read<T: DeserializeOwned>(
         let origin = format!("--set {change}");
         merge(&mut table, &shape, parse_change(change, &origin)?, "", &origin)?;
     }
-    let origin = file.map_or_else(|| "settings".to_owned(), |file| file.display().to_string());
+    finish(table, file.map_or_else(|| "settings".to_owned(), |file| file.display().to_string()))
+}
+
+/// The defaults with changes over them that are a table already.
+pub fn put_over<T: DeserializeOwned>(defaults: &str, changes: Table) -> Result<T, LayerError> {
+    let shape = parse("the defaults", defaults)?;
+    let mut table = shape.clone();
+    merge(&mut table, &shape, changes, "", "settings")?;
+    finish(table, "settings".to_owned())
+}
+
+fn finish<T: DeserializeOwned>(table: Table, origin: String) -> Result<T, LayerError> {
     let message = |error: toml::de::Error| error.to_string().trim_end().replace('\n', " ");
     table.try_into().map_err(|error| LayerError::NotToml { origin, message: message(error) })
 }

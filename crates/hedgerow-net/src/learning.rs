@@ -1,11 +1,15 @@
 //! [`Learning`]: all that the members of a federation must agree on, and [`Plan`]: the same, checked and ready to be used. A server
 //! hands it to every node that joins, so a node needs no copy of its own.
 
+use std::sync::Arc;
+
 use hedgerow::{
     Coding, Compression, FeatureError, FeatureSpec, Loss, Method, NodeHalf, NodeId, NodeScaling, SampleMap,
     Scale, ScaleKind, ServerHalf, ServerScaling, Setup, SetupConfig, SetupError,
 };
 use serde::{Deserialize, Serialize};
+
+pub mod config;
 
 /// Most numbers in a sample.
 pub const MAX_INPUTS: usize = 10_000;
@@ -77,12 +81,12 @@ pub enum PlanError {
     Unfit(&'static str),
 }
 
-/// A [`Learning`] that has been checked, with its feature map.
+/// A [`Learning`] that has been checked, with its feature map, which copies share.
 #[derive(Debug, Clone)]
 pub struct Plan {
     learning: Learning,
     setup: Setup,
-    map: SampleMap,
+    map: Arc<SampleMap>,
 }
 
 impl Plan {
@@ -129,7 +133,7 @@ impl Plan {
             return Err(PlanError::Unfit("this method can't have another aggregation than the mean"));
         }
         let setup = Setup::try_from(*setup)?;
-        let map = method.map(&setup, features)?;
+        let map = Arc::new(method.map(&setup, features)?);
         Ok(Self { learning, setup, map })
     }
 

@@ -6,6 +6,7 @@ mod answers;
 mod backoff;
 pub mod client;
 pub mod config;
+mod dialogue;
 pub mod engine;
 pub mod follow;
 pub mod http;
@@ -16,7 +17,10 @@ pub mod output;
 mod pending;
 pub mod rows;
 pub mod sample;
+mod saving;
 pub mod state;
+mod trouble;
+mod watched;
 
 use std::future::Future;
 use std::net::SocketAddr;

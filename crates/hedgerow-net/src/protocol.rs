@@ -13,6 +13,9 @@ pub mod wire {
 /// Version of the protocol that this code speaks.
 pub const VERSION: u32 = 1;
 
+/// Bytes of gRPC before each message.
+pub(crate) const FRAME: usize = 5;
+
 /// Largest number of columns that a scale may come for.
 const MAX_SCALE_BYTES: usize = 1 << 20;
 

@@ -4,11 +4,11 @@
 
 mod common;
 
-use common::{METHODS, plan, sample};
-use hedgerow::{Broadcast, Contact, Features, Federation, Method, Upload, Visit};
+use common::{METHODS, learning, plan, sample};
+use hedgerow::{Broadcast, Contact, Features, Federation, Method, Scale, ScaleKind, Upload, Visit};
 use hedgerow_net::node::Engine;
-use hedgerow_net::protocol::{broadcast_to_wire, numbers_from_bytes, wire};
-use hedgerow_net::{Plan, protocol};
+use hedgerow_net::protocol::{broadcast_to_wire, numbers_from_bytes, scale_to_wire, wire};
+use hedgerow_net::{Learning, Plan, Scaling, protocol};
 
 fn message(broadcast: &Broadcast, taken: u64) -> wire::FromServer {
     wire::from_server::Message::Broadcast(wire::Broadcast { taken, ..broadcast_to_wire(broadcast) }).into()
@@ -26,10 +26,65 @@ fn spoken(engine: &mut Engine) -> Option<Upload> {
     let mut messages = Vec::new();
     engine.speak(false, &mut messages);
     let [message] = messages.try_into().ok()?;
+    Some(upload_in(engine, message))
+}
+
+fn upload_in(engine: &Engine, message: wire::FromNode) -> Upload {
     let Some(wire::from_node::Message::Upload(upload)) = message.message else { panic!("an upload") };
     let mut numbers = Vec::new();
     numbers_from_bytes(&upload.numbers, engine.plan().most_numbers(), &mut numbers).unwrap();
-    Some(Upload { round: upload.round, vote: upload.vote, numbers })
+    Upload { round: upload.round, vote: upload.vote, numbers }
+}
+
+#[test]
+fn who_has_nothing_to_answer_with_says_so_once() {
+    let plan = plan(Method::MkOfl, 2);
+    let mut engine = node(&plan, 0);
+    let says = |engine: &mut Engine, even_so| {
+        let mut said = Vec::new();
+        engine.speak(even_so, &mut said);
+        said.into_iter().map(|said| said.message.unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(says(&mut engine, false), []);
+    let idle = wire::from_node::Message::Idle(wire::Idle {});
+    assert_eq!(says(&mut engine, true), std::slice::from_ref(&idle));
+    assert_eq!(says(&mut engine, true), []);
+    let (x, y) = sample(0, 1);
+    engine.learn(&x, y).unwrap();
+    assert!(matches!(says(&mut engine, false)[..], [wire::from_node::Message::Upload(_)]));
+    assert_eq!(says(&mut engine, true), [], "it has answered");
+    // On a new stream nobody knows.
+    let mut engine = node(&plan, 0);
+    says(&mut engine, true);
+    engine.disconnected();
+    engine.connected();
+    engine.hear(&message(plan.server().broadcast(), 0)).unwrap();
+    assert_eq!(says(&mut engine, true), [idle]);
+}
+
+#[test]
+fn who_has_another_scale_than_the_server_waits_for_its() {
+    let scaling = Scaling::Online { kind: ScaleKind::Range };
+    let plan = Plan::new(Learning { scaling, ..learning(Method::MkOfl, 2) }).unwrap();
+    let scale = Scale::from_ranges(&vec![(0.0, 2.0); plan.inputs() + 1]).unwrap();
+    let scale = wire::FromServer::from(wire::from_server::Message::Scale(scale_to_wire(1, &scale)));
+    let mut engine = node(&plan, 0);
+    engine.hear(&scale).unwrap();
+    let uploads = |engine: &mut Engine| {
+        let (x, y) = sample(0, 1);
+        engine.learn(&x, y).unwrap();
+        let mut said = Vec::new();
+        engine.speak(false, &mut said);
+        said.iter().any(|said| matches!(said.message, Some(wire::from_node::Message::Upload(_))))
+    };
+    assert!(uploads(&mut engine));
+    // The server comes back from before its first scale: it would take a model for one of a scale that it is yet to make.
+    engine.disconnected();
+    engine.connected();
+    engine.hear(&message(plan.server().broadcast(), 0)).unwrap();
+    assert!(!uploads(&mut engine));
+    engine.hear(&scale).unwrap();
+    assert!(uploads(&mut engine));
 }
 
 #[test]
@@ -132,23 +187,92 @@ fn samples_after_the_upload_wait_for_the_next_round() {
     assert_eq!(spoken(&mut engine), spoken(&mut other));
 }
 
-#[test]
-fn a_server_that_has_lost_rounds_is_followed() {
-    let plan = plan(Method::MkOfl, 1);
+/// A node that has followed its server for a while, under two scales, and what was heard at an early round.
+struct Lost {
+    plan: Plan,
+    engine: Engine,
+    scale: wire::FromServer,
+    broadcast: wire::FromServer,
+}
+
+fn scale(version: u64, high: f64) -> wire::FromServer {
+    let ranges = [(0.0, high), (0.0, high), (0.0, high), (0.0, 1.0)];
+    wire::from_server::Message::Scale(scale_to_wire(version, &Scale::from_ranges(&ranges).unwrap())).into()
+}
+
+fn before_the_loss(method: Method) -> Lost {
+    let online = Scaling::Online { kind: ScaleKind::Range };
+    let plan = Plan::new(Learning { scaling: online, ..learning(method, 1) }).unwrap();
     let (mut engine, mut server) = (node(&plan, 0), plan.server());
     let mut early = None;
+    engine.hear(&scale(1, 1.0)).unwrap();
     for time in 0..10 {
         let (x, y) = sample(0, time);
         engine.learn(&x, y).unwrap();
-        server.accept(0, &spoken(&mut engine).unwrap()).unwrap();
+        let mut said = Vec::new();
+        engine.speak(false, &mut said);
+        server.accept(0, &upload_in(&engine, said.pop().unwrap())).unwrap();
         let closed = server.close_round().clone();
-        early = early.or_else(|| (closed.round == 4).then(|| closed.clone()));
+        early = early.or_else(|| (closed.round == 4).then(|| message(&closed, 0)));
+        if closed.round == 8 {
+            engine.hear(&scale(2, 2.0)).unwrap();
+        }
         engine.hear(&message(&closed, 0)).unwrap();
     }
     assert_eq!(engine.round(), 11);
-    engine.connected();
-    engine.hear(&message(&early.unwrap(), 0)).unwrap();
-    assert_eq!(engine.round(), 4);
+    Lost { plan, engine, scale: scale(1, 1.0), broadcast: early.unwrap() }
+}
+
+#[test]
+fn a_server_that_has_lost_rounds_is_followed() {
+    for method in METHODS {
+        let Lost { plan, mut engine, scale, broadcast } = before_the_loss(method);
+        // One that knows nothing but what the server has now.
+        let mut fresh = Engine::new(plan, "run", 0);
+        let (x, y) = sample(0, 50);
+        for engine in [&mut engine, &mut fresh] {
+            engine.connected();
+            engine.hear(&scale).unwrap();
+            engine.hear(&broadcast).unwrap();
+            assert_eq!(engine.round(), 4, "{method:?}");
+        }
+        // The server's scale and its model are the node's, however old they are; weights of its own it keeps.
+        let is_as_fresh = engine.predict(&x).unwrap() == fresh.predict(&x).unwrap();
+        assert_eq!(is_as_fresh, !matches!(method, Method::PofMkl | Method::FedPoe), "{method:?}");
+        assert_eq!((engine.tally().samples, engine.learned()), (10, 0));
+        // And from here on it goes on with it.
+        engine.learn(&x, y).unwrap();
+        let mut said = Vec::new();
+        engine.speak(false, &mut said);
+        assert_eq!(upload_in(&engine, said.pop().unwrap()).round, 4);
+    }
+}
+
+#[test]
+fn what_was_learned_outlives_the_rounds_that_were_lost() {
+    let Lost { plan, mut engine, scale, broadcast } = before_the_loss(Method::GrOfl);
+    let mut fresh = Engine::new(plan, "run", 0);
+    let said = [&mut engine, &mut fresh].map(|engine| {
+        engine.connected();
+        engine.hear(&scale).unwrap();
+        engine.hear(&broadcast).unwrap();
+        let mut said = Vec::new();
+        engine.speak(true, &mut said);
+        said.retain(|said| matches!(said.message, Some(wire::from_node::Message::Upload(_))));
+        said.pop().map(|said| upload_in(engine, said))
+    });
+    // Ten samples in the scale of today are news to the server; a fresh node has none.
+    let [Some(upload), None] = said else { panic!("{said:?}") };
+    assert!(upload.round == 4 && upload.numbers.iter().any(|number| *number != 0.0), "{upload:?}");
+    // Saved and restored it is the same.
+    let saved = engine.save();
+    let mut again = Engine::restore(engine.plan().clone(), &saved).unwrap();
+    again.connected();
+    again.hear(&scale).unwrap();
+    again.hear(&broadcast).unwrap();
+    let mut said = Vec::new();
+    again.speak(true, &mut said);
+    assert_eq!(upload_in(&again, said.pop().unwrap()), upload);
 }
 
 #[test]

@@ -100,6 +100,7 @@ impl Listener {
                     _ = self.scaling.accept(from % 64, &Report { numbers: self.numbers.clone() });
                 }
             }
+            wire::from_node::Message::Idle(_) => {}
             wire::from_node::Message::Hello(hello) => assert!(hello.name.len() <= bytes.len()),
         }
     }
@@ -125,6 +126,7 @@ fn honest(plan: &Plan) -> Vec<Vec<u8>> {
     messages.push(wire::from_node::Message::Report(report).into());
     let hello = wire::Hello { protocol: 1, name: "node".into(), ..wire::Hello::default() };
     messages.push(wire::from_node::Message::Hello(hello).into());
+    messages.push(wire::from_node::Message::Idle(wire::Idle {}).into());
     messages.iter().map(Message::encode_to_vec).collect()
 }
 

@@ -12,6 +12,7 @@ use common::learning;
 use hedgerow::Method;
 use hedgerow_net::node::http;
 use hedgerow_net::node::input::Input;
+use hedgerow_net::{Learning, Plan};
 use serde_json::{Value, json};
 use stage::{Node, Session, Stage, checked};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -66,9 +67,13 @@ impl Endpoint {
 /// A node that has joined and heard of the first round.
 async fn joined(stage: &mut Stage, changes: &[&str]) -> (Endpoint, Session) {
     let (json, plan) = checked(learning(Method::MkOfl, 1));
+    joined_to(stage, &json, &plan, changes).await
+}
+
+async fn joined_to(stage: &mut Stage, json: &str, plan: &Plan, changes: &[&str]) -> (Endpoint, Session) {
     let endpoint = Endpoint::new(stage, changes).await;
     let mut session = stage.next().await;
-    session.welcome("r1", &json).await;
+    session.welcome("r1", json).await;
     session.broadcast(plan.server().broadcast(), 0).await;
     while endpoint.get("/readyz").await.0 != 200 {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -134,8 +139,8 @@ async fn what_is_wrong_is_said_with_its_field_and_changes_nothing() {
         ("/predict", "{", 400, Value::Null, "no JSON object"),
         ("/predict", "[{]", 400, Value::Null, "no JSON list"),
         ("/predict", "7", 400, Value::Null, "no JSON object"),
-        ("/learn", r#"{"x": [1, 2, 3]}"#, 400, json!("y"), "needs a label"),
-        ("/learn", r#"{"x": [1, 2, 3], "y": null}"#, 400, json!("y"), "needs a label"),
+        ("/learn", r#"{"x": [1, 2, 3]}"#, 400, json!("y"), "needs the label"),
+        ("/learn", r#"{"x": [1, 2, 3], "y": null}"#, 400, json!("y"), "needs the label"),
         ("/learn", r#"{"y": 3}"#, 400, Value::Null, "needs the id"),
         ("/learn", r#"{"x": [1, 2, 3], "y": 1e13}"#, 422, json!("y"), "label"),
         ("/learn", r#"{"id": "nobody", "y": 1}"#, 404, json!("id"), "nobody"),
@@ -154,6 +159,23 @@ async fn what_is_wrong_is_said_with_its_field_and_changes_nothing() {
     assert_eq!(endpoint.post("/predict", r#"{"id": "k", "a": 1}"#).await.0, 409);
     assert_eq!(endpoint.get("/status").await.1["node"]["samples"], 0);
     assert!(session.is_quiet().await);
+    endpoint.node.stopped().await.1.unwrap();
+}
+
+#[tokio::test]
+async fn the_label_is_called_as_the_federation_calls_it() {
+    let mut stage = Stage::new();
+    let (json, plan) = checked(Learning { target: "load".into(), ..learning(Method::MkOfl, 1) });
+    let (endpoint, _session) = joined_to(&mut stage, &json, &plan, &[]).await;
+    for (path, body, status) in [
+        ("/learn", r#"{"x": [1, 2, 3]}"#, 400),
+        ("/learn", r#"[{"x": [1, 2, 3]}]"#, 400),
+        ("/predict", r#"{"x": [1, 2, 3], "load": 2}"#, 400),
+        ("/learn", r#"{"x": [1, 2, 3], "load": 1e13}"#, 422),
+    ] {
+        let (found, answer) = endpoint.post(path, body).await;
+        assert_eq!((found, &answer["field"]), (status, &json!("load")), "{body}: {answer}");
+    }
     endpoint.node.stopped().await.1.unwrap();
 }
 

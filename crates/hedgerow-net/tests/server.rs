@@ -8,11 +8,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures_util::stream::poll_fn;
+use hedgerow::{Coding, Encoder, Kind, NumberFormat, Reference, Section};
 use hedgerow_net::identity::NodeIdentity;
 use hedgerow_net::pki::Authority;
 use hedgerow_net::protocol::wire::federation_client::FederationClient;
 use hedgerow_net::protocol::wire::{self, from_node, from_server};
-use hedgerow_net::protocol::{VERSION, numbers_to_bytes};
+use hedgerow_net::protocol::{VERSION, numbers_from_bytes, numbers_to_bytes};
 use hedgerow_net::server::{ServeSettings, Server};
 use hedgerow_net::{Plan, Scaling};
 use hyper_util::rt::TokioIo;
@@ -128,6 +129,27 @@ fn hello(name: &str) -> from_node::Message {
 
 fn upload(round: u64, numbers: usize) -> from_node::Message {
     let numbers = numbers_to_bytes(&vec![round as f32; numbers]);
+    from_node::Message::Upload(wire::Upload { round, vote: Some(3), numbers, samples: 2, squared_error: 1.0 })
+}
+
+fn encoder() -> Encoder {
+    Encoder::for_node(Coding { numbers: NumberFormat::F16, ..Coding::default() }, 1, 0)
+}
+
+/// The same where messages are compressed; numbers that are of no section are exact.
+fn compressed_upload(round: u64) -> from_node::Message {
+    encoded_upload(round, &mut encoder(), &[], round as f32)
+}
+
+fn encoded_upload(
+    round: u64,
+    encoder: &mut Encoder,
+    sections: &[Section],
+    number: f32,
+) -> from_node::Message {
+    let mut bytes = vec![];
+    encoder.encode(round, sections, &[number; 98], &Reference::default(), &mut bytes);
+    let numbers = bytes.into();
     from_node::Message::Upload(wire::Upload { round, vote: Some(3), numbers, samples: 2, squared_error: 1.0 })
 }
 
@@ -276,22 +298,64 @@ async fn an_upload_that_is_said_again_on_another_stream_counts_once() {
 }
 
 #[tokio::test]
+async fn what_was_said_again_is_what_the_next_upload_differs_from() {
+    let tracked = [Section { len: 98, kind: Kind::Tracked { slot: 0 } }];
+    let (server, _folder) = server(&["rounds.quorum=2", "learning.compression=f16"]).await;
+    let (mut a, _) = Node::join(server.address(), "a").await;
+    let (mut b, _) = Node::join(server.address(), "b").await;
+    a.broadcast().await;
+    b.broadcast().await;
+    a.say(encoded_upload(1, &mut encoder(), &tracked, 5.0)).await;
+    while server.source().status().uploads == 0 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    // On another stream both sides begin afresh.
+    let (mut a, _) = Node::join(server.address(), "a").await;
+    a.broadcast().await;
+    let mut encoder = encoder();
+    a.say(encoded_upload(1, &mut encoder, &tracked, 5.0)).await;
+    timeout(PATIENCE, async {
+        while server.source().status().nodes.iter().all(|node| node.bytes_up < 300) {
+            sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await
+    .unwrap();
+    b.say(compressed_upload(1)).await;
+    assert_eq!(a.broadcast().await.taken, 1);
+    encoder.taken();
+    a.say(encoded_upload(2, &mut encoder, &tracked, 5.0)).await;
+    b.broadcast().await;
+    b.say(encoded_upload(2, &mut encoder.clone(), &[], 5.0)).await;
+    a.broadcast().await;
+    // Who comes now hears the mean of both as it is.
+    let (mut c, _) = Node::join(server.address(), "c").await;
+    let mut numbers = vec![];
+    numbers_from_bytes(&c.broadcast().await.numbers, 98, &mut numbers).unwrap();
+    assert!(numbers.iter().all(|number| (number - 5.0).abs() < 0.1), "{numbers:?}");
+}
+
+#[tokio::test]
 async fn who_reads_slowly_hears_the_latest_and_not_everything() {
     const ROUNDS: u64 = 3_000;
-    let (server, _folder) = server(&["rounds.quorum=1"]).await;
+    let (server, _folder) = server(&["rounds.quorum=1", "learning.compression=f16"]).await;
     let (mut slow, _) = Node::join(server.address(), "slow").await;
     let (mut quick, _) = Node::join(server.address(), "quick").await;
     for round in 1..=ROUNDS {
         assert_eq!(quick.broadcast().await.round, round);
-        quick.upload(round).await;
+        quick.say(compressed_upload(round)).await;
     }
-    let mut heard = vec![];
+    let mut heard = vec![0];
     while heard.last() != Some(&(ROUNDS + 1)) {
-        heard.push(slow.broadcast().await.round);
+        let broadcast = slow.broadcast().await;
+        // A difference is for those who have heard the one before.
+        let has_one_before = heard.last() != Some(&0) && heard.last() == Some(&(broadcast.round - 1));
+        assert_eq!(broadcast.compressed, has_one_before);
+        heard.push(broadcast.round);
     }
     assert!(heard.is_sorted() && heard.len() < ROUNDS as usize / 2, "{} of {ROUNDS}", heard.len());
     // It can go on from there.
-    slow.upload(ROUNDS + 1).await;
+    slow.say(compressed_upload(ROUNDS + 1)).await;
     assert_eq!(slow.broadcast().await.taken, ROUNDS + 1);
 }
 

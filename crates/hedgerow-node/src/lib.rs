@@ -15,7 +15,7 @@ Exit codes:
   0  all went well
   1  something unforeseen
   2  flags, TOML or values that make no sense
-  3  a certificate or a state that can't be used
+  3  samples, a certificate or a state that can't be used
   4  a state that can't be written
   6  the server, with --once, or an address that can't be listened on";
 
@@ -48,7 +48,7 @@ pub struct Arguments {
     /// How lines are written
     #[arg(long)]
     format: Option<Format>,
-    /// Take samples as they come, or one a round
+    /// Take samples as they come (free), in step with the rounds (round), or as they are: round from a file on standard input (auto)
     #[arg(long)]
     pace: Option<Pace>,
     /// Listen for questions on this address
@@ -83,6 +83,7 @@ enum Format {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Pace {
+    Auto,
     Free,
     Round,
 }
@@ -112,10 +113,10 @@ impl JoinError {
     pub fn code(&self) -> u8 {
         match self {
             Self::System(_) => 1,
-            Self::Node(NodeError::Settings(SettingsError::Identity(_))) => 3,
+            Self::Node(NodeError::Settings(SettingsError::Identity(_) | SettingsError::NoIdentity(_))) => 3,
             Self::Node(NodeError::Settings(_)) => 2,
             Self::Node(NodeError::Listen { .. }) => 6,
-            Self::Node(NodeError::Agent(AgentError::State(_))) => 3,
+            Self::Node(NodeError::Agent(AgentError::State(_) | AgentError::NothingOfUse { .. })) => 3,
             Self::Node(NodeError::Agent(AgentError::Unsaved(_))) => 4,
             Self::Node(NodeError::Agent(AgentError::Trouble(_))) => 6,
         }

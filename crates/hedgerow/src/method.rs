@@ -65,6 +65,9 @@ pub trait NodeHalf: Send {
     fn sections(&self, _out: &mut Vec<Section>) {}
     /// Takes over the server's state; one that isn't newer than its own is ignored.
     fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected>;
+    /// Its server has lost rounds: whatever broadcast comes next is adopted, though it be older than its own. What the node knows by itself it
+    /// keeps.
+    fn forget_round(&mut self);
     /// The round that it is in: that of the latest broadcast it adopted.
     fn round(&self) -> u64;
     /// How much the node trusts each kernel; sums to one, or is zero everywhere if the method has no kernels.

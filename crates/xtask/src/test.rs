@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
@@ -16,7 +17,11 @@ const TESTS: &str = "test --workspace --all-features --lib --bins --tests --exam
 const LEAN: &str = "check --package hedgerow-node";
 const EXAMPLE: &str = "run --release --package hedgerow --example first_federation";
 
+/// Debian's packages that tests look for, and a file of each.
+const TOOLS: [(&str, &str); 2] = [("chromium", "/usr/bin/chromium"), ("faketime", "/usr/bin/faketime")];
+
 pub(crate) fn run() -> Result<()> {
+    let missing = install_tools();
     step("formatting", "fmt --all --check")?;
     step("lints", LINTS)?;
     step("documentation", DOCUMENTATION)?;
@@ -32,8 +37,29 @@ pub(crate) fn run() -> Result<()> {
         Ok(readme) => check_commands(&readme).context("README's commands")?,
         Err(_) => println!("\n== README's commands: skipped, there is no README.md"),
     }
+    for tool in missing {
+        println!("\nnot tested: what needs {tool}, which is not here and can't be installed");
+    }
     println!("\nall is well");
     Ok(())
+}
+
+/// Installs what isn't there; what still isn't then.
+fn install_tools() -> Vec<&'static str> {
+    let missing =
+        || TOOLS.iter().filter(|(_, file)| !Path::new(file).exists()).map(|(name, _)| *name).collect();
+    let wanted: Vec<&str> = missing();
+    if wanted.is_empty() {
+        return wanted;
+    }
+    println!("\n== tools: apt-get install {}", wanted.join(" "));
+    let apt = |arguments: &[&str]| {
+        // Whether it worked shows in what is there.
+        _ = Command::new("apt-get").args(arguments).stdout(Stdio::null()).status();
+    };
+    apt(&["update", "-q"]);
+    apt(&[&["install", "-q", "-y", "--no-install-recommends"], &wanted[..]].concat());
+    missing()
 }
 
 fn step(name: &str, arguments: &str) -> Result<()> {

@@ -10,6 +10,7 @@ use hedgerow::{Purpose, ScaleKind, Stream};
 use hedgerow_lab::data::Dataset;
 use hedgerow_lab::settings::{Scaling, Settings};
 use hedgerow_net::pki::{Authority, Issuing};
+use hedgerow_net::server::store::{Durability, Store};
 
 use super::Arguments;
 
@@ -18,6 +19,8 @@ const DASHBOARD: u16 = 7480;
 
 /// Days that the certificates are good for.
 const DAYS: u32 = 60;
+
+const STORE: &str = "server.db";
 
 pub(super) struct Stage {
     folder: PathBuf,
@@ -53,6 +56,7 @@ impl Stage {
         let stage = Self { folder, temporary, dashboard, lines, rounds };
         stage.write_certificates()?;
         stage.write_settings(arguments, settings, data, listen)?;
+        stage.number_nodes()?;
         Ok(stage)
     }
 
@@ -112,6 +116,15 @@ impl Stage {
         Ok(())
     }
 
+    /// Numbers are given in the order of joining, and what is random at a node depends on its number: here they are those of a simulation.
+    fn number_nodes(&self) -> anyhow::Result<()> {
+        let mut store = Store::open(&self.file(STORE), Durability::Kill)?;
+        for node in 0..self.nodes() {
+            store.node_number(&node_name(node), u32::MAX)?;
+        }
+        Ok(store.close()?)
+    }
+
     fn write_settings(
         &self,
         arguments: &Arguments,
@@ -143,7 +156,7 @@ impl Stage {
             settings.seed,
             self.dashboard,
             self.file("pki"),
-            self.file("server.db"),
+            self.file(STORE),
         );
         write(&self.file("serve.toml"), &text)?;
         for node in 0..self.nodes() {

@@ -28,16 +28,31 @@ pub(crate) enum Closing {
     WhoeverIsThere,
 }
 
+/// What is learned, and how it travels.
+#[derive(Clone, Copy)]
+pub(crate) struct Kind {
+    pub(crate) method: &'static str,
+    pub(crate) scaling: &'static str,
+    pub(crate) compression: &'static str,
+}
+
+impl Kind {
+    /// Numbers as they are.
+    pub(crate) fn plain(method: &'static str) -> Self {
+        Self { method, scaling: "none", compression: "none" }
+    }
+}
+
 pub(crate) struct Fleet {
     folder: tempfile::TempDir,
-    method: String,
+    kind: Kind,
     address: SocketAddr,
     server: Option<Child>,
     nodes: Vec<Option<Child>>,
 }
 
 impl Fleet {
-    pub(crate) fn new(method: &str, closing: Closing) -> Self {
+    pub(crate) fn new(kind: Kind, closing: Closing) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let authority = Authority::init(&path("pki"), &[]).unwrap();
@@ -47,8 +62,10 @@ impl Fleet {
             Closing::Everybody => format!("quorum = {NODES}\ndeadline = \"never\""),
             Closing::WhoeverIsThere => "quorum = \"all\"\ndeadline = \"300ms\"".to_owned(),
         };
+        let Kind { method, scaling, compression } = kind;
         let text = format!(
-            "[learning]\nmethod = {method:?}\ninputs = {INPUTS}\nnodes = {NODES}\nscaling = \"none\"\n\n[rounds]\n{rounds}\n\n\
+            "[learning]\nmethod = {method:?}\ninputs = {INPUTS}\nnodes = {NODES}\nscaling = {scaling:?}\ncompression = {compression:?}\n\n\
+             [rounds]\n{rounds}\n\n\
              [listen]\naddress = \"{address}\"\ndashboard = \"never\"\nidentity = {:?}\n\n[store]\npath = {:?}\n",
             path("pki"),
             path("server.db"),
@@ -64,7 +81,7 @@ impl Fleet {
             fs::write(path(&format!("{}.jsonl", name(node))), lines).unwrap();
         }
         let nodes = (0..NODES).map(|_| None).collect();
-        Self { method: method.to_owned(), address, server: None, nodes, folder }
+        Self { kind, address, server: None, nodes, folder }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -84,6 +101,29 @@ impl Fleet {
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
         ];
         self.server = Some(self.spawn("server", &["serve".into(), self.path("serve.toml")], &variables));
+    }
+
+    /// A server that meets a full disk as an error, not as the end.
+    pub(crate) fn start_server_on_small_disk(&mut self) {
+        let exec = format!("trap '' XFSZ; exec {} serve \"$0\"", env!("CARGO_BIN_EXE_hedgerow"));
+        self.server = Some(self.spawn_program(
+            "sh",
+            "server",
+            &["-c".into(), exec.into(), self.path("serve.toml")],
+            &[],
+        ));
+    }
+
+    /// No file of the server may grow beyond this from now on.
+    pub(crate) fn set_disk(&self, most: &str) {
+        let server = self.server.as_ref().unwrap().id().to_string();
+        // The soft limit alone, so that it can be raised again.
+        let limit = format!("--fsize={most}:unlimited");
+        assert!(Command::new("prlimit").args(["--pid", &server, &limit]).status().unwrap().success());
+    }
+
+    pub(crate) fn server_log(&self) -> String {
+        fs::read_to_string(self.path("server.log")).unwrap()
     }
 
     pub(crate) fn set_clock(&self, clock: &str) {
@@ -126,8 +166,18 @@ impl Fleet {
         read.ok().flatten().map_or(1, |saved| saved.round)
     }
 
+    pub(crate) fn wait_for_round(&self, round: u64) {
+        let since = Instant::now();
+        while self.committed_round() < round {
+            assert!(since.elapsed() < PATIENCE, "no round {round} after {PATIENCE:?}:\n{}", self.logs());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Until the last sample of everybody is learned.
     pub(crate) fn wait_for_the_end(&mut self) {
+        // The first samples make a scale and no round.
+        let least = ROUNDS as u64 - if self.kind.scaling == "none" { 0 } else { 10 };
         let since = Instant::now();
         let (mut round, mut moved) = (0, Instant::now());
         loop {
@@ -136,7 +186,7 @@ impl Fleet {
                 (round, moved) = (now, Instant::now());
             }
             // Those who were away have samples left when others have none: then rounds go on with whoever is there.
-            if round > ROUNDS as u64 && moved.elapsed() > Duration::from_secs(2) {
+            if round > least && moved.elapsed() > Duration::from_secs(2) {
                 return;
             }
             assert!(since.elapsed() < PATIENCE, "round {round} after {PATIENCE:?}:\n{}", self.logs());
@@ -176,8 +226,11 @@ impl Fleet {
 
     /// Nobody panicked.
     pub(crate) fn assert_calm_logs(&self) {
-        let logs = self.logs();
-        assert!(!logs.contains("panicked"), "{logs}");
+        for name in self.names() {
+            let log = fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default();
+            let bad = log.lines().find(|line| line.contains("panicked") || line.contains("can't be trusted"));
+            assert_eq!(bad, None, "{name}\n{}", self.logs());
+        }
     }
 
     fn in_one_process(&self) -> (Federation, f64) {
@@ -211,18 +264,36 @@ impl Fleet {
     }
 
     fn logs(&self) -> String {
-        let names = ["server".to_owned()].into_iter().chain((0..NODES).map(name));
         let read = |name: String| {
             let log = fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default();
+            // The last of each will do to look at.
             let last: Vec<&str> = log.lines().rev().take(20).collect();
-            format!("--- {} {name}\n{}\n", self.method, last.into_iter().rev().collect::<Vec<_>>().join("\n"))
+            format!(
+                "--- {} {name}\n{}\n",
+                self.kind.method,
+                last.into_iter().rev().collect::<Vec<_>>().join("\n")
+            )
         };
-        names.map(read).collect()
+        self.names().map(read).collect()
+    }
+
+    fn names(&self) -> impl Iterator<Item = String> + use<> {
+        ["server".to_owned()].into_iter().chain((0..NODES).map(name))
     }
 
     fn spawn(&self, name: &str, arguments: &[PathBuf], variables: &[(&str, PathBuf)]) -> Child {
+        self.spawn_program(env!("CARGO_BIN_EXE_hedgerow"), name, arguments, variables)
+    }
+
+    fn spawn_program(
+        &self,
+        program: &str,
+        name: &str,
+        arguments: &[PathBuf],
+        variables: &[(&str, PathBuf)],
+    ) -> Child {
         let log = File::options().create(true).append(true).open(self.path(&format!("{name}.log"))).unwrap();
-        Command::new(env!("CARGO_BIN_EXE_hedgerow"))
+        Command::new(program)
             .args(arguments)
             .envs(variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
@@ -258,14 +329,8 @@ fn sample(node: usize, round: usize) -> ([f32; INPUTS], f32) {
     (x, 0.5 + 0.3 * (4.0 * x[0]).sin() * x[1] + 0.01 * node as f32)
 }
 
-/// The library that moves a process's clock: Debian's package `faketime`, installed if it can be.
+/// The library that moves a process's clock, of Debian's package `faketime`.
 pub(crate) fn faketime() -> Option<PathBuf> {
-    let find = || {
-        let folder = format!("/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH);
-        Some(PathBuf::from(folder)).filter(|path| path.exists())
-    };
-    find().or_else(|| {
-        let installed = Command::new("apt-get").args(["install", "-y", "-q", "faketime"]).output().ok()?;
-        installed.status.success().then(find).flatten()
-    })
+    let file = format!("/usr/lib/{}-linux-gnu/faketime/libfaketime.so.1", std::env::consts::ARCH);
+    Some(PathBuf::from(file)).filter(|path| path.exists())
 }

@@ -103,6 +103,9 @@ pub enum DataError {
     /// Too little past.
     #[error("{0}: {1} rows of the past are needed before the first sample, and no series has more than that")]
     TooShort(String, usize),
+    /// Arrays that don't belong together: there are so many labels.
+    #[error("{0}: inputs and owners don't fit its {1} labels")]
+    OtherLengths(String, usize),
     /// More rows than can be counted.
     #[error("{0} rows are too many: at most {max} can be dealt", max = u32::MAX)]
     TooManyRows(usize),

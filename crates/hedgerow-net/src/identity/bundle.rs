@@ -31,6 +31,7 @@ pub(super) enum Usage {
 pub(super) struct Bundle {
     pub(super) key: PrivateKeyDer<'static>,
     pub(super) certificate: CertificateDer<'static>,
+    #[cfg(feature = "server")]
     pub(super) authority: CertificateDer<'static>,
     pub(super) roots: RootCertStore,
 }
@@ -77,7 +78,13 @@ impl Bundle {
         }
         let mut roots = RootCertStore::empty();
         roots.add(authority.clone()).map_err(|_| unfit("its authority's certificate can't be used"))?;
-        Ok(Self { key, certificate, authority, roots })
+        Ok(Self {
+            key,
+            certificate,
+            #[cfg(feature = "server")]
+            authority,
+            roots,
+        })
     }
 }
 

@@ -5,32 +5,33 @@ use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
 
-use prost::Message;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
-use tracing::{debug, error, info, warn};
+use tracing::{info, warn};
 
 use super::client::{Client, Dial, Event, Security, Trouble};
 use super::config::{Pace, Settings};
+use super::dialogue::Link;
 use super::engine::{Answer, BadInput, Engine};
 use super::http::Asked;
 use super::input::Input;
 use super::lines::Line;
 use super::output::{Output, Written};
-use super::rows::{Format, Rows};
-use super::sample::{Sample, Schema};
+use super::rows::Rows;
+use super::sample::{BadRow, Sample, Schema};
+use super::saving::Saving;
 use super::state::{Kept, Reading, StateError, StateFile};
 use crate::counted::Traffic;
 use crate::file::FileError;
-use crate::learning::Plan;
 use crate::protocol::wire;
 
 /// How long a stream is waited for when the node ends.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Bytes of gRPC before a message.
-const FRAME: u64 = 5;
+/// So many samples, and so many of them for each answer to a round, are a file that was not played in step.
+const MANY: u64 = 100;
+const MANY_A_ROUND: u64 = 10;
 
 /// Why a node ended, if not because it was told to.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +45,20 @@ pub enum AgentError {
     /// The server, where only one try was wanted.
     #[error(transparent)]
     Trouble(Trouble),
+    /// The input, of which nothing was of use.
+    #[error(
+        "nothing was learned or predicted: {bad} of {lines} lines were bad, line {first} first: {reason}"
+    )]
+    NothingOfUse {
+        /// All lines.
+        lines: u64,
+        /// Those that were refused.
+        bad: u64,
+        /// The first of them.
+        first: u64,
+        /// What was wrong with it.
+        reason: String,
+    },
 }
 
 /// Opens the input, from this place on if it has been read before.
@@ -65,7 +80,7 @@ pub struct Parts {
 
 /// Runs a node until it is told to end, or its input has ended and nothing more is to be done.
 pub async fn run(
-    settings: Settings,
+    mut settings: Settings,
     parts: Parts,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), AgentError> {
@@ -76,6 +91,8 @@ pub async fn run(
     let (run, current) =
         watch::channel(engine.as_ref().map_or(String::new(), |engine| engine.run().to_owned()));
     let traffic = Arc::new(Traffic::default());
+    let input = input(reading.as_ref());
+    settings.samples.pace = settle_pace(settings.samples.pace, &input);
     let mut agent = Agent {
         name: security.name().to_owned(),
         node: None,
@@ -83,8 +100,12 @@ pub async fn run(
         counts: Counts::default(),
         traffic: Arc::clone(&traffic),
         began: Instant::now(),
-        input: input(reading.as_ref()),
-        has_input_ended: false,
+        is_restored: engine.is_some(),
+        has_begun: false,
+        has_input_ended: matches!(input, Input::None),
+        input,
+        first_bad: None,
+        has_told_wait: false,
         rows: Rows::new(settings.samples.format),
         header: reading.and_then(|reading| reading.header),
         output,
@@ -115,41 +136,63 @@ pub(super) struct Agent {
     pub(super) counts: Counts,
     pub(super) traffic: Arc<Traffic>,
     pub(super) began: Instant,
-    input: Input,
-    has_input_ended: bool,
-    rows: Rows,
+    /// Whether the node comes from an earlier life.
+    pub(super) is_restored: bool,
+    /// Whether samples can be learned from: the run's round has been heard, or it can't be heard and is known from an earlier life. What is
+    /// learned before would be no answer to it, or of another run.
+    pub(super) has_begun: bool,
+    pub(super) input: Input,
+    pub(super) has_input_ended: bool,
+    /// The first line that was refused, and why.
+    first_bad: Option<(u64, String)>,
+    /// Whether it was told that samples wait for a scale.
+    has_told_wait: bool,
+    pub(super) rows: Rows,
     /// A header from before a restart, as long as it hasn't been looked at.
-    header: Option<Vec<u8>>,
+    pub(super) header: Option<Vec<u8>>,
     output: Output,
-    run: watch::Sender<String>,
-    file: StateFile,
+    pub(super) run: watch::Sender<String>,
+    pub(super) file: StateFile,
     pub(super) saving: Saving,
-    outbox: Vec<wire::FromNode>,
+    pub(super) outbox: Vec<wire::FromNode>,
 }
 
 /// What there is once the server, or an earlier life, has told what is learned.
 pub(super) struct Node {
     pub(super) engine: Engine,
     pub(super) schema: Schema,
+    /// Inputs that some sample did not name, so that it is said once of each.
+    is_told_absent: Vec<bool>,
+    /// Answers to rounds that were taken in earlier lives.
+    taken_before: u64,
 }
 
-/// The stream to the server.
-#[derive(Default)]
-pub(super) struct Link {
-    sender: Option<mpsc::Sender<wire::FromNode>>,
-    /// Why there is none.
-    pub(super) trouble: Option<Trouble>,
-    /// When the node answers with what it has.
-    answer_at: Option<Instant>,
-    /// Until when a node without a scale waits for one before it takes another sample.
-    wait_until: Option<Instant>,
-    /// Whether this stream has told which round is open.
-    has_heard: bool,
-}
+impl Node {
+    pub(super) fn new(engine: Engine, schema: Schema) -> Self {
+        let is_told_absent = vec![false; schema.inputs()];
+        let taken_before = engine.tally().taken;
+        Self { engine, schema, is_told_absent, taken_before }
+    }
 
-impl Link {
-    pub(super) fn is_up(&self) -> bool {
-        self.sender.is_some()
+    /// Does what a sample asks for.
+    pub(super) fn take(&mut self, sample: &Sample) -> Result<Answer, BadInput> {
+        let engine = &mut self.engine;
+        let answer = match (&sample.id, &sample.x, sample.y) {
+            (_, Some(x), Some(y)) => engine.learn(x, y),
+            (None, Some(x), None) => engine.predict(x),
+            (Some(id), Some(x), None) => engine.predict_later(id, x),
+            (Some(id), None, Some(y)) => engine.learn_by_id(id, y),
+            // Samples have inputs, or an id and a label.
+            (_, None, _) => Err(BadInput::WrongLength { expected: engine.plan().inputs(), found: 0 }),
+        }?;
+        for position in &sample.absent {
+            let is_told =
+                self.is_told_absent.get_mut(*position).is_none_or(|told| std::mem::replace(told, true));
+            if let Some(column) = self.schema.column(*position).filter(|_| !is_told) {
+                warn!("a sample has no {column:?}: it counts as missing, there and from here on");
+            }
+        }
+        Ok(answer)
     }
 }
 
@@ -158,18 +201,13 @@ impl Link {
 pub(super) struct Counts {
     pub(super) lines: u64,
     pub(super) bad_lines: u64,
+    /// Lines whose label was learned, and those without one.
+    pub(super) learned_lines: u64,
+    pub(super) predicted_lines: u64,
     pub(super) requests: u64,
     pub(super) connections: u64,
     pub(super) message_bytes_up: u64,
     pub(super) message_bytes_down: u64,
-}
-
-/// Writing to disk.
-#[derive(Default)]
-pub(super) struct Saving {
-    is_due: bool,
-    task: Option<JoinHandle<Result<(), FileError>>>,
-    pub(super) trouble: Option<String>,
 }
 
 enum Happening {
@@ -177,7 +215,7 @@ enum Happening {
     Event(Option<Event>),
     Asked(Option<Asked>),
     Line(Option<Line>),
-    Saved(Result<(), FileError>),
+    Saved(Result<(), String>),
     SaveDue,
     AnswerDue,
     WaitOver,
@@ -196,14 +234,14 @@ impl Agent {
         let mut save_due = interval_at(Instant::now() + every, every);
         save_due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let outcome = loop {
-            let (may_read, saving) = (self.may_read(), &mut self.saving.task);
+            let may_read = self.may_read();
             let (answer_at, wait_until) = (self.link.answer_at, self.link.wait_until);
             let happening = tokio::select! {
                 () = &mut shutdown => Happening::Shutdown,
                 event = events.recv() => Happening::Event(event),
                 asked = next_of(&mut asked) => Happening::Asked(asked),
                 line = next_line(&mut self.input, &self.output), if may_read => Happening::Line(line),
-                saved = saved(saving) => Happening::Saved(saved),
+                saved = self.saving.finished() => Happening::Saved(saved),
                 _ = save_due.tick() => Happening::SaveDue,
                 () = at(answer_at) => Happening::AnswerDue,
                 () = at(wait_until) => Happening::WaitOver,
@@ -222,10 +260,7 @@ impl Agent {
                 }
                 Happening::Asked(None) => asked = None,
                 Happening::Line(Some(line)) => self.take_line(&line),
-                Happening::Line(None) => {
-                    self.has_input_ended = true;
-                    info!(lines = self.counts.lines, bad = self.counts.bad_lines, "the input has ended");
-                }
+                Happening::Line(None) => self.end_input(),
                 Happening::Saved(outcome) => self.saved(outcome),
                 Happening::SaveDue => self.save(),
                 Happening::AnswerDue => {
@@ -235,9 +270,9 @@ impl Agent {
                 Happening::WaitOver => self.link.wait_until = None,
             }
             self.speak(self.is_leaving());
+            self.tell_wait();
             if self.is_done() {
-                info!("all samples are learned and answered for: the node leaves");
-                break Ok(());
+                break self.leave();
             }
         };
         self.end(events, talking, outcome).await
@@ -255,12 +290,7 @@ impl Agent {
         if timeout(FAREWELL, &mut talking).await.is_err() {
             talking.abort();
         }
-        if let Some(task) = self.saving.task.take() {
-            let written = task.await;
-            self.saved(written.unwrap_or(Ok(())));
-        }
-        let node = self.node.as_ref().filter(|_| self.saving.is_due);
-        let saved = node.map_or(Ok(()), |node| self.file.snapshot(&node.engine, self.reading()).write());
+        let saved = self.save_at_last().await;
         self.output.finish().await;
         outcome.and(saved.map_err(AgentError::Unsaved))
     }
@@ -272,7 +302,10 @@ impl Agent {
             return false;
         }
         match self.settings.samples.pace {
-            Pace::Free => true,
+            // On a new stream the round comes first: what is learned before it is no answer to it.
+            Pace::Free | Pace::Auto => {
+                self.has_begun && engine.has_room() && (self.link.has_heard || !self.link.is_up())
+            }
             // In step with the others: a round has begun, and this node hasn't answered it.
             Pace::Round if !engine.is_scaled() => self.link.has_heard && self.link.wait_until.is_none(),
             Pace::Round => self.link.has_heard && !engine.has_learned_enough(),
@@ -290,158 +323,51 @@ impl Agent {
         self.has_input_ended && self.settings.leaves_at_end() && self.node.as_ref().is_some_and(is_idle)
     }
 
-    async fn take_event(&mut self, event: Event) -> Result<(), AgentError> {
-        match event {
-            Event::Up { welcome, sender } => self.welcomed(&welcome, sender).await?,
-            Event::Heard(message) => self.hear(&message),
-            Event::Down { trouble, again_in } => {
-                self.link = Link { trouble: self.link.trouble.take(), ..Link::default() };
-                if let Some(node) = &mut self.node {
-                    node.engine.disconnected();
-                }
-                if self.settings.server.once {
-                    return Err(AgentError::Trouble(trouble));
-                }
-                let ms = again_in.as_millis() as u64;
-                if trouble.is_lasting() {
-                    error!(again_in_ms = ms, "{trouble}");
-                } else if self.link.trouble.as_ref() == Some(&trouble) {
-                    debug!(again_in_ms = ms, "{trouble}");
-                } else {
-                    warn!(again_in_ms = ms, "{trouble}");
-                }
-                self.link.trouble = Some(trouble);
-            }
+    /// Says, once, that nothing can be learned before there is a scale, when it stops the node.
+    fn tell_wait(&mut self) {
+        let Some(Node { engine, .. }) = &self.node else { return };
+        let held = engine.waiting().1;
+        let is_stopped = !engine.is_scaled() && held > 0 && (self.has_input_ended || !engine.has_room());
+        if is_stopped && !self.has_told_wait {
+            warn!(held, "samples wait for the federation to agree on a scale");
+        }
+        self.has_told_wait = is_stopped;
+    }
+
+    /// Nothing more is read.
+    fn end_input(&mut self) {
+        self.has_input_ended = true;
+        let Counts { lines, bad_lines, .. } = self.counts;
+        info!(lines, bad = bad_lines, "the input has ended");
+    }
+
+    /// All that can be done with the input is done.
+    fn leave(&mut self) -> Result<(), AgentError> {
+        let Counts { lines, bad_lines: bad, learned_lines: learned, predicted_lines: predicted, .. } =
+            self.counts;
+        if learned + predicted == 0
+            && let Some((first, reason)) = self.first_bad.take()
+        {
+            return Err(AgentError::NothingOfUse { lines, bad, first, reason });
+        }
+        let taken = self.node.as_ref().map_or(0, |node| node.engine.tally().taken - node.taken_before);
+        if self.settings.samples.pace != Pace::Round && learned >= MANY && learned / MANY_A_ROUND > taken {
+            warn!(
+                "few rounds have heard of many samples: where they needn't be taken as they come, --pace round learns more"
+            );
+        }
+        match (&self.input, learned + predicted) {
+            (Input::None, _) => info!("nothing is read: the node leaves"),
+            (_, 0) => warn!(lines, "the input had no samples: the node leaves"),
+            _ => info!(
+                learned,
+                predicted,
+                refused = bad,
+                answers_taken = taken,
+                "all is done: the node leaves"
+            ),
         }
         Ok(())
-    }
-
-    async fn welcomed(
-        &mut self,
-        welcome: &wire::Welcome,
-        sender: mpsc::Sender<wire::FromNode>,
-    ) -> Result<(), AgentError> {
-        let wire::Welcome { run, node: number, learning, .. } = welcome;
-        let plan = match Plan::from_json(learning) {
-            Ok(plan) => plan,
-            Err(error) => {
-                // The stream ends as the sender is dropped.
-                error!("the server's learning configuration won't do: {error}");
-                return Ok(());
-            }
-        };
-        let fits = |node: &Node| {
-            let engine = &node.engine;
-            engine.run() == run && engine.number() == *number && engine.plan().learning() == plan.learning()
-        };
-        if !self.node.as_ref().is_some_and(fits) {
-            self.begin(plan, run, *number).await?;
-        }
-        if let Some(node) = &mut self.node {
-            node.engine.connected();
-            info!(%run, number, round = node.engine.round(), "connected");
-        }
-        self.counts.connections += 1;
-        self.link.sender = Some(sender);
-        self.link.trouble = None;
-        Ok(())
-    }
-
-    /// Begins a run; what belongs to another is set aside.
-    async fn begin(&mut self, plan: Plan, run: &str, number: u32) -> Result<(), StateError> {
-        if let Some(task) = self.saving.task.take() {
-            let written = task.await;
-            self.saved(written.unwrap_or(Ok(())));
-        }
-        if let Some(aside) = self.file.set_aside()? {
-            warn!(file = %aside.display(), "the node's state belongs to another run: it is set aside");
-        }
-        info!(run, number, method = ?plan.learning().method, inputs = plan.inputs(), "a new node of the run");
-        self.node = Some(self.with_schema(Engine::new(plan, run, number)));
-        self.run.send_replace(run.to_owned());
-        self.saving.is_due = true;
-        self.save();
-        Ok(())
-    }
-
-    fn with_schema(&mut self, engine: Engine) -> Node {
-        let schema = Schema::new(engine.plan(), self.settings.samples.others);
-        let format = self.settings.samples.format;
-        let header = self.header.take().or_else(|| self.rows.header().map(<[u8]>::to_vec));
-        if let Some(header) = header.filter(|_| format != Format::Json) {
-            match Rows::under(&header, &schema) {
-                Ok(rows) => self.rows = rows,
-                Err(bad) => {
-                    warn!("the header of the file that is read doesn't fit this run: {bad}");
-                    self.rows = Rows::new(format);
-                }
-            }
-        }
-        Node { engine, schema }
-    }
-
-    fn hear(&mut self, message: &wire::FromServer) {
-        self.counts.message_bytes_down += message.encoded_len() as u64 + FRAME;
-        let Some(node) = &mut self.node else { return };
-        let before = node.engine.round();
-        if let Err(rejected) = node.engine.hear(message) {
-            // Out of step: a new stream begins anew.
-            warn!("a message of the server was not taken: {rejected}");
-            self.link.sender = None;
-            return;
-        }
-        self.saving.is_due = true;
-        match &message.message {
-            Some(wire::from_server::Message::Broadcast(broadcast)) => {
-                if broadcast.round < before {
-                    warn!(
-                        known = before,
-                        round = broadcast.round,
-                        "the server has lost rounds: the node goes on from its"
-                    );
-                }
-                self.link.has_heard = true;
-                self.link.wait_until = None;
-                self.link.answer_at = self.patience();
-            }
-            Some(wire::from_server::Message::Refusal(refusal)) => {
-                warn!(round = refusal.round, "the server refused a message: {}", refusal.reason);
-            }
-            Some(wire::from_server::Message::Scale(_)) => self.link.wait_until = None,
-            _ => {}
-        }
-    }
-
-    /// When it answers with what it has. Who plays in step answers when it has learned enough.
-    fn patience(&self) -> Option<Instant> {
-        let is_patient = self.settings.samples.pace == Pace::Free || self.has_input_ended;
-        is_patient.then(|| Instant::now() + self.settings.samples.patience.0)
-    }
-
-    /// Says what there is to say.
-    fn speak(&mut self, even_so: bool) {
-        let (Some(node), Some(sender)) = (&mut self.node, &self.link.sender) else { return };
-        node.engine.speak(even_so, &mut self.outbox);
-        let mut is_behind = false;
-        for message in self.outbox.drain(..) {
-            self.counts.message_bytes_up += message.encoded_len() as u64 + FRAME;
-            if matches!(message.message, Some(wire::from_node::Message::Report(_)))
-                && !node.engine.is_scaled()
-            {
-                self.link.wait_until = Some(Instant::now() + self.settings.samples.patience.0);
-            }
-            // The server has stopped reading.
-            is_behind |= sender.try_send(message).is_err();
-        }
-        let (awaits, learned) = (node.engine.awaits_broadcast(), node.engine.learned());
-        if awaits {
-            self.link.answer_at = None;
-        } else if learned > 0 && self.link.answer_at.is_none() {
-            self.link.answer_at = self.patience();
-        }
-        if is_behind {
-            self.link.sender = None;
-        }
     }
 
     fn take_line(&mut self, line: &Line) {
@@ -449,14 +375,33 @@ impl Agent {
         self.saving.is_due = true;
         let Some(node) = &mut self.node else { return };
         let is_first = line.number == 1;
+        let had_no_labels = self.rows.has_no_labels();
         let sample = match self.rows.read(&node.schema, line, is_first) {
-            Ok(None) => return,
+            Ok(None) => {
+                if self.rows.has_no_labels() && !had_no_labels {
+                    let label = node.schema.label();
+                    warn!("the header has no {label:?}: its rows are predicted from, and none is learned");
+                }
+                return;
+            }
             Ok(Some(sample)) => sample,
-            Err(bad) => return self.refuse_line(line, None, &bad),
+            Err(bad) => {
+                self.refuse_line(line, None, &bad);
+                // What has no header will never have one, but a file that is followed may be replaced.
+                if bad == BadRow::NoHeader && matches!(self.input, Input::Stream(_)) {
+                    self.end_input();
+                }
+                return;
+            }
         };
-        match take(&mut node.engine, &sample) {
+        match node.take(&sample) {
             Ok(answer) => {
                 let (id, label) = (sample.id.as_deref(), sample.y);
+                let count = match label {
+                    Some(_) => &mut self.counts.learned_lines,
+                    None => &mut self.counts.predicted_lines,
+                };
+                *count += 1;
                 self.output.write(&Written {
                     line: line.number,
                     id,
@@ -476,58 +421,23 @@ impl Agent {
         if count <= 10 || count.is_power_of_two() {
             warn!(line = number, bad_lines = count, "a line was not taken: {bad}");
         }
-        let error = Some(bad.to_string());
-        self.output.write(&Written { line: number, id, answer: None, label: None, error });
-    }
-
-    fn reading(&self) -> Option<Reading> {
-        let bookmark = self.input.bookmark()?;
-        let header = self.rows.header().map(<[u8]>::to_vec).or_else(|| self.header.clone());
-        Some(Reading { path: self.settings.samples.path.clone(), bookmark, header })
-    }
-
-    /// Begins to save, if there is something new and nothing is being saved.
-    fn save(&mut self) {
-        let Some(node) = self.node.as_ref().filter(|_| self.saving.is_due && self.saving.task.is_none())
-        else {
-            return;
-        };
-        let snapshot = self.file.snapshot(&node.engine, self.reading());
-        self.saving.is_due = false;
-        self.saving.task = Some(tokio::task::spawn_blocking(move || snapshot.write()));
-    }
-
-    fn saved(&mut self, outcome: Result<(), FileError>) {
-        self.saving.task = None;
-        let trouble = outcome.err().map(|error| error.to_string());
-        if trouble.is_some() {
-            self.saving.is_due = true;
-        }
-        if trouble != self.saving.trouble {
-            match &trouble {
-                Some(trouble) => error!("the node's state could not be saved: {trouble}"),
-                None => info!("the node's state can be saved again"),
-            }
-        }
-        self.saving.trouble = trouble;
-    }
-
-    /// Marks what is kept as changed.
-    pub(super) fn changed(&mut self) {
-        self.saving.is_due = true;
+        let reason = bad.to_string();
+        self.first_bad.get_or_insert_with(|| (number, reason.clone()));
+        self.output.write(&Written { line: number, id, answer: None, label: None, error: Some(reason) });
     }
 }
 
-/// What a sample asks for.
-pub(super) fn take(engine: &mut Engine, sample: &Sample) -> Result<Answer, BadInput> {
-    match (&sample.id, &sample.x, sample.y) {
-        (_, Some(x), Some(y)) => engine.learn(x, y),
-        (None, Some(x), None) => engine.predict(x),
-        (Some(id), Some(x), None) => engine.predict_later(id, x),
-        (Some(id), None, Some(y)) => engine.learn_by_id(id, y),
-        // Samples have inputs, or an id and a label.
-        (_, None, _) => Err(BadInput::WrongLength { expected: engine.plan().inputs(), found: 0 }),
+/// How fast samples are taken, and why so.
+fn settle_pace(wanted: Pace, input: &Input) -> Pace {
+    let Some((natural, reason)) = input.natural_pace() else {
+        return if wanted == Pace::Auto { Pace::Free } else { wanted };
+    };
+    let (pace, reason) = if wanted == Pace::Auto { (natural, reason) } else { (wanted, "so it is set") };
+    match pace {
+        Pace::Round => info!(pace = "round", reason, "samples are taken in step with the rounds"),
+        _ => info!(pace = "free", reason, "samples are taken as they come, however many a round"),
     }
+    pace
 }
 
 async fn next_line(input: &mut Input, output: &Output) -> Option<Line> {
@@ -538,14 +448,6 @@ async fn next_line(input: &mut Input, output: &Output) -> Option<Line> {
 async fn next_of(asked: &mut Option<mpsc::Receiver<Asked>>) -> Option<Asked> {
     match asked {
         Some(asked) => asked.recv().await,
-        None => pending().await,
-    }
-}
-
-async fn saved(saving: &mut Option<JoinHandle<Result<(), FileError>>>) -> Result<(), FileError> {
-    match saving {
-        // A task that panicked or was ended has saved nothing; the next one will.
-        Some(task) => task.await.unwrap_or(Ok(())),
         None => pending().await,
     }
 }

@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::agent::{Agent, Node, take};
+use super::agent::{Agent, Node};
 use super::engine::BadInput;
 use super::http::{Question, Reply};
 use super::output::Predicted;
@@ -24,13 +24,28 @@ impl Agent {
         match question {
             Question::Predict(body) => self.take_samples(Wish::Predict, body),
             Question::Learn(body) => self.take_samples(Wish::Learn, body),
+            Question::Sample(sample) => self.take_sample(sample),
             Question::Status => Reply::ok(self.status()),
-            Question::Health => Reply::ok(json!({ "alive": true })),
+            Question::Plan => match &self.node {
+                Some(node) => Reply::ok(node.engine.plan().to_json().into()),
+                None => self.not_ready(),
+            },
+            Question::Health => Reply::ok(self.health()),
             Question::Ready => match &self.node {
                 Some(_) => Reply::ok(json!({ "ready": true })),
                 None => self.not_ready(),
             },
         }
+    }
+
+    /// It is alive, whatever its trouble; whoever looks after it wants to know it all the same.
+    fn health(&self) -> Value {
+        let mut health = json!({ "alive": true });
+        if let Some(trouble) = &self.link.trouble {
+            health["trouble"] = trouble.to_string().into();
+            health["needs_help"] = trouble.is_lasting().into();
+        }
+        health
     }
 
     fn not_ready(&self) -> Reply {
@@ -41,6 +56,13 @@ impl Agent {
         Reply::error(StatusCode::SERVICE_UNAVAILABLE, message)
     }
 
+    fn take_sample(&mut self, sample: &Sample) -> Reply {
+        let Some(node) = &mut self.node else { return self.not_ready() };
+        let reply = reply_to(node, sample);
+        self.changed();
+        reply
+    }
+
     fn take_samples(&mut self, wish: Wish, body: &[u8]) -> Reply {
         let most = self.settings.http.most_samples;
         let Some(node) = &mut self.node else { return self.not_ready() };
@@ -48,15 +70,13 @@ impl Agent {
             Ok(samples) => samples,
             Err(reply) => return reply,
         };
+        let label = node.schema.label().to_owned();
         let reply = match samples {
-            Samples::One(sample) => match answer_to(node, &sample) {
-                Ok(answer) => Reply::ok(answer),
-                Err(bad) => Reply { status: status_of(&bad), body: trouble_with(&sample, &bad) },
-            },
+            Samples::One(sample) => reply_to(node, &sample),
             Samples::Many(samples) => {
-                let answers = samples
-                    .iter()
-                    .map(|sample| answer_to(node, sample).unwrap_or_else(|bad| trouble_with(sample, &bad)));
+                let answers = samples.iter().map(|sample| {
+                    answer_to(node, sample).unwrap_or_else(|bad| trouble_with(sample, &bad, &label))
+                });
                 Reply::ok(Value::Array(answers.collect()))
             }
         };
@@ -122,7 +142,7 @@ fn read_all(schema: &Schema, wish: Wish, body: &[u8], most: usize) -> Result<Sam
         check(wish, &sample).map(|()| sample)
     };
     if !body.trim_ascii_start().starts_with(b"[") {
-        return one(body).map(Samples::One).map_err(|bad| bad.reply(None));
+        return one(body).map(Samples::One).map_err(|bad| bad.reply(schema, None));
     }
     let list: Vec<&RawValue> = serde_json::from_slice(body)
         .map_err(|error| Reply::error(StatusCode::BAD_REQUEST, format!("it is no JSON list: {error}")))?;
@@ -133,7 +153,7 @@ fn read_all(schema: &Schema, wish: Wish, body: &[u8], most: usize) -> Result<Sam
     let samples = list
         .iter()
         .enumerate()
-        .map(|(index, object)| one(object.get().as_bytes()).map_err(|bad| bad.reply(Some(index))));
+        .map(|(index, object)| one(object.get().as_bytes()).map_err(|bad| bad.reply(schema, Some(index))));
     samples.collect::<Result<_, _>>().map(Samples::Many)
 }
 
@@ -144,18 +164,18 @@ enum BadRequest {
     Row(#[from] BadRow),
     #[error("a prediction needs inputs")]
     NoInputs,
-    #[error("a label is for POST /learn")]
+    #[error("the label is for POST /learn")]
     Label,
-    #[error("learning needs a label")]
+    #[error("learning needs the label")]
     NoLabel,
 }
 
 impl BadRequest {
-    fn reply(&self, index: Option<usize>) -> Reply {
+    fn reply(&self, schema: &Schema, index: Option<usize>) -> Reply {
         let field = match self {
             Self::Row(row) => row.field(),
             Self::NoInputs => Some("x"),
-            Self::Label | Self::NoLabel => Some("y"),
+            Self::Label | Self::NoLabel => Some(schema.label()),
         };
         let mut body = json!({ "error": self.to_string() });
         if let Some(field) = field {
@@ -177,8 +197,15 @@ fn check(wish: Wish, sample: &Sample) -> Result<(), BadRequest> {
     }
 }
 
+fn reply_to(node: &mut Node, sample: &Sample) -> Reply {
+    match answer_to(node, sample) {
+        Ok(answer) => Reply::ok(answer),
+        Err(bad) => Reply { status: status_of(&bad), body: trouble_with(sample, &bad, node.schema.label()) },
+    }
+}
+
 fn answer_to(node: &mut Node, sample: &Sample) -> Result<Value, BadInput> {
-    let Predicted { prediction, round, known } = take(&mut node.engine, sample)?.into();
+    let Predicted { prediction, round, known } = node.take(sample)?.into();
     let mut answer = json!({ "prediction": prediction, "round": round, "known": known });
     if let Some(id) = &sample.id {
         answer["id"] = id.as_str().into();
@@ -186,10 +213,10 @@ fn answer_to(node: &mut Node, sample: &Sample) -> Result<Value, BadInput> {
     Ok(answer)
 }
 
-fn trouble_with(sample: &Sample, bad: &BadInput) -> Value {
+fn trouble_with(sample: &Sample, bad: &BadInput, label: &str) -> Value {
     let field = match bad {
         BadInput::WrongLength { .. } => "x",
-        BadInput::Sample(_) => "y",
+        BadInput::Sample(_) => label,
         BadInput::UnknownId { .. } | BadInput::RepeatedId { .. } | BadInput::LongId { .. } => "id",
     };
     let mut trouble = json!({ "error": bad.to_string(), "field": field });

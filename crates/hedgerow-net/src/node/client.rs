@@ -5,24 +5,28 @@ use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use futures_util::stream;
+use hedgerow::NodeId;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tonic::transport::Endpoint;
-use tonic::{Code, Status, Streaming};
+use tonic::{Status, Streaming};
 
 use super::backoff::Backoff;
+pub use super::trouble::Trouble;
+use super::watched::{Note, Watched};
 use crate::counted::{Counted, Traffic};
-use crate::identity::{NodeIdentity, PlainTextRefused, check_plain_text};
+use crate::identity::{NodeIdentity, check_plain_text};
+use crate::learning::Plan;
 use crate::protocol::{self, wire};
 
 /// Most bytes of a message from the server.
@@ -33,6 +37,9 @@ const MAX_UNSENT: usize = 64;
 
 /// Messages that may wait to be heard.
 const MAX_UNHEARD: usize = 16;
+
+/// How long one of a server's addresses is tried before the next one is.
+const ATTEMPT: Duration = Duration::from_secs(4);
 
 /// How long a server may take to end a stream on which the node says no more.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -88,58 +95,17 @@ pub struct Patience {
     pub refused: Duration,
 }
 
-/// Why there is no stream, or no longer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Trouble {
-    /// No such host, nobody there, or the way is closed.
-    #[error("can't reach {address}: {reason}")]
-    Unreachable {
-        /// Where the server should be.
-        address: String,
-        /// Why.
-        reason: String,
-    },
-    /// Plain text would be readable on the way.
-    #[error(transparent)]
-    PlainText(#[from] PlainTextRefused),
-    /// Nothing came.
-    #[error("the server did not answer within {} s", .0.as_secs_f64())]
-    Silent(Duration),
-    /// One of the two doesn't believe the other.
-    #[error("TLS: {0}")]
-    Tls(String),
-    /// The server doesn't want this node, and says why.
-    #[error("the server refuses this node: {0}")]
-    Refused(String),
-    /// What the server says makes no sense.
-    #[error("the server doesn't speak this protocol: {0}")]
-    Foreign(String),
-    /// It broke off.
-    #[error("the stream broke off: {0}")]
-    Broken(String),
-    /// It was ended.
-    #[error("the server ended the stream")]
-    Ended,
-}
-
-impl Trouble {
-    /// Whether somebody has to do something about it.
-    pub fn is_lasting(&self) -> bool {
-        matches!(self, Self::PlainText(_) | Self::Tls(_) | Self::Refused(_) | Self::Foreign(_))
-    }
-
-    fn unreachable(address: &str, reason: impl ToString) -> Self {
-        Self::Unreachable { address: address.to_owned(), reason: reason.to_string() }
-    }
-}
-
 /// What a client tells.
 #[derive(Debug)]
 pub enum Event {
     /// A stream is up. It ends when the sender is dropped.
     Up {
-        /// What the server said first.
-        welcome: Box<wire::Welcome>,
+        /// The run that is joined.
+        run: String,
+        /// The node's number in it.
+        number: NodeId,
+        /// What is learned.
+        plan: Box<Plan>,
         /// Takes what the node says.
         sender: mpsc::Sender<wire::FromNode>,
     },
@@ -163,6 +129,8 @@ pub struct Client {
     run: watch::Receiver<String>,
     traffic: Arc<Traffic>,
     backoff: Backoff,
+    /// What was said about the node's certificate, so that it is said once.
+    warned: Option<String>,
 }
 
 /// A connection over TCP to whatever answers first under this address, which has a host and a port.
@@ -182,12 +150,13 @@ async fn connect(address: &str, is_plain: bool) -> Result<TcpStream, Trouble> {
             trouble = refused.into();
             continue;
         }
-        match TcpStream::connect(found).await {
-            Ok(stream) => {
+        match timeout(ATTEMPT, TcpStream::connect(found)).await {
+            Ok(Ok(stream)) => {
                 stream.set_nodelay(true).map_err(|error| Trouble::unreachable(address, error))?;
                 return Ok(stream);
             }
-            Err(error) => trouble = Trouble::unreachable(address, error),
+            Ok(Err(error)) => trouble = Trouble::unreachable(address, error),
+            Err(_) => trouble = Trouble::unreachable(address, io::Error::from(io::ErrorKind::TimedOut)),
         }
     }
     Err(trouble)
@@ -203,7 +172,7 @@ impl Client {
         traffic: Arc<Traffic>,
     ) -> Self {
         let backoff = Backoff::new(patience.least, patience.most);
-        Self { dial, security, patience, run, traffic, backoff }
+        Self { dial, security, patience, run, traffic, backoff, warned: None }
     }
 
     /// Begins, on a task of its own. It ends when nobody listens any more.
@@ -236,13 +205,13 @@ impl Client {
             joined = timeout(self.patience.connect, self.join()) => joined,
             () = events.closed() => return Trouble::Ended,
         };
-        let Joined { mut stream, welcome, sender, mut silent, note } = match joined {
+        let Joined { mut stream, run, number, plan, sender, mut silent, note } = match joined {
             Ok(Ok(joined)) => joined,
             Ok(Err(trouble)) => return trouble,
             Err(_) => return Trouble::Silent(self.patience.connect),
         };
         let since = Instant::now();
-        if events.send(Event::Up { welcome: Box::new(welcome), sender }).await.is_err() {
+        if events.send(Event::Up { run, number, plan, sender }).await.is_err() {
             return Trouble::Ended;
         }
         // A node that says no more waits for the server to end the stream, but not for ever.
@@ -263,10 +232,13 @@ impl Client {
                     }
                 }
                 Ok(None) => break Trouble::Ended,
-                Err(status) => break note.read().unwrap_or_else(|| from_status(&status)),
+                Err(status) => break note.read().unwrap_or_else(|| Trouble::from_status(&status, false)),
             }
         };
-        self.backoff.lasted(since.elapsed());
+        // Two that take each other's place do so ever more rarely.
+        if trouble != Trouble::Replaced {
+            self.backoff.lasted(since.elapsed());
+        }
         trouble
     }
 
@@ -278,32 +250,34 @@ impl Client {
                 Ok(false) => {}
                 Err(error) => tracing::warn!("the node's new certificate is of no use: {error}"),
             }
-            if let Some(warning) = identity.warning() {
+            let warning = identity.warning();
+            if let Some(warning) = warning.as_ref().filter(|warning| self.warned.as_ref() != Some(*warning)) {
                 tracing::warn!("{warning}");
             }
+            self.warned = warning;
         }
         let connection = Counted::new((self.dial)().await?, Arc::clone(&self.traffic));
         let (note, connection) = self.secure(connection).await?;
-        // What TLS says is the reason for all that comes after.
+        let is_plain = matches!(self.security, Security::PlainText { .. });
         let outcome = self.introduce(connection, &note).await;
-        outcome.map_err(|trouble| note.read().unwrap_or(trouble))
+        // What TLS says is the reason for all that comes after.
+        outcome.map_err(|trouble| note.read().unwrap_or_else(|| trouble.before_welcome(is_plain)))
     }
 
     async fn secure(
         &self,
         connection: Counted<Box<dyn Connection>>,
     ) -> Result<(Note, Box<dyn Connection>), Trouble> {
-        let note = Note::default();
         let Security::Tls { identity, server } = &self.security else {
-            return Ok((note, Box::new(connection)));
+            let (note, watched) = Watched::new(connection, true);
+            return Ok((note, Box::new(watched)));
         };
         let connector = TlsConnector::from(identity.config());
         let secured = connector.connect(server.clone(), connection).await;
         let secured = secured.map_err(|error| {
-            tls_trouble(&error)
-                .unwrap_or_else(|| Trouble::Broken(format!("within the TLS handshake: {error}")))
+            Trouble::from_tls(&error).unwrap_or_else(|| Trouble::broken(&error).before_welcome(false))
         })?;
-        let watched = Watched { inner: secured, note: note.clone() };
+        let (note, watched) = Watched::new(secured, false);
         Ok((note, Box::new(watched)))
     }
 
@@ -319,7 +293,7 @@ impl Client {
                 connection.take().ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted));
             std::future::ready(connection.map(TokioIo::new))
         });
-        let broken = |error: tonic::transport::Error| Trouble::Broken(causes(&error));
+        let broken = |error: tonic::transport::Error| Trouble::broken(&error);
         let channel = endpoint.connect_with_connector(once).await.map_err(broken)?;
         let mut client = wire::federation_client::FederationClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE)
@@ -342,12 +316,16 @@ impl Client {
             }
             Poll::Ready(message)
         });
-        let answer = client.join(outgoing).await.map_err(|status| from_status(&status))?;
+        let refused = |status: Status| Trouble::from_status(&status, true);
+        let answer = client.join(outgoing).await.map_err(refused)?;
         let mut stream = answer.into_inner();
-        let first = stream.message().await.map_err(|status| from_status(&status))?.ok_or(Trouble::Ended)?;
+        let first = stream.message().await.map_err(refused)?.ok_or(Trouble::Ended)?;
         match first.message {
             Some(wire::from_server::Message::Welcome(welcome)) if welcome.protocol == protocol::VERSION => {
-                Ok(Joined { stream, welcome, sender, silent, note: note.clone() })
+                let wire::Welcome { run, node: number, learning, .. } = welcome;
+                let plan = Plan::from_json(&learning).map_err(|error| Trouble::Plan(error.to_string()))?;
+                let plan = Box::new(plan);
+                Ok(Joined { stream, run, number, plan, sender, silent, note: note.clone() })
             }
             Some(wire::from_server::Message::Welcome(welcome)) => Err(Trouble::Foreign(format!(
                 "it speaks version {}, and this node version {}",
@@ -363,99 +341,13 @@ impl Client {
 /// A stream that is up.
 struct Joined {
     stream: Streaming<wire::FromServer>,
-    welcome: wire::Welcome,
+    run: String,
+    number: NodeId,
+    plan: Box<Plan>,
     sender: mpsc::Sender<wire::FromNode>,
     /// Comes when the node has no more to say.
     silent: oneshot::Receiver<()>,
     note: Note,
-}
-
-/// What TLS had to say when a connection failed: those who use the connection only say that it did.
-#[derive(Debug, Clone, Default)]
-struct Note(Arc<Mutex<Option<Trouble>>>);
-
-impl Note {
-    fn read(&self) -> Option<Trouble> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn write(&self, error: &io::Error) {
-        if let Some(trouble) = tls_trouble(error) {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(trouble);
-        }
-    }
-}
-
-/// Notes what goes wrong.
-struct Watched<T> {
-    inner: T,
-    note: Note,
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let outcome = ready!(Pin::new(&mut self.inner).poll_read(context, buffer));
-        Poll::Ready(outcome.inspect_err(|error| self.note.write(error)))
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let outcome = ready!(Pin::new(&mut self.inner).poll_write(context, bytes));
-        Poll::Ready(outcome.inspect_err(|error| self.note.write(error)))
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let outcome = ready!(Pin::new(&mut self.inner).poll_flush(context));
-        Poll::Ready(outcome.inspect_err(|error| self.note.write(error)))
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(context)
-    }
-}
-
-/// What TLS says about an error, if it was TLS that failed.
-fn tls_trouble(error: &io::Error) -> Option<Trouble> {
-    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
-    let meaning = match error {
-        rustls::Error::AlertReceived(alert) => format!("the server sent the alert {alert:?}"),
-        rustls::Error::InvalidCertificate(reason) => format!("the server's certificate won't do: {reason}"),
-        other => other.to_string(),
-    };
-    Some(Trouble::Tls(meaning))
-}
-
-fn from_status(status: &Status) -> Trouble {
-    match status.code() {
-        Code::FailedPrecondition | Code::PermissionDenied | Code::Unauthenticated | Code::InvalidArgument => {
-            Trouble::Refused(status.message().to_owned())
-        }
-        Code::Unimplemented => Trouble::Foreign(status.message().to_owned()),
-        code => Trouble::Broken(format!("{code}: {}", causes(status))),
-    }
-}
-
-/// An error with what caused it.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    text
 }
 
 /// A random number from 0 to 1.

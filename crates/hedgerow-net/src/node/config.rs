@@ -10,6 +10,7 @@ use super::client::{Patience, Security};
 use super::rows::Format;
 use super::sample::Others;
 use crate::duration::Span;
+use crate::file::FileError;
 use crate::identity::{BadName, IdentityError, NodeIdentity, check_node_name};
 use crate::layers::{self, LayerError};
 use crate::log::Log;
@@ -39,6 +40,12 @@ pub enum SettingsError {
     /// Neither samples nor questions could ever come.
     #[error("samples.source is \"none\" and http.address is \"\": this node would have nothing to do")]
     Idle,
+    /// No certificate.
+    #[error(
+        "there is no {}: name this node's file with --identity (`hedgerow pki issue NODE` makes it, on the server's side)",
+        .0.display()
+    )]
+    NoIdentity(PathBuf),
     /// A certificate that won't do.
     #[error(transparent)]
     Identity(#[from] IdentityError),
@@ -109,6 +116,8 @@ pub enum Source {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pace {
+    /// As where they come from suggests.
+    Auto,
     /// When it comes.
     Free,
     /// When the round that the one before answered has closed.
@@ -231,13 +240,21 @@ impl Settings {
         if self.server.plain_text {
             return Ok(Security::PlainText { name: self.server.node.clone() });
         }
-        let identity = Box::new(NodeIdentity::open(&self.server.identity)?);
+        let file = &self.server.identity;
+        let identity = NodeIdentity::open(file).map_err(|error| match error {
+            IdentityError::File(FileError::Unreadable { source, .. })
+                if source.kind() == std::io::ErrorKind::NotFound =>
+            {
+                SettingsError::NoIdentity(file.clone())
+            }
+            other => other.into(),
+        })?;
         let server = self.server_name().ok_or_else(|| SettingsError::Unfit {
             key: "server.name",
             value: self.server.name.clone(),
             needed: "it should be a host's name or address",
         })?;
-        Ok(Security::Tls { identity, server })
+        Ok(Security::Tls { identity: Box::new(identity), server })
     }
 
     /// How patient its client is.
@@ -289,7 +306,7 @@ mod tests {
     #[test]
     fn the_defaults_are_settings() {
         let settings = read(&[]).unwrap();
-        assert_eq!((settings.samples.source, settings.samples.pace), (Source::Stdin, Pace::Free));
+        assert_eq!((settings.samples.source, settings.samples.pace), (Source::Stdin, Pace::Auto));
         assert_eq!(settings.http_address().unwrap(), None);
         assert!(settings.leaves_at_end());
         assert!(!read(&["http.address=127.0.0.1:0"]).unwrap().leaves_at_end());

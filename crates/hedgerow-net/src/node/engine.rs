@@ -1,17 +1,20 @@
 //! [`Engine`]: all that a node is, but for sockets, files and clocks. It predicts, learns, hears the server and says what there is to
 //! say; whoever drives it decides when.
 
+mod dialogue;
+
 use hedgerow::{
-    BadSample, BadState, Broadcast, Encoder, NodeHalf, NodeId, NodeScaling, Personal, Reference, Rejected,
-    Report, Scale, Section, Upload, decode,
+    BadSample, BadState, Broadcast, NodeHalf, NodeId, NodeScaling, Personal, Report, Scale, Section, Upload,
 };
 use serde::{Deserialize, Serialize};
 
 use super::pending::Pending;
 use crate::learning::Plan;
-use crate::protocol::{self, wire};
+use dialogue::Link;
+pub use dialogue::Standing;
 
-/// Samples that may wait for the next round; older ones are then learned in the round at hand.
+/// Samples that may wait for the next round; older ones are then learned in the round at hand. Of those that wait for the first scale, the
+/// oldest are then forgotten.
 pub const MAX_HELD: usize = 256;
 
 /// A prediction.
@@ -101,6 +104,8 @@ pub struct Engine {
     plan: Plan,
     half: Box<dyn NodeHalf>,
     scaling: NodeScaling,
+    /// Whether samples that come before the first scale wait for it.
+    holds_unscaled: bool,
     state: State,
     link: Link,
     room: Room,
@@ -113,7 +118,7 @@ struct State {
     number: NodeId,
     personal: Option<Personal>,
     pending: Pending,
-    /// Samples that came after the round's upload had left.
+    /// Samples that came after the round's upload had left, or before the first scale.
     held: Vec<(Vec<f32>, f32)>,
     /// Samples learned in the round at hand.
     learned: u64,
@@ -125,37 +130,19 @@ struct State {
     report: Option<Report>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct Saved {
     half: Vec<u8>,
     scaling: Vec<u8>,
     state: State,
 }
 
-/// What lasts as long as a stream.
-struct Link {
-    is_up: bool,
-    /// Whether this stream has brought a broadcast.
-    is_in_step: bool,
-    /// The round whose upload was sent.
-    answered: Option<u64>,
-    is_report_due: bool,
-    encoder: Encoder,
-    known: Reference,
-}
-
-impl Link {
-    fn new(plan: &Plan, number: NodeId) -> Self {
-        let seed = plan.setup().config().seed;
-        Self {
-            is_up: false,
-            is_in_step: false,
-            answered: None,
-            is_report_due: false,
-            encoder: Encoder::for_node(plan.learning().compression.up, seed, number),
-            known: Reference::default(),
-        }
-    }
+/// The same, to be written without a copy.
+#[derive(Serialize)]
+struct ToSave<'a> {
+    half: Vec<u8>,
+    scaling: Vec<u8>,
+    state: &'a State,
 }
 
 /// Buffers.
@@ -185,7 +172,8 @@ impl Engine {
             report: None,
         };
         let (half, scaling, link) = (plan.node(number), plan.node_scaling(), Link::new(&plan, number));
-        let mut engine = Self { plan, half, scaling, state, link, room: Room::default() };
+        let mut engine =
+            Self { plan, half, scaling, holds_unscaled: false, state, link, room: Room::default() };
         engine.make_room();
         engine
     }
@@ -197,9 +185,9 @@ impl Engine {
 
     /// Everything that has to survive a restart.
     pub fn save(&self) -> Vec<u8> {
-        let (half, scaling, state) = (self.half.save(), self.scaling.save(), self.state.clone());
+        let (half, scaling, state) = (self.half.save(), self.scaling.save(), &self.state);
         // Writing to memory can't fail; were it to, an empty state would be refused, not taken for a node.
-        postcard::to_stdvec(&Saved { half, scaling, state }).unwrap_or_default()
+        postcard::to_stdvec(&ToSave { half, scaling, state }).unwrap_or_default()
     }
 
     /// Goes on from a saved state of the same plan.
@@ -255,7 +243,17 @@ impl Engine {
         &self.state.tally
     }
 
-    /// Predictions that wait for their labels, and samples that wait for the next round.
+    /// Whether samples that come before the first scale are kept and learned once there is one. Otherwise they only help to make it.
+    pub fn hold_unscaled(&mut self, holds: bool) {
+        self.holds_unscaled = holds;
+    }
+
+    /// Whether another sample can be taken without one that waits for the first scale being forgotten.
+    pub fn has_room(&self) -> bool {
+        self.is_scaled() || !self.holds_unscaled || self.state.held.len() < MAX_HELD
+    }
+
+    /// Predictions that wait for their labels, and samples that wait for the next round or for the first scale.
     pub fn waiting(&self) -> (usize, usize) {
         (self.state.pending.len(), self.state.held.len())
     }
@@ -298,8 +296,7 @@ impl Engine {
         self.check_inputs(x)?;
         let global = self.predict_globally(x);
         let answer = self.personal(global);
-        let has_forgotten = self.state.pending.insert(id, x, answer)?;
-        self.state.tally.forgotten += u64::from(has_forgotten);
+        self.state.tally.forgotten += self.state.pending.insert(id, x, answer)?;
         Ok(answer)
     }
 
@@ -323,142 +320,6 @@ impl Engine {
         let global = self.predict_globally(&x);
         self.see(&x, y, answer, global);
         Ok(answer)
-    }
-
-    /// A stream is up: it begins with nothing owed on either side.
-    pub fn connected(&mut self) {
-        self.link = Link { is_up: true, ..Link::new(&self.plan, self.state.number) };
-        self.link.is_report_due = self.state.report.is_some();
-    }
-
-    /// It is down: from here on samples are learned as they come.
-    pub fn disconnected(&mut self) {
-        self.link = Link::new(&self.plan, self.state.number);
-        self.learn_held();
-    }
-
-    /// Takes a message of the server, or refuses it and stays as it was.
-    pub fn hear(&mut self, message: &wire::FromServer) -> Result<(), Rejected> {
-        match &message.message {
-            Some(wire::from_server::Message::Broadcast(broadcast)) => self.hear_broadcast(broadcast),
-            Some(wire::from_server::Message::Scale(scale)) => self.hear_scale(scale),
-            Some(wire::from_server::Message::Refusal(_)) => {
-                self.state.tally.refused += 1;
-                Ok(())
-            }
-            Some(wire::from_server::Message::Welcome(_)) => {
-                Err(Rejected::Garbled { what: "a second welcome" })
-            }
-            None => Err(Rejected::Garbled { what: "an empty message" }),
-        }
-    }
-
-    /// Appends what there is to say now: each message once a round and stream. A node that has learned nothing in this round answers
-    /// only if `even_so`, and if its method has something to say.
-    pub fn speak(&mut self, even_so: bool, out: &mut Vec<wire::FromNode>) {
-        if !self.link.is_up || !self.link.is_in_step {
-            return;
-        }
-        let mut report = Report::default();
-        if self.scaling.report(&mut report) {
-            self.state.report = Some(report);
-            self.link.is_report_due = true;
-        }
-        if let Some(report) = self.state.report.as_ref().filter(|_| self.link.is_report_due) {
-            let numbers = protocol::numbers_to_bytes(&report.numbers);
-            out.push(wire::from_node::Message::Report(wire::Report { numbers }).into());
-            self.link.is_report_due = false;
-        }
-        let round = self.half.round();
-        let has_learned_enough = self.has_learned_enough() || even_so;
-        if self.link.answered == Some(round)
-            || !has_learned_enough
-            || !self.is_scaled()
-            || !self.half.upload(&mut self.room.upload)
-        {
-            return;
-        }
-        let numbers = self.upload_bytes();
-        let Upload { round, vote, .. } = self.room.upload;
-        let News { samples, squared_error } = self.state.news;
-        let squared_error = squared_error as f32;
-        let upload = wire::Upload { round, vote, numbers, samples, squared_error };
-        out.push(wire::from_node::Message::Upload(upload).into());
-        self.link.answered = Some(round);
-        self.state.told = Some((round, self.state.news));
-        self.state.tally.uploads += 1;
-    }
-
-    fn upload_bytes(&mut self) -> bytes::Bytes {
-        let Room { upload, sections, bytes, .. } = &mut self.room;
-        if self.plan.is_plain_up() {
-            return protocol::numbers_to_bytes(&upload.numbers);
-        }
-        sections.clear();
-        self.half.sections(sections);
-        self.link.encoder.encode(upload.round, sections, &upload.numbers, &self.link.known, bytes);
-        bytes::Bytes::copy_from_slice(bytes)
-    }
-
-    fn hear_broadcast(&mut self, message: &wire::Broadcast) -> Result<(), Rejected> {
-        let Room { broadcast, .. } = &mut self.room;
-        let most = self.plan.most_numbers();
-        broadcast.round = message.round;
-        broadcast.kernels = protocol::kernels_from_wire(message);
-        if message.compressed {
-            if !self.link.is_in_step {
-                return Err(Rejected::Garbled { what: "a difference to nothing" });
-            }
-            decode(&message.numbers, &self.link.known, most, &mut broadcast.numbers)?;
-        } else {
-            protocol::numbers_from_bytes(&message.numbers, most, &mut broadcast.numbers)?;
-        }
-        let before = self.half.round();
-        if broadcast.round < before {
-            // The server has lost rounds (a power cut, an old backup): this node goes on from where the server is.
-            let mut half = self.plan.node(self.state.number);
-            half.adopt(broadcast)?;
-            self.half = half;
-        } else {
-            self.half.adopt(broadcast)?;
-        }
-        let is_taken = |(round, _): &mut (u64, News)| *round <= message.taken;
-        if let Some((round, News { samples, squared_error })) = self.state.told.take_if(is_taken) {
-            if self.link.answered == Some(round) {
-                self.link.encoder.taken();
-            }
-            let news = &mut self.state.news;
-            news.samples = news.samples.saturating_sub(samples);
-            news.squared_error = (news.squared_error - squared_error).max(0.0);
-            self.state.tally.taken += 1;
-        }
-        if !self.plan.is_plain() {
-            let Room { broadcast, sections, .. } = &mut self.room;
-            sections.clear();
-            let learning = self.plan.learning();
-            learning.method.broadcast_sections(self.plan.setup(), broadcast, sections);
-            self.link.known.set(sections, &broadcast.numbers);
-        }
-        self.link.is_in_step = true;
-        if self.half.round() != before {
-            self.state.learned = 0;
-            self.link.answered = None;
-            self.learn_held();
-        }
-        Ok(())
-    }
-
-    fn hear_scale(&mut self, message: &wire::Scale) -> Result<(), Rejected> {
-        let (version, scale) = protocol::scale_from_wire(message)?;
-        let old = self.scaling.scale().cloned();
-        if self.scaling.adopt(version, &scale)?
-            && let Some(old) = old
-        {
-            self.half.transport(&self.plan.map().transport(&old, &scale));
-            // What was owed was in another scale.
-            self.link.encoder.forget();
-        }
-        Ok(())
     }
 
     fn check_inputs(&self, x: &[f32]) -> Result<(), BadInput> {
@@ -507,7 +368,11 @@ impl Engine {
         {
             personal.learn(global.value, y);
         }
-        let waits = self.is_scaled() && self.link.answered == Some(self.half.round());
+        let waits = if self.is_scaled() {
+            self.link.answered == Some(self.half.round())
+        } else {
+            self.holds_unscaled
+        };
         if !waits {
             self.learn_now(x, y);
         } else if self.state.held.len() < MAX_HELD {
@@ -521,6 +386,9 @@ impl Engine {
     }
 
     fn learn_held(&mut self) {
+        if !self.is_scaled() {
+            return;
+        }
         for (x, y) in std::mem::take(&mut self.state.held) {
             self.learn_now(&x, y);
         }

@@ -26,6 +26,13 @@ pub struct Bookmark {
     opening: (u32, u32),
 }
 
+impl Bookmark {
+    /// Lines before it.
+    pub fn lines(&self) -> u64 {
+        self.place.lines
+    }
+}
+
 /// What the system knows a file by, whatever its name: device and number. Numbers are used again once a file is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Identity(u64, u64);
@@ -36,6 +43,8 @@ pub struct Follow {
     path: PathBuf,
     look_every: Duration,
     open: Option<Open>,
+    /// Where to go on when there is a file again.
+    bookmark: Option<Bookmark>,
     lines: Lines,
     /// Another file has taken the name: once more nothing new in the old one, and it is left.
     is_leaving: bool,
@@ -68,6 +77,7 @@ impl Follow {
             path: path.to_owned(),
             look_every,
             open: None,
+            bookmark: None,
             lines: Lines::default(),
             is_leaving: false,
             trouble: None,
@@ -80,7 +90,7 @@ impl Follow {
 
     /// Where the last line that was handed out ended.
     pub fn bookmark(&self) -> Option<Bookmark> {
-        let open = self.open.as_ref()?;
+        let Some(open) = &self.open else { return self.bookmark.clone() };
         let place = self.lines.place();
         let length = open.opening.len().min(usize::try_from(place.offset).unwrap_or(usize::MAX));
         let opening = (length as u32, crc32fast::hash(&open.opening[..length]));
@@ -161,6 +171,12 @@ impl Follow {
             self.tell(format!("{} is not a file", self.path.display()));
             return News::None;
         }
+        if let Some(bookmark) = self.bookmark.take() {
+            self.go_on_from(&bookmark);
+            if self.open.is_some() {
+                return News::File;
+            }
+        }
         match Open::new(&self.path) {
             Ok(open) => {
                 (self.open, self.trouble) = (Some(open), None);
@@ -180,6 +196,8 @@ impl Follow {
         };
         match found {
             Some(open) => (self.open, self.lines) = (Some(open), Lines::from(bookmark.place)),
+            // It may come back with the disk that it is on.
+            None if !self.path.exists() => self.bookmark = Some(bookmark.clone()),
             None => warn!(
                 file = %self.path.display(), line = bookmark.place.lines,
                 "what was read up to this line is gone: the file is read from its first line"
@@ -357,6 +375,25 @@ mod tests {
         let mut follow = Follow::new(&path, bookmark.as_ref(), EVERY);
         found.extend(lines(&mut follow).await.into_iter().map(|(_, line)| line));
         assert_eq!(found, all);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_was_out_of_reach_is_not_read_again() {
+        let (folder, path) = start();
+        write(&path, "one\ntwo\n").unwrap();
+        let mut follow = Follow::new(&path, None, EVERY);
+        assert_eq!(lines(&mut follow).await.len(), 2);
+        let bookmark = follow.bookmark().unwrap();
+        // As if its disk had not been there.
+        let elsewhere = TempDir::new_in(folder.path()).unwrap();
+        let hidden = elsewhere.path().join("log");
+        rename(&path, &hidden).unwrap();
+        let mut follow = Follow::new(&path, Some(&bookmark), EVERY);
+        assert_eq!(lines(&mut follow).await, vec![]);
+        assert_eq!(follow.bookmark(), Some(bookmark));
+        append(&hidden, "three\n");
+        rename(&hidden, &path).unwrap();
+        assert_eq!(lines(&mut follow).await, numbered(3, &["three"]));
     }
 
     #[tokio::test(start_paused = true)]

@@ -21,6 +21,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::config::Http;
+use super::sample::Sample;
 use crate::hosts::Hosts;
 
 /// How long a request may take to arrive, head and body each.
@@ -33,8 +34,12 @@ pub enum Question {
     Predict(Bytes),
     /// To learn from them.
     Learn(Bytes),
+    /// What a sample asks for that has been read already: by a program that has the node within itself.
+    Sample(Sample),
     /// How things are.
     Status,
+    /// What is learned, as JSON in a text.
+    Plan,
     /// Whether predictions can be made.
     Ready,
     /// Whether anybody is there.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tracing::warn;
 
+use super::config::Pace;
 use super::follow::{Bookmark, Follow};
 use super::lines::{Line, Lines};
 
@@ -30,16 +31,27 @@ pub struct Stream {
     blocks: mpsc::Receiver<Vec<u8>>,
     lines: Lines,
     has_ended: bool,
+    /// Whether all of it was there before it was read.
+    is_file: bool,
 }
 
 impl Input {
     /// Standard input.
     pub fn standard() -> Self {
-        Self::reading(std::io::stdin())
+        Self::from_source(std::io::stdin(), is_standard_a_file())
     }
 
-    /// Anything that can be read.
-    pub fn reading(mut source: impl Read + Send + 'static) -> Self {
+    /// Anything that can be read, as it comes.
+    pub fn reading(source: impl Read + Send + 'static) -> Self {
+        Self::from_source(source, false)
+    }
+
+    /// A file, from its first line to its end.
+    pub fn file(file: std::fs::File) -> Self {
+        Self::from_source(file, true)
+    }
+
+    fn from_source(mut source: impl Read + Send + 'static, is_file: bool) -> Self {
         let (sender, blocks) = mpsc::channel(2);
         std::thread::spawn(move || {
             let mut block = vec![0; 1 << 14];
@@ -59,7 +71,7 @@ impl Input {
                 }
             }
         });
-        Self::Stream(Stream { blocks, lines: Lines::default(), has_ended: false })
+        Self::Stream(Stream { blocks, lines: Lines::default(), has_ended: false, is_file })
     }
 
     /// A file that grows.
@@ -73,6 +85,16 @@ impl Input {
             Self::None => None,
             Self::Stream(stream) => stream.next().await,
             Self::Follow(follow) => Some(follow.next().await),
+        }
+    }
+
+    /// How fast its lines are taken if nobody says, and why; nothing if there are none.
+    pub fn natural_pace(&self) -> Option<(Pace, &'static str)> {
+        match self {
+            Self::None => None,
+            Self::Stream(stream) if stream.is_file => Some((Pace::Round, "standard input is a file")),
+            Self::Stream(_) => Some((Pace::Free, "standard input is no file")),
+            Self::Follow(_) => Some((Pace::Free, "a file is followed")),
         }
     }
 
@@ -100,6 +122,18 @@ impl Stream {
             }
         }
     }
+}
+
+#[cfg(unix)]
+fn is_standard_a_file() -> bool {
+    use std::os::fd::AsFd;
+    let file = std::io::stdin().as_fd().try_clone_to_owned().map(std::fs::File::from);
+    file.and_then(|file| file.metadata()).is_ok_and(|metadata| metadata.is_file())
+}
+
+#[cfg(not(unix))]
+fn is_standard_a_file() -> bool {
+    false
 }
 
 #[cfg(test)]

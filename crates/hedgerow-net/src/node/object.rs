@@ -18,9 +18,18 @@ impl Schema {
         let read = object.deserialize(&mut deserializer).and_then(|()| deserializer.end());
         match (bad, read) {
             (Some(bad), _) => Err(bad),
-            (None, Err(error)) => Err(BadRow::NotAnObject(shortened(&error.to_string(), 120))),
+            (None, Err(error)) => Err(BadRow::NotAnObject(shortened(&reason(&error), 120))),
             (None, Ok(())) => builder.finish(),
         }
+    }
+}
+
+/// What the parser says, without its own count of lines: whoever reads lines counts them too.
+fn reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" at line ") {
+        Some((what, _)) if error.line() <= 1 => format!("{what} at byte {}", error.column()),
+        _ => text,
     }
 }
 
@@ -61,7 +70,7 @@ impl Object<'_, '_> {
         match (bad, numbers) {
             (Some(bad), _) => Err(bad),
             (None, Ok(numbers)) => self.builder.inputs(numbers),
-            (None, Err(error)) => Err(BadRow::NotAnObject(shortened(&error.to_string(), 120))),
+            (None, Err(error)) => Err(BadRow::NotAnObject(shortened(&reason(&error), 120))),
         }
     }
 
@@ -174,7 +183,7 @@ mod tests {
     }
 
     fn sample(id: Option<&str>, x: Option<[f32; 2]>, y: Option<f32>) -> Sample {
-        Sample { id: id.map(str::to_owned), x: x.map(Vec::from), y }
+        Sample { id: id.map(str::to_owned), x: x.map(Vec::from), y, absent: Vec::new() }
     }
 
     #[test]
@@ -203,6 +212,16 @@ mod tests {
             assert!(x[0].is_nan() && x[1] == 3.0, "{text}");
         }
         assert!(read(r#"{"wind": null}"#).unwrap().x.unwrap().iter().all(|x| x.is_nan()));
+        // What isn't named at all may have been forgotten.
+        for (text, absent) in [
+            (r#"{"temperature": null, "wind": 3}"#, &[][..]),
+            (r#"{"wind": 3}"#, &[0]),
+            (r#"{"temperature": null, "load": 3}"#, &[1]),
+            (r#"{"x": [null, 3]}"#, &[]),
+            (r#"{"id": "a", "load": 3}"#, &[]),
+        ] {
+            assert_eq!(read(text).unwrap().absent, absent, "{text}");
+        }
     }
 
     #[test]
@@ -233,7 +252,7 @@ mod tests {
             (r#"{"id": "a"}"#, &["neither inputs nor a label"]),
             (r#"{"load": 3}"#, &["needs the id"]),
             ("[1, 2]", &["no JSON object"]),
-            ("{\"wind\": 3", &["no JSON object", "EOF"]),
+            ("{\"wind\": 3", &["no JSON object", "EOF", "at byte 10"]),
             ("{\"wind\": 3} x", &["no JSON object", "trailing"]),
             ("{\"wind\": NaN}", &["no JSON object"]),
             ("", &["no JSON object"]),
@@ -241,6 +260,8 @@ mod tests {
             let error = read(text).unwrap_err().to_string();
             assert!(parts.iter().all(|part| error.contains(part)), "{text} gives {error:?}");
         }
+        assert!(!read("{]").unwrap_err().to_string().contains("line"));
+        assert!(read("{\n]").unwrap_err().to_string().ends_with("at line 2 column 1"));
         let id = format!(r#"{{"id": "{}", "y": 1}}"#, "i".repeat(MAX_ID + 1));
         assert_eq!(read(&id).unwrap_err().field(), Some("id"));
         assert!(read(&id).unwrap_err().to_string().len() < 200);

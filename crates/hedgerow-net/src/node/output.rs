@@ -1,11 +1,11 @@
 //! [`Output`]: predictions as JSON Lines. A thread of its own writes them, so that whoever reads too slowly stops the input, but never the node.
 
 use std::io::Write;
-use std::time::Duration;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::sync::mpsc;
 
 use super::engine::Answer;
 
@@ -14,6 +14,9 @@ const MAX_UNWRITTEN: usize = 64;
 
 /// How long a reader who doesn't read is waited for at the end.
 const FLUSH: Duration = Duration::from_secs(2);
+
+/// And how often it is looked whether he does.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// What became of a line.
 #[derive(Debug, Serialize)]
@@ -58,7 +61,7 @@ pub struct Output(Option<Writer>);
 #[derive(Debug)]
 struct Writer {
     lines: mpsc::Sender<Vec<u8>>,
-    written: oneshot::Receiver<()>,
+    thread: JoinHandle<()>,
 }
 
 impl Output {
@@ -75,8 +78,7 @@ impl Output {
     /// Anything that can be written to.
     pub fn to(mut target: impl Write + Send + 'static) -> Self {
         let (lines, mut unwritten) = mpsc::channel::<Vec<u8>>(MAX_UNWRITTEN);
-        let (ended, written) = oneshot::channel();
-        std::thread::spawn(move || {
+        let thread = std::thread::spawn(move || {
             while let Some(line) = unwritten.blocking_recv() {
                 let outcome = target.write_all(&line).and_then(|()| target.flush());
                 if let Err(error) = outcome {
@@ -84,10 +86,8 @@ impl Output {
                     break;
                 }
             }
-            // Nobody may be waiting.
-            _ = ended.send(());
         });
-        Self(Some(Writer { lines, written }))
+        Self(Some(Writer { lines, thread }))
     }
 
     /// Waits until there is room for another line.
@@ -109,9 +109,16 @@ impl Output {
 
     /// Waits, not for ever, until everything is written.
     pub async fn finish(self) {
-        let Some(Writer { lines, written }) = self.0 else { return };
+        let Some(Writer { lines, thread }) = self.0 else { return };
         drop(lines);
-        if timeout(FLUSH, written).await.is_err() {
+        let is_written = tokio::task::spawn_blocking(move || {
+            let deadline = Instant::now() + FLUSH;
+            while !thread.is_finished() && Instant::now() < deadline {
+                std::thread::sleep(LOOK_EVERY);
+            }
+            thread.is_finished()
+        });
+        if !is_written.await.unwrap_or(false) {
             tracing::warn!("the last predictions were not read by anybody");
         }
     }

@@ -48,6 +48,11 @@ impl Rows {
         self.header.as_ref().map(|header| &header.text[..])
     }
 
+    /// Whether rows stand under a header that names no label.
+    pub fn has_no_labels(&self) -> bool {
+        self.header.as_ref().is_some_and(|header| !header.roles.contains(&Role::Label))
+    }
+
     /// What a line says, if it says something. The first line of a file may be a header.
     pub fn read(&mut self, schema: &Schema, line: &Line, is_first: bool) -> Result<Option<Sample>, BadRow> {
         let text = line.text.as_deref().ok_or(BadRow::TooLong)?;
@@ -64,7 +69,9 @@ impl Rows {
         }
         // A file that was cut short may go on without a header.
         if self.header.is_none() || (is_first && !is_data(text)) {
-            if !is_first && self.header.is_none() && is_data(text) {
+            // Where inputs have no names, numbers would do for names.
+            let may_be_header = is_first && schema.has_names();
+            if self.header.is_none() && !may_be_header && is_data(text) {
                 return Err(BadRow::NoHeader);
             }
             self.header = Some(Header::read(text, schema)?);
@@ -84,6 +91,7 @@ impl Header {
             .map_err(|_| BadRow::NotText { column: shortened(&String::from_utf8_lossy(text), 40) })?;
         let mut roles: Vec<Role> = names.iter().map(|name| schema.role(name)).collect();
         let mut inputs = 0;
+        let mut is_named = vec![false; schema.inputs()];
         for (position, name) in names.iter().enumerate() {
             if names[..position].contains(name) {
                 return Err(BadRow::Twice { column: shortened(name, 40) });
@@ -93,7 +101,11 @@ impl Header {
                 roles[position] = Role::Input(inputs);
             }
             match roles[position] {
-                Role::Input(_) => inputs += 1,
+                Role::Input(input) => {
+                    inputs += 1;
+                    // Without names there may be too many.
+                    is_named.get_mut(input).into_iter().for_each(|named| *named = true);
+                }
                 Role::Other | Role::Inputs => schema.check_other(name)?,
                 Role::Label | Role::Id => {}
             }
@@ -101,10 +113,17 @@ impl Header {
         if !schema.has_names() && inputs != schema.inputs() {
             return Err(BadRow::WrongInputs { expected: schema.inputs(), found: inputs });
         }
+        let shown = || format!("{:?}", shortened(&String::from_utf8_lossy(text), 120));
         // Labels that come later have no inputs beside them.
         if inputs == 0 && !(roles.contains(&Role::Id) && roles.contains(&Role::Label)) {
-            let header = format!("{:?}", shortened(&String::from_utf8_lossy(text), 40));
-            return Err(BadRow::NoInputs { header, known: schema.known().to_owned() });
+            return Err(BadRow::NoInputs { header: shown(), known: schema.known().to_owned() });
+        }
+        let missing = is_named.iter().enumerate().filter(|(_, is_named)| !**is_named);
+        let missing: Vec<String> =
+            missing.filter_map(|(input, _)| schema.column(input)).map(|name| format!("{name:?}")).collect();
+        if inputs > 0 && !missing.is_empty() {
+            let missing = shortened(&missing.join(", "), 200);
+            return Err(BadRow::MissingColumns { missing, header: shown() });
         }
         Ok(Self { text: text.to_vec(), separator, names, roles })
     }
@@ -198,7 +217,7 @@ mod tests {
     }
 
     fn sample(id: Option<&str>, x: Option<[f32; 2]>, y: Option<f32>) -> Result<Option<Sample>, BadRow> {
-        Ok(Some(Sample { id: id.map(str::to_owned), x: x.map(Vec::from), y }))
+        Ok(Some(Sample { id: id.map(str::to_owned), x: x.map(Vec::from), y, absent: Vec::new() }))
     }
 
     #[test]
@@ -237,8 +256,6 @@ mod tests {
             let x = rows[1].as_ref().unwrap().as_ref().unwrap().x.as_ref().unwrap();
             assert!(x[0].is_nan() && x[1] == 2.0, "{row}");
         }
-        let rows = read_all(&weather(), Format::Csv, "wind,load\n2,3");
-        assert!(rows[1].as_ref().unwrap().as_ref().unwrap().x.as_ref().unwrap()[0].is_nan());
     }
 
     #[test]
@@ -254,9 +271,9 @@ mod tests {
         assert_eq!(rows[5], sample(None, Some([1.0, 2.0]), Some(3.0)));
         let mut rows = Rows::new(Format::Csv);
         assert_eq!(rows.read(&weather(), &Line { number: 1, text: None }, true), Err(BadRow::TooLong));
-        read(&mut rows, &weather(), 2, b"wind,load").unwrap();
+        read(&mut rows, &weather(), 2, b"wind,temperature,load").unwrap();
         assert!(
-            matches!(read(&mut rows, &weather(), 3, b"1,\xff"), Err(BadRow::NotText { column }) if column == "load")
+            matches!(read(&mut rows, &weather(), 3, b"1,2,\xff"), Err(BadRow::NotText { column }) if column == "load")
         );
     }
 
@@ -267,13 +284,22 @@ mod tests {
             ("wind,wind,load", "\"wind\" comes twice"),
             ("load", "names no input"),
             ("id", "names no input"),
+            ("load,wind", "no column \"temperature\"; the header has \"load,wind\""),
+            ("temperature,id,load", "no column \"wind\""),
         ] {
             let rows = read_all(&weather(), Format::Csv, &format!("{header}\n1,2,3"));
             let error = rows[0].as_ref().unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
             assert_eq!(rows[1], Err(BadRow::NoHeader));
         }
+        let three = Schema::named(3, &["a", "b", "c"].map(String::from), "y", Others::Refuse);
+        let error = read_all(&three, Format::Csv, "b,y\n1,2")[0].clone().unwrap_err();
+        assert_eq!(error.to_string(), "no column \"a\", \"c\"; the header has \"b,y\"");
         let nameless = schema(&[], "", Others::Refuse);
+        assert_eq!(
+            read_all(&nameless, Format::Csv, "1,2\n3,4"),
+            [Err(BadRow::NoHeader), Err(BadRow::NoHeader)]
+        );
         assert_eq!(
             read_all(&nameless, Format::Csv, "a,y,b\n1,3,2")[1],
             sample(None, Some([1.0, 2.0]), Some(3.0))
@@ -301,6 +327,9 @@ mod tests {
         let mut rows = Rows::under(&header, &schema).unwrap();
         assert_eq!(read(&mut rows, &schema, 9, b"2,1,3"), sample(None, Some([1.0, 2.0]), Some(3.0)));
         assert!(Rows::under(b"a,b", &schema).is_err());
+        // One whose rows are only asked about.
+        assert!(!rows.has_no_labels() && !Rows::new(Format::Csv).has_no_labels());
+        assert!(Rows::under(b"wind,temperature", &schema).unwrap().has_no_labels());
     }
 
     proptest! {

@@ -21,6 +21,8 @@ pub struct Sample {
     pub x: Option<Vec<f32>>,
     /// The label.
     pub y: Option<f32>,
+    /// Inputs that weren't named at all, where others were: they are missing too, but may also be misspelt or forgotten.
+    pub absent: Vec<usize>,
 }
 
 /// Why a line or an object is no sample.
@@ -103,6 +105,14 @@ pub enum BadRow {
         /// The federation's columns.
         known: String,
     },
+    /// A header without some of the inputs.
+    #[error("no column {missing}; the header has {header}")]
+    MissingColumns {
+        /// Which, in quotes.
+        missing: String,
+        /// What it is, shortened.
+        header: String,
+    },
     /// A header that doesn't name as many inputs as the federation has, which are only counted.
     #[error("the header names {found} inputs, but a sample of this federation has {expected}")]
     WrongInputs {
@@ -160,6 +170,7 @@ pub(super) enum Role {
 #[derive(Debug, Clone)]
 pub struct Schema {
     inputs: usize,
+    columns: Vec<String>,
     positions: HashMap<String, usize>,
     target: String,
     others: Others,
@@ -183,12 +194,22 @@ impl Schema {
         } else {
             shortened(&format!("{}, and the label {label}", columns.join(", ")), 200)
         };
-        Self { inputs, positions, target: target.to_owned(), others, known }
+        Self { inputs, columns: columns.to_vec(), positions, target: target.to_owned(), others, known }
     }
 
     /// Numbers in a sample.
     pub fn inputs(&self) -> usize {
         self.inputs
+    }
+
+    /// The name of an input.
+    pub(super) fn column(&self, position: usize) -> Option<&str> {
+        self.columns.get(position).map(String::as_str)
+    }
+
+    /// The label's name.
+    pub(super) fn label(&self) -> &str {
+        if self.target.is_empty() { "y" } else { &self.target }
     }
 
     /// What may be there, for messages.
@@ -280,11 +301,14 @@ impl<'s> Builder<'s> {
     }
 
     pub(super) fn finish(self) -> Result<Sample, BadRow> {
-        let Sample { id, x, y } = &self.sample;
-        match (id, x, y) {
+        let Self { mut sample, set, .. } = self;
+        match (&sample.id, &sample.x, sample.y) {
             (_, None, None) => Err(BadRow::Nothing),
             (None, None, Some(_)) => Err(BadRow::LabelAlone),
-            _ => Ok(self.sample),
+            _ => {
+                sample.absent = (0..set.len()).filter(|position| !set[*position]).collect();
+                Ok(sample)
+            }
         }
     }
 }

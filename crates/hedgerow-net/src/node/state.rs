@@ -18,9 +18,15 @@ const MAX_ASIDE: usize = 10_000;
 /// Why a node can't go on where it was.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// The file, or what the system says about it.
+    /// What is in the file can't be used.
     #[error("{0} (to begin anew, move that file away, or name another with --state)")]
-    File(#[from] FileError),
+    File(FileError),
+    /// What the system says about it.
+    #[error("{0} (another file can be named with --state)")]
+    System(FileError),
+    /// Another process has it.
+    #[error("{0}: is this node running already? (a node with another name needs a file of its own: --state)")]
+    InUse(FileError),
     /// The bits are right, but they are no node.
     #[error("{}: {reason} (to begin anew, move that file away, or name another with --state)", path.display())]
     Unfit {
@@ -47,6 +53,16 @@ pub enum StateError {
         /// Why.
         source: std::io::Error,
     },
+}
+
+impl From<FileError> for StateError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::Busy { .. } => Self::InUse(error),
+            FileError::Unreadable { .. } | FileError::Unwritable { .. } => Self::System(error),
+            _ => Self::File(error),
+        }
+    }
 }
 
 /// Where the input was.

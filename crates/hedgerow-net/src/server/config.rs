@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hedgerow::Method;
 use hedgerow::method::MAX_NORM;
-use hedgerow::{BadScale, BudgetTooSmall};
 use serde::Deserialize;
 
 use super::rules::{Late, Limits, Quorum, Rules};
@@ -13,15 +13,10 @@ use super::store::Durability;
 use crate::duration::{NotASpan, Span};
 use crate::identity::{PlainTextRefused, check_plain_text};
 use crate::layers::{self, LayerError};
-use crate::learning::{Plan, PlanError};
+pub use crate::learning::config::DEFAULTS;
+use crate::learning::config::{KernelConfig, LearningConfig, LearningError, OutOfBounds};
+use crate::learning::{Learning, Plan, PlanError, Scaling};
 use crate::log::Log;
-
-mod learning;
-
-use learning::{KernelConfig, LearningConfig};
-
-/// The commented defaults.
-pub const DEFAULTS: &str = include_str!("../serve-defaults.toml");
 
 /// Settings that make no sense.
 #[derive(Debug, thiserror::Error)]
@@ -30,15 +25,8 @@ pub enum ConfigError {
     #[error(transparent)]
     Layers(#[from] LayerError),
     /// A value outside its bounds.
-    #[error("{key} must be {bound}, but is {value}")]
-    OutOfBounds {
-        /// Such as `rounds.least`.
-        key: &'static str,
-        /// In words.
-        bound: String,
-        /// What it is.
-        value: String,
-    },
+    #[error(transparent)]
+    OutOfBounds(#[from] OutOfBounds),
     /// A length of time that is none.
     #[error("{key}: {source}")]
     Span {
@@ -47,12 +35,9 @@ pub enum ConfigError {
         /// What is wrong with it.
         source: NotASpan,
     },
-    /// No column, no range.
-    #[error("learning.ranges: {0}")]
-    Ranges(#[from] BadScale),
-    /// Too few numbers for a model.
-    #[error("learning.budget: {0}")]
-    Budget(#[from] BudgetTooSmall),
+    /// What is to be learned.
+    #[error(transparent)]
+    Learning(#[from] LearningError),
     /// The federation makes no sense as a whole.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -136,7 +121,7 @@ struct StoreConfig {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LimitsConfig {
-    norm: f64,
+    norm: NormConfig,
     nodes: u32,
     messages_per_second: u32,
     bad_messages: u32,
@@ -145,6 +130,16 @@ struct LimitsConfig {
     connections_per_address: usize,
     handshake: Span,
 }
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum NormConfig {
+    Bound(f64),
+    Word(String),
+}
+
+/// C where labels are scaled to about 1: far beyond what is learned, and far below what ruins a mean for long.
+const SCALED_NORM: f32 = 1e3;
 
 /// What stands for nothing.
 const NEVER: &str = "never";
@@ -160,8 +155,8 @@ impl ServeSettings {
     pub fn read(file: Option<&Path>, changes: &[String]) -> Result<Self, ConfigError> {
         let Config { learning, kernels, rounds, listen, store, limits, log } =
             layers::read(DEFAULTS, file, changes)?;
-        let plan = Plan::new(learning.checked(&kernels)?)?;
-        let limits = limits.checked()?;
+        let plan = Plan::new(learning.checked(kernels.dictionary()?, kernels.draw)?)?;
+        let limits = limits.checked(&plan)?;
         let rules = rounds.checked(&plan)?;
         let address = socket("listen.address", &listen.address)?;
         if !listen.tls {
@@ -205,12 +200,8 @@ impl RoundsConfig {
 }
 
 impl LimitsConfig {
-    fn checked(&self) -> Result<Limits, ConfigError> {
-        let norm = self.norm as f32;
-        if !(norm > 0.0 && norm <= MAX_NORM) {
-            let bound = format!("more than 0 and at most {MAX_NORM:e}");
-            return Err(out_of_bounds("limits.norm", bound, self.norm));
-        }
+    fn checked(&self, plan: &Plan) -> Result<Limits, ConfigError> {
+        let norm = self.norm.checked(plan)?;
         within("limits.nodes", 1, MAX_NODES as usize, self.nodes as usize)?;
         for (key, count) in [
             ("limits.messages_per_second", self.messages_per_second as usize),
@@ -239,16 +230,32 @@ impl LimitsConfig {
     }
 }
 
+impl NormConfig {
+    fn checked(&self, plan: &Plan) -> Result<f32, ConfigError> {
+        let refused = |value| {
+            let bound = format!("\"auto\", or more than 0 and at most {MAX_NORM:e}");
+            Err(out_of_bounds("limits.norm", bound, value))
+        };
+        match self {
+            // Labels of any size make models of any size, and gr sends sums over histories of any length.
+            Self::Word(word) if word == "auto" => {
+                let Learning { method, scaling, .. } = plan.learning();
+                let is_bounded = *scaling != Scaling::None && *method != Method::GrOfl;
+                Ok(if is_bounded { SCALED_NORM } else { MAX_NORM })
+            }
+            Self::Word(word) => refused(word.clone()),
+            Self::Bound(bound) if *bound > 0.0 && *bound as f32 <= MAX_NORM => Ok(*bound as f32),
+            Self::Bound(bound) => refused(bound.to_string()),
+        }
+    }
+}
+
 fn out_of_bounds(key: &'static str, bound: impl ToString, value: impl ToString) -> ConfigError {
-    ConfigError::OutOfBounds { key, bound: bound.to_string(), value: value.to_string() }
+    OutOfBounds::new(key, bound, value).into()
 }
 
 fn within(key: &'static str, least: usize, most: usize, value: usize) -> Result<(), ConfigError> {
-    if (least..=most).contains(&value) {
-        Ok(())
-    } else {
-        Err(out_of_bounds(key, format!("from {least} to {most}"), value))
-    }
+    Ok(OutOfBounds::unless_within(key, least, most, value)?)
 }
 
 /// A length of time, or none.
@@ -329,6 +336,10 @@ mod tests {
         assert_eq!((settings.rules.quorum, settings.rules.least), (Quorum::Share(0.8), 2));
         assert_eq!((settings.rules.deadline, settings.dashboard, settings.identity), (None, None, None));
         assert_eq!((settings.durability, settings.limits.norm), (Durability::PowerLoss, 100.0));
+        let norm = |changes: &[&str]| read(changes).unwrap().limits.norm;
+        assert_eq!(norm(&["learning.inputs=1", "learning.method=mk"]), SCALED_NORM);
+        assert_eq!(norm(&["learning.inputs=1", "learning.method=gr"]), MAX_NORM);
+        assert_eq!(norm(&["learning.inputs=1", "learning.method=mk", "learning.scaling=none"]), MAX_NORM);
         let merging = read(&["learning.inputs=1", "rounds.late=merge", "rounds.late_rounds=4"]).unwrap();
         assert_eq!(merging.rules.late, Late::Merge { rounds: 4 });
     }
@@ -367,6 +378,7 @@ mod tests {
             ("store.path=\"\"", ["store.path", "a file", ""]),
             ("store.durability=none", ["durability", "power-loss", "none"]),
             ("limits.norm=0", ["limits.norm", "more than 0", "0"]),
+            ("limits.norm=short", ["limits.norm", "auto", "short"]),
             ("limits.norm=1e16", ["limits.norm", "at most 1e15", "10000000000000000"]),
             ("limits.handshake=1ms", ["limits.handshake", "10ms", "1ms"]),
             ("limits.message_bytes=10", ["limits.message_bytes", "from 1024", "10"]),

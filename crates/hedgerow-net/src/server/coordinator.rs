@@ -50,6 +50,14 @@ pub enum BadRun {
         /// What the server's half says.
         found: u64,
     },
+    /// Numbers are given without gaps.
+    #[error("node {expected} is missing: after it comes node {found}")]
+    Node {
+        /// Who should be there.
+        expected: NodeId,
+        /// Who is.
+        found: NodeId,
+    },
     /// Scales are agreed on, or they aren't.
     #[error("the store and the configuration differ on whether scales are agreed on")]
     Scaling,
@@ -76,6 +84,8 @@ pub struct Coordinator {
     turn: u64,
     answered: usize,
     answered_connected: usize,
+    /// Connected nodes that nobody waits for.
+    idle: usize,
     first_answer: Option<Instant>,
     opened_at: Instant,
     beat: Option<Instant>,
@@ -83,6 +93,8 @@ pub struct Coordinator {
     asked: VecDeque<Asked>,
     opening: Arc<Opening>,
     closing: Option<Closing>,
+    /// Whether the scaling is to be stored: that of many nodes is large, and rarely changes.
+    has_scaling_news: bool,
 }
 
 /// What an upload of a round must be for, to count in another.
@@ -112,17 +124,20 @@ impl Coordinator {
                 (None, None) => {}
                 _ => return Err(BadRun::Scaling),
             }
-            totals = Totals::restore(&saved.totals, plan.setup().config().kernels, limits.nodes)?;
+            totals = Totals::restore(&saved.totals, plan.setup().config().kernels, nodes.len())?;
             let (expected, found) = (saved.round, half.broadcast().round);
             if expected != found {
                 return Err(BadRun::Round { expected, found });
             }
         }
+        if let Some((place, node)) = (0..).zip(&nodes).find(|(place, node)| node.number != *place) {
+            return Err(BadRun::Node { expected: place, found: node.number });
+        }
         let mut members: Vec<Member> = nodes.into_iter().map(Member::new).collect();
         let closed = half.broadcast().round.saturating_sub(1);
         for (node, member) in members.iter_mut().enumerate() {
             if totals.takers.contains(node as NodeId) {
-                member.ledger.count(closed, closed);
+                member.ledger.count(closed);
             }
         }
         let down = Down::new(&plan, half.as_ref());
@@ -144,12 +159,14 @@ impl Coordinator {
             turn: 1,
             answered: 0,
             answered_connected: 0,
+            idle: 0,
             first_answer: None,
             opened_at: now,
             beat: rules.cadence.map(|cadence| now + cadence),
             asked: VecDeque::new(),
             opening,
             closing: None,
+            has_scaling_news: saved.is_none(),
         };
         coordinator.ask();
         Ok(coordinator)
@@ -173,6 +190,11 @@ impl Coordinator {
     /// How many have a stream.
     pub fn connected(&self) -> usize {
         self.connected
+    }
+
+    /// Those of them who haven't said that they have nothing to answer with.
+    fn awaited(&self) -> usize {
+        self.connected - self.idle
     }
 
     /// Uploads that the open round has taken.
@@ -223,6 +245,7 @@ impl Coordinator {
         name_into(&mut member.software, software);
         name_into(&mut member.address, address);
         (member.heard, member.bad) = (0, 0);
+        self.idle -= usize::from(std::mem::take(&mut member.is_idle));
         let replaced = member.stream.replace(stream);
         if replaced.is_none() {
             self.connected += 1;
@@ -242,6 +265,7 @@ impl Coordinator {
         member.address.clear();
         member.record.last_seen_ms = at_ms;
         member.is_changed = true;
+        self.idle -= usize::from(std::mem::take(&mut member.is_idle));
         self.connected -= 1;
         self.answered_connected -= usize::from(member.answered == self.turn);
     }
@@ -249,8 +273,7 @@ impl Coordinator {
     /// Whether the open round is to be closed. A beat that nobody answered is over.
     pub fn is_due(&mut self, now: Instant) -> bool {
         let is_beat = self.pass_beat(now);
-        let answers = if self.is_unscaled() { self.answered } else { self.uploads() };
-        if self.closing.is_some() || answers < self.rules.least.max(1) {
+        if self.closing.is_some() || !self.has_enough() {
             return false;
         }
         if self.beat.is_some() {
@@ -259,10 +282,16 @@ impl Coordinator {
         let is_quorum = match self.rules.quorum {
             Quorum::Count(count) => self.answered >= count,
             // Where nobody is left, the deadline decides.
-            quorum => self.connected > 0 && self.answered_connected >= quorum.needed(self.connected),
+            quorum => self.connected > 0 && self.answered_connected >= quorum.needed(self.awaited()),
         };
         let is_over = |deadline| self.first_answer.is_some_and(|first| now >= first + deadline);
         is_quorum || self.rules.deadline.is_some_and(is_over)
+    }
+
+    /// Whether as many have answered as a round must have, however it closes.
+    pub fn has_enough(&self) -> bool {
+        let answers = if self.is_unscaled() { self.answered } else { self.uploads() };
+        answers >= self.rules.least.max(1)
     }
 
     /// When to look again whether a round is due, if nothing happens before. Never later than it could be.
@@ -280,7 +309,7 @@ impl Coordinator {
 
     /// Nodes whose answers would close the round; none if only time does.
     pub fn needed(&self) -> Option<usize> {
-        self.rules.cadence.is_none().then(|| self.rules.quorum.needed(self.connected).max(self.rules.least))
+        self.rules.cadence.is_none().then(|| self.rules.quorum.needed(self.awaited()).max(self.rules.least))
     }
 
     /// Closes the open round with whoever came. None if nobody did, or if an earlier one is still to be committed.
@@ -314,10 +343,11 @@ impl Coordinator {
         } else {
             Arc::clone(&self.opening)
         };
+        let has_scaling_news = std::mem::take(&mut self.has_scaling_news);
         Some(self.closing.insert(Closing {
             round: opening.round,
             server: self.half.save(),
-            scaling: self.scaling.as_ref().map(ServerScaling::save),
+            scaling: self.scaling.as_ref().filter(|_| has_scaling_news).map(ServerScaling::save),
             totals: self.totals.save(),
             record,
             opening,

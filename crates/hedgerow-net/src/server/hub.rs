@@ -3,7 +3,7 @@
 //! A round is committed before it is told. If it can't be, nobody hears of it and the commit is tried again until it can.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hedgerow::{NodeId, Rejected, Report, Upload};
@@ -301,6 +301,16 @@ impl Hub {
         judged.inspect_err(|refusal| self.note_refusal(sender, refusal))
     }
 
+    /// A node has nothing to answer with. The quorum may be there now.
+    pub fn idle(&self, sender: Sender, envelope: Envelope) -> Result<(), Refusal> {
+        let now = now();
+        let mut guard = self.lock();
+        let judged = guard.coordinator.idle(sender, envelope, (now, unix_ms()));
+        self.advance(&mut guard, now);
+        drop(guard);
+        judged.inspect_err(|refusal| self.note_refusal(sender, refusal))
+    }
+
     /// A message came that can't be read.
     pub fn garbled(&self, sender: Sender, reason: Rejected, envelope: Envelope) -> Refusal {
         let refusal = self.lock().coordinator.garbled(sender, reason, envelope, (now(), unix_ms()));
@@ -340,7 +350,7 @@ impl Hub {
         }
     }
 
-    /// Closes the open round if it has an upload, stores everything, and tells everybody that this was the last.
+    /// Closes the open round if it has the least number of uploads, stores everything, and tells everybody that this was the last.
     pub fn close(&self) -> Result<(), NotStored> {
         let now = now();
         let mut guard = self.lock();
@@ -350,7 +360,7 @@ impl Hub {
         }
         // One that waited for its commit, and then the open one.
         self.commit(inner, now);
-        if inner.coordinator.uploads() > 0 {
+        if inner.coordinator.has_enough() {
             inner.coordinator.close(unix_ms(), self.wire());
             self.commit(inner, now);
         }
@@ -375,7 +385,13 @@ impl Hub {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(|_| {
+            // Something panicked halfway. What is stored is whole: whoever starts the server again goes on from there.
+            tracing::error!(
+                "the server's state can't be trusted any more: it ends here, to be started again"
+            );
+            std::process::abort()
+        })
     }
 
     fn wire(&self) -> WireBytes {

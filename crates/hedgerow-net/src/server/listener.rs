@@ -2,25 +2,27 @@
 //!
 //! Whatever goes wrong with one of them is its own affair. The loop goes on, even if the system has no more room for connections.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::error::Error;
 use std::fmt::Display;
+use std::future::pending;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
+use tonic::Code;
 use tonic::codegen::{Service as Serves, http};
 
 use super::hub::{Hub, Notice};
@@ -29,12 +31,18 @@ use super::rules::Limits;
 use super::service::Service;
 use super::throttle::Throttle;
 use crate::counted::{Counted, Traffic};
-use crate::identity::{BadCertificate, Peer, ServerIdentity};
+use crate::identity::{Peer, ServerIdentity, time_left};
 use crate::protocol::wire::federation_server::FederationServer;
 
 mod connection;
+mod place;
+mod reasons;
+mod rivals;
 
 use connection::Connection;
+use place::{Count, Place};
+use reasons::{TurnedAway, reason_of};
+use rivals::Rivals;
 
 /// Bytes that may be under way to the server on one connection, and that may wait for a node that doesn't read. There is one stream on it.
 const WINDOW_BYTES: u32 = 1 << 16;
@@ -50,6 +58,9 @@ const KEEP_ALIVE_PATIENCE: Duration = Duration::from_secs(10);
 /// Whoever is told to go has so long to hear why.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
+/// Timers are set anew after so long.
+const LONGEST_SLEEP: Duration = Duration::from_secs(86_400);
+
 /// How long to wait when the system has no room for another connection.
 const BREATHER: Duration = Duration::from_millis(100);
 
@@ -63,6 +74,10 @@ pub struct Link {
     pub has_joined: AtomicBool,
     /// Says when to go; whoever doesn't listen is cut off.
     pub notice: Arc<Notice>,
+    /// When the certificate that it has shown ends.
+    end: Option<Instant>,
+    has_expired: AtomicBool,
+    expired: Notify,
     /// Whether the log has heard of it.
     is_noted: AtomicBool,
     door: Arc<Door>,
@@ -88,41 +103,60 @@ impl Link {
         identity.zip(peer).is_some_and(|(identity, peer)| identity.is_revoked(peer))
     }
 
+    /// Waits until its certificate is found to have ended.
+    pub async fn expired(&self) {
+        loop {
+            let expired = self.expired.notified();
+            if self.has_expired.load(Relaxed) {
+                return;
+            }
+            expired.await;
+        }
+    }
+
+    /// Waits until its certificate ends, and says so. By the time that has passed: a jump of the clock cuts nobody off.
+    async fn expire(&self) {
+        let Some(end) = self.end else { return pending().await };
+        // In steps, since timers don't reach as far as certificates.
+        while Instant::now() < end {
+            sleep_until(end.min(Instant::now() + LONGEST_SLEEP)).await;
+        }
+        self.has_expired.store(true, Relaxed);
+        self.expired.notify_waiters();
+        let name = self.peer.as_ref().map(|peer| peer.name.as_str());
+        if self.door.throttle.allows() {
+            tracing::warn!(address = %self.address, name, "its certificate has ended: its stream ends");
+        } else {
+            tracing::debug!(address = %self.address, name, "its certificate has ended: its stream ends");
+        }
+    }
+
+    /// Another stream of the same node may have taken its place.
+    fn may_be_replaced(&self) {
+        let reason = self.notice.given().now_or_never();
+        let Some(peer) =
+            self.peer.as_ref().filter(|_| reason.is_some_and(|reason| reason.code() == Code::Aborted))
+        else {
+            return;
+        };
+        if self.door.rivals.is_worth_telling(&peer.name, Instant::now().into_std()) {
+            tracing::warn!(
+                name = peer.name, address = %self.address,
+                "streams of this node push each other out: is one identity on two devices?"
+            );
+        }
+    }
+
     /// The connection is over. If it broke before anybody joined, nobody was let in.
     fn ended(&self, ended: Result<(), hyper::Error>) {
+        self.may_be_replaced();
         let Err(error) = ended else { return };
         if self.is_noted.load(Relaxed) {
             tracing::debug!(address = %self.address, error = &error as &dyn Error, "a connection broke");
         } else {
-            self.turned_away(&innermost(&error));
+            self.turned_away(&reason_of(&error, self.peer.is_none()));
         }
     }
-}
-
-/// What caused an error: those around it only say that there was one.
-fn innermost(error: &(dyn Error + 'static)) -> String {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
-}
-
-/// Why a connection was not let in.
-#[derive(Debug, thiserror::Error)]
-enum TurnedAway {
-    #[error("too many connections")]
-    TooMany,
-    #[error("TLS: {0}")]
-    Tls(#[from] io::Error),
-    #[error("no TLS within {0:?}")]
-    Timeout(Duration),
-    #[error("no certificate")]
-    NoCertificate,
-    #[error("the server is going down")]
-    Stopped,
-    #[error(transparent)]
-    Certificate(#[from] BadCertificate),
 }
 
 /// Takes connections.
@@ -139,52 +173,8 @@ struct Door {
     traffic: Arc<Traffic>,
     count: Arc<Mutex<Count>>,
     throttle: Throttle,
+    rivals: Rivals,
     metrics: Metrics,
-}
-
-/// Connections that there are.
-#[derive(Debug, Default)]
-struct Count {
-    all: usize,
-    by_address: HashMap<IpAddr, usize>,
-}
-
-/// One connection's place among them.
-#[derive(Debug)]
-struct Place {
-    count: Arc<Mutex<Count>>,
-    address: IpAddr,
-}
-
-impl Place {
-    /// None if there are too many.
-    fn take(count: &Arc<Mutex<Count>>, address: IpAddr, limits: &Limits) -> Option<Self> {
-        let mut taken = lock(count);
-        let from_there = taken.by_address.get(&address).copied().unwrap_or(0);
-        if taken.all >= limits.connections || from_there >= limits.connections_per_address {
-            return None;
-        }
-        taken.all += 1;
-        taken.by_address.insert(address, from_there + 1);
-        Some(Self { count: Arc::clone(count), address })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut count = lock(&self.count);
-        count.all -= 1;
-        if let Entry::Occupied(mut from_there) = count.by_address.entry(self.address) {
-            *from_there.get_mut() -= 1;
-            if *from_there.get() == 0 {
-                from_there.remove();
-            }
-        }
-    }
-}
-
-fn lock(count: &Mutex<Count>) -> MutexGuard<'_, Count> {
-    count.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Listener {
@@ -201,6 +191,7 @@ impl Listener {
             traffic: Arc::clone(hub.traffic()),
             count: Arc::default(),
             throttle: Throttle::default(),
+            rivals: Rivals::default(),
             metrics: hub.metrics().clone(),
         };
         Ok(Self { tcp, door: Arc::new(door) })
@@ -239,7 +230,7 @@ impl Listener {
                     if self.door.throttle.allows() {
                         tracing::warn!(%error, "a connection could not be accepted");
                     }
-                    tokio::time::sleep(BREATHER).await;
+                    sleep(BREATHER).await;
                     continue;
                 }
             };
@@ -271,7 +262,7 @@ async fn talk(
     service: WithLink,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), hyper::Error> {
-    let notice = Arc::clone(&service.link.notice);
+    let link = Arc::clone(&service.link);
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -288,8 +279,11 @@ async fn talk(
         ended = talk.as_mut() => return ended,
         // Its stream may not hear of it, if the node doesn't read.
         () = async {
-            notice.given().await;
-            tokio::time::sleep(LAST_WORD).await;
+            tokio::select! {
+                _ = link.notice.given() => {}
+                () = link.expire() => {}
+            }
+            sleep(LAST_WORD).await;
         } => return Ok(()),
         stopped = stop.wait_for(|stop| *stop) => {
             if stopped.is_err() {
@@ -346,9 +340,12 @@ impl Door {
     ) -> Result<(Connection, Arc<Link>), TurnedAway> {
         let patience = self.limits.handshake;
         let tcp = Counted::new(tcp, Arc::clone(&self.traffic));
-        let link = |peer| {
+        let link = |peer, end| {
             Arc::new(Link {
                 peer,
+                end,
+                has_expired: AtomicBool::new(false),
+                expired: Notify::new(),
                 address,
                 has_joined: AtomicBool::new(false),
                 notice: Arc::default(),
@@ -357,19 +354,20 @@ impl Door {
             })
         };
         let Some(identity) = &self.identity else {
-            let link = link(None);
+            let link = link(None, None);
             return Ok((Connection::plain(tcp, Arc::clone(&link), place, patience), link));
         };
         let acceptor = TlsAcceptor::from(identity.config());
         let tls = tokio::select! {
-            shaken = tokio::time::timeout(patience, acceptor.accept(tcp)) => {
+            shaken = timeout(patience, acceptor.accept(tcp)) => {
                 shaken.map_err(|_| TurnedAway::Timeout(patience))??
             }
             _ = stop.wait_for(|stop| *stop) => return Err(TurnedAway::Stopped),
         };
         let certificates = tls.get_ref().1.peer_certificates();
         let certificate = certificates.and_then(<[_]>::first).ok_or(TurnedAway::NoCertificate)?;
-        let link = link(Some(Peer::from_certificate(certificate)?));
+        let end = Instant::now().checked_add(time_left(certificate)?);
+        let link = link(Some(Peer::from_certificate(certificate)?), end);
         Ok((Connection::tls(tls, Arc::clone(&link), place, patience), link))
     }
 }
@@ -389,33 +387,16 @@ pub fn raise_descriptor_limit() -> Option<u64> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn places_are_limited_in_all_and_by_address() {
-        let limits = Limits { connections: 3, connections_per_address: 2, ..Limits::default() };
-        let count = Arc::default();
-        let take = |last: u8| Place::take(&count, IpAddr::from([10, 0, 0, last]), &limits);
-        let (first, second) = (take(1), take(1));
-        assert!(first.is_some() && second.is_some() && take(1).is_none(), "two from one address");
-        let third = take(2);
-        assert!(third.is_some() && take(3).is_none(), "three in all");
-        drop(first);
-        let fourth = take(1);
-        assert!(fourth.is_some());
-        drop((second, third, fourth));
-        let left = lock(&count);
-        assert_eq!((left.all, left.by_address.len()), (0, 0));
-    }
-
     #[tokio::test(start_paused = true)]
     async fn who_takes_nothing_is_cut_off() {
         use tokio::io::AsyncWriteExt;
-        use tokio::time::{Instant, timeout};
         let door = Arc::new(Door {
             limits: Limits { handshake: Duration::from_secs(3), ..Limits::default() },
             identity: None,
             traffic: Arc::default(),
             count: Arc::default(),
             throttle: Throttle::default(),
+            rivals: Rivals::default(),
             metrics: Metrics::new(),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -443,7 +424,53 @@ mod tests {
             assert_eq!(fill().await.kind(), io::ErrorKind::TimedOut);
             assert_eq!(since.elapsed().as_secs(), seconds);
         }
-        assert_eq!(lock(&door.count).all, 0);
+        assert_eq!(door.count.lock().unwrap().all, 0);
+    }
+
+    #[tokio::test]
+    async fn who_says_much_lets_others_speak() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let door = Arc::new(Door {
+            limits: Limits::default(),
+            identity: None,
+            traffic: Arc::default(),
+            count: Arc::default(),
+            throttle: Throttle::default(),
+            rivals: Rivals::default(),
+            metrics: Metrics::new(),
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut there = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (tcp, address) = listener.accept().await.unwrap();
+        let place = Place::take(&door.count, address.ip(), &door.limits).unwrap();
+        let (_stop, stopped) = watch::channel(false);
+        let (mut connection, link) = door.pass(tcp, address, place, stopped).await.ok().unwrap();
+        // All of it is there before any is read.
+        there.write_all(&[7; 100_000]).await.unwrap();
+        let mut part = [0; 1_000];
+        let reading = async {
+            for _ in 0..100 {
+                connection.read_exact(&mut part).await.unwrap();
+                assert_eq!(part, [7; 1_000]);
+            }
+        };
+        let (mut turns, mut reading) = (0, pin!(reading));
+        std::future::poll_fn(|context| {
+            turns += 1;
+            reading.as_mut().poll(context)
+        })
+        .await;
+        assert!(turns > 100_000 / (1 << 13), "{turns} turns");
+        // Who has joined may say as much as he likes, others may not.
+        for (has_joined, expected) in [(true, 100), (false, 100), (false, 32)] {
+            link.has_joined.store(has_joined, Relaxed);
+            there.write_all(&[7; 100_000]).await.unwrap();
+            let mut parts = 0;
+            while parts < 100 && connection.read_exact(&mut part).await.is_ok() {
+                parts += 1;
+            }
+            assert_eq!(parts, expected);
+        }
     }
 
     #[test]

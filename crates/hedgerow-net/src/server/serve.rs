@@ -31,6 +31,9 @@ mod difference;
 /// Connections get so long to hear the last word.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// Descriptors that the server needs itself: its store, its log, those of the dashboard's readers.
+const OWN_DESCRIPTORS: u64 = 64;
+
 /// Why a server can't run, or didn't end well.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -87,7 +90,7 @@ pub struct Served {
     pub round: u64,
 }
 
-/// Runs a server until `shutdown`; then the open round closes if it has an upload, everything is stored, and streams end.
+/// Runs a server until `shutdown`; then the open round closes if enough have answered (`rounds.least`), everything is stored, and streams end.
 pub async fn serve(
     settings: ServeSettings,
     shutdown: impl Future<Output = ()>,
@@ -131,13 +134,7 @@ impl Server {
         if let Some(warning) = identity.as_ref().and_then(|identity| identity.warning()) {
             tracing::warn!("{warning}");
         }
-        if let Some(most) = raise_descriptor_limit().filter(|most| *most < limits.connections as u64 + 64) {
-            tracing::warn!(
-                most,
-                connections = limits.connections,
-                "the system gives fewer descriptors than connections are allowed"
-            );
-        }
+        tell_descriptors(limits.connections as u64);
         let mut store = Store::open(&path, durability)?;
         let run = begin(&mut store, &plan, &path)?;
         let saved = store.load()?;
@@ -197,7 +194,7 @@ impl Server {
         Arc::clone(&self.hub) as _
     }
 
-    /// Closes the open round if it has an upload, stores everything, lets everybody hear the last word, and ends.
+    /// Closes the open round if enough have answered, stores everything, lets everybody hear the last word, and ends.
     pub async fn stop(mut self) -> Result<Served, ServeError> {
         tracing::info!("going down");
         // No timer closes a round after the last one.
@@ -225,7 +222,10 @@ impl Drop for Server {
 fn begin(store: &mut Store, plan: &Plan, path: &std::path::Path) -> Result<Run, ServeError> {
     let learning = plan.to_json();
     if let Some(run) = store.run() {
-        return match difference::first(&run.learning, &learning) {
+        // What older ones didn't write has its default.
+        let stored =
+            Plan::from_json(&run.learning).map_or_else(|_| run.learning.clone(), |plan| plan.to_json());
+        return match difference::first(&stored, &learning) {
             None => Ok(run.clone()),
             Some(difference) => Err(ServeError::OtherRun { path: path.to_owned(), difference }),
         };
@@ -236,6 +236,27 @@ fn begin(store: &mut Store, plan: &Plan, path: &std::path::Path) -> Result<Run, 
     let run = Run { id, learning };
     store.begin(&run)?;
     Ok(run)
+}
+
+/// Says how many connections there is room for, if that is fewer than are allowed.
+fn tell_descriptors(connections: u64) {
+    let Some(most) = raise_descriptor_limit() else { return };
+    let room = most.saturating_sub(OWN_DESCRIPTORS);
+    if most < connections {
+        tracing::warn!(
+            descriptors = most,
+            room,
+            connections,
+            "the system has room for fewer connections than are allowed: raise its limit (LimitNOFILE), or lower limits.connections"
+        );
+    } else if room < connections {
+        tracing::info!(
+            descriptors = most,
+            room,
+            connections,
+            "some descriptors are the server's own: there is room for these connections"
+        );
+    }
 }
 
 /// Closes rounds when their time has come.

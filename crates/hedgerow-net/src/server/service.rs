@@ -16,10 +16,7 @@ use super::hub::{Hub, Seat, going_down};
 use super::listener::Link;
 use crate::identity::check_node_name;
 use crate::protocol::wire::{self, from_node, from_server};
-use crate::protocol::{VERSION, numbers_from_bytes};
-
-/// Bytes of gRPC before each message.
-const FRAME: usize = 5;
+use crate::protocol::{FRAME, VERSION, numbers_from_bytes};
 
 /// A message without numbers is never longer.
 const HEAD: usize = 1024;
@@ -122,6 +119,9 @@ impl Conversation {
             tokio::select! {
                 biased;
                 reason = notice.given() => return self.end(reason),
+                () = self.link.expired() => {
+                    return self.end(Status::permission_denied("this node's certificate has ended"));
+                }
                 changed = self.openings.changed() => {
                     if changed.is_err() {
                         return self.end(going_down());
@@ -250,7 +250,8 @@ impl Conversation {
                 match self.hub.upload(seat.sender, &mut self.upload, errors, envelope) {
                     Ok((verdict, ledger)) => {
                         seat.ledger = ledger;
-                        if is_compressed && verdict == Verdict::Taken {
+                        // One that is said again on a new stream is what this stream goes on from, too: its sender will hear that it was taken.
+                        if is_compressed && matches!(verdict, Verdict::Taken | Verdict::Repeated) {
                             self.reader.taken();
                         }
                         None
@@ -264,6 +265,7 @@ impl Conversation {
                 }
                 self.hub.report(seat.sender, &self.report, envelope).err()
             }
+            Some(from_node::Message::Idle(_)) => self.hub.idle(seat.sender, envelope).err(),
             Some(from_node::Message::Hello(_)) => garbled(Rejected::Garbled { what: "a second Hello" }),
             None => garbled(Rejected::Garbled { what: "an empty message" }),
         }

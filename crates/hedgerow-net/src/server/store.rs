@@ -63,7 +63,7 @@ pub struct Commit<'a> {
     pub round: u64,
     /// The server half.
     pub server: &'a [u8],
-    /// The server's part of the scaling, where there is one.
+    /// The server's part of the scaling, where it has changed.
     pub scaling: Option<&'a [u8]>,
     /// What the server has counted.
     pub totals: &'a [u8],
@@ -233,22 +233,25 @@ impl View {
 
     /// Where the run is; none if no round has been stored yet.
     pub fn load(&self) -> Result<Option<Saved>, StoreError> {
-        let sql = "SELECT round, server, scaling, totals, checksum FROM state";
+        // One statement, so that both are of one moment although a server may be writing.
+        let sql = "SELECT round, state.server, totals, state.checksum, scaling.server AS scaling, \
+                   scaling.checksum AS seal FROM state LEFT JOIN scaling USING (id)";
         let found = self.connection.query_row(sql, [], |row| {
-            let saved = Saved {
-                round: count(row, "round")?,
-                server: row.get("server")?,
-                scaling: row.get("scaling")?,
-                totals: row.get("totals")?,
-            };
-            Ok((saved, row.get::<_, i64>("checksum")?))
+            let (round, server, totals) = (count(row, "round")?, row.get("server")?, row.get("totals")?);
+            let saved = Saved { round, server, scaling: row.get("scaling")?, totals };
+            Ok((saved, row.get::<_, i64>("checksum")?, row.get::<_, Option<i64>>("seal")?))
         });
-        let Some((saved, checksum)) = found.optional().map_err(|error| failed(&self.path, error))? else {
+        let Some((saved, checksum, seal)) = found.optional().map_err(|error| failed(&self.path, error))?
+        else {
             return Ok(None);
         };
         let Saved { round, server, scaling, totals } = &saved;
-        let seal = seal_of_state(*round, server, scaling.as_deref(), totals);
-        self.expect(checksum, seal, || format!("the state of round {round}"))?;
+        self.expect(checksum, seal_of_state(*round, server, totals), || {
+            format!("the state of round {round}")
+        })?;
+        if let (Some(scaling), Some(checksum)) = (scaling, seal) {
+            self.expect(checksum, seal_of_scaling(scaling), || "the scaling".to_owned())?;
+        }
         Ok(Some(saved))
     }
 
@@ -328,11 +331,14 @@ impl Store {
     /// Stores a round, all of it or nothing: after an error the store is as it was, and can be tried again.
     pub fn commit(&mut self, commit: &Commit<'_>) -> Result<(), StoreError> {
         let Commit { round, server, scaling, totals, record } = *commit;
-        let seal = seal_of_state(round, server, scaling, totals);
         self.write(|connection| {
-            let sql = "INSERT OR REPLACE INTO state (id, round, server, scaling, totals, checksum) \
-                       VALUES (1, ?1, ?2, ?3, ?4, ?5)";
-            connection.prepare_cached(sql)?.execute((stored(round), server, scaling, totals, seal))?;
+            let sql = "INSERT OR REPLACE INTO state (id, round, server, totals, checksum) VALUES (1, ?1, ?2, ?3, ?4)";
+            let seal = seal_of_state(round, server, totals);
+            connection.prepare_cached(sql)?.execute((stored(round), server, totals, seal))?;
+            if let Some(scaling) = scaling {
+                let sql = "INSERT OR REPLACE INTO scaling (id, server, checksum) VALUES (1, ?1, ?2)";
+                connection.prepare_cached(sql)?.execute((scaling, seal_of_scaling(scaling)))?;
+            }
             record.map_or(Ok(()), |record| history::write(connection, record))
         })?;
         if let Some(checkpointer) = &mut self.checkpointer {
@@ -427,9 +433,12 @@ fn seal_of_run(run: &Run) -> i64 {
     Seal::default().bytes(run.id.as_bytes()).bytes(run.learning.as_bytes()).finish()
 }
 
-fn seal_of_state(round: u64, server: &[u8], scaling: Option<&[u8]>, totals: &[u8]) -> i64 {
-    let seal = Seal::default().number(stored(round)).bytes(server).bytes(totals);
-    scaling.map_or(seal.clone(), |scaling| seal.bytes(scaling)).finish()
+fn seal_of_state(round: u64, server: &[u8], totals: &[u8]) -> i64 {
+    Seal::default().number(stored(round)).bytes(server).bytes(totals).finish()
+}
+
+fn seal_of_scaling(scaling: &[u8]) -> i64 {
+    Seal::default().bytes(scaling).finish()
 }
 
 fn failed(path: &Path, error: rusqlite::Error) -> StoreError {

@@ -26,28 +26,15 @@ pub(crate) struct Browser {
     _profile: TempDir,
 }
 
-/// Chromium, which is installed if it is missing and that is allowed; `None`, with a word, if there is none.
+/// Debian's chromium; `None`, with a word, if there is none.
 fn chromium() -> Option<PathBuf> {
-    let find = || {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/bin")]).collect::<Vec<_>>();
-        folders.into_iter().map(|folder| folder.join("chromium")).find(|file| file.is_file())
-    };
-    find().or_else(|| {
-        let install =
-            |arguments: &[&str]| Command::new("apt-get").args(arguments).stdout(Stdio::null()).status();
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: there is no chromium, and only root can install it");
-            return None;
-        }
-        eprintln!("there is no chromium: installing it");
-        let _ = install(&["update", "-q"]);
-        let _ = install(&["install", "-q", "-y", "--no-install-recommends", "chromium"]);
-        find().or_else(|| {
-            eprintln!("skipped: there is no chromium, and it can't be installed");
-            None
-        })
-    })
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/bin")]).collect::<Vec<_>>();
+    let found = folders.into_iter().map(|folder| folder.join("chromium")).find(|file| file.is_file());
+    if found.is_none() {
+        eprintln!("skipped: there is no chromium (apt-get install chromium)");
+    }
+    found
 }
 
 impl Browser {

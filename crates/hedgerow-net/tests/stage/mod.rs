@@ -30,6 +30,10 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
+use tracing::level_filters::LevelFilter;
+use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::fmt;
+use tracing_subscriber::prelude::*;
 
 /// One stream of a node, as the server has it.
 pub struct Session {
@@ -38,9 +42,15 @@ pub struct Session {
 }
 
 impl Session {
-    /// What the node says next; `None` once it has ended the stream or is gone.
+    /// What the node says next; `None` once it has ended the stream or is gone. That it has nothing to say depends on when it is asked,
+    /// and doesn't count.
     pub async fn hear(&mut self) -> Option<wire::from_node::Message> {
-        self.heard.message().await.ok().flatten().map(|message| message.message.unwrap())
+        loop {
+            let message = self.heard.message().await.ok().flatten()?.message.unwrap();
+            if !matches!(message, wire::from_node::Message::Idle(_)) {
+                return Some(message);
+            }
+        }
     }
 
     pub async fn hear_hello(&mut self) -> wire::Hello {
@@ -281,4 +291,27 @@ pub fn checked(learning: Learning) -> (String, Plan) {
 pub fn append(path: &Path, text: &str) {
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
     file.write_all(text.as_bytes()).unwrap();
+}
+
+/// Everything that is logged on this thread, but for what is logged for who looks for it.
+#[derive(Clone, Default)]
+pub struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    pub fn begin() -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let shared = Arc::clone(&log.0);
+        let lines = fmt::layer().with_ansi(false).with_writer(move || Shared(Arc::clone(&shared)));
+        let guard = tracing_subscriber::registry().with(lines.with_filter(LevelFilter::INFO)).set_default();
+        (log, guard)
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
+    /// How many lines have this.
+    pub fn count(&self, part: &str) -> usize {
+        self.text().lines().filter(|line| line.contains(part)).count()
+    }
 }

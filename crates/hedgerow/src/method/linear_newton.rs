@@ -90,6 +90,10 @@ impl NodeHalf for Node {
         self.plain.adopt(broadcast)
     }
 
+    fn forget_round(&mut self) {
+        self.plain.forget_round();
+    }
+
     fn round(&self) -> u64 {
         self.plain.round()
     }

@@ -38,6 +38,8 @@ impl NodeHalf for Node {
         Ok(())
     }
 
+    fn forget_round(&mut self) {}
+
     fn round(&self) -> u64 {
         1
     }

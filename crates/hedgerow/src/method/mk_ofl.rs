@@ -136,6 +136,10 @@ impl NodeHalf for Node {
         Ok(())
     }
 
+    fn forget_round(&mut self) {
+        self.state.round = 0;
+    }
+
     fn round(&self) -> u64 {
         self.state.round
     }

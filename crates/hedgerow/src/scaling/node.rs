@@ -96,6 +96,25 @@ impl NodeScaling {
     /// Takes over a scale that the server sent and says whether it is newer than its own. The models have to be transported from
     /// the old scale to this one.
     pub fn adopt(&mut self, version: u64, scale: &Scale) -> Result<bool, Rejected> {
+        self.check(version, scale)?;
+        Ok(version > self.state.version && self.follow(version, scale)?)
+    }
+
+    /// Takes over whatever scale the server has, older or newer, and says whether it is another than its own: for those who hear
+    /// from the server itself, in order, and whose server may have lost what was agreed on.
+    pub fn follow(&mut self, version: u64, scale: &Scale) -> Result<bool, Rejected> {
+        self.check(version, scale)?;
+        let is_same = version == self.state.version && self.scale() == Some(scale);
+        if self.kind.is_none() || is_same {
+            return Ok(false);
+        }
+        self.state.version = version;
+        self.state.scale = Some(scale.clone());
+        Ok(true)
+    }
+
+    /// Refuses a scale that can't be one of this node's.
+    fn check(&self, version: u64, scale: &Scale) -> Result<(), Rejected> {
         if version == 0 || !is_count(version) {
             return Err(Rejected::NoSuchVersion { version });
         }
@@ -103,16 +122,10 @@ impl NodeScaling {
         if found != expected {
             return Err(Rejected::WrongLength { expected: 2 * expected, found: 2 * found });
         }
-        let Some(kind) = self.kind else { return Ok(false) };
-        if !scale.is_made_from(kind) {
-            return Err(Rejected::WrongScale);
+        match self.kind {
+            Some(kind) if !scale.is_made_from(kind) => Err(Rejected::WrongScale),
+            _ => Ok(()),
         }
-        let is_newer = version > self.state.version;
-        if is_newer {
-            self.state.version = version;
-            self.state.scale = Some(scale.clone());
-        }
-        Ok(is_newer)
     }
 
     /// The scale in use; none until the first agreement.

@@ -93,7 +93,7 @@ impl Checks {
             // Sums over histories are as long as histories: only who asks for a bound has one.
             Method::GrOfl if self.norm < MAX_NORM => (numbers.len(), 1),
             Method::GrOfl | Method::Local => (1, 0),
-            Method::Naive => (self.len, self.kernels),
+            Method::Naive | Method::FedPoe => (self.len, self.kernels),
             Method::PofMkl => (self.len, (numbers.len() + 1) / (self.len + 1)),
             _ => (self.len, 1),
         };

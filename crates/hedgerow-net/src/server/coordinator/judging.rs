@@ -48,10 +48,28 @@ impl Coordinator {
             };
         }
         judged.map_err(|reason| self.refuse(sender.node, reason))?;
+        self.has_scaling_news = true;
         if self.is_unscaled() {
             self.answer(sender.node, now);
         }
         self.members[sender.node as usize].bad = 0;
+        Ok(())
+    }
+
+    /// A node has nothing to answer with: rounds don't wait for it until it answers again.
+    pub fn idle(
+        &mut self,
+        sender: Sender,
+        envelope: Envelope,
+        (now, at_ms): (Instant, u64),
+    ) -> Result<(), Refusal> {
+        let received = self.receive(sender, envelope, now, at_ms);
+        received.map_err(|reason| self.refuse(sender.node, reason))?;
+        let member = &mut self.members[sender.node as usize];
+        // One who has answered this round is waited for in the next one, until he says so again.
+        if member.answered != self.turn {
+            self.idle += usize::from(!std::mem::replace(&mut member.is_idle, true));
+        }
         Ok(())
     }
 
@@ -124,24 +142,40 @@ impl Coordinator {
             Err(rejected) => return Err(rejected.into()),
         };
         self.note(node, of, is_late);
-        if is_repeated {
-            return Ok(if is_late { Verdict::Late } else { Verdict::Repeated });
+        if is_repeated && is_late {
+            return Ok(Verdict::Late);
         }
-        let Errors { samples, squared_error } = errors;
+        if is_repeated {
+            // The first stands, but what was learned since then counts: it won't be told again.
+            let news = self.members[node as usize].told.until(errors);
+            self.count_errors(node, news);
+            return Ok(Verdict::Repeated);
+        }
+        // A merged one is not told to have been taken: what it tells of errors comes again, with the node's next upload.
+        self.count_errors(node, if is_late { Errors::default() } else { errors });
         self.tally.uploads += 1;
-        self.tally.samples += u64::from(samples);
-        self.tally.squared_error += f64::from(squared_error);
         if let Some(vote) = upload.vote {
             let votes = &mut self.tally.votes;
             // Beyond the dictionary it would have been refused.
             votes.resize(self.plan.setup().config().kernels, 0);
             votes.get_mut(vote as usize).into_iter().for_each(|votes| *votes += 1);
         }
-        self.takers.insert(node);
         let member = &mut self.members[node as usize];
-        member.count(of, samples, squared_error);
-        member.ledger.count(open, of);
-        Ok(if is_late { Verdict::Merged } else { Verdict::Taken })
+        member.round = of;
+        member.record.uploads += 1;
+        if is_late {
+            return Ok(Verdict::Merged);
+        }
+        member.ledger.count(open);
+        member.told = errors;
+        self.takers.insert(node);
+        Ok(Verdict::Taken)
+    }
+
+    fn count_errors(&mut self, node: NodeId, errors: Errors) {
+        self.tally.samples += u64::from(errors.samples);
+        self.tally.squared_error += f64::from(errors.squared_error);
+        self.members[node as usize].count(errors);
     }
 
     /// An upload came that wasn't refused: one that was may come again, put right.
@@ -170,6 +204,7 @@ impl Coordinator {
     /// A node has answered; once a turn is enough.
     fn answer(&mut self, node: NodeId, now: Instant) {
         let member = &mut self.members[node as usize];
+        self.idle -= usize::from(std::mem::take(&mut member.is_idle));
         if member.answered != self.turn {
             member.answered = self.turn;
             self.answered += 1;

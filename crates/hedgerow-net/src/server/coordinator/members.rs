@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::messages::Errors;
 use crate::server::store::NodeRecord;
 
 /// What is left of a node's recent errors from upload to upload: about its last hundred count.
@@ -24,7 +25,11 @@ pub struct Member {
     pub(super) heard: u64,
     /// The turn in which it answered last.
     pub(super) answered: u64,
+    /// Whether it has said that it has nothing to answer with.
+    pub(super) is_idle: bool,
     pub(super) ledger: Ledger,
+    /// What its latest upload that was taken told of errors.
+    pub(super) told: Errors,
     pub(super) bucket: Bucket,
     /// Bad messages in a row.
     pub(super) bad: u32,
@@ -54,10 +59,8 @@ impl Member {
         (self.recent_samples > 0.0).then(|| self.recent_error / self.recent_samples)
     }
 
-    /// An upload of it was taken.
-    pub(super) fn count(&mut self, round: u64, samples: u32, squared_error: f32) {
-        self.round = round;
-        self.record.uploads += 1;
+    /// It told of its errors.
+    pub(super) fn count(&mut self, Errors { samples, squared_error }: Errors) {
         self.record.samples += u64::from(samples);
         self.record.squared_error += f64::from(squared_error);
         self.recent_samples = RECENT_LEFT * self.recent_samples + f64::from(samples);
@@ -68,22 +71,21 @@ impl Member {
 /// Which uploads of a node were taken. Those of an open round are not, yet: the server may be killed before it closes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ledger {
-    /// The round that the latest counts in, and the round that it answered.
-    latest: (u64, u64),
-    /// The round that the one before answered.
+    /// The round of the latest.
+    latest: u64,
+    /// And of the one before.
     before: u64,
 }
 
 impl Ledger {
-    /// One of `of`, which counts in `round`.
-    pub(super) fn count(&mut self, round: u64, of: u64) {
-        self.before = self.latest.1;
-        self.latest = (round, of);
+    /// One counts in this round.
+    pub(super) fn count(&mut self, round: u64) {
+        (self.before, self.latest) = (self.latest, round);
     }
 
     /// The last round of which an upload was taken, once `open` is open; 0 if none is known.
     pub fn taken(&self, open: u64) -> u64 {
-        if self.latest.0 < open { self.latest.1 } else { self.before }
+        if self.latest < open { self.latest } else { self.before }
     }
 }
 
@@ -134,18 +136,19 @@ mod tests {
     fn an_upload_is_taken_once_its_round_has_closed() {
         let mut ledger = Ledger::default();
         assert_eq!(ledger.taken(1), 0);
-        ledger.count(1, 1);
+        ledger.count(1);
         assert_eq!((ledger.taken(1), ledger.taken(2), ledger.taken(9)), (0, 1, 1));
-        // Late, and counted in a later round.
-        ledger.count(9, 7);
-        assert_eq!((ledger.taken(9), ledger.taken(10)), (1, 7));
+        ledger.count(9);
+        assert_eq!((ledger.taken(9), ledger.taken(10)), (1, 9));
     }
 
     #[test]
     fn recent_errors_outweigh_old_ones() {
         let mut member = Member::default();
         assert_eq!((member.mse(), member.recent_mse()), (None, None));
-        (0..1000).for_each(|round| member.count(round, 1, if round < 500 { 4.0 } else { 1.0 }));
+        (0..1000).for_each(|round: u32| {
+            member.count(Errors { samples: 1, squared_error: if round < 500 { 4.0 } else { 1.0 } })
+        });
         assert_eq!(member.mse(), Some(2.5));
         assert!((member.recent_mse().unwrap() - 1.0).abs() < 0.05);
     }

@@ -57,6 +57,16 @@ pub struct Errors {
     pub squared_error: f32,
 }
 
+impl Errors {
+    /// What has come to these until those.
+    pub(super) fn until(self, later: Self) -> Self {
+        Self {
+            samples: later.samples.saturating_sub(self.samples),
+            squared_error: (later.squared_error - self.squared_error).max(0.0),
+        }
+    }
+}
+
 /// What became of an upload that wasn't refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -86,6 +96,7 @@ pub struct Refusal {
 pub struct Closing {
     pub(super) round: u64,
     pub(super) server: Vec<u8>,
+    /// None if it is as it was.
     pub(super) scaling: Option<Vec<u8>>,
     pub(super) totals: Vec<u8>,
     /// What is to be remembered of the round; none if only the scaling moved on.

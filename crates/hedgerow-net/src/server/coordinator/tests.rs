@@ -106,6 +106,11 @@ impl Scene {
         self.send(node, upload(round, node as f32)).unwrap().0
     }
 
+    fn idle(&mut self, node: NodeId) {
+        let sender = self.sender(node);
+        self.coordinator.idle(sender, Envelope::default(), (self.now, 3)).unwrap();
+    }
+
     fn refusal(&mut self, node: NodeId, upload: Upload) -> String {
         self.send(node, upload).unwrap_err().reason.to_string()
     }
@@ -323,6 +328,48 @@ fn a_run_goes_on_from_what_was_committed() {
     assert!(error.contains("round 4") && error.contains("round 9"), "{error}");
     assert!(restore(Method::MkOfl, &Saved { scaling: Some(vec![]), ..saved.clone() }).is_err());
     assert!(restore(Method::MkOfl, &Saved { totals: vec![], ..saved }).is_err());
+}
+
+#[test]
+fn nobody_waits_for_those_who_have_nothing_to_answer_with() {
+    let mut scene = scene(RULES);
+    scene.join(0..4);
+    for round in 1..=3 {
+        scene.verdict(0, round);
+        scene.verdict(1, round);
+        if round == 1 {
+            assert!(!scene.is_due());
+            [2, 3].into_iter().for_each(|node| scene.idle(node));
+        }
+        assert_eq!((scene.coordinator.needed(), scene.step()), (Some(2), round + 1));
+    }
+    // Who answers again is waited for again.
+    (0..3).for_each(|node| _ = scene.verdict(node, 4));
+    assert_eq!((scene.coordinator.needed(), scene.step()), (Some(3), 5));
+    (0..2).for_each(|node| _ = scene.verdict(node, 5));
+    assert!(!scene.is_due());
+    // So is who comes back, until he says the same.
+    scene.idle(2);
+    scene.join_on(3, 99);
+    assert!(!scene.is_due());
+    scene.leave(3);
+    assert_eq!(scene.step(), 6);
+    // With nobody to wait for nothing happens.
+    [0, 1].into_iter().for_each(|node| scene.idle(node));
+    assert!(!scene.is_due());
+}
+
+#[test]
+fn takers_are_those_of_the_latest_round() {
+    let rules = Rules { quorum: Quorum::Count(1), ..RULES };
+    let mut scene = scene(rules);
+    scene.join(0..2);
+    for (node, round) in [(0, 1), (1, 2), (1, 3)] {
+        assert_eq!(scene.verdict(node, round), Verdict::Taken);
+        assert_eq!(scene.step(), round + 1);
+    }
+    let takers = &scene.coordinator.totals().takers;
+    assert_eq!([0, 1].map(|node| takers.contains(node)), [false, true]);
 }
 
 #[test]

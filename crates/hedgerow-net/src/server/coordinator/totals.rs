@@ -55,7 +55,7 @@ impl Totals {
         postcard::to_stdvec(&(VERSION, self)).unwrap_or_default()
     }
 
-    pub(super) fn restore(saved: &[u8], kernels: usize, nodes: u32) -> Result<Self, BadTotals> {
+    pub(super) fn restore(saved: &[u8], kernels: usize, nodes: usize) -> Result<Self, BadTotals> {
         let unreadable = |error: postcard::Error| BadTotals(error.to_string());
         let (version, rest) = postcard::take_from_bytes::<u16>(saved).map_err(unreadable)?;
         if version != VERSION {
@@ -67,7 +67,7 @@ impl Totals {
             && [&totals.votes, &totals.selected]
                 .iter()
                 .all(|counts| counts.is_empty() || counts.len() == kernels)
-            && totals.takers.0.len() <= nodes as usize / 8 + 1;
+            && totals.takers.0.len() <= nodes / 8 + 1;
         if is_sound { Ok(totals) } else { Err(BadTotals("sizes or values are out of bounds".into())) }
     }
 

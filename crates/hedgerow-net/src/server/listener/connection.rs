@@ -18,6 +18,12 @@ use crate::counted::Counted;
 /// How long a node that has joined may take nothing of what waits for it.
 const TAKING_PATIENCE: Duration = Duration::from_secs(10);
 
+/// Bytes that are read at a turn; then others have theirs. Much of what HTTP/2 is asked for, such as signs of life, no window bounds.
+const TURN_BYTES: usize = 1 << 12;
+
+/// Bytes that may come before somebody joins: a window full, and some.
+const BYTES_BEFORE_JOINING: usize = 1 << 17;
+
 /// A connection that has been let in.
 pub(super) struct Connection {
     bytes: Bytes,
@@ -28,6 +34,10 @@ pub(super) struct Connection {
     alarm: Option<Pin<Box<Sleep>>>,
     /// Rings if what was written isn't taken.
     untaken: Option<Pin<Box<Sleep>>>,
+    /// Bytes read at this turn.
+    turn: usize,
+    /// Bytes read while nobody had joined.
+    early: usize,
 }
 
 enum Bytes {
@@ -50,7 +60,7 @@ impl Connection {
     }
 
     fn new(bytes: Bytes, link: Arc<Link>, place: Place, patience: Duration) -> Self {
-        Self { bytes, link, _place: place, patience, alarm: None, untaken: None }
+        Self { bytes, link, _place: place, patience, alarm: None, untaken: None, turn: 0, early: 0 }
     }
 
     /// Whether it has been without a stream for too long.
@@ -91,10 +101,23 @@ impl AsyncRead for Connection {
         if self.is_idle(context) {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "nobody joined")));
         }
-        match &mut self.bytes {
+        if self.early > BYTES_BEFORE_JOINING {
+            return Poll::Ready(Err(io::Error::other("much was said, but nobody joined")));
+        }
+        if self.turn >= TURN_BYTES {
+            self.turn = 0;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = buffer.filled().len();
+        let attempt = match &mut self.bytes {
             Bytes::Plain(tcp) => Pin::new(tcp).poll_read(context, buffer),
             Bytes::Tls(tls) => Pin::new(tls).poll_read(context, buffer),
-        }
+        };
+        let read = buffer.filled().len() - before;
+        self.turn = if attempt.is_ready() { self.turn + read } else { 0 };
+        self.early = if self.link.has_joined.load(Relaxed) { 0 } else { self.early + read };
+        attempt
     }
 }
 

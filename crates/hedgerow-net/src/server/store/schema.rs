@@ -1,5 +1,6 @@
 //! How a store is laid out: making one, knowing one, and bringing an older one up to date.
 
+use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
 
@@ -29,8 +30,19 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
             _ => {}
         }
     }
+    // SQLite gives its logs the access of their store.
+    private_file(&beside).map_err(unwritable)?;
     make(&beside).map_err(|error| failed(path, error))?;
     std::fs::rename(&beside, path).and_then(|()| sync_folder(path)).map_err(unwritable)
+}
+
+/// An empty file that only its owner may read: what it will hold are models and names of nodes.
+fn private_file(path: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map(drop)
 }
 
 fn make(path: &Path) -> rusqlite::Result<()> {

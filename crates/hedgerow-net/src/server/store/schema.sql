@@ -11,8 +11,13 @@ CREATE TABLE state (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     round INTEGER NOT NULL,
     server BLOB NOT NULL,
-    scaling BLOB,
     totals BLOB NOT NULL,
+    checksum INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE scaling (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    server BLOB NOT NULL,
     checksum INTEGER NOT NULL
 ) STRICT;
 

@@ -270,6 +270,10 @@ impl NodeHalf for Node {
         Ok(())
     }
 
+    fn forget_round(&mut self) {
+        self.order.round = 0;
+    }
+
     fn round(&self) -> u64 {
         self.order.round
     }

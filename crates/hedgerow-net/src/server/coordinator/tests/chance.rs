@@ -10,6 +10,7 @@ enum Event {
     Leave(NodeId, u64),
     Upload(NodeId, u64, i8, f32, u8),
     Report(NodeId, f32),
+    Idle(NodeId, u64),
     Pass(u16),
     Close,
     Commit,
@@ -20,6 +21,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         2 => (node.clone(), stream.clone()).prop_map(|(node, stream)| Event::Join(node, stream)),
         1 => (node.clone(), stream.clone()).prop_map(|(node, stream)| Event::Leave(node, stream)),
+        1 => (node.clone(), stream.clone()).prop_map(|(node, stream)| Event::Idle(node, stream)),
         8 => (node.clone(), stream, -4i8..2, prop_oneof![Just(1.0f32), any::<f32>()], 0u8..5)
             .prop_map(|(node, stream, ago, number, vote)| Event::Upload(node, stream, ago, number, vote)),
         1 => (node, 1.0f32..50.0).prop_map(|(node, count)| Event::Report(node, count)),
@@ -47,7 +49,7 @@ proptest! {
         let scaling = if online { Scaling::Online { kind: ScaleKind::Spread } } else { Scaling::None };
         let limits = Limits { messages_per_second: 20, ..Limits::default() };
         let mut scene = scene_of(Learning { scaling, ..learning(Method::MkOfl) }, rules, limits);
-        let (mut told, mut counted, mut recorded, mut in_round) = (1, 0, 0, vec![]);
+        let (mut told, mut counted, mut merged, mut recorded, mut in_round) = (1, 0, 0, 0, vec![]);
         for event in events {
             match event {
                 Event::Join(node, stream) => _ = scene.join_on(node, stream),
@@ -60,8 +62,9 @@ proptest! {
                     let before = scene.coordinator.half.save();
                     let at = (scene.now, 0);
                     match scene.coordinator.upload(sender, &mut upload, ERRORS, Envelope::default(), at) {
-                        Ok((Verdict::Taken | Verdict::Merged, _)) => {
+                        Ok((verdict @ (Verdict::Taken | Verdict::Merged), _)) => {
                             counted += 1;
+                            merged += u64::from(verdict == Verdict::Merged);
                             prop_assert!(!in_round.contains(&(open, node)));
                             in_round.push((open, node));
                         }
@@ -73,6 +76,10 @@ proptest! {
                     let sender = scene.sender(node);
                     let at = (scene.now, 0);
                     _ = scene.coordinator.report(sender, &Report { numbers }, Envelope::default(), at);
+                }
+                Event::Idle(node, stream) => {
+                    let at = (scene.now, 0);
+                    _ = scene.coordinator.idle(Sender { node, stream }, Envelope::default(), at);
                 }
                 Event::Pass(ms) => scene.pass(ms.into()),
                 Event::Close => drop(scene.close().map(|_| ())),
@@ -91,6 +98,7 @@ proptest! {
             prop_assert!(scene.coordinator.wake_at(scene.now).is_none_or(|wake| wake > scene.now));
             let Coordinator { members, connected, answered, answered_connected, turn, .. } = &scene.coordinator;
             prop_assert_eq!(members.iter().filter(|member| member.is_connected()).count(), *connected);
+            prop_assert_eq!(members.iter().filter(|member| member.is_idle).count(), scene.coordinator.idle);
             let here = |member: &&Member| member.answered == *turn && member.is_connected();
             prop_assert_eq!(members.iter().filter(here).count(), *answered_connected);
             prop_assert_eq!(members.iter().filter(|member| member.answered == *turn).count(), *answered);
@@ -100,6 +108,8 @@ proptest! {
         }
         prop_assert_eq!(recorded + scene.coordinator.uploads() as u64, counted);
         let totals = scene.coordinator.totals();
-        prop_assert_eq!((totals.uploads, totals.samples), (recorded, 2 * recorded));
+        prop_assert_eq!(totals.uploads, recorded);
+        let samples = totals.samples + scene.coordinator.tally.samples;
+        prop_assert_eq!(samples, 2 * (counted - merged), "errors of merged ones come again");
     }
 }

@@ -91,7 +91,7 @@ impl Scene {
                 reader.taken();
                 *ledger = taken.1;
             }
-            wire::from_node::Message::Hello(_) => unreachable!(),
+            wire::from_node::Message::Idle(_) | wire::from_node::Message::Hello(_) => unreachable!(),
         }
     }
 }
@@ -150,13 +150,11 @@ fn a_scale_is_agreed_on_before_anything_else() {
     assert_eq!(scene.coordinator.totals().rounds, 26);
     // Everything survives: scale, models, reports.
     scene.verdict(0, 27);
-    let saved = scene.close().unwrap().commit();
-    let saved = Saved {
-        round: saved.round,
-        server: saved.server.to_vec(),
-        scaling: saved.scaling.map(<[u8]>::to_vec),
-        totals: saved.totals.to_vec(),
-    };
+    let Commit { round, server, scaling, totals, .. } = scene.close().unwrap().commit();
+    assert_eq!(scaling, None, "nobody has reported since");
+    let (server, totals) = (server.to_vec(), totals.to_vec());
+    let scaling = scene.coordinator.scaling.as_ref().map(ServerScaling::save);
+    let saved = Saved { round, server, scaling, totals };
     let plan = scene.coordinator.plan.clone();
     let again = Coordinator::new(plan, RULES, Limits::default(), Some(&saved), vec![], scene.now).unwrap();
     let (opening, _) = scene.coordinator.committed(scene.now).unwrap();

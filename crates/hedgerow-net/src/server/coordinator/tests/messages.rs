@@ -31,7 +31,10 @@ fn late_models_may_count_in_the_open_round() {
     assert_eq!(asked, [(3, Some(1)), (4, Some(1)), (5, Some(1))]);
     assert_eq!(scene.verdict(1, 2), Verdict::Late, "too old");
     let (verdict, ledger) = scene.send(1, upload(3, 1.0)).unwrap();
-    assert_eq!((verdict, ledger.taken(5), ledger.taken(6)), (Verdict::Merged, 0, 3));
+    // Its errors come again with the next upload, so they don't count here, and it isn't told that it was taken.
+    assert_eq!((verdict, ledger.taken(5), ledger.taken(6)), (Verdict::Merged, 0, 0));
+    assert_eq!((scene.coordinator.tally.samples, scene.coordinator.members[1].record.samples), (0, 0));
+    assert!(!scene.coordinator.takers.contains(1));
     assert_eq!(scene.verdict(1, 4), Verdict::Late, "it has one in the open round");
     assert_eq!((scene.coordinator.uploads(), scene.coordinator.totals.late), (1, 3));
     // Another kernel is asked for: an old model is of no use.
@@ -150,4 +153,27 @@ fn a_second_stream_replaces_the_first() {
     assert_eq!(scene.coordinator.connected(), 1, "the old stream's end is not the node's");
     scene.leave(0);
     assert_eq!(scene.coordinator.connected(), 0);
+}
+
+#[test]
+fn only_bad_messages_in_a_row_end_a_stream() {
+    let limits = Limits { bad_messages: 2, ..Limits::default() };
+    let online = Scaling::Online { kind: ScaleKind::Range };
+    let rules = Rules { quorum: Quorum::Count(1), ..RULES };
+    let mut scene = scene_of(Learning { scaling: online, ..learning(Method::MkOfl) }, rules, limits);
+    scene.join([0]);
+    let report = Report { numbers: [[20.0, 0.5, 0.25, 0.0, 1.0]; 3].concat() };
+    for _ in 0..3 {
+        assert!(!scene.send(0, upload(99, 1.0)).unwrap_err().is_last);
+        let sender = scene.sender(0);
+        scene.coordinator.report(sender, &report, Envelope::default(), (scene.now, 0)).unwrap();
+    }
+    scene.step();
+    for round in 1..=3 {
+        assert!(!scene.send(0, upload(99, 1.0)).unwrap_err().is_last);
+        assert_eq!(scene.verdict(0, round), Verdict::Taken);
+        assert_eq!(scene.step(), round + 1);
+    }
+    assert!(!scene.send(0, upload(99, 1.0)).unwrap_err().is_last);
+    assert!(scene.send(0, upload(99, 1.0)).unwrap_err().is_last);
 }

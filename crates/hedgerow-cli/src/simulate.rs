@@ -9,7 +9,9 @@ use hedgerow_lab::data::builtin::Builtin;
 use hedgerow_lab::data::samples::SampleStream;
 use hedgerow_lab::data::stdin::end_standard_input;
 use hedgerow_lab::live;
+use hedgerow_lab::memory::gigabytes;
 use hedgerow_lab::output::{OutputError, OutputFolder, summary_json};
+use hedgerow_lab::results::Results;
 use hedgerow_lab::run::{self, Experiment, RunError};
 use hedgerow_lab::settings::{Override, Scaling, Settings, SettingsError, Source};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -67,6 +69,9 @@ pub(crate) struct Arguments {
     /// Threads; 0 is one per core. Results don't depend on it
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     threads: Option<i64>,
+    /// Gigabytes of memory that the run may take; what the machine has left by default. A run that needs more is refused
+    #[arg(long, value_name = "GB", allow_negative_numbers = true)]
+    memory_limit: Option<f64>,
     /// Folder for the results
     #[arg(long, value_name = "DIR")]
     out: Option<String>,
@@ -114,6 +119,9 @@ struct ColumnFlags {
     horizon: Option<i64>,
 }
 
+/// Bytes of memory from which on a run says what it will take.
+const WORTH_TELLING: f64 = 1e9;
+
 pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
     // Whatever can go wrong should do so before the work, not after it.
     let settings = Settings::load(arguments.file.as_deref(), &arguments.overrides()?)?;
@@ -136,10 +144,14 @@ pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
             if talks && let Some(note) = scale_note(&settings, &data) {
                 eprintln!("{note}");
             }
+            let memory = experiment.memory().total();
+            if talks && memory >= WORTH_TELLING {
+                eprintln!("needs about {} of memory", gigabytes(memory));
+            }
             let bar = progress_bar(experiment.steps(), talks);
             let results = experiment.run(&|| bar.inc(1));
             bar.finish_and_clear();
-            (folder, results?, None)
+            (folder, Results { memory_bytes: Some(memory as u64), ..results? }, None)
         }
     };
     folder.write(&results)?;
@@ -253,6 +265,7 @@ impl Arguments {
         flag("rounds", "run.rounds", self.rounds.map(Into::into));
         flag("seed", "run.seed", self.seed.map(Into::into));
         flag("threads", "run.threads", self.threads.map(Into::into));
+        flag("memory-limit", "run.memory_limit", self.memory_limit.map(Into::into));
         flag("out", "run.out", self.out.clone().map(Into::into));
         flag("dropout", "participation.dropout", self.dropout.map(Into::into));
         for change in &self.changes {

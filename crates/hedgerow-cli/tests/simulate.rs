@@ -244,8 +244,8 @@ fn bad_data_is_refused_with_file_row_and_column() {
 fn a_folder_that_cannot_be_written_is_found_out_before_the_run() {
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("taken"), "a file, not a folder").unwrap();
-    // A run of this length would take hours: the refusal has to come first.
-    let flags = ["simulate", "--out", "taken/results", "--trials", "100000"];
+    // A run of this length would take many minutes: the refusal has to come first.
+    let flags = ["simulate", "--out", "taken/results", "--trials", "1000"];
     assert_refused(&hedgerow(folder.path(), &flags), 4, &["taken/results"], folder.path());
     assert_eq!(std::fs::read_to_string(folder.path().join("taken")).unwrap(), "a file, not a folder");
 }
@@ -277,7 +277,7 @@ fn sizes_that_no_machine_has_are_refused() {
         (&["--budget", "1000000000000"], &["federation.budget", "at most"]),
         (&["--trials", "9000000000000000000"], &["run.trials", "at most"]),
         (&["--rounds", "1000000000"], &["run.rounds", "samples"]),
-        (&["--nodes", "5000000", "--rounds", "1"], &["memory", "GiB"]),
+        (&["--nodes", "5000000", "--rounds", "1"], &["memory", "GB", "federation.nodes"]),
         (&["--set", "participation.arrivals=fixed:18446744073709551615"], &["participation.arrivals"]),
     ] {
         assert_refused(&small(folder.path(), flags), 2, parts, folder.path());

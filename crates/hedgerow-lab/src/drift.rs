@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn the_experiment_is_one_of_streams_that_change() {
-        let plan: toml::Table = toml::from_str(include_str!("../../../experiments/drift.toml")).unwrap();
+        let plan: toml::Table = toml::from_str(include_str!("../experiments/drift.toml")).unwrap();
         let names = plan["data"].as_array().unwrap().iter().map(|name| name.as_str().unwrap());
         let (streams, others): (Vec<&str>, Vec<&str>) =
             names.partition(|name| Builtin::parse(name).is_some());

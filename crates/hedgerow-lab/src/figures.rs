@@ -10,6 +10,7 @@ pub(crate) mod dots;
 pub mod drift;
 pub(crate) mod errors;
 pub(crate) mod frontier;
+pub mod growth;
 pub(crate) mod heat;
 pub(crate) mod markup;
 pub(crate) mod measure;

@@ -6,12 +6,14 @@
 //! ```
 
 pub mod compare;
+mod crew;
 pub mod data;
 pub mod drift;
 pub mod figures;
 mod grids;
 mod intake;
 pub mod live;
+pub mod memory;
 pub mod output;
 mod plan;
 mod player;

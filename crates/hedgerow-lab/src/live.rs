@@ -9,6 +9,7 @@ use std::time::Instant;
 use hedgerow::Contact;
 use rayon::prelude::*;
 
+use crate::crew::Crew;
 use crate::data::partition::Partition;
 use crate::data::samples::{Sample, SampleStream};
 use crate::data::{DataError, FIRST_LOOK, is_of_order_one};
@@ -71,8 +72,9 @@ pub fn run(
         has_missing: true,
         delay: run::delay(settings, stream.has_owners(), rounds.nodes),
         grids: Grids::Open,
+        crew: Crew::Everybody,
     };
-    run::check_memory(&scene)?;
+    run::check_memory(&scene, 0)?;
     let mut trials =
         (0..settings.trials).map(|trial| Trial::new(&scene, trial)).collect::<Result<Vec<_>, _>>()?;
     let threads = run::threads(settings)?;
@@ -206,7 +208,7 @@ impl Trial {
 
     fn finish(mut self, last: u64, grids: &Grids) -> TrialResult {
         self.stages.iter_mut().for_each(|stage| stage.play_no_more(last, grids));
-        trial::finish(self.stages)
+        trial::together(self.stages.into_iter().map(Stage::finish).collect())
     }
 }
 

@@ -1,13 +1,15 @@
 //! [`Player`]: a contestant in a trial, and what has been measured of it.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use hedgerow::{
-    BadSample, Contact, ErrorMeter, Features, Federation, Method, NodeId, Objective, Omkl, Personal,
+    BadSample, Contact, ErrorMeter, Features, Federation, Method, NodeId, Notes, Objective, Omkl, Personal,
     Prediction, RoundError, Setup, Tally, Traffic, Transport, Visit,
 };
 
-use crate::intake::Round;
+use crate::crew::Crew;
+use crate::intake::{Round, Unscaled};
 use crate::settings::{Contestant, Wire};
 use crate::trial::{Track, TrackCurve};
 
@@ -72,9 +74,11 @@ impl Trivial {
     }
 }
 
-/// The samples of a round with their features.
+/// Some samples of a round with their features.
 pub(crate) struct Hand<'a> {
     pub(crate) round: &'a Round,
+    /// Which samples, in order; those of a round come in one hand or in several.
+    pub(crate) samples: Range<usize>,
     pub(crate) z: Features<'a>,
     pub(crate) width: usize,
     pub(crate) visits: &'a [Visit<'a>],
@@ -89,8 +93,13 @@ impl<'a> Hand<'a> {
         self.central.unwrap_or(self)
     }
 
-    fn samples(&self) -> impl Iterator<Item = Features<'a>> {
-        self.z.samples(self.width)
+    fn samples(&self) -> impl Iterator<Item = (usize, Features<'a>)> {
+        self.samples.clone().zip(self.z.samples(self.width))
+    }
+
+    /// Labels of nodes that have no scale yet: with the first hand of the round.
+    fn unscaled(&self) -> impl Iterator<Item = &'a Unscaled> {
+        self.round.unscaled.iter().filter(|_| self.samples.start == 0)
     }
 }
 
@@ -110,7 +119,13 @@ pub(crate) struct Player {
     own: Option<Own>,
     /// Numbers in all samples so far, for those that send samples.
     sent: u64,
+    /// Who works for it, and what was written down of its predictions; scratch.
+    crew: Crew,
+    notes: Vec<f64>,
 }
+
+/// What is noted of a prediction before the shares of its kernels: itself, and the norm of its model.
+const NOTED: usize = 2;
 
 /// Every node's own layer over the predictions, and what has been measured of it.
 struct Own {
@@ -235,7 +250,7 @@ impl Player {
         kind: Kind,
         window: usize,
         kernels: usize,
-        nodes: usize,
+        (nodes, crew): (usize, Crew),
     ) -> Self {
         let own = || Own {
             layers: vec![Personal::default(); nodes],
@@ -251,16 +266,21 @@ impl Player {
             seconds: 0.0,
             curve: TrackCurve::default(),
             sent: 0,
+            crew,
+            notes: Vec::new(),
         }
     }
 
-    /// Plays a round: predicts, then learns.
-    pub(crate) fn play(&mut self, objective: Objective, hand: &Hand<'_>) -> Result<(), RoundError> {
-        let start = Instant::now();
+    pub(crate) fn open_round(&mut self) {
         self.measures.open_round();
         if let Some(own) = &mut self.own {
             own.measures.open_round();
         }
+    }
+
+    /// Plays some of a round's samples, or all: predicts, then learns.
+    pub(crate) fn play(&mut self, objective: Objective, hand: &Hand<'_>) -> Result<(), RoundError> {
+        let start = Instant::now();
         match hand.due {
             None => self.predict_and_learn(objective, hand)?,
             Some(due) => {
@@ -268,11 +288,21 @@ impl Player {
                 self.learn(due)?;
             }
         }
+        self.seconds += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// All samples of the round have been played.
+    pub(crate) fn close_round(&mut self, round: &Round) -> Result<(), RoundError> {
+        let start = Instant::now();
+        if let Kind::Federated(federation) = &mut self.kind {
+            federation.close(&self.crew)?;
+        }
         self.measures.close_round();
         if let Some(own) = &mut self.own {
             own.measures.close_round();
         }
-        self.sent += (hand.round.x.len() + hand.round.y.len()) as u64;
+        self.sent += (round.x.len() + round.y.len()) as u64;
         self.seconds += start.elapsed().as_secs_f64();
         Ok(())
     }
@@ -283,31 +313,42 @@ impl Player {
         let (round, central) = (hand.round, hand.central());
         match &mut self.kind {
             Kind::Sequential(learner) => {
-                for (sample, z) in central.samples().enumerate() {
+                for (sample, z) in central.samples() {
                     measures.see(objective, learner.predict(z), central.round, sample, learner.norm2());
                     measures.mix(|shares| shares.copy_from_slice(learner.weights()));
                     learner.learn(z, central.round.y[sample]).map_err(bad_sample)?;
                 }
             }
             Kind::Federated(federation) => {
-                // Predictions come in the order of the samples.
-                let (mut samples, own) = (0..round.y.len(), &mut self.own);
-                federation.round(hand.visits, |Prediction { value, half, .. }| {
-                    if let Some(sample) = samples.next() {
-                        measures.see(objective, value, round, sample, half.norm2());
-                        measures.mix(|shares| half.shares(shares));
-                        if let Some(own) = own {
-                            let global = own.see(objective, value, round, sample);
-                            own.measures.mix(|shares| half.shares(shares));
-                            own.learn(global, round, sample);
-                        }
+                let (own, width) = (&mut self.own, NOTED + measures.shares.len());
+                self.notes.resize(hand.samples.len() * width, 0.0);
+                let notes = Notes { numbers: &mut self.notes, width };
+                federation.visit(
+                    hand.visits,
+                    &self.crew,
+                    notes,
+                    |Prediction { value, half, .. }, note| {
+                        (note[0], note[1]) = (f64::from(value), half.norm2());
+                        half.shares(&mut note[NOTED..]);
+                    },
+                )?;
+                // What is added up is added up in the order of the samples, whoever made the predictions.
+                for (sample, note) in hand.samples.clone().zip(self.notes.chunks_exact(width)) {
+                    let (value, shares) = (note[0] as f32, &note[NOTED..]);
+                    measures.see(objective, value, round, sample, note[1]);
+                    measures.mix(|mixed| mixed.copy_from_slice(shares));
+                    if let Some(own) = own {
+                        let global = own.see(objective, value, round, sample);
+                        own.measures.mix(|mixed| mixed.copy_from_slice(shares));
+                        own.learn(global, round, sample);
                     }
-                })?;
+                }
             }
             Kind::Trivial(trivial) => {
                 // Nothing is scored before the first scale, but remembered.
-                round.unscaled.iter().for_each(|sample| trivial.see(sample.node, sample.label));
-                for (sample, &node) in round.nodes.iter().enumerate() {
+                hand.unscaled().for_each(|sample| trivial.see(sample.node, sample.label));
+                for sample in hand.samples.clone() {
+                    let node = round.nodes[sample];
                     if let Some(forecast) = trivial.forecast(node, round.last[sample]) {
                         measures.see_trivial(objective, forecast, round, sample);
                     }
@@ -328,7 +369,7 @@ impl Player {
         match &mut self.kind {
             Kind::Sequential(learner) | Kind::Batch(learner) => {
                 let hand = hand.central();
-                for (sample, z) in hand.samples().enumerate() {
+                for (sample, z) in hand.samples() {
                     measures.see(objective, learner.predict(z), hand.round, sample, learner.norm2());
                     measures.mix(|shares| shares.copy_from_slice(learner.weights()));
                 }
@@ -337,7 +378,7 @@ impl Player {
                 for visit in hand.visits.iter().filter(|visit| visit.contact != Contact::Lost) {
                     federation.hear(visit.node)?;
                 }
-                for (sample, z) in hand.samples().enumerate() {
+                for (sample, z) in hand.samples() {
                     if let Some(half) = federation.node(hand.round.nodes[sample]) {
                         let value = half.predict(z);
                         measures.see(objective, value, hand.round, sample, half.norm2());
@@ -350,7 +391,8 @@ impl Player {
                 }
             }
             Kind::Trivial(trivial) => {
-                for (sample, &node) in hand.round.nodes.iter().enumerate() {
+                for sample in hand.samples.clone() {
+                    let node = hand.round.nodes[sample];
                     if let Some(forecast) = trivial.forecast(node, hand.round.last[sample]) {
                         measures.see_trivial(objective, forecast, hand.round, sample);
                     }
@@ -365,7 +407,7 @@ impl Player {
         match &mut self.kind {
             Kind::Sequential(learner) => {
                 let hand = hand.central();
-                for (sample, z) in hand.samples().enumerate() {
+                for (sample, z) in hand.samples() {
                     learner.learn(z, hand.round.y[sample]).map_err(bad_sample)?;
                 }
             }
@@ -374,18 +416,23 @@ impl Player {
                 learner.learn_batch(hand.z, &hand.round.y).map_err(bad_sample)?;
             }
             Kind::Federated(federation) => {
-                let (mut samples, own, round) = (0..hand.round.y.len(), &mut self.own, hand.round);
-                federation.round(hand.visits, |Prediction { value, .. }| {
-                    // By now the label is known, and the model is another: what it says today is what counts.
-                    if let (Some(own), Some(sample)) = (own.as_mut(), samples.next()) {
-                        let unit = round.unit_of(round.nodes[sample]);
-                        own.learn(unit.raw(f64::from(value)) as f32, round, sample);
-                    }
+                self.notes.resize(hand.samples.len(), 0.0);
+                let notes = Notes { numbers: &mut self.notes, width: 1 };
+                federation.visit(hand.visits, &self.crew, notes, |prediction, note| {
+                    note[0] = f64::from(prediction.value);
                 })?;
+                let round = hand.round;
+                for (sample, value) in hand.samples.clone().zip(&self.notes) {
+                    // By now the label is known, and the model is another: what it says today is what counts.
+                    if let Some(own) = &mut self.own {
+                        let unit = round.unit_of(round.nodes[sample]);
+                        own.learn(unit.raw(*value) as f32, round, sample);
+                    }
+                }
             }
             Kind::Trivial(trivial) => {
                 let round = hand.round;
-                round.unscaled.iter().for_each(|sample| trivial.see(sample.node, sample.label));
+                hand.unscaled().for_each(|sample| trivial.see(sample.node, sample.label));
                 round.nodes.iter().zip(&round.raw).for_each(|(node, label)| trivial.see(*node, *label));
             }
         }
@@ -395,6 +442,11 @@ impl Player {
     /// Whether it learns in one place.
     pub(crate) fn is_central(&self) -> bool {
         matches!(self.kind, Kind::Sequential(_) | Kind::Batch(_))
+    }
+
+    /// Whether it learns from all samples of a round at once.
+    pub(crate) fn is_batch(&self) -> bool {
+        matches!(self.kind, Kind::Batch(_))
     }
 
     /// A node's models follow it to another scale.

@@ -44,6 +44,9 @@ pub struct Results {
     pub best_kernel: Option<usize>,
     /// One entry per method; `sk` has one per kernel.
     pub methods: Vec<MethodResult>,
+    /// Bytes of memory that the run was expected to take, where that was known beforehand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
     /// Wall time of the whole run in seconds.
     pub seconds: f64,
 }

@@ -1,10 +1,12 @@
 //! A run: trials in parallel, reduced to [`Results`]. The number of threads changes nothing but the time.
 
+use std::num::NonZeroUsize;
 use std::time::Instant;
 
-use hedgerow::{Loss, Method, Purpose, ScaleKind, Stream};
+use hedgerow::{Loss, Purpose, ScaleKind, Stream};
 use rayon::prelude::*;
 
+use crate::crew::Crew;
 use crate::data::builtin::Builtin;
 use crate::data::partition::{Partition, PartitionError};
 use crate::data::ranges::{self, RangesError};
@@ -12,6 +14,7 @@ use crate::data::samples::{InputColumns, SampleStream};
 use crate::data::{DataError, Dataset};
 use crate::grids::Grids;
 use crate::intake::Scaler;
+use crate::memory::{self, Memory};
 use crate::results::Results;
 use crate::settings::{
     BUILTIN_ROUNDS, Contestant, DEFAULT_NODES, DataChoice, Learner, Scaling, Settings, SettingsError, Source,
@@ -52,15 +55,19 @@ pub enum RunError {
     /// A trial failed.
     #[error(transparent)]
     Trial(#[from] TrialError),
-    /// More memory than a run may take.
-    #[error(
-        "this run needs about {needed} of memory, and {most} is the most: fewer nodes, kernels, threads or methods, or a smaller budget"
-    )]
+    /// More memory than there is.
+    #[error("this run needs about {needed} of memory, {largest}, but {has} {most}: lower {keys}")]
     Memory {
         /// How much.
         needed: String,
-        /// How much at most.
+        /// Who says how much there is.
+        has: &'static str,
+        /// How much there is.
         most: String,
+        /// What takes the most.
+        largest: String,
+        /// What would make it less.
+        keys: String,
     },
     /// How many nodes a live stream has.
     #[error(
@@ -107,6 +114,8 @@ fn generate(settings: &Settings, stream: Builtin) -> Result<Dataset, RunError> {
         let bound = format!("so that nodes, rounds and arrivals make at most {MOST_SAMPLES} samples");
         return Err(out_of_bounds("run.rounds", bound, format!("{rounds}, which makes {samples}")));
     }
+    let data = memory::of_samples(samples, stream.generate(1, 1, settings.seed).features);
+    Memory { data, ..Memory::default() }.check(settings, 1)?;
     let seed = Stream::from_seed(settings.seed).derive(Purpose::Data, 0).bits_at(0);
     Ok(stream.generate(samples as usize, nodes, seed))
 }
@@ -128,6 +137,7 @@ pub struct Experiment<'a> {
     data: &'a Dataset,
     rounds: usize,
     groups: usize,
+    memory: Memory,
 }
 
 impl<'a> Experiment<'a> {
@@ -149,6 +159,7 @@ impl<'a> Experiment<'a> {
             has_missing: data.missing > 0,
             delay: 0,
             grids: Grids::Open,
+            crew: crew(settings, owners.map(|owners| owners.names.len()))?,
         };
         scene.contestants = contestants(settings, data.is_time_series, &scene.scaler)?;
         scene.delay = delay(settings, data.owners.is_some(), scene.nodes);
@@ -170,9 +181,14 @@ impl<'a> Experiment<'a> {
         let rounds = wanted.min(lasting).max(1);
         scene.rounds = Some(rounds);
         scene.grids = Grids::closed(rounds);
-        check_memory(&scene)?;
+        let memory = check_memory(&scene, data.len())?;
         let groups = trial::groups(&scene)?.len();
-        Ok(Self { scene, data, rounds, groups })
+        Ok(Self { scene, data, rounds, groups, memory })
+    }
+
+    /// What it will take.
+    pub fn memory(&self) -> Memory {
+        self.memory
     }
 
     /// How many steps of progress it will tell.
@@ -185,18 +201,17 @@ impl<'a> Experiment<'a> {
         let start = Instant::now();
         let Self { scene, data, rounds, .. } = self;
         let trials: Vec<TrialResult> = threads(scene.settings)?.install(|| {
-            let trials = (0..scene.settings.trials).into_par_iter();
-            trials.map(|trial| trial::play(scene, data, *rounds, trial, step)).collect::<Result<_, _>>()
+            let play = |trial| trial::play(scene, data, *rounds, trial, step);
+            let trials = 0..scene.settings.trials;
+            match scene.crew {
+                Crew::Alone => trials.into_par_iter().map(play).collect::<Result<_, _>>(),
+                // One trial at a time: a thread that waits for others would begin another, and memory with it.
+                Crew::Everybody => trials.map(play).collect(),
+            }
         })?;
         let is_owned = data.owners.is_some();
-        summary::summarise(
-            scene,
-            &data.name,
-            is_owned,
-            &trials,
-            *rounds as u64,
-            start.elapsed().as_secs_f64(),
-        )
+        let seconds = start.elapsed().as_secs_f64();
+        summary::summarise(scene, &data.name, is_owned, &trials, *rounds as u64, seconds)
     }
 }
 
@@ -241,6 +256,22 @@ pub(crate) fn nodes(settings: &Settings, named: Option<usize>) -> Result<usize, 
     }
 }
 
+/// Nodes from which on threads share a trial, even if there are as many trials as threads.
+const MANY_NODES: usize = 20_000;
+
+/// Whether threads share the nodes of a trial or have a trial each.
+fn crew(settings: &Settings, named: Option<usize>) -> Result<Crew, RunError> {
+    let is_shared = settings.trials < thread_count(settings) || nodes(settings, named)? >= MANY_NODES;
+    Ok(if is_shared { Crew::Everybody } else { Crew::Alone })
+}
+
+fn thread_count(settings: &Settings) -> usize {
+    match settings.threads {
+        0 => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+        threads => threads,
+    }
+}
+
 /// How numbers are to be scaled.
 pub(crate) fn scaler(
     settings: &Settings,
@@ -265,51 +296,24 @@ pub(crate) fn threads(settings: &Settings) -> Result<rayon::ThreadPool, RunError
     pool.map_err(|source| RunError::Threads { threads: settings.threads, source })
 }
 
-/// Bytes beyond which a run is refused instead of being killed by the system.
-const MOST_MEMORY: f64 = 16.0 * 1024.0 * 1024.0 * 1024.0;
-
-fn gigabytes(bytes: f64) -> String {
-    format!("{:.1} GiB", bytes / (1024.0 * 1024.0 * 1024.0))
+/// Trials that are played at the same time.
+fn at_once(scene: &Scene<'_>) -> usize {
+    match (scene.rounds, scene.crew) {
+        // Those of a live stream all are.
+        (None, _) => scene.settings.trials,
+        (Some(_), Crew::Everybody) => 1,
+        (Some(_), Crew::Alone) => scene.settings.trials.min(thread_count(scene.settings)),
+    }
 }
 
-/// Refuses what would need more.
-pub(crate) fn check_memory(scene: &Scene<'_>) -> Result<(), RunError> {
-    let needed = memory(scene)?;
-    if needed > MOST_MEMORY {
-        return Err(RunError::Memory { needed: gigabytes(needed), most: gigabytes(MOST_MEMORY) });
-    }
-    Ok(())
-}
-
-/// What the models, and the sums of the best functions, of all trials at once will take.
-fn memory(scene: &Scene<'_>) -> Result<f64, SettingsError> {
-    let settings = scene.settings;
-    let threads = if settings.threads == 0 { rayon::current_num_threads() } else { settings.threads };
-    let (kernels, nodes) = (settings.kernels.len() as f64, scene.nodes as f64);
-    let inputs = scene.features as f64 + 1.0;
-    let mut bytes = 0.0;
-    for &contestant in &scene.contestants {
-        let model = 2.0 * settings.frequencies(contestant)? as f64;
-        // Models at the nodes and the features of a round, in f32; the Gram matrices in f64.
-        bytes += match contestant.learner {
-            Learner::Gr => {
-                // The sums in f64, and what is left to send of them in f32.
-                let features = Method::GrOfl.width(&settings.setup(contestant, scene.sizes(), 0)?) as f64;
-                nodes * 6.0 * features * features
-            }
-            Learner::Linear => nodes * 8.0 * inputs,
-            Learner::LinearNewton => nodes * 4.0 * inputs * inputs,
-            Learner::Mk(_) | Learner::Emk => nodes * 4.0 * (kernels + 1.0) * model,
-            Learner::Sk | Learner::Naive | Learner::Pof => nodes * 4.0 * 2.0 * kernels * model,
-            Learner::FedPoe => nodes * 4.0 * 3.0 * kernels * model,
-            Learner::Local => nodes * 4.0 * kernels * model,
-            Learner::Central | Learner::CentralBatch => 4.0 * kernels * model,
-            Learner::Last | Learner::Mean => continue,
-            Learner::Hindsight => 8.0 * 2.0 * kernels * model * model / 2.0,
-        };
-        bytes += nodes * settings.participation.arrivals.bounds().1 * 4.0 * kernels * model;
-    }
-    // Trials of a live stream are all played at the same time.
-    let at_once = if scene.rounds.is_some() { threads.min(settings.trials) } else { settings.trials };
-    Ok(bytes * at_once as f64)
+/// What a run will take, or that it won't fit; `samples` are in memory already.
+pub(crate) fn check_memory(scene: &Scene<'_>, samples: usize) -> Result<Memory, RunError> {
+    let at_once = at_once(scene);
+    let mut memory = memory::estimate(scene, at_once)?;
+    // Whose a sample is, trial by trial.
+    memory.data += 4.0 * (samples * at_once) as f64;
+    // Samples are there by now, and what is left is what counts.
+    memory.check(scene.settings, at_once)?;
+    memory.data += memory::of_samples(samples as f64, scene.features);
+    Ok(memory)
 }

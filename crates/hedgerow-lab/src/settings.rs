@@ -55,6 +55,8 @@ pub struct Settings {
     pub seed: u64,
     /// Threads; 0 is one per core.
     pub threads: usize,
+    /// Bytes that a run may take; none is what there is.
+    pub memory_limit: Option<f64>,
     /// Rounds in the sliding window.
     pub window: usize,
     /// Where results go.
@@ -311,6 +313,16 @@ fn within(key: &str, bounds: RangeInclusive<i64>, value: i64) -> Result<usize, S
     }
 }
 
+/// Bytes that a run may take, if somebody says so.
+fn memory_limit(gigabytes: f64) -> Result<Option<f64>, SettingsError> {
+    match gigabytes {
+        gigabytes if gigabytes >= 0.0 => Ok(Some(1e9 * gigabytes).filter(|bytes| *bytes > 0.0)),
+        other => {
+            Err(out_of_bounds("run.memory_limit", "a number of gigabytes, or 0 for what there is", other))
+        }
+    }
+}
+
 fn share(key: &str, value: f64) -> Result<f64, SettingsError> {
     if (0.0..=1.0).contains(&value) { Ok(value) } else { Err(out_of_bounds(key, "between 0 and 1", value)) }
 }
@@ -335,19 +347,16 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
         seed: within("run.seed", 0..=i64::MAX, run.seed)? as u64,
         threads: within("run.threads", 0..=1024, run.threads)?,
         window: within("run.window", 1..=i64::MAX, run.window)?,
+        memory_limit: memory_limit(run.memory_limit)?,
         out: match run.out.as_str() {
             "" => return Err(out_of_bounds("run.out", "the name of a folder", "empty")),
             out => PathBuf::from(out),
         },
         kernels: dictionary(&kernels)?,
-        draw: match kernels.draw.as_str() {
-            "independent" => Draw::Independent,
-            "shared" => Draw::Shared,
-            "orthogonal" => Draw::Orthogonal,
-            other => {
-                return Err(unknown_name("kernels.draw", other, &["independent", "shared", "orthogonal"]));
-            }
-        },
+        draw: Draw::ALL
+            .into_iter()
+            .find(|draw| draw.name() == kernels.draw)
+            .ok_or_else(|| unknown_name("kernels.draw", &kernels.draw, &Draw::ALL.map(Draw::name)))?,
         participation: Participation {
             dropout: share("participation.dropout", participation.dropout)?,
             late: share("participation.late", participation.late)?,

@@ -18,10 +18,10 @@ mod runs;
 
 /// The experiments that come with the program.
 const EXPERIMENTS: [(&str, &str); 4] = [
-    ("fig2", include_str!("../../../experiments/fig2.toml")),
-    ("fig3", include_str!("../../../experiments/fig3.toml")),
-    ("fig4", include_str!("../../../experiments/fig4.toml")),
-    (AUTHORS, include_str!("../../../experiments/authors.toml")),
+    ("fig2", include_str!("../experiments/fig2.toml")),
+    ("fig3", include_str!("../experiments/fig3.toml")),
+    ("fig4", include_str!("../experiments/fig4.toml")),
+    (AUTHORS, include_str!("../experiments/authors.toml")),
 ];
 const AUTHORS: &str = "authors";
 

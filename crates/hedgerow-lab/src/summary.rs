@@ -88,6 +88,7 @@ pub(crate) fn summarise(
         participation: settings.participation.describe(),
         best_kernel: by_sk.or(by_function).map(|kernel| kernel + 1),
         methods,
+        memory_bytes: None,
         seconds,
     })
 }

@@ -1,6 +1,7 @@
 //! One trial: every contestant plays the same stream with the same random features, and a [`Track`] is kept of each.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Instant;
 
 use hedgerow::{
@@ -8,6 +9,7 @@ use hedgerow::{
     Traffic, Transport, Visit,
 };
 
+use crate::crew::Crew;
 use crate::data::Dataset;
 use crate::data::partition::PartitionError;
 use crate::grids::Grids;
@@ -100,6 +102,8 @@ pub(crate) struct Scene<'a> {
     /// Rounds until a label that was forecast is known.
     pub(crate) delay: usize,
     pub(crate) grids: Grids,
+    /// Who works inside a trial.
+    pub(crate) crew: Crew,
 }
 
 impl Scene<'_> {
@@ -127,7 +131,7 @@ pub(crate) fn play(
     tick: &(dyn Fn() + Sync),
 ) -> Result<TrialResult, TrialError> {
     let streams = deal(scene, data, trial)?;
-    let mut stages = Vec::new();
+    let mut found = Vec::new();
     for group in groups(scene)? {
         let mut stage = Stage::new(scene, &group, trial)?;
         let randomness = trial_randomness(scene.settings, trial);
@@ -150,35 +154,32 @@ pub(crate) fn play(
             })?;
             tick();
         }
-        stages.push(stage);
+        // Only what it found: the nodes of the next group need room.
+        found.push(stage.finish());
     }
-    Ok(finish(stages))
+    Ok(together(found))
 }
 
-/// What the stages of a trial found.
-pub(crate) fn finish(stages: Vec<Stage>) -> TrialResult {
+/// What one group of contestants found.
+pub(crate) struct Found {
+    samples: usize,
+    intake: IntakeTally,
+    tracks: Vec<Track>,
+    hindsight: Option<HindsightTrack>,
+    hindsight_seconds: f64,
+}
+
+/// What the groups of a trial found.
+pub(crate) fn together(found: Vec<Found>) -> TrialResult {
     let mut result =
         TrialResult { samples: 0, tracks: Vec::new(), hindsight: None, intake: IntakeTally::default() };
     let mut hindsight_seconds = 0.0;
-    for stage in stages {
-        result.samples = stage.samples;
-        result.intake = stage.intake.tally;
-        if stage.plays_hindsight {
-            let (objective, course) = (stage.best_objectives, stage.course);
-            result.hindsight = Some(HindsightTrack { objective, course, seconds: 0.0 });
-        }
-        hindsight_seconds += stage.hindsight_seconds;
-        let tally = stage.intake.tally;
-        result.tracks.extend(stage.players.into_iter().flat_map(Player::finish).map(|mut track| {
-            if !track.contestant.is_trivial() {
-                // The scale is agreed on once, whoever uses it.
-                track.traffic.numbers_up += tally.numbers_up;
-                track.traffic.numbers_down += tally.numbers_down;
-                track.traffic.bytes_up += 4 * tally.numbers_up;
-                track.traffic.bytes_down += 4 * tally.numbers_down;
-            }
-            track
-        }));
+    for one in found {
+        result.samples = one.samples;
+        result.intake = one.intake;
+        result.hindsight = one.hindsight.or(result.hindsight);
+        hindsight_seconds += one.hindsight_seconds;
+        result.tracks.extend(one.tracks);
     }
     // Every group needs it for the regret of its own.
     if let Some(hindsight) = &mut result.hindsight {
@@ -233,6 +234,7 @@ pub(crate) fn groups(scene: &Scene<'_>) -> Result<Vec<Vec<Contestant>>, Settings
 /// A group of contestants in one trial.
 pub(crate) struct Stage {
     map: SampleMap,
+    crew: Crew,
     objective: Objective,
     z: Vec<f32>,
     intake: Intake,
@@ -240,6 +242,8 @@ pub(crate) struct Stage {
     samples: usize,
     pub(crate) players: Vec<Player>,
     plays_centrally: bool,
+    /// Whether somebody needs all samples of a round at once.
+    plays_at_once: bool,
     /// Rounds between a prediction and its label, and those that wait for theirs.
     delay: usize,
     waiting: VecDeque<(Vec<Turn>, RawRound)>,
@@ -279,7 +283,8 @@ impl Stage {
             };
             let most = scene.rounds.or(settings.rounds);
             let window = most.map_or(settings.window, |rounds| settings.window.min(rounds));
-            let make = |(kernel, kind)| Player::new(contestant, kernel, kind, window, kernels, scene.nodes);
+            let of_all = (scene.nodes, scene.crew);
+            let make = |(kernel, kind)| Player::new(contestant, kernel, kind, window, kernels, of_all);
             players.extend(kinds.into_iter().map(make));
         }
         // Other features have another best function: no regret is comparable with theirs.
@@ -294,11 +299,13 @@ impl Stage {
         };
         Ok(Self {
             objective: own_setup.objective(),
+            crew: scene.crew,
             z: Vec::new(),
             intake: Intake::new(&scene.scaler, scene.features, scene.nodes, scene.has_missing),
             round: Round::default(),
             samples: 0,
             plays_centrally: players.iter().any(Player::is_central),
+            plays_at_once: players.iter().any(Player::is_batch),
             delay: scene.delay,
             waiting: VecDeque::new(),
             players,
@@ -348,52 +355,67 @@ impl Stage {
         if let (true, Some((turns, raw))) = (is_apart, &learned) {
             self.intake.admit_centrally(turns, raw, &mut central[1]);
         }
-        self.z.resize(self.round.y.len() * width, 0.0);
-        let z = self.map.map_batch(&self.round.x, &mut self.z);
         let (mut due_z, mut central_z) = (Vec::new(), [Vec::new(), Vec::new()]);
         let [central_now, central_due] = &mut central_z;
+        let (map, crew) = (&self.map, self.crew);
         let hands = [
-            (&due_round, mapped(&self.map, &due_round, &mut due_z)),
-            (&central[0], mapped(&self.map, &central[0], central_now)),
-            (&central[1], mapped(&self.map, &central[1], central_due)),
+            (&due_round, mapped(map, crew, &due_round, &mut due_z)),
+            (&central[0], mapped(map, crew, &central[0], central_now)),
+            (&central[1], mapped(map, crew, &central[1], central_due)),
         ];
         let [due_visits, central_visits, central_due_visits] =
-            hands.map(|(round, z)| visits(round, z, width));
+            hands.map(|(round, z)| visits(round, &round.turns, 0, z, width));
         let hand = |at: usize, visits, central, due| {
-            let (round, z) = hands[at];
-            Hand { round, z, width, visits, central, due }
+            let (round, z): (&Round, _) = hands[at];
+            Hand { round, samples: 0..round.y.len(), z, width, visits, central, due }
         };
         let central_due = hand(2, &central_due_visits, None, None);
         let due_hand = hand(0, &due_visits, is_apart.then_some(&central_due), None);
         let central_now = hand(1, &central_visits, None, None);
-        let visits = visits(&self.round, z, width);
-        let now = Hand {
-            round: &self.round,
-            z,
-            width,
-            visits: &visits,
-            central: is_apart.then_some(&central_now),
-            due: learned.is_some().then_some(&due_hand),
-        };
+        self.players.iter_mut().for_each(Player::open_round);
         // Features serve all players of the group, who share what they cost.
-        let mapping = start.elapsed().as_secs_f64() / self.players.len().max(1) as f64;
+        let mut share = start.elapsed().as_secs_f64() / self.players.len().max(1) as f64;
+        let most = match self.plays_at_once || is_apart || learned.is_some() {
+            true => usize::MAX,
+            false => (FEATURES_AT_ONCE / width).clamp(LEAST_AT_ONCE, MOST_AT_ONCE),
+        };
+        let mut wave = Wave::default();
+        while wave.advance(&self.round.turns, most) {
+            let start = Instant::now();
+            let samples = wave.samples.clone();
+            let x = &self.round.x[samples.start * map.inputs()..samples.end * map.inputs()];
+            self.z.resize(samples.len() * width, 0.0);
+            let z = map.map_together(x, &mut self.z, &crew);
+            let visits = visits(&self.round, &self.round.turns[wave.turns.clone()], samples.start, z, width);
+            let now = Hand {
+                round: &self.round,
+                samples: samples.clone(),
+                z,
+                width,
+                visits: &visits,
+                central: is_apart.then_some(&central_now),
+                due: learned.is_some().then_some(&due_hand),
+            };
+            share += start.elapsed().as_secs_f64() / self.players.len().max(1) as f64;
+            self.players.iter_mut().try_for_each(|player| player.play(self.objective, &now))?;
+            let start = Instant::now();
+            let kernels = self.hindsight.len();
+            for (kernel, sums) in self.hindsight.iter_mut().enumerate() {
+                sums.add(z, width, kernel * (width / kernels), &self.round.y[samples.clone()]);
+            }
+            self.hindsight_seconds += start.elapsed().as_secs_f64();
+        }
         let is_recorded = grids.has_curve_point(number);
         for player in &mut self.players {
-            player.seconds += mapping;
-            player.play(self.objective, &now)?;
+            player.seconds += share;
+            player.close_round(&self.round)?;
             if is_recorded {
                 player.record();
             }
         }
-        if !self.hindsight.is_empty() {
+        if !self.hindsight.is_empty() && grids.has_regret_point(number) {
             let start = Instant::now();
-            let len = width / self.hindsight.len();
-            for (kernel, sums) in self.hindsight.iter_mut().enumerate() {
-                sums.add(z, width, kernel * len, &self.round.y);
-            }
-            if grids.has_regret_point(number) {
-                self.record_regret();
-            }
+            self.record_regret();
             self.hindsight_seconds += start.elapsed().as_secs_f64();
         }
         let Self { map, players, intake, .. } = self;
@@ -415,6 +437,28 @@ impl Stage {
         }
     }
 
+    /// What it found.
+    pub(crate) fn finish(self) -> Found {
+        let tally = self.intake.tally;
+        let mut tracks: Vec<Track> = self.players.into_iter().flat_map(Player::finish).collect();
+        for track in tracks.iter_mut().filter(|track| !track.contestant.is_trivial()) {
+            // The scale is agreed on once, whoever uses it.
+            track.traffic.numbers_up += tally.numbers_up;
+            track.traffic.numbers_down += tally.numbers_down;
+            track.traffic.bytes_up += 4 * tally.numbers_up;
+            track.traffic.bytes_down += 4 * tally.numbers_down;
+        }
+        let (objective, course) = (self.best_objectives, self.course);
+        let hindsight = HindsightTrack { objective, course, seconds: 0.0 };
+        Found {
+            samples: self.samples,
+            intake: tally,
+            tracks,
+            hindsight: self.plays_hindsight.then_some(hindsight),
+            hindsight_seconds: self.hindsight_seconds,
+        }
+    }
+
     fn record_regret(&mut self) {
         let best: Vec<_> = self.hindsight.iter().map(|sums| sums.best(self.objective.ridge)).collect();
         let Some(least) = best.iter().min_by(|a, b| a.total_loss.total_cmp(&b.total_loss)) else { return };
@@ -431,22 +475,61 @@ impl Stage {
     }
 }
 
-/// The features of a round's samples.
-fn mapped<'z>(map: &SampleMap, round: &Round, z: &'z mut Vec<f32>) -> Features<'z> {
-    z.resize(round.y.len() * map.width(), 0.0);
-    map.map_batch(&round.x, z)
+/// Features that are made at once, so that they are still at hand when they are learned from, and bounds of the samples that they are of.
+pub(crate) const FEATURES_AT_ONCE: usize = 1 << 20;
+pub(crate) const LEAST_AT_ONCE: usize = 256;
+pub(crate) const MOST_AT_ONCE: usize = 1 << 14;
+
+/// Some neighbouring turns of a round, and their samples.
+#[derive(Default)]
+struct Wave {
+    turns: Range<usize>,
+    samples: Range<usize>,
+    has_begun: bool,
 }
 
-/// The round's turns as visits.
-fn visits<'a>(round: &'a Round, z: Features<'a>, width: usize) -> Vec<Visit<'a>> {
+impl Wave {
+    /// Goes on to the next turns, of `most` samples together or the first turn that has more; whether there are any. The first wave
+    /// of a round is there even if nobody has a turn.
+    fn advance(&mut self, turns: &[Turn], most: usize) -> bool {
+        let (mut turn, mut sample) = (self.turns.end, self.samples.end);
+        if self.has_begun && turn == turns.len() {
+            return false;
+        }
+        (self.turns.start, self.samples.start) = (turn, sample);
+        while let Some(next) = turns.get(turn)
+            && (turn == self.turns.start || sample - self.samples.start + next.samples <= most)
+        {
+            (turn, sample) = (turn + 1, sample + next.samples);
+        }
+        (self.turns.end, self.samples.end, self.has_begun) = (turn, sample, true);
+        true
+    }
+}
+
+/// The features of a round's samples.
+fn mapped<'z>(map: &SampleMap, crew: Crew, round: &Round, z: &'z mut Vec<f32>) -> Features<'z> {
+    z.resize(round.y.len() * map.width(), 0.0);
+    map.map_together(&round.x, z, &crew)
+}
+
+/// Some turns of a round as visits; `first` is the sample that they begin with, and `z` the features of theirs.
+fn visits<'a>(
+    round: &'a Round,
+    turns: &[Turn],
+    first: usize,
+    z: Features<'a>,
+    width: usize,
+) -> Vec<Visit<'a>> {
     let mut begin = 0;
     let visit = |turn: &Turn| {
         let samples = begin..begin + turn.samples;
         begin = samples.end;
         let z = z.part(samples.start * width..samples.end * width);
-        Visit { node: turn.node, z, y: &round.y[samples], contact: turn.contact }
+        let y = &round.y[first + samples.start..first + samples.end];
+        Visit { node: turn.node, z, y, contact: turn.contact }
     };
-    round.turns.iter().map(visit).collect()
+    turns.iter().map(visit).collect()
 }
 
 /// Whether every label is one that the loss can take; the first that isn't.

@@ -124,6 +124,12 @@ impl Columns {
         self.columns.iter_mut().zip(numbers).for_each(|(column, number)| column.push(*number));
     }
 
+    /// Keeps the vectors that another keeps.
+    pub(crate) fn append(&mut self, other: &Self) {
+        assert_eq!(other.columns.len(), self.columns.len());
+        self.columns.iter_mut().zip(&other.columns).for_each(|(column, other)| column.extend(other));
+    }
+
     /// Forgets all vectors.
     pub(crate) fn clear(&mut self) {
         self.columns.iter_mut().for_each(Vec::clear);

@@ -11,9 +11,10 @@ use rand_distr::{Distribution, StandardNormal};
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::{Family, Kernel};
-use crate::loops::{PADDING, Projection, Use};
+use crate::loops::{PADDING, Projection, Tail, Use};
 use crate::random::{Purpose, Stream};
 use crate::simd::{self, Cpu};
+use crate::structured::Structured;
 use crate::trig::LARGEST_DIRECT;
 use crate::vector::{LANES, Line};
 
@@ -28,6 +29,29 @@ pub enum Draw {
     Shared,
     /// Blocks of orthogonal rows with the right lengths: lower variance. Isotropic families only.
     Orthogonal,
+    /// One base draw per family, as shared, of products of signs and Hadamard matrices: for many inputs much less work, and no
+    /// frequencies in memory. Isotropic families only.
+    Structured,
+}
+
+impl Draw {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Independent, Self::Shared, Self::Orthogonal, Self::Structured];
+
+    /// Name in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Independent => "independent",
+            Self::Shared => "shared",
+            Self::Orthogonal => "orthogonal",
+            Self::Structured => "structured",
+        }
+    }
+
+    /// Whether it needs a spectral law that looks the same in every direction.
+    pub fn is_for_isotropic(self) -> bool {
+        matches!(self, Self::Orthogonal | Self::Structured)
+    }
 }
 
 /// How large features are.
@@ -82,9 +106,11 @@ pub enum FeatureError {
     NoFrequencies,
     /// Orthogonal rows have no meaning for a law that depends on direction.
     #[error(
-        "kernel {kernel}: orthogonal draws need a kernel that looks the same in every direction (gaussian, matern32, matern52), but it is {family}"
+        "kernel {kernel}: {draw} draws need a kernel that looks the same in every direction (gaussian, matern32, matern52), but it is {family}"
     )]
     NotIsotropic {
+        /// Name of the draw.
+        draw: &'static str,
         /// Position in the dictionary, from 1.
         kernel: usize,
         /// Name of the family.
@@ -175,7 +201,10 @@ impl<'a> Features<'a> {
 #[derive(Debug, Clone)]
 pub struct FeatureMap {
     panels: Vec<Line>,
+    /// Instead of panels.
+    structured: Option<Structured>,
     uses: Vec<Use>,
+    tails: Vec<Tail>,
     inputs: usize,
     /// Kernels scale common frequencies instead of having their own.
     shared: bool,
@@ -189,9 +218,14 @@ impl FeatureMap {
     /// Draws the frequencies.
     pub fn new(spec: &FeatureSpec) -> Result<Self, FeatureError> {
         check(spec)?;
-        let (rows, uses) = draw(spec);
-        let shared = spec.draw == Draw::Shared;
-        let mut map = Self::assemble(rows, uses, shared, spec.inputs, spec.frequencies);
+        let mut map = if spec.draw == Draw::Structured {
+            let (structured, uses) = draw_structured(spec);
+            let map = Self::assemble(Vec::new(), uses, true, spec.inputs, spec.frequencies);
+            Self { structured: Some(structured), ..map }
+        } else {
+            let (rows, uses) = draw(spec);
+            Self::assemble(rows, uses, spec.draw == Draw::Shared, spec.inputs, spec.frequencies)
+        };
         if spec.amplitude == Amplitude::Unnormalised {
             map.amplitude = 1.0;
         }
@@ -228,8 +262,20 @@ impl FeatureMap {
             }
         }
         let kernels = uses.len();
+        let tails = if shared { Tail::pack(&uses, per_kernel) } else { Vec::new() };
         let amplitude = (1.0 / (per_kernel as f64).sqrt()) as f32;
-        Self { panels, uses, inputs, shared, per_kernel, kernels, amplitude, cpu: Cpu::detect() }
+        Self {
+            panels,
+            structured: None,
+            uses,
+            tails,
+            inputs,
+            shared,
+            per_kernel,
+            kernels,
+            amplitude,
+            cpu: Cpu::detect(),
+        }
     }
 
     /// The same map, computed with another instruction set (at most what the processor has). The features are the same.
@@ -261,6 +307,10 @@ impl FeatureMap {
     /// The frequencies of a kernel, d numbers each, in quarter turns.
     pub(crate) fn frequencies(&self, kernel: usize) -> Vec<f64> {
         let Use { start, scale, .. } = self.uses[kernel];
+        if let Some(structured) = &self.structured {
+            let frequencies = (start..start + self.per_kernel).flat_map(|at| structured.frequency(at));
+            return frequencies.map(|value| value * f64::from(scale)).collect();
+        }
         let frequencies = (start..start + self.per_kernel).flat_map(|frequency| {
             let row = &self.panels[frequency / LANES * self.inputs..][..self.inputs];
             row.iter().map(move |line| f64::from(line.0[frequency % LANES]) * f64::from(scale))
@@ -288,6 +338,7 @@ impl FeatureMap {
             panels: &self.panels,
             inputs: self.inputs,
             uses: &self.uses,
+            tails: &self.tails,
             shared: self.shared,
             // Finite, so that an overflowed angle lies beyond it whatever the scale.
             largest_angle: (LARGEST_DIRECT
@@ -297,7 +348,10 @@ impl FeatureMap {
             width: self.width(),
             amplitude: self.amplitude,
         };
-        simd::map_features(self.cpu, &projection, x, z);
+        match &self.structured {
+            Some(structured) => structured.map(self.cpu, &projection, x, z),
+            None => simd::map_features(self.cpu, &projection, x, z),
+        }
         Features(z)
     }
 }
@@ -318,9 +372,9 @@ pub(crate) fn check(spec: &FeatureSpec) -> Result<(), FeatureError> {
             let variance = *variance;
             return Err(FeatureError::BadVariance { kernel, variance });
         }
-        if spec.draw == Draw::Orthogonal && !family.is_isotropic() {
-            let family = family.name();
-            return Err(FeatureError::NotIsotropic { kernel, family });
+        if spec.draw.is_for_isotropic() && !family.is_isotropic() {
+            let (draw, family) = (spec.draw.name(), family.name());
+            return Err(FeatureError::NotIsotropic { draw, kernel, family });
         }
     }
     Ok(())
@@ -328,7 +382,7 @@ pub(crate) fn check(spec: &FeatureSpec) -> Result<(), FeatureError> {
 
 /// Kernel `kernel` has frequencies of its own.
 fn own(kernel: usize, frequencies: usize) -> Use {
-    Use { start: kernel * frequencies, kernel, scale: 1.0 }
+    Use { start: kernel * frequencies, scale: 1.0 }
 }
 
 /// The distinct frequency vectors, and who uses them.
@@ -355,23 +409,41 @@ fn draw(spec: &FeatureSpec) -> (Vec<f64>, Vec<Use>) {
         let uses = (0..spec.kernels.len()).map(|p| own(p, spec.frequencies));
         return (rows.collect(), uses.collect());
     }
+    let mut rows = Vec::new();
     // A base draw begins on a whole vector.
     let per_family = spec.frequencies.next_multiple_of(LANES);
+    let uses = share(spec, |at, family| {
+        rows.extend(rows_for(at, family, 1.0));
+        rows.resize((at + 1) * per_family * spec.inputs, 0.0);
+    });
+    (rows, uses)
+}
+
+fn draw_structured(spec: &FeatureSpec) -> (Structured, Vec<Use>) {
+    let root = Stream::from_seed(spec.seed);
+    let mut structured = Structured::new(spec.inputs, spec.frequencies);
+    let uses = share(spec, |at, family| {
+        let mut rng = root.derive(Purpose::Features, at as u64).generator();
+        structured.add(family, spec.frequencies, &mut rng);
+    });
+    (structured, uses)
+}
+
+/// Who uses which base draw, of one per family, each a whole number of vectors; `base` makes one when it is first needed.
+fn share(spec: &FeatureSpec, mut base: impl FnMut(usize, Family)) -> Vec<Use> {
+    let per_family = spec.frequencies.next_multiple_of(LANES);
     let mut families: Vec<Family> = Vec::new();
-    let mut rows = Vec::new();
-    let mut uses = Vec::new();
-    for (kernel, Kernel { family, variance }) in spec.kernels.iter().enumerate() {
-        let base = families.iter().position(|known| known == family).unwrap_or_else(|| {
-            rows.extend(rows_for(families.len(), *family, 1.0));
+    let uses = spec.kernels.iter().map(|Kernel { family, variance }| {
+        let at = families.iter().position(|known| known == family).unwrap_or_else(|| {
+            base(families.len(), *family);
             families.push(*family);
-            rows.resize(families.len() * per_family * spec.inputs, 0.0);
             families.len() - 1
         });
         // Finite, or the angle zero would have no sine.
         let scale = (1.0 / variance.sqrt()).min(f64::from(f32::MAX)) as f32;
-        uses.push(Use { start: base * per_family, kernel, scale });
-    }
-    (rows, uses)
+        Use { start: at * per_family, scale }
+    });
+    uses.collect()
 }
 
 /// Up to d rows of length one in random directions, each orthogonal to all before.

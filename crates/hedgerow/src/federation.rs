@@ -4,16 +4,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::compression::{Compression, Cost};
 use crate::features::Features;
-use crate::message::{BYTES_PER_NUMBER, NodeId, Rejected, Upload};
+use crate::message::{BYTES_PER_NUMBER, NodeId, Rejected};
 use crate::method::{
     BadSample, BadState, Method, NodeHalf, ServerHalf, Setup, is_count, restore_state, save_state,
 };
 use crate::metrics::Traffic;
 use crate::scaling::Transport;
 
+mod lanes;
 mod wire;
 
-use wire::Wire;
+use lanes::{Everybody, LANES, Lane, Scene, can_be_divided, is_taken};
+use wire::{Telling, Wire};
+
+pub use lanes::{Alone, Notes, Workers};
 
 /// How well a node can reach the server in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -100,8 +104,10 @@ pub struct Federation {
     nodes: Vec<Box<dyn NodeHalf>>,
     traffic: Traffic,
     votes: Vec<u64>,
-    upload: Upload,
+    /// Who was visited in this round so far.
+    visited: Vec<(NodeId, Contact)>,
     late: Vec<NodeId>,
+    lanes: Box<[Lane; LANES]>,
     method: Method,
     setup: Setup,
     width: usize,
@@ -133,8 +139,9 @@ impl Federation {
             nodes: nodes.map(|id| method.node(setup, id)).collect(),
             traffic: Traffic::default(),
             votes: vec![0; setup.kernels()],
-            upload: Upload::default(),
+            visited: Vec::new(),
             late: Vec::new(),
+            lanes: Box::default(),
             width: method.width(setup),
             method,
             setup: *setup,
@@ -170,46 +177,91 @@ impl Federation {
         visits: &[Visit<'_>],
         mut seen: impl FnMut(Prediction<'_>),
     ) -> Result<(), RoundError> {
+        self.visited.clear();
         self.late.clear();
+        self.visit_in_turn(visits, &mut seen)?;
+        self.close(&Alone)
+    }
+
+    /// The first half of a round, for many nodes: these visits take place, divided among workers, and further ones may follow until
+    /// [`Federation::close`]. Of every prediction `look` writes down what it wants to know, in the order of the samples; it may be
+    /// called by several workers at a time. Bits are those of [`Federation::round`], whoever works.
+    ///
+    /// After an error other visits than those before the bad one may have taken place, and the round is still open.
+    ///
+    /// # Panics
+    /// If there are fewer notes than samples.
+    pub fn visit(
+        &mut self,
+        visits: &[Visit<'_>],
+        workers: &impl Workers,
+        notes: Notes<'_>,
+        look: impl Fn(Prediction<'_>, &mut [f64]) + Sync,
+    ) -> Result<(), RoundError> {
+        let samples: usize = visits.iter().map(|visit| visit.y.len()).sum();
+        assert!(notes.numbers.len() >= samples * notes.width, "notes of {samples} predictions");
+        if !can_be_divided(visits, self.nodes.len(), self.width) {
+            let mut notes = notes.each();
+            return self.visit_in_turn(visits, &mut |prediction| {
+                if let Some(note) = notes.next() {
+                    look(prediction, note);
+                }
+            });
+        }
+        let (first, last) = (visits.first(), self.visited.last());
+        if first.zip(last).is_some_and(|(first, last)| first.node <= last.0) {
+            // Who comes again must be known to have come.
+            self.merge_lanes()?;
+        }
+        let open = self.server.broadcast().round;
+        let is_last_visit = self.wire.as_ref().is_none_or(|wire| wire.is_last_visit(open));
+        let (telling, ends) = split(&mut self.wire);
+        let scene = Scene { server: self.server.as_ref(), telling, width: self.width, is_last_visit };
+        let everybody = Everybody { nodes: &mut self.nodes, ends };
+        let played = lanes::visit_all(&mut self.lanes, scene, everybody, visits, notes, workers, look);
+        self.hear_lanes();
+        self.visited.extend(visits.iter().map(|visit| (visit.node, visit.contact)));
+        played
+    }
+
+    /// One visit after the other.
+    fn visit_in_turn(
+        &mut self,
+        visits: &[Visit<'_>],
+        seen: &mut impl FnMut(Prediction<'_>),
+    ) -> Result<(), RoundError> {
+        self.merge_lanes()?;
         let open = self.server.broadcast().round;
         let is_last_visit = self.wire.as_ref().is_none_or(|wire| wire.is_last_visit(open));
         for visit in visits {
-            let node = visit.node;
-            let Some(half) = self.nodes.get_mut(node as usize) else {
-                let nodes = self.nodes.len();
-                return Err(RoundError::NoSuchNode { node, nodes });
-            };
-            let (labels, numbers, width) = (visit.y.len(), visit.z.numbers().len(), self.width);
-            if numbers != labels * width {
-                return Err(RoundError::Shape { node, labels, numbers, width });
+            let (node, nodes) = (visit.node, self.nodes.len());
+            let half = self.nodes.get_mut(node as usize).ok_or(RoundError::NoSuchNode { node, nodes })?;
+            let (telling, ends) = split(&mut self.wire);
+            let end = ends.get_mut(node as usize);
+            let scene = Scene { server: self.server.as_ref(), telling, width: self.width, is_last_visit };
+            let lane = &mut self.lanes[0];
+            let played = lane.visit(scene, half.as_mut(), end, visit, seen);
+            lane.report(&mut self.traffic, &mut self.late, &mut self.votes);
+            if played? {
+                self.take(node).map_err(|source| RoundError::Rejected { node, source })?;
             }
-            let half = half.as_mut();
-            let rejected = |source| RoundError::Rejected { node, source };
-            if visit.contact != Contact::Lost {
-                deliver(half, self.server.as_ref(), self.wire.as_ref(), &mut self.traffic)
-                    .map_err(rejected)?;
-            }
-            for (z, &label) in visit.z.samples(width).zip(visit.y) {
-                seen(Prediction { node, value: half.predict(z), label, half });
-                half.learn(z, label).map_err(|source| RoundError::BadSample { node, source })?;
-            }
-            if !is_last_visit || visit.contact == Contact::Lost || !half.upload(&mut self.upload) {
-                continue;
-            }
-            let cost = match &mut self.wire {
-                Some(wire) => Some(wire.send_up(node, half, &mut self.upload).map_err(rejected)?),
-                None => None,
-            };
-            let cost = cost_with_indices(cost, self.upload.count(), self.upload.numbers.len());
-            self.traffic.numbers_up += cost.numbers;
-            self.traffic.bytes_up += cost.bytes;
-            if visit.contact == Contact::Late {
-                self.late.push(node);
-                continue;
-            }
-            self.take(node).map_err(rejected)?;
+            self.visited.push((node, visit.contact));
         }
-        if !is_last_visit {
+        Ok(())
+    }
+
+    /// The second half of a round: it closes with whoever came, and those in contact hear about it.
+    pub fn close(&mut self, workers: &impl Workers) -> Result<(), RoundError> {
+        let played = self.close_with_whoever_came(workers);
+        self.visited.clear();
+        self.late.clear();
+        played
+    }
+
+    fn close_with_whoever_came(&mut self, workers: &impl Workers) -> Result<(), RoundError> {
+        self.merge_lanes()?;
+        let open = self.server.broadcast().round;
+        if self.wire.as_ref().is_some_and(|wire| !wire.is_last_visit(open)) {
             self.wire.iter_mut().for_each(Wire::count_visit);
             return Ok(());
         }
@@ -222,21 +274,48 @@ impl Federation {
         for at in 0..self.late.len() {
             let node = self.late[at];
             let half = self.nodes[node as usize].as_ref();
-            half.upload(&mut self.upload);
-            if let Some(wire) = self.wire.as_mut().filter(|_| !is_closed) {
+            let Lane { upload, scratch, .. } = &mut self.lanes[0];
+            half.upload(upload);
+            let (telling, ends) = split(&mut self.wire);
+            if let (Some(telling), Some(end), false) = (telling, ends.get_mut(node as usize), is_closed) {
                 // The same bytes as before.
-                wire.send_up(node, half, &mut self.upload)
+                end.send_up(half, telling, scratch, upload)
                     .map_err(|source| RoundError::Rejected { node, source })?;
             }
             if self.take(node).is_err() {
                 self.traffic.uploads_late += 1;
             }
         }
-        for visit in visits.iter().filter(|visit| visit.contact != Contact::Lost) {
-            let node = visit.node;
+        let (telling, _) = split(&mut self.wire);
+        let scene = Scene { server: self.server.as_ref(), telling, width: self.width, is_last_visit: true };
+        if can_be_divided(&self.visited, self.nodes.len(), self.width) {
+            let heard =
+                lanes::deliver_to_all(&mut self.lanes, scene, &mut self.nodes, &self.visited, workers);
+            self.hear_lanes();
+            return heard;
+        }
+        for &(node, _) in self.visited.iter().filter(|(_, contact)| *contact != Contact::Lost) {
             let half = self.nodes[node as usize].as_mut();
-            deliver(half, self.server.as_ref(), self.wire.as_ref(), &mut self.traffic)
-                .map_err(|source| RoundError::Rejected { node, source })?;
+            scene.deliver(half, &mut self.traffic).map_err(|source| RoundError::Rejected { node, source })?;
+        }
+        Ok(())
+    }
+
+    /// Adds up what lanes have counted.
+    fn hear_lanes(&mut self) {
+        for lane in self.lanes.iter_mut() {
+            lane.report(&mut self.traffic, &mut self.late, &mut self.votes);
+        }
+    }
+
+    /// Hands what lanes have added up to the server.
+    fn merge_lanes(&mut self) -> Result<(), RoundError> {
+        for part in self.lanes.iter_mut().filter_map(|lane| lane.part.as_mut()) {
+            if part.uploads() > 0 {
+                let merged = self.server.merge(part);
+                self.server.renew(part);
+                merged.map_err(|source| RoundError::Rejected { node: 0, source })?;
+            }
         }
         Ok(())
     }
@@ -269,7 +348,10 @@ impl Federation {
     pub fn hear(&mut self, node: NodeId) -> Result<(), RoundError> {
         let nodes = self.nodes.len();
         let half = self.nodes.get_mut(node as usize).ok_or(RoundError::NoSuchNode { node, nodes })?;
-        deliver(half.as_mut(), self.server.as_ref(), self.wire.as_ref(), &mut self.traffic)
+        let (telling, _) = split(&mut self.wire);
+        let scene = Scene { server: self.server.as_ref(), telling, width: self.width, is_last_visit: true };
+        scene
+            .deliver(half.as_mut(), &mut self.traffic)
             .map_err(|source| RoundError::Rejected { node, source })
     }
 
@@ -280,19 +362,13 @@ impl Federation {
 
     /// Hands the upload at hand to the server.
     fn take(&mut self, node: NodeId) -> Result<(), Rejected> {
-        match self.server.accept(node, &self.upload) {
-            Ok(()) => {
-                self.traffic.uploads_accepted += 1;
-                self.wire.iter_mut().for_each(|wire| wire.taken(node));
-                if let Some(vote) = self.upload.vote {
-                    self.votes[vote as usize] += 1;
-                }
-                Ok(())
-            }
-            // Sent again because the round did not close: the first one stands.
-            Err(Rejected::Duplicate { .. }) => Ok(()),
-            Err(source) => Err(source),
+        let upload = &self.lanes[0].upload;
+        let (_, ends) = split(&mut self.wire);
+        if is_taken(ends.get_mut(node as usize), self.server.accept(node, upload))? {
+            self.traffic.uploads_accepted += 1;
+            upload.vote.into_iter().for_each(|vote| self.votes[vote as usize] += 1);
         }
+        Ok(())
     }
 
     /// The server's half.
@@ -361,20 +437,13 @@ fn cost_with_indices(compressed: Option<Cost>, count: usize, numbers: usize) -> 
     Cost { numbers: cost.numbers + indices.numbers, bytes: cost.bytes + indices.bytes }
 }
 
-/// Hands the latest broadcast to a node that doesn't have it yet.
-fn deliver(
-    node: &mut dyn NodeHalf,
-    server: &dyn ServerHalf,
-    wire: Option<&Wire>,
-    traffic: &mut Traffic,
-) -> Result<(), Rejected> {
-    let broadcast = server.broadcast();
-    if broadcast.round > node.round() {
-        let cost = wire.and_then(|wire| wire.cost_down(node, server));
-        let cost = cost_with_indices(cost, broadcast.count(), broadcast.numbers.len());
-        node.adopt(broadcast)?;
-        traffic.numbers_down += cost.numbers;
-        traffic.bytes_down += cost.bytes;
+/// What everyone needs to know of the wire, and their ends of it; of none, none.
+fn split(wire: &mut Option<Wire>) -> (Option<Telling<'_>>, &mut [wire::End]) {
+    match wire {
+        None => (None, &mut []),
+        Some(wire) => {
+            let (telling, ends) = wire.split();
+            (Some(telling), ends)
+        }
     }
-    Ok(())
 }

@@ -2,6 +2,7 @@
 //! one.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -94,6 +95,43 @@ impl Gathering {
             }
         }
         Ok(())
+    }
+
+    /// Takes over what another has gathered of the same round, or refuses it and stays as it was.
+    pub(crate) fn merge(&mut self, other: &Self, round: u64) -> Result<(), Rejected> {
+        if let Some(node) = self.heard.first_common(&other.heard) {
+            return Err(Rejected::Duplicate { node, round });
+        }
+        self.heard.merge(&other.heard);
+        self.votes.iter_mut().zip(&other.votes).for_each(|(votes, other)| *votes += other);
+        for (sum, other) in self.sums.iter_mut().zip(&other.sums) {
+            sum.merge(other);
+        }
+        self.kept.iter_mut().zip(&other.kept).for_each(|(kept, other)| kept.append(other));
+        Ok(())
+    }
+
+    /// Whether the node has spoken.
+    pub(crate) fn has_heard(&self, node: NodeId) -> bool {
+        self.heard.contains(node)
+    }
+
+    /// Whether another is for uploads of the same shape.
+    pub(crate) fn is_alike(&self, other: &Self) -> bool {
+        self.sums.len() == other.sums.len()
+            && self.sums[0].len() == other.sums[0].len()
+            && self.votes.len() == other.votes.len()
+            && self.aggregation == other.aggregation
+    }
+
+    /// Numbers of an upload for one kernel.
+    pub(crate) fn upload_len(&self) -> usize {
+        self.sums[0].len()
+    }
+
+    /// Bytes of the sums and votes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.sums.iter().map(ExactSum::bytes).sum::<usize>() + size_of_val(&self.votes[..])
     }
 
     /// No more uploads come in this round: what there is to know of them is in the sums from here on.
@@ -193,23 +231,25 @@ pub(crate) fn check_numbers(numbers: &[f32]) -> Result<(), Rejected> {
 /// Who has been heard: one bit per node where ids are small, a set for the others, so that a hostile id can't ask for memory.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 struct Heard {
+    /// Words before the first one.
+    start: usize,
     bits: Vec<u64>,
     others: BTreeSet<NodeId>,
     count: usize,
 }
 
 const SMALL_IDS: NodeId = 1 << 24;
+const WORDS: usize = SMALL_IDS as usize / 64;
 
 impl Heard {
     /// Whether the node is new.
     fn insert(&mut self, node: NodeId) -> bool {
         let new = if node < SMALL_IDS {
             let (word, bit) = (node as usize / 64, 1u64 << (node % 64));
-            if word >= self.bits.len() {
-                self.bits.resize(word + 1, 0);
-            }
-            let new = self.bits[word] & bit == 0;
-            self.bits[word] |= bit;
+            self.cover(word..word + 1);
+            let word = &mut self.bits[word - self.start];
+            let new = *word & bit == 0;
+            *word |= bit;
             new
         } else {
             self.others.insert(node)
@@ -218,15 +258,60 @@ impl Heard {
         new
     }
 
+    /// Makes these words exist.
+    fn cover(&mut self, words: Range<usize>) {
+        if self.bits.is_empty() {
+            self.start = words.start;
+        }
+        if words.start < self.start {
+            let missing = self.start - words.start;
+            self.bits.splice(..0, std::iter::repeat_n(0, missing));
+            self.start = words.start;
+        }
+        if words.end > self.start + self.bits.len() {
+            self.bits.resize(words.end - self.start, 0);
+        }
+    }
+
+    fn contains(&self, node: NodeId) -> bool {
+        if node >= SMALL_IDS {
+            return self.others.contains(&node);
+        }
+        let word = (node as usize / 64).checked_sub(self.start).and_then(|word| self.bits.get(word));
+        word.is_some_and(|word| word >> (node % 64) & 1 == 1)
+    }
+
+    /// Somebody whom both have heard.
+    fn first_common(&self, other: &Self) -> Option<NodeId> {
+        let small = other.bits.iter().zip(other.start..).find_map(|(theirs, word)| {
+            let ours = word.checked_sub(self.start).and_then(|word| self.bits.get(word)).unwrap_or(&0);
+            let common = ours & theirs;
+            (common != 0).then(|| word as NodeId * 64 + common.trailing_zeros())
+        });
+        small.or_else(|| self.others.intersection(&other.others).next().copied())
+    }
+
+    /// Those whom the other has heard, of whom there is nobody here.
+    fn merge(&mut self, other: &Self) {
+        if !other.bits.is_empty() {
+            self.cover(other.start..other.start + other.bits.len());
+            let ours = &mut self.bits[other.start - self.start..];
+            ours.iter_mut().zip(&other.bits).for_each(|(ours, theirs)| *ours |= theirs);
+        }
+        self.others.extend(&other.others);
+        self.count += other.count;
+    }
+
     fn clear(&mut self) {
-        self.bits.fill(0);
+        self.bits.clear();
         self.others.clear();
         self.count = 0;
     }
 
     fn is_sound(&self) -> bool {
         let small: usize = self.bits.iter().map(|word| word.count_ones() as usize).sum();
-        self.bits.len() <= SMALL_IDS as usize / 64
+        self.start <= WORDS
+            && self.bits.len() <= WORDS - self.start
             && self.others.first().is_none_or(|id| *id >= SMALL_IDS)
             && self.count == small + self.others.len()
     }
@@ -290,6 +375,37 @@ mod tests {
         gathering.mean(&mut mean);
         assert_eq!((mean, gathering.count()), ([2.0, 3.0], 2));
         assert_eq!(gathering.votes(), [1, 0, 1]);
+    }
+
+    #[test]
+    fn merged_gatherings_are_one() {
+        let uploads = [(70, 0, 5.0), (1, 2, 1.0), (NodeId::MAX, 2, 4.0), (200, 1, 3.0)];
+        for aggregation in [Aggregation::Mean, Aggregation::Median] {
+            for split in 0..=uploads.len() {
+                let mut parts = [(); 3].map(|()| Gathering::by_vote(aggregation, 1, 3));
+                for (at, (node, vote, number)) in uploads.into_iter().enumerate() {
+                    let upload = upload(1, Some(vote), &[number]);
+                    parts[usize::from(at >= split)].accept(1, node, &upload, 1).unwrap();
+                    parts[2].accept(1, node, &upload, 1).unwrap();
+                }
+                let [mut one, other, mut flat] = parts;
+                one.merge(&other, 1).unwrap();
+                assert!(one.is_sound(&Gathering::by_vote(aggregation, 1, 3), 1));
+                assert_eq!((one.count(), one.votes()), (4, flat.votes()));
+                assert!(uploads.iter().all(|(node, ..)| one.has_heard(*node)) && !one.has_heard(71));
+                let before = one.clone();
+                if other.count() > 0 {
+                    let refused = one.merge(&other, 1);
+                    assert!(matches!(refused, Err(Rejected::Duplicate { .. })), "{refused:?}");
+                    assert_eq!(one, before);
+                }
+                one.conclude();
+                flat.conclude();
+                for kernel in 0..3 {
+                    assert!(one.totals_of(kernel).eq(flat.totals_of(kernel)));
+                }
+            }
+        }
     }
 
     #[test]

@@ -56,9 +56,11 @@ mod personal;
 #[cfg(feature = "probe")]
 pub mod probe;
 mod random;
+mod relay;
 mod scaling;
 mod schedule;
 mod simd;
+mod structured;
 mod sum;
 mod trig;
 mod vector;
@@ -71,7 +73,7 @@ pub use compression::{
 };
 pub use dictionary::Dictionary;
 pub use features::{Amplitude, Draw, FeatureError, FeatureMap, FeatureSpec, Features, NotAFeature};
-pub use federation::{Contact, Federation, Prediction, RoundError, Visit};
+pub use federation::{Alone, Contact, Federation, Notes, Prediction, RoundError, Visit, Workers};
 pub use kernel::{Family, Kernel};
 pub use loss::{Loss, Objective};
 pub use map::SampleMap;
@@ -84,6 +86,7 @@ pub use metrics::{ErrorMeter, Tally, Traffic};
 pub use omkl::Omkl;
 pub use personal::Personal;
 pub use random::{Purpose, Stream};
+pub use relay::{NotAdditive, PartialSum, Relay};
 pub use scaling::{Axis, BadScale, NodeScaling, Scale, ScaleKind, ServerScaling, Summary, Transport};
 pub use schedule::Schedule;
 pub use simd::Cpu;

@@ -6,259 +6,11 @@ use crate::loss::Step;
 use crate::trig::{LARGEST_DIRECT, Waves, tame};
 use crate::vector::{LANES, Line, Vector};
 
-/// Frequencies are stored in panels of [`LANES`], each panel input by input, and padded with zeros to a multiple of this.
-pub(crate) const PADDING: usize = 2 * LANES;
+mod hadamard;
+mod projection;
 
-/// How angles become features: panels of frequencies, and where each frequency's sine and cosine go.
-pub(crate) struct Projection<'a> {
-    /// One line per panel and input.
-    pub(crate) panels: &'a [Line],
-    pub(crate) inputs: usize,
-    /// Which frequencies each kernel uses, and how it scales them, if they are shared; a base draw begins on a whole vector.
-    pub(crate) uses: &'a [Use],
-    /// Whether kernels share frequencies and scale them; else an angle serves one kernel only.
-    pub(crate) shared: bool,
-    /// The largest angle that no scale takes beyond [`crate::trig::LARGEST_DIRECT`].
-    pub(crate) largest_angle: f32,
-    /// Sines (and cosines) per kernel, D.
-    pub(crate) per_kernel: usize,
-    /// Length of one sample's features.
-    pub(crate) width: usize,
-    /// Size of sines and cosines: 1/√D, or 1.
-    pub(crate) amplitude: f32,
-}
-
-impl Projection<'_> {
-    fn kernels(&self) -> usize {
-        self.width / (2 * self.per_kernel)
-    }
-}
-
-/// Kernel `kernel` takes the frequencies from `start` on, times `scale`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Use {
-    pub(crate) start: usize,
-    pub(crate) kernel: usize,
-    pub(crate) scale: f32,
-}
-
-/// Samples that share what is loaded of the frequencies.
-#[inline(always)]
-pub(crate) fn map_together<V: Vector>(projection: &Projection<'_>, x: &[f32], z: &mut [f32]) -> usize {
-    let (d, width, group) = (projection.inputs, projection.width, V::SAMPLES);
-    let waves = Waves::new(projection.amplitude);
-    for (x, z) in x.chunks_exact(group * d).zip(z.chunks_exact_mut(group * width)) {
-        match group {
-            4 => map_group::<V, 2, 4>(projection, &waves, x, z),
-            _ => map_group::<V, 2, 2>(projection, &waves, x, z),
-        }
-    }
-    x.len() / d / group * group
-}
-
-/// One sample. Its few sums wait for their last addition each: the more of them at a time, the better. (A function of its own:
-/// together with the other, both would run short of registers.)
-#[inline(always)]
-pub(crate) fn map_alone<V: Vector>(projection: &Projection<'_>, x: &[f32], z: &mut [f32]) {
-    let waves = Waves::new(projection.amplitude);
-    match V::SAMPLES {
-        4 => map_group::<V, 8, 1>(projection, &waves, x, z),
-        _ => map_group::<V, 4, 1>(projection, &waves, x, z),
-    }
-}
-
-/// `B` vectors of frequencies at a time for `S` samples: enough independent sums to keep the multipliers busy, few enough to
-/// stay in registers.
-#[inline(always)]
-fn map_group<V: Vector, const B: usize, const S: usize>(
-    projection: &Projection<'_>,
-    waves: &Waves<V>,
-    x: &[f32],
-    z: &mut [f32],
-) {
-    let padded = projection.panels.len() / projection.inputs * LANES;
-    let mut start = 0;
-    while start + B * LANES <= padded {
-        map_block::<V, B, S>(projection, waves, start, x, z);
-        start += B * LANES;
-    }
-    while S == 1 && start + 4 * LANES <= padded {
-        map_block::<V, 4, S>(projection, waves, start, x, z);
-        start += 4 * LANES;
-    }
-    while start < padded {
-        map_block::<V, 2, S>(projection, waves, start, x, z);
-        start += PADDING;
-    }
-}
-
-#[inline(always)]
-fn map_block<V: Vector, const B: usize, const S: usize>(
-    projection: &Projection<'_>,
-    waves: &Waves<V>,
-    start: usize,
-    x: &[f32],
-    z: &mut [f32],
-) {
-    let angles = project::<V, B, S>(projection, start, x);
-    for (angles, z) in angles.iter().zip(z.chunks_exact_mut(projection.width)) {
-        let wild = angles.iter().fold(false, |any, angles| any | angles.any_beyond(projection.largest_angle));
-        if wild {
-            for (block, angles) in angles.iter().enumerate() {
-                let mut lanes = [0.0; LANES];
-                angles.store(&mut lanes);
-                write_wild(projection, start + block * LANES, lanes, z);
-            }
-        } else if projection.shared {
-            write_scaled(projection, waves, start, angles, z);
-        } else {
-            for (block, angles) in angles.iter().enumerate() {
-                write_own(projection, waves, start + block * LANES, *angles, z);
-            }
-        }
-    }
-}
-
-/// The same for angles that are too large to be taken directly. Out of line, so that it costs nothing where they aren't.
-#[cold]
-#[inline(never)]
-fn write_wild(projection: &Projection<'_>, first: usize, angles: [f32; LANES], z: &mut [f32]) {
-    let waves = Waves::new(projection.amplitude);
-    if !projection.shared {
-        write_own(projection, &waves, first, angles.map(tame), z);
-        return;
-    }
-    for user in projection.uses {
-        let alone = Projection { uses: &[Use { scale: 1.0, ..*user }], ..*projection };
-        let scaled = angles.map(|angle| tame(angle * user.scale));
-        write_scaled(&alone, &waves, first, &[scaled], z);
-    }
-}
-
-/// The angles of `S` samples. Slices are cut to length first so that the loop has no checks in it.
-#[inline(always)]
-fn project<V: Vector, const B: usize, const S: usize>(
-    projection: &Projection<'_>,
-    start: usize,
-    x: &[f32],
-) -> [[V; B]; S] {
-    let d = projection.inputs;
-    let panels: [&[Line]; B] = std::array::from_fn(|block| {
-        let first = (start / LANES + block) * d;
-        &projection.panels[first..first + d]
-    });
-    let samples: [&[f32]; S] = std::array::from_fn(|s| &x[s * d..(s + 1) * d]);
-    let mut angles = [[V::splat(0.0); B]; S];
-    for input in 0..d {
-        for block in 0..B {
-            let row = V::load(&panels[block][input].0);
-            for s in 0..S {
-                angles[s][block] = row.mul_add(V::splat(samples[s][input]), angles[s][block]);
-            }
-        }
-    }
-    angles
-}
-
-/// Writes the features that [`LANES`] frequencies from `first` on give one sample, where each belongs to one kernel. A block may
-/// reach over the end of one kernel into the next.
-#[inline(always)]
-fn write_own<V: Vector>(
-    projection: &Projection<'_>,
-    waves: &Waves<V>,
-    first: usize,
-    angles: V,
-    z: &mut [f32],
-) {
-    let per_kernel = projection.per_kernel;
-    let (sines, cosines) = waves.of(angles);
-    let (mut kernel, mut begin) = (first / per_kernel, first / per_kernel * per_kernel);
-    while kernel < projection.kernels() && begin < first + LANES {
-        let (low, high) = (begin.saturating_sub(first), (begin + per_kernel - first).min(LANES));
-        // Where lane 0 would go.
-        let into = kernel * 2 * per_kernel + first - begin;
-        store(z, into, low, high, sines);
-        store(z, into + per_kernel, low, high, cosines);
-        kernel += 1;
-        begin += per_kernel;
-    }
-}
-
-/// Writes the features that `B` blocks of frequencies from `start` on give one sample for every kernel that scales them.
-#[inline(always)]
-fn write_scaled<V: Vector, const B: usize>(
-    projection: &Projection<'_>,
-    waves: &Waves<V>,
-    start: usize,
-    angles: &[V; B],
-    z: &mut [f32],
-) {
-    let per_kernel = projection.per_kernel;
-    let few = per_kernel % LANES;
-    let packs = (1..=FEW).contains(&few);
-    for user in projection.uses {
-        let scale = V::splat(user.scale);
-        let model = &mut z[user.kernel * 2 * per_kernel..];
-        for (block, angles) in angles.iter().enumerate() {
-            // Wraps around, and so falls out, where the block belongs to another base draw.
-            let into = (start + block * LANES).wrapping_sub(user.start);
-            if into < per_kernel - if packs { few } else { 0 } {
-                let (sines, cosines) = waves.of(angles.mul(scale));
-                let high = (per_kernel - into).min(LANES);
-                store(model, into, 0, high, sines);
-                store(model, into + per_kernel, 0, high, cosines);
-            }
-        }
-    }
-    if packs {
-        for (block, angles) in angles.iter().enumerate() {
-            write_few(projection, waves, start + block * LANES, *angles, z);
-        }
-    }
-}
-
-/// At most this many lanes of a kernel's last block share a vector with those of other kernels.
-const FEW: usize = LANES / 4;
-
-/// The last few frequencies of every kernel, packed into as few vectors as they fill.
-#[inline(always)]
-fn write_few<V: Vector>(
-    projection: &Projection<'_>,
-    waves: &Waves<V>,
-    first: usize,
-    angles: V,
-    z: &mut [f32],
-) {
-    let per_kernel = projection.per_kernel;
-    let count = per_kernel % LANES;
-    let last = per_kernel - count;
-    let mut base = [0.0; LANES];
-    angles.store(&mut base);
-    // A base draw's last block is the same for all kernels that use it.
-    let mut users = projection.uses.iter().filter(|user| first == user.start + last);
-    loop {
-        let (mut packed, mut places, mut filled) = ([0.0; LANES], [0; LANES], 0);
-        while filled + count <= LANES {
-            let Some(user) = users.next() else { break };
-            for (lane, angle) in base[..count].iter().enumerate() {
-                packed[filled] = angle * user.scale;
-                places[filled] = user.kernel * 2 * per_kernel + last + lane;
-                filled += 1;
-            }
-        }
-        if filled == 0 {
-            return;
-        }
-        let (mut sines, mut cosines) = ([0.0; LANES], [0.0; LANES]);
-        let (s, c) = waves.of(V::load(&packed));
-        s.store(&mut sines);
-        c.store(&mut cosines);
-        for ((place, sine), cosine) in places[..filled].iter().zip(sines).zip(cosines) {
-            z[*place] = sine;
-            z[*place + per_kernel] = cosine;
-        }
-    }
-}
+pub(crate) use hadamard::*;
+pub(crate) use projection::*;
 
 /// Features of one sample: a constant, `linear` projections, cosines; see [`crate::dictionary::Dictionary`].
 #[inline(always)]
@@ -293,20 +45,6 @@ pub(crate) fn map_dictionary<V: Vector>(
     }
 }
 
-/// Stores lanes `low` to `high` of a block whose lane 0 belongs at `into`.
-#[inline(always)]
-fn store<V: Vector>(z: &mut [f32], into: usize, low: usize, high: usize, values: V) {
-    match z[into..].first_chunk_mut() {
-        Some(place) if high - low == LANES => values.store(place),
-        Some(place) => values.store_part(place, low, high),
-        None => {
-            let mut lanes = [0.0; LANES];
-            values.store(&mut lanes);
-            z[into + low..into + high].copy_from_slice(&lanes[low..high]);
-        }
-    }
-}
-
 #[inline(always)]
 fn largest_lane<V: Vector>(values: V) -> f32 {
     let mut lanes = [0.0; LANES];
@@ -314,17 +52,16 @@ fn largest_lane<V: Vector>(values: V) -> f32 {
     f32::from_bits(lanes.iter().fold(0, |largest, lane| lane.to_bits().max(largest)))
 }
 
-/// Calls `each` with the vectors of a model and those of its features; the last may be filled up with zeros.
+/// Calls `each` with the vectors of a model and those of its features; the last may be filled up with zeros. (The number of
+/// vectors comes from the model: where it is known beforehand, the loop is unrolled.)
 #[inline(always)]
 fn for_each_vector<V: Vector>(model: &[Line], z: &[f32], mut each: impl FnMut(V, V)) {
-    let (blocks, rest) = z.as_chunks();
-    let (whole, last) = model.split_at(blocks.len());
-    for (weights, z) in whole.iter().zip(blocks) {
+    let count = model.len();
+    let (blocks, rest) = z.split_at((count - 1) * LANES);
+    for (weights, z) in model.iter().zip(blocks.as_chunks().0) {
         each(V::load(&weights.0), V::load(z));
     }
-    if let Some(weights) = last.first() {
-        each(V::load(&weights.0), V::load_part(rest));
-    }
+    each(V::load(&model[count - 1].0), V::load_part(rest));
 }
 
 #[inline(always)]
@@ -352,27 +89,85 @@ pub(crate) fn descend_rows<V: Vector>(
     step: &Step,
     losses: &mut [f64],
 ) {
-    let rows = models.chunks_exact_mut(width.div_ceil(LANES)).zip(z.chunks_exact(width));
-    // Row by row, so that the update of one overlaps with the prediction of the next.
-    for ((model, z), loss) in rows.zip(losses) {
-        // Two sums each, in turns, so that one addition needn't wait for the last.
-        let (mut dot, mut norm2) = ([V::splat(0.0); 2], [V::splat(0.0); 2]);
-        for_each_vector(model, z, |weights: V, z| {
-            dot = [dot[1], weights.mul_add(z, dot[0])];
-            norm2 = [norm2[1], weights.mul_add(weights, norm2[0])];
-        });
-        let (shrink, along);
-        (*loss, shrink, along) = step.of(dot[0].add(dot[1]).sum(), norm2[0].add(norm2[1]).sum());
-        let (shrink, along) = (V::splat(shrink), V::splat(along));
-        let (blocks, rest) = z.as_chunks();
-        let (whole, last) = model.split_at_mut(blocks.len());
-        for (weights, z) in whole.iter_mut().zip(blocks) {
-            along.mul_add(V::load(z), V::load(&weights.0).mul(shrink)).store(&mut weights.0);
-        }
-        if let Some(weights) = last.first_mut() {
-            along.mul_add(V::load_part(rest), V::load(&weights.0).mul(shrink)).store(&mut weights.0);
-        }
+    // With one kind of loss that calls no function, all that a row needs stays in registers.
+    let Some(step) = &step.with_huber().filter(|_| V::REGISTERS >= 32) else {
+        return descend_long_rows::<V>(models, z, width, step, losses);
+    };
+    match width.div_ceil(LANES) {
+        1 => descend_short_rows::<V, 1>(models, z, width, step, losses),
+        2 => descend_short_rows::<V, 2>(models, z, width, step, losses),
+        3 => descend_short_rows::<V, 3>(models, z, width, step, losses),
+        4 => descend_short_rows::<V, 4>(models, z, width, step, losses),
+        5 => descend_short_rows::<V, 5>(models, z, width, step, losses),
+        6 => descend_short_rows::<V, 6>(models, z, width, step, losses),
+        7 => descend_short_rows::<V, 7>(models, z, width, step, losses),
+        8 => descend_short_rows::<V, 8>(models, z, width, step, losses),
+        _ => descend_long_rows::<V>(models, z, width, step, losses),
     }
+}
+
+/// Rows of `N` vectors. A prediction takes so long to become a step that the next row is predicted meanwhile.
+#[inline(always)]
+fn descend_short_rows<V: Vector, const N: usize>(
+    models: &mut [Line],
+    z: &[f32],
+    width: usize,
+    step: &Step,
+    losses: &mut [f64],
+) {
+    let models = &mut models.as_chunks_mut::<N>().0[..losses.len()];
+    let features = |row: usize| &z[row * width..(row + 1) * width];
+    let mut sums = models.first().map_or((0.0, 0.0), |model| dot_and_norm2::<V>(model, features(0)));
+    for row in 0..models.len() {
+        let (shrink, along);
+        (losses[row], shrink, along) = step.of(sums.0, sums.1);
+        if let Some(next) = models.get(row + 1) {
+            sums = dot_and_norm2::<V>(next, features(row + 1));
+        }
+        update::<V>(&mut models[row], features(row), shrink, along);
+    }
+}
+
+/// Rows of any length.
+#[inline(always)]
+fn descend_long_rows<V: Vector>(
+    models: &mut [Line],
+    z: &[f32],
+    width: usize,
+    step: &Step,
+    losses: &mut [f64],
+) {
+    let rows = models.chunks_exact_mut(width.div_ceil(LANES)).zip(z.chunks_exact(width));
+    for ((model, z), loss) in rows.zip(losses) {
+        let (dot, norm2) = dot_and_norm2::<V>(model, z);
+        let (shrink, along);
+        (*loss, shrink, along) = step.of(dot, norm2);
+        update::<V>(model, z, shrink, along);
+    }
+}
+
+#[inline(always)]
+fn dot_and_norm2<V: Vector>(model: &[Line], z: &[f32]) -> (f32, f32) {
+    // Two sums each, in turns, so that one addition needn't wait for the last.
+    let (mut dot, mut norm2) = ([V::splat(0.0); 2], [V::splat(0.0); 2]);
+    for_each_vector(model, z, |weights: V, z| {
+        dot = [dot[1], weights.mul_add(z, dot[0])];
+        norm2 = [norm2[1], weights.mul_add(weights, norm2[0])];
+    });
+    dot[0].add(dot[1]).sums(norm2[0].add(norm2[1]))
+}
+
+#[inline(always)]
+fn update<V: Vector>(model: &mut [Line], z: &[f32], shrink: f32, along: f32) {
+    let (shrink, along) = (V::splat(shrink), V::splat(along));
+    let count = model.len();
+    let (blocks, rest) = z.split_at((count - 1) * LANES);
+    let (whole, last) = model.split_at_mut(count - 1);
+    for (weights, z) in whole.iter_mut().zip(blocks.as_chunks().0) {
+        along.mul_add(V::load(z), V::load(&weights.0).mul(shrink)).store(&mut weights.0);
+    }
+    let weights = &mut last[0].0;
+    along.mul_add(V::load_part(rest), V::load(weights).mul(shrink)).store(weights);
 }
 
 #[inline(always)]
@@ -469,12 +264,32 @@ pub(crate) fn spin<V: Vector>(rounds: u64) -> f32 {
 
 #[cfg(feature = "probe")]
 #[inline(always)]
-pub(crate) fn sin_cos_all<V: Vector>(angles: &[f32], sines: &mut [f32], cosines: &mut [f32]) {
+pub(crate) fn sin_cos_all<V: Vector>(angles: &[Line], sines: &mut [Line], cosines: &mut [Line]) {
     let waves = Waves::<V>::new(1.0);
-    let outs = sines.as_chunks_mut().0.iter_mut().zip(cosines.as_chunks_mut().0);
-    for (angles, (sines, cosines)) in angles.as_chunks().0.iter().zip(outs) {
-        let (s, c) = waves.of(V::load(angles));
-        s.store(sines);
-        c.store(cosines);
+    for (angles, (sines, cosines)) in angles.iter().zip(sines.iter_mut().zip(cosines)) {
+        let (s, c) = waves.of(V::load(&angles.0));
+        s.store(&mut sines.0);
+        c.store(&mut cosines.0);
+    }
+}
+
+#[cfg(feature = "probe")]
+#[inline(always)]
+pub(crate) fn load_all<V: Vector>(block: &[Line]) -> f32 {
+    let mut sums = [V::splat(0.0); 8];
+    for eight in block.as_chunks::<8>().0 {
+        for (sum, line) in sums.iter_mut().zip(eight) {
+            *sum = sum.add(V::load(&line.0));
+        }
+    }
+    sums.iter().map(|sum| sum.sum()).sum()
+}
+
+#[cfg(feature = "probe")]
+#[inline(always)]
+pub(crate) fn store_all<V: Vector>(block: &mut [Line]) {
+    let ones = V::splat(1.0);
+    for eight in block.as_chunks_mut::<8>().0 {
+        eight.iter_mut().for_each(|line| ones.store(&mut line.0));
     }
 }

@@ -96,6 +96,18 @@ pub(crate) struct Step {
 }
 
 impl Step {
+    /// The same step with a Huber loss, if there is one: a square is a Huber loss whose line begins nowhere.
+    #[inline(always)]
+    pub(crate) fn with_huber(&self) -> Option<Self> {
+        let delta = match self.objective.loss {
+            Loss::Squared => f64::INFINITY,
+            Loss::Huber { delta } => delta,
+            Loss::Logistic => return None,
+        };
+        let loss = Loss::Huber { delta };
+        Some(Self { objective: Objective { loss, ..self.objective }, ..*self })
+    }
+
     /// (L, shrink, along) of a model: the step takes it to shrink·w + along·z.
     #[inline(always)]
     pub(crate) fn of(&self, prediction: f32, norm2: f32) -> (f64, f32, f32) {

@@ -2,7 +2,13 @@
 
 use crate::dictionary::Dictionary;
 use crate::features::{FeatureMap, Features};
+use crate::federation::Workers;
 use crate::scaling::{Scale, Transport};
+
+/// Tasks that a batch is divided into, features for which that is worth it, and samples that a task is best a multiple of.
+const TASKS: usize = 16;
+const WORTH: usize = 1 << 16;
+const BATCH: usize = 8;
 
 /// The features of a method; [`crate::Method::map`] makes the right one.
 #[derive(Debug, Clone)]
@@ -53,6 +59,29 @@ impl SampleMap {
                 *z = if x.is_nan() { 0.0 } else { x.clamp(-Features::LIMIT, Features::LIMIT) };
             }
         }
+        Features::made(z)
+    }
+
+    /// The same, divided among workers.
+    ///
+    /// # Panics
+    /// If `x` isn't whole samples or `z` doesn't have their length.
+    pub fn map_together<'z>(&self, x: &[f32], z: &'z mut [f32], workers: &impl Workers) -> Features<'z> {
+        let (inputs, width) = (self.inputs(), self.width());
+        let samples = x.len() / inputs;
+        if samples < 2 || z.len() < WORTH {
+            return self.map_batch(x, z);
+        }
+        assert_eq!(x.len() % inputs, 0, "whole samples");
+        assert_eq!(z.len(), samples * width, "length of z");
+        let each = samples.div_ceil(TASKS).next_multiple_of(BATCH);
+        let mut chunks = x.chunks(each * inputs).zip(z.chunks_mut(each * width));
+        let mut tasks: [_; TASKS] = std::array::from_fn(|_| chunks.next());
+        workers.each(&mut tasks, |task| {
+            if let Some((x, z)) = task.take() {
+                self.map_batch(x, z);
+            }
+        });
         Features::made(z)
     }
 

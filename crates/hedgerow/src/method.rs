@@ -13,6 +13,7 @@ use crate::features::{FeatureError, FeatureMap, FeatureSpec, Features};
 use crate::loss::{Loss, Objective};
 use crate::map::SampleMap;
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
+use crate::relay::PartialSum;
 use crate::scaling::Transport;
 use crate::schedule::Schedule;
 use crate::simd;
@@ -92,9 +93,20 @@ pub trait NodeHalf: Send {
 }
 
 /// The half that lives on the server.
-pub trait ServerHalf: Send {
+pub trait ServerHalf: Send + Sync {
     /// Takes an upload for the open round, or refuses it and stays as it was.
     fn accept(&mut self, from: NodeId, upload: &Upload) -> Result<(), Rejected>;
+    /// Nothing yet of the open round, to be added to by [`ServerHalf::accept_apart`].
+    fn part(&self) -> PartialSum;
+    /// Makes a part that [`ServerHalf::part`] began one of the open round again, and empty.
+    fn renew(&self, part: &mut PartialSum);
+    /// The same as [`ServerHalf::accept`] for a part of the round, of which there may be several: relays and threads each have their own.
+    fn accept_apart(&self, part: &mut PartialSum, from: NodeId, upload: &Upload) -> Result<(), Rejected>;
+    /// Takes all uploads of a part at once, or refuses it and stays as it was. Bits are those of the uploads one by one, whatever the parts.
+    fn merge(&mut self, part: &PartialSum) -> Result<(), Rejected>;
+    /// Takes over the broadcast of another server of the same setup, for relays: it knows what uploads of that round look like, but can't
+    /// close it.
+    fn follow(&mut self, broadcast: &Broadcast) -> Result<(), Rejected>;
     /// Uploads that the open round has so far, for those who wait for a quorum.
     fn uploads(&self) -> usize;
     /// Closes the round with whoever came. If nobody did, nothing changes and the round stays open.
@@ -162,7 +174,7 @@ impl BadState {
 }
 
 /// Version of saved states: one that this code doesn't know is refused, not guessed at.
-const STATE_VERSION: u16 = 3;
+const STATE_VERSION: u16 = 4;
 
 /// Parses a saved state of this kind and checks it.
 pub(crate) fn restore_state<'a, S: Deserialize<'a>>(

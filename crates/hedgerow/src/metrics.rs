@@ -100,6 +100,17 @@ pub struct Traffic {
     pub uploads_late: u64,
 }
 
+impl std::ops::AddAssign for Traffic {
+    fn add_assign(&mut self, other: Self) {
+        self.numbers_up += other.numbers_up;
+        self.numbers_down += other.numbers_down;
+        self.bytes_up += other.bytes_up;
+        self.bytes_down += other.bytes_down;
+        self.uploads_accepted += other.uploads_accepted;
+        self.uploads_late += other.uploads_late;
+    }
+}
+
 impl Traffic {
     /// Whether a saved state is one that could have been reached.
     pub(crate) fn is_sound(&self) -> bool {

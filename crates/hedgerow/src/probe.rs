@@ -5,16 +5,26 @@ use std::time::Instant;
 
 use crate::loops::SPIN_WIDTH;
 use crate::simd::{self, Cpu};
+use crate::vector::{LANES, Line};
 
 /// Rates of one core.
 #[derive(Debug, Clone, Copy)]
 pub struct Machine {
-    /// Fused multiply-adds count twice.
-    pub flops_per_ns: f64,
-    /// One sine and one cosine.
+    /// Fused multiply-adds of two numbers and a third. (A product alone takes as long.)
+    pub mul_adds_per_ns: f64,
+    /// One sine and one cosine, stored in the nearest cache.
     pub ns_per_sin_cos: f64,
-    /// Reading memory that fits the second cache.
-    pub bytes_per_ns: f64,
+    /// One exponential in double precision.
+    pub ns_per_exp: f64,
+}
+
+/// What loops that only load, or only store, reach in a block of memory that is used again and again.
+#[derive(Debug, Clone, Copy)]
+pub struct Memory {
+    /// Bytes.
+    pub loaded_per_ns: f64,
+    /// Bytes.
+    pub stored_per_ns: f64,
 }
 
 /// Measures for about a tenth of a second.
@@ -24,30 +34,49 @@ pub fn machine() -> Machine {
     let ns = nanoseconds(|| {
         black_box(simd::spin(cpu, black_box(rounds)));
     });
-    let flops_per_ns = 2.0 * (SPIN_WIDTH as u64 * rounds) as f64 / ns;
+    let mul_adds_per_ns = (SPIN_WIDTH as u64 * rounds) as f64 / ns;
 
-    let angles: Vec<f32> = (0..1024).map(|i| i as f32 * 0.37 - 190.0).collect();
-    let (mut sines, mut cosines) = (vec![0.0; angles.len()], vec![0.0; angles.len()]);
+    // Not a whole page, or the three would get into each other's way.
+    let angles: Vec<Line> = (0..60).map(|i| Line([i as f32 * 3.7 - 190.0; LANES])).collect();
+    let (mut sines, mut cosines) = (angles.clone(), angles.clone());
     let ns = nanoseconds(|| {
         for _ in 0..2000 {
             simd::sin_cos_all(cpu, black_box(&angles), &mut sines, &mut cosines);
         }
     });
-    let ns_per_sin_cos = ns / (2000 * angles.len()) as f64;
+    let ns_per_sin_cos = ns / (2000 * LANES * angles.len()) as f64;
 
-    let block = vec![1.0f32; 64 * 1024];
+    let gaps: Vec<f64> = (0..64).map(|i| f64::from(i) * -0.3).collect();
     let ns = nanoseconds(|| {
-        for _ in 0..200 {
-            black_box(simd::largest_size(cpu, black_box(&block)));
+        for _ in 0..1000 {
+            black_box(black_box(&gaps).iter().map(|gap| gap.exp()).sum::<f64>());
         }
     });
-    let bytes_per_ns = (200 * 4 * block.len()) as f64 / ns;
-    Machine { flops_per_ns, ns_per_sin_cos, bytes_per_ns }
+    Machine { mul_adds_per_ns, ns_per_sin_cos, ns_per_exp: ns / (1000 * gaps.len()) as f64 }
+}
+
+/// Measures in a block of so many bytes, so that the caches it fits decide.
+pub fn memory(bytes: usize) -> Memory {
+    let cpu = Cpu::detect();
+    let mut block = vec![Line([1.0; LANES]); bytes.div_ceil(size_of::<Line>()).max(8)];
+    let passes = (1 << 16_u32) / block.len() + 4;
+    let touched = (passes * size_of_val(&block[..])) as f64;
+    let loading = nanoseconds(|| {
+        for _ in 0..passes {
+            black_box(simd::load_all(cpu, black_box(&block)));
+        }
+    });
+    let storing = nanoseconds(|| {
+        for _ in 0..passes {
+            simd::store_all(cpu, black_box(&mut block));
+        }
+    });
+    Memory { loaded_per_ns: touched / loading, stored_per_ns: touched / storing }
 }
 
 /// The fastest of a few runs: on a shared machine everything slower is someone else's doing.
 pub fn nanoseconds(mut work: impl FnMut()) -> f64 {
-    let runs = (0..7).map(|_| {
+    let runs = (0..15).map(|_| {
         let start = Instant::now();
         work();
         start.elapsed().as_nanos() as f64

@@ -4,8 +4,9 @@
 
 use std::sync::LazyLock;
 
-use crate::loops;
+use crate::loops::{self, Angles, GROUP, NO_ANGLES, Projection, TILE};
 use crate::loss::Step;
+use crate::structured::Block;
 use crate::vector::{LANES, Line};
 
 /// Instruction sets that the inner loops are compiled for.
@@ -86,10 +87,14 @@ macro_rules! dispatched {
 }
 
 dispatched! {
-    /// Features of samples in groups of a few; returns how many samples were in whole groups.
-    fn map_together(projection: &loops::Projection<'_>, x: &[f32], z: &mut [f32]) -> usize;
-    /// Features of one sample.
-    fn map_alone(projection: &loops::Projection<'_>, x: &[f32], z: &mut [f32]);
+    /// Angles of a group of samples.
+    fn project_together(panels: &[Line], x: &[f32], angles: &mut [Angles; GROUP]);
+    /// Angles of one sample.
+    fn project_alone(panels: &[Line], x: &[f32], angles: &mut Angles);
+    /// Features of one or more samples from their angles on `count` panels, whose frequencies begin at `first`.
+    fn write_features(projection: &Projection<'_>, first: usize, count: usize, angles: &[Angles], z: &mut [f32]);
+    /// Angles of one sample on structured frequencies.
+    fn project_structured(block: &Block, x: &[f32], buffer: &mut [Line], angles: &mut [Line]);
     /// Features of one sample from a dictionary.
     fn map_dictionary(panels: &[Line], phases: &[Line], linear: usize, x: &[f32], z: &mut [f32]);
     /// wᵀz.
@@ -109,15 +114,37 @@ dispatched! {
     fn spin(rounds: u64) -> f32;
     #[cfg(feature = "probe")]
     /// Sines and cosines of angles that stay in the nearest cache.
-    fn sin_cos_all(angles: &[f32], sines: &mut [f32], cosines: &mut [f32]);
+    fn sin_cos_all(angles: &[Line], sines: &mut [Line], cosines: &mut [Line]);
+    #[cfg(feature = "probe")]
+    /// Loads everything once; returns what keeps the compiler from leaving it out.
+    fn load_all(block: &[Line]) -> f32;
+    #[cfg(feature = "probe")]
+    /// Stores something everywhere.
+    fn store_all(block: &mut [Line]);
 }
 
 /// Features of a batch of samples, the same as of each alone.
-pub(crate) fn map_features(cpu: Cpu, projection: &loops::Projection<'_>, x: &[f32], z: &mut [f32]) {
+pub(crate) fn map_features(cpu: Cpu, projection: &Projection<'_>, x: &[f32], z: &mut [f32]) {
     let (d, width) = (projection.inputs, projection.width);
-    let done = map_together(cpu, projection, x, z);
-    for (x, z) in x[done * d..].chunks_exact(d).zip(z[done * width..].chunks_exact_mut(width)) {
-        map_alone(cpu, projection, x, z);
+    let tiles = || projection.panels.chunks(TILE * d).zip((0..).step_by(TILE * LANES));
+    let (mut x, mut z) = (x, z);
+    if x.len() >= GROUP * d {
+        let mut angles = [NO_ANGLES; GROUP];
+        while let (Some((group, rest)), true) = (x.split_at_checked(GROUP * d), !x.is_empty()) {
+            let (features, more) = z.split_at_mut(GROUP * width);
+            for (panels, first) in tiles() {
+                project_together(cpu, panels, group, &mut angles);
+                write_features(cpu, projection, first, panels.len() / d, &angles, features);
+            }
+            (x, z) = (rest, more);
+        }
+    }
+    let mut angles = [NO_ANGLES];
+    for (x, z) in x.chunks_exact(d).zip(z.chunks_exact_mut(width)) {
+        for (panels, first) in tiles() {
+            project_alone(cpu, panels, x, &mut angles[0]);
+            write_features(cpu, projection, first, panels.len() / d, &angles, z);
+        }
     }
 }
 
@@ -138,7 +165,7 @@ pub(crate) fn is_within(value: f32, bound: f32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loops::{PADDING, Projection, Use};
+    use crate::loops::{PADDING, Use};
     use crate::loss::{Loss, Objective};
     use crate::random::Stream;
 
@@ -156,13 +183,14 @@ mod tests {
         let panels: Vec<Line> =
             rows.as_chunks().0.iter().map(|row: &[f32; LANES]| Line(row.map(|value| value * 40.0))).collect();
         let uses: Vec<Use> = (0..kernels)
-            .map(|kernel| Use { start: kernel * per_kernel, kernel, scale: 1.0 + kernel as f32 })
+            .map(|kernel| Use { start: kernel * per_kernel, scale: 1.0 + kernel as f32 })
             .collect();
         let width = kernels * 2 * per_kernel;
         let projection = Projection {
             panels: &panels,
             inputs,
             uses: &uses,
+            tails: &[],
             shared: samples.is_multiple_of(2),
             largest_angle: 1e5,
             per_kernel,

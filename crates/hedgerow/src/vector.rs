@@ -16,8 +16,8 @@ pub(crate) struct Line(pub(crate) [f32; LANES]);
 
 /// Sixteen f32.
 pub(crate) trait Vector: Copy {
-    /// How many samples, and vectors of frequencies for one sample alone, fill the registers of a projection.
-    const SAMPLES: usize;
+    /// How many vectors the processor's registers hold.
+    const REGISTERS: usize;
 
     fn splat(value: f32) -> Self;
     fn load(from: &[f32; LANES]) -> Self;
@@ -39,14 +39,22 @@ pub(crate) trait Vector: Copy {
     fn any_beyond(self, bound: f32) -> bool;
     /// The first few lanes from a slice, zeros in the others.
     fn load_part(from: &[f32]) -> Self;
+    /// In each lane the one of self that `lanes` names, from 0 to 15.
+    fn pick(self, lanes: &[u32; LANES]) -> Self;
+    /// In each lane the one whose number differs by the bit `APART`: 1, 2, 4 or 8.
+    fn partners<const APART: usize>(self) -> Self;
     /// Sum of the lanes: halves are added until one is left.
     fn sum(self) -> f32;
+    /// The sums of two vectors, each as [`Vector::sum`] has it.
+    fn sums(self, other: Self) -> (f32, f32) {
+        (self.sum(), other.sum())
+    }
 }
 
 const SIZE_BITS: u32 = 0x7FFF_FFFF;
 
 impl Vector for [f32; LANES] {
-    const SAMPLES: usize = 2;
+    const REGISTERS: usize = 4;
 
     #[inline(always)]
     fn splat(value: f32) -> Self {
@@ -122,6 +130,16 @@ impl Vector for [f32; LANES] {
     }
 
     #[inline(always)]
+    fn pick(self, lanes: &[u32; LANES]) -> Self {
+        lanes.map(|lane| self[lane as usize % LANES])
+    }
+
+    #[inline(always)]
+    fn partners<const APART: usize>(self) -> Self {
+        std::array::from_fn(|lane| self[lane ^ APART])
+    }
+
+    #[inline(always)]
     fn sum(self) -> f32 {
         let mut lanes = self;
         let mut half = LANES / 2;
@@ -148,8 +166,15 @@ pub(crate) mod x86 {
     #[derive(Clone, Copy)]
     pub(crate) struct Avx512(__m512);
 
+    impl Avx512 {
+        #[inline(always)]
+        fn halves_added(self) -> __m256 {
+            unsafe { _mm256_add_ps(_mm512_castps512_ps256(self.0), _mm512_extractf32x8_ps(self.0, 1)) }
+        }
+    }
+
     impl Vector for Avx512 {
-        const SAMPLES: usize = 4;
+        const REGISTERS: usize = 32;
 
         #[inline(always)]
         fn splat(value: f32) -> Self {
@@ -234,10 +259,30 @@ pub(crate) mod x86 {
         }
 
         #[inline(always)]
+        fn pick(self, lanes: &[u32; LANES]) -> Self {
+            Self(unsafe { _mm512_permutexvar_ps(_mm512_loadu_si512(lanes.as_ptr().cast()), self.0) })
+        }
+
+        #[inline(always)]
+        fn partners<const APART: usize>(self) -> Self {
+            Self(unsafe {
+                match APART {
+                    1 => _mm512_permute_ps(self.0, 0b10_11_00_01),
+                    2 => _mm512_permute_ps(self.0, 0b01_00_11_10),
+                    4 => _mm512_shuffle_f32x4(self.0, self.0, 0b10_11_00_01),
+                    _ => _mm512_shuffle_f32x4(self.0, self.0, 0b01_00_11_10),
+                }
+            })
+        }
+
+        #[inline(always)]
         fn sum(self) -> f32 {
-            unsafe {
-                sum256(_mm256_add_ps(_mm512_castps512_ps256(self.0), _mm512_extractf32x8_ps(self.0, 1)))
-            }
+            unsafe { sum256(self.halves_added()) }
+        }
+
+        #[inline(always)]
+        fn sums(self, other: Self) -> (f32, f32) {
+            unsafe { sums256(self.halves_added(), other.halves_added()) }
         }
     }
 
@@ -253,7 +298,7 @@ pub(crate) mod x86 {
     }
 
     impl Vector for Avx2 {
-        const SAMPLES: usize = 2;
+        const REGISTERS: usize = 8;
 
         #[inline(always)]
         fn splat(value: f32) -> Self {
@@ -342,19 +387,75 @@ pub(crate) mod x86 {
 
         #[inline(always)]
         fn load_part(from: &[f32]) -> Self {
-            Self::load(&<[f32; LANES]>::load_part(from))
+            // A window on this has as many ones as there are lanes to load.
+            const ONES_AND_ZEROS: [i32; 2 * LANES] = {
+                let mut mask = [0; 2 * LANES];
+                let mut at = 0;
+                while at < LANES {
+                    mask[at] = -1;
+                    at += 1;
+                }
+                mask
+            };
+            let mask = &ONES_AND_ZEROS[LANES - from.len().min(LANES)..][..LANES];
+            // Lanes without a one are not read; their address is, but never used.
+            let half = |at: usize| unsafe {
+                let ones = _mm256_loadu_si256(mask[at..].as_ptr().cast());
+                _mm256_maskload_ps(from.as_ptr().wrapping_add(at), ones)
+            };
+            Self([half(0), half(8)])
+        }
+
+        #[inline(always)]
+        fn pick(self, lanes: &[u32; LANES]) -> Self {
+            let mut all = [0.0; LANES];
+            self.store(&mut all);
+            Self::load(&all.pick(lanes))
+        }
+
+        #[inline(always)]
+        fn partners<const APART: usize>(self) -> Self {
+            let swapped = |half: usize| unsafe {
+                match APART {
+                    1 => _mm256_permute_ps(self.0[half], 0b10_11_00_01),
+                    2 => _mm256_permute_ps(self.0[half], 0b01_00_11_10),
+                    _ => _mm256_permute2f128_ps(self.0[half], self.0[half], 1),
+                }
+            };
+            Self(if APART == 8 { [self.0[1], self.0[0]] } else { [swapped(0), swapped(1)] })
         }
 
         #[inline(always)]
         fn sum(self) -> f32 {
             unsafe { sum256(_mm256_add_ps(self.0[0], self.0[1])) }
         }
+
+        #[inline(always)]
+        fn sums(self, other: Self) -> (f32, f32) {
+            unsafe { sums256(_mm256_add_ps(self.0[0], self.0[1]), _mm256_add_ps(other.0[0], other.0[1])) }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn four(lanes: __m256) -> __m128 {
+        unsafe { _mm_add_ps(_mm256_castps256_ps128(lanes), _mm256_extractf128_ps(lanes, 1)) }
+    }
+
+    /// Two sums side by side, each in the order of [`sum256`].
+    #[inline(always)]
+    unsafe fn sums256(a: __m256, b: __m256) -> (f32, f32) {
+        unsafe {
+            let (a, b) = (four(a), four(b));
+            let two = _mm_add_ps(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a));
+            let one = _mm_add_ps(two, _mm_movehdup_ps(two));
+            (_mm_cvtss_f32(one), _mm_cvtss_f32(_mm_movehl_ps(one, one)))
+        }
     }
 
     #[inline(always)]
     unsafe fn sum256(lanes: __m256) -> f32 {
         unsafe {
-            let four = _mm_add_ps(_mm256_castps256_ps128(lanes), _mm256_extractf128_ps(lanes, 1));
+            let four = four(lanes);
             let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
             _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
         }

@@ -91,7 +91,18 @@ pub(crate) fn is_distribution(weights: &[f64]) -> bool {
 }
 
 fn largest(log: &[f64]) -> f64 {
-    log.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+    // Four at a time, so that one comparison needn't wait for the last.
+    let (fours, few) = log.as_chunks::<4>();
+    let mut largest = [f64::NEG_INFINITY; 4];
+    for four in fours {
+        largest = std::array::from_fn(|at| larger(largest[at], four[at]));
+    }
+    largest.iter().chain(few).copied().fold(f64::NEG_INFINITY, larger)
+}
+
+/// Of two numbers, none of them NaN.
+fn larger(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
 }
 
 /// e^gap for a gap of at most zero; a weight too small to matter is zero, without the slow path of underflow.
@@ -116,6 +127,8 @@ pub fn draw(log: &[f64], uniform: f64) -> usize {
     // Most dictionaries fit here, and then no exponential is taken twice.
     let mut known = [0.0; 32];
     let mut total = 0.0;
+    // What can't make a difference to a number of 53 bits needs no exponential.
+    let relative_weight = |gap: f64| if gap < -60.0 { 0.0 } else { gap.exp() };
     for (index, log) in log.iter().enumerate() {
         let weight = relative_weight(log - largest);
         total += weight;

@@ -11,11 +11,11 @@ use hedgerow::{
     SetupConfig,
 };
 
-const DRAWS: [Draw; 3] = [Draw::Independent, Draw::Shared, Draw::Orthogonal];
+const DRAWS: [Draw; 4] = Draw::ALL;
 
 /// Families that a draw can have.
 fn families(draw: Draw) -> impl Iterator<Item = Family> + Clone {
-    Family::ALL.into_iter().filter(move |family| draw != Draw::Orthogonal || family.is_isotropic())
+    Family::ALL.into_iter().filter(move |family| !draw.is_for_isotropic() || family.is_isotropic())
 }
 
 /// A dictionary that goes through all families, with growing bandwidth.
@@ -56,8 +56,8 @@ fn assert_on_the_sphere(map: &FeatureMap, z: &[f32], what: &FeatureSpec) {
 #[test]
 fn batches_have_the_bits_of_single_samples_and_length_one() {
     for draw in DRAWS {
-        for inputs in [1, 2, 3, 4, 5, 6, 7, 8, 9, 77] {
-            for frequencies in [1, 5, 16, 17, 49] {
+        for inputs in [1, 2, 3, 4, 5, 6, 7, 8, 9, 77, 130] {
+            for frequencies in [1, 5, 16, 17, 49, 150] {
                 for kernels in [1, 2, 11] {
                     let spec = spec(draw, kernels, frequencies, inputs, 3);
                     let map = FeatureMap::new(&spec).unwrap();
@@ -66,10 +66,12 @@ fn batches_have_the_bits_of_single_samples_and_length_one() {
                     x[4 * inputs] = 3e9;
                     let batch = features(&map, &x);
                     let singles: Vec<f32> = x.chunks_exact(inputs).flat_map(|x| features(&map, x)).collect();
-                    let plain = features(&map.clone().on(Cpu::Plain), &x);
                     let bits = |z: &[f32]| z.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
                     assert!(bits(&batch) == bits(&singles), "{spec:?}");
-                    assert!(bits(&batch) == bits(&plain), "{spec:?}");
+                    for cpu in [Cpu::Plain, Cpu::Avx2] {
+                        let other = features(&map.clone().on(cpu), &x);
+                        assert!(bits(&batch) == bits(&other), "{} {spec:?}", cpu.name());
+                    }
                     assert_on_the_sphere(&map, &batch, &spec);
                 }
             }
@@ -186,7 +188,7 @@ fn first_features_of_seed_one_are_frozen() {
     }
 }
 
-const FROZEN: [[[f32; 2]; 6]; 3] = [
+const FROZEN: [[[f32; 2]; 6]; 4] = [
     [
         [0.40812528, 0.37710118],
         [-0.39672354, -0.08687823],
@@ -210,6 +212,14 @@ const FROZEN: [[[f32; 2]; 6]; 3] = [
         [0.38720313, -0.3240788],
         [0.3750783, 0.14340736],
         [-0.119586, -0.4082054],
+    ],
+    [
+        [-0.19149587, 0.08512015],
+        [0.04962777, -0.40612346],
+        [-0.317085, -0.3970936],
+        [-0.14816631, 0.06495446],
+        [0.037792545, -0.3902307],
+        [-0.2556205, -0.3471659],
     ],
 ];
 
@@ -251,8 +261,11 @@ fn maps_that_make_no_sense_are_refused() {
     }
     for family in [Family::Laplacian, Family::Cauchy] {
         let kernels = vec![Kernel { family, variance: 1.0 }];
-        let refused = error(FeatureSpec { kernels, draw: Draw::Orthogonal, ..sound.clone() });
-        assert_eq!(refused, FeatureError::NotIsotropic { kernel: 1, family: family.name() });
+        for draw in [Draw::Orthogonal, Draw::Structured] {
+            let refused = error(FeatureSpec { kernels: kernels.clone(), draw, ..sound.clone() });
+            let (draw, family) = (draw.name(), family.name());
+            assert_eq!(refused, FeatureError::NotIsotropic { draw, kernel: 1, family });
+        }
     }
     for (numbers, kernels, frequencies, inputs) in [(5, 1, 2, 3), (0, 0, 2, 3), (0, 1, 0, 3), (0, 1, 1, 0)] {
         let refused = FeatureMap::from_frequencies(&vec![0.5; numbers], kernels, frequencies, inputs);

@@ -134,9 +134,9 @@ fn every_draw_and_family_turns_as_its_angles_do() {
         }
         Scale::from_summary(ScaleKind::Spread, &summary, None)
     };
-    for draw in [Draw::Independent, Draw::Shared, Draw::Orthogonal] {
+    for draw in Draw::ALL {
         for family in Family::ALL {
-            if draw == Draw::Orthogonal && !family.is_isotropic() {
+            if draw.is_for_isotropic() && !family.is_isotropic() {
                 continue;
             }
             // The other families make shared draws begin elsewhere.

@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::{cargo, output, root};
+use crate::{executable, output, root};
 
 const BEGIN: &str = "<!-- node-step:begin -->";
 const END: &str = "<!-- node-step:end -->";
@@ -48,23 +48,33 @@ impl Options {
 /// One turn of each program: a JSON object per case.
 struct Round {
     ours: Vec<Value>,
+    threads: Vec<Value>,
     numpy: Vec<Value>,
 }
 
+/// What tells cases apart.
+const CASE: [&str; 5] = ["kernels", "frequencies", "inputs", "draw", "batch"];
+
+/// A number of the same case in another list.
+fn of_case(list: &[Value], case: &Value, name: &str) -> Option<f64> {
+    list.iter().find(|other| CASE.iter().all(|key| other[key] == case[key]))?[name].as_f64()
+}
+
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let binary = build()?;
+    let binary = executable("bench --package hedgerow --features probe --bench node_step --no-run")?;
     let python = python_with_numpy()
         .inspect_err(|error| eprintln!("going on without numpy, so without ratios to it: {error:#}"))
         .ok();
     let mut rounds = Vec::new();
     for round in 1..=options.rounds {
         eprintln!("round {round} of {}", options.rounds);
-        let ours = measure(&binary, None)?;
+        let ours = measure(&binary, None, true)?;
         let numpy = match &python {
-            Some((python, _)) => measure(python, Some("crates/xtask/bench/node_step.py"))?,
+            Some((python, _)) => measure(python, Some("crates/xtask/bench/node_step.py"), true)?,
             None => Vec::new(),
         };
-        rounds.push(Round { ours, numpy });
+        let threads = measure(&binary, Some("threads"), false)?;
+        rounds.push(Round { ours, threads, numpy });
     }
     let numpy = python.map_or("no numpy".to_owned(), |(_, version)| format!("numpy {version}"));
     let section = section(&rounds, &numpy)?;
@@ -75,15 +85,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         fs::write(&file, with_section(&document, &section)?)?;
     }
     Ok(())
-}
-
-/// Where cargo put the benchmark's program.
-fn build() -> Result<PathBuf> {
-    let arguments = "bench --package hedgerow --features probe --bench node_step --no-run --message-format json-render-diagnostics";
-    let messages = output(&mut cargo(&arguments.split(' ').collect::<Vec<_>>()))?;
-    let mut artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let program = artifacts.find_map(|artifact| Some(PathBuf::from(artifact["executable"].as_str()?)));
-    program.context("cargo built no program for the benchmark")
 }
 
 /// A Python of our own with numpy, and numpy's version. Made at the first run.
@@ -103,70 +104,107 @@ fn python_with_numpy() -> Result<(PathBuf, String)> {
     Ok((python, version.trim().to_owned()))
 }
 
-/// The cases that a program prints, run on one core if that can be had.
-fn measure(program: &Path, script: Option<&str>) -> Result<Vec<Value>> {
+/// The cases that a program prints, run on one core if that is wanted and can be had.
+fn measure(program: &Path, argument: Option<&str>, on_one_core: bool) -> Result<Vec<Value>> {
     let pin = ["-c", "0"];
-    let can_pin = Command::new("taskset").args(pin).arg("true").status().is_ok_and(|status| status.success());
+    let can_pin = on_one_core
+        && Command::new("taskset").args(pin).arg("true").status().is_ok_and(|status| status.success());
     let mut command = Command::new(if can_pin { Path::new("taskset") } else { program });
     if can_pin {
         command.args(pin).arg(program);
     }
-    command.args(script).current_dir(root());
+    command.args(argument).current_dir(root());
     let lines = output(command.envs([("OPENBLAS_NUM_THREADS", "1"), ("OMP_NUM_THREADS", "1")]))?;
     lines.lines().map(|line| serde_json::from_str(line).context(line.to_owned())).collect()
 }
 
 fn section(rounds: &[Round], numpy: &str) -> Result<String> {
-    let first = &rounds.first().context("no round")?.ours;
-    let machine = first.first().context("the benchmark printed nothing")?;
-    let rate = |name: &str| median(rounds.iter().filter_map(|round| round.ours.first()?[name].as_f64()));
+    let cases = &rounds.first().context("no round")?.ours;
+    let machine = cases.first().context("the benchmark printed nothing")?;
     let date = output(Command::new("date").args(["-u", "+%F"]))?;
-    let nodes = rounds.iter().flat_map(|round| &round.numpy).filter_map(|case| case["nodes"].as_u64()).max();
-    let nodes = nodes.unwrap_or(1);
     let mut text = format!(
         "## A node's step\n\n\
-         Features of one sample (77 inputs, 11 kernels of 49 frequencies), prediction, learning and upload of MK-OFL on one core: \
-         {}, {numpy}, {} rounds, {}. numpy computes in double precision, as one would write it from the paper; this library in \
-         single. Ratios say how many times faster this library is: median [least, most] over the rounds.\n\n\
-         | draw | samples | steps per second | ns | share of the floor | numpy, one node, same draw | \
-         numpy, one node, independent | numpy, {nodes} nodes per call, same draw |\n\
-         |---|---|--:|--:|--:|--:|--:|--:|\n",
+         Features of one sample (d inputs, P kernels of D frequencies), prediction, learning and upload of MK-OFL: {}, {} rounds, {}. \
+         Medians over the rounds, one core; of two nodes on two threads, steps per second as a multiple of one's.\n\n\
+         | P, D, d | draw | samples | steps per second | ns | floor, ns | share of the floor | two threads |\n\
+         |---|---|---|--:|--:|--:|--:|--:|\n",
         machine["cpu"].as_str().unwrap_or("unknown"),
         rounds.len(),
         date.trim(),
     );
-    for case in first {
-        let (draw, batch) = (&case["draw"], &case["batch"]);
-        let ours = |round: &Round, name: &str| {
-            round.ours.iter().find(|case| case["draw"] == *draw && case["batch"] == *batch)?[name].as_f64()
-        };
+    for case in cases {
+        let ours = |name: &str| median(rounds.iter().filter_map(|round| of_case(&round.ours, case, name)));
+        let both = rounds
+            .iter()
+            .map(|round| Some(of_case(&round.ours, case, "floor_ns")? / of_case(&round.ours, case, "ns")?));
+        let threads = median(rounds.iter().filter_map(|round| of_case(&round.threads, case, "speedup")));
+        text += &format!(
+            "| {}, {}, {} | {} | {} | {:.0} | {:.0} | {:.0} | {:.2} | {} |\n",
+            case["kernels"],
+            case["frequencies"],
+            case["inputs"],
+            name_of(&case["draw"]),
+            way(case),
+            1e9 / ours("ns"),
+            ours("ns"),
+            ours("floor_ns"),
+            median(both.flatten()),
+            if threads.is_nan() { "–".to_owned() } else { format!("{threads:.2}") },
+        );
+    }
+    let rate = |name: &str| median(rounds.iter().filter_map(|round| round.ours.first()?[name].as_f64()));
+    text += &format!(
+        "\nThe floor adds up what each phase needs at least, since each needs the one before. Projection: its multiply-adds at the core's \
+         measured {:.1} per ns, or reading the frequencies (once per batch) at the rate of a loop that only reads as much memory as \
+         the step goes through, whichever takes longer. Sines and cosines: at {:.2} ns a pair. Learning: four multiply-adds for each number \
+         of the models, or loading features and models, or storing models. The global prediction, and one exponential ({:.1} ns) for \
+         each kernel whose weight still matters.\n\n",
+        rate("mul_adds_per_ns"),
+        rate("ns_per_sin_cos"),
+        rate("ns_per_exp"),
+    );
+    Ok(text + &beside_numpy(rounds, cases, numpy))
+}
+
+/// Ratios for the one shape that numpy computes too.
+fn beside_numpy(rounds: &[Round], cases: &[Value], numpy: &str) -> String {
+    let nodes = rounds.iter().flat_map(|round| &round.numpy).filter_map(|case| case["nodes"].as_u64()).max();
+    let nodes = nodes.unwrap_or(1);
+    let mut text = format!(
+        "Beside {numpy}, in turns on the same core, P = 11, D = 49, d = 77. numpy computes in double precision, as one would write it from \
+         the paper; this library in single. How many times faster this library is: median [least, most] over the rounds.\n\n\
+         | draw | samples | one node, same draw | one node, independent | {nodes} nodes per call, same draw |\n\
+         |---|---|--:|--:|--:|\n"
+    );
+    let shape = |case: &&Value| {
+        (&case["kernels"], &case["frequencies"], &case["inputs"]) == (&11.into(), &49.into(), &77.into())
+    };
+    for case in cases.iter().filter(shape) {
         let ratio = |draw: &Value, nodes: u64| {
             let numpy = |case: &&Value| case["draw"] == *draw && case["nodes"] == nodes;
             spread(rounds.iter().filter_map(|round| {
-                Some(round.numpy.iter().find(numpy)?["ns"].as_f64()? / ours(round, "ns")?)
+                Some(round.numpy.iter().find(numpy)?["ns"].as_f64()? / of_case(&round.ours, case, "ns")?)
             }))
         };
-        let ns = median(rounds.iter().filter_map(|round| ours(round, "ns")));
-        let shares = rounds.iter().filter_map(|round| Some(ours(round, "floor_ns")? / ours(round, "ns")?));
-        let share = median(shares);
-        let way = if *batch == 1 { "one at a time".to_owned() } else { format!("in batches of {batch}") };
         text += &format!(
-            "| {} | {way} | {:.0} | {ns:.0} | {share:.2} | {} | {} | {} |\n",
-            draw.as_str().unwrap_or("unknown"),
-            1e9 / ns,
-            ratio(draw, 1),
+            "| {} | {} | {} | {} | {} |\n",
+            name_of(&case["draw"]),
+            way(case),
+            ratio(&case["draw"], 1),
             ratio(&"independent".into(), 1),
-            ratio(draw, nodes),
+            ratio(&case["draw"], nodes),
         );
     }
-    text += &format!(
-        "\nThe floor is what the step's arithmetic takes at the core's measured {:.0} Gflop/s plus its sines and cosines at {:.2} ns \
-         a pair, or what its memory traffic takes at {:.0} GB/s from the second cache, whichever is longer.\n",
-        rate("gflops"),
-        rate("ns_per_sin_cos"),
-        rate("gbytes"),
-    );
-    Ok(text)
+    text
+}
+
+fn name_of(draw: &Value) -> &str {
+    draw.as_str().unwrap_or("unknown")
+}
+
+fn way(case: &Value) -> String {
+    let batch = &case["batch"];
+    if *batch == 1 { "one at a time".to_owned() } else { format!("in batches of {batch}") }
 }
 
 /// Median, least and most, or a dash if there is nothing.

@@ -4,6 +4,8 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
+mod guard;
+mod python;
 mod test;
 
 use std::env;
@@ -11,21 +13,28 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
-const CHORES: [&str; 2] = ["test", "bench"];
+const CHORES: [&str; 3] = ["test", "bench", "guard"];
 
 const HELP: &str = "\
 The project's chores. They stop at the first failure.
 
 cargo xtask test
-    Everything a change has to pass: formatting, lints, documentation, tests, the first example, the README's commands.
-    Needs only cargo.
+    Everything a change has to pass: formatting, lints, documentation, tests, those of the Python package, the first
+    example, instructions of the hot path, the README's commands. Needs cargo and python3 (3.11 or later); what else Python needs is installed below
+    target/ at the first run.
 
 cargo xtask bench [--rounds N] [--write]
     Speed of a node's step, in turns with plain numpy, as a Markdown table. numpy is installed below target/ at
     the first run; without python3 or the network the table lacks its ratios.
     --rounds N   how many turns each takes [default: 7]
     --write      put the table into BENCHMARKS.md
+
+cargo xtask guard [--write]
+    Instructions of the hot path under valgrind, compared with crates/xtask/bench/instructions.json: fails if they are
+    more than 5% away. Without valgrind it says so; with another compiler than the baseline's it only warns.
+    --write      take today's counts as the baseline
 
 Exit codes: 0 all is well, 1 a chore failed, 2 the command line is wrong.";
 
@@ -43,6 +52,11 @@ fn main() -> ExitCode {
             Ok(options) => bench::run(&options),
             Err(error) => return misuse(&error.to_string()),
         },
+        ["guard"] => guard::run(false),
+        ["guard", "--write"] => guard::run(true),
+        ["guard", ref options @ ..] => {
+            return misuse(&format!("`guard` takes --write alone, and no {options:?}"));
+        }
         [name, ..] => return misuse(&format!("no chore {name:?}; there are {}", CHORES.join(", "))),
     };
     match outcome {
@@ -70,6 +84,15 @@ fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
     command.current_dir(root()).args(arguments);
     command
+}
+
+/// Where cargo puts the one program that these arguments make it build.
+fn executable(arguments: &str) -> Result<PathBuf> {
+    let arguments = arguments.split(' ').chain(["--message-format", "json-render-diagnostics"]);
+    let messages = output(&mut cargo(&arguments.collect::<Vec<_>>()))?;
+    let mut artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let program = artifacts.find_map(|artifact| Some(PathBuf::from(artifact["executable"].as_str()?)));
+    program.context("cargo built no program")
 }
 
 /// What a command prints, if it succeeds. Its errors go to the terminal.

@@ -5,34 +5,43 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
-use crate::{CHORES, cargo, output, root};
+use crate::{CHORES, cargo, guard, output, python, root};
 
 const LINTS: &str = "clippy --workspace --all-targets --all-features -- -D warnings";
 const DOCUMENTATION: &str = "doc --workspace --no-deps --document-private-items --all-features";
 // Not --all-targets: that would run the benchmarks too. With all features, so that nothing is built twice.
 const TESTS: &str = "test --workspace --all-features --lib --bins --tests --examples";
+// The only crate whose documentation has examples; for all of them half of everything would be built once more.
+const DOCUMENTED: &str = "test --package hedgerow --all-features --doc";
 // Without what only a server needs.
 const LEAN: &str = "check --package hedgerow-node";
 const EXAMPLE: &str = "run --release --package hedgerow --example first_federation";
 
 /// Debian's packages that tests look for, and a file of each.
-const TOOLS: [(&str, &str); 2] = [("chromium", "/usr/bin/chromium"), ("faketime", "/usr/bin/faketime")];
+const TOOLS: [(&str, &str); 3] =
+    [("chromium", "/usr/bin/chromium"), ("faketime", "/usr/bin/faketime"), guard::VALGRIND];
 
 pub(crate) fn run() -> Result<()> {
+    let python = python::prepare();
     let missing = install_tools();
     step("formatting", "fmt --all --check")?;
     step("lints", LINTS)?;
     step("documentation", DOCUMENTATION)?;
+    let python =
+        python.join().map_err(|_| anyhow!("python's environment"))?.context("python's environment")?;
+    let python = python::Tests::start(&python)?;
     step("tests", TESTS)?;
-    step("documentation tests", "test --workspace --all-features --doc")?;
+    step("documentation tests", DOCUMENTED)?;
+    python.finish()?;
     step("lean node", LEAN)?;
     if root().join("crates/hedgerow/examples/first_federation.rs").exists() {
         step("first example", EXAMPLE)?;
     } else {
         println!("\n== first example: skipped, there is no crates/hedgerow/examples/first_federation.rs");
     }
+    guard::run(false)?;
     match fs::read_to_string(root().join("README.md")) {
         Ok(readme) => check_commands(&readme).context("README's commands")?,
         Err(_) => println!("\n== README's commands: skipped, there is no README.md"),

@@ -27,7 +27,7 @@ pub const METHODS: [&str; 15] = [
 ];
 
 /// The grid that comes with the program.
-const PUBLISHED: &str = include_str!("../../../../experiments/compare.toml");
+const PUBLISHED: &str = include_str!("../../experiments/compare.toml");
 
 /// A grid of runs.
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -214,6 +214,11 @@ impl<'c, 'a> Chart<'c, 'a> {
         self.canvas.area(&outline, line.style.color, 0.16)
     }
 
+    /// What was measured at one place, from the least to the most.
+    pub(super) fn range(&self, x: f64, (least, most): (f64, f64), style: LineStyle) -> Result<(), DrawError> {
+        self.canvas.line(&[least, most].map(|y| self.spot(x, y)), LineStyle { opacity: 0.6, ..style })
+    }
+
     /// A straight line, on these axes, between two points.
     pub(super) fn guide(&self, ends: [(f64, f64); 2]) -> Result<(), DrawError> {
         self.canvas.line(&ends.map(|(x, y)| self.spot(x, y)), palette::GUIDE)

@@ -57,6 +57,7 @@ pub(super) struct RunConfig {
     pub(super) seed: i64,
     pub(super) threads: i64,
     pub(super) window: i64,
+    pub(super) memory_limit: f64,
     pub(super) out: String,
 }
 

@@ -164,10 +164,11 @@ fn stored(file: &Path) -> Option<Results> {
 /// Where a run is stored: by everything that its results depend on.
 pub(super) fn file(folder: &Path, name: &str, settings: &Settings) -> PathBuf {
     let mut effective = settings.effective.clone();
-    // Neither where things are nor how many threads there are changes a result.
+    // Neither where things are nor how many threads and how much memory there are changes a result.
     if let Some(run) = effective.get_mut("run").and_then(toml::Value::as_table_mut) {
         run.remove("out");
         run.remove("threads");
+        run.remove("memory_limit");
     }
     if let Some(data) = effective.get_mut("data").and_then(toml::Value::as_table_mut) {
         data.remove("dir");
@@ -222,7 +223,7 @@ mod tests {
             file(Path::new("f"), "t", &Settings::load(None, &flags).unwrap())
         };
         let plain = file_for("run.seed=1");
-        for flag in ["run.threads=7", "run.out=elsewhere", "data.dir=elsewhere"] {
+        for flag in ["run.threads=7", "run.memory_limit=3.0", "run.out=elsewhere", "data.dir=elsewhere"] {
             assert_eq!(file_for(flag), plain, "{flag}");
         }
         for flag in ["run.seed=2", "data.lags=1", "federation.nodes=2", "data.scaling=none"] {

@@ -355,10 +355,10 @@ impl Engine {
     /// A label has come: it counts, and is learned now or in the next round.
     fn see(&mut self, x: &[f32], y: f32, answer: Answer, global: Answer) {
         let State { tally, news, personal, .. } = &mut self.state;
-        tally.samples += 1;
+        tally.samples = tally.samples.saturating_add(1);
         if answer.known {
             let error = f64::from(answer.value) - f64::from(y);
-            tally.scored += 1;
+            tally.scored = tally.scored.saturating_add(1);
             tally.squared_error += error * error;
             news.samples = news.samples.saturating_add(1);
             news.squared_error += error * error;
@@ -400,7 +400,7 @@ impl Engine {
         let z = self.plan.map().map_batch(&self.room.x, &mut self.room.z);
         // The label was checked when it came, and the map is the half's own.
         if self.half.learn(z, scaled).is_ok() {
-            self.state.learned += 1;
+            self.state.learned = self.state.learned.saturating_add(1);
         }
     }
 }

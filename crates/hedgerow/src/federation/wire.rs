@@ -10,19 +10,61 @@ use crate::method::{BadState, NodeHalf, ServerHalf};
 pub(super) struct Wire {
     compression: Compression,
     seed: u64,
-    up: Vec<Encoder>,
+    /// One for each node.
+    pub(super) ends: Vec<End>,
     down: Encoder,
     /// The latest broadcast.
     known: Reference,
-    /// The server's, one for each node.
-    readers: Vec<Reader>,
     /// What it costs to send to those who have the one before; none where nobody could make sense of that.
     latest: Option<Cost>,
     /// How often everyone was visited in the open round.
     visits: u16,
+    scratch: Scratch,
+    numbers: Vec<f32>,
+}
+
+/// A node's encoder, and the server's reader of what it sends.
+pub(super) struct End {
+    encoder: Encoder,
+    reader: Reader,
+}
+
+/// What everyone needs to know of the wire.
+#[derive(Clone, Copy)]
+pub(super) struct Telling<'a> {
+    known: &'a Reference,
+    pub(super) latest: Option<Cost>,
+}
+
+/// A message on its way.
+#[derive(Default)]
+pub(super) struct Scratch {
     sections: Vec<Section>,
     bytes: Vec<u8>,
-    numbers: Vec<f32>,
+}
+
+impl End {
+    /// Sends an upload: its numbers become those that arrive.
+    pub(super) fn send_up(
+        &mut self,
+        half: &dyn NodeHalf,
+        telling: Telling<'_>,
+        scratch: &mut Scratch,
+        upload: &mut Upload,
+    ) -> Result<Cost, Rejected> {
+        let Scratch { sections, bytes } = scratch;
+        sections.clear();
+        half.sections(sections);
+        self.encoder.encode(upload.round, sections, &upload.numbers, telling.known, bytes);
+        let most = upload.numbers.len();
+        self.reader.read(bytes, telling.known, most, &mut upload.numbers)
+    }
+
+    /// The server took what the node sent last.
+    pub(super) fn taken(&mut self) {
+        self.encoder.taken();
+        self.reader.taken();
+    }
 }
 
 /// What has to survive a restart.
@@ -36,18 +78,17 @@ pub(super) struct Saved {
 
 impl Wire {
     pub(super) fn new(compression: Compression, seed: u64, nodes: usize, server: &dyn ServerHalf) -> Self {
-        let node = |id| Encoder::for_node(compression.up, seed, id);
+        let end =
+            |id| End { encoder: Encoder::for_node(compression.up, seed, id), reader: Reader::default() };
         let mut wire = Self {
             compression,
             seed,
-            up: (0..nodes as NodeId).map(node).collect(),
+            ends: (0..nodes as NodeId).map(end).collect(),
             down: Encoder::for_server(compression.down, seed),
             known: Reference::default(),
-            readers: vec![Reader::default(); nodes],
             latest: None,
             visits: 0,
-            sections: Vec::new(),
-            bytes: Vec::new(),
+            scratch: Scratch::default(),
             numbers: Vec::new(),
         };
         wire.learn_broadcast(server);
@@ -69,33 +110,17 @@ impl Wire {
         self.visits = 0;
     }
 
-    /// Sends an upload: its numbers become those that arrive.
-    pub(super) fn send_up(
-        &mut self,
-        node: NodeId,
-        half: &dyn NodeHalf,
-        upload: &mut Upload,
-    ) -> Result<Cost, Rejected> {
-        self.sections.clear();
-        half.sections(&mut self.sections);
-        let Self { up, readers, sections, known, bytes, .. } = self;
-        up[node as usize].encode(upload.round, sections, &upload.numbers, known, bytes);
-        let most = upload.numbers.len();
-        readers[node as usize].read(bytes, known, most, &mut upload.numbers)
-    }
-
-    /// The server took what a node sent last.
-    pub(super) fn taken(&mut self, node: NodeId) {
-        self.up[node as usize].taken();
-        self.readers[node as usize].taken();
+    /// What everyone needs to know of it, and their ends.
+    pub(super) fn split(&mut self) -> (Telling<'_>, &mut [End]) {
+        (Telling { known: &self.known, latest: self.latest }, &mut self.ends)
     }
 
     /// Sends the broadcast that the server has just made; from here on everyone takes what arrives for it.
     pub(super) fn send_down(&mut self, server: &mut dyn ServerHalf) {
-        self.sections.clear();
-        server.sections(&mut self.sections);
+        let Self { down, known, scratch: Scratch { sections, bytes }, numbers, .. } = self;
+        sections.clear();
+        server.sections(sections);
         let broadcast = server.broadcast();
-        let Self { down, sections, known, bytes, numbers, .. } = self;
         down.encode(broadcast.round, sections, &broadcast.numbers, known, bytes);
         // Should rounding take a number beyond its bound, then the broadcast travels as it is.
         self.latest = decode(bytes, known, broadcast.numbers.len(), numbers).ok();
@@ -104,11 +129,6 @@ impl Wire {
             server.settle(numbers);
         }
         self.learn_broadcast(server);
-    }
-
-    /// What the latest broadcast costs a node: who missed the one before gets all of it, exactly.
-    pub(super) fn cost_down(&self, node: &dyn NodeHalf, server: &dyn ServerHalf) -> Option<Cost> {
-        self.latest.filter(|_| node.round() + 1 == server.broadcast().round)
     }
 
     /// The server is in another scale.
@@ -120,25 +140,27 @@ impl Wire {
 
     /// A node is in another scale.
     pub(super) fn transport_node(&mut self, node: NodeId) {
-        self.up[node as usize].forget();
-        self.readers[node as usize].forget();
+        let End { encoder, reader } = &mut self.ends[node as usize];
+        encoder.forget();
+        reader.forget();
     }
 
     fn learn_broadcast(&mut self, server: &dyn ServerHalf) {
-        self.sections.clear();
-        server.sections(&mut self.sections);
-        self.known.set(&self.sections, &server.broadcast().numbers);
+        let sections = &mut self.scratch.sections;
+        sections.clear();
+        server.sections(sections);
+        self.known.set(sections, &server.broadcast().numbers);
     }
 
     pub(super) fn save(&self) -> Saved {
-        let up = self.up.iter().map(Encoder::save).collect();
+        let up = self.ends.iter().map(|end| end.encoder.save()).collect();
         Saved { up, down: self.down.save(), latest: self.latest, visits: self.visits }
     }
 
     /// The wire of a saved state and of the server that belongs to it. There must be as many nodes.
     pub(super) fn restored(&self, saved: &Saved, server: &dyn ServerHalf) -> Result<Self, BadState> {
-        let mut wire = Self::new(self.compression, self.seed, self.up.len(), server);
-        for ((encoder, reader), saved) in wire.up.iter_mut().zip(&mut wire.readers).zip(&saved.up) {
+        let mut wire = Self::new(self.compression, self.seed, self.ends.len(), server);
+        for (End { encoder, reader }, saved) in wire.ends.iter_mut().zip(&saved.up) {
             encoder.restore(saved)?;
             *reader = encoder.reader();
         }
@@ -152,7 +174,7 @@ impl Wire {
     pub(super) fn is_sound(&self, saved: &Saved) -> bool {
         // No message of a federation is larger, and adding it up goes well for long.
         let is_message = |cost: Cost| cost.numbers.max(cost.bytes) <= u64::from(u32::MAX);
-        saved.up.len() == self.up.len()
+        saved.up.len() == self.ends.len()
             && saved.visits < self.compression.every.get()
             && saved.latest.is_none_or(is_message)
     }

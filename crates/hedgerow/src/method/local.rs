@@ -1,9 +1,12 @@
 //! Local only: every node learns alone, with all kernels, and nothing travels. What federation has to beat.
 
 use super::{BadSample, BadState, NodeHalf, ServerHalf, Setup, restore_state, save_state};
+use crate::aggregation::Aggregation;
 use crate::features::Features;
+use crate::gathering::Gathering;
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
 use crate::omkl::{Omkl, OmklState};
+use crate::relay::PartialSum;
 use crate::scaling::Transport;
 
 const KIND: &str = "local-node";
@@ -81,6 +84,24 @@ impl Server {
 impl ServerHalf for Server {
     fn accept(&mut self, _from: NodeId, _upload: &Upload) -> Result<(), Rejected> {
         Err(Rejected::NotExpected)
+    }
+
+    fn part(&self) -> PartialSum {
+        PartialSum::new(self.broadcast.round, Gathering::new(Aggregation::Mean, 0, 0))
+    }
+
+    fn renew(&self, _part: &mut PartialSum) {}
+
+    fn accept_apart(&self, _part: &mut PartialSum, _from: NodeId, _upload: &Upload) -> Result<(), Rejected> {
+        Err(Rejected::NotExpected)
+    }
+
+    fn merge(&mut self, part: &PartialSum) -> Result<(), Rejected> {
+        if part.uploads() == 0 { Ok(()) } else { Err(Rejected::NotExpected) }
+    }
+
+    fn follow(&mut self, _broadcast: &Broadcast) -> Result<(), Rejected> {
+        Ok(())
     }
 
     fn uploads(&self) -> usize {

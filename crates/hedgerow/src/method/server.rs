@@ -8,12 +8,13 @@ use super::{BadState, ServerHalf, Setup, is_count, restore_state, save_state};
 use crate::compression::Section;
 use crate::gathering::{Gathering, check_numbers};
 use crate::message::{Broadcast, NodeId, Rejected, Selection, Upload};
+use crate::relay::PartialSum;
 use crate::scaling::Transport;
 
 /// What is special about a method's server.
-pub(super) trait Rule: Send {
+pub(super) trait Rule: Send + Sync {
     /// What it has to remember beyond the broadcast.
-    type Memory: Serialize + DeserializeOwned + Send;
+    type Memory: Serialize + DeserializeOwned + Send + Sync;
 
     /// Name of its saved states.
     fn kind(&self) -> &'static str;
@@ -79,6 +80,43 @@ impl<R: Rule> ServerHalf for Server<R> {
         self.rule.check(upload, &self.state.broadcast)?;
         let most = self.rule.kernels_per_upload();
         self.state.gathering.accept(self.state.broadcast.round, from, upload, most)
+    }
+
+    fn part(&self) -> PartialSum {
+        let mut gathering = self.state.gathering.clone();
+        gathering.clear();
+        PartialSum::new(self.state.broadcast.round, gathering)
+    }
+
+    fn renew(&self, part: &mut PartialSum) {
+        part.renew(self.state.broadcast.round, &self.state.gathering);
+    }
+
+    fn accept_apart(&self, part: &mut PartialSum, from: NodeId, upload: &Upload) -> Result<(), Rejected> {
+        let State { broadcast, gathering, .. } = &self.state;
+        part.check(broadcast.round, gathering)?;
+        self.rule.check(upload, broadcast)?;
+        if upload.round == broadcast.round && gathering.has_heard(from) {
+            return Err(Rejected::Duplicate { node: from, round: upload.round });
+        }
+        part.gathering_mut().accept(broadcast.round, from, upload, self.rule.kernels_per_upload())
+    }
+
+    fn merge(&mut self, part: &PartialSum) -> Result<(), Rejected> {
+        let State { broadcast, gathering, .. } = &mut self.state;
+        part.check(broadcast.round, gathering)?;
+        gathering.merge(part.gathering(), broadcast.round)
+    }
+
+    fn follow(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
+        let len = self.rule.broadcast_len(broadcast).unwrap_or(self.state.broadcast.numbers.len());
+        check_broadcast(broadcast, len)?;
+        self.state.broadcast.clone_from(broadcast);
+        self.state.gathering.clear();
+        if let Some(len) = self.rule.upload_len(broadcast) {
+            self.state.gathering.expect(len);
+        }
+        Ok(())
     }
 
     fn uploads(&self) -> usize {

@@ -1,0 +1,294 @@
+//! [`Memory`]: what a run will take, known before it begins, and what there is. A run that won't fit is refused, not killed half way.
+
+use std::fs;
+use std::path::Path;
+
+use hedgerow::{Aggregation, Method, NodeScaling, Personal, Setup};
+
+use crate::intake::Scaler;
+use crate::plan::Turn;
+use crate::run::RunError;
+use crate::settings::{Contestant, Learner, Settings, SettingsError};
+use crate::trial::{self, FEATURES_AT_ONCE, LEAST_AT_ONCE, MOST_AT_ONCE, Scene};
+
+/// Bytes that a run will take, by what they are for.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Memory {
+    /// What nodes remember: models, weights, sums, scales, layers of their own.
+    pub nodes: f64,
+    /// Features of the samples that are learned from at a time.
+    pub features: f64,
+    /// What is on its way, and what is owed: compressed messages, sums of uploads, uploads that are kept.
+    pub messages: f64,
+    /// Samples, whose they are, and those of the open round.
+    pub data: f64,
+    /// Courses, windows and sums of what was measured.
+    pub results: f64,
+    /// The program itself, and a report of it all.
+    pub program: f64,
+}
+
+/// The program, its threads, and the report that it writes.
+const PROGRAM: f64 = 24e6;
+
+/// What an allocator adds to each piece of memory, and pieces of a node.
+const PIECE: f64 = 16.0;
+const PIECES: f64 = 6.0;
+
+/// Lanes that a round is divided into.
+const LANES: f64 = 32.0;
+
+impl Memory {
+    /// All of it.
+    pub fn total(&self) -> f64 {
+        self.parts().iter().map(|(bytes, ..)| bytes).sum()
+    }
+
+    /// Each part, what it is in words, and what would make it smaller.
+    fn parts(&self) -> [(f64, &'static str, &'static str); 6] {
+        [
+            (
+                self.nodes,
+                "what nodes remember",
+                "federation.nodes, federation.budget, kernels.variances or federation.methods",
+            ),
+            (
+                self.features,
+                "the features of a round",
+                "federation.budget, kernels.variances or participation.arrivals, or leave out central-batch",
+            ),
+            (self.messages, "messages", "federation.nodes, federation.budget or federation.methods"),
+            (self.data, "samples", "run.rounds, federation.nodes or participation.arrivals"),
+            (
+                self.results,
+                "what is measured",
+                "run.window, run.trials, federation.budget or federation.methods (without hindsight)",
+            ),
+            (self.program, "the program itself", "run.threads"),
+        ]
+    }
+
+    fn add(&mut self, other: Self) {
+        self.nodes += other.nodes;
+        self.features += other.features;
+        self.messages += other.messages;
+        self.data += other.data;
+        self.results += other.results;
+        self.program += other.program;
+    }
+
+    /// Refuses what is more than there is, or than [`Settings::memory_limit`] allows.
+    pub(crate) fn check(&self, settings: &Settings, at_once: usize) -> Result<(), RunError> {
+        let Some(most) = settings.memory_limit.or_else(available) else { return Ok(()) };
+        if self.total() <= most {
+            return Ok(());
+        }
+        let parts = self.parts();
+        let Some((bytes, largest, keys)) = parts.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)) else {
+            return Ok(());
+        };
+        let (needed, bytes) = (gigabytes(self.total()), gigabytes(bytes));
+        let largest = format!("{bytes} of it for {largest}");
+        let keys = if at_once > 1 { format!("{keys}, or run.threads") } else { keys.to_owned() };
+        let has = if settings.memory_limit.is_some() { "run.memory_limit allows" } else { "there is" };
+        Err(RunError::Memory { needed, has, most: gigabytes(most), largest, keys })
+    }
+}
+
+/// In words.
+pub fn gigabytes(bytes: f64) -> String {
+    if bytes < 1e9 { format!("{:.0} MB", bytes / 1e6) } else { format!("{:.1} GB", bytes / 1e9) }
+}
+
+/// What the trials of a run that are played at once will take, and its samples.
+pub(crate) fn estimate(scene: &Scene<'_>, at_once: usize) -> Result<Memory, SettingsError> {
+    let settings = scene.settings;
+    let groups = trial::groups(scene)?;
+    let mut one = Memory::default();
+    for group in &groups {
+        let this = of_group(scene, group)?;
+        // Groups are played one after the other, unless the stream is seen only once.
+        if scene.rounds.is_none() {
+            one.add(this);
+        } else if this.total() > one.total() {
+            one = this;
+        }
+    }
+    let times = at_once as f64;
+    let mut all = Memory {
+        nodes: one.nodes * times,
+        features: one.features * times,
+        messages: one.messages * times,
+        data: one.data * times,
+        results: one.results * times,
+        program: PROGRAM,
+    };
+    // Courses of all trials are kept to the end.
+    let points = scene.rounds.map_or(2000, |rounds| rounds.min(1500)) as f64;
+    let of_sk = |contestant: &&Contestant| contestant.learner == Learner::Sk;
+    let kernels = settings.kernels.len() as f64;
+    let entries =
+        scene.contestants.len() as f64 + scene.contestants.iter().filter(of_sk).count() as f64 * kernels;
+    all.results += points * entries * settings.trials as f64 * 8.0 * (8.0 + kernels);
+    Ok(all)
+}
+
+/// What a group of contestants takes in one trial.
+fn of_group(scene: &Scene<'_>, group: &[Contestant]) -> Result<Memory, SettingsError> {
+    let settings = scene.settings;
+    let (nodes, inputs) = (scene.nodes as f64, scene.features as f64);
+    let samples = nodes * settings.participation.arrivals.bounds().1.max(1.0);
+    let setup = settings.setup(group[0], scene.sizes(), 0)?;
+    let width = group[0].budget_method().width(&setup) as f64;
+    let kernels = settings.kernels.len() as f64;
+    let mut memory = Memory::default();
+    for &contestant in group {
+        let setup = settings.setup(contestant, scene.sizes(), 0)?;
+        memory.nodes += nodes * of_node(contestant, &setup);
+        memory.messages += of_messages(contestant, &setup);
+        let players = if contestant.learner == Learner::Sk { kernels } else { 1.0 };
+        // A live stream has as many rounds as it has, unless so many were asked for.
+        let rounds = scene.rounds.or(settings.rounds).unwrap_or(usize::MAX);
+        memory.results += players * 16.0 * settings.window.min(rounds) as f64;
+    }
+    // All at once where somebody needs them all.
+    let needs_all = group.iter().any(|contestant| contestant.learner == Learner::CentralBatch);
+    let most = if needs_all || scene.delay > 0 {
+        samples
+    } else {
+        (FEATURES_AT_ONCE as f64 / width).clamp(LEAST_AT_ONCE as f64, MOST_AT_ONCE as f64)
+    };
+    let noted = 8.0 * group.len() as f64 * (kernels + 2.0);
+    let copies = if scene.delay > 0 { 2.0 } else { 1.0 };
+    memory.features += copies * samples.min(most) * (4.0 * width + noted + 64.0);
+    let frequencies = settings.frequencies(group[0])? as f64;
+    // A dictionary is larger than what is taken from it for a moment; so are frequencies when they are drawn.
+    memory.features += 2.0 * 4.0 * kernels * frequencies * inputs;
+    let columns = inputs + 1.0;
+    if !matches!(scene.scaler, Scaler::None) || scene.has_missing {
+        let own = size_of::<NodeScaling>() as f64 + columns * (48.0 + 16.0) + 2.0 * PIECE;
+        let at_server =
+            if matches!(scene.scaler, Scaler::Online { .. }) { 48.0 * columns + 64.0 } else { 0.0 };
+        memory.nodes += nodes * (own + at_server + 16.0);
+    }
+    // A round as it comes and as it is learned from, and those that wait for their labels.
+    let turn = size_of::<Turn>() as f64;
+    memory.data += (2.0 + scene.delay as f64) * (samples * (4.0 * inputs + 16.0) + nodes * turn);
+    // Who is dealt what, and what is drawn for each node.
+    memory.data += nodes * (24.0 + PIECE + 4.0 * 8.0);
+    if group.iter().any(|contestant| contestant.learner == Learner::Hindsight) {
+        let model = 2.0 * frequencies;
+        memory.results +=
+            kernels * (4.0 * model * (model + 1.0) + 3.0 * 8.0 * model) + 8.0 * model * samples.min(most);
+    }
+    Ok(memory)
+}
+
+/// What a node of a contestant remembers.
+fn of_node(contestant: Contestant, setup: &Setup) -> f64 {
+    let config = setup.config();
+    let kernels = config.kernels as f64;
+    // Rows of models stand on lines of 64 bytes.
+    let row = |numbers: usize| 64.0 * numbers.div_ceil(16) as f64;
+    let model = row(2 * config.frequencies);
+    let weights = 8.0 * kernels;
+    let linear = config.inputs as f64 + 1.0;
+    let overhead = size_of::<Setup>() as f64 + 256.0 + PIECES * PIECE;
+    let own = if contestant.personal { size_of::<Personal>() as f64 } else { 0.0 };
+    own + match contestant.learner {
+        Learner::Gr => {
+            let features = Method::GrOfl.width(setup) as f64;
+            // The sums in f64, and what is left to send of them in f32.
+            overhead + 6.0 * features * features + 64.0 * features
+        }
+        Learner::Linear => overhead + 2.0 * row(config.inputs + 1),
+        Learner::LinearNewton => {
+            overhead + 2.0 * row(config.inputs + 1) + linear * (4.0 * (linear + 1.0) + 20.0)
+        }
+        Learner::Mk(_) | Learner::Emk => overhead + (kernels + 1.0) * model + 3.0 * weights,
+        // One federation for each kernel.
+        Learner::Sk => kernels * (overhead + 2.0 * model),
+        Learner::Naive => overhead + 2.0 * kernels * model + 4.0 * weights,
+        Learner::Pof => overhead + (kernels + config.pof.kernels_per_upload as f64) * model + 5.0 * weights,
+        Learner::FedPoe => overhead + 3.0 * kernels * model + 7.0 * weights,
+        Learner::Local => overhead + kernels * model + 4.0 * weights,
+        Learner::Last | Learner::Mean => 16.0,
+        Learner::Central | Learner::CentralBatch | Learner::Hindsight => 0.0,
+    }
+}
+
+/// Sums of uploads, uploads that are kept, and what compressed messages owe.
+fn of_messages(contestant: Contestant, setup: &Setup) -> f64 {
+    let config = setup.config();
+    let (kernels, nodes) = (config.kernels as f64, config.nodes as f64);
+    let model = 2.0 * config.frequencies as f64;
+    // Numbers of an upload, of all that the server keeps sums of, and of what is owed in the long run.
+    let (upload, sums, owed) = match contestant.learner {
+        Learner::Gr => (config.budget as f64, config.budget as f64, config.budget as f64),
+        Learner::Linear | Learner::LinearNewton => [config.inputs as f64 + 1.0; 3].into(),
+        Learner::Mk(_) | Learner::Emk => (model + kernels, model + kernels, kernels * model),
+        Learner::Pof => (model, kernels * model, kernels * model),
+        Learner::Sk | Learner::Naive | Learner::FedPoe => [kernels * model; 3].into(),
+        _ => return 0.0,
+    };
+    let is_averaged = config.aggregation == Aggregation::Mean;
+    let kept = if is_averaged { 0.0 } else { 2.0 * 4.0 * nodes * upload };
+    let ends = if contestant.wire.compression().is_some() { nodes * (8.0 * owed + 300.0) } else { 0.0 };
+    (1.0 + LANES.min(nodes)) * 24.0 * sums + nodes * 10.0 + kept + ends
+}
+
+/// Bytes of samples that stand in memory: inputs, labels, who they are dealt to, and for a while once more in the making.
+pub(crate) fn of_samples(samples: f64, features: usize) -> f64 {
+    samples * (4.0 * features as f64 + 4.0 + 4.0)
+}
+
+/// Bytes that this process can still have without anything being killed; none where the system doesn't tell.
+pub fn available() -> Option<f64> {
+    let told = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kilobytes: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    Some((1024.0 * kilobytes).min(left_in_groups(&groups, Path::new("/sys/fs/cgroup"))))
+}
+
+/// What the control groups of this process leave it; no end where they don't limit it.
+fn left_in_groups(told: &str, root: &Path) -> f64 {
+    let Some(own) = told.lines().find_map(|line| line.strip_prefix("0::")) else { return f64::INFINITY };
+    let folder = root.join(own.trim_start_matches('/'));
+    let number = |file: &Path| fs::read_to_string(file).ok()?.trim().parse::<f64>().ok();
+    let groups = folder.ancestors().take_while(|folder| folder.starts_with(root));
+    // What isn't a number says that there is no limit.
+    let left = groups.filter_map(|group| {
+        let most = number(&group.join("memory.max"))?;
+        Some((most - number(&group.join("memory.current")).unwrap_or(0.0)).max(0.0))
+    });
+    left.fold(f64::INFINITY, f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tightest_of_all_groups_counts() {
+        let root = tempfile::TempDir::new().unwrap();
+        let inner = root.path().join("a/b");
+        fs::create_dir_all(&inner).unwrap();
+        let left = || left_in_groups("1:x:/y\n0::/a/b\n", root.path());
+        assert_eq!(left(), f64::INFINITY);
+        fs::write(inner.join("memory.max"), "max\n").unwrap();
+        assert_eq!(left(), f64::INFINITY);
+        fs::write(root.path().join("a/memory.max"), "5000\n").unwrap();
+        fs::write(root.path().join("a/memory.current"), "2000\n").unwrap();
+        assert_eq!(left(), 3000.0);
+        fs::write(inner.join("memory.max"), "100\n").unwrap();
+        assert_eq!(left(), 100.0);
+        assert_eq!(left_in_groups("", root.path()), f64::INFINITY);
+        assert!(available().is_none_or(|bytes| bytes > 1e6));
+    }
+
+    #[test]
+    fn bytes_are_told_in_words() {
+        assert_eq!((gigabytes(5.87e9), gigabytes(123.4e6)), ("5.9 GB".to_owned(), "123 MB".to_owned()));
+    }
+}

@@ -1,0 +1,251 @@
+"""Samples with names that appear and vanish, and learners whose samples become longer."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from math import tanh
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgerow._hedgerow import Learner, Plan
+from hedgerow._numbers import number
+
+# Samples that a younger learner sees before it may take over, and how fast errors are forgotten meanwhile.
+_TRIAL = 32
+_KEPT = 0.99
+
+
+class Names:
+    """Positions of names in a row.
+
+    They are given out as names come and never change; names that come together are sorted first, so that the
+    order of a dictionary doesn't matter.
+
+    >>> names = Names(most=3)
+    >>> names.meet({"b": 2.0, "a": 1.0})
+    ([1.0, 2.0], ['a', 'b'])
+    >>> names.add(["a", "b"])
+    >>> names.row({"c": 3.0, "a": 4.0}, missing=0.0)
+    [4.0, 0.0]
+    """
+
+    def __init__(self, most: int) -> None:
+        if not isinstance(most, (int, np.integer)) or most < 1:
+            raise ValueError(f"max_inputs must be a whole number of at least 1, but is {most!r}")
+        self.most = most
+        self.known: dict[Hashable, int] = {}
+        self._all: itemgetter[Any] | None = None
+        self._has_warned = False
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+    def row(self, x: Mapping[Any, Any], missing: float | None = None) -> Sequence[Any]:
+        """The numbers of a sample; names that aren't known are left out."""
+        # Other mappings may invent what they don't have.
+        if self._all is not None and type(x) is dict:
+            try:
+                row: tuple[Any, ...] = self._all(x)
+            except KeyError:
+                pass
+            else:
+                return row
+        if not isinstance(x, Mapping):
+            raise TypeError(f"a sample must be a dictionary of features, but is {x!r:.50}")
+        return [x.get(name, missing) for name in self.known]
+
+    def meet(self, x: Mapping[Any, Any], missing: float | None = None) -> tuple[Sequence[Any], Sequence[Any]]:
+        """The same with what is new at its end, and which names are.
+
+        They have no position before they are added.
+        """
+        row = self.row(x, missing)
+        # As many as are known and none of them missing: then there is no other.
+        if len(x) == len(self.known) and type(row) is tuple:
+            return row, ()
+        new = self.new(x)
+        return ([*row, *(x[name] for name in new[: self._room])], new) if new else (row, ())
+
+    def new(self, names: Iterable[Hashable]) -> list[Hashable]:
+        """Those that aren't known, in the order in which they would be added."""
+        new = [name for name in names if name not in self.known]
+        new.sort(key=lambda name: (type(name).__name__, repr(name)))
+        return new
+
+    def add(self, new: Sequence[Hashable]) -> None:
+        """Gives positions to names that are new, while there is room."""
+        room = self._room
+        if len(new) > room and not self._has_warned:
+            self._has_warned = True
+            message = (
+                f"there are more than max_inputs={self.most} features: {new[room]!r} and others are left out"
+            )
+            warnings.warn(message, stacklevel=3)
+        for name in new[:room]:
+            self.known[name] = len(self.known)
+        if new[:room]:
+            self._all = itemgetter(*self.known) if len(self.known) > 1 else None
+
+    def order(self, new: Sequence[Hashable] = ()) -> list[Hashable]:
+        """Those that are known, and of new ones those for which there is room."""
+        return [*self.known, *new[: self._room]]
+
+    @property
+    def _room(self) -> int:
+        return self.most - len(self.known)
+
+    def table(
+        self, columns: Mapping[Any, NDArray[Any]], rows: int, new: Sequence[Hashable] = ()
+    ) -> NDArray[np.float64]:
+        """Rows of a table with these columns, those of new names at the end; what is missing is NaN."""
+        names = self.order(new)
+        table = np.full((rows, len(names)), np.nan)
+        for at, name in enumerate(names):
+            if name in columns:
+                table[:, at] = columns[name]
+        return table
+
+    def explain(
+        self, error: Exception, row: Sequence[Any], new: Sequence[Hashable] = (), label: Any = 0.0
+    ) -> Exception:
+        """The same error with the name of the feature that is to blame, or that it is the label."""
+        for name, value in zip(self.order(new), row, strict=False):
+            try:
+                number(value, f"feature {name!r}")
+            except (TypeError, ValueError) as better:
+                return better
+        try:
+            check_label(label)
+        except (TypeError, ValueError) as better:
+            return better
+        return error
+
+
+class Growing:
+    """A learner whose samples may become longer.
+
+    A learner's random features are drawn for so many inputs. When a sample has more, a younger learner
+    with more room begins beside the older one, which goes on without the new inputs, until the younger
+    has made the smaller errors of late.
+
+    >>> learner = Growing({"scaling": "none"})
+    >>> for t in range(200):
+    ...     _ = learner.learn_one([t % 5] if t < 100 else [t % 5, t % 7], t % 7)
+    >>> learner.room
+    4
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = dict(settings)
+        self._is_logistic = settings.get("loss") == "logistic"
+        self._learner: Learner | None = None
+        self._younger: Learner | None = None
+        self.room = 0
+        self._younger_room = 0
+        self._errors = (0.0, 0.0)
+        self._tried = 0
+
+    @property
+    def learners(self) -> list[Learner]:
+        """Who learns at present, the one that predicts first."""
+        return [learner for learner in (self._learner, self._younger) if learner is not None]
+
+    def predict_one(self, row: Sequence[Any]) -> float:
+        """Predicts the label of a row."""
+        if self._learner is None:
+            return 0.0
+        return self._learner.predict_one(row if len(row) == self.room else _fit(row, self.room))
+
+    def learn_one(self, row: Sequence[Any], y: float) -> float:
+        """Learns the label of a row; the result is what was predicted before."""
+        if self._younger is None and self._learner is not None and len(row) == self.room:
+            return self._learner.learn_one(row, y)
+        # Whatever is wrong with a row is known before somebody learns a part of it.
+        row = [number(value, "a feature") for value in row]
+        y = check_label(y)
+        before = dict(vars(self))
+        try:
+            return self._learn_one(row, y)
+        except BaseException:
+            vars(self).update(before)
+            raise
+
+    def predict(self, rows: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Predicts the labels of rows."""
+        if self._learner is None:
+            return np.zeros(len(rows), dtype=np.float32)
+        return self._learner.predict(_fit_table(rows, self.room))
+
+    def learn(self, rows: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+        """Learns rows, one after the other."""
+        if len(rows) == 0:
+            return
+        before = dict(vars(self))
+        try:
+            self._learn(rows, y)
+        except BaseException:
+            vars(self).update(before)
+            raise
+
+    def _learn_one(self, row: Sequence[Any], y: float) -> float:
+        learner = self._grown(len(row))
+        before = learner.learn_one(row if len(row) == self.room else _fit(row, self.room), y)
+        if self._younger is not None:
+            other = self._younger.learn_one(_fit(row, self._younger_room), y)
+            self._compare(before, other, y)
+        return before
+
+    def _learn(self, rows: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+        before = self._grown(rows.shape[1]).learn(_fit_table(rows, self.room), y)
+        if self._younger is not None:
+            others = self._younger.learn(_fit_table(rows, self._younger_room), y)
+            for older, younger, label in zip(before.tolist(), others.tolist(), y.tolist(), strict=True):
+                if self._compare(older, younger, label):
+                    break
+
+    def _grown(self, inputs: int) -> Learner:
+        """Who predicts; beside it is one who has room for so many, if it hasn't."""
+        inputs = max(inputs, 1)
+        if self._learner is None:
+            self.room, self._learner = inputs, Learner(Plan(inputs=inputs, **self._settings))
+        elif inputs > max(self.room, self._younger_room):
+            # With room to spare, so that it is seldom done again.
+            self._younger_room = inputs + max(inputs // 2, 2)
+            self._younger = Learner(Plan(inputs=self._younger_room, **self._settings))
+            self._errors, self._tried = (0.0, 0.0), 0
+        return self._learner
+
+    def _compare(self, older: float, younger: float, y: float) -> bool:
+        """Whether the younger learner took over."""
+        if self._is_logistic:
+            older, younger = tanh(older / 2), tanh(younger / 2)
+        errors = self._errors
+        self._errors = (_KEPT * errors[0] + (older - y) ** 2, _KEPT * errors[1] + (younger - y) ** 2)
+        self._tried += 1
+        if self._tried < _TRIAL or self._errors[1] > self._errors[0]:
+            return False
+        self._learner, self.room = self._younger, self._younger_room
+        self._younger, self._younger_room = None, 0
+        return True
+
+
+def check_label(y: Any) -> float:
+    """A label as a number; it can't be missing."""
+    if y is None:
+        raise TypeError("a label must be a number, but is None")
+    return number(y, "a label")
+
+
+def _fit(row: Sequence[Any], room: int) -> Sequence[Any]:
+    return [*row[:room], *[None] * (room - len(row))]
+
+
+def _fit_table(rows: NDArray[np.float64], room: int) -> NDArray[np.float64]:
+    missing = room - rows.shape[1]
+    if missing <= 0:
+        return rows[:, :room]
+    return np.hstack([rows, np.full((len(rows), missing), np.nan)])

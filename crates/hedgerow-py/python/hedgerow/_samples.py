@@ -1,0 +1,126 @@
+"""Samples from arrays, frames (pandas, polars) and iterators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgerow._numbers import column, number, numbers
+
+
+class Samples(NamedTuple):
+    """Inputs, labels, and whose they are."""
+
+    X: Any
+    y: Any
+    node: Any
+
+
+def is_frame(data: object) -> bool:
+    """Whether it has named columns, as frames of pandas and polars have.
+
+    >>> is_frame([[1.0]])
+    False
+    """
+    return hasattr(data, "columns") and hasattr(data, "to_numpy")
+
+
+def from_frame(
+    data: Any,
+    y: Any,
+    node: Any,
+    *,
+    columns: Sequence[str] = (),
+    target: str = "",
+) -> Samples:
+    """The columns of a frame; labels and nodes are columns of it, or arrays beside it.
+
+    Without ``y`` and ``target`` the label is the last column that is nothing else. It is never an input.
+    """
+    keys: dict[str, Any] = {}
+    for key in data.columns:
+        if str(key) in keys:
+            raise ValueError(f"the frame has two columns {str(key)!r}")
+        keys[str(key)] = key
+    owner = _name(node)
+    label = _name(y)
+    if y is None:
+        label = target or next((name for name in reversed(keys) if name not in (*columns, owner)), None)
+        if label is None:
+            raise ValueError(f"no column is left to be the label; the frame has {', '.join(keys)}")
+    inputs = list(columns) or [name for name in keys if name not in (label, owner, target)]
+    for name in [*inputs, *(name for name in (label, owner) if name is not None)]:
+        if name not in keys:
+            raise ValueError(f"the frame has no column {name!r}; it has {', '.join(keys)}")
+    if label in inputs:
+        raise ValueError(f"column {label!r} is the label, so it can't be an input")
+    if not inputs:
+        raise ValueError("the frame has no column to predict from")
+    return Samples(
+        np.column_stack([column(data[keys[name]], f"column {name!r}") for name in inputs]),
+        y if label is None else column(data[keys[label]], f"column {label!r}"),
+        check_owners(node) if owner is None else data[keys[owner]].to_numpy(),
+    )
+
+
+def check_owners(node: Any) -> Any:
+    """The nodes beside an array, if there is one for each row: a text is a single name.
+
+    >>> check_owners("station")
+    Traceback (most recent call last):
+        ...
+    TypeError: node must be a sequence with the node of each row, but is 'station'; only frames have columns
+    """
+    if node is None or np.ndim(node) > 0:
+        return node
+    more = "; only frames have columns" if isinstance(node, str) else ""
+    raise TypeError(f"node must be a sequence with the node of each row, but is {node!r:.50}{more}")
+
+
+def pieces(items: Iterable[Any], columns: Sequence[str], rows: int, inputs: int = 0) -> Iterator[Samples]:
+    """Pieces of an iterator over ``(x, y)`` or ``(x, y, node)``, each with so many rows but for the last.
+
+    Without ``inputs`` all samples are as long as the first one.
+    """
+    iterator = iter(items)
+    parts = 0
+    while piece := list(islice(iterator, rows)):
+        table: list[NDArray[Any]] = []
+        for item in piece:
+            if not isinstance(item, (tuple, list)) or len(item) not in (2, 3):
+                raise TypeError(f"samples must be (x, y) or (x, y, node), but one is {item!r:.100}")
+            parts = parts or len(item)
+            if len(item) != parts:
+                raise ValueError(f"all samples must be (x, y), or all (x, y, node), but one is {item!r:.100}")
+            table.append(_row(item[0], columns))
+            inputs = inputs or table[-1].size
+            if table[-1].shape != (inputs,):
+                shape = table[-1].shape
+                raise ValueError(f"a sample has {inputs} numbers, but one of the shape {shape} came")
+        labels = [number(item[1], "a label") for item in piece]
+        yield Samples(np.stack(table), labels, [item[2] for item in piece] if parts == 3 else None)
+
+
+def _name(given: Any) -> str | None:
+    """The name of a column, where there is one and not a vector; frames of pandas may count theirs."""
+    is_name = isinstance(given, (str, int, np.integer)) and not isinstance(given, bool)
+    return str(given) if is_name else None
+
+
+def _row(x: Any, columns: Sequence[str]) -> NDArray[Any]:
+    if not isinstance(x, Mapping):
+        return numbers(x, "a sample")
+    if not columns:
+        raise ValueError(
+            "a sample has names, but nothing says in which order they come: give a plan with columns=[...], "
+            "a frame, or numbers"
+        )
+    if not any(name in x for name in columns):
+        raise ValueError(
+            f"a sample has none of the columns {', '.join(columns)}, but {', '.join(map(str, x))}"
+        )
+    return np.array([number(x.get(name), f"feature {name!r}") for name in columns])

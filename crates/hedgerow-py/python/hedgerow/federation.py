@@ -1,0 +1,267 @@
+"""K nodes and their server in one process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgerow import _hedgerow
+from hedgerow._hedgerow import Plan
+from hedgerow._samples import Samples, check_owners, from_frame, is_frame, pieces
+from hedgerow.results import Result
+
+# Rounds of an iterator that are played at a time.
+_ROUNDS = 64
+
+# Rounds that the windowed error looks back on.
+_WINDOW = 100
+
+# What a saved state begins with if it has the names of nodes, which are a line of JSON.
+_NAMED = b"hedgerow federation with names\n"
+
+
+class Federation(_hedgerow._Federation):
+    """K nodes and their server in one process, as many nodes as the plan has.
+
+    Samples are arrays ``X`` and ``y``, a frame of pandas or polars with a column for the label, or an
+    iterator over ``(x, y)`` or ``(x, y, node)``. ``node`` says whose each sample is: numbers from 0, or
+    names, which are counted as they come and stay the same nodes ever after (:attr:`names`). Without it
+    samples are dealt in turn.
+
+    Inputs that are NaN are filled in; a label that is NaN is a ValueError, and nothing is learned.
+
+    >>> import numpy as np
+    >>> from hedgerow import Federation, Plan
+    >>> X = np.random.default_rng(1).uniform(size=(400, 2))
+    >>> y = np.sin(4 * X[:, 0]) * X[:, 1]
+    >>> federation = Federation(Plan(inputs=2, nodes=4, scaling="none"))
+    >>> result = federation.run(X, y)
+    >>> federation.rounds, federation.samples
+    (101, 400)
+    >>> bool(np.mean((federation.predict(X) - y) ** 2) < 0.02)
+    True
+    """
+
+    _names: dict[str, int]
+
+    def __new__(cls, plan: Plan) -> Self:
+        federation = super().__new__(cls, plan)
+        federation._names = {}
+        return federation
+
+    def round(self, X: Any, y: Any = None, node: Any = None) -> NDArray[np.float32]:
+        """Plays a round with these samples; the predictions before it.
+
+        Each sample is predicted and learned by its node, then all nodes speak and hear what came of it.
+        """
+        predictions, _, _ = self._learn(self._samples(X, y, node), is_round=True)
+        return predictions
+
+    def run(self, X: Any, y: Any = None, node: Any = None) -> Result:
+        """Plays rounds until all samples are learned, one sample a node and round.
+
+        An iterator is read 64 samples a node at a time, and what was read is learned before more is. If
+        some nodes have more samples than others, that is as many calls with arrays, where a single one
+        would have let each node's next sample come sooner.
+        """
+        played: list[tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]] = []
+        labels: list[Any] = []
+        before, begun = self.traffic, 0
+        for samples in self._all(X, y, node):
+            predictions, rounds, known = self._learn(samples)
+            played.append((predictions, rounds + begun, known))
+            labels.append(np.asarray(samples.y, dtype=np.float64))
+            begun = int(played[-1][1].max(initial=begun - 1)) + 1
+        if not played:
+            raise ValueError("there are no samples")
+        predictions, rounds, known = (np.concatenate(parts) for parts in zip(*played, strict=True))
+        sent = tuple(after - was for after, was in zip(self.traffic, before, strict=True))
+        return self._result(predictions, np.concatenate(labels), rounds, known, sent)
+
+    def predict(self, x: Any, node: int | str = 0) -> NDArray[np.float32]:
+        """Predicts the labels of rows, or of a frame's, with the model of a node: its number, or its name.
+
+        With most methods all nodes have the same model, unless the plan says ``personal=True``.
+
+        >>> from hedgerow import Federation, Plan
+        >>> federation = Federation(Plan(inputs=1, nodes=2))
+        >>> _ = federation.run([[0.1], [0.2]], [1.0, 2.0], ["attic", "cellar"])
+        >>> federation.names
+        {'attic': 0, 'cellar': 1}
+        >>> federation.predict([[0.3]], node="cellar").shape
+        (1,)
+        """
+        return super().predict(x, self._number(node))
+
+    def predict_one(self, x: Any, node: int | str = 0) -> float:
+        """Predicts the label of a sample with the model of a node: its number, or its name."""
+        return super().predict_one(x, self._number(node))
+
+    def shares(self, node: int | str = 0) -> list[float]:
+        """How much each kernel has in a node's predictions, by its number or its name; zero everywhere for
+        methods that have no weights of kernels, such as gr.
+        """
+        return super().shares(self._number(node))
+
+    @property
+    def names(self) -> dict[str, int]:
+        """Numbers of the nodes that were named, by their names: whatever takes one takes the other."""
+        return dict(self._names)
+
+    def save(self) -> bytes:
+        """Everything that has to survive a restart, the plan and the names of nodes among it."""
+        saved = super().save()
+        return _NAMED + json.dumps(list(self._names)).encode() + b"\n" + saved if self._names else saved
+
+    @classmethod
+    def restore(cls, saved: bytes) -> Self:
+        """Goes on from a saved state."""
+        federation = cls(cls._plan_of(_parted(saved)[1]))
+        federation.__setstate__(saved)
+        return federation
+
+    def __getstate__(self) -> Any:
+        # What subclasses know, in a dictionary and in slots.
+        known: Any = object.__getstate__(self)
+        attributes, slots = known if isinstance(known, tuple) else (known, {})
+        return self.save(), {name: value for name, value in (attributes | slots).items() if name != "_names"}
+
+    def __setstate__(self, state: Any) -> None:
+        saved, attributes = (state, {}) if isinstance(state, bytes) else state
+        names, native = _parted(saved)
+        if len(names) > self.plan.nodes:
+            raise ValueError(f"the saved federation names {len(names)} nodes of {self.plan.nodes}")
+        super().__setstate__(native)
+        for name, value in attributes.items():
+            setattr(self, name, value)
+        self._names = {name: number for number, name in enumerate(names)}
+
+    def __reduce__(self) -> Any:
+        return _bare, (type(self), self.plan), self.__getstate__()
+
+    def _learn(
+        self, samples: Samples, *, is_round: bool = False
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]:
+        owners, names = self._numbers(samples.node)
+        before = self.samples
+        try:
+            return self._play(samples.X, samples.y, owners, is_round)
+        finally:
+            # Samples that were refused bring no names; an interruption comes when some are learned.
+            if self.samples > before:
+                self._names = names
+
+    def _samples(self, X: Any, y: Any, node: Any) -> Samples:
+        if is_frame(X):
+            return from_frame(X, y, node, columns=self.plan.columns, target=self.plan.target)
+        if y is None:
+            raise TypeError("y is missing: the labels, one for each row of X")
+        return Samples(X, y, check_owners(node))
+
+    def _all(self, X: Any, y: Any, node: Any) -> Iterable[Samples]:
+        if is_frame(X) or y is not None:
+            return [self._samples(X, y, node)]
+        if isinstance(X, (str, bytes)) or not isinstance(X, Iterable) or isinstance(X, np.ndarray):
+            raise TypeError("without y, samples come from a frame or an iterator over (x, y)")
+        if node is not None:
+            raise TypeError("an iterator says whose its samples are itself: (x, y, node)")
+        return pieces(X, self.plan.columns, _ROUNDS * self.plan.nodes, self.plan.inputs)
+
+    def _number(self, node: int | str) -> int:
+        if not isinstance(node, str):
+            return node
+        if node not in self._names:
+            known = f"there are {', '.join(self._names)}" if self._names else "none has a name"
+            raise ValueError(f"no node has the name {node!r}: {known}")
+        return self._names[node]
+
+    def _numbers(self, node: Any) -> tuple[NDArray[np.int64] | None, dict[str, int]]:
+        """Numbers of nodes, and all names with those that are new."""
+        if node is None:
+            return None, self._names
+        owners = np.asarray(node)
+        if owners.dtype.kind in "iu":
+            return owners.astype(np.int64), self._names
+        given = owners.tolist()
+        if owners.dtype.kind not in "OU" or not all(isinstance(name, str) for name in given):
+            stranger = next((name for name in given if not isinstance(name, str)), None)
+            raise TypeError(f"node must be whole numbers, or names, but one is {stranger!r:.50}")
+        names = dict(self._names)
+        for name in given:
+            names.setdefault(name, len(names))
+        if len(names) > self.plan.nodes:
+            raise ValueError(f"the plan has {self.plan.nodes} nodes, but {len(names)} are named")
+        return np.asarray([names[name] for name in given], dtype=np.int64), names
+
+    def _result(
+        self,
+        predictions: NDArray[np.float32],
+        y: NDArray[np.float64],
+        rounds: NDArray[np.int64],
+        known: NDArray[np.bool_],
+        sent: tuple[int, ...],
+    ) -> Result:
+        count = int(rounds.max()) + 1 if len(rounds) else 0
+        squared = np.where(known, (predictions - y) ** 2, 0.0)
+        sums = np.cumsum(np.bincount(rounds, squared, count))
+        scored = np.cumsum(np.bincount(rounds, known, count))
+
+        def mean(back: int) -> NDArray[np.float64]:
+            late_sums, late_scored = sums.copy(), scored.copy()
+            late_sums[back:] -= sums[:-back]
+            late_scored[back:] -= scored[:-back]
+            empty = np.full(count, np.nan)
+            np.divide(late_sums, late_scored, out=empty, where=late_scored > 0)
+            return empty
+
+        plan = self.plan
+        mse = float(sums[-1] / scored[-1]) if count and scored[-1] else float("nan")
+        node_rounds = max(count * plan.nodes, 1)
+        summary = {
+            "data": {"name": "samples", "samples": len(y), "features": plan.inputs},
+            "nodes": plan.nodes,
+            "rounds": count,
+            "trials": 1,
+            "window": _WINDOW,
+            "methods": [
+                {
+                    "name": plan.method,
+                    "mse": {"mean": mse, "sd": 0.0},
+                    "numbers_up": sent[0] / node_rounds,
+                    "numbers_down": sent[1] / node_rounds,
+                }
+            ],
+        }
+        curves = {
+            "method": np.full(count, plan.method, dtype=object),
+            "kernel": np.zeros(count, dtype=np.int64),
+            "round": np.arange(1, count + 1),
+            "mse": mean(max(count, 1)),
+            "mse_window": mean(_WINDOW),
+        }
+        return Result(summary, curves, predictions=predictions)
+
+
+def _bare(kind: type[Federation], plan: Plan) -> Federation:
+    """One whose state comes later, whatever its own class wants to be told."""
+    return Federation.__new__(kind, plan)
+
+
+def _parted(saved: bytes) -> tuple[list[str], bytes]:
+    """The names of nodes in a saved state, if it has any, and all else."""
+    if not saved.startswith(_NAMED):
+        return [], saved
+    line, _, native = saved[len(_NAMED) :].partition(b"\n")
+    try:
+        names = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the saved federation can't be read: {error}") from None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("the saved federation can't be read: names of nodes must be a list of texts")
+    if len(set(names)) != len(names):
+        raise ValueError("the saved federation can't be read: two nodes have the same name")
+    return names, native

@@ -1,0 +1,50 @@
+"""Numbers of nodes: stable ones for Flower's."""
+
+from __future__ import annotations
+
+from hedgerow.flower.records import BadMessage
+
+
+class Members:
+    """Which node of Flower has which number."""
+
+    def __init__(self) -> None:
+        #: Flower's round whose answer of a node was the latest to be taken, by node.
+        self.heard: dict[int, int] = {}
+        self._numbers: dict[int, int] = {}
+        #: Nodes whose number is sure, since they said it, by number.
+        self._bound: dict[int, int] = {}
+        self._there: frozenset[int] = frozenset()
+
+    def see(self, there: list[int]) -> None:
+        """These are there. New ones get numbers in the order of their ids."""
+        self._there = frozenset(there)
+        taken = set(self._numbers.values())
+        free = (number for number in range(len(taken) + len(there)) if number not in taken)
+        for node_id in there:
+            if node_id not in self._numbers:
+                self._numbers[node_id] = next(free)
+
+    def number(self, node_id: int) -> int:
+        """The number that a node has, or would have if its partition doesn't say otherwise."""
+        return self._numbers[node_id]
+
+    def is_bound(self, node_id: int) -> bool:
+        """Whether its number is sure."""
+        return self._bound.get(self._numbers[node_id]) == node_id
+
+    def check(self, node_id: int, number: int) -> None:
+        """A node says its number, which nobody else who is there may have."""
+        if node_id not in self._numbers:
+            raise BadMessage("nobody asked it")
+        owner = self._bound.get(number, node_id)
+        if owner != node_id and owner in self._there:
+            raise BadMessage(
+                f"node {owner} has its number; give every node a partition-id of its own, or none to any"
+            )
+        if self.is_bound(node_id) and self._numbers[node_id] != number:
+            raise BadMessage(f"its number was {self._numbers[node_id]} before")
+
+    def bind(self, node_id: int, number: int) -> None:
+        """From now on it is sure; it was checked before."""
+        self._numbers[node_id], self._bound[number] = number, node_id

@@ -1,0 +1,248 @@
+"""What a run found, as a table, a frame, a page or a figure."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgerow._extras import need
+
+if TYPE_CHECKING:
+    from hedgerow._hedgerow import Run
+
+
+# Columns of the curves that say which row it is.
+_KEYS = ("method", "kernel", "round")
+
+# Lines that are in colour unless somebody chooses: more can't be told from each other.
+_FEW = 6
+
+# Colours that also those can tell apart who see few, and dashes that differ where colours come again.
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+_DASHES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (3, 1)), (0, (1, 1)))
+
+# Errors that differ more than so many times have a logarithmic axis.
+_WIDE = 10.0
+
+
+class _Line(NamedTuple):
+    """A method's course."""
+
+    at: int
+    method: str
+    label: str
+    rounds: NDArray[np.int64]
+    values: NDArray[np.float64]
+    spread: NDArray[np.float64] | None
+
+
+class Result:
+    """What a run found.
+
+    ``summary`` has everything but the courses over time, as ``summary.json`` has it. ``curves`` is a frame
+    as a dictionary of columns: a row for each method and recorded round. ``predictions`` are there if it was
+    a :class:`Federation` that ran.
+
+    >>> from hedgerow import simulate
+    >>> result = simulate("friedman", method=["gr", "mk"], nodes=4, rounds=50, trials=2)
+    >>> sorted(result.mse)
+    ['gr', 'mk']
+    >>> sorted(result.curves)[:4]
+    ['kernel', 'loss', 'loss_sd', 'method']
+    """
+
+    def __init__(
+        self,
+        summary: dict[str, Any],
+        curves: dict[str, Any],
+        *,
+        predictions: NDArray[np.float32] | None = None,
+        run: Run | None = None,
+    ) -> None:
+        self.summary = summary
+        self.curves = curves
+        self.predictions = predictions
+        self._run = run
+
+    @property
+    def mse(self) -> dict[str, float]:
+        """Mean squared error of each method, over all predictions and trials."""
+        return {_label(method): method["mse"]["mean"] for method in self.summary["methods"]}
+
+    def to_pandas(self) -> Any:
+        """The curves as a frame of pandas."""
+        return need("pandas", "pandas").DataFrame(self.curves)
+
+    def to_polars(self) -> Any:
+        """The curves as a frame of polars."""
+        columns = {name: list(column) if name == "method" else column for name, column in self.curves.items()}
+        return need("polars", "polars").DataFrame(columns)
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        column: str = "mse",
+        methods: str | Sequence[str] | None = None,
+        log: bool | None = None,
+    ) -> Any:
+        """Draws a column of the curves over the rounds, a line for each method.
+
+        ``column`` is ``"mse"`` (the error so far), ``"mse_window"`` (that of the latest rounds), or another
+        of :attr:`curves`. Without ``methods`` the best few are in colour, of methods with a line for each
+        kernel the best one, and all others are thin and grey; with it those alone are drawn: ``"sk:6"`` is
+        one line, ``"sk"`` all of its. ``log`` is whether errors have a logarithmic axis; None decides by
+        their range. Bands are one standard deviation over trials.
+
+        Without ``ax`` it makes a figure with the legend beside it; on axes of your own the legend is inside.
+        """
+        if column not in self.curves or column in _KEYS:
+            known = [name for name in self.curves if name not in _KEYS]
+            raise ValueError(f"column must be one of {', '.join(known)}, but is {column!r}")
+        lines = self._lines(column)
+        if methods is None:
+            coloured, grey = _best(lines)
+        else:
+            coloured, grey = _chosen(lines, [methods] if isinstance(methods, str) else list(methods)), []
+        is_ours = ax is None
+        if is_ours:
+            _, ax = need("matplotlib.pyplot", "matplotlib").subplots(layout="constrained")
+        drawn = [line.values for line in (*coloured, *grey)]
+        if log if log is not None else _is_wide(drawn):
+            ax.set_yscale("log")
+        for at, line in enumerate(grey):
+            label = f"{len(grey)} others" if len(grey) > 1 else line.label
+            label = label if at == 0 else "_" + line.label
+            ax.plot(line.rounds, line.values, color="0.75", lw=0.7, zorder=1, label=label)
+        # From the top of the figure downwards, as the legend has them.
+        for line in reversed(coloured):
+            # Another column of the same methods has the same colours.
+            which = sum(other.at < line.at for other in coloured)
+            colour, dashes = _COLOURS[which % len(_COLOURS)], _DASHES[which % len(_DASHES)]
+            ax.plot(line.rounds, line.values, color=colour, ls=dashes, lw=1.8, label=line.label)
+            if line.spread is not None:
+                low, high = line.values - line.spread, line.values + line.spread
+                # What is below zero has no place on a logarithmic axis.
+                low = np.where(low > 0, low, line.values) if ax.get_yscale() == "log" else low
+                ax.fill_between(line.rounds, low, high, color=colour, alpha=0.15, lw=0)
+        ax.set_xlabel("rounds")
+        ax.set_ylabel(self._axis(column))
+        ax.set_title(self._circumstances())
+        if is_ours:
+            ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, frameon=False)
+        else:
+            ax.legend()
+        return ax
+
+    def report(self) -> str:
+        """The self-contained page that ``hedgerow simulate`` writes.
+
+        A ValueError if it was a :class:`Federation` that ran: it has no trials to report.
+        """
+        return self._simulated().report()
+
+    def write(self, folder: str | PathLike[str]) -> list[str]:
+        """Writes summary, curves, figures and report to a folder; the files that were written.
+
+        The folder is made if it isn't there. A ValueError if it was a :class:`Federation` that ran, whose
+        curves :meth:`to_pandas` and :meth:`to_polars` give, and an OSError if the folder can't be written.
+        """
+        return [str(path) for path in self._simulated().write(folder)]
+
+    def _simulated(self) -> Run:
+        if self._run is None:
+            raise ValueError("only what simulate() found can be written: a federation has no trials")
+        return self._run
+
+    def __repr__(self) -> str:
+        errors = ", ".join(f"{name} {mse:.4g}" for name, mse in self.mse.items())
+        return f"Result({self._circumstances()}; mse: {errors})"
+
+    def _circumstances(self) -> str:
+        summary = self.summary
+        counted = [(summary[name], name) for name in ("nodes", "rounds", "trials")]
+        if summary["trials"] == 1:
+            counted.pop()
+        counts = (f"{count} {name if count != 1 else name[:-1]}" for count, name in counted)
+        return ", ".join((summary["data"]["name"], *counts))
+
+    def _axis(self, column: str) -> str:
+        """What a column is, in words."""
+        words = {
+            "mse": "mean squared error so far",
+            "mse_window": f"mean squared error, last {self.summary['window']} rounds",
+            "loss": "mean loss so far",
+        }
+        kind = column.removesuffix("_sd")
+        of = "standard deviation of " if kind != column else ""
+        return of + words.get(kind, column.replace("_", " "))
+
+    def _lines(self, column: str) -> list[_Line]:
+        """A line for each method and kernel that has something to draw."""
+        names, kernels = np.asarray(self.curves["method"]), np.asarray(self.curves["kernel"])
+        rounds, values = np.asarray(self.curves["round"]), np.asarray(self.curves[column])
+        spread = self.curves.get(f"{column}_sd") if self.summary["trials"] > 1 else None
+        lines: list[_Line] = []
+        for name, kernel in dict.fromkeys(zip(names.tolist(), kernels.tolist(), strict=True)):
+            rows = (names == name) & (kernels == kernel) & np.isfinite(values)
+            if rows.any():
+                sd = None if spread is None else np.asarray(spread)[rows]
+                label = f"{name}:{kernel}" if kernel else name
+                lines.append(_Line(len(lines), name, label, rounds[rows], values[rows], sd))
+        return lines
+
+    def _repr_html_(self) -> str:
+        has_trials = self.summary["trials"] > 1
+        heads = ["method", "MSE", *(["± sd"] if has_trials else [])]
+        heads += [f"numbers {way} per node and round" for way in ("up", "down")]
+        head = "".join(f"<th>{name}</th>" for name in heads)
+        rows = []
+        for method in self.summary["methods"]:
+            error = method["mse"]
+            cells = [f"{error['mean']:.4g}", *([f"{error['sd']:.2g}"] if has_trials else [])]
+            cells += [f"{method[f'numbers_{way}']:.4g}" for way in ("up", "down")]
+            name = html.escape(_label(method))
+            rows.append(f"<tr><th>{name}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+        caption = html.escape(self._circumstances())
+        return (
+            f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead>"
+            f"<tbody>{''.join(rows)}</tbody></table>"
+        )
+
+
+def _label(method: dict[str, Any]) -> str:
+    kernel = method.get("kernel")
+    return method["name"] if kernel is None else f"{method['name']}:{kernel}"
+
+
+def _best(lines: Sequence[_Line]) -> tuple[list[_Line], list[_Line]]:
+    """The lines that end lowest, one a method and the lowest first, and all others."""
+    ordered = sorted(lines, key=lambda line: float(line.values[-1]))
+    methods: dict[str, _Line] = {}
+    for line in ordered:
+        methods.setdefault(line.method, line)
+    best = list(methods.values())
+    coloured = best[:_FEW] + [line for line in best[_FEW:] if line.method == "sk"]
+    labels = {line.label for line in coloured}
+    return coloured, [line for line in ordered if line.label not in labels]
+
+
+def _chosen(lines: Sequence[_Line], names: Sequence[str]) -> list[_Line]:
+    """The lines of these names, the lowest first."""
+    for name in names:
+        if not any(name in (line.method, line.label) for line in lines):
+            known = ", ".join(dict.fromkeys(label for line in lines for label in (line.method, line.label)))
+            raise ValueError(f"methods must be of {known}, but one is {name!r}")
+    wanted = [line for line in lines if line.method in names or line.label in names]
+    return sorted(wanted, key=lambda line: float(line.values[-1]))
+
+
+def _is_wide(values: Sequence[NDArray[np.float64]]) -> bool:
+    """Whether these are positive and far apart."""
+    every = np.concatenate([np.empty(0), *values])
+    return bool(every.size and every.min() > 0 and every.max() > _WIDE * every.min())

@@ -1,0 +1,418 @@
+"""Estimators for scikit-learn: ``pip install 'hedgerow[sklearn]'``.
+
+They learn sample by sample in the order of the rows, so ``fit`` is ``partial_fit`` from the beginning, and
+the same rows give the same model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hedgerow._classes import OneAgainstRest
+from hedgerow._extras import need
+from hedgerow._hedgerow import FeatureMap, Learner, Plan
+
+need("sklearn", "sklearn")
+
+from sklearn.base import (  # type: ignore[import-untyped]  # noqa: E402
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    RegressorMixin,
+    TransformerMixin,
+)
+from sklearn.utils import check_random_state, column_or_1d  # type: ignore[import-untyped]  # noqa: E402
+from sklearn.utils.multiclass import (  # type: ignore[import-untyped]  # noqa: E402
+    check_classification_targets,
+    unique_labels,
+)
+from sklearn.utils.validation import (  # type: ignore[import-untyped]  # noqa: E402
+    check_is_fitted,
+    validate_data,
+)
+
+__all__ = ["FourierFeatures", "HedgerowClassifier", "HedgerowRegressor"]
+
+_Kernels = Sequence[float | tuple[str, float]]
+_FLOATS = [np.float64, np.float32]
+
+
+class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Online regression with many kernels.
+
+    Rows are learned once, in their order, as a stream's would be. Rows that are sorted by label give bad
+    models: shuffle them first (``sklearn.utils.shuffle``; the ``shuffle=True`` of a splitter leaves each
+    part's rows in their order), or say ``passes=5``.
+
+    Inputs and labels needn't be scaled: ``scaling="online"`` learns their units. An input that is NaN is
+    filled in by the mean of its column so far; a label that is NaN is a ValueError.
+
+    Parameters
+    ----------
+    method : str, default="gr"
+        ``"gr"`` has the lowest errors, ``"sk:1"`` (with one kernel) is online gradient descent on random
+        features, ``"mk"`` and ``"naive"`` weigh kernels, ``"linear"`` and ``"linear-newton"`` have none.
+    budget : int, default=100
+        How many numbers a model has, about.
+    kernels : sequence, default=None
+        The dictionary: squared bandwidths of Gaussians, or pairs of a family and a squared bandwidth. Without
+        it, eleven Gaussians from 1e-5 to 1e5.
+    draw : str, default="independent"
+        ``"independent"``, ``"shared"``, ``"orthogonal"`` or ``"structured"`` random frequencies.
+    loss : str, default="squared"
+        ``"squared"``, or ``"huber"``, on which large errors pull less. ``"logistic"`` is for classes:
+        :class:`HedgerowClassifier`.
+    huber_delta : float, default=1.0
+        Where the Huber loss turns into a straight line.
+    ridge : float, default=0.01
+        Weight of the ridge term.
+    step_size : float, default=1.0
+        How far a gradient step goes.
+    step_schedule : str, default="anytime"
+        ``"anytime"`` (falling with the square root of time) or ``"constant"``.
+    scaling : str, default="online"
+        ``"online"``, ``"online-range"`` or ``"none"``.
+    passes : int, default=1
+        How often ``fit`` goes through the rows; ``partial_fit`` does once.
+    random_state : int, RandomState instance or None, default=1
+        Of the random features.
+
+    Attributes
+    ----------
+    learner_ : hedgerow.Learner
+        Who learns.
+    n_samples_seen_ : int
+        Samples that were learned, passes counted.
+    n_features_in_ : int
+    feature_names_in_ : ndarray
+        If the names of columns are all strings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hedgerow.sklearn import HedgerowRegressor
+    >>> X = np.random.default_rng(1).uniform(-3, 3, size=(500, 2))
+    >>> y = np.sin(X[:, 0]) + 0.5 * X[:, 1]
+    >>> HedgerowRegressor().fit(X, y).score(X, y) > 0.95
+    True
+    """
+
+    learner_: Learner
+    n_samples_seen_: int
+
+    def __init__(
+        self,
+        *,
+        method: str = "gr",
+        budget: int = 100,
+        kernels: _Kernels | None = None,
+        draw: str = "independent",
+        loss: str = "squared",
+        huber_delta: float = 1.0,
+        ridge: float = 0.01,
+        step_size: float = 1.0,
+        step_schedule: str = "anytime",
+        scaling: str = "online",
+        passes: int = 1,
+        random_state: Any = 1,
+    ) -> None:
+        self.method = method
+        self.budget = budget
+        self.kernels = kernels
+        self.draw = draw
+        self.loss = loss
+        self.huber_delta = huber_delta
+        self.ridge = ridge
+        self.step_size = step_size
+        self.step_schedule = step_schedule
+        self.scaling = scaling
+        self.passes = passes
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Begins anew and learns the rows in their order, ``passes`` times."""
+        return self._learn(X, y, is_new=True, passes=_passes(self))
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learns more rows, in their order."""
+        return self._learn(X, y, is_new=not self.__sklearn_is_fitted__(), passes=1)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Predicts the labels of rows."""
+        check_is_fitted(self)
+        rows = validate_data(self, X, reset=False, dtype=_FLOATS, ensure_all_finite="allow-nan")
+        return self.learner_.predict(rows).astype(np.float64)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "learner_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _learn(self, X: ArrayLike, y: ArrayLike, *, is_new: bool, passes: int) -> Self:
+        if is_new:
+            _forget(self, "learner_", "n_samples_seen_")
+        if self.loss == "logistic":
+            raise ValueError('loss must be "squared" or "huber" for a regressor, but is "logistic"')
+        rows, labels = validate_data(
+            self, X, y, reset=is_new, dtype=_FLOATS, ensure_all_finite="allow-nan", y_numeric=True
+        )
+        labels = column_or_1d(labels, dtype=np.float64, warn=True)
+        settings = {"loss": self.loss, "huber_delta": self.huber_delta}
+        learner = Learner(_plan(self, settings)) if is_new else self.learner_
+        for _ in range(passes):
+            learner.learn(rows, labels)
+        self.learner_, self.n_samples_seen_ = learner, learner.samples
+        return self
+
+
+class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Online classification with many kernels, for any number of classes.
+
+    Rows are learned once, in their order, as a stream's would be. Rows that are sorted by class give bad
+    models: shuffle them first (``sklearn.utils.shuffle``; the ``shuffle=True`` of a splitter leaves each
+    part's rows in their order), or say ``passes=5``.
+
+    A learner for each class tells it from all others; two classes share one. For the parameters that aren't
+    explained here see :class:`HedgerowRegressor`. A label that is missing is a ValueError.
+
+    Parameters
+    ----------
+    method : str, default="gr"
+        As there; ``"gr"`` knows the squared loss alone.
+    budget : int, default=100
+    kernels : sequence, default=None
+    draw : str, default="independent"
+    loss : str, default="squared"
+        ``"squared"`` (labels are -1 and +1, and a prediction p of them means a probability of (1 + p)/2) or
+        ``"logistic"``.
+    ridge : float, default=0.01
+    step_size : float, default=1.0
+    step_schedule : str, default="anytime"
+    scaling : str, default="online"
+    passes : int, default=1
+        How often ``fit`` goes through the rows.
+    random_state : int, RandomState instance or None, default=1
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        Sorted.
+    n_samples_seen_ : int
+    n_features_in_ : int
+    feature_names_in_ : ndarray
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.utils import shuffle
+    >>> from hedgerow.sklearn import HedgerowClassifier
+    >>> X, y = shuffle(*load_iris(return_X_y=True), random_state=1)
+    >>> HedgerowClassifier(passes=2).fit(X[:100], y[:100]).score(X[100:], y[100:]) > 0.9
+    True
+    """
+
+    classes_: NDArray[Any]
+    n_samples_seen_: int
+    _scores: OneAgainstRest[Learner]
+
+    def __init__(
+        self,
+        *,
+        method: str = "gr",
+        budget: int = 100,
+        kernels: _Kernels | None = None,
+        draw: str = "independent",
+        loss: str = "squared",
+        ridge: float = 0.01,
+        step_size: float = 1.0,
+        step_schedule: str = "anytime",
+        scaling: str = "online",
+        passes: int = 1,
+        random_state: Any = 1,
+    ) -> None:
+        self.method = method
+        self.budget = budget
+        self.kernels = kernels
+        self.draw = draw
+        self.loss = loss
+        self.ridge = ridge
+        self.step_size = step_size
+        self.step_schedule = step_schedule
+        self.scaling = scaling
+        self.passes = passes
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Begins anew and learns the rows in their order."""
+        return self._learn(X, y, None, is_new=True, passes=_passes(self))
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+        """Learns more rows, in their order. The first call is told all ``classes`` that there will be."""
+        return self._learn(X, y, classes, is_new=not self.__sklearn_is_fitted__(), passes=1)
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """How likely each class is, for each row."""
+        check_is_fitted(self)
+        rows = validate_data(self, X, reset=False, dtype=_FLOATS, ensure_all_finite="allow-nan")
+        return self._scores.probabilities(rows)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most likely class of each row."""
+        likely = self.predict_proba(X).argmax(axis=1)
+        names: NDArray[Any] = self.classes_[likely]
+        return names
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_scores")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _learn(
+        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None, *, is_new: bool, passes: int
+    ) -> Self:
+        if is_new:
+            _forget(self, "classes_", "_scores", "n_samples_seen_")
+        if self.loss == "huber":
+            raise ValueError('loss must be "squared" or "logistic" for a classifier, but is "huber"')
+        rows, labels = validate_data(self, X, y, reset=is_new, dtype=_FLOATS, ensure_all_finite="allow-nan")
+        labels = column_or_1d(labels, warn=True)
+        check_classification_targets(labels)
+        if is_new:
+            known = unique_labels(labels if classes is None else classes)
+            new = partial(Learner, _plan(self, {"loss": self.loss}))
+            scores, seen = OneAgainstRest(new, self.loss, range(len(known))), 0
+        else:
+            known, scores, seen = self.classes_, self._scores, self.n_samples_seen_
+            if classes is not None and not np.array_equal(known, unique_labels(classes)):
+                raise ValueError(f"classes must be those of the first call, {known}, but are {classes}")
+        codes = np.searchsorted(known, labels).clip(max=len(known) - 1)
+        if np.any(unknown := known[codes] != labels):
+            stranger = labels[unknown].tolist()[0]
+            raise ValueError(f"class {stranger!r} isn't among those of the first call: {known}")
+        for _ in range(passes):
+            scores.learn(rows, codes.tolist())
+            seen += len(rows)
+        self.classes_, self._scores, self.n_samples_seen_ = known, scores, seen
+        return self
+
+
+class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Random Fourier features of one or more kernels: a sine and a cosine of each random projection.
+
+    Parameters
+    ----------
+    kernels : sequence, default=(1.0,)
+        Squared bandwidths v of Gaussians exp(-‖x - x'‖²/2v), or pairs of a family and a squared bandwidth.
+        What elsewhere is called gamma is 1/2v.
+    frequencies : int, default=50
+        Of each kernel; each gives a sine and a cosine.
+    draw : str, default="independent"
+        ``"independent"``, ``"shared"``, ``"orthogonal"`` or ``"structured"``.
+    random_state : int, RandomState instance or None, default=1
+        Where the draw begins.
+
+    Attributes
+    ----------
+    feature_map_ : hedgerow.FeatureMap
+        Who computes.
+    n_features_in_ : int
+    feature_names_in_ : ndarray
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hedgerow.sklearn import FourierFeatures
+    >>> features = FourierFeatures(frequencies=1000)
+    >>> a, b = features.fit_transform([[0.0, 0.5], [0.3, 0.1]])
+    >>> bool(abs(a @ b - np.exp(-(0.3**2 + 0.4**2) / 2)) < 0.05)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        kernels: _Kernels = (1.0,),
+        frequencies: int = 50,
+        draw: str = "independent",
+        random_state: Any = 1,
+    ) -> None:
+        self.kernels = kernels
+        self.frequencies = frequencies
+        self.draw = draw
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Draws the frequencies; of the rows, only their length matters."""
+        _forget(self, "feature_map_")
+        validate_data(self, X, dtype=_FLOATS)
+        self.feature_map_ = FeatureMap(
+            self.kernels,
+            inputs=self.n_features_in_,
+            frequencies=self.frequencies,
+            draw=self.draw,
+            seed=_seed(self.random_state),
+        )
+        return self
+
+    def partial_fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Draws the frequencies if it is the first call."""
+        if not self.__sklearn_is_fitted__():
+            return self.fit(X)
+        validate_data(self, X, reset=False, dtype=_FLOATS)
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
+        """Features of rows, in single precision if the rows are, and of no more digits if they aren't."""
+        check_is_fitted(self)
+        rows = validate_data(self, X, reset=False, dtype=_FLOATS)
+        features: NDArray[np.floating[Any]] = self.feature_map_.transform(rows).astype(rows.dtype, copy=False)
+        return features
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.feature_map_.width
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "feature_map_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _forget(estimator: Any, *attributes: str) -> None:
+    """What was learned before, so that a fit that fails leaves nothing that looks like one."""
+    for name in attributes:
+        vars(estimator).pop(name, None)
+
+
+def _plan(estimator: Any, settings: dict[str, Any]) -> Plan:
+    names = ("method", "budget", "kernels", "draw", "ridge", "step_size", "step_schedule", "scaling")
+    settings |= {name: getattr(estimator, name) for name in names}
+    return Plan(inputs=estimator.n_features_in_, seed=_seed(estimator.random_state), **settings)
+
+
+def _seed(random_state: Any) -> int:
+    if isinstance(random_state, Integral):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _passes(estimator: Any) -> int:
+    passes = estimator.passes
+    if not isinstance(passes, Integral) or passes < 1:
+        raise ValueError(f"passes must be a whole number of at least 1, but is {passes!r}")
+    return int(passes)

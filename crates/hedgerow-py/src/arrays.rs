@@ -1,0 +1,316 @@
+//! Numbers from Python: numpy arrays of any layout, and whatever numpy can make one of. Those of f32 in order are not copied.
+
+use numpy::{
+    Element, PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArray,
+    PyUntypedArrayMethods,
+};
+use pyo3::exceptions::{PyMemoryError, PyOverflowError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyMapping, PyTuple};
+
+use crate::errors;
+
+/// An array of f32, borrowed or copied.
+pub(crate) struct Numbers<'py> {
+    shape: Vec<usize>,
+    held: Held<'py>,
+}
+
+enum Held<'py> {
+    Borrowed(PyReadonlyArrayDyn<'py, f32>),
+    Copied(Vec<f32>),
+}
+
+impl<'py> Numbers<'py> {
+    /// What numpy makes of an object, if its shape will do; text, dates, complex numbers and the like are refused.
+    fn read(object: &Bound<'py, PyAny>, check: impl FnOnce(&[usize]) -> PyResult<()>) -> PyResult<Self> {
+        let py = object.py();
+        let plain;
+        let array = match object.cast_exact::<PyUntypedArray>() {
+            Ok(array) => array,
+            Err(_) => {
+                let numpy = py.import(intern!(py, "numpy"))?;
+                plain = numpy.call_method1(intern!(py, "asarray"), (unmasked(object)?,))?.cast_into()?;
+                &plain
+            }
+        };
+        let kind = array.dtype().kind();
+        if !matches!(kind, b'b' | b'i' | b'u' | b'f') {
+            return Err(errors::kind(format!(
+                "an array of numbers was expected, but its dtype is {}",
+                array.dtype()
+            )));
+        }
+        let shape = array.shape().to_vec();
+        check(&shape)?;
+        if let Some(borrowed) = in_order::<f32>(array)? {
+            return Ok(Self { shape, held: Held::Borrowed(borrowed) });
+        }
+        if let Some(wide) = in_order::<f64>(array)? {
+            return Ok(Self {
+                shape,
+                held: Held::Copied(narrowed(wide.as_slice().map_err(errors::value)?)?),
+            });
+        }
+        // Other widths of whole and broken numbers, those of other machines, and those that lie apart or askew.
+        let arranged = (array, intern!(py, "float64"), intern!(py, "CA"));
+        let numpy = py.import(intern!(py, "numpy"))?;
+        let arranged = numpy.call_method1(intern!(py, "require"), arranged)?.cast_into()?;
+        let wide = in_order::<f64>(&arranged)?
+            .ok_or_else(|| errors::kind("an array of numbers was expected, but numpy can't arrange it"))?;
+        Ok(Self { shape, held: Held::Copied(narrowed(wide.as_slice().map_err(errors::value)?)?) })
+    }
+
+    /// Samples: a row for each, `inputs` numbers in it. Where inputs have names, a frame's columns are taken by them.
+    pub(crate) fn samples(object: &Bound<'py, PyAny>, inputs: usize, columns: &[String]) -> PyResult<Self> {
+        if !columns.is_empty() && is_frame(object)? {
+            return Self::by_name(object, columns);
+        }
+        Self::read(object, |shape| match shape {
+            [_, found] if *found == inputs => Ok(()),
+            _ => {
+                let hint = if shape.len() == 1 {
+                    "; a single sample is for the methods whose names end in _one"
+                } else {
+                    ""
+                };
+                Err(errors::value(format!(
+                    "X must have the shape (n, {inputs}), but has {}{hint}",
+                    tuple(shape)
+                )))
+            }
+        })
+    }
+
+    fn by_name(frame: &Bound<'py, PyAny>, columns: &[String]) -> PyResult<Self> {
+        let py = frame.py();
+        let names = frame.getattr(intern!(py, "columns"))?;
+        let mut numbers = Vec::new();
+        let mut rows = 0;
+        for (at, column) in columns.iter().enumerate() {
+            if !names.contains(column)? {
+                return Err(errors::value(format!("X has no column {column:?}")));
+            }
+            let read = Self::vector(&frame.get_item(column)?).map_err(|error| about(py, column, &error))?;
+            if at == 0 {
+                rows = read.rows();
+                numbers = reserved(rows.saturating_mul(columns.len()))?;
+                numbers.resize(rows * columns.len(), 0.0);
+            }
+            for (row, value) in numbers.chunks_exact_mut(columns.len()).zip(read.as_slice()) {
+                row[at] = *value;
+            }
+        }
+        Ok(Self { shape: vec![rows, columns.len()], held: Held::Copied(numbers) })
+    }
+
+    /// Rows of any length but none.
+    pub(crate) fn table(object: &Bound<'py, PyAny>) -> PyResult<Self> {
+        Self::read(object, |shape| match shape {
+            [rows, columns] if *rows > 0 && *columns > 0 => Ok(()),
+            _ => Err(errors::value(format!(
+                "X must have the shape (n, d) with at least 1 row and 1 column, but has {}",
+                tuple(shape)
+            ))),
+        })
+    }
+
+    /// One number for each of `rows` samples.
+    pub(crate) fn labels(object: &Bound<'py, PyAny>, rows: usize) -> PyResult<Self> {
+        Self::read(object, |shape| match shape {
+            [count] if *count == rows => Ok(()),
+            _ => Err(errors::value(format!(
+                "y must have the shape ({rows},), as X has rows, but has {}",
+                tuple(shape)
+            ))),
+        })
+    }
+
+    /// A vector of any length.
+    pub(crate) fn vector(object: &Bound<'py, PyAny>) -> PyResult<Self> {
+        Self::read(object, |shape| match shape {
+            [_] => Ok(()),
+            _ => Err(errors::value(format!("a vector was expected, but the shape is {}", tuple(shape)))),
+        })
+    }
+
+    /// Rows, where it has any.
+    pub(crate) fn rows(&self) -> usize {
+        self.shape.first().copied().unwrap_or(1)
+    }
+
+    /// Numbers in a row.
+    pub(crate) fn columns(&self) -> usize {
+        self.shape.get(1).copied().unwrap_or(1)
+    }
+
+    /// All of them, row by row, for oneself.
+    fn into_vec(self) -> Vec<f32> {
+        match self.held {
+            Held::Borrowed(_) => self.as_slice().to_vec(),
+            Held::Copied(numbers) => numbers,
+        }
+    }
+
+    /// All of them, row by row.
+    pub(crate) fn as_slice(&self) -> &[f32] {
+        match &self.held {
+            // It was looked at when it was read.
+            Held::Borrowed(array) => array.as_slice().unwrap_or_default(),
+            Held::Copied(numbers) => numbers,
+        }
+    }
+}
+
+/// An array of this kind whose numbers lie one after the other, where the processor expects them.
+fn in_order<'py, T: Element>(
+    array: &Bound<'py, PyUntypedArray>,
+) -> PyResult<Option<PyReadonlyArrayDyn<'py, T>>> {
+    let Ok(array) = array.cast::<PyArrayDyn<T>>() else { return Ok(None) };
+    if !array.is_c_contiguous() || !array.data().is_aligned() {
+        return Ok(None);
+    }
+    array.try_readonly().map(Some).map_err(errors::value)
+}
+
+/// What is masked is missing.
+fn unmasked<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = object.py();
+    let masked = py.import(intern!(py, "numpy"))?.getattr(intern!(py, "ma"))?;
+    if !object.is_instance(&masked.getattr(intern!(py, "MaskedArray"))?)? {
+        return Ok(object.clone());
+    }
+    let wide = object.call_method1(intern!(py, "astype"), (intern!(py, "float64"),))?;
+    wide.call_method1(intern!(py, "filled"), (f64::NAN,))
+}
+
+/// Whether it has columns with names, as those of pandas and polars have.
+fn is_frame(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = object.py();
+    Ok(!object.is_instance_of::<PyUntypedArray>() && object.hasattr(intern!(py, "columns"))?)
+}
+
+/// An error with the column that it is about.
+fn about(py: Python<'_>, column: &str, error: &PyErr) -> PyErr {
+    PyErr::from_type(error.get_type(py), format!("column {column:?}: {}", error.value(py)))
+}
+
+/// Room for so many numbers, or MemoryError.
+fn reserved(count: usize) -> PyResult<Vec<f32>> {
+    let mut numbers = Vec::new();
+    numbers
+        .try_reserve_exact(count)
+        .map_err(|_| PyMemoryError::new_err(format!("there is no memory for {count} numbers")))?;
+    Ok(numbers)
+}
+
+fn narrowed(wide: &[f64]) -> PyResult<Vec<f32>> {
+    let mut numbers = reserved(wide.len())?;
+    numbers.extend(wide.iter().copied().map(narrow));
+    Ok(numbers)
+}
+
+/// The numbers of one sample: a vector, a list or tuple (None is missing), or a mapping from the names of columns, such as a dictionary or a
+/// row of a frame.
+pub(crate) fn sample(x: &Bound<'_, PyAny>, inputs: usize, columns: &[String]) -> PyResult<Vec<f32>> {
+    let row = if let Ok(list) = x.cast::<PyList>() {
+        list.iter().map(|item| number(&item)).collect::<PyResult<_>>()?
+    } else if let Ok(tuple) = x.cast::<PyTuple>() {
+        tuple.iter().map(|item| number(&item)).collect::<PyResult<_>>()?
+    } else if x.is_instance_of::<PyUntypedArray>() {
+        Numbers::vector(x)?.into_vec()
+    } else if let Ok(named) = x.cast::<PyDict>() {
+        by_name(columns, named.is_empty(), |column| named.get_item(column))?
+    } else if x.hasattr(intern!(x.py(), "keys"))? && (!columns.is_empty() || x.cast::<PyMapping>().is_ok()) {
+        let found = |column: &str| {
+            let item = x.call_method1(intern!(x.py(), "get"), (column,))?;
+            Ok(Some(item).filter(|item| !item.is_none()))
+        };
+        by_name(columns, x.len()? == 0, found)?
+    } else {
+        Numbers::vector(x)?.into_vec()
+    };
+    if row.len() == inputs {
+        Ok(row)
+    } else {
+        Err(errors::value(format!("a sample has {inputs} numbers, but {} came", row.len())))
+    }
+}
+
+/// A sample whose numbers have names; what isn't there is missing.
+fn by_name<'py>(
+    columns: &[String],
+    is_empty: bool,
+    find: impl Fn(&str) -> PyResult<Option<Bound<'py, PyAny>>>,
+) -> PyResult<Vec<f32>> {
+    if columns.is_empty() {
+        return Err(errors::value("a sample has names, but the plan has none: make it with columns=[...]"));
+    }
+    let mut found = 0;
+    let mut row = Vec::with_capacity(columns.len());
+    for column in columns {
+        row.push(match find(column)? {
+            Some(item) => {
+                found += 1;
+                number(&item).map_err(|error| about(item.py(), column, &error))?
+            }
+            None => f32::NAN,
+        });
+    }
+    if found == 0 && !is_empty {
+        return Err(errors::value(format!(
+            "a sample has none of the plan's columns: {}",
+            columns.join(", ")
+        )));
+    }
+    Ok(row)
+}
+
+/// A number of a sample.
+fn number(item: &Bound<'_, PyAny>) -> PyResult<f32> {
+    if item.is_none() {
+        return Ok(f32::NAN);
+    }
+    float(item, "a number")
+}
+
+/// A number, however it is written; whole ones may be beyond all others.
+fn float(item: &Bound<'_, PyAny>, what: &str) -> PyResult<f32> {
+    item.extract().map(narrow).map_err(|error| {
+        if error.is_instance_of::<PyOverflowError>(item.py()) {
+            errors::value(format!("{what} is too large"))
+        } else {
+            error
+        }
+    })
+}
+
+/// As f32; what is finite stays so.
+pub(crate) fn narrow(value: f64) -> f32 {
+    if value.is_finite() {
+        value.clamp(-f64::from(f32::MAX), f64::from(f32::MAX)) as f32
+    } else {
+        value as f32
+    }
+}
+
+/// A label; what is too large for a number is too large for a label.
+pub(crate) fn label(y: &Bound<'_, PyAny>) -> PyResult<f32> {
+    float(y, "a label")
+}
+
+/// A new array with room for these, not yet filled.
+pub(crate) fn empty<'py>(py: Python<'py>, shape: &[usize]) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
+    let shape = PyTuple::new(py, shape)?;
+    let numpy = py.import(intern!(py, "numpy"))?;
+    Ok(numpy.call_method1(intern!(py, "empty"), (shape, intern!(py, "float32")))?.cast_into()?)
+}
+
+/// A shape as Python writes it.
+fn tuple(shape: &[usize]) -> String {
+    match shape {
+        [one] => format!("({one},)"),
+        _ => format!("({})", shape.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}

@@ -1,0 +1,91 @@
+//! Which exception an error becomes.
+
+use std::error::Error;
+use std::fmt::Display;
+use std::io;
+
+use hedgerow_lab::data::DataError;
+use hedgerow_lab::data::rows::ReadError;
+use hedgerow_lab::run::RunError;
+use hedgerow_lab::settings::SettingsError;
+use hedgerow_net::layers::LayerError;
+use hedgerow_net::learning::config::LearningError;
+use hedgerow_net::node::engine::BadInput;
+use pyo3::PyErr;
+use pyo3::exceptions::{
+    PyConnectionError, PyFileNotFoundError, PyKeyError, PyOSError, PyPermissionError, PyTypeError,
+    PyValueError,
+};
+
+/// A value that won't do.
+pub(crate) fn value(error: impl Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// Something of the wrong kind.
+pub(crate) fn kind(error: impl Display) -> PyErr {
+    PyTypeError::new_err(error.to_string())
+}
+
+/// What is wrong with a plan: names that there aren't and values of the wrong kind are what Python calls type errors.
+pub(crate) fn learning(error: LearningError) -> PyErr {
+    match &error {
+        LearningError::Layers(LayerError::UnknownKey { .. }) => kind(error),
+        LearningError::Layers(LayerError::NotToml { message, .. }) if message.contains("invalid type") => {
+            kind(error)
+        }
+        _ => value(error),
+    }
+}
+
+/// What is wrong with a sample or a label.
+pub(crate) fn input(error: BadInput) -> PyErr {
+    match error {
+        BadInput::UnknownId { .. } => PyKeyError::new_err(error.to_string()),
+        _ => value(error),
+    }
+}
+
+/// Nobody is there, or not any more.
+pub(crate) fn connection(error: impl Display) -> PyErr {
+    PyConnectionError::new_err(error.to_string())
+}
+
+/// What the system says, if that is where it comes from; a bad value otherwise.
+pub(crate) fn of_system(error: &(dyn Error + 'static)) -> PyErr {
+    let causes = std::iter::successors(Some(error), |error| (*error).source());
+    let message = error.to_string();
+    match causes.filter_map(|cause| cause.downcast_ref::<io::Error>()).next() {
+        Some(cause) => of_io(cause.kind(), message),
+        None => value(message),
+    }
+}
+
+fn of_io(cause: io::ErrorKind, message: String) -> PyErr {
+    match cause {
+        io::ErrorKind::NotFound => PyFileNotFoundError::new_err(message),
+        io::ErrorKind::PermissionDenied => PyPermissionError::new_err(message),
+        io::ErrorKind::InvalidData => value(message),
+        _ => PyOSError::new_err(message),
+    }
+}
+
+/// What went wrong with an experiment.
+pub(crate) fn run(error: &RunError) -> PyErr {
+    match error {
+        RunError::Settings(error) => settings(error),
+        RunError::Data(DataError::Read(ReadError::Unreadable(_, cause))) => {
+            of_io(cause.kind(), error.to_string())
+        }
+        _ => of_system(error),
+    }
+}
+
+/// What is wrong with the settings of an experiment.
+pub(crate) fn settings(error: &SettingsError) -> PyErr {
+    match error {
+        SettingsError::UnknownKey { .. } | SettingsError::WrongType { .. } => kind(error),
+        SettingsError::NotFound(_) => PyFileNotFoundError::new_err(error.to_string()),
+        _ => of_system(error),
+    }
+}

@@ -1,0 +1,49 @@
+//! The native module of the Python package `hedgerow`: the same halves, engine and client as everywhere, with numpy arrays in and
+//! out. Long calls release the interpreter; whatever a user can get wrong is a Python exception.
+
+mod arrays;
+mod batch;
+mod central;
+mod engine;
+mod errors;
+mod features;
+mod federation;
+mod learner;
+mod messages;
+mod node;
+mod plan;
+mod server;
+mod simulate;
+
+use pyo3::prelude::*;
+
+/// What pickle wants to know: a function that makes the object anew, and its arguments.
+type Pickled<'py, T> = PyResult<(Bound<'py, PyAny>, T)>;
+
+/// What is compiled of the package.
+#[pymodule]
+mod _hedgerow {
+    #[pymodule_export]
+    use super::engine::Engine;
+    #[pymodule_export]
+    use super::features::FeatureMap;
+    #[pymodule_export]
+    use super::federation::Federation;
+    #[pymodule_export]
+    use super::learner::Learner;
+    #[pymodule_export]
+    use super::messages::{Broadcast, Speech, Upload};
+    #[pymodule_export]
+    use super::node::Node;
+    #[pymodule_export]
+    use super::plan::Plan;
+    #[pymodule_export]
+    use super::server::Server;
+    #[pymodule_export]
+    use super::simulate::{Run, simulate};
+
+    /// Version of the package.
+    #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "Python's name for it")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}

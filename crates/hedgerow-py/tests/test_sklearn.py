@@ -1,0 +1,265 @@
+"""scikit-learn's own checks of estimators, each by its name, and what they don't look at."""
+
+from __future__ import annotations
+
+import pickle
+import unittest
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+
+import pandas as pd
+from hedgerow import FeatureMap, Learner, Plan
+from hedgerow.sklearn import FourierFeatures, HedgerowClassifier, HedgerowRegressor
+from sklearn.base import clone
+from sklearn.datasets import load_iris, make_circles
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import shuffle
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+
+ESTIMATORS = [
+    HedgerowRegressor(),
+    HedgerowRegressor(method="mk", loss="huber", passes=5),
+    HedgerowClassifier(),
+    HedgerowClassifier(method="linear-newton", loss="logistic", passes=2),
+    FourierFeatures(),
+    FourierFeatures(kernels=(0.1, ("laplacian", 1.0)), frequencies=7),
+]
+
+
+# Checks that may be skipped, and why: none.
+SKIPPED: dict[str, str] = {}
+
+
+def run_check(estimator: Any, check: Any) -> None:
+    try:
+        check(estimator)
+    except unittest.SkipTest as skip:
+        if check.func.__name__ not in SKIPPED:
+            pytest.fail(f"it was skipped, which nobody has given a reason for: {skip}")
+
+
+@parametrize_with_checks(ESTIMATORS)
+def test_of_sklearn(estimator: Any, check: Callable[[Any], None]) -> None:
+    run_check(estimator, check)
+
+
+def test_a_check_that_is_skipped_fails() -> None:
+    def check_nothing(estimator: Any) -> None:
+        raise unittest.SkipTest("not today")
+
+    with pytest.raises(pytest.fail.Exception, match="not today"):
+        run_check(HedgerowRegressor(), partial(check_nothing))
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+def test_no_check_is_skipped_or_expected_to_fail(estimator: Any) -> None:
+    names = [check.func.__name__ for _, check in estimator_checks_generator(estimator, mark=None)]
+    assert len(names) > 40
+    tags = estimator.__sklearn_tags__()
+    assert not tags._skip_test
+    assert not tags.non_deterministic
+    assert tags.regressor_tags is None or not tags.regressor_tags.poor_score
+    assert tags.classifier_tags is None or not tags.classifier_tags.poor_score
+
+
+def wave(count: int = 600, seed: int = 1) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-3, 3, size=(count, 2)) * [1.0, 100.0]
+    return x, 10.0 + np.sin(2 * x[:, 0]) + 0.01 * x[:, 1]
+
+
+def test_the_regressor_is_a_learner_in_the_order_of_rows() -> None:
+    x, y = wave()
+    learner = Learner(Plan(inputs=2, seed=5))
+    learner.learn(x, y)
+    model = HedgerowRegressor(random_state=5).fit(x, y)
+    assert np.array_equal(model.predict(x), learner.predict(x))
+    assert model.n_samples_seen_ == 600
+    pieces = HedgerowRegressor(random_state=5)
+    for begin in range(0, 600, 50):
+        pieces.partial_fit(x[begin : begin + 50], y[begin : begin + 50])
+    assert np.array_equal(model.predict(x), pieces.predict(x))
+    assert not np.array_equal(model.predict(x), clone(model).fit(x[::-1], y[::-1]).predict(x))
+    twice = HedgerowRegressor(random_state=5, passes=2).fit(x, y)
+    assert np.array_equal(twice.predict(x), model.partial_fit(x, y).predict(x))
+    assert twice.n_samples_seen_ == model.n_samples_seen_ == 1200
+
+
+def test_random_states() -> None:
+    x, y = wave(100)
+
+    def predictions(state: Any) -> Any:
+        return HedgerowRegressor(random_state=state).fit(x, y).predict(x)
+
+    assert np.array_equal(predictions(3), predictions(np.int64(3)))
+    assert np.array_equal(predictions(np.random.RandomState(3)), predictions(np.random.RandomState(3)))
+    assert not np.array_equal(predictions(None), predictions(None))
+
+
+def test_missing_values_are_filled_in() -> None:
+    x, y = wave()
+    holes = x.copy()
+    holes[::7, 1] = np.nan
+    model = HedgerowRegressor().fit(holes, y)
+    assert model.score(x, y) > 0.8
+    assert np.all(np.isfinite(model.predict(holes)))
+    with pytest.raises(ValueError, match="infinity"):
+        model.predict(np.full((1, 2), np.inf))
+    with pytest.raises(ValueError, match="NaN"):
+        FourierFeatures().fit(x).transform(holes)
+
+
+def test_grid_search_in_a_pipeline() -> None:
+    x, y = wave()
+    pipeline = make_pipeline(StandardScaler(), FourierFeatures(), Ridge(alpha=1e-3))
+    grid = {"fourierfeatures__kernels": [(0.2,), (1e6,)], "fourierfeatures__frequencies": [5, 50]}
+    search = GridSearchCV(pipeline, grid, cv=3).fit(x, y)
+    assert search.best_params_ == {"fourierfeatures__kernels": (0.2,), "fourierfeatures__frequencies": 50}
+    assert search.best_score_ > 0.95
+    direct = GridSearchCV(HedgerowRegressor(), {"method": ["gr", "linear-newton"]}, cv=3).fit(x, y)
+    assert direct.best_params_ == {"method": "gr"}
+    assert direct.best_score_ > 0.85
+
+
+def test_classes_of_any_name() -> None:
+    x, y = shuffle(*load_iris(return_X_y=True), random_state=1)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    model = HedgerowClassifier(passes=2)
+    assert cross_val_score(model, x, names, cv=5).min() > 0.85
+    model.partial_fit(x[:3], names[:3], classes=["virginica", "versicolor", "setosa"])
+    assert model.classes_.tolist() == ["setosa", "versicolor", "virginica"]
+    for begin in range(3, 150, 7):
+        model.partial_fit(x[begin : begin + 7], names[begin : begin + 7])
+    model.partial_fit(x, names)
+    assert model.score(x, names) > 0.9
+    assert np.array_equal(model.predict(x), clone(model).fit(x, names).predict(x))
+    for stranger in ("acorn", "rose", "zinnia"):
+        with pytest.raises(ValueError, match=f"class '{stranger}' isn't among those of the first call"):
+            model.partial_fit(x[:1], [stranger])
+    with pytest.raises(ValueError, match="classes must be those of the first call"):
+        model.partial_fit(x[:1], names[:1], classes=["setosa", "rose"])
+
+
+@pytest.mark.parametrize("params", [{}, {"method": "naive", "loss": "logistic", "passes": 20}])
+def test_circles(params: dict[str, Any]) -> None:
+    x, y = make_circles(600, noise=0.1, factor=0.5, random_state=0)
+    model = HedgerowClassifier(**params).fit(x[:400], y[:400])
+    assert LogisticRegression().fit(x[:400], y[:400]).score(x[400:], y[400:]) < 0.6
+    assert model.score(x[400:], y[400:]) > 0.9
+    likely = model.predict_proba(x)
+    assert np.allclose(likely.sum(axis=1), 1.0)
+    assert np.array_equal(model.classes_[likely.argmax(axis=1)], model.predict(x))
+
+
+def test_names_of_columns() -> None:
+    x, y = wave()
+    frame = pd.DataFrame(x, columns=["angle", "slope"])
+    model = HedgerowRegressor().fit(frame, y)
+    assert model.feature_names_in_.tolist() == ["angle", "slope"]
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame[["slope", "angle"]])
+    features = FourierFeatures(frequencies=2).set_output(transform="pandas")
+    expected = ["fourierfeatures0", "fourierfeatures1", "fourierfeatures2", "fourierfeatures3"]
+    assert features.fit_transform(frame).columns.tolist() == expected
+    assert features.get_feature_names_out().tolist() == expected
+
+
+def test_features_are_those_of_the_map() -> None:
+    x, _ = wave(20)
+    feature_map = FeatureMap([0.5, 2.0], inputs=2, frequencies=9, draw="orthogonal", seed=4)
+    features = FourierFeatures(kernels=[0.5, 2.0], frequencies=9, draw="orthogonal", random_state=4)
+    assert np.array_equal(features.fit_transform(x), feature_map.transform(x))
+    assert features.partial_fit(x).transform(x.astype(np.float32)).dtype == np.float32
+    with pytest.raises(ValueError, match="3 features"):
+        features.partial_fit(np.zeros((1, 3)))
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+def test_pickles_go_on_to_the_bit(estimator: Any) -> None:
+    x, y = wave()
+    labels = y if isinstance(estimator, HedgerowRegressor) else (y > 10).astype(int)
+    model = clone(estimator).fit(x[:300], labels[:300])
+    other = pickle.loads(pickle.dumps(model))
+    name = "transform" if hasattr(model, "transform") else "predict"
+    for one in (model, other):
+        one.partial_fit(x[300:], labels[300:])
+    assert np.array_equal(getattr(model, name)(x), getattr(other, name)(x))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (HedgerowRegressor(loss="logistic"), 'loss must be "squared" or "huber"'),
+        (HedgerowClassifier(loss="huber"), 'loss must be "squared" or "logistic"'),
+        (HedgerowRegressor(passes=0), "passes must be a whole number of at least 1, but is 0"),
+        (HedgerowClassifier(passes=1.5), r"passes must be a whole number of at least 1, but is 1\.5"),
+        (HedgerowRegressor(method="best"), "best"),
+        (HedgerowRegressor(budget=3), "at least 16"),
+        (FourierFeatures(frequencies=-1), "frequencies must be at least 1"),
+    ],
+    ids=str,
+)
+def test_mistakes(estimator: Any, message: str) -> None:
+    x, y = wave(20)
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(x, (y > 10).astype(int))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "bad"),
+    [
+        (HedgerowRegressor(), {"budget": 3}),
+        (HedgerowRegressor(), {"loss": "logistic"}),
+        (HedgerowClassifier(), {"budget": 3}),
+        (HedgerowClassifier(), {"loss": "huber"}),
+        (FourierFeatures(), {"frequencies": -1}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("is_fitted", [False, True])
+def test_a_fit_that_failed_is_none_and_does_no_harm(
+    estimator: Any, bad: dict[str, Any], is_fitted: bool
+) -> None:
+    x, y = wave(50)
+    labels = (y > 10).astype(int)
+    model, good = clone(estimator), {name: estimator.get_params()[name] for name in bad}
+    if is_fitted:
+        model.fit(x, labels)
+    fits = ["fit"] if is_fitted else ["fit", "partial_fit"]
+    answer = "transform" if hasattr(model, "transform") else "predict"
+    for name in fits:
+        with pytest.raises(ValueError, match=r"must be|at least"):
+            getattr(model.set_params(**bad), name)(x[:, :1], labels)
+        with pytest.raises(NotFittedError):
+            getattr(model, answer)(x)
+        # Once it is mended it is as if nothing had been.
+        getattr(model.set_params(**good), name)(x, labels)
+        expected = getattr(clone(estimator).fit(x, labels), answer)(x)
+        assert np.array_equal(getattr(model, answer)(x), expected)
+        model = clone(estimator)
+
+
+def test_labels_that_are_refused_leave_nothing() -> None:
+    x, _ = wave(20)
+    model = HedgerowRegressor()
+    with pytest.raises(ValueError, match="label"):
+        model.fit(x, np.full(20, 1e20))
+    with pytest.raises(NotFittedError):
+        model.predict(x)
+    classes = HedgerowClassifier()
+    with pytest.raises(ValueError, match="class 2 isn't among"):
+        classes.partial_fit(x, [2] * 20, classes=[0, 1])
+    with pytest.raises(NotFittedError):
+        classes.predict(x)
+    classes.partial_fit(x, [2] * 10 + [1] * 10, classes=[1, 2])
+    assert classes.classes_.tolist() == [1, 2]

@@ -1,0 +1,33 @@
+//! Node steps per second: features, prediction, learning and upload of MK-OFL, beside the machine's floor.
+//!
+//! Prints one JSON object per case; `cargo xtask bench` runs it alternately with numpy and makes the table. Arguments: `threads`
+//! compares two threads with one, `draws` structured frequencies with shared ones, `methods` GR-OFL with MK-OFL.
+
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
+
+mod draws;
+mod methods;
+mod step;
+
+use hedgerow::probe;
+use step::Case;
+
+fn main() {
+    match std::env::args().nth(1).as_deref() {
+        Some("methods") => [5, 77].into_iter().for_each(methods::compare),
+        Some("draws") => {
+            for (inputs, frequencies) in
+                [(77, 49), (77, 512), (1000, 49), (1000, 512), (10_000, 49), (10_000, 512)]
+            {
+                draws::compare(inputs, frequencies);
+            }
+        }
+        Some("threads") => {
+            step::cases().filter(Case::is_default).for_each(|case| step::compare_threads(&case))
+        }
+        _ => {
+            let machine = probe::machine();
+            step::cases().for_each(|case| step::report(&machine, &case));
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! A node's step for several shapes, one at a time and in batches, on one thread and on two.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use hedgerow::probe::{self, Machine};
+use hedgerow::{
+    Amplitude, Cpu, Draw, FeatureMap, FeatureSpec, Kernel, Method, NodeHalf, Setup, SetupConfig, Stream,
+    Upload,
+};
+
+const BATCH: usize = 8;
+
+/// (P, D, d).
+const SHAPES: [(usize, usize, usize); 4] = [(11, 49, 5), (11, 49, 77), (100, 49, 77), (11, 512, 1000)];
+
+/// The shape of the paper's largest data set: the one that numpy computes too.
+const MAIN: usize = 1;
+
+pub(crate) struct Case {
+    kernels: usize,
+    frequencies: usize,
+    inputs: usize,
+    draw: Draw,
+    batch: usize,
+}
+
+impl Case {
+    pub(crate) fn is_default(&self) -> bool {
+        self.draw == Draw::Shared
+    }
+
+    /// Steps in one run, about a millisecond of them.
+    fn steps(&self) -> usize {
+        let numbers = self.projected() * self.inputs + 20 * self.model();
+        (40_000_000 / numbers).next_multiple_of(BATCH).min(2560)
+    }
+
+    /// Frequencies that a sample is projected on.
+    fn projected(&self) -> usize {
+        if self.draw == Draw::Shared { self.frequencies } else { self.kernels * self.frequencies }
+    }
+
+    /// Numbers in the models of all kernels, and in z.
+    fn model(&self) -> usize {
+        self.kernels * 2 * self.frequencies
+    }
+
+    /// Bytes that a step goes through again and again: frequencies, features of a batch, models.
+    fn working_set(&self) -> usize {
+        4 * (self.projected() * self.inputs + self.model() * (self.batch + 1))
+    }
+}
+
+pub(crate) fn cases() -> impl Iterator<Item = Case> {
+    SHAPES.into_iter().enumerate().flat_map(|(at, (kernels, frequencies, inputs))| {
+        let draws: &[Draw] = if at == MAIN { &[Draw::Independent, Draw::Shared] } else { &[Draw::Shared] };
+        draws
+            .iter()
+            .flat_map(move |&draw| [1, BATCH].map(|batch| Case { kernels, frequencies, inputs, draw, batch }))
+    })
+}
+
+/// A node with its samples, and room for their features.
+struct Work {
+    batch: usize,
+    inputs: usize,
+    steps: usize,
+    map: FeatureMap,
+    node: Box<dyn NodeHalf>,
+    x: Vec<f32>,
+    z: Vec<f32>,
+    upload: Upload,
+}
+
+impl Work {
+    fn new(case: &Case, id: u32) -> Self {
+        let &Case { kernels, frequencies, inputs, draw, batch } = case;
+        // From 1e-5 to 1e5; with eleven of them the paper's dictionary.
+        let variance = |p: usize| 10f64.powf(10.0 * p as f64 / (kernels - 1) as f64 - 5.0);
+        let spec = FeatureSpec {
+            kernels: (0..kernels).map(|p| Kernel::gaussian(variance(p))).collect(),
+            draw,
+            inputs,
+            frequencies,
+            seed: 1,
+            amplitude: Amplitude::Normalised,
+        };
+        let map = FeatureMap::new(&spec).unwrap();
+        let setup = Setup::try_from(SetupConfig { kernels, frequencies, ..SetupConfig::default() }).unwrap();
+        let numbers = Stream::from_seed(2 + u64::from(id));
+        Self {
+            batch,
+            inputs,
+            steps: case.steps(),
+            z: vec![0.0; batch * map.width()],
+            node: Method::MkOfl.node(&setup, id),
+            x: (0..(BATCH * inputs) as u64).map(|i| numbers.uniform_at(i) as f32).collect(),
+            upload: Upload::default(),
+            map,
+        }
+    }
+
+    fn whole(&mut self) {
+        for _ in 0..self.steps / BATCH {
+            for block in self.x.chunks_exact(self.batch * self.inputs) {
+                let features = self.map.map_batch(black_box(block), &mut self.z);
+                for (z, x) in features.samples(self.map.width()).zip(block.chunks_exact(self.inputs)) {
+                    black_box(self.node.predict(z));
+                    self.node.learn(z, x[0]).unwrap();
+                    black_box(self.node.upload(&mut self.upload));
+                }
+            }
+        }
+    }
+
+    fn mapping(&mut self) {
+        for _ in 0..self.steps / BATCH {
+            for block in self.x.chunks_exact(self.batch * self.inputs) {
+                black_box(self.map.map_batch(black_box(block), &mut self.z));
+            }
+        }
+    }
+}
+
+pub(crate) fn report(machine: &Machine, case: &Case) {
+    let mut work = Work::new(case, 0);
+    let steps = work.steps as f64;
+    let whole = probe::nanoseconds(|| work.whole()) / steps;
+    let mapping = probe::nanoseconds(|| work.mapping()) / steps;
+
+    // Each phase needs the one before, so that their floors add up; within a phase the slowest of its parts decides.
+    let memory = probe::memory(case.working_set());
+    let (model, projected) = (case.model() as f64, (case.projected() * case.inputs) as f64);
+    // Frequencies are read once per batch.
+    let project =
+        (projected / machine.mul_adds_per_ns).max(4.0 * projected / case.batch as f64 / memory.loaded_per_ns);
+    let waves = model / 2.0 * machine.ns_per_sin_cos;
+    // Prediction, norm and two products of the step; z and models are loaded, models are stored.
+    let learn = (4.0 * model / machine.mul_adds_per_ns)
+        .max(4.0 * 2.0 * model / memory.loaded_per_ns)
+        .max(4.0 * model / memory.stored_per_ns);
+    let predict = 2.0 * case.frequencies as f64 / machine.mul_adds_per_ns;
+    // A vote takes the exponential of each log-weight that can make a difference.
+    let mut weights = vec![0.0; case.kernels];
+    work.node.weights(&mut weights);
+    let vote = weights.iter().filter(|weight| **weight > 1e-26).count() as f64 * machine.ns_per_exp;
+    let floor = project + waves + learn + predict + vote;
+    println!(
+        "{}",
+        serde_json::json!({
+            "cpu": Cpu::detect().name(),
+            "kernels": case.kernels, "frequencies": case.frequencies, "inputs": case.inputs,
+            "draw": case.draw, "batch": case.batch,
+            "ns": whole, "features_ns": mapping, "floor_ns": floor,
+            "project_ns": project, "sin_cos_ns": waves, "learn_ns": learn, "vote_ns": vote,
+            "working_set": case.working_set(), "loaded_per_ns": memory.loaded_per_ns, "stored_per_ns": memory.stored_per_ns,
+            "mul_adds_per_ns": machine.mul_adds_per_ns, "ns_per_sin_cos": machine.ns_per_sin_cos,
+            "ns_per_exp": machine.ns_per_exp,
+        })
+    );
+}
+
+/// Steps per second of two nodes on two threads, as a multiple of one node's on one, in turns.
+pub(crate) fn compare_threads(case: &Case) {
+    let mut works = [Work::new(case, 0), Work::new(case, 1)];
+    let count = works.len() as f64;
+    // The fastest of many: on a shared machine everything slower is someone else's doing.
+    let (mut alone, mut together) = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..300 {
+        let start = Instant::now();
+        works[0].whole();
+        alone = alone.min(start.elapsed().as_nanos() as f64);
+        let waiting = AtomicUsize::new(works.len());
+        let times = std::thread::scope(|scope| {
+            let threads = works.each_mut().map(|work| {
+                scope.spawn(|| {
+                    waiting.fetch_sub(1, Ordering::AcqRel);
+                    while waiting.load(Ordering::Acquire) > 0 {
+                        std::hint::spin_loop();
+                    }
+                    let start = Instant::now();
+                    work.whole();
+                    (start, Instant::now())
+                })
+            });
+            threads.map(|thread| thread.join().unwrap())
+        });
+        let (first, last) = (times.iter().map(|time| time.0).min(), times.iter().map(|time| time.1).max());
+        together = together.min((last.unwrap() - first.unwrap()).as_nanos() as f64);
+    }
+    println!(
+        "{}",
+        serde_json::json!({
+            "kernels": case.kernels, "frequencies": case.frequencies, "inputs": case.inputs,
+            "draw": case.draw, "batch": case.batch, "speedup": count * alone / together,
+        })
+    );
+}

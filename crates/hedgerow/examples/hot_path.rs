@@ -1,0 +1,105 @@
+//! A fixed amount of the work that nodes do most, for `cargo xtask guard` to count instructions of: `hot_path CASE TIMES`.
+//!
+//! Without a case it names them. It prints the instruction set it used: counts of different ones don't compare.
+
+#![allow(clippy::print_stdout)]
+
+use std::error::Error;
+use std::hint::black_box;
+
+use hedgerow::{
+    Amplitude, Cpu, Draw, FeatureMap, FeatureSpec, Features, Kernel, Method, Setup, SetupConfig, Stream,
+    Upload,
+};
+
+const CASES: [&str; 6] = ["map-one", "map-eight", "map-independent", "map-structured", "learn", "exchange"];
+
+const INPUTS: usize = 77;
+const FREQUENCIES: usize = 49;
+const NODES: usize = 8;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(case), Some(times)) = (arguments.next(), arguments.next()) else {
+        println!("{}", CASES.join("\n"));
+        return Ok(());
+    };
+    let times: usize = times.parse()?;
+    let numbers = Stream::from_seed(2);
+    let x: Vec<f32> = (0..(NODES * INPUTS) as u64).map(|at| numbers.uniform_at(at) as f32).collect();
+    match case.as_str() {
+        "map-one" => map(Draw::Shared, &x[..INPUTS], times)?,
+        "map-eight" => map(Draw::Shared, &x, times)?,
+        "map-independent" => map(Draw::Independent, &x, times)?,
+        "map-structured" => map(Draw::Structured, &x, times)?,
+        "learn" => learn(&x, times)?,
+        "exchange" => exchange(&x, times)?,
+        other => return Err(format!("no case {other:?}; there are {}", CASES.join(", ")).into()),
+    }
+    println!("{}", Cpu::detect().name());
+    Ok(())
+}
+
+fn feature_map(draw: Draw) -> Result<FeatureMap, Box<dyn Error>> {
+    Ok(FeatureMap::new(&FeatureSpec {
+        kernels: Kernel::paper_dictionary(),
+        draw,
+        inputs: INPUTS,
+        frequencies: FREQUENCIES,
+        seed: 1,
+        amplitude: Amplitude::Normalised,
+    })?)
+}
+
+fn setup() -> Result<Setup, Box<dyn Error>> {
+    Ok(Setup::try_from(SetupConfig { frequencies: FREQUENCIES, nodes: NODES, ..SetupConfig::default() })?)
+}
+
+/// Features of some samples at once.
+fn map(draw: Draw, x: &[f32], times: usize) -> Result<(), Box<dyn Error>> {
+    let map = feature_map(draw)?;
+    let mut z = vec![0.0; x.len() / INPUTS * map.width()];
+    for _ in 0..times {
+        black_box(map.map_batch(black_box(x), &mut z));
+    }
+    Ok(())
+}
+
+/// Predicting and learning eight samples.
+fn learn(x: &[f32], times: usize) -> Result<(), Box<dyn Error>> {
+    let map = feature_map(Draw::Shared)?;
+    let mut z = vec![0.0; NODES * map.width()];
+    let z = map.map_batch(x, &mut z);
+    let mut node = Method::MkOfl.node(&setup()?, 0);
+    for _ in 0..times {
+        for (z, x) in z.samples(map.width()).zip(x.chunks_exact(INPUTS)) {
+            black_box(node.predict(z));
+            node.learn(z, x[0])?;
+        }
+    }
+    Ok(())
+}
+
+/// A round of eight nodes that have learned nothing new: uploads, closing, adopting.
+fn exchange(x: &[f32], times: usize) -> Result<(), Box<dyn Error>> {
+    let (map, setup) = (feature_map(Draw::Shared)?, setup()?);
+    let mut z = vec![0.0; NODES * map.width()];
+    let z: Features<'_> = map.map_batch(x, &mut z);
+    let mut nodes: Vec<_> = (0..NODES as u32).map(|id| Method::MkOfl.node(&setup, id)).collect();
+    for ((node, z), x) in nodes.iter_mut().zip(z.samples(map.width())).zip(x.chunks_exact(INPUTS)) {
+        node.learn(z, x[0])?;
+    }
+    let mut server = Method::MkOfl.server(&setup);
+    let mut upload = Upload::default();
+    for _ in 0..times {
+        for (id, node) in nodes.iter().enumerate() {
+            node.upload(&mut upload);
+            server.accept(id as u32, &upload)?;
+        }
+        let broadcast = server.close_round();
+        for node in &mut nodes {
+            node.adopt(broadcast)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,228 @@
+//! A round that is divided among workers has the bits of a round that is not: for every method, whoever is missing, with compressed messages and
+//! when scales change.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::num::NonZeroU16;
+
+use common::{BUDGET, features, methods, spec};
+use hedgerow::{
+    Aggregation, Alone, Amplitude, Coding, Compression, Contact, Features, Federation, Method, NodeId, Notes,
+    NumberFormat, RoundError, SampleMap, Scale, Setup, SetupConfig, Stream, Visit, Workers,
+};
+
+const KERNELS: usize = 3;
+const INPUTS: usize = 2;
+
+/// Features of a round that is divided, and a few more for those who stay away.
+const FEATURES: usize = (1 << 18) + 20_000;
+
+/// Threads that take tasks as they come to them, in whatever order the system likes.
+struct Threads(usize);
+
+impl Workers for Threads {
+    fn each<T: Send>(&self, tasks: &mut [T], act: impl Fn(&mut T) + Sync) {
+        let tasks = std::sync::Mutex::new(tasks.iter_mut());
+        std::thread::scope(|scope| {
+            for _ in 0..self.0 {
+                scope.spawn(|| {
+                    loop {
+                        let Some(task) = tasks.lock().unwrap().next() else { break };
+                        act(task);
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// A method with as many nodes as it takes.
+struct World {
+    method: Method,
+    setup: Setup,
+    map: SampleMap,
+    chance: Stream,
+}
+
+impl World {
+    fn new(method: Method, aggregation: Aggregation, features: usize) -> Self {
+        let config = SetupConfig {
+            kernels: KERNELS,
+            frequencies: 20,
+            inputs: INPUTS,
+            budget: BUDGET,
+            aggregation,
+            ..SetupConfig::default()
+        };
+        let width = method.width(&config.try_into().unwrap());
+        let setup = SetupConfig { nodes: features / width, ..config }.try_into().unwrap();
+        let spec = hedgerow::FeatureSpec { frequencies: 20, ..spec(KERNELS, Amplitude::Normalised) };
+        let map = method.map(&setup, &spec).unwrap();
+        Self { method, setup, map, chance: Stream::from_seed(8) }
+    }
+
+    fn federation(&self, compression: Option<Compression>) -> Federation {
+        match compression {
+            None => Federation::new(self.method, &self.setup),
+            Some(compression) => Federation::compressed(self.method, &self.setup, compression),
+        }
+    }
+
+    /// Who has how many samples in a round, and who can't reach the server.
+    fn turns(&self, round: u64) -> Vec<(NodeId, usize, Contact)> {
+        let nodes = self.setup.config().nodes as u64;
+        let turn = |node: u64| {
+            let dice = self.chance.bits_at((round * nodes + node) * 2);
+            let contact = match dice % 16 {
+                0 => Contact::Lost,
+                1 => Contact::Late,
+                _ => Contact::Full,
+            };
+            let samples = [1, 1, 1, 0, 2][(dice >> 8) as usize % 5];
+            // Some come later, and some stay away.
+            (dice >> 16 & 63 != 0).then_some((node as NodeId, samples, contact))
+        };
+        (0..nodes).filter_map(turn).collect()
+    }
+
+    /// Plays rounds and says what everybody knows afterwards, and what was predicted.
+    fn play(
+        &self,
+        workers: Option<&Threads>,
+        waves: usize,
+        compression: Option<Compression>,
+    ) -> (Vec<u8>, Vec<f64>) {
+        let mut federation = self.federation(compression);
+        let mut seen = Vec::new();
+        for round in 0..3 {
+            let turns = self.turns(round);
+            let samples: usize = turns.iter().map(|turn| turn.1).sum();
+            let numbers = |from: u64, count: usize| -> Vec<f32> {
+                (0..count as u64).map(|at| self.chance.uniform_at((from << 40) + at) as f32).collect()
+            };
+            let z = features(&self.map, &numbers(2 * round + 1, samples * INPUTS));
+            let (z, y) = (Features::checked(&z).unwrap(), numbers(2 * round + 2, samples));
+            let (mut at, width) = (0, self.map.width());
+            let visit = |&(node, samples, contact): &(NodeId, usize, Contact)| {
+                let own = at..at + samples;
+                at = own.end;
+                Visit { node, z: z.part(own.start * width..own.end * width), y: &y[own], contact }
+            };
+            let visits: Vec<Visit<'_>> = turns.iter().map(visit).collect();
+            match workers {
+                None => federation
+                    .round(&visits, |one| seen.push(f64::from(one.value) + one.half.norm2()))
+                    .unwrap(),
+                Some(workers) => {
+                    for visits in visits.chunks(visits.len().div_ceil(waves)) {
+                        let mut notes = vec![0.0; visits.iter().map(|visit| visit.y.len()).sum()];
+                        let note = Notes { numbers: &mut notes, width: 1 };
+                        let look = |one: hedgerow::Prediction<'_>, note: &mut [f64]| {
+                            note[0] = f64::from(one.value) + one.half.norm2();
+                        };
+                        federation.visit(visits, workers, note, look).unwrap();
+                        seen.extend(notes);
+                    }
+                    federation.close(workers).unwrap();
+                }
+            }
+            if round == 1 {
+                // Everybody in another scale.
+                let scale = |size: f64| Scale::from_ranges(&[(0.0, size), (0.0, size), (0.0, 1.0)]).unwrap();
+                let transport = self.map.transport(&scale(1.0), &scale(1.3));
+                federation.transport_server(&transport);
+                for node in 0..self.setup.config().nodes as NodeId {
+                    federation.transport_node(node, &transport).unwrap();
+                }
+            }
+        }
+        (federation.save(), seen)
+    }
+}
+
+const ONE: NonZeroU16 = NonZeroU16::MIN;
+
+fn compressed() -> Compression {
+    let part = NonZeroU16::new(2).unwrap_or(ONE);
+    let coding = Coding { numbers: NumberFormat::Bits8, part };
+    Compression { every: ONE, up: coding, down: Coding { part: ONE, ..coding } }
+}
+
+#[test]
+fn the_number_of_workers_changes_no_bit() {
+    for method in methods(KERNELS) {
+        for compression in [None, Some(compressed())] {
+            let world = World::new(method, Aggregation::Mean, FEATURES);
+            let alone = world.play(None, 1, compression);
+            assert!(alone.1.len() > 2 * world.setup.config().nodes);
+            // Waves of which some are too small to be divided, too.
+            for (threads, waves) in [(1, 1), (2, 1), (3, 2), (7, 1)] {
+                let together = world.play(Some(&Threads(threads)), waves, compression);
+                let name = format!("{}, {threads} threads, {waves} waves, {compression:?}", method.name());
+                assert!(together.1 == alone.1, "predictions: {name}");
+                assert!(together.0 == alone.0, "states: {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn neither_does_the_number_of_waves() {
+    let world = World::new(Method::PofMkl, Aggregation::Mean, 3 * FEATURES);
+    let alone = world.play(None, 1, Some(compressed()));
+    for waves in [2, 3] {
+        assert!(world.play(Some(&Threads(2)), waves, Some(compressed())) == alone, "{waves}");
+    }
+}
+
+#[test]
+fn uploads_that_are_kept_are_kept_in_lanes_too() {
+    for aggregation in [Aggregation::Median, Aggregation::TrimmedMean { share: 0.2 }] {
+        let world = World::new(Method::EmKofl, aggregation, 2 * FEATURES);
+        let alone = world.play(None, 1, None);
+        assert!(world.play(Some(&Threads(3)), 2, None) == alone, "{aggregation}");
+    }
+}
+
+#[test]
+fn who_comes_twice_in_a_round_is_counted_once() {
+    let world = World::new(Method::MkOfl, Aggregation::Mean, FEATURES);
+    let nodes = world.setup.config().nodes;
+    let z = features(&world.map, &vec![0.3; nodes * INPUTS]);
+    let (z, y, width) = (Features::checked(&z).unwrap(), vec![0.5; nodes], world.map.width());
+    let visit = |node: usize| {
+        let z = z.part(node * width..(node + 1) * width);
+        Visit { node: node as NodeId, z, y: &y[node..=node], contact: Contact::Full }
+    };
+    let visits: Vec<Visit<'_>> = (0..nodes).map(visit).collect();
+    let mut federation = world.federation(None);
+    for _ in 0..2 {
+        let mut notes = vec![0.0; nodes];
+        let note = Notes { numbers: &mut notes, width: 1 };
+        federation.visit(&visits, &Threads(2), note, |_, _| {}).unwrap();
+    }
+    federation.close(&Alone).unwrap();
+    assert_eq!(federation.traffic().uploads_accepted, nodes as u64);
+    assert_eq!((federation.server().broadcast().round, federation.votes().iter().sum()), (2, nodes as u64));
+}
+
+#[test]
+fn the_first_bad_visit_is_named_and_the_round_stays_open() {
+    let world = World::new(Method::MkOfl, Aggregation::Mean, FEATURES);
+    let nodes = world.setup.config().nodes;
+    let z = features(&world.map, &[0.3; INPUTS]);
+    let (z, good, bad) = (Features::checked(&z).unwrap(), [0.5], [f32::NAN]);
+    let visit = |node: usize| {
+        let y = if [nodes / 2, nodes - 1].contains(&node) { &bad } else { &good };
+        Visit { node: node as NodeId, z, y, contact: Contact::Full }
+    };
+    let visits: Vec<Visit<'_>> = (0..nodes).map(visit).collect();
+    let mut federation = world.federation(None);
+    let mut notes = vec![0.0; nodes];
+    let note = Notes { numbers: &mut notes, width: 1 };
+    let error = federation.visit(&visits, &Threads(2), note, |_, _| {}).unwrap_err();
+    assert!(matches!(error, RoundError::BadSample { node, .. } if node as usize == nodes / 2), "{error}");
+    assert_eq!(federation.server().broadcast().round, 1);
+}

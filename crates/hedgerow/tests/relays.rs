@@ -1,0 +1,136 @@
+//! A tree of relays of any shape gives the server the bits that it would have got from all nodes directly.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{World, few_cases};
+use hedgerow::{Aggregation, NodeId, PartialSum, Rejected, Relay, SetupConfig, Upload};
+use proptest::prelude::*;
+
+const KERNELS: usize = 4;
+const NODES: usize = 23;
+const ROUNDS: u64 = 12;
+
+/// Adds up uploads in a tree whose shape `bits` decides; some of them come to the upper relay directly.
+fn through_relays(top: &mut Relay, make: &dyn Fn() -> Relay, uploads: &[(NodeId, Upload)], bits: u64) {
+    if uploads.len() < 2 || bits & 7 == 0 {
+        for (node, upload) in uploads {
+            top.accept(*node, upload).unwrap();
+        }
+        return;
+    }
+    let cut = 1 + (bits >> 3) as usize % (uploads.len() - 1);
+    let (left, right) = uploads.split_at(cut);
+    let next = bits.rotate_right(11).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut lower = make();
+    through_relays(&mut lower, make, left, next);
+    // On its way it is bytes, and may come last.
+    let sum = top.read(&lower.sum().to_bytes()).unwrap();
+    assert_eq!(&sum, lower.sum());
+    through_relays(top, make, right, next ^ bits);
+    top.merge(&sum).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+    #[test]
+    fn any_tree_of_relays_is_a_flat_server(shape in any::<u64>()) {
+        for mut case in few_cases(KERNELS) {
+            let config = SetupConfig { nodes: NODES, ..*case.setup.config() };
+            case.setup = config.try_into().unwrap();
+            if config.aggregation != Aggregation::Mean {
+                let refused = Relay::new(case.method, &case.setup).map(drop).unwrap_err().to_string();
+                let expected = format!("relays can't add up uploads for a {}", config.aggregation);
+                prop_assert!(refused.starts_with(&expected), "{}", refused);
+                continue;
+            }
+            let (mut flat, mut tree) = (World::new(case), World::new(case));
+            for t in 0..ROUNDS {
+                let mut uploads = Vec::new();
+                for node in 0..NODES {
+                    flat.learn(node, t);
+                    tree.learn(node, t);
+                    flat.send(node);
+                    uploads.extend(tree.upload(node).map(|upload| (node as NodeId, upload)));
+                }
+                let broadcast = tree.server.broadcast().clone();
+                let make = || {
+                    let mut relay = Relay::new(case.method, &case.setup).unwrap();
+                    relay.follow(&broadcast).unwrap();
+                    relay
+                };
+                let mut top = make();
+                through_relays(&mut top, &make, &uploads, shape.rotate_left(t as u32));
+                prop_assert_eq!(top.sum().uploads(), uploads.len());
+                tree.server.merge(top.sum()).unwrap();
+                prop_assert_eq!(tree.server.uploads(), flat.server.uploads());
+                flat.close();
+                tree.close();
+            }
+            prop_assert_eq!(flat.state(), tree.state(), "{:?}", case);
+        }
+    }
+}
+
+#[test]
+fn sums_that_do_not_belong_are_refused_and_change_nothing() {
+    for case in few_cases(KERNELS) {
+        if case.setup.config().aggregation != Aggregation::Mean || case.method == hedgerow::Method::Local {
+            continue;
+        }
+        let mut world = World::after(case, 3);
+        let mut relay = Relay::new(case.method, &case.setup).unwrap();
+        let early = relay.sum().clone();
+        let before = world.server.save();
+        assert!(matches!(world.server.merge(&early), Err(Rejected::WrongRound { .. })), "{case:?}");
+        relay.follow(world.server.broadcast()).unwrap();
+        let old = early.to_bytes();
+        assert!(relay.read(&old).is_err(), "a sum of another round: {case:?}");
+        world.learn(0, 9);
+        let upload = world.upload(0).unwrap();
+        relay.accept(0, &upload).unwrap();
+        assert!(matches!(relay.accept(0, &upload), Err(Rejected::Duplicate { node: 0, .. })));
+        let of_another_kernel_count = SetupConfig {
+            kernels: KERNELS + 1,
+            frequencies: 9,
+            inputs: 5,
+            budget: 40,
+            ..*case.setup.config()
+        };
+        let mut other = case.method.server(&of_another_kernel_count.try_into().unwrap());
+        assert!(other.merge(relay.sum()).is_err(), "{case:?}");
+        assert_eq!(world.server.save(), before);
+        world.server.merge(relay.sum()).unwrap();
+        let after = world.server.save();
+        assert!(matches!(world.server.merge(relay.sum()), Err(Rejected::Duplicate { node: 0, .. })));
+        assert!(world.server.accept(0, &upload).is_err());
+        assert_eq!(world.server.save(), after);
+        // What nobody writes can't be read, whatever is changed.
+        let sound = relay.sum().to_bytes();
+        for at in 0..sound.len() {
+            for flip in [1, 0x80, 0xff] {
+                let mut spoilt = sound.clone();
+                spoilt[at] ^= flip;
+                let read: Result<PartialSum, _> = relay.read(&spoilt);
+                let sum = read.ok().filter(|sum| sum.uploads() <= 1);
+                assert!(sum.is_none_or(|sum| sum.round() == relay.sum().round()));
+            }
+            assert!(relay.read(&sound[..at]).is_err());
+        }
+    }
+}
+
+#[test]
+fn a_sum_is_as_large_as_a_few_uploads_however_many_are_in_it() {
+    let setup = SetupConfig { nodes: 10_000, ..SetupConfig::default() }.try_into().unwrap();
+    let mut relay = Relay::new(hedgerow::Method::MkOfl, &setup).unwrap();
+    let upload = Upload { round: 1, vote: Some(2), numbers: vec![0.1; 98] };
+    for node in 50_000..60_000 {
+        relay.accept(node, &upload).unwrap();
+    }
+    assert_eq!(relay.sum().bytes_of_sums(), 98 * 24 + 11 * 8);
+    // A little more than a bit for each node.
+    let bytes = relay.sum().to_bytes().len();
+    assert!(bytes < 98 * 24 + 11 * 8 + 10_000 / 6, "{bytes}");
+}

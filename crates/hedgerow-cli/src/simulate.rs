@@ -140,6 +140,8 @@ pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
             bytes.finish_and_clear();
             let data = data?;
             let experiment = Experiment::new(&settings, &data)?;
+            let bar = progress_bar(experiment.steps(), talks);
+            tell_when_interrupted(&bar);
             let folder = OutputFolder::prepare(&settings.out)?;
             if talks && let Some(note) = scale_note(&settings, &data) {
                 eprintln!("{note}");
@@ -148,7 +150,6 @@ pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
             if talks && memory >= WORTH_TELLING {
                 eprintln!("needs about {} of memory", gigabytes(memory));
             }
-            let bar = progress_bar(experiment.steps(), talks);
             let results = experiment.run(&|| bar.inc(1));
             bar.finish_and_clear();
             (folder, Results { memory_bytes: Some(memory as u64), ..results? }, None)
@@ -162,6 +163,17 @@ pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
         print(&format!("{}\nReport: {}\n", table::render(&results), report.display()))?;
     }
     because.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Says what an interruption costs: errors are means over all trials, of which half a run has none.
+fn tell_when_interrupted(bar: &ProgressBar) {
+    let bar = bar.clone();
+    // Without a handler an interruption ends the program, as it always does.
+    _ = ctrlc::set_handler(move || {
+        bar.finish_and_clear();
+        eprintln!("interrupted: results are written at the end alone");
+        std::process::exit(130);
+    });
 }
 
 /// Learns as samples come; shows how it is doing, and ends where the stream does, or when the user has seen enough.

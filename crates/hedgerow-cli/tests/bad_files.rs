@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod process;
-
 use std::io::Write;
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -12,7 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use tempfile::TempDir;
 
-use process::{assert_refused, command, ended_by_itself, gzip, hedgerow, write};
+use crate::process::{assert_refused, command, ended_by_itself, gzip, hedgerow, write};
 
 /// What goes wrong with this content of a file.
 struct Case<'a> {

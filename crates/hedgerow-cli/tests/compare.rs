@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod process;
-
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::SystemTime;
@@ -11,7 +9,7 @@ use std::time::SystemTime;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use process::{assert_refused, command, hedgerow, json, text, write};
+use crate::process::{assert_refused, command, hedgerow, json, text, write};
 
 /// Quick enough for a test.
 const SMALL: [&str; 7] = ["compare", "--trials", "3", "--rounds", "30", "--nodes", "4"];

@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod process;
-
 use std::path::Path;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use process::{assert_refused, gzip, hedgerow, json, real_data, text, write};
+use crate::process::{assert_refused, gzip, hedgerow, json, real_data, text, write};
 
 /// Runs the command that `data info` prints for these arguments, in a shell, and returns the run's summary.
 #[cfg(unix)]
@@ -181,7 +179,7 @@ fn real_files_run_as_suggested() {
     ] {
         let path = data.join(file);
         if !path.exists() {
-            process::skipped(&format!("no {file}"));
+            crate::process::skipped(&format!("no {file}"));
             continue;
         }
         assert_eq!(run_as_suggested(folder.path(), &[path.to_str().unwrap()])["nodes"], nodes, "{file}");

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod process;
-
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -13,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use process::{command, gzip, skipped};
+use crate::process::{command, gzip, skipped};
 
 /// As many as UCI's Twitter.data has.
 const ROWS: usize = 583_250;
@@ -114,4 +112,34 @@ fn the_largest_data_set_of_the_paper_needs_little_memory() {
     let mse = summary["methods"][0]["mse"]["mean"].as_f64().unwrap();
     assert!(mse < 1e-9, "{mse}: the last row was not read");
     assert_bounded("simulate", most);
+}
+
+/// How far the estimate may be from what a run really takes, where that is much.
+const CLOSE: std::ops::Range<f64> = 0.7..1.3;
+
+#[test]
+fn what_a_run_takes_is_known_beforehand() {
+    let folder = TempDir::new().unwrap();
+    let usual = ["simulate", "--json", "--trials", "1", "--threads", "2"];
+    for flags in [
+        &["--nodes", "40000", "--rounds", "3", "--method", "mk"][..],
+        &["--nodes", "20000", "--rounds", "2", "--method", "naive"],
+        &["--nodes", "40000", "--rounds", "3", "--method", "local+personal"],
+        &["--nodes", "30000", "--rounds", "2", "--method", "pof", "--scaling", "online"],
+        &["--nodes", "4000", "--rounds", "60", "--method", "gr"],
+        &["--nodes", "15000", "--rounds", "2", "--method", "fedpoe"],
+        &["--nodes", "8000", "--rounds", "2", "--method", "sk"],
+        &["--nodes", "2000", "--rounds", "3000", "--method", "linear"],
+        // Two trials at a time.
+        &["--nodes", "15000", "--rounds", "2", "--method", "mk", "--trials", "2"],
+    ] {
+        let (summary, peak) = watched(folder.path(), &[&usual[..], flags].concat());
+        let expected = summary["memory_bytes"].as_f64().unwrap();
+        let Some(kilobytes) = peak else {
+            return skipped("how much memory a run takes, which /proc doesn't tell here");
+        };
+        let ratio = expected / (1024.0 * kilobytes as f64);
+        assert!(kilobytes > 100_000, "{flags:?}: {kilobytes} kB are too little to be told from the program");
+        assert!(CLOSE.contains(&ratio), "{flags:?}: {expected} expected, {kilobytes} kB taken, {ratio:.2}");
+    }
 }

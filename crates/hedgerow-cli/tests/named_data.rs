@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod process;
-
 use serde_json::Value;
 use tempfile::TempDir;
 
-use process::{hedgerow, json, real_data, skipped};
+use crate::process::{hedgerow, json, real_data, skipped};
 
 const NAMES: [&str; 10] = [
     "twitter",

@@ -2,16 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod process;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use crate::process::{command, hedgerow, text, write};
 use hedgerow::{Contact, Features, Federation, Visit};
 use hedgerow_net::server::config::ServeSettings;
-use process::{command, hedgerow, text, write};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -333,6 +331,6 @@ fn the_defaults_can_be_printed_and_used() {
     let done = hedgerow(folder.path(), &["join", "join.toml"]);
     let message = text(&done.stderr);
     assert!(done.status.code() == Some(3) && message.contains("node.pem"), "{message}");
-    let json = process::json(&hedgerow(folder.path(), &["config", "join", "--json"]));
+    let json = crate::process::json(&hedgerow(folder.path(), &["config", "join", "--json"]));
     assert_eq!(json["samples"]["pace"], "auto");
 }

@@ -2,18 +2,16 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod process;
-
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::Stdio;
 
+use crate::process::{assert_refused, command, gzip, hedgerow, json, text, write};
 use hedgerow::{
     Amplitude, Compression, Draw, FeatureSpec, Kernel, Method, NodeHalf, Scale, SetupConfig, Upload,
 };
 use hedgerow_net::server::store::{Commit, Durability, Run, Store};
 use hedgerow_net::{Learning, Plan, Scaling};
-use process::{assert_refused, command, gzip, hedgerow, json, text, write};
 use tempfile::TempDir;
 
 /// Raw samples: a temperature, a load and what is to be predicted from them.

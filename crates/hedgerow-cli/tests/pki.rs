@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod process;
-
 use std::path::Path;
 
 use hedgerow_net::identity::{NodeIdentity, ServerIdentity};
 use tempfile::TempDir;
 
-use process::{assert_refused, hedgerow, json, text};
+use crate::process::{assert_refused, hedgerow, json, text};
 
 /// What a command printed, once it has ended well and quietly.
 fn words(folder: &Path, arguments: &[&str]) -> String {

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod process;
-
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, SystemTime};
@@ -11,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use process::{assert_refused, command, hedgerow, json, real_data, skipped, text, write};
+use crate::process::{assert_refused, command, hedgerow, json, real_data, skipped, text, write};
 
 /// Reproduces with one trial into the folder `out`, unless the flags say otherwise.
 fn reproduce(folder: &Path, what: &str, data: &Path, flags: &[&str]) -> Output {

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -268,6 +269,25 @@ fn a_message_says_it_once() {
     assert_eq!(text(&output.stderr), "error: federation.nodes must be at least 1, but is 0\n");
 }
 
+#[cfg(unix)]
+#[test]
+fn an_interruption_says_what_it_costs() {
+    let folder = TempDir::new().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hedgerow"));
+    command.args(["simulate", "--trials", "1000", "--out", "results"]).current_dir(folder.path());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let results = folder.path().join("results");
+    while !results.exists() {
+        assert_eq!(child.try_wait().unwrap(), None, "it has ended before it began");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(text(&output.stderr).contains("interrupted: results are written at the end alone"));
+    assert_eq!(std::fs::read_dir(results).unwrap().count(), 0);
+}
+
 #[test]
 fn sizes_that_no_machine_has_are_refused() {
     let folder = TempDir::new().unwrap();
@@ -277,7 +297,17 @@ fn sizes_that_no_machine_has_are_refused() {
         (&["--budget", "1000000000000"], &["federation.budget", "at most"]),
         (&["--trials", "9000000000000000000"], &["run.trials", "at most"]),
         (&["--rounds", "1000000000"], &["run.rounds", "samples"]),
-        (&["--nodes", "5000000", "--rounds", "1"], &["memory", "GB", "federation.nodes"]),
+        (
+            &["--nodes", "5000000", "--rounds", "1", "--memory-limit", "2.5"],
+            &[
+                "memory",
+                "GB of it for what nodes remember",
+                "run.memory_limit allows 2.5 GB",
+                "lower federation.nodes",
+            ],
+        ),
+        (&["--rounds", "1000000", "--memory-limit", "0.1"], &["for samples", "lower run.rounds"]),
+        (&["--memory-limit", "-1"], &["run.memory_limit", "gigabytes"]),
         (&["--set", "participation.arrivals=fixed:18446744073709551615"], &["participation.arrivals"]),
     ] {
         assert_refused(&small(folder.path(), flags), 2, parts, folder.path());

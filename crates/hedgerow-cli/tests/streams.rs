@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod process;
-
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
@@ -12,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use process::{assert_refused, command, ended_by_itself, gzip, hedgerow, json, text, write};
+use crate::process::{assert_refused, command, ended_by_itself, gzip, hedgerow, json, text, write};
 
 /// Two inputs and a label, none of them far from one.
 fn numbers(rows: usize) -> Vec<[f64; 3]> {

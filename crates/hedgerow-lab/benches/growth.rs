@@ -1,6 +1,6 @@
 //! How the cost of a round grows: time and bytes against the numbers of nodes, kernels, features and inputs. All sizes take turns, several
 //! times over, so that a busy machine is busy for all of them. `-- --write DIR` leaves the numbers and charts there; `--most-nodes K` ends
-//! the first sweep elsewhere.
+//! the first sweep elsewhere. `-- --server FILE.csv` draws instead what the benchmark of the network has written, beside that file.
 
 // Results go to the terminal.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
@@ -103,9 +103,31 @@ fn wide(samples: usize, inputs: usize) -> Dataset {
     Dataset::from_arrays("wide", inputs, x, y, None).unwrap()
 }
 
+/// A server's CPU against the number of nodes, beside a server that only sends messages back.
+fn draw_server(file: &Path) {
+    let text = std::fs::read_to_string(file).unwrap();
+    let rows: Vec<Vec<f64>> = text
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').map(|number| number.parse().unwrap()).collect())
+        .collect();
+    let line = |label: &str, cpu: usize| Growth {
+        label: label.to_owned(),
+        points: rows.iter().map(|row| (row[0], [row[0] * row[cpu] / 1e6; 3])).collect(),
+    };
+    let words =
+        ["CPU of a server for a round", "MK-OFL, r = 100, mutual TLS, SQLite", "nodes, K", "seconds of CPU"];
+    let svg = growth(words, &[line("server", 2), line("bare echo", 4)]).unwrap();
+    std::fs::write(file.with_extension("svg"), &svg).unwrap();
+    std::fs::write(file.with_extension("png"), to_png(&svg).unwrap()).unwrap();
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let after = |flag: &str| arguments.iter().skip_while(|argument| *argument != flag).nth(1);
+    if let Some(file) = after("--server") {
+        return draw_server(Path::new(file));
+    }
     let most_nodes = after("--most-nodes").map_or(200_000, |nodes| nodes.parse().unwrap());
     let sweeps = sweeps(most_nodes);
     let mut measured: Vec<(usize, usize, &str, Vec<[f64; 2]>)> = Vec::new();

@@ -62,7 +62,7 @@ impl Memory {
             (
                 self.results,
                 "what is measured",
-                "run.window, run.trials, federation.budget or federation.methods (without hindsight)",
+                "run.rounds, run.window, run.trials, kernels.variances, federation.budget or federation.methods (without hindsight, or sk)",
             ),
             (self.program, "the program itself", "run.threads"),
         ]
@@ -123,13 +123,13 @@ pub(crate) fn estimate(scene: &Scene<'_>, at_once: usize) -> Result<Memory, Sett
         results: one.results * times,
         program: PROGRAM,
     };
-    // Courses of all trials are kept to the end.
+    // Courses of all trials are kept to the end, when their means stand beside them.
     let points = scene.rounds.map_or(2000, |rounds| rounds.min(1500)) as f64;
     let of_sk = |contestant: &&Contestant| contestant.learner == Learner::Sk;
     let kernels = settings.kernels.len() as f64;
     let entries =
         scene.contestants.len() as f64 + scene.contestants.iter().filter(of_sk).count() as f64 * kernels;
-    all.results += points * entries * settings.trials as f64 * 8.0 * (8.0 + kernels);
+    all.results += points * entries * (settings.trials + 1) as f64 * 8.0 * (8.0 + kernels);
     Ok(all)
 }
 

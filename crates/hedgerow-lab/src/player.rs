@@ -156,10 +156,9 @@ pub(crate) struct Measures {
     wrong: Tally,
     /// Σ L, ridge term included.
     pub(crate) objective: f64,
-    /// Shares of the kernels, summed over rounds; of this round, summed over predictions; of one prediction.
+    /// Shares of the kernels, summed over rounds; of this round, summed over predictions.
     shares: Vec<f64>,
     round_shares: Vec<f64>,
-    one_share: Vec<f64>,
     round_predictions: u64,
 }
 
@@ -172,7 +171,6 @@ impl Measures {
             objective: 0.0,
             shares: vec![0.0; kernels],
             round_shares: vec![0.0; kernels],
-            one_share: vec![0.0; kernels],
             round_predictions: 0,
         }
     }
@@ -215,14 +213,13 @@ impl Measures {
     }
 
     /// Adds what the prediction just seen is made of.
-    fn mix(&mut self, write_shares: impl FnOnce(&mut [f64])) {
+    fn mix(&mut self, shares: &[f64]) {
         if self.round_predictions == 0 {
             // A round without predictions keeps the shares of the one before.
             self.round_shares.fill(0.0);
         }
         self.round_predictions += 1;
-        write_shares(&mut self.one_share);
-        self.round_shares.iter_mut().zip(&self.one_share).for_each(|(sum, share)| *sum += share);
+        self.round_shares.iter_mut().zip(shares).for_each(|(sum, share)| *sum += share);
     }
 
     fn record(&self, curve: &mut TrackCurve) {
@@ -315,7 +312,7 @@ impl Player {
             Kind::Sequential(learner) => {
                 for (sample, z) in central.samples() {
                     measures.see(objective, learner.predict(z), central.round, sample, learner.norm2());
-                    measures.mix(|shares| shares.copy_from_slice(learner.weights()));
+                    measures.mix(learner.weights());
                     learner.learn(z, central.round.y[sample]).map_err(bad_sample)?;
                 }
             }
@@ -336,10 +333,10 @@ impl Player {
                 for (sample, note) in hand.samples.clone().zip(self.notes.chunks_exact(width)) {
                     let (value, shares) = (note[0] as f32, &note[NOTED..]);
                     measures.see(objective, value, round, sample, note[1]);
-                    measures.mix(|mixed| mixed.copy_from_slice(shares));
+                    measures.mix(shares);
                     if let Some(own) = own {
                         let global = own.see(objective, value, round, sample);
-                        own.measures.mix(|mixed| mixed.copy_from_slice(shares));
+                        own.measures.mix(shares);
                         own.learn(global, round, sample);
                     }
                 }
@@ -371,21 +368,23 @@ impl Player {
                 let hand = hand.central();
                 for (sample, z) in hand.samples() {
                     measures.see(objective, learner.predict(z), hand.round, sample, learner.norm2());
-                    measures.mix(|shares| shares.copy_from_slice(learner.weights()));
+                    measures.mix(learner.weights());
                 }
             }
             Kind::Federated(federation) => {
                 for visit in hand.visits.iter().filter(|visit| visit.contact != Contact::Lost) {
                     federation.hear(visit.node)?;
                 }
+                self.notes.resize(measures.shares.len(), 0.0);
                 for (sample, z) in hand.samples() {
                     if let Some(half) = federation.node(hand.round.nodes[sample]) {
                         let value = half.predict(z);
                         measures.see(objective, value, hand.round, sample, half.norm2());
-                        measures.mix(|shares| half.shares(shares));
+                        half.shares(&mut self.notes);
+                        measures.mix(&self.notes);
                         if let Some(own) = &mut self.own {
                             own.see(objective, value, hand.round, sample);
-                            own.measures.mix(|shares| half.shares(shares));
+                            own.measures.mix(&self.notes);
                         }
                     }
                 }

@@ -262,7 +262,11 @@ impl Stage {
         let seed = trial_randomness(settings, trial).bits_at(0);
         let spec = settings.feature_spec(group[0], scene.features, seed)?;
         let own_setup = settings.setup(group[0], scene.sizes(), seed)?;
-        let map = group[0].budget_method().map(&own_setup, &spec)?;
+        let map = match group[0].budget_method() {
+            // It plays every kernel.
+            Method::SkOfl { .. } => Method::MkOfl.map(&own_setup, &spec)?,
+            method => method.map(&own_setup, &spec)?,
+        };
         let kernels = settings.kernels.len();
         let mut players = Vec::new();
         for &contestant in group {

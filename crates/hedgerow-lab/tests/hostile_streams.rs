@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::cell::Cell;
 use std::io::Cursor;
 use std::path::Path;
 
-use common::Files;
+use crate::common::Files;
 use hedgerow_lab::data::rows;
 use hedgerow_lab::data::samples::SampleStream;
 use hedgerow_lab::live;

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Files, assert_says, samples};
+use crate::common::{Files, assert_says, samples};
 use hedgerow_lab::data::columns::{Disorder, Duplicates};
 use hedgerow_lab::settings::{Override, Scaling, Settings, Source};
 

@@ -2,15 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::cell::Cell as Shared;
 use std::io::{Cursor, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Files, assert_says, method};
+use crate::common::{Files, assert_says, method};
 use hedgerow_lab::data::Dataset;
 use hedgerow_lab::data::rows::{self, ReadError, Row, Rows};
 use hedgerow_lab::data::samples::SampleStream;

@@ -35,6 +35,7 @@ fn paper_run(file: &str, trials: usize) -> Option<Results> {
         format!("data.name={}", path.display()),
         format!("run.trials={trials}"),
         r#"federation.methods=["mk", "sk", "naive"]"#.to_owned(),
+        "kernels.draw=independent".to_owned(),
     ]))
 }
 

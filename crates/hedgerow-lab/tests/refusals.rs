@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Files, assert_says};
+use crate::common::{Files, assert_says};
 
 fn refused(content: &str, flags: &[&str], parts: &[&str]) {
     let message = Files::one(content).read(flags).unwrap_err();

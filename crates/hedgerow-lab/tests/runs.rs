@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Files, assert_says, method};
+use crate::common::{Files, assert_says, method};
 use hedgerow_lab::results::Results;
 
 /// Numbers between 0 and 1 that look random.

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::io::Write;
 
-use common::{Files, assert_says, last, owners, samples};
+use crate::common::{Files, assert_says, last, owners, samples};
 use flate2::{Compression, write::GzEncoder};
 use hedgerow_lab::data::catalog::{Kind, entries};
 use hedgerow_lab::run::load_data;

@@ -1,7 +1,7 @@
 //! Rounds per second, CPU and memory of a server beside a bare tonic echo of the same messages, over loopback with mutual TLS.
 //!
-//! `cargo bench -p hedgerow-net --bench network` compares at K = 2, 20 and 1,000; `-- --nodes 10000` connects that many. Each
-//! server is a process of its own, so that its CPU and memory are its own, and the two take turns. Nodes are scripts: they answer each broadcast at
+//! `cargo bench -p hedgerow-net --bench network` compares at K = 2, 20, 200 and 1,000 (`-- --write FILE.csv` keeps it);
+//! `-- --nodes 10000` connects that many. Each server is a process of its own, so that its CPU and memory are its own, and the two take turns. Nodes are scripts: they answer each broadcast at
 //! once with the same numbers, in both cases, so that all that differs is the server.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, missing_docs)]
@@ -48,18 +48,21 @@ fn main() {
         ["echo", folder] => runtime.block_on(echo(Path::new(folder))),
         ["hedgerow", folder, nodes] => runtime.block_on(hedgerow(Path::new(folder), nodes.parse().unwrap())),
         ["--nodes", nodes] => runtime.block_on(connect_many(nodes.parse().unwrap())),
-        [] => runtime.block_on(compare()),
-        _ => println!("usage: network [--nodes K]"),
+        [] => _ = runtime.block_on(compare()),
+        ["--write", file] => std::fs::write(file, runtime.block_on(compare())).unwrap(),
+        _ => println!("usage: network [--nodes K | --write FILE.csv]"),
     }
 }
 
-/// The servers take turns at each K.
-async fn compare() {
+/// The servers take turns at each K. Returns the medians as a table.
+async fn compare() -> String {
+    let mut csv = "nodes,rounds_per_second,cpu_us_per_upload,echo_rounds_per_second,echo_cpu_us_per_upload\n"
+        .to_owned();
     println!(
         "{:>6} {:>14} {:>14} {:>7} {:>18} {:>18}",
         "nodes", "rounds/s", "echo rounds/s", "ratio", "CPU µs/upload", "echo CPU µs/upload"
     );
-    for nodes in [2, 20, 1000] {
+    for nodes in [2, 20, 200, 1000] {
         let stage = Stage::new(nodes);
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..TURNS {
@@ -75,7 +78,10 @@ async fn compare() {
             ours.cpu,
             theirs.cpu
         );
+        csv +=
+            &format!("{nodes},{:.1},{:.1},{:.1},{:.1}\n", ours.rounds, ours.cpu, theirs.rounds, theirs.cpu);
     }
+    csv
 }
 
 /// So many nodes at once: do rounds close, and what does a node cost?

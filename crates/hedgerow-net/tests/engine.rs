@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{METHODS, learning, plan, sample};
+use crate::common::{METHODS, learning, plan, sample};
 use hedgerow::{Broadcast, Contact, Features, Federation, Method, Scale, ScaleKind, Upload, Visit};
 use hedgerow_net::node::Engine;
 use hedgerow_net::protocol::{broadcast_to_wire, numbers_from_bytes, scale_to_wire, wire};

@@ -3,9 +3,7 @@
 #![cfg(feature = "server")]
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{INPUTS, METHODS, learning, plan, sample};
+use crate::common::{INPUTS, METHODS, learning, plan, sample};
 use hedgerow::{Method, NodeHalf, NodeScaling, Report, Scale, ScaleKind, ServerHalf, ServerScaling, Upload};
 use hedgerow_net::export::{Model, ModelError, Predictor};
 use hedgerow_net::server::store::{Commit, Durability, Run, Store};

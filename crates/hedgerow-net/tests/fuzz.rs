@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{plan, sample};
+use crate::common::{plan, sample};
 use hedgerow::{Coding, Compression, Method, NumberFormat, Reader, Reference, Report, Upload};
 use hedgerow_net::node::Engine;
 use hedgerow_net::protocol::{broadcast_to_wire, numbers_from_bytes, scale_from_wire, scale_to_wire, wire};

@@ -2,15 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-mod stage;
-
 use std::io::{Cursor, Write};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{INPUTS, learning, sample};
+use crate::common::{INPUTS, learning, sample};
+use crate::stage::{Session, Stage, accept, append, checked};
 use hedgerow::{Method, ScaleKind, ServerHalf, ServerScaling};
 use hedgerow_net::node::Engine;
 use hedgerow_net::node::agent::OpenInput;
@@ -20,7 +18,6 @@ use hedgerow_net::node::input::Input;
 use hedgerow_net::node::output::Output;
 use hedgerow_net::protocol::wire;
 use hedgerow_net::{Learning, Plan, Scaling};
-use stage::{Session, Stage, accept, append, checked};
 use tonic::Status;
 
 /// Samples of the first node as JSON Lines.

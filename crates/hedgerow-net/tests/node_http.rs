@@ -2,19 +2,16 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-mod stage;
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use common::learning;
+use crate::common::learning;
+use crate::stage::{Node, Session, Stage, checked};
 use hedgerow::Method;
 use hedgerow_net::node::http;
 use hedgerow_net::node::input::Input;
 use hedgerow_net::{Learning, Plan};
 use serde_json::{Value, json};
-use stage::{Node, Session, Stage, checked};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

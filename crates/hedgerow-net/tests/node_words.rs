@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-mod stage;
-
 use std::fs::File;
 use std::io::Cursor;
 use std::time::Duration;
 
-use common::{learning, sample};
+use crate::common::{learning, sample};
+use crate::stage::{Log, Session, Stage, accept, checked};
 use hedgerow::{Method, ServerHalf};
 use hedgerow_net::node::agent::AgentError;
 use hedgerow_net::node::client::Trouble;
@@ -17,7 +15,6 @@ use hedgerow_net::node::http::{Asked, Question};
 use hedgerow_net::node::input::Input;
 use hedgerow_net::protocol::wire;
 use serde_json::Value;
-use stage::{Log, Session, Stage, accept, checked};
 use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
 

@@ -5,7 +5,9 @@
 Everybody predicts each sample of the same stream and then learns it. They take turns, fifty samples
 each, so that what else the machine does meets all of them; time is that of the processor. Each
 one's own settings (bandwidth, step) are the best of a grid on the first 500 samples, theirs as well
-as ours. The stream is Twitter (77 numbers a sample), from the folder that HEDGEROW_DATA_DIR names
+as ours. Vowpal Wabbit takes part where it is installed: from Python like the others, each sample as a
+line of text that is made beforehand, and, as it likes it best, a whole file of such lines.
+The stream is Twitter (77 numbers a sample), from the folder that HEDGEROW_DATA_DIR names
 or ../shared/data beside the project; without it, one that is made up.
 """
 
@@ -20,6 +22,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import argparse
 import gzip
 import itertools
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +35,11 @@ from hedgerow.river import FourierFeatures, HedgerowRegressor
 from river import feature_extraction, linear_model, optim
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import SGDRegressor
+
+try:
+    import vowpalwabbit
+except ImportError:
+    vowpalwabbit = None
 
 INPUTS = 77
 FEATURES = 100
@@ -50,6 +58,8 @@ class Sample(NamedTuple):
     row: Any
     y: float
     label: Any
+    # A line of Vowpal Wabbit's.
+    text: str
 
 
 Step = Callable[[Sample], float]
@@ -115,8 +125,54 @@ def one_step(seed: int, variance: float, rate: float) -> Step:
     )
 
 
+def newton(seed: int, ridge: float) -> Step:
+    return of_river(HedgerowRegressor(method="linear-newton", scaling="none", ridge=ridge, seed=seed))
+
+
+def linear(seed: int, rate: float) -> Step:
+    return of_river(
+        HedgerowRegressor(
+            method="linear", scaling="none", step_size=rate, step_schedule="constant", seed=seed
+        )
+    )
+
+
 def growing_ridge(seed: int, budget: int) -> Step:
     return of_river(HedgerowRegressor(budget=budget, seed=seed))
+
+
+def wabbit(seed: int, rate: float, *, options: str = "") -> Step:
+    """Vowpal Wabbit's own steps; what it says of a sample that it learns is what it thought before."""
+    model = vowpalwabbit.Workspace(f"--quiet --random_seed {seed} --learning_rate {rate} {options}")
+
+    def step(sample: Sample) -> float:
+        example = model.parse(sample.text)
+        model.learn(example)
+        guess = example.get_simplelabel_prediction()
+        model.finish_example(example)
+        return float(guess)
+
+    return step
+
+
+def wabbit_quadratic(seed: int, rate: float) -> Step:
+    return wabbit(seed, rate, options="--quadratic xx")
+
+
+def wabbit_rbf(seed: int, gamma: float, rate: float) -> Step:
+    features = RBFSampler(gamma=gamma, n_components=FEATURES, random_state=seed).fit(np.zeros((1, INPUTS)))
+    model = vowpalwabbit.Workspace(f"--quiet --random_seed {seed} --learning_rate {rate}")
+
+    def step(sample: Sample) -> float:
+        z = features.transform(sample.row)[0]
+        example = model.example({"f": list(enumerate(z.tolist()))})
+        example.set_label_string(str(sample.y))
+        model.learn(example)
+        guess = example.get_simplelabel_prediction()
+        model.finish_example(example)
+        return float(guess)
+
+    return step
 
 
 class Contender(NamedTuple):
@@ -148,9 +204,18 @@ CONTENDERS = [
         (VARIANCES, (1e-2, 1e-4, 1e-6)),
     ),
     Contender("HedgerowRegressor(sk:1), both in one", one_step, (VARIANCES, (0.05, 0.15, 0.25, 0.4))),
+    Contender("HedgerowRegressor(linear), of the inputs", linear, ((0.8, 3.2, 12.8, 51.2),)),
+    Contender("HedgerowRegressor(linear-newton), of the inputs", newton, ((1e-2, 1e-4, 1e-6),)),
     Contender("HedgerowRegressor(gr), budget chosen", growing_ridge, ((24, 32, 48, 64, 80),)),
     Contender("HedgerowRegressor(gr), as it comes", growing_ridge, ((100,),)),
 ]
+RATES = (0.1, 0.5, 2.0, 8.0, 32.0, 128.0)
+if vowpalwabbit:
+    CONTENDERS += [
+        Contender("Vowpal Wabbit, linear", wabbit, (RATES,)),
+        Contender("Vowpal Wabbit, all products of two inputs", wabbit_quadratic, (RATES,)),
+        Contender("scikit-learn's RBFSampler, Vowpal Wabbit", wabbit_rbf, (GAMMAS, RATES)),
+    ]
 
 
 def stream(count: int) -> tuple[str, list[Sample]]:
@@ -169,8 +234,13 @@ def stream(count: int) -> tuple[str, list[Sample]]:
     names = [f"x{at}" for at in range(INPUTS)]
     named = (dict(zip(names, row, strict=True)) for row in x.tolist())
     return name, [
-        Sample(sample, x[at : at + 1], float(y[at]), y[at : at + 1]) for at, sample in enumerate(named)
+        Sample(sample, x[at : at + 1], float(y[at]), y[at : at + 1], line(sample, float(y[at])))
+        for at, sample in enumerate(named)
     ]
+
+
+def line(sample: dict[str, float], y: float) -> str:
+    return f"{y!r} |x " + " ".join(f"{name}:{value!r}" for name, value in sample.items())
 
 
 def error(step: Step, samples: list[Sample]) -> float:
@@ -198,11 +268,13 @@ def main() -> None:
     name, samples = stream(arguments.samples)
     settings = [chosen(contender, samples[:TUNING]) for contender in CONTENDERS]
     errors = np.zeros((len(CONTENDERS), arguments.trials))
-    turns: list[list[float]] = [[] for _ in CONTENDERS]
+    # Seconds a sample: median of the turns of each trial.
+    seconds = np.zeros_like(errors)
     for trial in range(arguments.trials):
         steps = [
             contender.new(trial + 1, *choice) for contender, choice in zip(CONTENDERS, settings, strict=True)
         ]
+        turns: list[list[float]] = [[] for _ in CONTENDERS]
         for begin in range(0, len(samples), TURN):
             part = samples[begin : begin + TURN]
             for at, step in enumerate(steps):
@@ -212,21 +284,51 @@ def main() -> None:
                 errors[at, trial] += sum(
                     (guess - sample.y) ** 2 for guess, sample in zip(guesses, part, strict=True)
                 )
+        seconds[:, trial] = [np.median(each) for each in turns]
     errors /= len(samples)
-    medians = np.array([np.median(each) for each in turns])
+    versions = f"River {river.__version__}, scikit-learn {sklearn.__version__}"
+    versions += f", Vowpal Wabbit {vowpalwabbit.__version__}" if vowpalwabbit else ", no Vowpal Wabbit"
     print(
-        f"River {river.__version__}, scikit-learn {sklearn.__version__}; {name}, {len(samples)} samples of",
-        end=" ",
+        f"{versions}; {name}, {len(samples)} samples of {INPUTS} numbers, {arguments.trials} trials,", end=" "
     )
-    print(f"{INPUTS} numbers, {arguments.trials} draws of random features, median of {len(turns[0])} turns\n")
+    print("each with a draw of random features; ratios are median [least, most] over the trials.\n")
     print("| | settings | samples/s | times River | times scikit-learn | MSE, 1e-3 |")
     print("|---|---|--:|--:|--:|--:|")
-    for contender, choice, median, each in zip(CONTENDERS, settings, medians, errors, strict=True):
+    for contender, choice, each, error in zip(CONTENDERS, settings, seconds, errors, strict=True):
         picked = ", ".join(f"{value:g}" for value in choice)
         print(
-            f"| {contender.name} | {picked} | {1 / median:,.0f} | {medians[0] / median:.1f} |",
-            f"{medians[1] / median:.1f} | {1000 * each.mean():.2f} ± {1000 * each.std():.2f} |",
+            f"| {contender.name} | {picked} | {1 / np.median(each):,.0f} | {ratio(seconds[0] / each)} |",
+            f"{ratio(seconds[1] / each)} | {1000 * error.mean():.2f} ± {1000 * error.std():.2f} |",
         )
+    if vowpalwabbit:
+        print(f"\n{from_a_file(samples, settings)}")
+
+
+def ratio(values: Any) -> str:
+    return f"{np.median(values):.1f} [{values.min():.1f}, {values.max():.1f}]"
+
+
+def from_a_file(samples: list[Sample], settings: list[tuple[float, ...]]) -> str:
+    """How fast Vowpal Wabbit goes through a file of its own format.
+
+    The file has the stream ten times, so that starting doesn't count.
+    """
+    rates = {contender.new: choice[-1] for contender, choice in zip(CONTENDERS, settings, strict=True)}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "stream.txt"
+        path.write_text("".join(f"{sample.text}\n" for sample in samples) * 10)
+        before = time.process_time()
+        options = f"--quiet --learning_rate {rates[wabbit]} --data {path} --predictions {folder}/guesses.txt"
+        model = vowpalwabbit.Workspace(options)
+        model.run_parser()
+        model.finish()
+        seconds = time.process_time() - before
+        guesses = np.loadtxt(f"{folder}/guesses.txt", max_rows=len(samples))
+    mse = np.mean((guesses - [sample.y for sample in samples]) ** 2)
+    rate = 10 * len(samples) / seconds
+    return (
+        f"Vowpal Wabbit, linear, from a file of its format: {rate:,.0f} samples/s, MSE {1000 * mse:.2f}e-3."
+    )
 
 
 if __name__ == "__main__":

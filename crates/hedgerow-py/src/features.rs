@@ -33,7 +33,7 @@ pub(crate) struct FeatureMap {
 #[pymethods]
 impl FeatureMap {
     #[new]
-    #[pyo3(signature = (kernels=None, *, inputs, frequencies=50, draw="independent", seed=1))]
+    #[pyo3(signature = (kernels=None, *, inputs, frequencies=50, draw="shared", seed=1))]
     fn new(
         kernels: Option<&Bound<'_, PyAny>>,
         inputs: i64,

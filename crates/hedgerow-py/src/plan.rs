@@ -25,7 +25,7 @@ use crate::errors;
 ///     r, numbers that a message may have. It decides how many random features a kernel has.
 /// ``kernels``, ``draw``
 ///     The dictionary: pairs of a family (gaussian, laplacian, cauchy, matern32, matern52) and a squared bandwidth, or bandwidths
-///     alone, which are of Gaussians. Frequencies are independent, shared or orthogonal.
+///     alone, which are of Gaussians. Frequencies are shared, independent, orthogonal or structured.
 /// ``loss``, ``huber_delta``, ``ridge``
 ///     squared, logistic (labels -1 and +1) or huber, and where that turns into a straight line; the weight of the ridge term.
 /// ``step_size``, ``step_schedule``, ``weight_rate``, ``weight_schedule``, ``weight_rule``
@@ -63,7 +63,7 @@ impl Plan {
     #[new]
     #[pyo3(
         signature = (**settings),
-        text_signature = "(*, method='gr', inputs=0, columns=(), target='y', nodes=1, budget=100, kernels=None, draw='independent', loss='squared', huber_delta=1.0, ridge=0.01, step_size=1.0, step_schedule='anytime', weight_rate=1.0, weight_schedule='anytime', weight_rule='incremental', scaling='online', ranges=None, compression='none', every=1, part=1, personal=False, aggregation='mean', seed=1)"
+        text_signature = "(*, method='gr', inputs=0, columns=(), target='y', nodes=1, budget=100, kernels=None, draw='shared', loss='squared', huber_delta=1.0, ridge=0.01, step_size=1.0, step_schedule='anytime', weight_rate=1.0, weight_schedule='anytime', weight_rule='incremental', scaling='online', ranges=None, compression='none', every=1, part=1, personal=False, aggregation='mean', seed=1)"
     )]
     fn new(settings: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let (mut learning, mut sections, mut dictionary) = (Table::new(), Table::new(), None);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import subprocess
@@ -62,13 +63,14 @@ def test_the_benchmark_runs() -> None:
     command = [sys.executable, str(program), "--samples", "8", "--trials", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("\n| ") == 9
+    # A line for each, and the head; Vowpal Wabbit needn't be there.
+    assert done.stdout.count("\n| ") == (14 if importlib.util.find_spec("vowpalwabbit") else 11)
 
 
 def test_the_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.setenv("MPLBACKEND", "agg")
-    assert NOTEBOOK.stat().st_size < 200_000
+    assert NOTEBOOK.stat().st_size < 210_000
     cells = [cell for cell in json.loads(NOTEBOOK.read_text())["cells"] if cell["cell_type"] == "code"]
     kinds = {output["output_type"] for cell in cells for output in cell["outputs"]}
     # It was executed, and nothing complained.

@@ -6,26 +6,29 @@
 
 use std::f64::consts::FRAC_2_PI;
 
-use rand::Rng;
-use rand_distr::{Distribution, StandardNormal};
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Family, Kernel};
-use crate::loops::{PADDING, Projection, Tail, Use};
-use crate::random::{Purpose, Stream};
+use crate::kernel::Kernel;
+use crate::loops::{PADDING, Projection, Tail, Use, few_frequencies};
 use crate::simd::{self, Cpu};
 use crate::structured::Structured;
 use crate::trig::LARGEST_DIRECT;
 use crate::vector::{LANES, Line};
+
+mod draws;
+
+use draws::{draw, draw_structured, own};
+
+pub(crate) use draws::orthonormal_rows;
 
 /// How frequencies are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Draw {
     /// Every kernel has frequencies of its own: the paper's choice.
-    #[default]
     Independent,
     /// One base draw per family, divided by each σ_p: the same law for every single kernel, P times less projection work.
+    #[default]
     Shared,
     /// Blocks of orthogonal rows with the right lengths: lower variance. Isotropic families only.
     Orthogonal,
@@ -201,6 +204,8 @@ impl<'a> Features<'a> {
 #[derive(Debug, Clone)]
 pub struct FeatureMap {
     panels: Vec<Line>,
+    /// The last few frequencies of a base draw, row by row, where they would leave most of a panel empty.
+    few: Vec<Line>,
     /// Instead of panels.
     structured: Option<Structured>,
     uses: Vec<Use>,
@@ -211,7 +216,11 @@ pub struct FeatureMap {
     per_kernel: usize,
     kernels: usize,
     amplitude: f32,
+    /// The largest angle that no scale takes beyond [`LARGEST_DIRECT`].
+    largest_angle: f32,
     cpu: Cpu,
+    /// The only kernel whose features are wanted, and a map of it alone.
+    alone: Option<(usize, Box<Self>)>,
 }
 
 impl FeatureMap {
@@ -252,20 +261,32 @@ impl FeatureMap {
     }
 
     fn assemble(rows: Vec<f64>, uses: Vec<Use>, shared: bool, inputs: usize, per_kernel: usize) -> Self {
-        let projected = rows.len() / inputs;
-        let mut panels = vec![Line([0.0; LANES]); projected.next_multiple_of(PADDING) / LANES * inputs];
+        let few = if shared && !rows.is_empty() { few_frequencies(&uses, per_kernel) } else { 0 };
+        let (projected, lines) = (rows.len() / inputs, inputs.div_ceil(LANES));
+        let in_panels = if few == 0 { projected.next_multiple_of(PADDING) } else { per_kernel - few };
+        let mut few = vec![Line([0.0; LANES]); few * lines];
+        let mut panels = vec![Line([0.0; LANES]); in_panels / LANES * inputs];
         for (frequency, row) in rows.chunks_exact(inputs).enumerate() {
             let (panel, lane) = (frequency / LANES, frequency % LANES);
             for (input, value) in row.iter().enumerate() {
                 // Sines and cosines are taken in quarter turns.
-                panels[panel * inputs + input].0[lane] = (value * FRAC_2_PI) as f32;
+                let value = (value * FRAC_2_PI) as f32;
+                if frequency < in_panels {
+                    panels[panel * inputs + input].0[lane] = value;
+                } else if frequency < per_kernel {
+                    few[(frequency - in_panels) * lines + input / LANES].0[input % LANES] = value;
+                }
             }
         }
         let kernels = uses.len();
         let tails = if shared { Tail::pack(&uses, per_kernel) } else { Vec::new() };
         let amplitude = (1.0 / (per_kernel as f64).sqrt()) as f32;
+        // Finite, so that an overflowed angle lies beyond it whatever the scale.
+        let largest_scale = uses.iter().fold(0.0, |largest, user| user.scale.max(largest));
         Self {
             panels,
+            few,
+            largest_angle: (LARGEST_DIRECT / largest_scale).min(f32::MAX),
             structured: None,
             uses,
             tails,
@@ -275,12 +296,38 @@ impl FeatureMap {
             kernels,
             amplitude,
             cpu: Cpu::detect(),
+            alone: None,
         }
+    }
+
+    /// The same map for who needs one kernel: that has the same features, and those of all others are zero. Without their sines and cosines
+    /// (and without their projections, where kernels share none) it is that much faster.
+    ///
+    /// # Panics
+    /// If there is no such kernel.
+    pub fn only(self, kernel: usize) -> Self {
+        let user = self.uses[kernel];
+        let mut alone = Self { uses: vec![user], kernels: 1, alone: None, ..self.clone() };
+        if self.shared {
+            alone.tails = Tail::pack(&alone.uses, self.per_kernel);
+        } else {
+            alone.uses = vec![own(0, self.per_kernel)];
+            let lines = self.per_kernel.next_multiple_of(PADDING) / LANES * self.inputs;
+            alone.panels = vec![Line([0.0; LANES]); lines];
+            for at in 0..self.per_kernel {
+                for input in 0..self.inputs {
+                    let line = &mut alone.panels[at / LANES * self.inputs + input];
+                    line.0[at % LANES] = self.frequency(user.start + at, input);
+                }
+            }
+        }
+        Self { alone: Some((kernel, Box::new(alone))), ..self }
     }
 
     /// The same map, computed with another instruction set (at most what the processor has). The features are the same.
     pub fn on(mut self, cpu: Cpu) -> Self {
         self.cpu = cpu.min(Cpu::detect());
+        self.alone = self.alone.map(|(kernel, alone)| (kernel, Box::new(alone.on(cpu))));
         self
     }
 
@@ -311,11 +358,19 @@ impl FeatureMap {
             let frequencies = (start..start + self.per_kernel).flat_map(|at| structured.frequency(at));
             return frequencies.map(|value| value * f64::from(scale)).collect();
         }
-        let frequencies = (start..start + self.per_kernel).flat_map(|frequency| {
-            let row = &self.panels[frequency / LANES * self.inputs..][..self.inputs];
-            row.iter().map(move |line| f64::from(line.0[frequency % LANES]) * f64::from(scale))
+        let frequencies = (start..start + self.per_kernel).flat_map(|at| {
+            (0..self.inputs).map(move |input| f64::from(self.frequency(at, input)) * f64::from(scale))
         });
         frequencies.collect()
+    }
+
+    /// A number of a frequency that is in memory.
+    fn frequency(&self, at: usize, input: usize) -> f32 {
+        let in_panels = self.panels.len() / self.inputs * LANES;
+        match at.checked_sub(in_panels) {
+            None => self.panels[at / LANES * self.inputs + input].0[at % LANES],
+            Some(few) => self.few[few * self.inputs.div_ceil(LANES) + input / LANES].0[input % LANES],
+        }
     }
 
     /// Writes z(x). Never allocates. A number that isn't finite makes angles that count as zero: refuse such samples at the door.
@@ -334,16 +389,22 @@ impl FeatureMap {
     pub fn map_batch<'z>(&self, x: &[f32], z: &'z mut [f32]) -> Features<'z> {
         assert_eq!(x.len() % self.inputs, 0, "whole samples");
         assert_eq!(z.len(), x.len() / self.inputs * self.width(), "length of z");
+        if let Some((kernel, alone)) = &self.alone {
+            let place = kernel * self.model_len()..(kernel + 1) * self.model_len();
+            z.fill(0.0);
+            for (x, z) in x.chunks_exact(self.inputs).zip(z.chunks_exact_mut(self.width())) {
+                alone.map(x, &mut z[place.clone()]);
+            }
+            return Features(z);
+        }
         let projection = Projection {
             panels: &self.panels,
+            few: &self.few,
             inputs: self.inputs,
             uses: &self.uses,
             tails: &self.tails,
             shared: self.shared,
-            // Finite, so that an overflowed angle lies beyond it whatever the scale.
-            largest_angle: (LARGEST_DIRECT
-                / self.uses.iter().fold(0.0, |largest, user| user.scale.max(largest)))
-            .min(f32::MAX),
+            largest_angle: self.largest_angle,
             per_kernel: self.per_kernel,
             width: self.width(),
             amplitude: self.amplitude,
@@ -378,114 +439,4 @@ pub(crate) fn check(spec: &FeatureSpec) -> Result<(), FeatureError> {
         }
     }
     Ok(())
-}
-
-/// Kernel `kernel` has frequencies of its own.
-fn own(kernel: usize, frequencies: usize) -> Use {
-    Use { start: kernel * frequencies, scale: 1.0 }
-}
-
-/// The distinct frequency vectors, and who uses them.
-fn draw(spec: &FeatureSpec) -> (Vec<f64>, Vec<Use>) {
-    let root = Stream::from_seed(spec.seed);
-    let rows_for = |owner: usize, family: Family, sigma: f64| {
-        let mut rng = root.derive(Purpose::Features, owner as u64).generator();
-        let mut rows = vec![0.0; spec.frequencies * spec.inputs];
-        if spec.draw == Draw::Orthogonal {
-            for block in rows.chunks_mut(spec.inputs * spec.inputs) {
-                orthogonal_block(family, spec.inputs, block, &mut rng);
-            }
-        } else {
-            for row in rows.chunks_exact_mut(spec.inputs) {
-                family.draw_frequency(&mut rng, row);
-            }
-        }
-        rows.iter_mut().for_each(|value| *value /= sigma);
-        rows
-    };
-    if spec.draw != Draw::Shared {
-        let rows = spec.kernels.iter().enumerate();
-        let rows = rows.flat_map(|(p, k)| rows_for(p, k.family, k.variance.sqrt()));
-        let uses = (0..spec.kernels.len()).map(|p| own(p, spec.frequencies));
-        return (rows.collect(), uses.collect());
-    }
-    let mut rows = Vec::new();
-    // A base draw begins on a whole vector.
-    let per_family = spec.frequencies.next_multiple_of(LANES);
-    let uses = share(spec, |at, family| {
-        rows.extend(rows_for(at, family, 1.0));
-        rows.resize((at + 1) * per_family * spec.inputs, 0.0);
-    });
-    (rows, uses)
-}
-
-fn draw_structured(spec: &FeatureSpec) -> (Structured, Vec<Use>) {
-    let root = Stream::from_seed(spec.seed);
-    let mut structured = Structured::new(spec.inputs, spec.frequencies);
-    let uses = share(spec, |at, family| {
-        let mut rng = root.derive(Purpose::Features, at as u64).generator();
-        structured.add(family, spec.frequencies, &mut rng);
-    });
-    (structured, uses)
-}
-
-/// Who uses which base draw, of one per family, each a whole number of vectors; `base` makes one when it is first needed.
-fn share(spec: &FeatureSpec, mut base: impl FnMut(usize, Family)) -> Vec<Use> {
-    let per_family = spec.frequencies.next_multiple_of(LANES);
-    let mut families: Vec<Family> = Vec::new();
-    let uses = spec.kernels.iter().map(|Kernel { family, variance }| {
-        let at = families.iter().position(|known| known == family).unwrap_or_else(|| {
-            base(families.len(), *family);
-            families.push(*family);
-            families.len() - 1
-        });
-        // Finite, or the angle zero would have no sine.
-        let scale = (1.0 / variance.sqrt()).min(f64::from(f32::MAX)) as f32;
-        Use { start: at * per_family, scale }
-    });
-    uses.collect()
-}
-
-/// Up to d rows of length one in random directions, each orthogonal to all before.
-pub(crate) fn orthonormal_rows(inputs: usize, block: &mut [f64], rng: &mut impl Rng) {
-    let count = block.len() / inputs;
-    for done in 0..count {
-        let (before, rest) = block.split_at_mut(done * inputs);
-        let row = &mut rest[..inputs];
-        loop {
-            row.iter_mut().for_each(|value| *value = StandardNormal.sample(rng));
-            let length = norm(row);
-            // Twice is enough: the second pass removes what rounding left of the first.
-            for _ in 0..2 {
-                for other in before.chunks_exact(inputs) {
-                    let along: f64 = row.iter().zip(other).map(|(a, b)| a * b).sum();
-                    row.iter_mut().zip(other).for_each(|(a, b)| *a -= along * b);
-                }
-            }
-            let left = norm(row);
-            if left > 1e-8 * length {
-                row.iter_mut().for_each(|value| *value /= left);
-                break;
-            }
-        }
-    }
-}
-
-/// Up to d orthogonal rows in random directions, each as long as an independent draw would be.
-fn orthogonal_block(family: Family, inputs: usize, block: &mut [f64], rng: &mut impl Rng) {
-    orthonormal_rows(inputs, block, rng);
-    for row in block.chunks_exact_mut(inputs) {
-        let chi2: f64 = (0..inputs)
-            .map(|_| {
-                let normal: f64 = StandardNormal.sample(rng);
-                normal * normal
-            })
-            .sum();
-        let length = chi2.sqrt() * family.draw_stretch(rng);
-        row.iter_mut().for_each(|value| *value *= length);
-    }
-}
-
-fn norm(row: &[f64]) -> f64 {
-    row.iter().map(|value| value * value).sum::<f64>().sqrt()
 }

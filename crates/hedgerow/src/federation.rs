@@ -233,20 +233,27 @@ impl Federation {
         self.merge_lanes()?;
         let open = self.server.broadcast().round;
         let is_last_visit = self.wire.as_ref().is_none_or(|wire| wire.is_last_visit(open));
-        for visit in visits {
-            let (node, nodes) = (visit.node, self.nodes.len());
-            let half = self.nodes.get_mut(node as usize).ok_or(RoundError::NoSuchNode { node, nodes })?;
-            let (telling, ends) = split(&mut self.wire);
-            let end = ends.get_mut(node as usize);
-            let scene = Scene { server: self.server.as_ref(), telling, width: self.width, is_last_visit };
-            let lane = &mut self.lanes[0];
-            let played = lane.visit(scene, half.as_mut(), end, visit, seen);
-            lane.report(&mut self.traffic, &mut self.late, &mut self.votes);
-            if played? {
-                self.take(node).map_err(|source| RoundError::Rejected { node, source })?;
-            }
-            self.visited.push((node, visit.contact));
+        let mut play = |visit| self.visit_one(visit, is_last_visit, seen);
+        let played = visits.iter().try_for_each(&mut play);
+        self.lanes[0].report(&mut self.traffic, &mut self.late, &mut self.votes);
+        played
+    }
+
+    fn visit_one(
+        &mut self,
+        visit: &Visit<'_>,
+        is_last_visit: bool,
+        seen: &mut impl FnMut(Prediction<'_>),
+    ) -> Result<(), RoundError> {
+        let (node, nodes) = (visit.node, self.nodes.len());
+        let half = self.nodes.get_mut(node as usize).ok_or(RoundError::NoSuchNode { node, nodes })?;
+        let (telling, ends) = split(&mut self.wire);
+        let end = ends.get_mut(node as usize);
+        let scene = Scene { server: self.server.as_ref(), telling, width: self.width, is_last_visit };
+        if self.lanes[0].visit(scene, half.as_mut(), end, visit, seen)? {
+            self.take(node).map_err(|source| RoundError::Rejected { node, source })?;
         }
+        self.visited.push((node, visit.contact));
         Ok(())
     }
 

@@ -488,7 +488,10 @@ impl Method {
         }
     }
 
-    /// The map that makes these features.
+    /// The map that makes these features, and nothing that the method doesn't look at.
+    ///
+    /// # Panics
+    /// If SK-OFL's kernel is not among those of the spec.
     pub fn map(self, setup: &Setup, spec: &FeatureSpec) -> Result<SampleMap, FeatureError> {
         Ok(match self {
             Self::GrOfl => {
@@ -496,6 +499,7 @@ impl Method {
                 SampleMap::Dictionary(Dictionary::new(spec, features, linear)?)
             }
             Self::LinearSgd | Self::LinearNewton => SampleMap::Inputs(setup.config.inputs),
+            Self::SkOfl { kernel } => SampleMap::Kernels(FeatureMap::new(spec)?.only(kernel)),
             _ => SampleMap::Kernels(FeatureMap::new(spec)?),
         })
     }

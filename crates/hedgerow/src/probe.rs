@@ -27,13 +27,32 @@ pub struct Memory {
     pub stored_per_ns: f64,
 }
 
+impl Machine {
+    /// The better of two measurements, number by number.
+    pub fn at_best(self, other: Self) -> Self {
+        Self {
+            mul_adds_per_ns: self.mul_adds_per_ns.max(other.mul_adds_per_ns),
+            ns_per_sin_cos: self.ns_per_sin_cos.min(other.ns_per_sin_cos),
+            ns_per_exp: self.ns_per_exp.min(other.ns_per_exp),
+        }
+    }
+}
+
+impl Memory {
+    /// The better of two measurements, number by number.
+    pub fn at_best(self, other: Self) -> Self {
+        Self {
+            loaded_per_ns: self.loaded_per_ns.max(other.loaded_per_ns),
+            stored_per_ns: self.stored_per_ns.max(other.stored_per_ns),
+        }
+    }
+}
+
 /// Measures for about a tenth of a second.
 pub fn machine() -> Machine {
     let cpu = Cpu::detect();
     let rounds = 200_000;
-    let ns = nanoseconds(|| {
-        black_box(simd::spin(cpu, black_box(rounds)));
-    });
+    let ns = nanoseconds(|| spin(rounds));
     let mul_adds_per_ns = (SPIN_WIDTH as u64 * rounds) as f64 / ns;
 
     // Not a whole page, or the three would get into each other's way.
@@ -53,6 +72,11 @@ pub fn machine() -> Machine {
         }
     });
     Machine { mul_adds_per_ns, ns_per_sin_cos, ns_per_exp: ns / (1000 * gaps.len()) as f64 }
+}
+
+/// Multiplies and adds in registers for so many rounds.
+pub fn spin(rounds: u64) {
+    black_box(simd::spin(Cpu::detect(), black_box(rounds)));
 }
 
 /// Measures in a block of so many bytes, so that the caches it fits decide.

@@ -91,6 +91,8 @@ dispatched! {
     fn project_together(panels: &[Line], x: &[f32], angles: &mut [Angles; GROUP]);
     /// Angles of one sample.
     fn project_alone(panels: &[Line], x: &[f32], angles: &mut Angles);
+    /// Angles of one or more samples on the few frequencies that have no panel, as line `line` of their tile.
+    fn project_few(few: &[Line], x: &[f32], line: usize, angles: &mut [Angles]);
     /// Features of one or more samples from their angles on `count` panels, whose frequencies begin at `first`.
     fn write_features(projection: &Projection<'_>, first: usize, count: usize, angles: &[Angles], z: &mut [f32]);
     /// Angles of one sample on structured frequencies.
@@ -127,6 +129,15 @@ dispatched! {
 pub(crate) fn map_features(cpu: Cpu, projection: &Projection<'_>, x: &[f32], z: &mut [f32]) {
     let (d, width) = (projection.inputs, projection.width);
     let tiles = || projection.panels.chunks(TILE * d).zip((0..).step_by(TILE * LANES));
+    // Lines of a tile, once those that have no panel are there too.
+    let finish = |panels: &[Line], x: &[f32], angles: &mut [Angles]| {
+        let lines = panels.len() / d;
+        if projection.few.is_empty() || lines == TILE {
+            return lines;
+        }
+        project_few(cpu, projection.few, x, lines, angles);
+        lines + 1
+    };
     let (mut x, mut z) = (x, z);
     if x.len() >= GROUP * d {
         let mut angles = [NO_ANGLES; GROUP];
@@ -134,7 +145,8 @@ pub(crate) fn map_features(cpu: Cpu, projection: &Projection<'_>, x: &[f32], z: 
             let (features, more) = z.split_at_mut(GROUP * width);
             for (panels, first) in tiles() {
                 project_together(cpu, panels, group, &mut angles);
-                write_features(cpu, projection, first, panels.len() / d, &angles, features);
+                let lines = finish(panels, group, &mut angles);
+                write_features(cpu, projection, first, lines, &angles, features);
             }
             (x, z) = (rest, more);
         }
@@ -143,7 +155,8 @@ pub(crate) fn map_features(cpu: Cpu, projection: &Projection<'_>, x: &[f32], z: 
     for (x, z) in x.chunks_exact(d).zip(z.chunks_exact_mut(width)) {
         for (panels, first) in tiles() {
             project_alone(cpu, panels, x, &mut angles[0]);
-            write_features(cpu, projection, first, panels.len() / d, &angles, z);
+            let lines = finish(panels, x, &mut angles);
+            write_features(cpu, projection, first, lines, &angles, z);
         }
     }
 }
@@ -165,6 +178,8 @@ pub(crate) fn is_within(value: f32, bound: f32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::features::{Amplitude, Draw, FeatureMap, FeatureSpec};
+    use crate::kernel::Kernel;
     use crate::loops::{PADDING, Use};
     use crate::loss::{Loss, Objective};
     use crate::random::Stream;
@@ -188,6 +203,7 @@ mod tests {
         let width = kernels * 2 * per_kernel;
         let projection = Projection {
             panels: &panels,
+            few: &[],
             inputs,
             uses: &uses,
             tails: &[],
@@ -229,6 +245,46 @@ mod tests {
                     continue;
                 }
                 assert_eq!(plain, everything(cpu, inputs, per_kernel, samples), "{}", cpu.name());
+            }
+        }
+    }
+
+    #[test]
+    fn few_frequencies_have_the_same_bits_everywhere_and_are_right() {
+        // Three panels and one frequency without; nine of them, more than a tile, and two without.
+        [49, 146].into_iter().for_each(few_frequencies_are_right);
+    }
+
+    fn few_frequencies_are_right(frequencies: usize) {
+        let (inputs, samples) = (77, 9);
+        let spec = FeatureSpec {
+            kernels: vec![Kernel::gaussian(1.0), Kernel::gaussian(30.0)],
+            draw: Draw::Shared,
+            inputs,
+            frequencies,
+            seed: 3,
+            amplitude: Amplitude::Unnormalised,
+        };
+        let map = FeatureMap::new(&spec).unwrap();
+        let x = numbers(6, samples * inputs);
+        let mut together = vec![0.0; samples * map.width()];
+        map.map_batch(&x, &mut together);
+        for cpu in [Cpu::Plain, Cpu::Avx2, Cpu::Avx512] {
+            let map = map.clone().on(cpu);
+            let mut alone = vec![0.0; map.width()];
+            for (x, expected) in x.chunks_exact(inputs).zip(together.chunks_exact(map.width())) {
+                assert_eq!(map.map(x, &mut alone).numbers(), expected, "{}", cpu.name());
+            }
+        }
+        for (x, z) in x.chunks_exact(inputs).zip(together.chunks_exact(map.width())) {
+            for (kernel, z) in z.chunks_exact(2 * frequencies).enumerate() {
+                let rows = map.frequencies(kernel);
+                for (at, row) in rows.chunks_exact(inputs).enumerate() {
+                    let turns: f64 = row.iter().zip(x).map(|(v, x)| v * f64::from(*x)).sum();
+                    let (sine, cosine) = (turns * std::f64::consts::FRAC_PI_2).sin_cos();
+                    assert!((f64::from(z[at]) - sine).abs() < 1e-4, "{kernel} {at}");
+                    assert!((f64::from(z[frequencies + at]) - cosine).abs() < 1e-4, "{kernel} {at}");
+                }
             }
         }
     }

@@ -41,6 +41,8 @@ pub(crate) trait Vector: Copy {
     fn load_part(from: &[f32]) -> Self;
     /// In each lane the one of self that `lanes` names, from 0 to 15.
     fn pick(self, lanes: &[u32; LANES]) -> Self;
+    /// The same with another number in one lane.
+    fn with_lane(self, lane: usize, value: f32) -> Self;
     /// In each lane the one whose number differs by the bit `APART`: 1, 2, 4 or 8.
     fn partners<const APART: usize>(self) -> Self;
     /// Sum of the lanes: halves are added until one is left.
@@ -132,6 +134,12 @@ impl Vector for [f32; LANES] {
     #[inline(always)]
     fn pick(self, lanes: &[u32; LANES]) -> Self {
         lanes.map(|lane| self[lane as usize % LANES])
+    }
+
+    #[inline(always)]
+    fn with_lane(mut self, lane: usize, value: f32) -> Self {
+        self[lane] = value;
+        self
     }
 
     #[inline(always)]
@@ -261,6 +269,12 @@ pub(crate) mod x86 {
         #[inline(always)]
         fn pick(self, lanes: &[u32; LANES]) -> Self {
             Self(unsafe { _mm512_permutexvar_ps(_mm512_loadu_si512(lanes.as_ptr().cast()), self.0) })
+        }
+
+        #[inline(always)]
+        fn with_lane(self, lane: usize, value: f32) -> Self {
+            let mask = (1u32 << (lane % LANES)) as u16;
+            Self(unsafe { _mm512_mask_broadcastss_ps(self.0, mask, _mm_set_ss(value)) })
         }
 
         #[inline(always)]
@@ -411,6 +425,13 @@ pub(crate) mod x86 {
             let mut all = [0.0; LANES];
             self.store(&mut all);
             Self::load(&all.pick(lanes))
+        }
+
+        #[inline(always)]
+        fn with_lane(self, lane: usize, value: f32) -> Self {
+            let mut lanes = [0.0; LANES];
+            self.store(&mut lanes);
+            Self::load(&lanes.with_lane(lane, value))
         }
 
         #[inline(always)]

@@ -124,10 +124,14 @@ pub fn softmax(log: &[f64], out: &mut [f64]) {
 /// The index that `uniform`, from 0 to below 1, falls on when index p has probability ∝ exp(`log[p]`).
 pub fn draw(log: &[f64], uniform: f64) -> usize {
     let largest = largest(log);
+    // What can't make a difference to a number of 53 bits needs no exponential, and where one is left there is nothing to draw.
+    let mut mattering = log.iter().enumerate().filter(|(_, log)| *log - largest >= -60.0);
+    if let (Some((only, _)), None) = (mattering.next(), mattering.next()) {
+        return only;
+    }
     // Most dictionaries fit here, and then no exponential is taken twice.
     let mut known = [0.0; 32];
     let mut total = 0.0;
-    // What can't make a difference to a number of 53 bits needs no exponential.
     let relative_weight = |gap: f64| if gap < -60.0 { 0.0 } else { gap.exp() };
     for (index, log) in log.iter().enumerate() {
         let weight = relative_weight(log - largest);

@@ -3,6 +3,7 @@
 // An allocator can't be written without; it only counts and hands on.
 #![allow(unsafe_code, clippy::unwrap_used)]
 
+#[allow(dead_code, reason = "the other tests need more of it")]
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -4,9 +4,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{FREQUENCIES, INPUTS, map, numbers, setup};
+use crate::common::{FREQUENCIES, INPUTS, map, numbers, setup};
 use hedgerow::{
     BestFunction, Contact, Features, Federation, Hindsight, Loss, Method, Omkl, Setup, SetupConfig, Visit,
 };

@@ -3,11 +3,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::num::NonZeroU16;
 
-use common::{BUDGET, Case, FREQUENCIES, INPUTS, features, few_cases, map_for, methods, numbers, setup};
+use crate::common::{
+    BUDGET, Case, FREQUENCIES, INPUTS, features, few_cases, map_for, methods, numbers, setup,
+};
 use hedgerow::{
     Coding, Compression, Contact, Features, Federation, Kind, Method, NumberFormat, RoundError, Scale,
     Section, Setup, SetupConfig, Stream, Upload, Visit,

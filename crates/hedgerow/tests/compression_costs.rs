@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::num::NonZeroU16;
 
-use common::{INPUTS, numbers};
+use crate::common::{INPUTS, numbers};
 use hedgerow::{
     Amplitude, Coding, Compression, Contact, Draw, ErrorMeter, FeatureSpec, Federation, Kernel, Method,
     NumberFormat, Schedule, Setup, SetupConfig, Visit,

@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{
+use crate::common::{
     FREQUENCIES, INPUTS, features, has_kernels, has_loss, is_linear, methods, numbers, setup, spec,
 };
 use hedgerow::method::{MAX_LABEL, MAX_NORM};

@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::numbers;
+use crate::common::numbers;
 use hedgerow::{
     Amplitude, Average, Cpu, Draw, Family, FeatureError, FeatureMap, FeatureSpec, Kernel, MkOptions,
     SetupConfig,
@@ -305,4 +303,38 @@ fn what_is_written_down_without_its_variants_is_the_paper_s() {
     written["mk"] = serde_json::json!({"average": "voters"});
     let voters = serde_json::from_value::<SetupConfig>(written).unwrap();
     assert_eq!(voters.mk, MkOptions { count_nodes: true, average: Average::Voters });
+}
+
+#[test]
+fn a_map_of_one_kernel_has_its_features_and_no_others() {
+    let (kernels, samples) = (6, 9);
+    let mut specs = Vec::new();
+    for draw in DRAWS {
+        for (inputs, frequencies) in [(3, 5), (4, 49), (20, 64), (20, 146)] {
+            let spec = spec(draw, kernels, frequencies, inputs, 5);
+            // One family alone, too: then the last few frequencies are projected in a way of their own.
+            let gaussians = spec.kernels.iter().map(|kernel| Kernel::gaussian(kernel.variance)).collect();
+            specs.extend([FeatureSpec { kernels: gaussians, ..spec.clone() }, spec]);
+        }
+    }
+    for spec in specs {
+        let (draw, inputs) = (spec.draw, spec.inputs);
+        // As they come, and so large that angles go round many times.
+        for size in [1.0, 1e9] {
+            let all = FeatureMap::new(&spec).unwrap();
+            let x: Vec<f32> = numbers(6, inputs * samples).iter().map(|x| x * size).collect();
+            let mut expected = vec![0.0; samples * all.width()];
+            let mut found = vec![7.0; samples * all.width()];
+            all.map_batch(&x, &mut expected);
+            for kernel in 0..kernels {
+                all.clone().only(kernel).map_batch(&x, &mut found);
+                let rows = expected.chunks_exact(all.model_len()).zip(found.chunks_exact(all.model_len()));
+                for (at, (expected, found)) in rows.enumerate() {
+                    let nothing = vec![0.0; all.model_len()];
+                    let expected = if at % kernels == kernel { expected } else { &nothing };
+                    assert_eq!(expected, found, "{draw:?}, {inputs} inputs, kernel {kernel}");
+                }
+            }
+        }
+    }
 }

@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{TAIL, numbers};
+use crate::common::{TAIL, numbers};
 use hedgerow::{
     Amplitude, Contact, Draw, FeatureSpec, Features, Federation, Kernel, Loss, Method, SampleMap, Setup,
     SetupConfig, Stream, Tally, Visit,
@@ -63,7 +61,8 @@ impl Fleet {
 
     /// Predictions and labels of a round.
     fn round(&mut self, arrivals: &[Arrival]) -> Vec<(f32, f32)> {
-        let z: Vec<_> = arrivals.iter().map(|arrival| common::features(&self.map, &arrival.x)).collect();
+        let z: Vec<_> =
+            arrivals.iter().map(|arrival| crate::common::features(&self.map, &arrival.x)).collect();
         let visits: Vec<_> = arrivals
             .iter()
             .zip(&z)
@@ -151,7 +150,9 @@ fn it_comes_to_the_ridge_solution_of_everybody_s_data() {
         for t in 0..150 {
             let arrivals = everyone(&shape, t, as_they_are, wave);
             data.extend(
-                arrivals.iter().map(|arrival| (common::features(&fleet.map, &arrival.x), arrival.y[0])),
+                arrivals
+                    .iter()
+                    .map(|arrival| (crate::common::features(&fleet.map, &arrival.x), arrival.y[0])),
             );
             fleet.round(&arrivals);
         }

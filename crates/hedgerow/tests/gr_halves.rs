@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{BUDGET, Case, INPUTS, TAIL, World, features, numbers, setup};
+use crate::common::{BUDGET, Case, INPUTS, TAIL, World, features, numbers, setup};
 use hedgerow::method::{MAX_LABEL, MAX_NUMBER};
 use hedgerow::{
     Broadcast, Features, Method, Rejected, Scale, ScaleKind, SetupConfig, Summary, Tally, Upload,

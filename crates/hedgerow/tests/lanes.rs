@@ -3,11 +3,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::num::NonZeroU16;
 
-use common::{BUDGET, features, methods, spec};
+use crate::common::{BUDGET, features, methods, spec};
 use hedgerow::{
     Aggregation, Alone, Amplitude, Coding, Compression, Contact, Features, Federation, Method, NodeId, Notes,
     NumberFormat, RoundError, SampleMap, Scale, Setup, SetupConfig, Stream, Visit, Workers,

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{
+use crate::common::{
     BUDGET, Case, FREQUENCIES, INPUTS, TAIL, World, cases, few_cases, has_kernels, methods, numbers, setup,
     speaks_of_its_past,
 };

@@ -3,11 +3,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::ops::RangeInclusive;
 
-use common::{
+use crate::common::{
     BUDGET, FREQUENCIES, INPUTS, TAIL, features, few_cases, is_personal, map_for, methods, numbers, setup,
     speaks_of_its_past,
 };

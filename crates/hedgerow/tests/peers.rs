@@ -4,9 +4,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{FREQUENCIES, INPUTS, features, is_linear, map, map_for, methods, numbers, setup};
+use crate::common::{FREQUENCIES, INPUTS, features, is_linear, map, map_for, methods, numbers, setup};
 use hedgerow::{
     Broadcast, Contact, FeatureMap, Features, Federation, Method, PofOptions, Prediction, Purpose, Schedule,
     Setup, SetupConfig, Stream, Tally, Upload, Visit, WeightRule,

@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{FREQUENCIES, INPUTS, features, map_for, numbers, setup};
+use crate::common::{FREQUENCIES, INPUTS, features, map_for, numbers, setup};
 use hedgerow::{
     Features, Method, NodeHalf, PofOptions, Scale, ScaleKind, Schedule, ServerHalf, Setup, SetupConfig,
     Summary, Upload,

@@ -4,9 +4,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{BUDGET, Case, TAIL, World, cases, few_cases, has_kernels, methods, setup};
+use crate::common::{BUDGET, Case, TAIL, World, cases, few_cases, has_kernels, methods, setup};
 use hedgerow::method::{MAX_LABEL, MAX_NUMBER};
 use hedgerow::{
     Aggregation, Average, BadSample, Broadcast, Contact, Features, Federation, Loss, Method, NodeHalf,

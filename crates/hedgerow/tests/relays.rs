@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{World, few_cases};
+use crate::common::{World, few_cases};
 use hedgerow::{Aggregation, NodeId, PartialSum, Rejected, Relay, SetupConfig, Upload};
 use proptest::prelude::*;
 

@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::INPUTS;
+use crate::common::INPUTS;
 use hedgerow::{
     Amplitude, Contact, Draw, FeatureSpec, Features, Federation, Kernel, Method, NodeScaling, Prediction,
     Report, SampleMap, Scale, ScaleKind, Schedule, ServerScaling, SetupConfig, Stream, Tally, Visit,

@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{
+use crate::common::{
     Case, FREQUENCIES, INPUTS, World, cases, few_cases, is_linear, map_for, methods, numbers, setup,
 };
 use hedgerow::method::MAX_NORM;
@@ -31,7 +29,7 @@ fn scale(shift: f64, top: f64) -> Scale {
 fn features(map: &SampleMap, scale: &Scale, raw: &[f32]) -> Vec<f32> {
     let x: Vec<f32> =
         raw.iter().enumerate().map(|(input, raw)| scale.scale_input(input, f64::from(*raw))).collect();
-    common::features(map, &x)
+    crate::common::features(map, &x)
 }
 
 /// Predictions of a half for some raw samples, in the label's own units.

@@ -4,6 +4,7 @@ Prints one JSON object per case: `draw`, `nodes` handled by one call, and nanose
 """
 
 import json
+import math
 import time
 
 import numpy as np
@@ -15,21 +16,22 @@ SIGMA = np.sqrt(10.0 ** (np.arange(1, 12) - 6))
 class Node:
     """One node, one sample at a time."""
 
-    def __init__(self, draw, rng):
-        self.rng = rng
+    def __init__(self, draw, rng, dtype=np.float64):
+        self.rng, self.sigma = rng, SIGMA.astype(dtype)
         self.shared = draw == "shared"
         rows = D if self.shared else P * D
         self.v = rng.standard_normal((rows, d))
         if not self.shared:
             self.v /= np.repeat(SIGMA, D)[:, None]
-        self.models = np.zeros((P, 2 * D))
+        self.v = self.v.astype(dtype)
+        self.models = np.zeros((P, 2 * D), dtype)
         self.log = np.zeros(P)
-        self.model, self.kernel, self.next_kernel = np.zeros(2 * D), 0, 0
+        self.model, self.kernel, self.next_kernel = np.zeros(2 * D, dtype), 0, 0
 
     def features(self, x):
         angles = self.v @ x
-        angles = angles / SIGMA[:, None] if self.shared else angles.reshape(P, D)
-        return np.concatenate([np.sin(angles), np.cos(angles)], axis=1) / np.sqrt(D)
+        angles = angles / self.sigma[:, None] if self.shared else angles.reshape(P, D)
+        return np.concatenate([np.sin(angles), np.cos(angles)], axis=1) / math.sqrt(D)
 
     def step(self, x, y, t):
         z = self.features(x)
@@ -38,40 +40,39 @@ class Node:
         w[self.kernel] = self.model
         error = np.sum(w * z, axis=1) - y
         loss = error**2 + LAM * np.sum(w**2, axis=1)
-        rate = 1 / np.sqrt(t)
+        rate = 1 / math.sqrt(t)
         self.models = w - rate * (2 * error[:, None] * z + 2 * LAM * w)
-        self.log -= np.log(P) * rate * K * loss
-        q = np.exp(self.log - self.log.max())
-        vote = self.rng.choice(P, p=q / q.sum())
+        self.log -= math.log(P) * rate * K * loss
+        q = np.cumsum(np.exp(self.log - self.log.max()))
+        vote = int((self.rng.random() * q[-1] > q).sum())
         return prediction, vote, self.models[self.next_kernel].copy()
 
 
 class Nodes:
     """K nodes by one call per operation: what a simulation would do."""
 
-    def __init__(self, draw, rng):
-        self.one = Node(draw, rng)
-        self.models = np.zeros((K, P, 2 * D))
+    def __init__(self, draw, rng, dtype=np.float64):
+        self.one = Node(draw, rng, dtype)
+        self.v, self.sigma = self.one.v, self.one.sigma
+        self.models = np.zeros((K, P, 2 * D), dtype)
         self.log = np.zeros((K, P))
-        self.model = np.zeros(2 * D)
+        self.model, self.kernel, self.next_kernel = np.zeros(2 * D, dtype), 0, 0
 
     def step(self, x, y, t):
-        one = self.one
-        angles = x @ one.v.T
-        angles = angles[:, None, :] / SIGMA[:, None] if one.shared else angles.reshape(K, P, D)
-        z = np.concatenate([np.sin(angles), np.cos(angles)], axis=2) / np.sqrt(D)
-        prediction = z[:, 0] @ self.model
+        angles = x @ self.v.T
+        angles = angles[:, None, :] / self.sigma[:, None] if self.one.shared else angles.reshape(K, P, D)
+        z = np.concatenate([np.sin(angles), np.cos(angles)], axis=2) / math.sqrt(D)
+        prediction = z[:, self.kernel] @ self.model
         w = self.models
-        w[:, 0] = self.model
+        w[:, self.kernel] = self.model
         error = np.einsum("kpf,kpf->kp", w, z) - y[:, None]
         loss = error**2 + LAM * np.einsum("kpf,kpf->kp", w, w)
-        rate = 1 / np.sqrt(t)
+        rate = 1 / math.sqrt(t)
         self.models = w - rate * (2 * error[:, :, None] * z + 2 * LAM * w)
-        self.log -= np.log(P) * rate * K * loss
-        q = np.exp(self.log - self.log.max(axis=1, keepdims=True))
-        q = np.cumsum(q / q.sum(axis=1, keepdims=True), axis=1)
-        vote = (one.rng.random((K, 1)) > q).sum(axis=1)
-        return prediction, vote, self.models[:, 0].copy()
+        self.log -= math.log(P) * rate * K * loss
+        q = np.cumsum(np.exp(self.log - self.log.max(axis=1, keepdims=True)), axis=1)
+        vote = (self.one.rng.random((K, 1)) * q[:, -1:] > q).sum(axis=1)
+        return prediction, vote, self.models[:, self.next_kernel].copy()
 
 
 def best_of(runs, work):
@@ -88,11 +89,12 @@ def main():
     x, y = rng.random((200, K, d)), rng.random((200, K))
     for draw in ("independent", "shared"):
         node = Node(draw, rng)
-        ns = best_of(7, lambda: [node.step(x[t, 0], y[t, 0], t + 1) for t in range(200)]) / 200
+        ns = best_of(75, lambda: [node.step(x[t, 0], y[t, 0], t + 1) for t in range(200)]) / 200
         print(json.dumps({"draw": draw, "nodes": 1, "ns": ns}), flush=True)
         nodes = Nodes(draw, rng)
-        ns = best_of(7, lambda: [nodes.step(x[t], y[t], t + 1) for t in range(200)]) / (200 * K)
+        ns = best_of(75, lambda: [nodes.step(x[t], y[t], t + 1) for t in range(200)]) / (200 * K)
         print(json.dumps({"draw": draw, "nodes": K, "ns": ns}), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -11,8 +11,7 @@ use serde_json::Value;
 
 use crate::{executable, output, root};
 
-const BEGIN: &str = "<!-- node-step:begin -->";
-const END: &str = "<!-- node-step:end -->";
+const MARK: &str = "node-step";
 const HEAD: &str = "\
 # Benchmarks
 
@@ -82,7 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.write {
         let file = root().join("BENCHMARKS.md");
         let document = if file.exists() { fs::read_to_string(&file)? } else { HEAD.to_owned() };
-        fs::write(&file, with_section(&document, &section)?)?;
+        fs::write(&file, with_section(&document, MARK, &section)?)?;
     }
     Ok(())
 }
@@ -125,7 +124,8 @@ fn section(rounds: &[Round], numpy: &str) -> Result<String> {
     let mut text = format!(
         "## A node's step\n\n\
          Features of one sample (d inputs, P kernels of D frequencies), prediction, learning and upload of MK-OFL: {}, {} rounds, {}. \
-         Medians over the rounds, one core; of two nodes on two threads, steps per second as a multiple of one's.\n\n\
+         Medians over the rounds, one core; of two nodes on two threads, steps per second as a multiple of one's, and in brackets the same for \
+         multiplications that touch no memory: what two cores can give.\n\n\
          | P, D, d | draw | samples | steps per second | ns | floor, ns | share of the floor | two threads |\n\
          |---|---|---|--:|--:|--:|--:|--:|\n",
         machine["cpu"].as_str().unwrap_or("unknown"),
@@ -137,7 +137,8 @@ fn section(rounds: &[Round], numpy: &str) -> Result<String> {
         let both = rounds
             .iter()
             .map(|round| Some(of_case(&round.ours, case, "floor_ns")? / of_case(&round.ours, case, "ns")?));
-        let threads = median(rounds.iter().filter_map(|round| of_case(&round.threads, case, "speedup")));
+        let of_threads = |name| median(rounds.iter().filter_map(|round| of_case(&round.threads, case, name)));
+        let (threads, spinning) = (of_threads("speedup"), of_threads("speedup_of_spinning"));
         text += &format!(
             "| {}, {}, {} | {} | {} | {:.0} | {:.0} | {:.0} | {:.2} | {} |\n",
             case["kernels"],
@@ -149,7 +150,7 @@ fn section(rounds: &[Round], numpy: &str) -> Result<String> {
             ours("ns"),
             ours("floor_ns"),
             median(both.flatten()),
-            if threads.is_nan() { "–".to_owned() } else { format!("{threads:.2}") },
+            if threads.is_nan() { "–".to_owned() } else { format!("{threads:.2} ({spinning:.2})") },
         );
     }
     let rate = |name: &str| median(rounds.iter().filter_map(|round| round.ours.first()?[name].as_f64()));
@@ -223,15 +224,16 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     (at(values.len().saturating_sub(1) / 2) + at(values.len() / 2)) / 2.0
 }
 
-/// The document with the text between its marks replaced, or put at the end.
-fn with_section(document: &str, section: &str) -> Result<String> {
-    let marked = format!("{BEGIN}\n{section}{END}");
-    match (document.find(BEGIN), document.find(END)) {
+/// The document with the text between the marks of this name replaced, or put at the end.
+pub(crate) fn with_section(document: &str, name: &str, section: &str) -> Result<String> {
+    let (first, last) = (format!("<!-- {name}:begin -->"), format!("<!-- {name}:end -->"));
+    let marked = format!("{first}\n{section}{last}");
+    match (document.find(&first), document.find(&last)) {
         (None, None) => Ok(format!("{}\n\n{marked}\n", document.trim_end())),
         (Some(begin), Some(end)) if begin < end => {
-            Ok(format!("{}{marked}{}", &document[..begin], &document[end + END.len()..]))
+            Ok(format!("{}{marked}{}", &document[..begin], &document[end + last.len()..]))
         }
-        _ => bail!("BENCHMARKS.md needs {BEGIN} and {END} once each and in this order, or neither"),
+        _ => bail!("BENCHMARKS.md needs {first} and {last} once each and in this order, or neither"),
     }
 }
 
@@ -241,11 +243,12 @@ mod tests {
 
     #[test]
     fn only_the_marked_section_changes() {
-        let first = with_section("# Head\n", "one\n").unwrap();
-        assert_eq!(first, format!("# Head\n\n{BEGIN}\none\n{END}\n"));
-        let second = with_section(&format!("{first}\n## Other\n"), "two\n").unwrap();
-        assert_eq!(second, format!("# Head\n\n{BEGIN}\ntwo\n{END}\n\n## Other\n"));
-        assert!(with_section(&format!("{END}{BEGIN}"), "three").is_err());
+        let (begin, end) = ("<!-- here:begin -->", "<!-- here:end -->");
+        let first = with_section("# Head\n", "here", "one\n").unwrap();
+        assert_eq!(first, format!("# Head\n\n{begin}\none\n{end}\n"));
+        let second = with_section(&format!("{first}\n## Other\n"), "here", "two\n").unwrap();
+        assert_eq!(second, format!("# Head\n\n{begin}\ntwo\n{end}\n\n## Other\n"));
+        assert!(with_section(&format!("{end}{begin}"), "here", "three").is_err());
     }
 
     #[test]

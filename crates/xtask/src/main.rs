@@ -5,6 +5,7 @@
 
 mod bench;
 mod guard;
+mod peers;
 mod python;
 mod test;
 
@@ -15,7 +16,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-const CHORES: [&str; 3] = ["test", "bench", "guard"];
+const CHORES: [&str; 4] = ["test", "bench", "bench-peers", "guard"];
 
 const HELP: &str = "\
 The project's chores. They stop at the first failure.
@@ -30,6 +31,13 @@ cargo xtask bench [--rounds N] [--write]
     the first run; without python3 or the network the table lacks its ratios.
     --rounds N   how many turns each takes [default: 7]
     --write      put the table into BENCHMARKS.md
+
+cargo xtask bench-peers [--quick] [--write]
+    This library beside numpy, River, scikit-learn, Vowpal Wabbit and Flower on the same streams, in turns, errors
+    beside speeds, as Markdown tables; half an hour. They are installed below target/ at the first run; Vowpal Wabbit
+    is left out where it can't be.
+    --quick      fewer turns, for a first look
+    --write      put the tables into BENCHMARKS.md
 
 cargo xtask guard [--write]
     Instructions of the hot path under valgrind, compared with crates/xtask/bench/instructions.json: fails if they are
@@ -50,6 +58,10 @@ fn main() -> ExitCode {
         ["test", option, ..] => return misuse(&format!("`test` takes no {option:?}")),
         ["bench", ref options @ ..] => match bench::Options::parse(options) {
             Ok(options) => bench::run(&options),
+            Err(error) => return misuse(&error.to_string()),
+        },
+        ["bench-peers", ref options @ ..] => match peers::Options::parse(options) {
+            Ok(options) => peers::run(&options),
             Err(error) => return misuse(&error.to_string()),
         },
         ["guard"] => guard::run(false),
@@ -83,6 +95,13 @@ fn root() -> PathBuf {
 fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
     command.current_dir(root()).args(arguments);
+    // What cargo told this program of itself; some build scripts would take it for news and build everything once more.
+    for (name, _) in env::vars_os() {
+        let is_own = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+        if name.to_str().is_some_and(is_own) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 

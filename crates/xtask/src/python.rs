@@ -28,12 +28,7 @@ impl Tests {
         let package = package()?;
         let status = cargo(&BUILD.split(' ').collect::<Vec<_>>()).status().context("can't run cargo")?;
         ensure!(status.success(), "`cargo {BUILD}` ended with {status}");
-        let built = target()?.join("debug").join(format!("{DLL_PREFIX}_hedgerow{DLL_SUFFIX}"));
-        let module = package.join("python/hedgerow/_hedgerow.abi3.so");
-        // A process that has the old one open keeps it.
-        let beside = module.with_extension("new");
-        fs::copy(&built, &beside).with_context(|| format!("can't copy {}", built.display()))?;
-        fs::rename(&beside, &module)?;
+        place_module(&target()?.join("debug"))?;
         let log = target()?.join("python/pytest.log");
         let output = File::create(&log).with_context(|| log.display().to_string())?;
         let pytest = Command::new(python)
@@ -70,11 +65,22 @@ pub(crate) fn prepare() -> JoinHandle<Result<PathBuf>> {
     thread::spawn(|| environment(&target()?.join("python"), &package()?))
 }
 
+/// Puts the module that was built in this folder beside the package's sources.
+pub(crate) fn place_module(built: &Path) -> Result<()> {
+    let built = built.join(format!("{DLL_PREFIX}_hedgerow{DLL_SUFFIX}"));
+    let module = package()?.join("python/hedgerow/_hedgerow.abi3.so");
+    // A process that has the old one open keeps it.
+    let beside = module.with_extension("new");
+    fs::copy(&built, &beside).with_context(|| format!("can't copy {}", built.display()))?;
+    fs::rename(&beside, &module)?;
+    Ok(())
+}
+
 fn package() -> Result<PathBuf> {
     Ok(root().canonicalize()?.join(PACKAGE))
 }
 
-fn target() -> Result<PathBuf> {
+pub(crate) fn target() -> Result<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     Ok(root().canonicalize()?.join(target))
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
@@ -15,9 +16,14 @@ const DOCUMENTATION: &str = "doc --workspace --no-deps --document-private-items 
 const TESTS: &str = "test --workspace --all-features --lib --bins --tests --examples";
 // The only crate whose documentation has examples; for all of them half of everything would be built once more.
 const DOCUMENTED: &str = "test --package hedgerow --all-features --doc";
-// Without what only a server needs.
-const LEAN: &str = "check --package hedgerow-node";
+// Without what only a server needs. The other packages are named to keep the features of most crates as the lints had them, or all
+// would be checked once more.
+const LEAN: &str =
+    "check --package hedgerow-node --package hedgerow --package hedgerow-lab --package xtask --all-features";
 const EXAMPLE: &str = "run --release --package hedgerow --example first_federation";
+/// What steps after the tests need.
+const AHEAD: [&str; 2] =
+    ["build --release --package hedgerow --example first_federation --example hot_path", LEAN];
 
 /// Debian's packages that tests look for, and a file of each.
 const TOOLS: [(&str, &str); 3] =
@@ -32,9 +38,11 @@ pub(crate) fn run() -> Result<()> {
     let python =
         python.join().map_err(|_| anyhow!("python's environment"))?.context("python's environment")?;
     let python = python::Tests::start(&python)?;
+    let ahead = build_ahead();
     step("tests", TESTS)?;
     step("documentation tests", DOCUMENTED)?;
     python.finish()?;
+    ahead.join().map_err(|_| anyhow!("builds for later steps"))?;
     step("lean node", LEAN)?;
     if root().join("crates/hedgerow/examples/first_federation.rs").exists() {
         step("first example", EXAMPLE)?;
@@ -69,6 +77,16 @@ fn install_tools() -> Vec<&'static str> {
     apt(&["update", "-q"]);
     apt(&[&["install", "-q", "-y", "--no-install-recommends"], &wanted[..]].concat());
     missing()
+}
+
+/// Builds while tests wait for one another. How it went, the steps that need it will tell.
+fn build_ahead() -> JoinHandle<()> {
+    thread::spawn(|| {
+        for arguments in AHEAD {
+            let mut command = cargo(&arguments.split(' ').collect::<Vec<_>>());
+            _ = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        }
+    })
 }
 
 fn step(name: &str, arguments: &str) -> Result<()> {
@@ -117,5 +135,25 @@ mod tests {
         let readme = "run\nhedgerow walk\nor `hedgerow demo`:\n```sh\n$ hedgerow data list # all\nhedgerow --help\n```\n\n    hedgerow serve\n";
         assert_eq!(commands(readme, "hedgerow "), BTreeSet::from(["data", "demo", "serve"]));
         assert_eq!(commands("`cargo xtask test`", "cargo xtask "), BTreeSet::from(["test"]));
+    }
+
+    #[test]
+    fn every_file_of_tests_is_run() {
+        for folder in fs::read_dir(root().join("crates")).unwrap() {
+            let folder = folder.unwrap().path();
+            let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+            let Ok(program) = fs::read_to_string(folder.join("tests/main.rs")) else { continue };
+            for file in fs::read_dir(folder.join("tests")).unwrap() {
+                let file = file.unwrap().path();
+                let name = file.file_stem().unwrap().to_str().unwrap();
+                let is_program = file.join("main.rs").exists();
+                let path = if is_program { format!("{name}/main.rs") } else { format!("{name}.rs") };
+                let is_named = program.lines().any(|line| line == format!("mod {name};"))
+                    || manifest.lines().any(|line| line == format!("path = \"tests/{path}\""));
+                let is_file = file.extension().is_some_and(|ending| ending == "rs");
+                let is_code = is_file || is_program || file.join("mod.rs").exists();
+                assert!(!is_code || is_named, "{} is not run", file.display());
+            }
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! The binary as a process, and the files it is given.
 
-// Every test file takes what it needs of it.
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,6 @@
 //! What the tests of tables share: small files, settings as flags make them, and data in a form that can be read.
 
-// Every test file takes what it needs of it.
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 

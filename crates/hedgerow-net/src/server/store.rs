@@ -233,9 +233,10 @@ impl View {
 
     /// Where the run is; none if no round has been stored yet.
     pub fn load(&self) -> Result<Option<Saved>, StoreError> {
-        // One statement, so that both are of one moment although a server may be writing.
+        // One statement, so that both are of one moment although a server may be writing. Not joined by their ids: damage to one of them
+        // would look as if there were no scaling.
         let sql = "SELECT round, state.server, totals, state.checksum, scaling.server AS scaling, \
-                   scaling.checksum AS seal FROM state LEFT JOIN scaling USING (id)";
+                   scaling.checksum AS seal FROM state LEFT JOIN scaling ON TRUE";
         let found = self.connection.query_row(sql, [], |row| {
             let (round, server, totals) = (count(row, "round")?, row.get("server")?, row.get("totals")?);
             let saved = Saved { round, server, scaling: row.get("scaling")?, totals };

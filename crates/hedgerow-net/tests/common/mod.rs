@@ -1,7 +1,6 @@
 //! What tests of the network share: plans, streams and the methods that travel.
 
-// Every test file takes what it needs of it.
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)]
 
 use hedgerow::{Amplitude, Draw, FeatureSpec, Kernel, Method, SetupConfig};
 use hedgerow_net::{Learning, Plan, Scaling};

@@ -3,9 +3,9 @@
 use hedgerow_net::server::metrics::Metrics;
 use serde_json::{Value, json};
 
-use crate::browser::Browser;
-use crate::invented::Invented;
-use crate::{Fake, Served};
+use super::browser::Browser;
+use super::invented::Invented;
+use super::{Fake, Served};
 
 const NODES: u32 = 250;
 

@@ -8,8 +8,8 @@ use hedgerow_net::server::dashboard::{Hosts, router, serve};
 use hedgerow_net::server::metrics::{Metrics, Outcome};
 use hedgerow_net::server::status::{Point, Status};
 
-use crate::invented::Invented;
-use crate::{Answer, Fake, Served};
+use super::invented::Invented;
+use super::{Answer, Fake, Served};
 
 const PATHS: [&str; 15] = [
     "/",

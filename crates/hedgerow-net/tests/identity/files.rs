@@ -9,7 +9,7 @@ use rcgen::{CertificateParams, DnType};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::hall::*;
+use super::hall::*;
 
 #[test]
 fn damaged_files_of_a_node_are_refused_by_name_and_never_quoted() {

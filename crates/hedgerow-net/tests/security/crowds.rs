@@ -12,8 +12,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::house::{Guest, House, PATIENCE, ROUNDS, hello, reach};
-use crate::raw::{DATA, PING, PREFACE, Raw, frame};
+use super::house::{Guest, House, PATIENCE, ROUNDS, hello, reach};
+use super::raw::{DATA, PING, PREFACE, Raw, frame};
 
 /// A way to stand in the way.
 #[derive(Debug, Clone, Copy)]

@@ -6,7 +6,7 @@ use hedgerow_net::protocol::wire::{self, from_node, from_server};
 use hedgerow_net::protocol::{VERSION, numbers_to_bytes};
 use tonic::Code;
 
-use crate::house::{Guest, House, NUMBER, NUMBERS, ROUNDS, Style, hello, upload};
+use super::house::{Guest, House, NUMBER, NUMBERS, ROUNDS, Style, hello, upload};
 
 /// What bad uploads claim: it must not be counted.
 const CLAIMED: u32 = 1_000_000_000;
@@ -113,7 +113,7 @@ async fn bad_uploads_are_refused_with_a_reason_and_change_nothing() {
             }
         }
     };
-    tokio::time::timeout(crate::house::PATIENCE, twice).await.unwrap();
+    tokio::time::timeout(super::house::PATIENCE, twice).await.unwrap();
     assert_eq!((house.node("mallory").samples, house.node("mallory").uploads), (1, 1));
     house.rounds(ROUNDS).await;
 }

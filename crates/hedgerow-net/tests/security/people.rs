@@ -8,9 +8,9 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 use tonic::Code;
 
-use crate::hall::{Hall, certificates, forge, node_params, unchecked_client};
-use crate::house::{Guest, House, PATIENCE, ROUNDS, hello, reach};
-use crate::raw::Raw;
+use super::house::{Guest, House, PATIENCE, ROUNDS, hello, reach};
+use super::raw::Raw;
+use crate::identity::hall::{Hall, certificates, forge, node_params, unchecked_client};
 
 #[tokio::test]
 async fn who_proves_nothing_stays_outside() {

@@ -10,7 +10,7 @@ use rustls::ClientConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use crate::house::{PATIENCE, hello, reach};
+use super::house::{PATIENCE, hello, reach};
 
 /// Types of frames.
 pub(crate) const DATA: u8 = 0;

@@ -15,9 +15,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::version::TLS13;
 use tokio::time::timeout;
 
-use crate::hall::{certificates, unchecked_client};
-use crate::house::{House, PATIENCE, ROUNDS, Style};
-use crate::raw::{DATA, Raw, frame, grpc};
+use super::house::{House, PATIENCE, ROUNDS, Style};
+use super::raw::{DATA, Raw, frame, grpc};
+use crate::identity::hall::{certificates, unchecked_client};
 
 /// Samples of a node with numbers that are found nowhere else.
 const SAMPLES: [(&str, &str); 4] = [

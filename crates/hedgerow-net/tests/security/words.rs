@@ -6,8 +6,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::house::{House, PATIENCE, Style, reach, upload};
-use crate::raw::{
+use super::house::{House, PATIENCE, Style, reach, upload};
+use super::raw::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, Raw, SETTINGS, WINDOW_UPDATE, frame, grpc,
     header, request_headers,
 };

@@ -1,7 +1,6 @@
 //! A server that does as a test tells it, and a node that joins it, all in memory.
 
-// Every test file takes what it needs of it.
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
+#![allow(unreachable_pub, clippy::unwrap_used)]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

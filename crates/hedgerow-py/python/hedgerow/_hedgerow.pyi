@@ -40,7 +40,7 @@ class Plan:
         nodes: int = 1,
         budget: int = 100,
         kernels: Iterable[_Kernel] | None = None,
-        draw: str = "independent",
+        draw: str = "shared",
         loss: str = "squared",
         huber_delta: float = 1.0,
         ridge: float = 0.01,
@@ -92,7 +92,7 @@ class FeatureMap:
         *,
         inputs: int,
         frequencies: int = 50,
-        draw: str = "independent",
+        draw: str = "shared",
         seed: int = 1,
     ) -> Self: ...
     def transform(self, x: ArrayLike) -> NDArray[np.float32]: ...

@@ -61,7 +61,7 @@ class HedgerowRegressor(base.MiniBatchRegressor):
         The dictionary: squared bandwidths of Gaussians, or pairs of a family and a squared bandwidth. Without
         it, eleven Gaussians from 1e-5 to 1e5.
     draw
-        ``"independent"``, ``"shared"``, ``"orthogonal"`` or ``"structured"`` random frequencies.
+        ``"shared"``, ``"independent"``, ``"orthogonal"`` or ``"structured"`` random frequencies.
     loss
         ``"squared"`` or ``"huber"``.
     huber_delta
@@ -93,7 +93,7 @@ class HedgerowRegressor(base.MiniBatchRegressor):
         method: str = "gr",
         budget: int = 100,
         kernels: _Kernels | None = None,
-        draw: str = "independent",
+        draw: str = "shared",
         loss: str = "squared",
         huber_delta: float = 1.0,
         ridge: float = 0.01,
@@ -203,7 +203,7 @@ class HedgerowClassifier(base.MiniBatchClassifier):
         method: str = "gr",
         budget: int = 100,
         kernels: _Kernels | None = None,
-        draw: str = "independent",
+        draw: str = "shared",
         loss: str = "squared",
         ridge: float = 0.01,
         step_size: float = 1.0,
@@ -304,7 +304,7 @@ class FourierFeatures(base.MiniBatchTransformer):
     frequencies
         Of each kernel; each gives a sine and a cosine.
     draw
-        ``"independent"``, ``"shared"``, ``"orthogonal"`` or ``"structured"``.
+        ``"shared"``, ``"independent"``, ``"orthogonal"`` or ``"structured"``.
     max_inputs
         Features beyond so many are left out, with a warning.
     seed
@@ -323,7 +323,7 @@ class FourierFeatures(base.MiniBatchTransformer):
         self,
         kernels: _Kernels = (1.0,),
         frequencies: int = 50,
-        draw: str = "independent",
+        draw: str = "shared",
         max_inputs: int = 1024,
         seed: int | None = 1,
     ) -> None:

@@ -63,8 +63,8 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     kernels : sequence, default=None
         The dictionary: squared bandwidths of Gaussians, or pairs of a family and a squared bandwidth. Without
         it, eleven Gaussians from 1e-5 to 1e5.
-    draw : str, default="independent"
-        ``"independent"``, ``"shared"``, ``"orthogonal"`` or ``"structured"`` random frequencies.
+    draw : str, default="shared"
+        ``"shared"``, ``"independent"``, ``"orthogonal"`` or ``"structured"`` random frequencies.
     loss : str, default="squared"
         ``"squared"``, or ``"huber"``, on which large errors pull less. ``"logistic"`` is for classes:
         :class:`HedgerowClassifier`.
@@ -112,7 +112,7 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         method: str = "gr",
         budget: int = 100,
         kernels: _Kernels | None = None,
-        draw: str = "independent",
+        draw: str = "shared",
         loss: str = "squared",
         huber_delta: float = 1.0,
         ridge: float = 0.01,
@@ -190,7 +190,7 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         As there; ``"gr"`` knows the squared loss alone.
     budget : int, default=100
     kernels : sequence, default=None
-    draw : str, default="independent"
+    draw : str, default="shared"
     loss : str, default="squared"
         ``"squared"`` (labels are -1 and +1, and a prediction p of them means a probability of (1 + p)/2) or
         ``"logistic"``.
@@ -230,7 +230,7 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         method: str = "gr",
         budget: int = 100,
         kernels: _Kernels | None = None,
-        draw: str = "independent",
+        draw: str = "shared",
         loss: str = "squared",
         ridge: float = 0.01,
         step_size: float = 1.0,
@@ -318,8 +318,8 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         What elsewhere is called gamma is 1/2v.
     frequencies : int, default=50
         Of each kernel; each gives a sine and a cosine.
-    draw : str, default="independent"
-        ``"independent"``, ``"shared"``, ``"orthogonal"`` or ``"structured"``.
+    draw : str, default="shared"
+        ``"shared"``, ``"independent"``, ``"orthogonal"`` or ``"structured"``.
     random_state : int, RandomState instance or None, default=1
         Where the draw begins.
 
@@ -345,7 +345,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         *,
         kernels: _Kernels = (1.0,),
         frequencies: int = 50,
-        draw: str = "independent",
+        draw: str = "shared",
         random_state: Any = 1,
     ) -> None:
         self.kernels = kernels

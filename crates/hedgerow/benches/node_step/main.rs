@@ -1,7 +1,7 @@
 //! Node steps per second: features, prediction, learning and upload of MK-OFL, beside the machine's floor.
 //!
-//! Prints one JSON object per case; `cargo xtask bench` runs it alternately with numpy and makes the table. Arguments: `threads`
-//! compares two threads with one, `draws` structured frequencies with shared ones, `methods` GR-OFL with MK-OFL.
+//! Prints one JSON object per case; `cargo xtask bench` runs it alternately with numpy and makes the table. Arguments: `main` is one
+//! shape alone, `threads` compares two threads with one, `draws` structured frequencies with shared ones, `methods` GR-OFL with MK-OFL.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
@@ -9,7 +9,6 @@ mod draws;
 mod methods;
 mod step;
 
-use hedgerow::probe;
 use step::Case;
 
 fn main() {
@@ -25,9 +24,9 @@ fn main() {
         Some("threads") => {
             step::cases().filter(Case::is_default).for_each(|case| step::compare_threads(&case))
         }
-        _ => {
-            let machine = probe::machine();
-            step::cases().for_each(|case| step::report(&machine, &case));
+        Some("main") => {
+            step::cases().filter(Case::is_main).for_each(|case| step::report(&case));
         }
+        _ => step::cases().for_each(|case| step::report(&case)),
     }
 }

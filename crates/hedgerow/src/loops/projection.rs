@@ -1,6 +1,7 @@
 //! From samples to features: angles are projected tile by tile, and then become sines and cosines. The two are compiled apart, so
 //! that each has all registers for itself.
 
+use super::dot;
 use crate::trig::{Waves, tame};
 use crate::vector::{LANES, Line, Vector};
 
@@ -22,6 +23,8 @@ pub(crate) const NO_ANGLES: Angles = [Line([0.0; LANES]); TILE];
 pub(crate) struct Projection<'a> {
     /// One line per panel and input.
     pub(crate) panels: &'a [Line],
+    /// Rows of frequencies after those of the panels, if there are any: each padded with zeros to whole lines.
+    pub(crate) few: &'a [Line],
     pub(crate) inputs: usize,
     /// Which frequencies each kernel uses, kernel after kernel, and how it scales them, if they are shared; a base draw begins on a whole vector.
     pub(crate) uses: &'a [Use],
@@ -96,6 +99,14 @@ impl Tail {
     }
 }
 
+/// How many of the last frequencies of a draw that all kernels share would have a panel for themselves though they are few. It is the
+/// last of a tile that has others.
+pub(crate) fn few_frequencies(uses: &[Use], per_kernel: usize) -> usize {
+    let (panels, count) = (per_kernel / LANES, per_kernel % LANES);
+    let one_draw = uses.iter().all(|user| user.start == 0);
+    if one_draw && count <= Tail::FEW && !panels.is_multiple_of(TILE) { count } else { 0 }
+}
+
 /// The angles of [`GROUP`] samples on the panels of one tile.
 #[inline(always)]
 pub(crate) fn project_together<V: Vector>(panels: &[Line], x: &[f32], angles: &mut [Angles; GROUP]) {
@@ -106,17 +117,39 @@ pub(crate) fn project_together<V: Vector>(panels: &[Line], x: &[f32], angles: &m
         for (four, panels) in fours.enumerate() {
             project::<V, 4, GROUP>(panels, x, 4 * four, angles);
         }
-        if !rest.is_empty() {
-            project::<V, 2, GROUP>(rest, x, done, angles);
-        }
+        match rest.len() / inputs {
+            0 => 0,
+            1 => project::<V, 1, GROUP>(rest, x, done, angles),
+            2 => project::<V, 2, GROUP>(rest, x, done, angles),
+            _ => project::<V, 3, GROUP>(rest, x, done, angles),
+        };
     } else {
         let pairs = panels.chunks_exact(2 * inputs);
+        let (done, rest) = (2 * pairs.len(), pairs.remainder());
+        let (first, second) = angles.split_at_mut(GROUP / 2);
+        let (x, y) = x.split_at(GROUP / 2 * inputs);
         for (pair, panels) in pairs.enumerate() {
-            let (first, second) = angles.split_at_mut(GROUP / 2);
-            let (x, y) = x.split_at(GROUP / 2 * inputs);
             project::<V, 2, { GROUP / 2 }>(panels, x, 2 * pair, first);
             project::<V, 2, { GROUP / 2 }>(panels, y, 2 * pair, second);
         }
+        if !rest.is_empty() {
+            project::<V, 1, { GROUP / 2 }>(rest, x, done, first);
+            project::<V, 1, { GROUP / 2 }>(rest, y, done, second);
+        }
+    }
+}
+
+/// The angles of one or more samples on rows of frequencies that are too few for a panel; the others of their line are zero.
+#[inline(always)]
+pub(crate) fn project_few<V: Vector>(few: &[Line], x: &[f32], line: usize, angles: &mut [Angles]) {
+    let inputs = x.len() / angles.len();
+    for (x, angles) in x.chunks_exact(inputs).zip(angles) {
+        // In a register: a line that was stored in parts can't soon be loaded whole.
+        let mut lanes = V::splat(0.0);
+        for (lane, row) in few.chunks_exact(inputs.div_ceil(LANES)).enumerate() {
+            lanes = lanes.with_lane(lane, dot::<V>(row, x));
+        }
+        lanes.store(&mut angles[line].0);
     }
 }
 
@@ -133,7 +166,9 @@ pub(crate) fn project_alone<V: Vector>(panels: &[Line], x: &[f32], angles: &mut 
             8.. => project::<V, 8, 1>(rest, x, done, angles),
             6.. => project::<V, 6, 1>(rest, x, done, angles),
             4.. => project::<V, 4, 1>(rest, x, done, angles),
-            _ => project::<V, 2, 1>(rest, x, done, angles),
+            3 => project::<V, 3, 1>(rest, x, done, angles),
+            2 => project::<V, 2, 1>(rest, x, done, angles),
+            _ => project::<V, 1, 1>(rest, x, done, angles),
         };
     }
 }

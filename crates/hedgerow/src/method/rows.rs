@@ -58,13 +58,11 @@ impl Models {
 
     /// Appends one row, packed.
     pub(crate) fn pack_row(&self, row: usize, out: &mut Vec<f32>) {
-        let start = out.len();
-        out.resize(start + self.width, 0.0);
-        let (blocks, rest) = out[start..].as_chunks_mut();
-        let (whole, last) = self.row(row).split_at(blocks.len());
-        blocks.iter_mut().zip(whole).for_each(|(block, line)| *block = line.0);
+        out.reserve(self.width);
+        let (whole, last) = self.row(row).split_at(self.width / LANES);
+        whole.iter().for_each(|line| out.extend_from_slice(&line.0));
         if let Some(line) = last.first() {
-            rest.copy_from_slice(&line.0[..rest.len()]);
+            out.extend_from_slice(&line.0[..self.width % LANES]);
         }
     }
 

@@ -1,7 +1,6 @@
 //! A small world for the tests: every method in many setups, and a driver that plays rounds by hand.
 
-// Every test file takes what it needs of it.
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)]
 
 use hedgerow::{
     Aggregation, Amplitude, Average, Draw, FeatureMap, FeatureSpec, Features, Kernel, Loss, Method,

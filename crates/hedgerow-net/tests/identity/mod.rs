@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod files;
-mod hall;
+pub(crate) mod hall;
 
 use std::sync::Arc;
 

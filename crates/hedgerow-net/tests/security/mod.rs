@@ -5,9 +5,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod crowds;
-#[allow(dead_code, reason = "the tests of identities need more of it")]
-#[path = "../identity/hall.rs"]
-mod hall;
 mod house;
 mod messages;
 mod people;

@@ -1,0 +1,17 @@
+//! The program, as its users run it. `cargo test -p hedgerow-cli --test all compare::` runs one file.
+
+mod bad_files;
+mod compare;
+mod data;
+mod info;
+mod loopback;
+mod memory;
+mod named_data;
+mod network;
+mod offline;
+mod pki;
+mod process;
+mod reproduce;
+mod serve;
+mod simulate;
+mod streams;

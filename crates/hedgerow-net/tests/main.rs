@@ -1,0 +1,17 @@
+//! Server, nodes, protocol and page, from outside. `cargo test -p hedgerow-net --test all server::` runs one file.
+
+mod common;
+mod dashboard;
+mod engine;
+mod export;
+mod fuzz;
+mod identity;
+mod node;
+mod node_http;
+mod node_tls;
+mod node_words;
+mod pki;
+mod rounds;
+mod security;
+mod server;
+mod stage;

@@ -1,0 +1,22 @@
+//! The mathematics, from outside. `cargo test -p hedgerow --test all laws::` runs one file.
+
+mod common;
+mod comparator;
+mod compression;
+mod compression_costs;
+mod endurance;
+mod features;
+mod golden;
+mod gr;
+mod gr_halves;
+mod lanes;
+mod laws;
+mod leak;
+mod participation;
+mod peers;
+mod peers_scaled;
+mod refusals;
+mod relays;
+mod robust;
+mod scaling;
+mod transport;

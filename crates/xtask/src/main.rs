@@ -34,7 +34,7 @@ cargo xtask bench [--rounds N] [--write]
 
 cargo xtask bench-peers [--quick] [--write]
     This library beside numpy, River, scikit-learn, Vowpal Wabbit and Flower on the same streams, in turns, errors
-    beside speeds, as Markdown tables; half an hour. They are installed below target/ at the first run; Vowpal Wabbit
+    beside speeds, as Markdown tables; ten minutes. They are installed below target/ at the first run; Vowpal Wabbit
     is left out where it can't be.
     --quick      fewer turns, for a first look
     --write      put the tables into BENCHMARKS.md

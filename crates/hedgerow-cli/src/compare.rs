@@ -13,9 +13,10 @@ use crate::table::aligned;
 
 /// Compare methods on a stream, or on a grid of data sets and partitions.
 ///
-/// Ranks the methods by their mean error with 95% intervals over trials, tests them trial by trial against the best, shows what each
-/// sends, and says in a sentence or two what to choose. With several data sets or partitions every combination is run, and
-/// stored as it finishes: after an interruption the same command goes on where it was.
+/// Ranks the methods by their mean error with 95% intervals over trials, tests them trial by trial
+/// against the best, shows what each sends, and says in a sentence or two what to choose. With
+/// several data sets or partitions every combination is run, and stored as it finishes: after an
+/// interruption the same command goes on where it was.
 #[derive(Debug, clap::Args)]
 #[command(args_override_self = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -25,14 +26,15 @@ pub(crate) struct Arguments {
     /// The grid that comes with the program: nine data sets, dealt in five ways
     #[arg(long, conflicts_with = "file")]
     published: bool,
-    /// Built-in streams, data sets by name (see `hedgerow data list`), files or folders, with commas between them
+    /// Built-in streams, data sets by name (see `hedgerow data list`), files or folders, with
+    /// commas between them
     #[arg(long, value_name = "NAME|FILE,...")]
     data: Option<String>,
     /// The column to predict; the last one by default
     #[arg(long, value_name = "COLUMN")]
     target: Option<String>,
-    /// Who sees what: round-robin, shuffled, blocks, sorted-label, sorted-direction, dirichlet:ALPHA, unequal:ALPHA,
-    /// column:NAME
+    /// Who sees what: round-robin, shuffled, blocks, sorted-label, sorted-direction,
+    /// dirichlet:ALPHA, unequal:ALPHA, column:NAME
     #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
     partition: Option<Vec<String>>,
     /// Whom to compare; all by default, references included
@@ -44,7 +46,8 @@ pub(crate) struct Arguments {
     /// Folder with data sets, to be looked into first
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
-    /// What makes numbers of the order of one: none, online, online-range, whole-file, whole-file-joint, auto, or known ranges
+    /// What makes numbers of the order of one: none, online, online-range, whole-file,
+    /// whole-file-joint, auto, or known ranges
     #[arg(long, value_name = "KIND|FILE.toml")]
     scaling: Option<String>,
     /// Number of nodes, K; 20, or as many as the data names
@@ -105,7 +108,10 @@ pub(crate) fn compare(arguments: &Arguments) -> anyhow::Result<()> {
         let (done, all) = grid.finished();
         if done > 0 {
             let runs = if all == 1 { "run is" } else { "runs are" };
-            eprintln!("{done} of {all} {runs} finished already, in {}", grid.out().join("runs").display());
+            eprintln!(
+                "{done} of {all} {runs} finished already, in {}",
+                grid.out().join("runs").display()
+            );
         }
     }
     let bar = progress_bar(steps, talks);

@@ -4,7 +4,9 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use hedgerow_lab::data::catalog::{self, Entry, Kind, Located, Variant, Wanted};
-use hedgerow_lab::data::fetch::{Checked, FetchError, Fetched, Mirror, Options, Patience, Progress, fetch};
+use hedgerow_lab::data::fetch::{
+    Checked, FetchError, Fetched, Mirror, Options, Patience, Progress, fetch,
+};
 use hedgerow_lab::data::folders;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -28,7 +30,8 @@ enum Command {
 
 /// List the data sets that go by name, and where on this machine they are.
 ///
-/// They are looked for in --data-dir, in the folder that HEDGEROW_DATA_DIR names, and among those that were fetched.
+/// They are looked for in --data-dir, in the folder that HEDGEROW_DATA_DIR names, and among those
+/// that were fetched.
 #[derive(Debug, clap::Args)]
 struct ListArguments {
     /// Folder of data sets to look in first
@@ -41,8 +44,9 @@ struct ListArguments {
 
 /// Fetch data sets from UCI.
 ///
-/// The original files are taken out of UCI's archives and checked. What is there already is not downloaded again; a download that
-/// broke off goes on where it stopped. The authors' excerpts, which the paper used, are not at UCI.
+/// The original files are taken out of UCI's archives and checked. What is there already is not
+/// downloaded again; a download that broke off goes on where it stopped. The authors' excerpts,
+/// which the paper used, are not at UCI.
 #[derive(Debug, clap::Args)]
 #[command(after_help = FETCH_HELP)]
 struct FetchArguments {
@@ -82,7 +86,8 @@ pub(crate) fn data(arguments: &Arguments) -> anyhow::Result<()> {
 fn list(arguments: &ListArguments) -> anyhow::Result<()> {
     let folders = folders::data_folders(arguments.data_dir.as_deref());
     if arguments.json {
-        let all: Vec<Value> = catalog::entries().iter().map(|entry| as_json(entry, &folders)).collect();
+        let all: Vec<Value> =
+            catalog::entries().iter().map(|entry| as_json(entry, &folders)).collect();
         print(&format!("{}\n", serde_json::to_string_pretty(&all)?))?;
     } else {
         print(&as_table(&folders))?;
@@ -97,7 +102,8 @@ fn as_table(folders: &[PathBuf]) -> String {
     for entry in catalog::entries() {
         let located = catalog::locate(entry, Wanted::Auto, folders).ok();
         let kind = located.as_ref().map(|located| located.variant);
-        let shown = entry.variants.iter().find(|variant| kind.is_none_or(|kind| variant.kind == kind));
+        let shown =
+            entry.variants.iter().find(|variant| kind.is_none_or(|kind| variant.kind == kind));
         let size = shown.map_or(String::new(), |Variant { samples, features, .. }| {
             format!("{:>7} x {features:<3}", grouped(*samples))
         });
@@ -107,13 +113,15 @@ fn as_table(folders: &[PathBuf]) -> String {
             None => format!("  UCI {}, {}\n", entry.source.uci, entry.source.title),
         });
     }
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths = [0, 1, 2].map(width);
     let mut text = String::new();
     for ([name, title, size, place], origin) in rows.iter().zip(&origins) {
         let [name_width, title_width, size_width] = widths;
-        text +=
-            &format!("{name:<name_width$}  {title:<title_width$}  {size:<size_width$}  {place}\n{origin}");
+        text += &format!(
+            "{name:<name_width$}  {title:<title_width$}  {size:<size_width$}  {place}\n{origin}"
+        );
     }
     text
 }
@@ -159,8 +167,10 @@ fn as_json(entry: &Entry, folders: &[PathBuf]) -> Value {
 
 fn fetch_all(arguments: &FetchArguments) -> anyhow::Result<()> {
     // A misspelt name should be found out before the first download, not after it.
-    let entries: Result<Vec<_>, _> = arguments.names.iter().map(|name| catalog::lookup(name)).collect();
-    let folder = arguments.data_dir.clone().or_else(folders::fetched_data).ok_or(FetchError::NoFolder)?;
+    let entries: Result<Vec<_>, _> =
+        arguments.names.iter().map(|name| catalog::lookup(name)).collect();
+    let folder =
+        arguments.data_dir.clone().or_else(folders::fetched_data).ok_or(FetchError::NoFolder)?;
     let mirror = Mirror::choose(arguments.mirror.as_deref())?;
     let options = Options { folder, mirror, patience: Patience::default() };
     let talks = !arguments.quiet && !arguments.json;
@@ -191,7 +201,9 @@ fn show(bar: &ProgressBar, entry: &Entry, progress: &Progress<'_>, talks: bool) 
             total.inspect(|total| bar.set_length(*total));
             bar.set_position(*have);
         }
-        Progress::Unpacking { file } => bar.set_message(format!("{}: unpacking {file}", entry.name)),
+        Progress::Unpacking { file } => {
+            bar.set_message(format!("{}: unpacking {file}", entry.name))
+        }
         Progress::TryingAgain { because } => {
             if talks {
                 bar.suspend(|| eprintln!("note: {because}; trying again"));
@@ -206,7 +218,9 @@ fn in_words(entry: &Entry, fetched: &[Fetched]) -> String {
         let how = if *downloaded { "downloaded" } else { "already there" };
         let checked = match checked {
             Checked::Catalogue => "checksum right",
-            Checked::FirstDownload => "no checksum is known, and it is what was downloaded at first",
+            Checked::FirstDownload => {
+                "no checksum is known, and it is what was downloaded at first"
+            }
             Checked::RecordedNow => {
                 "no checksum is known: recorded in SHA256SUMS, to compare later downloads with"
             }
@@ -216,7 +230,11 @@ fn in_words(entry: &Entry, fetched: &[Fetched]) -> String {
         };
         text += &format!("  {}: {how}, {checked}\n", path.display());
     }
-    text += &format!("  cite: {}\n  licence: {}\n", entry.source.citation, catalog::licence(Kind::Original));
+    text += &format!(
+        "  cite: {}\n  licence: {}\n",
+        entry.source.citation,
+        catalog::licence(Kind::Original)
+    );
     text
 }
 
@@ -234,7 +252,8 @@ fn file_as_json(fetched: &Fetched) -> Value {
 fn progress_bar(wanted: bool) -> ProgressBar {
     let visible = wanted && std::io::stderr().is_terminal();
     let bar = ProgressBar::with_draw_target(None, draw_target(visible));
-    let style = ProgressStyle::with_template("{msg}  {bar:30} {bytes} of {total_bytes}, {bytes_per_sec}");
+    let style =
+        ProgressStyle::with_template("{msg}  {bar:30} {bytes} of {total_bytes}, {bytes_per_sec}");
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
@@ -257,9 +276,13 @@ mod tests {
 
     #[test]
     fn thousands_are_set_apart() {
-        for (number, shown) in
-            [(0, "0"), (999, "999"), (1000, "1,000"), (583_250, "583,250"), (1_234_567, "1,234,567")]
-        {
+        for (number, shown) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (583_250, "583,250"),
+            (1_234_567, "1,234,567"),
+        ] {
             assert_eq!(grouped(number), shown);
         }
     }

@@ -1,4 +1,5 @@
-//! `hedgerow demo`: a server, nodes and the dashboard on this machine, each a process of its own, over real connections with TLS.
+//! `hedgerow demo`: a server, nodes and the dashboard on this machine, each a process of its own,
+//! over real connections with TLS.
 
 mod fleet;
 mod stage;
@@ -24,9 +25,10 @@ use watch::Watch;
 
 /// A server, nodes and the dashboard on this machine, over real connections.
 ///
-/// Makes certificates, starts a server and one process for each node, deals them a stream sample by sample, and shows what they learn: on the
-/// dashboard whose address it prints, and here. At the end it tells the error beside that of `hedgerow simulate` on the same samples:
-/// if nobody is killed the two are the same.
+/// Makes certificates, starts a server and one process for each node, deals them a stream sample by
+/// sample, and shows what they learn: on the dashboard whose address it prints, and here. At the
+/// end it tells the error beside that of `hedgerow simulate` on the same samples: if nobody is
+/// killed the two are the same.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -94,12 +96,15 @@ pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let is_over = Arc::new(AtomicBool::new(false));
     let flag = is_over.clone();
-    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed)).context("can't listen for Ctrl-C")?;
+    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
+        .context("can't listen for Ctrl-C")?;
     let mut fleet = Fleet::start(&stage, arguments.seed)?;
     let ended = play(arguments, &stage, &mut fleet, &is_over, talks)?;
     let simulated = Experiment::new(&settings, &data)?.run(&|| ())?;
-    let kernel = arguments.method.strip_prefix("sk:").and_then(|kernel| kernel.parse::<usize>().ok());
-    let beside = simulated.methods.iter().find(|result| kernel.is_none() || result.kernel == kernel);
+    let kernel =
+        arguments.method.strip_prefix("sk:").and_then(|kernel| kernel.parse::<usize>().ok());
+    let beside =
+        simulated.methods.iter().find(|result| kernel.is_none() || result.kernel == kernel);
     let simulated = beside.map(|result| result.mse.mean);
     if arguments.json {
         let told = json!({
@@ -192,7 +197,11 @@ fn play(
             };
             bar.set_position(status.round.saturating_sub(1));
             if let (Some(mse), Some(window_mse)) = (status.mse, status.window_mse) {
-                bar.set_message(format!("MSE {}, last rounds {}", significant(mse), significant(window_mse)));
+                bar.set_message(format!(
+                    "MSE {}, last rounds {}",
+                    significant(mse),
+                    significant(window_mse)
+                ));
             }
         }
         let has_dealt_all = dealer.dealt() >= stage.rounds();
@@ -214,7 +223,12 @@ fn play(
     Ok(ended)
 }
 
-fn summary(arguments: &Arguments, fleet: &Fleet<'_>, ended: &Ended, simulated: Option<f64>) -> String {
+fn summary(
+    arguments: &Arguments,
+    fleet: &Fleet<'_>,
+    ended: &Ended,
+    simulated: Option<f64>,
+) -> String {
     let Ended { rounds, samples, mse, bytes_up, bytes_down } = ended;
     let per_node = |bytes: u64| bytes as f64 / f64::from(arguments.nodes) / (*rounds).max(1) as f64;
     let mut text = format!("{rounds} rounds, {samples} samples at {} nodes", arguments.nodes);

@@ -21,7 +21,8 @@ use hedgerow_node::JoinError;
 use crate::predict::PredictError;
 use crate::reproduce::Incomplete;
 
-/// The user asked for something that can't be: flags, TOML, values. (Also what the flag parser itself exits with.)
+/// The user asked for something that can't be: flags, TOML, values. (Also what the flag parser
+/// itself exits with.)
 const USAGE: u8 = 2;
 /// The data can't be used.
 const DATA: u8 = 3;
@@ -111,7 +112,9 @@ fn of_settings(error: &SettingsError) -> u8 {
 fn of_running(error: &RunError) -> ExitCode {
     match error {
         RunError::Settings(settings) => ExitCode::from(of_settings(settings)),
-        RunError::Memory { .. } | RunError::NodesUnknown | RunError::Ranges(_) => ExitCode::from(USAGE),
+        RunError::Memory { .. } | RunError::NodesUnknown | RunError::Ranges(_) => {
+            ExitCode::from(USAGE)
+        }
         RunError::Threads { .. } => ExitCode::FAILURE,
         RunError::Data(_)
         | RunError::Partition { .. }
@@ -124,10 +127,14 @@ fn of_running(error: &RunError) -> ExitCode {
 fn of_fetching(error: &FetchError) -> u8 {
     match error {
         FetchError::BadMirror(_) | FetchError::NoFolder => USAGE,
-        FetchError::Unreachable { .. } | FetchError::Timeout { .. } | FetchError::BrokeOff { .. } => NETWORK,
+        FetchError::Unreachable { .. }
+        | FetchError::Timeout { .. }
+        | FetchError::BrokeOff { .. } => NETWORK,
         FetchError::Status { .. } | FetchError::GaveUp { .. } => NETWORK,
         FetchError::Unwritable { .. } | FetchError::Busy(_) => OUTPUT,
-        FetchError::ArchiveTooLarge { .. } | FetchError::NotAZip { .. } | FetchError::Damaged { .. } => DATA,
+        FetchError::ArchiveTooLarge { .. }
+        | FetchError::NotAZip { .. }
+        | FetchError::Damaged { .. } => DATA,
         FetchError::NotInArchive { .. } | FetchError::TooLarge { .. } => DATA,
         FetchError::WrongChecksum { .. } | FetchError::Changed { .. } => DATA,
         FetchError::InTheWay { .. } | FetchError::Unreadable { .. } => DATA,

@@ -9,8 +9,9 @@ use crate::simulate::print;
 
 /// Write the current model of a server to a file.
 ///
-/// The server may be running or not. The file has all that `hedgerow predict` needs: the model, what it was learned with, and the scale of
-/// its numbers. It is in the safetensors format, so other programs can read it as well.
+/// The server may be running or not. The file has all that `hedgerow predict` needs: the model,
+/// what it was learned with, and the scale of its numbers. It is in the safetensors format, so
+/// other programs can read it as well.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Arguments {
@@ -49,7 +50,9 @@ pub(crate) fn export(arguments: &Arguments) -> anyhow::Result<()> {
         });
         print(&format!("{}\n", serde_json::to_string_pretty(&written)?))?;
     } else {
-        print(&format!("{file}: the model of round {round} of run {run} ({method}, {numbers} numbers)\n"))?;
+        print(&format!(
+            "{file}: the model of round {round} of run {run} ({method}, {numbers} numbers)\n"
+        ))?;
     }
     Ok(())
 }

@@ -8,10 +8,12 @@ use serde_json::json;
 use crate::simulate::{bytes_bar, print};
 use crate::table::significant;
 
-/// Show what is in a data set or a file: columns, types, ranges, missing values, and flags for a first run.
+/// Show what is in a data set or a file: columns, types, ranges, missing values, and flags for a
+/// first run.
 ///
-/// The file is read once, in bounded memory. CSV with any usual separator, JSON Lines, Parquet (if built in), gzipped,
-/// zstandard or plain; a folder of files with the same columns counts as one table.
+/// The file is read once, in bounded memory. CSV with any usual separator, JSON Lines, Parquet (if
+/// built in), gzipped, zstandard or plain; a folder of files with the same columns counts as one
+/// table.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Data set by name, file or folder
@@ -34,8 +36,7 @@ pub(crate) struct Arguments {
 pub(crate) fn info(arguments: &Arguments) -> anyhow::Result<()> {
     let settings = Settings::load(None, &arguments.overrides()?)?;
     let Source::Files { files, provenance } = &settings.data.source else {
-        let bound =
-            "a file or a data set: a built-in stream has no columns (hedgerow simulate --help describes it)";
+        let bound = "a file or a data set: a built-in stream has no columns (hedgerow simulate --help describes it)";
         let (key, value) = ("data.name".to_owned(), format!("{:?}", arguments.data));
         return Err(SettingsError::OutOfBounds { key, bound: bound.to_owned(), value }.into());
     };
@@ -49,7 +50,9 @@ pub(crate) fn info(arguments: &Arguments) -> anyhow::Result<()> {
         let about = entry.map(|entry| {
             json!({ "name": entry.name, "title": entry.title, "citation": entry.source.citation, "provenance": provenance })
         });
-        print(&(serde_json::to_string_pretty(&json!({ "data_set": about, "table": info }))? + "\n"))?;
+        print(
+            &(serde_json::to_string_pretty(&json!({ "data_set": about, "table": info }))? + "\n"),
+        )?;
         return Ok(());
     }
     let mut text = String::new();
@@ -62,7 +65,8 @@ pub(crate) fn info(arguments: &Arguments) -> anyhow::Result<()> {
     text += &in_words(&info);
     text += &match entry {
         Some(entry) => {
-            let folder = arguments.data_dir.as_ref().map(|folder| format!(" --data-dir {}", quoted(folder)));
+            let folder =
+                arguments.data_dir.as_ref().map(|folder| format!(" --data-dir {}", quoted(folder)));
             let folder = folder.unwrap_or_default();
             format!("\nIts columns are known: hedgerow simulate --data {}{folder}\n", entry.name)
         }
@@ -84,15 +88,19 @@ fn in_words(info: &TableInfo) -> String {
         [] => String::new(),
     };
     let mut text = format!("{files}: {} rows, {} columns\n\n", info.rows, info.columns.len());
-    let heading = ["column", "type", "missing", "least", "mean", "greatest", "texts"].map(str::to_owned);
-    let rows: Vec<[String; 7]> = [heading].into_iter().chain(info.columns.iter().map(row)).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let heading =
+        ["column", "type", "missing", "least", "mean", "greatest", "texts"].map(str::to_owned);
+    let rows: Vec<[String; 7]> =
+        [heading].into_iter().chain(info.columns.iter().map(row)).collect();
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; 7] = std::array::from_fn(width);
     for row in &rows {
-        let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column {
-            0 | 1 | 6 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
-        });
+        let cells =
+            row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column {
+                0 | 1 | 6 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            });
         text += cells.collect::<Vec<_>>().join("  ").trim_end();
         text.push('\n');
     }
@@ -135,7 +143,11 @@ impl Arguments {
         ];
         let mut all: Vec<Override> = Vec::new();
         for (origin, key, value) in flags {
-            all.extend(value.map(|value| Override { key: key.to_owned(), value, origin: origin.to_owned() }));
+            all.extend(value.map(|value| Override {
+                key: key.to_owned(),
+                value,
+                origin: origin.to_owned(),
+            }));
         }
         for change in &self.changes {
             all.push(Override::parse(change)?);

@@ -1,5 +1,5 @@
-//! The command line of Hedgerow: flags become [`Settings`](hedgerow_lab::settings::Settings), and a library call does the work. One
-//! file a command.
+//! The command line of Hedgerow: flags become [`Settings`](hedgerow_lab::settings::Settings), and a
+//! library call does the work. One file a command.
 
 // Errors go to the terminal.
 #![allow(clippy::print_stderr)]

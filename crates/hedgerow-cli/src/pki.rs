@@ -1,9 +1,12 @@
-//! `hedgerow pki`: certificates of a federation, from nothing to an enrolled node in three commands.
+//! `hedgerow pki`: certificates of a federation, from nothing to an enrolled node in three
+//! commands.
 
 use std::path::{Path, PathBuf};
 
 use clap::builder::RangedI64ValueParser;
-use hedgerow_net::pki::{AUTHORITY_DAYS, Authority, CERTIFICATE_DAYS, Issued, Issuing, Kind, MAX_DAYS};
+use hedgerow_net::pki::{
+    AUTHORITY_DAYS, Authority, CERTIFICATE_DAYS, Issued, Issuing, Kind, MAX_DAYS,
+};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
@@ -11,8 +14,9 @@ use crate::simulate::print;
 
 /// Make an authority, and let it issue and revoke certificates of nodes.
 ///
-/// A node that joins shows a certificate, and the server lets in nobody without a good one. All certificates come from one
-/// folder, the authority. It can be on any machine; whoever has its ca.key can let in whom he likes.
+/// A node that joins shows a certificate, and the server lets in nobody without a good one. All
+/// certificates come from one folder, the authority. It can be on any machine; whoever has its
+/// ca.key can let in whom he likes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Arguments {
@@ -54,7 +58,8 @@ struct Common {
 #[derive(Debug, clap::Args)]
 #[command(after_help = INIT_HELP)]
 struct InitArguments {
-    /// DNS name or IP address that nodes reach the server by; may be repeated [default: localhost, 127.0.0.1 and ::1]
+    /// DNS name or IP address that nodes reach the server by; may be repeated [default: localhost,
+    /// 127.0.0.1 and ::1]
     #[arg(long = "name", value_name = "HOST")]
     names: Vec<String>,
     /// How long the server's certificate is good
@@ -73,7 +78,8 @@ Example:
 
 /// Issue certificates for nodes: one file each, which is all that the node needs.
 ///
-/// A name is one node's: as long as it has a good certificate it gets no other, unless it is renewed.
+/// A name is one node's: as long as it has a good certificate it gets no other, unless it is
+/// renewed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = ISSUE_HELP)]
 struct IssueArguments {
@@ -83,8 +89,8 @@ struct IssueArguments {
     /// How long the certificates are good
     #[arg(long, value_name = "N", default_value_t = CERTIFICATE_DAYS, value_parser = days())]
     days: u32,
-    /// Write new files for nodes that have one. The old certificates stay good until they end, so that nodes can change over at
-    /// leisure; revoke and issue again if one was lost
+    /// Write new files for nodes that have one. The old certificates stay good until they end, so
+    /// that nodes can change over at leisure; revoke and issue again if one was lost
     #[arg(long)]
     renew: bool,
     #[command(flatten)]
@@ -99,8 +105,8 @@ Examples:
 
 /// Revoke all certificates of nodes.
 ///
-/// The list of revoked certificates is written anew, even if nothing is new. A node that was revoked can be enrolled again with
-/// `hedgerow pki issue`.
+/// The list of revoked certificates is written anew, even if nothing is new. A node that was
+/// revoked can be enrolled again with `hedgerow pki issue`.
 #[derive(Debug, clap::Args)]
 struct RevokeArguments {
     /// Which
@@ -122,7 +128,8 @@ struct ListArguments {
 /// A server that uses this folder takes it into use by itself.
 #[derive(Debug, clap::Args)]
 struct RenewServerArguments {
-    /// DNS name or IP address that nodes reach the server by; may be repeated [default: those of before]
+    /// DNS name or IP address that nodes reach the server by; may be repeated [default: those of
+    /// before]
     #[arg(long = "name", value_name = "HOST")]
     names: Vec<String>,
     /// How long the certificate is good
@@ -152,8 +159,11 @@ fn init(arguments: &InitArguments) -> anyhow::Result<()> {
     let server = authority.list()?.remove(0);
     let folder = common.folder.display().to_string();
     common.tell(&json!({ "folder": folder, "server": server }), || {
-        let flag =
-            if common.folder == Path::new("pki") { String::new() } else { format!(" --folder {folder}") };
+        let flag = if common.folder == Path::new("pki") {
+            String::new()
+        } else {
+            format!(" --folder {folder}")
+        };
         format!(
             "{folder}: an authority, and a certificate for {} until {}\n\
              Keep {folder}/ca.key safe: whoever has it can let in whom he likes.\n\
@@ -237,7 +247,9 @@ fn renew_server(arguments: &RenewServerArguments) -> anyhow::Result<()> {
 fn state(issued: &Issued, now: OffsetDateTime) -> String {
     match issued.revoked_at {
         Some(at) => format!("revoked on {}", at.date()),
-        None if issued.is_good(now) => format!("good for {} days", (issued.not_after - now).whole_days()),
+        None if issued.is_good(now) => {
+            format!("good for {} days", (issued.not_after - now).whole_days())
+        }
         None => "ended".to_owned(),
     }
 }

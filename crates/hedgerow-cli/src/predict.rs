@@ -3,7 +3,7 @@
 use std::io::{BufWriter, ErrorKind, Stdout, Write};
 use std::path::{Path, PathBuf};
 
-use hedgerow::method::MAX_LABEL;
+use hedgerow::limits::MAX_LABEL;
 use hedgerow_lab::data::rows::{self, Cell, Place, Row};
 use hedgerow_lab::output::OutputError;
 use hedgerow_lab::settings::{Override, Settings, SettingsError};
@@ -15,9 +15,10 @@ use crate::table::significant;
 
 /// Predict with a model that `hedgerow export` wrote.
 ///
-/// Rows come from CSV with any usual separator or JSON Lines, gzipped, zstandard or plain. Columns are found by the names that the
-/// model was learned with; a model without names takes all columns but the label's, in order. Missing values are filled in with the
-/// middle of their scale. The prediction is that of a node that has just joined.
+/// Rows come from CSV with any usual separator or JSON Lines, gzipped, zstandard or plain. Columns
+/// are found by the names that the model was learned with; a model without names takes all columns
+/// but the label's, in order. Missing values are filled in with the middle of their scale. The
+/// prediction is that of a node that has just joined.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Arguments {
@@ -27,7 +28,8 @@ pub(crate) struct Arguments {
     /// What to predict from; - is standard input, answered row by row
     #[arg(long, value_name = "FILE", default_value = "-")]
     data: PathBuf,
-    /// Column of the label, to see how good predictions are [default: that of the model, if it is there]
+    /// Column of the label, to see how good predictions are [default: that of the model, if it is
+    /// there]
     #[arg(long, value_name = "COLUMN")]
     target: Option<String>,
     /// File to write instead of standard output
@@ -102,11 +104,16 @@ pub(crate) fn predict(arguments: &Arguments) -> anyhow::Result<()> {
         let label = label.filter(|label| !label.is_nan());
         let answer = Answer { row: row.line(), prediction: predictor.predict(&x), label };
         summary.add(&x, &answer);
-        goes_on = output.line(&if arguments.json { answer.json() } else { answer.csv(&columns) })?;
+        goes_on =
+            output.line(&if arguments.json { answer.json() } else { answer.csv(&columns) })?;
     }
     output.finish()?;
     // As free as what is printed at a crash.
-    _ = writeln!(std::io::stderr(), "{}", if arguments.json { summary.json() } else { summary.words() });
+    _ = writeln!(
+        std::io::stderr(),
+        "{}",
+        if arguments.json { summary.json() } else { summary.words() }
+    );
     Ok(())
 }
 
@@ -164,10 +171,12 @@ impl Columns {
             None => position(&learning.target),
         };
         if !learning.columns.is_empty() {
-            let inputs = learning.columns.iter().map(|name| find(name)).collect::<Result<_, _>>()?;
+            let inputs =
+                learning.columns.iter().map(|name| find(name)).collect::<Result<_, _>>()?;
             return Ok(Self { inputs, target });
         }
-        let inputs: Vec<usize> = (0..names.len()).filter(|column| Some(*column) != target).collect();
+        let inputs: Vec<usize> =
+            (0..names.len()).filter(|column| Some(*column) != target).collect();
         let (expected, found) = (model.plan().inputs(), inputs.len());
         if found != expected {
             return Err(PredictError::WrongCount { place: place(), expected, found });
@@ -203,7 +212,8 @@ impl Answer {
 
     fn json(&self) -> String {
         let Self { row, prediction, label } = self;
-        // Written as they are in CSV; as a number of twice the size they would have digits that mean nothing.
+        // Written as they are in CSV; as a number of twice the size they would have digits that
+        // mean nothing.
         let mut text = format!("{{\"row\":{row},\"prediction\":{prediction:?}");
         if let (Some(label), Some(error)) = (label, self.squared_error()) {
             text += &format!(",\"label\":{label:?},\"squared_error\":{error:?}");
@@ -268,17 +278,25 @@ impl Output {
             return Ok(Self::Standard { to: BufWriter::new(std::io::stdout()), is_live });
         };
         for (what, other) in [("data", &arguments.data), ("model", &arguments.model)] {
-            if path.canonicalize().is_ok_and(|path| other.canonicalize().is_ok_and(|other| path == other)) {
+            if path
+                .canonicalize()
+                .is_ok_and(|path| other.canonicalize().is_ok_and(|other| path == other))
+            {
                 return Err(PredictError::SameFile { path: path.clone(), what }.into());
             }
         }
-        Ok(Self::File { to: BufWriter::new(NewFile::create(path, Access::Shared)?), path: path.clone() })
+        Ok(Self::File {
+            to: BufWriter::new(NewFile::create(path, Access::Shared)?),
+            path: path.clone(),
+        })
     }
 
     /// Writes a line and says whether more are wanted.
     fn line(&mut self, text: &str) -> Result<bool, OutputError> {
         let (written, path) = match self {
-            Self::Standard { to, is_live: true } => (writeln!(to, "{text}").and_then(|()| to.flush()), None),
+            Self::Standard { to, is_live: true } => {
+                (writeln!(to, "{text}").and_then(|()| to.flush()), None)
+            }
             Self::Standard { to, is_live: false } => (writeln!(to, "{text}"), None),
             Self::File { to, path } => (writeln!(to, "{text}"), Some(&*path)),
         };

@@ -13,8 +13,9 @@ use crate::simulate::{print, progress_bar};
 
 /// Run the paper's experiments again and draw its figures.
 ///
-/// Runs are stored as they finish: after an interruption the same command goes on where it was. Figures go to the folder as
-/// SVG and PNG, tables as Markdown and CSV, and all of it together as report.html.
+/// Runs are stored as they finish: after an interruption the same command goes on where it was.
+/// Figures go to the folder as SVG and PNG, tables as Markdown and CSV, and all of it together as
+/// report.html.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Data sets that are missing are named and left out, and the exit code is 5. `hedgerow data fetch NAME` gets them."
@@ -29,7 +30,8 @@ pub(crate) struct Arguments {
     /// Folder for runs, figures, tables and the report; one figure gets a folder in it
     #[arg(long, value_name = "DIR", default_value = "hedgerow-reproduction")]
     out: PathBuf,
-    /// Repetitions with fresh random features, instead of the paper's 50 (and 10 for the variants of mk)
+    /// Repetitions with fresh random features, instead of the paper's 50 (and 10 for the variants
+    /// of mk)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     trials: Option<i64>,
     /// Threads; 0 is one per core. Results don't depend on it
@@ -119,7 +121,8 @@ fn forget(runs: &Path) -> Result<(), OutputError> {
     for entry in std::fs::read_dir(runs).into_iter().flatten().flatten() {
         let path = entry.path();
         if is_run(&path) {
-            std::fs::remove_file(&path).map_err(|source| OutputError::Unwritable { path, source })?;
+            std::fs::remove_file(&path)
+                .map_err(|source| OutputError::Unwritable { path, source })?;
         }
     }
     Ok(())

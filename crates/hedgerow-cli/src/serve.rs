@@ -10,8 +10,10 @@ use crate::simulate::print;
 
 /// Run a server that nodes join and learn through.
 ///
-/// What is learned, and how, is in a file (see `hedgerow config serve`); nodes are told when they join. The run is kept in a store, so that a
-/// server that was killed goes on where it was. SIGTERM and Ctrl-C end it: the open round closes if enough have answered, everything is stored, nodes are told.
+/// What is learned, and how, is in a file (see `hedgerow config serve`); nodes are told when they
+/// join. The run is kept in a store, so that a server that was killed goes on where it was. SIGTERM
+/// and Ctrl-C end it: the open round closes if enough have answered, everything is stored, nodes
+/// are told.
 #[derive(Debug, clap::Args)]
 #[command(args_override_self = true, after_help = HELP)]
 pub(crate) struct Arguments {
@@ -60,12 +62,14 @@ pub(crate) fn serve(arguments: &Arguments) -> anyhow::Result<()> {
 
 async fn run(settings: ServeSettings, arguments: &Arguments) -> anyhow::Result<()> {
     // From here on they no longer end the process by themselves.
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (mut terminate, mut interrupt) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let is_plain = settings.identity.is_none();
     let server = Server::start(settings).await?;
     let (run, address, dashboard) = (server.run(), server.address(), server.dashboard());
     if arguments.json {
-        let line = json!({"run": run, "address": address, "dashboard": dashboard, "tls": !is_plain});
+        let line =
+            json!({"run": run, "address": address, "dashboard": dashboard, "tls": !is_plain});
         print(&format!("{line}\n"))?;
     } else if !arguments.quiet {
         let how = if is_plain { " (plain text)" } else { "" };

@@ -20,16 +20,17 @@ use crate::table;
 
 /// Run a federation on this machine and show what it learned.
 ///
-/// Without a file and flags it runs on a built-in stream. Nodes see their samples one by one; each prediction is scored before
-/// its label is learned. Results go to a folder: summary.json, curves.csv, figures and report.html, which opens in a
-/// browser without a network.
+/// Without a file and flags it runs on a built-in stream. Nodes see their samples one by one; each
+/// prediction is scored before its label is learned. Results go to a folder: summary.json,
+/// curves.csv, figures and report.html, which opens in a browser without a network.
 #[derive(Debug, clap::Args)]
 #[command(args_override_self = true, after_help = after_help())]
 pub(crate) struct Arguments {
     /// Settings that differ from the defaults
     #[arg(value_name = "EXPERIMENT.toml")]
     file: Option<PathBuf>,
-    /// Built-in stream, data set by name (see `hedgerow data list`), file, folder, or - for standard input, read live
+    /// Built-in stream, data set by name (see `hedgerow data list`), file, folder, or - for
+    /// standard input, read live
     #[arg(long, value_name = "NAME|FILE|-")]
     data: Option<String>,
     /// Folder with data sets, to be looked into first
@@ -37,11 +38,13 @@ pub(crate) struct Arguments {
     data_dir: Option<String>,
     #[command(flatten)]
     columns: ColumnFlags,
-    /// What makes numbers of the order of one: none, online, online-range, whole-file, whole-file-joint, auto, or known ranges
+    /// What makes numbers of the order of one: none, online, online-range, whole-file,
+    /// whole-file-joint, auto, or known ranges
     #[arg(long, value_name = "KIND|FILE.toml")]
     scaling: Option<String>,
-    /// What to run: gr, mk, sk, naive, emk, pof, fedpoe, linear, linear-newton, central, central-batch, local, hindsight, last,
-    /// mean, mk:OPTION; with /q8 and the like for fewer bytes, +personal for a layer of the nodes' own (see `hedgerow config`)
+    /// What to run: gr, mk, sk, naive, emk, pof, fedpoe, linear, linear-newton, central,
+    /// central-batch, local, hindsight, last, mean, mk:OPTION; with /q8 and the like for fewer
+    /// bytes, +personal for a layer of the nodes' own (see `hedgerow config`)
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     method: Option<Vec<String>>,
     /// Number of nodes, K; 20, or as many as the data names
@@ -59,8 +62,8 @@ pub(crate) struct Arguments {
     /// Where everything random begins
     #[arg(long, value_name = "S", allow_negative_numbers = true)]
     seed: Option<i64>,
-    /// Who sees what: round-robin, shuffled, blocks, sorted-label, sorted-direction, dirichlet:ALPHA, unequal:ALPHA,
-    /// column:NAME
+    /// Who sees what: round-robin, shuffled, blocks, sorted-label, sorted-direction,
+    /// dirichlet:ALPHA, unequal:ALPHA, column:NAME
     #[arg(long, value_name = "KIND")]
     partition: Option<String>,
     /// Share of node-rounds without contact to the server
@@ -69,7 +72,8 @@ pub(crate) struct Arguments {
     /// Threads; 0 is one per core. Results don't depend on it
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     threads: Option<i64>,
-    /// Gigabytes of memory that the run may take; what the machine has left by default. A run that needs more is refused
+    /// Gigabytes of memory that the run may take; what the machine has left by default. A run that
+    /// needs more is refused
     #[arg(long, value_name = "GB", allow_negative_numbers = true)]
     memory_limit: Option<f64>,
     /// Folder for the results
@@ -129,7 +133,8 @@ pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
     let (folder, results, because) = match &settings.data.source {
         Source::Files { files, .. } if files.iter().any(|file| file == Path::new("-")) => {
             live::check(&settings)?;
-            let stream = SampleStream::open(files, &settings.data.columns).map_err(RunError::from)?;
+            let stream =
+                SampleStream::open(files, &settings.data.columns).map_err(RunError::from)?;
             let folder = OutputFolder::prepare(&settings.out)?;
             let ended = learn_live(&settings, stream, talks)?;
             (folder, ended.results, ended.because)
@@ -176,8 +181,13 @@ fn tell_when_interrupted(bar: &ProgressBar) {
     });
 }
 
-/// Learns as samples come; shows how it is doing, and ends where the stream does, or when the user has seen enough.
-fn learn_live(settings: &Settings, stream: SampleStream, talks: bool) -> Result<live::Ended, RunError> {
+/// Learns as samples come; shows how it is doing, and ends where the stream does, or when the user
+/// has seen enough.
+fn learn_live(
+    settings: &Settings,
+    stream: SampleStream,
+    talks: bool,
+) -> Result<live::Ended, RunError> {
     let mut was_interrupted = false;
     // Without a handler an interruption ends the program, as it always does.
     _ = ctrlc::set_handler(move || {
@@ -201,7 +211,10 @@ fn learn_live(settings: &Settings, stream: SampleStream, talks: bool) -> Result<
             let known = now.mse.iter().filter(|(_, mse)| mse.is_finite());
             let errors = known.map(|(name, mse)| format!("{name} {}", table::significant(*mse)));
             let errors = errors.collect::<Vec<_>>().join("  ");
-            line.set_message(format!("round {}, {} samples, MSE so far: {errors}", now.round, now.samples));
+            line.set_message(format!(
+                "round {}, {} samples, MSE so far: {errors}",
+                now.round, now.samples
+            ));
         }
         true
     });
@@ -209,7 +222,8 @@ fn learn_live(settings: &Settings, stream: SampleStream, talks: bool) -> Result<
     results
 }
 
-/// What to tell someone whose numbers are not as kernels and rates need them, and who wanted nothing done about it.
+/// What to tell someone whose numbers are not as kernels and rates need them, and who wanted
+/// nothing done about it.
 fn scale_note(settings: &Settings, data: &Dataset) -> Option<String> {
     (settings.scaling == Scaling::None && !data.is_of_order_one).then(|| {
         "note: kernels and rates are made for numbers of the order of one, and these are not: try --scaling online".to_owned()
@@ -218,8 +232,10 @@ fn scale_note(settings: &Settings, data: &Dataset) -> Option<String> {
 
 /// To standard output; a reader that has seen enough is no error.
 pub(crate) fn print(text: &str) -> Result<(), OutputError> {
-    let written =
-        std::io::stdout().lock().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush());
+    let written = std::io::stdout()
+        .lock()
+        .write_all(text.as_bytes())
+        .and_then(|()| std::io::stdout().flush());
     match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(OutputError::Unwritable { path: "standard output".into(), source: error })
@@ -229,7 +245,8 @@ pub(crate) fn print(text: &str) -> Result<(), OutputError> {
 }
 
 fn after_help() -> String {
-    let streams = Builtin::ALL.map(|stream| format!("  {:<15} {}\n", stream.name(), stream.describe()));
+    let streams =
+        Builtin::ALL.map(|stream| format!("  {:<15} {}\n", stream.name(), stream.describe()));
     format!("Built-in streams:\n{}\n{EXAMPLES}", streams.concat())
 }
 
@@ -291,7 +308,8 @@ impl Arguments {
 pub(crate) fn progress_bar(steps: u64, wanted: bool) -> ProgressBar {
     let visible = wanted && std::io::stderr().is_terminal();
     let bar = ProgressBar::with_draw_target(Some(steps), draw_target(visible));
-    let style = ProgressStyle::with_template("{bar:40} {percent:>3}%  {elapsed} gone, {eta} left  {msg}");
+    let style =
+        ProgressStyle::with_template("{bar:40} {percent:>3}%  {elapsed} gone, {eta} left  {msg}");
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 

@@ -2,7 +2,8 @@
 
 use hedgerow_lab::results::{MethodResult, Results};
 
-/// Methods with their errors and costs. Of `sk` the best kernel gets a row and the others share one.
+/// Methods with their errors and costs. Of `sk` the best kernel gets a row and the others share
+/// one.
 pub(crate) fn render(results: &Results) -> String {
     let mut rows = vec![
         ["method", "MSE ± sd", "last window", "kernel", "up", "down", "regret ~ t^a", "time"]
@@ -31,8 +32,11 @@ pub(crate) fn render(results: &Results) -> String {
     }
     text.push_str("up, down: numbers per node and round");
     if let Some(best) = results.best_kernel {
-        let by =
-            if results.methods.iter().any(|method| method.best) { "sk" } else { "the best fixed function" };
+        let by = if results.methods.iter().any(|method| method.best) {
+            "sk"
+        } else {
+            "the best fixed function"
+        };
         text.push_str(&format!(
             "; best kernel in hindsight, by {by}: {best} ({})",
             results.kernels[best - 1]
@@ -65,7 +69,8 @@ fn row(method: &MethodResult) -> [String; 8] {
             (percent, significant(method.mean_loss.mean))
         }
         None => {
-            let error = format!("{} ± {}", significant(method.mse.mean), significant(method.mse.sd));
+            let error =
+                format!("{} ± {}", significant(method.mse.mean), significant(method.mse.sd));
             (error, method.mse_last_window.map_or("-".to_owned(), |mse| significant(mse.mean)))
         }
     };
@@ -105,7 +110,11 @@ fn other_kernels(results: &Results) -> String {
         .methods
         .iter()
         .filter(|method| method.name == "sk" && !method.best)
-        .map(|method| if results.loss == "squared" { method.mse.mean } else { method.mean_loss.mean })
+        .map(
+            |method| {
+                if results.loss == "squared" { method.mse.mean } else { method.mean_loss.mean }
+            },
+        )
         .collect();
     if others.is_empty() {
         return String::new();
@@ -138,8 +147,10 @@ pub(crate) fn significant(value: f64) -> String {
 
 /// Columns as wide as their widest cell; numbers to the right.
 pub(crate) fn aligned(rows: &[impl AsRef<[String]>]) -> String {
-    let cell_width = |row: &[String], column: usize| row.get(column).map_or(0, |cell| cell.chars().count());
-    let width = |column: usize| rows.iter().map(|row| cell_width(row.as_ref(), column)).max().unwrap_or(0);
+    let cell_width =
+        |row: &[String], column: usize| row.get(column).map_or(0, |cell| cell.chars().count());
+    let width =
+        |column: usize| rows.iter().map(|row| cell_width(row.as_ref(), column)).max().unwrap_or(0);
     let mut text = String::new();
     for (index, row) in rows.iter().map(AsRef::as_ref).enumerate() {
         let cells = row.iter().enumerate().map(|(column, cell)| {
@@ -149,7 +160,8 @@ pub(crate) fn aligned(rows: &[impl AsRef<[String]>]) -> String {
         text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
         text.push('\n');
         if index == 0 {
-            let total: usize = (0..row.len()).map(width).sum::<usize>() + 2 * row.len().saturating_sub(1);
+            let total: usize =
+                (0..row.len()).map(width).sum::<usize>() + 2 * row.len().saturating_sub(1);
             text.push_str(&"─".repeat(total));
             text.push('\n');
         }
@@ -177,7 +189,8 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let row = |first: &str, second: &str| [first, second, "", "", "", "", "", "x"].map(str::to_owned);
+        let row =
+            |first: &str, second: &str| [first, second, "", "", "", "", "", "x"].map(str::to_owned);
         let text = aligned(&[row("method", "MSE"), row("a", "0.1 ± 0.2")]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0].chars().count(), lines[2].chars().count());

@@ -1,4 +1,5 @@
-//! Every kind of bad file, as a user meets it: an exit code, one line that says where and what, and nothing left behind.
+//! Every kind of bad file, as a user meets it: an exit code, one line that says where and what, and
+//! nothing left behind.
 
 #![allow(clippy::unwrap_used)]
 
@@ -30,7 +31,10 @@ fn case<'a>(
 }
 
 fn simulate(folder: &Path, data: &str, flags: &[&str]) -> Output {
-    hedgerow(folder, &[&["simulate", "--data", data, "--trials", "1", "--nodes", "1"], flags].concat())
+    hedgerow(
+        folder,
+        &[&["simulate", "--data", data, "--trials", "1", "--nodes", "1"], flags].concat(),
+    )
 }
 
 /// Every one is refused as data, with its file and these parts named.
@@ -40,7 +44,11 @@ fn assert_all_refused(cases: &[Case<'_>]) {
         write(folder.path(), file, content);
         let output = simulate(folder.path(), file, flags);
         assert_refused(&output, 3, &[&[*file], *parts].concat(), folder.path());
-        assert_eq!(folder.path().read_dir().unwrap().count(), 1, "{file}: something was left behind");
+        assert_eq!(
+            folder.path().read_dir().unwrap().count(),
+            1,
+            "{file}: something was left behind"
+        );
     }
 }
 
@@ -64,7 +72,8 @@ fn damaged(mut content: Vec<u8>, from_end: usize) -> Vec<u8> {
 fn archives_that_break_off_or_are_damaged() {
     let whole = table(5000);
     let (gzipped, packed) = (gzip(whole.as_bytes()), zstandard(whole.as_bytes()));
-    let cut = |content: &[u8], share: f64| content[..(content.len() as f64 * share) as usize].to_vec();
+    let cut =
+        |content: &[u8], share: f64| content[..(content.len() as f64 * share) as usize].to_vec();
     assert_all_refused(&[
         case("d.csv.gz", cut(&gzipped, 0.6), &[], &["row ", "gzipped data breaks off"]),
         case(
@@ -75,14 +84,20 @@ fn archives_that_break_off_or_are_damaged() {
         ),
         case("d.csv.gz", gzipped[..12].to_vec(), &[], &["gzipped data breaks off"]),
         // The checksum stands eight bytes before the end.
-        case("d.csv.gz", damaged(gzipped.clone(), 8), &[], &["row 5002", "gzipped data is damaged"]),
+        case(
+            "d.csv.gz",
+            damaged(gzipped.clone(), 8),
+            &[],
+            &["row 5002", "gzipped data is damaged"],
+        ),
         case("d.csv.zst", cut(&packed, 0.6), &[], &["row ", "zstandard data breaks off"]),
         case("d.csv.zst", packed[..9].to_vec(), &[], &["zstandard data breaks off"]),
         case("d.csv.gz.gz", gzip(&gzipped), &[], &["packed more than once"]),
         // Whatever the ending says, the content decides.
         case("d.csv", cut(&gzipped, 0.6), &[], &["row ", "gzipped data breaks off"]),
     ]);
-    // A damaged byte anywhere is noticed, if only by the checksum; what is said depends on where it is.
+    // A damaged byte anywhere is noticed, if only by the checksum; what is said depends on where it
+    // is.
     for share in [0.1, 0.3, 0.5, 0.7, 0.9] {
         let from_end = (gzipped.len() as f64 * share) as usize;
         assert_all_refused(&[case("d.csv.gz", damaged(gzipped.clone(), from_end), &[], &["row "])]);
@@ -104,8 +119,9 @@ fn nothing_or_next_to_nothing() {
 
 #[test]
 fn text_in_other_encodings() {
-    let utf16 =
-        |text: &str, bytes: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(bytes).collect::<Vec<u8>>();
+    let utf16 = |text: &str, bytes: fn(u16) -> [u8; 2]| {
+        text.encode_utf16().flat_map(bytes).collect::<Vec<u8>>()
+    };
     let text = "\u{feff}a,y\n1,2\n3,4\n";
     assert_all_refused(&[
         case("d.csv", b"a,y\n1,2\nM\xfcnchen,4\n", &[], &["row 3", "not UTF-8"]),
@@ -120,9 +136,19 @@ fn text_in_other_encodings() {
 #[test]
 fn rows_and_headers_that_make_no_table() {
     assert_all_refused(&[
-        case("d.csv", "a,b,y\n1,2,3\n4,5\n", &[], &["row 3", "3 fields expected", "the header", "2 found"]),
+        case(
+            "d.csv",
+            "a,b,y\n1,2,3\n4,5\n",
+            &[],
+            &["row 3", "3 fields expected", "the header", "2 found"],
+        ),
         case("d.csv", "a,b,y\n1,2,3\n4,5,6,7\n", &[], &["row 3", "3 fields expected", "4 found"]),
-        case("d.csv", "1 2 3\n4 5 6\n7 8\n", &[], &["row 3", "3 fields expected", "row 1", "2 found"]),
+        case(
+            "d.csv",
+            "1 2 3\n4 5 6\n7 8\n",
+            &[],
+            &["row 3", "3 fields expected", "row 1", "2 found"],
+        ),
         case("d.csv", "a,y\n1,2\n\"3,4\n5,6\n", &[], &["row 3", "quote"]),
         case("d.csv", "a,y\n1,2\n3\",4\n5,6\n", &[], &["row 3", "quote"]),
         case("d.csv", "a,y\n1,2\n\"3\"4,5\n", &[], &["row 3", "quote"]),
@@ -135,7 +161,12 @@ fn rows_and_headers_that_make_no_table() {
 fn numbers_that_are_none() {
     assert_all_refused(&[
         case("d.csv", "a,y\n1,2\n3,inf\n", &[], &["row 3", "\"y\"", "\"inf\"", "not finite"]),
-        case("d.csv", "a,y\n1,2\n-Infinity,4\n", &[], &["row 3", "\"a\"", "\"-Infinity\"", "not finite"]),
+        case(
+            "d.csv",
+            "a,y\n1,2\n-Infinity,4\n",
+            &[],
+            &["row 3", "\"a\"", "\"-Infinity\"", "not finite"],
+        ),
         case("d.csv", "a,y\n1,2\n3,1e400\n", &[], &["row 3", "\"y\"", "\"1e400\"", "bound"]),
         case("d.csv", "a,y\n1,2\n1e39,4\n", &[], &["row 3", "\"a\"", "1e39", "bound of ±3.4"]),
         case("d.csv", "a,y\n1,2\n3,1e13\n", &[], &["row 3", "\"y\"", "1e13", "bound of ±1e12"]),
@@ -178,8 +209,10 @@ fn a_column_that_turns_to_text_far_behind() {
 #[test]
 fn labels_that_teach_nothing() {
     let constant = format!("a,level\n{}", (0..30).map(|i| format!("{i},5\n")).collect::<String>());
-    let missing =
-        format!("a,level\n{}", (0..30).map(|i| format!("{i},{}\n", ["", "NA"][i % 2])).collect::<String>());
+    let missing = format!(
+        "a,level\n{}",
+        (0..30).map(|i| format!("{i},{}\n", ["", "NA"][i % 2])).collect::<String>()
+    );
     assert_all_refused(&[
         case("d.csv", constant, &[], &["\"level\"", "is 5 in all 30 samples", "nothing to learn"]),
         case("d.csv", missing, &[], &["\"level\"", "all 30 labels are missing"]),
@@ -194,14 +227,20 @@ fn labels_that_teach_nothing() {
 
 #[test]
 fn times_that_stand_still_or_go_back_or_are_none() {
-    let days = |days: [&str; 3]| format!("when,a,y\n{},1,2\n{},2,3\n{},3,5\n", days[0], days[1], days[2]);
+    let days =
+        |days: [&str; 3]| format!("when,a,y\n{},1,2\n{},2,3\n{},3,5\n", days[0], days[1], days[2]);
     let repeated = days(["2020-01-01", "2020-01-02", "2020-01-02"]);
     let apart = days(["2020-01-02", "2020-01-01", "2020-01-02"]);
     let backwards = days(["2020-01-01", "2020-01-03", "2020-01-02"]);
     let time = ["--time", "when"];
     let sorted = ["--time", "when", "--set", "data.disorder=sort"];
     assert_all_refused(&[
-        case("d.csv", repeated, &time, &["row 4", "\"when\"", "same time", "data.duplicates=first"]),
+        case(
+            "d.csv",
+            repeated,
+            &time,
+            &["row 4", "\"when\"", "same time", "data.duplicates=first"],
+        ),
         case(
             "d.csv",
             backwards,
@@ -240,13 +279,20 @@ fn columns_that_are_not_there() {
         (&["--node", "stations"], &["\"stations\"", "did you mean \"station\"", there]),
         (&["--partition", "column:sation"], &["\"sation\"", "did you mean \"station\"", there]),
         (&["--time", "date+hour"], &["\"date\"", there]),
-        (&["--features", "Temperature"], &["\"Temperature\"", "did you mean \"temperature\"", there]),
+        (
+            &["--features", "Temperature"],
+            &["\"Temperature\"", "did you mean \"temperature\"", there],
+        ),
         (&["--drop", "zzz"], &["\"zzz\"", there]),
         (&["--lags", "1", "--set", "data.lagged=[\"wind\"]"], &["\"wind\"", there]),
-        (&["--features", "price", "--target", "price"], &["\"price\"", "can't be a feature as well"]),
+        (
+            &["--features", "price", "--target", "price"],
+            &["\"price\"", "can't be a feature as well"],
+        ),
         (&["--node", "station", "--time", "when"], &["row 2", "\"temperature\"", "x"]),
     ] {
-        let content = if parts.contains(&"x") { content.replace(",1,2", ",x,2") } else { content.to_owned() };
+        let content =
+            if parts.contains(&"x") { content.replace(",1,2", ",x,2") } else { content.to_owned() };
         assert_all_refused(&[case("d.csv", content, flags, parts)]);
     }
     assert_all_refused(&[case(
@@ -259,9 +305,16 @@ fn columns_that_are_not_there() {
 
 #[test]
 fn json_lines_that_break() {
-    let lines = |bad: &str| format!("{{\"a\":1,\"y\":2}}\n{{\"a\":2,\"y\":3}}\n{bad}\n{{\"a\":3,\"y\":4}}\n");
+    let lines = |bad: &str| {
+        format!("{{\"a\":1,\"y\":2}}\n{{\"a\":2,\"y\":3}}\n{bad}\n{{\"a\":3,\"y\":4}}\n")
+    };
     assert_all_refused(&[
-        case("d.jsonl", lines("{\"a\":2,\"y\":"), &[], &["row 3", "\"y\"", "not one JSON object a line"]),
+        case(
+            "d.jsonl",
+            lines("{\"a\":2,\"y\":"),
+            &[],
+            &["row 3", "\"y\"", "not one JSON object a line"],
+        ),
         case("d.jsonl", lines("nothing"), &[], &["row 3", "not one JSON object a line"]),
         case("d.jsonl", lines("{\"a\":{\"b\":1},\"y\":2}"), &[], &["row 3", "\"a\"", "nested"]),
         case("d.jsonl", lines("{\"a\":1,\"z\":2}"), &[], &["row 3", "\"z\"", "no such key"]),
@@ -291,7 +344,9 @@ fn files_and_folders_that_are_not_there_or_do_not_belong_together() {
     let folder = TempDir::new().unwrap();
     std::fs::create_dir(folder.path().join("empty")).unwrap();
     write(folder.path(), "hidden/.a.csv", "a,y\n1,2\n");
-    for (file, a, b) in [("names", "a,y", "b,y"), ("order", "a,y", "y,a"), ("count", "a,y", "a,y,z")] {
+    for (file, a, b) in
+        [("names", "a,y", "b,y"), ("order", "a,y", "y,a"), ("count", "a,y", "a,y,z")]
+    {
         write(folder.path(), &format!("{file}/1.csv"), format!("{a}\n1,2\n3,4\n"));
         let more = b.matches(',').count() - 1;
         write(folder.path(), &format!("{file}/2.csv"), format!("{b}\n1,2{}\n", ",3".repeat(more)));
@@ -337,9 +392,11 @@ fn known_ranges_that_are_not_known() {
     }
 }
 
-/// A run on standard input that says nothing and never ends: what is refused is refused without waiting for it.
+/// A run on standard input that says nothing and never ends: what is refused is refused without
+/// waiting for it.
 fn refused_unheard(folder: &Path, flags: &[&str]) -> Output {
-    let mut command = command(folder, &[&["simulate", "--data", "-", "--trials", "1"], flags].concat());
+    let mut command =
+        command(folder, &[&["simulate", "--data", "-", "--trials", "1"], flags].concat());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let held_open = child.stdin.take().unwrap();
@@ -363,7 +420,10 @@ fn standard_input_cannot_be_read_twice() {
     }
     for (flags, parts) in [
         (&["--node", "station"][..], &["federation.nodes", "--nodes", "live"][..]),
-        (&["--set", "learning.step_schedule=horizon"], &["learning.step_schedule", "live", "horizon"]),
+        (
+            &["--set", "learning.step_schedule=horizon"],
+            &["learning.step_schedule", "live", "horizon"],
+        ),
     ] {
         assert_refused(&refused_unheard(folder.path(), flags), 2, parts, folder.path());
     }
@@ -384,8 +444,10 @@ fn standard_input_goes_wrong_like_a_file() {
             &["standard input", "\"w\"", "--nodes"],
         ),
     ] {
-        let mut command =
-            command(folder.path(), &[&["simulate", "--data", "-", "--trials", "1"], flags].concat());
+        let mut command = command(
+            folder.path(),
+            &[&["simulate", "--data", "-", "--trials", "1"], flags].concat(),
+        );
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(content.as_bytes()).unwrap();

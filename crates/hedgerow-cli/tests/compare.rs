@@ -1,4 +1,5 @@
-//! `hedgerow compare` as a process: what it writes and says, what it doesn't do twice, and what it refuses.
+//! `hedgerow compare` as a process: what it writes and says, what it doesn't do twice, and what it
+//! refuses.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +21,8 @@ fn small(folder: &Path, more: &[&str]) -> Output {
 
 /// The stored runs and when each was written, by name.
 fn runs(folder: &Path) -> Vec<(PathBuf, SystemTime)> {
-    let files = folder.join("hedgerow-compare/runs").read_dir().unwrap().map(|file| file.unwrap().path());
+    let files =
+        folder.join("hedgerow-compare/runs").read_dir().unwrap().map(|file| file.unwrap().path());
     let mut runs: Vec<_> =
         files.map(|path| (path.clone(), path.metadata().unwrap().modified().unwrap())).collect();
     runs.sort();
@@ -34,7 +36,10 @@ fn read(folder: &Path, file: &str) -> String {
 fn assert_whole(folder: &Path) {
     for figure in ["compare", "bytes"] {
         let png = std::fs::read(folder.join(format!("hedgerow-compare/{figure}.png"))).unwrap();
-        assert!(png.starts_with(b"\x89PNG\r\n\x1a\n") && png.ends_with(b"IEND\xaeB`\x82"), "{figure}");
+        assert!(
+            png.starts_with(b"\x89PNG\r\n\x1a\n") && png.ends_with(b"IEND\xaeB`\x82"),
+            "{figure}"
+        );
         assert!(read(folder, &format!("{figure}.svg")).trim_end().ends_with("</svg>"), "{figure}");
     }
     assert!(read(folder, "compare.html").trim_end().ends_with("</html>"));
@@ -44,7 +49,12 @@ fn assert_whole(folder: &Path) {
 }
 
 fn methods(run: &Value) -> Vec<&str> {
-    run["methods"].as_array().unwrap().iter().map(|method| method["name"].as_str().unwrap()).collect()
+    run["methods"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|method| method["name"].as_str().unwrap())
+        .collect()
 }
 
 #[test]
@@ -55,9 +65,14 @@ fn one_stream_has_a_ranking_two_figures_and_advice() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(output.stderr.is_empty(), "no progress bar where nobody watches");
     let shown = text(&output.stdout);
-    for part in
-        ["friedman (round-robin)", "MSE [95%]", "ratio to best", "(best)", "hindsight", "compare.html"]
-    {
+    for part in [
+        "friedman (round-robin)",
+        "MSE [95%]",
+        "ratio to best",
+        "(best)",
+        "hindsight",
+        "compare.html",
+    ] {
         assert!(shown.contains(part), "{part} in {shown}");
     }
     assert_whole(folder);
@@ -66,8 +81,12 @@ fn one_stream_has_a_ranking_two_figures_and_advice() {
     assert!(shown.contains(advice) && advice.contains("per node and round"), "{advice}");
     // Least error first, one sk, and ranks for those only that one could choose.
     let run = &summary["runs"][0];
-    let errors: Vec<f64> =
-        run["methods"].as_array().unwrap().iter().map(|m| m["error"]["mean"].as_f64().unwrap()).collect();
+    let errors: Vec<f64> = run["methods"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|m| m["error"]["mean"].as_f64().unwrap())
+        .collect();
     // All that are compared, and gr without what its nodes add.
     assert!(errors.is_sorted() && errors.len() == 16, "{errors:?}");
     for method in run["methods"].as_array().unwrap() {
@@ -78,7 +97,9 @@ fn one_stream_has_a_ranking_two_figures_and_advice() {
     let again = small(folder, &["--json"]);
     assert_eq!(json(&again), summary);
     let again = small(folder, &[]);
-    assert!(text(&again.stderr).contains("1 of 1 run is finished already, in hedgerow-compare/runs"));
+    assert!(
+        text(&again.stderr).contains("1 of 1 run is finished already, in hedgerow-compare/runs")
+    );
     assert!(small(folder, &["--quiet"]).stdout.is_empty());
 }
 
@@ -86,14 +107,24 @@ fn one_stream_has_a_ranking_two_figures_and_advice() {
 fn numbers_are_those_of_simulate() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
-    let flags =
-        ["--method", "mk,naive,sk", "--partition", "shuffled", "--data", "narma", "--seed", "5", "--json"];
+    let flags = [
+        "--method",
+        "mk,naive,sk",
+        "--partition",
+        "shuffled",
+        "--data",
+        "narma",
+        "--seed",
+        "5",
+        "--json",
+    ];
     let compared = json(&small(folder, &flags));
     let simulated = json(&hedgerow(folder, &[&["simulate"], &SMALL[1..], &flags[..]].concat()));
     assert_eq!(compared["runs"][0]["partition"], "shuffled");
     let simulated = simulated["methods"].as_array().unwrap();
     for method in compared["runs"][0]["methods"].as_array().unwrap() {
-        let same = |other: &&Value| other["name"] == method["name"] && other["kernel"] == method["kernel"];
+        let same =
+            |other: &&Value| other["name"] == method["name"] && other["kernel"] == method["kernel"];
         let other = simulated.iter().find(same).unwrap();
         assert_eq!(method["error"], other["mse"]);
         assert_eq!(method["bytes_up"], other["bytes_up"]);
@@ -101,7 +132,12 @@ fn numbers_are_those_of_simulate() {
     // The ratio of two methods is the geometric mean of those of their trials.
     let trials = |name: &str| -> Vec<f64> {
         let found = simulated.iter().find(|method| method["name"] == name).unwrap();
-        found["mse_trials"].as_array().unwrap().iter().map(|error| error.as_f64().unwrap()).collect()
+        found["mse_trials"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|error| error.as_f64().unwrap())
+            .collect()
     };
     let best = compared["runs"][0]["best"].as_str().unwrap();
     let other = if best == "mk" { "naive" } else { "mk" };
@@ -116,8 +152,14 @@ fn numbers_are_those_of_simulate() {
 fn a_grid_is_run_once_and_mended_where_it_is_damaged() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
-    let flags =
-        ["--data", "friedman,narma", "--partition", "round-robin,sorted-label", "--method", "mk,naive,sk"];
+    let flags = [
+        "--data",
+        "friedman,narma",
+        "--partition",
+        "round-robin,sorted-label",
+        "--method",
+        "mk,naive,sk",
+    ];
     let output = small(folder, &flags);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
@@ -130,7 +172,11 @@ fn a_grid_is_run_once_and_mended_where_it_is_damaged() {
     assert_eq!(first.len(), 4);
     let summary: Value = serde_json::from_str(&read(folder, "compare.json")).unwrap();
     assert_eq!((summary["runs"].as_array().unwrap().len(), &summary["against"]), (4, &"mk".into()));
-    let wins = summary["all_runs"].as_array().unwrap().iter().map(|method| method["wins"].as_u64().unwrap());
+    let wins = summary["all_runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|method| method["wins"].as_u64().unwrap());
     assert_eq!(wins.sum::<u64>(), 4);
     for run in summary["runs"].as_array().unwrap() {
         assert!(["mk", "naive", "sk"].iter().all(|name| methods(run).contains(name)));
@@ -140,14 +186,21 @@ fn a_grid_is_run_once_and_mended_where_it_is_damaged() {
     let content = std::fs::read(path).unwrap();
     std::fs::write(path, &content[..content.len() / 2]).unwrap();
     let output = small(folder, &flags);
-    assert!(text(&output.stderr).contains("3 of 4 runs are finished already"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("3 of 4 runs are finished already"),
+        "{}",
+        text(&output.stderr)
+    );
     for (before, after) in first.iter().zip(runs(folder)) {
         assert_eq!(before.0, after.0);
         assert_eq!(before.1 == after.1, before.0 != *path, "{}", path.display());
     }
     assert_eq!(serde_json::from_str::<Value>(&read(folder, "compare.json")).unwrap(), summary);
     // One run of the grid is the same run; another reference changes ratios and no run.
-    let alone = small(folder, &["--data", "narma", "--partition", "sorted-label", "--method", "mk,naive,sk"]);
+    let alone = small(
+        folder,
+        &["--data", "narma", "--partition", "sorted-label", "--method", "mk,naive,sk"],
+    );
     assert!(text(&alone.stderr).contains("1 of 1 run is finished already"));
     let other = json(&small(folder, &[&flags[..], &["--against", "naive", "--json"]].concat()));
     assert_eq!(other["against"], "naive");
@@ -169,7 +222,8 @@ fn a_file_describes_a_grid_and_flags_change_it() {
         (&"shuffled".into(), &3.into(), &4.into())
     );
     assert_eq!(methods(run).len(), 2);
-    let found = json(&hedgerow(folder, &["compare", "grid.toml", "--partition", "blocks", "--json"]));
+    let found =
+        json(&hedgerow(folder, &["compare", "grid.toml", "--partition", "blocks", "--json"]));
     assert_eq!((found["runs"].as_array().unwrap().len(), &found["all_runs"]), (1, &Value::Null));
     write(folder, "wrong.toml", "partition = [\"blocks\"]\n");
     let output = hedgerow(folder, &["compare", "wrong.toml"]);
@@ -181,17 +235,23 @@ fn what_a_stream_has_no_reference_for_is_left_out_unless_asked_for() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
     // Numbers in the thousands are scaled online, and then no fixed function is the best.
-    let rows: String =
-        (0..400).map(|row| format!("{},{}\n", 1000 + row * row % 897, 5000 + row * 7 % 991)).collect();
+    let rows: String = (0..400)
+        .map(|row| format!("{},{}\n", 1000 + row * row % 897, 5000 + row * 7 % 991))
+        .collect();
     write(folder, "a,b.csv", format!("x,y\n{rows}"));
     let found = json(&small(folder, &["--data", "a,b.csv", "--json"]));
     let names = methods(&found["runs"][0]);
-    assert!(names.contains(&"mk") && names.contains(&"last") && !names.contains(&"hindsight"), "{names:?}");
+    assert!(
+        names.contains(&"mk") && names.contains(&"last") && !names.contains(&"hindsight"),
+        "{names:?}"
+    );
     assert!(found["runs"][0]["scaling"].as_str().unwrap().contains("online"));
-    let output = small(folder, &["--data", "a,b.csv", "--method", "mk,hindsight", "--out", "elsewhere"]);
+    let output =
+        small(folder, &["--data", "a,b.csv", "--method", "mk,hindsight", "--out", "elsewhere"]);
     assert_refused(&output, 2, &["federation.methods", "hindsight"], folder);
     assert!(!folder.join("elsewhere").exists());
-    let found = json(&small(folder, &["--data", "rings", "--set", "learning.loss=logistic", "--json"]));
+    let found =
+        json(&small(folder, &["--data", "rings", "--set", "learning.loss=logistic", "--json"]));
     let run = &found["runs"][0];
     assert_eq!(run["measure"], "mean logistic loss");
     let names = methods(run);
@@ -263,13 +323,20 @@ fn data_sets_that_are_missing_are_named_and_left_out() {
 #[test]
 fn a_file_of_one_s_own_is_compared_by_the_column_that_was_named() {
     let folder = tempfile::TempDir::new().unwrap();
-    let rows: String = (0..200).map(|at| format!("{},{}\n", (at * 7 % 11) as f64 / 10.0, at % 13)).collect();
+    let rows: String =
+        (0..200).map(|at| format!("{},{}\n", (at * 7 % 11) as f64 / 10.0, at % 13)).collect();
     std::fs::write(folder.path().join("mine.csv"), format!("load,hour\n{rows}")).unwrap();
     for target in [&["--target", "load"][..], &["--set", "data.target=load"]] {
-        let usual = ["--data", "mine.csv", "--method", "gr,mk", "--trials", "2", "--nodes", "4", "--json"];
+        let usual =
+            ["--data", "mine.csv", "--method", "gr,mk", "--trials", "2", "--nodes", "4", "--json"];
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_hedgerow"));
-        let output =
-            command.arg("compare").args(usual).args(target).current_dir(folder.path()).output().unwrap();
+        let output = command
+            .arg("compare")
+            .args(usual)
+            .args(target)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
     }
 }

@@ -14,7 +14,10 @@ use zip::write::{SimpleFileOptions, ZipWriter};
 /// With a cache of its own, whatever the user's environment says.
 fn hedgerow(cache: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hedgerow"));
-    command.env_remove("HEDGEROW_DATA_DIR").env_remove("HEDGEROW_MIRROR").env("HEDGEROW_CACHE_DIR", cache);
+    command
+        .env_remove("HEDGEROW_DATA_DIR")
+        .env_remove("HEDGEROW_MIRROR")
+        .env("HEDGEROW_CACHE_DIR", cache);
     command.args(arguments).current_dir(cache).output().unwrap()
 }
 
@@ -50,8 +53,10 @@ fn serve(name: &'static str, content: &'static [u8]) -> String {
             let mut stream = stream.unwrap();
             let request = BufReader::new(&stream).lines().map(Result::unwrap);
             assert!(request.take_while(|line| !line.is_empty()).count() > 0);
-            let head =
-                format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", archive.len());
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                archive.len()
+            );
             let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&archive));
         }
     });
@@ -64,7 +69,8 @@ fn the_list_says_where_things_are_or_how_to_get_them() {
     let mine = TempDir::new().unwrap();
     touch(&mine.path().join("authors_csv/TwitterData.csv.gz"));
     touch(&cache.path().join("data/naval/data.txt"));
-    let output = hedgerow(cache.path(), &["data", "list", "--data-dir", mine.path().to_str().unwrap()]);
+    let output =
+        hedgerow(cache.path(), &["data", "list", "--data-dir", mine.path().to_str().unwrap()]);
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
     let shown = text(&output.stdout);
     let line = |name: &str| shown.lines().find(|line| line.starts_with(name)).unwrap();
@@ -87,7 +93,8 @@ fn the_list_as_json_has_every_variant() {
     touch(&cache.path().join("data/superconductivity/train_rebuilt.csv.gz"));
     let output = hedgerow(cache.path(), &["data", "list", "--json"]);
     let all: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let named = |name: &str| all.as_array().unwrap().iter().find(|entry| entry["name"] == name).unwrap();
+    let named =
+        |name: &str| all.as_array().unwrap().iter().find(|entry| entry["name"] == name).unwrap();
     assert_eq!(all.as_array().unwrap().len(), 11);
     assert_eq!(named("twitter")["variants"].as_array().unwrap().len(), 2);
     assert_eq!(named("twitter")["variants"][0]["variant"], "excerpt");
@@ -105,13 +112,17 @@ fn a_data_set_is_fetched_into_the_cache_and_found_there() {
     let output = hedgerow(cache.path(), &["data", "fetch", "wave", "--mirror", &address]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let shown = text(&output.stdout);
-    for part in ["Adelaide_Data.csv", "downloaded", "no checksum is known: recorded", "cite:", "CC BY 4.0"] {
+    for part in
+        ["Adelaide_Data.csv", "downloaded", "no checksum is known: recorded", "cite:", "CC BY 4.0"]
+    {
         assert!(shown.contains(part), "{part} in {shown}");
     }
     assert!(output.stderr.is_empty(), "no progress bar where nobody watches");
     let file = cache.path().join("data/wave/Adelaide_Data.csv");
     assert_eq!(std::fs::read(&file).unwrap(), b"1,2\n");
-    assert!(text(&hedgerow(cache.path(), &["data", "list"]).stdout).contains(file.to_str().unwrap()));
+    assert!(
+        text(&hedgerow(cache.path(), &["data", "list"]).stdout).contains(file.to_str().unwrap())
+    );
     // Nobody is there any more, and nobody is needed.
     let flags = ["data", "fetch", "wave", "--mirror", "http://127.0.0.1:1", "--json"];
     let again: Value = serde_json::from_slice(&hedgerow(cache.path(), &flags).stdout).unwrap();
@@ -128,7 +139,8 @@ fn a_folder_of_one_s_own_and_a_mirror_of_the_environment() {
     let cache = TempDir::new().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_hedgerow"));
     command.env("HEDGEROW_MIRROR", serve("Adelaide_Data.csv", b"1,2\n")).current_dir(cache.path());
-    let output = command.args(["data", "fetch", "wave", "--data-dir", "mine", "--quiet"]).output().unwrap();
+    let output =
+        command.args(["data", "fetch", "wave", "--data-dir", "mine", "--quiet"]).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(cache.path().join("mine/wave/Adelaide_Data.csv").is_file());
 }
@@ -140,7 +152,11 @@ fn what_goes_wrong_has_its_exit_code() {
     let nobody = "http://127.0.0.1:1";
     assert_refused(&fetch(&["navel"]), 2, &["navel", "did you mean \"naval\""]);
     assert_refused(&fetch(&["naval", "--mirror", "ftp://x"]), 2, &["mirror", "ftp://x"]);
-    assert_refused(&fetch(&["naval", "--mirror", nobody]), 6, &["127.0.0.1:1", "refused", "--mirror"]);
+    assert_refused(
+        &fetch(&["naval", "--mirror", nobody]),
+        6,
+        &["127.0.0.1:1", "refused", "--mirror"],
+    );
     let wrong = serve("UCI CBM Dataset/data.txt", b"something else");
     assert_refused(
         &fetch(&["naval", "--mirror", &wrong]),

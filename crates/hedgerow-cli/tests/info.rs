@@ -1,4 +1,5 @@
-//! `hedgerow data info`: what it says of a file, and that the command it suggests runs as it is printed.
+//! `hedgerow data info`: what it says of a file, and that the command it suggests runs as it is
+//! printed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +10,8 @@ use tempfile::TempDir;
 
 use crate::process::{assert_refused, gzip, hedgerow, json, real_data, text, write};
 
-/// Runs the command that `data info` prints for these arguments, in a shell, and returns the run's summary.
+/// Runs the command that `data info` prints for these arguments, in a shell, and returns the run's
+/// summary.
 #[cfg(unix)]
 fn run_as_suggested(folder: &Path, arguments: &[&str]) -> Value {
     let output = hedgerow(folder, &[&["data", "info"], arguments].concat());
@@ -28,7 +30,8 @@ fn run_as_suggested(folder: &Path, arguments: &[&str]) -> Value {
 
 /// A file with a column of every kind.
 fn motley() -> String {
-    let mut content = String::from("when,station,sky,n,flag,const,empty,mixed,mark,note,it's,the value\n");
+    let mut content =
+        String::from("when,station,sky,n,flag,const,empty,mixed,mark,note,it's,the value\n");
     for row in 0..400 {
         let sky = ["clear", "rain", "NA"][row % 3];
         let mixed = if row == 399 { "bad".to_owned() } else { format!("0.{row}") };
@@ -82,8 +85,12 @@ fn columns_of_every_kind_are_told_apart() {
     assert_eq!(all["data_set"], Value::Null);
     let table = &all["table"];
     assert_eq!((&table["rows"], &table["files"][0]), (&400.into(), &"motley.csv".into()));
-    let kinds: Vec<&str> =
-        table["columns"].as_array().unwrap().iter().map(|column| column["kind"].as_str().unwrap()).collect();
+    let kinds: Vec<&str> = table["columns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|column| column["kind"].as_str().unwrap())
+        .collect();
     let expected = "time text text number flag constant empty mixed number text number number"
         .split(' ')
         .collect::<Vec<_>>();
@@ -132,8 +139,9 @@ fn the_suggested_command_runs_as_it_is_printed() {
     write(folder, "few.csv", "a,y\n1,2\n2,4\n3,5\n");
     assert_eq!(run_as_suggested(folder, &["few.csv"])["nodes"], 1);
     // Times that come again far apart come together when they are sorted.
-    let shuffled: String =
-        (0..60).map(|row| format!("2020-01-{:02},{},0.{}\n", 1 + row * 7 % 30, row % 3, row % 7)).collect();
+    let shuffled: String = (0..60)
+        .map(|row| format!("2020-01-{:02},{},0.{}\n", 1 + row * 7 % 30, row % 3, row % 7))
+        .collect();
     write(folder, "shuffled.csv", format!("day,a,y\n{shuffled}"));
     assert_eq!(run_as_suggested(folder, &["shuffled.csv"])["data"]["samples"], 30);
     // A text that comes late, among texts and among numbers.
@@ -146,18 +154,25 @@ fn the_suggested_command_runs_as_it_is_printed() {
         .collect();
     write(folder, "late.csv.gz", gzip(format!("a,colour,y\n{late}").as_bytes()));
     assert_eq!(run_as_suggested(folder, &["late.csv.gz"])["data"]["features"], 1);
-    let lines: String =
-        (0..40).map(|row| format!("{{\"a\":{row},\"site\":\"s{}\",\"y\":{}}}\n", row % 4, row % 7)).collect();
+    let lines: String = (0..40)
+        .map(|row| format!("{{\"a\":{row},\"site\":\"s{}\",\"y\":{}}}\n", row % 4, row % 7))
+        .collect();
     write(folder, "lines.jsonl", lines);
     assert_eq!(run_as_suggested(folder, &["lines.jsonl"])["nodes"], 4);
     for name in ["one day", "two days"] {
-        write(folder, &format!("the fleet/{name}.csv"), format!("a,y\n{}", "1,2\n3,4\n0,5\n".repeat(10)));
+        write(
+            folder,
+            &format!("the fleet/{name}.csv"),
+            format!("a,y\n{}", "1,2\n3,4\n0,5\n".repeat(10)),
+        );
     }
     assert_eq!(run_as_suggested(folder, &["the fleet"])["nodes"], 2);
     // What the user said about the file is needed again.
     write(folder, "marked.tsv", format!("a\ty\n{}", "1\t2\n-7\t4\n0\tgone\n".repeat(20)));
-    let summary =
-        run_as_suggested(folder, &["marked.tsv", "--missing", "-7,gone", "--set", "data.separator=tab"]);
+    let summary = run_as_suggested(
+        folder,
+        &["marked.tsv", "--missing", "-7,gone", "--set", "data.separator=tab"],
+    );
     assert_eq!(summary["settings"]["data"]["missing"], serde_json::json!(["-7", "gone"]));
     assert_eq!(summary["settings"]["data"]["separator"], "tab");
 }
@@ -182,7 +197,11 @@ fn real_files_run_as_suggested() {
             crate::process::skipped(&format!("no {file}"));
             continue;
         }
-        assert_eq!(run_as_suggested(folder.path(), &[path.to_str().unwrap()])["nodes"], nodes, "{file}");
+        assert_eq!(
+            run_as_suggested(folder.path(), &[path.to_str().unwrap()])["nodes"],
+            nodes,
+            "{file}"
+        );
     }
 }
 
@@ -190,7 +209,10 @@ fn real_files_run_as_suggested() {
 fn a_data_set_by_name_says_what_it_is() {
     let folder = TempDir::new().unwrap();
     let rows: String = (0..50)
-        .map(|row| (1..=18).map(|column| format!("   {}.5e0", row * column % 13)).collect::<String>() + "\n")
+        .map(|row| {
+            (1..=18).map(|column| format!("   {}.5e0", row * column % 13)).collect::<String>()
+                + "\n"
+        })
         .collect();
     write(folder.path(), "my data/naval/data.txt", rows);
     let flags = ["data", "info", "naval", "--data-dir", "my data"];

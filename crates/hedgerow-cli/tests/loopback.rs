@@ -1,11 +1,17 @@
-//! Twenty nodes and a server over loopback are `hedgerow simulate`, bit for bit: every prediction, every broadcast, every recorded error.
+//! Twenty nodes and a server over loopback are `hedgerow simulate`, bit for bit: every prediction,
+//! every broadcast, every recorded error.
 
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 
 use futures_util::stream;
-use hedgerow::{Broadcast, Contact, ErrorMeter, Features, Federation, Method, Purpose, Stream, Visit};
+use hedgerow::features::Features;
+use hedgerow::federation::{Contact, NodeRound};
+use hedgerow::message::Broadcast;
+use hedgerow::metrics::ErrorMeter;
+use hedgerow::random::{CounterRng, Purpose};
+use hedgerow::{Federation, Method};
 use hedgerow_lab::data::Dataset;
 use hedgerow_lab::run::{self, Experiment};
 use hedgerow_lab::settings::{Override, Settings};
@@ -43,14 +49,18 @@ struct Run {
 impl Run {
     /// `method` as the simulator and as the server call it.
     fn play(method: [&str; 2], scaling: &str, more: &[&str]) -> Self {
-        let text = format!("data.name=friedman run.trials=1 run.rounds={ROUNDS} federation.nodes={NODES}");
+        let text =
+            format!("data.name=friedman run.trials=1 run.rounds={ROUNDS} federation.nodes={NODES}");
         let mut changes: Vec<String> = text.split(' ').map(String::from).collect();
         changes.push(format!("federation.methods=[\"{}\"]", method[0]));
         changes.push(format!("data.scaling={scaling}"));
-        let changes: Vec<Override> = changes.iter().map(|change| Override::parse(change).unwrap()).collect();
+        let changes: Vec<Override> =
+            changes.iter().map(|change| Override::parse(change).unwrap()).collect();
         let settings = Settings::load(None, &changes).unwrap();
         let data = run::load_data(&settings, &|_| ()).unwrap();
-        let seed = Stream::from_seed(settings.seed).derive(Purpose::Trial, 0).derive(Purpose::Partition, 0);
+        let seed = CounterRng::from_seed(settings.seed)
+            .derive(Purpose::Trial, 0)
+            .derive(Purpose::Partition, 0);
         let deals = settings.partition.deal(&data, NODES, seed.bits_at(0)).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let serve = serve_settings(folder.path(), method[1], scaling, data.features, more);
@@ -68,7 +78,8 @@ impl Run {
         };
         let result = results.methods.iter().find(is_ours).unwrap();
         let (mut meter, mut scored) = (ErrorMeter::new(1), 0);
-        let (mut recorded, mut checked) = (result.curve.rounds.iter().zip(&result.curve.mse).peekable(), 0);
+        let (mut recorded, mut checked) =
+            (result.curve.rounds.iter().zip(&result.curve.mse).peekable(), 0);
         for round in 0..ROUNDS {
             for (deal, heard) in self.deals.iter().zip(&self.heard) {
                 if let Some(prediction) = heard.predictions[round] {
@@ -100,13 +111,13 @@ impl Run {
                 self.plan.map().map_batch(&x, z);
                 labels.push(self.data.y[deal[round] as usize]);
             }
-            let visit = |node: usize| Visit {
+            let visit = |node: usize| NodeRound {
                 node: node as u32,
                 z: Features::checked(&z[node]).unwrap(),
                 y: std::slice::from_ref(&labels[node]),
                 contact: Contact::Full,
             };
-            let visits: Vec<Visit<'_>> = (0..NODES).map(visit).collect();
+            let visits: Vec<NodeRound<'_>> = (0..NODES).map(visit).collect();
             let mut predictions = Vec::new();
             federation.round(&visits, |prediction| predictions.push(prediction.value)).unwrap();
             for (heard, prediction) in self.heard.iter().zip(predictions) {
@@ -122,7 +133,13 @@ impl Run {
     }
 }
 
-fn serve_settings(folder: &Path, method: &str, scaling: &str, inputs: usize, more: &[&str]) -> ServeSettings {
+fn serve_settings(
+    folder: &Path,
+    method: &str,
+    scaling: &str,
+    inputs: usize,
+    more: &[&str],
+) -> ServeSettings {
     let store = format!("store.path=\"{}\"", folder.join("server.db").display());
     let changes = [
         &format!("learning.method=\"{method}\""),
@@ -182,12 +199,17 @@ impl Line {
         let mut client = FederationClient::new(channel);
         let (sender, outgoing) = mpsc::channel::<wire::FromNode>(4);
         let outgoing = stream::unfold(outgoing, async |mut from| Some((from.recv().await?, from)));
-        let hello =
-            wire::Hello { protocol: protocol::VERSION, name: name.to_owned(), ..wire::Hello::default() };
+        let hello = wire::Hello {
+            protocol: protocol::VERSION,
+            name: name.to_owned(),
+            ..wire::Hello::default()
+        };
         sender.send(wire::from_node::Message::Hello(hello).into()).await.unwrap();
         let mut incoming = client.join(outgoing).await.unwrap().into_inner();
         let welcome = incoming.message().await.unwrap().unwrap();
-        let Some(Message::Welcome(welcome)) = welcome.message else { panic!("a welcome comes first") };
+        let Some(Message::Welcome(welcome)) = welcome.message else {
+            panic!("a welcome comes first")
+        };
         let plan = Plan::from_json(&welcome.learning).unwrap();
         let mut engine = Engine::new(plan, &welcome.run, welcome.node);
         engine.connected();
@@ -228,8 +250,13 @@ impl Line {
 
     fn decoded(&self, broadcast: &wire::Broadcast) -> Broadcast {
         let mut numbers = Vec::new();
-        numbers_from_bytes(&broadcast.numbers, self.engine.plan().most_numbers(), &mut numbers).unwrap();
-        Broadcast { round: broadcast.round, kernels: protocol::kernels_from_wire(broadcast), numbers }
+        numbers_from_bytes(&broadcast.numbers, self.engine.plan().most_numbers(), &mut numbers)
+            .unwrap();
+        Broadcast {
+            round: broadcast.round,
+            kernels: protocol::kernels_from_wire(broadcast),
+            numbers,
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! The program, as its users run it. `cargo test -p hedgerow-cli --test all compare::` runs one file.
+//! The program, as its users run it. `cargo test -p hedgerow-cli --test all compare::` runs one
+//! file.
 
 mod bad_files;
 mod compare;

@@ -1,4 +1,5 @@
-//! A table of the size of the paper's largest goes through in bounded memory, and all of it is read.
+//! A table of the size of the paper's largest goes through in bounded memory, and all of it is
+//! read.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,7 +19,8 @@ const ROWS: usize = 583_250;
 const COLUMNS: usize = 78;
 const MOST_MEGABYTES: u64 = 200;
 
-/// Counts and shares such as the original has: small whole numbers, and decimals of up to six digits.
+/// Counts and shares such as the original has: small whole numbers, and decimals of up to six
+/// digits.
 fn number(state: &mut u64) -> String {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let drawn = *state >> 33;
@@ -30,7 +32,8 @@ fn number(state: &mut u64) -> String {
     }
 }
 
-/// In the format of UCI's file. Blocks of rows are packed once and come again; the last row has a label like no other.
+/// In the format of UCI's file. Blocks of rows are packed once and come again; the last row has a
+/// label like no other.
 fn write_twitter(path: &Path) {
     const BLOCK: usize = 1000;
     let mut state = 1;
@@ -55,7 +58,8 @@ fn write_twitter(path: &Path) {
     file.flush().unwrap();
 }
 
-/// What a run prints, and the most memory it ever held, in kilobytes; `None` where the system doesn't tell.
+/// What a run prints, and the most memory it ever held, in kilobytes; `None` where the system
+/// doesn't tell.
 fn watched(folder: &Path, arguments: &[&str]) -> (Value, Option<u64>) {
     // To a file: nobody reads a pipe while the process is watched.
     let printed = folder.join("printed.json");
@@ -66,7 +70,8 @@ fn watched(folder: &Path, arguments: &[&str]) -> (Value, Option<u64>) {
         .unwrap();
     let mut most = None;
     let status = loop {
-        let told = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let told =
+            std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
         let peak = told.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let peak = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse().ok());
         most = most.max(peak);
@@ -107,7 +112,10 @@ fn the_largest_data_set_of_the_paper_needs_little_memory() {
 
     let run = ["--trials", "1", "--rounds", "200", "--method", "mk"];
     let (summary, most) = watched(folder, &[&["simulate", "--data"], &named[..], &run].concat());
-    assert_eq!((&summary["data"]["samples"], &summary["data"]["features"]), (&4000.into(), &77.into()));
+    assert_eq!(
+        (&summary["data"]["samples"], &summary["data"]["features"]),
+        (&4000.into(), &77.into())
+    );
     // Labels are scaled by the one in the last row: all others are next to nothing.
     let mse = summary["methods"][0]["mse"]["mean"].as_f64().unwrap();
     assert!(mse < 1e-9, "{mse}: the last row was not read");
@@ -139,7 +147,13 @@ fn what_a_run_takes_is_known_beforehand() {
             return skipped("how much memory a run takes, which /proc doesn't tell here");
         };
         let ratio = expected / (1024.0 * kilobytes as f64);
-        assert!(kilobytes > 100_000, "{flags:?}: {kilobytes} kB are too little to be told from the program");
-        assert!(CLOSE.contains(&ratio), "{flags:?}: {expected} expected, {kilobytes} kB taken, {ratio:.2}");
+        assert!(
+            kilobytes > 100_000,
+            "{flags:?}: {kilobytes} kB are too little to be told from the program"
+        );
+        assert!(
+            CLOSE.contains(&ratio),
+            "{flags:?}: {expected} expected, {kilobytes} kB taken, {ratio:.2}"
+        );
     }
 }

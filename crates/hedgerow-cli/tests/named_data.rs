@@ -1,4 +1,5 @@
-//! Data sets by name, where they are at hand: each can be learned from, and is what the catalogue promises.
+//! Data sets by name, where they are at hand: each can be learned from, and is what the catalogue
+//! promises.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,7 +29,8 @@ fn every_data_set_at_hand_is_learned_from_as_promised() {
     let list = json(&hedgerow(folder.path(), &["data", "list", "--json", "--data-dir", data]));
     let run = |name: &str, variant: &str, rounds: &str| -> Value {
         let change = format!("data.variant={variant}");
-        let flags = ["--trials", "1", "--rounds", rounds, "--method", "mk", "--json", "--set", &change];
+        let flags =
+            ["--trials", "1", "--rounds", rounds, "--method", "mk", "--json", "--set", &change];
         let flags = [&["simulate", "--data", name, "--data-dir", data], &flags[..]].concat();
         json(&hedgerow(folder.path(), &flags))
     };
@@ -50,7 +52,8 @@ fn every_data_set_at_hand_is_learned_from_as_promised() {
                 (&nodes.into(), &40.into()),
                 "{name}, {kind}"
             );
-            let counted = found["samples"].as_u64().unwrap() + found["missing_labels"].as_u64().unwrap();
+            let counted =
+                found["samples"].as_u64().unwrap() + found["missing_labels"].as_u64().unwrap();
             assert_eq!(counted, 40 * nodes, "{name}, {kind}");
             let mse = summary["methods"][0]["mse"]["mean"].as_f64().unwrap();
             assert!(mse.is_finite() && mse > 0.0, "{name}, {kind}: {mse}");
@@ -70,10 +73,14 @@ fn all_samples_that_are_promised_are_there() {
     let folder = TempDir::new().unwrap();
     let list = json(&hedgerow(folder.path(), &["data", "list", "--json", "--data-dir", data]));
     for entry in list.as_array().unwrap() {
-        for variant in
-            entry["variants"].as_array().unwrap().iter().filter(|variant| !variant["files"].is_null())
+        for variant in entry["variants"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|variant| !variant["files"].is_null())
         {
-            let (name, kind) = (entry["name"].as_str().unwrap(), variant["variant"].as_str().unwrap());
+            let (name, kind) =
+                (entry["name"].as_str().unwrap(), variant["variant"].as_str().unwrap());
             let change = format!("data.variant={kind}");
             // The quickest there is: nothing but a running mean.
             let flags = ["--trials", "1", "--method", "mean", "--json", "--set", &change];
@@ -81,9 +88,13 @@ fn all_samples_that_are_promised_are_there() {
             let summary = json(&hedgerow(folder.path(), &flags));
             let count = |key: &str| summary["data"][key].as_u64().unwrap();
             let promised = variant["samples"].as_u64().unwrap();
-            // Hours without a label are left out of what is promised of air quality, and counted among Beijing's.
-            let found =
-                if name == "beijing" { count("samples") + count("missing_labels") } else { count("samples") };
+            // Hours without a label are left out of what is promised of air quality, and counted
+            // among Beijing's.
+            let found = if name == "beijing" {
+                count("samples") + count("missing_labels")
+            } else {
+                count("samples")
+            };
             assert_eq!(found, promised, "{name}, {kind}");
         }
     }

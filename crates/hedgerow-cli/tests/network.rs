@@ -1,4 +1,5 @@
-//! From nothing to nodes that learn together, as a user does it: certificates, a server, nodes, each a process of its own.
+//! From nothing to nodes that learn together, as a user does it: certificates, a server, nodes,
+//! each a process of its own.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -8,7 +9,9 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::process::{command, hedgerow, text, write};
-use hedgerow::{Contact, Features, Federation, Visit};
+use hedgerow::Federation;
+use hedgerow::features::Features;
+use hedgerow::federation::{Contact, NodeRound};
 use hedgerow_net::server::config::ServeSettings;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -21,8 +24,12 @@ struct Running {
 
 impl Running {
     fn new(mut command: Command) -> Self {
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         Self { child, stdout }
     }
@@ -30,7 +37,8 @@ impl Running {
     fn line(&mut self) -> Value {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}\n{}", self.log()))
+        serde_json::from_str(&line)
+            .unwrap_or_else(|error| panic!("{line:?}: {error}\n{}", self.log()))
     }
 
     fn say(&mut self, text: &str) {
@@ -88,7 +96,8 @@ fn prepare(nodes: &[&str]) -> TempDir {
 
 fn serve(folder: &Path, port: u64) -> (Running, Value) {
     let listen = format!("127.0.0.1:{port}");
-    let mut server = Running::new(command(folder, &["serve", "serve.toml", "--json", "--listen", &listen]));
+    let mut server =
+        Running::new(command(folder, &["serve", "serve.toml", "--json", "--listen", &listen]));
     let line = server.line();
     (server, line)
 }
@@ -100,14 +109,17 @@ fn port(line: &Value) -> u64 {
 fn join(folder: &Path, node: &str, port: u64, more: &[&str]) -> Running {
     let (server, identity) = (format!("localhost:{port}"), format!("pki/nodes/{node}.pem"));
     let state = format!("{node}.state");
-    let mut arguments = vec!["join", "--server", &server, "--identity", &identity, "--state", &state];
+    let mut arguments =
+        vec!["join", "--server", &server, "--identity", &identity, "--state", &state];
     arguments.extend_from_slice(more);
     Running::new(command(folder, &arguments))
 }
 
 fn status(line: &Value) -> Value {
     let mut socket = TcpStream::connect(line["dashboard"].as_str().unwrap()).unwrap();
-    socket.write_all(b"GET /api/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    socket
+        .write_all(b"GET /api/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .unwrap();
     let mut answer = String::new();
     socket.read_to_string(&mut answer).unwrap();
     serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
@@ -129,7 +141,8 @@ fn row(at: usize) -> String {
     format!("{wind};{load};{temperature}\n")
 }
 
-/// The same federation without sockets: what node 0 and node 1, whose samples begin there, predict in each of 300 rounds.
+/// The same federation without sockets: what node 0 and node 1, whose samples begin there, predict
+/// in each of 300 rounds.
 fn in_one_process(folder: &Path, starts: [usize; 2]) -> Vec<Vec<f32>> {
     let plan = ServeSettings::read(Some(&folder.join("serve.toml")), &[]).unwrap().plan;
     let mut federation = Federation::new(plan.learning().method, plan.setup());
@@ -140,14 +153,16 @@ fn in_one_process(folder: &Path, starts: [usize; 2]) -> Vec<Vec<f32>> {
             let (temperature, wind, _) = sample(start + at);
             plan.map().map_batch(&[temperature as f32, wind as f32], z);
         }
-        let visit = |node: usize| Visit {
+        let visit = |node: usize| NodeRound {
             node: node as u32,
             z: Features::checked(&z[node]).unwrap(),
             y: std::slice::from_ref(&labels[node]),
             contact: Contact::Full,
         };
         let mut predicted = Vec::new();
-        federation.round(&[visit(0), visit(1)], |prediction| predicted.push(prediction.value)).unwrap();
+        federation
+            .round(&[visit(0), visit(1)], |prediction| predicted.push(prediction.value))
+            .unwrap();
         predicted
     };
     (0..300).map(round).collect()
@@ -178,11 +193,10 @@ fn two_nodes_learn_together_from_objects_and_from_rows() {
         "{seen}"
     );
     // What they predicted is what a federation in one process predicts, whoever of them came first.
-    let is_alpha_first = seen["nodes"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .any(|node| (node["name"].as_str(), node["number"].as_u64()) == (Some("alpha"), Some(0)));
+    let is_alpha_first =
+        seen["nodes"].as_array().unwrap().iter().any(|node| {
+            (node["name"].as_str(), node["number"].as_u64()) == (Some("alpha"), Some(0))
+        });
     let starts = if is_alpha_first { [0, 1000] } else { [1000, 0] };
     let expected = in_one_process(folder.path(), starts);
     for (start, output) in [0, 1000].into_iter().zip(&outputs) {
@@ -192,8 +206,9 @@ fn two_nodes_learn_together_from_objects_and_from_rows() {
             assert_eq!(prediction.to_bits(), expected[round][number].to_bits(), "{line}");
             assert_eq!(line["round"], round as u64 + 1);
         }
-        let error =
-            |line: &Value| (line["prediction"].as_f64().unwrap() - line["label"].as_f64().unwrap()).powi(2);
+        let error = |line: &Value| {
+            (line["prediction"].as_f64().unwrap() - line["label"].as_f64().unwrap()).powi(2)
+        };
         let mse = |lines: &[Value]| lines.iter().map(error).sum::<f64>() / lines.len() as f64;
         let (early, late) = (mse(&output[..150]), mse(&output[150..]));
         assert!(late < early, "{early} and {late}");
@@ -252,7 +267,8 @@ fn labels_come_later_and_questions_over_http() {
     let folder = prepare(&["alpha"]);
     let (server, line) = serve(folder.path(), 0);
     // Any free port; somebody else may take it in between, but nobody does.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let free =
+        std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let mut node = join(folder.path(), "alpha", port(&line), &["--http", &free]);
     node.say("{\"id\": \"noon\", \"temperature\": 0.5, \"wind\": 0.25}\n");
     let first = node.line();
@@ -316,7 +332,10 @@ fn a_file_on_standard_input_is_played_in_step_and_one_of_no_use_has_a_code() {
         let log = text(&done.stderr);
         let last = log.lines().last().unwrap();
         assert_eq!(done.status.code(), Some(3), "{log}");
-        assert!(last.starts_with("error: ") && parts.iter().all(|part| last.contains(part)), "{log}");
+        assert!(
+            last.starts_with("error: ") && parts.iter().all(|part| last.contains(part)),
+            "{log}"
+        );
     }
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));

@@ -1,4 +1,5 @@
-//! `hedgerow export` and `hedgerow predict` as a user meets them: a model leaves its server and predicts what nodes predict.
+//! `hedgerow export` and `hedgerow predict` as a user meets them: a model leaves its server and
+//! predicts what nodes predict.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,9 +8,11 @@ use std::path::Path;
 use std::process::Stdio;
 
 use crate::process::{assert_refused, command, gzip, hedgerow, json, text, write};
-use hedgerow::{
-    Amplitude, Compression, Draw, FeatureSpec, Kernel, Method, NodeHalf, Scale, SetupConfig, Upload,
-};
+use hedgerow::codec::Compression;
+use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel};
+use hedgerow::message::Upload;
+use hedgerow::scaling::Scale;
+use hedgerow::{Method, NodeMethod, SetupConfig};
 use hedgerow_net::server::store::{Commit, Durability, Run, Store};
 use hedgerow_net::{Learning, Plan, Scaling};
 use tempfile::TempDir;
@@ -24,7 +27,7 @@ fn sample(at: u32) -> ([f32; 2], f32) {
 struct Trained {
     store: Store,
     plan: Plan,
-    node: Box<dyn NodeHalf>,
+    node: Box<dyn NodeMethod>,
     scale: Scale,
 }
 
@@ -56,7 +59,8 @@ impl Trained {
         for round in 0..60 {
             for (number, node) in nodes.iter_mut().enumerate() {
                 let (x, y) = sample(2 * round + number as u32);
-                node.learn(plan.map().map_batch(&scaled(&scale, x), &mut z), scale.scale_label(y)).unwrap();
+                node.learn(plan.map().map_batch(&scaled(&scale, x), &mut z), scale.scale_label(y))
+                    .unwrap();
                 assert!(node.upload(&mut upload));
                 server.accept(number as u32, &upload).unwrap();
             }
@@ -66,7 +70,9 @@ impl Trained {
         let mut store = Store::open(&folder.join("server.db"), Durability::Kill).unwrap();
         store.begin(&Run { id: "run-1".to_owned(), learning: plan.to_json() }).unwrap();
         let (state, round) = (server.save(), server.broadcast().round);
-        store.commit(&Commit { round, server: &state, scaling: None, totals: &[], record: None }).unwrap();
+        store
+            .commit(&Commit { round, server: &state, scaling: None, totals: &[], record: None })
+            .unwrap();
         let [_, node] = nodes;
         Self { store, plan, node, scale }
     }
@@ -87,7 +93,8 @@ fn scaled(scale: &Scale, x: [f32; 2]) -> [f32; 2] {
 fn with_model(columns: &[&str]) -> (TempDir, Trained) {
     let folder = TempDir::new().unwrap();
     let trained = Trained::new(folder.path(), columns);
-    let output = hedgerow(folder.path(), &["export", "--from", "server.db", "--out", "m.safetensors"]);
+    let output =
+        hedgerow(folder.path(), &["export", "--from", "server.db", "--out", "m.safetensors"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let expected = "m.safetensors: the model of round 61 of run run-1 (mk, 98 numbers)\n";
     assert_eq!(text(&output.stdout), expected);
@@ -174,7 +181,12 @@ fn a_model_is_exported_while_the_server_runs_and_over_an_older_one_only() {
         assert_refused(&output, code, parts, folder.path());
     };
     write(folder.path(), "thesis.txt", "years of work");
-    refuses("server.db", "thesis.txt", 4, &["thesis.txt: not a model of hedgerow", "left as it is"]);
+    refuses(
+        "server.db",
+        "thesis.txt",
+        4,
+        &["thesis.txt: not a model of hedgerow", "left as it is"],
+    );
     assert_eq!(std::fs::read(folder.path().join("thesis.txt")).unwrap(), b"years of work");
     refuses("server.db", "no/such/m", 4, &["can't write no/such/m"]);
     refuses("nowhere.db", "n", 3, &["nowhere.db: there is no such store"]);
@@ -242,19 +254,34 @@ fn what_goes_wrong_is_named_with_its_place() {
     let good = "temp,load\n1,2\n";
     for (content, more, code, parts) in [
         ("temp,lod\n1,2\n", &[][..], 3, &["new.csv: no column \"load\"; there are temp, lod"][..]),
-        ("temp,load\n1,2\n3,abc\n", &[], 3, &["new.csv, row 3, column \"load\": \"abc\" is not a number"]),
+        (
+            "temp,load\n1,2\n3,abc\n",
+            &[],
+            3,
+            &["new.csv, row 3, column \"load\": \"abc\" is not a number"],
+        ),
         (
             "temp,load\n1,1e39\n",
             &[],
             3,
             &["new.csv, row 2, column \"load\": 1e39 is beyond the bound of ±3.4"],
         ),
-        ("temp,load,y\n1,2,1e13\n", &[], 3, &["row 2, column \"y\": 1e13 is beyond the bound of ±1e12"]),
+        (
+            "temp,load,y\n1,2,1e13\n",
+            &[],
+            3,
+            &["row 2, column \"y\": 1e13 is beyond the bound of ±1e12"],
+        ),
         ("temp,load\n1\n", &[], 3, &["new.csv, row 2: 2 fields expected"]),
         ("", &[], 3, &["new.csv: empty"]),
         (good, &["--target", "truth"], 3, &["new.csv: no column \"truth\""]),
         (good, &["--out", "new.csv"], 2, &["--out new.csv: that is what --data reads"]),
-        (good, &["--out", "m.safetensors"], 2, &["--out m.safetensors: that is what --model reads"]),
+        (
+            good,
+            &["--out", "m.safetensors"],
+            2,
+            &["--out m.safetensors: that is what --model reads"],
+        ),
         (good, &["--out", "no/such.csv"], 4, &["can't write no/such.csv"]),
         (good, &["--set", "data.separator=word"], 2, &["data.separator"]),
     ] {
@@ -263,13 +290,20 @@ fn what_goes_wrong_is_named_with_its_place() {
         let flags = [&["--data", "new.csv"], out, more].concat();
         assert_refused(&predict(&folder, &flags), code, parts, folder.path());
         assert_eq!(std::fs::read_to_string(folder.path().join("new.csv")).unwrap(), content);
-        assert!(!folder.path().join("out.csv").exists() && !folder.path().join("out.csv.new").exists());
+        assert!(
+            !folder.path().join("out.csv").exists() && !folder.path().join("out.csv.new").exists()
+        );
     }
     let mut damaged = std::fs::read(folder.path().join("m.safetensors")).unwrap();
     *damaged.last_mut().unwrap() ^= 1;
     write(folder.path(), "m.safetensors", damaged);
     let output = predict(&folder, &["--data", "new.csv"]);
-    assert_refused(&output, 3, &["m.safetensors: damaged: the checksum of its content is"], folder.path());
+    assert_refused(
+        &output,
+        3,
+        &["m.safetensors: damaged: the checksum of its content is"],
+        folder.path(),
+    );
     let output = hedgerow(folder.path(), &["predict", "--model", "nowhere", "--data", "new.csv"]);
     assert_refused(&output, 3, &["can't read nowhere"], folder.path());
 }

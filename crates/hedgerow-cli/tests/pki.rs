@@ -21,11 +21,15 @@ fn words(folder: &Path, arguments: &[&str]) -> String {
 #[test]
 fn three_commands_from_nothing_to_an_enrolled_node_and_out_again() {
     let folder = TempDir::new().unwrap();
-    let made = words(folder.path(), &["pki", "init", "--name", "host.example", "--name", "10.0.0.5"]);
+    let made =
+        words(folder.path(), &["pki", "init", "--name", "host.example", "--name", "10.0.0.5"]);
     assert!(made.contains("for host.example, 10.0.0.5 until 20"), "{made}");
     assert!(made.contains("Next: hedgerow pki issue NODE\n"), "{made}");
     let issued = words(folder.path(), &["pki", "issue", "boiler-3"]);
-    assert!(issued.starts_with("pki/nodes/boiler-3.pem: all that node boiler-3 needs, until 20"), "{issued}");
+    assert!(
+        issued.starts_with("pki/nodes/boiler-3.pem: all that node boiler-3 needs, until 20"),
+        "{issued}"
+    );
     let node = NodeIdentity::open(&folder.path().join("pki/nodes/boiler-3.pem")).unwrap();
     assert_eq!(node.name(), "boiler-3");
     assert!(matches!(node.days_left(), 729 | 730));
@@ -33,7 +37,10 @@ fn three_commands_from_nothing_to_an_enrolled_node_and_out_again() {
     assert!(!server.is_revoked(node.peer()));
     assert_eq!(words(folder.path(), &["pki", "revoke", "boiler-3"]), "boiler-3: revoked\n");
     assert!(server.reload_if_changed().unwrap() && server.is_revoked(node.peer()));
-    assert_eq!(words(folder.path(), &["pki", "revoke", "boiler-3"]), "boiler-3: had no good certificate\n");
+    assert_eq!(
+        words(folder.path(), &["pki", "revoke", "boiler-3"]),
+        "boiler-3: had no good certificate\n"
+    );
     let shown = words(folder.path(), &["pki", "list"]);
     let lines: Vec<&str> = shown.lines().collect();
     assert!(
@@ -73,7 +80,10 @@ fn json_for_programs() {
         .iter()
         .map(|issued| (issued["name"].as_str().unwrap(), issued["revoked_at"].is_string()))
         .collect();
-    assert_eq!(states, [("server", false), ("a", true), ("b", false), ("a", true), ("server", false)]);
+    assert_eq!(
+        states,
+        [("server", false), ("a", true), ("b", false), ("a", true), ("server", false)]
+    );
 }
 
 #[test]
@@ -117,7 +127,9 @@ fn what_can_not_be_is_refused_in_one_line() {
 fn help_teaches() {
     let folder = TempDir::new().unwrap();
     let help = words(folder.path(), &["pki", "--help"]);
-    for part in ["pki init --name", "pki issue boiler-3", "pki revoke boiler-3", "crl.pem", "renew-server"] {
+    for part in
+        ["pki init --name", "pki issue boiler-3", "pki revoke boiler-3", "crl.pem", "renew-server"]
+    {
         assert!(help.contains(part), "{part}: {help}");
     }
     for command in ["init", "issue", "revoke", "list", "renew-server"] {

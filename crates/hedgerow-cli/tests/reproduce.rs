@@ -1,4 +1,5 @@
-//! `hedgerow reproduce` as a process: what it writes, what it doesn't do twice, and what it does without data.
+//! `hedgerow reproduce` as a process: what it writes, what it doesn't do twice, and what it does
+//! without data.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,7 +23,8 @@ fn reproduce(folder: &Path, what: &str, data: &Path, flags: &[&str]) -> Output {
     hedgerow(folder, &[&arguments, flags].concat())
 }
 
-/// The stored runs and when each was written, by name. Files whose names begin with a dot are no results yet.
+/// The stored runs and when each was written, by name. Files whose names begin with a dot are no
+/// results yet.
 fn runs(folder: &Path) -> Vec<(PathBuf, SystemTime)> {
     let Ok(files) = folder.join("out/runs").read_dir() else { return Vec::new() };
     let files = files.map(|file| file.unwrap().path());
@@ -91,7 +93,10 @@ fn a_figure_is_made_once_and_mended_where_it_is_damaged() {
     let document = text(&read(folder, "reproduction.md"));
     let svg = text(&read(folder, "fig4.svg"));
     for title in ["Air quality", "Traffic", "Temperature"] {
-        assert!(table.contains(title) && document.contains(title) && svg.contains(title), "{title}");
+        assert!(
+            table.contains(title) && document.contains(title) && svg.contains(title),
+            "{title}"
+        );
     }
     let first = runs(folder);
     assert_eq!(first.len(), 3);
@@ -147,8 +152,18 @@ fn a_killed_reproduction_goes_on_where_it_was() {
     let Some(data) = real_data() else { return };
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
-    let flags = ["reproduce", "fig4", "--data-dir", data.to_str().unwrap(), "--trials", "4", "--out", "out"];
-    let spawn = || command(folder, &flags).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let flags = [
+        "reproduce",
+        "fig4",
+        "--data-dir",
+        data.to_str().unwrap(),
+        "--trials",
+        "4",
+        "--out",
+        "out",
+    ];
+    let spawn =
+        || command(folder, &flags).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let mut child = spawn();
     while runs(folder).is_empty() && child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(2));
@@ -177,7 +192,10 @@ fn a_killed_reproduction_goes_on_where_it_was() {
     assert_whole(folder, "fig4");
     // The same as without any interruption.
     let elsewhere = TempDir::new().unwrap();
-    assert_eq!(found, errors(&json(&hedgerow(elsewhere.path(), &[&flags[..], &["--json"]].concat()))));
+    assert_eq!(
+        found,
+        errors(&json(&hedgerow(elsewhere.path(), &[&flags[..], &["--json"]].concat())))
+    );
 }
 
 #[test]
@@ -195,11 +213,15 @@ fn what_is_missing_is_named_with_the_way_to_get_it() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(5), "{said}");
     assert!(
-        said.contains("skipped: twitter-large") && said.contains("hedgerow data fetch twitter-large"),
+        said.contains("skipped: twitter-large")
+            && said.contains("hedgerow data fetch twitter-large"),
         "{said}"
     );
     assert_eq!(said.matches("skipped:").count(), 1, "{said}");
-    assert!(said.contains("error: the rest is done, but a data set is not there: twitter-large"), "{said}");
+    assert!(
+        said.contains("error: the rest is done, but a data set is not there: twitter-large"),
+        "{said}"
+    );
     assert_whole(folder, "fig3");
     assert_eq!(runs(folder).len(), 5);
     assert!(text(&read(folder, "reproduction.md")).contains("not available"));
@@ -232,7 +254,11 @@ fn without_any_data_everything_is_named_and_nothing_breaks() {
         assert_eq!(output.status.code(), Some(5), "{said}");
         assert!(!said.contains("panicked"), "{said}");
         for name in names {
-            assert_eq!(said.matches(&format!("skipped: {name} is not here")).count(), 1, "{name} in {said}");
+            assert_eq!(
+                said.matches(&format!("skipped: {name} is not here")).count(),
+                1,
+                "{name} in {said}"
+            );
             assert!(said.contains(&format!("hedgerow data fetch {name}`")), "{name} in {said}");
         }
         assert!(runs(folder).is_empty());
@@ -241,7 +267,9 @@ fn without_any_data_everything_is_named_and_nothing_breaks() {
         command.arg("--json");
         let summary: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
         assert!(
-            names.iter().all(|name| summary["missing"].as_array().unwrap().contains(&Value::from(*name)))
+            names
+                .iter()
+                .all(|name| summary["missing"].as_array().unwrap().contains(&Value::from(*name)))
         );
     }
 }
@@ -254,7 +282,8 @@ fn what_goes_wrong_has_its_exit_code() {
     for file in ["Traffic", "Temperature"] {
         write(folder, &format!("data/authors_csv/{file}.csv"), format!("y\n{series}"));
     }
-    let rows: String = (0..300).map(|row| format!("0.{},0.{}\n", row % 7, row * row % 89)).collect();
+    let rows: String =
+        (0..300).map(|row| format!("0.{},0.{}\n", row % 7, row * row % 89)).collect();
     write(folder, "data/authors_csv/AirData.csv", format!("x1,y\n{rows}0.5,red\n"));
     let data = folder.join("data");
     let refused = |flags: &[&str], code: i32, parts: &[&str]| {

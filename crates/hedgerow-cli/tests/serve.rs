@@ -12,7 +12,15 @@ use serde_json::Value;
 
 fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hedgerow"));
-    let common = ["serve", "--json", "--plain-text", "--listen", "127.0.0.1:0", "--dashboard", "127.0.0.1:0"];
+    let common = [
+        "serve",
+        "--json",
+        "--plain-text",
+        "--listen",
+        "127.0.0.1:0",
+        "--dashboard",
+        "127.0.0.1:0",
+    ];
     command.current_dir(folder).args(common).args(["--set", "learning.inputs=2"]).args(arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -44,10 +52,15 @@ fn a_server_says_where_it_is_and_ends_when_told() {
     let (child, line) = start(folder.path(), &[]);
     let dashboard: SocketAddr = line["dashboard"].as_str().unwrap().parse().unwrap();
     let mut socket = TcpStream::connect(dashboard).unwrap();
-    socket.write_all(b"GET /api/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    socket
+        .write_all(b"GET /api/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .unwrap();
     let mut answer = String::new();
     socket.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(line["run"].as_str().unwrap()), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.contains(line["run"].as_str().unwrap()),
+        "{answer}"
+    );
     let address: SocketAddr = line["address"].as_str().unwrap().parse().unwrap();
     assert!(TcpStream::connect(address).is_ok() && line["tls"] == false);
     let (code, log) = end(child, "-TERM");

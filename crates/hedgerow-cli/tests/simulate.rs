@@ -1,4 +1,5 @@
-//! The command line as a user meets it: as a process, with its output, its files and its exit codes.
+//! The command line as a user meets it: as a process, with its output, its files and its exit
+//! codes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +11,11 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 fn hedgerow(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_hedgerow")).args(arguments).current_dir(folder).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_hedgerow"))
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap()
 }
 
 /// A small run, quick enough for a test.
@@ -24,7 +29,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Asserts that a run failed with this code and a message with all these parts, and left nothing behind.
+/// Asserts that a run failed with this code and a message with all these parts, and left nothing
+/// behind.
 fn assert_refused(output: &Output, code: i32, parts: &[&str], folder: &Path) {
     let message = text(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{message}");
@@ -43,9 +49,17 @@ fn a_run_writes_every_file_and_shows_a_table() {
     let output = small(folder.path(), &[]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let shown = text(&output.stdout);
-    for part in
-        ["method", "MSE ± sd", "mk", "sk (best)", "naive", "central", "local", "hindsight", "report.html"]
-    {
+    for part in [
+        "method",
+        "MSE ± sd",
+        "mk",
+        "sk (best)",
+        "naive",
+        "central",
+        "local",
+        "hindsight",
+        "report.html",
+    ] {
         assert!(shown.contains(part), "{part} in {shown}");
     }
     assert!(output.stderr.is_empty(), "no progress bar where nobody watches");
@@ -82,7 +96,8 @@ fn json_is_the_summary_that_is_written() {
     assert_eq!(printed["settings"]["federation"]["nodes"], 5);
     assert_eq!(printed["data"]["samples"], 200);
     let methods = printed["methods"].as_array().unwrap();
-    let named = |name: &str| methods.iter().filter(|m| m["name"] == name).cloned().collect::<Vec<Value>>();
+    let named =
+        |name: &str| methods.iter().filter(|m| m["name"] == name).cloned().collect::<Vec<Value>>();
     assert_eq!(named("sk").len(), 11);
     assert_eq!(named("sk").iter().filter(|method| method["best"] == true).count(), 1);
     assert_eq!(named("mk")[0]["numbers_up"], 99.0);
@@ -90,8 +105,12 @@ fn json_is_the_summary_that_is_written() {
     assert_eq!(named("naive")[0]["numbers_up"], 1089.0);
     assert_eq!(named("local")[0]["bytes_up"], 0.0);
     assert_eq!(named("mk")[0]["mse_trials"].as_array().unwrap().len(), 2);
-    let selected =
-        named("mk")[0]["selected"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).sum::<f64>();
+    let selected = named("mk")[0]["selected"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|v| v.as_f64().unwrap())
+        .sum::<f64>();
     assert!((selected - 1.0).abs() < 1e-9);
 }
 
@@ -106,8 +125,10 @@ fn quiet_says_nothing() {
 fn results_depend_on_the_seed_and_not_on_the_threads() {
     let curves = |more: &[&str]| {
         let folder = TempDir::new().unwrap();
-        let output =
-            small(folder.path(), &[more, &["--quiet", "--dropout", "0.3", "--trials", "5"]].concat());
+        let output = small(
+            folder.path(),
+            &[more, &["--quiet", "--dropout", "0.3", "--trials", "5"]].concat(),
+        );
         assert!(output.status.success(), "{}", text(&output.stderr));
         std::fs::read_to_string(folder.path().join("hedgerow-out/curves.csv")).unwrap()
     };
@@ -119,7 +140,8 @@ fn results_depend_on_the_seed_and_not_on_the_threads() {
 #[test]
 fn dropout_shows_in_what_is_sent() {
     let folder = TempDir::new().unwrap();
-    let output = small(folder.path(), &["--json", "--dropout", "0.5", "--rounds", "200", "--method", "mk"]);
+    let output =
+        small(folder.path(), &["--json", "--dropout", "0.5", "--rounds", "200", "--method", "mk"]);
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
     let accepted = printed["methods"][0]["uploads_accepted"].as_f64().unwrap();
     assert!((0.4..0.6).contains(&accepted), "{accepted}");
@@ -137,7 +159,8 @@ fn a_file_can_be_learned_from_and_settings_come_in_layers() {
         "[federation]\nnodes = 4\nbudget = 20\n[run]\ntrials = 1\n",
     )
     .unwrap();
-    let flags = ["simulate", "my.toml", "--data", "d.csv", "--target", "b", "--nodes", "3", "--json"];
+    let flags =
+        ["simulate", "my.toml", "--data", "d.csv", "--target", "b", "--nodes", "3", "--json"];
     let output = hedgerow(folder.path(), &flags);
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&printed["nodes"], &printed["budget"]), (&3.into(), &20.into()));
@@ -166,7 +189,8 @@ fn config_prints_defaults_that_can_be_used() {
     let flags = ["simulate", "all.toml", "--rounds", "10", "--trials", "1", "--quiet"];
     let output = hedgerow(folder.path(), &flags);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let json: Value = serde_json::from_slice(&hedgerow(folder.path(), &["config", "--json"]).stdout).unwrap();
+    let json: Value =
+        serde_json::from_slice(&hedgerow(folder.path(), &["config", "--json"]).stdout).unwrap();
     assert_eq!(json["federation"]["nodes"], 20);
 }
 
@@ -200,7 +224,10 @@ fn bad_toml_is_refused_with_file_and_nearest_key() {
     let folder = TempDir::new().unwrap();
     for (content, parts) in [
         ("[federation]\nnode = 3\n", &["my.toml", "federation.node", "federation.nodes"][..]),
-        ("[federation]\nnodes = \"three\"\n", &["my.toml", "federation.nodes", "whole number", "three"]),
+        (
+            "[federation]\nnodes = \"three\"\n",
+            &["my.toml", "federation.nodes", "whole number", "three"],
+        ),
     ] {
         std::fs::write(folder.path().join("my.toml"), content).unwrap();
         assert_refused(&hedgerow(folder.path(), &["simulate", "my.toml"]), 2, parts, folder.path());
@@ -209,7 +236,12 @@ fn bad_toml_is_refused_with_file_and_nearest_key() {
     let broken = hedgerow(folder.path(), &["simulate", "my.toml"]);
     assert_eq!(broken.status.code(), Some(2));
     assert!(text(&broken.stderr).contains("my.toml"));
-    assert_refused(&hedgerow(folder.path(), &["simulate", "no.toml"]), 2, &["no.toml"], folder.path());
+    assert_refused(
+        &hedgerow(folder.path(), &["simulate", "no.toml"]),
+        2,
+        &["no.toml"],
+        folder.path(),
+    );
 }
 
 #[test]
@@ -248,7 +280,10 @@ fn a_folder_that_cannot_be_written_is_found_out_before_the_run() {
     // A run of this length would take many minutes: the refusal has to come first.
     let flags = ["simulate", "--out", "taken/results", "--trials", "1000"];
     assert_refused(&hedgerow(folder.path(), &flags), 4, &["taken/results"], folder.path());
-    assert_eq!(std::fs::read_to_string(folder.path().join("taken")).unwrap(), "a file, not a folder");
+    assert_eq!(
+        std::fs::read_to_string(folder.path().join("taken")).unwrap(),
+        "a file, not a folder"
+    );
 }
 
 #[test]
@@ -264,7 +299,10 @@ fn whatever_is_in_the_way_of_a_result_is_found_out_before_the_run() {
 fn a_message_says_it_once() {
     let folder = TempDir::new().unwrap();
     let output = small(folder.path(), &["--set", "learning.ridge=-0.1"]);
-    assert_eq!(text(&output.stderr), "error: learning: ridge (λ) must be between 0 and 1000, but is -0.1\n");
+    assert_eq!(
+        text(&output.stderr),
+        "error: learning: ridge (λ) must be between 0 and 1000, but is -0.1\n"
+    );
     let output = small(folder.path(), &["--nodes", "0"]);
     assert_eq!(text(&output.stderr), "error: federation.nodes must be at least 1, but is 0\n");
 }
@@ -281,7 +319,9 @@ fn an_interruption_says_what_it_costs() {
         assert_eq!(child.try_wait().unwrap(), None, "it has ended before it began");
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert!(
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success()
+    );
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
     assert!(text(&output.stderr).contains("interrupted: results are written at the end alone"));
@@ -308,7 +348,10 @@ fn sizes_that_no_machine_has_are_refused() {
         ),
         (&["--rounds", "1000000", "--memory-limit", "0.1"], &["for samples", "lower run.rounds"]),
         (&["--memory-limit", "-1"], &["run.memory_limit", "gigabytes"]),
-        (&["--set", "participation.arrivals=fixed:18446744073709551615"], &["participation.arrivals"]),
+        (
+            &["--set", "participation.arrivals=fixed:18446744073709551615"],
+            &["participation.arrivals"],
+        ),
     ] {
         assert_refused(&small(folder.path(), flags), 2, parts, folder.path());
     }

@@ -1,4 +1,5 @@
-//! Files, folders and standard input as they come: what is learned from them, and what the results say about it.
+//! Files, folders and standard input as they come: what is learned from them, and what the results
+//! say about it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -96,11 +97,17 @@ fn however_a_table_is_written_the_results_are_the_same() {
         ("lines.jsonl", json.into()),
         ("packed.csv.gz", gzip(plain().as_bytes())),
         ("packed.csv.zst", zstd::encode_all(plain().as_bytes(), 3).unwrap()),
-        ("members.csv.gz", [gzip(&plain().as_bytes()[..500]), gzip(&plain().as_bytes()[500..])].concat()),
+        (
+            "members.csv.gz",
+            [gzip(&plain().as_bytes()[..500]), gzip(&plain().as_bytes()[500..])].concat(),
+        ),
     ];
     write(folder, "plain.csv", plain());
     let expected = simulate(folder, "plain.csv", &[]);
-    assert_eq!((&expected["data"]["samples"], &expected["data"]["features"]), (&120.into(), &2.into()));
+    assert_eq!(
+        (&expected["data"]["samples"], &expected["data"]["features"]),
+        (&120.into(), &2.into())
+    );
     let curves = written(folder, "curves.csv");
     for (name, content) in files {
         write(folder, name, content);
@@ -140,10 +147,16 @@ fn files_of_a_folder_and_values_of_a_column_are_nodes() {
     assert_eq!((&dealt["nodes"], &dealt["partition"]), (&20.into(), &"round-robin".into()));
     let shown = shown(folder, "fleet", &["--partition", "column:@file"]);
     assert!(shown.contains("3 nodes (column:@file)"), "{shown}");
-    let output =
-        hedgerow(folder, &["simulate", "--data", "fleet", "--partition", "column:@file", "--nodes", "4"]);
+    let output = hedgerow(
+        folder,
+        &["simulate", "--data", "fleet", "--partition", "column:@file", "--nodes", "4"],
+    );
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("3, as many as the data names"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("3, as many as the data names"),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 #[test]
@@ -160,7 +173,8 @@ fn texts_become_inputs() {
     let folder = TempDir::new().unwrap();
     let sky = |row: usize| format!("{},", ["clear", "rain", "snow", ""][row % 4]);
     write(folder.path(), "d.csv", table("sky,a,b,y\n", ",", "\n", sky));
-    let features = |flags: &[&str]| simulate(folder.path(), "d.csv", flags)["data"]["features"].clone();
+    let features =
+        |flags: &[&str]| simulate(folder.path(), "d.csv", flags)["data"]["features"].clone();
     assert_eq!(features(&["--categories", "one-hot"]), 3 + 2);
     assert_eq!(features(&["--categories", "hashed:8"]), 8 + 2);
     assert_eq!(features(&["--drop", "sky"]), 2);
@@ -184,7 +198,11 @@ fn a_series_is_learned_from_its_past() {
     ] {
         let summary = simulate(folder.path(), "d.csv", &[flags, &common].concat());
         let data = &summary["data"];
-        assert_eq!((&data["samples"], &data["features"]), (&samples.into(), &features.into()), "{flags:?}");
+        assert_eq!(
+            (&data["samples"], &data["features"]),
+            (&samples.into(), &features.into()),
+            "{flags:?}"
+        );
         // The line rises by a hundredth a step, and so far behind is the last value that was known.
         assert_near(mse(&summary, "last"), (0.01_f64 * behind).powi(2));
         assert!(mse(&summary, "mean") > 100.0 * mse(&summary, "last"));
@@ -203,7 +221,9 @@ fn every_time_series_is_compared_with_rules_that_learn_nothing() {
     write(
         folder,
         "d.csv",
-        table("when,a,b,y\n", ",", "\n", |row| format!("2020-01-01 {:02}:{:02},", row / 60, row % 60)),
+        table("when,a,b,y\n", ",", "\n", |row| {
+            format!("2020-01-01 {:02}:{:02},", row / 60, row % 60)
+        }),
     );
     write(folder, "plain.csv", plain());
     for (data, flags, is_series) in [
@@ -221,7 +241,11 @@ fn every_time_series_is_compared_with_rules_that_learn_nothing() {
         let shown = shown(folder, data, flags);
         assert!(is_in_report(&report, "mk") && shown.contains("\nmk "), "{shown}");
         for name in ["last", "mean"] {
-            let names = summary["methods"].as_array().unwrap().iter().filter(|method| method["name"] == name);
+            let names = summary["methods"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|method| method["name"] == name);
             assert_eq!(names.count(), usize::from(is_series), "{data} {flags:?}");
             assert_eq!(is_in_report(&report, name), is_series, "{data} {flags:?}");
             assert_eq!(shown.contains(&format!("\n{name} ")), is_series, "{shown}");
@@ -234,8 +258,9 @@ fn scaling_is_done_and_said() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
     let times = |factor: f64| {
-        let rows =
-            numbers(120).into_iter().map(|row| row.map(|number| format!("{:.5}", number * factor)).join(","));
+        let rows = numbers(120)
+            .into_iter()
+            .map(|row| row.map(|number| format!("{:.5}", number * factor)).join(","));
         format!("a,b,y\n{}\n", rows.collect::<Vec<_>>().join("\n"))
     };
     write(folder, "one.csv", times(1.0));
@@ -247,7 +272,11 @@ fn scaling_is_done_and_said() {
         ("one.csv", "auto", ""),
         ("many.csv", "auto", "online, by running mean and spread agreed between the nodes"),
         ("one.csv", "online", "online, by running mean and spread agreed between the nodes"),
-        ("one.csv", "online-range", "online, by running minimum and maximum agreed between the nodes"),
+        (
+            "one.csv",
+            "online-range",
+            "online, by running minimum and maximum agreed between the nodes",
+        ),
         ("one.csv", "one.toml", "by known ranges"),
         ("many.csv", "whole-file", "over the whole file: hindsight, which no live system has"),
         (
@@ -272,8 +301,10 @@ fn scaling_is_done_and_said() {
         }
         assert_eq!(summary["data"]["samples"], 120, "{scaling}");
     }
-    // Whatever the unit, the same is learned; errors are in the label's unit if the scale is one that a live system could have.
-    let error = |data: &str, scaling: &str| mse(&simulate(folder, data, &["--scaling", scaling]), "mk");
+    // Whatever the unit, the same is learned; errors are in the label's unit if the scale is one
+    // that a live system could have.
+    let error =
+        |data: &str, scaling: &str| mse(&simulate(folder, data, &["--scaling", scaling]), "mk");
     for (one, many, factor) in [
         ("whole-file", "whole-file", 1.0),
         ("whole-file-joint", "whole-file-joint", 1.0),
@@ -283,9 +314,15 @@ fn scaling_is_done_and_said() {
     ] {
         assert_near(error("many.csv", many), factor * error("one.csv", one));
     }
-    let raw =
-        hedgerow(folder, &[&["simulate", "--data", "many.csv", "--scaling", "none"], &QUICK[..]].concat());
-    assert!(raw.status.success() && text(&raw.stderr).contains("--scaling online"), "{}", text(&raw.stderr));
+    let raw = hedgerow(
+        folder,
+        &[&["simulate", "--data", "many.csv", "--scaling", "none"], &QUICK[..]].concat(),
+    );
+    assert!(
+        raw.status.success() && text(&raw.stderr).contains("--scaling online"),
+        "{}",
+        text(&raw.stderr)
+    );
 }
 
 #[test]
@@ -322,7 +359,8 @@ fn what_is_missing_is_counted_everywhere() {
 }
 
 fn live(folder: &Path, flags: &[&str]) -> Child {
-    let mut command = command(folder, &[&["simulate", "--data", "-", "--json"], &QUICK[..], flags].concat());
+    let mut command =
+        command(folder, &[&["simulate", "--data", "-", "--json"], &QUICK[..], flags].concat());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().unwrap()
 }
@@ -371,7 +409,10 @@ fn standard_input_is_learned_from_as_it_comes() {
             assert_eq!(mse(&summary, name), mse(&expected, name), "{name}");
         }
         assert!(written(folder, "report.html").contains("</html>"));
-        assert_eq!(serde_json::from_str::<Value>(&written(folder, "summary.json")).unwrap(), summary);
+        assert_eq!(
+            serde_json::from_str::<Value>(&written(folder, "summary.json")).unwrap(),
+            summary
+        );
     }
 }
 

@@ -1,6 +1,8 @@
-//! How the cost of a round grows: time and bytes against the numbers of nodes, kernels, features and inputs. All sizes take turns, several
-//! times over, so that a busy machine is busy for all of them. `-- --write DIR` leaves the numbers and charts there; `--most-nodes K` ends
-//! the first sweep elsewhere. `-- --server FILE.csv` draws instead what the benchmark of the network has written, beside that file.
+//! How the cost of a round grows: time and bytes against the numbers of nodes, kernels, features
+//! and inputs. All sizes take turns, several times over, so that a busy machine is busy for all of
+//! them. `-- --write DIR` leaves the numbers and charts there; `--most-nodes K` ends the first
+//! sweep elsewhere. `-- --server FILE.csv` draws instead what the benchmark of the network has
+//! written, beside that file.
 
 // Results go to the terminal.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
@@ -64,7 +66,9 @@ fn sweeps(most_nodes: usize) -> [Sweep; 4] {
 fn cost(sweep: &Sweep, size: usize, method: &str) -> Option<[f64; 2]> {
     let of = |name: &str, usual: usize| if sweep.name == name { size } else { usual };
     // GR-OFL's sums grow with the square of r, and its steps with the third power.
-    if (method == "gr" && of("budget", 100) > 400) || (method == "naive" && of("nodes", 20) > 100_000) {
+    if (method == "gr" && of("budget", 100) > 400)
+        || (method == "naive" && of("nodes", 20) > 100_000)
+    {
         return None;
     }
     let (nodes, inputs) = (of("nodes", 200), of("inputs", 5));
@@ -115,8 +119,12 @@ fn draw_server(file: &Path) {
         label: label.to_owned(),
         points: rows.iter().map(|row| (row[0], [row[0] * row[cpu] / 1e6; 3])).collect(),
     };
-    let words =
-        ["CPU of a server for a round", "MK-OFL, r = 100, mutual TLS, SQLite", "nodes, K", "seconds of CPU"];
+    let words = [
+        "CPU of a server for a round",
+        "MK-OFL, r = 100, mutual TLS, SQLite",
+        "nodes, K",
+        "seconds of CPU",
+    ];
     let svg = growth(words, &[line("server", 2), line("bare echo", 4)]).unwrap();
     std::fs::write(file.with_extension("svg"), &svg).unwrap();
     std::fs::write(file.with_extension("png"), to_png(&svg).unwrap()).unwrap();
@@ -148,19 +156,27 @@ fn main() {
         let mut kinds: [Vec<Growth>; 2] = [Vec::new(), Vec::new()];
         for method in sweep.methods {
             let mut points: [Vec<(f64, [f64; 3])>; 2] = [Vec::new(), Vec::new()];
-            for (_, size, _, costs) in measured.iter().filter(|one| (one.0, one.2) == (at, method)) {
+            for (_, size, _, costs) in measured.iter().filter(|one| (one.0, one.2) == (at, method))
+            {
                 if costs.is_empty() {
                     continue;
                 }
                 for (kind, points) in points.iter_mut().enumerate() {
                     let mut costs: Vec<f64> = costs.iter().map(|cost| cost[kind]).collect();
                     costs.sort_by(f64::total_cmp);
-                    points.push((*size as f64, [costs[0], costs[costs.len() / 2], costs[costs.len() - 1]]));
+                    points.push((
+                        *size as f64,
+                        [costs[0], costs[costs.len() / 2], costs[costs.len() - 1]],
+                    ));
                 }
                 let ([least, middle, most], bytes) =
                     (points[0].last().unwrap().1, points[1].last().unwrap().1[1]);
-                writeln!(csv, "{},{size},{method},{least:e},{middle:e},{most:e},{bytes}", sweep.name)
-                    .unwrap();
+                writeln!(
+                    csv,
+                    "{},{size},{method},{least:e},{middle:e},{most:e},{bytes}",
+                    sweep.name
+                )
+                .unwrap();
             }
             for (kind, points) in kinds.iter_mut().zip(points) {
                 kind.push(Growth { label: (*method).to_owned(), points });
@@ -175,7 +191,10 @@ fn main() {
                 .map(|one| format!("{} {:.2}", one.label, one.exponent().unwrap_or(f64::NAN)));
             println!("{title}, by {}: {}", sweep.size, exponents.collect::<Vec<_>>().join(", "));
             let name = format!("{}-{}.svg", ["time", "bytes"][kind], sweep.name);
-            charts.push((name, growth([title, sweep.fixed, sweep.size, unit], &kinds[kind]).unwrap()));
+            charts.push((
+                name,
+                growth([title, sweep.fixed, sweep.size, unit], &kinds[kind]).unwrap(),
+            ));
         }
     }
     println!("{csv}");
@@ -186,7 +205,8 @@ fn main() {
         for (name, svg) in charts {
             std::fs::write(folder.join(&name), &svg).unwrap();
             if arguments.iter().any(|argument| argument == "--png") {
-                std::fs::write(folder.join(name.replace("svg", "png")), to_png(&svg).unwrap()).unwrap();
+                std::fs::write(folder.join(name.replace("svg", "png")), to_png(&svg).unwrap())
+                    .unwrap();
             }
         }
     }

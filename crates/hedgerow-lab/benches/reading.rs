@@ -1,5 +1,5 @@
-//! How fast tables are read: this library, which checks and converts every cell, and the `csv` crate, which splits rows into bytes,
-//! in turns on the same text.
+//! How fast tables are read: this library, which checks and converts every cell, and the `csv`
+//! crate, which splits rows into bytes, in turns on the same text.
 
 // Results go to the terminal.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]

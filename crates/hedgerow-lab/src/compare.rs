@@ -1,5 +1,6 @@
-//! Methods compared: finished runs in; rankings, tables, figures, advice, a document and a page out. One run is a [`Ranking`]; a grid
-//! of data sets and partitions also has a [`Standing`] per method. Nothing is read or written but by [`Grid`], which makes the runs.
+//! Methods compared: finished runs in; rankings, tables, figures, advice, a document and a page
+//! out. One run is a [`Ranking`]; a grid of data sets and partitions also has a [`Standing`] per
+//! method. Nothing is read or written but by [`Grid`], which makes the runs.
 
 mod advice;
 mod grid;
@@ -81,10 +82,13 @@ impl Comparison {
 
     /// What was found in every run that could be made.
     fn found(&self) -> impl Iterator<Item = (&Cell, &Results, &Ranking)> {
-        self.cells.iter().filter_map(|cell| Some((cell, cell.results.as_ref()?, cell.ranking.as_ref()?)))
+        self.cells
+            .iter()
+            .filter_map(|cell| Some((cell, cell.results.as_ref()?, cell.ranking.as_ref()?)))
     }
 
-    /// What was found in every run if it is known of any of them when its data changes; else nothing.
+    /// What was found in every run if it is known of any of them when its data changes; else
+    /// nothing.
     pub(crate) fn changing(&self) -> Vec<Results> {
         let any = self.found().any(|(_, results, _)| !crate::drift::changes(results).is_empty());
         self.found().filter(|_| any).map(|(_, results, _)| results.clone()).collect()
@@ -125,7 +129,11 @@ impl Comparison {
                 settings.push(setting);
             }
         }
-        if settings.is_empty() { "No data set was available.".to_owned() } else { settings.join("; ") }
+        if settings.is_empty() {
+            "No data set was available.".to_owned()
+        } else {
+            settings.join("; ")
+        }
     }
 }
 
@@ -135,14 +143,16 @@ mod sample {
     use crate::figures::sample::results;
     use crate::results::{MethodResult, Moments};
 
-    /// A run of four trials with `sk` for three kernels (the second is best, at level 1), `hindsight`, and these methods at
-    /// these levels. Trials differ in what methods have in common, and a little in what they haven't.
+    /// A run of four trials with `sk` for three kernels (the second is best, at level 1),
+    /// `hindsight`, and these methods at these levels. Trials differ in what methods have in
+    /// common, and a little in what they haven't.
     pub(super) fn run(levels: &[(&str, f64)]) -> Results {
         let mut run = results(3, 40, 4);
         let model = run.methods[0].clone();
         run.methods.retain(|method| matches!(method.name.as_str(), "sk" | "hindsight"));
-        run.methods
-            .extend(levels.iter().map(|(name, _)| MethodResult { name: (*name).into(), ..model.clone() }));
+        run.methods.extend(
+            levels.iter().map(|(name, _)| MethodResult { name: (*name).into(), ..model.clone() }),
+        );
         for (place, (name, level)) in levels.iter().enumerate() {
             let trials: Vec<f64> = [0.97, 0.99, 1.01, 1.03]
                 .iter()

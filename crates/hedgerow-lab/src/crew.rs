@@ -1,6 +1,6 @@
 //! [`Crew`]: who works inside a trial.
 
-use hedgerow::Workers;
+use hedgerow::executor::Executor;
 use rayon::prelude::*;
 
 /// Who works inside a trial. It changes nothing but the time.
@@ -12,7 +12,7 @@ pub(crate) enum Crew {
     Everybody,
 }
 
-impl Workers for Crew {
+impl Executor for Crew {
     fn each<T: Send>(&self, tasks: &mut [T], act: impl Fn(&mut T) + Sync) {
         match self {
             Self::Alone => tasks.iter_mut().for_each(&act),

@@ -1,7 +1,9 @@
-//! Data: generated from a seed ([`builtin`]) or read from tables ([`rows`], [`samples`]), and dealt to nodes ([`partition`]).
+//! Data: generated from a seed ([`builtin`]) or read from tables ([`rows`], [`samples`]), and dealt
+//! to nodes ([`partition`]).
 //!
-//! Tables flow one way: bytes → [`rows::Rows`] → numbers of the chosen [`columns`] → [`samples::SampleStream`], which knows the
-//! past of each series → [`Dataset`], or straight into a live run.
+//! Tables flow one way: bytes → [`rows::Rows`] → numbers of the chosen [`columns`] →
+//! [`samples::SampleStream`], which knows the past of each series → [`Dataset`], or straight into a
+//! live run.
 
 pub mod builtin;
 pub mod catalog;
@@ -46,9 +48,11 @@ pub struct Dataset {
     pub y: Vec<f32>,
     /// Whose each sample is, when the data itself says so.
     pub owners: Option<Owners>,
-    /// Nodes that the data names and that have too few rows for a single sample: they don't take part.
+    /// Nodes that the data names and that have too few rows for a single sample: they don't take
+    /// part.
     pub too_short: Vec<String>,
-    /// In a time series, the latest label that was known when each forecast was made; NaN if none was.
+    /// In a time series, the latest label that was known when each forecast was made; NaN if none
+    /// was.
     pub last: Option<Vec<f32>>,
     /// Whether it is a time series, to be compared with the trivial forecasts.
     pub is_time_series: bool,
@@ -112,10 +116,15 @@ impl Range {
         }
     }
 
-    /// Offset and factor that take it to the unit interval; what is constant goes to zero. In f64 no difference overflows.
+    /// Offset and factor that take it to the unit interval; what is constant goes to zero. In f64
+    /// no difference overflows.
     fn to_unit(self) -> (f64, f64) {
         let (least, greatest) = (f64::from(self.least), f64::from(self.greatest));
-        if least < greatest { (least, 1.0 / (greatest - least)) } else { (least.min(f64::MAX), 0.0) }
+        if least < greatest {
+            (least, 1.0 / (greatest - least))
+        } else {
+            (least.min(f64::MAX), 0.0)
+        }
     }
 
     fn union(self, other: Self) -> Self {
@@ -147,7 +156,8 @@ impl Dataset {
         }
     }
 
-    /// Samples that somebody else's program has in memory, and whose they are if it knows. What can't be learned is refused.
+    /// Samples that somebody else's program has in memory, and whose they are if it knows. What
+    /// can't be learned is refused.
     pub fn from_arrays(
         name: &str,
         features: usize,
@@ -179,8 +189,13 @@ impl Dataset {
         Ok(data)
     }
 
-    /// Everything that a stream has, but for a live one. `progress` is told how many bytes have been read.
-    pub fn read(name: &str, stream: &mut SampleStream, progress: &dyn Fn(u64)) -> Result<Self, DataError> {
+    /// Everything that a stream has, but for a live one. `progress` is told how many bytes have
+    /// been read.
+    pub fn read(
+        name: &str,
+        stream: &mut SampleStream,
+        progress: &dyn Fn(u64),
+    ) -> Result<Self, DataError> {
         Self::read_within(MOST_IN_MEMORY, name, stream, progress)
     }
 
@@ -270,15 +285,17 @@ impl Dataset {
         Ok(())
     }
 
-    /// Takes every input, and the label unless it is a class, to the unit interval by the least and greatest value of the whole
-    /// data: something that only hindsight knows. Inputs each by their own, or `jointly` all by the same.
+    /// Takes every input, and the label unless it is a class, to the unit interval by the least and
+    /// greatest value of the whole data: something that only hindsight knows. Inputs each by their
+    /// own, or `jointly` all by the same.
     pub fn scale_with_hindsight(&mut self, jointly: bool, raw_labels: bool) {
         let (label, inputs) = match self.ranges.split_last() {
             Some((label, inputs)) => (*label, inputs),
             None => return,
         };
         let together = inputs.iter().copied().fold(Range::EMPTY, Range::union);
-        let affine = inputs.iter().map(|range| if jointly { together } else { *range }.to_unit()).collect();
+        let affine =
+            inputs.iter().map(|range| if jointly { together } else { *range }.to_unit()).collect();
         self.affine = Some(affine);
         if !raw_labels {
             let axis = label.to_unit();
@@ -410,7 +427,8 @@ mod tests {
             Some(Owners { ids: ids.to_vec(), names: ["a", "b", "c"].map(str::to_owned).to_vec() })
         };
         let made = |x: &[f32], y: &[f32], owners| {
-            Dataset::from_arrays("t", 2, x.to_vec(), y.to_vec(), owners).map_err(|error| error.to_string())
+            Dataset::from_arrays("t", 2, x.to_vec(), y.to_vec(), owners)
+                .map_err(|error| error.to_string())
         };
         let data = made(&[1.0, f32::NAN, 3.0, 2.0], &[0.0, 1.0], owners(&[2, 0])).unwrap();
         assert_eq!((data.len(), data.missing, data.is_of_order_one), (2, 1, true));
@@ -439,16 +457,26 @@ mod tests {
         }
         std::fs::write(file.path(), text).unwrap();
         let name = format!("data.name={}", file.path().display());
-        for flags in
-            ["data.scaling=online", "data.scaling=whole-file", "federation.partition=sorted-direction"]
-        {
-            let flags = [&name, flags, "data.lags=2", "run.trials=3", "run.threads=3", "federation.nodes=7"];
+        for flags in [
+            "data.scaling=online",
+            "data.scaling=whole-file",
+            "federation.partition=sorted-direction",
+        ] {
+            let flags = [
+                &name,
+                flags,
+                "data.lags=2",
+                "run.trials=3",
+                "run.threads=3",
+                "federation.nodes=7",
+            ];
             let flags = flags.map(|flag| Override::parse(flag).unwrap());
             let settings = Settings::load(None, &flags).unwrap();
             let Source::Files { files, .. } = &settings.data.source else { panic!("no file") };
             let results = [usize::MAX, 1000].map(|most_in_memory| {
                 let mut stream = SampleStream::open(files, &settings.data.columns).unwrap();
-                let mut data = Dataset::read_within(most_in_memory, "t", &mut stream, &|_| {}).unwrap();
+                let mut data =
+                    Dataset::read_within(most_in_memory, "t", &mut stream, &|_| {}).unwrap();
                 assert_eq!(data.x.is_in_file(), most_in_memory == 1000);
                 if let crate::settings::Scaling::WholeFile { jointly } = settings.scaling {
                     data.scale_with_hindsight(jointly, false);
@@ -459,9 +487,13 @@ mod tests {
                 results
             });
             // As text: what is not a number is not equal to itself.
-            let texts = results.each_ref().map(|results| crate::results::to_stored_json(results).unwrap());
+            let texts =
+                results.each_ref().map(|results| crate::results::to_stored_json(results).unwrap());
             assert!(texts[0] == texts[1], "{:?}", settings.scaling);
-            assert!(results[0].data.missing_inputs > 0 || settings.scaling != crate::settings::Scaling::Auto);
+            assert!(
+                results[0].data.missing_inputs > 0
+                    || settings.scaling != crate::settings::Scaling::Auto
+            );
         }
     }
 

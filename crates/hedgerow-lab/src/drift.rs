@@ -1,4 +1,5 @@
-//! How methods get through changes of the data: errors before and after, and how long it takes until they are back.
+//! How methods get through changes of the data: errors before and after, and how long it takes
+//! until they are back.
 
 pub use crate::data::builtin::Change;
 pub use crate::reproduction::table::Table;
@@ -8,24 +9,28 @@ use crate::data::catalog;
 use crate::figures::{data_name, number, series};
 use crate::results::{MethodResult, Results};
 
-/// A method is back when its windowed error is at most this many times what it was before the change.
+/// A method is back when its windowed error is at most this many times what it was before the
+/// change.
 pub const BACK: f64 = 1.5;
 
-/// When the data of a run changes; empty where nobody knows. A generated stream knows its rounds if every node sees its samples in
-/// turn, as many in every round.
+/// When the data of a run changes; empty where nobody knows. A generated stream knows its rounds if
+/// every node sees its samples in turn, as many in every round.
 pub fn changes(results: &Results) -> Vec<Change> {
     let setting = |key: &str| results.settings.pointer(key);
     let is = |key: &str, expected: f64| {
         setting(key).and_then(serde_json::Value::as_f64).is_none_or(|value| value == expected)
     };
-    let arrivals = setting("/participation/arrivals").and_then(serde_json::Value::as_str).unwrap_or("one");
+    let arrivals =
+        setting("/participation/arrivals").and_then(serde_json::Value::as_str).unwrap_or("one");
     let in_turn = results.partition == "round-robin"
         && (arrivals == "one" || arrivals.starts_with("fixed:"))
         && is("/participation/join_within", 0.0)
         && is("/data/lags", 0.0)
         && is("/data/horizon", 1.0);
     match Builtin::parse(&results.data.name) {
-        Some(stream) if in_turn && results.data.provenance == "generated" => stream.changes(results.rounds),
+        Some(stream) if in_turn && results.data.provenance == "generated" => {
+            stream.changes(results.rounds)
+        }
         _ => Vec::new(),
     }
 }
@@ -40,19 +45,24 @@ pub(crate) fn title(results: &Results) -> &str {
 pub struct Passage {
     /// Over the last window before it.
     pub before: f64,
-    /// Over the first whole window after it was complete; none if the next change or the end comes first.
+    /// Over the first whole window after it was complete; none if the next change or the end comes
+    /// first.
     pub after: Option<f64>,
-    /// Rounds from its completion until the windowed error was at most [`BACK`] times `before`; 0 if it never was above, or was back
-    /// by then. None if it wasn't before the next change or the end.
+    /// Rounds from its completion until the windowed error was at most [`BACK`] times `before`; 0
+    /// if it never was above, or was back by then. None if it wasn't before the next change or the
+    /// end.
     pub back: Option<u64>,
 }
 
-/// How a method of a run gets through each of its changes; those without a windowed error before them are left out.
+/// How a method of a run gets through each of its changes; those without a windowed error before
+/// them are left out.
 pub fn passages(results: &Results, method: &MethodResult) -> Vec<Passage> {
     let changes = changes(results);
     let ends = changes.iter().skip(1).map(|next| next.after).chain([results.rounds as u64]);
     let changes = changes.iter().zip(ends);
-    changes.filter_map(|(change, end)| passage(method, *change, end, results.window as u64)).collect()
+    changes
+        .filter_map(|(change, end)| passage(method, *change, end, results.window as u64))
+        .collect()
 }
 
 fn passage(method: &MethodResult, change: Change, end: u64, window: u64) -> Option<Passage> {
@@ -64,7 +74,8 @@ fn passage(method: &MethodResult, change: Change, end: u64, window: u64) -> Opti
     let mut later = points().filter(|(round, _)| change.after < *round && *round <= end);
     let whole = change.complete.saturating_add(window.saturating_sub(1));
     let after = later.clone().find(|(round, _)| *round >= whole).map(|(_, mean)| mean);
-    // The first rounds after a change still have the old ones in their window: first it has to be gone.
+    // The first rounds after a change still have the old ones in their window: first it has to be
+    // gone.
     let back = match later.find(|(_, mean)| *mean > BACK * before) {
         None => Some(0),
         Some(gone) => std::iter::once(gone)
@@ -75,13 +86,14 @@ fn passage(method: &MethodResult, change: Change, end: u64, window: u64) -> Opti
     Some(Passage { before, after, back })
 }
 
-/// A row per run and method: means over the changes of its data, and the MSE of the whole run. Of the single kernels only the best;
-/// not what is known only in hindsight.
+/// A row per run and method: means over the changes of its data, and the MSE of the whole run. Of
+/// the single kernels only the best; not what is known only in hindsight.
 pub fn table(results: &[Results]) -> Table {
     let headings = ["Data", "Method", "Before", "After", "Rounds until back", "MSE"];
     let rows = results.iter().flat_map(|results| {
         let shown = |method: &&MethodResult| {
-            method.name != "hindsight" && (method.name != "sk" || series::is_best_single(results, method))
+            method.name != "hindsight"
+                && (method.name != "sk" || series::is_best_single(results, method))
         };
         results.methods.iter().filter(shown).map(|method| row(results, method))
     });
@@ -155,7 +167,8 @@ mod tests {
 
     #[test]
     fn errors_before_and_after_and_the_way_back() {
-        // Up for 40 rounds after a change at 100, with the old rounds fading out of the window at first.
+        // Up for 40 rounds after a change at 100, with the old rounds fading out of the window at
+        // first.
         let course = |round| match round {
             ..=102 => 1.0,
             103..=140 => 9.0,
@@ -167,14 +180,16 @@ mod tests {
 
     #[test]
     fn some_never_leave_and_some_never_return() {
-        let passage = |after: f64| first(&run("drift", 200, 10, |t| if t <= 100 { 1.0 } else { after }))[0];
+        let passage =
+            |after: f64| first(&run("drift", 200, 10, |t| if t <= 100 { 1.0 } else { after }))[0];
         assert_eq!(passage(1.5), Passage { before: 1.0, after: Some(1.5), back: Some(0) });
         assert_eq!(passage(1.6), Passage { before: 1.0, after: Some(1.6), back: None });
     }
 
     #[test]
     fn the_first_window_after_a_change_is_whole() {
-        // The windowed error itself, of squared errors that are 0 before and 1 for ten rounds after.
+        // The windowed error itself, of squared errors that are 0 before and 1 for ten rounds
+        // after.
         let sharp = |t: u64| (10.0 - t.abs_diff(110).min(10) as f64) / 10.0 + 0.01;
         assert_eq!(first(&run("drift", 200, 10, sharp))[0].after, Some(1.01));
         // None fits before the end.
@@ -264,7 +279,10 @@ mod tests {
             // Room for a window between changes.
             let changes = Builtin::parse(name).unwrap().changes(settings.rounds.unwrap());
             let gaps = changes.windows(2).map(|pair| pair[1].after - pair[0].complete);
-            assert!(!changes.is_empty() && gaps.min().is_none_or(|gap| gap > 4 * settings.window as u64));
+            assert!(
+                !changes.is_empty()
+                    && gaps.min().is_none_or(|gap| gap > 4 * settings.window as u64)
+            );
         }
         assert_eq!(streams.len(), 4);
     }

@@ -1,8 +1,9 @@
 //! Figures for a paper: pure functions from [`Results`] to SVG documents.
 //!
-//! `series` and `errors` pick the curves (the report draws the same ones), `palette` gives every method its colour, `scale` finds
-//! ranges and ticks, `chart` draws on a `canvas`. Plotters places strokes and text; its own axes and legends are not
-//! used, since they have neither readable logarithmic ticks nor a legend outside the frame.
+//! `series` and `errors` pick the curves (the report draws the same ones), `palette` gives every
+//! method its colour, `scale` finds ranges and ticks, `chart` draws on a `canvas`. Plotters places
+//! strokes and text; its own axes and legends are not used, since they have neither readable
+//! logarithmic ticks nor a legend outside the frame.
 
 mod canvas;
 mod chart;
@@ -124,9 +125,11 @@ fn kernels(results: &Results) -> Result<Option<String>, DrawError> {
     let Some(shares) = series::shares(results) else {
         return Ok(None);
     };
-    let words = words(results, &format!("Kernels used by {}", shares.method), "share of the predictions");
+    let words =
+        words(results, &format!("Kernels used by {}", shares.method), "share of the predictions");
     let count = shares.groups.len();
-    let colored = || shares.groups.iter().enumerate().map(|(i, group)| (group, palette::kernel(i, count)));
+    let colored =
+        || shares.groups.iter().enumerate().map(|(i, group)| (group, palette::kernel(i, count)));
     let layers: Vec<_> = colored().map(|(group, color)| (group.shares.as_slice(), color)).collect();
     // From the top of the stack down, as in the picture.
     let entries: Vec<Entry> = colored()
@@ -140,7 +143,8 @@ fn kernels(results: &Results) -> Result<Option<String>, DrawError> {
         .collect();
     let x = Axis::rounds(Spacing::Linear, shares.rounds.last().copied().unwrap_or(1.0));
     let document = Canvas::document(&words.title, SHEET, |canvas| {
-        let chart = Chart::new(canvas, Frame::alone(LEGEND), &words, (x, Axis::exactly(0.0..=1.0)))?;
+        let chart =
+            Chart::new(canvas, Frame::alone(LEGEND), &words, (x, Axis::exactly(0.0..=1.0)))?;
         chart.stack(&shares.rounds, &layers)?;
         chart.axes()?;
         let mut notes = Vec::new();
@@ -160,7 +164,8 @@ fn convergence(results: &Results) -> Result<Option<String>, DrawError> {
     let Some(convergence) = series::convergence(results) else { return Ok(None) };
     let lines = &convergence.lines;
     let words = words(results, "Convergence to the best kernel", "share of the best kernel");
-    let alternative = format!("{}. {}", words.title, series::describe(lines, "Share of the best kernel"));
+    let alternative =
+        format!("{}. {}", words.title, series::describe(lines, "Share of the best kernel"));
     let x = Axis::rounds(Spacing::Linear, last_round(lines.iter()));
     let document = Canvas::document(&alternative, SHEET, |canvas| {
         let chart = Chart::new(
@@ -172,7 +177,10 @@ fn convergence(results: &Results) -> Result<Option<String>, DrawError> {
         convergence.raw.iter().try_for_each(|line| chart.line(line))?;
         draw_lines(&chart, lines)?;
         let mut notes = vec![
-            format!("Best in hindsight: kernel {}.", series::kernel_label(results, convergence.kernel)),
+            format!(
+                "Best in hindsight: kernel {}.",
+                series::kernel_label(results, convergence.kernel)
+            ),
             "Share: of trials that selected it, or its mean weight in a mixture.".to_owned(),
         ];
         if !convergence.raw.is_empty() {
@@ -191,9 +199,12 @@ fn regret(results: &Results) -> Result<Option<String>, DrawError> {
     }
     let logarithmic = series::mostly_positive(&lines);
     let mut words = words(results, "Regret against the best fixed function", "regret R(t)");
-    words.x =
-        if logarithmic { "round t (log scale)" } else { "round t (√ scale: growth as √t is straight)" }
-            .into();
+    words.x = if logarithmic {
+        "round t (log scale)"
+    } else {
+        "round t (√ scale: growth as √t is straight)"
+    }
+    .into();
     let alternative = format!("{}. {}", words.title, series::describe(&lines, "Regret"));
     let values = lines.iter().flat_map(|line| &line.points).map(|point| point.mean);
     let rounds = lines.iter().flat_map(|line| &line.points).map(|point| point.round);
@@ -214,7 +225,12 @@ fn regret(results: &Results) -> Result<Option<String>, DrawError> {
         if let Some(ends) = guide {
             chart.guide(ends)?;
             let key = Key::Line(palette::GUIDE);
-            entries.push(Entry { label: "slope of √t".into(), key, value: String::new(), bold: false });
+            entries.push(Entry {
+                label: "slope of √t".into(),
+                key,
+                value: String::new(),
+                bold: false,
+            });
         }
         draw_lines(&chart, &lines)?;
         let spread = spread_note(results);
@@ -274,7 +290,8 @@ pub(crate) fn data_name(results: &Results) -> &str {
 
 /// The sizes of the run in a line.
 pub(crate) fn setting(results: &Results) -> String {
-    let trials = if results.trials == 1 { "1 trial".into() } else { format!("{} trials", results.trials) };
+    let trials =
+        if results.trials == 1 { "1 trial".into() } else { format!("{} trials", results.trials) };
     format!("K = {} nodes, r = {} numbers per message, {trials}", results.nodes, results.budget)
 }
 
@@ -346,7 +363,10 @@ mod tests {
             for (name, svg) in render(&results).unwrap() {
                 assert!(!svg.contains("NaN") && !svg.contains("\"inf"), "{name}");
                 for (x, y) in spots(&svg) {
-                    assert!((0.0..=8200.0).contains(&x) && (0.0..=4700.0).contains(&y), "{name}: {x}, {y}");
+                    assert!(
+                        (0.0..=8200.0).contains(&x) && (0.0..=4700.0).contains(&y),
+                        "{name}: {x}, {y}"
+                    );
                 }
             }
         }
@@ -384,7 +404,10 @@ mod tests {
         results.data.name = "/home/me/<script>\u{1}&".into();
         results.kernels = vec!["<a>".into(); 2];
         for (name, svg) in render(&results).unwrap() {
-            assert!(!svg.contains("<script") && !svg.contains("<a>") && !svg.contains('\u{1}'), "{name}");
+            assert!(
+                !svg.contains("<script") && !svg.contains("<a>") && !svg.contains('\u{1}'),
+                "{name}"
+            );
             assert!(svg.contains("&lt;script&gt; &amp;") && !svg.contains("home"), "{name}");
         }
     }
@@ -413,7 +436,10 @@ mod tests {
         assert!(svg(&results, "mse.svg").contains("Mean squared error on twitter"));
         results.loss = "logistic".into();
         let svg = svg(&results, "mse.svg");
-        assert!(svg.contains("Mean logistic loss on twitter") && svg.contains("mean logistic loss up to t"));
+        assert!(
+            svg.contains("Mean logistic loss on twitter")
+                && svg.contains("mean logistic loss up to t")
+        );
         assert!(!svg.contains("MSE"));
     }
 
@@ -432,7 +458,8 @@ mod tests {
     #[test]
     fn the_regret_is_defined_below_it() {
         assert!(
-            svg(&sample::results(3, 50, 2), "regret.svg").contains("minus that of the best fixed function")
+            svg(&sample::results(3, 50, 2), "regret.svg")
+                .contains("minus that of the best fixed function")
         );
     }
 }

@@ -43,9 +43,10 @@ impl Grids {
         };
         match self {
             Self::Closed { curve, regret } => (curve.clone(), regret.clone()),
-            Self::Open => {
-                (chosen(&|round| self.has_curve_point(round)), chosen(&|round| self.has_regret_point(round)))
-            }
+            Self::Open => (
+                chosen(&|round| self.has_curve_point(round)),
+                chosen(&|round| self.has_regret_point(round)),
+            ),
         }
     }
 }
@@ -56,7 +57,8 @@ fn is_milestone(round: u64, density: f64) -> bool {
     round <= 1 || steps(round) > steps(round - 1)
 }
 
-/// Every round if there are few; else as many as a figure can show, half of them evenly and half on a logarithmic scale.
+/// Every round if there are few; else as many as a figure can show, half of them evenly and half on
+/// a logarithmic scale.
 fn curve_grid(rounds: usize) -> Vec<u64> {
     if rounds <= CURVE_POINTS {
         return (1..=rounds as u64).collect();

@@ -1,9 +1,13 @@
-//! [`Intake`]: what happens to samples between a node's sensor and its features. Missing values are filled in, numbers are scaled,
-//! and the scale is agreed on between the nodes, as a live system would do it.
+//! [`Intake`]: what happens to samples between a node's sensor and its features. Missing values are
+//! filled in, numbers are scaled, and the scale is agreed on between the nodes, as a live system
+//! would do it.
 
 use std::collections::HashMap;
 
-use hedgerow::{Axis, Contact, NodeId, NodeScaling, Report, Scale, ScaleKind, ServerScaling};
+use hedgerow::NodeId;
+use hedgerow::federation::Contact;
+use hedgerow::message::Report;
+use hedgerow::scaling::{Axis, NodeScaling, Scale, ScaleKind, ServerScaling};
 
 use crate::plan::Turn;
 
@@ -27,7 +31,11 @@ impl RawRound {
 }
 
 /// The samples of an earlier round for the nodes that have a turn now, in their order.
-pub(crate) fn due(turns: &[Turn], earlier: &(Vec<Turn>, RawRound), features: usize) -> (Vec<Turn>, RawRound) {
+pub(crate) fn due(
+    turns: &[Turn],
+    earlier: &(Vec<Turn>, RawRound),
+    features: usize,
+) -> (Vec<Turn>, RawRound) {
     let (earlier_turns, raw) = earlier;
     let mut starts = HashMap::new();
     let mut start = 0;
@@ -143,13 +151,15 @@ impl Intake {
         Self { features, nodes, server, report: Report::default(), tally: IntakeTally::default() }
     }
 
-    /// Nodes in contact hear of the latest scale: `moved` is told each one's old scale and the new one.
+    /// Nodes in contact hear of the latest scale: `moved` is told each one's old scale and the new
+    /// one.
     pub(crate) fn catch_up<E>(
         &mut self,
         turns: &[Turn],
         mut moved: impl FnMut(NodeId, &Scale, &Scale) -> Result<(), E>,
     ) -> Result<(), E> {
-        let Some((server, scale)) = self.server.as_ref().and_then(|server| Some((server, server.scale()?)))
+        let Some((server, scale)) =
+            self.server.as_ref().and_then(|server| Some((server, server.scale()?)))
         else {
             return Ok(());
         };
@@ -175,7 +185,12 @@ impl Intake {
     }
 
     /// The same samples in the server's scale, and true, if some node has another.
-    pub(crate) fn admit_centrally(&mut self, turns: &[Turn], raw: &RawRound, round: &mut Round) -> bool {
+    pub(crate) fn admit_centrally(
+        &mut self,
+        turns: &[Turn],
+        raw: &RawRound,
+        round: &mut Round,
+    ) -> bool {
         let Some((version, scale)) =
             self.server.as_ref().and_then(|server| Some((server.version(), server.scale()?)))
         else {
@@ -189,7 +204,8 @@ impl Intake {
         if behind.is_empty() {
             return false;
         }
-        let theirs: Vec<NodeScaling> = behind.iter().map(|node| self.nodes[*node].clone()).collect();
+        let theirs: Vec<NodeScaling> =
+            behind.iter().map(|node| self.nodes[*node].clone()).collect();
         for node in &behind {
             // Both were made here, from one kind.
             _ = self.nodes[*node].adopt(version, scale);
@@ -199,7 +215,8 @@ impl Intake {
         true
     }
 
-    /// Fills in and scales; samples without a label, and those of nodes without a scale, can't be learned from.
+    /// Fills in and scales; samples without a label, and those of nodes without a scale, can't be
+    /// learned from.
     pub(crate) fn admit(&mut self, turns: &[Turn], raw: &RawRound, round: &mut Round) {
         round.clear();
         round.units.clear();
@@ -245,8 +262,14 @@ impl Intake {
         round.last.push(last);
     }
 
-    /// Nodes remember the round's samples; reports that are due go up. `moved` is told of a new scale.
-    pub(crate) fn close(&mut self, turns: &[Turn], raw: &RawRound, mut moved: impl FnMut(&Scale, &Scale)) {
+    /// Nodes remember the round's samples; reports that are due go up. `moved` is told of a new
+    /// scale.
+    pub(crate) fn close(
+        &mut self,
+        turns: &[Turn],
+        raw: &RawRound,
+        mut moved: impl FnMut(&Scale, &Scale),
+    ) {
         if self.nodes.is_empty() {
             return;
         }
@@ -293,8 +316,11 @@ mod tests {
 
     /// A round in which these nodes have a sample (x, y) each.
     fn raw(samples: &[(NodeId, Contact, f32, f32)]) -> (Vec<Turn>, RawRound) {
-        let turns =
-            samples.iter().map(|(node, contact, ..)| Turn { node: *node, samples: 1, contact: *contact });
+        let turns = samples.iter().map(|(node, contact, ..)| Turn {
+            node: *node,
+            samples: 1,
+            contact: *contact,
+        });
         let (x, y) = samples.iter().map(|(.., x, y)| (*x, *y)).unzip();
         (turns.collect(), RawRound { x, y, last: vec![NAN; samples.len()] })
     }
@@ -321,8 +347,15 @@ mod tests {
     #[test]
     fn where_nothing_is_to_be_done_nothing_is_done() {
         let (mut intake, mut round) = (Intake::new(&Scaler::None, 1, 2, false), Round::default());
-        play(&mut intake, &[(1, Contact::Full, 3e7, -2e9), (0, Contact::Lost, 1.0, NAN)], &mut round);
-        assert_eq!((&round.x[..], &round.y[..], &round.nodes[..]), (&[3e7][..], &[-2e9][..], &[1][..]));
+        play(
+            &mut intake,
+            &[(1, Contact::Full, 3e7, -2e9), (0, Contact::Lost, 1.0, NAN)],
+            &mut round,
+        );
+        assert_eq!(
+            (&round.x[..], &round.y[..], &round.nodes[..]),
+            (&[3e7][..], &[-2e9][..], &[1][..])
+        );
         assert_eq!(round.turns.iter().map(|turn| turn.samples).collect::<Vec<_>>(), [1, 0]);
         assert_eq!(intake.tally, IntakeTally { skipped: 1, ..IntakeTally::default() });
         assert_eq!(round.unit_of(1), Axis::IDENTITY);
@@ -332,12 +365,24 @@ mod tests {
     fn what_is_missing_becomes_the_node_s_own_mean() {
         let (mut intake, mut round) = (Intake::new(&Scaler::None, 1, 2, true), Round::default());
         for x in [1.0, 3.0] {
-            play(&mut intake, &[(0, Contact::Full, x, 0.0), (1, Contact::Full, 10.0 * x, 0.0)], &mut round);
+            play(
+                &mut intake,
+                &[(0, Contact::Full, x, 0.0), (1, Contact::Full, 10.0 * x, 0.0)],
+                &mut round,
+            );
         }
-        play(&mut intake, &[(0, Contact::Lost, NAN, 1.0), (1, Contact::Full, NAN, 1.0)], &mut round);
+        play(
+            &mut intake,
+            &[(0, Contact::Lost, NAN, 1.0), (1, Contact::Full, NAN, 1.0)],
+            &mut round,
+        );
         assert_eq!(round.x, [2.0, 20.0]);
         // Without a label nothing is filled in, but what is there is remembered.
-        play(&mut intake, &[(0, Contact::Full, NAN, NAN), (1, Contact::Full, 35.0, NAN)], &mut round);
+        play(
+            &mut intake,
+            &[(0, Contact::Full, NAN, NAN), (1, Contact::Full, 35.0, NAN)],
+            &mut round,
+        );
         assert!(round.x.is_empty());
         play(&mut intake, &[(1, Contact::Full, NAN, 1.0)], &mut round);
         assert_eq!(round.x, [25.0]);
@@ -380,7 +425,8 @@ mod tests {
             assert!(round.x.iter().all(|x| x.abs() <= Scale::LIMIT));
             moves.push((moved, server));
         }
-        let (first, last) = (|node| moves.iter().position(|(moved, _)| moved.contains(&node)), moves.last());
+        let (first, last) =
+            (|node| moves.iter().position(|(moved, _)| moved.contains(&node)), moves.last());
         let server = moves.iter().position(|(_, server)| *server).unwrap();
         assert_eq!((first(0), first(1)), (Some(server + 1), Some(150)));
         assert_eq!(last, Some(&(vec![], false)));

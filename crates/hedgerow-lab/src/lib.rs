@@ -1,5 +1,6 @@
-//! Experiments: what to run ([`settings`]), on which data ([`data`]), the run itself ([`run`]), and what came of it
-//! ([`results`], [`output`], [`figures`], [`report`], and [`reproduction`] for many runs). Data flows one way:
+//! Experiments: what to run ([`settings`]), on which data ([`data`]), the run itself ([`run`]), and
+//! what came of it ([`results`], [`output`], [`figures`], [`report`], and [`reproduction`] for many
+//! runs). Data flows one way:
 //!
 //! ```text
 //! TOML + flags ─▶ Settings ─▶ run ─▶ Results ─▶ files and figures

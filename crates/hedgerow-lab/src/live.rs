@@ -1,12 +1,13 @@
-//! A live run: samples are learned from as they come, once, until the stream ends. Nothing is kept but the models.
+//! A live run: samples are learned from as they come, once, until the stream ends. Nothing is kept
+//! but the models.
 //!
-//! A round is a sample of each node. Where the data names the nodes, it closes as soon as one of them comes again; those that
-//! have come before but not in this round hear of it all the same.
+//! A round is a sample of each node. Where the data names the nodes, it closes as soon as one of
+//! them comes again; those that have come before but not in this round hear of it all the same.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use hedgerow::Contact;
+use hedgerow::federation::Contact;
 use rayon::prelude::*;
 
 use crate::crew::Crew;
@@ -45,8 +46,8 @@ pub struct Ended {
     pub because: Option<RunError>,
 }
 
-/// Learns from the stream until it ends, or `keep_on` says no, which is told of every round. With [`Scaling::Auto`] the first 100
-/// samples are waited for before the first round.
+/// Learns from the stream until it ends, or `keep_on` says no, which is told of every round. With
+/// [`Scaling::Auto`] the first 100 samples are waited for before the first round.
 pub fn run(
     settings: &Settings,
     mut stream: SampleStream,
@@ -75,8 +76,9 @@ pub fn run(
         crew: Crew::Everybody,
     };
     run::check_memory(&scene, 0)?;
-    let mut trials =
-        (0..settings.trials).map(|trial| Trial::new(&scene, trial)).collect::<Result<Vec<_>, _>>()?;
+    let mut trials = (0..settings.trials)
+        .map(|trial| Trial::new(&scene, trial))
+        .collect::<Result<Vec<_>, _>>()?;
     let threads = run::threads(settings)?;
     let (mut round, mut samples, mut because) = (0, 0, None);
     while settings.rounds.is_none_or(|last| round < last as u64) {
@@ -120,11 +122,15 @@ pub fn check(settings: &Settings) -> Result<(), RunError> {
     let needs = |what| Err(DataError::NeedsWholeFile(what).into());
     match settings.scaling {
         Scaling::WholeFile { jointly: false } => return needs("data.scaling = \"whole-file\""),
-        Scaling::WholeFile { jointly: true } => return needs("data.scaling = \"whole-file-joint\""),
+        Scaling::WholeFile { jointly: true } => {
+            return needs("data.scaling = \"whole-file-joint\"");
+        }
         _ => {}
     }
     let has_nodes = settings.data.columns.node.is_some();
-    if settings.partition != Partition::Auto && (settings.partition != Partition::RoundRobin || has_nodes) {
+    if settings.partition != Partition::Auto
+        && (settings.partition != Partition::RoundRobin || has_nodes)
+    {
         return needs("a federation.partition other than round-robin and column:NAME");
     }
     if settings.participation.join_within > 0.0 {
@@ -136,7 +142,8 @@ pub fn check(settings: &Settings) -> Result<(), RunError> {
     };
     if settings.participation.arrivals != Arrivals::Fixed(1) {
         let bound = "\"one\" for standard input, whose samples arrive when they do";
-        let said = settings.effective.get("participation").and_then(|section| section.get("arrivals"));
+        let said =
+            settings.effective.get("participation").and_then(|section| section.get("arrivals"));
         let value = said.map(ToString::to_string).unwrap_or_default();
         return out_of_bounds("participation.arrivals", bound, value);
     }
@@ -193,7 +200,13 @@ impl Trial {
         Ok(Self { number, stages, plan, turns: Vec::new() })
     }
 
-    fn play(&mut self, round: u64, turns: &[Turn], raw: &RawRound, grids: &Grids) -> Result<(), RunError> {
+    fn play(
+        &mut self,
+        round: u64,
+        turns: &[Turn],
+        raw: &RawRound,
+        grids: &Grids,
+    ) -> Result<(), RunError> {
         self.turns.clear();
         self.turns.extend_from_slice(turns);
         self.plan.next_contacts(&mut self.turns);
@@ -281,7 +294,8 @@ impl Rounds {
         if self.turns.is_empty() {
             return Ok(false);
         }
-        let idle = self.latest.iter().enumerate().filter(|(_, latest)| (1..self.round).contains(*latest));
+        let idle =
+            self.latest.iter().enumerate().filter(|(_, latest)| (1..self.round).contains(*latest));
         let turn = |(node, _)| Turn { node: node as u32, samples: 0, contact: Contact::Full };
         self.turns.extend(idle.map(turn));
         Ok(true)

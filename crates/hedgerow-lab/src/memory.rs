@@ -1,9 +1,13 @@
-//! [`Memory`]: what a run will take, known before it begins, and what there is. A run that won't fit is refused, not killed half way.
+//! [`Memory`]: what a run will take, known before it begins, and what there is. A run that won't
+//! fit is refused, not killed half way.
 
 use std::fs;
 use std::path::Path;
 
-use hedgerow::{Aggregation, Method, NodeScaling, Personal, Setup};
+use hedgerow::aggregation::Aggregation;
+use hedgerow::learning::Personal;
+use hedgerow::scaling::NodeScaling;
+use hedgerow::{Method, Setup};
 
 use crate::intake::Scaler;
 use crate::plan::Turn;
@@ -18,7 +22,8 @@ pub struct Memory {
     pub nodes: f64,
     /// Features of the samples that are learned from at a time.
     pub features: f64,
-    /// What is on its way, and what is owed: compressed messages, sums of uploads, uploads that are kept.
+    /// What is on its way, and what is owed: compressed messages, sums of uploads, uploads that are
+    /// kept.
     pub messages: f64,
     /// Samples, whose they are, and those of the open round.
     pub data: f64,
@@ -57,7 +62,11 @@ impl Memory {
                 "the features of a round",
                 "federation.budget, kernels.variances or participation.arrivals, or leave out central-batch",
             ),
-            (self.messages, "messages", "federation.nodes, federation.budget or federation.methods"),
+            (
+                self.messages,
+                "messages",
+                "federation.nodes, federation.budget or federation.methods",
+            ),
             (self.data, "samples", "run.rounds, federation.nodes or participation.arrivals"),
             (
                 self.results,
@@ -84,13 +93,15 @@ impl Memory {
             return Ok(());
         }
         let parts = self.parts();
-        let Some((bytes, largest, keys)) = parts.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)) else {
+        let Some((bytes, largest, keys)) = parts.into_iter().max_by(|a, b| a.0.total_cmp(&b.0))
+        else {
             return Ok(());
         };
         let (needed, bytes) = (gigabytes(self.total()), gigabytes(bytes));
         let largest = format!("{bytes} of it for {largest}");
         let keys = if at_once > 1 { format!("{keys}, or run.threads") } else { keys.to_owned() };
-        let has = if settings.memory_limit.is_some() { "run.memory_limit allows" } else { "there is" };
+        let has =
+            if settings.memory_limit.is_some() { "run.memory_limit allows" } else { "there is" };
         Err(RunError::Memory { needed, has, most: gigabytes(most), largest, keys })
     }
 }
@@ -127,8 +138,8 @@ pub(crate) fn estimate(scene: &Scene<'_>, at_once: usize) -> Result<Memory, Sett
     let points = scene.rounds.map_or(2000, |rounds| rounds.min(1500)) as f64;
     let of_sk = |contestant: &&Contestant| contestant.learner == Learner::Sk;
     let kernels = settings.kernels.len() as f64;
-    let entries =
-        scene.contestants.len() as f64 + scene.contestants.iter().filter(of_sk).count() as f64 * kernels;
+    let entries = scene.contestants.len() as f64
+        + scene.contestants.iter().filter(of_sk).count() as f64 * kernels;
     all.results += points * entries * (settings.trials + 1) as f64 * 8.0 * (8.0 + kernels);
     Ok(all)
 }
@@ -162,7 +173,8 @@ fn of_group(scene: &Scene<'_>, group: &[Contestant]) -> Result<Memory, SettingsE
     let copies = if scene.delay > 0 { 2.0 } else { 1.0 };
     memory.features += copies * samples.min(most) * (4.0 * width + noted + 64.0);
     let frequencies = settings.frequencies(group[0])? as f64;
-    // A dictionary is larger than what is taken from it for a moment; so are frequencies when they are drawn.
+    // A dictionary is larger than what is taken from it for a moment; so are frequencies when they
+    // are drawn.
     memory.features += 2.0 * 4.0 * kernels * frequencies * inputs;
     let columns = inputs + 1.0;
     if !matches!(scene.scaler, Scaler::None) || scene.has_missing {
@@ -178,8 +190,8 @@ fn of_group(scene: &Scene<'_>, group: &[Contestant]) -> Result<Memory, SettingsE
     memory.data += nodes * (24.0 + PIECE + 4.0 * 8.0);
     if group.iter().any(|contestant| contestant.learner == Learner::Hindsight) {
         let model = 2.0 * frequencies;
-        memory.results +=
-            kernels * (4.0 * model * (model + 1.0) + 3.0 * 8.0 * model) + 8.0 * model * samples.min(most);
+        memory.results += kernels * (4.0 * model * (model + 1.0) + 3.0 * 8.0 * model)
+            + 8.0 * model * samples.min(most);
     }
     Ok(memory)
 }
@@ -209,7 +221,9 @@ fn of_node(contestant: Contestant, setup: &Setup) -> f64 {
         // One federation for each kernel.
         Learner::Sk => kernels * (overhead + 2.0 * model),
         Learner::Naive => overhead + 2.0 * kernels * model + 4.0 * weights,
-        Learner::Pof => overhead + (kernels + config.pof.kernels_per_upload as f64) * model + 5.0 * weights,
+        Learner::Pof => {
+            overhead + (kernels + config.pof.kernels_per_upload as f64) * model + 5.0 * weights
+        }
         Learner::FedPoe => overhead + 3.0 * kernels * model + 7.0 * weights,
         Learner::Local => overhead + kernels * model + 4.0 * weights,
         Learner::Last | Learner::Mean => 16.0,
@@ -222,7 +236,8 @@ fn of_messages(contestant: Contestant, setup: &Setup) -> f64 {
     let config = setup.config();
     let (kernels, nodes) = (config.kernels as f64, config.nodes as f64);
     let model = 2.0 * config.frequencies as f64;
-    // Numbers of an upload, of all that the server keeps sums of, and of what is owed in the long run.
+    // Numbers of an upload, of all that the server keeps sums of, and of what is owed in the long
+    // run.
     let (upload, sums, owed) = match contestant.learner {
         Learner::Gr => (config.budget as f64, config.budget as f64, config.budget as f64),
         Learner::Linear | Learner::LinearNewton => [config.inputs as f64 + 1.0; 3].into(),
@@ -233,16 +248,19 @@ fn of_messages(contestant: Contestant, setup: &Setup) -> f64 {
     };
     let is_averaged = config.aggregation == Aggregation::Mean;
     let kept = if is_averaged { 0.0 } else { 2.0 * 4.0 * nodes * upload };
-    let ends = if contestant.wire.compression().is_some() { nodes * (8.0 * owed + 300.0) } else { 0.0 };
+    let ends =
+        if contestant.wire.compression().is_some() { nodes * (8.0 * owed + 300.0) } else { 0.0 };
     (1.0 + LANES.min(nodes)) * 24.0 * sums + nodes * 10.0 + kept + ends
 }
 
-/// Bytes of samples that stand in memory: inputs, labels, who they are dealt to, and for a while once more in the making.
+/// Bytes of samples that stand in memory: inputs, labels, who they are dealt to, and for a while
+/// once more in the making.
 pub(crate) fn of_samples(samples: f64, features: usize) -> f64 {
     samples * (4.0 * features as f64 + 4.0 + 4.0)
 }
 
-/// Bytes that this process can still have without anything being killed; none where the system doesn't tell.
+/// Bytes that this process can still have without anything being killed; none where the system
+/// doesn't tell.
 pub fn available() -> Option<f64> {
     let told = fs::read_to_string("/proc/meminfo").ok()?;
     let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -253,7 +271,9 @@ pub fn available() -> Option<f64> {
 
 /// What the control groups of this process leave it; no end where they don't limit it.
 fn left_in_groups(told: &str, root: &Path) -> f64 {
-    let Some(own) = told.lines().find_map(|line| line.strip_prefix("0::")) else { return f64::INFINITY };
+    let Some(own) = told.lines().find_map(|line| line.strip_prefix("0::")) else {
+        return f64::INFINITY;
+    };
     let folder = root.join(own.trim_start_matches('/'));
     let number = |file: &Path| fs::read_to_string(file).ok()?.trim().parse::<f64>().ok();
     let groups = folder.ancestors().take_while(|folder| folder.starts_with(root));
@@ -289,6 +309,9 @@ mod tests {
 
     #[test]
     fn bytes_are_told_in_words() {
-        assert_eq!((gigabytes(5.87e9), gigabytes(123.4e6)), ("5.9 GB".to_owned(), "123 MB".to_owned()));
+        assert_eq!(
+            (gigabytes(5.87e9), gigabytes(123.4e6)),
+            ("5.9 GB".to_owned(), "123 MB".to_owned())
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The files of a run: tried before it, and renamed into place after it once all of them are written.
+//! The files of a run: tried before it, and renamed into place after it once all of them are
+//! written.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,8 +11,15 @@ use crate::report;
 use crate::results::{MethodResult, Moments, Results};
 
 /// Every file that a run may write.
-const FILES: [&str; 7] =
-    ["summary.json", "curves.csv", "report.html", "mse.svg", "kernels.svg", "convergence.svg", "regret.svg"];
+const FILES: [&str; 7] = [
+    "summary.json",
+    "curves.csv",
+    "report.html",
+    "mse.svg",
+    "kernels.svg",
+    "convergence.svg",
+    "regret.svg",
+];
 
 /// A folder that results can be written to.
 #[derive(Debug)]
@@ -61,8 +69,8 @@ impl OutputFolder {
         &self.path
     }
 
-    /// Writes the summary, the curves, the report and the figures, replacing those of an earlier run. Nothing appears before
-    /// everything has been written beside it.
+    /// Writes the summary, the curves, the report and the figures, replacing those of an earlier
+    /// run. Nothing appears before everything has been written beside it.
     pub fn write(&self, results: &Results) -> Result<Vec<PathBuf>, OutputError> {
         let mut files = vec![
             ("summary.json".to_owned(), summary_json(results)?),
@@ -81,12 +89,16 @@ impl OutputFolder {
         }
         let mut written = Vec::new();
         for (file, path) in waiting {
-            file.persist(&path)
-                .map_err(|error| OutputError::Unwritable { path: path.clone(), source: error.error })?;
+            file.persist(&path).map_err(|error| OutputError::Unwritable {
+                path: path.clone(),
+                source: error.error,
+            })?;
             written.push(path);
         }
         // A figure of an earlier run beside the results of this one would mislead.
-        for stale in FILES.map(|name| self.path.join(name)).iter().filter(|path| !written.contains(path)) {
+        for stale in
+            FILES.map(|name| self.path.join(name)).iter().filter(|path| !written.contains(path))
+        {
             match std::fs::remove_file(stale) {
                 Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
                     return Err(OutputError::Unwritable { path: stale.clone(), source });
@@ -101,7 +113,8 @@ impl OutputFolder {
 /// Writes a file that appears only once it is whole, and the folder it is in.
 pub fn write_file(path: &Path, content: &[u8]) -> Result<(), OutputError> {
     let unwritable = |source| OutputError::Unwritable { path: path.to_owned(), source };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).map_err(unwritable)?;
     let mut file = waiting_file(folder).map_err(unwritable)?;
     file.write_all(content).map_err(unwritable)?;
@@ -110,7 +123,8 @@ pub fn write_file(path: &Path, content: &[u8]) -> Result<(), OutputError> {
     Ok(())
 }
 
-/// Where a file waits until all are written. Temporary files are private; results are as open as the user's other files.
+/// Where a file waits until all are written. Temporary files are private; results are as open as
+/// the user's other files.
 pub(crate) fn waiting_file(folder: &Path) -> std::io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
@@ -128,8 +142,9 @@ pub fn summary_json(results: &Results) -> Result<String, serde_json::Error> {
 
 /// `curves.csv`: one row per method and recorded round, averaged over trials.
 fn curves_csv(results: &Results) -> String {
-    let mut csv =
-        String::from("method,kernel,round,mse,mse_sd,mse_window,mse_window_sd,loss,loss_sd,regret,regret_sd");
+    let mut csv = String::from(
+        "method,kernel,round,mse,mse_sd,mse_window,mse_window_sd,loss,loss_sd,regret,regret_sd",
+    );
     for kernel in 1..=results.kernels.len() {
         csv.push_str(&format!(",share_{kernel}"));
     }

@@ -1,6 +1,9 @@
-//! [`Plan`]: what happens at whom in each round of a trial: which samples arrive, and who can reach the server.
+//! [`Plan`]: what happens at whom in each round of a trial: which samples arrive, and who can reach
+//! the server.
 
-use hedgerow::{Contact, NodeId, Purpose, Stream};
+use hedgerow::NodeId;
+use hedgerow::federation::Contact;
+use hedgerow::random::{CounterRng, Purpose};
 
 use crate::settings::{Arrivals, Participation};
 
@@ -23,7 +26,7 @@ pub(crate) struct Plan<'a> {
     taken: Vec<usize>,
     joins: Vec<u64>,
     participation: Participation,
-    randomness: Vec<Stream>,
+    randomness: Vec<CounterRng>,
     round: u64,
 }
 
@@ -32,12 +35,16 @@ impl<'a> Plan<'a> {
         streams: &'a [Vec<u32>],
         participation: Participation,
         rounds: usize,
-        randomness: Stream,
+        randomness: CounterRng,
     ) -> Self {
-        let randomness: Vec<Stream> =
-            (0..streams.len()).map(|node| randomness.derive(Purpose::Participation, node as u64)).collect();
+        let randomness: Vec<CounterRng> = (0..streams.len())
+            .map(|node| randomness.derive(Purpose::Participation, node as u64))
+            .collect();
         let last = participation.join_within * rounds as f64;
-        let joins = randomness.iter().map(|stream| (stream.uniform_at(u64::MAX) * last) as u64 + 1).collect();
+        let joins = randomness
+            .iter()
+            .map(|stream| (stream.uniform_at(u64::MAX) * last) as u64 + 1)
+            .collect();
         Self { streams, taken: vec![0; streams.len()], joins, participation, randomness, round: 0 }
     }
 
@@ -45,7 +52,7 @@ impl<'a> Plan<'a> {
     pub(crate) fn without_samples(
         nodes: usize,
         participation: Participation,
-        randomness: Stream,
+        randomness: CounterRng,
     ) -> Plan<'static> {
         let of_node = |node: usize| randomness.derive(Purpose::Participation, node as u64);
         Plan {
@@ -78,7 +85,11 @@ impl<'a> Plan<'a> {
             let new = &new[..arrived.min(new.len())];
             self.taken[node] += new.len();
             samples.extend_from_slice(new);
-            turns.push(Turn { node: node as NodeId, samples: new.len(), contact: self.contact(node) });
+            turns.push(Turn {
+                node: node as NodeId,
+                samples: new.len(),
+                contact: self.contact(node),
+            });
         }
     }
 
@@ -97,7 +108,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The contacts of the next round, in which the nodes that `turns` names have samples, whoever dealt them.
+    /// The contacts of the next round, in which the nodes that `turns` names have samples, whoever
+    /// dealt them.
     pub(crate) fn next_contacts(&mut self, turns: &mut [Turn]) {
         self.round += 1;
         turns.iter_mut().for_each(|turn| turn.contact = self.contact(turn.node as usize));
@@ -122,8 +134,9 @@ mod tests {
     use super::*;
 
     fn play(participation: Participation, rounds: usize) -> Vec<(Vec<Turn>, Vec<u32>)> {
-        let streams: Vec<Vec<u32>> = (0..10).map(|node| (0..200).map(|i| i * 10 + node).collect()).collect();
-        let mut plan = Plan::new(&streams, participation, rounds, Stream::from_seed(3));
+        let streams: Vec<Vec<u32>> =
+            (0..10).map(|node| (0..200).map(|i| i * 10 + node).collect()).collect();
+        let mut plan = Plan::new(&streams, participation, rounds, CounterRng::from_seed(3));
         let mut turns = Vec::new();
         let mut samples = Vec::new();
         let rounds = (0..rounds).map(|_| {
@@ -147,8 +160,9 @@ mod tests {
     #[test]
     fn shares_are_kept_on_average() {
         let rounds = play(Participation { dropout: 0.3, late: 0.2, ..EVERYONE }, 200);
-        let count =
-            |wanted| rounds.iter().flat_map(|(turns, _)| turns).filter(|t| t.contact == wanted).count();
+        let count = |wanted| {
+            rounds.iter().flat_map(|(turns, _)| turns).filter(|t| t.contact == wanted).count()
+        };
         // Five standard deviations of a binomial with n = 2000.
         assert!(count(Contact::Lost).abs_diff(600) < 103);
         assert!(count(Contact::Late).abs_diff(280) < 78);

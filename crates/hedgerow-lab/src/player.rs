@@ -3,10 +3,14 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use hedgerow::{
-    BadSample, Contact, ErrorMeter, Features, Federation, Method, NodeId, Notes, Objective, Omkl, Personal,
-    Prediction, RoundError, Setup, Tally, Traffic, Transport, Visit,
-};
+use hedgerow::baseline::Omkl;
+use hedgerow::features::Features;
+use hedgerow::federation::{Contact, NodeRound, Observations, Prediction, RoundError};
+use hedgerow::learning::{Objective, Personal};
+use hedgerow::method::BadSample;
+use hedgerow::metrics::{ErrorMeter, Tally, Traffic};
+use hedgerow::scaling::Rescaling;
+use hedgerow::{Federation, Method, NodeId, Setup};
 
 use crate::crew::Crew;
 use crate::intake::{Round, Unscaled};
@@ -51,10 +55,13 @@ impl Trivial {
         Self::Mean(vec![(0, 0.0); nodes])
     }
 
-    /// What it says of the next label, if it knows anything; `last` is the latest label that is known, NaN if none is.
+    /// What it says of the next label, if it knows anything; `last` is the latest label that is
+    /// known, NaN if none is.
     fn forecast(&self, node: NodeId, last: f32) -> Option<f32> {
         match self {
-            Self::Last(previous) => [last, previous[node as usize]].into_iter().find(|value| !value.is_nan()),
+            Self::Last(previous) => {
+                [last, previous[node as usize]].into_iter().find(|value| !value.is_nan())
+            }
             Self::Mean(means) => {
                 let (count, mean) = means[node as usize];
                 (count > 0).then_some(mean as f32)
@@ -81,7 +88,7 @@ pub(crate) struct Hand<'a> {
     pub(crate) samples: Range<usize>,
     pub(crate) z: Features<'a>,
     pub(crate) width: usize,
-    pub(crate) visits: &'a [Visit<'a>],
+    pub(crate) visits: &'a [NodeRound<'a>],
     /// The same samples in the server's scale, where a node's differs: for who learns in one place.
     pub(crate) central: Option<&'a Hand<'a>>,
     /// What is learned from, where labels are known only some rounds after they were predicted.
@@ -124,7 +131,8 @@ pub(crate) struct Player {
     notes: Vec<f64>,
 }
 
-/// What is noted of a prediction before the shares of its kernels: itself, and the norm of its model.
+/// What is noted of a prediction before the shares of its kernels: itself, and the norm of its
+/// model.
 const NOTED: usize = 2;
 
 /// Every node's own layer over the predictions, and what has been measured of it.
@@ -184,7 +192,8 @@ impl Measures {
         self.round_predictions = 0;
     }
 
-    /// Scores the prediction of a sample: the error in the label's own unit, the loss as it is learned.
+    /// Scores the prediction of a sample: the error in the label's own unit, the loss as it is
+    /// learned.
     fn see(&mut self, objective: Objective, value: f32, round: &Round, sample: usize, norm2: f64) {
         let raw = round.unit_of(round.nodes[sample]).raw(f64::from(value));
         self.score(objective, (value, raw as f32), round, sample, norm2);
@@ -305,13 +314,23 @@ impl Player {
     }
 
     /// Every sample is learned from as soon as it has been predicted.
-    fn predict_and_learn(&mut self, objective: Objective, hand: &Hand<'_>) -> Result<(), RoundError> {
+    fn predict_and_learn(
+        &mut self,
+        objective: Objective,
+        hand: &Hand<'_>,
+    ) -> Result<(), RoundError> {
         let measures = &mut self.measures;
         let (round, central) = (hand.round, hand.central());
         match &mut self.kind {
             Kind::Sequential(learner) => {
                 for (sample, z) in central.samples() {
-                    measures.see(objective, learner.predict(z), central.round, sample, learner.norm2());
+                    measures.see(
+                        objective,
+                        learner.predict(z),
+                        central.round,
+                        sample,
+                        learner.norm2(),
+                    );
                     measures.mix(learner.weights());
                     learner.learn(z, central.round.y[sample]).map_err(bad_sample)?;
                 }
@@ -319,7 +338,7 @@ impl Player {
             Kind::Federated(federation) => {
                 let (own, width) = (&mut self.own, NOTED + measures.shares.len());
                 self.notes.resize(hand.samples.len() * width, 0.0);
-                let notes = Notes { numbers: &mut self.notes, width };
+                let notes = Observations { numbers: &mut self.notes, width };
                 federation.visit(
                     hand.visits,
                     &self.crew,
@@ -329,7 +348,8 @@ impl Player {
                         half.shares(&mut note[NOTED..]);
                     },
                 )?;
-                // What is added up is added up in the order of the samples, whoever made the predictions.
+                // What is added up is added up in the order of the samples, whoever made the
+                // predictions.
                 for (sample, note) in hand.samples.clone().zip(self.notes.chunks_exact(width)) {
                     let (value, shares) = (note[0] as f32, &note[NOTED..]);
                     measures.see(objective, value, round, sample, note[1]);
@@ -367,7 +387,13 @@ impl Player {
             Kind::Sequential(learner) | Kind::Batch(learner) => {
                 let hand = hand.central();
                 for (sample, z) in hand.samples() {
-                    measures.see(objective, learner.predict(z), hand.round, sample, learner.norm2());
+                    measures.see(
+                        objective,
+                        learner.predict(z),
+                        hand.round,
+                        sample,
+                        learner.norm2(),
+                    );
                     measures.mix(learner.weights());
                 }
             }
@@ -416,13 +442,14 @@ impl Player {
             }
             Kind::Federated(federation) => {
                 self.notes.resize(hand.samples.len(), 0.0);
-                let notes = Notes { numbers: &mut self.notes, width: 1 };
+                let notes = Observations { numbers: &mut self.notes, width: 1 };
                 federation.visit(hand.visits, &self.crew, notes, |prediction, note| {
                     note[0] = f64::from(prediction.value);
                 })?;
                 let round = hand.round;
                 for (sample, value) in hand.samples.clone().zip(&self.notes) {
-                    // By now the label is known, and the model is another: what it says today is what counts.
+                    // By now the label is known, and the model is another: what it says today is
+                    // what counts.
                     if let Some(own) = &mut self.own {
                         let unit = round.unit_of(round.nodes[sample]);
                         own.learn(unit.raw(*value) as f32, round, sample);
@@ -432,7 +459,11 @@ impl Player {
             Kind::Trivial(trivial) => {
                 let round = hand.round;
                 hand.unscaled().for_each(|sample| trivial.see(sample.node, sample.label));
-                round.nodes.iter().zip(&round.raw).for_each(|(node, label)| trivial.see(*node, *label));
+                round
+                    .nodes
+                    .iter()
+                    .zip(&round.raw)
+                    .for_each(|(node, label)| trivial.see(*node, *label));
             }
         }
         Ok(())
@@ -449,7 +480,11 @@ impl Player {
     }
 
     /// A node's models follow it to another scale.
-    pub(crate) fn transport_node(&mut self, node: NodeId, transport: &Transport) -> Result<(), RoundError> {
+    pub(crate) fn transport_node(
+        &mut self,
+        node: NodeId,
+        transport: &Rescaling,
+    ) -> Result<(), RoundError> {
         match &mut self.kind {
             Kind::Federated(federation) => federation.transport_node(node, transport),
             _ => Ok(()),
@@ -457,7 +492,7 @@ impl Player {
     }
 
     /// The server's model goes on in another scale.
-    pub(crate) fn transport_server(&mut self, transport: &Transport) {
+    pub(crate) fn transport_server(&mut self, transport: &Rescaling) {
         match &mut self.kind {
             Kind::Federated(federation) => federation.transport_server(transport),
             Kind::Sequential(learner) | Kind::Batch(learner) => learner.transport(transport),
@@ -483,7 +518,11 @@ impl Player {
             Kind::Federated(federation) => (*federation.traffic(), federation.votes().to_vec()),
             // Where samples are collected, they are what travels.
             Kind::Batch(_) | Kind::Sequential(_) => {
-                let sent = Traffic { numbers_up: self.sent, bytes_up: 4 * self.sent, ..Traffic::default() };
+                let sent = Traffic {
+                    numbers_up: self.sent,
+                    bytes_up: 4 * self.sent,
+                    ..Traffic::default()
+                };
                 (sent, vec![])
             }
             Kind::Trivial(_) => (Traffic::default(), vec![]),
@@ -530,11 +569,12 @@ mod tests {
     #[test]
     fn every_node_has_a_mean_of_its_own() {
         let mut mean = Trivial::mean(2);
-        let forecasts = [(0, 2.0), (1, 100.0), (0, 4.0), (0, 0.0), (1, 0.0)].map(|(node, label)| {
-            let forecast = mean.forecast(node, 9.0);
-            mean.see(node, label);
-            forecast
-        });
+        let forecasts =
+            [(0, 2.0), (1, 100.0), (0, 4.0), (0, 0.0), (1, 0.0)].map(|(node, label)| {
+                let forecast = mean.forecast(node, 9.0);
+                mean.see(node, label);
+                forecast
+            });
         assert_eq!(forecasts, [None, None, Some(2.0), Some(3.0), Some(100.0)]);
     }
 }

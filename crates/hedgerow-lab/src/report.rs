@@ -1,7 +1,8 @@
 //! The report: one HTML page with interactive charts that opens without a network.
 //!
-//! The words and the table are plain HTML, readable without the script; `charts` hands the same curves as the figures
-//! to the script, and `verdict` says in a paragraph what they amount to. All foreign text is escaped on the way in.
+//! The words and the table are plain HTML, readable without the script; `charts` hands the same
+//! curves as the figures to the script, and `verdict` says in a paragraph what they amount to. All
+//! foreign text is escaped on the way in.
 
 mod charts;
 pub(crate) mod compare;
@@ -40,8 +41,9 @@ pub fn render(results: &Results) -> String {
 
 /// What a reader should know of the data and the nodes, for the head of the page.
 fn circumstances(results: &Results) -> String {
-    let line =
-        |(name, words): (&str, String)| format!("<p class=\"setting\">{name}: {}</p>\n", escape(&words));
+    let line = |(name, words): (&str, String)| {
+        format!("<p class=\"setting\">{name}: {}</p>\n", escape(&words))
+    };
     results.circumstances().into_iter().map(line).collect()
 }
 
@@ -49,24 +51,27 @@ fn circumstances(results: &Results) -> String {
 pub(crate) fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut page = String::new();
     let mut rest = template;
-    while let Some((before, name, after)) = rest
-        .split_once("{{")
-        .and_then(|(before, after)| after.split_once("}}").map(|(name, after)| (before, name, after)))
-    {
+    while let Some((before, name, after)) = rest.split_once("{{").and_then(|(before, after)| {
+        after.split_once("}}").map(|(name, after)| (before, name, after))
+    }) {
         page.push_str(before);
-        page.push_str(values.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value));
+        page.push_str(
+            values.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value),
+        );
         rest = after;
     }
     page.push_str(rest);
     page
 }
 
-/// JSON that can stand inside a script element: no text in it can end the element or open a comment.
+/// JSON that can stand inside a script element: no text in it can end the element or open a
+/// comment.
 fn inside_script(json: &str) -> String {
     json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
-/// The crate offers Plotly and, behind it, a typesetter for formulas of two megabytes: only the first is needed.
+/// The crate offers Plotly and, behind it, a typesetter for formulas of two megabytes: only the
+/// first is needed.
 fn plotly_script(offline_sources: &str) -> &str {
     let script = offline_sources.split_once('>').map_or("", |(_, script)| script);
     script.split_once("</script").map_or(script, |(script, _)| script)
@@ -140,7 +145,9 @@ mod tests {
         for tag in ["<script", "</script", "<!--"] {
             assert_eq!(page.matches(tag).count(), plain.matches(tag).count(), "{tag}");
         }
-        assert!(chart_data(&page)["mse"]["views"]["running"].to_string().contains("&lt;/script&gt;"));
+        assert!(
+            chart_data(&page)["mse"]["views"]["running"].to_string().contains("&lt;/script&gt;")
+        );
     }
 
     #[test]

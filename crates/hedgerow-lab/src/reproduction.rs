@@ -1,5 +1,5 @@
-//! The paper's experiments again: finished runs in; figures, tables, a check of the paper's claims, a page and a document out.
-//! Pure functions: nothing is read, written or fetched.
+//! The paper's experiments again: finished runs in; figures, tables, a check of the paper's claims,
+//! a page and a document out. Pure functions: nothing is read, written or fetched.
 
 mod claims;
 mod document;
@@ -82,11 +82,13 @@ const CONVERGENCE_TITLE: &str = "Convergence to the best kernel";
 fn captions(reproduction: &Reproduction) -> Vec<(u32, String)> {
     let convergence = "Share of the trials in which mk has selected the kernel that is best in hindsight. The legend has the \
                        mean share of the last rounds.";
-    let errors =
-        "MSE(t) of mk, of sk with every kernel, of the naive extension and of what they are compared with.";
+    let errors = "MSE(t) of mk, of sk with every kernel, of the naive extension and of what they are compared with.";
     let mut captions = vec![(CONVERGENCE, format!("{CONVERGENCE_TITLE}. {convergence}"))];
     captions.extend(
-        reproduction.figures.iter().map(|figure| (figure.number, format!("{}. {errors}", figure.title))),
+        reproduction
+            .figures
+            .iter()
+            .map(|figure| (figure.number, format!("{}. {errors}", figure.title))),
     );
     captions
 }
@@ -115,7 +117,11 @@ impl Reproduction {
                 settings.push(setting);
             }
         }
-        if settings.is_empty() { "No data set was available.".to_owned() } else { settings.join("; ") }
+        if settings.is_empty() {
+            "No data set was available.".to_owned()
+        } else {
+            settings.join("; ")
+        }
     }
 }
 
@@ -130,7 +136,8 @@ mod sample {
     use super::*;
     use crate::figures::sample::results;
 
-    /// Two figures; one data set is missing, one has rules that learn nothing, and there are variants.
+    /// Two figures; one data set is missing, one has rules that learn nothing, and there are
+    /// variants.
     pub(super) fn reproduction() -> Reproduction {
         let panel = |name: &str, results| Panel {
             name: name.to_lowercase(),
@@ -185,8 +192,9 @@ mod sample {
 
     fn with_selection(mut results: Results) -> Results {
         let shares = &results.methods[0].curve.shares;
-        let mean =
-            |kernel: usize| shares.iter().map(|shares| shares[kernel]).sum::<f64>() / shares.len() as f64;
+        let mean = |kernel: usize| {
+            shares.iter().map(|shares| shares[kernel]).sum::<f64>() / shares.len() as f64
+        };
         results.methods[0].selected = (0..results.kernels.len()).map(mean).collect();
         results
     }

@@ -1,4 +1,5 @@
-//! What a run found: filled by [`crate::run`], read by the summary, the curves, the figures and the report.
+//! What a run found: filled by [`crate::run`], read by the summary, the curves, the figures and the
+//! report.
 
 mod stored;
 
@@ -38,9 +39,11 @@ pub struct Results {
     pub loss: String,
     /// Rounds in the sliding window of `mse_last_window` and of the windowed curves.
     pub window: usize,
-    /// Share of node-rounds that lost contact, and the like, in words; empty when everyone was always there.
+    /// Share of node-rounds that lost contact, and the like, in words; empty when everyone was
+    /// always there.
     pub participation: String,
-    /// The best kernel in hindsight, counted from 1: by `sk` if it ran, else by the best fixed function.
+    /// The best kernel in hindsight, counted from 1: by `sk` if it ran, else by the best fixed
+    /// function.
     pub best_kernel: Option<usize>,
     /// One entry per method; `sk` has one per kernel.
     pub methods: Vec<MethodResult>,
@@ -74,8 +77,8 @@ pub struct DataSummary {
 /// What one method did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MethodResult {
-    /// Name on the command line: `mk`, `sk`, `naive`, `central`, `central-batch`, `local`, `last`, `mean`, `hindsight`; a variant
-    /// of a method has its own after a colon, as in `mk:voters`.
+    /// Name on the command line: `mk`, `sk`, `naive`, `central`, `central-batch`, `local`, `last`,
+    /// `mean`, `hindsight`; a variant of a method has its own after a colon, as in `mk:voters`.
     pub name: String,
     /// The kernel of `sk`, or the best one of `hindsight`, counted from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,9 +88,11 @@ pub struct MethodResult {
     pub best: bool,
     /// Mean squared error over every prediction of every node.
     pub mse: Moments,
-    /// The same in each trial. Trials share their random features between methods, so differences are to be taken trial by trial.
+    /// The same in each trial. Trials share their random features between methods, so differences
+    /// are to be taken trial by trial.
     pub mse_trials: Vec<f64>,
-    /// The same over the last window of rounds; not for `hindsight`, nor where a trial had no prediction in it.
+    /// The same over the last window of rounds; not for `hindsight`, nor where a trial had no
+    /// prediction in it.
     pub mse_last_window: Option<Moments>,
     /// Mean loss per prediction, without the ridge term.
     pub mean_loss: Moments,
@@ -102,7 +107,8 @@ pub struct MethodResult {
     pub bytes_up: f64,
     /// Payload bytes received from the server, per node and round.
     pub bytes_down: f64,
-    /// Share of rounds in which each kernel made the predictions (weights, where a method mixes kernels).
+    /// Share of rounds in which each kernel made the predictions (weights, where a method mixes
+    /// kernels).
     pub selected: Vec<f64>,
     /// Share of votes for each kernel; empty if the method has no votes.
     pub votes: Vec<f64>,
@@ -110,10 +116,11 @@ pub struct MethodResult {
     pub uploads_accepted: f64,
     /// Uploads that came after their round had closed, per node and round.
     pub uploads_late: f64,
-    /// Regret against the best fixed function in hindsight, ridge terms included: of the method's own kernel for `sk`, of the best
-    /// kernel for the others. Only for the squared loss.
+    /// Regret against the best fixed function in hindsight, ridge terms included: of the method's
+    /// own kernel for `sk`, of the best kernel for the others. Only for the squared loss.
     pub regret: Option<Regret>,
-    /// Seconds spent in this method, summed over trials; features are shared evenly by those that use them.
+    /// Seconds spent in this method, summed over trials; features are shared evenly by those that
+    /// use them.
     pub seconds: f64,
     /// Course over time; written to `curves.csv`, not to the summary.
     #[serde(skip)]
@@ -136,7 +143,8 @@ pub struct Regret {
     pub mean: f64,
     /// Its standard deviation over trials.
     pub sd: f64,
-    /// Exponent a of the fit R_t ~ t^a over the last two decades; absent if the regret is not positive there.
+    /// Exponent a of the fit R_t ~ t^a over the last two decades; absent if the regret is not
+    /// positive there.
     pub exponent: Option<f64>,
 }
 
@@ -147,12 +155,13 @@ pub struct Curve {
     pub rounds: Vec<u64>,
     /// MSE(t) over all predictions up to round t.
     pub mse: Vec<Moments>,
-    /// Mean squared error over the sliding window that ends at t; empty for `hindsight`, NaN without predictions in the window.
+    /// Mean squared error over the sliding window that ends at t; empty for `hindsight`, NaN
+    /// without predictions in the window.
     pub mse_window: Vec<Moments>,
     /// Mean loss over all predictions up to round t, without the ridge term; empty for `hindsight`.
     pub loss: Vec<Moments>,
-    /// Per point, the share of each kernel in making the predictions of that round (over trials). For `mk` this is the
-    /// fraction of trials in which the kernel was the selected one.
+    /// Per point, the share of each kernel in making the predictions of that round (over trials).
+    /// For `mk` this is the fraction of trials in which the kernel was the selected one.
     pub shares: Vec<Vec<f64>>,
     /// Rounds at which the regret was taken (coarser than `rounds`); empty if it was not.
     pub regret_rounds: Vec<u64>,
@@ -169,7 +178,8 @@ impl MethodResult {
         }
     }
 
-    /// Whether it learns nothing: the last value, or the mean of all so far. Whoever loses to these has learned little.
+    /// Whether it learns nothing: the last value, or the mean of all so far. Whoever loses to these
+    /// has learned little.
     pub fn is_trivial(&self) -> bool {
         matches!(self.name.as_str(), "last" | "mean")
     }
@@ -179,8 +189,9 @@ impl Results {
     /// What a reader should know of the data and the nodes, besides sizes: heading and words.
     pub fn circumstances(&self) -> Vec<(&'static str, String)> {
         let DataSummary { provenance, missing_inputs, missing_labels, .. } = &self.data;
-        let missing =
-            format!("{missing_inputs} inputs imputed, {missing_labels} samples without a label skipped");
+        let missing = format!(
+            "{missing_inputs} inputs imputed, {missing_labels} samples without a label skipped"
+        );
         let all = [
             ("Data", Some(provenance.clone()).filter(|words| words != "generated")),
             ("Scaling", Some(self.scaling.clone())),

@@ -1,9 +1,12 @@
-//! A run: trials in parallel, reduced to [`Results`]. The number of threads changes nothing but the time.
+//! A run: trials in parallel, reduced to [`Results`]. The number of threads changes nothing but the
+//! time.
 
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
-use hedgerow::{Loss, Purpose, ScaleKind, Stream};
+use hedgerow::learning::Loss;
+use hedgerow::random::{CounterRng, Purpose};
+use hedgerow::scaling::ScaleKind;
 use rayon::prelude::*;
 
 use crate::crew::Crew;
@@ -17,7 +20,8 @@ use crate::intake::Scaler;
 use crate::memory::{self, Memory};
 use crate::results::Results;
 use crate::settings::{
-    BUILTIN_ROUNDS, Contestant, DEFAULT_NODES, DataChoice, Learner, Scaling, Settings, SettingsError, Source,
+    BUILTIN_ROUNDS, Contestant, DEFAULT_NODES, DataChoice, Learner, Scaling, Settings,
+    SettingsError, Source,
 };
 use crate::summary;
 use crate::trial::{self, Scene, TrialError, TrialResult};
@@ -35,7 +39,9 @@ pub enum RunError {
     #[error(transparent)]
     Ranges(#[from] RangesError),
     /// A label that the loss can't take.
-    #[error("{data}: the label of sample {sample} is {label}, but the logistic loss needs -1 or +1")]
+    #[error(
+        "{data}: the label of sample {sample} is {label}, but the logistic loss needs -1 or +1"
+    )]
     BadLabel {
         /// Which data.
         data: String,
@@ -89,7 +95,8 @@ pub enum RunError {
     },
 }
 
-/// The data that the settings name: generated or read. `progress` is told how many bytes of files have been read.
+/// The data that the settings name: generated or read. `progress` is told how many bytes of files
+/// have been read.
 pub fn load_data(settings: &Settings, progress: &dyn Fn(u64)) -> Result<Dataset, RunError> {
     let DataChoice { name, source, columns } = &settings.data;
     let mut data = match source {
@@ -111,12 +118,13 @@ fn generate(settings: &Settings, stream: Builtin) -> Result<Dataset, RunError> {
     let past = (settings.data.columns.lags + settings.data.columns.horizon - 1) * nodes;
     let samples = per_node * nodes as f64 + past as f64;
     if samples > MOST_SAMPLES {
-        let bound = format!("so that nodes, rounds and arrivals make at most {MOST_SAMPLES} samples");
+        let bound =
+            format!("so that nodes, rounds and arrivals make at most {MOST_SAMPLES} samples");
         return Err(out_of_bounds("run.rounds", bound, format!("{rounds}, which makes {samples}")));
     }
     let data = memory::of_samples(samples, stream.generate(1, 1, settings.seed).features);
     Memory { data, ..Memory::default() }.check(settings, 1)?;
-    let seed = Stream::from_seed(settings.seed).derive(Purpose::Data, 0).bits_at(0);
+    let seed = CounterRng::from_seed(settings.seed).derive(Purpose::Data, 0).bits_at(0);
     Ok(stream.generate(samples as usize, nodes, seed))
 }
 
@@ -164,14 +172,16 @@ impl<'a> Experiment<'a> {
         scene.contestants = contestants(settings, data.is_time_series, &scene.scaler)?;
         scene.delay = delay(settings, data.owners.is_some(), scene.nodes);
         // Only drawn shares make streams whose lengths differ from trial to trial.
-        let is_drawn = matches!(settings.partition, Partition::Dirichlet(_) | Partition::Unequal(_));
+        let is_drawn =
+            matches!(settings.partition, Partition::Dirichlet(_) | Partition::Unequal(_));
         let draws = if is_drawn { settings.trials } else { 1 };
         let mut lasting = 0;
         for trial in 0..draws {
             let undealt = |source| RunError::Partition { data: data.name.clone(), source };
             let streams = trial::deal(&scene, data, trial).map_err(undealt)?;
             for (node, stream) in streams.iter().enumerate() {
-                let rounds = stream.len() as f64 / settings.participation.arrivals.mean(node, scene.nodes);
+                let rounds =
+                    stream.len() as f64 / settings.participation.arrivals.mean(node, scene.nodes);
                 lasting = lasting.max(rounds.ceil() as usize);
             }
         }
@@ -205,7 +215,8 @@ impl<'a> Experiment<'a> {
             let trials = 0..scene.settings.trials;
             match scene.crew {
                 Crew::Alone => trials.into_par_iter().map(play).collect::<Result<_, _>>(),
-                // One trial at a time: a thread that waits for others would begin another, and memory with it.
+                // One trial at a time: a thread that waits for others would begin another, and
+                // memory with it.
                 Crew::Everybody => trials.map(play).collect(),
             }
         })?;
@@ -215,15 +226,16 @@ impl<'a> Experiment<'a> {
     }
 }
 
-/// Rounds until a label that is forecast some steps ahead is known: a node's own series goes on by a row in a round, one that is
-/// dealt to all by a row for each of them.
+/// Rounds until a label that is forecast some steps ahead is known: a node's own series goes on by
+/// a row in a round, one that is dealt to all by a row for each of them.
 pub(crate) fn delay(settings: &Settings, has_owners: bool, nodes: usize) -> usize {
     let rows = settings.data.columns.horizon - 1;
     if has_owners { rows } else { rows.div_ceil(nodes) }
 }
 
-/// Those asked for; a time series is always compared with the trivial forecasts. Where features change with an agreed scale, no fixed
-/// function is the best of all rounds: `hindsight` is left out, or refused if it was asked for.
+/// Those asked for; a time series is always compared with the trivial forecasts. Where features
+/// change with an agreed scale, no fixed function is the best of all rounds: `hindsight` is left
+/// out, or refused if it was asked for.
 pub(crate) fn contestants(
     settings: &Settings,
     is_time_series: bool,
@@ -231,13 +243,17 @@ pub(crate) fn contestants(
 ) -> Result<Vec<Contestant>, RunError> {
     let mut contestants = settings.contestants.clone();
     for trivial in [Learner::Last, Learner::Mean].map(Contestant::from) {
-        if is_time_series && settings.loss().ok() != Some(Loss::Logistic) && !contestants.contains(&trivial) {
+        if is_time_series
+            && settings.loss().ok() != Some(Loss::Logistic)
+            && !contestants.contains(&trivial)
+        {
             contestants.push(trivial);
         }
     }
     if matches!(scaler, Scaler::Online { .. }) && contestants.contains(&Learner::Hindsight.into()) {
         if !settings.has_default_contestants() {
-            let bound = "without hindsight where numbers are scaled online: features change with the scale";
+            let bound =
+                "without hindsight where numbers are scaled online: features change with the scale";
             return Err(out_of_bounds("federation.methods", bound, "hindsight"));
         }
         contestants.retain(|contestant| contestant.learner != Learner::Hindsight);
@@ -261,7 +277,8 @@ const MANY_NODES: usize = 20_000;
 
 /// Whether threads share the nodes of a trial or have a trial each.
 fn crew(settings: &Settings, named: Option<usize>) -> Result<Crew, RunError> {
-    let is_shared = settings.trials < thread_count(settings) || nodes(settings, named)? >= MANY_NODES;
+    let is_shared =
+        settings.trials < thread_count(settings) || nodes(settings, named)? >= MANY_NODES;
     Ok(if is_shared { Crew::Everybody } else { Crew::Alone })
 }
 

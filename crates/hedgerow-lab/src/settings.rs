@@ -1,13 +1,14 @@
-//! From TOML and flags to [`Settings`] that can't be wrong. Defaults live in `defaults.toml`, which users can print; what isn't in
-//! there isn't a key.
+//! From TOML and flags to [`Settings`] that can't be wrong. Defaults live in `defaults.toml`, which
+//! users can print; what isn't in there isn't a key.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use hedgerow::{
-    Aggregation, Amplitude, Average, Draw, Family, FeatureMap, FeatureSpec, Kernel, Loss, Method, MkOptions,
-    PofOptions, Schedule, Setup, SetupConfig, WeightRule,
-};
+use hedgerow::aggregation::Aggregation;
+use hedgerow::features::{Amplitude, Draw, Family, FeatureMap, FeatureSpec, Kernel};
+use hedgerow::learning::{Loss, Schedule, WeightRule};
+use hedgerow::method::{Average, MkOptions, PofOptions};
+use hedgerow::{Method, Setup, SetupConfig};
 use toml::{Table, Value};
 
 use crate::data::partition::Partition;
@@ -105,8 +106,10 @@ impl Override {
             return Err(SettingsError::NotToml { origin, message });
         };
         let (key, value) = (key.trim().to_owned(), value.trim());
-        let parsed =
-            format!("value = {value}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));
+        let parsed = format!("value = {value}")
+            .parse::<Table>()
+            .ok()
+            .and_then(|mut table| table.remove("value"));
         Ok(Self { key, value: parsed.unwrap_or_else(|| Value::String(value.to_owned())), origin })
     }
 }
@@ -114,8 +117,10 @@ impl Override {
 /// The defaults without their comments.
 pub fn defaults_as_json() -> Result<serde_json::Value, SettingsError> {
     let table = parse("the defaults", DEFAULTS)?;
-    serde_json::to_value(table)
-        .map_err(|error| SettingsError::NotToml { origin: "the defaults".into(), message: error.to_string() })
+    serde_json::to_value(table).map_err(|error| SettingsError::NotToml {
+        origin: "the defaults".into(),
+        message: error.to_string(),
+    })
 }
 
 impl Settings {
@@ -132,19 +137,29 @@ impl Settings {
     }
 
     /// The same with a layer that has been read already.
-    pub fn with_layer(layer: Table, origin: &str, flags: &[Override]) -> Result<Self, SettingsError> {
+    pub fn with_layer(
+        layer: Table,
+        origin: &str,
+        flags: &[Override],
+    ) -> Result<Self, SettingsError> {
         Self::from_layers(vec![(layer, origin.to_owned())], flags)
     }
 
-    fn from_layers(mut layers: Vec<(Table, String)>, flags: &[Override]) -> Result<Self, SettingsError> {
-        layers.extend(flags.iter().map(|flag| (nested(&flag.key, flag.value.clone()), flag.origin.clone())));
+    fn from_layers(
+        mut layers: Vec<(Table, String)>,
+        flags: &[Override],
+    ) -> Result<Self, SettingsError> {
+        layers.extend(
+            flags.iter().map(|flag| (nested(&flag.key, flag.value.clone()), flag.origin.clone())),
+        );
         // Which data set it is decides about a layer below the user's own.
         let located = data::locate(&effective(&layers)?.1.data)?;
         if let Some(settings) = located.settings {
             layers.insert(0, (settings, "the catalogue".to_owned()));
         }
         let (table, config) = effective(&layers)?;
-        let says_nodes = |(layer, _): &(Table, String)| layer.get("federation")?.get("nodes").map(|_| ());
+        let says_nodes =
+            |(layer, _): &(Table, String)| layer.get("federation")?.get("nodes").map(|_| ());
         let are_nodes_given = layers.iter().any(|layer| says_nodes(layer).is_some());
         let mut settings = check(config, table, located.source)?;
         settings.nodes = settings.nodes.filter(|_| are_nodes_given);
@@ -196,7 +211,11 @@ impl Settings {
                 "incremental" => WeightRule::Incremental,
                 "cumulative" => WeightRule::Cumulative,
                 other => {
-                    return Err(unknown_name("learning.weight_rule", other, &["incremental", "cumulative"]));
+                    return Err(unknown_name(
+                        "learning.weight_rule",
+                        other,
+                        &["incremental", "cumulative"],
+                    ));
                 }
             },
             seed,
@@ -245,9 +264,17 @@ impl Settings {
             true => Kernel { variance: (kernel.variance * kernel.variance).recip(), ..*kernel },
             false => *kernel,
         });
-        let amplitude = if variant.unnormalised { Amplitude::Unnormalised } else { Amplitude::Normalised };
+        let amplitude =
+            if variant.unnormalised { Amplitude::Unnormalised } else { Amplitude::Normalised };
         let frequencies = self.frequencies(contestant)?;
-        Ok(FeatureSpec { kernels: kernels.collect(), draw: self.draw, amplitude, inputs, frequencies, seed })
+        Ok(FeatureSpec {
+            kernels: kernels.collect(),
+            draw: self.draw,
+            amplitude,
+            inputs,
+            frequencies,
+            seed,
+        })
     }
 }
 
@@ -257,9 +284,8 @@ fn effective(layers: &[(Table, String)]) -> Result<(Table, Config), SettingsErro
     for (layer, origin) in layers {
         merge(&mut table, layer.clone(), "", origin)?;
     }
-    let config = table.clone().try_into().map_err(|error: toml::de::Error| SettingsError::NotToml {
-        origin: "settings".into(),
-        message: error.to_string(),
+    let config = table.clone().try_into().map_err(|error: toml::de::Error| {
+        SettingsError::NotToml { origin: "settings".into(), message: error.to_string() }
     })?;
     Ok((table, config))
 }
@@ -292,15 +318,20 @@ fn unknown_method(name: &str) -> SettingsError {
             out_of_bounds(key, bound, format!("{name:?}"))
         }
         Some(_) => {
-            let bound =
-                format!("{plain} alone: only single methods that learn at nodes can have a personal layer");
+            let bound = format!(
+                "{plain} alone: only single methods that learn at nodes can have a personal layer"
+            );
             out_of_bounds(key, bound, format!("{name:?}"))
         }
     }
 }
 
 fn out_of_bounds(key: &str, bound: impl ToString, value: impl ToString) -> SettingsError {
-    SettingsError::OutOfBounds { key: key.to_owned(), bound: bound.to_string(), value: value.to_string() }
+    SettingsError::OutOfBounds {
+        key: key.to_owned(),
+        bound: bound.to_string(),
+        value: value.to_string(),
+    }
 }
 
 fn within(key: &str, bounds: RangeInclusive<i64>, value: i64) -> Result<usize, SettingsError> {
@@ -317,14 +348,20 @@ fn within(key: &str, bounds: RangeInclusive<i64>, value: i64) -> Result<usize, S
 fn memory_limit(gigabytes: f64) -> Result<Option<f64>, SettingsError> {
     match gigabytes {
         gigabytes if gigabytes >= 0.0 => Ok(Some(1e9 * gigabytes).filter(|bytes| *bytes > 0.0)),
-        other => {
-            Err(out_of_bounds("run.memory_limit", "a number of gigabytes, or 0 for what there is", other))
-        }
+        other => Err(out_of_bounds(
+            "run.memory_limit",
+            "a number of gigabytes, or 0 for what there is",
+            other,
+        )),
     }
 }
 
 fn share(key: &str, value: f64) -> Result<f64, SettingsError> {
-    if (0.0..=1.0).contains(&value) { Ok(value) } else { Err(out_of_bounds(key, "between 0 and 1", value)) }
+    if (0.0..=1.0).contains(&value) {
+        Ok(value)
+    } else {
+        Err(out_of_bounds(key, "between 0 and 1", value))
+    }
 }
 
 fn check(config: Config, effective: Table, source: Source) -> Result<Settings, SettingsError> {
@@ -343,7 +380,8 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
             })?,
         },
         trials: within("run.trials", 1..=1_000_000, run.trials)?,
-        rounds: Some(within("run.rounds", 0..=1_000_000_000, run.rounds)?).filter(|rounds| *rounds > 0),
+        rounds: Some(within("run.rounds", 0..=1_000_000_000, run.rounds)?)
+            .filter(|rounds| *rounds > 0),
         seed: within("run.seed", 0..=i64::MAX, run.seed)? as u64,
         threads: within("run.threads", 0..=1024, run.threads)?,
         window: within("run.window", 1..=i64::MAX, run.window)?,
@@ -353,10 +391,9 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
             out => PathBuf::from(out),
         },
         kernels: dictionary(&kernels)?,
-        draw: Draw::ALL
-            .into_iter()
-            .find(|draw| draw.name() == kernels.draw)
-            .ok_or_else(|| unknown_name("kernels.draw", &kernels.draw, &Draw::ALL.map(Draw::name)))?,
+        draw: Draw::ALL.into_iter().find(|draw| draw.name() == kernels.draw).ok_or_else(|| {
+            unknown_name("kernels.draw", &kernels.draw, &Draw::ALL.map(Draw::name))
+        })?,
         participation: Participation {
             dropout: share("participation.dropout", participation.dropout)?,
             late: share("participation.late", participation.late)?,
@@ -377,7 +414,8 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
     }
     // Whatever else could be wrong comes to light here, before any data is read.
     for &contestant in &settings.contestants {
-        let sizes = Sizes { nodes: DEFAULT_NODES, inputs: 1, rounds: Some(settings.rounds.unwrap_or(1)) };
+        let sizes =
+            Sizes { nodes: DEFAULT_NODES, inputs: 1, rounds: Some(settings.rounds.unwrap_or(1)) };
         settings.setup(contestant, sizes, settings.seed)?;
         let spec = settings.feature_spec(contestant, 1, settings.seed)?;
         FeatureMap::new(&FeatureSpec { frequencies: 1, ..spec })?;
@@ -395,20 +433,35 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
         // Among the defaults it is left out quietly, too.
         if !settings.has_default_contestants() {
             let bound = "without gr (its sums need the squared or the Huber loss)";
-            return Err(out_of_bounds("federation.methods", bound, format!("{:?}", federation.methods)));
+            return Err(out_of_bounds(
+                "federation.methods",
+                bound,
+                format!("{:?}", federation.methods),
+            ));
         }
         settings.contestants.retain(|contestant| !is_gr(contestant));
     }
-    if settings.contestants.iter().any(|contestant| contestant.personal) && settings.loss()? == Loss::Logistic
+    if settings.contestants.iter().any(|contestant| contestant.personal)
+        && settings.loss()? == Loss::Logistic
     {
         let bound = "without a personal layer (it needs labels that are numbers)";
-        return Err(out_of_bounds("federation.methods", bound, format!("{:?}", federation.methods)));
+        return Err(out_of_bounds(
+            "federation.methods",
+            bound,
+            format!("{:?}", federation.methods),
+        ));
     }
-    if settings.contestants.contains(&Learner::Hindsight.into()) && settings.loss()? != Loss::Squared {
+    if settings.contestants.contains(&Learner::Hindsight.into())
+        && settings.loss()? != Loss::Squared
+    {
         // Among the defaults it is left out quietly; asked for by name it is refused.
         if !settings.has_default_contestants() {
             let bound = "without hindsight (its closed form needs the squared loss)";
-            return Err(out_of_bounds("federation.methods", bound, format!("{:?}", federation.methods)));
+            return Err(out_of_bounds(
+                "federation.methods",
+                bound,
+                format!("{:?}", federation.methods),
+            ));
         }
         settings.contestants.retain(|contestant| contestant.learner != Learner::Hindsight);
     }
@@ -448,8 +501,9 @@ fn dictionary(config: &KernelConfig) -> Result<Vec<Kernel>, SettingsError> {
     let mut kernels = Vec::new();
     for name in &config.families {
         let family = Family::ALL.into_iter().find(|family| family.name() == name);
-        let family =
-            family.ok_or_else(|| unknown_name("kernels.families", name, &Family::ALL.map(Family::name)))?;
+        let family = family.ok_or_else(|| {
+            unknown_name("kernels.families", name, &Family::ALL.map(Family::name))
+        })?;
         kernels.extend(config.variances.iter().map(|&variance| Kernel { family, variance }));
     }
     Ok(kernels)
@@ -470,10 +524,12 @@ fn arrivals(text: &str) -> Result<Arrivals, SettingsError> {
             _ => Err(wrong()),
         },
         Some(("poisson", mean)) => Ok(Arrivals::Poisson(rate(mean).ok_or_else(wrong)?)),
-        Some(("rates", means)) => match means.split_once("..").map(|(low, high)| (rate(low), rate(high))) {
-            Some((Some(low), Some(high))) => Ok(Arrivals::Rates(low, high)),
-            _ => Err(wrong()),
-        },
+        Some(("rates", means)) => {
+            match means.split_once("..").map(|(low, high)| (rate(low), rate(high))) {
+                Some((Some(low), Some(high))) => Ok(Arrivals::Rates(low, high)),
+                _ => Err(wrong()),
+            }
+        }
         _ => Err(wrong()),
     }
 }
@@ -511,7 +567,11 @@ mod tests {
             ("kernels.variances", Value::from(Vec::<f64>::new()), ["kernels", "at least 1", "0"]),
             ("learning.ridge", Value::from(-0.5), ["ridge", "between 0 and", "-0.5"]),
             ("learning.loss", Value::from("huberr"), ["learning.loss", "huber", "huberr"]),
-            ("participation.dropout", Value::from(1.5), ["participation.dropout", "between 0 and 1", "1.5"]),
+            (
+                "participation.dropout",
+                Value::from(1.5),
+                ["participation.dropout", "between 0 and 1", "1.5"],
+            ),
             (
                 "participation.arrivals",
                 Value::from("fixed:0"),
@@ -533,7 +593,8 @@ mod tests {
     #[test]
     fn the_least_budget_depends_on_the_method() {
         let load = |budget: i64, methods: Vec<&str>| {
-            let flag = |key: &str, value: Value| Override { key: key.into(), value, origin: key.into() };
+            let flag =
+                |key: &str, value: Value| Override { key: key.into(), value, origin: key.into() };
             let methods = Value::from(methods);
             Settings::load(
                 None,
@@ -546,27 +607,38 @@ mod tests {
         assert!(load(3, vec!["sk", "mk"]).is_err());
         assert!(load(16, vec!["gr"]).is_ok() && load(15, vec!["gr/q8"]).is_err());
         // Among the defaults it is left out where it can't be had.
-        let has_gr =
-            |key: &str, value: Value| with(key, value).unwrap().contestants.contains(&Learner::Gr.into());
+        let has_gr = |key: &str, value: Value| {
+            with(key, value).unwrap().contestants.contains(&Learner::Gr.into())
+        };
         assert!(has_gr("federation.budget", 16.into()) && !has_gr("federation.budget", 15.into()));
-        assert!(has_gr("learning.loss", "huber".into()) && !has_gr("learning.loss", "logistic".into()));
+        assert!(
+            has_gr("learning.loss", "huber".into()) && !has_gr("learning.loss", "logistic".into())
+        );
         let flags = ["learning.loss=logistic", "federation.methods=[\"gr/q8\"]"];
-        let message = Settings::load(None, &flags.map(|flag| Override::parse(flag).unwrap())).unwrap_err();
+        let message =
+            Settings::load(None, &flags.map(|flag| Override::parse(flag).unwrap())).unwrap_err();
         assert!(message.to_string().contains("without gr"), "{message}");
     }
 
     #[test]
     fn aggregations_are_for_methods_that_can_do_with_them() {
         let load = |flags: &[&str]| {
-            let flags: Vec<Override> = flags.iter().map(|flag| Override::parse(flag).unwrap()).collect();
+            let flags: Vec<Override> =
+                flags.iter().map(|flag| Override::parse(flag).unwrap()).collect();
             Settings::load(None, &flags)
         };
-        let aggregation = |text| load(&[&format!("learning.aggregation={text}")]).unwrap().aggregation();
+        let aggregation =
+            |text| load(&[&format!("learning.aggregation={text}")]).unwrap().aggregation();
         assert_eq!(aggregation("median").unwrap(), Aggregation::Median);
-        assert_eq!(aggregation("trimmed-mean:0.2").unwrap(), Aggregation::TrimmedMean { share: 0.2 });
+        assert_eq!(
+            aggregation("trimmed-mean:0.2").unwrap(),
+            Aggregation::TrimmedMean { share: 0.2 }
+        );
         // Among the defaults gr is left out.
         let robust = with("learning.aggregation", "median").unwrap();
-        assert!(robust.has_default_contestants() && !robust.contestants.contains(&Learner::Gr.into()));
+        assert!(
+            robust.has_default_contestants() && !robust.contestants.contains(&Learner::Gr.into())
+        );
         for (flags, parts) in [
             (&["learning.aggregation=average"][..], ["learning.aggregation", "median", "average"]),
             (&["learning.aggregation=trimmed-mean:0.5"], ["trimmed mean", "below 0.5", "0.5"]),

@@ -1,5 +1,5 @@
-//! [`Suite`]: the runs behind the paper's figures, from `experiments/*.toml`. Every finished run is stored at once, and a run that
-//! is stored is not run again.
+//! [`Suite`]: the runs behind the paper's figures, from `experiments/*.toml`. Every finished run is
+//! stored at once, and a run that is stored is not run again.
 
 use std::path::Path;
 
@@ -25,7 +25,8 @@ const EXPERIMENTS: [(&str, &str); 4] = [
 ];
 const AUTHORS: &str = "authors";
 
-/// To be raised with every change that changes results: stored runs of another revision are run again.
+/// To be raised with every change that changes results: stored runs of another revision are run
+/// again.
 const REVISION: u32 = 2;
 
 /// One file of `experiments/`.
@@ -93,12 +94,13 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Looks what is stored in `folder`, and reads the data of what isn't. Flags change the settings of all runs.
+    /// Looks what is stored in `folder`, and reads the data of what isn't. Flags change the
+    /// settings of all runs.
     pub fn prepare(scope: Scope, flags: &[Override], folder: &Path) -> Result<Self, SuiteError> {
         let mut plans: Vec<(&str, Plan)> = Vec::new();
         for (name, text) in EXPERIMENTS {
-            let plan =
-                toml::from_str(text).map_err(|source| SuiteError::Plan { name, source: Box::new(source) })?;
+            let plan = toml::from_str(text)
+                .map_err(|source| SuiteError::Plan { name, source: Box::new(source) })?;
             plans.push((name, plan));
         }
         let wanted: Vec<u32> = match scope {
@@ -130,8 +132,10 @@ impl Suite {
     }
 
     fn add(&mut self, data: &str, plan: &Plan, flags: &[Override]) -> Result<(), SuiteError> {
-        let title = catalog::find(data).map_or_else(|| data.to_owned(), |entry| entry.title.clone());
-        let named = Override { key: "data.name".into(), value: data.into(), origin: "experiments".into() };
+        let title =
+            catalog::find(data).map_or_else(|| data.to_owned(), |entry| entry.title.clone());
+        let named =
+            Override { key: "data.name".into(), value: data.into(), origin: "experiments".into() };
         let flags: Vec<Override> = flags.iter().cloned().chain([named]).collect();
         let settings = Settings::with_layer(plan.settings.clone(), "experiments", &flags);
         self.runs.add(data, &title, settings, |_, _| {})
@@ -152,24 +156,30 @@ impl Suite {
         self.runs.missing()
     }
 
-    /// Runs what isn't finished, one after the other, and stores each. `start` is told the name of each, `step` of each step.
-    pub fn run(&mut self, start: &dyn Fn(&str), step: &(dyn Fn() + Sync)) -> Result<(), SuiteError> {
+    /// Runs what isn't finished, one after the other, and stores each. `start` is told the name of
+    /// each, `step` of each step.
+    pub fn run(
+        &mut self,
+        start: &dyn Fn(&str),
+        step: &(dyn Fn() + Sync),
+    ) -> Result<(), SuiteError> {
         self.runs.run(start, step)
     }
 
     /// All that is finished, in the paper's arrangement.
     pub fn reproduction(&self) -> Reproduction {
-        let panels = |items: &[usize]| items.iter().filter_map(|place| self.panel(*place)).collect();
+        let panels =
+            |items: &[usize]| items.iter().filter_map(|place| self.panel(*place)).collect();
         let figures = self.figures.iter().map(|(plan, items)| Figure {
             number: plan.figure,
             title: plan.title.clone(),
             columns: plan.columns,
             panels: panels(items),
         });
-        let variants = self
-            .variants
-            .as_ref()
-            .map(|(plan, items)| Variants { panels: panels(items), meanings: plan.meanings.clone() });
+        let variants = self.variants.as_ref().map(|(plan, items)| Variants {
+            panels: panels(items),
+            meanings: plan.meanings.clone(),
+        });
         Reproduction { figures: figures.collect(), variants: variants.unwrap_or_default() }
     }
 

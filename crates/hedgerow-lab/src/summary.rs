@@ -1,6 +1,6 @@
 //! From the tracks of all trials to [`Results`].
 
-use hedgerow::Loss;
+use hedgerow::learning::Loss;
 
 use crate::data::partition::Partition;
 use crate::intake::{IntakeTally, Scaler};
@@ -26,8 +26,9 @@ pub(crate) fn summarise(
     seconds: f64,
 ) -> Result<Results, RunError> {
     let settings = scene.settings;
-    let mean =
-        |count: &dyn Fn(&TrialResult) -> f64| trials.iter().map(count).sum::<f64>() / trials.len() as f64;
+    let mean = |count: &dyn Fn(&TrialResult) -> f64| {
+        trials.iter().map(count).sum::<f64>() / trials.len() as f64
+    };
     let samples = mean(&|trial| trial.samples as f64);
     if trials.iter().all(|trial| trial.samples as u64 == trial.intake.unscored) {
         return Err(RunError::NothingSeen(data.to_owned()));
@@ -97,7 +98,8 @@ pub(crate) fn summarise(
 fn describe(scaling: &Scaling, scaler: &Scaler, scales: f64, unscored: f64) -> String {
     match (scaling, scaler) {
         (Scaling::WholeFile { jointly }, _) => {
-            let range = if *jointly { "the range of all features together" } else { "each column's range" };
+            let range =
+                if *jointly { "the range of all features together" } else { "each column's range" };
             format!(
                 "by {range} over the whole file: hindsight, which no live system has; errors are in scaled units"
             )
@@ -106,8 +108,8 @@ fn describe(scaling: &Scaling, scaler: &Scaler, scales: f64, unscored: f64) -> S
         (_, Scaler::Fixed(_)) => "by known ranges".to_owned(),
         (_, Scaler::Online { kind, .. }) => {
             let by = match kind {
-                hedgerow::ScaleKind::Spread => "mean and spread",
-                hedgerow::ScaleKind::Range => "minimum and maximum",
+                hedgerow::scaling::ScaleKind::Spread => "mean and spread",
+                hedgerow::scaling::ScaleKind::Range => "minimum and maximum",
             };
             format!(
                 "online, by running {by} agreed between the nodes ({scales:.1} times; the {unscored:.0} samples before the first scale are not scored); errors are in the label's own unit"
@@ -125,12 +127,19 @@ fn moments(values: impl Iterator<Item = f64> + Clone) -> Moments {
 }
 
 /// One entry, over all trials.
-fn over_trials(scene: &Scene<'_>, points: &Points, tracks: &[&[Track]], entry: usize) -> MethodResult {
+fn over_trials(
+    scene: &Scene<'_>,
+    points: &Points,
+    tracks: &[&[Track]],
+    entry: usize,
+) -> MethodResult {
     let settings = scene.settings;
     let all = || tracks.iter().map(|tracks| &tracks[entry]);
-    let over = |value: &dyn Fn(&Track) -> f64| moments(all().map(value).collect::<Vec<_>>().into_iter());
+    let over =
+        |value: &dyn Fn(&Track) -> f64| moments(all().map(value).collect::<Vec<_>>().into_iter());
     let node_rounds = scene.nodes as f64 * points.last as f64;
-    let per_turn = |count: &dyn Fn(&Track) -> u64| over(&|track| count(track) as f64 / node_rounds).mean;
+    let per_turn =
+        |count: &dyn Fn(&Track) -> u64| over(&|track| count(track) as f64 / node_rounds).mean;
     let course = |values: &dyn Fn(&Track) -> &[f64], points: usize| -> Vec<Moments> {
         (0..points).map(|point| over(&|track| values(track)[point])).collect()
     };
@@ -147,9 +156,11 @@ fn over_trials(scene: &Scene<'_>, points: &Points, tracks: &[&[Track]], entry: u
         best: false,
         mse: over(&|track| track.mse),
         mse_trials: all().map(|track| track.mse).collect(),
-        mse_last_window: Some(over(&|track| track.window_mse)).filter(|window| window.mean.is_finite()),
+        mse_last_window: Some(over(&|track| track.window_mse))
+            .filter(|window| window.mean.is_finite()),
         mean_loss: over(&|track| track.mean_loss),
-        error_rate: (settings.loss().ok() == Some(Loss::Logistic)).then(|| over(&|track| track.error_rate)),
+        error_rate: (settings.loss().ok() == Some(Loss::Logistic))
+            .then(|| over(&|track| track.error_rate)),
         numbers_up: per_turn(&|track| track.traffic.numbers_up),
         numbers_down: per_turn(&|track| track.traffic.numbers_down),
         bytes_up: per_turn(&|track| track.traffic.bytes_up),
@@ -211,7 +222,8 @@ fn growth(rounds: &[u64], regret: &[Moments]) -> Option<f64> {
 /// Marks the best `sk` and returns its kernel.
 fn mark_best(methods: &mut [MethodResult], by_error: bool) -> Option<usize> {
     let single = methods.iter_mut().filter(|method| method.name == "sk");
-    let measure = |method: &MethodResult| if by_error { method.mse.mean } else { method.mean_loss.mean };
+    let measure =
+        |method: &MethodResult| if by_error { method.mse.mean } else { method.mean_loss.mean };
     let best = single.min_by(|a, b| measure(a).total_cmp(&measure(b)))?;
     best.best = true;
     best.kernel.map(|kernel| kernel - 1)
@@ -231,10 +243,11 @@ fn hindsight_entry(
     kernel: usize,
 ) -> MethodResult {
     // Each trial against the best of its own, like the regret.
-    let mse_trials: Vec<f64> = hindsight.iter().filter_map(|track| track.course.last().copied()).collect();
+    let mse_trials: Vec<f64> =
+        hindsight.iter().filter_map(|track| track.course.last().copied()).collect();
     let mse = moments(mse_trials.iter().copied());
-    let course =
-        (0..points.regret.len()).map(|point| moments(hindsight.iter().map(|track| track.course[point])));
+    let course = (0..points.regret.len())
+        .map(|point| moments(hindsight.iter().map(|track| track.course[point])));
     let course: Vec<Moments> = course.collect();
     MethodResult {
         name: "hindsight".to_owned(),
@@ -267,8 +280,10 @@ mod tests {
     #[test]
     fn growth_finds_the_exponent_of_a_power_law() {
         let (_, rounds) = Grids::closed(100_000).points(100_000);
-        let power: Vec<Moments> =
-            rounds.iter().map(|t| Moments { mean: 3.0 * (*t as f64).powf(0.55), sd: 0.0 }).collect();
+        let power: Vec<Moments> = rounds
+            .iter()
+            .map(|t| Moments { mean: 3.0 * (*t as f64).powf(0.55), sd: 0.0 })
+            .collect();
         assert!((growth(&rounds, &power).unwrap() - 0.55).abs() < 1e-9);
         let mut negative = power;
         negative.last_mut().unwrap().mean = -1.0;

@@ -1,13 +1,18 @@
-//! One trial: every contestant plays the same stream with the same random features, and a [`Track`] is kept of each.
+//! One trial: every contestant plays the same stream with the same random features, and a [`Track`]
+//! is kept of each.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Instant;
 
-use hedgerow::{
-    Features, Hindsight, Loss, Method, Objective, Omkl, Purpose, RoundError, SampleMap, Scale, Stream,
-    Traffic, Transport, Visit,
-};
+use hedgerow::Method;
+use hedgerow::baseline::{Hindsight, Omkl};
+use hedgerow::features::{Features, SampleMap};
+use hedgerow::federation::{NodeRound, RoundError};
+use hedgerow::learning::{Loss, Objective};
+use hedgerow::metrics::Traffic;
+use hedgerow::random::{CounterRng, Purpose};
+use hedgerow::scaling::{Rescaling, Scale};
 
 use crate::crew::Crew;
 use crate::data::Dataset;
@@ -143,15 +148,13 @@ pub(crate) fn play(
             data.inputs(&samples, &mut raw.x)?;
             raw.y.extend(samples.iter().map(|sample| data.y[*sample as usize]));
             raw.last.extend(
-                samples
-                    .iter()
-                    .map(|sample| data.last.as_ref().map_or(f32::NAN, |last| last[*sample as usize])),
+                samples.iter().map(|sample| {
+                    data.last.as_ref().map_or(f32::NAN, |last| last[*sample as usize])
+                }),
             );
-            stage.play(round as u64, &turns, &raw, &scene.grids).map_err(|source| TrialError::Round {
-                trial: trial + 1,
-                round,
-                source,
-            })?;
+            stage
+                .play(round as u64, &turns, &raw, &scene.grids)
+                .map_err(|source| TrialError::Round { trial: trial + 1, round, source })?;
             tick();
         }
         // Only what it found: the nodes of the next group need room.
@@ -171,8 +174,12 @@ pub(crate) struct Found {
 
 /// What the groups of a trial found.
 pub(crate) fn together(found: Vec<Found>) -> TrialResult {
-    let mut result =
-        TrialResult { samples: 0, tracks: Vec::new(), hindsight: None, intake: IntakeTally::default() };
+    let mut result = TrialResult {
+        samples: 0,
+        tracks: Vec::new(),
+        hindsight: None,
+        intake: IntakeTally::default(),
+    };
     let mut hindsight_seconds = 0.0;
     for one in found {
         result.samples = one.samples;
@@ -188,12 +195,16 @@ pub(crate) fn together(found: Vec<Found>) -> TrialResult {
     result
 }
 
-pub(crate) fn trial_randomness(settings: &Settings, trial: usize) -> Stream {
-    Stream::from_seed(settings.seed).derive(Purpose::Trial, trial as u64)
+pub(crate) fn trial_randomness(settings: &Settings, trial: usize) -> CounterRng {
+    CounterRng::from_seed(settings.seed).derive(Purpose::Trial, trial as u64)
 }
 
 /// Each node's samples in a trial.
-pub(crate) fn deal(scene: &Scene<'_>, data: &Dataset, trial: usize) -> Result<Vec<Vec<u32>>, PartitionError> {
+pub(crate) fn deal(
+    scene: &Scene<'_>,
+    data: &Dataset,
+    trial: usize,
+) -> Result<Vec<Vec<u32>>, PartitionError> {
     let seed = trial_randomness(scene.settings, trial).derive(Purpose::Partition, 0).bits_at(0);
     scene.settings.partition.deal(data, scene.nodes, seed)
 }
@@ -257,7 +268,11 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    pub(crate) fn new(scene: &Scene<'_>, group: &[Contestant], trial: usize) -> Result<Self, SettingsError> {
+    pub(crate) fn new(
+        scene: &Scene<'_>,
+        group: &[Contestant],
+        trial: usize,
+    ) -> Result<Self, SettingsError> {
         let settings = scene.settings;
         let seed = trial_randomness(settings, trial).bits_at(0);
         let spec = settings.feature_spec(group[0], scene.features, seed)?;
@@ -271,24 +286,35 @@ impl Stage {
         let mut players = Vec::new();
         for &contestant in group {
             let setup = settings.setup(contestant, scene.sizes(), seed)?;
-            let kinds: Vec<(Option<usize>, Kind)> = match (contestant.learner, contestant.learner.method()) {
-                (Learner::Sk, _) => {
-                    let each = |kernel| {
-                        (Some(kernel), Kind::federated(Method::SkOfl { kernel }, &setup, contestant.wire))
-                    };
-                    (0..kernels).map(each).collect()
-                }
-                (_, Some(method)) => vec![(None, Kind::federated(method, &setup, contestant.wire))],
-                (Learner::Central, _) => vec![(None, Kind::Sequential(Box::new(Omkl::new(&setup))))],
-                (Learner::CentralBatch, _) => vec![(None, Kind::Batch(Box::new(Omkl::new(&setup))))],
-                (Learner::Last, _) => vec![(None, Kind::Trivial(Trivial::last(scene.nodes)))],
-                (Learner::Mean, _) => vec![(None, Kind::Trivial(Trivial::mean(scene.nodes)))],
-                _ => vec![],
-            };
+            let kinds: Vec<(Option<usize>, Kind)> =
+                match (contestant.learner, contestant.learner.method()) {
+                    (Learner::Sk, _) => {
+                        let each = |kernel| {
+                            (
+                                Some(kernel),
+                                Kind::federated(Method::SkOfl { kernel }, &setup, contestant.wire),
+                            )
+                        };
+                        (0..kernels).map(each).collect()
+                    }
+                    (_, Some(method)) => {
+                        vec![(None, Kind::federated(method, &setup, contestant.wire))]
+                    }
+                    (Learner::Central, _) => {
+                        vec![(None, Kind::Sequential(Box::new(Omkl::new(&setup))))]
+                    }
+                    (Learner::CentralBatch, _) => {
+                        vec![(None, Kind::Batch(Box::new(Omkl::new(&setup))))]
+                    }
+                    (Learner::Last, _) => vec![(None, Kind::Trivial(Trivial::last(scene.nodes)))],
+                    (Learner::Mean, _) => vec![(None, Kind::Trivial(Trivial::mean(scene.nodes)))],
+                    _ => vec![],
+                };
             let most = scene.rounds.or(settings.rounds);
             let window = most.map_or(settings.window, |rounds| settings.window.min(rounds));
             let of_all = (scene.nodes, scene.crew);
-            let make = |(kernel, kind)| Player::new(contestant, kernel, kind, window, kernels, of_all);
+            let make =
+                |(kernel, kind)| Player::new(contestant, kernel, kind, window, kernels, of_all);
             players.extend(kinds.into_iter().map(make));
         }
         // Other features have another best function: no regret is comparable with theirs.
@@ -333,7 +359,7 @@ impl Stage {
         let start = Instant::now();
         let Self { map, players, intake, .. } = self;
         // Nearly all nodes come from the same scale.
-        let mut known: Option<(Scale, Transport)> = None;
+        let mut known: Option<(Scale, Rescaling)> = None;
         intake.catch_up(turns, |node, from, to| {
             let known = match &mut known {
                 Some(known) if known.0 == *from => known,
@@ -347,7 +373,8 @@ impl Stage {
         // Labels that are forecast from afar are known only when their time has come.
         let learned = (self.delay > 0).then(|| {
             self.waiting.push_back((turns.to_vec(), raw.clone()));
-            let earlier = if self.waiting.len() > self.delay { self.waiting.pop_front() } else { None };
+            let earlier =
+                if self.waiting.len() > self.delay { self.waiting.pop_front() } else { None };
             due(turns, &earlier.unwrap_or_default(), self.map.inputs())
         });
         let mut due_round = Round::default();
@@ -355,7 +382,8 @@ impl Stage {
             self.intake.admit_again(turns, raw, &mut due_round);
         }
         let mut central = [Round::default(), Round::default()];
-        let is_apart = self.plays_centrally && self.intake.admit_centrally(turns, raw, &mut central[0]);
+        let is_apart =
+            self.plays_centrally && self.intake.admit_centrally(turns, raw, &mut central[0]);
         if let (true, Some((turns, raw))) = (is_apart, &learned) {
             self.intake.admit_centrally(turns, raw, &mut central[1]);
         }
@@ -390,7 +418,8 @@ impl Stage {
             let x = &self.round.x[samples.start * map.inputs()..samples.end * map.inputs()];
             self.z.resize(samples.len() * width, 0.0);
             let z = map.map_together(x, &mut self.z, &crew);
-            let visits = visits(&self.round, &self.round.turns[wave.turns.clone()], samples.start, z, width);
+            let visits =
+                visits(&self.round, &self.round.turns[wave.turns.clone()], samples.start, z, width);
             let now = Hand {
                 round: &self.round,
                 samples: samples.clone(),
@@ -464,8 +493,11 @@ impl Stage {
     }
 
     fn record_regret(&mut self) {
-        let best: Vec<_> = self.hindsight.iter().map(|sums| sums.best(self.objective.ridge)).collect();
-        let Some(least) = best.iter().min_by(|a, b| a.total_loss.total_cmp(&b.total_loss)) else { return };
+        let best: Vec<_> =
+            self.hindsight.iter().map(|sums| sums.best(self.objective.ridge)).collect();
+        let Some(least) = best.iter().min_by(|a, b| a.total_loss.total_cmp(&b.total_loss)) else {
+            return;
+        };
         let samples = self.hindsight[0].samples().max(1) as f64;
         // In the label's own unit, as all errors are.
         let unit = self.intake.unit();
@@ -479,7 +511,8 @@ impl Stage {
     }
 }
 
-/// Features that are made at once, so that they are still at hand when they are learned from, and bounds of the samples that they are of.
+/// Features that are made at once, so that they are still at hand when they are learned from, and
+/// bounds of the samples that they are of.
 pub(crate) const FEATURES_AT_ONCE: usize = 1 << 20;
 pub(crate) const LEAST_AT_ONCE: usize = 256;
 pub(crate) const MOST_AT_ONCE: usize = 1 << 14;
@@ -493,8 +526,8 @@ struct Wave {
 }
 
 impl Wave {
-    /// Goes on to the next turns, of `most` samples together or the first turn that has more; whether there are any. The first wave
-    /// of a round is there even if nobody has a turn.
+    /// Goes on to the next turns, of `most` samples together or the first turn that has more;
+    /// whether there are any. The first wave of a round is there even if nobody has a turn.
     fn advance(&mut self, turns: &[Turn], most: usize) -> bool {
         let (mut turn, mut sample) = (self.turns.end, self.samples.end);
         if self.has_begun && turn == turns.len() {
@@ -517,21 +550,22 @@ fn mapped<'z>(map: &SampleMap, crew: Crew, round: &Round, z: &'z mut Vec<f32>) -
     map.map_together(&round.x, z, &crew)
 }
 
-/// Some turns of a round as visits; `first` is the sample that they begin with, and `z` the features of theirs.
+/// Some turns of a round as visits; `first` is the sample that they begin with, and `z` the
+/// features of theirs.
 fn visits<'a>(
     round: &'a Round,
     turns: &[Turn],
     first: usize,
     z: Features<'a>,
     width: usize,
-) -> Vec<Visit<'a>> {
+) -> Vec<NodeRound<'a>> {
     let mut begin = 0;
     let visit = |turn: &Turn| {
         let samples = begin..begin + turn.samples;
         begin = samples.end;
         let z = z.part(samples.start * width..samples.end * width);
         let y = &round.y[first + samples.start..first + samples.end];
-        Visit { node: turn.node, z, y, contact: turn.contact }
+        NodeRound { node: turn.node, z, y, contact: turn.contact }
     };
     turns.iter().map(visit).collect()
 }

@@ -1,4 +1,5 @@
-//! A table of any length goes through in memory of one size. Allocations are counted, so this test stands alone.
+//! A table of any length goes through in memory of one size. Allocations are counted, so this test
+//! stands alone.
 
 #![allow(unsafe_code, clippy::unwrap_used)]
 
@@ -74,11 +75,15 @@ fn value(row: u64) -> &'static str {
 #[test]
 fn memory_does_not_grow_with_the_rows() {
     let csv = Made::new("a,b,c\n", |text, row| writeln!(text, "{row},{},-1e-3", value(row)));
-    let quoted = Made::new("a;b;c\r\n", |text, row| write!(text, "\"{row}\n\";\"{}\";0,5\r\n", value(row)));
-    let json =
-        Made::new("", |text, row| writeln!(text, "{{\"a\":{row},\"b\":\"{}\",\"c\":null}}", value(row)));
+    let quoted =
+        Made::new("a;b;c\r\n", |text, row| write!(text, "\"{row}\n\";\"{}\";0,5\r\n", value(row)));
+    let json = Made::new("", |text, row| {
+        writeln!(text, "{{\"a\":{row},\"b\":\"{}\",\"c\":null}}", value(row))
+    });
     // Lines per row, and the line of the first row.
-    for (name, table, height, first) in [("csv", csv, 1, 2), ("quoted", quoted, 2, 2), ("json", json, 1, 1)] {
+    for (name, table, height, first) in
+        [("csv", csv, 1, 2), ("quoted", quoted, 2, 2), ("json", json, 1, 1)]
+    {
         let mut rows = rows::read(table, Path::new(name), &Format::default()).unwrap();
         let mut row = Row::default();
         let mut seen = 0;

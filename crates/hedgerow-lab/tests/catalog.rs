@@ -1,5 +1,5 @@
-//! The catalogue against the real files, where they are at hand: in the folder that `HEDGEROW_DATA_DIR` names, or in
-//! `../shared/data` beside the project.
+//! The catalogue against the real files, where they are at hand: in the folder that
+//! `HEDGEROW_DATA_DIR` names, or in `../shared/data` beside the project.
 
 #![allow(clippy::unwrap_used)]
 
@@ -49,8 +49,9 @@ fn text(path: &Path) -> String {
 
 /// The rows of a file without its header, cut at this separator.
 fn rows(path: &Path, separator: char) -> Vec<Vec<String>> {
-    let cut =
-        |line: &str| line.split(separator).map(|cell| cell.trim_matches(['"', ' ']).to_owned()).collect();
+    let cut = |line: &str| {
+        line.split(separator).map(|cell| cell.trim_matches(['"', ' ']).to_owned()).collect()
+    };
     text(path).lines().skip(1).map(cut).collect()
 }
 
@@ -60,7 +61,8 @@ fn numbers(path: &Path) -> Vec<Vec<f64>> {
 }
 
 fn column(path: &Path, name: &str) -> Vec<f64> {
-    let position = text(path).lines().next().unwrap().split(',').position(|column| column == name).unwrap();
+    let position =
+        text(path).lines().next().unwrap().split(',').position(|column| column == name).unwrap();
     rows(path, ',').iter().map(|row| row[position].parse().unwrap()).collect()
 }
 
@@ -88,23 +90,31 @@ fn every_file_at_hand_has_the_promised_columns_rows_and_target() {
                 let has_header = named[0].parse::<f64>().is_err();
                 let names = match has_header {
                     true => named.iter().map(|&name| name.to_owned()).collect(),
-                    false => (1..=named.len()).map(|number| format!("c{number}")).collect::<Vec<_>>(),
+                    false => {
+                        (1..=named.len()).map(|number| format!("c{number}")).collect::<Vec<_>>()
+                    }
                 };
                 let listed = |key: &str| match settings.get(key) {
                     Some(toml::Value::Array(list)) => {
                         list.iter().map(|name| name.as_str().unwrap().to_owned()).collect()
                     }
-                    Some(joined) => joined.as_str().unwrap().split('+').map(str::to_owned).collect(),
+                    Some(joined) => {
+                        joined.as_str().unwrap().split('+').map(str::to_owned).collect()
+                    }
                     None => Vec::new(),
                 };
-                let mentioned = ["target", "features", "drop", "time", "node"].into_iter().flat_map(listed);
+                let mentioned =
+                    ["target", "features", "drop", "time", "node"].into_iter().flat_map(listed);
                 for name in mentioned.filter(|name| name != "-") {
                     assert!(names.contains(&name), "{}: no column {name}", file.display());
                 }
-                samples += text.lines().filter(|line| !line.trim_matches([';', ' ']).is_empty()).count();
+                samples +=
+                    text.lines().filter(|line| !line.trim_matches([';', ' ']).is_empty()).count();
                 samples -= usize::from(has_header);
             }
-            let whole = |key: &str| settings.get(key).map_or(0, |value| value.as_integer().unwrap() as usize);
+            let whole = |key: &str| {
+                settings.get(key).map_or(0, |value| value.as_integer().unwrap() as usize)
+            };
             // The rows to take, and in each file the first few that have no past.
             let taken = if whole("rows") > 0 { samples.min(whole("rows")) } else { samples };
             let past = whole("lags") * located.files.len();
@@ -127,7 +137,10 @@ fn files_at_hand_have_the_checksums_of_the_catalogue() {
         let options = Options { folder: data_folder(), mirror, patience: Patience::default() };
         let fetched = fetch(entry, &options, &mut |progress| panic!("{progress:?}")).unwrap();
         assert_eq!(fetched.len(), entry.source.files.len());
-        assert!(fetched.iter().all(|file| !file.downloaded && file.checked == Checked::Catalogue), "{name}");
+        assert!(
+            fetched.iter().all(|file| !file.downloaded && file.checked == Checked::Catalogue),
+            "{name}"
+        );
     }
 }
 
@@ -164,7 +177,12 @@ fn air_quality_is_the_hours_with_carbon_monoxide_to_the_digits_of_uci_s_file() {
         for (cell, value) in hour[3..15].iter().zip(&row[1..13]) {
             // The authors had a file with more digits than UCI's CSV, which is rounded.
             let digits = cell.split_once(',').map_or(0, |(_, digits)| digits.len() as i32);
-            assert_near(value * 2975.0 - 200.0, number(cell), 0.5 * 0.1f64.powi(digits) + 1e-9, "sensor");
+            assert_near(
+                value * 2975.0 - 200.0,
+                number(cell),
+                0.5 * 0.1f64.powi(digits) + 1e-9,
+                "sensor",
+            );
         }
     }
 }
@@ -174,7 +192,9 @@ fn appliances_are_the_rows_up_to_300() {
     let Some((original, excerpt)) = both("appliances") else { return };
     let all = rows(&original.files[0], ',');
     // The date in front and two random columns at the end are left out; the label comes second.
-    let all = all.iter().map(|row| row[1..27].iter().map(|cell| cell.parse().unwrap()).collect::<Vec<f64>>());
+    let all = all
+        .iter()
+        .map(|row| row[1..27].iter().map(|cell| cell.parse().unwrap()).collect::<Vec<f64>>());
     let kept: Vec<_> = all.filter(|row| row[0] <= 300.0).collect();
     let normalised = numbers(&excerpt.files[0]);
     assert_eq!((kept.len(), normalised.len()), (18604, 18604));

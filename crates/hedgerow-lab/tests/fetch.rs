@@ -1,4 +1,5 @@
-//! Fetching data sets from a server that breaks off, lies, or isn't there: one that each test runs on this machine.
+//! Fetching data sets from a server that breaks off, lies, or isn't there: one that each test runs
+//! on this machine.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +11,9 @@ use std::time::Duration;
 
 use flate2::{Compression, write::GzEncoder};
 use hedgerow_lab::data::catalog::{Catalog, Entry};
-use hedgerow_lab::data::fetch::{Checked, FetchError, Fetched, Mirror, Options, Patience, Progress, fetch};
+use hedgerow_lab::data::fetch::{
+    Checked, FetchError, Fetched, Mirror, Options, Patience, Progress, fetch,
+};
 use tempfile::TempDir;
 use zip::write::{SimpleFileOptions, ZipWriter};
 
@@ -69,7 +72,9 @@ impl Server {
 
 fn read_request(stream: &TcpStream) -> Asked {
     let mut asked = Asked::default();
-    for line in BufReader::new(stream).lines().map(Result::unwrap).take_while(|line| !line.is_empty()) {
+    for line in
+        BufReader::new(stream).lines().map(Result::unwrap).take_while(|line| !line.is_empty())
+    {
         if let Some(rest) = line.strip_prefix("GET ") {
             asked.path = rest.split(' ').next().unwrap().to_owned();
         }
@@ -114,7 +119,8 @@ fn status(head: &str) -> Answer {
 fn zipped(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, content) in members {
-        let options = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+        let options =
+            SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
         zip.start_file(*name, options).unwrap();
         zip.write_all(content).unwrap();
     }
@@ -180,7 +186,8 @@ fn get(entry: &Entry, folder: &TempDir, address: &str) -> Result<Vec<Fetched>, F
 /// What lies in the folder of the data set.
 fn left_in(folder: &TempDir) -> Vec<String> {
     let Ok(files) = folder.path().join("pond").read_dir() else { return Vec::new() };
-    let mut names: Vec<_> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> =
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
@@ -200,7 +207,8 @@ fn assert_says(error: &FetchError, parts: &[&str]) {
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 1u64;
     let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 56) as u8
     };
     (0..length).map(|_| next()).collect()
@@ -208,7 +216,8 @@ fn noise(length: usize) -> Vec<u8> {
 
 #[test]
 fn an_archive_is_downloaded_unpacked_and_checked() {
-    let (folder, server) = (TempDir::new().unwrap(), Server::of(zipped(&[("a/b/abc.csv", b"abc")])));
+    let (folder, server) =
+        (TempDir::new().unwrap(), Server::of(zipped(&[("a/b/abc.csv", b"abc")])));
     let mut seen = Vec::new();
     let fetched = fetch(&abc(), &options(&folder, &server.address), &mut |progress| {
         seen.push(format!("{progress:?}"));
@@ -245,7 +254,10 @@ fn only_what_is_missing_is_taken() {
     let two = entry(&[("abc.csv", 3, Some(ABC)), ("other.csv", 9, None)]);
     let fetched = get(&two, &folder, &server.address).unwrap();
     assert_eq!(fetched.iter().map(|file| file.downloaded).collect::<Vec<_>>(), [false, true]);
-    assert_eq!((content(&folder, "abc.csv"), content(&folder, "other.csv")), ("abc".into(), "other".into()));
+    assert_eq!(
+        (content(&folder, "abc.csv"), content(&folder, "other.csv")),
+        ("abc".into(), "other".into())
+    );
 }
 
 #[test]
@@ -340,8 +352,9 @@ fn a_piece_of_an_older_version_gives_way_to_the_whole() {
 fn a_server_that_knows_no_pieces_starts_over() {
     let content = noise(200_000);
     let archive = zipped(&[("noise.bin", &content)]);
-    let server =
-        Server::start(move |count, _| whole(&archive, if count == 0 { 90_000 } else { archive.len() }));
+    let server = Server::start(move |count, _| {
+        whole(&archive, if count == 0 { 90_000 } else { archive.len() })
+    });
     let folder = TempDir::new().unwrap();
     get(&entry(&[("noise.bin", 200_000, None)]), &folder, &server.address).unwrap();
     assert_eq!(server.asked()[1].range, Some(90_000));
@@ -407,7 +420,8 @@ fn a_length_is_not_needed_but_the_end_of_the_last_chunk_is() {
         body.extend_from_slice(end.as_bytes());
         Answer { head: "200 OK\r\nTransfer-Encoding: chunked".to_owned(), body }
     };
-    let server = Server::start(move |count, _| chunked(if count == 0 { "" } else { "\r\n0\r\n\r\n" }));
+    let server =
+        Server::start(move |count, _| chunked(if count == 0 { "" } else { "\r\n0\r\n\r\n" }));
     let folder = TempDir::new().unwrap();
     get(&abc(), &folder, &server.address).unwrap();
     assert_eq!((content(&folder, "abc.csv").as_str(), server.asked().len()), ("abc", 2));
@@ -420,7 +434,10 @@ fn a_server_that_breaks_off_for_ever_is_given_up() {
     let server = Server::start(move |_, _| whole(&archive, 10_000));
     let folder = TempDir::new().unwrap();
     let error = get(&entry(&[("noise.bin", 200_000, None)]), &folder, &server.address).unwrap_err();
-    assert_says(&error, &["gave up after 3 attempts", "broke off after 10000 of", &total, &server.address]);
+    assert_says(
+        &error,
+        &["gave up after 3 attempts", "broke off after 10000 of", &total, &server.address],
+    );
     assert_eq!(server.asked().len(), 3);
 }
 
@@ -499,7 +516,10 @@ fn nobody_there_is_said_plainly() {
 fn a_wrong_checksum_is_refused_and_nothing_is_kept() {
     let (folder, server) = (TempDir::new().unwrap(), Server::of(zipped(&[("abc.csv", b"abd")])));
     let error = get(&abc(), &folder, &server.address).unwrap_err();
-    assert_says(&error, &["abc.csv", "wrong checksum", ABC, "a52d159f262b2c6ddb724a61840befc36eb30c88"]);
+    assert_says(
+        &error,
+        &["abc.csv", "wrong checksum", ABC, "a52d159f262b2c6ddb724a61840befc36eb30c88"],
+    );
     assert!(left_in(&folder).is_empty(), "{:?}", left_in(&folder));
 }
 
@@ -581,7 +601,8 @@ fn what_swells_is_refused() {
 
 #[test]
 fn an_archive_beyond_all_bounds_is_not_begun() {
-    let answer = || Answer { head: "200 OK\r\nContent-Length: 99999999999".to_owned(), body: vec![0; 9] };
+    let answer =
+        || Answer { head: "200 OK\r\nContent-Length: 99999999999".to_owned(), body: vec![0; 9] };
     let (folder, server) = (TempDir::new().unwrap(), Server::start(move |_, _| answer()));
     let error = get(&abc(), &folder, &server.address).unwrap_err();
     assert_says(&error, &["more than the 1073741824 bytes"]);
@@ -595,18 +616,25 @@ fn what_is_no_archive_or_a_damaged_one_is_refused_and_not_kept() {
     let mut inside = tarred(&[("noise.bin", &noise(10_000))]);
     inside.truncate(6_000);
     for (archive, parts) in [
-        (b"<!DOCTYPE html><title>Log in</title>".to_vec(), &["not a zip archive", "<!DOCTYPE html>"][..]),
+        (
+            b"<!DOCTYPE html><title>Log in</title>".to_vec(),
+            &["not a zip archive", "<!DOCTYPE html>"][..],
+        ),
         (Vec::new(), &["not a zip archive"]),
         (good[..good.len() / 2].to_vec(), &["not a zip archive"]),
         (damaged, &["noise.bin", "can't be unpacked"]),
         (zipped(&[("x.tar.gz", &inside)]), &["noise.bin", "can't be unpacked"]),
         (zipped(&[("x.tar.gz", b"hello")]), &["x.tar.gz", "can't be unpacked"]),
         (zipped(&[("x.zip", b"hello")]), &["x.zip", "can't be unpacked"]),
-        (zipped(&[("readme.txt", b"hello"), ("noise.bin/", b"")]), &["no \"noise.bin\" in the archive"]),
+        (
+            zipped(&[("readme.txt", b"hello"), ("noise.bin/", b"")]),
+            &["no \"noise.bin\" in the archive"],
+        ),
         (zipped(&[("__MACOSX/noise.bin", b"hello")]), &["no \"noise.bin\" in the archive"]),
     ] {
         let (folder, server) = (TempDir::new().unwrap(), Server::of(archive));
-        let error = get(&entry(&[("noise.bin", 10_000, None)]), &folder, &server.address).unwrap_err();
+        let error =
+            get(&entry(&[("noise.bin", 10_000, None)]), &folder, &server.address).unwrap_err();
         assert_says(&error, parts);
         assert!(left_in(&folder).is_empty(), "{:?}", left_in(&folder));
     }

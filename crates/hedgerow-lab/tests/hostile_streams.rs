@@ -1,4 +1,5 @@
-//! Whatever a small table holds and whatever is said about it: it is learned from or refused, and nothing else.
+//! Whatever a small table holds and whatever is said about it: it is learned from or refused, and
+//! nothing else.
 
 #![allow(clippy::unwrap_used)]
 
@@ -30,8 +31,9 @@ fn tables() -> impl Strategy<Value = String> {
         prop::collection::vec(row, rows).prop_map(move |rows| {
             let names: Vec<String> = (0..columns).map(|at| format!("c{at}")).collect();
             let tame = |cell: &String| {
-                let is_number =
-                    cell.is_empty() || cell == "NA" || cell.parse::<f64>().is_ok_and(|n| n.abs() < 1e12);
+                let is_number = cell.is_empty()
+                    || cell == "NA"
+                    || cell.parse::<f64>().is_ok_and(|n| n.abs() < 1e12);
                 if is_tame && !is_number { "0.5".to_owned() } else { cell.clone() }
             };
             let lines = rows.iter().map(|row| row.iter().map(tame).collect::<Vec<_>>().join(","));
@@ -123,11 +125,16 @@ fn check(content: &str, flags: &[&str]) -> Result<bool, TestCaseError> {
     prop_assert!(x.iter().all(|x| !x.is_infinite()));
     prop_assert_eq!(x.iter().filter(|x| x.is_nan()).count() as u64, data.missing);
     prop_assert!(data.y.iter().all(|y| y.is_nan() || y.abs() <= 1e12));
-    let results = match Experiment::new(&settings, &data).and_then(|experiment| experiment.run(&|| {})) {
-        Ok(results) => results,
-        Err(error) => return refused(error.to_string()),
-    };
-    prop_assert!(results.methods.iter().all(|method| method.mse.mean.is_finite()), "{:?}", results.methods);
+    let results =
+        match Experiment::new(&settings, &data).and_then(|experiment| experiment.run(&|| {})) {
+            Ok(results) => results,
+            Err(error) => return refused(error.to_string()),
+        };
+    prop_assert!(
+        results.methods.iter().all(|method| method.mse.mean.is_finite()),
+        "{:?}",
+        results.methods
+    );
     let counted = results.data.samples as u64 + results.data.missing_labels;
     prop_assert_eq!(counted, data.len() as u64);
     Ok(true)
@@ -147,15 +154,22 @@ fn check_live(content: &str, flags: &[&str]) -> Result<bool, TestCaseError> {
     let rows = rows::read(Cursor::new(content.to_owned()), Path::new("-"), &columns.format);
     let Ok(rows) = rows else { return Ok(false) };
     let Ok(stream) = SampleStream::live(rows, columns) else { return Ok(false) };
-    let Ok(live::Ended { results, .. }) = live::run(&settings, stream, |_| true) else { return Ok(false) };
-    prop_assert!(results.methods.iter().all(|method| method.mse.mean.is_finite()), "{:?}", results.methods);
+    let Ok(live::Ended { results, .. }) = live::run(&settings, stream, |_| true) else {
+        return Ok(false);
+    };
+    prop_assert!(
+        results.methods.iter().all(|method| method.mse.mean.is_finite()),
+        "{:?}",
+        results.methods
+    );
     Ok(true)
 }
 
 /// Checks many tables; enough of them must have been learned from.
 fn check_many(check: fn(&str, &[&str]) -> Result<bool, TestCaseError>) {
     const CASES: u32 = 1500;
-    let config = ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() };
+    let config =
+        ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() };
     let learned = Cell::new(0);
     let found = TestRunner::new(config).run(&(tables(), flags()), |(content, flags)| {
         learned.set(learned.get() + u32::from(check(&content, &flags)?));
@@ -164,7 +178,11 @@ fn check_many(check: fn(&str, &[&str]) -> Result<bool, TestCaseError>) {
     if let Err(error) = found {
         panic!("{error}");
     }
-    assert!(learned.get() > CASES / 12, "only {} of {CASES} tables were learned from", learned.get());
+    assert!(
+        learned.get() > CASES / 12,
+        "only {} of {CASES} tables were learned from",
+        learned.get()
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Whatever bytes come as a table, they are read or refused: no panic, and no cell that isn't what it promises to be.
+//! Whatever bytes come as a table, they are read or refused: no panic, and no cell that isn't what
+//! it promises to be.
 
 #![allow(clippy::unwrap_used)]
 
@@ -69,11 +70,12 @@ fn drain(rows: Result<Box<dyn Rows>, ReadError>) -> Result<(u64, bool), TestCase
     }
 }
 
-/// Reads the bytes at once and piece by piece, which must make no difference. Only of damaged archives more may come out
-/// of smaller pieces.
+/// Reads the bytes at once and piece by piece, which must make no difference. Only of damaged
+/// archives more may come out of smaller pieces.
 fn check(content: Vec<u8>, piece: usize, format: &Format) -> Result<(), TestCaseError> {
     let is_text = !content.starts_with(b"\x1f\x8b") && !content.starts_with(b"\x28\xb5");
-    let (rows, failed) = drain(rows::read(io::Cursor::new(content.clone()), Path::new("t"), format))?;
+    let (rows, failed) =
+        drain(rows::read(io::Cursor::new(content.clone()), Path::new("t"), format))?;
     let slow = drain(rows::read(Slow(io::Cursor::new(content), piece), Path::new("t"), format))?;
     prop_assert_eq!(slow.1, failed);
     prop_assert!(slow.0 == rows || failed && !is_text);
@@ -81,12 +83,16 @@ fn check(content: Vec<u8>, piece: usize, format: &Format) -> Result<(), TestCase
 }
 
 fn formats() -> impl Strategy<Value = Format> {
-    let separator = prop::option::weighted(0.3, prop::sample::select(vec![',', ';', '\t', '|', ' ']));
+    let separator =
+        prop::option::weighted(0.3, prop::sample::select(vec![',', ';', '\t', '|', ' ']));
     let decimal = prop::option::weighted(0.3, prop::sample::select(vec!['.', ',']));
-    let missing =
-        prop::sample::select(vec![vec![], vec!["-200".to_owned(), "NA".to_owned(), "nan".to_owned()]]);
-    (separator, decimal, prop::option::weighted(0.3, any::<bool>()), missing)
-        .prop_map(|(separator, decimal, header, missing)| Format { separator, decimal, header, missing })
+    let missing = prop::sample::select(vec![
+        vec![],
+        vec!["-200".to_owned(), "NA".to_owned(), "nan".to_owned()],
+    ]);
+    (separator, decimal, prop::option::weighted(0.3, any::<bool>()), missing).prop_map(
+        |(separator, decimal, header, missing)| Format { separator, decimal, header, missing },
+    )
 }
 
 /// One good table of each kind.
@@ -146,7 +152,8 @@ fn changed(mut content: Vec<u8>, changes: &[Change]) -> Vec<u8> {
 fn good_tables_are_read() {
     for content in good() {
         let (rows, failed) =
-            drain(rows::read(io::Cursor::new(content), Path::new("t"), &Format::default())).unwrap();
+            drain(rows::read(io::Cursor::new(content), Path::new("t"), &Format::default()))
+                .unwrap();
         assert!(rows >= 2 && !failed);
     }
 }

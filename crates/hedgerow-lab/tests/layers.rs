@@ -1,4 +1,5 @@
-//! Settings about data: what makes no sense is refused by key, and what the user says goes before what the catalogue says.
+//! Settings about data: what makes no sense is refused by key, and what the user says goes before
+//! what the catalogue says.
 
 #![allow(clippy::unwrap_used)]
 
@@ -55,10 +56,19 @@ fn built_in_streams_have_no_columns() {
         "federation.partition=column:n",
     ] {
         let message = load(&[flag, "data.lags=1"]).unwrap_err();
-        assert_says(&message, &["built-in stream \"friedman\", which has no named columns, but is \""]);
+        assert_says(
+            &message,
+            &["built-in stream \"friedman\", which has no named columns, but is \""],
+        );
     }
-    assert_says(&load(&["data.rows=10"]).unwrap_err(), &["data.rows must be 0", "run.rounds", "but is 10"]);
-    assert_says(&load(&["data.name=no-such-thing"]).unwrap_err(), &["data.name", "friedman", "traffic"]);
+    assert_says(
+        &load(&["data.rows=10"]).unwrap_err(),
+        &["data.rows must be 0", "run.rounds", "but is 10"],
+    );
+    assert_says(
+        &load(&["data.name=no-such-thing"]).unwrap_err(),
+        &["data.name", "friedman", "traffic"],
+    );
     assert_says(&load(&["data.name=trafic"]).unwrap_err(), &["did you mean \"traffic\"?"]);
 }
 
@@ -69,7 +79,8 @@ fn traffic() -> Files {
         b"holiday,temp,date_time,traffic_volume\nNone,1,2012-10-02 09:00:00,5545\nNone,2,2012-10-02 10:00:00,4516\nNone,2,2012-10-02 11:00:00,4767\nNone,2,2012-10-02 12:00:00,5026\n",
     )]);
     std::fs::create_dir(files.path().join("authors_csv")).unwrap();
-    std::fs::write(files.path().join("authors_csv/Traffic.csv"), "y\n1\n2\n3\n4\n5\n6\n7\n").unwrap();
+    std::fs::write(files.path().join("authors_csv/Traffic.csv"), "y\n1\n2\n3\n4\n5\n6\n7\n")
+        .unwrap();
     files
 }
 
@@ -86,7 +97,8 @@ fn the_user_goes_before_the_catalogue() {
     let data = hedgerow_lab::run::load_data(&own, &|_| {}).unwrap();
     assert_eq!(samples(&data), ["3 2 1 > 4", "4 3 2 > 5", "5 4 3 > 6", "6 5 4 > 7"]);
     // A file of settings as well.
-    std::fs::write(files.path().join("own.toml"), "[data]\nname = \"traffic\"\nlags = 2\n").unwrap();
+    std::fs::write(files.path().join("own.toml"), "[data]\nname = \"traffic\"\nlags = 2\n")
+        .unwrap();
     let flags = [Override::parse(&folder).unwrap()];
     let own = Settings::load(Some(&files.path().join("own.toml")), &flags).unwrap();
     assert_eq!((own.data.columns.lags, own.effective["data"]["target"].as_str()), (2, Some("y")));
@@ -96,7 +108,8 @@ fn the_user_goes_before_the_catalogue() {
 fn the_variant_decides_about_the_file() {
     let files = traffic();
     let folder = format!("data.dir={}", files.path().display());
-    let of = |more: &[&str]| load(&[&["data.name=traffic", folder.as_str()], more].concat()).unwrap();
+    let of =
+        |more: &[&str]| load(&[&["data.name=traffic", folder.as_str()], more].concat()).unwrap();
     let file = |settings: &Settings| match &settings.data.source {
         Source::Files { files, provenance } if !provenance.is_empty() => {
             files[0].file_name().unwrap().to_string_lossy().into_owned()
@@ -132,7 +145,8 @@ fn nodes_are_those_of_the_data_unless_the_user_says_otherwise() {
     let refused = nodes(&["data.drop=[\"n\"]"]).unwrap_err();
     assert_says(&refused, &["6 samples are too few for 20 nodes"]);
     let targets = Files::one("a,b\n1,1\n2,2\n3,4\n");
-    let results =
-        targets.run(&["data.target=\"a,b\"", "data.lags=1", "run.trials=1", "data.scaling=none"]).unwrap();
+    let results = targets
+        .run(&["data.target=\"a,b\"", "data.lags=1", "run.trials=1", "data.scaling=none"])
+        .unwrap();
     assert_eq!((results.nodes, results.partition.as_str()), (2, "by owner"));
 }

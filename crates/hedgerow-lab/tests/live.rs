@@ -1,4 +1,5 @@
-//! Live runs: the same as with known data, as far as that can be; and nothing that only hindsight knows.
+//! Live runs: the same as with known data, as far as that can be; and nothing that only hindsight
+//! knows.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,13 +18,15 @@ use hedgerow_lab::results::Results;
 use hedgerow_lab::settings::{Override, Settings};
 
 fn settings(flags: &[&str]) -> Settings {
-    let flags = flags.iter().copied().chain(["data.name=-"]).map(|flag| Override::parse(flag).unwrap());
+    let flags =
+        flags.iter().copied().chain(["data.name=-"]).map(|flag| Override::parse(flag).unwrap());
     Settings::load(None, &flags.collect::<Vec<_>>()).unwrap()
 }
 
 fn stream(settings: &Settings, input: impl Read + Send + 'static) -> Result<SampleStream, String> {
     let columns = &settings.data.columns;
-    let rows = rows::read(input, Path::new("-"), &columns.format).map_err(|error| error.to_string())?;
+    let rows =
+        rows::read(input, Path::new("-"), &columns.format).map_err(|error| error.to_string())?;
     SampleStream::live(rows, columns).map_err(|error| error.to_string())
 }
 
@@ -39,9 +42,15 @@ fn table(rows: usize, size: f64) -> String {
     let mut text = String::from("a,b,y\n");
     for at in 0..rows {
         let (a, b) = ((at as f64 * 0.7).sin(), (at as f64 * 1.3).cos());
-        let shown =
-            |value: f64, every: usize| if at % every == 5 { "NA".to_owned() } else { value.to_string() };
-        text += &format!("{},{},{}\n", size * a, shown(size * b, 7), shown(size * (a * b + 0.5 * a), 11));
+        let shown = |value: f64, every: usize| {
+            if at % every == 5 { "NA".to_owned() } else { value.to_string() }
+        };
+        text += &format!(
+            "{},{},{}\n",
+            size * a,
+            shown(size * b, 7),
+            shown(size * (a * b + 0.5 * a), 11)
+        );
     }
     text
 }
@@ -73,16 +82,25 @@ fn a_live_run_is_the_run_that_it_would_have_been() {
                 data
             })
         );
-        assert_eq!((&live.scaling, &live.partition), (&known.scaling, &known.partition), "{flags:?}");
+        assert_eq!(
+            (&live.scaling, &live.partition),
+            (&known.scaling, &known.partition),
+            "{flags:?}"
+        );
         for (live, known) in live.methods.iter().zip(&known.methods) {
             assert_eq!((&live.name, live.kernel), (&known.name, known.kernel));
-            assert_eq!(live.mse_trials, known.mse_trials, "{flags:?}, {} {:?}", live.name, live.kernel);
+            assert_eq!(
+                live.mse_trials, known.mse_trials,
+                "{flags:?}, {} {:?}",
+                live.name, live.kernel
+            );
             assert_eq!(live.votes, known.votes);
             let sent = |m: &hedgerow_lab::results::MethodResult| {
                 [m.numbers_up, m.numbers_down, m.bytes_up, m.bytes_down, m.uploads_accepted]
             };
             assert_eq!(sent(live), sent(known), "{flags:?}, {}", live.name);
-            let last = |m: &hedgerow_lab::results::MethodResult| m.curve.mse.last().map(|mse| mse.mean);
+            let last =
+                |m: &hedgerow_lab::results::MethodResult| m.curve.mse.last().map(|mse| mse.mean);
             assert_eq!(last(live), last(known));
         }
     }
@@ -90,29 +108,41 @@ fn a_live_run_is_the_run_that_it_would_have_been() {
 
 #[test]
 fn several_targets_say_how_many_nodes_there_are() {
-    let results = run(&table(60, 1.0), &["data.target=\"b,y\"", "data.lags=1", "run.trials=1"]).unwrap();
+    let results =
+        run(&table(60, 1.0), &["data.target=\"b,y\"", "data.lags=1", "run.trials=1"]).unwrap();
     assert_eq!((results.nodes, results.rounds), (2, 59));
 }
 
 #[test]
 fn a_round_closes_when_a_node_comes_again() {
     let content = "n,x,y\na,1,1\nb,0.5,0\na,0.2,0.3\na,0.1,0.4\nc,1,0.1\nb,0,0.5\nc,0.3,0.2\n";
-    let flags =
-        ["data.node=n", "federation.nodes=3", "run.trials=1", "federation.methods=[\"mk\", \"local\"]"];
+    let flags = [
+        "data.node=n",
+        "federation.nodes=3",
+        "run.trials=1",
+        "federation.methods=[\"mk\", \"local\"]",
+    ];
     let settings = settings(&flags);
     let stream = stream(&settings, Cursor::new(content)).unwrap();
     let mut seen = Vec::new();
     let results = live::run(&settings, stream, |progress| {
         let now = progress();
-        assert_eq!(now.mse.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["mk", "local"]);
+        assert_eq!(
+            now.mse.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+            ["mk", "local"]
+        );
         seen.push((now.round, now.samples));
         true
     });
     // a b | a | a c b | c
     assert_eq!(seen, [(1, 2), (2, 3), (3, 6), (4, 7)]);
     let results = results.unwrap().results;
-    assert_eq!((results.rounds, results.data.samples, results.partition.as_str()), (4, 7, "column:n"));
-    // Those without a sample hear of every round since they came, 2 + 2 + 3 + 3, and c of what was before.
+    assert_eq!(
+        (results.rounds, results.data.samples, results.partition.as_str()),
+        (4, 7, "column:n")
+    );
+    // Those without a sample hear of every round since they came, 2 + 2 + 3 + 3, and c of what was
+    // before.
     let per_turn = method(&results, "mk").numbers_down;
     assert_eq!(per_turn * 12.0 / 100.0, 11.0);
 }
@@ -120,7 +150,8 @@ fn a_round_closes_when_a_node_comes_again() {
 #[test]
 fn more_nodes_than_were_said_are_refused() {
     let content = "n,x,y\na,1,1\nb,0.5,0\nsouth,0.2,0.3\n";
-    let message = run(content, &["data.node=n", "federation.nodes=2", "data.scaling=none"]).unwrap_err();
+    let message =
+        run(content, &["data.node=n", "federation.nodes=2", "data.scaling=none"]).unwrap_err();
     assert_eq!(message, "standard input: \"south\" would be one node more than the 2 of --nodes");
     let message = run(content, &["data.node=n"]).unwrap_err();
     assert_says(&message, &["federation.nodes", "--nodes"]);
@@ -136,14 +167,19 @@ fn what_only_a_whole_file_has_is_refused() {
         (&["data.disorder=sort", "data.time=a"], &[needs, "data.disorder = \"sort\""]),
         (&["federation.partition=shuffled"], &[needs, "federation.partition"]),
         (&["participation.join_within=0.5"], &[needs, "participation.join_within"]),
-        (&["participation.arrivals=\"fixed:2\""], &["participation.arrivals", "\"one\"", "\"fixed:2\""]),
+        (
+            &["participation.arrivals=\"fixed:2\""],
+            &["participation.arrivals", "\"one\"", "\"fixed:2\""],
+        ),
         (&["run.window=1000000000000"], &["run.window", "at most 100000", "1000000000000"]),
         (&["learning.step_schedule=horizon"], &["learning.step_schedule", "live stream"]),
     ] {
         assert_says(&run(&table(30, 1.0), flags).unwrap_err(), parts);
     }
     // Asked for rounds, it need not be kept longer than those.
-    assert!(run(&table(30, 1.0), &["run.window=1000000000000", "run.rounds=1", "run.trials=1"]).is_ok());
+    assert!(
+        run(&table(30, 1.0), &["run.window=1000000000000", "run.rounds=1", "run.trials=1"]).is_ok()
+    );
     let settings = settings(&[]);
     let mut stream = stream(&settings, Cursor::new(table(30, 1.0))).unwrap();
     assert!(stream.is_live());

@@ -1,4 +1,5 @@
-//! Data, experiments and reports, from outside. `cargo test -p hedgerow-lab --test all runs::` runs one file.
+//! Data, experiments and reports, from outside. `cargo test -p hedgerow-lab --test all runs::` runs
+//! one file.
 
 mod catalog;
 mod common;

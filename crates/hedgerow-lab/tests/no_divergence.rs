@@ -1,5 +1,6 @@
-//! GR-OFL never diverges: whatever the stream, the number of nodes and what gets lost, its error is finite and at most 1.05 times that of
-//! the best single kernel in hindsight or of the nodes' running means: of both where nothing is lost, but for the cases that say why.
+//! GR-OFL never diverges: whatever the stream, the number of nodes and what gets lost, its error is
+//! finite and at most 1.05 times that of the best single kernel in hindsight or of the nodes'
+//! running means: of both where nothing is lost, but for the cases that say why.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +9,8 @@ use hedgerow_lab::results::Results;
 use hedgerow_lab::run::{Experiment, load_data};
 use hedgerow_lab::settings::{Override, Settings};
 
-/// Half of all uploads are lost, and every tenth broadcast, with which a round's upload is lost as well.
+/// Half of all uploads are lost, and every tenth broadcast, with which a round's upload is lost as
+/// well.
 const LOSSES: [&str; 2] = ["participation.late=0.5", "participation.dropout=0.1"];
 
 fn run(flags: &[&str]) -> Results {
@@ -56,9 +58,11 @@ fn on_every_stream_with_everything_that_gets_lost() {
         "drift-recurring",
         "drift-flip",
     ] {
-        for losses in
-            [&[][..], &LOSSES[..], &["participation.join_within=0.5", "participation.arrivals=poisson:0.7"]]
-        {
+        for losses in [
+            &[][..],
+            &LOSSES[..],
+            &["participation.join_within=0.5", "participation.arrivals=poisson:0.7"],
+        ] {
             let data = format!("data.name={stream}");
             let flags = [&[data.as_str(), "run.rounds=300"], losses].concat();
             // Who sums up its whole past is slow where that slides, or comes and goes.
@@ -96,7 +100,8 @@ fn with_one_node_and_with_ten_thousand() {
 fn table(rows: usize, make: impl Fn([f64; 4], usize) -> (Vec<f64>, f64)) -> String {
     let mut state = 9u64;
     let mut roll = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 11) as f64 / (1u64 << 53) as f64
     };
     let mut text = String::new();
@@ -135,7 +140,8 @@ fn on_labels_of_any_size_and_features_that_say_nothing() {
                 "data.scaling=none",
             ];
             let results = Files::one(table).run(&[&usual[..], losses].concat()).unwrap();
-            // A flip is noticed only after a while; and nobody knows in the first round that labels are around a million.
+            // A flip is noticed only after a while; and nobody knows in the first round that labels
+            // are around a million.
             let takes_time = matches!(*what, "a label flip" | "labels around 1e6");
             let bound = Bound::when(takes_time || !losses.is_empty());
             assert_bounded(&results, &format!("{what} {losses:?}"), bound);

@@ -1,5 +1,6 @@
-//! What the paper and the reference runs promise, on real data where it is at hand. The data is not part of the project: it is
-//! looked for in the folder that `HEDGEROW_DATA_DIR` names, or in `../shared/data` beside the project.
+//! What the paper and the reference runs promise, on real data where it is at hand. The data is not
+//! part of the project: it is looked for in the folder that `HEDGEROW_DATA_DIR` names, or in
+//! `../shared/data` beside the project.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,13 +12,15 @@ use hedgerow_lab::run::{Experiment, load_data};
 use hedgerow_lab::settings::{Override, Settings};
 
 fn simulate(changes: &[String]) -> Results {
-    let changes: Vec<Override> = changes.iter().map(|change| Override::parse(change).unwrap()).collect();
+    let changes: Vec<Override> =
+        changes.iter().map(|change| Override::parse(change).unwrap()).collect();
     let settings = Settings::load(None, &changes).unwrap();
     let data = load_data(&settings, &|_| {}).unwrap();
     Experiment::new(&settings, &data).unwrap().run(&|| {}).unwrap()
 }
 
-/// The paper's protocol on one of the authors' files; `None`, said plainly, where the file is not at hand.
+/// The paper's protocol on one of the authors' files; `None`, said plainly, where the file is not
+/// at hand.
 fn paper_run(file: &str, trials: usize) -> Option<Results> {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let folder = std::env::var_os("HEDGEROW_DATA_DIR").map_or_else(beside, PathBuf::from);
@@ -40,13 +43,18 @@ fn paper_run(file: &str, trials: usize) -> Option<Results> {
 }
 
 fn method<'a>(results: &'a Results, name: &str) -> &'a MethodResult {
-    results.methods.iter().find(|method| method.name == name && (name != "sk" || method.best)).unwrap()
+    results
+        .methods
+        .iter()
+        .find(|method| method.name == name && (name != "sk" || method.best))
+        .unwrap()
 }
 
 #[test]
 fn twitter_is_learned_as_the_paper_says() {
     let Some(results) = paper_run("TwitterData.csv.gz", 50) else { return };
-    let (mk, sk, naive) = (method(&results, "mk"), method(&results, "sk"), method(&results, "naive"));
+    let (mk, sk, naive) =
+        (method(&results, "mk"), method(&results, "sk"), method(&results, "naive"));
     assert!((0.0058..0.0070).contains(&mk.mse.mean), "{:?}", mk.mse);
     assert!(mk.mse.mean <= 1.25 * sk.mse.mean, "{:?} {:?}", mk.mse, sk.mse);
     assert!((mk.mse.mean / naive.mse.mean - 1.0).abs() <= 0.15, "{:?} {:?}", mk.mse, naive.mse);
@@ -94,13 +102,23 @@ fn centralised_mini_batches_are_the_naive_extension_with_one_sample_from_everyon
     };
     let one = with("one");
     let (naive, batch) = (method(&one, "naive"), method(&one, "central-batch"));
-    assert!((naive.mse.mean / batch.mse.mean - 1.0).abs() < 1e-4, "{:?} {:?}", naive.mse, batch.mse);
+    assert!(
+        (naive.mse.mean / batch.mse.mean - 1.0).abs() < 1e-4,
+        "{:?} {:?}",
+        naive.mse,
+        batch.mse
+    );
     // One sends models, the other samples.
     assert_eq!((naive.numbers_up, batch.numbers_up), (1089.0, 11.0));
     // Several samples are one batch here, and one step after the other there.
     let several = with("fixed:5");
     let (naive, batch) = (method(&several, "naive"), method(&several, "central-batch"));
-    assert!((naive.mse.mean / batch.mse.mean - 1.0).abs() > 1e-3, "{:?} {:?}", naive.mse, batch.mse);
+    assert!(
+        (naive.mse.mean / batch.mse.mean - 1.0).abs() > 1e-3,
+        "{:?} {:?}",
+        naive.mse,
+        batch.mse
+    );
 }
 
 #[test]
@@ -113,8 +131,12 @@ fn the_best_kernel_of_the_drifting_stream_changes_midway() {
             format!("run.window={window}"),
             r#"federation.methods=["sk"]"#.to_owned(),
         ]);
-        let point =
-            results.methods[0].curve.rounds.iter().position(|round| round.to_string() == rounds).unwrap();
+        let point = results.methods[0]
+            .curve
+            .rounds
+            .iter()
+            .position(|round| round.to_string() == rounds)
+            .unwrap();
         let window = |method: &&MethodResult| method.curve.mse_window[point].mean;
         let best = results.methods.iter().min_by(|a, b| window(a).total_cmp(&window(b))).unwrap();
         best.kernel.unwrap()
@@ -132,7 +154,8 @@ fn nodes_with_slices_of_their_own_keep_the_vote_from_settling() {
         ]);
         method(&results, "mk").mse.mean / method(&results, "sk").mse.mean
     };
-    // The paper's method is close to the best kernel where nodes are alike, and far from it where they are not.
+    // The paper's method is close to the best kernel where nodes are alike, and far from it where
+    // they are not.
     assert!(settled("friedman") < 1.2);
     assert!(settled("slices") > 2.0);
 }
@@ -165,7 +188,8 @@ fn unequal_shares_are_seen_to_the_last_sample_in_every_trial() {
         "run.trials=6".to_owned(),
         r#"federation.methods=["local"]"#.to_owned(),
     ]);
-    // A mean below this would mean that some trial ran out of rounds; the built-in stream has 500 samples for each of 20 nodes.
+    // A mean below this would mean that some trial ran out of rounds; the built-in stream has 500
+    // samples for each of 20 nodes.
     assert_eq!(results.data.samples, 10_000);
     assert!(results.rounds > 500);
 }

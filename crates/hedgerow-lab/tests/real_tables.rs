@@ -1,4 +1,5 @@
-//! Files as their publishers wrote them, where they are at hand: nothing has to be said about how they are laid out.
+//! Files as their publishers wrote them, where they are at hand: nothing has to be said about how
+//! they are laid out.
 
 #![allow(clippy::unwrap_used)]
 
@@ -44,7 +45,10 @@ fn counts(name: &str, missing: &[&str]) -> Option<(Vec<String>, u64, Vec<[u64; 3
 
 #[test]
 fn semicolons_decimal_commas_and_empty_columns_and_rows() {
-    let Some((columns, rows, counts)) = counts("air_quality/AirQualityUCI.csv.gz", &["-200"]) else { return };
+    let Some((columns, rows, counts)) = counts("air_quality/AirQualityUCI.csv.gz", &["-200"])
+    else {
+        return;
+    };
     assert_eq!((columns.len(), rows), (15, 9357));
     assert_eq!((columns[2].as_str(), columns[14].as_str()), ("CO(GT)", "AH"));
     // Date and time are text, and 1683 values of carbon monoxide are missing.
@@ -61,7 +65,8 @@ fn blanks_without_a_header() {
 
 #[test]
 fn quoted_numbers_with_blanks_inside() {
-    let Some((columns, rows, counts)) = counts("appliances_energy/energydata_complete.csv.gz", &[]) else {
+    let Some((columns, rows, counts)) = counts("appliances_energy/energydata_complete.csv.gz", &[])
+    else {
         return;
     };
     assert_eq!((columns.len(), columns[1].as_str(), rows), (29, "Appliances", 19735));

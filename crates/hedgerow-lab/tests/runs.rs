@@ -1,4 +1,5 @@
-//! Runs on tables: scaling and missing values on the way, and the forecasts that everybody has to beat.
+//! Runs on tables: scaling and missing values on the way, and the forecasts that everybody has to
+//! beat.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +11,8 @@ struct Dice(u64);
 
 impl Dice {
     fn roll(&mut self) -> f64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
@@ -76,14 +78,17 @@ fn known_ranges_are_as_good_as_the_whole_file_s() {
     ));
     let ranges = files.path().join("ranges.toml");
     std::fs::write(&ranges, "[ranges]\na = [0, 1000]\nb = [0, 1]\ny = [-350, 650]\n").unwrap();
-    let known = files.run(&[&SHORT[..], &[&format!("data.scaling={}", ranges.display())]].concat()).unwrap();
+    let known = files
+        .run(&[&SHORT[..], &[&format!("data.scaling={}", ranges.display())]].concat())
+        .unwrap();
     assert_eq!(known.scaling, "by known ranges");
     let whole = files.run(&[&SHORT[..], &["data.scaling=whole-file"]].concat()).unwrap();
     // Errors by known ranges are in the label's own unit, those by the whole file's in scaled ones.
     let (known, whole) = (late_error(&known, "mk") / 1e6, late_error(&whole, "mk"));
     assert!((known / whole - 1.0).abs() < 0.3, "{known} {whole}");
     std::fs::write(&ranges, "[ranges]\na = [0, 1000]\ny = [-350, 650]\n").unwrap();
-    let refused = files.run(&[&SHORT[..], &[&format!("data.scaling={}", ranges.display())]].concat());
+    let refused =
+        files.run(&[&SHORT[..], &[&format!("data.scaling={}", ranges.display())]].concat());
     assert_says(&refused.unwrap_err(), &["ranges.toml: no range for column \"b\""]);
 }
 
@@ -95,7 +100,8 @@ fn what_is_missing_is_filled_in_and_counted() {
         let is_missing = [dice.roll() < 0.1, dice.roll() < 0.1, dice.roll() < 0.1];
         labels += u64::from(is_missing[2]);
         // What has no label is not learned from, and nothing has to be filled in for it.
-        inputs += is_missing[..2].iter().filter(|missing| **missing && !is_missing[2]).count() as u64;
+        inputs +=
+            is_missing[..2].iter().filter(|missing| **missing && !is_missing[2]).count() as u64;
         let cell = |at: usize| if is_missing[at] { "NA".to_owned() } else { row[at].to_string() };
         text += &format!("{},{},{}\n", cell(0), cell(1), cell(2));
     }
@@ -120,7 +126,8 @@ fn nodes_out_of_contact_keep_the_scale_they_have() {
         .map(|(at, [a, b, y])| if at < 1000 { [a, b, y] } else { [30.0 * a, b - 5.0, 20.0 * y] })
         .collect();
     for scaling in ["data.scaling=online", "data.scaling=online-range"] {
-        let results = run(&table(&rows), &[scaling, "participation.dropout=0.5", "participation.late=0.1"]);
+        let results =
+            run(&table(&rows), &[scaling, "participation.dropout=0.5", "participation.late=0.1"]);
         for name in ["mk", "central", "local"] {
             let (found, mean) = (method(&results, name), method(&results, "mean"));
             assert!(
@@ -136,11 +143,17 @@ fn nodes_out_of_contact_keep_the_scale_they_have() {
 
 #[test]
 fn classes_stay_classes() {
-    let rows: Vec<[f64; 3]> =
-        smooth(3000).into_iter().map(|[a, b, _]| [1000.0 * a, b, if a > b { 1.0 } else { -1.0 }]).collect();
+    let rows: Vec<[f64; 3]> = smooth(3000)
+        .into_iter()
+        .map(|[a, b, _]| [1000.0 * a, b, if a > b { 1.0 } else { -1.0 }])
+        .collect();
     let results = run(
         &table(&rows),
-        &["learning.loss=logistic", "data.scaling=online", "federation.methods=[\"mk\", \"central\"]"],
+        &[
+            "learning.loss=logistic",
+            "data.scaling=online",
+            "federation.methods=[\"mk\", \"central\"]",
+        ],
     );
     for name in ["mk", "central"] {
         let found = method(&results, name);
@@ -152,8 +165,9 @@ fn classes_stay_classes() {
 
 #[test]
 fn threads_change_nothing() {
-    let files =
-        Files::one(&table(&smooth(600).iter().map(|[a, b, y]| [50.0 * a, *b, 9.0 * y]).collect::<Vec<_>>()));
+    let files = Files::one(&table(
+        &smooth(600).iter().map(|[a, b, y]| [50.0 * a, *b, 9.0 * y]).collect::<Vec<_>>(),
+    ));
     let with = |threads: &str| {
         let flags = [threads, "run.trials=4", "data.scaling=online", "participation.dropout=0.3"];
         let mut results = files.run(&[&SHORT[..], &flags].concat()).unwrap();
@@ -169,8 +183,13 @@ fn threads_change_nothing() {
 #[test]
 fn trivial_forecasts_by_hand() {
     let series = Files::one("y\n1\n2\n4\n8\n");
-    let flags =
-        ["data.features=[\"-\"]", "data.lags=1", "run.trials=1", "federation.nodes=1", "data.scaling=none"];
+    let flags = [
+        "data.features=[\"-\"]",
+        "data.lags=1",
+        "run.trials=1",
+        "federation.nodes=1",
+        "data.scaling=none",
+    ];
     let results = series.run(&flags).unwrap();
     // Labels 2 4 8 after 1 2 4; the mean of what was seen is unknown, 2 and 3.
     assert_eq!(method(&results, "last").mse.mean, 7.0);
@@ -220,7 +239,8 @@ fn trivial_forecasts_need_no_scale() {
 fn a_label_that_begins_constant_is_measured_as_it_is() {
     // The first scale knows one value only, and takes every label to zero.
     let mut text = String::from("x,y\n");
-    (0..300).for_each(|at| text += &format!("{},{}\n", at % 7, if at < 60 { 50 } else { 50 + at % 7 }));
+    (0..300)
+        .for_each(|at| text += &format!("{},{}\n", at % 7, if at < 60 { 50 } else { 50 + at % 7 }));
     let of = |scaling: &str, name: &str| {
         let flags = [
             "federation.methods=[\"mk\", \"last\", \"mean\"]",
@@ -240,15 +260,17 @@ fn a_label_that_begins_constant_is_measured_as_it_is() {
 #[test]
 fn too_few_samples_for_a_scale_are_said_to_be() {
     let table = Files::one("a,y\n100,1000\n200,2000\n300,3000\n400,4000\n");
-    let error = table.run(&["federation.nodes=2", "run.trials=1", "data.scaling=online"]).unwrap_err();
+    let error =
+        table.run(&["federation.nodes=2", "run.trials=1", "data.scaling=online"]).unwrap_err();
     assert!(error.contains("too few to agree on a scale"), "{error}");
 }
 
-/// Levels of ±1 that are drawn anew every 50 rows: who knows a label before its time does far better than chance.
+/// Levels of ±1 that are drawn anew every 50 rows: who knows a label before its time does far
+/// better than chance.
 #[test]
 fn a_label_is_not_known_before_its_time() {
     let mut text = String::from("y\n");
-    let stream = hedgerow::Stream::from_seed(5);
+    let stream = hedgerow::random::CounterRng::from_seed(5);
     (0..6000).for_each(|at| text += if stream.uniform_at(at / 50) < 0.5 { "-1\n" } else { "1\n" });
     let flags = [
         "data.lags=1",
@@ -260,9 +282,14 @@ fn a_label_is_not_known_before_its_time() {
         "learning.step_size=0.5",
     ];
     let results = Files::one(&text).run(&flags).unwrap();
-    // Half of the forecasts cross a border, behind which either level is as likely: the best possible error is about 0.5.
+    // Half of the forecasts cross a border, behind which either level is as likely: the best
+    // possible error is about 0.5.
     for name in ["mk", "sk", "naive", "central", "local"] {
-        let best = results.methods.iter().filter(|method| method.name == name).map(|method| method.mse.mean);
+        let best = results
+            .methods
+            .iter()
+            .filter(|method| method.name == name)
+            .map(|method| method.mse.mean);
         let best = best.fold(f64::INFINITY, f64::min);
         assert!(best > 0.4, "{name}: {best}");
     }
@@ -277,11 +304,14 @@ fn built_in_streams_last_as_long_as_is_said() {
         "data.name=slices",
     ] {
         let flags = [flag, "run.trials=1", "federation.methods=[\"last\"]", "federation.nodes=3"];
-        let flags: Vec<_> =
-            flags.iter().map(|flag| hedgerow_lab::settings::Override::parse(flag).unwrap()).collect();
+        let flags: Vec<_> = flags
+            .iter()
+            .map(|flag| hedgerow_lab::settings::Override::parse(flag).unwrap())
+            .collect();
         let settings = hedgerow_lab::settings::Settings::load(None, &flags).unwrap();
         let data = hedgerow_lab::run::load_data(&settings, &|_| {}).unwrap();
-        let results = hedgerow_lab::run::Experiment::new(&settings, &data).unwrap().run(&|| {}).unwrap();
+        let results =
+            hedgerow_lab::run::Experiment::new(&settings, &data).unwrap().run(&|| {}).unwrap();
         assert_eq!(results.rounds, 500, "{flag}");
     }
 }

@@ -24,7 +24,8 @@ fn the_last_free_column_is_the_target() {
     ] {
         assert_eq!(samples(&table.read(flags).unwrap()), expected, "{flags:?}");
     }
-    let lagged = table.read(&["data.features=[\"a\"]", "data.lagged=[\"d\"]", "data.lags=1"]).unwrap();
+    let lagged =
+        table.read(&["data.features=[\"a\"]", "data.lagged=[\"d\"]", "data.lags=1"]).unwrap();
     assert_eq!(samples(&lagged), ["1 3 4 > 7"], "a lagged column is not free");
 }
 
@@ -42,7 +43,8 @@ fn features_can_be_none_and_columns_dropped() {
 fn several_targets_are_several_series_with_a_node_each() {
     let table = Files::one("x,a,b\n1,10,100\n2,20,200\n3,,300\n4,40,400\n");
     let data = table.read(&["data.target=\"a,b\"", "data.lags=1"]).unwrap();
-    let expected = ["1 10 > 20", "1 100 > 200", "2 20 > ?", "2 200 > 300", "3 ? > 40", "3 300 > 400"];
+    let expected =
+        ["1 10 > 20", "1 100 > 200", "2 20 > ?", "2 200 > 300", "3 ? > 40", "3 300 > 400"];
     assert_eq!(samples(&data), expected);
     assert_eq!(owners(&data), (vec!["a", "b"], &[0, 1, 0, 1, 0, 1][..]));
     assert_eq!(last(&data), "10 100 20 200 20 300");
@@ -56,7 +58,10 @@ fn missing_values_are_what_the_user_says() {
     let data = table.read(&[markers]).unwrap();
     assert_eq!(samples(&data), ["? 1 > 1", "? ? > 2", "? ? > 3", "5 6 > ?"]);
     assert_eq!((data.missing, data.missing_labels()), (5, 1));
-    assert_says(&table.read(&[]).unwrap_err(), &["t.csv, row 4, column \"b\": \"x\" is not a number"]);
+    assert_says(
+        &table.read(&[]).unwrap_err(),
+        &["t.csv, row 4, column \"b\": \"x\" is not a number"],
+    );
 }
 
 #[test]
@@ -64,9 +69,13 @@ fn a_text_is_an_input_of_its_own() {
     let table = Files::one("c,y,n\nred,1,7\n,2,8\nblue,3,9\nred,4,7\n3,5,7\n");
     let data = table.read(&["data.categories=one-hot", "data.target=y"]).unwrap();
     // Alphabetically: 3, blue, red; then n.
-    assert_eq!(samples(&data), ["0 0 1 7 > 1", "0 0 0 8 > 2", "0 1 0 9 > 3", "0 0 1 7 > 4", "1 0 0 7 > 5"]);
+    assert_eq!(
+        samples(&data),
+        ["0 0 1 7 > 1", "0 0 0 8 > 2", "0 1 0 9 > 3", "0 0 1 7 > 4", "1 0 0 7 > 5"]
+    );
     assert_eq!(data.missing, 0);
-    let columns: Vec<String> = data.input_columns.inputs.iter().map(|names| names.join("+")).collect();
+    let columns: Vec<String> =
+        data.input_columns.inputs.iter().map(|names| names.join("+")).collect();
     assert_eq!(columns, ["", "", "", "n"]);
 }
 
@@ -87,7 +96,8 @@ fn only_rows_that_are_taken_make_inputs() {
 #[test]
 fn texts_beyond_the_rows_that_are_looked_at_are_met_anyway() {
     let mut text = String::from("c,y\n");
-    (0..1500).for_each(|at| text += &format!("{},{at}\n", if at < 1200 { "early" } else { "late" }));
+    (0..1500)
+        .for_each(|at| text += &format!("{},{at}\n", if at < 1200 { "early" } else { "late" }));
     let data = Files::one(&text).read(&["data.categories=one-hot"]).unwrap();
     assert_eq!(
         (data.features, &samples(&data)[1199..1201]),
@@ -117,14 +127,22 @@ fn lags_horizon_lagged_columns_and_origins() {
     let table = Files::one("x,w,y\n1,10,100\n2,20,200\n3,30,300\n4,40,400\n5,50,500\n");
     let base = ["data.features=[\"x\"]", "data.target=y", "data.lags=2"];
     let forecast = samples(&table.read(&base).unwrap());
-    assert_eq!(forecast, ["2 200 100 > 300", "3 300 200 > 400", "4 400 300 > 500"], "from what is known");
+    assert_eq!(
+        forecast,
+        ["2 200 100 > 300", "3 300 200 > 400", "4 400 300 > 500"],
+        "from what is known"
+    );
     let base = [&base[..], &["data.exogenous=same-row"]].concat();
     let with = |more: &[&str]| samples(&table.read(&[&base, more].concat()).unwrap());
     assert_eq!(with(&[]), ["3 200 100 > 300", "4 300 200 > 400", "5 400 300 > 500"]);
     assert_eq!(with(&["data.lagged=[\"w\"]"])[0], "3 200 100 20 10 > 300");
     assert_eq!(with(&["data.horizon=2"]), ["4 200 100 > 400", "5 300 200 > 500"]);
-    assert_eq!(with(&["data.horizon=2", "data.exogenous=origin"]), ["2 200 100 > 400", "3 300 200 > 500"]);
-    let ahead = table.read(&["data.features=[\"x\"]", "data.horizon=3", "data.exogenous=origin"]).unwrap();
+    assert_eq!(
+        with(&["data.horizon=2", "data.exogenous=origin"]),
+        ["2 200 100 > 400", "3 300 200 > 500"]
+    );
+    let ahead =
+        table.read(&["data.features=[\"x\"]", "data.horizon=3", "data.exogenous=origin"]).unwrap();
     assert_eq!(samples(&ahead), ["1 > 400", "2 > 500"]);
     assert_eq!(last(&ahead), "100 200");
     assert!(ahead.is_time_series);
@@ -148,8 +166,13 @@ fn lags_never_cross_nodes() {
     // c has a single row, and no sample: it can't take part.
     assert_eq!(owners(&data), (vec!["a", "b"], &[0, 0, 1, 1][..]));
     assert_eq!(data.too_short, ["c"]);
-    let flags =
-        ["data.node=n", "data.lags=1", "run.trials=1", "federation.methods=[\"mk\"]", "data.scaling=none"];
+    let flags = [
+        "data.node=n",
+        "data.lags=1",
+        "run.trials=1",
+        "federation.methods=[\"mk\"]",
+        "data.scaling=none",
+    ];
     let results = table.run(&flags);
     assert_eq!((results.as_ref().unwrap().nodes, results.unwrap().data.samples), (2, 4));
 }
@@ -158,7 +181,8 @@ fn lags_never_cross_nodes() {
 fn nodes_are_named_by_texts_and_by_numbers() {
     let data = Files::one("n,x,y\n7,1,1\nsouth,2,2\n7,3,3\n").read(&["data.node=n"]).unwrap();
     assert_eq!(owners(&data), (vec!["7", "south"], &[0, 1, 0][..]));
-    let by_partition = Files::one("n,x,y\n7,1,1\nb,2,2\n").read(&["federation.partition=column:n"]).unwrap();
+    let by_partition =
+        Files::one("n,x,y\n7,1,1\nb,2,2\n").read(&["federation.partition=column:n"]).unwrap();
     assert_eq!(owners(&by_partition).0, ["7", "b"]);
 }
 
@@ -192,7 +216,11 @@ fn rows_that_go_back_in_time() {
     let keep = with(&["data.disorder=keep"]).unwrap();
     assert_eq!(samples(&keep), ["30 100 > 300", "20 300 > 200", "40 200 > 400"]);
     let sort = with(&["data.disorder=sort"]).unwrap();
-    assert_eq!(samples(&sort), ["20 100 > 200", "30 200 > 300", "40 300 > 400"], "sorted before lags");
+    assert_eq!(
+        samples(&sort),
+        ["20 100 > 200", "30 200 > 300", "40 300 > 400"],
+        "sorted before lags"
+    );
     assert_eq!(last(&sort), "100 200 300");
     // The first rows of the file, then sorted.
     let few = with(&["data.disorder=sort", "data.rows=3"]).unwrap();
@@ -205,7 +233,10 @@ fn rows_with_the_same_time() {
     let with = |more: &[&str]| table.read(&[&["data.time=t"], more].concat());
     assert_says(
         &with(&[]).unwrap_err(),
-        &["t.csv, row 4, column \"t\": the same time as in the row before", "data.duplicates=first"],
+        &[
+            "t.csv, row 4, column \"t\": the same time as in the row before",
+            "data.duplicates=first",
+        ],
     );
     assert_eq!(samples(&with(&["data.duplicates=keep"]).unwrap()).len(), 4);
     let first = with(&["data.duplicates=first"]).unwrap();
@@ -214,7 +245,8 @@ fn rows_with_the_same_time() {
 
 #[test]
 fn every_node_has_a_time_of_its_own() {
-    let table = Files::one("n,t,x,y\na,1,1,1\nb,1,2,2\na,2,3,3\nb,2,4,4\nb,2,5,5\nb,3,6,6\na,3,7,7\n");
+    let table =
+        Files::one("n,t,x,y\na,1,1,1\nb,1,2,2\na,2,3,3\nb,2,4,4\nb,2,5,5\nb,3,6,6\na,3,7,7\n");
     let with = |more: &[&str]| table.read(&[&["data.time=t", "data.node=n"], more].concat());
     assert_says(&with(&[]).unwrap_err(), &["row 6, column \"t\": the same time"]);
     for disorder in ["data.disorder=refuse", "data.disorder=sort"] {
@@ -236,7 +268,9 @@ fn what_is_wrong_after_sorting_is_named_where_it_stands() {
     ]);
     let message = files.read_named("", &["data.time=t", "data.disorder=sort"]).unwrap_err();
     assert_says(&message, &["3.csv, row 3, column \"t\": the same time"]);
-    let data = files.read_named("", &["data.time=t", "data.disorder=sort", "data.duplicates=first"]).unwrap();
+    let data = files
+        .read_named("", &["data.time=t", "data.disorder=sort", "data.duplicates=first"])
+        .unwrap();
     assert_eq!(samples(&data), ["4 > 4", "2 > 2", "3 > 3", "1 > 1"]);
 }
 
@@ -278,7 +312,8 @@ fn the_whole_file_s_range_becomes_one() {
         samples(&jointly),
         ["0.75 0.925 0 > 0", "0.875 0.925 ? > 1", "1 0.925 1 > ?", "? 0.925 0.75 > 0.4"]
     );
-    let past = table.read(&["data.scaling=whole-file", "data.features=[\"-\"]", "data.lags=1"]).unwrap();
+    let past =
+        table.read(&["data.scaling=whole-file", "data.features=[\"-\"]", "data.lags=1"]).unwrap();
     // Labels 20 ? 14, whose range is 14 to 20; what was known before is in the label's unit too.
     assert_eq!(last(&past), "-0.6666667 1 1");
 }
@@ -301,8 +336,10 @@ fn classes_are_not_scaled() {
 
 #[test]
 fn the_catalogue_s_data_sets_are_as_large_as_it_says() {
-    let beside = || std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let folder = std::env::var_os("HEDGEROW_DATA_DIR").map_or_else(beside, std::path::PathBuf::from);
+    let beside =
+        || std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let folder =
+        std::env::var_os("HEDGEROW_DATA_DIR").map_or_else(beside, std::path::PathBuf::from);
     for entry in entries() {
         for variant in &entry.variants {
             let flags = [

@@ -1,4 +1,5 @@
-//! Results are the same bits for any number of threads, also where threads share the nodes of a trial.
+//! Results are the same bits for any number of threads, also where threads share the nodes of a
+//! trial.
 
 #![allow(clippy::unwrap_used)]
 
@@ -38,11 +39,15 @@ fn assert_same(name: &str, flags: &[&str]) {
 fn threads_that_share_nodes_change_no_bit() {
     let methods = r#"federation.methods=["mk","emk","pof","fedpoe","naive","sk","local","central","mk/q8","mk:voters/f16/every2"]"#;
     // Enough nodes for rounds to be divided, in two waves or more.
-    let usual = ["federation.nodes=2500", "run.trials=1", "kernels.variances=[0.1, 1.0, 10.0]", methods];
+    let usual =
+        ["federation.nodes=2500", "run.trials=1", "kernels.variances=[0.1, 1.0, 10.0]", methods];
     let with = |more: &[&'static str]| [&usual[..], more].concat();
     assert_same("friedman", &with(&[]));
-    let participation =
-        ["participation.dropout=0.2", "participation.late=0.1", "participation.arrivals=poisson:1.5"];
+    let participation = [
+        "participation.dropout=0.2",
+        "participation.late=0.1",
+        "participation.arrivals=poisson:1.5",
+    ];
     assert_same(
         "drift",
         &with(&[&["data.name=drift", "federation.personal=true"], &participation[..]].concat()),

@@ -1,8 +1,11 @@
-//! Rounds per second, CPU and memory of a server beside a bare tonic echo of the same messages, over loopback with mutual TLS.
+//! Rounds per second, CPU and memory of a server beside a bare tonic echo of the same messages,
+//! over loopback with mutual TLS.
 //!
-//! `cargo bench -p hedgerow-net --bench network` compares at K = 2, 20, 200 and 1,000 (`-- --write FILE.csv` keeps it);
-//! `-- --nodes 10000` connects that many. Each server is a process of its own, so that its CPU and memory are its own, and the two take turns. Nodes are scripts: they answer each broadcast at
-//! once with the same numbers, in both cases, so that all that differs is the server.
+//! `cargo bench -p hedgerow-net --bench network` compares at K = 2, 20, 200 and 1,000 (`-- --write
+//! FILE.csv` keeps it); `-- --nodes 10000` connects that many. Each server is a process of its own,
+//! so that its CPU and memory are its own, and the two take turns. Nodes are scripts: they answer
+//! each broadcast at once with the same numbers, in both cases, so that all that differs is the
+//! server.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -42,11 +45,14 @@ const TURN: Duration = Duration::from_secs(3);
 const TURNS: usize = 5;
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let arguments: Vec<String> =
+        std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["echo", folder] => runtime.block_on(echo(Path::new(folder))),
-        ["hedgerow", folder, nodes] => runtime.block_on(hedgerow(Path::new(folder), nodes.parse().unwrap())),
+        ["hedgerow", folder, nodes] => {
+            runtime.block_on(hedgerow(Path::new(folder), nodes.parse().unwrap()))
+        }
         ["--nodes", nodes] => runtime.block_on(connect_many(nodes.parse().unwrap())),
         [] => _ = runtime.block_on(compare()),
         ["--write", file] => std::fs::write(file, runtime.block_on(compare())).unwrap(),
@@ -56,8 +62,9 @@ fn main() {
 
 /// The servers take turns at each K. Returns the medians as a table.
 async fn compare() -> String {
-    let mut csv = "nodes,rounds_per_second,cpu_us_per_upload,echo_rounds_per_second,echo_cpu_us_per_upload\n"
-        .to_owned();
+    let mut csv =
+        "nodes,rounds_per_second,cpu_us_per_upload,echo_rounds_per_second,echo_cpu_us_per_upload\n"
+            .to_owned();
     println!(
         "{:>6} {:>14} {:>14} {:>7} {:>18} {:>18}",
         "nodes", "rounds/s", "echo rounds/s", "ratio", "CPU µs/upload", "echo CPU µs/upload"
@@ -78,8 +85,10 @@ async fn compare() -> String {
             ours.cpu,
             theirs.cpu
         );
-        csv +=
-            &format!("{nodes},{:.1},{:.1},{:.1},{:.1}\n", ours.rounds, ours.cpu, theirs.rounds, theirs.cpu);
+        csv += &format!(
+            "{nodes},{:.1},{:.1},{:.1},{:.1}\n",
+            ours.rounds, ours.cpu, theirs.rounds, theirs.cpu
+        );
     }
     csv
 }
@@ -180,15 +189,18 @@ impl Stage {
                 let permit = door.acquire_owned().await.unwrap();
                 let channel = connect(address, tls).await;
                 let (sender, outgoing) = mpsc::channel::<wire::FromNode>(4);
-                let outgoing = stream::unfold(outgoing, async |mut from| Some((from.recv().await?, from)));
+                let outgoing =
+                    stream::unfold(outgoing, async |mut from| Some((from.recv().await?, from)));
                 let hello = wire::Hello { protocol: 1, name, ..wire::Hello::default() };
                 sender.send(wire::from_node::Message::Hello(hello).into()).await.unwrap();
-                let mut incoming = FederationClient::new(channel).join(outgoing).await.unwrap().into_inner();
+                let mut incoming =
+                    FederationClient::new(channel).join(outgoing).await.unwrap().into_inner();
                 let _ = ready.send(()).await;
                 drop(permit);
                 let numbers = numbers_to_bytes(&[0.25; NUMBERS]);
                 while let Ok(Some(message)) = incoming.message().await {
-                    let Some(wire::from_server::Message::Broadcast(broadcast)) = message.message else {
+                    let Some(wire::from_server::Message::Broadcast(broadcast)) = message.message
+                    else {
                         continue;
                     };
                     let upload = wire::Upload {
@@ -262,7 +274,10 @@ type Answers = stream::BoxStream<'static, Result<wire::FromServer, Status>>;
 impl Federation for Echo {
     type JoinStream = Answers;
 
-    async fn join(&self, request: Request<Streaming<wire::FromNode>>) -> Result<Response<Answers>, Status> {
+    async fn join(
+        &self,
+        request: Request<Streaming<wire::FromNode>>,
+    ) -> Result<Response<Answers>, Status> {
         let answers = stream::unfold(request.into_inner(), async |mut incoming| {
             let message = incoming.message().await.ok()??.message?;
             let (round, numbers) = match message {
@@ -270,7 +285,8 @@ impl Federation for Echo {
                 _ => (1, numbers_to_bytes(&[0.25; NUMBERS])),
             };
             let kernels = Some(wire::Selection { current: 3, next: 4 });
-            let broadcast = wire::Broadcast { round, kernels, numbers, compressed: false, taken: round - 1 };
+            let broadcast =
+                wire::Broadcast { round, kernels, numbers, compressed: false, taken: round - 1 };
             Some((Ok(wire::from_server::Message::Broadcast(broadcast).into()), incoming))
         });
         Ok(Response::new(Box::pin(answers)))
@@ -294,7 +310,11 @@ async fn echo(folder: &Path) {
         }
     });
     let incoming = stream::unfold(incoming, async |mut from| Some((from.recv().await?, from)));
-    Server::builder().add_service(FederationServer::new(Echo)).serve_with_incoming(incoming).await.unwrap();
+    Server::builder()
+        .add_service(FederationServer::new(Echo))
+        .serve_with_incoming(incoming)
+        .await
+        .unwrap();
 }
 
 /// What tonic wants to know of a connection: nothing.

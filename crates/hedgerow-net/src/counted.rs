@@ -1,4 +1,5 @@
-//! [`Counted`]: a connection whose bytes are counted, as they are on the wire if it stands under TLS.
+//! [`Counted`]: a connection whose bytes are counted, as they are on the wire if it stands under
+//! TLS.
 
 use std::io;
 use std::pin::Pin;

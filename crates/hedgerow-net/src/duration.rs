@@ -19,7 +19,8 @@ pub struct Span(pub Duration);
 pub struct NotASpan(String);
 
 /// From the largest; a span is written in the largest that leaves no rest.
-const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const UNITS: [(&str, u64); 5] =
+    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 const MAX_MS: u64 = 365 * 86_400_000;
 
@@ -28,8 +29,10 @@ impl FromStr for Span {
 
     fn from_str(text: &str) -> Result<Self, NotASpan> {
         let wrong = || NotASpan(text.to_owned());
-        let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-        let (_, unit) = UNITS.iter().find(|(name, _)| *name == unit.trim_start()).ok_or_else(wrong)?;
+        let (digits, unit) =
+            text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+        let (_, unit) =
+            UNITS.iter().find(|(name, _)| *name == unit.trim_start()).ok_or_else(wrong)?;
         let count: u64 = digits.parse().map_err(|_| wrong())?;
         let ms = count.checked_mul(*unit).filter(|ms| *ms <= MAX_MS).ok_or_else(wrong)?;
         Ok(Self(Duration::from_millis(ms)))
@@ -67,9 +70,14 @@ mod tests {
 
     #[test]
     fn spans_are_read_and_written() {
-        for (text, ms) in
-            [("250ms", 250), ("10s", 10_000), ("5m", 300_000), ("2h", 7_200_000), ("365d", MAX_MS), ("0s", 0)]
-        {
+        for (text, ms) in [
+            ("250ms", 250),
+            ("10s", 10_000),
+            ("5m", 300_000),
+            ("2h", 7_200_000),
+            ("365d", MAX_MS),
+            ("0s", 0),
+        ] {
             let span: Span = text.parse().unwrap();
             assert_eq!((span.0.as_millis() as u64, span.to_string().as_str()), (ms, text));
         }
@@ -79,7 +87,9 @@ mod tests {
 
     #[test]
     fn what_is_no_span_is_refused_by_its_name() {
-        for text in ["", "10", "s", "-1s", "1.5s", "10 sec", "366d", "99999999999999999999s", "1s ", "١s"] {
+        for text in
+            ["", "10", "s", "-1s", "1.5s", "10 sec", "366d", "99999999999999999999s", "1s ", "١s"]
+        {
             let message = text.parse::<Span>().unwrap_err().to_string();
             assert!(message.contains(&format!("{text:?}")), "{message}");
         }

@@ -1,14 +1,19 @@
-//! [`Model`]: the global model of a run with all that is needed to predict where there is no server, as a safetensors file; and
-//! [`Predictor`], which does so.
+//! [`Model`]: the global model of a run with all that is needed to predict where there is no
+//! server, as a safetensors file; and [`Predictor`], which does so.
 //!
-//! Predictions are those of a node that has just joined, bit for bit. In methods whose nodes keep something to themselves, others
-//! predict a little differently: in POF-MKL and Fed-POE every node has weights of its own (a new one's are equal), a
-//! personal layer is the node's alone, and missing inputs are filled in with what a node has seen (here: the middle of the scale).
+//! Predictions are those of a node that has just joined, bit for bit. In methods whose nodes keep
+//! something to themselves, others predict a little differently: in POF-MKL and Fed-POE every node
+//! has weights of its own (a new one's are equal), a personal layer is the node's alone, and
+//! missing inputs are filled in with what a node has seen (here: the middle of the scale).
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use hedgerow::{BadState, Broadcast, Method, NodeHalf, NodeScaling, Rejected, SampleMap, Scale};
+use hedgerow::features::SampleMap;
+use hedgerow::message::{Broadcast, Rejected};
+use hedgerow::scaling::{NodeScaling, Scale};
+use hedgerow::state::BadState;
+use hedgerow::{Method, NodeMethod};
 
 use crate::file::{Access, FileError, NewFile, read_bounded};
 use crate::learning::{Plan, PlanError};
@@ -96,8 +101,8 @@ impl Model {
         let view = View::open(path)?;
         let nothing = |what| ModelError::NothingYet { path: path.to_owned(), what };
         let Run { id, learning } = view.run().ok_or_else(|| nothing("no run has begun"))?;
-        let plan =
-            Plan::from_json(learning).map_err(|source| ModelError::Plan { path: path.to_owned(), source })?;
+        let plan = Plan::from_json(learning)
+            .map_err(|source| ModelError::Plan { path: path.to_owned(), source })?;
         let saved = view.load()?.ok_or_else(|| nothing("no round has closed"))?;
         let unfit = |source| ModelError::State { path: path.to_owned(), source };
         let mut server = plan.server();
@@ -122,7 +127,8 @@ impl Model {
         Self::from_bytes(path, &bytes)
     }
 
-    /// Writes it to a file, which appears when it is whole. An older model is replaced; anything else is left as it is.
+    /// Writes it to a file, which appears when it is whole. An older model is replaced; anything
+    /// else is left as it is.
     pub fn write(&self, path: &Path) -> Result<(), ModelError> {
         if path.try_exists().unwrap_or(true) {
             Self::read(path).map_err(|error| ModelError::Kept(Box::new(error)))?;
@@ -176,7 +182,7 @@ impl Model {
 
 /// Predicts as a node does that has just joined.
 pub struct Predictor {
-    half: Box<dyn NodeHalf>,
+    half: Box<dyn NodeMethod>,
     scaling: NodeScaling,
     map: SampleMap,
     scaled: Vec<f32>,
@@ -191,7 +197,8 @@ impl Predictor {
         if let Some((version, scale)) = &model.scale {
             scaling.adopt(*version, scale)?;
         }
-        // A half begins in round 1 as the server does: what opens it is no news, and predicts nothing yet.
+        // A half begins in round 1 as the server does: what opens it is no news, and predicts
+        // nothing yet.
         let mut half = plan.node(0);
         half.adopt(&model.broadcast)?;
         let (scaled, features) = (vec![0.0; plan.inputs()], vec![0.0; plan.map().width()]);
@@ -203,8 +210,8 @@ impl Predictor {
         self.scaled.len()
     }
 
-    /// The prediction for a raw sample, in the label's own unit. What isn't a finite number is missing, and the middle of its scale is
-    /// taken for it.
+    /// The prediction for a raw sample, in the label's own unit. What isn't a finite number is
+    /// missing, and the middle of its scale is taken for it.
     ///
     /// # Panics
     /// If it has another number of inputs.

@@ -1,5 +1,6 @@
-//! Files that survive what happens to files: a [`Format`] writes them whole or not at all, and refuses what is damaged, newer or
-//! something else. A file that can't be read is never written over.
+//! Files that survive what happens to files: a [`Format`] writes them whole or not at all, and
+//! refuses what is damaged, newer or something else. A file that can't be read is never written
+//! over.
 //!
 //! ```text
 //! magic 8 | kind 16 | version u32 | length of the body u64 | CRC-32 of the body | CRC-32 of all that so far | body
@@ -156,8 +157,8 @@ impl Format {
         Ok(Some(Content { version, body: bytes.split_off(HEADER_LENGTH) }))
     }
 
-    /// Writes a file of the newest version in place of an older one. It appears when it is whole and on the disk; what is there and can't be
-    /// read stays.
+    /// Writes a file of the newest version in place of an older one. It appears when it is whole
+    /// and on the disk; what is there and can't be read stays.
     pub fn write(&self, path: &Path, body: &[u8]) -> Result<(), FileError> {
         let found = body.len() as u64;
         if found > self.most {
@@ -166,7 +167,9 @@ impl Format {
         self.read(path).map_err(|error| FileError::Kept(Box::new(error)))?;
         let mut file = NewFile::create(path, Access::Private)?;
         let unwritable = |source| FileError::Unwritable { path: path.to_owned(), source };
-        file.write_all(&self.header(body)).and_then(|()| file.write_all(body)).map_err(unwritable)?;
+        file.write_all(&self.header(body))
+            .and_then(|()| file.write_all(body))
+            .map_err(unwritable)?;
         file.finish()
     }
 
@@ -196,13 +199,16 @@ impl Format {
         if bytes[..begun] != MAGIC[..begun] {
             return Err(FileError::NotOurs { path: path(), kind: self.kind.to_owned() });
         }
-        let truncated = |expected| FileError::Truncated { path: path(), expected, found: bytes.len() as u64 };
+        let truncated =
+            |expected| FileError::Truncated { path: path(), expected, found: bytes.len() as u64 };
         let Some((header, body)) = bytes.split_first_chunk::<HEADER_LENGTH>() else {
             return Err(truncated(HEADER_LENGTH as u64));
         };
         let (checked, checksum) = header.split_at(HEADER_LENGTH - 4);
-        let damaged = |part, expected, found| FileError::Damaged { path: path(), part, expected, found };
-        let (expected, found) = (u32::from_le_bytes(Fields(checksum).take()), crc32fast::hash(checked));
+        let damaged =
+            |part, expected, found| FileError::Damaged { path: path(), part, expected, found };
+        let (expected, found) =
+            (u32::from_le_bytes(Fields(checksum).take()), crc32fast::hash(checked));
         if found != expected {
             return Err(damaged("header", expected, found));
         }
@@ -275,7 +281,8 @@ pub(crate) fn read_bounded(path: &Path, bound: u64) -> Result<Option<Vec<u8>>, F
     Ok(Some(bytes))
 }
 
-/// A file that appears only once it is whole. Until then it is beside its place, under the same name with `.new` after it.
+/// A file that appears only once it is whole. Until then it is beside its place, under the same
+/// name with `.new` after it.
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
@@ -303,10 +310,13 @@ impl NewFile {
             let file = options.open(&beside).map_err(unwritable)?;
             match file.try_lock() {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Err(FileError::Busy { path: path.to_owned() }),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(FileError::Busy { path: path.to_owned() });
+                }
                 Err(TryLockError::Error(source)) => return Err(unwritable(source)),
             }
-            // Somebody may have finished it between the two: then it is another file's name, or nobody's.
+            // Somebody may have finished it between the two: then it is another file's name, or
+            // nobody's.
             if is_named(&file, &beside).map_err(unwritable)? {
                 file.set_len(0).map_err(unwritable)?;
                 return Ok(Self { file, beside, path: path.to_owned(), is_finished: false });
@@ -320,7 +330,8 @@ impl NewFile {
         self.file.sync_all().map_err(unwritable)?;
         std::fs::rename(&self.beside, &self.path).map_err(unwritable)?;
         self.is_finished = true;
-        sync_folder(&self.path).map_err(|source| FileError::Unwritable { path: self.path.clone(), source })
+        sync_folder(&self.path)
+            .map_err(|source| FileError::Unwritable { path: self.path.clone(), source })
     }
 }
 
@@ -364,7 +375,8 @@ fn is_named(_file: &File, path: &Path) -> io::Result<bool> {
 
 /// A rename is on the disk once its folder is.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
@@ -375,14 +387,16 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Says that this process uses a file, to others who ask. The system takes it back when the process ends, however it does.
+/// Says that this process uses a file, to others who ask. The system takes it back when the process
+/// ends, however it does.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
 }
 
 impl Lock {
-    /// Takes the lock of a file, which is a file of its own with `.lock` after the name, or says that another has it.
+    /// Takes the lock of a file, which is a file of its own with `.lock` after the name, or says
+    /// that another has it.
     pub fn take(path: &Path) -> Result<Self, FileError> {
         let beside = with_suffix(path, ".lock");
         let unwritable = |source| FileError::Unwritable { path: beside.clone(), source };
@@ -398,7 +412,8 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // To close it would not do: a process that is just being started may have it open for a moment.
+        // To close it would not do: a process that is just being started may have it open for a
+        // moment.
         _ = self.file.unlock();
     }
 }
@@ -423,12 +438,16 @@ mod tests {
         assert_eq!(STATE.read(&path).unwrap(), None);
         for body in [&b"first"[..], b"", &[7; 1000]] {
             STATE.write(&path, body).unwrap();
-            assert_eq!(STATE.read(&path).unwrap(), Some(Content { version: 2, body: body.to_vec() }));
+            assert_eq!(
+                STATE.read(&path).unwrap(),
+                Some(Content { version: 2, body: body.to_vec() })
+            );
         }
         Format::new("node", 1, 1000).write(&folder.path().join("old"), b"older").unwrap();
         let old = STATE.read(&folder.path().join("old")).unwrap();
         assert_eq!(old, Some(Content { version: 1, body: b"older".to_vec() }));
-        let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let names =
+            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
         let mut names: Vec<_> = names.collect();
         names.sort();
         assert_eq!(names, ["old", "state"]);
@@ -464,7 +483,10 @@ mod tests {
             assert_eq!(refused, format!("{error}; it is left as it is: move it away first"));
             assert_eq!(std::fs::read(&path).unwrap(), bytes);
         }
-        assert!(matches!(STATE.write(&path, &[0; 1001]), Err(FileError::TooLarge { found: 1001, .. })));
+        assert!(matches!(
+            STATE.write(&path, &[0; 1001]),
+            Err(FileError::TooLarge { found: 1001, .. })
+        ));
         assert!(matches!(STATE.read(folder.path()), Err(FileError::Unreadable { .. })));
         assert!(STATE.write(folder.path(), b"x").is_err());
         assert!(matches!(

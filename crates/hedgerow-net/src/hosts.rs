@@ -1,5 +1,5 @@
-//! Which names a server answers to. A page from elsewhere could have its own name point to this machine and read everything as if it were
-//! from here; but then requests carry that name.
+//! Which names a server answers to. A page from elsewhere could have its own name point to this
+//! machine and read everything as if it were from here; but then requests carry that name.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,8 @@ use axum::extract::Request;
 use axum::http::header::HOST;
 use axum::http::uri::Authority;
 
-/// Names that are answered to, besides `localhost` and any address given in digits: nobody else can own those.
+/// Names that are answered to, besides `localhost` and any address given in digits: nobody else can
+/// own those.
 #[derive(Debug, Clone, Default)]
 pub struct Hosts(Vec<String>);
 
@@ -25,15 +26,20 @@ pub enum Misdirected {
 impl Hosts {
     /// With these names, whatever their case and without a port.
     pub fn new(names: impl IntoIterator<Item = String>) -> Self {
-        Self(names.into_iter().map(|name| name.trim_end_matches('.').to_ascii_lowercase()).collect())
+        Self(
+            names.into_iter().map(|name| name.trim_end_matches('.').to_ascii_lowercase()).collect(),
+        )
     }
 
     /// Whether a request is for one of them.
     pub fn check(&self, request: &Request) -> Result<(), Misdirected> {
         let mut headers = request.headers().get_all(HOST).iter();
-        let (Some(host), None) = (headers.next(), headers.next()) else { return Err(Misdirected::NoHost) };
+        let (Some(host), None) = (headers.next(), headers.next()) else {
+            return Err(Misdirected::NoHost);
+        };
         self.check_name(host.to_str().map_err(|_| Misdirected::NoHost)?)?;
-        // Only proxies are asked with a host in the first line; whoever does so is held to that one too.
+        // Only proxies are asked with a host in the first line; whoever does so is held to that one
+        // too.
         request.uri().authority().map_or(Ok(()), |authority| self.check_name(authority.as_str()))
     }
 
@@ -41,7 +47,8 @@ impl Hosts {
         let authority: Authority = host.parse().map_err(|_| Misdirected::NoHost)?;
         let name = authority.host().trim_end_matches('.').to_ascii_lowercase();
         let digits = name.trim_start_matches('[').trim_end_matches(']');
-        let is_ours = name == "localhost" || digits.parse::<IpAddr>().is_ok() || self.0.contains(&name);
+        let is_ours =
+            name == "localhost" || digits.parse::<IpAddr>().is_ok() || self.0.contains(&name);
         if is_ours { Ok(()) } else { Err(Misdirected::Stranger(name)) }
     }
 }
@@ -75,7 +82,10 @@ mod tests {
             "localhost.evil.example:8080",
             "sub.hedgerow.example",
         ] {
-            assert!(matches!(hosts.check_name(stranger), Err(Misdirected::Stranger(_))), "{stranger}");
+            assert!(
+                matches!(hosts.check_name(stranger), Err(Misdirected::Stranger(_))),
+                "{stranger}"
+            );
         }
         for garbage in ["", "a b", "http://localhost/", "[::1", "\u{e4}"] {
             assert!(hosts.check_name(garbage).is_err(), "{garbage}");
@@ -87,12 +97,16 @@ mod tests {
     fn a_request_names_exactly_one_host() {
         let hosts = Hosts::default();
         let request = |names: &[&str], uri: &str| {
-            let request = names.iter().fold(Request::builder().uri(uri), |r, name| r.header(HOST, *name));
+            let request =
+                names.iter().fold(Request::builder().uri(uri), |r, name| r.header(HOST, *name));
             request.body(axum::body::Body::empty()).unwrap()
         };
         assert_eq!(hosts.check(&request(&["localhost"], "/")), Ok(()));
         assert_eq!(hosts.check(&request(&[], "/")), Err(Misdirected::NoHost));
-        assert_eq!(hosts.check(&request(&["localhost", "localhost"], "/")), Err(Misdirected::NoHost));
+        assert_eq!(
+            hosts.check(&request(&["localhost", "localhost"], "/")),
+            Err(Misdirected::NoHost)
+        );
         assert_eq!(
             hosts.check(&request(&["localhost"], "http://evil.example/")),
             Err(Misdirected::Stranger("evil.example".into()))

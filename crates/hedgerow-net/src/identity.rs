@@ -1,5 +1,6 @@
-//! Who is at the other end: certificates and TLS for both sides. A node shows a certificate of the federation's authority and believes
-//! no server that shows none. Nothing of a private key is ever shown, not by `Debug` and not in an error.
+//! Who is at the other end: certificates and TLS for both sides. A node shows a certificate of the
+//! federation's authority and believes no server that shows none. Nothing of a private key is ever
+//! shown, not by `Debug` and not in an error.
 
 mod bundle;
 mod node;
@@ -81,7 +82,9 @@ pub enum BadCertificate {
     #[error("a certificate can't be read")]
     Unreadable,
     /// A name must be plain.
-    #[error("a node's certificate must have exactly one name and that must be a DNS name, but has {0}")]
+    #[error(
+        "a node's certificate must have exactly one name and that must be a DNS name, but has {0}"
+    )]
     Names(usize),
     /// Two names that differ.
     #[error("the certificate's common name is not its DNS name {dns:?}")]
@@ -104,16 +107,21 @@ pub struct BadName(String);
 
 /// Plain text would be readable on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("plain text must stay on a loopback address such as 127.0.0.1 or ::1, but the address is {0}")]
+#[error(
+    "plain text must stay on a loopback address such as 127.0.0.1 or ::1, but the address is {0}"
+)]
 pub struct PlainTextRefused(IpAddr);
 
 impl Peer {
     /// Reads name and serial number. That the authority signed it is for TLS to find out, before.
     pub fn from_certificate(certificate: &CertificateDer<'_>) -> Result<Self, BadCertificate> {
         let certificate = parse(certificate)?;
-        let alternatives = certificate.subject_alternative_name().map_err(|_| BadCertificate::Unreadable)?;
+        let alternatives =
+            certificate.subject_alternative_name().map_err(|_| BadCertificate::Unreadable)?;
         let names = alternatives.map_or(&[][..], |names| &names.value.general_names);
-        let [GeneralName::DNSName(name)] = names else { return Err(BadCertificate::Names(names.len())) };
+        let [GeneralName::DNSName(name)] = names else {
+            return Err(BadCertificate::Names(names.len()));
+        };
         check_node_name(name)?;
         let mut common = certificate.subject().iter_common_name();
         if common.any(|common| common.as_str() != Ok(name)) {
@@ -126,7 +134,8 @@ impl Peer {
 /// Whether a node can have this name. Those that come over plain text must be checked too.
 pub fn check_node_name(name: &str) -> Result<(), BadName> {
     let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-');
-    let is_part = |part: &str| matches!(part.len(), 1..=63) && !part.starts_with('-') && !part.ends_with('-');
+    let is_part =
+        |part: &str| matches!(part.len(), 1..=63) && !part.starts_with('-') && !part.ends_with('-');
     let sound = matches!(name.len(), 1..=MAX_NAME)
         && name.bytes().all(allowed)
         && name.starts_with(|first: char| first.is_ascii_alphanumeric())
@@ -135,8 +144,8 @@ pub fn check_node_name(name: &str) -> Result<(), BadName> {
     if sound { Ok(()) } else { Err(BadName(name.chars().take(2 * MAX_NAME).collect())) }
 }
 
-/// Whether plain text may be spoken to or on this address. For a host's name: resolve it first, check what came out, and connect to
-/// just that.
+/// Whether plain text may be spoken to or on this address. For a host's name: resolve it first,
+/// check what came out, and connect to just that.
 pub fn check_plain_text(address: SocketAddr) -> Result<(), PlainTextRefused> {
     // ::ffff:127.0.0.1 is loopback as well.
     let ip = address.ip().to_canonical();
@@ -156,7 +165,10 @@ fn ending(certificate: &CertificateDer<'_>) -> Result<i64, BadCertificate> {
 /// How long a certificate is still good. Its last second is a whole one.
 #[cfg(feature = "server")]
 pub(crate) fn time_left(certificate: &CertificateDer<'_>) -> Result<Duration, BadCertificate> {
-    Ok(time_until(ending(certificate)?, SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()))
+    Ok(time_until(
+        ending(certificate)?,
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+    ))
 }
 
 #[cfg(feature = "server")]
@@ -275,7 +287,10 @@ mod tests {
     #[test]
     fn the_last_second_is_a_whole_one() {
         let left = |end, ms| time_until(end, Duration::from_millis(ms)).as_millis();
-        assert_eq!([left(7, 6_500), left(7, 7_999), left(7, 8_000), left(7, 9_000)], [1_500, 1, 0, 0]);
+        assert_eq!(
+            [left(7, 6_500), left(7, 7_999), left(7, 8_000), left(7, 9_000)],
+            [1_500, 1, 0, 0]
+        );
         assert_eq!((left(-1, 1), left(i64::MIN, 1)), (0, 0));
         assert_eq!(time_until(i64::MAX, Duration::ZERO).as_secs(), i64::MAX as u64);
     }

@@ -1,5 +1,5 @@
-//! Settings in layers: commented defaults, the user's file over them, single changes (`key=value`) over both. What isn't in the
-//! defaults isn't a key.
+//! Settings in layers: commented defaults, the user's file over them, single changes (`key=value`)
+//! over both. What isn't in the defaults isn't a key.
 
 use std::path::{Path, PathBuf};
 
@@ -87,7 +87,10 @@ fn parse_change(text: &str, origin: &str) -> Result<Table, LayerError> {
         return Err(LayerError::NotToml { origin: origin.to_owned(), message });
     };
     let value = value.trim();
-    let parsed = format!("value = {value}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));
+    let parsed = format!("value = {value}")
+        .parse::<Table>()
+        .ok()
+        .and_then(|mut table| table.remove("value"));
     let mut value = parsed.unwrap_or_else(|| Value::String(value.to_owned()));
     let mut parts = key.trim().split('.').rev();
     let first = parts.next_back().unwrap_or_default();
@@ -121,9 +124,15 @@ fn merge(
             (Some(known), value) => *known = value,
             (None, value) if is_open => drop(base.insert(key, value)),
             (None, _) => {
-                let section = prefix.strip_suffix('.').map_or("the top".into(), |name| format!("[{name}]"));
+                let section =
+                    prefix.strip_suffix('.').map_or("the top".into(), |name| format!("[{name}]"));
                 let known = base.keys().cloned().collect::<Vec<_>>().join(", ");
-                return Err(LayerError::UnknownKey { origin: origin.to_owned(), key: path, section, known });
+                return Err(LayerError::UnknownKey {
+                    origin: origin.to_owned(),
+                    key: path,
+                    section,
+                    known,
+                });
             }
         }
     }
@@ -189,7 +198,8 @@ mod tests {
             let message = read_with(file, &[change]).unwrap_err().to_string();
             assert!(parts.iter().all(|part| message.contains(part)), "{message}");
         }
-        let message = read::<Settings>(DEFAULTS, Some(Path::new("/no/where.toml")), &[]).unwrap_err();
+        let message =
+            read::<Settings>(DEFAULTS, Some(Path::new("/no/where.toml")), &[]).unwrap_err();
         assert!(message.to_string().starts_with("/no/where.toml"), "{message}");
     }
 }

@@ -1,12 +1,14 @@
-//! [`Learning`]: all that the members of a federation must agree on, and [`Plan`]: the same, checked and ready to be used. A server
-//! hands it to every node that joins, so a node needs no copy of its own.
+//! [`Learning`]: all that the members of a federation must agree on, and [`Plan`]: the same,
+//! checked and ready to be used. A server hands it to every node that joins, so a node needs no
+//! copy of its own.
 
 use std::sync::Arc;
 
-use hedgerow::{
-    Coding, Compression, FeatureError, FeatureSpec, Loss, Method, NodeHalf, NodeId, NodeScaling, SampleMap,
-    Scale, ScaleKind, ServerHalf, ServerScaling, Setup, SetupConfig, SetupError,
-};
+use hedgerow::codec::{Coding, Compression};
+use hedgerow::features::{FeatureError, FeatureSpec, SampleMap};
+use hedgerow::learning::Loss;
+use hedgerow::scaling::{NodeScaling, Scale, ScaleKind, ServerScaling};
+use hedgerow::{Method, NodeId, NodeMethod, ServerMethod, Setup, SetupConfig, SetupError};
 use serde::{Deserialize, Serialize};
 
 pub mod config;
@@ -130,7 +132,9 @@ impl Plan {
             }
         }
         if !method.supports(setup.aggregation) {
-            return Err(PlanError::Unfit("this method can't have another aggregation than the mean"));
+            return Err(PlanError::Unfit(
+                "this method can't have another aggregation than the mean",
+            ));
         }
         let setup = Setup::try_from(*setup)?;
         let map = Arc::new(method.map(&setup, features)?);
@@ -169,12 +173,12 @@ impl Plan {
     }
 
     /// A new node half.
-    pub fn node(&self, number: NodeId) -> Box<dyn NodeHalf> {
+    pub fn node(&self, number: NodeId) -> Box<dyn NodeMethod> {
         self.learning.method.node(&self.setup, number)
     }
 
     /// A new server half.
-    pub fn server(&self) -> Box<dyn ServerHalf> {
+    pub fn server(&self) -> Box<dyn ServerMethod> {
         self.learning.method.server(&self.setup)
     }
 

@@ -1,7 +1,8 @@
 //! Hedgerow over a network: the same halves as in a simulation, driven by sockets.
 //!
-//! A server and its nodes speak over one long-lived stream each ([`protocol`]). What they must agree on is a [`Plan`], which the
-//! server hands to every node that joins. With the feature `server` off, only what a device needs is left.
+//! A server and its nodes speak over one long-lived stream each ([`protocol`]). What they must
+//! agree on is a [`Plan`], which the server hands to every node that joins. With the feature
+//! `server` off, only what a device needs is left.
 
 pub mod counted;
 pub mod duration;

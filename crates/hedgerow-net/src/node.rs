@@ -1,5 +1,5 @@
-//! The node: what runs beside a sensor. An [`agent`] drives an [`Engine`]: it reads samples, answers questions, and keeps in
-//! touch with the server.
+//! The node: what runs beside a sensor. An [`agent`] drives an [`Engine`]: it reads samples,
+//! answers questions, and keeps in touch with the server.
 
 pub mod agent;
 mod answers;
@@ -58,8 +58,11 @@ pub async fn run(settings: Settings, shutdown: impl Future<Output = ()>) -> Resu
     let security = settings.security()?;
     let dial = client::tcp(&settings.server.address, settings.server.plain_text);
     let (source, path) = (settings.samples.source, settings.samples.path.clone());
-    let output =
-        if source == Source::None || settings.samples.quiet { Output::none() } else { Output::standard() };
+    let output = if source == Source::None || settings.samples.quiet {
+        Output::none()
+    } else {
+        Output::standard()
+    };
     let mut endpoint = None;
     let mut questions = None;
     if let Some(address) = settings.http_address()? {
@@ -76,7 +79,8 @@ pub async fn run(settings: Settings, shutdown: impl Future<Output = ()>) -> Resu
         Source::Follow => Input::following(&path, reading.map(|reading| &reading.bookmark)),
     });
     let parts = Parts { dial, security, input, output, asked: questions };
-    let serving = endpoint.map(|(listener, router, most)| tokio::spawn(http::serve(listener, router, most)));
+    let serving =
+        endpoint.map(|(listener, router, most)| tokio::spawn(http::serve(listener, router, most)));
     let outcome = agent::run(settings, parts, shutdown).await;
     if let Some(serving) = serving {
         serving.abort();

@@ -9,9 +9,10 @@
 //! index.jsonl    every certificate that was issued
 //! ```
 //!
-//! A certificate is for a server or for a node, never both, so no node can pose as the server. The index is what counts:
-//! a certificate is in it before it exists, and the list of revoked ones is always made from it. Nodes see no such list, so a server's stolen key
-//! is good until its certificate ends; only a new authority helps against that.
+//! A certificate is for a server or for a node, never both, so no node can pose as the server. The
+//! index is what counts: a certificate is in it before it exists, and the list of revoked ones is
+//! always made from it. Nodes see no such list, so a server's stolen key is good until its
+//! certificate ends; only a new authority helps against that.
 
 mod files;
 mod index;
@@ -28,8 +29,8 @@ use x509_parser::prelude::{CertificateRevocationList, FromDer};
 
 use crate::file::{Access, FileError};
 use crate::identity::{
-    BadName, CRL_FILE, IdentityError, MAX_LIST_BYTES, MAX_PEM_BYTES, Peer, SERVER_FILE, certificate_in,
-    check_node_name, read_whole,
+    BadName, CRL_FILE, IdentityError, MAX_LIST_BYTES, MAX_PEM_BYTES, Peer, SERVER_FILE,
+    certificate_in, check_node_name, read_whole,
 };
 use files::{is_there, lock, make_folder, write};
 use index::from_hexadecimal;
@@ -50,7 +51,8 @@ const AUTHORITY_FILE: &str = "ca.pem";
 const INDEX_FILE: &str = "index.jsonl";
 const NODES_FOLDER: &str = "nodes";
 
-/// A folder with an authority in it. Its private key is read when something is to be signed, and not kept.
+/// A folder with an authority in it. Its private key is read when something is to be signed, and
+/// not kept.
 #[derive(Debug, Clone)]
 pub struct Authority {
     folder: PathBuf,
@@ -61,7 +63,8 @@ pub struct Authority {
 pub enum Issuing {
     /// No: two devices of one name would push each other out.
     First,
-    /// Yes, in place of the file that is there. The old one stays good, so that the node can change over when it likes.
+    /// Yes, in place of the file that is there. The old one stays good, so that the node can change
+    /// over when it likes.
     Renewal,
 }
 
@@ -156,8 +159,8 @@ pub enum PkiError {
 }
 
 impl Authority {
-    /// Makes an authority, a server's certificate for these DNS names and IP addresses ([`DEFAULT_HOSTS`] if there are none),
-    /// and an empty list of revoked ones.
+    /// Makes an authority, a server's certificate for these DNS names and IP addresses
+    /// ([`DEFAULT_HOSTS`] if there are none), and an empty list of revoked ones.
     pub fn init(folder: &Path, hosts: &[String]) -> Result<Self, PkiError> {
         Self::init_for(folder, hosts, CERTIFICATE_DAYS, AUTHORITY_DAYS)
     }
@@ -186,7 +189,11 @@ impl Authority {
         if made.is_err() {
             // All of it is ours and of no use.
             for file in files.map(|name| folder.join(name)) {
-                let _ = if file.is_dir() { std::fs::remove_dir(&file) } else { std::fs::remove_file(&file) };
+                let _ = if file.is_dir() {
+                    std::fs::remove_dir(&file)
+                } else {
+                    std::fs::remove_file(&file)
+                };
             }
         }
         made.map(|()| authority)
@@ -246,8 +253,8 @@ impl Authority {
         Ok(written)
     }
 
-    /// A new private key and certificate for the server, which takes them into use by itself. For these names and addresses,
-    /// or for the same as before if there are none.
+    /// A new private key and certificate for the server, which takes them into use by itself. For
+    /// these names and addresses, or for the same as before if there are none.
     pub fn renew_server(&self, hosts: &[String], days: u32) -> Result<(PathBuf, Issued), PkiError> {
         let now = this_second();
         let end = end_after(now, days)?;
@@ -264,8 +271,8 @@ impl Authority {
         Ok((file, issued))
     }
 
-    /// Revokes every certificate of a node; returns how many of them were good until now. The list is written anew even if none
-    /// was, so that it can be mended by this too.
+    /// Revokes every certificate of a node; returns how many of them were good until now. The list
+    /// is written anew even if none was, so that it can be mended by this too.
     pub fn revoke(&self, node: &str) -> Result<usize, PkiError> {
         Ok(self.revoke_all(&[node])?.into_iter().sum())
     }
@@ -278,10 +285,15 @@ impl Authority {
         let mut counts = Vec::with_capacity(nodes.len());
         for node in nodes.iter().map(AsRef::as_ref) {
             if !all.iter().any(|issued| issued.is_of(node)) {
-                return Err(PkiError::Unknown { node: node.to_owned(), folder: self.folder.clone() });
+                return Err(PkiError::Unknown {
+                    node: node.to_owned(),
+                    folder: self.folder.clone(),
+                });
             }
             let mut count = 0;
-            for issued in all.iter_mut().filter(|issued| issued.is_of(node) && issued.revoked_at.is_none()) {
+            for issued in
+                all.iter_mut().filter(|issued| issued.is_of(node) && issued.revoked_at.is_none())
+            {
                 count += usize::from(issued.is_good(now));
                 issued.revoked_at = Some(now);
             }
@@ -331,10 +343,14 @@ impl Authority {
     ) -> Result<(), PkiError> {
         let mut newest = HashMap::new();
         let mut known = HashSet::new();
-        for issued in all.iter().filter(|issued| nodes.contains(&*issued.name) && issued.is_of(&issued.name))
+        for issued in
+            all.iter().filter(|issued| nodes.contains(&*issued.name) && issued.is_of(&issued.name))
         {
             if issuing == Issuing::First && issued.is_good(now) {
-                return Err(PkiError::Enrolled { node: issued.name.clone(), end: issued.not_after });
+                return Err(PkiError::Enrolled {
+                    node: issued.name.clone(),
+                    end: issued.not_after,
+                });
             }
             newest.insert(&*issued.name, issued);
             known.insert((&*issued.name, from_hexadecimal(&issued.serial).unwrap_or_default()));
@@ -356,7 +372,9 @@ impl Authority {
             }
             let file = self.node_file(node);
             if is_there(&file)? {
-                let peer = certificate_in(&file).ok().and_then(|found| Peer::from_certificate(&found).ok());
+                let peer = certificate_in(&file)
+                    .ok()
+                    .and_then(|found| Peer::from_certificate(&found).ok());
                 if peer.is_none_or(|peer| !known.contains(&(*node, peer.serial))) {
                     return Err(PkiError::InTheWay { file });
                 }
@@ -377,11 +395,17 @@ impl Authority {
     }
 
     /// Writes the list of revoked certificates, with a greater number than before.
-    fn write_list(&self, signer: &Signer, all: &[Issued], now: OffsetDateTime) -> Result<(), PkiError> {
+    fn write_list(
+        &self,
+        signer: &Signer,
+        all: &[Issued],
+        now: OffsetDateTime,
+    ) -> Result<(), PkiError> {
         let file = self.folder.join(CRL_FILE);
         // Of the time, so that numbers rise even if the old list is lost.
         let by_time = u64::try_from(now.unix_timestamp()).unwrap_or_default();
-        let number = list_number(&file).map_or(by_time, |number| by_time.max(number.saturating_add(1)));
+        let number =
+            list_number(&file).map_or(by_time, |number| by_time.max(number.saturating_add(1)));
         write(&file, signer.sign_list(number, all, now)?.as_bytes(), Access::Shared)
     }
 }

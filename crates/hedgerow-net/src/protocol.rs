@@ -1,8 +1,9 @@
-//! What crosses the network: generated from `proto/hedgerow.proto`, and what turns it into the core's own types and back. Bytes are
-//! hostile until they have passed here.
+//! What crosses the network: generated from `proto/hedgerow.proto`, and what turns it into the
+//! core's own types and back. Bytes are hostile until they have passed here.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use hedgerow::{Broadcast, Rejected, Scale, Selection};
+use hedgerow::message::{Broadcast, Rejected, Selection};
+use hedgerow::scaling::Scale;
 
 /// Messages and services as generated.
 #[expect(missing_docs, reason = "generated; the protocol file has the comments")]
@@ -26,8 +27,13 @@ pub fn numbers_to_bytes(numbers: &[f32]) -> Bytes {
     bytes.freeze()
 }
 
-/// The reverse: at most `most` numbers. Whether they are sound is for the half to say that takes them.
-pub fn numbers_from_bytes(bytes: &[u8], most: usize, numbers: &mut Vec<f32>) -> Result<(), Rejected> {
+/// The reverse: at most `most` numbers. Whether they are sound is for the half to say that takes
+/// them.
+pub fn numbers_from_bytes(
+    bytes: &[u8],
+    most: usize,
+    numbers: &mut Vec<f32>,
+) -> Result<(), Rejected> {
     numbers.clear();
     let (whole, rest) = bytes.as_chunks::<4>();
     if !rest.is_empty() {
@@ -47,7 +53,8 @@ pub fn broadcast_to_wire(broadcast: &Broadcast) -> wire::Broadcast {
 
 /// The same without its numbers.
 pub fn head_to_wire(broadcast: &Broadcast) -> wire::Broadcast {
-    let kernels = broadcast.kernels.map(|Selection { current, next }| wire::Selection { current, next });
+    let kernels =
+        broadcast.kernels.map(|Selection { current, next }| wire::Selection { current, next });
     wire::Broadcast { round: broadcast.round, kernels, ..wire::Broadcast::default() }
 }
 

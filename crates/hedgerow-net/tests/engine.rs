@@ -3,13 +3,18 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{METHODS, learning, plan, sample};
-use hedgerow::{Broadcast, Contact, Features, Federation, Method, Scale, ScaleKind, Upload, Visit};
+use hedgerow::features::Features;
+use hedgerow::federation::{Contact, NodeRound};
+use hedgerow::message::{Broadcast, Upload};
+use hedgerow::scaling::{Scale, ScaleKind};
+use hedgerow::{Federation, Method};
 use hedgerow_net::node::Engine;
 use hedgerow_net::protocol::{broadcast_to_wire, numbers_from_bytes, scale_to_wire, wire};
 use hedgerow_net::{Learning, Plan, Scaling, protocol};
 
 fn message(broadcast: &Broadcast, taken: u64) -> wire::FromServer {
-    wire::from_server::Message::Broadcast(wire::Broadcast { taken, ..broadcast_to_wire(broadcast) }).into()
+    wire::from_server::Message::Broadcast(wire::Broadcast { taken, ..broadcast_to_wire(broadcast) })
+        .into()
 }
 
 /// A node that is connected and in step.
@@ -28,7 +33,9 @@ fn spoken(engine: &mut Engine) -> Option<Upload> {
 }
 
 fn upload_in(engine: &Engine, message: wire::FromNode) -> Upload {
-    let Some(wire::from_node::Message::Upload(upload)) = message.message else { panic!("an upload") };
+    let Some(wire::from_node::Message::Upload(upload)) = message.message else {
+        panic!("an upload")
+    };
     let mut numbers = Vec::new();
     numbers_from_bytes(&upload.numbers, engine.plan().most_numbers(), &mut numbers).unwrap();
     Upload { round: upload.round, vote: upload.vote, numbers }
@@ -76,7 +83,8 @@ fn who_has_another_scale_than_the_server_waits_for_its() {
         said.iter().any(|said| matches!(said.message, Some(wire::from_node::Message::Upload(_))))
     };
     assert!(uploads(&mut engine));
-    // The server comes back from before its first scale: it would take a model for one of a scale that it is yet to make.
+    // The server comes back from before its first scale: it would take a model for one of a scale
+    // that it is yet to make.
     engine.disconnected();
     engine.connected();
     engine.hear(&message(plan.server().broadcast(), 0)).unwrap();
@@ -91,16 +99,19 @@ fn engines_and_a_server_half_are_the_federation() {
         let nodes = 5;
         let plan = plan(method, nodes);
         let mut federation = Federation::new(method, plan.setup());
-        let mut engines: Vec<Engine> = (0..nodes as u32).map(|number| node(&plan, number)).collect();
+        let mut engines: Vec<Engine> =
+            (0..nodes as u32).map(|number| node(&plan, number)).collect();
         let mut server = plan.server();
         let mut z = vec![0.0; plan.map().width()];
         for time in 0..60 {
             let mut predicted = Vec::new();
             let samples: Vec<_> = (0..nodes as u32).map(|node| sample(node, time)).collect();
-            let features: Vec<Vec<f32>> =
-                samples.iter().map(|(x, _)| plan.map().map_batch(x, &mut z).numbers().to_vec()).collect();
-            let visits: Vec<Visit<'_>> = (0..nodes)
-                .map(|node| Visit {
+            let features: Vec<Vec<f32>> = samples
+                .iter()
+                .map(|(x, _)| plan.map().map_batch(x, &mut z).numbers().to_vec())
+                .collect();
+            let visits: Vec<NodeRound<'_>> = (0..nodes)
+                .map(|node| NodeRound {
                     node: node as u32,
                     z: Features::checked(&features[node]).unwrap(),
                     y: std::slice::from_ref(&samples[node].1),
@@ -185,7 +196,8 @@ fn samples_after_the_upload_wait_for_the_next_round() {
     assert_eq!(spoken(&mut engine), spoken(&mut other));
 }
 
-/// A node that has followed its server for a while, under two scales, and what was heard at an early round.
+/// A node that has followed its server for a while, under two scales, and what was heard at an
+/// early round.
 struct Lost {
     plan: Plan,
     engine: Engine,
@@ -195,7 +207,8 @@ struct Lost {
 
 fn scale(version: u64, high: f64) -> wire::FromServer {
     let ranges = [(0.0, high), (0.0, high), (0.0, high), (0.0, 1.0)];
-    wire::from_server::Message::Scale(scale_to_wire(version, &Scale::from_ranges(&ranges).unwrap())).into()
+    wire::from_server::Message::Scale(scale_to_wire(version, &Scale::from_ranges(&ranges).unwrap()))
+        .into()
 }
 
 fn before_the_loss(method: Method) -> Lost {
@@ -234,7 +247,8 @@ fn a_server_that_has_lost_rounds_is_followed() {
             engine.hear(&broadcast).unwrap();
             assert_eq!(engine.round(), 4, "{method:?}");
         }
-        // The server's scale and its model are the node's, however old they are; weights of its own it keeps.
+        // The server's scale and its model are the node's, however old they are; weights of its own
+        // it keeps.
         let is_as_fresh = engine.predict(&x).unwrap() == fresh.predict(&x).unwrap();
         assert_eq!(is_as_fresh, !matches!(method, Method::PofMkl | Method::FedPoe), "{method:?}");
         assert_eq!((engine.tally().samples, engine.learned()), (10, 0));
@@ -285,9 +299,17 @@ fn nonsense_changes_nothing() {
         wire::Broadcast { round: 2, numbers: good.numbers.slice(4..), ..good.clone() },
         wire::Broadcast { round: 2, numbers: good.numbers.slice(1..), ..good.clone() },
         wire::Broadcast { round: 2, kernels: None, ..good.clone() },
-        wire::Broadcast { round: 2, kernels: Some(wire::Selection { current: 99, next: 0 }), ..good.clone() },
+        wire::Broadcast {
+            round: 2,
+            kernels: Some(wire::Selection { current: 99, next: 0 }),
+            ..good.clone()
+        },
         wire::Broadcast { round: 2, compressed: true, ..good.clone() },
-        wire::Broadcast { round: 2, numbers: protocol::numbers_to_bytes(&[f32::NAN; 98]), ..good.clone() },
+        wire::Broadcast {
+            round: 2,
+            numbers: protocol::numbers_to_bytes(&[f32::NAN; 98]),
+            ..good.clone()
+        },
     ];
     for broadcast in nonsense {
         let message = wire::from_server::Message::Broadcast(broadcast.clone()).into();
@@ -297,5 +319,7 @@ fn nonsense_changes_nothing() {
     assert!(engine.learn(&[0.0; 2], 1.0).is_err() && engine.learn(&[0.0; 3], f32::NAN).is_err());
     assert!(engine.predict(&[0.0; 4]).is_err() && engine.learn_by_id("nobody", 1.0).is_err());
     assert_eq!(engine.save(), before);
-    assert!(Engine::restore(plan.clone(), &before[1..]).is_err() && Engine::restore(plan, &[]).is_err());
+    assert!(
+        Engine::restore(plan.clone(), &before[1..]).is_err() && Engine::restore(plan, &[]).is_err()
+    );
 }

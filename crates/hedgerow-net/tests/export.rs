@@ -1,10 +1,13 @@
-//! A model that is taken out of a server's store predicts, far from any server, what the nodes of the run predict: bit for bit.
+//! A model that is taken out of a server's store predicts, far from any server, what the nodes of
+//! the run predict: bit for bit.
 
 #![cfg(feature = "server")]
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{INPUTS, METHODS, learning, plan, sample};
-use hedgerow::{Method, NodeHalf, NodeScaling, Report, Scale, ScaleKind, ServerHalf, ServerScaling, Upload};
+use hedgerow::message::{Report, Upload};
+use hedgerow::scaling::{NodeScaling, Scale, ScaleKind, ServerScaling};
+use hedgerow::{Method, NodeMethod, ServerMethod};
 use hedgerow_net::export::{Model, ModelError, Predictor};
 use hedgerow_net::server::store::{Commit, Durability, Run, Store};
 use hedgerow_net::{Plan, Scaling};
@@ -15,16 +18,17 @@ const NODES: u32 = 4;
 /// A federation in this process, as the simulator drives it.
 struct Federation {
     plan: Plan,
-    server: Box<dyn ServerHalf>,
+    server: Box<dyn ServerMethod>,
     scaling: Option<ServerScaling>,
-    nodes: Vec<(Box<dyn NodeHalf>, NodeScaling)>,
+    nodes: Vec<(Box<dyn NodeMethod>, NodeScaling)>,
     z: Vec<f32>,
 }
 
 impl Federation {
     fn new(plan: Plan) -> Self {
         let nodes = (0..NODES).map(|number| (plan.node(number), plan.node_scaling())).collect();
-        let (server, scaling, z) = (plan.server(), plan.server_scaling(), vec![0.0; plan.map().width()]);
+        let (server, scaling, z) =
+            (plan.server(), plan.server_scaling(), vec![0.0; plan.map().width()]);
         Self { plan, server, scaling, nodes, z }
     }
 
@@ -89,8 +93,13 @@ impl Federation {
         let scaling = self.scaling.as_ref().map(ServerScaling::save);
         let round = self.server.broadcast().round;
         let server = self.server.save();
-        let commit =
-            Commit { round, server: &server, scaling: scaling.as_deref(), totals: &[], record: None };
+        let commit = Commit {
+            round,
+            server: &server,
+            scaling: scaling.as_deref(),
+            totals: &[],
+            record: None,
+        };
         store.commit(&commit).unwrap();
     }
 }
@@ -109,9 +118,11 @@ fn exported_models_predict_like_nodes_bit_for_bit() {
     for method in METHODS {
         for scaling in scalings() {
             let folder = TempDir::new().unwrap();
-            let (path, out) = (folder.path().join("server.db"), folder.path().join("m.safetensors"));
+            let (path, out) =
+                (folder.path().join("server.db"), folder.path().join("m.safetensors"));
             let plan =
-                Plan::new(hedgerow_net::Learning { scaling, ..learning(method, NODES as usize) }).unwrap();
+                Plan::new(hedgerow_net::Learning { scaling, ..learning(method, NODES as usize) })
+                    .unwrap();
             let mut federation = Federation::new(plan);
             let mut store = Store::open(&path, Durability::Kill).unwrap();
             let run = Run { id: "r".to_owned(), learning: federation.plan.to_json() };
@@ -158,7 +169,8 @@ fn where_there_is_nothing_to_export_it_is_said() {
     let mut store = Store::open(&path, Durability::Kill).unwrap();
     ends("nothing has been learned yet: no run has begun");
     let scaled = |method, scaling: &Scaling| {
-        Plan::new(hedgerow_net::Learning { scaling: scaling.clone(), ..learning(method, 4) }).unwrap()
+        Plan::new(hedgerow_net::Learning { scaling: scaling.clone(), ..learning(method, 4) })
+            .unwrap()
     };
     let online = scaled(Method::MkOfl, &online);
     store.begin(&Run { id: "r".to_owned(), learning: online.to_json() }).unwrap();
@@ -190,5 +202,8 @@ fn the_opening_predicts_nothing() {
     store.begin(&Run { id: "r".to_owned(), learning: federation.plan.to_json() }).unwrap();
     federation.store(&mut store);
     let model = Model::from_store(&path).unwrap();
-    assert_eq!((model.round(), Predictor::new(&model).unwrap().predict(&[0.1, 0.2, 0.3])), (1, 0.0));
+    assert_eq!(
+        (model.round(), Predictor::new(&model).unwrap().predict(&[0.1, 0.2, 0.3])),
+        (1, 0.0)
+    );
 }

@@ -1,12 +1,16 @@
-//! A million messages that nobody sends, to whatever reads messages: nothing panics, nothing allocates beyond its bounds, and what isn't refused is
-//! finite.
+//! A million messages that nobody sends, to whatever reads messages: nothing panics, nothing
+//! allocates beyond its bounds, and what isn't refused is finite.
 
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{plan, sample};
-use hedgerow::{Coding, Compression, Method, NumberFormat, Reader, Reference, Report, Upload};
+use hedgerow::Method;
+use hedgerow::codec::{Coding, Compression, NumberFormat, Reader, Reference};
+use hedgerow::message::{Report, Upload};
 use hedgerow_net::node::Engine;
-use hedgerow_net::protocol::{broadcast_to_wire, numbers_from_bytes, scale_from_wire, scale_to_wire, wire};
+use hedgerow_net::protocol::{
+    broadcast_to_wire, numbers_from_bytes, scale_from_wire, scale_to_wire, wire,
+};
 use hedgerow_net::{Learning, Plan, Scaling};
 use prost::Message;
 
@@ -36,11 +40,14 @@ impl Dice {
                 1 if !bytes.is_empty() => bytes[at] ^= 1 << self.below(8),
                 2 => bytes.truncate(at),
                 3 => bytes.insert(at.min(bytes.len()), self.next() as u8),
-                4 if !bytes.is_empty() => drop(bytes.drain(at..(at + self.below(9)).min(bytes.len()))),
+                4 if !bytes.is_empty() => {
+                    drop(bytes.drain(at..(at + self.below(9)).min(bytes.len())))
+                }
                 5 => bytes.extend_from_slice(&other[self.below(other.len())..]),
                 _ => {
                     // Numbers that are too large, or aren't.
-                    let odd = [f32::NAN, f32::INFINITY, -1e38, 1e30, f32::MIN_POSITIVE][self.below(5)];
+                    let odd =
+                        [f32::NAN, f32::INFINITY, -1e38, 1e30, f32::MIN_POSITIVE][self.below(5)];
                     let end = (at + 4).min(bytes.len());
                     bytes.splice(at..end, odd.to_le_bytes());
                 }
@@ -53,8 +60,8 @@ impl Dice {
 /// What a server reads of a node.
 struct Listener {
     plan: Plan,
-    server: Box<dyn hedgerow::ServerHalf>,
-    scaling: hedgerow::ServerScaling,
+    server: Box<dyn hedgerow::ServerMethod>,
+    scaling: hedgerow::scaling::ServerScaling,
     reader: Reader,
     known: Reference,
     numbers: Vec<f32>,
@@ -64,25 +71,36 @@ struct Listener {
 impl Listener {
     fn new(plan: Plan) -> Self {
         let mut online = plan.learning().clone();
-        online.scaling = Scaling::Online { kind: hedgerow::ScaleKind::Range };
+        online.scaling = Scaling::Online { kind: hedgerow::scaling::ScaleKind::Range };
         let scaling = Plan::new(online).unwrap().server_scaling().unwrap();
         let (mut known, mut sections) = (Reference::default(), Vec::new());
         let server = plan.server();
         server.sections(&mut sections);
         known.set(&sections, &server.broadcast().numbers);
-        Self { server, scaling, reader: Reader::default(), known, numbers: Vec::new(), taken: 0, plan }
+        Self {
+            server,
+            scaling,
+            reader: Reader::default(),
+            known,
+            numbers: Vec::new(),
+            taken: 0,
+            plan,
+        }
     }
 
     fn hear(&mut self, from: u32, bytes: &[u8]) {
-        let Ok(wire::FromNode { message: Some(message) }) = wire::FromNode::decode(bytes) else { return };
+        let Ok(wire::FromNode { message: Some(message) }) = wire::FromNode::decode(bytes) else {
+            return;
+        };
         let most = self.plan.most_numbers();
         match message {
             wire::from_node::Message::Upload(upload) => {
                 let read = match self.plan.is_plain_up() {
                     true => numbers_from_bytes(&upload.numbers, most, &mut self.numbers),
-                    false => {
-                        self.reader.read(&upload.numbers, &self.known, most, &mut self.numbers).map(drop)
-                    }
+                    false => self
+                        .reader
+                        .read(&upload.numbers, &self.known, most, &mut self.numbers)
+                        .map(drop),
                 };
                 assert!(self.numbers.len() <= most && self.numbers.capacity() <= 8 * most + 8192);
                 let numbers = std::mem::take(&mut self.numbers);
@@ -161,7 +179,7 @@ fn a_server_hears_a_million_odd_messages() {
 fn a_node_hears_odd_messages() {
     let mut dice = Dice(0x0FED_CBA9_8765_4321);
     for plan in [plan(Method::MkOfl, 4), compressed(Method::MkOfl), plan(Method::GrOfl, 4)] {
-        let scale = hedgerow::Scale::from_ranges(&[(0.0, 1.0); 4]).unwrap();
+        let scale = hedgerow::scaling::Scale::from_ranges(&[(0.0, 1.0); 4]).unwrap();
         let opening = broadcast_to_wire(plan.server().broadcast());
         let honest = [
             wire::from_server::Message::Broadcast(opening.clone()),
@@ -180,7 +198,9 @@ fn a_node_hears_odd_messages() {
             if at % 50 == 0 {
                 engine = Engine::new(plan.clone(), "run", 0);
                 engine.connected();
-                engine.hear(&wire::from_server::Message::Broadcast(opening.clone()).into()).unwrap();
+                engine
+                    .hear(&wire::from_server::Message::Broadcast(opening.clone()).into())
+                    .unwrap();
             }
             bytes.clone_from(&honest[dice.below(4)]);
             let other = dice.below(4);
@@ -209,10 +229,14 @@ fn a_node_is_told_odd_configurations() {
             let at = dice.below(bytes.len());
             // Digits become other digits, so that some are still JSON.
             if bytes[at].is_ascii_digit() {
-                bytes.splice(at..=at, b"90e7-.1"[dice.below(7)..].iter().copied().take(1 + dice.below(3)));
+                bytes.splice(
+                    at..=at,
+                    b"90e7-.1"[dice.below(7)..].iter().copied().take(1 + dice.below(3)),
+                );
             }
         }
-        good += u32::from(std::str::from_utf8(&bytes).is_ok_and(|json| Plan::from_json(json).is_ok()));
+        good +=
+            u32::from(std::str::from_utf8(&bytes).is_ok_and(|json| Plan::from_json(json).is_ok()));
     }
     assert!(good > 100, "{good}");
 }

@@ -1,4 +1,5 @@
-//! Server, nodes, protocol and page, from outside. `cargo test -p hedgerow-net --test all server::` runs one file.
+//! Server, nodes, protocol and page, from outside. `cargo test -p hedgerow-net --test all server::`
+//! runs one file.
 
 mod common;
 mod dashboard;

@@ -1,4 +1,5 @@
-//! A running node against a server that does as the test says: in step, away, refused, restarted, misled.
+//! A running node against a server that does as the test says: in step, away, refused, restarted,
+//! misled.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +10,8 @@ use std::time::Duration;
 
 use crate::common::{INPUTS, learning, sample};
 use crate::stage::{Session, Stage, accept, append, checked};
-use hedgerow::{Method, ScaleKind, ServerHalf, ServerScaling};
+use hedgerow::scaling::{ScaleKind, ServerScaling};
+use hedgerow::{Method, ServerMethod};
 use hedgerow_net::node::Engine;
 use hedgerow_net::node::agent::OpenInput;
 use hedgerow_net::node::engine::MAX_HELD;
@@ -34,7 +36,7 @@ fn cursor(text: impl Into<String>) -> Input {
 }
 
 /// Closes rounds as long as the node answers; how many.
-async fn serve(session: &mut Session, server: &mut dyn ServerHalf, rounds: usize) -> usize {
+async fn serve(session: &mut Session, server: &mut dyn ServerMethod, rounds: usize) -> usize {
     for round in 0..rounds {
         let Some(message) = session.hear().await else { return round };
         let wire::from_node::Message::Upload(upload) = message else { panic!("{message:?}") };
@@ -59,8 +61,9 @@ async fn a_file_is_played_in_step_and_the_node_leaves_when_all_is_answered() {
     let mut twin = Engine::new(plan.clone(), "r1", 0);
     twin.connected();
     let mut expected = Vec::new();
-    let hear = |twin: &mut Engine, broadcast: &hedgerow::Broadcast, taken| {
-        let message = wire::Broadcast { taken, ..hedgerow_net::protocol::broadcast_to_wire(broadcast) };
+    let hear = |twin: &mut Engine, broadcast: &hedgerow::message::Broadcast, taken| {
+        let message =
+            wire::Broadcast { taken, ..hedgerow_net::protocol::broadcast_to_wire(broadcast) };
         twin.hear(&wire::from_server::Message::Broadcast(message).into()).unwrap();
     };
     hear(&mut twin, server.broadcast(), 0);
@@ -85,7 +88,10 @@ async fn a_file_is_played_in_step_and_the_node_leaves_when_all_is_answered() {
     for (at, (line, answer)) in output.iter().zip(&expected).enumerate() {
         assert_eq!(line["line"], at as u64 + 1);
         assert_eq!(line["prediction"].as_f64().unwrap() as f32, answer.value);
-        assert_eq!((line["round"].as_u64(), line["known"].as_bool()), (Some(answer.round), Some(true)));
+        assert_eq!(
+            (line["round"].as_u64(), line["known"].as_bool()),
+            (Some(answer.round), Some(true))
+        );
         assert_eq!(line["label"].as_f64().unwrap() as f32, sample(0, at as u64).1);
     }
 }
@@ -120,7 +126,7 @@ async fn it_goes_on_without_the_server_and_catches_up() {
     for _ in 0..3 {
         let mut other = plan.node(1);
         other.adopt(server.broadcast()).unwrap();
-        let mut upload = hedgerow::Upload::default();
+        let mut upload = hedgerow::message::Upload::default();
         let mut z = vec![0.0; plan.map().width()];
         other.learn(plan.map().map_batch(&[0.5; INPUTS], &mut z), 0.5).unwrap();
         assert!(other.upload(&mut upload));
@@ -143,8 +149,11 @@ async fn it_goes_on_without_the_server_and_catches_up() {
 async fn tries_are_ever_rarer_and_a_refusal_is_tried_rarely() {
     let mut stage = Stage::new();
     stage.is_down.store(true, Ordering::SeqCst);
-    let node =
-        stage.node(stage.settings(&["samples.source=none", "http.address=127.0.0.1:0"]), Input::None, None);
+    let node = stage.node(
+        stage.settings(&["samples.source=none", "http.address=127.0.0.1:0"]),
+        Input::None,
+        None,
+    );
     tokio::time::sleep(Duration::from_secs(600)).await;
     let tries = stage.tries.lock().unwrap().clone();
     let waits: Vec<f64> = tries.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
@@ -219,7 +228,9 @@ async fn labels_come_later_and_bad_lines_are_passed_over() {
     assert_eq!(serve(&mut session, server.as_mut(), 5).await, 1);
     let (output, outcome) = node.ended().await;
     outcome.unwrap();
-    let of = |at: usize| (output[at]["line"].as_u64().unwrap(), output[at]["error"].as_str().unwrap_or("ok"));
+    let of = |at: usize| {
+        (output[at]["line"].as_u64().unwrap(), output[at]["error"].as_str().unwrap_or("ok"))
+    };
     assert_eq!(output.len(), 8);
     assert_eq!((of(0), of(5), of(7)), ((1, "ok"), (7, "ok"), (9, "ok")));
     assert_eq!((output[0]["id"].as_str(), output[5]["id"].as_str()), (Some("m"), Some("m")));
@@ -247,7 +258,8 @@ async fn a_node_that_was_ended_goes_on_where_it_was() {
         format!("{y},{},{},{}\n", x[2], x[1], x[0])
     };
     append(&path, "y,c,b,a\n");
-    let changes = ["samples.source=follow", &format!("samples.path={path:?}"), "samples.pace=round"];
+    let changes =
+        ["samples.source=follow", &format!("samples.path={path:?}"), "samples.pace=round"];
     let mut predictions = Vec::new();
     let mut run = String::new();
     let mut time = 0;
@@ -329,7 +341,8 @@ async fn a_state_of_another_run_is_set_aside_and_a_damaged_one_is_refused() {
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;
     std::fs::write(&state, &damaged).unwrap();
-    let error = stage.node(stage.settings(&[]), cursor(lines(0..2)), None).ended().await.1.unwrap_err();
+    let error =
+        stage.node(stage.settings(&[]), cursor(lines(0..2)), None).ended().await.1.unwrap_err();
     let message = error.to_string();
     assert!(
         message.contains("state") && message.contains("damaged") && message.contains("--state"),
@@ -377,7 +390,8 @@ async fn nonsense_from_a_server_is_survived() {
     for first in [
         wire::FromServer { message: None },
         wire::from_server::Message::Refusal(wire::Refusal { round: 0, reason: "no".into() }).into(),
-        wire::from_server::Message::Welcome(wire::Welcome { protocol: 2, ..Default::default() }).into(),
+        wire::from_server::Message::Welcome(wire::Welcome { protocol: 2, ..Default::default() })
+            .into(),
     ] {
         let mut session = stage.next().await;
         session.hear_hello().await;
@@ -389,7 +403,11 @@ async fn nonsense_from_a_server_is_survived() {
     for bad in [
         wire::Broadcast { numbers: vec![1; 7].into(), ..good.clone() },
         wire::Broadcast { compressed: true, ..good.clone() },
-        wire::Broadcast { numbers: vec![0xff; good.numbers.len()].into(), round: 2, ..good.clone() },
+        wire::Broadcast {
+            numbers: vec![0xff; good.numbers.len()].into(),
+            round: 2,
+            ..good.clone()
+        },
         wire::Broadcast {
             kernels: Some(wire::Selection { current: 999, next: 999 }),
             round: 2,
@@ -493,7 +511,10 @@ async fn methods_that_remember_answer_without_a_sample_after_a_while() {
     let upload = session.hear_upload().await;
     assert_eq!((upload.round, upload.samples), (2, 0));
     let patience = began.elapsed();
-    assert!((Duration::from_millis(400)..Duration::from_millis(600)).contains(&patience), "{patience:?}");
+    assert!(
+        (Duration::from_millis(400)..Duration::from_millis(600)).contains(&patience),
+        "{patience:?}"
+    );
     node.stopped().await.1.unwrap();
 }
 
@@ -518,7 +539,7 @@ async fn without_a_scale_samples_are_taken_until_there_is_one() {
         };
         let mut numbers = Vec::new();
         hedgerow_net::protocol::numbers_from_bytes(&report.numbers, 1000, &mut numbers).unwrap();
-        scaling.accept(0, &hedgerow::Report { numbers }).unwrap();
+        scaling.accept(0, &hedgerow::message::Report { numbers }).unwrap();
         reports += 1;
         if let Some(scale) = scaling.close_round() {
             break scale.clone();
@@ -551,7 +572,7 @@ async fn agree(session: &mut Session, scaling: &mut ServerScaling) -> wire::From
         };
         let mut numbers = Vec::new();
         hedgerow_net::protocol::numbers_from_bytes(&report.numbers, 1000, &mut numbers).unwrap();
-        scaling.accept(0, &hedgerow::Report { numbers }).unwrap();
+        scaling.accept(0, &hedgerow::message::Report { numbers }).unwrap();
         if let Some(scale) = scaling.close_round().cloned() {
             let message = hedgerow_net::protocol::scale_to_wire(scaling.version(), &scale);
             return wire::from_server::Message::Scale(message).into();
@@ -559,7 +580,8 @@ async fn agree(session: &mut Session, scaling: &mut ServerScaling) -> wire::From
     }
 }
 
-/// The numbers that a node uploads which has this scale and round from the beginning, and learns these.
+/// The numbers that a node uploads which has this scale and round from the beginning, and learns
+/// these.
 fn upload_of(plan: &Plan, scale: &wire::FromServer, times: std::ops::Range<u64>) -> bytes::Bytes {
     let mut twin = Engine::new(plan.clone(), "r1", 0);
     twin.connected();
@@ -700,7 +722,7 @@ async fn a_plan_that_won_t_do_is_a_lasting_trouble_and_the_old_run_goes_on() {
         session.welcome("r2", spoilt).await;
         let refused = tokio::time::Instant::now();
         // What would be a round, were it a plan.
-        let news = hedgerow::Broadcast { round: 9, ..server.broadcast().clone() };
+        let news = hedgerow::message::Broadcast { round: 9, ..server.broadcast().clone() };
         session.broadcast(&news, 0).await;
         assert_eq!(session.hear().await, None);
         let health = answer(Question::Health).await;
@@ -726,7 +748,8 @@ async fn another_run_reads_on_where_the_one_before_stopped() {
     let mut stage = Stage::new();
     let (json, plan) = checked(learning(Method::MkOfl, 1));
     let path = stage.path("log.csv");
-    let changes = ["samples.source=follow", &format!("samples.path={path:?}"), "samples.pace=round"];
+    let changes =
+        ["samples.source=follow", &format!("samples.path={path:?}"), "samples.pace=round"];
     append(&path, "y,c,b,a\n");
     let mut line = 1;
     // The run changes while the node is away, and while it is there.
@@ -785,7 +808,8 @@ async fn a_reader_who_does_not_read_stops_the_input_but_not_the_node() {
     session.broadcast(server.broadcast(), 0).await;
     // It answers until it has no more samples, which is long before the input's end.
     let mut learned = 0;
-    while let Ok(Some(message)) = tokio::time::timeout(Duration::from_secs(1), session.hear()).await {
+    while let Ok(Some(message)) = tokio::time::timeout(Duration::from_secs(1), session.hear()).await
+    {
         let wire::from_node::Message::Upload(upload) = message else { panic!("{message:?}") };
         learned += upload.samples;
         accept(server.as_mut(), &upload);

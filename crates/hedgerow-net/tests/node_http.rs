@@ -55,7 +55,8 @@ impl Endpoint {
     }
 
     async fn get(&self, path: &str) -> (u16, Value) {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         let (status, _, body) = self.raw(&request).await;
         (status, body)
     }
@@ -67,7 +68,12 @@ async fn joined(stage: &mut Stage, changes: &[&str]) -> (Endpoint, Session) {
     joined_to(stage, &json, &plan, changes).await
 }
 
-async fn joined_to(stage: &mut Stage, json: &str, plan: &Plan, changes: &[&str]) -> (Endpoint, Session) {
+async fn joined_to(
+    stage: &mut Stage,
+    json: &str,
+    plan: &Plan,
+    changes: &[&str],
+) -> (Endpoint, Session) {
     let endpoint = Endpoint::new(stage, changes).await;
     let mut session = stage.next().await;
     session.welcome("r1", json).await;
@@ -84,14 +90,18 @@ async fn it_predicts_and_learns_one_by_one_and_in_lists() {
     let (endpoint, mut session) = joined(&mut stage, &[]).await;
     let (status, body) = endpoint.post("/predict", r#"{"x": [0.1, 0.2, 0.3]}"#).await;
     assert_eq!(status, 200, "{body}");
-    assert!(body["prediction"].is_number() && body["known"] == true && body["round"] == 1, "{body}");
+    assert!(
+        body["prediction"].is_number() && body["known"] == true && body["round"] == 1,
+        "{body}"
+    );
     let (status, body) = endpoint.post("/predict", r#"{"id": "k", "a": 0.1, "b": null}"#).await;
     assert_eq!((status, &body["id"]), (200, &json!("k")));
     let (status, body) = endpoint.post("/learn", r#"{"id": "k", "y": 0.5}"#).await;
     assert_eq!((status, &body["id"]), (200, &json!("k")));
     let upload = session.hear_upload().await;
     assert_eq!((upload.round, upload.samples), (1, 1));
-    let (status, body) = endpoint.post("/learn", r#"{"a": 0.1, "b": 0.2, "c": 0.3, "y": 0.5}"#).await;
+    let (status, body) =
+        endpoint.post("/learn", r#"{"a": 0.1, "b": 0.2, "c": 0.3, "y": 0.5}"#).await;
     assert_eq!(status, 200, "{body}");
     let list = r#"[{"id": "p", "x": [0.1, 0.2, 0.3]}, {"id": "p", "x": [0.1, 0.2, 0.3]}, {"x": [1, 2, 3]}]"#;
     let (status, body) = endpoint.post("/predict", list).await;
@@ -148,8 +158,13 @@ async fn what_is_wrong_is_said_with_its_field_and_changes_nothing() {
     }
     // A list is taken as a whole or not at all.
     let (status, answer) = endpoint.post("/learn", r#"[{"a": 1, "y": 2}, {"a": 1}]"#).await;
-    assert_eq!((status, &answer["index"], &answer["field"]), (400, &json!(1), &json!("y")), "{answer}");
-    let (status, answer) = endpoint.post("/predict", r#"[{"a": 1}, {"a": 1}, {"a": 1}, {"a": 1}]"#).await;
+    assert_eq!(
+        (status, &answer["index"], &answer["field"]),
+        (400, &json!(1), &json!("y")),
+        "{answer}"
+    );
+    let (status, answer) =
+        endpoint.post("/predict", r#"[{"a": 1}, {"a": 1}, {"a": 1}, {"a": 1}]"#).await;
     assert!(status == 413 && answer["error"].as_str().unwrap().contains("at most 3"), "{answer}");
     let (status, answer) = endpoint.post("/predict", r#"{"id": "k", "a": 1}"#).await;
     assert_eq!(status, 200, "{answer}");
@@ -259,7 +274,8 @@ async fn questions_wait_in_a_short_line_and_connections_have_a_bound() {
     let third = TcpStream::connect(address).await.unwrap();
     let mut fourth = ask().await;
     let mut answer = String::new();
-    let waits = tokio::time::timeout(Duration::from_millis(300), fourth.read_to_string(&mut answer)).await;
+    let waits =
+        tokio::time::timeout(Duration::from_millis(300), fourth.read_to_string(&mut answer)).await;
     assert!(waits.is_err(), "{answer}");
     drop(third);
     fourth.read_to_string(&mut answer).await.unwrap();

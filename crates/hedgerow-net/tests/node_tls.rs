@@ -1,4 +1,5 @@
-//! Nodes and a real server over loopback: whom they believe, and what a node says when it isn't believed.
+//! Nodes and a real server over loopback: whom they believe, and what a node says when it isn't
+//! believed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -70,7 +71,8 @@ async fn those_with_a_good_certificate_learn_and_others_are_told_why_not() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
     let authority =
-        Authority::init(&folder.join("pki"), &["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+        Authority::init(&folder.join("pki"), &["localhost".to_owned(), "127.0.0.1".to_owned()])
+            .unwrap();
     let (good, bad) = (authority.issue("good", 10).unwrap(), authority.issue("bad", 10).unwrap());
     authority.revoke("bad").unwrap();
     let stranger = Authority::init(&folder.join("other"), &[]).unwrap().issue("good", 10).unwrap();
@@ -81,11 +83,15 @@ async fn those_with_a_good_certificate_learn_and_others_are_told_why_not() {
         node(folder, name, &with_certificate(&format!("{host}:{port}"), &good)).await.unwrap();
     }
     let address = format!("localhost:{port}");
-    // The server's word may be lost with the connection, but never that it was the server who ended it.
+    // The server's word may be lost with the connection, but never that it was the server who ended
+    // it.
     for _ in 0..20 {
         let revoked = trouble(node(folder, "c", &with_certificate(&address, &bad)).await);
         let is_told = revoked.is_lasting() && revoked.to_string().contains("it has been revoked");
-        assert!(is_told || matches!(revoked, Trouble::Unwelcome { is_plain: false, .. }), "{revoked:?}");
+        assert!(
+            is_told || matches!(revoked, Trouble::Unwelcome { is_plain: false, .. }),
+            "{revoked:?}"
+        );
         assert!(revoked.to_string().contains("revoked"), "{revoked}");
     }
     let unknown = trouble(node(folder, "d", &with_certificate(&address, &stranger)).await);
@@ -97,7 +103,10 @@ async fn those_with_a_good_certificate_learn_and_others_are_told_why_not() {
     let mut misnamed = with_certificate(&address, &good);
     misnamed.push("server.name=elsewhere.example".to_owned());
     let misnamed = trouble(node(folder, "e", &misnamed).await);
-    assert!(misnamed.is_lasting() && misnamed.to_string().contains("not valid for name"), "{misnamed}");
+    assert!(
+        misnamed.is_lasting() && misnamed.to_string().contains("not valid for name"),
+        "{misnamed}"
+    );
     // Plain text to a server that speaks TLS.
     let plain = [
         format!("server.address={address:?}"),
@@ -108,7 +117,10 @@ async fn those_with_a_good_certificate_learn_and_others_are_told_why_not() {
     assert!(plain.is_lasting() && plain.to_string().contains("the server speaks TLS"), "{plain:?}");
     server.stop().await.unwrap();
     let gone = trouble(node(folder, "g", &with_certificate(&address, &good)).await);
-    assert!(matches!(&gone, Trouble::Unreachable { .. }) && gone.to_string().contains(&address), "{gone}");
+    assert!(
+        matches!(&gone, Trouble::Unreachable { .. }) && gone.to_string().contains(&address),
+        "{gone}"
+    );
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! What a node tells whoever looks after it: how it reads, what it lacks, how it ended, and why it has no server.
+//! What a node tells whoever looks after it: how it reads, what it lacks, how it ended, and why it
+//! has no server.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use crate::common::{learning, sample};
 use crate::stage::{Log, Session, Stage, accept, checked};
-use hedgerow::{Method, ServerHalf};
+use hedgerow::{Method, ServerMethod};
 use hedgerow_net::node::agent::AgentError;
 use hedgerow_net::node::client::Trouble;
 use hedgerow_net::node::http::{Asked, Question};
@@ -29,7 +30,7 @@ fn text(text: &str) -> Input {
 }
 
 /// Closes rounds until the node goes; how many samples each upload told of.
-async fn play(session: &mut Session, server: &mut dyn ServerHalf) -> Vec<u32> {
+async fn play(session: &mut Session, server: &mut dyn ServerMethod) -> Vec<u32> {
     let mut samples = Vec::new();
     while let Some(message) = session.hear().await {
         let wire::from_node::Message::Upload(upload) = message else { panic!("{message:?}") };
@@ -119,15 +120,30 @@ async fn at_the_end_it_is_told_what_became_of_the_lines() {
     outcome.unwrap();
     assert_eq!((output.len(), samples.len()), (3, 0));
     assert_eq!(log.count("the header has no \"y\""), 1, "{}", log.text());
-    assert_eq!(log.count("leaves learned=0 predicted=2 refused=1 answers_taken=0"), 1, "{}", log.text());
+    assert_eq!(
+        log.count("leaves learned=0 predicted=2 refused=1 answers_taken=0"),
+        1,
+        "{}",
+        log.text()
+    );
     let (log, _guard) = Log::begin();
     let (_, outcome, _) = read(&[], file(&objects(7))).await;
     outcome.unwrap();
-    assert_eq!(log.count("leaves learned=7 predicted=0 refused=0 answers_taken=7"), 1, "{}", log.text());
+    assert_eq!(
+        log.count("leaves learned=7 predicted=0 refused=0 answers_taken=7"),
+        1,
+        "{}",
+        log.text()
+    );
     assert_eq!(log.count("the header"), 0, "{}", log.text());
     let (log, _guard) = Log::begin();
     read(&[], text("")).await.1.unwrap();
-    assert_eq!((log.count("had no samples"), log.count("leaves learned")), (1, 0), "{}", log.text());
+    assert_eq!(
+        (log.count("had no samples"), log.count("leaves learned")),
+        (1, 0),
+        "{}",
+        log.text()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,7 +152,10 @@ async fn inputs_that_nobody_names_are_told_of_once_each() {
     let lines = "{\"a\": 1, \"y\": 2}\n{\"a\": 1, \"b\": null, \"y\": 2}\n{\"b\": 1, \"y\": 2}\n{\"c\": 1, \"y\": 2}\n";
     let (output, outcome, _) = read(&[], text(lines)).await;
     outcome.unwrap();
-    assert!(output.len() == 4 && output.iter().all(|line| line["prediction"].is_number()), "{output:?}");
+    assert!(
+        output.len() == 4 && output.iter().all(|line| line["prediction"].is_number()),
+        "{output:?}"
+    );
     for column in ["a", "b", "c"] {
         let said = format!("WARN hedgerow_net::node::agent: a sample has no \"{column}\"");
         assert_eq!(log.count(&said), 1, "{}", log.text());
@@ -160,9 +179,15 @@ async fn inputs_that_nobody_names_are_told_of_once_each() {
                 break answer.body;
             }
         };
-        assert!(answer["prediction"].is_number() || answer[1]["prediction"].is_number(), "{answer}");
+        assert!(
+            answer["prediction"].is_number() || answer[1]["prediction"].is_number(),
+            "{answer}"
+        );
     }
-    assert_eq!([log.count("has no \"a\""), log.count("has no \"b\""), log.count("has no \"c\"")], [0, 1, 1]);
+    assert_eq!(
+        [log.count("has no \"a\""), log.count("has no \"b\""), log.count("has no \"c\"")],
+        [0, 1, 1]
+    );
     assert_eq!((log.count("the input has ended"), log.count("pace=")), (0, 0), "{}", log.text());
     node.stopped().await.1.unwrap();
 }
@@ -196,7 +221,9 @@ async fn two_that_take_each_other_s_place_do_so_ever_more_rarely() {
         session.broadcast(plan.server().broadcast(), 0).await;
         // Longer than the first waits.
         tokio::time::sleep(Duration::from_secs(1)).await;
-        session.end(Status::aborted("another stream of this node has taken the place of this one")).await;
+        session
+            .end(Status::aborted("another stream of this node has taken the place of this one"))
+            .await;
     }
     assert!(began.elapsed() > Duration::from_secs(20), "{:?}", began.elapsed());
     node.stopped().await.1.unwrap();

@@ -27,11 +27,13 @@ fn der(file: &Path) -> CertificateDer<'static> {
 
 /// Number of the list of revoked certificates, and how many there are.
 fn list(authority: &Authority) -> (u64, usize) {
-    let der = CertificateRevocationListDer::from_pem_file(authority.folder().join("crl.pem")).unwrap();
+    let der =
+        CertificateRevocationListDer::from_pem_file(authority.folder().join("crl.pem")).unwrap();
     let (_, list) = CertificateRevocationList::from_der(&der).unwrap();
-    let (_, ca) = x509_parser::parse_x509_certificate(&self::der(&authority.folder().join("ca.pem")))
-        .map(|(rest, ca)| (rest.len(), ca.public_key().raw.to_vec()))
-        .unwrap();
+    let (_, ca) =
+        x509_parser::parse_x509_certificate(&self::der(&authority.folder().join("ca.pem")))
+            .map(|(rest, ca)| (rest.len(), ca.public_key().raw.to_vec()))
+            .unwrap();
     let (_, key) = x509_parser::x509::SubjectPublicKeyInfo::from_der(&ca).unwrap();
     list.verify_signature(&key).unwrap();
     (list.crl_number().unwrap().try_into().unwrap(), list.iter_revoked_certificates().count())
@@ -62,8 +64,10 @@ fn content(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 fn certificates_say_what_they_are_for_and_no_more() {
     let (_folder, authority) = authority();
     let node = der(&authority.issue("a", 10).unwrap());
-    let (ca, server) = (der(&authority.folder().join("ca.pem")), der(&authority.folder().join("server.pem")));
-    let [ca, server, node] = [&ca, &server, &node].map(|der| X509Certificate::from_der(der).unwrap().1);
+    let (ca, server) =
+        (der(&authority.folder().join("ca.pem")), der(&authority.folder().join("server.pem")));
+    let [ca, server, node] =
+        [&ca, &server, &node].map(|der| X509Certificate::from_der(der).unwrap().1);
     assert!(ca.is_ca() && !server.is_ca() && !node.is_ca());
     let constraints = ca.basic_constraints().unwrap().unwrap();
     assert!(constraints.critical && constraints.value.path_len_constraint == Some(0));
@@ -95,7 +99,8 @@ fn certificates_say_what_they_are_for_and_no_more() {
         assert!((now - 3600 - begin.timestamp()).abs() < 60);
         assert!((now + 86_400 * days - end.timestamp()).abs() < 60);
     }
-    let serials: HashSet<&[u8]> = [&ca, &server, &node].map(|certificate| certificate.raw_serial()).into();
+    let serials: HashSet<&[u8]> =
+        [&ca, &server, &node].map(|certificate| certificate.raw_serial()).into();
     assert_eq!(serials.len(), 3);
     assert!(serials.iter().all(|serial| serial.len() == 16 && serial[0] & 0xc0 == 0x40));
 }
@@ -147,9 +152,18 @@ fn an_authority_is_never_overwritten() {
 fn what_makes_no_sense_is_refused_before_anything_is_written() {
     let parent = TempDir::new().unwrap();
     let folder = parent.path().join("pki");
-    for host in
-        ["", "a b", "host:7443", "https://host", "*.example", "host.", "[::1]", "10.0.0.300", "-a", "ä"]
-    {
+    for host in [
+        "",
+        "a b",
+        "host:7443",
+        "https://host",
+        "*.example",
+        "host.",
+        "[::1]",
+        "10.0.0.300",
+        "-a",
+        "ä",
+    ] {
         let refusal = Authority::init(&folder, &["fine".to_owned(), host.to_owned()]).unwrap_err();
         assert!(matches!(&refusal, PkiError::Host(found) if found == host), "{host}: {refusal}");
     }
@@ -207,7 +221,10 @@ fn a_name_is_one_nodes_until_it_is_revoked() {
     assert_eq!((good(&authority, "a"), authority.revoke("a").unwrap()), (3, 3));
     assert_eq!((good(&authority, "a"), authority.revoke("a").unwrap()), (0, 0));
     let server = ServerIdentity::open(authority.folder()).unwrap();
-    assert!(server.is_revoked(first.peer()) && server.is_revoked(NodeIdentity::open(&file).unwrap().peer()));
+    assert!(
+        server.is_revoked(first.peer())
+            && server.is_revoked(NodeIdentity::open(&file).unwrap().peer())
+    );
     // The revoked aren't renewed by the way, but may be enrolled again.
     let refusal = authority.issue_all(&["a"], 10, Issuing::Renewal).unwrap_err();
     assert!(matches!(&refusal, PkiError::Revoked { node, .. } if node == "a"), "{refusal}");
@@ -225,14 +242,20 @@ fn files_of_others_are_left_alone() {
     for content in ["", "precious", &foreign] {
         std::fs::write(&file, content).unwrap();
         let refusal = authority.issue("a", 10).unwrap_err();
-        assert!(matches!(&refusal, PkiError::InTheWay { file: found } if *found == file), "{refusal}");
+        assert!(
+            matches!(&refusal, PkiError::InTheWay { file: found } if *found == file),
+            "{refusal}"
+        );
         assert_eq!(std::fs::read_to_string(&file).unwrap(), content);
     }
     std::fs::remove_file(&file).unwrap();
     authority.issue("a", 10).unwrap();
     // Nor is b's certificate taken for a's.
     std::fs::rename(authority.issue("b", 10).unwrap(), &file).unwrap();
-    assert!(matches!(authority.issue_all(&["a"], 10, Issuing::Renewal), Err(PkiError::InTheWay { .. })));
+    assert!(matches!(
+        authority.issue_all(&["a"], 10, Issuing::Renewal),
+        Err(PkiError::InTheWay { .. })
+    ));
 }
 
 #[test]
@@ -297,7 +320,10 @@ fn without_its_key_an_authority_lists_but_changes_nothing() {
             authority.revoke("a").unwrap_err(),
             authority.renew_server(&[], 10).unwrap_err(),
         ] {
-            assert!(matches!(refusal, PkiError::File(_)) && refusal.to_string().contains("ca."), "{refusal}");
+            assert!(
+                matches!(refusal, PkiError::File(_)) && refusal.to_string().contains("ca."),
+                "{refusal}"
+            );
             assert!(!refusal.to_string().contains("AAAA"));
         }
         assert_eq!(self::content(authority.folder()), before);

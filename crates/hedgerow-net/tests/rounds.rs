@@ -1,4 +1,5 @@
-//! Rounds over connections are those of one process, to the bit, also where scales are agreed on and messages are compressed.
+//! Rounds over connections are those of one process, to the bit, also where scales are agreed on
+//! and messages are compressed.
 
 // What fails here fails the test.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -6,7 +7,9 @@
 use std::path::Path;
 
 use futures_util::stream::poll_fn;
-use hedgerow::{Broadcast, Contact, Federation, NodeId, Report, Visit};
+use hedgerow::federation::{Contact, NodeRound};
+use hedgerow::message::{Broadcast, Report};
+use hedgerow::{Federation, NodeId};
 use hedgerow_net::Plan;
 use hedgerow_net::node::Engine;
 use hedgerow_net::protocol::wire::federation_client::FederationClient;
@@ -37,28 +40,34 @@ fn settings(store: &Path, changes: &[&str]) -> ServeSettings {
         "listen.dashboard=never",
         "listen.tls=false",
     ];
-    let mut changes: Vec<String> = base.iter().chain(changes).map(|change| (*change).to_owned()).collect();
+    let mut changes: Vec<String> =
+        base.iter().chain(changes).map(|change| (*change).to_owned()).collect();
     changes.push(format!("store.path={store:?}"));
     ServeSettings::read(None, &changes).unwrap()
 }
 
-/// What is broadcast after each time, in one process: nodes hear of a scale, then of a broadcast; they learn; the round closes; reports go up.
+/// What is broadcast after each time, in one process: nodes hear of a scale, then of a broadcast;
+/// they learn; the round closes; reports go up.
 fn in_one_process(plan: &Plan) -> Vec<Broadcast> {
     let learning = plan.learning();
-    let mut federation = Federation::compressed(learning.method, plan.setup(), learning.compression);
+    let mut federation =
+        Federation::compressed(learning.method, plan.setup(), learning.compression);
     let mut nodes: Vec<_> = (0..NODES).map(|_| plan.node_scaling()).collect();
     let mut server = plan.server_scaling();
     let mut told = vec![];
     for time in 1..=TIMES {
         let (mut x, mut y) = (vec![], vec![]);
         for (node, scaling) in nodes.iter_mut().enumerate() {
-            if let Some((server, scale)) = server.as_ref().and_then(|server| Some((server, server.scale()?)))
+            if let Some((server, scale)) =
+                server.as_ref().and_then(|server| Some((server, server.scale()?)))
             {
                 let old = scaling.scale().cloned();
                 if scaling.adopt(server.version(), scale).unwrap()
                     && let Some(old) = old
                 {
-                    federation.transport_node(node as NodeId, &plan.map().transport(&old, scale)).unwrap();
+                    federation
+                        .transport_node(node as NodeId, &plan.map().transport(&old, scale))
+                        .unwrap();
                 }
             }
             let Some(scale) = scaling.scale() else { continue };
@@ -71,13 +80,13 @@ fn in_one_process(plan: &Plan) -> Vec<Broadcast> {
         let width = plan.map().width();
         let mut z = vec![0.0; y.len() * width];
         let z = plan.map().map_batch(&x, &mut z);
-        let visits: Vec<Visit<'_>> = z
+        let visits: Vec<NodeRound<'_>> = z
             .samples(width)
             .zip(&y)
             .enumerate()
             .map(|(node, (z, y))| {
                 let (node, y) = (node as NodeId, std::slice::from_ref(y));
-                Visit { node, z, y, contact: Contact::Full }
+                NodeRound { node, z, y, contact: Contact::Full }
             })
             .collect();
         federation.round(&visits, |_| ()).unwrap();
@@ -129,7 +138,8 @@ impl Node {
         let said = poll_fn(move |context| said.poll_recv(context));
         let mut client = FederationClient::new(endpoint.connect().await.unwrap());
         let mut from = client.join(said).await.unwrap().into_inner();
-        let Some(from_server::Message::Welcome(welcome)) = from.message().await.unwrap().unwrap().message
+        let Some(from_server::Message::Welcome(welcome)) =
+            from.message().await.unwrap().unwrap().message
         else {
             panic!("no welcome")
         };
@@ -193,7 +203,8 @@ async fn compare(changes: &[&str]) {
             match node.learn(time).await {
                 Said::Nothing => {}
                 Said::Upload => has_uploads = true,
-                // Of reports alone nothing is heard, so whether one has arrived is looked at: those of one time belong together.
+                // Of reports alone nothing is heard, so whether one has arrived is looked at: those
+                // of one time belong together.
                 Said::Report => {
                     while server.source().status().messages_up == before {
                         tokio::task::yield_now().await;
@@ -216,7 +227,7 @@ async fn compare(changes: &[&str]) {
             }
         }
     }
-    let is_compressed = plan.learning().compression.down != hedgerow::Coding::default();
+    let is_compressed = plan.learning().compression.down != hedgerow::codec::Coding::default();
     // gr's broadcasts are exact whatever is asked for, but travel in the same way.
     assert_eq!(compressed > 0, is_compressed, "{changes:?}");
     if plan.server_scaling().is_some() {

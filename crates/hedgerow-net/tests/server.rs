@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures_util::stream::poll_fn;
-use hedgerow::{Coding, Encoder, Kind, NumberFormat, Reference, Section};
+use hedgerow::codec::{Coding, Encoder, Kind, NumberFormat, Reference, Section};
 use hedgerow_net::identity::NodeIdentity;
 use hedgerow_net::pki::Authority;
 use hedgerow_net::protocol::wire::federation_client::FederationClient;
@@ -38,7 +38,8 @@ fn settings(store: &Path, changes: &[&str]) -> ServeSettings {
         "listen.dashboard=never",
         "listen.tls=false",
     ];
-    let mut changes: Vec<String> = base.iter().chain(changes).map(|change| (*change).to_owned()).collect();
+    let mut changes: Vec<String> =
+        base.iter().chain(changes).map(|change| (*change).to_owned()).collect();
     changes.push(format!("store.path={store:?}"));
     ServeSettings::read(None, &changes).unwrap()
 }
@@ -60,7 +61,8 @@ impl Node {
     /// Opens a stream on a connection of its own, without a word.
     async fn open(address: SocketAddr) -> Self {
         let channel = Endpoint::from_shared(format!("http://{address}")).unwrap();
-        let channel = channel.initial_stream_window_size(1 << 16).initial_connection_window_size(1 << 16);
+        let channel =
+            channel.initial_stream_window_size(1 << 16).initial_connection_window_size(1 << 16);
         Self::on(channel.connect().await.unwrap()).await.unwrap()
     }
 
@@ -72,9 +74,13 @@ impl Node {
             let name = "127.0.0.1".try_into().unwrap();
             connector.connect(name, tcp).await.map_err(|error| error.to_string())?
         });
-        let once = tower::service_fn(move |_| std::future::ready(tls.take().ok_or("once").map(TokioIo::new)));
+        let once = tower::service_fn(move |_| {
+            std::future::ready(tls.take().ok_or("once").map(TokioIo::new))
+        });
         let channel = Endpoint::from_static("http://server").connect_with_connector(once).await;
-        Self::on(channel.map_err(|error| error.to_string())?).await.map_err(|status| status.to_string())
+        Self::on(channel.map_err(|error| error.to_string())?)
+            .await
+            .map_err(|status| status.to_string())
     }
 
     async fn on(channel: tonic::transport::Channel) -> Result<Self, Status> {
@@ -129,7 +135,13 @@ fn hello(name: &str) -> from_node::Message {
 
 fn upload(round: u64, numbers: usize) -> from_node::Message {
     let numbers = numbers_to_bytes(&vec![round as f32; numbers]);
-    from_node::Message::Upload(wire::Upload { round, vote: Some(3), numbers, samples: 2, squared_error: 1.0 })
+    from_node::Message::Upload(wire::Upload {
+        round,
+        vote: Some(3),
+        numbers,
+        samples: 2,
+        squared_error: 1.0,
+    })
 }
 
 fn encoder() -> Encoder {
@@ -150,7 +162,13 @@ fn encoded_upload(
     let mut bytes = vec![];
     encoder.encode(round, sections, &[number; 98], &Reference::default(), &mut bytes);
     let numbers = bytes.into();
-    from_node::Message::Upload(wire::Upload { round, vote: Some(3), numbers, samples: 2, squared_error: 1.0 })
+    from_node::Message::Upload(wire::Upload {
+        round,
+        vote: Some(3),
+        numbers,
+        samples: 2,
+        squared_error: 1.0,
+    })
 }
 
 #[tokio::test]
@@ -172,10 +190,15 @@ async fn a_node_is_told_everything_and_rounds_go_on() {
     }
     assert_eq!(a.broadcast().await.round, 21);
     let status = server.source().status();
-    assert_eq!((status.round, status.connected, status.samples, status.mse), (21, 2, 80, Some(0.5)));
+    assert_eq!(
+        (status.round, status.connected, status.samples, status.mse),
+        (21, 2, 80, Some(0.5))
+    );
     assert_eq!((status.nodes[0].name.as_str(), status.nodes[0].software.as_str()), ("a", "test 1"));
     assert_eq!((status.nodes[1].uploads, status.refused, status.late), (20, 0, 0));
-    assert!(status.kernels[3].vote_share == 1.0 && status.nodes[0].address.starts_with("127.0.0.1:"));
+    assert!(
+        status.kernels[3].vote_share == 1.0 && status.nodes[0].address.starts_with("127.0.0.1:")
+    );
     // Messages, and what sockets add to them.
     assert!(status.messages_up > 40 * 400 && status.wire_up > status.messages_up, "{status:?}");
     assert!(status.messages_down > 40 * 400 && status.wire_down > status.messages_down);
@@ -244,7 +267,10 @@ async fn bad_messages_are_refused_with_a_reason_and_harm_nobody() {
     }
     bad.to.send(wire::FromNode { message: None }).await.unwrap();
     let end = bad.hear().await.unwrap_err();
-    assert!(end.code() == Code::ResourceExhausted && end.message().contains("empty message"), "{end:?}");
+    assert!(
+        end.code() == Code::ResourceExhausted && end.message().contains("empty message"),
+        "{end:?}"
+    );
     // Others, and the same node on another stream, aren't the worse for it.
     let (mut good, _) = Node::join(server.address(), "bad").await;
     good.broadcast().await;
@@ -323,7 +349,7 @@ async fn what_was_said_again_is_what_the_next_upload_differs_from() {
     .unwrap();
     b.say(compressed_upload(1)).await;
     assert_eq!(a.broadcast().await.taken, 1);
-    encoder.taken();
+    encoder.acknowledge();
     a.say(encoded_upload(2, &mut encoder, &tracked, 5.0)).await;
     b.broadcast().await;
     b.say(encoded_upload(2, &mut encoder.clone(), &[], 5.0)).await;
@@ -349,7 +375,8 @@ async fn who_reads_slowly_hears_the_latest_and_not_everything() {
     while heard.last() != Some(&(ROUNDS + 1)) {
         let broadcast = slow.broadcast().await;
         // A difference is for those who have heard the one before.
-        let has_one_before = heard.last() != Some(&0) && heard.last() == Some(&(broadcast.round - 1));
+        let has_one_before =
+            heard.last() != Some(&0) && heard.last() == Some(&(broadcast.round - 1));
         assert_eq!(broadcast.compressed, has_one_before);
         heard.push(broadcast.round);
     }
@@ -386,7 +413,11 @@ async fn a_run_goes_on_after_its_server_was_stopped_or_killed() {
     let (mut b, again) = Node::join(server.address(), "b").await;
     assert_eq!((again.node, &again.run), (1, &first.run));
     let reopened = b.broadcast().await;
-    assert_eq!((reopened.round, reopened.taken), (3, 0), "its second was not taken; the first is long known");
+    assert_eq!(
+        (reopened.round, reopened.taken),
+        (3, 0),
+        "its second was not taken; the first is long known"
+    );
     assert_ne!(reopened.numbers, opened.numbers);
     let (mut a, again) = Node::join(server.address(), "a").await;
     assert_eq!(again.node, 0);
@@ -419,7 +450,8 @@ async fn a_run_goes_on_after_its_server_was_stopped_or_killed() {
 
 #[tokio::test]
 async fn connections_are_limited() {
-    let changes = ["limits.connections=4", "limits.connections_per_address=3", "limits.handshake=60s"];
+    let changes =
+        ["limits.connections=4", "limits.connections_per_address=3", "limits.handshake=60s"];
     let (server, _folder) = server(&changes).await;
     let (mut a, _) = Node::join(server.address(), "a").await;
     a.broadcast().await;
@@ -440,7 +472,8 @@ async fn connections_are_limited() {
     timeout(PATIENCE, async {
         loop {
             let channel =
-                tonic::transport::Endpoint::from_shared(format!("http://{}", server.address())).unwrap();
+                tonic::transport::Endpoint::from_shared(format!("http://{}", server.address()))
+                    .unwrap();
             if let Ok(channel) = channel.connect().await {
                 let (_to, mut said) = mpsc::channel(1);
                 let stream = poll_fn(move |context| said.poll_recv(context));
@@ -460,7 +493,8 @@ async fn a_node_is_who_its_certificate_says_until_it_is_revoked() {
     let folder = tempfile::tempdir().unwrap();
     let pki = folder.path().join("pki");
     let authority = Authority::init(&pki, &["127.0.0.1".to_owned()]).unwrap();
-    let [a, b] = ["a", "b"].map(|name| NodeIdentity::open(&authority.issue(name, 9).unwrap()).unwrap());
+    let [a, b] =
+        ["a", "b"].map(|name| NodeIdentity::open(&authority.issue(name, 9).unwrap()).unwrap());
     let identity = format!("listen.identity={pki:?}");
     let changes = ["listen.tls=true", &identity, "rounds.quorum=1"];
     let server = Server::start(settings(&folder.path().join("run.db"), &changes)).await.unwrap();
@@ -498,7 +532,10 @@ async fn a_node_is_who_its_certificate_says_until_it_is_revoked() {
 async fn the_dashboard_is_there() {
     let (server, _folder) = server(&["listen.dashboard=127.0.0.1:0"]).await;
     let mut socket = TcpStream::connect(server.dashboard().unwrap()).await.unwrap();
-    socket.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
+    socket
+        .write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .await
+        .unwrap();
     let mut answer = String::new();
     timeout(PATIENCE, socket.read_to_string(&mut answer)).await.unwrap().unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");

@@ -21,8 +21,9 @@ Exit codes:
 
 /// Join a federation: learn from samples as they come, and predict.
 ///
-/// Samples are JSON objects or CSV rows, from standard input, a file that grows, or POST /learn. Predictions go to standard output as
-/// JSON, a line each. While the server is away, the node goes on and catches up.
+/// Samples are JSON objects or CSV rows, from standard input, a file that grows, or POST /learn.
+/// Predictions go to standard output as JSON, a line each. While the server is away, the node goes
+/// on and catches up.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Settings in TOML; see `hedgerow config join`
@@ -48,7 +49,8 @@ pub struct Arguments {
     /// How lines are written
     #[arg(long)]
     format: Option<Format>,
-    /// Take samples as they come (free), in step with the rounds (round), or as they are: round from a file on standard input (auto)
+    /// Take samples as they come (free), in step with the rounds (round), or as they are: round
+    /// from a file on standard input (auto)
     #[arg(long)]
     pace: Option<Pace>,
     /// Listen for questions on this address
@@ -113,10 +115,14 @@ impl JoinError {
     pub fn code(&self) -> u8 {
         match self {
             Self::System(_) => 1,
-            Self::Node(NodeError::Settings(SettingsError::Identity(_) | SettingsError::NoIdentity(_))) => 3,
+            Self::Node(NodeError::Settings(
+                SettingsError::Identity(_) | SettingsError::NoIdentity(_),
+            )) => 3,
             Self::Node(NodeError::Settings(_)) => 2,
             Self::Node(NodeError::Listen { .. }) => 6,
-            Self::Node(NodeError::Agent(AgentError::State(_) | AgentError::NothingOfUse { .. })) => 3,
+            Self::Node(NodeError::Agent(
+                AgentError::State(_) | AgentError::NothingOfUse { .. },
+            )) => 3,
             Self::Node(NodeError::Agent(AgentError::Unsaved(_))) => 4,
             Self::Node(NodeError::Agent(AgentError::Trouble(_))) => 6,
         }

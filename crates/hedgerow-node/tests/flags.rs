@@ -17,7 +17,8 @@ fn what_can_t_be_is_refused_with_a_code() {
     std::fs::write(folder.path().join("note.state"), "not a state").unwrap();
     std::fs::write(folder.path().join("note.pem"), "not a key").unwrap();
     // Nobody listens on a port that was just free.
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let nobody =
+        std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     let plain = ["--plain-text", "--name", "n1", "--once", "--server", &nobody];
@@ -37,7 +38,11 @@ fn what_can_t_be_is_refused_with_a_code() {
         (with(&["--state", "no/such/state"]), 3, &["no/such/state", "--state"]),
         (with(&[]), 6, &["can't reach", &nobody]),
         ([&with(&[])[..], &["--http", &taken]].concat(), 6, &["can't listen", &taken]),
-        (vec!["--plain-text", "--name", "n1", "--once", "--server", "192.0.2.1:1"], 6, &["loopback"]),
+        (
+            vec!["--plain-text", "--name", "n1", "--once", "--server", "192.0.2.1:1"],
+            6,
+            &["loopback"],
+        ),
     ] {
         let done = node(folder.path(), &arguments);
         let message = String::from_utf8(done.stderr).unwrap();

@@ -187,7 +187,8 @@ class Contender(NamedTuple):
 CONTENDERS = [
     Contender("River RBFSampler \\| LinearRegression", river_rbf, (GAMMAS, (1e-5, 3e-5, 1e-4, 2e-4))),
     Contender("scikit-learn RBFSampler, SGDRegressor", sklearn_rbf, (GAMMAS, (0.1, 0.3, 0.5, 0.8))),
-    # It has so many for each input, 7,700 in all; with one for each there are about as many as others have.
+    # It has so many for each input, 7,700 in all; with one for each there are about as many as
+    # others have.
     Contender(
         "River RBFSampler(n_components=1) \\| LinearRegression",
         river_rbf,

@@ -1,4 +1,5 @@
-//! Numbers from Python: numpy arrays of any layout, and whatever numpy can make one of. Those of f32 in order are not copied.
+//! Numbers from Python: numpy arrays of any layout, and whatever numpy can make one of. Those of
+//! f32 in order are not copied.
 
 use numpy::{
     Element, PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArray,
@@ -23,15 +24,21 @@ enum Held<'py> {
 }
 
 impl<'py> Numbers<'py> {
-    /// What numpy makes of an object, if its shape will do; text, dates, complex numbers and the like are refused.
-    fn read(object: &Bound<'py, PyAny>, check: impl FnOnce(&[usize]) -> PyResult<()>) -> PyResult<Self> {
+    /// What numpy makes of an object, if its shape will do; text, dates, complex numbers and the
+    /// like are refused.
+    fn read(
+        object: &Bound<'py, PyAny>,
+        check: impl FnOnce(&[usize]) -> PyResult<()>,
+    ) -> PyResult<Self> {
         let py = object.py();
         let plain;
         let array = match object.cast_exact::<PyUntypedArray>() {
             Ok(array) => array,
             Err(_) => {
                 let numpy = py.import(intern!(py, "numpy"))?;
-                plain = numpy.call_method1(intern!(py, "asarray"), (unmasked(object)?,))?.cast_into()?;
+                plain = numpy
+                    .call_method1(intern!(py, "asarray"), (unmasked(object)?,))?
+                    .cast_into()?;
                 &plain
             }
         };
@@ -53,17 +60,24 @@ impl<'py> Numbers<'py> {
                 held: Held::Copied(narrowed(wide.as_slice().map_err(errors::value)?)?),
             });
         }
-        // Other widths of whole and broken numbers, those of other machines, and those that lie apart or askew.
+        // Other widths of whole and broken numbers, those of other machines, and those that lie
+        // apart or askew.
         let arranged = (array, intern!(py, "float64"), intern!(py, "CA"));
         let numpy = py.import(intern!(py, "numpy"))?;
         let arranged = numpy.call_method1(intern!(py, "require"), arranged)?.cast_into()?;
-        let wide = in_order::<f64>(&arranged)?
-            .ok_or_else(|| errors::kind("an array of numbers was expected, but numpy can't arrange it"))?;
+        let wide = in_order::<f64>(&arranged)?.ok_or_else(|| {
+            errors::kind("an array of numbers was expected, but numpy can't arrange it")
+        })?;
         Ok(Self { shape, held: Held::Copied(narrowed(wide.as_slice().map_err(errors::value)?)?) })
     }
 
-    /// Samples: a row for each, `inputs` numbers in it. Where inputs have names, a frame's columns are taken by them.
-    pub(crate) fn samples(object: &Bound<'py, PyAny>, inputs: usize, columns: &[String]) -> PyResult<Self> {
+    /// Samples: a row for each, `inputs` numbers in it. Where inputs have names, a frame's columns
+    /// are taken by them.
+    pub(crate) fn samples(
+        object: &Bound<'py, PyAny>,
+        inputs: usize,
+        columns: &[String],
+    ) -> PyResult<Self> {
         if !columns.is_empty() && is_frame(object)? {
             return Self::by_name(object, columns);
         }
@@ -92,7 +106,8 @@ impl<'py> Numbers<'py> {
             if !names.contains(column)? {
                 return Err(errors::value(format!("X has no column {column:?}")));
             }
-            let read = Self::vector(&frame.get_item(column)?).map_err(|error| about(py, column, &error))?;
+            let read = Self::vector(&frame.get_item(column)?)
+                .map_err(|error| about(py, column, &error))?;
             if at == 0 {
                 rows = read.rows();
                 numbers = reserved(rows.saturating_mul(columns.len()))?;
@@ -131,7 +146,10 @@ impl<'py> Numbers<'py> {
     pub(crate) fn vector(object: &Bound<'py, PyAny>) -> PyResult<Self> {
         Self::read(object, |shape| match shape {
             [_] => Ok(()),
-            _ => Err(errors::value(format!("a vector was expected, but the shape is {}", tuple(shape)))),
+            _ => Err(errors::value(format!(
+                "a vector was expected, but the shape is {}",
+                tuple(shape)
+            ))),
         })
     }
 
@@ -211,9 +229,13 @@ fn narrowed(wide: &[f64]) -> PyResult<Vec<f32>> {
     Ok(numbers)
 }
 
-/// The numbers of one sample: a vector, a list or tuple (None is missing), or a mapping from the names of columns, such as a dictionary or a
-/// row of a frame.
-pub(crate) fn sample(x: &Bound<'_, PyAny>, inputs: usize, columns: &[String]) -> PyResult<Vec<f32>> {
+/// The numbers of one sample: a vector, a list or tuple (None is missing), or a mapping from the
+/// names of columns, such as a dictionary or a row of a frame.
+pub(crate) fn sample(
+    x: &Bound<'_, PyAny>,
+    inputs: usize,
+    columns: &[String],
+) -> PyResult<Vec<f32>> {
     let row = if let Ok(list) = x.cast::<PyList>() {
         list.iter().map(|item| number(&item)).collect::<PyResult<_>>()?
     } else if let Ok(tuple) = x.cast::<PyTuple>() {
@@ -222,7 +244,9 @@ pub(crate) fn sample(x: &Bound<'_, PyAny>, inputs: usize, columns: &[String]) ->
         Numbers::vector(x)?.into_vec()
     } else if let Ok(named) = x.cast::<PyDict>() {
         by_name(columns, named.is_empty(), |column| named.get_item(column))?
-    } else if x.hasattr(intern!(x.py(), "keys"))? && (!columns.is_empty() || x.cast::<PyMapping>().is_ok()) {
+    } else if x.hasattr(intern!(x.py(), "keys"))?
+        && (!columns.is_empty() || x.cast::<PyMapping>().is_ok())
+    {
         let found = |column: &str| {
             let item = x.call_method1(intern!(x.py(), "get"), (column,))?;
             Ok(Some(item).filter(|item| !item.is_none()))
@@ -245,7 +269,9 @@ fn by_name<'py>(
     find: impl Fn(&str) -> PyResult<Option<Bound<'py, PyAny>>>,
 ) -> PyResult<Vec<f32>> {
     if columns.is_empty() {
-        return Err(errors::value("a sample has names, but the plan has none: make it with columns=[...]"));
+        return Err(errors::value(
+            "a sample has names, but the plan has none: make it with columns=[...]",
+        ));
     }
     let mut found = 0;
     let mut row = Vec::with_capacity(columns.len());
@@ -301,7 +327,10 @@ pub(crate) fn label(y: &Bound<'_, PyAny>) -> PyResult<f32> {
 }
 
 /// A new array with room for these, not yet filled.
-pub(crate) fn empty<'py>(py: Python<'py>, shape: &[usize]) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
+pub(crate) fn empty<'py>(
+    py: Python<'py>,
+    shape: &[usize],
+) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
     let shape = PyTuple::new(py, shape)?;
     let numpy = py.import(intern!(py, "numpy"))?;
     Ok(numpy.call_method1(intern!(py, "empty"), (shape, intern!(py, "float32")))?.cast_into()?)

@@ -50,8 +50,8 @@ pub(crate) fn predict<'py>(
     Ok(PyArray1::from_vec(py, predictions))
 }
 
-/// Learns all rows, one after the other; the predictions are those before each. A label that can't be learned is refused with its row, and
-/// nothing is learned.
+/// Learns all rows, one after the other; the predictions are those before each. A label that can't
+/// be learned is refused with its row, and nothing is learned.
 pub(crate) fn learn<'py>(
     py: Python<'py>,
     shared: &Mutex<impl Predictor>,
@@ -63,7 +63,9 @@ pub(crate) fn learn<'py>(
     let x = Numbers::samples(x, inputs, &plan.learning().columns)?;
     let y = Numbers::labels(y, x.rows())?;
     for (row, y) in y.as_slice().iter().enumerate() {
-        plan.setup().check_label(*y).map_err(|error| errors::value(format!("row {row}: {error}")))?;
+        plan.setup()
+            .check_label(*y)
+            .map_err(|error| errors::value(format!("row {row}: {error}")))?;
     }
     let mut predictions = Vec::with_capacity(x.rows());
     for (x, y) in x.as_slice().chunks(PIECE * inputs).zip(y.as_slice().chunks(PIECE)) {

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use hedgerow::{BadState, NodeId, Rejected, Report, ServerHalf, ServerScaling, Upload};
+use hedgerow::message::{Rejected, Report, Upload};
+use hedgerow::scaling::ServerScaling;
+use hedgerow::state::BadState;
+use hedgerow::{NodeId, ServerMethod};
 use hedgerow_net::Plan;
 use hedgerow_net::protocol::{self, wire};
 use serde::{Deserialize, Serialize};
@@ -32,7 +35,7 @@ pub(crate) enum BadServer {
 /// A server.
 pub(crate) struct Central {
     plan: Plan,
-    half: Box<dyn ServerHalf>,
+    half: Box<dyn ServerMethod>,
     scaling: Option<ServerScaling>,
     counted: Counted,
 }
@@ -87,8 +90,8 @@ impl Central {
         Ok(())
     }
 
-    /// Closes the round with whoever came: first the models, then reports become a scale and the models follow. Says whether there is
-    /// something new to be told.
+    /// Closes the round with whoever came: first the models, then reports become a scale and the
+    /// models follow. Says whether there is something new to be told.
     pub(crate) fn close_round(&mut self) -> bool {
         let has_uploads = self.half.uploads() > 0;
         if has_uploads {
@@ -107,7 +110,7 @@ impl Central {
         true
     }
 
-    pub(crate) fn half(&self) -> &dyn ServerHalf {
+    pub(crate) fn half(&self) -> &dyn ServerMethod {
         self.half.as_ref()
     }
 
@@ -119,7 +122,10 @@ impl Central {
 
     /// The broadcast as it travels to a node.
     pub(crate) fn broadcast(&self, node: NodeId) -> wire::Broadcast {
-        wire::Broadcast { taken: self.taken(node), ..protocol::broadcast_to_wire(self.half.broadcast()) }
+        wire::Broadcast {
+            taken: self.taken(node),
+            ..protocol::broadcast_to_wire(self.half.broadcast())
+        }
     }
 
     /// The latest round whose upload of this node was taken; 0 if none was.

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use hedgerow::{NodeId, Selection};
+use hedgerow::NodeId;
+use hedgerow::message::Selection;
 use hedgerow_net::node::engine::{self, Answer, BadInput, Standing};
 use hedgerow_net::protocol::{self, wire};
 use numpy::PyArray1;
@@ -26,9 +27,11 @@ impl Predictor for engine::Engine {
     }
 }
 
-/// A node without sockets: it predicts, learns, hears a server and says what there is to say; whoever drives it carries the messages.
+/// A node without sockets: it predicts, learns, hears a server and says what there is to say;
+/// whoever drives it carries the messages.
 ///
-/// Values that are missing (NaN, None, or absent from a dictionary) are filled in by the mean so far.
+/// Values that are missing (NaN, None, or absent from a dictionary) are filled in by the mean so
+/// far.
 ///
 /// >>> from hedgerow import Engine, Plan, Server
 /// >>> plan = Plan(inputs=1, nodes=1, scaling="none")
@@ -67,14 +70,23 @@ impl Engine {
     }
 
     /// Learns from one sample; the result is what it would have predicted.
-    fn learn_one(&self, py: Python<'_>, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<f64> {
+    fn learn_one(
+        &self,
+        py: Python<'_>,
+        x: &Bound<'_, PyAny>,
+        y: &Bound<'_, PyAny>,
+    ) -> PyResult<f64> {
         let (x, y) = (self.sample(x)?, arrays::label(y)?);
         let answer = lock(py, &self.engine).learn(&x, y).map_err(errors::value)?;
         Ok(f64::from(answer.value))
     }
 
     /// Predicts the labels of samples, a row for each.
-    fn predict<'py>(&self, py: Python<'py>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<f32>>> {
+    fn predict<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         batch::predict(py, &self.engine, &self.plan, x)
     }
 
@@ -95,7 +107,8 @@ impl Engine {
         Ok(f64::from(answer.value))
     }
 
-    /// Learns the label of an earlier prediction, which is the result. KeyError if none waits under this name.
+    /// Learns the label of an earlier prediction, which is the result. KeyError if none waits under
+    /// this name.
     fn learn_by_id(&self, py: Python<'_>, id: &str, y: &Bound<'_, PyAny>) -> PyResult<f64> {
         let y = arrays::label(y)?;
         let answer = lock(py, &self.engine).learn_by_id(id, y).map_err(errors::input)?;
@@ -112,13 +125,16 @@ impl Engine {
         lock(py, &self.engine).disconnected();
     }
 
-    /// Takes a scale, as ``Server.scale`` tells it. Hear it before the broadcast that comes with it.
+    /// Takes a scale, as ``Server.scale`` tells it. Hear it before the broadcast that comes with
+    /// it.
     fn hear_scale(&self, py: Python<'_>, version: &Bound<'_, PyAny>, scale: &[u8]) -> PyResult<()> {
-        let scale = wire::Scale { version: count("version", version)?, scale: scale.to_vec().into() };
+        let scale =
+            wire::Scale { version: count("version", version)?, scale: scale.to_vec().into() };
         self.hear(py, wire::from_server::Message::Scale(scale))
     }
 
-    /// Takes a broadcast. ``taken`` is the latest round whose upload of this node the server has taken.
+    /// Takes a broadcast. ``taken`` is the latest round whose upload of this node the server has
+    /// taken.
     #[pyo3(
         signature = (round, kernels, numbers, taken=None),
         text_signature = "($self, round, kernels, numbers, taken=0)"
@@ -133,18 +149,21 @@ impl Engine {
     ) -> PyResult<()> {
         let kernels = self::kernels(kernels)?.map(|(current, next)| Selection { current, next });
         let numbers = Numbers::vector(numbers)?.as_slice().to_vec();
-        let broadcast = hedgerow::Broadcast { round: count("round", round)?, kernels, numbers };
+        let broadcast =
+            hedgerow::message::Broadcast { round: count("round", round)?, kernels, numbers };
         let taken = taken.map_or(Ok(0), |taken| count("taken", taken))?;
         let broadcast = wire::Broadcast { taken, ..protocol::broadcast_to_wire(&broadcast) };
         self.hear(py, wire::from_server::Message::Broadcast(broadcast))
     }
 
-    /// What there is to say now, each thing once a round. Who has learned nothing in this round answers only if ``even_so``, and if the
-    /// method has something to say.
+    /// What there is to say now, each thing once a round. Who has learned nothing in this round
+    /// answers only if ``even_so``, and if the method has something to say.
     #[pyo3(signature = (even_so=false))]
     fn speak(&self, py: Python<'_>, even_so: bool) -> PyResult<Speech> {
         if !self.plan.is_plain_up() {
-            return Err(errors::value("compression must be \"none\" for messages that Python carries"));
+            return Err(errors::value(
+                "compression must be \"none\" for messages that Python carries",
+            ));
         }
         let mut said = Vec::new();
         lock(py, &self.engine).speak(even_so, &mut said);
@@ -157,11 +176,13 @@ impl Engine {
                 }
                 Some(wire::from_node::Message::Upload(upload)) => {
                     let wire::Upload { round, vote, numbers, samples, squared_error } = upload;
-                    let upload = hedgerow::Upload { round, vote, numbers: self.numbers(&numbers)? };
+                    let upload =
+                        hedgerow::message::Upload { round, vote, numbers: self.numbers(&numbers)? };
                     let upload = Upload::new(py, upload, samples, squared_error.into());
                     speech.upload = Some(Py::new(py, upload)?);
                 }
-                Some(wire::from_node::Message::Idle(_) | wire::from_node::Message::Hello(_)) | None => {}
+                Some(wire::from_node::Message::Idle(_) | wire::from_node::Message::Hello(_))
+                | None => {}
             }
         }
         Ok(speech)
@@ -210,7 +231,8 @@ impl Engine {
         lock(py, &self.engine).awaits_broadcast()
     }
 
-    /// What it has seen and done: samples, mse, imputed, uploads, taken, refused, forgotten, waiting, held.
+    /// What it has seen and done: samples, mse, imputed, uploads, taken, refused, forgotten,
+    /// waiting, held.
     #[getter]
     fn tally<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (tally, (waiting, held)) = {
@@ -246,7 +268,8 @@ impl Engine {
     #[staticmethod]
     fn _resume(plan: &Plan, saved: &[u8], standing: &[u8]) -> PyResult<Self> {
         let standing: Standing = postcard::from_bytes(standing).map_err(errors::value)?;
-        let mut engine = engine::Engine::restore((*plan.0).clone(), saved).map_err(errors::value)?;
+        let mut engine =
+            engine::Engine::restore((*plan.0).clone(), saved).map_err(errors::value)?;
         engine.resume(standing);
         Ok(Self { plan: Arc::clone(&plan.0), engine: Mutex::new(engine) })
     }
@@ -287,7 +310,8 @@ impl Engine {
 
     fn numbers(&self, bytes: &[u8]) -> PyResult<Vec<f32>> {
         let mut numbers = Vec::new();
-        protocol::numbers_from_bytes(bytes, self.plan.most_numbers(), &mut numbers).map_err(errors::value)?;
+        protocol::numbers_from_bytes(bytes, self.plan.most_numbers(), &mut numbers)
+            .map_err(errors::value)?;
         Ok(numbers)
     }
 }

@@ -27,11 +27,14 @@ pub(crate) fn kind(error: impl Display) -> PyErr {
     PyTypeError::new_err(error.to_string())
 }
 
-/// What is wrong with a plan: names that there aren't and values of the wrong kind are what Python calls type errors.
+/// What is wrong with a plan: names that there aren't and values of the wrong kind are what Python
+/// calls type errors.
 pub(crate) fn learning(error: LearningError) -> PyErr {
     match &error {
         LearningError::Layers(LayerError::UnknownKey { .. }) => kind(error),
-        LearningError::Layers(LayerError::NotToml { message, .. }) if message.contains("invalid type") => {
+        LearningError::Layers(LayerError::NotToml { message, .. })
+            if message.contains("invalid type") =>
+        {
             kind(error)
         }
         _ => value(error),

@@ -1,6 +1,8 @@
 //! [`FeatureMap`]: random features of samples.
 
-use hedgerow::{Amplitude, Compression, Draw, FeatureSpec, Kernel, Method, SetupConfig};
+use hedgerow::codec::Compression;
+use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel};
+use hedgerow::{Method, SetupConfig};
 use hedgerow_net::learning::config::first_seed;
 use hedgerow_net::{Learning, Plan, Scaling};
 use numpy::{PyArray1, PyArrayDyn, PyArrayMethods};
@@ -13,10 +15,11 @@ use crate::{errors, plan};
 /// Samples between two looks at whether somebody wants to end it.
 const PIECE: usize = 1024;
 
-/// Random Fourier features of a dictionary of kernels: a sine and a cosine for each random frequency, kernel by kernel.
+/// Random Fourier features of a dictionary of kernels: a sine and a cosine for each random
+/// frequency, kernel by kernel.
 ///
-/// The product of two samples' features estimates the kernel's value. ``kernels`` is as in :class:`Plan`; without it, it is eleven
-/// Gaussians from 1e-5 to 1e5.
+/// The product of two samples' features estimates the kernel's value. ``kernels`` is as in
+/// :class:`Plan`; without it, it is eleven Gaussians from 1e-5 to 1e5.
 ///
 /// >>> import numpy as np
 /// >>> from hedgerow import FeatureMap
@@ -56,10 +59,13 @@ impl FeatureMap {
         let inputs = at_least("inputs", 1, inputs)? as usize;
         let frequencies = at_least("frequencies", 1, frequencies)? as usize;
         let seed = at_least("seed", 0, seed)?;
-        // The naive extension has the features of all kernels, and a plan has bounds that nothing outgrows.
-        let setup = SetupConfig { kernels: kernels.len(), frequencies, inputs, ..SetupConfig::default() };
+        // The naive extension has the features of all kernels, and a plan has bounds that nothing
+        // outgrows.
+        let setup =
+            SetupConfig { kernels: kernels.len(), frequencies, inputs, ..SetupConfig::default() };
         let amplitude = Amplitude::Normalised;
-        let features = FeatureSpec { kernels, draw, inputs, frequencies, seed: first_seed(seed), amplitude };
+        let features =
+            FeatureSpec { kernels, draw, inputs, frequencies, seed: first_seed(seed), amplitude };
         let plan = Plan::new(Learning {
             method: Method::Naive,
             setup,
@@ -109,7 +115,9 @@ impl FeatureMap {
         let x = arrays::sample(x, self.inputs(), &[])?;
         if let Some(at) = x.iter().position(|number| !number.is_finite()) {
             let value = x[at];
-            return Err(errors::value(format!("x must have finite numbers, but number {at} is {value}")));
+            return Err(errors::value(format!(
+                "x must have finite numbers, but number {at} is {value}"
+            )));
         }
         let mut z = vec![0.0; self.width()];
         self.plan.map().map_batch(&x, &mut z);
@@ -153,7 +161,8 @@ impl FeatureMap {
     }
 
     fn __repr__(&self) -> String {
-        let (inputs, frequencies, kernels) = (self.inputs(), self.frequencies(), self.kernels().len());
+        let (inputs, frequencies, kernels) =
+            (self.inputs(), self.frequencies(), self.kernels().len());
         format!(
             "FeatureMap({kernels} kernels, inputs={inputs}, frequencies={frequencies}, draw='{}', seed={})",
             self.draw(),
@@ -161,7 +170,10 @@ impl FeatureMap {
         )
     }
 
-    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
+    fn __getnewargs_ex__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
         let named = PyDict::new(py);
         named.set_item("inputs", self.inputs())?;
         named.set_item("frequencies", self.frequencies())?;

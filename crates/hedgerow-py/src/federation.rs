@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hedgerow::{Method, NodeId, Report, Upload};
+use hedgerow::message::{Report, Upload};
+use hedgerow::{Method, NodeId};
 use hedgerow_net::node::engine::{Answer, BadInput, Engine, Standing};
 use hedgerow_net::protocol::{self, wire};
 use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
@@ -71,7 +72,8 @@ impl Everybody {
         }
         let broadcast = self.server.broadcast(number as NodeId);
         _ = engine.hear(&wire::from_server::Message::Broadcast(broadcast).into());
-        self.traffic.down = self.traffic.down.saturating_add(self.server.half().broadcast().count() as u64);
+        self.traffic.down =
+            self.traffic.down.saturating_add(self.server.half().broadcast().count() as u64);
     }
 
     /// A node says what it has to say.
@@ -82,26 +84,38 @@ impl Everybody {
         for message in self.said.drain(..) {
             match message.message {
                 Some(wire::from_node::Message::Report(report)) => {
-                    if protocol::numbers_from_bytes(&report.numbers, most, &mut self.report.numbers).is_ok() {
-                        self.traffic.up = self.traffic.up.saturating_add(self.report.count() as u64);
+                    if protocol::numbers_from_bytes(&report.numbers, most, &mut self.report.numbers)
+                        .is_ok()
+                    {
+                        self.traffic.up =
+                            self.traffic.up.saturating_add(self.report.count() as u64);
                         _ = self.server.accept_report(node, &self.report);
                     }
                 }
                 Some(wire::from_node::Message::Upload(upload)) => {
                     (self.upload.round, self.upload.vote) = (upload.round, upload.vote);
-                    if protocol::numbers_from_bytes(&upload.numbers, most, &mut self.upload.numbers).is_ok() {
-                        self.traffic.up = self.traffic.up.saturating_add(self.upload.count() as u64);
+                    if protocol::numbers_from_bytes(&upload.numbers, most, &mut self.upload.numbers)
+                        .is_ok()
+                    {
+                        self.traffic.up =
+                            self.traffic.up.saturating_add(self.upload.count() as u64);
                         let errors = (upload.samples.into(), upload.squared_error.into());
                         _ = self.server.accept_upload(node, &self.upload, errors.0, errors.1);
                     }
                 }
-                Some(wire::from_node::Message::Idle(_) | wire::from_node::Message::Hello(_)) | None => {}
+                Some(wire::from_node::Message::Idle(_) | wire::from_node::Message::Hello(_))
+                | None => {}
             }
         }
     }
 
-    /// A round: samples are predicted and learned where they are, everybody who has learned speaks, and all hear what came of it.
-    fn round(&mut self, rows: &[Row<'_>], mut seen: impl FnMut(usize, Answer)) -> Result<(), BadInput> {
+    /// A round: samples are predicted and learned where they are, everybody who has learned speaks,
+    /// and all hear what came of it.
+    fn round(
+        &mut self,
+        rows: &[Row<'_>],
+        mut seen: impl FnMut(usize, Answer),
+    ) -> Result<(), BadInput> {
         for row in rows {
             let answer = self.engines[row.node].learn(row.x, row.y)?;
             seen(row.at, answer);
@@ -116,21 +130,26 @@ impl Everybody {
     }
 
     fn save(&self, plan: &hedgerow_net::Plan) -> Vec<u8> {
-        let engines = self.engines.iter().map(|engine| (engine.save(), engine.standing())).collect();
+        let engines =
+            self.engines.iter().map(|engine| (engine.save(), engine.standing())).collect();
         let (plan, server) = (plan.to_json(), self.server.save());
         // Writing to memory can't fail; were it to, an empty state would be refused.
-        postcard::to_stdvec(&Saved { plan, engines, server, traffic: self.traffic }).unwrap_or_default()
+        postcard::to_stdvec(&Saved { plan, engines, server, traffic: self.traffic })
+            .unwrap_or_default()
     }
 
     fn restore(saved: &[u8]) -> PyResult<(hedgerow_net::Plan, Self)> {
-        let unreadable = |error| errors::value(format!("the saved federation can't be read: {error}"));
+        let unreadable =
+            |error| errors::value(format!("the saved federation can't be read: {error}"));
         let Saved { plan, engines: saved, server, traffic } =
             postcard::from_bytes(saved).map_err(unreadable)?;
         let plan = hedgerow_net::Plan::from_json(&plan).map_err(errors::value)?;
         check(&plan)?;
         let (expected, found) = (plan.setup().config().nodes, saved.len());
         if expected != found {
-            return Err(errors::value(format!("{expected} nodes were expected, but {found} were saved")));
+            return Err(errors::value(format!(
+                "{expected} nodes were expected, but {found} were saved"
+            )));
         }
         let mut engines = Vec::new();
         for (engine, standing) in saved {
@@ -175,14 +194,16 @@ struct Row<'a> {
     y: f32,
 }
 
-/// K nodes and their server in one process, as many as the plan has. The Python class of this name is made from it.
+/// K nodes and their server in one process, as many as the plan has. The Python class of this name
+/// is made from it.
 #[pyclass(frozen, subclass, name = "_Federation", module = "hedgerow._hedgerow")]
 pub(crate) struct Federation {
     plan: Arc<hedgerow_net::Plan>,
     all: Mutex<Everybody>,
 }
 
-type Outcome<'py> = (Bound<'py, PyArray1<f32>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<bool>>);
+type Outcome<'py> =
+    (Bound<'py, PyArray1<f32>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<bool>>);
 
 #[pymethods]
 impl Federation {
@@ -192,8 +213,8 @@ impl Federation {
         Ok(Self { plan: Arc::clone(&plan.0), all: Mutex::new(Everybody::new(&plan.0)) })
     }
 
-    /// Plays samples: in a single round, or as many rounds as it takes if each node sees one sample a round. Predictions, their rounds, and
-    /// whether there was a model for each.
+    /// Plays samples: in a single round, or as many rounds as it takes if each node sees one sample
+    /// a round. Predictions, their rounds, and whether there was a model for each.
     #[pyo3(signature = (x, y, node=None, single=false))]
     fn _play<'py>(
         &self,
@@ -238,7 +259,8 @@ impl Federation {
                 let end = rows.len().min(played.saturating_add(PIECE));
                 while played < end {
                     let round = rounds[rows[played].at];
-                    let len = rows[played..].iter().take_while(|row| rounds[row.at] == round).count();
+                    let len =
+                        rows[played..].iter().take_while(|row| rounds[row.at] == round).count();
                     all.round(&rows[played..played + len], |at, answer| {
                         (predictions[at], known[at]) = (answer.value, answer.known);
                     })?;
@@ -265,7 +287,8 @@ impl Federation {
         node: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         let inputs = self.plan.inputs();
-        let (node, x) = (self.node(node)?, Numbers::samples(x, inputs, &self.plan.learning().columns)?);
+        let (node, x) =
+            (self.node(node)?, Numbers::samples(x, inputs, &self.plan.learning().columns)?);
         let mut predictions = Vec::with_capacity(x.rows());
         for piece in x.as_slice().chunks(PIECE * inputs) {
             let outcome = py.detach(|| {
@@ -310,7 +333,8 @@ impl Federation {
         Plan(Arc::clone(&self.plan))
     }
 
-    /// The open round, from 1. Rounds without a model, before nodes agree on a scale, are not counted.
+    /// The open round, from 1. Rounds without a model, before nodes agree on a scale, are not
+    /// counted.
     #[getter]
     fn rounds(&self, py: Python<'_>) -> u64 {
         lock(py, &self.all).server.half().broadcast().round
@@ -322,8 +346,9 @@ impl Federation {
         lock(py, &self.all).engines.iter().map(|engine| engine.tally().samples).sum()
     }
 
-    /// Mean squared error of the models' predictions before their labels; 0 before the first. With online scaling there is no model until
-    /// nodes have agreed on a scale, and predictions before that aren't counted.
+    /// Mean squared error of the models' predictions before their labels; 0 before the first. With
+    /// online scaling there is no model until nodes have agreed on a scale, and predictions before
+    /// that aren't counted.
     #[getter]
     fn mse(&self, py: Python<'_>) -> f64 {
         let all = lock(py, &self.all);
@@ -360,7 +385,9 @@ impl Federation {
         Ok(())
     }
 
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyType>, (Plan,), Bound<'py, PyBytes>) {
+    fn __reduce__<'py>(
+        slf: &Bound<'py, Self>,
+    ) -> (Bound<'py, PyType>, (Plan,), Bound<'py, PyBytes>) {
         let this = slf.get();
         (slf.get_type(), (this.plan(),), this.save(slf.py()))
     }
@@ -393,9 +420,9 @@ impl Federation {
         let Some(node) = node else { return Ok((0..rows).map(|row| row % nodes).collect()) };
         let numpy = node.py().import("numpy")?;
         let numbers = numpy.call_method1("asarray", (node,))?;
-        let numbers = numbers
-            .cast::<PyArray1<i64>>()
-            .map_err(|_| errors::kind("node must be a vector of whole numbers, one for each row of X"))?;
+        let numbers = numbers.cast::<PyArray1<i64>>().map_err(|_| {
+            errors::kind("node must be a vector of whole numbers, one for each row of X")
+        })?;
         if numbers.len() != rows {
             let found = numbers.len();
             return Err(errors::value(format!(
@@ -407,7 +434,9 @@ impl Federation {
             Ok(number) if number < nodes => Ok(number),
             _ => {
                 let last = nodes - 1;
-                Err(errors::value(format!("node must be from 0 to {last}, but row {row} has {number}")))
+                Err(errors::value(format!(
+                    "node must be from 0 to {last}, but row {row} has {number}"
+                )))
             }
         };
         numbers.as_array().iter().enumerate().map(check).collect()

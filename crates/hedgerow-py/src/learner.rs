@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use hedgerow::{Report, Upload};
+use hedgerow::message::{Report, Upload};
 use hedgerow_net::node::engine::{Answer, BadInput, Engine};
 use hedgerow_net::protocol::{self, wire};
 use numpy::PyArray1;
@@ -45,7 +45,13 @@ impl Alone {
     }
 
     fn of(engine: Engine, server: Central) -> Self {
-        Self { engine, server, said: Vec::new(), report: Report::default(), upload: Upload::default() }
+        Self {
+            engine,
+            server,
+            said: Vec::new(),
+            report: Report::default(),
+            upload: Upload::default(),
+        }
     }
 
     /// What the server has to tell. A node refuses nothing that its own server says.
@@ -67,18 +73,23 @@ impl Alone {
         for message in self.said.drain(..) {
             match message.message {
                 Some(wire::from_node::Message::Report(report)) => {
-                    if protocol::numbers_from_bytes(&report.numbers, most, &mut self.report.numbers).is_ok() {
+                    if protocol::numbers_from_bytes(&report.numbers, most, &mut self.report.numbers)
+                        .is_ok()
+                    {
                         _ = self.server.accept_report(NODE, &self.report);
                     }
                 }
                 Some(wire::from_node::Message::Upload(upload)) => {
                     (self.upload.round, self.upload.vote) = (upload.round, upload.vote);
-                    if protocol::numbers_from_bytes(&upload.numbers, most, &mut self.upload.numbers).is_ok() {
+                    if protocol::numbers_from_bytes(&upload.numbers, most, &mut self.upload.numbers)
+                        .is_ok()
+                    {
                         let errors = (upload.samples.into(), upload.squared_error.into());
                         _ = self.server.accept_upload(NODE, &self.upload, errors.0, errors.1);
                     }
                 }
-                Some(wire::from_node::Message::Idle(_) | wire::from_node::Message::Hello(_)) | None => {}
+                Some(wire::from_node::Message::Idle(_) | wire::from_node::Message::Hello(_))
+                | None => {}
             }
         }
         if self.server.close_round() {
@@ -129,10 +140,12 @@ fn check(plan: &hedgerow_net::Plan) -> PyResult<()> {
     Err(errors::value("compression must be \"none\" and part 1 for a learner: nothing travels"))
 }
 
-/// Online learning on one machine: the federation's method with a single node, whose server is beside it.
+/// Online learning on one machine: the federation's method with a single node, whose server is
+/// beside it.
 ///
-/// Samples are lists, tuples, arrays, or dictionaries from the names of the plan's columns; what is missing (NaN, None, absent) is filled in
-/// by the mean so far. With ``scaling="online"`` predictions before the sixteenth label are the mean of the labels.
+/// Samples are lists, tuples, arrays, or dictionaries from the names of the plan's columns; what is
+/// missing (NaN, None, absent) is filled in by the mean so far. With ``scaling="online"``
+/// predictions before the sixteenth label are the mean of the labels.
 ///
 /// >>> from hedgerow import Learner, Plan
 /// >>> learner = Learner(Plan(inputs=1, scaling="none"))
@@ -165,14 +178,23 @@ impl Learner {
     }
 
     /// Learns from one sample; the result is the prediction before.
-    fn learn_one(&self, py: Python<'_>, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<f64> {
+    fn learn_one(
+        &self,
+        py: Python<'_>,
+        x: &Bound<'_, PyAny>,
+        y: &Bound<'_, PyAny>,
+    ) -> PyResult<f64> {
         let (x, y) = (self.sample(x)?, arrays::label(y)?);
         let answer = lock(py, &self.alone).learn(&x, y).map_err(errors::value)?;
         Ok(f64::from(answer.value))
     }
 
     /// Predicts the labels of samples, a row for each.
-    fn predict<'py>(&self, py: Python<'py>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<f32>>> {
+    fn predict<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         batch::predict(py, &self.alone, &self.plan, x)
     }
 
@@ -192,8 +214,9 @@ impl Learner {
         lock(py, &self.alone).engine.tally().samples
     }
 
-    /// Mean squared error of the model's predictions before each label; 0 before the first. With online scaling there is no model until the first
-    /// sixteen labels have made a scale: until then the mean of the labels is predicted, and that isn't counted.
+    /// Mean squared error of the model's predictions before each label; 0 before the first. With
+    /// online scaling there is no model until the first sixteen labels have made a scale: until
+    /// then the mean of the labels is predicted, and that isn't counted.
     #[getter]
     fn mse(&self, py: Python<'_>) -> f64 {
         lock(py, &self.alone).engine.tally().mse()
@@ -205,7 +228,8 @@ impl Learner {
         lock(py, &self.alone).engine.round()
     }
 
-    /// How much each kernel has in the predictions; zero everywhere for methods that have no weights of kernels, such as gr.
+    /// How much each kernel has in the predictions; zero everywhere for methods that have no
+    /// weights of kernels, such as gr.
     fn shares(&self, py: Python<'_>) -> Vec<f64> {
         let mut shares = vec![0.0; self.plan.setup().config().kernels];
         lock(py, &self.alone).engine.half().shares(&mut shares);

@@ -1,5 +1,6 @@
-//! The native module of the Python package `hedgerow`: the same halves, engine and client as everywhere, with numpy arrays in and
-//! out. Long calls release the interpreter; whatever a user can get wrong is a Python exception.
+//! The native module of the Python package `hedgerow`: the same halves, engine and client as
+//! everywhere, with numpy arrays in and out. Long calls release the interpreter; whatever a user
+//! can get wrong is a Python exception.
 
 mod arrays;
 mod batch;

@@ -1,6 +1,6 @@
 //! What crosses between nodes and server, as Python sees it.
 
-use hedgerow::Selection;
+use hedgerow::message::Selection;
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
@@ -9,8 +9,8 @@ use crate::errors;
 
 /// What a node sends: its share of the sums that the server needs.
 ///
-/// ``vote`` is the kernel that it votes for, where a method has votes; ``samples`` and ``squared_error`` tell of its predictions since the
-/// last upload that was taken.
+/// ``vote`` is the kernel that it votes for, where a method has votes; ``samples`` and
+/// ``squared_error`` tell of its predictions since the last upload that was taken.
 #[pyclass(frozen, get_all, module = "hedgerow")]
 pub(crate) struct Upload {
     /// The round that it answers.
@@ -26,15 +26,26 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
-    pub(crate) fn new(py: Python<'_>, upload: hedgerow::Upload, samples: u32, squared_error: f64) -> Self {
-        let hedgerow::Upload { round, vote, numbers } = upload;
-        Self { round, vote, numbers: PyArray1::from_vec(py, numbers).unbind(), samples, squared_error }
+    pub(crate) fn new(
+        py: Python<'_>,
+        upload: hedgerow::message::Upload,
+        samples: u32,
+        squared_error: f64,
+    ) -> Self {
+        let hedgerow::message::Upload { round, vote, numbers } = upload;
+        Self {
+            round,
+            vote,
+            numbers: PyArray1::from_vec(py, numbers).unbind(),
+            samples,
+            squared_error,
+        }
     }
 
-    pub(crate) fn read(&self, py: Python<'_>) -> PyResult<(hedgerow::Upload, u32, f64)> {
+    pub(crate) fn read(&self, py: Python<'_>) -> PyResult<(hedgerow::message::Upload, u32, f64)> {
         let numbers = Numbers::vector(self.numbers.bind(py))?.as_slice().to_vec();
         Ok((
-            hedgerow::Upload { round: self.round, vote: self.vote, numbers },
+            hedgerow::message::Upload { round: self.round, vote: self.vote, numbers },
             self.samples,
             self.squared_error,
         ))
@@ -92,8 +103,8 @@ pub(crate) struct Broadcast {
 }
 
 impl Broadcast {
-    pub(crate) fn new(py: Python<'_>, broadcast: &hedgerow::Broadcast) -> Self {
-        let hedgerow::Broadcast { round, kernels, numbers } = broadcast;
+    pub(crate) fn new(py: Python<'_>, broadcast: &hedgerow::message::Broadcast) -> Self {
+        let hedgerow::message::Broadcast { round, kernels, numbers } = broadcast;
         let kernels = kernels.map(|Selection { current, next }| (current, next));
         Self { round: *round, kernels, numbers: PyArray1::from_slice(py, numbers).unbind() }
     }
@@ -113,8 +124,13 @@ impl Broadcast {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let kernels = self.kernels.map_or_else(|| "None".to_owned(), |kernels| format!("{kernels:?}"));
-        format!("Broadcast(round={}, kernels={kernels}, {} numbers)", self.round, length(py, &self.numbers))
+        let kernels =
+            self.kernels.map_or_else(|| "None".to_owned(), |kernels| format!("{kernels:?}"));
+        format!(
+            "Broadcast(round={}, kernels={kernels}, {} numbers)",
+            self.round,
+            length(py, &self.numbers)
+        )
     }
 
     fn __getnewargs__(&self, py: Python<'_>) -> (u64, Option<(u32, u32)>, Py<PyArray1<f32>>) {
@@ -122,7 +138,8 @@ impl Broadcast {
     }
 }
 
-/// What a node has to say: a report of what it has seen, an upload of what it has learned, both or neither.
+/// What a node has to say: a report of what it has seen, an upload of what it has learned, both or
+/// neither.
 #[pyclass(frozen, get_all, module = "hedgerow")]
 pub(crate) struct Speech {
     /// A summary of its columns, or None.
@@ -138,16 +155,19 @@ impl Speech {
             .report
             .as_ref()
             .map_or_else(|| "None".to_owned(), |report| format!("{} numbers", length(py, report)));
-        let upload =
-            self.upload.as_ref().map_or_else(|| "None".to_owned(), |upload| upload.get().__repr__(py));
+        let upload = self
+            .upload
+            .as_ref()
+            .map_or_else(|| "None".to_owned(), |upload| upload.get().__repr__(py));
         format!("Speech(report={report}, upload={upload})")
     }
 }
 
 /// A whole number from 0 on.
 pub(crate) fn count(name: &str, number: &Bound<'_, PyAny>) -> PyResult<u64> {
-    let outside =
-        || errors::value(format!("{name} must be a whole number from 0 to 2^64 - 1, but is {number}"));
+    let outside = || {
+        errors::value(format!("{name} must be a whole number from 0 to 2^64 - 1, but is {number}"))
+    };
     number.extract::<u64>().map_err(|error| {
         let is_kind = error.is_instance_of::<pyo3::exceptions::PyTypeError>(number.py());
         if is_kind { error } else { outside() }
@@ -155,7 +175,9 @@ pub(crate) fn count(name: &str, number: &Bound<'_, PyAny>) -> PyResult<u64> {
 }
 
 /// The kernel of a model and that of the next uploads.
-pub(crate) fn kernels(pair: Option<(Bound<'_, PyAny>, Bound<'_, PyAny>)>) -> PyResult<Option<(u32, u32)>> {
+pub(crate) fn kernels(
+    pair: Option<(Bound<'_, PyAny>, Bound<'_, PyAny>)>,
+) -> PyResult<Option<(u32, u32)>> {
     let kernel = |number: &Bound<'_, PyAny>| narrow("a kernel", count("a kernel", number)?);
     pair.map(|(current, next)| Ok((kernel(&current)?, kernel(&next)?))).transpose()
 }

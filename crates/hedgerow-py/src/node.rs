@@ -32,12 +32,14 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Questions that may wait.
 const QUEUE: usize = 64;
 
-/// A node of a running ``hedgerow serve``: it keeps in touch with the server by itself, and answers while the server is away.
+/// A node of a running ``hedgerow serve``: it keeps in touch with the server by itself, and answers
+/// while the server is away.
 ///
-/// ``server`` is ``HOST:PORT``. ``identity`` is the file that ``hedgerow pki issue`` made for this node; without one it speaks plain text, on
-/// loopback only, under ``name``. ``state`` is the file that the node is kept in between runs; without one it begins anew. ``timeout`` is how
-/// many seconds the first contact may take; a node that goes on from its state doesn't wait for it. ``settings`` are others, as in
-/// ``hedgerow join``: ``{"server.keep_alive": "5s"}``.
+/// ``server`` is ``HOST:PORT``. ``identity`` is the file that ``hedgerow pki issue`` made for this
+/// node; without one it speaks plain text, on loopback only, under ``name``. ``state`` is the file
+/// that the node is kept in between runs; without one it begins anew. ``timeout`` is how many
+/// seconds the first contact may take; a node that goes on from its state doesn't wait for it.
+/// ``settings`` are others, as in ``hedgerow join``: ``{"server.keep_alive": "5s"}``.
 ///
 /// Use it in a ``with`` block, or close it.
 #[pyclass(frozen, module = "hedgerow")]
@@ -78,10 +80,14 @@ impl Node {
                 "either identity or name says who this is: a node with a certificate has its name from that",
             ));
         }
-        let patience = Duration::try_from_secs_f64(timeout)
-            .map_err(|_| errors::value(format!("timeout must be seconds from 0 on, but is {timeout}")))?;
-        let folder =
-            state.is_none().then(TempDir::new).transpose().map_err(|error| errors::of_system(&error))?;
+        let patience = Duration::try_from_secs_f64(timeout).map_err(|_| {
+            errors::value(format!("timeout must be seconds from 0 on, but is {timeout}"))
+        })?;
+        let folder = state
+            .is_none()
+            .then(TempDir::new)
+            .transpose()
+            .map_err(|error| errors::of_system(&error))?;
         let own = || folder.as_ref().map(|folder| folder.path().join("node.state"));
         let state = state.or_else(own).unwrap_or_default();
         let mut changes = vec![
@@ -96,7 +102,9 @@ impl Node {
         }
         for (key, value) in settings.unwrap_or_default() {
             if key.starts_with("samples.") {
-                return Err(errors::value(format!("{key} has no meaning here: samples come from Python")));
+                return Err(errors::value(format!(
+                    "{key} has no meaning here: samples come from Python"
+                )));
             }
             changes.push(format!("{key}={}", crate::plan::to_toml(&key, &value)?));
         }
@@ -104,7 +112,8 @@ impl Node {
         settings.samples.source = Source::None;
         settings.samples.at_end = AtEnd::Stay;
         let security = settings.security().map_err(|error| refused(&error))?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| errors::of_system(&error))?;
         let (asked, questions) = mpsc::channel(QUEUE);
         let (shutdown, ended) = oneshot::channel();
@@ -134,7 +143,12 @@ impl Node {
     }
 
     /// Learns from one sample; the result is what it would have predicted.
-    fn learn_one(&self, py: Python<'_>, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<f64> {
+    fn learn_one(
+        &self,
+        py: Python<'_>,
+        x: &Bound<'_, PyAny>,
+        y: &Bound<'_, PyAny>,
+    ) -> PyResult<f64> {
         let (x, y) = (Some(self.sample(py, x)?), Some(arrays::label(y)?));
         self.take(py, Sample { x, y, ..Sample::default() })
     }
@@ -145,7 +159,8 @@ impl Node {
         self.take(py, Sample { id: Some(id.to_owned()), x, ..Sample::default() })
     }
 
-    /// Learns the label of an earlier prediction, which is the result. KeyError if none waits under this name.
+    /// Learns the label of an earlier prediction, which is the result. KeyError if none waits under
+    /// this name.
     fn learn_by_id(&self, py: Python<'_>, id: &str, y: &Bound<'_, PyAny>) -> PyResult<f64> {
         let y = Some(arrays::label(y)?);
         self.take(py, Sample { id: Some(id.to_owned()), y, ..Sample::default() })
@@ -343,7 +358,8 @@ impl Node {
 }
 
 fn text(path: &Path) -> PyResult<&str> {
-    path.to_str().ok_or_else(|| errors::value(format!("a path must be UTF-8, but is {}", path.display())))
+    path.to_str()
+        .ok_or_else(|| errors::value(format!("a path must be UTF-8, but is {}", path.display())))
 }
 
 /// A text as a change of settings.
@@ -353,7 +369,9 @@ fn set(key: &str, text: &str) -> String {
 
 fn refused(error: &SettingsError) -> PyErr {
     match error {
-        SettingsError::Layers(hedgerow_net::layers::LayerError::UnknownKey { .. }) => errors::kind(error),
+        SettingsError::Layers(hedgerow_net::layers::LayerError::UnknownKey { .. }) => {
+            errors::kind(error)
+        }
         SettingsError::NoIdentity(path) => PyFileNotFoundError::new_err(format!(
             "there is no {}: `hedgerow pki issue NODE` makes a node's identity, on the server's side",
             path.display()
@@ -366,9 +384,8 @@ fn failed(error: &AgentError) -> PyErr {
     match error {
         AgentError::Trouble(trouble) => errors::connection(trouble),
         // Without what the command line would say.
-        AgentError::State(StateError::File(file) | StateError::System(file)) | AgentError::Unsaved(file) => {
-            errors::of_system(file)
-        }
+        AgentError::State(StateError::File(file) | StateError::System(file))
+        | AgentError::Unsaved(file) => errors::of_system(file),
         AgentError::State(StateError::InUse(file)) => PyOSError::new_err(file.to_string()),
         _ => errors::of_system(error),
     }

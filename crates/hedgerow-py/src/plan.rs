@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use hedgerow::{Family, Kernel, Method, Upload};
+use hedgerow::Method;
+use hedgerow::features::{Family, Kernel};
+use hedgerow::message::Upload;
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString, PyTuple, PyType};
@@ -11,36 +13,26 @@ use toml::{Table, Value};
 use crate::Pickled;
 use crate::errors;
 
-/// All that a federation agrees on: what is learned, and how. It takes what `[learning]` of `hedgerow serve` takes, by the same names.
+/// All that a federation agrees on: what is learned, and how. It takes what `[learning]` of
+/// `hedgerow serve` takes, by the same names.
 ///
-/// ``method``
-///     gr (growing ridge), mk (MK-OFL), sk:N (SK-OFL with the N-th kernel, from 1), naive, emk, pof, fedpoe, linear or linear-newton.
-/// ``inputs``, ``columns``
-///     How many numbers a sample has, or their names; samples with names are then taken by them.
-/// ``target``
-///     Name of the label.
-/// ``nodes``
-///     K, how many nodes are expected. Rates are made for it.
-/// ``budget``
-///     r, numbers that a message may have. It decides how many random features a kernel has.
-/// ``kernels``, ``draw``
-///     The dictionary: pairs of a family (gaussian, laplacian, cauchy, matern32, matern52) and a squared bandwidth, or bandwidths
-///     alone, which are of Gaussians. Frequencies are shared, independent, orthogonal or structured.
-/// ``loss``, ``huber_delta``, ``ridge``
-///     squared, logistic (labels -1 and +1) or huber, and where that turns into a straight line; the weight of the ridge term.
-/// ``step_size``, ``step_schedule``, ``weight_rate``, ``weight_schedule``, ``weight_rule``
-///     Rates of gradient steps and of the kernels' weights: anytime (by the root of the round) or constant; incremental or cumulative.
-/// ``scaling``, ``ranges``
-///     none, online (mean and spread, agreed between nodes), online-range (minimum and maximum), or ranges with
-///     ``ranges={"temperature": [-30, 50], ...}`` for each column and the label.
-/// ``compression``, ``every``, ``part``
-///     none, f16, q8 or q4; a node answers only after so many samples; one in so many numbers travels at a time.
-/// ``personal``
-///     Whether each node has a small layer of its own.
-/// ``aggregation``
-///     mean, median or trimmed-mean:SHARE.
-/// ``seed``
-///     Where everything random begins.
+/// ``method`` gr (growing ridge), mk (MK-OFL), sk:N (SK-OFL with the N-th kernel, from 1), naive,
+/// emk, pof, fedpoe, linear or linear-newton. ``inputs``, ``columns`` How many numbers a sample
+/// has, or their names; samples with names are then taken by them. ``target`` Name of the label.
+/// ``nodes`` K, how many nodes are expected. Rates are made for it. ``budget`` r, numbers that a
+/// message may have. It decides how many random features a kernel has. ``kernels``, ``draw`` The
+/// dictionary: pairs of a family (gaussian, laplacian, cauchy, matern32, matern52) and a squared
+/// bandwidth, or bandwidths alone, which are of Gaussians. Frequencies are shared, independent,
+/// orthogonal or structured. ``loss``, ``huber_delta``, ``ridge`` squared, logistic (labels -1 and
+/// +1) or huber, and where that turns into a straight line; the weight of the ridge term.
+/// ``step_size``, ``step_schedule``, ``weight_rate``, ``weight_schedule``, ``weight_rule`` Rates of
+/// gradient steps and of the kernels' weights: anytime (by the root of the round) or constant;
+/// incremental or cumulative. ``scaling``, ``ranges`` none, online (mean and spread, agreed between
+/// nodes), online-range (minimum and maximum), or ranges with ``ranges={"temperature": [-30, 50],
+/// ...}`` for each column and the label. ``compression``, ``every``, ``part`` none, f16, q8 or q4;
+/// a node answers only after so many samples; one in so many numbers travels at a time.
+/// ``personal`` Whether each node has a small layer of its own. ``aggregation`` mean, median or
+/// trimmed-mean:SHARE. ``seed`` Where everything random begins.
 ///
 /// None is the default everywhere. ``to_json`` has all that was made of it.
 ///
@@ -84,7 +76,8 @@ impl Plan {
             }
         }
         sections.insert("learning".into(), learning.into());
-        let plan = hedgerow_net::Plan::from_changes(sections, dictionary).map_err(errors::learning)?;
+        let plan =
+            hedgerow_net::Plan::from_changes(sections, dictionary).map_err(errors::learning)?;
         Ok(Self(Arc::new(plan)))
     }
 
@@ -162,7 +155,8 @@ impl Plan {
     }
 
     pub(crate) fn __repr__(&self) -> String {
-        let (method, inputs, nodes, budget) = (self.method(), self.inputs(), self.nodes(), self.budget());
+        let (method, inputs, nodes, budget) =
+            (self.method(), self.inputs(), self.nodes(), self.budget());
         format!("Plan(method='{method}', inputs={inputs}, nodes={nodes}, budget={budget})")
     }
 
@@ -263,7 +257,9 @@ fn nested(key: &str, value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> 
     match value.extract::<i64>() {
         Ok(whole) => return Ok(Value::Integer(whole)),
         Err(error) if error.is_instance_of::<pyo3::exceptions::PyOverflowError>(value.py()) => {
-            return Err(errors::value(format!("{key} must be less than 2^63 in size, but is {value}")));
+            return Err(errors::value(format!(
+                "{key} must be less than 2^63 in size, but is {value}"
+            )));
         }
         Err(_) => {}
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use hedgerow::Report;
+use hedgerow::message::Report;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
 
@@ -15,8 +15,9 @@ use crate::errors;
 use crate::messages::{Broadcast, Upload};
 use crate::plan::Plan;
 
-/// A server without sockets: it takes what nodes say, closes rounds, and has a broadcast and a scale for everybody; whoever drives it
-/// carries the messages. See :class:`Engine` for the other side.
+/// A server without sockets: it takes what nodes say, closes rounds, and has a broadcast and a
+/// scale for everybody; whoever drives it carries the messages. See :class:`Engine` for the other
+/// side.
 #[pyclass(frozen, module = "hedgerow")]
 pub(crate) struct Server {
     plan: Arc<hedgerow_net::Plan>,
@@ -28,7 +29,9 @@ impl Server {
     #[new]
     fn new(plan: &Plan) -> PyResult<Self> {
         if !plan.0.is_plain() {
-            return Err(errors::value("compression must be \"none\" for messages that Python carries"));
+            return Err(errors::value(
+                "compression must be \"none\" for messages that Python carries",
+            ));
         }
         Ok(Self { plan: Arc::clone(&plan.0), central: Mutex::new(Central::new((*plan.0).clone())) })
     }
@@ -40,20 +43,23 @@ impl Server {
         Broadcast::new(py, &broadcast)
     }
 
-    /// The scale that it is in: its version and what a node hears. None if there is none, or none yet.
+    /// The scale that it is in: its version and what a node hears. None if there is none, or none
+    /// yet.
     #[getter]
     fn scale<'py>(&self, py: Python<'py>) -> Option<(u64, Bound<'py, PyBytes>)> {
         let scale = lock(py, &self.central).scale()?;
         Some((scale.version, PyBytes::new(py, &scale.scale)))
     }
 
-    /// The latest round whose upload of this node was taken; 0 if none was. Tell it to the node with the broadcast.
+    /// The latest round whose upload of this node was taken; 0 if none was. Tell it to the node
+    /// with the broadcast.
     fn taken(&self, py: Python<'_>, node: &Bound<'_, PyAny>) -> PyResult<u64> {
         let node = self::node(node)?;
         Ok(lock(py, &self.central).taken(node))
     }
 
-    /// Takes a node's report of what it has seen. ValueError if it makes no sense; then nothing changes.
+    /// Takes a node's report of what it has seen. ValueError if it makes no sense; then nothing
+    /// changes.
     fn accept_report(
         &self,
         py: Python<'_>,
@@ -65,17 +71,26 @@ impl Server {
         lock(py, &self.central).accept_report(node, &report).map_err(errors::value)
     }
 
-    /// Takes a node's upload. ValueError if it is of another round, a second one, or makes no sense; then nothing changes.
-    fn accept_upload(&self, py: Python<'_>, node: &Bound<'_, PyAny>, upload: &Upload) -> PyResult<()> {
+    /// Takes a node's upload. ValueError if it is of another round, a second one, or makes no
+    /// sense; then nothing changes.
+    fn accept_upload(
+        &self,
+        py: Python<'_>,
+        node: &Bound<'_, PyAny>,
+        upload: &Upload,
+    ) -> PyResult<()> {
         let node = self::node(node)?;
         let (upload, samples, squared_error) = upload.read(py)?;
-        let accepted = lock(py, &self.central).accept_upload(node, &upload, samples.into(), squared_error);
+        let accepted =
+            lock(py, &self.central).accept_upload(node, &upload, samples.into(), squared_error);
         accepted.map_err(errors::value)
     }
 
     /// Closes the round with whoever came. Whether there is a new broadcast or scale to be told.
     fn close_round(&self, py: Python<'_>) -> bool {
-        py.detach(|| self.central.lock().unwrap_or_else(std::sync::PoisonError::into_inner).close_round())
+        py.detach(|| {
+            self.central.lock().unwrap_or_else(std::sync::PoisonError::into_inner).close_round()
+        })
     }
 
     /// Uploads that the open round has so far.

@@ -1,4 +1,5 @@
-//! [`simulate`]: what `hedgerow simulate` does, on a named stream, a file or arrays, with its results as a [`Run`].
+//! [`simulate`]: what `hedgerow simulate` does, on a named stream, a file or arrays, with its
+//! results as a [`Run`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
@@ -6,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-use hedgerow::Loss;
-use hedgerow::method::MAX_LABEL;
+use hedgerow::learning::Loss;
+use hedgerow::limits::MAX_LABEL;
 use hedgerow_lab::data::{Dataset, Owners};
 use hedgerow_lab::output::{OutputFolder, summary_json};
 use hedgerow_lab::report;
@@ -26,8 +27,9 @@ use crate::plan::to_toml;
 /// How often somebody may want to end it.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Runs trials of one or more methods. ``changes`` are settings such as ``{"federation.nodes": 20}``, as ``hedgerow config`` prints
-/// them. Samples come from ``data.name``, or are ``x``, ``y`` and, if they are somebody's, ``node``.
+/// Runs trials of one or more methods. ``changes`` are settings such as ``{"federation.nodes":
+/// 20}``, as ``hedgerow config`` prints them. Samples come from ``data.name``, or are ``x``, ``y``
+/// and, if they are somebody's, ``node``.
 #[pyfunction]
 #[pyo3(signature = (changes, x=None, y=None, node=None))]
 pub(crate) fn simulate(
@@ -114,7 +116,11 @@ struct Given {
     owners: Option<Owners>,
 }
 
-fn arrays(x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>, node: Option<Vec<String>>) -> PyResult<Given> {
+fn arrays(
+    x: &Bound<'_, PyAny>,
+    y: &Bound<'_, PyAny>,
+    node: Option<Vec<String>>,
+) -> PyResult<Given> {
     let x = Numbers::table(x)?;
     let (rows, inputs) = (x.rows(), x.columns());
     let y = Numbers::labels(y, rows)?;
@@ -132,7 +138,11 @@ fn arrays(x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>, node: Option<Vec<String>>)
         )));
     }
     // What isn't finite is missing.
-    let x = x.as_slice().iter().map(|value| if value.is_finite() { *value } else { f32::NAN }).collect();
+    let x = x
+        .as_slice()
+        .iter()
+        .map(|value| if value.is_finite() { *value } else { f32::NAN })
+        .collect();
     Ok(Given { inputs, x, y: y.as_slice().to_vec(), owners: node.map(owners) })
 }
 
@@ -182,7 +192,8 @@ impl Run {
                 names.push(method.name.as_str());
                 kernels.push(method.kernel.map_or(0, |kernel| kernel as i64));
                 rounds.push(*round as i64);
-                let known = [&curve.mse, &curve.mse_window, &curve.loss].map(|curve| curve.get(at).copied());
+                let known = [&curve.mse, &curve.mse_window, &curve.loss]
+                    .map(|curve| curve.get(at).copied());
                 let numbers = known.into_iter().flat_map(|moments| match moments {
                     Some(Moments { mean, sd }) => [mean, sd],
                     None => [f64::NAN; 2],

@@ -757,7 +757,8 @@ def test_deployment(tmp_path: Path, example: Any) -> None:
     fleet = Fleet(tmp_path / "home", nodes=2)
     with fleet:
         folder = tmp_path / "out"
-        # Flower starts a process for every message: two rounds, and what is evaluated is seen above.
+        # Flower starts a process for every message: two rounds, and what is evaluated is seen
+        # above.
         settings = 'method="mk" nodes=2 batch-size=16 num-server-rounds=2 fraction-evaluate=0.0'
         output = fleet.run(settings, f'save-to="{folder}"')
         check(example, folder, output, nodes=2, rounds=2, method="mk")

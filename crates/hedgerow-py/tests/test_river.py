@@ -257,7 +257,8 @@ def test_a_sample_that_is_refused_leaves_nothing(kind: Any, bad: Any) -> None:
     for t in range(60):
         names = "a" if t < 20 else "abc"
         x = dict(zip(names, rng.normal(size=len(names)).tolist(), strict=True))
-        # Among known names and among new ones, before there is a learner, with one, and with a younger one.
+        # Among known names and among new ones, before there is a learner, with one, and with a
+        # younger one.
         for name in ("a", "c", "z"):
             with pytest.raises((TypeError, ValueError), match=f"feature '{name}' "):
                 learn(model, t, x | {name: bad})

@@ -1,7 +1,9 @@
-//! What compression costs: the same federations with messages of fewer bytes, beside the plain ones.
+//! What compression costs: the same federations with messages of fewer bytes, beside the plain
+//! ones.
 //!
-//! Twenty devices learn a smooth function of five inputs with some noise. Each row is one way to save on traffic, with the error it
-//! leads to as a multiple of the plain federation's, and the bytes that a device sends and receives per sample.
+//! Twenty devices learn a smooth function of five inputs with some noise. Each row is one way to
+//! save on traffic, with the error it leads to as a multiple of the plain federation's, and the
+//! bytes that a device sends and receives per sample.
 //!
 //! Run it with `cargo run --release -p hedgerow --example compression`.
 
@@ -10,10 +12,12 @@
 use std::error::Error;
 use std::num::NonZeroU16;
 
-use hedgerow::{
-    Amplitude, Coding, Compression, Contact, Draw, ErrorMeter, FeatureMap, FeatureSpec, Federation, Kernel,
-    Method, NumberFormat, Purpose, Setup, SetupConfig, Stream, Visit,
-};
+use hedgerow::codec::{Coding, Compression, NumberFormat};
+use hedgerow::features::{Amplitude, Draw, FeatureMap, FeatureSpec, Kernel};
+use hedgerow::federation::{Contact, NodeRound};
+use hedgerow::metrics::ErrorMeter;
+use hedgerow::random::{CounterRng, Purpose};
+use hedgerow::{Federation, Method, Setup, SetupConfig};
 
 const NODES: usize = 20;
 const ROUNDS: u64 = 1000;
@@ -23,7 +27,8 @@ const INPUTS: usize = 5;
 /// The smooth part of Friedman's first function, between 0 and 1, and noise.
 fn label(x: &[f32], noise: f32) -> f32 {
     let wave = (std::f32::consts::PI * x[0] * x[1]).sin();
-    (10.0 * wave + 20.0 * (x[2] - 0.5).powi(2) + 10.0 * x[3] + 5.0 * x[4]) / 30.0 + 0.05 * (noise - 0.5)
+    (10.0 * wave + 20.0 * (x[2] - 0.5).powi(2) + 10.0 * x[3] + 5.0 * x[4]) / 30.0
+        + 0.05 * (noise - 0.5)
 }
 
 /// Mean square error, and bytes up and down per sample.
@@ -37,18 +42,20 @@ fn play(method: Method, compression: Compression, seed: u64) -> Result<[f64; 3],
         seed,
         amplitude: Amplitude::Normalised,
     })?;
-    let setup = Setup::try_from(SetupConfig { nodes: NODES, frequencies, seed, ..SetupConfig::default() })?;
+    let setup =
+        Setup::try_from(SetupConfig { nodes: NODES, frequencies, seed, ..SetupConfig::default() })?;
     let mut federation = Federation::compressed(method, &setup, compression);
-    let chance = Stream::from_seed(seed).derive(Purpose::Data, 0);
+    let chance = CounterRng::from_seed(seed).derive(Purpose::Data, 0);
     let mut meter = ErrorMeter::new(1);
     let mut buffer = vec![0.0; NODES * map.width()];
     for round in 0..ROUNDS {
         let draw = |i: usize| chance.uniform_at(round * 1000 + i as u64) as f32;
         let x: Vec<f32> = (0..NODES * INPUTS).map(draw).collect();
-        let labels = x.chunks(INPUTS).enumerate().map(|(node, x)| label(x, draw(NODES * INPUTS + node)));
+        let labels =
+            x.chunks(INPUTS).enumerate().map(|(node, x)| label(x, draw(NODES * INPUTS + node)));
         let y: Vec<f32> = labels.collect();
         let devices = map.map_batch(&x, &mut buffer).samples(map.width()).zip(y.chunks(1)).zip(0..);
-        let visit = |((z, y), node)| Visit { node, z, y, contact: Contact::Full };
+        let visit = |((z, y), node)| NodeRound { node, z, y, contact: Contact::Full };
         let visits: Vec<_> = devices.map(visit).collect();
         federation.round(&visits, |prediction| meter.record(prediction.value, prediction.label))?;
         meter.close_round();
@@ -63,9 +70,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let coded = |numbers| Coding { numbers, ..plain };
     let part = |numbers, part| Some(Coding { numbers, part: NonZeroU16::new(part)? });
     let mut ways = vec![("plain".to_string(), Compression::default())];
-    for (name, numbers) in
-        [("16 bits", NumberFormat::F16), ("8 bits", NumberFormat::Bits8), ("4 bits", NumberFormat::Bits4)]
-    {
+    for (name, numbers) in [
+        ("16 bits", NumberFormat::F16),
+        ("8 bits", NumberFormat::Bits8),
+        ("4 bits", NumberFormat::Bits4),
+    ] {
         let up = coded(numbers);
         ways.push((format!("{name} up"), Compression { up, ..Compression::default() }));
         ways.push((format!("{name} both"), Compression { up, down: up, ..Compression::default() }));
@@ -76,7 +85,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (name, numbers) in [("", NumberFormat::F32), ("8 bits, ", NumberFormat::Bits8)] {
         for parts in [2, 4] {
             let Some(up) = part(numbers, parts) else { continue };
-            ways.push((format!("{name}1/{parts} up"), Compression { up, ..Compression::default() }));
+            ways.push((
+                format!("{name}1/{parts} up"),
+                Compression { up, ..Compression::default() },
+            ));
             ways.push((
                 format!("{name}1/{parts} both"),
                 Compression { up, down: up, ..Compression::default() },

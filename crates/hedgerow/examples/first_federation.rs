@@ -1,7 +1,9 @@
-//! A first federation: two dozen devices learn one function together, and none of them shows its data to anyone.
+//! A first federation: two dozen devices learn one function together, and none of them shows its
+//! data to anyone.
 //!
-//! Each device sees only its own slice of y = sin(2πx), but is asked about the whole range. Alone it can't know what it has
-//! never seen; through the federation it learns from all others, at the cost of one small vector per round.
+//! Each device sees only its own slice of y = sin(2πx), but is asked about the whole range.
+//! Sequential it can't know what it has never seen; through the federation it learns from all
+//! others, at the cost of one small vector per round.
 //!
 //! Run it with `cargo run --release -p hedgerow --example first_federation`.
 
@@ -10,10 +12,11 @@
 use std::error::Error;
 use std::f32::consts::TAU;
 
-use hedgerow::{
-    Amplitude, Contact, Draw, FeatureMap, FeatureSpec, Federation, Kernel, Method, Purpose, Setup,
-    SetupConfig, Stream, Tally, Visit,
-};
+use hedgerow::features::{Amplitude, Draw, FeatureMap, FeatureSpec, Kernel};
+use hedgerow::federation::{Contact, NodeRound};
+use hedgerow::metrics::Tally;
+use hedgerow::random::{CounterRng, Purpose};
+use hedgerow::{Federation, Method, Setup, SetupConfig};
 
 const NODES: usize = 24;
 const ROUNDS: u64 = 3000;
@@ -21,8 +24,8 @@ const ROUNDS: u64 = 3000;
 fn main() -> Result<(), Box<dyn Error>> {
     // A budget of 42 numbers per message is enough for 20 random frequencies per kernel.
     let frequencies = Method::MkOfl.frequencies(42)?;
-    // Nobody knows which bandwidth suits the data, so there is a whole dictionary of kernels. Everyone derives the same
-    // features from the same seed: frequencies never travel.
+    // Nobody knows which bandwidth suits the data, so there is a whole dictionary of kernels.
+    // Everyone derives the same features from the same seed: frequencies never travel.
     let map = FeatureMap::new(&FeatureSpec {
         kernels: Kernel::paper_dictionary(),
         draw: Draw::Independent,
@@ -31,7 +34,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         seed: 7,
         amplitude: Amplitude::Normalised,
     })?;
-    let setup = Setup::try_from(SetupConfig { nodes: NODES, frequencies, ..SetupConfig::default() })?;
+    let setup =
+        Setup::try_from(SetupConfig { nodes: NODES, frequencies, ..SetupConfig::default() })?;
 
     // The same nodes twice: together, and each for itself.
     let mut together = Federation::new(Method::MkOfl, &setup);
@@ -50,21 +54,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
 
     println!("{:>6}  {:>9}  {:>9}", "round", "together", "alone");
-    let chance = Stream::from_seed(1).derive(Purpose::Data, 0);
+    let chance = CounterRng::from_seed(1).derive(Purpose::Data, 0);
     let mut errors = [Tally::default(); 2];
     let mut buffer = vec![0.0; NODES * map.width()];
     for round in 1..=ROUNDS {
         // A sample for each device, from its own slice: device k sees x in [k/24, (k+1)/24).
         let place = |node: usize| chance.uniform_at(round * NODES as u64 + node as u64) as f32;
-        let x: [f32; NODES] = std::array::from_fn(|node| (node as f32 + place(node)) / NODES as f32);
+        let x: [f32; NODES] =
+            std::array::from_fn(|node| (node as f32 + place(node)) / NODES as f32);
         let y = x.map(|x| (TAU * x).sin());
         // Samples become features; each device gets its own.
         let features = map.map_batch(&x, &mut buffer).samples(map.width());
         let devices = features.zip(y.chunks(1)).zip(0..);
-        let visit = |((z, y), node)| Visit { node, z, y, contact: Contact::Full };
+        let visit = |((z, y), node)| NodeRound { node, z, y, contact: Contact::Full };
         let visits: Vec<_> = devices.map(visit).collect();
 
-        // In a round every device predicts, sees the true answer and learns; what it learned goes up, the mean comes down.
+        // In a round every device predicts, sees the true answer and learns; what it learned goes
+        // up, the mean comes down.
         together.round(&visits, |_| {})?;
         alone.round(&visits, |_| {})?;
         errors[0].add(mean_square_error(&together));

@@ -1,18 +1,22 @@
-//! A fixed amount of the work that nodes do most, for `cargo xtask guard` to count instructions of: `hot_path CASE TIMES`.
+//! A fixed amount of the work that nodes do most, for `cargo xtask guard` to count instructions of:
+//! `hot_path CASE TIMES`.
 //!
-//! Without a case it names them. It prints the instruction set it used: counts of different ones don't compare.
+//! Without a case it names them. It prints the instruction set it used: counts of different ones
+//! don't compare.
 
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
 use std::hint::black_box;
 
-use hedgerow::{
-    Amplitude, Cpu, Draw, FeatureMap, FeatureSpec, Features, Kernel, Method, Setup, SetupConfig, Stream,
-    Upload,
-};
+use hedgerow::features::{Amplitude, Draw, FeatureMap, FeatureSpec, Features, Kernel};
+use hedgerow::message::Upload;
+use hedgerow::random::CounterRng;
+use hedgerow::simd::Cpu;
+use hedgerow::{Method, Setup, SetupConfig};
 
-const CASES: [&str; 6] = ["map-one", "map-eight", "map-independent", "map-structured", "learn", "exchange"];
+const CASES: [&str; 6] =
+    ["map-one", "map-eight", "map-independent", "map-structured", "learn", "exchange"];
 
 const INPUTS: usize = 77;
 const FREQUENCIES: usize = 49;
@@ -25,8 +29,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Ok(());
     };
     let times: usize = times.parse()?;
-    let numbers = Stream::from_seed(2);
-    let x: Vec<f32> = (0..(NODES * INPUTS) as u64).map(|at| numbers.uniform_at(at) as f32).collect();
+    let numbers = CounterRng::from_seed(2);
+    let x: Vec<f32> =
+        (0..(NODES * INPUTS) as u64).map(|at| numbers.uniform_at(at) as f32).collect();
     match case.as_str() {
         "map-one" => map(Draw::Shared, &x[..INPUTS], times)?,
         "map-eight" => map(Draw::Shared, &x, times)?,
@@ -52,7 +57,11 @@ fn feature_map(draw: Draw) -> Result<FeatureMap, Box<dyn Error>> {
 }
 
 fn setup() -> Result<Setup, Box<dyn Error>> {
-    Ok(Setup::try_from(SetupConfig { frequencies: FREQUENCIES, nodes: NODES, ..SetupConfig::default() })?)
+    Ok(Setup::try_from(SetupConfig {
+        frequencies: FREQUENCIES,
+        nodes: NODES,
+        ..SetupConfig::default()
+    })?)
 }
 
 /// Features of some samples at once.

@@ -1,5 +1,6 @@
-//! Ten million nodes upload through relays: nodes are made up, their uploads are not. Says how long each tier takes, what it sends, and that
-//! the server ends up with the bits that it would have without relays.
+//! Ten million nodes upload through relays: nodes are made up, their uploads are not. Says how long
+//! each tier takes, what it sends, and that the server ends up with the bits that it would have
+//! without relays.
 //!
 //!     cargo run --release --example relays -- [NODES] [PER RELAY] [RELAYS PER UPPER RELAY]
 
@@ -8,16 +9,20 @@
 
 use std::time::{Duration, Instant};
 
-use hedgerow::{Method, NodeId, PartialSum, Relay, Setup, SetupConfig, Stream, Upload};
+use hedgerow::message::Upload;
+use hedgerow::random::CounterRng;
+use hedgerow::relay::{PartialSum, Relay};
+use hedgerow::{Method, NodeId, Setup, SetupConfig};
 
 /// What a node of MK-OFL with r = 100 might send in the first round.
-fn upload(chance: Stream, node: NodeId, out: &mut Upload) {
+fn upload(chance: CounterRng, node: NodeId, out: &mut Upload) {
     out.round = 1;
     let dice = chance.bits_at(u64::from(node));
     out.vote = Some((dice % 11) as u32);
     let mut state = dice | 1;
     for number in &mut out.numbers {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         *number = ((state >> 40) as f32 / (1 << 24) as f32 - 0.5) * 0.2;
     }
 }
@@ -46,7 +51,8 @@ impl Tier {
 }
 
 fn main() {
-    let mut arguments = std::env::args().skip(1).map(|argument| argument.parse().expect("a number"));
+    let mut arguments =
+        std::env::args().skip(1).map(|argument| argument.parse().expect("a number"));
     let nodes: usize = arguments.next().unwrap_or(10_000_000);
     let per_relay: usize = arguments.next().unwrap_or(1000);
     let fan: usize = arguments.next().unwrap_or(100);
@@ -55,7 +61,7 @@ fn main() {
     let mut server = method.server(&setup);
     let mut flat = method.server(&setup);
     let relay = || Relay::new(method, &setup).expect("a mean can be added up");
-    let chance = Stream::from_seed(3);
+    let chance = CounterRng::from_seed(3);
     let mut message = Upload { numbers: vec![0.0; 98], ..Upload::default() };
     let (mut first, mut second, mut top, mut direct) = (
         Tier::default(),
@@ -89,10 +95,14 @@ fn main() {
                 })
                 .collect();
             timed(&mut first, &mut || {
-                uploads.iter().for_each(|(node, upload)| lower.accept(*node, upload).expect("a good upload"));
+                uploads
+                    .iter()
+                    .for_each(|(node, upload)| lower.accept(*node, upload).expect("a good upload"));
             });
             timed(&mut direct, &mut || {
-                uploads.iter().for_each(|(node, upload)| flat.accept(*node, upload).expect("a good upload"));
+                uploads
+                    .iter()
+                    .for_each(|(node, upload)| flat.accept(*node, upload).expect("a good upload"));
             });
             first.messages += uploads.len() - 1;
             direct.messages += uploads.len() - 1;

@@ -1,24 +1,35 @@
-//! [`Aggregation`]: what the server makes of everybody's numbers, so that a few bad nodes can't decide for all.
+//! [`Aggregation`]: what the server makes of everybody's numbers, so that a few bad nodes can't
+//! decide for all.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::gathering::check_numbers;
+pub(crate) mod gathering;
+mod sum;
 
-/// What becomes of the numbers that nodes upload in a round, coordinate by coordinate. Votes are counted, whatever is chosen.
+use gathering::check_numbers;
+pub use sum::ExactSum;
+
+/// What becomes of the numbers that nodes upload in a round, coordinate by coordinate. Votes are
+/// counted, whatever is chosen.
 ///
-/// A mean goes wherever a single upload wants it. The other two leave out what is farthest out at either end, however far that is, so
-/// that their result lies between numbers of good nodes as long as no more are bad than they leave out at one end. They cost accuracy: nodes
-/// whose data differ are left out too where they differ. [`crate::Method::supports`] says which methods can do with them.
+/// A mean goes wherever a single upload wants it. The other two leave out what is farthest out at
+/// either end, however far that is, so that their result lies between numbers of good nodes as long
+/// as no more are bad than they leave out at one end. They cost accuracy: nodes whose data differ
+/// are left out too where they differ. [`crate::Method::supports`] says which methods can do with
+/// them.
 ///
-/// Between numbers of good nodes is not yet near their mean. Bad nodes that agree move a centre by up to the spread of the good ones in each
-/// round, the farther the more they are: a quarter of the nodes is a nuisance, nearly half can ruin even a median. All votes count, so
-/// bad nodes that hold many can have a poor kernel selected, and where only voters are averaged, the uploads that count are fewer.
+/// Between numbers of good nodes is not yet near their mean. Bad nodes that agree move a centre by
+/// up to the spread of the good ones in each round, the farther the more they are: a quarter of the
+/// nodes is a nuisance, nearly half can ruin even a median. All votes count, so bad nodes that hold
+/// many can have a poor kernel selected, and where only voters are averaged, the uploads that count
+/// are fewer.
 ///
 /// ```
-/// use hedgerow::{Aggregation, Federation, Method, Setup, SetupConfig};
+/// use hedgerow::{Federation, Method, Setup, SetupConfig};
+/// use hedgerow::aggregation::Aggregation;
 ///
 /// let aggregation = Aggregation::TrimmedMean { share: 0.2 };
 /// assert!(Method::MkOfl.supports(aggregation));
@@ -34,7 +45,8 @@ pub enum Aggregation {
     Mean,
     /// The mean of what is left without the least and the greatest, a share of the uploads each.
     TrimmedMean {
-        /// From 0 to 0.5, both excluded; of n uploads the whole part of share·n is left out at either end.
+        /// From 0 to 0.5, both excluded; of n uploads the whole part of share·n is left out at
+        /// either end.
         share: f64,
     },
     /// The number in the middle, or the mean of both that are.
@@ -53,7 +65,8 @@ impl Aggregation {
         }
     }
 
-    /// What becomes of some numbers, in whatever order they come; zero of none. Leaves them in another order.
+    /// What becomes of some numbers, in whatever order they come; zero of none. Leaves them in
+    /// another order.
     fn centre(self, numbers: &mut [f32]) -> f64 {
         let cut = self.cut(numbers.len());
         let left = numbers.len() - 2 * cut;
@@ -104,8 +117,8 @@ impl fmt::Display for Aggregation {
     }
 }
 
-/// The vectors of an open round, number by number: coordinates are all that the centres of [`Aggregation`] ask for, so it doesn't matter
-/// which numbers came together.
+/// The vectors of an open round, number by number: coordinates are all that the centres of
+/// [`Aggregation`] ask for, so it doesn't matter which numbers came together.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct Columns {
     #[serde(serialize_with = "write_sorted")]
@@ -127,7 +140,10 @@ impl Columns {
     /// Keeps the vectors that another keeps.
     pub(crate) fn append(&mut self, other: &Self) {
         assert_eq!(other.columns.len(), self.columns.len());
-        self.columns.iter_mut().zip(&other.columns).for_each(|(column, other)| column.extend(other));
+        self.columns
+            .iter_mut()
+            .zip(&other.columns)
+            .for_each(|(column, other)| column.extend(other));
     }
 
     /// Forgets all vectors.
@@ -143,7 +159,10 @@ impl Columns {
     /// Whether these are `count` vectors of this length, of numbers that can be.
     pub(crate) fn is_sound(&self, len: usize, count: u64) -> bool {
         self.columns.len() == len
-            && self.columns.iter().all(|column| column.len() as u64 == count && check_numbers(column).is_ok())
+            && self
+                .columns
+                .iter()
+                .all(|column| column.len() as u64 == count && check_numbers(column).is_ok())
     }
 }
 
@@ -171,7 +190,8 @@ mod tests {
 
     #[test]
     fn centres_are_those_of_their_definitions() {
-        let centre = |aggregation: Aggregation, numbers: &[f32]| aggregation.centre(&mut numbers.to_vec());
+        let centre =
+            |aggregation: Aggregation, numbers: &[f32]| aggregation.centre(&mut numbers.to_vec());
         let numbers = [7.0, -1e30, 1.0, 4.0, 2.0, 1e30];
         assert_eq!(centre(Aggregation::Median, &numbers), 3.0);
         assert_eq!(centre(Aggregation::Median, &numbers[..5]), 2.0);
@@ -189,7 +209,8 @@ mod tests {
     fn whole_shares_are_left_out_and_somebody_stays() {
         for count in 1..200 {
             for hundredths in 1..50 {
-                let cut = Aggregation::TrimmedMean { share: f64::from(hundredths) / 100.0 }.cut(count);
+                let cut =
+                    Aggregation::TrimmedMean { share: f64::from(hundredths) / 100.0 }.cut(count);
                 assert_eq!(cut, (hundredths as usize * count / 100).min((count - 1) / 2));
             }
             assert!(ALL.iter().all(|aggregation| 2 * aggregation.cut(count) < count));
@@ -212,7 +233,9 @@ mod tests {
             let error = bad.parse::<Aggregation>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("{bad:?} is none of mean, median")), "{error}");
         }
-        for bad in [r#""average""#, r#"{"trimmed-mean":{}}"#, r#"{"trimmed-mean":{"share":0.1,"part":1}}"#] {
+        for bad in
+            [r#""average""#, r#"{"trimmed-mean":{}}"#, r#"{"trimmed-mean":{"share":0.1,"part":1}}"#]
+        {
             assert!(serde_json::from_str::<Aggregation>(bad).is_err(), "{bad}");
         }
     }
@@ -234,7 +257,7 @@ mod tests {
                         numbers.push(*number);
                     }
                 }
-                let stream = crate::Stream::from_seed(seed);
+                let stream = crate::random::CounterRng::from_seed(seed);
                 let mut other: Vec<(u64, f32)> = numbers.iter().copied().enumerate()
                     .map(|(at, number)| (stream.bits_at(at as u64), number)).collect();
                 other.sort_by_key(|(key, _)| *key);

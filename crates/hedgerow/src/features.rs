@@ -1,21 +1,31 @@
-//! [`FeatureMap`]: a dictionary of kernels and a seed give z(x), for one sample or a batch, with the same bits.
+//! [`FeatureMap`]: a dictionary of kernels and a seed give z(x), for one sample or a batch, with
+//! the same bits.
 //!
-//! z_p(x) = (1/√D)·[sin(V_p x) ; cos(V_p x)] for each kernel p, one after the other: P·2D numbers. The rows of V_p are drawn
-//! from the kernel's spectral law, so z_p(x)·z_p(x') estimates κ_p(x, x'), and ‖z_p(x)‖ = 1 (√D without the factor, see [`Amplitude`]). A map is a pure function of its
-//! [`FeatureSpec`]: nodes and server derive the same one from the same seed, and frequencies never travel.
+//! z_p(x) = (1/√D)·[sin(V_p x) ; cos(V_p x)] for each kernel p, one after the other: P·2D numbers.
+//! The rows of V_p are drawn from the kernel's spectral law, so z_p(x)·z_p(x') estimates κ_p(x,
+//! x'), and ‖z_p(x)‖ = 1 (√D without the factor, see [`Amplitude`]). A map is a pure function of
+//! its [`FeatureSpec`]: nodes and server derive the same one from the same seed, and frequencies
+//! never travel.
 
 use std::f64::consts::FRAC_2_PI;
 
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::Kernel;
-use crate::loops::{PADDING, Projection, Tail, Use, few_frequencies};
+use crate::features::structured::Structured;
+use crate::simd::loops::{PADDING, Projection, Tail, Use, few_frequencies};
+use crate::simd::trig::LARGEST_DIRECT;
+use crate::simd::vector::{LANES, Line};
 use crate::simd::{self, Cpu};
-use crate::structured::Structured;
-use crate::trig::LARGEST_DIRECT;
-use crate::vector::{LANES, Line};
 
+pub(crate) mod dictionary;
 mod draws;
+mod kernel;
+mod map;
+pub(crate) mod structured;
+
+pub use dictionary::Dictionary;
+pub use kernel::{Family, Kernel};
+pub use map::SampleMap;
 
 use draws::{draw, draw_structured, own};
 
@@ -27,19 +37,21 @@ pub(crate) use draws::orthonormal_rows;
 pub enum Draw {
     /// Every kernel has frequencies of its own: the paper's choice.
     Independent,
-    /// One base draw per family, divided by each σ_p: the same law for every single kernel, P times less projection work.
+    /// One base draw per family, divided by each σ_p: the same law for every single kernel, P times
+    /// less projection work.
     #[default]
     Shared,
     /// Blocks of orthogonal rows with the right lengths: lower variance. Isotropic families only.
     Orthogonal,
-    /// One base draw per family, as shared, of products of signs and Hadamard matrices: for many inputs much less work, and no
-    /// frequencies in memory. Isotropic families only.
+    /// One base draw per family, as shared, of products of signs and Hadamard matrices: for many
+    /// inputs much less work, and no frequencies in memory. Isotropic families only.
     Structured,
 }
 
 impl Draw {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Independent, Self::Shared, Self::Orthogonal, Self::Structured];
+    pub const ALL: [Self; 4] =
+        [Self::Independent, Self::Shared, Self::Orthogonal, Self::Structured];
 
     /// Name in settings.
     pub fn name(self) -> &'static str {
@@ -120,7 +132,9 @@ pub enum FeatureError {
         family: &'static str,
     },
     /// Given frequencies of the wrong number.
-    #[error("{expected} frequencies were expected ({inputs} numbers each), but {found} numbers were given")]
+    #[error(
+        "{expected} frequencies were expected ({inputs} numbers each), but {found} numbers were given"
+    )]
     WrongCount {
         /// How many vectors were expected.
         expected: usize,
@@ -131,8 +145,8 @@ pub enum FeatureError {
     },
 }
 
-/// Features of one or more samples: numbers of size at most [`Features::LIMIT`], either made by a map or checked. What takes them
-/// needn't look again.
+/// Features of one or more samples: numbers of size at most [`Features::LIMIT`], either made by a
+/// map or checked. What takes them needn't look again.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Features<'a>(&'a [f32]);
 
@@ -147,7 +161,8 @@ pub struct NotAFeature {
 }
 
 impl<'a> Features<'a> {
-    /// Largest size of a feature. Sines and cosines are at most one; inputs that are features themselves end here.
+    /// Largest size of a feature. Sines and cosines are at most one; inputs that are features
+    /// themselves end here.
     pub const LIMIT: f32 = 32.0;
 
     /// Takes numbers that a map of this crate has made.
@@ -185,7 +200,7 @@ impl<'a> Features<'a> {
 /// Turns samples into features; see the module's page.
 ///
 /// ```
-/// use hedgerow::{Amplitude, Draw, FeatureMap, FeatureSpec, Kernel};
+/// use hedgerow::features::{Amplitude, Draw, FeatureMap, FeatureSpec, Kernel};
 ///
 /// let map = FeatureMap::new(&FeatureSpec {
 ///     kernels: Kernel::paper_dictionary(),
@@ -199,12 +214,13 @@ impl<'a> Features<'a> {
 /// let z = map.map(&[0.1, 0.5, 0.9], &mut buffer);
 /// let length: f32 = z.numbers()[..map.model_len()].iter().map(|v| v * v).sum();
 /// assert!((length - 1.0).abs() < 1e-5);
-/// # Ok::<(), hedgerow::FeatureError>(())
+/// # Ok::<(), hedgerow::features::FeatureError>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct FeatureMap {
     panels: Vec<Line>,
-    /// The last few frequencies of a base draw, row by row, where they would leave most of a panel empty.
+    /// The last few frequencies of a base draw, row by row, where they would leave most of a panel
+    /// empty.
     few: Vec<Line>,
     /// Instead of panels.
     structured: Option<Structured>,
@@ -260,10 +276,17 @@ impl FeatureMap {
         Ok(Self::assemble(rows.to_vec(), uses, false, inputs, frequencies))
     }
 
-    fn assemble(rows: Vec<f64>, uses: Vec<Use>, shared: bool, inputs: usize, per_kernel: usize) -> Self {
+    fn assemble(
+        rows: Vec<f64>,
+        uses: Vec<Use>,
+        shared: bool,
+        inputs: usize,
+        per_kernel: usize,
+    ) -> Self {
         let few = if shared && !rows.is_empty() { few_frequencies(&uses, per_kernel) } else { 0 };
         let (projected, lines) = (rows.len() / inputs, inputs.div_ceil(LANES));
-        let in_panels = if few == 0 { projected.next_multiple_of(PADDING) } else { per_kernel - few };
+        let in_panels =
+            if few == 0 { projected.next_multiple_of(PADDING) } else { per_kernel - few };
         let mut few = vec![Line([0.0; LANES]); few * lines];
         let mut panels = vec![Line([0.0; LANES]); in_panels / LANES * inputs];
         for (frequency, row) in rows.chunks_exact(inputs).enumerate() {
@@ -300,8 +323,9 @@ impl FeatureMap {
         }
     }
 
-    /// The same map for who needs one kernel: that has the same features, and those of all others are zero. Without their sines and cosines
-    /// (and without their projections, where kernels share none) it is that much faster.
+    /// The same map for who needs one kernel: that has the same features, and those of all others
+    /// are zero. Without their sines and cosines (and without their projections, where kernels
+    /// share none) it is that much faster.
     ///
     /// # Panics
     /// If there is no such kernel.
@@ -324,7 +348,8 @@ impl FeatureMap {
         Self { alone: Some((kernel, Box::new(alone))), ..self }
     }
 
-    /// The same map, computed with another instruction set (at most what the processor has). The features are the same.
+    /// The same map, computed with another instruction set (at most what the processor has). The
+    /// features are the same.
     pub fn on(mut self, cpu: Cpu) -> Self {
         self.cpu = cpu.min(Cpu::detect());
         self.alone = self.alone.map(|(kernel, alone)| (kernel, Box::new(alone.on(cpu))));
@@ -355,11 +380,13 @@ impl FeatureMap {
     pub(crate) fn frequencies(&self, kernel: usize) -> Vec<f64> {
         let Use { start, scale, .. } = self.uses[kernel];
         if let Some(structured) = &self.structured {
-            let frequencies = (start..start + self.per_kernel).flat_map(|at| structured.frequency(at));
+            let frequencies =
+                (start..start + self.per_kernel).flat_map(|at| structured.frequency(at));
             return frequencies.map(|value| value * f64::from(scale)).collect();
         }
         let frequencies = (start..start + self.per_kernel).flat_map(|at| {
-            (0..self.inputs).map(move |input| f64::from(self.frequency(at, input)) * f64::from(scale))
+            (0..self.inputs)
+                .map(move |input| f64::from(self.frequency(at, input)) * f64::from(scale))
         });
         frequencies.collect()
     }
@@ -369,11 +396,14 @@ impl FeatureMap {
         let in_panels = self.panels.len() / self.inputs * LANES;
         match at.checked_sub(in_panels) {
             None => self.panels[at / LANES * self.inputs + input].0[at % LANES],
-            Some(few) => self.few[few * self.inputs.div_ceil(LANES) + input / LANES].0[input % LANES],
+            Some(few) => {
+                self.few[few * self.inputs.div_ceil(LANES) + input / LANES].0[input % LANES]
+            }
         }
     }
 
-    /// Writes z(x). Never allocates. A number that isn't finite makes angles that count as zero: refuse such samples at the door.
+    /// Writes z(x). Never allocates. A number that isn't finite makes angles that count as zero:
+    /// refuse such samples at the door.
     ///
     /// # Panics
     /// If `x` or `z` has the wrong length.
@@ -382,7 +412,8 @@ impl FeatureMap {
         self.map_batch(x, z)
     }
 
-    /// Writes z of several samples, one after the other, with the same bits as [`FeatureMap::map`]. Never allocates.
+    /// Writes z of several samples, one after the other, with the same bits as [`FeatureMap::map`].
+    /// Never allocates.
     ///
     /// # Panics
     /// If `x` isn't whole samples or `z` doesn't have their length.

@@ -1,15 +1,15 @@
-//! [`Federation`]: one server and K nodes in one process, round by round, with people missing as they do.
+//! [`Federation`]: one server and K nodes in one process, round by round, with people missing as
+//! they do.
 
 use serde::{Deserialize, Serialize};
 
-use crate::compression::{Compression, Cost};
+use crate::codec::{Compression, Cost};
 use crate::features::Features;
 use crate::message::{BYTES_PER_NUMBER, NodeId, Rejected};
-use crate::method::{
-    BadSample, BadState, Method, NodeHalf, ServerHalf, Setup, is_count, restore_state, save_state,
-};
+use crate::method::{BadSample, Method, NodeMethod, ServerMethod, Setup};
 use crate::metrics::Traffic;
-use crate::scaling::Transport;
+use crate::scaling::Rescaling;
+use crate::state::{BadState, is_count, restore_state, save_state};
 
 mod lanes;
 mod wire;
@@ -17,7 +17,9 @@ mod wire;
 use lanes::{Everybody, LANES, Lane, Scene, can_be_divided, is_taken};
 use wire::{Telling, Wire};
 
-pub use lanes::{Alone, Notes, Workers};
+pub use lanes::Observations;
+
+use crate::executor::{Executor, Sequential};
 
 /// How well a node can reach the server in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,7 +35,7 @@ pub enum Contact {
 
 /// What happens at one node in one round. A node that isn't visited doesn't exist yet.
 #[derive(Debug, Clone, Copy)]
-pub struct Visit<'a> {
+pub struct NodeRound<'a> {
     /// Which.
     pub node: NodeId,
     /// Features of the samples that arrived, one after the other: none, one or several.
@@ -54,7 +56,7 @@ pub struct Prediction<'a> {
     /// y.
     pub label: f32,
     /// The node's half as it was then.
-    pub half: &'a dyn NodeHalf,
+    pub half: &'a dyn NodeMethod,
 }
 
 /// Why a round could not be played.
@@ -100,8 +102,8 @@ pub enum RoundError {
 
 /// One server and K nodes.
 pub struct Federation {
-    server: Box<dyn ServerHalf>,
-    nodes: Vec<Box<dyn NodeHalf>>,
+    server: Box<dyn ServerMethod>,
+    nodes: Vec<Box<dyn NodeMethod>>,
     traffic: Traffic,
     votes: Vec<u64>,
     /// Who was visited in this round so far.
@@ -152,7 +154,8 @@ impl Federation {
     /// The same with compressed messages: they really become bytes and are read from them again.
     ///
     /// ```
-    /// use hedgerow::{Coding, Compression, Federation, Method, NumberFormat, Setup, SetupConfig};
+    /// use hedgerow::{Federation, Method, Setup, SetupConfig};
+    /// use hedgerow::codec::{Coding, Compression, NumberFormat};
     ///
     /// let setup = Setup::try_from(SetupConfig::default())?;
     /// let coding = Coding { numbers: NumberFormat::Bits8, ..Coding::default() };
@@ -168,34 +171,37 @@ impl Federation {
         federation
     }
 
-    /// Plays one round: nodes in contact hear the latest broadcast; everyone predicts and learns; uploads go up; the round
-    /// closes with whoever came and those in contact hear about it. `seen` is told every prediction. After an error the round is
-    /// still open, and the visits before the bad one have taken place. Where [`Compression::every`] says so, uploads wait and the
-    /// round stays open.
+    /// Plays one round: nodes in contact hear the latest broadcast; everyone predicts and learns;
+    /// uploads go up; the round closes with whoever came and those in contact hear about it. `seen`
+    /// is told every prediction. After an error the round is still open, and the visits before the
+    /// bad one have taken place. Where [`Compression::every`] says so, uploads wait and the round
+    /// stays open.
     pub fn round(
         &mut self,
-        visits: &[Visit<'_>],
+        visits: &[NodeRound<'_>],
         mut seen: impl FnMut(Prediction<'_>),
     ) -> Result<(), RoundError> {
         self.visited.clear();
         self.late.clear();
         self.visit_in_turn(visits, &mut seen)?;
-        self.close(&Alone)
+        self.close(&Sequential)
     }
 
-    /// The first half of a round, for many nodes: these visits take place, divided among workers, and further ones may follow until
-    /// [`Federation::close`]. Of every prediction `look` writes down what it wants to know, in the order of the samples; it may be
-    /// called by several workers at a time. Bits are those of [`Federation::round`], whoever works.
+    /// The first half of a round, for many nodes: these visits take place, divided among workers,
+    /// and further ones may follow until [`Federation::close`]. Of every prediction `look` writes
+    /// down what it wants to know, in the order of the samples; it may be called by several workers
+    /// at a time. Bits are those of [`Federation::round`], whoever works.
     ///
-    /// After an error other visits than those before the bad one may have taken place, and the round is still open.
+    /// After an error other visits than those before the bad one may have taken place, and the
+    /// round is still open.
     ///
     /// # Panics
     /// If there are fewer notes than samples.
     pub fn visit(
         &mut self,
-        visits: &[Visit<'_>],
-        workers: &impl Workers,
-        notes: Notes<'_>,
+        visits: &[NodeRound<'_>],
+        workers: &impl Executor,
+        notes: Observations<'_>,
         look: impl Fn(Prediction<'_>, &mut [f64]) + Sync,
     ) -> Result<(), RoundError> {
         let samples: usize = visits.iter().map(|visit| visit.y.len()).sum();
@@ -216,9 +222,11 @@ impl Federation {
         let open = self.server.broadcast().round;
         let is_last_visit = self.wire.as_ref().is_none_or(|wire| wire.is_last_visit(open));
         let (telling, ends) = split(&mut self.wire);
-        let scene = Scene { server: self.server.as_ref(), telling, width: self.width, is_last_visit };
+        let scene =
+            Scene { server: self.server.as_ref(), telling, width: self.width, is_last_visit };
         let everybody = Everybody { nodes: &mut self.nodes, ends };
-        let played = lanes::visit_all(&mut self.lanes, scene, everybody, visits, notes, workers, look);
+        let played =
+            lanes::visit_all(&mut self.lanes, scene, everybody, visits, notes, workers, look);
         self.hear_lanes();
         self.visited.extend(visits.iter().map(|visit| (visit.node, visit.contact)));
         played
@@ -227,7 +235,7 @@ impl Federation {
     /// One visit after the other.
     fn visit_in_turn(
         &mut self,
-        visits: &[Visit<'_>],
+        visits: &[NodeRound<'_>],
         seen: &mut impl FnMut(Prediction<'_>),
     ) -> Result<(), RoundError> {
         self.merge_lanes()?;
@@ -241,15 +249,17 @@ impl Federation {
 
     fn visit_one(
         &mut self,
-        visit: &Visit<'_>,
+        visit: &NodeRound<'_>,
         is_last_visit: bool,
         seen: &mut impl FnMut(Prediction<'_>),
     ) -> Result<(), RoundError> {
         let (node, nodes) = (visit.node, self.nodes.len());
-        let half = self.nodes.get_mut(node as usize).ok_or(RoundError::NoSuchNode { node, nodes })?;
+        let half =
+            self.nodes.get_mut(node as usize).ok_or(RoundError::NoSuchNode { node, nodes })?;
         let (telling, ends) = split(&mut self.wire);
         let end = ends.get_mut(node as usize);
-        let scene = Scene { server: self.server.as_ref(), telling, width: self.width, is_last_visit };
+        let scene =
+            Scene { server: self.server.as_ref(), telling, width: self.width, is_last_visit };
         if self.lanes[0].visit(scene, half.as_mut(), end, visit, seen)? {
             self.take(node).map_err(|source| RoundError::Rejected { node, source })?;
         }
@@ -258,14 +268,14 @@ impl Federation {
     }
 
     /// The second half of a round: it closes with whoever came, and those in contact hear about it.
-    pub fn close(&mut self, workers: &impl Workers) -> Result<(), RoundError> {
+    pub fn close(&mut self, workers: &impl Executor) -> Result<(), RoundError> {
         let played = self.close_with_whoever_came(workers);
         self.visited.clear();
         self.late.clear();
         played
     }
 
-    fn close_with_whoever_came(&mut self, workers: &impl Workers) -> Result<(), RoundError> {
+    fn close_with_whoever_came(&mut self, workers: &impl Executor) -> Result<(), RoundError> {
         self.merge_lanes()?;
         let open = self.server.broadcast().round;
         if self.wire.as_ref().is_some_and(|wire| !wire.is_last_visit(open)) {
@@ -277,14 +287,17 @@ impl Federation {
         if let Some(wire) = self.wire.as_mut().filter(|_| is_closed) {
             wire.send_down(self.server.as_mut());
         }
-        // The uploads of the late arrive now; their round is over, unless nobody else came and it is still open.
+        // The uploads of the late arrive now; their round is over, unless nobody else came and it
+        // is still open.
         for at in 0..self.late.len() {
             let node = self.late[at];
             let half = self.nodes[node as usize].as_ref();
             let Lane { upload, scratch, .. } = &mut self.lanes[0];
             half.upload(upload);
             let (telling, ends) = split(&mut self.wire);
-            if let (Some(telling), Some(end), false) = (telling, ends.get_mut(node as usize), is_closed) {
+            if let (Some(telling), Some(end), false) =
+                (telling, ends.get_mut(node as usize), is_closed)
+            {
                 // The same bytes as before.
                 end.send_up(half, telling, scratch, upload)
                     .map_err(|source| RoundError::Rejected { node, source })?;
@@ -294,16 +307,24 @@ impl Federation {
             }
         }
         let (telling, _) = split(&mut self.wire);
-        let scene = Scene { server: self.server.as_ref(), telling, width: self.width, is_last_visit: true };
+        let scene =
+            Scene { server: self.server.as_ref(), telling, width: self.width, is_last_visit: true };
         if can_be_divided(&self.visited, self.nodes.len(), self.width) {
-            let heard =
-                lanes::deliver_to_all(&mut self.lanes, scene, &mut self.nodes, &self.visited, workers);
+            let heard = lanes::deliver_to_all(
+                &mut self.lanes,
+                scene,
+                &mut self.nodes,
+                &self.visited,
+                workers,
+            );
             self.hear_lanes();
             return heard;
         }
         for &(node, _) in self.visited.iter().filter(|(_, contact)| *contact != Contact::Lost) {
             let half = self.nodes[node as usize].as_mut();
-            scene.deliver(half, &mut self.traffic).map_err(|source| RoundError::Rejected { node, source })?;
+            scene
+                .deliver(half, &mut self.traffic)
+                .map_err(|source| RoundError::Rejected { node, source })?;
         }
         Ok(())
     }
@@ -327,11 +348,12 @@ impl Federation {
         Ok(())
     }
 
-    /// Takes the server to another scale, between two rounds. Nodes have to follow before they are visited in contact again.
+    /// Takes the server to another scale, between two rounds. Nodes have to follow before they are
+    /// visited in contact again.
     ///
     /// # Panics
     /// If the transport was made for another dictionary.
-    pub fn transport_server(&mut self, transport: &Transport) {
+    pub fn transport_server(&mut self, transport: &Rescaling) {
         self.server.transport(transport);
         if let Some(wire) = &mut self.wire {
             wire.transport_server(self.server.as_ref());
@@ -342,28 +364,35 @@ impl Federation {
     ///
     /// # Panics
     /// If the transport was made for another dictionary.
-    pub fn transport_node(&mut self, node: NodeId, transport: &Transport) -> Result<(), RoundError> {
+    pub fn transport_node(
+        &mut self,
+        node: NodeId,
+        transport: &Rescaling,
+    ) -> Result<(), RoundError> {
         let nodes = self.nodes.len();
-        let half = self.nodes.get_mut(node as usize).ok_or(RoundError::NoSuchNode { node, nodes })?;
+        let half =
+            self.nodes.get_mut(node as usize).ok_or(RoundError::NoSuchNode { node, nodes })?;
         half.transport(transport);
         self.wire.iter_mut().for_each(|wire| wire.transport_node(node));
         Ok(())
     }
 
-    /// A node in contact hears the latest broadcast, as it would at the start of a round: for predictions that are made
-    /// before the round's own samples are there.
+    /// A node in contact hears the latest broadcast, as it would at the start of a round: for
+    /// predictions that are made before the round's own samples are there.
     pub fn hear(&mut self, node: NodeId) -> Result<(), RoundError> {
         let nodes = self.nodes.len();
-        let half = self.nodes.get_mut(node as usize).ok_or(RoundError::NoSuchNode { node, nodes })?;
+        let half =
+            self.nodes.get_mut(node as usize).ok_or(RoundError::NoSuchNode { node, nodes })?;
         let (telling, _) = split(&mut self.wire);
-        let scene = Scene { server: self.server.as_ref(), telling, width: self.width, is_last_visit: true };
+        let scene =
+            Scene { server: self.server.as_ref(), telling, width: self.width, is_last_visit: true };
         scene
             .deliver(half.as_mut(), &mut self.traffic)
             .map_err(|source| RoundError::Rejected { node, source })
     }
 
     /// One node's half.
-    pub fn node(&self, node: NodeId) -> Option<&dyn NodeHalf> {
+    pub fn node(&self, node: NodeId) -> Option<&dyn NodeMethod> {
         self.nodes.get(node as usize).map(|half| half.as_ref())
     }
 
@@ -379,12 +408,12 @@ impl Federation {
     }
 
     /// The server's half.
-    pub fn server(&self) -> &dyn ServerHalf {
+    pub fn server(&self) -> &dyn ServerMethod {
         self.server.as_ref()
     }
 
     /// The nodes' halves.
-    pub fn nodes(&self) -> impl Iterator<Item = &dyn NodeHalf> {
+    pub fn nodes(&self) -> impl Iterator<Item = &dyn NodeMethod> {
         self.nodes.iter().map(|node| node.as_ref())
     }
 
@@ -398,7 +427,8 @@ impl Federation {
         &self.votes
     }
 
-    /// Everything that has to survive a restart: both halves, what messages still owe, and what was counted.
+    /// Everything that has to survive a restart: both halves, what messages still owe, and what was
+    /// counted.
     pub fn save(&self) -> Vec<u8> {
         let saved = Saved {
             server: self.server.save(),
@@ -410,7 +440,8 @@ impl Federation {
         save_state(KIND, &saved)
     }
 
-    /// Goes on from a saved state of a federation of the same method, setup and compression, or refuses it and stays as it was.
+    /// Goes on from a saved state of a federation of the same method, setup and compression, or
+    /// refuses it and stays as it was.
     pub fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
         let saved = restore_state(KIND, saved, |saved: &Saved| {
             saved.nodes.len() == self.nodes.len()
@@ -436,9 +467,11 @@ impl Federation {
     }
 }
 
-/// Counts votes or kernels with the numbers that they travel with, and numbers that aren't compressed as they are.
+/// Counts votes or kernels with the numbers that they travel with, and numbers that aren't
+/// compressed as they are.
 fn cost_with_indices(compressed: Option<Cost>, count: usize, numbers: usize) -> Cost {
-    let plain = |count: usize| Cost { numbers: count as u64, bytes: (BYTES_PER_NUMBER * count) as u64 };
+    let plain =
+        |count: usize| Cost { numbers: count as u64, bytes: (BYTES_PER_NUMBER * count) as u64 };
     let indices = plain(count - numbers);
     let cost = compressed.unwrap_or_else(|| plain(numbers));
     Cost { numbers: cost.numbers + indices.numbers, bytes: cost.bytes + indices.bytes }

@@ -16,8 +16,8 @@ fn triangle_row(row: usize) -> usize {
 }
 
 impl<S: AsRef<[f64]> + AsMut<[f64]>> Cholesky<S> {
-    /// Of a matrix (lower triangle row by row) plus `penalty` on its diagonal. A direction in which no more than `tiny` is left gets no
-    /// weight.
+    /// Of a matrix (lower triangle row by row) plus `penalty` on its diagonal. A direction in which
+    /// no more than `tiny` is left gets no weight.
     pub(crate) fn new(mut entries: S, len: usize, penalty: f64, tiny: f64) -> Self {
         let (row, factor) = (triangle_row, entries.as_mut());
         for i in 0..len {
@@ -63,7 +63,8 @@ impl Cholesky {
         Self { factor, len }
     }
 
-    /// Adds g·gᵀ to A, one rotation for each direction: L stays a factor whatever the sizes. Leaves nothing of `g`.
+    /// Adds g·gᵀ to A, one rotation for each direction: L stays a factor whatever the sizes. Leaves
+    /// nothing of `g`.
     pub(crate) fn add_square(&mut self, g: &mut [f64]) {
         let row = triangle_row;
         for j in 0..self.len {
@@ -92,7 +93,8 @@ impl Cholesky {
         })
     }
 
-    /// Whether L belongs to a matrix of this size, and to one that can be solved with: no pivot below `least`, no entry beyond `most`.
+    /// Whether L belongs to a matrix of this size, and to one that can be solved with: no pivot
+    /// below `least`, no entry beyond `most`.
     pub(crate) fn is_sound(&self, len: usize, least: f64, most: f64) -> bool {
         let bounds = -most..=most;
         self.len == len
@@ -162,11 +164,16 @@ mod tests {
             grown.add_square(&mut g.clone());
             let anew = Cholesky::new(triangle.clone(), 3, 0.0, 0.0);
             for (found, expected) in grown.factor.iter().zip(&anew.factor) {
-                assert!((found - expected).abs() < 1e-9 * (1.0 + expected.abs()), "{grown:?}, {anew:?}");
+                assert!(
+                    (found - expected).abs() < 1e-9 * (1.0 + expected.abs()),
+                    "{grown:?}, {anew:?}"
+                );
             }
         }
         assert!(
-            grown.is_sound(3, 1.0, 100.0) && !grown.is_sound(3, 1e3, 1e9) && !grown.is_sound(2, 0.0, 1e9)
+            grown.is_sound(3, 1.0, 100.0)
+                && !grown.is_sound(3, 1e3, 1e9)
+                && !grown.is_sound(2, 0.0, 1e9)
         );
         let lengths: Vec<usize> = grown.rows_mut().map(|row| row.len()).collect();
         assert_eq!(lengths, [1, 2, 3]);

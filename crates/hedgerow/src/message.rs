@@ -1,7 +1,8 @@
 //! [`Upload`] and [`Broadcast`]: all that ever crosses between node and server.
 //!
-//! Both are a few numbers that add up, plus the round they belong to. What a message costs is counted from the message
-//! itself: one number per model entry, loss, weight, vote or kernel index. The round is its envelope, like an address.
+//! Both are a few numbers that add up, plus the round they belong to. What a message costs is
+//! counted from the message itself: one number per model entry, loss, weight, vote or kernel index.
+//! The round is its envelope, like an address.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +31,8 @@ pub struct Broadcast {
     pub numbers: Vec<f32>,
 }
 
-/// The two kernels that a broadcast names, so that a node that missed some can go on from the latest.
+/// The two kernels that a broadcast names, so that a node that missed some can go on from the
+/// latest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
     /// The kernel of the global model.
@@ -39,7 +41,7 @@ pub struct Selection {
     pub next: u32,
 }
 
-/// What a node sends about its raw samples, rarely: a [`crate::Summary`] in numbers.
+/// What a node sends about its raw samples, rarely: a [`crate::scaling::Summary`] in numbers.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Report {
     /// Count, mean, standard deviation, smallest and largest of each column.
@@ -117,7 +119,7 @@ pub enum Rejected {
         /// What came.
         found: usize,
     },
-    /// A number that isn't one, or one larger than [`crate::method::MAX_NUMBER`].
+    /// A number that isn't one, or one larger than [`crate::limits::MAX_NUMBER`].
     #[error("number {position} is {value}, beyond the bound of {bound:e}")]
     OutOfBounds {
         /// Where, from 0.
@@ -127,7 +129,8 @@ pub enum Rejected {
         /// Largest size allowed.
         bound: f32,
     },
-    /// A loss, count or square below zero: it would buy a kernel weight, or take away what others sent.
+    /// A loss, count or square below zero: it would buy a kernel weight, or take away what others
+    /// sent.
     #[error("number {position} can't be negative, but is {value}")]
     Negative {
         /// Where, from 0.

@@ -1,23 +1,27 @@
-//! The two traits that every method implements, and [`Method`]: a name and a [`Setup`] give a node half and a server half.
+//! The two traits that every method implements, and [`Method`]: a name and a [`Setup`] give a node
+//! half and a server half.
 //!
-//! Halves are state machines: no clock, no sockets, no threads, no hidden randomness. A round is: every node predicts and
-//! learns its samples, uploads; the server accepts what comes, closes the round and everyone adopts its broadcast. A new method
-//! is one file in this folder and one line in each function of [`Method`].
+//! Halves are state machines: no clock, no sockets, no threads, no hidden randomness. A round is:
+//! every node predicts and learns its samples, uploads; the server accepts what comes, closes the
+//! round and everyone adopts its broadcast. A new method is one file in this folder and one line in
+//! each function of [`Method`].
 
 use serde::{Deserialize, Serialize};
 
 use crate::aggregation::Aggregation;
-use crate::compression::Section;
-use crate::dictionary::Dictionary;
+use crate::codec::Section;
+use crate::features::dictionary::Dictionary;
+use crate::features::SampleMap;
+use crate::limits::MAX_LABEL;
+use crate::state::BadState;
 use crate::features::{FeatureError, FeatureMap, FeatureSpec, Features};
-use crate::loss::{Loss, Objective};
-use crate::map::SampleMap;
+use crate::learning::loss::{Loss, Objective};
+use crate::learning::Schedule;
+use crate::learning::weights::WeightRule;
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
 use crate::relay::PartialSum;
-use crate::scaling::Transport;
-use crate::schedule::Schedule;
+use crate::scaling::Rescaling;
 use crate::simd;
-use crate::weights::WeightRule;
 
 use basis::Basis;
 
@@ -38,54 +42,45 @@ mod sk_ofl;
 pub use mk_ofl::{Average, MkOptions};
 pub use pof_mkl::PofOptions;
 
-/// Largest size of a label that a node learns from.
-pub const MAX_LABEL: f32 = 1e12;
-
-/// Largest norm of a model: C of the paper's second assumption. Longer ones are pulled back to it, so nothing ever overflows.
-pub const MAX_NORM: f32 = 1e15;
-
-/// Largest size of a number in a message.
-pub const MAX_NUMBER: f32 = 1e30;
-
-/// Saved states whose rounds or samples have been counted this far are refused: counting on could overflow.
-pub(crate) const LAST_COUNT: u64 = 1 << 62;
-
 /// The half that lives on a device.
-pub trait NodeHalf: Send {
-    /// Predicts from one sample's features, with the latest global model and what the node keeps to itself. Pure.
+pub trait NodeMethod: Send {
+    /// Predicts from one sample's features, with the latest global model and what the node keeps to
+    /// itself. Pure.
     ///
     /// # Panics
     /// If they were made for another dictionary.
     fn predict(&self, z: Features<'_>) -> f32;
     /// Learns from one sample. Refuses what makes no sense, and then stays as it was.
     fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample>;
-    /// Writes the message for the server and says whether there is one (nothing learned, nothing to say). Pure: asking again
-    /// gives the same message.
+    /// Writes the message for the server and says whether there is one (nothing learned, nothing to
+    /// say). Pure: asking again gives the same message.
     fn upload(&self, out: &mut Upload) -> bool;
-    /// Appends what the numbers of its upload are, in order, for those who compress it. Numbers that aren't named travel as they are.
+    /// Appends what the numbers of its upload are, in order, for those who compress it. Numbers
+    /// that aren't named travel as they are.
     fn sections(&self, _out: &mut Vec<Section>) {}
     /// Takes over the server's state; one that isn't newer than its own is ignored.
     fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected>;
-    /// Its server has lost rounds: whatever broadcast comes next is adopted, though it be older than its own. What the node knows by itself it
-    /// keeps.
+    /// Its server has lost rounds: whatever broadcast comes next is adopted, though it be older
+    /// than its own. What the node knows by itself it keeps.
     fn forget_round(&mut self);
     /// The round that it is in: that of the latest broadcast it adopted.
     fn round(&self) -> u64;
-    /// How much the node trusts each kernel; sums to one, or is zero everywhere if the method has no kernels.
+    /// How much the node trusts each kernel; sums to one, or is zero everywhere if the method has
+    /// no kernels.
     fn weights(&self, out: &mut [f64]);
-    /// How much each kernel has in the predictions; sums to what the weights sum to. The weights, unless the method selects a
-    /// single kernel.
+    /// How much each kernel has in the predictions; sums to what the weights sum to. The weights,
+    /// unless the method selects a single kernel.
     fn shares(&self, out: &mut [f64]) {
         self.weights(out);
     }
     /// ‖w‖² of the model behind the predictions, for the ridge term of the regret.
     fn norm2(&self) -> f64;
-    /// Takes all models from the scale that they were learned in to another; call it before a broadcast of the new scale is adopted.
-    /// Weights are left alone.
+    /// Takes all models from the scale that they were learned in to another; call it before a
+    /// broadcast of the new scale is adopted. Weights are left alone.
     ///
     /// # Panics
     /// If the transport was made for another dictionary.
-    fn transport(&mut self, transport: &Transport);
+    fn transport(&mut self, transport: &Rescaling);
     /// Everything that has to survive a restart.
     fn save(&self) -> Vec<u8>;
     /// Goes on from a saved state, or refuses it and stays as it was.
@@ -93,19 +88,26 @@ pub trait NodeHalf: Send {
 }
 
 /// The half that lives on the server.
-pub trait ServerHalf: Send + Sync {
+pub trait ServerMethod: Send + Sync {
     /// Takes an upload for the open round, or refuses it and stays as it was.
     fn accept(&mut self, from: NodeId, upload: &Upload) -> Result<(), Rejected>;
-    /// Nothing yet of the open round, to be added to by [`ServerHalf::accept_apart`].
+    /// Nothing yet of the open round, to be added to by [`ServerMethod::accept_into`].
     fn part(&self) -> PartialSum;
-    /// Makes a part that [`ServerHalf::part`] began one of the open round again, and empty.
+    /// Makes a part that [`ServerMethod::part`] began one of the open round again, and empty.
     fn renew(&self, part: &mut PartialSum);
-    /// The same as [`ServerHalf::accept`] for a part of the round, of which there may be several: relays and threads each have their own.
-    fn accept_apart(&self, part: &mut PartialSum, from: NodeId, upload: &Upload) -> Result<(), Rejected>;
-    /// Takes all uploads of a part at once, or refuses it and stays as it was. Bits are those of the uploads one by one, whatever the parts.
+    /// The same as [`ServerMethod::accept`] for a part of the round, of which there may be several:
+    /// relays and threads each have their own.
+    fn accept_into(
+        &self,
+        part: &mut PartialSum,
+        from: NodeId,
+        upload: &Upload,
+    ) -> Result<(), Rejected>;
+    /// Takes all uploads of a part at once, or refuses it and stays as it was. Bits are those of
+    /// the uploads one by one, whatever the parts.
     fn merge(&mut self, part: &PartialSum) -> Result<(), Rejected>;
-    /// Takes over the broadcast of another server of the same setup, for relays: it knows what uploads of that round look like, but can't
-    /// close it.
+    /// Takes over the broadcast of another server of the same setup, for relays: it knows what
+    /// uploads of that round look like, but can't close it.
     fn follow(&mut self, broadcast: &Broadcast) -> Result<(), Rejected>;
     /// Uploads that the open round has so far, for those who wait for a quorum.
     fn uploads(&self) -> usize;
@@ -113,21 +115,22 @@ pub trait ServerHalf: Send + Sync {
     fn close_round(&mut self) -> &Broadcast;
     /// The latest broadcast, for those who join or come back.
     fn broadcast(&self) -> &Broadcast;
-    /// Appends what the numbers of its broadcast are, in order, for those who compress it. Numbers that aren't named travel as
-    /// they are.
+    /// Appends what the numbers of its broadcast are, in order, for those who compress it. Numbers
+    /// that aren't named travel as they are.
     fn sections(&self, _out: &mut Vec<Section>) {}
-    /// Learns what nodes were really told, after compression, of the broadcast that [`ServerHalf::close_round`] made: from here on that
-    /// is the broadcast.
+    /// Learns what nodes were really told, after compression, of the broadcast that
+    /// [`ServerMethod::close_round`] made: from here on that is the broadcast.
     ///
     /// # Panics
     /// If it has another number of numbers.
-    fn settle(&mut self, told: &[f32]);
-    /// Takes the broadcast's models from one scale to another; call it right after [`ServerHalf::close_round`]. Uploads that the open
-    /// round may have by then belong to the old scale and are forgotten: who sent them can send again.
+    fn replace_broadcast(&mut self, told: &[f32]);
+    /// Takes the broadcast's models from one scale to another; call it right after
+    /// [`ServerMethod::close_round`]. Uploads that the open round may have by then belong to the
+    /// old scale and are forgotten: who sent them can send again.
     ///
     /// # Panics
     /// If the transport was made for another dictionary.
-    fn transport(&mut self, transport: &Transport);
+    fn transport(&mut self, transport: &Rescaling);
     /// Everything that has to survive a restart.
     fn save(&self) -> Vec<u8>;
     /// Goes on from a saved state, or refuses it and stays as it was.
@@ -159,59 +162,6 @@ pub enum BadSample {
     },
 }
 
-/// A saved state that doesn't fit.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("saved state does not fit this method and setup: {reason}")]
-pub struct BadState {
-    reason: String,
-}
-
-impl BadState {
-    fn new(reason: impl ToString) -> Self {
-        let reason = reason.to_string();
-        Self { reason }
-    }
-}
-
-/// Version of saved states: one that this code doesn't know is refused, not guessed at.
-const STATE_VERSION: u16 = 4;
-
-/// Parses a saved state of this kind and checks it.
-pub(crate) fn restore_state<'a, S: Deserialize<'a>>(
-    kind: &str,
-    saved: &'a [u8],
-    is_sound: impl FnOnce(&S) -> bool,
-) -> Result<S, BadState> {
-    let (version, rest) = postcard::take_from_bytes::<u16>(saved).map_err(BadState::new)?;
-    if version != STATE_VERSION {
-        return Err(BadState::new(format!("it has version {version}, and this is version {STATE_VERSION}")));
-    }
-    let (found, rest) = postcard::take_from_bytes::<&str>(rest).map_err(BadState::new)?;
-    if found != kind {
-        return Err(BadState::new(format!("it belongs to {found:?}, not to {kind:?}")));
-    }
-    match postcard::take_from_bytes::<S>(rest) {
-        Err(error) => Err(BadState::new(error)),
-        Ok((_, rest)) if !rest.is_empty() => Err(BadState::new(format!("{} bytes too many", rest.len()))),
-        Ok((state, _)) if !is_sound(&state) => Err(BadState::new("sizes or values are out of bounds")),
-        Ok((state, _)) => Ok(state),
-    }
-}
-
-/// Bytes of a state, with its version and kind in front.
-#[expect(
-    clippy::expect_used,
-    reason = "writing to memory can't fail, and an empty state would be a lost one"
-)]
-pub(crate) fn save_state(kind: &str, state: &impl Serialize) -> Vec<u8> {
-    postcard::to_stdvec(&(STATE_VERSION, kind, state)).expect("states can be written to memory")
-}
-
-/// Whether a saved counter is one that a half could have reached.
-pub(crate) fn is_count(count: u64) -> bool {
-    count < LAST_COUNT
-}
-
 /// What both halves of a method must agree on, as it is written down.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -225,7 +175,8 @@ pub struct SetupConfig {
     /// Numbers in a sample, d.
     #[serde(default = "one")]
     pub inputs: usize,
-    /// Numbers that one upload may have, r; methods that send models of 2D numbers follow `frequencies` instead.
+    /// Numbers that one upload may have, r; methods that send models of 2D numbers follow
+    /// `frequencies` instead.
     #[serde(default = "hundred")]
     pub budget: usize,
     /// The loss.
@@ -336,13 +287,20 @@ impl TryFrom<SetupConfig> for Setup {
             let holds = delta > 0.0 && delta.is_finite();
             check("huber_delta", delta, "a positive number", holds)?;
         }
-        for (what, schedule) in [("step_size", config.step_size), ("weight_rate", config.weight_rate)] {
+        for (what, schedule) in
+            [("step_size", config.step_size), ("weight_rate", config.weight_rate)]
+        {
             let scale = schedule.scale();
             let holds = scale > 0.0 && scale <= 1000.0;
             check(what, scale, "positive and at most 1000", holds)?;
         }
         let shrink = config.step_size.rate(1) * ridge;
-        check("step_size times ridge", shrink, "at most 1, or models grow without bound", shrink <= 1.0)?;
+        check(
+            "step_size times ridge",
+            shrink,
+            "at most 1, or models grow without bound",
+            shrink <= 1.0,
+        )?;
         if let Aggregation::TrimmedMean { share } = config.aggregation {
             let holds = share > 0.0 && share < 0.5;
             check("the share of a trimmed mean", share, "above 0 and below 0.5", holds)?;
@@ -355,7 +313,12 @@ impl TryFrom<SetupConfig> for Setup {
             chosen <= config.kernels,
         )?;
         let exploration = config.pof.exploration;
-        check("exploration (ξ)", exploration, "between 0 and 1", (0.0..=1.0).contains(&exploration))?;
+        check(
+            "exploration (ξ)",
+            exploration,
+            "between 0 and 1",
+            (0.0..=1.0).contains(&exploration),
+        )?;
         Ok(Self { config, log_kernels: (config.kernels as f64).ln() })
     }
 }
@@ -479,7 +442,8 @@ impl Method {
         }
     }
 
-    /// Length of the z that it learns from: P·2D; the features of its dictionary for GR-OFL; d + 1 for a linear model, whose z is (1, x).
+    /// Length of the z that it learns from: P·2D; the features of its dictionary for GR-OFL; d + 1
+    /// for a linear model, whose z is (1, x).
     pub fn width(self, setup: &Setup) -> usize {
         match self {
             Self::GrOfl => gr_ofl::Sizes::new(setup.config.budget).features,
@@ -495,7 +459,8 @@ impl Method {
     pub fn map(self, setup: &Setup, spec: &FeatureSpec) -> Result<SampleMap, FeatureError> {
         Ok(match self {
             Self::GrOfl => {
-                let gr_ofl::Sizes { features, linear, .. } = gr_ofl::Sizes::new(setup.config.budget);
+                let gr_ofl::Sizes { features, linear, .. } =
+                    gr_ofl::Sizes::new(setup.config.budget);
                 SampleMap::Dictionary(Dictionary::new(spec, features, linear)?)
             }
             Self::LinearSgd | Self::LinearNewton => SampleMap::Inputs(setup.config.inputs),
@@ -504,9 +469,9 @@ impl Method {
         })
     }
 
-    /// How many frequencies per kernel a budget of r numbers allows: ⌊r/2⌋ for SK-OFL, ⌊r/2⌋ − 1 for MK-OFL, which also
-    /// sends two indices, and what [`PofOptions::frequencies`] says for POF-MKL. Methods without a budget of their own are given
-    /// as many as MK-OFL.
+    /// How many frequencies per kernel a budget of r numbers allows: ⌊r/2⌋ for SK-OFL, ⌊r/2⌋ − 1
+    /// for MK-OFL, which also sends two indices, and what [`PofOptions::frequencies`] says for
+    /// POF-MKL. Methods without a budget of their own are given as many as MK-OFL.
     pub fn frequencies(self, budget: usize) -> Result<usize, BudgetTooSmall> {
         let indices = match self {
             // Its features are its own: what others would have is told for comparison.
@@ -525,7 +490,7 @@ impl Method {
     ///
     /// # Panics
     /// If SK-OFL is given a kernel that the setup doesn't have.
-    pub fn node(self, setup: &Setup, id: NodeId) -> Box<dyn NodeHalf> {
+    pub fn node(self, setup: &Setup, id: NodeId) -> Box<dyn NodeMethod> {
         match self {
             Self::GrOfl => Box::new(gr_ofl::Node::new(setup)),
             Self::SkOfl { kernel } => Box::new(sk_ofl::Node::new(setup, kernel)),
@@ -542,10 +507,12 @@ impl Method {
 
     /// Whether its server can make this of uploads. Mean is for all.
     ///
-    /// The others are for methods whose nodes upload models that stand for themselves. Uploads of GR-OFL are parts of one system of
-    /// equations, which centres of its coordinates don't solve: its error was 1.5 to 6 times as large without a single bad
-    /// node. In POF-MKL nodes choose the kernels that they speak of, so a few bad ones are the majority wherever they like. Steps of
-    /// online Newton are so long that what bad nodes gain in a round grows on: three of twenty made the error a thousand times as large.
+    /// The others are for methods whose nodes upload models that stand for themselves. Uploads of
+    /// GR-OFL are parts of one system of equations, which centres of its coordinates don't solve:
+    /// its error was 1.5 to 6 times as large without a single bad node. In POF-MKL nodes choose the
+    /// kernels that they speak of, so a few bad ones are the majority wherever they like. Steps of
+    /// online Newton are so long that what bad nodes gain in a round grows on: three of twenty made
+    /// the error a thousand times as large.
     pub fn supports(self, aggregation: Aggregation) -> bool {
         let adds_up = matches!(self, Self::GrOfl | Self::PofMkl | Self::LinearNewton);
         aggregation == Aggregation::Mean || !adds_up
@@ -555,7 +522,7 @@ impl Method {
     ///
     /// # Panics
     /// If the method doesn't support the setup's aggregation, see [`Method::supports`].
-    pub fn server(self, setup: &Setup) -> Box<dyn ServerHalf> {
+    pub fn server(self, setup: &Setup) -> Box<dyn ServerMethod> {
         let aggregation = setup.config.aggregation;
         assert!(self.supports(aggregation), "{} has no {aggregation}", self.name());
         let basis = self.basis(setup);
@@ -569,12 +536,15 @@ impl Method {
             Self::PofMkl => Box::new(pof_mkl::server(setup, basis)),
             Self::FedPoe => Box::new(fed_poe::server(setup, basis)),
             Self::LinearSgd => Box::new(linear_sgd::server(setup, basis, "linear-server")),
-            Self::LinearNewton => Box::new(linear_sgd::server(setup, basis, "linear-newton-server")),
+            Self::LinearNewton => {
+                Box::new(linear_sgd::server(setup, basis, "linear-newton-server"))
+            }
         }
     }
 
-    /// Appends what the numbers of a broadcast are, in order: what its [`ServerHalf::sections`] says, for a node that has no server half. A
-    /// broadcast that no server of this setup sends has no sections beyond its end, and no slots that the dictionary doesn't have.
+    /// Appends what the numbers of a broadcast are, in order: what its [`ServerMethod::sections`]
+    /// says, for a node that has no server half. A broadcast that no server of this setup sends has
+    /// no sections beyond its end, and no slots that the dictionary doesn't have.
     pub fn broadcast_sections(self, setup: &Setup, broadcast: &Broadcast, out: &mut Vec<Section>) {
         self.basis(setup).sections(broadcast, out);
     }
@@ -583,7 +553,8 @@ impl Method {
     fn basis(self, setup: &Setup) -> Basis {
         let (among, len) = (setup.kernels(), setup.model_len());
         match self {
-            // Broadcasts are exact: large moves of numbers that nearly cancel would be rounded by more than what is left of them.
+            // Broadcasts are exact: large moves of numbers that nearly cancel would be rounded by
+            // more than what is left of them.
             Self::GrOfl => Basis::Nothing,
             Self::SkOfl { kernel } => Basis::Kernels { kernels: kernel..kernel + 1, len },
             Self::MkOfl | Self::EmKofl => Basis::Selected { among, len },
@@ -595,7 +566,11 @@ impl Method {
 }
 
 /// The largest D for which a model of 2D numbers and some indices fit a budget.
-fn frequencies_within(method: &'static str, budget: usize, indices: usize) -> Result<usize, BudgetTooSmall> {
+fn frequencies_within(
+    method: &'static str,
+    budget: usize,
+    indices: usize,
+) -> Result<usize, BudgetTooSmall> {
     match budget.checked_sub(indices) {
         Some(left) if left >= 2 => Ok(left / 2),
         _ => Err(BudgetTooSmall { method, least: indices + 2, budget }),

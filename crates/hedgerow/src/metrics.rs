@@ -1,8 +1,9 @@
-//! What is measured while a federation runs: errors, running and windowed, and numbers and bytes sent.
+//! What is measured while a federation runs: errors, running and windowed, and numbers and bytes
+//! sent.
 
 use serde::{Deserialize, Serialize};
 
-use crate::method::is_count;
+use crate::state::is_count;
 
 /// Mean of squared errors over everything and over a sliding window of rounds.
 #[derive(Debug, Clone)]
@@ -114,8 +115,10 @@ impl std::ops::AddAssign for Traffic {
 impl Traffic {
     /// Whether a saved state is one that could have been reached.
     pub(crate) fn is_sound(&self) -> bool {
-        let Self { numbers_up, numbers_down, bytes_up, bytes_down, uploads_accepted, uploads_late } = *self;
-        [numbers_up, numbers_down, bytes_up, bytes_down, uploads_accepted, uploads_late].map(is_count)
+        let Self { numbers_up, numbers_down, bytes_up, bytes_down, uploads_accepted, uploads_late } =
+            *self;
+        [numbers_up, numbers_down, bytes_up, bytes_down, uploads_accepted, uploads_late]
+            .map(is_count)
             == [true; 6]
     }
 }

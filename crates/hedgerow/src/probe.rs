@@ -1,11 +1,12 @@
-//! What this machine can do at best, for the benchmarks: the floor that node steps are compared with.
+//! What this machine can do at best, for the benchmarks: the floor that node steps are compared
+//! with.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use crate::loops::SPIN_WIDTH;
+use crate::simd::loops::SPIN_WIDTH;
+use crate::simd::vector::{LANES, Line};
 use crate::simd::{self, Cpu};
-use crate::vector::{LANES, Line};
 
 /// Rates of one core.
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +19,8 @@ pub struct Machine {
     pub ns_per_exp: f64,
 }
 
-/// What loops that only load, or only store, reach in a block of memory that is used again and again.
+/// What loops that only load, or only store, reach in a block of memory that is used again and
+/// again.
 #[derive(Debug, Clone, Copy)]
 pub struct Memory {
     /// Bytes.

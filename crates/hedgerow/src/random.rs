@@ -1,7 +1,9 @@
-//! Randomness that needs no state: the i-th number of a named stream is a pure function of (seed, name, i).
+//! Randomness that needs no state: the i-th number of a named stream is a pure function of (seed,
+//! name, i).
 //!
-//! Every draw in the library belongs to a stream of its own, one per (seed, purpose, owner), and asks for the number of its round.
-//! So results don't depend on threads or on who was asked first, and a restored node goes on exactly where it was.
+//! Every draw in the library belongs to a stream of its own, one per (seed, purpose, owner), and
+//! asks for the number of its round. So results don't depend on threads or on who was asked first,
+//! and a restored node goes on exactly where it was.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -31,9 +33,9 @@ pub enum Purpose {
 
 /// A stream of random numbers that can be read at any position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stream(u64);
+pub struct CounterRng(u64);
 
-impl Stream {
+impl CounterRng {
     /// The stream that all others of one run are derived from.
     pub fn from_seed(seed: u64) -> Self {
         Self(scramble(seed))
@@ -86,7 +88,7 @@ mod tests {
 
     #[test]
     fn uniform_numbers_fill_the_interval_evenly() {
-        let stream = Stream::from_seed(7).derive(Purpose::Vote, 3);
+        let stream = CounterRng::from_seed(7).derive(Purpose::Vote, 3);
         let mut bins = [0u32; 10];
         for position in 0..100_000 {
             let value = stream.uniform_at(position);
@@ -99,13 +101,13 @@ mod tests {
 
     #[test]
     fn streams_differ_by_seed_purpose_and_owner() {
-        let root = Stream::from_seed(1);
+        let root = CounterRng::from_seed(1);
         let mut seen = std::collections::HashSet::new();
         for owner in 0..1000 {
             for purpose in [Purpose::Vote, Purpose::Selection, Purpose::Data] {
                 assert!(seen.insert(root.derive(purpose, owner).bits_at(0)));
             }
         }
-        assert_ne!(Stream::from_seed(2).bits_at(0), root.bits_at(0));
+        assert_ne!(CounterRng::from_seed(2).bits_at(0), root.bits_at(0));
     }
 }

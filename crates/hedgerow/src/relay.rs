@@ -1,18 +1,21 @@
-//! [`PartialSum`]: some uploads of a round, added up where they were, and [`Relay`]: who does so between nodes and server.
+//! [`PartialSum`]: some uploads of a round, added up where they were, and [`Relay`]: who does so
+//! between nodes and server.
 //!
-//! Sums are exact and votes are counted, so it doesn't matter who adds what: a tree of relays of any shape gives the server the bits that all
-//! its uploads would have given. A partial sum is as large as a few uploads, however many are in it.
+//! Sums are exact and votes are counted, so it doesn't matter who adds what: a tree of relays of
+//! any shape gives the server the bits that all its uploads would have given. A partial sum is as
+//! large as a few uploads, however many are in it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::aggregation::Aggregation;
-use crate::gathering::Gathering;
+use crate::aggregation::gathering::Gathering;
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
-use crate::method::{BadState, Method, ServerHalf, Setup, restore_state, save_state};
+use crate::method::{Method, ServerMethod, Setup};
+use crate::state::{BadState, restore_state, save_state};
 
 const KIND: &str = "partial-sum";
 
-/// Some uploads of a round, checked and added up. Begin one with [`ServerHalf::part`].
+/// Some uploads of a round, checked and added up. Begin one with [`ServerMethod::part`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PartialSum {
     round: u64,
@@ -39,7 +42,8 @@ impl PartialSum {
         save_state(KIND, self)
     }
 
-    /// Bytes of its sums and votes alone: what doesn't grow with the nodes. Who has been heard is a bit for each node.
+    /// Bytes of its sums and votes alone: what doesn't grow with the nodes. Who has been heard is a
+    /// bit for each node.
     pub fn bytes_of_sums(&self) -> usize {
         self.gathering.bytes()
     }
@@ -85,11 +89,14 @@ pub struct NotAdditive {
 
 /// Stands between some nodes, or relays, and the server: takes what they send and hands on one sum.
 ///
-/// It hears the server's broadcasts as nodes do, so that it can refuse what the server would. Whom it hands its sum to relies on it as
-/// on all the nodes behind it: a relay that lies about them can't be told from nodes that do.
+/// It hears the server's broadcasts as nodes do, so that it can refuse what the server would. Whom
+/// it hands its sum to relies on it as on all the nodes behind it: a relay that lies about them
+/// can't be told from nodes that do.
 ///
 /// ```
-/// use hedgerow::{Method, Relay, Setup, SetupConfig, Upload};
+/// use hedgerow::{Method, Setup, SetupConfig};
+/// use hedgerow::message::Upload;
+/// use hedgerow::relay::Relay;
 ///
 /// let setup = Setup::try_from(SetupConfig::default())?;
 /// let mut server = Method::MkOfl.server(&setup);
@@ -105,7 +112,7 @@ pub struct NotAdditive {
 /// ```
 pub struct Relay {
     /// A server of the same setup, which knows what uploads have to look like.
-    server: Box<dyn ServerHalf>,
+    server: Box<dyn ServerMethod>,
     /// Kernels that an upload may have numbers for, at most.
     most: usize,
     sum: PartialSum,
@@ -126,7 +133,7 @@ impl Relay {
 
     /// Takes a node's upload, or refuses it and stays as it was.
     pub fn accept(&mut self, from: NodeId, upload: &Upload) -> Result<(), Rejected> {
-        self.server.accept_apart(&mut self.sum, from, upload)
+        self.server.accept_into(&mut self.sum, from, upload)
     }
 
     /// Takes what a relay further out has added up, or refuses it and stays as it was.
@@ -148,7 +155,8 @@ impl Relay {
         })
     }
 
-    /// Takes over a broadcast that is newer than the round it is in: what it has of that round is forgotten.
+    /// Takes over a broadcast that is newer than the round it is in: what it has of that round is
+    /// forgotten.
     pub fn follow(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
         if broadcast.round > self.sum.round {
             self.server.follow(broadcast)?;

@@ -1,13 +1,18 @@
 //! The inner loops, each compiled several times and chosen at run time for the processor.
 //!
-//! The loops themselves are in `loops.rs`, written once over `Vector`; the macro below wraps each for every instruction set.
+//! The loops themselves are in `loops.rs`, written once over `Vector`; the macro below wraps each
+//! for every instruction set.
 
 use std::sync::LazyLock;
 
-use crate::loops::{self, Angles, GROUP, NO_ANGLES, Projection, TILE};
-use crate::loss::Step;
-use crate::structured::Block;
-use crate::vector::{LANES, Line};
+pub(crate) mod loops;
+pub(crate) mod trig;
+pub(crate) mod vector;
+
+use self::loops::{Angles, GROUP, NO_ANGLES, Projection, TILE};
+use crate::features::structured::Block;
+use crate::learning::loss::Step;
+use crate::simd::vector::{LANES, Line};
 
 /// Instruction sets that the inner loops are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,14 +62,15 @@ impl Cpu {
     }
 }
 
-/// `fn name(args);` makes a function that takes a [`Cpu`] first and runs `loops::name` compiled for it.
+/// `fn name(args);` makes a function that takes a [`Cpu`] first and runs `loops::name` compiled for
+/// it.
 macro_rules! dispatched {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $ret:ty)?;)*) => {$(
         $(#[$meta])*
         pub(crate) fn $name(cpu: Cpu, $($arg: $type),*) $(-> $ret)? {
             #[cfg(target_arch = "x86_64")]
             {
-                use crate::vector::x86;
+                use crate::simd::vector::x86;
                 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
                 fn avx512($($arg: $type),*) $(-> $ret)? { loops::$name::<x86::Avx512>($($arg),*) }
                 #[target_feature(enable = "avx2,fma")]
@@ -91,9 +97,11 @@ dispatched! {
     fn project_together(panels: &[Line], x: &[f32], angles: &mut [Angles; GROUP]);
     /// Angles of one sample.
     fn project_alone(panels: &[Line], x: &[f32], angles: &mut Angles);
-    /// Angles of one or more samples on the few frequencies that have no panel, as line `line` of their tile.
+    /// Angles of one or more samples on the few frequencies that have no panel, as line `line` of
+    /// their tile.
     fn project_few(few: &[Line], x: &[f32], line: usize, angles: &mut [Angles]);
-    /// Features of one or more samples from their angles on `count` panels, whose frequencies begin at `first`.
+    /// Features of one or more samples from their angles on `count` panels, whose frequencies begin
+    /// at `first`.
     fn write_features(projection: &Projection<'_>, first: usize, count: usize, angles: &[Angles], z: &mut [f32]);
     /// Angles of one sample on structured frequencies.
     fn project_structured(block: &Block, x: &[f32], buffer: &mut [Line], angles: &mut [Line]);
@@ -103,16 +111,19 @@ dispatched! {
     fn dot(model: &[Line], z: &[f32]) -> f32;
     /// ‖w‖².
     fn norm2(model: &[Line]) -> f32;
-    /// One gradient step on each row of `models` for the same row of `z` (`width` long), and its objective before that.
+    /// One gradient step on each row of `models` for the same row of `z` (`width` long), and its
+    /// objective before that.
     fn descend_rows(models: &mut [Line], z: &[f32], width: usize, step: &Step, losses: &mut [f64]);
     /// The largest size of a number; NaN is larger than any.
     fn largest_size(values: &[f32]) -> f32;
-    /// Adds `values` to a sum in exact parts; see [`crate::sum::ExactSum`].
+    /// Adds `values` to a sum in exact parts; see [`crate::aggregation::sum::ExactSum`].
     fn add_exactly(parts: &mut [Vec<f64>; 3], values: &[f32]);
-    /// Adds z zᵀ of a block of rows, each as long as `moment`, to a lower triangle, and z y to `moment`.
+    /// Adds z zᵀ of a block of rows, each as long as `moment`, to a lower triangle, and z y to
+    /// `moment`.
     fn add_gram(gram: &mut [f64], moment: &mut [f64], z: &[f64], y: &[f64]);
     #[cfg(feature = "probe")]
-    /// Multiplies and adds without touching memory; returns what keeps the compiler from leaving it out.
+    /// Multiplies and adds without touching memory; returns what keeps the compiler from leaving it
+    /// out.
     fn spin(rounds: u64) -> f32;
     #[cfg(feature = "probe")]
     /// Sines and cosines of angles that stay in the nearest cache.
@@ -178,14 +189,14 @@ pub(crate) fn is_within(value: f32, bound: f32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::features::Kernel;
     use crate::features::{Amplitude, Draw, FeatureMap, FeatureSpec};
-    use crate::kernel::Kernel;
-    use crate::loops::{PADDING, Use};
-    use crate::loss::{Loss, Objective};
-    use crate::random::Stream;
+    use crate::learning::loss::{Loss, Objective};
+    use crate::random::CounterRng;
+    use crate::simd::loops::{PADDING, Use};
 
     fn numbers(seed: u64, count: usize) -> Vec<f32> {
-        let stream = Stream::from_seed(seed);
+        let stream = CounterRng::from_seed(seed);
         (0..count as u64).map(|i| stream.uniform_at(i) as f32 * 2.0 - 1.0).collect()
     }
 
@@ -195,8 +206,12 @@ mod tests {
         let frequencies = kernels * per_kernel;
         let padded = frequencies.next_multiple_of(PADDING);
         let rows = numbers(1, padded * inputs);
-        let panels: Vec<Line> =
-            rows.as_chunks().0.iter().map(|row: &[f32; LANES]| Line(row.map(|value| value * 40.0))).collect();
+        let panels: Vec<Line> = rows
+            .as_chunks()
+            .0
+            .iter()
+            .map(|row: &[f32; LANES]| Line(row.map(|value| value * 40.0)))
+            .collect();
         let uses: Vec<Use> = (0..kernels)
             .map(|kernel| Use { start: kernel * per_kernel, scale: 1.0 + kernel as f32 })
             .collect();
@@ -283,7 +298,10 @@ mod tests {
                     let turns: f64 = row.iter().zip(x).map(|(v, x)| v * f64::from(*x)).sum();
                     let (sine, cosine) = (turns * std::f64::consts::FRAC_PI_2).sin_cos();
                     assert!((f64::from(z[at]) - sine).abs() < 1e-4, "{kernel} {at}");
-                    assert!((f64::from(z[frequencies + at]) - cosine).abs() < 1e-4, "{kernel} {at}");
+                    assert!(
+                        (f64::from(z[frequencies + at]) - cosine).abs() < 1e-4,
+                        "{kernel} {at}"
+                    );
                 }
             }
         }

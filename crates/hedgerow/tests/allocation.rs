@@ -1,4 +1,5 @@
-//! Nothing allocates once it is warm: a device may run for years. A counting allocator watches every call of every method.
+//! Nothing allocates once it is warm: a device may run for years. A counting allocator watches
+//! every call of every method.
 
 // An allocator can't be written without; it only counts and hands on.
 #![allow(unsafe_code, clippy::unwrap_used)]
@@ -10,10 +11,12 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use common::{INPUTS, features, few_cases, map_for, methods, numbers};
-use hedgerow::{
-    Coding, Compression, Contact, Features, Federation, Method, NodeScaling, NumberFormat, Report, Scale,
-    ScaleKind, Upload, Visit,
-};
+use hedgerow::codec::{Coding, Compression, NumberFormat};
+use hedgerow::features::Features;
+use hedgerow::federation::{Contact, NodeRound};
+use hedgerow::message::{Report, Upload};
+use hedgerow::scaling::{NodeScaling, Scale, ScaleKind};
+use hedgerow::{Federation, Method};
 
 thread_local! {
     /// Allocations of this thread: tests run side by side.
@@ -114,7 +117,8 @@ fn halves_never_allocate_once_warm() {
         let z = samples(case.method);
         let width = case.method.width(&case.setup);
         let z: Vec<Features<'_>> = Features::checked(&z).unwrap().samples(width).collect();
-        let mut nodes: Vec<_> = (0..NODES as u32).map(|id| case.method.node(&case.setup, id)).collect();
+        let mut nodes: Vec<_> =
+            (0..NODES as u32).map(|id| case.method.node(&case.setup, id)).collect();
         let mut server = case.method.server(&case.setup);
         let mut upload = Upload::default();
         let mut weights = [0.0; KERNELS];
@@ -145,7 +149,10 @@ fn federations_never_allocate_once_warm() {
         let plain = Federation::new(case.method, &case.setup);
         // Whoever compresses keeps errors for each kernel, once it is asked for.
         let kept = 2 * (NODES as u64 + 1) * KERNELS as u64;
-        [(0, case, plain), (kept, case, Federation::compressed(case.method, &case.setup, compression))]
+        [
+            (0, case, plain),
+            (kept, case, Federation::compressed(case.method, &case.setup, compression)),
+        ]
     });
     for (most, case, mut federation) in federations {
         let z = samples(case.method);
@@ -153,7 +160,7 @@ fn federations_never_allocate_once_warm() {
         let z: Vec<Features<'_>> = Features::checked(&z).unwrap().samples(width).collect();
         let mut sum = 0.0;
         let count = allocations(|round| {
-            let visits = [0, 1, 2].map(|node| Visit {
+            let visits = [0, 1, 2].map(|node| NodeRound {
                 node: node as u32,
                 z: z[(round * NODES + node) % z.len()],
                 y: &[0.7],

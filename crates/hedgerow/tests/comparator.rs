@@ -1,13 +1,15 @@
-//! What federations are measured against: the naive extension with everyone present is centralised mini-batch learning, one
-//! sample per step is the sequential form, and no fixed function beats the best one in hindsight. The reference is written
-//! here again, in f64 and as plainly as possible.
+//! What federations are measured against: the naive extension with everyone present is centralised
+//! mini-batch learning, one sample per step is the sequential form, and no fixed function beats the
+//! best one in hindsight. The reference is written here again, in f64 and as plainly as possible.
 
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{FREQUENCIES, INPUTS, map, numbers, setup};
-use hedgerow::{
-    BestFunction, Contact, Features, Federation, Hindsight, Loss, Method, Omkl, Setup, SetupConfig, Visit,
-};
+use hedgerow::baseline::{BestFunction, Hindsight, Omkl};
+use hedgerow::features::Features;
+use hedgerow::federation::{Contact, NodeRound};
+use hedgerow::learning::Loss;
+use hedgerow::{Federation, Method, Setup, SetupConfig};
 use proptest::prelude::*;
 
 const KERNELS: usize = 4;
@@ -68,14 +70,17 @@ impl Reference {
                 let prediction = dot(model, z);
                 let (value, slope) = match self.setup.config().loss {
                     Loss::Squared => ((prediction - y).powi(2), 2.0 * (prediction - y)),
-                    Loss::Logistic => ((-y * prediction).exp().ln_1p(), -y / (1.0 + (y * prediction).exp())),
+                    Loss::Logistic => {
+                        ((-y * prediction).exp().ln_1p(), -y / (1.0 + (y * prediction).exp()))
+                    }
                     Loss::Huber { delta } => {
                         let (error, sign) = ((prediction - y).abs(), (prediction - y).signum());
                         let far = (delta * (2.0 * error - delta), 2.0 * delta * sign);
                         if error > delta { far } else { (error * error, 2.0 * error * sign) }
                     }
                 };
-                self.log_weights[p] -= (KERNELS as f64).ln() / root * (value + ridge * dot(model, model));
+                self.log_weights[p] -=
+                    (KERNELS as f64).ln() / root * (value + ridge * dot(model, model));
                 for ((gradient, z), w) in gradient.iter_mut().zip(z).zip(model.iter()) {
                     *gradient += (slope * z + 2.0 * ridge * w) / batch.len() as f64;
                 }
@@ -105,7 +110,7 @@ fn naive_with_everyone_present_is_centralised_mini_batch_learning() {
                 let visits: Vec<_> = features
                     .zip(y.chunks(1))
                     .zip(0..)
-                    .map(|((z, y), node)| Visit { node, z, y, contact: Contact::Full })
+                    .map(|((z, y), node)| NodeRound { node, z, y, contact: Contact::Full })
                     .collect();
                 let batch: Vec<_> = z.chunks_exact(width).map(wide).zip(wide(y)).collect();
                 federation
@@ -137,7 +142,8 @@ fn omkl_is_mini_batch_learning_with_one_sample() {
                 assert!((found - expected).abs() < 2e-6, "{loss:?}");
             }
             let norms = reference.models.iter().map(|model| dot(model, model));
-            let norm2: f64 = reference.weights().iter().zip(norms).map(|(q, norm2)| q * norm2).sum();
+            let norm2: f64 =
+                reference.weights().iter().zip(norms).map(|(q, norm2)| q * norm2).sum();
             assert!((omkl.norm2() - norm2).abs() < 1e-5 * (1.0 + norm2), "{loss:?}");
         }
     }
@@ -178,7 +184,11 @@ fn losses_in_hindsight_are_those_of_the_model() {
         for (ridge, room) in [(0.0, 1e-6), (RIDGE, 1e-9), (3.0, 1e-9)] {
             let (samples, best) = (one_kernel(200, kernel), best(200, kernel, ridge));
             let exact = total_loss(&samples, &best.model, ridge);
-            assert!((best.total_loss - exact).abs() < room * (1.0 + exact), "{} {exact}", best.total_loss);
+            assert!(
+                (best.total_loss - exact).abs() < room * (1.0 + exact),
+                "{} {exact}",
+                best.total_loss
+            );
             let exact = total_loss(&samples, &best.model, 0.0);
             assert!(
                 (best.squared_error - exact).abs() < room * (1.0 + exact),
@@ -222,10 +232,11 @@ fn regret_stays_below_the_bound_of_online_gradient_descent() {
             let gradient = exact.iter().zip(&model).map(|(z, w)| 2.0 * error * z + 2.0 * RIDGE * w);
             steps += gradient.map(|g| g * g).sum::<f64>() / (2.0 * ((t + 1) as f64).sqrt());
             let z = Features::checked(&z[t * KERNELS * LEN..(t + 1) * KERNELS * LEN]).unwrap();
-            let visit = Visit { node: 0, z, y: &y[t..=t], contact: Contact::Full };
+            let visit = NodeRound { node: 0, z, y: &y[t..=t], contact: Contact::Full };
             federation.round(&[visit], |_| {}).unwrap();
         }
-        // Zinkevich's bound for steps of 1/√t, with the distances and gradients that really occurred.
+        // Zinkevich's bound for steps of 1/√t, with the distances and gradients that really
+        // occurred.
         let bound = farthest * (rounds as f64).sqrt() / 2.0 + steps;
         let regret = suffered - best.total_loss;
         assert!(regret <= bound, "kernel {kernel}: {regret} above {bound}");

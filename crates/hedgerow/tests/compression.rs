@@ -1,5 +1,5 @@
-//! Federations whose messages are compressed: the same to the bit where nothing is rounded, nearly as good where it is, and
-//! consistent whoever is missing.
+//! Federations whose messages are compressed: the same to the bit where nothing is rounded, nearly
+//! as good where it is, and consistent whoever is missing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,10 +8,13 @@ use std::num::NonZeroU16;
 use crate::common::{
     BUDGET, Case, FREQUENCIES, INPUTS, features, few_cases, map_for, methods, numbers, setup,
 };
-use hedgerow::{
-    Coding, Compression, Contact, Features, Federation, Kind, Method, NumberFormat, RoundError, Scale,
-    Section, Setup, SetupConfig, Stream, Upload, Visit,
-};
+use hedgerow::codec::{Coding, Compression, Kind, NumberFormat, Section};
+use hedgerow::features::Features;
+use hedgerow::federation::{Contact, NodeRound, RoundError};
+use hedgerow::message::Upload;
+use hedgerow::random::CounterRng;
+use hedgerow::scaling::Scale;
+use hedgerow::{Federation, Method, Setup, SetupConfig};
 
 const KERNELS: usize = 4;
 const NODES: usize = 6;
@@ -46,7 +49,7 @@ fn try_play(
     size: f32,
 ) -> Result<Vec<u32>, RoundError> {
     let map = map_for(method, KERNELS);
-    let chance = Stream::from_seed(t);
+    let chance = CounterRng::from_seed(t);
     let samples: Vec<(Vec<f32>, f32, Contact)> = (0..NODES as u64)
         .map(|node| {
             let x = numbers(100 * t + node, INPUTS);
@@ -59,17 +62,18 @@ fn try_play(
             (z, size * (5.0 * x[0]).sin(), contact)
         })
         .collect();
-    let visits: Vec<Visit<'_>> = order
+    let visits: Vec<NodeRound<'_>> = order
         .iter()
         .map(|&node| {
             let (z, y, contact) = &samples[node as usize];
             let z = Features::checked(z).unwrap();
-            Visit { node, z, y: std::slice::from_ref(y), contact: *contact }
+            NodeRound { node, z, y: std::slice::from_ref(y), contact: *contact }
         })
         .collect();
     let mut predictions = vec![0; NODES];
-    federation
-        .round(&visits, |prediction| predictions[prediction.node as usize] = prediction.value.to_bits())?;
+    federation.round(&visits, |prediction| {
+        predictions[prediction.node as usize] = prediction.value.to_bits()
+    })?;
     Ok(predictions)
 }
 
@@ -108,7 +112,8 @@ fn everything_stays_finite_in_every_format() {
                         // Newton steps begin with a curvature of one, in whatever unit labels have.
                         let is_newton = case.method == Method::LinearNewton;
                         let bound = 1e4 * if is_newton { size.max(1.0) } else { size };
-                        let sound = predictions.iter().all(|bits| f32::from_bits(*bits).abs() <= bound);
+                        let sound =
+                            predictions.iter().all(|bits| f32::from_bits(*bits).abs() <= bound);
                         assert!(sound, "{case:?}, {compression:?}, {size}: {predictions:?}");
                     }
                 }
@@ -125,7 +130,11 @@ fn order_of_uploads_is_irrelevant() {
                 [(); 2].map(|()| Federation::compressed(method, &small_setup(), compression));
             for t in 0..30 {
                 let forward = play(method, &mut one, t, &FORWARD, 1.0);
-                assert_eq!(forward, play(method, &mut other, t, &[3, 0, 5, 4, 2, 1], 1.0), "{method:?}");
+                assert_eq!(
+                    forward,
+                    play(method, &mut other, t, &[3, 0, 5, 4, 2, 1], 1.0),
+                    "{method:?}"
+                );
             }
             assert_eq!(one.save(), other.save(), "{method:?}");
         }
@@ -154,18 +163,20 @@ fn a_restored_federation_goes_on_the_same() {
             // What doesn't fit is refused and changes nothing.
             let before = copy.save();
             assert!(Federation::new(method, &small_setup()).restore(&saved).is_err());
-            let more = setup(SetupConfig { kernels: KERNELS, nodes: NODES + 1, ..SetupConfig::default() });
+            let more =
+                setup(SetupConfig { kernels: KERNELS, nodes: NODES + 1, ..SetupConfig::default() });
             assert!(Federation::compressed(method, &more, compression).restore(&saved).is_err());
             for len in 0..saved.len() {
                 assert!(copy.restore(&saved[..len]).is_err());
             }
-            let stream = Stream::from_seed(1);
+            let stream = CounterRng::from_seed(1);
             for i in 0..300 {
                 let mut spoiled = saved.clone();
                 let at = stream.bits_at(2 * i) as usize % spoiled.len();
                 spoiled[at] ^= stream.bits_at(2 * i + 1) as u8 | 1;
                 if copy.restore(&spoiled).is_ok() {
-                    // Halves may no longer agree on the round or on what an upload has, and then they say so.
+                    // Halves may no longer agree on the round or on what an upload has, and then
+                    // they say so.
                     let played = try_play(method, &mut copy, 60, &FORWARD, 1.0);
                     let is_told = matches!(&played, Ok(_) | Err(RoundError::Rejected { .. }));
                     assert!(is_told, "{method:?}: {played:?}");
@@ -181,13 +192,17 @@ fn a_restored_federation_goes_on_the_same() {
 fn everyone_holds_what_the_server_was_told_they_hold() {
     // However they came to it: by a difference, or by the whole after they were away.
     let method = Method::SkOfl { kernel: 1 };
-    let mut federation = Federation::compressed(method, &small_setup(), both(NumberFormat::Bits4, 2));
+    let mut federation =
+        Federation::compressed(method, &small_setup(), both(NumberFormat::Bits4, 2));
     for t in 0..50 {
         play(method, &mut federation, t, &FORWARD, 1.0);
         let server = federation.server().broadcast().clone();
         let expected: f32 = server.numbers.iter().map(|number| number * number).sum();
         for node in federation.nodes().filter(|node| node.round() == server.round) {
-            assert!((node.norm2() - f64::from(expected)).abs() <= 1e-5 * f64::from(expected), "round {t}");
+            assert!(
+                (node.norm2() - f64::from(expected)).abs() <= 1e-5 * f64::from(expected),
+                "round {t}"
+            );
         }
         let behind = federation.nodes().filter(|node| node.round() < server.round).count();
         if t == 49 {
@@ -210,9 +225,12 @@ fn servers_settle_for_what_nodes_were_told() {
         let mut told = before.numbers.clone();
         told[..rounded].iter_mut().enumerate().for_each(|(at, told)| *told = at as f32);
         assert!(rounded > 0 && told != before.numbers, "{case:?}");
-        server.settle(&told);
+        server.replace_broadcast(&told);
         case.method.server(&case.setup).restore(&server.save()).unwrap();
-        assert_eq!((server.broadcast().round, server.broadcast().kernels), (before.round, before.kernels));
+        assert_eq!(
+            (server.broadcast().round, server.broadcast().kernels),
+            (before.round, before.kernels)
+        );
         assert_eq!(server.broadcast().numbers, told, "{case:?}");
     }
 }
@@ -238,7 +256,12 @@ fn broadcasts_are_rounded_for_everyone() {
             let largest = exact.iter().fold(0f32, |largest, number| largest.max(number.abs()));
             // Of POF-MKL nobody may have chosen a kernel.
             assert_eq!(exact != model, largest > 0.0, "{method:?}");
-            assert!(exact.iter().zip(model).all(|(exact, model)| (exact - model).abs() <= largest / 6.9));
+            assert!(
+                exact
+                    .iter()
+                    .zip(model)
+                    .all(|(exact, model)| (exact - model).abs() <= largest / 6.9)
+            );
         }
         // Weights and what else comes after models is exact.
         assert_eq!(plain, rounded, "{method:?}");
@@ -266,9 +289,15 @@ fn halves_name_the_sections_of_their_messages() {
                 let mut upload = Upload::default();
                 node.upload(&mut upload);
                 let others = &upload.numbers[up.len() * 2 * FREQUENCIES..];
-                let chosen = upload.vote.into_iter().chain(others.iter().map(|kernel| *kernel as u32));
+                let chosen =
+                    upload.vote.into_iter().chain(others.iter().map(|kernel| *kernel as u32));
                 let kind = |kernel| Kind::Steady { slot: kernel as usize };
-                (chosen.map(|kernel| Section { len: 2 * FREQUENCIES, kind: kind(kernel) }).collect(), all)
+                (
+                    chosen
+                        .map(|kernel| Section { len: 2 * FREQUENCIES, kind: kind(kernel) })
+                        .collect(),
+                    all,
+                )
             }
             Method::LinearSgd | Method::LinearNewton => {
                 (vec![model(0, INPUTS + 1)], vec![model(0, INPUTS + 1)])
@@ -290,7 +319,12 @@ fn round(method: Method, federation: &mut Federation, seed: u64) {
     let visits: Vec<_> = samples
         .iter()
         .zip(0..)
-        .map(|((z, y), node)| Visit { node, z: Features::checked(z).unwrap(), y, contact: Contact::Full })
+        .map(|((z, y), node)| NodeRound {
+            node,
+            z: Features::checked(z).unwrap(),
+            y,
+            contact: Contact::Full,
+        })
         .collect();
     federation.round(&visits, |_| {}).unwrap();
 }
@@ -321,10 +355,18 @@ fn traffic_is_counted_to_the_byte() {
             (0..20).for_each(|seed| round(method, &mut federation, seed));
             let (traffic, messages) = (federation.traffic(), 20 * NODES as u64);
             assert_eq!(traffic.numbers_up, messages * (models_up * len + others_up), "{method:?}");
-            assert_eq!(traffic.numbers_down, messages * (models_down * len + others_down), "{method:?}");
+            assert_eq!(
+                traffic.numbers_down,
+                messages * (models_down * len + others_down),
+                "{method:?}"
+            );
             let [up, down] = [models_up, models_down].map(|models| models * bytes(len));
             assert_eq!(traffic.bytes_up, messages * (up + 4 * others_up), "{method:?}, {format:?}");
-            assert_eq!(traffic.bytes_down, messages * (down + 4 * others_down), "{method:?}, {format:?}");
+            assert_eq!(
+                traffic.bytes_down,
+                messages * (down + 4 * others_down),
+                "{method:?}, {format:?}"
+            );
         }
     }
 }
@@ -346,17 +388,21 @@ fn messages_of_gr_ofl_shrink_with_the_format() {
     });
     let [exact, half, eight, four] = bytes;
     assert_eq!(exact, 4.0);
-    // Gradients have half precision, however coarse a format was asked for; slices, counts and the like are exact.
+    // Gradients have half precision, however coarse a format was asked for; slices, counts and the
+    // like are exact.
     assert!(half < 3.4 && eight == half && four == half, "{bytes:?}");
 }
 
 #[test]
 fn who_was_away_gets_the_whole_broadcast() {
-    let mut federation =
-        Federation::compressed(Method::SkOfl { kernel: 0 }, &small_setup(), both(NumberFormat::Bits8, 1));
+    let mut federation = Federation::compressed(
+        Method::SkOfl { kernel: 0 },
+        &small_setup(),
+        both(NumberFormat::Bits8, 1),
+    );
     let z = numbers(1, KERNELS * 2 * FREQUENCIES);
     let z = Features::checked(&z).unwrap();
-    let visit = |node, contact| Visit { node, z, y: &[0.5], contact };
+    let visit = |node, contact| NodeRound { node, z, y: &[0.5], contact };
     for _ in 0..5 {
         federation.round(&[visit(0, Contact::Full), visit(1, Contact::Lost)], |_| {}).unwrap();
     }
@@ -369,7 +415,8 @@ fn who_was_away_gets_the_whole_broadcast() {
     // And so does who hears of it in another scale.
     federation.round(&[visit(0, Contact::Full), visit(1, Contact::Lost)], |_| {}).unwrap();
     let scale = Scale::from_ranges(&[(-1.0, 1.0); INPUTS + 1]).unwrap();
-    federation.transport_server(&map_for(Method::SkOfl { kernel: 0 }, KERNELS).transport(&scale, &scale));
+    federation
+        .transport_server(&map_for(Method::SkOfl { kernel: 0 }, KERNELS).transport(&scale, &scale));
     let before = federation.traffic().bytes_down;
     federation.hear(1).unwrap();
     assert_eq!(federation.traffic().bytes_down - before, 4 * 2 * FREQUENCIES as u64);
@@ -386,7 +433,8 @@ fn uploads_wait_for_their_round_and_numbers_for_their_turn() {
         assert_eq!(federation.server().broadcast().round, 1 + 25, "{method:?}");
         assert_eq!(federation.traffic().uploads_accepted, 25 * NODES as u64);
 
-        let mut federation = Federation::compressed(method, &small_setup(), both(NumberFormat::F32, 4));
+        let mut federation =
+            Federation::compressed(method, &small_setup(), both(NumberFormat::F32, 4));
         (0..100).for_each(|seed| round(method, &mut federation, seed));
         let whole = (100 * NODES * 2 * FREQUENCIES) as u64;
         let sent = federation.traffic().numbers_up;
@@ -407,11 +455,15 @@ fn uploads_wait_for_their_round_and_numbers_for_their_turn() {
 #[test]
 fn late_uploads_are_counted_and_owe_nothing() {
     let [mut with, mut without] = [(); 2].map(|()| {
-        Federation::compressed(Method::SkOfl { kernel: 0 }, &small_setup(), both(NumberFormat::Bits4, 2))
+        Federation::compressed(
+            Method::SkOfl { kernel: 0 },
+            &small_setup(),
+            both(NumberFormat::Bits4, 2),
+        )
     });
     let z = numbers(1, KERNELS * 2 * FREQUENCIES);
     let z = Features::checked(&z).unwrap();
-    let visit = |node, contact| Visit { node, z, y: &[0.5], contact };
+    let visit = |node, contact| NodeRound { node, z, y: &[0.5], contact };
     for _ in 0..10 {
         with.round(&[visit(0, Contact::Full), visit(1, Contact::Late)], |_| {}).unwrap();
         without.round(&[visit(0, Contact::Full), visit(1, Contact::Lost)], |_| {}).unwrap();
@@ -423,7 +475,8 @@ fn late_uploads_are_counted_and_owe_nothing() {
         federation.round(&[visit(1, Contact::Full)], |_| {}).unwrap();
     }
     assert_eq!(states(&with), states(&without));
-    // With nobody in time the round stays open, and the late one is taken after all; its second upload is not.
+    // With nobody in time the round stays open, and the late one is taken after all; its second
+    // upload is not.
     with.round(&[visit(1, Contact::Late)], |_| {}).unwrap();
     without.round(&[visit(1, Contact::Late)], |_| {}).unwrap();
     assert_eq!((with.traffic().uploads_late, with.traffic().uploads_accepted), (10, 12));
@@ -447,7 +500,8 @@ fn compressed_federations_follow_a_change_of_scale() {
         // Without rounding it is the plain one here too.
         let mut plain = Federation::new(method, &small_setup());
         let mut exact = Federation::compressed(method, &small_setup(), Compression::default());
-        let mut coarse = Federation::compressed(method, &small_setup(), both(NumberFormat::Bits4, 3));
+        let mut coarse =
+            Federation::compressed(method, &small_setup(), both(NumberFormat::Bits4, 3));
         let mut forgotten = vec![];
         for t in 0..60 {
             let mut seen = vec![];
@@ -455,7 +509,8 @@ fn compressed_federations_follow_a_change_of_scale() {
                 if t % 20 == 19 {
                     let before = federation.save().len();
                     federation.transport_server(&transport);
-                    (0..NODES as u32).for_each(|node| federation.transport_node(node, &transport).unwrap());
+                    (0..NODES as u32)
+                        .for_each(|node| federation.transport_node(node, &transport).unwrap());
                     // What was owed is forgotten: all by the server, and all by the nodes.
                     forgotten.push((before as f64 - federation.save().len() as f64) / 4.0);
                 }
@@ -472,7 +527,8 @@ fn compressed_federations_follow_a_change_of_scale() {
             Method::Naive | Method::FedPoe => (nodes + 1.0) * KERNELS as f64 * model,
             Method::PofMkl => (nodes + KERNELS as f64) * model,
             Method::LinearSgd | Method::LinearNewton => (nodes + 1.0) * (INPUTS as f64 + 1.0),
-            // Halves forget what was owed in the old scale too: the last moves, and at what they looked.
+            // Halves forget what was owed in the old scale too: the last moves, and at what they
+            // looked.
             Method::GrOfl => continue,
         };
         for forgotten in forgotten.chunks(3) {

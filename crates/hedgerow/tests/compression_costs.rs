@@ -1,14 +1,17 @@
-//! What compression costs: mean square errors of every method on a smooth stream, beside those of plain messages.
+//! What compression costs: mean square errors of every method on a smooth stream, beside those of
+//! plain messages.
 
 #![allow(clippy::unwrap_used)]
 
 use std::num::NonZeroU16;
 
 use crate::common::{INPUTS, numbers};
-use hedgerow::{
-    Amplitude, Coding, Compression, Contact, Draw, ErrorMeter, FeatureSpec, Federation, Kernel, Method,
-    NumberFormat, Schedule, Setup, SetupConfig, Visit,
-};
+use hedgerow::codec::{Coding, Compression, NumberFormat};
+use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel};
+use hedgerow::federation::{Contact, NodeRound};
+use hedgerow::learning::Schedule;
+use hedgerow::metrics::ErrorMeter;
+use hedgerow::{Federation, Method, Setup, SetupConfig};
 
 fn count(count: u16) -> NonZeroU16 {
     NonZeroU16::new(count).unwrap()
@@ -46,8 +49,15 @@ fn error(method: Method, compression: Compression, seed: u64, sights: Sights) ->
         _ => Schedule::Anytime { scale: 1.0 },
     };
     let (inputs, budget) = (INPUTS, 60);
-    let config =
-        SetupConfig { nodes: K, frequencies, inputs, budget, seed, step_size, ..SetupConfig::default() };
+    let config = SetupConfig {
+        nodes: K,
+        frequencies,
+        inputs,
+        budget,
+        seed,
+        step_size,
+        ..SetupConfig::default()
+    };
     let setup = Setup::try_from(config).unwrap();
     let map = method.map(&setup, &spec).unwrap();
     let mut federation = Federation::compressed(method, &setup, compression);
@@ -60,11 +70,15 @@ fn error(method: Method, compression: Compression, seed: u64, sights: Sights) ->
                 x[0] = -1.0 + (2 * node + 1) as f32 / K as f32 + x[0] / K as f32;
             }
         }
-        let y: Vec<f32> = x.chunks(INPUTS).map(|x| 0.5 * (2.0 * x[0]).sin() + 0.3 * x[1] * x[0]).collect();
+        let y: Vec<f32> =
+            x.chunks(INPUTS).map(|x| 0.5 * (2.0 * x[0]).sin() + 0.3 * x[1] * x[0]).collect();
         let samples = map.map_batch(&x, &mut buffer).samples(map.width()).zip(y.chunks(1)).zip(0..);
-        let visits: Vec<_> =
-            samples.map(|((z, y), node)| Visit { node, z, y, contact: Contact::Full }).collect();
-        federation.round(&visits, |prediction| meter.record(prediction.value, prediction.label)).unwrap();
+        let visits: Vec<_> = samples
+            .map(|((z, y), node)| NodeRound { node, z, y, contact: Contact::Full })
+            .collect();
+        federation
+            .round(&visits, |prediction| meter.record(prediction.value, prediction.label))
+            .unwrap();
         meter.close_round();
     }
     meter.mse()
@@ -90,8 +104,10 @@ fn compression_costs_little() {
         let plain = mean(Compression::default());
         assert!(plain > 1e-4 && plain < 0.1, "{method:?}: {plain}");
         println!("{:>13} {:>18} {plain:.3e}", method.name(), "plain");
-        let up =
-            |numbers| Compression { up: Coding { numbers, ..Coding::default() }, ..Compression::default() };
+        let up = |numbers| Compression {
+            up: Coding { numbers, ..Coding::default() },
+            ..Compression::default()
+        };
         // A round is a Newton step of GR-OFL, and there is no making up for one that wasn't taken.
         let rarely = if method == Method::GrOfl { 2.0 } else { 1.15 };
         for (name, compression, most) in [
@@ -114,7 +130,8 @@ fn compression_costs_little() {
 
 #[test]
 fn compression_costs_little_where_everyone_sees_something_else() {
-    // Gradients of nodes that are worlds apart nearly cancel in their sum, and what rounding does to each doesn't.
+    // Gradients of nodes that are worlds apart nearly cancel in their sum, and what rounding does
+    // to each doesn't.
     for method in [Method::GrOfl, Method::SkOfl { kernel: 5 }, Method::MkOfl, Method::PofMkl] {
         let mean = |compression| {
             (1..=3).map(|seed| error(method, compression, seed, Sights::Parted)).sum::<f64>() / 3.0

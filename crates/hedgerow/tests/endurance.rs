@@ -1,16 +1,17 @@
-//! A million rounds of every method under labels that jump between signs and over eighteen orders of magnitude, and a vote of
-//! ten thousand nodes: nothing overflows, nothing becomes NaN.
+//! A million rounds of every method under labels that jump between signs and over eighteen orders
+//! of magnitude, and a vote of ten thousand nodes: nothing overflows, nothing becomes NaN.
 
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{
     FREQUENCIES, INPUTS, features, has_kernels, has_loss, is_linear, methods, numbers, setup, spec,
 };
-use hedgerow::method::{MAX_LABEL, MAX_NORM};
-use hedgerow::{
-    Amplitude, Average, Broadcast, ExponentialWeights, Features, Loss, Method, MkOptions, Schedule,
-    Selection, Setup, SetupConfig, Upload, WeightRule,
-};
+use hedgerow::features::{Amplitude, Features};
+use hedgerow::learning::{ExponentialWeights, Loss, Schedule, WeightRule};
+use hedgerow::limits::{MAX_LABEL, MAX_NORM};
+use hedgerow::message::{Broadcast, Selection, Upload};
+use hedgerow::method::{Average, MkOptions};
+use hedgerow::{Method, Setup, SetupConfig};
 
 const KERNELS: usize = 11;
 
@@ -30,7 +31,8 @@ fn endure(method: Method, setup: &Setup, amplitude: Amplitude, rounds: u64) {
     };
     let points = 64;
     let z = features(&map, &numbers(3, points * INPUTS));
-    let z: Vec<Features<'_>> = Features::checked(&z).unwrap().samples(method.width(setup)).collect();
+    let z: Vec<Features<'_>> =
+        Features::checked(&z).unwrap().samples(method.width(setup)).collect();
     let mut nodes = [method.node(setup, 0), method.node(setup, 1)];
     let mut server = method.server(setup);
     let mut upload = Upload::default();
@@ -40,15 +42,22 @@ fn endure(method: Method, setup: &Setup, amplitude: Amplitude, rounds: u64) {
             let z = z[(t as usize * 5 + id) % points];
             assert!(node.predict(z).is_finite(), "{method:?}, round {t}");
             let label = harsh_label(t + 2 * id as u64);
-            node.learn(z, if setup.config().loss == Loss::Logistic { label.signum() } else { label })
-                .unwrap();
+            node.learn(
+                z,
+                if setup.config().loss == Loss::Logistic { label.signum() } else { label },
+            )
+            .unwrap();
             node.weights(&mut weights);
             let total: f64 = weights.iter().sum();
             let expected = if has_kernels(method) { 1.0 } else { 0.0 };
             assert!((total - expected).abs() < 1e-9, "{method:?}, round {t}: {weights:?}");
             // A model may be as long as it can be and then take a step as long as it can be.
             let longest = (1.0 + length) * f64::from(MAX_NORM);
-            assert!(node.norm2() <= 1.001 * longest * longest, "{method:?}, round {t}: {}", node.norm2());
+            assert!(
+                node.norm2() <= 1.001 * longest * longest,
+                "{method:?}, round {t}: {}",
+                node.norm2()
+            );
             if node.upload(&mut upload) {
                 // The server refuses what isn't finite.
                 server.accept(id as u32, &upload).unwrap();
@@ -118,10 +127,18 @@ fn steps_far_too_long_stay_finite() {
     // Every step overshoots a thousandfold, in its own direction each time.
     let schedule = Schedule::Constant { scale: 1000.0 };
     for loss in [Loss::Squared, Loss::Logistic, Loss::Huber { delta: 1e9 }] {
-        for (ridge, weight_rule) in [(0.0, WeightRule::Cumulative), (0.001, WeightRule::Incremental)] {
-            let config =
-                SetupConfig { loss, ridge, weight_rule, step_size: schedule, ..SetupConfig::default() };
-            let setup = setup(SetupConfig { kernels: KERNELS, weight_rate: schedule, nodes: 2, ..config });
+        for (ridge, weight_rule) in
+            [(0.0, WeightRule::Cumulative), (0.001, WeightRule::Incremental)]
+        {
+            let config = SetupConfig {
+                loss,
+                ridge,
+                weight_rule,
+                step_size: schedule,
+                ..SetupConfig::default()
+            };
+            let setup =
+                setup(SetupConfig { kernels: KERNELS, weight_rate: schedule, nodes: 2, ..config });
             for method in methods(KERNELS).into_iter().filter(|method| has_loss(*method, loss)) {
                 endure(method, &setup, Amplitude::Normalised, 20_000);
                 endure(method, &setup, Amplitude::Unnormalised, 20_000);
@@ -136,7 +153,8 @@ fn features_of_size_one_diverge_and_stay_finite() {
     for average in [Average::All, Average::Voters] {
         for step_size in [Schedule::Constant { scale: 1.0 }, Schedule::Anytime { scale: 1.0 }] {
             let mk = MkOptions { count_nodes: false, average };
-            let config = SetupConfig { kernels: KERNELS, nodes: 2, step_size, mk, ..SetupConfig::default() };
+            let config =
+                SetupConfig { kernels: KERNELS, nodes: 2, step_size, mk, ..SetupConfig::default() };
             for method in methods(KERNELS) {
                 endure(method, &setup(config), Amplitude::Unnormalised, 50_000);
             }
@@ -160,7 +178,8 @@ fn losses_that_all_kernels_share_leave_no_trace() {
 
 /// The broadcast after one round in which node i votes for `vote(i)` and uploads i everywhere.
 fn after_votes(nodes: u32, seed: u64, vote: impl Fn(u32) -> u32) -> Broadcast {
-    let setup = setup(SetupConfig { kernels: 11, nodes: nodes as usize, seed, ..SetupConfig::default() });
+    let setup =
+        setup(SetupConfig { kernels: 11, nodes: nodes as usize, seed, ..SetupConfig::default() });
     let mut server = Method::MkOfl.server(&setup);
     let len = server.broadcast().numbers.len();
     for node in 0..nodes {

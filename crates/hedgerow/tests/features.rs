@@ -1,13 +1,14 @@
-//! Feature maps: the same bits however samples are batched, on the unit sphere, and on average the kernel itself. The first
-//! numbers of every draw are frozen: nodes of different releases must derive the same map from the same seed.
+//! Feature maps: the same bits however samples are batched, on the unit sphere, and on average the
+//! kernel itself. The first numbers of every draw are frozen: nodes of different releases must
+//! derive the same map from the same seed.
 
 #![allow(clippy::unwrap_used)]
 
 use crate::common::numbers;
-use hedgerow::{
-    Amplitude, Average, Cpu, Draw, Family, FeatureError, FeatureMap, FeatureSpec, Kernel, MkOptions,
-    SetupConfig,
-};
+use hedgerow::SetupConfig;
+use hedgerow::features::{Amplitude, Draw, Family, FeatureError, FeatureMap, FeatureSpec, Kernel};
+use hedgerow::method::{Average, MkOptions};
+use hedgerow::simd::Cpu;
 
 const DRAWS: [Draw; 4] = Draw::ALL;
 
@@ -59,11 +60,13 @@ fn batches_have_the_bits_of_single_samples_and_length_one() {
                 for kernels in [1, 2, 11] {
                     let spec = spec(draw, kernels, frequencies, inputs, 3);
                     let map = FeatureMap::new(&spec).unwrap();
-                    // Eleven samples fill groups of two and four and leave a rest; one of them is huge.
+                    // Eleven samples fill groups of two and four and leave a rest; one of them is
+                    // huge.
                     let mut x = numbers(inputs as u64, 11 * inputs);
                     x[4 * inputs] = 3e9;
                     let batch = features(&map, &x);
-                    let singles: Vec<f32> = x.chunks_exact(inputs).flat_map(|x| features(&map, x)).collect();
+                    let singles: Vec<f32> =
+                        x.chunks_exact(inputs).flat_map(|x| features(&map, x)).collect();
                     let bits = |z: &[f32]| z.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
                     assert!(bits(&batch) == bits(&singles), "{spec:?}");
                     for cpu in [Cpu::Plain, Cpu::Avx2] {
@@ -101,7 +104,8 @@ fn products_of_features_converge_to_the_kernel_and_to_no_other() {
             let here = features(&map, &x);
             for (at, other) in others.iter().enumerate() {
                 let there = features(&map, other);
-                let parts = here.chunks_exact(map.model_len()).zip(there.chunks_exact(map.model_len()));
+                let parts =
+                    here.chunks_exact(map.model_len()).zip(there.chunks_exact(map.model_len()));
                 for (mean, (a, b)) in means.iter_mut().zip(parts) {
                     mean[at] += dot(a, b) / seeds as f64;
                 }
@@ -109,13 +113,19 @@ fn products_of_features_converge_to_the_kernel_and_to_no_other() {
         }
         for (kernel, means) in kernels.iter().zip(&means) {
             let farthest = |kernel: &Kernel| {
-                let errors = others.iter().zip(means).map(|(other, mean)| mean - kernel.value(&x, other));
+                let errors =
+                    others.iter().zip(means).map(|(other, mean)| mean - kernel.value(&x, other));
                 errors.fold(0.0, |farthest: f64, error| farthest.max(error.abs()))
             };
             assert!(farthest(kernel) < bound, "{draw:?} {}: {}", kernel.label(), farthest(kernel));
             for factor in [0.6, 1.0 / 0.6] {
                 let wrong = Kernel { variance: factor * kernel.variance, ..*kernel };
-                assert!(farthest(&wrong) > bound, "{draw:?} {} passes as {}", kernel.label(), wrong.label());
+                assert!(
+                    farthest(&wrong) > bound,
+                    "{draw:?} {} passes as {}",
+                    kernel.label(),
+                    wrong.label()
+                );
             }
         }
     }
@@ -150,7 +160,8 @@ fn orthogonal_draws_vary_less_than_independent_ones() {
 #[test]
 fn maps_differ_by_seed_and_kernels_by_their_own_draw() {
     for draw in DRAWS {
-        let of = |seed| features(&FeatureMap::new(&spec(draw, 1, 4, 2, seed)).unwrap(), &[0.3, 0.8]);
+        let of =
+            |seed| features(&FeatureMap::new(&spec(draw, 1, 4, 2, seed)).unwrap(), &[0.3, 0.8]);
         assert_ne!(of(1), of(2), "{draw:?}");
     }
     let twice = |draw| {
@@ -226,7 +237,8 @@ fn huge_inputs_stay_on_the_sphere() {
     for draw in DRAWS {
         // The last two bandwidths have no finite inverse in f32, and none above zero.
         for variance in [1e-5, 1.0, 1e5, 1e-80, 1e95] {
-            let kernels: Vec<_> = families(draw).map(|family| Kernel { family, variance }).collect();
+            let kernels: Vec<_> =
+                families(draw).map(|family| Kernel { family, variance }).collect();
             let spec = FeatureSpec {
                 kernels,
                 draw,
@@ -236,7 +248,13 @@ fn huge_inputs_stay_on_the_sphere() {
                 amplitude: Amplitude::Normalised,
             };
             let map = FeatureMap::new(&spec).unwrap();
-            for x in [[1e30, -1e30, 1e30], [1e38, 1e38, -1e38], [f32::MAX; 3], [1e38, 0.5, 0.0], [0.0; 3]] {
+            for x in [
+                [1e30, -1e30, 1e30],
+                [1e38, 1e38, -1e38],
+                [f32::MAX; 3],
+                [1e38, 0.5, 0.0],
+                [0.0; 3],
+            ] {
                 assert_on_the_sphere(&map, &features(&map, &x), &spec);
             }
             let broken = [f32::NAN, f32::INFINITY, 1.0];
@@ -249,7 +267,10 @@ fn huge_inputs_stay_on_the_sphere() {
 fn maps_that_make_no_sense_are_refused() {
     let sound = spec(Draw::Independent, 3, 4, 2, 1);
     let error = |spec: FeatureSpec| FeatureMap::new(&spec).unwrap_err();
-    assert_eq!(error(FeatureSpec { kernels: Vec::new(), ..sound.clone() }), FeatureError::NoKernels);
+    assert_eq!(
+        error(FeatureSpec { kernels: Vec::new(), ..sound.clone() }),
+        FeatureError::NoKernels
+    );
     assert_eq!(error(FeatureSpec { inputs: 0, ..sound.clone() }), FeatureError::NoInputs);
     assert_eq!(error(FeatureSpec { frequencies: 0, ..sound.clone() }), FeatureError::NoFrequencies);
     for variance in [0.0, -1.0, f64::NAN, f64::INFINITY] {
@@ -265,8 +286,11 @@ fn maps_that_make_no_sense_are_refused() {
             assert_eq!(refused, FeatureError::NotIsotropic { draw, kernel: 1, family });
         }
     }
-    for (numbers, kernels, frequencies, inputs) in [(5, 1, 2, 3), (0, 0, 2, 3), (0, 1, 0, 3), (0, 1, 1, 0)] {
-        let refused = FeatureMap::from_frequencies(&vec![0.5; numbers], kernels, frequencies, inputs);
+    for (numbers, kernels, frequencies, inputs) in
+        [(5, 1, 2, 3), (0, 0, 2, 3), (0, 1, 0, 3), (0, 1, 1, 0)]
+    {
+        let refused =
+            FeatureMap::from_frequencies(&vec![0.5; numbers], kernels, frequencies, inputs);
         assert!(refused.is_err(), "{numbers} numbers for {kernels}·{frequencies}·{inputs}");
     }
 }
@@ -285,7 +309,7 @@ fn unnormalised_features_are_the_same_times_the_root_of_their_number() {
         for z in large.chunks_exact(2 * 17) {
             assert!((dot(z, z) - 17.0).abs() < 1e-4, "{draw:?}");
         }
-        assert!(hedgerow::Features::checked(&large).is_ok());
+        assert!(hedgerow::features::Features::checked(&large).is_ok());
     }
 }
 
@@ -312,8 +336,10 @@ fn a_map_of_one_kernel_has_its_features_and_no_others() {
     for draw in DRAWS {
         for (inputs, frequencies) in [(3, 5), (4, 49), (20, 64), (20, 146)] {
             let spec = spec(draw, kernels, frequencies, inputs, 5);
-            // One family alone, too: then the last few frequencies are projected in a way of their own.
-            let gaussians = spec.kernels.iter().map(|kernel| Kernel::gaussian(kernel.variance)).collect();
+            // One family alone, too: then the last few frequencies are projected in a way of their
+            // own.
+            let gaussians =
+                spec.kernels.iter().map(|kernel| Kernel::gaussian(kernel.variance)).collect();
             specs.extend([FeatureSpec { kernels: gaussians, ..spec.clone() }, spec]);
         }
     }
@@ -328,7 +354,8 @@ fn a_map_of_one_kernel_has_its_features_and_no_others() {
             all.map_batch(&x, &mut expected);
             for kernel in 0..kernels {
                 all.clone().only(kernel).map_batch(&x, &mut found);
-                let rows = expected.chunks_exact(all.model_len()).zip(found.chunks_exact(all.model_len()));
+                let rows =
+                    expected.chunks_exact(all.model_len()).zip(found.chunks_exact(all.model_len()));
                 for (at, (expected, found)) in rows.enumerate() {
                     let nothing = vec![0.0; all.model_len()];
                     let expected = if at % kernels == kernel { expected } else { &nothing };

@@ -1,14 +1,16 @@
-//! Golden values: runs of a reference implementation in f64, with given frequencies, samples and, for MK-OFL, an imposed
-//! sequence of selected kernels. Everything that the reference wrote down is compared. The models here are f32: predictions,
-//! losses and models reach 3e-6 of their size plus 3e-7, and three times that is allowed; weights reach 2e-5 of their size
-//! however small they are; the loss of the best function in hindsight 5e-8; the server's draw, all f64, 2e-16.
+//! Golden values: runs of a reference implementation in f64, with given frequencies, samples and,
+//! for MK-OFL, an imposed sequence of selected kernels. Everything that the reference wrote down is
+//! compared. The models here are f32: predictions, losses and models reach 3e-6 of their size plus
+//! 3e-7, and three times that is allowed; weights reach 2e-5 of their size however small they are;
+//! the loss of the best function in hindsight 5e-8; the server's draw, all f64, 2e-16.
 
 #![allow(clippy::unwrap_used)]
 
-use hedgerow::weights::{softmax, vote_log_weights};
-use hedgerow::{
-    Broadcast, FeatureMap, Features, Hindsight, Method, NodeHalf, Selection, Setup, SetupConfig, Upload,
-};
+use hedgerow::baseline::Hindsight;
+use hedgerow::features::{FeatureMap, Features};
+use hedgerow::learning::weights::{softmax, vote_log_weights};
+use hedgerow::message::{Broadcast, Selection, Upload};
+use hedgerow::{Method, NodeMethod, Setup, SetupConfig};
 use serde_json::Value;
 
 /// One file: a small world, and what the reference made of it.
@@ -45,7 +47,7 @@ impl Golden {
         flat(&self.file["y"][round]).iter().map(|v| *v as f32).collect()
     }
 
-    fn node_halves(&self, method: Method) -> Vec<Box<dyn NodeHalf>> {
+    fn node_halves(&self, method: Method) -> Vec<Box<dyn NodeMethod>> {
         (0..self.nodes as u32).map(|id| method.node(&self.setup, id)).collect()
     }
 
@@ -57,7 +59,8 @@ impl Golden {
             let before = server.broadcast().clone();
             let mut predictions = Vec::new();
             let z = self.features(round, &mut buffer).samples(self.map.width());
-            for (id, ((node, z), y)) in nodes.iter_mut().zip(z).zip(self.labels(round)).enumerate() {
+            for (id, ((node, z), y)) in nodes.iter_mut().zip(z).zip(self.labels(round)).enumerate()
+            {
                 predictions.push(node.predict(z));
                 node.learn(z, y).unwrap();
                 assert!(node.upload(&mut upload));
@@ -87,7 +90,10 @@ fn assert_close(what: &str, found: &[f64], expected: &[f64], (relative, absolute
     assert_eq!(found.len(), expected.len(), "{what}");
     for (position, (found, expected)) in found.iter().zip(expected).enumerate() {
         let room = relative * expected.abs() + absolute;
-        assert!((found - expected).abs() <= room, "{what}[{position}]: {found}, expected {expected}");
+        assert!(
+            (found - expected).abs() <= room,
+            "{what}[{position}]: {found}, expected {expected}"
+        );
     }
 }
 
@@ -100,7 +106,12 @@ fn features_are_the_reference_s() {
         let mut buffer = Vec::new();
         let z = golden.features(0, &mut buffer);
         // Sizes at most one: the absolute error is what counts.
-        assert_close("features", &wide(z.numbers()), &flat(&golden.file["features_t1"]), (0.0, 3e-7));
+        assert_close(
+            "features",
+            &wide(z.numbers()),
+            &flat(&golden.file["features_t1"]),
+            (0.0, 3e-7),
+        );
     }
 }
 
@@ -118,7 +129,8 @@ fn mk_ofl_with_imposed_kernels_is_the_reference_s() {
             let at = |what: &str| format!("round {}: {what}", round + 1);
             let mut model = vec![0.0; golden.map.model_len()];
             let z = golden.features(round, &mut buffer).samples(golden.map.width());
-            for (k, ((node, z), y)) in nodes.iter_mut().zip(z).zip(golden.labels(round)).enumerate() {
+            for (k, ((node, z), y)) in nodes.iter_mut().zip(z).zip(golden.labels(round)).enumerate()
+            {
                 let (mut before, mut after) = (vec![0.0; kernels], vec![0.0; kernels]);
                 let prediction = f64::from(node.predict(z));
                 node.weights(&mut before);
@@ -129,16 +141,28 @@ fn mk_ofl_with_imposed_kernels_is_the_reference_s() {
                 assert!(node.upload(&mut upload));
                 model.iter_mut().zip(&upload.numbers).for_each(|(sum, v)| *sum += f64::from(*v));
 
-                // Weights show how much more each kernel lost than the global one, whose loss is known.
-                let rate = (kernels as f64).ln() / ((round + 1) as f64).sqrt() * golden.nodes as f64;
+                // Weights show how much more each kernel lost than the global one, whose loss is
+                // known.
+                let rate =
+                    (kernels as f64).ln() / ((round + 1) as f64).sqrt() * golden.nodes as f64;
                 let fall = |p: usize| before[p].ln() - after[p].ln();
                 let global = imposed[round] as usize;
                 let losses: Vec<f64> =
                     (0..kernels).map(|p| global_loss + (fall(p) - fall(global)) / rate).collect();
 
-                assert_close(&at("prediction"), &[prediction], &flat(&step["prediction"][k]), SINGLE);
+                assert_close(
+                    &at("prediction"),
+                    &[prediction],
+                    &flat(&step["prediction"][k]),
+                    SINGLE,
+                );
                 assert_close(&at("loss"), &losses, &flat(&step["loss"][k]), SINGLE);
-                assert_close(&at("upload"), &wide(&upload.numbers), &flat(&step["upload"][k]), SINGLE);
+                assert_close(
+                    &at("upload"),
+                    &wide(&upload.numbers),
+                    &flat(&step["upload"][k]),
+                    SINGLE,
+                );
                 assert_close(&at("weights"), &after, &flat(&step["weights"][k]), (5e-5, 0.0));
             }
             model.iter_mut().for_each(|sum| *sum /= golden.nodes as f64);
@@ -210,7 +234,12 @@ fn best_function_in_hindsight_is_the_reference_s() {
             let best = hindsight.best(golden.setup.config().ridge);
             let expected = &golden.file["hindsight"];
             assert_close("model", &best.model, &flat(&expected["model"][kernel]), SINGLE);
-            assert_close("loss", &[best.total_loss], &flat(&expected["total_loss"][kernel]), (1e-7, 0.0));
+            assert_close(
+                "loss",
+                &[best.total_loss],
+                &flat(&expected["total_loss"][kernel]),
+                (1e-7, 0.0),
+            );
         }
     }
 }

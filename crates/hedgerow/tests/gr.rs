@@ -1,13 +1,16 @@
-//! What is special about GR-OFL: it comes to the ridge solution of everybody's data, in any unit of the labels, however samples are dealt; it
-//! is hardly ever worse than a running mean; and it lives with whoever is missing, with drift, wild labels and hostile messages.
+//! What is special about GR-OFL: it comes to the ridge solution of everybody's data, in any unit of
+//! the labels, however samples are dealt; it is hardly ever worse than a running mean; and it lives
+//! with whoever is missing, with drift, wild labels and hostile messages.
 
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{TAIL, numbers};
-use hedgerow::{
-    Amplitude, Contact, Draw, FeatureSpec, Features, Federation, Kernel, Loss, Method, SampleMap, Setup,
-    SetupConfig, Stream, Tally, Visit,
-};
+use hedgerow::features::{Amplitude, Draw, FeatureSpec, Features, Kernel, SampleMap};
+use hedgerow::federation::{Contact, NodeRound};
+use hedgerow::learning::Loss;
+use hedgerow::metrics::Tally;
+use hedgerow::random::CounterRng;
+use hedgerow::{Federation, Method, Setup, SetupConfig};
 
 const METHOD: Method = Method::GrOfl;
 
@@ -66,7 +69,7 @@ impl Fleet {
         let visits: Vec<_> = arrivals
             .iter()
             .zip(&z)
-            .map(|(arrival, z)| Visit {
+            .map(|(arrival, z)| NodeRound {
                 node: arrival.node,
                 z: Features::checked(z).unwrap(),
                 y: &arrival.y,
@@ -74,9 +77,13 @@ impl Fleet {
             })
             .collect();
         let mut said = Vec::new();
-        self.federation.round(&visits, |prediction| said.push((prediction.value, prediction.label))).unwrap();
+        self.federation
+            .round(&visits, |prediction| said.push((prediction.value, prediction.label)))
+            .unwrap();
         assert!(said.iter().all(|(value, _)| value.is_finite()), "{said:?}");
-        assert!(self.federation.server().broadcast().numbers.iter().all(|number| number.is_finite()));
+        assert!(
+            self.federation.server().broadcast().numbers.iter().all(|number| number.is_finite())
+        );
         said
     }
 }
@@ -93,7 +100,7 @@ fn everyone(
             let seed = 1_000 * t + u64::from(node);
             let mut x = numbers(seed, shape.inputs);
             inputs(&mut x);
-            let chance = Stream::from_seed(seed).uniform_at(999) as f32 * 2.0 - 1.0;
+            let chance = CounterRng::from_seed(seed).uniform_at(999) as f32 * 2.0 - 1.0;
             let y = vec![label(&x, chance)];
             Arrival { node, x, y, contact: Contact::Full }
         })
@@ -180,7 +187,8 @@ fn it_comes_to_the_ridge_solution_of_everybody_s_data() {
         };
         let (found, best) = (squares(&found), squares(&best));
         assert!(len > shape.budget / 2, "{budget}: {len} features");
-        // To a millionth of the least sum: messages are f32, and a model that has just grown is a few steps away.
+        // To a millionth of the least sum: messages are f32, and a model that has just grown is a
+        // few steps away.
         assert!((found / best - 1.0).abs() < 1e-6, "{budget}: {found}, and {best} is possible");
         assert!(best > 1.0, "there is something that can't be explained");
     }
@@ -192,7 +200,10 @@ fn predictions_follow_the_unit_of_the_labels() {
         let mut fleet = Fleet::new(&USUAL);
         let label = |x: &[f32], chance: f32| factor * (wave(x, chance) + offset);
         let rounds = (0..200).map(|t| fleet.round(&everyone(&USUAL, t, as_they_are, label)));
-        rounds.flatten().map(|(said, _)| f64::from(said) / f64::from(factor) - f64::from(offset)).collect()
+        rounds
+            .flatten()
+            .map(|(said, _)| f64::from(said) / f64::from(factor) - f64::from(offset))
+            .collect()
     };
     let plain: Vec<f64> = run(1.0, 0.0);
     for (factor, offset) in [(1e6, 0.0), (1e-6, 0.0), (1e6, 7.0), (1e-6, -7.0), (1.0, 7.0)] {
@@ -227,14 +238,15 @@ fn samples_may_be_dealt_in_any_way() {
         said
     };
     let alone = run(1, &|_, _| 0);
-    let chance = Stream::from_seed(1);
+    let chance = CounterRng::from_seed(1);
     for (name, other) in [
         ("one each", run(12, &|_, at| at)),
         ("at random", run(5, &|t, at| (chance.bits_at(100 * t + at as u64) % 5) as usize)),
         ("most to one", run(3, &|_, at| at.saturating_sub(9))),
         ("in turns", run(4, &|t, _| t as usize % 4)),
     ] {
-        // At first the bounds of predictions differ: who has several samples tells only of the largest.
+        // At first the bounds of predictions differ: who has several samples tells only of the
+        // largest.
         let apart = alone.iter().zip(&other).skip(20 * 12).map(|(a, b)| (a - b).powi(2));
         let apart = (apart.sum::<f64>() / (alone.len() - 20 * 12) as f64).sqrt();
         assert!(apart < 0.01, "{name}: {apart}, where labels are about one");
@@ -244,7 +256,7 @@ fn samples_may_be_dealt_in_any_way() {
 #[test]
 fn whoever_comes_and_goes_it_learns() {
     let shape = Shape { nodes: 8, ..USUAL };
-    let chance = Stream::from_seed(4);
+    let chance = CounterRng::from_seed(4);
     for (loss_rate, most) in [(0.0, 0.03), (0.3, 0.15), (0.7, 0.25)] {
         let mut fleet = Fleet::new(&shape);
         let (mut late, mut labels) = (Tally::default(), Tally::default());
@@ -258,7 +270,8 @@ fn whoever_comes_and_goes_it_learns() {
                 _ => true,
             });
             for arrival in &mut arrivals {
-                let dice = |throw: u64| chance.uniform_at(100 * t + 10 * throw + u64::from(arrival.node));
+                let dice =
+                    |throw: u64| chance.uniform_at(100 * t + 10 * throw + u64::from(arrival.node));
                 if dice(0) < loss_rate {
                     arrival.contact = if dice(1) < 0.5 { Contact::Late } else { Contact::Lost };
                 }
@@ -292,7 +305,11 @@ fn an_abrupt_change_is_recovered_from() {
         forgotten[t as usize / 800] = broadcast[broadcast.len() - 2] as u32;
     }
     let errors = errors.map(Tally::mean);
-    assert_eq!(forgotten, [0, 1], "times that all were told to forget, before the change and after it");
+    assert_eq!(
+        forgotten,
+        [0, 1],
+        "times that all were told to forget, before the change and after it"
+    );
     assert!(errors[4] > 3.0 * errors[3] && errors[7] < 1.15 * errors[3], "{errors:?}");
 }
 
@@ -335,7 +352,8 @@ fn it_is_hardly_ever_worse_than_a_running_mean() {
         (1e12, "large", |x, _| 1e12 * (0.6 * x[0] + 0.4)),
         (1e12, "large noise", |_, chance| 1e12 * chance),
     ];
-    // Nodes, inputs, budgets. A node alone has few samples: what its model costs at first is made up for later.
+    // Nodes, inputs, budgets. A node alone has few samples: what its model costs at first is made
+    // up for later.
     let shapes = [
         (1, 1, &[16, 100][..]),
         (1, 3, &[16, 17, 24, 100, 300]),

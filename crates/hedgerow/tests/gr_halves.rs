@@ -1,13 +1,15 @@
-//! GR-OFL's halves one by one: what they refuse of each other's messages and what they live with, states saved at every moment of an
-//! epoch, and changes of scale.
+//! GR-OFL's halves one by one: what they refuse of each other's messages and what they live with,
+//! states saved at every moment of an epoch, and changes of scale.
 
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{BUDGET, Case, INPUTS, TAIL, World, features, numbers, setup};
-use hedgerow::method::{MAX_LABEL, MAX_NUMBER};
-use hedgerow::{
-    Broadcast, Features, Method, Rejected, Scale, ScaleKind, SetupConfig, Summary, Tally, Upload,
-};
+use hedgerow::features::Features;
+use hedgerow::limits::{MAX_LABEL, MAX_NUMBER};
+use hedgerow::message::{Broadcast, Rejected, Upload};
+use hedgerow::metrics::Tally;
+use hedgerow::scaling::{Scale, ScaleKind, Summary};
+use hedgerow::{Method, SetupConfig};
 use proptest::prelude::*;
 
 const NODES: usize = 3;
@@ -17,7 +19,8 @@ fn case() -> Case {
     Case::new(Method::GrOfl, setup(config))
 }
 
-/// Numbers of an upload that are never negative, from its end: counts, squares, and in odd rounds what exceeds the range.
+/// Numbers of an upload that are never negative, from its end: counts, squares, and in odd rounds
+/// what exceeds the range.
 fn never_negative(round: u64) -> &'static [usize] {
     match round {
         1 => &[1, 2],
@@ -40,7 +43,9 @@ fn hostile_uploads_are_refused_in_every_round_and_change_nothing() {
             refused
         };
         for at in 0..len {
-            for number in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2.0 * MAX_NUMBER, -2.0 * MAX_NUMBER] {
+            for number in
+                [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2.0 * MAX_NUMBER, -2.0 * MAX_NUMBER]
+            {
                 let mut upload = sound.clone();
                 upload.numbers[at] = number;
                 refuse(upload);
@@ -61,7 +66,10 @@ fn hostile_uploads_are_refused_in_every_round_and_change_nothing() {
         world.round(t);
     }
     let first = World::new(case());
-    assert!(world.server.broadcast().numbers.len() > first.server.broadcast().numbers.len(), "it has grown");
+    assert!(
+        world.server.broadcast().numbers.len() > first.server.broadcast().numbers.len(),
+        "it has grown"
+    );
 }
 
 #[test]
@@ -98,7 +106,10 @@ fn hostile_broadcasts_are_refused_in_every_round_and_change_nothing() {
         for (at, number) in hostile {
             let mut broadcast = sound.clone();
             broadcast.numbers[at] = number;
-            assert!(world.nodes[0].adopt(&broadcast).is_err(), "round {t}: {number} at {at} of {len}");
+            assert!(
+                world.nodes[0].adopt(&broadcast).is_err(),
+                "round {t}: {number} at {at} of {len}"
+            );
             assert!(before == world.nodes[0].save());
         }
     }
@@ -270,7 +281,8 @@ impl Raw {
 
     fn sample(&self, node: usize, t: u64) -> (Vec<f32>, f32) {
         let raw = numbers(1_000 * t + node as u64, INPUTS);
-        let x: Vec<f32> = (0..INPUTS).map(|i| self.scale.scale_input(i, f64::from(raw[i]))).collect();
+        let x: Vec<f32> =
+            (0..INPUTS).map(|i| self.scale.scale_input(i, f64::from(raw[i]))).collect();
         (features(&self.world.case.map(), &x), (3.0 * raw[0]).sin() + raw[1])
     }
 
@@ -325,17 +337,23 @@ fn a_change_of_scale_costs_little() {
         (scale(-0.8, 1.4, 2.0), 0.002),
         (scale(-1.5, 2.0, 7.0), 0.1),
     ] {
-        let (moved, always) = (errors(here.clone(), there.clone()), errors(there.clone(), there.clone()));
+        let (moved, always) =
+            (errors(here.clone(), there.clone()), errors(there.clone(), there.clone()));
         assert!(moved.0 < stayed.0 + most, "{there:?}: {moved:?}, and {stayed:?} without a change");
-        assert!(moved.1 < always.1 + 0.1 * most, "{there:?}: {moved:?}, and {always:?} from the beginning");
+        assert!(
+            moved.1 < always.1 + 0.1 * most,
+            "{there:?}: {moved:?}, and {always:?} from the beginning"
+        );
     }
 }
 
 #[test]
 fn there_and_back_sums_are_nearly_what_they_were() {
-    for (there, most) in
-        [(scale(-1.0, 1.0, 9.0), 1e-3), (scale(-1.1, 1.1, 2.0), 0.02), (scale(-0.9, 1.2, 2.0), 0.02)]
-    {
+    for (there, most) in [
+        (scale(-1.0, 1.0, 9.0), 1e-3),
+        (scale(-1.1, 1.1, 2.0), 0.02),
+        (scale(-0.9, 1.2, 2.0), 0.02),
+    ] {
         let mut raw = Raw::new(scale(-1.0, 1.0, 2.0));
         (0..100).for_each(|t| assert!(raw.round(t).is_finite()));
         let here = raw.scale.clone();
@@ -349,10 +367,15 @@ fn there_and_back_sums_are_nearly_what_they_were() {
         raw.go_to(here);
         let after = raw.world.upload(1).unwrap().numbers;
         // Gradients of a hundred samples, whose errors are about a quarter of a label's deviation.
-        let apart = before[..len].iter().zip(&after).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / 100.0;
+        let apart =
+            before[..len].iter().zip(&after).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+                / 100.0;
         assert!(apart < most, "{there:?}: {before:?}, then {after:?}");
         for (before, after) in before[len..].iter().zip(&after[len..]) {
-            assert!((before - after).abs() <= 1e-4 * before.abs(), "{there:?}: {before}, then {after}");
+            assert!(
+                (before - after).abs() <= 1e-4 * before.abs(),
+                "{there:?}: {before}, then {after}"
+            );
         }
     }
 }

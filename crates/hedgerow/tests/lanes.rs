@@ -1,15 +1,19 @@
-//! A round that is divided among workers has the bits of a round that is not: for every method, whoever is missing, with compressed messages and
-//! when scales change.
+//! A round that is divided among workers has the bits of a round that is not: for every method,
+//! whoever is missing, with compressed messages and when scales change.
 
 #![allow(clippy::unwrap_used)]
 
 use std::num::NonZeroU16;
 
 use crate::common::{BUDGET, features, methods, spec};
-use hedgerow::{
-    Aggregation, Alone, Amplitude, Coding, Compression, Contact, Features, Federation, Method, NodeId, Notes,
-    NumberFormat, RoundError, SampleMap, Scale, Setup, SetupConfig, Stream, Visit, Workers,
-};
+use hedgerow::aggregation::Aggregation;
+use hedgerow::codec::{Coding, Compression, NumberFormat};
+use hedgerow::executor::{Executor, Sequential};
+use hedgerow::features::{Amplitude, Features, SampleMap};
+use hedgerow::federation::{Contact, NodeRound, Observations, RoundError};
+use hedgerow::random::CounterRng;
+use hedgerow::scaling::Scale;
+use hedgerow::{Federation, Method, NodeId, Setup, SetupConfig};
 
 const KERNELS: usize = 3;
 const INPUTS: usize = 2;
@@ -20,7 +24,7 @@ const FEATURES: usize = (1 << 18) + 20_000;
 /// Threads that take tasks as they come to them, in whatever order the system likes.
 struct Threads(usize);
 
-impl Workers for Threads {
+impl Executor for Threads {
     fn each<T: Send>(&self, tasks: &mut [T], act: impl Fn(&mut T) + Sync) {
         let tasks = std::sync::Mutex::new(tasks.iter_mut());
         std::thread::scope(|scope| {
@@ -41,7 +45,7 @@ struct World {
     method: Method,
     setup: Setup,
     map: SampleMap,
-    chance: Stream,
+    chance: CounterRng,
 }
 
 impl World {
@@ -56,9 +60,12 @@ impl World {
         };
         let width = method.width(&config.try_into().unwrap());
         let setup = SetupConfig { nodes: features / width, ..config }.try_into().unwrap();
-        let spec = hedgerow::FeatureSpec { frequencies: 20, ..spec(KERNELS, Amplitude::Normalised) };
+        let spec = hedgerow::features::FeatureSpec {
+            frequencies: 20,
+            ..spec(KERNELS, Amplitude::Normalised)
+        };
         let map = method.map(&setup, &spec).unwrap();
-        Self { method, setup, map, chance: Stream::from_seed(8) }
+        Self { method, setup, map, chance: CounterRng::from_seed(8) }
     }
 
     fn federation(&self, compression: Option<Compression>) -> Federation {
@@ -98,7 +105,9 @@ impl World {
             let turns = self.turns(round);
             let samples: usize = turns.iter().map(|turn| turn.1).sum();
             let numbers = |from: u64, count: usize| -> Vec<f32> {
-                (0..count as u64).map(|at| self.chance.uniform_at((from << 40) + at) as f32).collect()
+                (0..count as u64)
+                    .map(|at| self.chance.uniform_at((from << 40) + at) as f32)
+                    .collect()
             };
             let z = features(&self.map, &numbers(2 * round + 1, samples * INPUTS));
             let (z, y) = (Features::checked(&z).unwrap(), numbers(2 * round + 2, samples));
@@ -106,9 +115,14 @@ impl World {
             let visit = |&(node, samples, contact): &(NodeId, usize, Contact)| {
                 let own = at..at + samples;
                 at = own.end;
-                Visit { node, z: z.part(own.start * width..own.end * width), y: &y[own], contact }
+                NodeRound {
+                    node,
+                    z: z.part(own.start * width..own.end * width),
+                    y: &y[own],
+                    contact,
+                }
             };
-            let visits: Vec<Visit<'_>> = turns.iter().map(visit).collect();
+            let visits: Vec<NodeRound<'_>> = turns.iter().map(visit).collect();
             match workers {
                 None => federation
                     .round(&visits, |one| seen.push(f64::from(one.value) + one.half.norm2()))
@@ -116,8 +130,8 @@ impl World {
                 Some(workers) => {
                     for visits in visits.chunks(visits.len().div_ceil(waves)) {
                         let mut notes = vec![0.0; visits.iter().map(|visit| visit.y.len()).sum()];
-                        let note = Notes { numbers: &mut notes, width: 1 };
-                        let look = |one: hedgerow::Prediction<'_>, note: &mut [f64]| {
+                        let note = Observations { numbers: &mut notes, width: 1 };
+                        let look = |one: hedgerow::federation::Prediction<'_>, note: &mut [f64]| {
                             note[0] = f64::from(one.value) + one.half.norm2();
                         };
                         federation.visit(visits, workers, note, look).unwrap();
@@ -128,7 +142,9 @@ impl World {
             }
             if round == 1 {
                 // Everybody in another scale.
-                let scale = |size: f64| Scale::from_ranges(&[(0.0, size), (0.0, size), (0.0, 1.0)]).unwrap();
+                let scale = |size: f64| {
+                    Scale::from_ranges(&[(0.0, size), (0.0, size), (0.0, 1.0)]).unwrap()
+                };
                 let transport = self.map.transport(&scale(1.0), &scale(1.3));
                 federation.transport_server(&transport);
                 for node in 0..self.setup.config().nodes as NodeId {
@@ -158,7 +174,8 @@ fn the_number_of_workers_changes_no_bit() {
             // Waves of which some are too small to be divided, too.
             for (threads, waves) in [(1, 1), (2, 1), (3, 2), (7, 1)] {
                 let together = world.play(Some(&Threads(threads)), waves, compression);
-                let name = format!("{}, {threads} threads, {waves} waves, {compression:?}", method.name());
+                let name =
+                    format!("{}, {threads} threads, {waves} waves, {compression:?}", method.name());
                 assert!(together.1 == alone.1, "predictions: {name}");
                 assert!(together.0 == alone.0, "states: {name}");
             }
@@ -192,18 +209,21 @@ fn who_comes_twice_in_a_round_is_counted_once() {
     let (z, y, width) = (Features::checked(&z).unwrap(), vec![0.5; nodes], world.map.width());
     let visit = |node: usize| {
         let z = z.part(node * width..(node + 1) * width);
-        Visit { node: node as NodeId, z, y: &y[node..=node], contact: Contact::Full }
+        NodeRound { node: node as NodeId, z, y: &y[node..=node], contact: Contact::Full }
     };
-    let visits: Vec<Visit<'_>> = (0..nodes).map(visit).collect();
+    let visits: Vec<NodeRound<'_>> = (0..nodes).map(visit).collect();
     let mut federation = world.federation(None);
     for _ in 0..2 {
         let mut notes = vec![0.0; nodes];
-        let note = Notes { numbers: &mut notes, width: 1 };
+        let note = Observations { numbers: &mut notes, width: 1 };
         federation.visit(&visits, &Threads(2), note, |_, _| {}).unwrap();
     }
-    federation.close(&Alone).unwrap();
+    federation.close(&Sequential).unwrap();
     assert_eq!(federation.traffic().uploads_accepted, nodes as u64);
-    assert_eq!((federation.server().broadcast().round, federation.votes().iter().sum()), (2, nodes as u64));
+    assert_eq!(
+        (federation.server().broadcast().round, federation.votes().iter().sum()),
+        (2, nodes as u64)
+    );
 }
 
 #[test]
@@ -214,13 +234,16 @@ fn the_first_bad_visit_is_named_and_the_round_stays_open() {
     let (z, good, bad) = (Features::checked(&z).unwrap(), [0.5], [f32::NAN]);
     let visit = |node: usize| {
         let y = if [nodes / 2, nodes - 1].contains(&node) { &bad } else { &good };
-        Visit { node: node as NodeId, z, y, contact: Contact::Full }
+        NodeRound { node: node as NodeId, z, y, contact: Contact::Full }
     };
-    let visits: Vec<Visit<'_>> = (0..nodes).map(visit).collect();
+    let visits: Vec<NodeRound<'_>> = (0..nodes).map(visit).collect();
     let mut federation = world.federation(None);
     let mut notes = vec![0.0; nodes];
-    let note = Notes { numbers: &mut notes, width: 1 };
+    let note = Observations { numbers: &mut notes, width: 1 };
     let error = federation.visit(&visits, &Threads(2), note, |_, _| {}).unwrap_err();
-    assert!(matches!(error, RoundError::BadSample { node, .. } if node as usize == nodes / 2), "{error}");
+    assert!(
+        matches!(error, RoundError::BadSample { node, .. } if node as usize == nodes / 2),
+        "{error}"
+    );
     assert_eq!(federation.server().broadcast().round, 1);
 }

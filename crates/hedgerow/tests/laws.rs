@@ -1,15 +1,18 @@
-//! The laws that every method obeys, checked over every method in many setups. What a half must refuse is in `refusals.rs`.
+//! The laws that every method obeys, checked over every method in many setups. What a half must
+//! refuse is in `refusals.rs`.
 
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{
-    BUDGET, Case, FREQUENCIES, INPUTS, TAIL, World, cases, few_cases, has_kernels, methods, numbers, setup,
-    speaks_of_its_past,
+    BUDGET, Case, FREQUENCIES, INPUTS, TAIL, World, cases, few_cases, has_kernels, methods,
+    numbers, setup, speaks_of_its_past,
 };
-use hedgerow::{
-    Average, Broadcast, Features, Kind, Method, MkOptions, PofOptions, Reference, Section, Selection,
-    SetupConfig, Stream, Upload,
-};
+use hedgerow::codec::{Kind, Reference, Section};
+use hedgerow::features::Features;
+use hedgerow::message::{Broadcast, Selection, Upload};
+use hedgerow::method::{Average, MkOptions, PofOptions};
+use hedgerow::random::CounterRng;
+use hedgerow::{Method, SetupConfig};
 
 const ROUNDS: u64 = 12;
 
@@ -29,8 +32,8 @@ fn prediction_is_pure() {
 
 #[test]
 fn predictions_change_with_a_round_only() {
-    // Otherwise what a node says would depend on whether it has learned already. Who learns alone has no rounds, and what is a
-    // node's own acts at once.
+    // Otherwise what a node says would depend on whether it has learned already. Who learns alone
+    // has no rounds, and what is a node's own acts at once.
     let of_rounds = |case: &Case| case.method != Method::Local && !case.is_personal();
     for case in cases().into_iter().filter(of_rounds) {
         let mut world = World::after(case, 3);
@@ -69,7 +72,7 @@ fn order_of_uploads_is_irrelevant() {
         for t in 0..ROUNDS {
             let nodes = one.nodes.len();
             let mut order: Vec<usize> = (0..nodes).collect();
-            let stream = Stream::from_seed(t);
+            let stream = CounterRng::from_seed(t);
             order.sort_by_key(|node| stream.bits_at(*node as u64));
             (0..nodes).for_each(|node| one.learn(node, t));
             (0..nodes).for_each(|node| other.learn(node, t));
@@ -94,10 +97,12 @@ fn order_of_uploads_is_irrelevant_where_plain_sums_would_round() {
             .map(|node| {
                 let size = 10f32.powi(node % 13 - 9);
                 // Some upload losses, squares or counts too, which are never negative.
-                let has_losses = matches!(case.method, Method::Naive | Method::EmKofl | Method::GrOfl);
+                let has_losses =
+                    matches!(case.method, Method::Naive | Method::EmKofl | Method::GrOfl);
                 let signed = |value: &f32| if has_losses { value.abs() } else { *value };
                 let numbers = numbers(node as u64, sound.numbers.len());
-                let mut numbers: Vec<f32> = numbers.iter().map(|value| signed(value) * size).collect();
+                let mut numbers: Vec<f32> =
+                    numbers.iter().map(|value| signed(value) * size).collect();
                 if case.method == Method::PofMkl {
                     // Kernels are named after their numbers.
                     let named = sound.numbers.len() / (2 * FREQUENCIES) * 2 * FREQUENCIES;
@@ -164,8 +169,14 @@ fn weights_and_shares_sum_to_one() {
                 node.weights(&mut weights);
                 node.shares(&mut shares);
                 for parts in [weights, shares] {
-                    assert!(parts.iter().all(|part| (0.0..=1.0).contains(part)), "{case:?}: {parts:?}");
-                    assert!((parts.iter().sum::<f64>() - total).abs() < 1e-12, "{case:?}: {parts:?}");
+                    assert!(
+                        parts.iter().all(|part| (0.0..=1.0).contains(part)),
+                        "{case:?}: {parts:?}"
+                    );
+                    assert!(
+                        (parts.iter().sum::<f64>() - total).abs() < 1e-12,
+                        "{case:?}: {parts:?}"
+                    );
                 }
             }
             world.round(t);
@@ -259,8 +270,12 @@ fn messages_have_exactly_the_numbers_they_are_said_to_have() {
             let expected = match case.method {
                 // Both vary: a model grows, and a slice ends with its matrix.
                 Method::GrOfl => {
-                    let [up, down] = [world.upload(0).unwrap().count(), world.server.broadcast().count()];
-                    assert!(up <= BUDGET && down <= case.method.width(&case.setup) + TAIL, "{up}, {down}");
+                    let [up, down] =
+                        [world.upload(0).unwrap().count(), world.server.broadcast().count()];
+                    assert!(
+                        up <= BUDGET && down <= case.method.width(&case.setup) + TAIL,
+                        "{up}, {down}"
+                    );
                     (up, down)
                 }
                 Method::SkOfl { .. } => (model, model),
@@ -300,7 +315,10 @@ fn a_budget_buys_as_many_frequencies_as_fit_its_messages() {
         for budget in 0..least {
             let error = method.frequencies(budget).unwrap_err().to_string();
             assert!(error.starts_with(method.name()), "{error}");
-            assert!(error.contains(&format!("at least {least} numbers, but has {budget}")), "{error}");
+            assert!(
+                error.contains(&format!("at least {least} numbers, but has {budget}")),
+                "{error}"
+            );
         }
         for budget in least..300 {
             assert_eq!(method.frequencies(budget), Ok((budget - indices) / 2), "{method:?}");
@@ -314,7 +332,9 @@ fn a_budget_buys_as_many_frequencies_as_fit_its_messages() {
         let frequencies = three.frequencies(budget).unwrap();
         assert!(3 * (2 * frequencies + 1) <= budget && 3 * (2 * frequencies + 3) > budget);
     }
-    assert!(three.frequencies(8).unwrap_err().to_string().contains("at least 9 numbers, but has 8"));
+    assert!(
+        three.frequencies(8).unwrap_err().to_string().contains("at least 9 numbers, but has 8")
+    );
 }
 
 #[test]
@@ -341,12 +361,18 @@ fn where_only_voters_count_the_mean_is_theirs() {
     for average in [Average::All, Average::Voters] {
         for seed in 0..20 {
             let mk = MkOptions { average, ..MkOptions::default() };
-            let mut server =
-                Method::MkOfl.server(&setup(SetupConfig { kernels: 3, mk, seed, ..SetupConfig::default() }));
+            let mut server = Method::MkOfl.server(&setup(SetupConfig {
+                kernels: 3,
+                mk,
+                seed,
+                ..SetupConfig::default()
+            }));
             // Node i uploads i; two votes for the first kernel, two for the last.
             for node in 0..4 {
                 let numbers = vec![node as f32; 2 * FREQUENCIES];
-                server.accept(node, &Upload { round: 1, vote: Some(node / 2 * 2), numbers }).unwrap();
+                server
+                    .accept(node, &Upload { round: 1, vote: Some(node / 2 * 2), numbers })
+                    .unwrap();
             }
             let broadcast = server.close_round();
             let drawn = broadcast.kernels.unwrap().next;
@@ -354,7 +380,11 @@ fn where_only_voters_count_the_mean_is_theirs() {
                 Average::All => 1.5,
                 Average::Voters => drawn as f32 + 0.5,
             };
-            assert_eq!(broadcast.numbers, [expected; 2 * FREQUENCIES], "{average:?}, kernel {drawn}");
+            assert_eq!(
+                broadcast.numbers,
+                [expected; 2 * FREQUENCIES],
+                "{average:?}, kernel {drawn}"
+            );
         }
     }
 }
@@ -374,7 +404,8 @@ fn nodes_know_the_sections_of_a_broadcast_as_its_server_does() {
                 let kind = Kind::Model { slot: current as usize };
                 assert_eq!(known, [Section { len: 2 * FREQUENCIES, kind }], "{case:?}");
             }
-            // A broadcast that is none has no sections that it has no numbers for, nor slots that ask for memory.
+            // A broadcast that is none has no sections that it has no numbers for, nor slots that
+            // ask for memory.
             for count in [0, 1, broadcast.numbers.len() / 2, 10_000] {
                 let kernels = Some(Selection { current: u32::MAX, next: u32::MAX });
                 let other = Broadcast { round: 1, kernels, numbers: vec![0.0; count] };
@@ -382,8 +413,7 @@ fn nodes_know_the_sections_of_a_broadcast_as_its_server_does() {
                 method.broadcast_sections(setup, &other, &mut known);
                 Reference::default().set(&known, &other.numbers);
                 let kernels = setup.config().kernels;
-                let is_known =
-                    |section: &Section| matches!(section.kind, Kind::Model { slot } if slot < kernels);
+                let is_known = |section: &Section| matches!(section.kind, Kind::Model { slot } if slot < kernels);
                 assert!(known.iter().all(is_known), "{case:?}: {known:?}");
             }
         }

@@ -1,4 +1,5 @@
-//! What a curious server can read off messages: the claims of `docs/privacy.md`, with the attack of `examples/leak`.
+//! What a curious server can read off messages: the claims of `docs/privacy.md`, with the attack of
+//! `examples/leak`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,10 +12,11 @@ mod pair;
 #[path = "../examples/leak/scene.rs"]
 mod scene;
 
-use hedgerow::{
-    Amplitude, Draw, FeatureSpec, Kernel, Method, NodeScaling, Report, SampleMap, ScaleKind, Setup,
-    SetupConfig, Stream, Upload,
-};
+use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel, SampleMap};
+use hedgerow::message::{Report, Upload};
+use hedgerow::random::CounterRng;
+use hedgerow::scaling::{NodeScaling, ScaleKind};
+use hedgerow::{Method, Setup, SetupConfig};
 use scene::{Message, Scene, Summary};
 
 const NARROW: Method = Method::SkOfl { kernel: 0 };
@@ -52,8 +54,8 @@ fn so_do_the_uploads_of_mk_one_after_the_other() {
 
 #[test]
 fn the_first_upload_of_mk_needs_no_history() {
-    let scenes =
-        (1..=10).flat_map(|inputs| (0..3).map(move |seed| Scene::single(Method::MkOfl, inputs, seed)));
+    let scenes = (1..=10)
+        .flat_map(|inputs| (0..3).map(move |seed| Scene::single(Method::MkOfl, inputs, seed)));
     for scene in scenes {
         let attempts = Scene { rounds: 1, ..scene }.play().unwrap();
         assert!(attempts[0].read.largest < 1e-5, "{scene:?}: {attempts:?}");
@@ -67,7 +69,8 @@ fn a_sum_over_twenty_nodes_reads_no_better_than_a_guess() {
             let scene = Scene::single(method, inputs, 0);
             let found = found([Scene { nodes: 20, message: Message::Sum, ..scene }]);
             assert!(found.hits <= found.lucky, "{scene:?}: {found:?}");
-            // The wider a kernel, the more a sum is that of a mean, which is nearer to everybody than most guesses are.
+            // The wider a kernel, the more a sum is that of a mean, which is nearer to everybody
+            // than most guesses are.
             assert!(found.distance > 0.8 * found.guess, "{scene:?}: {found:?}");
         }
     }
@@ -78,7 +81,10 @@ fn several_samples_in_a_round_hide_as_much_as_several_nodes() {
     for method in [MIDDLE, WIDE, Method::MkOfl] {
         let of = |scenes: [Scene; 3]| {
             let found = found(scenes);
-            assert!(share(&found) < 0.05 && found.distance > 0.2 * found.guess, "{method:?}: {found:?}");
+            assert!(
+                share(&found) < 0.05 && found.distance > 0.2 * found.guess,
+                "{method:?}: {found:?}"
+            );
         };
         let scenes = [2, 5, 10].map(|inputs| Scene::single(method, inputs, 0));
         for count in [2, 5] {
@@ -107,7 +113,11 @@ fn the_first_report_about_scale_is_the_first_sample() {
     assert!(node.report(&mut report));
     for value in [12.5, -3.0, 0.75] {
         // Its mean, its smallest and its largest.
-        assert_eq!(report.numbers.iter().filter(|number| **number == value).count(), 3, "{report:?}");
+        assert_eq!(
+            report.numbers.iter().filter(|number| **number == value).count(),
+            3,
+            "{report:?}"
+        );
     }
 }
 
@@ -119,7 +129,7 @@ fn first_uploads(nodes: u32, inputs: usize, seed: u64) -> (SampleMap, Vec<f64>, 
     let kernels = Kernel::paper_dictionary();
     let spec = FeatureSpec { kernels, draw, inputs, frequencies: 49, seed, amplitude };
     let map = Method::GrOfl.map(&setup, &spec).unwrap();
-    let stream = Stream::from_seed(seed);
+    let stream = CounterRng::from_seed(seed);
     let (mut sums, mut samples) = (Vec::new(), Vec::new());
     for id in 0..nodes {
         let number = |at: usize| stream.uniform_at(u64::from(id) * 100 + at as u64) as f32;
@@ -136,7 +146,8 @@ fn first_uploads(nodes: u32, inputs: usize, seed: u64) -> (SampleMap, Vec<f64>, 
     (map, sums, samples)
 }
 
-/// What a curious server makes of the first column of a Gram matrix: the mean of the linear features, and so of the inputs.
+/// What a curious server makes of the first column of a Gram matrix: the mean of the linear
+/// features, and so of the inputs.
 fn read_inputs(map: &SampleMap, sums: &[f64], inputs: usize, nodes: u32) -> Vec<f64> {
     let mut z = vec![0.0; map.width()];
     // Column by column of the linear features' map; its rows are orthogonal and of one length.
@@ -147,7 +158,8 @@ fn read_inputs(map: &SampleMap, sums: &[f64], inputs: usize, nodes: u32) -> Vec<
             z[1..=inputs].iter().map(|number| f64::from(*number)).collect()
         })
         .collect();
-    let mean: Vec<f64> = (1..=inputs).map(|row| sums[row * (row + 1) / 2] / f64::from(nodes)).collect();
+    let mean: Vec<f64> =
+        (1..=inputs).map(|row| sums[row * (row + 1) / 2] / f64::from(nodes)).collect();
     let dot = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
     columns.iter().map(|column| dot(column, &mean) / dot(column, column)).collect()
 }

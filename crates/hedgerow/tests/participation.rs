@@ -1,18 +1,22 @@
-//! People are missing: nodes that lose contact, come late, join late, and have no sample or several. Whatever happens,
-//! everything stays finite, nobody falls behind for good, and traffic is counted to the number.
+//! People are missing: nodes that lose contact, come late, join late, and have no sample or
+//! several. Whatever happens, everything stays finite, nobody falls behind for good, and traffic is
+//! counted to the number.
 
 #![allow(clippy::unwrap_used)]
 
 use std::ops::RangeInclusive;
 
 use crate::common::{
-    BUDGET, FREQUENCIES, INPUTS, TAIL, features, few_cases, is_personal, map_for, methods, numbers, setup,
-    speaks_of_its_past,
+    BUDGET, FREQUENCIES, INPUTS, TAIL, features, few_cases, is_personal, map_for, methods, numbers,
+    setup, speaks_of_its_past,
 };
-use hedgerow::{
-    Amplitude, Contact, Draw, FeatureSpec, Features, Federation, Kernel, Method, NodeHalf, Prediction,
-    RoundError, SampleMap, Schedule, Setup, SetupConfig, Stream, Tally, Traffic, Upload, Visit,
-};
+use hedgerow::features::{Amplitude, Draw, FeatureSpec, Features, Kernel, SampleMap};
+use hedgerow::federation::{Contact, NodeRound, Prediction, RoundError};
+use hedgerow::learning::Schedule;
+use hedgerow::message::Upload;
+use hedgerow::metrics::{Tally, Traffic};
+use hedgerow::random::CounterRng;
+use hedgerow::{Federation, Method, NodeMethod, Setup, SetupConfig};
 
 const KERNELS: usize = 4;
 const NODES: usize = 6;
@@ -25,12 +29,15 @@ struct Samples {
 
 fn samples(map: &SampleMap, seed: u64, count: usize) -> Samples {
     let x = numbers(seed, count * INPUTS);
-    Samples { z: features(map, &x), y: x.chunks_exact(INPUTS).map(|x| (5.0 * x[0]).sin()).collect() }
+    Samples {
+        z: features(map, &x),
+        y: x.chunks_exact(INPUTS).map(|x| (5.0 * x[0]).sin()).collect(),
+    }
 }
 
 impl Samples {
-    fn visit(&self, node: u32, contact: Contact) -> Visit<'_> {
-        Visit { node, z: Features::checked(&self.z).unwrap(), y: &self.y, contact }
+    fn visit(&self, node: u32, contact: Contact) -> NodeRound<'_> {
+        NodeRound { node, z: Features::checked(&self.z).unwrap(), y: &self.y, contact }
     }
 }
 
@@ -40,9 +47,15 @@ fn federation(method: Method) -> Federation {
 }
 
 /// A round of everyone with one sample each, in this order and contact.
-fn round(method: Method, federation: &mut Federation, t: u64, who: &[(u32, Contact)]) -> Vec<(u32, u32)> {
+fn round(
+    method: Method,
+    federation: &mut Federation,
+    t: u64,
+    who: &[(u32, Contact)],
+) -> Vec<(u32, u32)> {
     let map = map_for(method, KERNELS);
-    let samples: Vec<_> = who.iter().map(|(node, _)| samples(&map, 100 * t + u64::from(*node), 1)).collect();
+    let samples: Vec<_> =
+        who.iter().map(|(node, _)| samples(&map, 100 * t + u64::from(*node), 1)).collect();
     let visits: Vec<_> =
         who.iter().zip(&samples).map(|(&(node, contact), s)| s.visit(node, contact)).collect();
     let mut predictions = Vec::new();
@@ -55,7 +68,7 @@ fn everyone(contact: Contact) -> Vec<(u32, Contact)> {
     (0..NODES as u32).map(|node| (node, contact)).collect()
 }
 
-fn node(federation: &Federation, node: usize) -> &dyn NodeHalf {
+fn node(federation: &Federation, node: usize) -> &dyn NodeMethod {
     federation.nodes().nth(node).unwrap()
 }
 
@@ -85,10 +98,19 @@ fn message_sizes(method: Method) -> [RangeInclusive<u64>; 2] {
     [up..=up, down..=down]
 }
 
-fn assert_traffic(federation: &Federation, method: Method, ups: u64, downs: u64, accepted: u64, late: u64) {
+fn assert_traffic(
+    federation: &Federation,
+    method: Method,
+    ups: u64,
+    downs: u64,
+    accepted: u64,
+    late: u64,
+) {
     let traffic = *federation.traffic();
     let [up, down] = message_sizes(method);
-    for (found, messages, size) in [(traffic.numbers_up, ups, up), (traffic.numbers_down, downs, down)] {
+    for (found, messages, size) in
+        [(traffic.numbers_up, ups, up), (traffic.numbers_down, downs, down)]
+    {
         let expected = messages * size.start()..=messages * size.end();
         assert!(expected.contains(&found), "{method:?}: {found}, expected {expected:?}");
     }
@@ -113,7 +135,7 @@ fn order_of_visits_is_irrelevant_in_full_contact() {
         for t in 0..40 {
             let mut who = everyone(Contact::Full);
             let first = round(method, &mut one, t, &who);
-            let stream = Stream::from_seed(t);
+            let stream = CounterRng::from_seed(t);
             who.sort_by_key(|(node, _)| stream.bits_at(u64::from(*node)));
             assert_eq!(first, round(method, &mut other, t, &who), "{method:?}");
             assert_eq!(states(&one), states(&other), "{method:?}");
@@ -219,7 +241,9 @@ fn nodes_without_a_sample_listen_and_say_nothing() {
         let (none, several) = (samples(&map, 1, 0), samples(&map, 2, 3));
         let visits = [none.visit(0, Contact::Full), several.visit(1, Contact::Full)];
         let mut said = Vec::new();
-        federation.round(&visits, |prediction| said.push((prediction.node, prediction.label))).unwrap();
+        federation
+            .round(&visits, |prediction| said.push((prediction.node, prediction.label)))
+            .unwrap();
         assert_eq!(said, several.y.iter().map(|y| (1, *y)).collect::<Vec<_>>(), "{method:?}");
         assert_eq!((node(&federation, 0).round(), node(&federation, 1).round()), (2, 2));
         // One upload for three samples.
@@ -231,12 +255,16 @@ fn nodes_without_a_sample_listen_and_say_nothing() {
             // But for who has learned before: its past is news to the new model.
             federation.round(&[none.visit(0, Contact::Full)], |_| {}).unwrap();
             assert_eq!(before, states(&federation), "{method:?}");
-            federation.round(&[none.visit(0, Contact::Full), none.visit(1, Contact::Full)], |_| {}).unwrap();
+            federation
+                .round(&[none.visit(0, Contact::Full), none.visit(1, Contact::Full)], |_| {})
+                .unwrap();
             assert_eq!((node(&federation, 0).round(), node(&federation, 1).round()), (3, 3));
             assert_traffic(&federation, method, 2, 4, 2, 0);
             continue;
         }
-        federation.round(&[none.visit(0, Contact::Full), none.visit(1, Contact::Late)], |_| {}).unwrap();
+        federation
+            .round(&[none.visit(0, Contact::Full), none.visit(1, Contact::Late)], |_| {})
+            .unwrap();
         assert_eq!(before, states(&federation), "{method:?}");
         assert_traffic(&federation, method, 1, 2, 1, 0);
     }
@@ -257,21 +285,24 @@ fn whoever_comes_and_goes_everything_stays_finite_and_is_learned() {
     let rounds = 1500;
     for method in methods(KERNELS) {
         let map = map_for(method, KERNELS);
-        // POF-MKL's steps are divided by the odds of its choices: rates near one are far too long for it.
+        // POF-MKL's steps are divided by the odds of its choices: rates near one are far too long
+        // for it.
         let step_size = match method {
             Method::PofMkl => Schedule::Horizon { scale: 1.0, rounds },
             _ => Schedule::Anytime { scale: 1.0 },
         };
-        let config = SetupConfig { kernels: KERNELS, nodes: NODES, step_size, ..SetupConfig::default() };
+        let config =
+            SetupConfig { kernels: KERNELS, nodes: NODES, step_size, ..SetupConfig::default() };
         let mut federation = Federation::new(method, &setup(config));
-        let chance = Stream::from_seed(8);
+        let chance = CounterRng::from_seed(8);
         let (mut first, mut last) = (Tally::default(), Tally::default());
         for t in 0..rounds {
             // The last node joins in the middle.
             let nodes = if t < rounds / 2 { NODES - 1 } else { NODES };
             let dice = |node: usize, throw: u64| chance.bits_at(100 * t + 10 * throw + node as u64);
-            let all: Vec<_> =
-                (0..nodes).map(|node| samples(&map, dice(node, 0), dice(node, 1) as usize % 4)).collect();
+            let all: Vec<_> = (0..nodes)
+                .map(|node| samples(&map, dice(node, 0), dice(node, 1) as usize % 4))
+                .collect();
             let visits: Vec<_> = (0..nodes)
                 .zip(&all)
                 .map(|(node, samples)| match dice(node, 2) % 10 {
@@ -286,7 +317,9 @@ fn whoever_comes_and_goes_everything_stays_finite_and_is_learned() {
                 tally.add(f64::from(p.value - p.label).powi(2));
             };
             federation.round(&visits, seen).unwrap();
-            assert!(federation.server().broadcast().numbers.iter().all(|number| number.is_finite()));
+            assert!(
+                federation.server().broadcast().numbers.iter().all(|number| number.is_finite())
+            );
         }
         // With small steps there are no large errors to begin with.
         let most = if method == Method::PofMkl { 0.95 } else { 0.8 };
@@ -310,7 +343,8 @@ fn strangers_and_bad_samples_are_named() {
 
 #[test]
 fn a_thousand_samples_in_a_round_are_learned_like_a_thousand_rounds() {
-    // A kernel so wide that every sample looks alike: a rate that stayed at its first value would make the model swing out.
+    // A kernel so wide that every sample looks alike: a rate that stayed at its first value would
+    // make the model swing out.
     let spec = FeatureSpec {
         kernels: vec![Kernel::gaussian(1e5)],
         draw: Draw::Independent,

@@ -1,14 +1,20 @@
-//! The peers against their definitions: each is written down once more, as plainly as it can be, in f64 and without any of the
-//! library's parts but its random numbers, and must say the same round after round. And their choices by chance are unbiased, and they
-//! learn.
+//! The peers against their definitions: each is written down once more, as plainly as it can be, in
+//! f64 and without any of the library's parts but its random numbers, and must say the same round
+//! after round. And their choices by chance are unbiased, and they learn.
 
 #![allow(clippy::unwrap_used)]
 
-use crate::common::{FREQUENCIES, INPUTS, features, is_linear, map, map_for, methods, numbers, setup};
-use hedgerow::{
-    Broadcast, Contact, FeatureMap, Features, Federation, Method, PofOptions, Prediction, Purpose, Schedule,
-    Setup, SetupConfig, Stream, Tally, Upload, Visit, WeightRule,
+use crate::common::{
+    FREQUENCIES, INPUTS, features, is_linear, map, map_for, methods, numbers, setup,
 };
+use hedgerow::features::{FeatureMap, Features};
+use hedgerow::federation::{Contact, NodeRound, Prediction};
+use hedgerow::learning::{Schedule, WeightRule};
+use hedgerow::message::{Broadcast, Upload};
+use hedgerow::method::PofOptions;
+use hedgerow::metrics::Tally;
+use hedgerow::random::{CounterRng, Purpose};
+use hedgerow::{Federation, Method, Setup, SetupConfig};
 
 const KERNELS: usize = 3;
 const NODES: usize = 4;
@@ -81,7 +87,8 @@ struct Sample {
     y: f64,
 }
 
-/// Who learns what: in round t (from 1) node k learns this many samples, some rounds none and some rounds two.
+/// Who learns what: in round t (from 1) node k learns this many samples, some rounds none and some
+/// rounds two.
 fn arrivals(t: usize, k: usize) -> usize {
     match (t + 2 * k) % 7 {
         0 => 0,
@@ -120,7 +127,8 @@ fn the_setup(pof: PofOptions) -> Setup {
     })
 }
 
-/// What the library says: predictions of all nodes on all their samples, and the numbers of each broadcast.
+/// What the library says: predictions of all nodes on all their samples, and the numbers of each
+/// broadcast.
 fn found(method: Method, pof: PofOptions) -> (Vec<f64>, Vec<Vector>) {
     let (map, setup) = (map_for(method, KERNELS), the_setup(pof));
     let mut nodes: Vec<_> = (0..NODES as u32).map(|id| method.node(&setup, id)).collect();
@@ -172,7 +180,7 @@ fn assert_agrees(method: Method, pof: PofOptions, (said, models): (Vec<f64>, Vec
 #[test]
 fn em_kofl_is_as_defined() {
     let map = map(KERNELS);
-    let draws = Stream::from_seed(SEED).derive(Purpose::Selection, 0);
+    let draws = CounterRng::from_seed(SEED).derive(Purpose::Selection, 0);
     let mut own = vec![vec![vec![0.0; LEN]; KERNELS]; NODES];
     let (mut global, mut current, mut next) = (vec![0.0; LEN], 0, 0);
     let mut charged = vec![0.0; KERNELS];
@@ -224,7 +232,7 @@ fn pof_mkl(options: PofOptions) -> (Vec<f64>, Vec<Vector>) {
                     (1.0 - options.exploration) * weight + options.exploration / bins.len() as f64
                 })
                 .collect();
-            let stream = Stream::from_seed(SEED).derive(Purpose::Vote, k as u64);
+            let stream = CounterRng::from_seed(SEED).derive(Purpose::Vote, k as u64);
             let bin = falls_on(&probabilities, stream.uniform_at(t as u64));
             let mut local = theta.clone();
             for which in 0..arrivals(t, k) {
@@ -233,7 +241,8 @@ fn pof_mkl(options: PofOptions) -> (Vec<f64>, Vec<Vector>) {
                 said.push((0..KERNELS).map(|p| q[p] * dot(&theta[p], &z[p])).sum());
                 for p in 0..KERNELS {
                     charged[p] += weight_rate(t + which, KERNELS) * objective(&theta[p], &z[p], y);
-                    local[p] = stepped(&local[p], step_size(t + which), &gradient(&local[p], &z[p], y));
+                    local[p] =
+                        stepped(&local[p], step_size(t + which), &gradient(&local[p], &z[p], y));
                 }
             }
             if arrivals(t, k) > 0 {
@@ -282,18 +291,23 @@ fn fed_poe_is_as_defined() {
                 let mixture = |weights: &[f64], models: &[Vector]| -> f64 {
                     (0..KERNELS).map(|p| weights[p] * dot(&models[p], &z[p])).sum()
                 };
-                let both =
-                    [mixture(&shares(&of_federated[k]), &theta), mixture(&shares(&of_own[k]), &own[k])];
+                let both = [
+                    mixture(&shares(&of_federated[k]), &theta),
+                    mixture(&shares(&of_own[k]), &own[k]),
+                ];
                 said.push(dot(&shares(&of_both[k]), &both));
                 for part in 0..2 {
                     of_both[k][part] += weight_rate(t + which, 2) * (both[part] - y).powi(2);
                 }
                 for p in 0..KERNELS {
-                    of_federated[k][p] += weight_rate(t + which, KERNELS) * objective(&theta[p], &z[p], y);
-                    local[p] = stepped(&local[p], step_size(t + which), &gradient(&local[p], &z[p], y));
-                    // Alone, time is counted in samples.
+                    of_federated[k][p] +=
+                        weight_rate(t + which, KERNELS) * objective(&theta[p], &z[p], y);
+                    local[p] =
+                        stepped(&local[p], step_size(t + which), &gradient(&local[p], &z[p], y));
+                    // Sequential, time is counted in samples.
                     of_own[k][p] += weight_rate(seen[k], KERNELS) * objective(&own[k][p], &z[p], y);
-                    own[k][p] = stepped(&own[k][p], step_size(seen[k]), &gradient(&own[k][p], &z[p], y));
+                    own[k][p] =
+                        stepped(&own[k][p], step_size(seen[k]), &gradient(&own[k][p], &z[p], y));
                 }
             }
             if arrivals(t, k) > 0 {
@@ -388,11 +402,12 @@ fn what_is_chosen_by_chance_is_the_whole_step_on_average() {
                 }
             }
         }
-        let spread =
-            weights.iter().copied().fold(0.0, f64::max) - weights.iter().copied().fold(1.0, f64::min);
+        let spread = weights.iter().copied().fold(0.0, f64::max)
+            - weights.iter().copied().fold(1.0, f64::min);
         assert!(spread > 0.05, "{weights:?}");
         for p in 0..KERNELS {
-            let wide = |numbers: &[f32]| -> Vector { numbers.iter().map(|v| f64::from(*v)).collect() };
+            let wide =
+                |numbers: &[f32]| -> Vector { numbers.iter().map(|v| f64::from(*v)).collect() };
             let (w, z) = (wide(&theta[p * LEN..][..LEN]), wide(&z.numbers()[p * LEN..][..LEN]));
             let whole = gradient(&w, &z, f64::from(y));
             for i in 0..LEN {
@@ -401,7 +416,10 @@ fn what_is_chosen_by_chance_is_the_whole_step_on_average() {
                 let deviation = (squares[p * LEN + i] / count - average * average).sqrt();
                 let expected = step_size(3) * whole[i];
                 let room = 5.0 * deviation / count.sqrt() + 1e-6;
-                assert!((average - expected).abs() < room, "kernel {p}, {i}: {average}, expected {expected}");
+                assert!(
+                    (average - expected).abs() < room,
+                    "kernel {p}, {i}: {average}, expected {expected}"
+                );
             }
         }
     }
@@ -417,7 +435,8 @@ fn every_method_learns_what_it_can() {
             Method::PofMkl => Schedule::Horizon { scale: 1.0, rounds },
             _ => Schedule::Anytime { scale: 1.0 },
         };
-        let config = SetupConfig { kernels: KERNELS, nodes: NODES, step_size, ..SetupConfig::default() };
+        let config =
+            SetupConfig { kernels: KERNELS, nodes: NODES, step_size, ..SetupConfig::default() };
         let setup = setup(SetupConfig { ridge: 1e-4, ..config });
         let mut federation = Federation::new(method, &setup);
         let (mut error, mut label) = (Tally::default(), Tally::default());
@@ -426,7 +445,7 @@ fn every_method_learns_what_it_can() {
             let y: Vec<f32> = x.iter().map(|x| (2.0 * x[0]).sin()).collect();
             let z: Vec<Vec<f32>> = x.iter().map(|x| features(&map, x)).collect();
             let visits: Vec<_> = (0..NODES)
-                .map(|k| Visit {
+                .map(|k| NodeRound {
                     node: k as u32,
                     z: Features::checked(&z[k]).unwrap(),
                     y: &y[k..=k],
@@ -456,10 +475,15 @@ fn every_method_learns_what_it_can() {
 fn options_of_pof_mkl_are_checked() {
     let refused = |kernels_per_upload, exploration| {
         let pof = PofOptions { kernels_per_upload, exploration };
-        Setup::try_from(SetupConfig { kernels: 3, pof, ..SetupConfig::default() }).unwrap_err().to_string()
+        Setup::try_from(SetupConfig { kernels: 3, pof, ..SetupConfig::default() })
+            .unwrap_err()
+            .to_string()
     };
     assert_eq!(refused(0, 0.1), "kernels_per_upload must be at least 1, but is 0");
-    assert_eq!(refused(4, 0.1), "kernels_per_upload must be at most the number of kernels, but is 4");
+    assert_eq!(
+        refused(4, 0.1),
+        "kernels_per_upload must be at most the number of kernels, but is 4"
+    );
     assert_eq!(refused(1, 1.5), "exploration (ξ) must be between 0 and 1, but is 1.5");
     assert!(refused(1, f64::NAN).contains("is NaN"));
     let config = SetupConfig { inputs: 0, ..SetupConfig::default() };

@@ -1,13 +1,15 @@
-//! The peers and changes of scale: linear models survive those of inputs exactly, Newton steps don't notice them, and what was charged
-//! counts in the label's new unit.
+//! The peers and changes of scale: linear models survive those of inputs exactly, Newton steps
+//! don't notice them, and what was charged counts in the label's new unit.
 
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{FREQUENCIES, INPUTS, features, map_for, numbers, setup};
-use hedgerow::{
-    Features, Method, NodeHalf, PofOptions, Scale, ScaleKind, Schedule, ServerHalf, Setup, SetupConfig,
-    Summary, Upload,
-};
+use hedgerow::features::Features;
+use hedgerow::learning::Schedule;
+use hedgerow::message::Upload;
+use hedgerow::method::PofOptions;
+use hedgerow::scaling::{Scale, ScaleKind, Summary};
+use hedgerow::{Method, NodeMethod, ServerMethod, Setup, SetupConfig};
 
 const KERNELS: usize = 3;
 const LEN: usize = 2 * FREQUENCIES;
@@ -96,8 +98,10 @@ fn check_moves(here: &Scale, there: &Scale) {
 #[test]
 fn what_was_charged_counts_in_the_label_s_new_unit() {
     let (from, to) = (scale(-1.0, 2.0, 1.0), scale(-1.0, 2.0, 0.5));
-    // What Fed-POE's two parts have lost depends on how they mixed kernels then: a single one needs no mixing.
-    let methods = [(Method::Naive, 3), (Method::Local, 3), (Method::PofMkl, 3), (Method::FedPoe, 1)];
+    // What Fed-POE's two parts have lost depends on how they mixed kernels then: a single one needs
+    // no mixing.
+    let methods =
+        [(Method::Naive, 3), (Method::Local, 3), (Method::PofMkl, 3), (Method::FedPoe, 1)];
     for (method, kernels) in methods {
         let map = map_for(method, kernels);
         let transport = map.transport(&from, &to);
@@ -160,8 +164,9 @@ fn em_kofl_takes_losses_to_the_label_s_new_unit() {
         }
         server.broadcast().kernels.unwrap().next
     };
-    let draws =
-        |size: f32, moves: bool| -> Vec<u32> { (0..60).map(|seed| drawn(seed, size, moves)).collect() };
+    let draws = |size: f32, moves: bool| -> Vec<u32> {
+        (0..60).map(|seed| drawn(seed, size, moves)).collect()
+    };
     assert_eq!(draws(0.5, true), draws(2.0, false));
     assert_ne!(draws(0.5, false), draws(2.0, false));
 
@@ -169,7 +174,7 @@ fn em_kofl_takes_losses_to_the_label_s_new_unit() {
     let (x, y) = raw(1, 0);
     let z = features(&map, &x);
     node.learn(Features::checked(&z).unwrap(), y).unwrap();
-    let losses = |node: &dyn NodeHalf| {
+    let losses = |node: &dyn NodeMethod| {
         let mut upload = Upload::default();
         assert!(node.upload(&mut upload));
         upload.numbers.split_off(LEN)
@@ -182,7 +187,7 @@ fn em_kofl_takes_losses_to_the_label_s_new_unit() {
 }
 
 /// A round of one node.
-fn play(node: &mut dyn NodeHalf, server: &mut dyn ServerHalf, z: Features<'_>, y: f32) {
+fn play(node: &mut dyn NodeMethod, server: &mut dyn ServerMethod, z: Features<'_>, y: f32) {
     node.learn(z, y).unwrap();
     let mut upload = Upload::default();
     assert!(node.upload(&mut upload));

@@ -1,15 +1,19 @@
-//! What every method must refuse: bad samples, hostile messages, saved states that don't fit. Whoever refuses stays as it was,
-//! to the bit, and nothing of it ever panics. Saved states carry no checksum, so a changed number inside a model can't be told
-//! from a real one; whatever is taken must then still give finite predictions and messages that the other half takes.
+//! What every method must refuse: bad samples, hostile messages, saved states that don't fit.
+//! Whoever refuses stays as it was, to the bit, and nothing of it ever panics. Saved states carry
+//! no checksum, so a changed number inside a model can't be told from a real one; whatever is taken
+//! must then still give finite predictions and messages that the other half takes.
 
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{BUDGET, Case, TAIL, World, cases, few_cases, has_kernels, methods, setup};
-use hedgerow::method::{MAX_LABEL, MAX_NUMBER};
-use hedgerow::{
-    Aggregation, Average, BadSample, Broadcast, Contact, Features, Federation, Loss, Method, NodeHalf,
-    Rejected, RoundError, Selection, ServerHalf, Setup, SetupConfig, Upload, Visit, WeightRule,
-};
+use hedgerow::aggregation::Aggregation;
+use hedgerow::features::Features;
+use hedgerow::federation::{Contact, NodeRound, RoundError};
+use hedgerow::learning::{Loss, WeightRule};
+use hedgerow::limits::{MAX_LABEL, MAX_NUMBER};
+use hedgerow::message::{Broadcast, Rejected, Selection, Upload};
+use hedgerow::method::{Average, BadSample};
+use hedgerow::{Federation, Method, NodeMethod, ServerMethod, Setup, SetupConfig};
 use proptest::prelude::*;
 
 #[test]
@@ -20,13 +24,18 @@ fn bad_samples_are_refused_and_change_nothing() {
         let (z, y) = world.sample(0, 3);
         let node = &mut world.nodes[0];
         let features = Features::checked(&z).unwrap();
-        for label in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2.0 * MAX_LABEL, -2.0 * MAX_LABEL] {
+        for label in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2.0 * MAX_LABEL, -2.0 * MAX_LABEL]
+        {
             let refused = node.learn(features, label);
             assert!(matches!(refused, Err(BadSample::Label { .. })), "{case:?}: {refused:?}");
         }
         if case.setup.config().loss == Loss::Logistic {
             for label in [0.5, 0.0, -2.0] {
-                assert_eq!(node.learn(features, label), Err(BadSample::NotASign { label }), "{case:?}");
+                assert_eq!(
+                    node.learn(features, label),
+                    Err(BadSample::NotASign { label }),
+                    "{case:?}"
+                );
             }
         }
         let longer = [z.as_slice(), &[0.0]].concat();
@@ -63,12 +72,14 @@ fn hostile_broadcasts_are_refused_and_change_nothing() {
             Broadcast { round: u64::MAX, ..sound.clone() },
             Broadcast { numbers: Vec::new(), ..sound.clone() },
         ];
-        // Models of GR-OFL may have any length from that of the first to that of the whole dictionary.
+        // Models of GR-OFL may have any length from that of the first to that of the whole
+        // dictionary.
         let (shortest, longest) = match case.method {
             Method::GrOfl => (first_model(&case) + TAIL, case.method.width(&case.setup) + TAIL),
             _ => (sound.numbers.len(), sound.numbers.len()),
         };
-        let tail = |len: usize| &sound.numbers[sound.numbers.len() - len.min(sound.numbers.len())..];
+        let tail =
+            |len: usize| &sound.numbers[sound.numbers.len() - len.min(sound.numbers.len())..];
         for len in [shortest - 1, longest + 1] {
             let kept = tail(len.min(TAIL));
             let numbers = [&vec![0.0; len - kept.len()], kept].concat();
@@ -82,12 +93,18 @@ fn hostile_broadcasts_are_refused_and_change_nothing() {
             }
         }
         if case.method == Method::GrOfl {
-            hostile.push(Broadcast { kernels: Some(Selection { current: 0, next: 0 }), ..sound.clone() });
+            hostile.push(Broadcast {
+                kernels: Some(Selection { current: 0, next: 0 }),
+                ..sound.clone()
+            });
         }
         if matches!(case.method, Method::MkOfl | Method::EmKofl) {
             let kernels = case.setup.config().kernels as u32;
             for (current, next) in [(kernels, 0), (0, kernels), (u32::MAX, u32::MAX)] {
-                hostile.push(Broadcast { kernels: Some(Selection { current, next }), ..sound.clone() });
+                hostile.push(Broadcast {
+                    kernels: Some(Selection { current, next }),
+                    ..sound.clone()
+                });
             }
             hostile.push(Broadcast { kernels: None, ..sound.clone() });
         }
@@ -134,7 +151,8 @@ fn hostile_uploads_are_refused_and_change_nothing() {
         let shorter = Upload { numbers: sound.numbers[1..].to_vec(), ..sound.clone() };
         assert!(matches!(world.server.accept(0, &shorter), Err(Rejected::WrongLength { .. })));
         // A vote beyond the dictionary; none where one is needed; one where none is.
-        let votes = if sound.vote.is_some() { [Some(kernels), None] } else { [Some(0), Some(u32::MAX)] };
+        let votes =
+            if sound.vote.is_some() { [Some(kernels), None] } else { [Some(0), Some(u32::MAX)] };
         for vote in votes {
             let refused = world.server.accept(0, &Upload { vote, ..sound.clone() });
             assert!(matches!(refused, Err(Rejected::WrongKernel { .. })), "{case:?}: {refused:?}");
@@ -154,8 +172,8 @@ fn hostile_uploads_are_refused_and_change_nothing() {
 
 /// A half that can be saved and restored, whichever it is.
 enum Half {
-    Node(Box<dyn NodeHalf>),
-    Server(Box<dyn ServerHalf>),
+    Node(Box<dyn NodeMethod>),
+    Server(Box<dyn ServerMethod>),
 }
 
 impl Half {
@@ -206,12 +224,14 @@ fn truncated_and_extended_states_are_refused() {
     }
 }
 
-/// What tells a saved state from others: some name one kernel, have no weights, no kernels, or nothing at all.
+/// What tells a saved state from others: some name one kernel, have no weights, no kernels, or
+/// nothing at all.
 fn shape(
     case: &Case,
     half: &Half,
 ) -> (bool, &'static str, usize, usize, WeightRule, bool, usize, Aggregation) {
-    let SetupConfig { kernels, frequencies, weight_rule, mk, pof, aggregation, .. } = *case.setup.config();
+    let SetupConfig { kernels, frequencies, weight_rule, mk, pof, aggregation, .. } =
+        *case.setup.config();
     let is_node = matches!(half, Half::Node(_));
     let any_rule = WeightRule::default();
     let (kernels, frequencies, rule) = match case.method {
@@ -237,7 +257,8 @@ fn shape(
 fn foreign_states_are_refused() {
     let three = *few_cases(3)[0].setup.config();
     let cumulative = setup(SetupConfig { weight_rule: WeightRule::Cumulative, ..three });
-    let cumulative = few_cases(3).into_iter().map(|case| Case { setup: cumulative, ..case }).collect();
+    let cumulative =
+        few_cases(3).into_iter().map(|case| Case { setup: cumulative, ..case }).collect();
     let mut all = halves([few_cases(1), few_cases(3), few_cases(4), cumulative].concat());
     let setup = SetupConfig { frequencies: 7, ..three }.try_into().unwrap();
     for (method, case) in methods(3).into_iter().zip(few_cases(3)) {
@@ -265,13 +286,17 @@ fn check_works(case: Case, half: &mut Half) {
                 let mut weights = vec![0.0; case.setup.config().kernels];
                 node.weights(&mut weights);
                 let total = if has_kernels(case.method) { 1.0 } else { 0.0 };
-                assert!((weights.iter().sum::<f64>() - total).abs() < 1e-6, "{case:?}: {weights:?}");
+                assert!(
+                    (weights.iter().sum::<f64>() - total).abs() < 1e-6,
+                    "{case:?}: {weights:?}"
+                );
                 assert!(node.predict(z).is_finite(), "{case:?}");
                 node.learn(z, y).unwrap();
                 node.upload(&mut upload);
                 assert!(upload.numbers.iter().all(|number| number.abs() <= MAX_NUMBER), "{case:?}");
                 if case.method == Method::GrOfl {
-                    // What is in an upload depends on the round: only its own server could say more.
+                    // What is in an upload depends on the round: only its own server could say
+                    // more.
                     assert!(upload.numbers.len() <= BUDGET, "{case:?}");
                 } else if case.method != Method::Local {
                     let first = Upload { round: 1, ..upload.clone() };
@@ -313,7 +338,8 @@ fn any_flipped_bit_is_refused_or_harmless() {
 #[test]
 fn states_at_the_end_of_time_are_refused_or_harmless() {
     for (case, mut half) in halves(few_cases(3)) {
-        // Every state begins with a counter, and here it is a single byte: seven bits and no continuation.
+        // Every state begins with a counter, and here it is a single byte: seven bits and no
+        // continuation.
         if let [0..128, rest @ ..] = &half.save()[..] {
             let last = [&[0xFF; 9][..], &[1], rest].concat();
             if half.takes(&last) {
@@ -358,7 +384,8 @@ proptest! {
 #[test]
 fn the_state_of_another_kernel_is_refused() {
     let setup =
-        Setup::try_from(SetupConfig { kernels: 3, frequencies: 4, ..SetupConfig::default() }).unwrap();
+        Setup::try_from(SetupConfig { kernels: 3, frequencies: 4, ..SetupConfig::default() })
+            .unwrap();
     let saved = Method::SkOfl { kernel: 1 }.node(&setup, 0).save();
     assert!(Method::SkOfl { kernel: 2 }.node(&setup, 0).restore(&saved).is_err());
     assert!(Method::SkOfl { kernel: 1 }.node(&setup, 0).restore(&saved).is_ok());
@@ -366,14 +393,20 @@ fn the_state_of_another_kernel_is_refused() {
 
 #[test]
 fn labels_without_their_features_are_refused() {
-    let setup =
-        Setup::try_from(SetupConfig { kernels: 2, frequencies: 2, nodes: 1, ..SetupConfig::default() })
-            .unwrap();
+    let setup = Setup::try_from(SetupConfig {
+        kernels: 2,
+        frequencies: 2,
+        nodes: 1,
+        ..SetupConfig::default()
+    })
+    .unwrap();
     let mut federation = Federation::new(Method::MkOfl, &setup);
     let numbers = [0.1; 16];
     let z = Features::checked(&numbers).unwrap();
-    for (z, y) in [(z, &[1.0][..]), (z.part(0..7), &[1.0]), (z.part(0..8), &[]), (z.part(0..0), &[1.0])] {
-        let visit = Visit { node: 0, z, y, contact: Contact::Full };
+    for (z, y) in
+        [(z, &[1.0][..]), (z.part(0..7), &[1.0]), (z.part(0..8), &[]), (z.part(0..0), &[1.0])]
+    {
+        let visit = NodeRound { node: 0, z, y, contact: Contact::Full };
         assert!(matches!(federation.round(&[visit], |_| {}), Err(RoundError::Shape { .. })));
     }
     assert_eq!(federation.traffic().numbers_up, 0);
@@ -382,7 +415,8 @@ fn labels_without_their_features_are_refused() {
 #[test]
 fn states_of_another_version_or_kind_are_refused_by_name() {
     let setup =
-        Setup::try_from(SetupConfig { kernels: 2, frequencies: 2, ..SetupConfig::default() }).unwrap();
+        Setup::try_from(SetupConfig { kernels: 2, frequencies: 2, ..SetupConfig::default() })
+            .unwrap();
     let mut saved = Method::MkOfl.node(&setup, 0).save();
     let refused = Method::Naive.node(&setup, 0).restore(&saved).unwrap_err().to_string();
     assert!(refused.contains("mk-node") && refused.contains("naive-node"), "{refused}");

@@ -1,17 +1,27 @@
-//! A tree of relays of any shape gives the server the bits that it would have got from all nodes directly.
+//! A tree of relays of any shape gives the server the bits that it would have got from all nodes
+//! directly.
 
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{World, few_cases};
-use hedgerow::{Aggregation, NodeId, PartialSum, Rejected, Relay, SetupConfig, Upload};
+use hedgerow::aggregation::Aggregation;
+use hedgerow::message::{Rejected, Upload};
+use hedgerow::relay::{PartialSum, Relay};
+use hedgerow::{NodeId, SetupConfig};
 use proptest::prelude::*;
 
 const KERNELS: usize = 4;
 const NODES: usize = 23;
 const ROUNDS: u64 = 12;
 
-/// Adds up uploads in a tree whose shape `bits` decides; some of them come to the upper relay directly.
-fn through_relays(top: &mut Relay, make: &dyn Fn() -> Relay, uploads: &[(NodeId, Upload)], bits: u64) {
+/// Adds up uploads in a tree whose shape `bits` decides; some of them come to the upper relay
+/// directly.
+fn through_relays(
+    top: &mut Relay,
+    make: &dyn Fn() -> Relay,
+    uploads: &[(NodeId, Upload)],
+    bits: u64,
+) {
     if uploads.len() < 2 || bits & 7 == 0 {
         for (node, upload) in uploads {
             top.accept(*node, upload).unwrap();
@@ -74,7 +84,9 @@ proptest! {
 #[test]
 fn sums_that_do_not_belong_are_refused_and_change_nothing() {
     for case in few_cases(KERNELS) {
-        if case.setup.config().aggregation != Aggregation::Mean || case.method == hedgerow::Method::Local {
+        if case.setup.config().aggregation != Aggregation::Mean
+            || case.method == hedgerow::Method::Local
+        {
             continue;
         }
         let mut world = World::after(case, 3);
@@ -101,7 +113,10 @@ fn sums_that_do_not_belong_are_refused_and_change_nothing() {
         assert_eq!(world.server.save(), before);
         world.server.merge(relay.sum()).unwrap();
         let after = world.server.save();
-        assert!(matches!(world.server.merge(relay.sum()), Err(Rejected::Duplicate { node: 0, .. })));
+        assert!(matches!(
+            world.server.merge(relay.sum()),
+            Err(Rejected::Duplicate { node: 0, .. })
+        ));
         assert!(world.server.accept(0, &upload).is_err());
         assert_eq!(world.server.save(), after);
         // What nobody writes can't be read, whatever is changed.

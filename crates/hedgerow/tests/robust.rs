@@ -1,5 +1,5 @@
-//! What robust aggregation promises: a few bad nodes can't decide for all. With the federation of `examples/robust`; errors are multiples of those that the
-//! mean makes where nobody is bad.
+//! What robust aggregation promises: a few bad nodes can't decide for all. With the federation of
+//! `examples/robust`; errors are multiples of those that the mean makes where nobody is bad.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +8,8 @@ mod scene;
 
 use std::panic::catch_unwind;
 
-use hedgerow::{Aggregation, Method, Setup, SetupConfig, SetupError};
+use hedgerow::aggregation::Aggregation;
+use hedgerow::{Method, Setup, SetupConfig, SetupError};
 use scene::{Poison, Scene, World};
 
 const METHODS: [Method; 6] = [
@@ -83,7 +84,8 @@ fn a_median_stands_a_quarter_and_nearly_half_where_they_don_t_agree() {
     for (poison, most) in [(Poison::Scattered, 3.0), (Poison::Opposite, 25.0)] {
         check(Aggregation::Median, Scene { bad: 9, poison, ..CLEAN }, |_, factor| factor < most);
     }
-    // Who are nearly half and agree move it by the spread of the good ones in each round, which grows with the error.
+    // Who are nearly half and agree move it by the spread of the good ones in each round, which
+    // grows with the error.
     let agreed = Scene { bad: 9, poison: Poison::Huge, ..CLEAN };
     let (mut mean, mut worst) = (vec![], 0.0);
     check(Aggregation::Mean, agreed, |_, factor| {
@@ -100,7 +102,9 @@ fn a_median_stands_a_quarter_and_nearly_half_where_they_don_t_agree() {
 
 #[test]
 fn who_can_t_says_so_beforehand() {
-    let setup = |aggregation| Setup::try_from(SetupConfig { aggregation, ..SetupConfig::default() }).unwrap();
+    let setup = |aggregation| {
+        Setup::try_from(SetupConfig { aggregation, ..SetupConfig::default() }).unwrap()
+    };
     let others = [Method::GrOfl, Method::PofMkl, Method::LinearNewton, Method::Local];
     for method in METHODS.into_iter().chain(others) {
         for aggregation in [Aggregation::Mean, TRIMMED, Aggregation::Median] {

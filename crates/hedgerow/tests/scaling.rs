@@ -1,13 +1,18 @@
-//! Raw samples in their own units, and a scale that everybody agrees on as they come: whole federations on streams that wander off
-//! or widen, and what their scalings save and refuse. That models survive a change is in `transport.rs`.
+//! Raw samples in their own units, and a scale that everybody agrees on as they come: whole
+//! federations on streams that wander off or widen, and what their scalings save and refuse. That
+//! models survive a change is in `transport.rs`.
 
 #![allow(clippy::unwrap_used)]
 
 use crate::common::INPUTS;
-use hedgerow::{
-    Amplitude, Contact, Draw, FeatureSpec, Features, Federation, Kernel, Method, NodeScaling, Prediction,
-    Report, SampleMap, Scale, ScaleKind, Schedule, ServerScaling, SetupConfig, Stream, Tally, Visit,
-};
+use hedgerow::features::{Amplitude, Draw, FeatureSpec, Features, Kernel, SampleMap};
+use hedgerow::federation::{Contact, NodeRound, Prediction};
+use hedgerow::learning::Schedule;
+use hedgerow::message::Report;
+use hedgerow::metrics::Tally;
+use hedgerow::random::CounterRng;
+use hedgerow::scaling::{NodeScaling, Scale, ScaleKind, ServerScaling};
+use hedgerow::{Federation, Method, SetupConfig};
 
 const NODES: usize = 4;
 
@@ -74,11 +79,15 @@ impl Fleet {
         }
     }
 
-    /// One round; returns the predictions in the label's own units. Node `lost` can't reach the server.
+    /// One round; returns the predictions in the label's own units. Node `lost` can't reach the
+    /// server.
     fn round(&mut self, samples: &[Sample], lost: Option<usize>) -> Vec<f32> {
         (0..NODES).filter(|node| Some(*node) != lost).for_each(|node| self.follow(node));
-        let mut said: Vec<f32> =
-            self.nodes.iter().map(|node| node.summary().mean(INPUTS).unwrap_or(0.0) as f32).collect();
+        let mut said: Vec<f32> = self
+            .nodes
+            .iter()
+            .map(|node| node.summary().mean(INPUTS).unwrap_or(0.0) as f32)
+            .collect();
         let mut z = vec![0.0; NODES * self.map.width()];
         let mut labels = Vec::new();
         for ((node, (raw, label)), z) in
@@ -93,7 +102,7 @@ impl Fleet {
         let visits: Vec<_> = z
             .zip(&labels)
             .enumerate()
-            .map(|(node, (z, label))| Visit {
+            .map(|(node, (z, label))| NodeRound {
                 node: node as u32,
                 z: if label.is_some() { z } else { z.part(0..0) },
                 y: label.as_slice(),
@@ -129,7 +138,7 @@ impl Fleet {
 
 /// Samples of a round whose inputs come from [low, low + width], in strange units.
 fn samples(t: u64, low: f32, width: f32) -> Vec<Sample> {
-    let stream = Stream::from_seed(t);
+    let stream = CounterRng::from_seed(t);
     let sample = |node: u64| {
         let x = |input: u64| low + width * stream.uniform_at(INPUTS as u64 * node + input) as f32;
         let (a, b) = (x(0), x(1));
@@ -142,7 +151,9 @@ fn samples(t: u64, low: f32, width: f32) -> Vec<Sample> {
 fn error(fleet: &mut Fleet, samples: &[Sample], lost: Option<usize>) -> Tally {
     let mut tally = Tally::default();
     let said = fleet.round(samples, lost);
-    said.iter().zip(samples).for_each(|(said, (_, label))| tally.add(f64::from(said - label).powi(2)));
+    said.iter()
+        .zip(samples)
+        .for_each(|(said, (_, label))| tally.add(f64::from(said - label).powi(2)));
     tally
 }
 
@@ -169,9 +180,15 @@ fn inputs_that_wander_off_cost_little_more_than_with_a_scale_known_beforehand() 
             }
         }
         let [spread, range, known] = tallies.map(Tally::mean);
-        println!("{method:?}: {spread} {range} {known}; changes {} {}", fleets[0].changes, fleets[1].changes);
+        println!(
+            "{method:?}: {spread} {range} {known}; changes {} {}",
+            fleets[0].changes, fleets[1].changes
+        );
         assert!(fleets[0].changes > 1 && fleets[1].changes > 1);
-        assert!(spread < 1.3 * known && range < 1.3 * known, "{method:?}: {spread} {range} {known}");
+        assert!(
+            spread < 1.3 * known && range < 1.3 * known,
+            "{method:?}: {spread} {range} {known}"
+        );
     }
 }
 
@@ -274,7 +291,10 @@ fn foreign_and_damaged_scalings_are_refused_or_harmless() {
     for len in 0..saved_server.len() {
         assert!(server.restore(&saved_server[..len]).is_err());
     }
-    assert_eq!(bits([node.save(), server.save()]), bits([saved_node.clone(), saved_server.clone()]));
+    assert_eq!(
+        bits([node.save(), server.save()]),
+        bits([saved_node.clone(), saved_server.clone()])
+    );
     let raw = [f32::NAN, 0.5];
     for bit in 0..8 * saved_node.len() {
         let mut damaged = saved_node.clone();

@@ -1,34 +1,43 @@
-//! Models survive a change of scale: to the rounding where it only moves inputs or resizes labels, as the nearest function where it
-//! stretches inputs, and within bounds whatever the scales are.
+//! Models survive a change of scale: to the rounding where it only moves inputs or resizes labels,
+//! as the nearest function where it stretches inputs, and within bounds whatever the scales are.
 
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{
     Case, FREQUENCIES, INPUTS, World, cases, few_cases, is_linear, map_for, methods, numbers, setup,
 };
-use hedgerow::method::MAX_NORM;
-use hedgerow::{
-    Amplitude, Broadcast, Contact, Draw, Family, FeatureMap, FeatureSpec, Features, Federation, Kernel,
-    Method, NodeHalf, Omkl, RoundError, SampleMap, Scale, ScaleKind, Selection, SetupConfig, Summary, Visit,
+use hedgerow::baseline::Omkl;
+use hedgerow::features::{
+    Amplitude, Draw, Family, FeatureMap, FeatureSpec, Features, Kernel, SampleMap,
 };
+use hedgerow::federation::{Contact, NodeRound, RoundError};
+use hedgerow::limits::MAX_NORM;
+use hedgerow::message::{Broadcast, Selection};
+use hedgerow::scaling::{Scale, ScaleKind, Summary};
+use hedgerow::{Federation, Method, NodeMethod, SetupConfig};
 use proptest::prelude::*;
 
-/// What shifts inputs is exact, but for cosines with phases, which a shift takes out of GR-OFL's dictionary: for it only labels change.
+/// What shifts inputs is exact, but for cosines with phases, which a shift takes out of GR-OFL's
+/// dictionary: for it only labels change.
 fn exact_shift(method: Method, shift: f64) -> f64 {
     if method == Method::GrOfl { 0.0 } else { shift }
 }
 
 /// Inputs `shift` away from where they were, as wide as before, and labels from 0 to `top`.
 fn scale(shift: f64, top: f64) -> Scale {
-    let mut ranges: Vec<_> = (0..INPUTS).map(|i| (i as f64 + shift, i as f64 + shift + 2.0)).collect();
+    let mut ranges: Vec<_> =
+        (0..INPUTS).map(|i| (i as f64 + shift, i as f64 + shift + 2.0)).collect();
     ranges.push((-3.0, -3.0 + top));
     Scale::from_ranges(&ranges).unwrap()
 }
 
 /// What a method learns from where a sample is raw.
 fn features(map: &SampleMap, scale: &Scale, raw: &[f32]) -> Vec<f32> {
-    let x: Vec<f32> =
-        raw.iter().enumerate().map(|(input, raw)| scale.scale_input(input, f64::from(*raw))).collect();
+    let x: Vec<f32> = raw
+        .iter()
+        .enumerate()
+        .map(|(input, raw)| scale.scale_input(input, f64::from(*raw)))
+        .collect();
     crate::common::features(map, &x)
 }
 
@@ -67,9 +76,13 @@ fn offsets_and_label_factors_leave_all_predictions_as_they_were() {
             node.transport(&transport);
             assert_same(&predictions(|z| node.predict(z), &map, &to), &before, 1e-4, case);
             let untouched = predictions(|z| node.predict(z), &map, &from);
-            // POF-MKL may trust a kernel whose model nobody has chosen yet, and that is zero in any scale.
+            // POF-MKL may trust a kernel whose model nobody has chosen yet, and that is zero in any
+            // scale.
             let is_zero = before.iter().all(|value| *value == from.unscale_label(0.0));
-            assert!(untouched != before || (is_zero && case.is_personal()), "the scales differ: {case:?}");
+            assert!(
+                untouched != before || (is_zero && case.is_personal()),
+                "the scales differ: {case:?}"
+            );
             restored.transport(&transport);
             assert!(restored.save() == node.save(), "{case:?}");
         }
@@ -80,7 +93,9 @@ fn offsets_and_label_factors_leave_all_predictions_as_they_were() {
 fn servers_broadcast_what_their_nodes_would_have_had() {
     let from = scale(0.0, 4.0);
     // A newcomer has none of what nodes keep to themselves.
-    for case in cases().into_iter().filter(|case| case.method != Method::Local && !case.is_personal()) {
+    for case in
+        cases().into_iter().filter(|case| case.method != Method::Local && !case.is_personal())
+    {
         let to = scale(exact_shift(case.method, -0.4), 1.0);
         let mut world = World::after(case, 4);
         let map = case.map();
@@ -112,7 +127,7 @@ fn uploads_of_the_old_scale_are_forgotten_and_can_be_sent_again() {
 }
 
 /// A node that has been told this model of a kernel.
-fn told(method: Method, kernels: usize, kernel: usize, model: &[f32]) -> Box<dyn NodeHalf> {
+fn told(method: Method, kernels: usize, kernel: usize, model: &[f32]) -> Box<dyn NodeMethod> {
     let setup = setup(SetupConfig { kernels, ..SetupConfig::default() });
     let mut node = method.node(&setup, 0);
     let current = kernel as u32;
@@ -138,7 +153,8 @@ fn every_draw_and_family_turns_as_its_angles_do() {
                 continue;
             }
             // The other families make shared draws begin elsewhere.
-            let others = [Family::Gaussian, Family::Matern32].map(|family| Kernel { family, variance: 2.0 });
+            let others =
+                [Family::Gaussian, Family::Matern32].map(|family| Kernel { family, variance: 2.0 });
             let own = [0.5, 1.0, 3.0].map(|variance| Kernel { family, variance });
             let kernels = [&others[..], &own].concat();
             let spec = FeatureSpec {
@@ -216,7 +232,7 @@ fn a_stretch_takes_the_nearest_function() {
             let mut node = Method::SkOfl { kernel }.node(&setup.try_into().unwrap(), 0);
             let model = numbers(4, 2 * 30);
             node.adopt(&Broadcast { round: 2, kernels: None, numbers: model }).unwrap();
-            let said = |node: &dyn NodeHalf, scale: &Scale| -> Vec<f64> {
+            let said = |node: &dyn NodeMethod, scale: &Scale| -> Vec<f64> {
                 let said = points.chunks_exact(INPUTS).map(|raw| {
                     let z = features(&map, scale, raw);
                     f64::from(node.predict(Features::checked(&z).unwrap()))
@@ -228,7 +244,8 @@ fn a_stretch_takes_the_nearest_function() {
             let after = said(node.as_ref(), &to);
             let energy: f64 = before.iter().map(|value| value * value).sum();
             let off: f64 = before.iter().zip(&after).map(|(a, b)| (a - b) * (a - b)).sum();
-            // A kernel too narrow for the new scale forgets; the others know nearly all that they knew.
+            // A kernel too narrow for the new scale forgets; the others know nearly all that they
+            // knew.
             let most = if variance < 0.01 { 1.01 } else { 0.1 };
             assert!(off <= most * energy, "σ² = {variance}, {low} to {high}: {}", off / energy);
         }
@@ -264,7 +281,8 @@ fn there_and_back_is_nowhere() {
 
 #[test]
 fn models_stay_within_bounds_whatever_the_gain() {
-    let labels_up_to = |top: f64| Scale::from_ranges(&[(0.0, 1.0), (0.0, 1.0), (0.0, top)]).unwrap();
+    let labels_up_to =
+        |top: f64| Scale::from_ranges(&[(0.0, 1.0), (0.0, 1.0), (0.0, top)]).unwrap();
     let (small, large) = (labels_up_to(1e-20), labels_up_to(1e25));
     let map = map_for(Method::SkOfl { kernel: 0 }, 1);
     for (from, to) in [(&large, &small), (&small, &large)] {
@@ -290,15 +308,16 @@ const NODES: usize = 4;
 
 #[test]
 fn a_move_in_the_middle_of_a_run_changes_nothing_that_follows() {
-    // Learning commutes with a rotation: two runs, one of which changes its scale, stay together for good. What a shift does to a
-    // linear model or to GR-OFL's is no rotation.
+    // Learning commutes with a rotation: two runs, one of which changes its scale, stay together
+    // for good. What a shift does to a linear model or to GR-OFL's is no rotation.
     let (here, there) = (scale(0.0, 4.0), scale(1.1, 4.0));
     let is_turned = |method: &Method| !is_linear(*method) && *method != Method::GrOfl;
     for method in methods(4).into_iter().filter(is_turned) {
         let map = map_for(method, 4);
         let to_there = map.transport(&here, &there);
         let setup = setup(SetupConfig { kernels: 4, nodes: NODES, ..SetupConfig::default() });
-        let (mut moved, mut stayed) = (Federation::new(method, &setup), Federation::new(method, &setup));
+        let (mut moved, mut stayed) =
+            (Federation::new(method, &setup), Federation::new(method, &setup));
         for t in 0..60 {
             if t == 25 {
                 moved.transport_server(&to_there);
@@ -307,9 +326,10 @@ fn a_move_in_the_middle_of_a_run_changes_nothing_that_follows() {
             let raw = numbers(t, NODES * INPUTS);
             let y: Vec<f32> = raw.chunks_exact(INPUTS).map(|x| (3.0 * x[0]).sin() + x[1]).collect();
             let play = |federation: &mut Federation, scale: &Scale| {
-                let z: Vec<_> = raw.chunks_exact(INPUTS).map(|raw| features(&map, scale, raw)).collect();
+                let z: Vec<_> =
+                    raw.chunks_exact(INPUTS).map(|raw| features(&map, scale, raw)).collect();
                 let visits: Vec<_> = (0..NODES)
-                    .map(|node| Visit {
+                    .map(|node| NodeRound {
                         node: node as u32,
                         z: Features::checked(&z[node]).unwrap(),
                         y: &y[node..=node],

@@ -286,7 +286,8 @@ def main() -> None:
     reached, missed = [], []
     for draw, mine in ours.items():
         for way, other in theirs.items():
-            # Who draws as the paper does compares with the same; who shares, with either, but that is another amount of work.
+            # Who draws as the paper does compares with the same; who shares, with either, but that
+            # is another amount of work.
             if draw == "shared" or way.draw == draw:
                 one, both = ratios(mine.one, other.one), ratios(mine.all, other.all)
                 print(

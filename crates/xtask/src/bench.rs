@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: node steps of this library and of plain numpy, in turns, so that both meet the same neighbours on a
-//! shared machine and their ratio means something.
+//! `cargo xtask bench`: node steps of this library and of plain numpy, in turns, so that both meet
+//! the same neighbours on a shared machine and their ratio means something.
 
 use std::env;
 use std::fs;
@@ -34,8 +34,8 @@ impl Options {
                 "--rounds" => {
                     let number = words.next().copied().unwrap_or_default();
                     let rounds = number.parse().ok().filter(|&rounds| rounds > 0);
-                    options.rounds =
-                        rounds.with_context(|| format!("--rounds {number:?}: at least 1 is needed"))?;
+                    options.rounds = rounds
+                        .with_context(|| format!("--rounds {number:?}: at least 1 is needed"))?;
                 }
                 _ => bail!("`bench` takes --rounds N and --write, and no {word:?}"),
             }
@@ -60,9 +60,12 @@ fn of_case(list: &[Value], case: &Value, name: &str) -> Option<f64> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let binary = executable("bench --package hedgerow --features probe --bench node_step --no-run")?;
+    let binary =
+        executable("bench --package hedgerow --features probe --bench node_step --no-run")?;
     let python = python_with_numpy()
-        .inspect_err(|error| eprintln!("going on without numpy, so without ratios to it: {error:#}"))
+        .inspect_err(|error| {
+            eprintln!("going on without numpy, so without ratios to it: {error:#}")
+        })
         .ok();
     let mut rounds = Vec::new();
     for round in 1..=options.rounds {
@@ -99,7 +102,8 @@ fn python_with_numpy() -> Result<(PathBuf, String)> {
             .context("numpy could not be installed; is the network there?")?;
         fs::write(folder.join("numpy-installed"), "")?;
     }
-    let version = output(Command::new(&python).args(["-c", "import numpy; print(numpy.__version__)"]))?;
+    let version =
+        output(Command::new(&python).args(["-c", "import numpy; print(numpy.__version__)"]))?;
     Ok((python, version.trim().to_owned()))
 }
 
@@ -107,7 +111,11 @@ fn python_with_numpy() -> Result<(PathBuf, String)> {
 fn measure(program: &Path, argument: Option<&str>, on_one_core: bool) -> Result<Vec<Value>> {
     let pin = ["-c", "0"];
     let can_pin = on_one_core
-        && Command::new("taskset").args(pin).arg("true").status().is_ok_and(|status| status.success());
+        && Command::new("taskset")
+            .args(pin)
+            .arg("true")
+            .status()
+            .is_ok_and(|status| status.success());
     let mut command = Command::new(if can_pin { Path::new("taskset") } else { program });
     if can_pin {
         command.args(pin).arg(program);
@@ -133,11 +141,13 @@ fn section(rounds: &[Round], numpy: &str) -> Result<String> {
         date.trim(),
     );
     for case in cases {
-        let ours = |name: &str| median(rounds.iter().filter_map(|round| of_case(&round.ours, case, name)));
-        let both = rounds
-            .iter()
-            .map(|round| Some(of_case(&round.ours, case, "floor_ns")? / of_case(&round.ours, case, "ns")?));
-        let of_threads = |name| median(rounds.iter().filter_map(|round| of_case(&round.threads, case, name)));
+        let ours =
+            |name: &str| median(rounds.iter().filter_map(|round| of_case(&round.ours, case, name)));
+        let both = rounds.iter().map(|round| {
+            Some(of_case(&round.ours, case, "floor_ns")? / of_case(&round.ours, case, "ns")?)
+        });
+        let of_threads =
+            |name| median(rounds.iter().filter_map(|round| of_case(&round.threads, case, name)));
         let (threads, spinning) = (of_threads("speedup"), of_threads("speedup_of_spinning"));
         text += &format!(
             "| {}, {}, {} | {} | {} | {:.0} | {:.0} | {:.0} | {:.2} | {} |\n",
@@ -150,10 +160,15 @@ fn section(rounds: &[Round], numpy: &str) -> Result<String> {
             ours("ns"),
             ours("floor_ns"),
             median(both.flatten()),
-            if threads.is_nan() { "–".to_owned() } else { format!("{threads:.2} ({spinning:.2})") },
+            if threads.is_nan() {
+                "–".to_owned()
+            } else {
+                format!("{threads:.2} ({spinning:.2})")
+            },
         );
     }
-    let rate = |name: &str| median(rounds.iter().filter_map(|round| round.ours.first()?[name].as_f64()));
+    let rate =
+        |name: &str| median(rounds.iter().filter_map(|round| round.ours.first()?[name].as_f64()));
     text += &format!(
         "\nThe floor adds up what each phase needs at least, since each needs the one before. Projection: its multiply-adds at the core's \
          measured {:.1} per ns, or reading the frequencies (once per batch) at the rate of a loop that only reads as much memory as \
@@ -169,7 +184,11 @@ fn section(rounds: &[Round], numpy: &str) -> Result<String> {
 
 /// Ratios for the one shape that numpy computes too.
 fn beside_numpy(rounds: &[Round], cases: &[Value], numpy: &str) -> String {
-    let nodes = rounds.iter().flat_map(|round| &round.numpy).filter_map(|case| case["nodes"].as_u64()).max();
+    let nodes = rounds
+        .iter()
+        .flat_map(|round| &round.numpy)
+        .filter_map(|case| case["nodes"].as_u64())
+        .max();
     let nodes = nodes.unwrap_or(1);
     let mut text = format!(
         "Beside {numpy}, in turns on the same core, P = 11, D = 49, d = 77. numpy computes in double precision, as one would write it from \
@@ -178,13 +197,17 @@ fn beside_numpy(rounds: &[Round], cases: &[Value], numpy: &str) -> String {
          |---|---|--:|--:|--:|\n"
     );
     let shape = |case: &&Value| {
-        (&case["kernels"], &case["frequencies"], &case["inputs"]) == (&11.into(), &49.into(), &77.into())
+        (&case["kernels"], &case["frequencies"], &case["inputs"])
+            == (&11.into(), &49.into(), &77.into())
     };
     for case in cases.iter().filter(shape) {
         let ratio = |draw: &Value, nodes: u64| {
             let numpy = |case: &&Value| case["draw"] == *draw && case["nodes"] == nodes;
             spread(rounds.iter().filter_map(|round| {
-                Some(round.numpy.iter().find(numpy)?["ns"].as_f64()? / of_case(&round.ours, case, "ns")?)
+                Some(
+                    round.numpy.iter().find(numpy)?["ns"].as_f64()?
+                        / of_case(&round.ours, case, "ns")?,
+                )
             }))
         };
         text += &format!(
@@ -233,7 +256,9 @@ pub(crate) fn with_section(document: &str, name: &str, section: &str) -> Result<
         (Some(begin), Some(end)) if begin < end => {
             Ok(format!("{}{marked}{}", &document[..begin], &document[end + last.len()..]))
         }
-        _ => bail!("BENCHMARKS.md needs {first} and {last} once each and in this order, or neither"),
+        _ => {
+            bail!("BENCHMARKS.md needs {first} and {last} once each and in this order, or neither")
+        }
     }
 }
 

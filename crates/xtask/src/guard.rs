@@ -1,5 +1,5 @@
-//! `cargo xtask guard`: instructions of the hot path, counted under callgrind and compared with a committed baseline. Unlike time,
-//! counts are the same on a busy machine.
+//! `cargo xtask guard`: instructions of the hot path, counted under callgrind and compared with a
+//! committed baseline. Unlike time, counts are the same on a busy machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,8 @@ const BASELINE: &str = "crates/xtask/bench/instructions.json";
 pub(crate) const VALGRIND: (&str, &str) = ("valgrind", "/usr/bin/valgrind");
 /// The best that valgrind knows.
 const CPU: &str = "AVX2";
-/// More than one of so many parts of the baseline is a regression; as much less is an improvement that wants to be kept.
+/// More than one of so many parts of the baseline is a regression; as much less is an improvement
+/// that wants to be kept.
 const PARTS: u64 = 20;
 /// The work is counted as the difference of two runs, so that what comes before it doesn't matter.
 const TIMES: [u64; 2] = [10, 60];
@@ -40,7 +41,8 @@ pub(crate) fn run(write: bool) -> Result<()> {
     let mut instructions = BTreeMap::new();
     for case in output(&mut Command::new(&program))?.lines() {
         let [few, many] = TIMES;
-        let (Some(less), Some(more)) = (count(&program, case, few)?, count(&program, case, many)?) else {
+        let (Some(less), Some(more)) = (count(&program, case, few)?, count(&program, case, many)?)
+        else {
             println!("not counted: this processor has no {CPU}");
             return Ok(());
         };
@@ -58,7 +60,10 @@ pub(crate) fn run(write: bool) -> Result<()> {
     let verdict = compare(&then, &now);
     verdict.lines.iter().for_each(|line| println!("{line}"));
     if then.rustc != now.rustc {
-        println!("only a warning: the baseline was counted with {}, this is {}", then.rustc, now.rustc);
+        println!(
+            "only a warning: the baseline was counted with {}, this is {}",
+            then.rustc, now.rustc
+        );
         return Ok(());
     }
     ensure!(
@@ -72,7 +77,8 @@ pub(crate) fn run(write: bool) -> Result<()> {
     Ok(())
 }
 
-/// Instructions of a whole run, or nothing if it didn't use the instruction set that the baseline is for.
+/// Instructions of a whole run, or nothing if it didn't use the instruction set that the baseline
+/// is for.
 fn count(program: &PathBuf, case: &str, times: u64) -> Result<Option<u64>> {
     let mut command = Command::new(VALGRIND.1);
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
@@ -83,8 +89,12 @@ fn count(program: &PathBuf, case: &str, times: u64) -> Result<Option<u64>> {
         return Ok(None);
     }
     let collected = report.lines().find_map(|line| line.split_once("Collected :"));
-    let Some((_, number)) = collected else { bail!("{case}: callgrind reported no count\n{report}") };
-    Ok(Some(number.trim().parse().with_context(|| format!("{case}: callgrind's count {number:?}"))?))
+    let Some((_, number)) = collected else {
+        bail!("{case}: callgrind reported no count\n{report}")
+    };
+    Ok(Some(
+        number.trim().parse().with_context(|| format!("{case}: callgrind's count {number:?}"))?,
+    ))
 }
 
 fn rustc() -> Result<String> {
@@ -125,7 +135,8 @@ mod tests {
     use super::*;
 
     fn counts(counts: &[(&str, u64)]) -> Baseline {
-        let instructions = counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+        let instructions =
+            counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
         Baseline { rustc: "rustc 1".to_owned(), instructions }
     }
 
@@ -145,6 +156,8 @@ mod tests {
     #[test]
     fn a_case_that_one_side_lacks_is_a_failure() {
         let (one, two) = (counts(&[("map", 1)]), counts(&[("map", 1), ("learn", 2)]));
-        assert!(compare(&one, &two).worse && compare(&two, &one).worse && !compare(&one, &one).worse);
+        assert!(
+            compare(&one, &two).worse && compare(&two, &one).worse && !compare(&one, &one).worse
+        );
     }
 }

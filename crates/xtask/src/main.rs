@@ -69,7 +69,9 @@ fn main() -> ExitCode {
         ["guard", ref options @ ..] => {
             return misuse(&format!("`guard` takes --write alone, and no {options:?}"));
         }
-        [name, ..] => return misuse(&format!("no chore {name:?}; there are {}", CHORES.join(", "))),
+        [name, ..] => {
+            return misuse(&format!("no chore {name:?}; there are {}", CHORES.join(", ")));
+        }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -85,7 +87,8 @@ fn misuse(message: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Asked of cargo at run time: a program built in another checkout with the same target folder would know the wrong one.
+/// Asked of cargo at run time: a program built in another checkout with the same target folder
+/// would know the wrong one.
 fn root() -> PathBuf {
     let here = env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into());
     Path::new(&here).join("../..")
@@ -95,9 +98,11 @@ fn root() -> PathBuf {
 fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
     command.current_dir(root()).args(arguments);
-    // What cargo told this program of itself; some build scripts would take it for news and build everything once more.
+    // What cargo told this program of itself; some build scripts would take it for news and build
+    // everything once more.
     for (name, _) in env::vars_os() {
-        let is_own = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+        let is_own =
+            |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
         if name.to_str().is_some_and(is_own) {
             command.env_remove(name);
         }
@@ -109,8 +114,10 @@ fn cargo(arguments: &[&str]) -> Command {
 fn executable(arguments: &str) -> Result<PathBuf> {
     let arguments = arguments.split(' ').chain(["--message-format", "json-render-diagnostics"]);
     let messages = output(&mut cargo(&arguments.collect::<Vec<_>>()))?;
-    let mut artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let program = artifacts.find_map(|artifact| Some(PathBuf::from(artifact["executable"].as_str()?)));
+    let mut artifacts =
+        messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let program =
+        artifacts.find_map(|artifact| Some(PathBuf::from(artifact["executable"].as_str()?)));
     program.context("cargo built no program")
 }
 

@@ -1,5 +1,6 @@
-//! `cargo xtask bench-peers`: this library beside what one would otherwise take, on the same streams and in turns: numpy, River,
-//! scikit-learn, Vowpal Wabbit and Flower. Errors stand beside speeds, so that nobody wins by learning less.
+//! `cargo xtask bench-peers`: this library beside what one would otherwise take, on the same
+//! streams and in turns: numpy, River, scikit-learn, Vowpal Wabbit and Flower. Errors stand beside
+//! speeds, so that nobody wins by learning less.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,8 @@ use crate::bench::with_section;
 use crate::{cargo, output, python, root};
 
 const MARK: &str = "peers";
-const BUILD: &str = "build --release --package hedgerow-cli --package hedgerow-node --package hedgerow-py";
+const BUILD: &str =
+    "build --release --package hedgerow-cli --package hedgerow-node --package hedgerow-py";
 /// Not among what the tests need, and not for every machine.
 const WABBIT: &str = "vowpalwabbit==9.11.9";
 
@@ -34,7 +36,8 @@ impl Options {
     }
 }
 
-/// A script, what it is told when there is time and when there is none, and whether it needs the programs.
+/// A script, what it is told when there is time and when there is none, and whether it needs the
+/// programs.
 struct Part {
     title: &'static str,
     script: &'static str,
@@ -69,13 +72,15 @@ const PARTS: [Part; 3] = [
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let python = python::prepare();
-    let status = cargo(&BUILD.split(' ').collect::<Vec<_>>()).status().context("can't run cargo")?;
+    let status =
+        cargo(&BUILD.split(' ').collect::<Vec<_>>()).status().context("can't run cargo")?;
     ensure!(status.success(), "`cargo {BUILD}` ended with {status}");
     let release = python::target()?.join("release");
     let python = python.join().map_err(|_| anyhow!("python's environment"))??;
     python::place_module(&release)?;
     // Where it can't be had, the table says so.
-    _ = install_wabbit(&python).inspect_err(|error| eprintln!("going on without Vowpal Wabbit: {error:#}"));
+    _ = install_wabbit(&python)
+        .inspect_err(|error| eprintln!("going on without Vowpal Wabbit: {error:#}"));
     let mut text = heading(options)?;
     for part in &PARTS {
         eprintln!("{}", part.title);
@@ -99,12 +104,21 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 fn install_wabbit(python: &Path) -> Result<()> {
-    let wanted = format!("import vowpalwabbit as w; assert 'vowpalwabbit==' + w.__version__ == '{WABBIT}'");
-    let there = Command::new(python).args(["-c", &wanted]).stderr(std::process::Stdio::null()).status();
+    let wanted =
+        format!("import vowpalwabbit as w; assert 'vowpalwabbit==' + w.__version__ == '{WABBIT}'");
+    let there =
+        Command::new(python).args(["-c", &wanted]).stderr(std::process::Stdio::null()).status();
     if there.is_ok_and(|status| status.success()) {
         return Ok(());
     }
-    output(Command::new(python).args(["-m", "pip", "install", "--quiet", "--only-binary=:all:", WABBIT]))?;
+    output(Command::new(python).args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--only-binary=:all:",
+        WABBIT,
+    ]))?;
     Ok(())
 }
 

@@ -1,4 +1,5 @@
-//! The Python package within `cargo xtask test`: an environment of its own, the compiled module, pytest.
+//! The Python package within `cargo xtask test`: an environment of its own, the compiled module,
+//! pytest.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::fs::{self, File};
@@ -15,7 +16,8 @@ const REQUIREMENTS: &str = "requirements-test.txt";
 // What the tests were built with, so that nothing but the module itself is left to be built.
 const BUILD: &str = "build --workspace --all-features --lib --bins --tests --examples";
 
-/// The package's tests while they run: they wait more than they work, so they share the cores with others.
+/// The package's tests while they run: they wait more than they work, so they share the cores with
+/// others.
 pub(crate) struct Tests {
     pytest: Child,
     log: PathBuf,
@@ -26,7 +28,8 @@ impl Tests {
     pub(crate) fn start(python: &Path) -> Result<Self> {
         println!("\n== python: cargo {BUILD}, pytest");
         let package = package()?;
-        let status = cargo(&BUILD.split(' ').collect::<Vec<_>>()).status().context("can't run cargo")?;
+        let status =
+            cargo(&BUILD.split(' ').collect::<Vec<_>>()).status().context("can't run cargo")?;
         ensure!(status.success(), "`cargo {BUILD}` ended with {status}");
         place_module(&target()?.join("debug"))?;
         let log = target()?.join("python/pytest.log");
@@ -81,11 +84,13 @@ fn package() -> Result<PathBuf> {
 }
 
 pub(crate) fn target() -> Result<PathBuf> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     Ok(root().canonicalize()?.join(target))
 }
 
-/// A virtual environment with what the tests need, made anew when that has changed. The package is found where its sources are.
+/// A virtual environment with what the tests need, made anew when that has changed. The package is
+/// found where its sources are.
 fn environment(folder: &Path, package: &Path) -> Result<PathBuf> {
     let (python, stamp) = (folder.join("bin/python"), folder.join(REQUIREMENTS));
     let wanted = package.join(REQUIREMENTS);
@@ -97,10 +102,16 @@ fn environment(folder: &Path, package: &Path) -> Result<PathBuf> {
     }
     output(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder))
         .context("python3, 3.11 or later, with its venv module is needed")?;
-    output(Command::new(&python).args(["-m", "pip", "install", "--quiet", "--requirement"]).arg(&wanted))
-        .context("pip could not install what the tests need")?;
-    let site =
-        output(Command::new(&python).args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]))?;
+    output(
+        Command::new(&python)
+            .args(["-m", "pip", "install", "--quiet", "--requirement"])
+            .arg(&wanted),
+    )
+    .context("pip could not install what the tests need")?;
+    let site = output(
+        Command::new(&python)
+            .args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]),
+    )?;
     fs::write(Path::new(site.trim()).join("hedgerow.pth"), format!("{}\n", sources.display()))?;
     fs::write(&stamp, needed)?;
     Ok(python)

@@ -12,14 +12,15 @@ use crate::{CHORES, cargo, guard, output, python, root};
 
 const LINTS: &str = "clippy --workspace --all-targets --all-features -- -D warnings";
 const DOCUMENTATION: &str = "doc --workspace --no-deps --document-private-items --all-features";
-// Not --all-targets: that would run the benchmarks too. With all features, so that nothing is built twice.
+// Not --all-targets: that would run the benchmarks too. With all features, so that nothing is built
+// twice.
 const TESTS: &str = "test --workspace --all-features --lib --bins --tests --examples";
-// The only crate whose documentation has examples; for all of them half of everything would be built once more.
+// The only crate whose documentation has examples; for all of them half of everything would be
+// built once more.
 const DOCUMENTED: &str = "test --package hedgerow --all-features --doc";
-// Without what only a server needs. The other packages are named to keep the features of most crates as the lints had them, or all
-// would be checked once more.
-const LEAN: &str =
-    "check --package hedgerow-node --package hedgerow --package hedgerow-lab --package xtask --all-features";
+// Without what only a server needs. The other packages are named to keep the features of most
+// crates as the lints had them, or all would be checked once more.
+const LEAN: &str = "check --package hedgerow-node --package hedgerow --package hedgerow-lab --package xtask --all-features";
 const EXAMPLE: &str = "run --release --package hedgerow --example first_federation";
 /// What steps after the tests need.
 const AHEAD: [&str; 2] =
@@ -35,8 +36,10 @@ pub(crate) fn run() -> Result<()> {
     step("formatting", "fmt --all --check")?;
     step("lints", LINTS)?;
     step("documentation", DOCUMENTATION)?;
-    let python =
-        python.join().map_err(|_| anyhow!("python's environment"))?.context("python's environment")?;
+    let python = python
+        .join()
+        .map_err(|_| anyhow!("python's environment"))?
+        .context("python's environment")?;
     let python = python::Tests::start(&python)?;
     let ahead = build_ahead();
     step("tests", TESTS)?;
@@ -47,7 +50,9 @@ pub(crate) fn run() -> Result<()> {
     if root().join("crates/hedgerow/examples/first_federation.rs").exists() {
         step("first example", EXAMPLE)?;
     } else {
-        println!("\n== first example: skipped, there is no crates/hedgerow/examples/first_federation.rs");
+        println!(
+            "\n== first example: skipped, there is no crates/hedgerow/examples/first_federation.rs"
+        );
     }
     guard::run(false)?;
     match fs::read_to_string(root().join("README.md")) {
@@ -63,8 +68,9 @@ pub(crate) fn run() -> Result<()> {
 
 /// Installs what isn't there; what still isn't then.
 fn install_tools() -> Vec<&'static str> {
-    let missing =
-        || TOOLS.iter().filter(|(_, file)| !Path::new(file).exists()).map(|(name, _)| *name).collect();
+    let missing = || {
+        TOOLS.iter().filter(|(_, file)| !Path::new(file).exists()).map(|(name, _)| *name).collect()
+    };
     let wanted: Vec<&str> = missing();
     if wanted.is_empty() {
         return wanted;
@@ -104,7 +110,10 @@ fn step(name: &str, arguments: &str) -> Result<()> {
 fn check_commands(readme: &str) -> Result<()> {
     println!("\n== README's commands");
     let (promised, chores) = (commands(readme, "cargo xtask "), BTreeSet::from(CHORES));
-    ensure!(promised == chores, "README.md names the chores {promised:?}, and there are {chores:?}");
+    ensure!(
+        promised == chores,
+        "README.md names the chores {promised:?}, and there are {chores:?}"
+    );
     // The tests have built it.
     let program = root().join("target/debug/hedgerow");
     for name in commands(readme, "hedgerow ") {
@@ -115,7 +124,8 @@ fn check_commands(readme: &str) -> Result<()> {
     Ok(())
 }
 
-/// The words that follow `program` in a text's code: indented, or between backticks, where one and three both change sides.
+/// The words that follow `program` in a text's code: indented, or between backticks, where one and
+/// three both change sides.
 fn commands<'a>(markdown: &'a str, program: &str) -> BTreeSet<&'a str> {
     let indented = markdown.lines().filter(|line| line.starts_with("    "));
     let quoted = markdown.split('`').skip(1).step_by(2).flat_map(str::lines);
@@ -147,7 +157,8 @@ mod tests {
                 let file = file.unwrap().path();
                 let name = file.file_stem().unwrap().to_str().unwrap();
                 let is_program = file.join("main.rs").exists();
-                let path = if is_program { format!("{name}/main.rs") } else { format!("{name}.rs") };
+                let path =
+                    if is_program { format!("{name}/main.rs") } else { format!("{name}.rs") };
                 let is_named = program.lines().any(|line| line == format!("mod {name};"))
                     || manifest.lines().any(|line| line == format!("path = \"tests/{path}\""));
                 let is_file = file.extension().is_some_and(|ending| ending == "rs");

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use hedgerow::{Purpose, Stream};
+use hedgerow::random::{CounterRng, Purpose};
 
 use super::stage::{Stage, node_name};
 use super::watch::Watch;
@@ -31,7 +31,7 @@ pub(super) struct Fleet<'a> {
     program: PathBuf,
     /// The server, and then the nodes.
     members: Vec<Member>,
-    chance: Stream,
+    chance: CounterRng,
     killings: u64,
     servers_killed: u64,
     nodes_killed: u64,
@@ -51,9 +51,16 @@ impl<'a> Fleet<'a> {
         let member = |name: String, command| Member { name, command, child: None, due: None };
         let mut members = vec![member("serve".to_owned(), "serve")];
         members.extend((0..stage.nodes()).map(|node| member(node_name(node), "join")));
-        let chance = Stream::from_seed(u64::from(seed)).derive(Purpose::Data, u64::MAX);
-        let mut fleet =
-            Self { stage, program, members, chance, killings: 0, servers_killed: 0, nodes_killed: 0 };
+        let chance = CounterRng::from_seed(u64::from(seed)).derive(Purpose::Data, u64::MAX);
+        let mut fleet = Self {
+            stage,
+            program,
+            members,
+            chance,
+            killings: 0,
+            servers_killed: 0,
+            nodes_killed: 0,
+        };
         for member in 0..fleet.members.len() {
             fleet.spawn(member)?;
         }
@@ -69,7 +76,11 @@ impl<'a> Fleet<'a> {
     }
 
     /// Waits for all nodes; when that was.
-    pub(super) fn wait_until_connected(&mut self, watch: &mut Watch, nodes: u16) -> anyhow::Result<Instant> {
+    pub(super) fn wait_until_connected(
+        &mut self,
+        watch: &mut Watch,
+        nodes: u16,
+    ) -> anyhow::Result<Instant> {
         let since = Instant::now();
         loop {
             if watch.look().is_some_and(|seen| seen.connected >= u64::from(nodes)) {

@@ -6,7 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use hedgerow::{Purpose, ScaleKind, Stream};
+use hedgerow::random::{CounterRng, Purpose};
+use hedgerow::scaling::ScaleKind;
 use hedgerow_lab::data::Dataset;
 use hedgerow_lab::settings::{Scaling, Settings};
 use hedgerow_net::pki::{Authority, Issuing};
@@ -51,7 +52,8 @@ impl Stage {
         let nodes = usize::from(arguments.nodes);
         let lines = lines(settings, data, nodes)?;
         let rounds = lines.iter().map(Vec::len).min().unwrap_or(0).min(arguments.rounds as usize);
-        let dashboard = free_address(DASHBOARD).or_else(|_| free_address(0)).context("no port is free")?;
+        let dashboard =
+            free_address(DASHBOARD).or_else(|_| free_address(0)).context("no port is free")?;
         let listen = free_address(0).context("no port is free")?;
         let stage = Self { folder, temporary, dashboard, lines, rounds };
         stage.write_certificates()?;
@@ -82,7 +84,8 @@ impl Stage {
 
     /// The folder, which from now on stays: somebody may want to look.
     pub(super) fn keep(&self) -> PathBuf {
-        // What a temporary folder's own `keep` does needs the value; a copy of the logs serves as well.
+        // What a temporary folder's own `keep` does needs the value; a copy of the logs serves as
+        // well.
         let kept = std::env::temp_dir().join(format!("hedgerow-demo-{}", std::process::id()));
         if self.temporary.is_none() || fs::create_dir_all(&kept).is_err() {
             return self.folder.clone();
@@ -103,7 +106,9 @@ impl Stage {
     pub(super) fn dealer(&self) -> anyhow::Result<Dealer<'_>> {
         let open = |node: usize| {
             let path = self.file(&samples_name(node));
-            File::create(&path).map(BufWriter::new).with_context(|| format!("can't write {}", path.display()))
+            File::create(&path)
+                .map(BufWriter::new)
+                .with_context(|| format!("can't write {}", path.display()))
         };
         let files: anyhow::Result<Vec<_>> = (0..self.nodes()).map(open).collect();
         Ok(Dealer { stage: self, files: files?, dealt: 0 })
@@ -116,7 +121,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Numbers are given in the order of joining, and what is random at a node depends on its number: here they are those of a simulation.
+    /// Numbers are given in the order of joining, and what is random at a node depends on its
+    /// number: here they are those of a simulation.
     fn number_nodes(&self) -> anyhow::Result<()> {
         let mut store = Store::open(&self.file(STORE), Durability::Kill)?;
         for node in 0..self.nodes() {
@@ -140,7 +146,8 @@ impl Stage {
             Scaling::Auto | Scaling::Online(ScaleKind::Spread) => "online",
             Scaling::Ranges(file) => bail!("{} can't be used by a demonstration", file.display()),
         };
-        // Everybody or nobody is what a simulation does; with people dying a round can't wait for everybody.
+        // Everybody or nobody is what a simulation does; with people dying a round can't wait for
+        // everybody.
         let rounds = match arguments.kill {
             true => "quorum = \"all\"\ndeadline = \"1s\"".to_owned(),
             false => format!("quorum = {}\ndeadline = \"never\"", self.nodes()),
@@ -195,7 +202,9 @@ fn free_address(port: u16) -> std::io::Result<SocketAddr> {
 
 /// The samples of each node as lines.
 fn lines(settings: &Settings, data: &Dataset, nodes: usize) -> anyhow::Result<Vec<Vec<String>>> {
-    let chance = Stream::from_seed(settings.seed).derive(Purpose::Trial, 0).derive(Purpose::Partition, 0);
+    let chance = CounterRng::from_seed(settings.seed)
+        .derive(Purpose::Trial, 0)
+        .derive(Purpose::Partition, 0);
     let deals = settings.partition.deal(data, nodes, chance.bits_at(0))?;
     let mut x = Vec::new();
     let mut all = Vec::new();

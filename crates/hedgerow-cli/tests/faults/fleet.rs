@@ -1,4 +1,5 @@
-//! [`Fleet`]: a server and nodes as processes that can be killed, and the same run undisturbed, in one process.
+//! [`Fleet`]: a server and nodes as processes that can be killed, and the same run undisturbed, in
+//! one process.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
@@ -6,7 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hedgerow::{Broadcast, Contact, ErrorMeter, Features, Federation, Visit};
+use hedgerow::Federation;
+use hedgerow::features::Features;
+use hedgerow::federation::{Contact, NodeRound};
+use hedgerow::message::Broadcast;
+use hedgerow::metrics::ErrorMeter;
 use hedgerow_net::Plan;
 use hedgerow_net::export::Model;
 use hedgerow_net::pki::{Authority, Issuing};
@@ -100,7 +105,8 @@ impl Fleet {
             ("FAKETIME_NO_CACHE", "1".into()),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
         ];
-        self.server = Some(self.spawn("server", &["serve".into(), self.path("serve.toml")], &variables));
+        self.server =
+            Some(self.spawn("server", &["serve".into(), self.path("serve.toml")], &variables));
     }
 
     /// A server that meets a full disk as an error, not as the end.
@@ -119,7 +125,9 @@ impl Fleet {
         let server = self.server.as_ref().unwrap().id().to_string();
         // The soft limit alone, so that it can be raised again.
         let limit = format!("--fsize={most}:unlimited");
-        assert!(Command::new("prlimit").args(["--pid", &server, &limit]).status().unwrap().success());
+        assert!(
+            Command::new("prlimit").args(["--pid", &server, &limit]).status().unwrap().success()
+        );
     }
 
     pub(crate) fn server_log(&self) -> String {
@@ -169,7 +177,11 @@ impl Fleet {
     pub(crate) fn wait_for_round(&self, round: u64) {
         let since = Instant::now();
         while self.committed_round() < round {
-            assert!(since.elapsed() < PATIENCE, "no round {round} after {PATIENCE:?}:\n{}", self.logs());
+            assert!(
+                since.elapsed() < PATIENCE,
+                "no round {round} after {PATIENCE:?}:\n{}",
+                self.logs()
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -185,11 +197,16 @@ impl Fleet {
             if now > round {
                 (round, moved) = (now, Instant::now());
             }
-            // Those who were away have samples left when others have none: then rounds go on with whoever is there.
+            // Those who were away have samples left when others have none: then rounds go on with
+            // whoever is there.
             if round > least && moved.elapsed() > Duration::from_secs(2) {
                 return;
             }
-            assert!(since.elapsed() < PATIENCE, "round {round} after {PATIENCE:?}:\n{}", self.logs());
+            assert!(
+                since.elapsed() < PATIENCE,
+                "round {round} after {PATIENCE:?}:\n{}",
+                self.logs()
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -211,9 +228,9 @@ impl Fleet {
     /// Mean squared error as nodes told it.
     pub(crate) fn mse(&self) -> f64 {
         let history = Store::read(&self.path("server.db")).unwrap().history(usize::MAX).unwrap();
-        let (sum, count) = history
-            .iter()
-            .fold((0.0, 0), |(sum, count), record| (sum + record.squared_error, count + record.samples));
+        let (sum, count) = history.iter().fold((0.0, 0), |(sum, count), record| {
+            (sum + record.squared_error, count + record.samples)
+        });
         sum / count as f64
     }
 
@@ -228,7 +245,9 @@ impl Fleet {
     pub(crate) fn assert_calm_logs(&self) {
         for name in self.names() {
             let log = fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default();
-            let bad = log.lines().find(|line| line.contains("panicked") || line.contains("can't be trusted"));
+            let bad = log
+                .lines()
+                .find(|line| line.contains("panicked") || line.contains("can't be trusted"));
             assert_eq!(bad, None, "{name}\n{}", self.logs());
         }
     }
@@ -238,7 +257,8 @@ impl Fleet {
         let plan: Plan = settings.plan;
         // Numbers were given as nodes came.
         let known = Store::read(&self.path("server.db")).unwrap().nodes().unwrap();
-        let number = |node: usize| known.iter().find(|record| record.name == name(node)).unwrap().number;
+        let number =
+            |node: usize| known.iter().find(|record| record.name == name(node)).unwrap().number;
         let mut federation = Federation::new(plan.learning().method, plan.setup());
         let (mut z, mut meter) = (vec![vec![0.0; plan.map().width()]; NODES], ErrorMeter::new(1));
         for round in 0..ROUNDS {
@@ -246,13 +266,13 @@ impl Fleet {
             z.iter_mut().enumerate().for_each(|(node, z)| {
                 plan.map().map_batch(&sample(node, round).0, z);
             });
-            let visit = |node: usize| Visit {
+            let visit = |node: usize| NodeRound {
                 node: number(node),
                 z: Features::checked(&z[node]).unwrap(),
                 y: std::slice::from_ref(&labels[node]),
                 contact: Contact::Full,
             };
-            let visits: Vec<Visit<'_>> = (0..NODES).map(visit).collect();
+            let visits: Vec<NodeRound<'_>> = (0..NODES).map(visit).collect();
             federation.round(&visits, |seen| meter.record(seen.value, seen.label)).unwrap();
             meter.close_round();
         }
@@ -292,7 +312,11 @@ impl Fleet {
         arguments: &[PathBuf],
         variables: &[(&str, PathBuf)],
     ) -> Child {
-        let log = File::options().create(true).append(true).open(self.path(&format!("{name}.log"))).unwrap();
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.path(&format!("{name}.log")))
+            .unwrap();
         Command::new(program)
             .args(arguments)
             .envs(variables.iter().map(|(name, value)| (name, value)))

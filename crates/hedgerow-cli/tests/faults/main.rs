@@ -1,5 +1,6 @@
-//! A server that is killed, nodes that are killed, a network that cuts, delays and spoils, a full disk, a clock that jumps: what was committed stays, and what
-//! is learned is what an undisturbed run learns.
+//! A server that is killed, nodes that are killed, a network that cuts, delays and spoils, a full
+//! disk, a clock that jumps: what was committed stays, and what is learned is what an undisturbed
+//! run learns.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
@@ -19,7 +20,8 @@ struct Dice(u64);
 
 impl Dice {
     fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
 }
@@ -128,7 +130,8 @@ fn nodes_that_are_killed_come_back_and_learn_on() {
     }
     fleet.wait_for_the_end();
     let (found, expected) = (fleet.mse(), fleet.undisturbed_mse());
-    // It may be less: what was learned after the last save is predicted again, by a model that knows more.
+    // It may be less: what was learned after the last save is predicted again, by a model that
+    // knows more.
     assert!(found <= 1.02 * expected, "MSE {found}, undisturbed {expected}");
     assert!(fleet.committed_round() >= ROUNDS as u64);
     fleet.assert_calm_logs();

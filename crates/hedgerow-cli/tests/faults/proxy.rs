@@ -66,7 +66,9 @@ fn pass(mut from: TcpStream, mut to: TcpStream, mischief: Mischief) {
                 _ = to.write_all(&piece[..(after - passed) as usize]);
                 break;
             }
-            Mischief::SpoilAfter(after) if is_due(after) => piece[(after - passed) as usize] ^= 0x40,
+            Mischief::SpoilAfter(after) if is_due(after) => {
+                piece[(after - passed) as usize] ^= 0x40
+            }
             Mischief::RepeatAfter(after) if is_due(after) => copies = 2,
             Mischief::DropAfter(after) if is_due(after) => copies = 0,
             Mischief::Delay(time) => std::thread::sleep(time),

@@ -12,7 +12,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
 
-/// To be run in this folder, with a cache of its own and whatever else the user's environment says left out.
+/// To be run in this folder, with a cache of its own and whatever else the user's environment says
+/// left out.
 pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hedgerow"));
     command.env_remove("HEDGEROW_DATA_DIR").env_remove("HEDGEROW_MIRROR");
@@ -25,8 +26,8 @@ pub(crate) fn hedgerow(folder: &Path, arguments: &[&str]) -> Output {
     command(folder, arguments).output().unwrap()
 }
 
-/// Waits for a process whose input stays open: it has to end by itself. One that waits for the end of its input all the same
-/// gets it after a minute.
+/// Waits for a process whose input stays open: it has to end by itself. One that waits for the end
+/// of its input all the same gets it after a minute.
 pub(crate) fn ended_by_itself(child: Child, held_open: ChildStdin) -> Output {
     let (ended, end) = channel::<()>();
     let holder = std::thread::spawn(move || {
@@ -49,7 +50,8 @@ pub(crate) fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Asserts that it failed with this code and one line that has all these parts, and left nothing behind.
+/// Asserts that it failed with this code and one line that has all these parts, and left nothing
+/// behind.
 pub(crate) fn assert_refused(output: &Output, code: i32, parts: &[&str], folder: &Path) {
     let message = text(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{message}");

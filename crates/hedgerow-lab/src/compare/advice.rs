@@ -45,7 +45,11 @@ pub(super) fn of_run(results: &Results, ranking: &Ranking) -> String {
             best.name
         );
     } else if level.is_empty() {
-        first += &format!("Choose {}: its {measure} of {error} is the least of {}", best.name, others + 1);
+        first += &format!(
+            "Choose {}: its {measure} of {error} is the least of {}",
+            best.name,
+            others + 1
+        );
         first += &lead(ranking);
     } else {
         let together: Vec<&Entry> = [best].into_iter().chain(level.iter().copied()).collect();
@@ -73,7 +77,11 @@ fn lead(ranking: &Ranking) -> String {
     });
     match next.to_best {
         Some(ratio) if ratio.value > 1.0 => {
-            format!(", {} below that of the next, {} ({sure})", percent(1.0 - 1.0 / ratio.value), next.name)
+            format!(
+                ", {} below that of the next, {} ({sure})",
+                percent(1.0 - 1.0 / ratio.value),
+                next.name
+            )
         }
         _ => format!(" ({sure})"),
     }
@@ -82,10 +90,16 @@ fn lead(ranking: &Ranking) -> String {
 /// What the chosen one sends, and who comes near it for less.
 fn cost(ranking: &Ranking, best: &Entry, chosen: &Entry) -> Option<String> {
     let bytes = chosen.bytes()?;
-    let who = if chosen.name == best.name { "It".to_owned() } else { format!("Of these {}", chosen.name) };
+    let who = if chosen.name == best.name {
+        "It".to_owned()
+    } else {
+        format!("Of these {}", chosen.name)
+    };
     let least = if chosen.name == best.name { "" } else { " the least:" };
     if bytes <= 0.0 {
-        return Some(format!("{who} sends nothing at all: here nodes gain little from each other."));
+        return Some(format!(
+            "{who} sends nothing at all: here nodes gain little from each other."
+        ));
     }
     let mut sentence = format!(
         "{who} sends{least} {} up and {} down per node and round",
@@ -100,12 +114,19 @@ fn cost(ranking: &Ranking, best: &Entry, chosen: &Entry) -> Option<String> {
     Some(sentence + ".")
 }
 
-/// Who comes near an error for fewer bytes: the cheapest of those who are nearly as good, else the best of all that are cheaper.
-/// `others` have a name, an error in the same unit, and bytes.
-fn cheaper<'n>(error: f64, bytes: f64, others: impl Iterator<Item = (&'n str, f64, f64)>) -> String {
-    let others: Vec<(&str, f64, f64)> = others.filter(|(.., other)| *other <= CHEAPER * bytes).collect();
-    let near =
-        others.iter().filter(|(_, other, _)| *other <= NEARLY * error).min_by(|a, b| a.2.total_cmp(&b.2));
+/// Who comes near an error for fewer bytes: the cheapest of those who are nearly as good, else the
+/// best of all that are cheaper. `others` have a name, an error in the same unit, and bytes.
+fn cheaper<'n>(
+    error: f64,
+    bytes: f64,
+    others: impl Iterator<Item = (&'n str, f64, f64)>,
+) -> String {
+    let others: Vec<(&str, f64, f64)> =
+        others.filter(|(.., other)| *other <= CHEAPER * bytes).collect();
+    let near = others
+        .iter()
+        .filter(|(_, other, _)| *other <= NEARLY * error)
+        .min_by(|a, b| a.2.total_cmp(&b.2));
     let nearest = || others.iter().min_by(|a, b| a.1.total_cmp(&b.1));
     match near.or_else(nearest) {
         Some((name, other, least)) => {
@@ -125,7 +146,11 @@ fn share(part: f64, whole: f64) -> String {
 }
 
 fn more_error(ratio: f64) -> String {
-    if ratio > 1.0005 { format!("{} more error", percent(ratio - 1.0)) } else { "no more error".to_owned() }
+    if ratio > 1.0005 {
+        format!("{} more error", percent(ratio - 1.0))
+    } else {
+        "no more error".to_owned()
+    }
 }
 
 /// That a forecast without learning does better than everybody.
@@ -162,10 +187,14 @@ fn of_grid(comparison: &Comparison) -> String {
         .filter(|standing| standing.role == Role::Choice && standing.ratio.is_some())
         .collect();
     // Who diverged somewhere can't be advised, however good elsewhere.
-    let sound: Vec<&Standing> =
-        choices.iter().copied().filter(|standing| standing.diverged == 0 && standing.runs == runs).collect();
+    let sound: Vec<&Standing> = choices
+        .iter()
+        .copied()
+        .filter(|standing| standing.diverged == 0 && standing.runs == runs)
+        .collect();
     let Some(best) = sound.first() else {
-        return "There is nobody to choose: all that ran are references, or diverged somewhere.".to_owned();
+        return "There is nobody to choose: all that ran are references, or diverged somewhere."
+            .to_owned();
     };
     let against = &comparison.against;
     let ratio = best.ratio.unwrap_or(1.0);
@@ -198,8 +227,8 @@ fn to_sk(best: &Standing) -> String {
     }
 }
 
-/// Whether the second could as well be the first. Data sets are what there is a sample of: runs on one of them are no new
-/// evidence, so each has one say.
+/// Whether the second could as well be the first. Data sets are what there is a sample of: runs on
+/// one of them are no new evidence, so each has one say.
 fn between(comparison: &Comparison, best: &Standing, second: &Standing) -> String {
     let (mut mine, mut other) = (Vec::new(), Vec::new());
     for data in comparison.each_once(|cell| &cell.data) {
@@ -223,7 +252,9 @@ fn between(comparison: &Comparison, best: &Standing, second: &Standing) -> Strin
                 p_in_words(p)
             )
         }
-        Some(p) => format!(", ahead of {} ({} over {} data sets)", second.name, p_in_words(p), mine.len()),
+        Some(p) => {
+            format!(", ahead of {} ({} over {} data sets)", second.name, p_in_words(p), mine.len())
+        }
         None => String::new(),
     }
 }
@@ -234,8 +265,9 @@ fn grid_cost(best: &Standing, sound: &[&Standing]) -> Option<String> {
         return Some("It sends nothing at all.".to_owned());
     }
     let mut sentence = format!("It sends {} up and down per node and round", bytes_in_words(bytes));
-    let others =
-        sound.iter().filter_map(|standing| Some((standing.name.as_str(), standing.ratio?, standing.bytes?)));
+    let others = sound
+        .iter()
+        .filter_map(|standing| Some((standing.name.as_str(), standing.ratio?, standing.bytes?)));
     sentence += &cheaper(ratio, bytes, others);
     Some(sentence + ".")
 }
@@ -244,7 +276,9 @@ fn grid_cost(best: &Standing, sound: &[&Standing]) -> Option<String> {
 fn trivial_runs(comparison: &Comparison) -> Option<String> {
     let lost: Vec<String> = comparison
         .found()
-        .filter(|(.., ranking)| ranking.best().is_some_and(|best| trivial_winner(ranking, best).is_some()))
+        .filter(|(.., ranking)| {
+            ranking.best().is_some_and(|best| trivial_winner(ranking, best).is_some())
+        })
         .map(|(cell, ..)| format!("{}, {}", cell.title, cell.partition))
         .collect();
     let named = match lost.len() {
@@ -332,7 +366,10 @@ mod tests {
         results.trials = 1;
         results.methods.iter_mut().for_each(|method| method.mse_trials.truncate(1));
         assert!(told(results).contains("one trial can't tell"));
-        assert!(told(run(&[("mk", 1.0)])).starts_with("mk is the only one to choose, with MSE 0.00600."));
+        assert!(
+            told(run(&[("mk", 1.0)]))
+                .starts_with("mk is the only one to choose, with MSE 0.00600.")
+        );
         assert!(told(run(&[("central", 1.0)])).starts_with("There is nobody to choose"));
     }
 
@@ -344,7 +381,9 @@ mod tests {
         with_bytes(&mut results, "local", 0.0, 0.0);
         let advice = told(results.clone());
         assert!(
-            advice.ends_with("; of those who send less, mk has 50% more error for 10% of these bytes."),
+            advice.ends_with(
+                "; of those who send less, mk has 50% more error for 10% of these bytes."
+            ),
             "{advice}"
         );
         with_bytes(&mut results, "mk", 5000.0, 5000.0);
@@ -356,7 +395,10 @@ mod tests {
     fn silence_is_praised() {
         let mut results = run(&[("local", 1.0), ("mk", 2.0)]);
         with_bytes(&mut results, "local", 0.0, 0.0);
-        assert!(told(results).ends_with("It sends nothing at all: here nodes gain little from each other."));
+        assert!(
+            told(results)
+                .ends_with("It sends nothing at all: here nodes gain little from each other.")
+        );
     }
 
     #[test]

@@ -13,7 +13,8 @@ pub struct Standing {
     pub name: String,
     /// Whether one could choose it.
     pub role: Role,
-    /// Runs in which its error and that of the reference are positive and finite: those that the ratio is over.
+    /// Runs in which its error and that of the reference are positive and finite: those that the
+    /// ratio is over.
     pub runs: usize,
     /// Runs in which its error is not finite.
     pub diverged: usize,
@@ -47,12 +48,15 @@ pub struct Worst {
 /// Every method over all runs, the least ratio first.
 pub(super) fn standings(cells: &[Cell], against: &str) -> Vec<Standing> {
     let mut names: Vec<&str> = Vec::new();
-    for entry in cells.iter().filter_map(|cell| cell.ranking.as_ref()).flat_map(|ranking| &ranking.methods) {
+    for entry in
+        cells.iter().filter_map(|cell| cell.ranking.as_ref()).flat_map(|ranking| &ranking.methods)
+    {
         if !names.contains(&entry.name.as_str()) {
             names.push(&entry.name);
         }
     }
-    let mut standings: Vec<Standing> = names.iter().map(|name| standing(cells, name, against)).collect();
+    let mut standings: Vec<Standing> =
+        names.iter().map(|name| standing(cells, name, against)).collect();
     let key = |standing: &Standing| standing.ratio.unwrap_or(f64::INFINITY);
     standings.sort_by(|a, b| key(a).total_cmp(&key(b)));
     standings
@@ -65,7 +69,8 @@ fn standing(cells: &[Cell], name: &str, against: &str) -> Standing {
             Some((cell, ranking, ranking.method(name)?))
         })
     };
-    let ratios: Vec<f64> = found().filter_map(|(_, ranking, _)| ratio(ranking, name, against)).collect();
+    let ratios: Vec<f64> =
+        found().filter_map(|(_, ranking, _)| ratio(ranking, name, against)).collect();
     let has_won = |entry: &Entry| entry.rank == Some(1);
     let is_clear = |ranking: &Ranking, best: &Entry| {
         ranking.ranked().filter(|other| other.rank != Some(1)).all(|other| !other.may_equal(best))
@@ -80,7 +85,9 @@ fn standing(cells: &[Cell], name: &str, against: &str) -> Standing {
         diverged: found().filter(|(_, _, entry)| !entry.error.mean.is_finite()).count(),
         ratio: geometric_mean(&ratios),
         wins: found().filter(|(_, _, entry)| has_won(entry)).count(),
-        clear_wins: found().filter(|(_, ranking, entry)| has_won(entry) && is_clear(ranking, entry)).count(),
+        clear_wins: found()
+            .filter(|(_, ranking, entry)| has_won(entry) && is_clear(ranking, entry))
+            .count(),
         above_sk: to_sk().filter(|(_, ratio)| ratio.value > 1.0).count(),
         clearly_above_sk: to_sk().filter(|(_, ratio)| ratio.is_clearly_above()).count(),
         worst_to_sk: worst.map(|(cell, ratio)| Worst {

@@ -45,14 +45,18 @@ pub fn page(comparison: &Comparison) -> Result<String, FigureError> {
         Part::Text(text) => format!("<p class=\"verdict\">{}</p>\n", escape(text)),
         Part::Note(text) => format!("<p class=\"caption\">{}</p>\n", escape(text)),
         Part::Table(heading, table) if heading.is_empty() => table.html("Numbers"),
-        Part::Table(heading, table) => format!("<h3>{}</h3>\n{}", escape(heading), table.html(heading)),
+        Part::Table(heading, table) => {
+            format!("<h3>{}</h3>\n{}", escape(heading), table.html(heading))
+        }
         Part::Figure(file, caption) => {
             let svg = figures.iter().find(|(name, _)| name == file).map_or("", |(_, svg)| svg);
             format!("<figure>\n{svg}<figcaption>{}</figcaption>\n</figure>\n", escape(caption))
         }
     };
     let sections = sections::sections(comparison);
-    let link = |Section { id, heading, .. }: &Section| format!("<li><a href=\"#{id}\">{heading}</a></li>\n");
+    let link = |Section { id, heading, .. }: &Section| {
+        format!("<li><a href=\"#{id}\">{heading}</a></li>\n")
+    };
     let section = |Section { id, heading, parts }: &Section| {
         let content: String = parts.iter().map(markup).collect();
         format!(
@@ -79,7 +83,8 @@ pub fn page(comparison: &Comparison) -> Result<String, FigureError> {
     ))
 }
 
-/// `compare.csv`: one row per run and method, every number as it was measured; cells of what is not there are empty.
+/// `compare.csv`: one row per run and method, every number as it was measured; cells of what is not
+/// there are empty.
 pub fn csv(comparison: &Comparison) -> String {
     const HEADINGS: [&str; 28] = [
         "data",
@@ -131,16 +136,20 @@ fn of_run(cell: &Cell, results: &Results, measure: &str) -> Vec<String> {
 }
 
 fn of_method(entry: &Entry) -> Vec<String> {
-    let number =
-        |value: Option<f64>| value.filter(|v| v.is_finite()).map_or(String::new(), |v| v.to_string());
+    let number = |value: Option<f64>| {
+        value.filter(|v| v.is_finite()).map_or(String::new(), |v| v.to_string())
+    };
     let whole = |value: Option<usize>| value.map_or(String::new(), |v| v.to_string());
-    let ends = |interval: Option<Interval>| [interval.map(|i| i.low), interval.map(|i| i.high)].map(number);
+    let ends = |interval: Option<Interval>| {
+        [interval.map(|i| i.low), interval.map(|i| i.high)].map(number)
+    };
     let ratio = |ratio: Option<Ratio>| {
         let [low, high] = ends(ratio.and_then(|ratio| ratio.interval));
         [number(ratio.map(|ratio| ratio.value)), low, high]
     };
     let mut cells = vec![quoted(&entry.name), whole(entry.kernel)];
-    let role = serde_json::to_value(entry.role).ok().and_then(|role| role.as_str().map(str::to_owned));
+    let role =
+        serde_json::to_value(entry.role).ok().and_then(|role| role.as_str().map(str::to_owned));
     cells.extend([role.unwrap_or_default(), whole(entry.rank)]);
     cells.extend([number(Some(entry.error.mean)), number(Some(entry.error.sd))]);
     cells.extend(ends(entry.interval));
@@ -148,7 +157,8 @@ fn of_method(entry: &Entry) -> Vec<String> {
     cells.extend([number(entry.to_best.and_then(|ratio| ratio.p)), number(entry.p_holm)]);
     cells.extend(ratio(entry.to_sk));
     cells.extend(
-        [entry.numbers_up, entry.numbers_down, entry.bytes_up, entry.bytes_down].map(|n| number(Some(n))),
+        [entry.numbers_up, entry.numbers_down, entry.bytes_up, entry.bytes_down]
+            .map(|n| number(Some(n))),
     );
     cells
 }
@@ -199,7 +209,8 @@ mod tests {
             let (document, page) = (document(&comparison), page(&comparison).unwrap());
             for id in ["advice", "numbers", "figures"] {
                 assert!(
-                    page.contains(&format!("<section id=\"{id}\"")) && page.contains(&format!("#{id}")),
+                    page.contains(&format!("<section id=\"{id}\""))
+                        && page.contains(&format!("#{id}")),
                     "{id}"
                 );
             }
@@ -209,11 +220,18 @@ mod tests {
             assert!(document.contains(&plain(&advice::advice(&comparison))));
             assert!(page.contains(&escape(&advice::advice(&comparison))));
             assert_eq!(page.matches("role=\"img\"").count(), 2);
-            assert!(!document.contains("\n\n\n") && document.ends_with('\n') && !page.contains("{{"));
+            assert!(
+                !document.contains("\n\n\n") && document.ends_with('\n') && !page.contains("{{")
+            );
         }
         let document = document(&grid());
-        let order =
-            ["### All runs", "### shuffled", "### blocks", "## Figures", "| two, blocks | not available |"];
+        let order = [
+            "### All runs",
+            "### shuffled",
+            "### blocks",
+            "## Figures",
+            "| two, blocks | not available |",
+        ];
         let places: Vec<usize> = order.iter().map(|part| document.find(part).unwrap()).collect();
         assert!(places.is_sorted(), "{places:?}");
     }
@@ -225,11 +243,20 @@ mod tests {
         results.data.name = attack.into();
         results.partition = attack.into();
         results.scaling = attack.into();
-        results.methods.iter_mut().filter(|m| m.name == "naive").for_each(|m| m.name = attack.into());
-        let cells = [attack, "two"].map(|data| Cell::new(data, data, "p", Some(results.clone()))).to_vec();
+        results
+            .methods
+            .iter_mut()
+            .filter(|m| m.name == "naive")
+            .for_each(|m| m.name = attack.into());
+        let cells =
+            [attack, "two"].map(|data| Cell::new(data, data, "p", Some(results.clone()))).to_vec();
         for comparison in [one(results), Comparison::new(cells, "mk")] {
             let (document, page) = (document(&comparison), page(&comparison).unwrap());
-            assert!(!page.contains("<script") && !document.contains("<script") && !document.contains("[x]("));
+            assert!(
+                !page.contains("<script")
+                    && !document.contains("<script")
+                    && !document.contains("[x](")
+            );
             assert_eq!(page.matches("</svg>").count(), 4);
             let page = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
             for foreign in ["http:", "https:", "src=", "href=\"h", "@import", "url("] {
@@ -277,7 +304,10 @@ mod tests {
             (&1.into(), &json!(["two"]), &"mk".into())
         );
         let runs = found["runs"].as_array().unwrap();
-        assert_eq!((runs.len(), &runs[3]["methods"], &runs[0]["best"]), (4, &Value::Null, &"gr".into()));
+        assert_eq!(
+            (runs.len(), &runs[3]["methods"], &runs[0]["best"]),
+            (4, &Value::Null, &"gr".into())
+        );
         assert_eq!(found["all_runs"].as_array().unwrap().len(), 5);
         let alone = json(&one(run(&[("mk", 1.0)])), &[]);
         assert_eq!(alone["all_runs"], Value::Null);

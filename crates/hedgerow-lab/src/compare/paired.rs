@@ -1,5 +1,5 @@
-//! Intervals over trials, and two methods compared trial by trial. Trials share random features and dealing between methods, so
-//! what is common to both drops out of their ratio.
+//! Intervals over trials, and two methods compared trial by trial. Trials share random features and
+//! dealing between methods, so what is common to both drops out of their ratio.
 
 use serde::Serialize;
 
@@ -24,11 +24,13 @@ pub struct Interval {
 /// One error as a multiple of another.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Ratio {
-    /// Geometric mean of the ratios of all trials; of the means, where trials are not known one by one.
+    /// Geometric mean of the ratios of all trials; of the means, where trials are not known one by
+    /// one.
     pub value: f64,
     /// Where the true one lies; none for a single trial.
     pub interval: Option<Interval>,
-    /// Probability of such a ratio, or one further from 1, if the two were equal; none for a single trial.
+    /// Probability of such a ratio, or one further from 1, if the two were equal; none for a single
+    /// trial.
     pub p: Option<f64>,
 }
 
@@ -54,15 +56,18 @@ pub(super) fn of_mean(moments: Moments, trials: usize) -> Option<Interval> {
     Some(Interval { low: mean - reach, high: mean + reach })
 }
 
-/// Mine as a multiple of the other, trial by trial; none where an error is zero, negative or not finite.
+/// Mine as a multiple of the other, trial by trial; none where an error is zero, negative or not
+/// finite.
 pub(super) fn ratio(mine: &[f64], other: &[f64]) -> Option<Ratio> {
     let has_logarithm = |value: &f64| value.is_finite() && *value > 0.0;
-    if mine.len() != other.len() || mine.is_empty() || !mine.iter().chain(other).all(has_logarithm) {
+    if mine.len() != other.len() || mine.is_empty() || !mine.iter().chain(other).all(has_logarithm)
+    {
         return None;
     }
     let count = mine.len() as f64;
     // A difference of logarithms: a ratio might overflow.
-    let logs: Vec<f64> = mine.iter().zip(other).map(|(mine, other)| mine.ln() - other.ln()).collect();
+    let logs: Vec<f64> =
+        mine.iter().zip(other).map(|(mine, other)| mine.ln() - other.ln()).collect();
     let mean = logs.iter().sum::<f64>() / count;
     let value = mean.exp();
     if mine.len() == 1 {
@@ -81,7 +86,8 @@ pub(super) fn ratio(mine: &[f64], other: &[f64]) -> Option<Ratio> {
     Some(Ratio { value, interval: Some(interval), p: Some(p) })
 }
 
-/// Holm's correction: the probabilities of several tests, raised so that the chance of even one false alarm stays what it was.
+/// Holm's correction: the probabilities of several tests, raised so that the chance of even one
+/// false alarm stays what it was.
 pub(super) fn holm(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
@@ -102,16 +108,21 @@ mod tests {
     fn the_interval_of_a_mean() {
         // 1 to 5: mean 3, sd √2.5, t = 2.7764 with four degrees of freedom.
         let Interval { low, high } = of_mean(Moments { mean: 3.0, sd: 2.5f64.sqrt() }, 5).unwrap();
-        assert!((low - 1.036_756_84).abs() < 1e-7 && (high - 4.963_243_16).abs() < 1e-7, "{low} {high}");
+        assert!(
+            (low - 1.036_756_84).abs() < 1e-7 && (high - 4.963_243_16).abs() < 1e-7,
+            "{low} {high}"
+        );
         assert_eq!(of_mean(Moments { mean: 3.0, sd: 0.0 }, 1), None);
         assert_eq!(of_mean(Moments { mean: f64::INFINITY, sd: f64::NAN }, 5), None);
     }
 
     #[test]
     fn a_ratio_is_found_whatever_trials_have_in_common() {
-        // Logarithms of the ratios are 0.1, 0.2 and 0.3: mean 0.2, standard error 0.1/√3, t = 2√3 with two degrees.
+        // Logarithms of the ratios are 0.1, 0.2 and 0.3: mean 0.2, standard error 0.1/√3, t = 2√3
+        // with two degrees.
         let other = [1.0, 100.0, 1e-4];
-        let mine: Vec<f64> = other.iter().zip([0.1f64, 0.2, 0.3]).map(|(o, log)| o * log.exp()).collect();
+        let mine: Vec<f64> =
+            other.iter().zip([0.1f64, 0.2, 0.3]).map(|(o, log)| o * log.exp()).collect();
         let found = ratio(&mine, &other).unwrap();
         assert!((found.value - 0.2f64.exp()).abs() < 1e-12);
         let t = 2.0 * 3f64.sqrt();
@@ -119,7 +130,9 @@ mod tests {
         assert!((found.p.unwrap() - 2.0 / (root * (root + t))).abs() < 1e-9, "{found:?}");
         let reach = 4.302_652_729_7 * 0.1 / 3f64.sqrt();
         let Interval { low, high } = found.interval.unwrap();
-        assert!((low.ln() - (0.2 - reach)).abs() < 1e-9 && (high.ln() - (0.2 + reach)).abs() < 1e-9);
+        assert!(
+            (low.ln() - (0.2 - reach)).abs() < 1e-9 && (high.ln() - (0.2 + reach)).abs() < 1e-9
+        );
         assert!(!found.is_clearly_above() && !found.is_clearly_below());
     }
 

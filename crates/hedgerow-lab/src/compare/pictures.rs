@@ -19,7 +19,8 @@ const ERRORS: &str = "compare.svg";
 const BYTES: &str = "bytes.svg";
 const CHANGES: &str = "drift.svg";
 
-/// The figures as file name and SVG document: `compare.svg`, `bytes.svg`, and `drift.svg` where it is known when the data changes.
+/// The figures as file name and SVG document: `compare.svg`, `bytes.svg`, and `drift.svg` where it
+/// is known when the data changes.
 pub fn figures(comparison: &Comparison) -> Result<Vec<(String, String)>, FigureError> {
     let (errors, bytes) = match comparison.only() {
         Some((results, ranking)) => (ranked(results, ranking)?, costs(results, ranking)?),
@@ -101,7 +102,11 @@ fn costs(results: &Results, ranking: &Ranking) -> Result<String, FigureError> {
     };
     let dots: Vec<Dot> = ranking.methods.iter().filter_map(dot).collect();
     let heading = Heading {
-        title: &format!("Error against bytes on {} ({})", figures::data_name(results), results.partition),
+        title: &format!(
+            "Error against bytes on {} ({})",
+            figures::data_name(results),
+            results.partition
+        ),
         subtitle: &figures::setting(results),
         note: &format!("Broken line: the least error to be had for so many bytes. {HOLLOW}"),
     };
@@ -123,7 +128,10 @@ fn ratios(comparison: &Comparison) -> Result<String, FigureError> {
             .map(|standing| HeatRow {
                 label: shown_name(&standing.name),
                 is_reference: standing.role != Role::Choice,
-                ratios: titles.iter().map(|title| ratio(&standing.name, title, partition)).collect(),
+                ratios: titles
+                    .iter()
+                    .map(|title| ratio(&standing.name, title, partition))
+                    .collect(),
             })
             .collect(),
     };
@@ -160,7 +168,8 @@ fn grid_costs(comparison: &Comparison) -> Result<String, FigureError> {
 
 /// As in the first run that has the method.
 fn style(comparison: &Comparison, name: &str) -> Option<LineStyle> {
-    let (_, results, _) = comparison.found().find(|(_, results, _)| results.method(name).is_some())?;
+    let (_, results, _) =
+        comparison.found().find(|(_, results, _)| results.method(name).is_some())?;
     Some(palette::method(results, name))
 }
 
@@ -172,7 +181,9 @@ mod tests {
 
     #[test]
     fn both_figures_of_a_run_and_of_a_grid_are_pictures() {
-        for comparison in [one(run(&[("mk", 1.1), ("gr/q8", 1.0), ("local", 3.0), ("last", 2.0)])), grid()] {
+        for comparison in
+            [one(run(&[("mk", 1.1), ("gr/q8", 1.0), ("local", 3.0), ("last", 2.0)])), grid()]
+        {
             let drawn = figures(&comparison).unwrap();
             let files: Vec<&str> = drawn.iter().map(|(file, _)| file.as_str()).collect();
             assert_eq!(files, captions(&comparison).each_ref().map(|(file, _)| *file));

@@ -1,4 +1,5 @@
-//! What is to be compared: data sets, partitions and settings, from flags or from a file such as `experiments/compare.toml`.
+//! What is to be compared: data sets, partitions and settings, from flags or from a file such as
+//! `experiments/compare.toml`.
 
 use std::path::Path;
 
@@ -56,7 +57,10 @@ impl Plan {
     /// The grid of a file.
     pub fn read(file: &Path) -> Result<Self, SettingsError> {
         let unreadable = |source| SettingsError::Unreadable { file: file.to_owned(), source };
-        Self::parse(&file.display().to_string(), &std::fs::read_to_string(file).map_err(unreadable)?)
+        Self::parse(
+            &file.display().to_string(),
+            &std::fs::read_to_string(file).map_err(unreadable)?,
+        )
     }
 
     fn parse(origin: &str, text: &str) -> Result<Self, SettingsError> {

@@ -1,4 +1,5 @@
-//! One run as a ranking: those whom one could choose by their mean error, everybody with an interval and a ratio to the best.
+//! One run as a ranking: those whom one could choose by their mean error, everybody with an
+//! interval and a ratio to the best.
 
 use serde::Serialize;
 
@@ -25,17 +26,21 @@ pub struct Entry {
     pub kernel: Option<usize>,
     /// Whether one could choose it.
     pub role: Role,
-    /// Its place among those one could choose, from 1; none for the others, and where errors are not finite.
+    /// Its place among those one could choose, from 1; none for the others, and where errors are
+    /// not finite.
     pub rank: Option<usize>,
     /// The error over trials.
     pub error: Moments,
     /// Where its mean lies.
     pub interval: Option<Interval>,
-    /// The error as a multiple of that of the first in rank, trial by trial; none for the first itself.
+    /// The error as a multiple of that of the first in rank, trial by trial; none for the first
+    /// itself.
     pub to_best: Option<Ratio>,
-    /// The p value of that ratio after Holm's correction for all that are ranked; none for the others.
+    /// The p value of that ratio after Holm's correction for all that are ranked; none for the
+    /// others.
     pub p_holm: Option<f64>,
-    /// The error as a multiple of that of the best single kernel; none for that itself, and where `sk` was not run.
+    /// The error as a multiple of that of the best single kernel; none for that itself, and where
+    /// `sk` was not run.
     pub to_sk: Option<Ratio>,
     /// Numbers sent to the server, per node and round.
     pub numbers_up: f64,
@@ -57,7 +62,8 @@ impl Entry {
         }
     }
 
-    /// Bytes in both directions, per node and round; none for what is only known afterwards and never ran anywhere.
+    /// Bytes in both directions, per node and round; none for what is only known afterwards and
+    /// never ran anywhere.
     pub fn bytes(&self) -> Option<f64> {
         let bytes = self.bytes_up + self.bytes_down;
         (self.name != "hindsight" && bytes.is_finite()).then_some(bytes)
@@ -81,8 +87,9 @@ impl Ranking {
         let mut shown = representatives(results, measure);
         // What is not a number is above all numbers in this order.
         shown.sort_by(|a, b| error(a).abs().total_cmp(&error(b).abs()));
-        let is_ranked =
-            |method: &MethodResult| Role::of(&method.name) == Role::Choice && error(method).is_finite();
+        let is_ranked = |method: &MethodResult| {
+            Role::of(&method.name) == Role::Choice && error(method).is_finite()
+        };
         let best = shown.iter().copied().find(|method| is_ranked(method));
         let sk = shown.iter().copied().find(|method| method.name == "sk");
         let compared = |method: &MethodResult, other: Option<&MethodResult>| {
@@ -136,7 +143,8 @@ fn representatives(results: &Results, measure: Measure) -> Vec<&MethodResult> {
     let mut chosen: Vec<&MethodResult> = Vec::new();
     for method in results.methods.iter().filter(|method| measure.is_known_for(method)) {
         let is_better = |known: &MethodResult| {
-            method.best || (!known.best && measure.moments(method).mean < measure.moments(known).mean)
+            method.best
+                || (!known.best && measure.moments(method).mean < measure.moments(known).mean)
         };
         match chosen.iter_mut().find(|known| known.name == method.name) {
             Some(known) if is_better(known) => *known = method,
@@ -180,7 +188,8 @@ mod tests {
 
     #[test]
     fn choices_are_ranked_and_references_only_shown() {
-        let ranking = Ranking::new(&run(&[("mk", 1.1), ("naive", 1.05), ("local", 3.0), ("last", 0.2)]));
+        let ranking =
+            Ranking::new(&run(&[("mk", 1.1), ("naive", 1.05), ("local", 3.0), ("last", 0.2)]));
         let shown = names(&ranking);
         let expected = [
             ("last", None),
@@ -236,7 +245,11 @@ mod tests {
         let of_sk = |results: &Results| Ranking::new(results).method("sk").unwrap().kernel;
         results.methods.iter_mut().for_each(|method| method.best = false);
         assert_eq!(of_sk(&results), Some(2));
-        results.methods.iter_mut().filter(|m| m.kernel == Some(3)).for_each(|m| m.best = m.name == "sk");
+        results
+            .methods
+            .iter_mut()
+            .filter(|m| m.kernel == Some(3))
+            .for_each(|m| m.best = m.name == "sk");
         assert_eq!(of_sk(&results), Some(3));
         assert_eq!(Ranking::new(&results).method("sk").unwrap().label(), "sk 3 (best)");
     }
@@ -250,7 +263,10 @@ mod tests {
             method.mean_loss = Moments { mean, sd: 0.1 };
         }
         let ranking = Ranking::new(&results);
-        assert_eq!((ranking.measure.as_str(), ranking.method("hindsight")), ("mean huber loss", None));
+        assert_eq!(
+            (ranking.measure.as_str(), ranking.method("hindsight")),
+            ("mean huber loss", None)
+        );
         let naive = ranking.method("naive").unwrap();
         assert_eq!((naive.to_best.unwrap().value, naive.p_holm), (1.5, None));
         assert!(!naive.may_equal(ranking.best().unwrap()) || ranking.best().unwrap().name != "mk");
@@ -270,6 +286,8 @@ mod tests {
     #[test]
     fn nothing_to_choose_from_has_no_best() {
         let ranking = Ranking::new(&run(&[("central", 1.0)]));
-        assert!(ranking.best().is_none() && ranking.methods.iter().all(|entry| entry.to_best.is_none()));
+        assert!(
+            ranking.best().is_none() && ranking.methods.iter().all(|entry| entry.to_best.is_none())
+        );
     }
 }

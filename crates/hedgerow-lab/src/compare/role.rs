@@ -17,8 +17,8 @@ pub enum Role {
 }
 
 impl Role {
-    /// That of a method by its name. Variants (`mk:voters`, `gr/q8`) have that of their method; a name that is not known is a
-    /// method like others.
+    /// That of a method by its name. Variants (`mk:voters`, `gr/q8`) have that of their method; a
+    /// name that is not known is a method like others.
     pub fn of(name: &str) -> Self {
         match name.split([':', '/']).next().unwrap_or(name) {
             "central" | "central-batch" => Self::Central,

@@ -1,8 +1,10 @@
-//! [`Grid`]: the runs of a comparison. Every finished one is stored at once, and what is stored is not run again.
+//! [`Grid`]: the runs of a comparison. Every finished one is stored at once, and what is stored is
+//! not run again.
 
 use std::path::{Path, PathBuf};
 
-use hedgerow::{Loss, Method};
+use hedgerow::Method;
+use hedgerow::learning::Loss;
 use toml::Value;
 
 use super::plan::{METHODS, Plan};
@@ -35,10 +37,12 @@ struct Place {
 }
 
 impl Grid {
-    /// Checks everything, looks what is stored, and reads the data of what isn't. Flags change the settings of all runs.
+    /// Checks everything, looks what is stored, and reads the data of what isn't. Flags change the
+    /// settings of all runs.
     pub fn prepare(plan: &Plan, flags: &[Override]) -> Result<Self, SuiteError> {
         let data = axis(plan.data.as_deref(), "data.name", "data set", flags)?;
-        let partitions = axis(plan.partitions.as_deref(), "federation.partition", "partition", flags)?;
+        let partitions =
+            axis(plan.partitions.as_deref(), "federation.partition", "partition", flags)?;
         let partitions = partitions.map(canonical);
         let unsaid = vec![None];
         let each = |names: Option<Vec<String>>| {
@@ -47,9 +51,11 @@ impl Grid {
         let (data, partitions) = (each(data), each(partitions));
         let titles = titles(&data);
         // Courses are drawn of a single run, and of streams that change.
-        let changes =
-            |name: &String| Builtin::parse(name).is_some_and(|stream| !stream.changes(1000).is_empty());
-        let draws_courses = data.len() * partitions.len() == 1 || data.iter().flatten().any(changes);
+        let changes = |name: &String| {
+            Builtin::parse(name).is_some_and(|stream| !stream.changes(1000).is_empty())
+        };
+        let draws_courses =
+            data.len() * partitions.len() == 1 || data.iter().flatten().any(changes);
         let mut grid: Option<Self> = None;
         for (name, title) in data.iter().zip(&titles) {
             for partition in &partitions {
@@ -80,7 +86,8 @@ impl Grid {
         Ok(grid)
     }
 
-    /// No runs yet, but everything that holds for all of them. Where the data of the first is doesn't matter to that.
+    /// No runs yet, but everything that holds for all of them. Where the data of the first is
+    /// doesn't matter to that.
     fn empty(plan: &Plan, flags: &[Override], draws_courses: bool) -> Result<Self, SuiteError> {
         // So what is said of it is left out.
         let flags: Vec<Override> =
@@ -130,8 +137,13 @@ impl Grid {
         self.runs.missing()
     }
 
-    /// Runs what isn't finished, one after the other, and stores each. `start` is told the name of each, `step` of each step.
-    pub fn run(&mut self, start: &dyn Fn(&str), step: &(dyn Fn() + Sync)) -> Result<(), SuiteError> {
+    /// Runs what isn't finished, one after the other, and stores each. `start` is told the name of
+    /// each, `step` of each step.
+    pub fn run(
+        &mut self,
+        start: &dyn Fn(&str),
+        step: &(dyn Fn() + Sync),
+    ) -> Result<(), SuiteError> {
         self.runs.run(start, step)
     }
 
@@ -144,7 +156,8 @@ impl Grid {
     }
 }
 
-/// The names along one side of the grid, each once; none where nobody gave any, and then the settings decide.
+/// The names along one side of the grid, each once; none where nobody gave any, and then the
+/// settings decide.
 fn axis(
     names: Option<&[String]>,
     key: &str,
@@ -190,8 +203,11 @@ fn cell_settings(
     if let Some(run) = run.as_table_mut() {
         run.entry("out").or_insert_with(|| OUT.into());
     }
-    let flag =
-        |key: &str, value: Value| Override { key: key.to_owned(), value, origin: "the grid".to_owned() };
+    let flag = |key: &str, value: Value| Override {
+        key: key.to_owned(),
+        value,
+        origin: "the grid".to_owned(),
+    };
     let mut flags = flags.to_vec();
     flags.extend(data.map(|name| flag("data.name", name.into())));
     flags.extend(partition.map(|name| flag("federation.partition", name.into())));
@@ -219,7 +235,9 @@ fn fits(name: &str, loss: Loss, budget: usize) -> bool {
     let is_gr = name.split(['/', '+']).next() == Some("gr");
     match Role::of(name) {
         // Its sums need labels that are numbers, and room.
-        Role::Choice if is_gr => loss != Loss::Logistic && Method::GrOfl.frequencies(budget).is_ok(),
+        Role::Choice if is_gr => {
+            loss != Loss::Logistic && Method::GrOfl.frequencies(budget).is_ok()
+        }
         // The best fixed function has a closed form for the squared loss only.
         Role::Hindsight => name != "hindsight" || loss == Loss::Squared,
         // A value is no score.
@@ -228,7 +246,8 @@ fn fits(name: &str, loss: Loss, budget: usize) -> bool {
     }
 }
 
-/// Nobody asked for `hindsight` by name: where it has no meaning, because features change with an agreed scale, it is left out.
+/// Nobody asked for `hindsight` by name: where it has no meaning, because features change with an
+/// agreed scale, it is left out.
 fn leave_out_hindsight(settings: &mut Settings, data: &Dataset) {
     let mut without = settings.clone();
     without.contestants.retain(|contestant| contestant.name() != "hindsight");
@@ -237,11 +256,16 @@ fn leave_out_hindsight(settings: &mut Settings, data: &Dataset) {
     }
 }
 
-/// Runs are repeated and stored by what was read: a stream that is gone afterwards is for `simulate`.
+/// Runs are repeated and stored by what was read: a stream that is gone afterwards is for
+/// `simulate`.
 fn refuse_live(settings: &Settings) -> Result<(), SettingsError> {
     match &settings.data.source {
         Source::Files { files, .. } if files.iter().any(|file| file == Path::new("-")) => {
-            Err(out_of_bounds("data.name", "something that can be read again, not standard input", "\"-\""))
+            Err(out_of_bounds(
+                "data.name",
+                "something that can be read again, not standard input",
+                "\"-\"",
+            ))
         }
         _ => Ok(()),
     }
@@ -249,7 +273,8 @@ fn refuse_live(settings: &Settings) -> Result<(), SettingsError> {
 
 /// The method that ratios are to: as asked for, else `mk`, else the first that one could choose.
 fn against(plan: &Plan, settings: &Settings) -> Result<String, SettingsError> {
-    let names: Vec<String> = settings.contestants.iter().map(|contestant| contestant.name()).collect();
+    let names: Vec<String> =
+        settings.contestants.iter().map(|contestant| contestant.name()).collect();
     match &plan.against {
         Some(name) if names.iter().any(|known| known == name.trim()) => Ok(name.trim().to_owned()),
         Some(name) => {
@@ -266,7 +291,8 @@ fn against(plan: &Plan, settings: &Settings) -> Result<String, SettingsError> {
 
 /// What to call the data sets; full names where short ones would be the same.
 fn titles(data: &[Option<String>]) -> Vec<String> {
-    let short: Vec<String> = data.iter().map(|name| name.as_deref().map_or(String::new(), title)).collect();
+    let short: Vec<String> =
+        data.iter().map(|name| name.as_deref().map_or(String::new(), title)).collect();
     let full = |(place, short_one): (usize, &String)| {
         let is_shared = short.iter().filter(|other| *other == short_one).count() > 1;
         if is_shared { data[place].clone().unwrap_or_default() } else { short_one.clone() }
@@ -284,7 +310,9 @@ const LONGEST_NAME: usize = 40;
 
 /// Something that any file system takes.
 fn file_name(data: &str) -> String {
-    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
+    let plain = |letter: char| {
+        if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' }
+    };
     let name: String = title(data).chars().map(plain).take(LONGEST_NAME).collect();
     if name.is_empty() { "run".to_owned() } else { name }
 }
@@ -294,7 +322,11 @@ fn empty(key: &str, what: &str) -> SettingsError {
 }
 
 fn out_of_bounds(key: &str, bound: impl ToString, value: impl ToString) -> SettingsError {
-    SettingsError::OutOfBounds { key: key.to_owned(), bound: bound.to_string(), value: value.to_string() }
+    SettingsError::OutOfBounds {
+        key: key.to_owned(),
+        bound: bound.to_string(),
+        value: value.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -319,20 +351,43 @@ mod tests {
         let usual = plan(&["friedman"], &["blocks"]);
         let against = Plan { against: Some("gr".into()), ..usual.clone() };
         for (plan, flags, parts) in [
-            (&plan(&["friedmann"], &["blocks"]), &[][..], ["data.name", "friedman", "\"friedmann\""]),
+            (
+                &plan(&["friedmann"], &["blocks"]),
+                &[][..],
+                ["data.name", "friedman", "\"friedmann\""],
+            ),
             (&plan(&[], &["blocks"]), &[], ["data.name", "at least 1 data set", "empty"]),
             (&plan(&[" "], &["blocks"]), &[], ["data.name", "at least 1 data set", "empty"]),
-            (&plan(&["friedman"], &[""]), &[], ["federation.partition", "at least 1 partition", "empty"]),
-            (&plan(&["friedman"], &["block"]), &[], ["federation.partition", "blocks", "\"block\""]),
+            (
+                &plan(&["friedman"], &[""]),
+                &[],
+                ["federation.partition", "at least 1 partition", "empty"],
+            ),
+            (
+                &plan(&["friedman"], &["block"]),
+                &[],
+                ["federation.partition", "blocks", "\"block\""],
+            ),
             (&plan(&["-"], &["blocks"]), &[], ["data.name", "read again", "\"-\""]),
             (&usual, &["federation.methods=[\"mc\"]"], ["federation.methods", "mk", "\"mc\""]),
-            (&usual, &["federation.methods=[]"], ["federation.methods", "at least 1 method", "empty"]),
-            (&usual, &["federation.partition=shuffled"], ["federation.partition", "once", "shuffled"]),
+            (
+                &usual,
+                &["federation.methods=[]"],
+                ["federation.methods", "at least 1 method", "empty"],
+            ),
+            (
+                &usual,
+                &["federation.partition=shuffled"],
+                ["federation.partition", "once", "shuffled"],
+            ),
             (&usual, &["run.trials=0"], ["run.trials", "at least 1", "0"]),
             (&against, &[], ["against", "one of the methods", "\"gr\""]),
         ] {
             let message = refusal(plan, flags);
-            assert!(parts.iter().all(|part| message.contains(part)), "{message:?} lacks one of {parts:?}");
+            assert!(
+                parts.iter().all(|part| message.contains(part)),
+                "{message:?} lacks one of {parts:?}"
+            );
         }
     }
 
@@ -341,7 +396,8 @@ mod tests {
         let twice = plan(&["friedman", "friedman"], &["dirichlet:0.3", "dirichlet:0.30", "blocks"]);
         let small = flags(&["run.rounds=5", "run.trials=2", "federation.nodes=2"]);
         let grid = Grid::prepare(&twice, &small).unwrap();
-        let partitions: Vec<&str> = grid.places.iter().map(|place| place.partition.as_str()).collect();
+        let partitions: Vec<&str> =
+            grid.places.iter().map(|place| place.partition.as_str()).collect();
         assert_eq!(partitions, ["dirichlet:0.3", "blocks"]);
         let named = flags(&["data.name=narma", "federation.partition=blocks", "run.out=there"]);
         let grid = Grid::prepare(&Plan::default(), &[small, named].concat()).unwrap();
@@ -355,16 +411,21 @@ mod tests {
 
     #[test]
     fn what_a_loss_or_an_aggregation_has_not_is_left_out_unless_asked_for() {
-        let loss =
-            |loss: &str| cell_settings(&Plan::default(), &flags(&[loss]), Some("rings"), None).unwrap();
-        let has = |settings: &Settings, name: &str| settings.contestants.iter().any(|c| c.name() == name);
+        let loss = |loss: &str| {
+            cell_settings(&Plan::default(), &flags(&[loss]), Some("rings"), None).unwrap()
+        };
+        let has =
+            |settings: &Settings, name: &str| settings.contestants.iter().any(|c| c.name() == name);
         assert!(has(&loss("learning.loss=squared"), "hindsight"));
         let huber = loss("learning.loss=huber");
         assert!(!has(&huber, "hindsight") && has(&huber, "last"));
         let logistic = loss("learning.loss=logistic");
         assert!(!has(&logistic, "hindsight") && !has(&logistic, "last") && has(&logistic, "mk"));
         let median = loss("learning.aggregation=median");
-        assert!(has(&median, "mk") && !["gr", "pof", "linear-newton"].iter().any(|name| has(&median, name)));
+        assert!(
+            has(&median, "mk")
+                && !["gr", "pof", "linear-newton"].iter().any(|name| has(&median, name))
+        );
         let asked = flags(&["learning.loss=huber", "federation.methods=[\"mk\", \"hindsight\"]"]);
         assert!(cell_settings(&Plan::default(), &asked, None, None).is_err());
     }

@@ -33,9 +33,15 @@ pub(super) fn circumstances(comparison: &Comparison) -> Vec<String> {
     if let Some((results, _)) = comparison.only() {
         lines[0] += &format!(
             ", {} samples of {} numbers, {}, {} rounds, seed {}",
-            results.data.samples, results.data.features, results.partition, results.rounds, results.seed
+            results.data.samples,
+            results.data.features,
+            results.partition,
+            results.rounds,
+            results.seed
         );
-        lines.extend(results.circumstances().into_iter().map(|(name, words)| format!("{name}: {words}")));
+        lines.extend(
+            results.circumstances().into_iter().map(|(name, words)| format!("{name}: {words}")),
+        );
     }
     lines
 }
@@ -88,9 +94,12 @@ fn runs(comparison: &Comparison) -> Table {
         let Some((results, ranking)) = cell.results.as_ref().zip(cell.ranking.as_ref()) else {
             return vec![name, "not available".to_owned(), String::new(), String::new()];
         };
-        let sizes =
-            format!("{} × {}, {} rounds", results.data.samples, results.data.features, results.rounds);
-        let words: Vec<String> = results.circumstances().into_iter().map(|(_, words)| words).collect();
+        let sizes = format!(
+            "{} × {}, {} rounds",
+            results.data.samples, results.data.features, results.rounds
+        );
+        let words: Vec<String> =
+            results.circumstances().into_iter().map(|(_, words)| words).collect();
         vec![name, sizes, words.join("; "), advice::of_run(results, ranking)]
     };
     Table { headings, rows: comparison.cells.iter().map(row).collect(), of_words: true }

@@ -1,7 +1,8 @@
-//! Student's t distribution: what is needed for intervals and for paired tests. The tail is an incomplete beta function, taken by its
-//! continued fraction.
+//! Student's t distribution: what is needed for intervals and for paired tests. The tail is an
+//! incomplete beta function, taken by its continued fraction.
 
-/// Probability that a t variable with so many degrees of freedom is at least as far from zero as `t`.
+/// Probability that a t variable with so many degrees of freedom is at least as far from zero as
+/// `t`.
 pub(super) fn two_sided(t: f64, freedom: f64) -> f64 {
     if t.is_infinite() {
         return 0.0;
@@ -80,7 +81,9 @@ fn ln_gamma(mut x: f64) -> f64 {
     let square = inverse * inverse;
     let series = inverse
         * (1.0 / 12.0
-            - square * (1.0 / 360.0 - square * (1.0 / 1260.0 - square * (1.0 / 1680.0 - square / 1188.0))));
+            - square
+                * (1.0 / 360.0
+                    - square * (1.0 / 1260.0 - square * (1.0 / 1680.0 - square / 1188.0))));
     shift + (x - 0.5) * x.ln() - x + 0.5 * std::f64::consts::TAU.ln() + series
 }
 

@@ -1,4 +1,5 @@
-//! The tables of a comparison: one run method by method, or a grid with a table per partition and one for all.
+//! The tables of a comparison: one run method by method, or a grid with a table per partition and
+//! one for all.
 
 use super::grid::{self, Standing, geometric_mean};
 use super::paired::Interval;
@@ -86,7 +87,11 @@ fn of_run(ranking: &Ranking) -> Table {
             per_turn(entry.bytes_down),
         ]
     };
-    Table { headings: headings.to_vec(), rows: ranking.methods.iter().map(row).collect(), of_words: false }
+    Table {
+        headings: headings.to_vec(),
+        rows: ranking.methods.iter().map(row).collect(),
+        of_words: false,
+    }
 }
 
 fn rankless(entry: &Entry) -> String {
@@ -130,14 +135,19 @@ fn of_partition(comparison: &Comparison, partition: &str) -> Table {
     let row = |standing: &Standing| {
         let name = &standing.name;
         let mut row = vec![shown_name(name)];
-        row.extend(cells.iter().zip(&powers).map(|(ranking, power)| match ranking {
-            None => "not available".to_owned(),
-            Some(ranking) => {
-                ranking.method(name).map_or(NOTHING.to_owned(), |entry| scaled(ranking, entry, *power))
+        row.extend(cells.iter().zip(&powers).map(|(ranking, power)| {
+            match ranking {
+                None => "not available".to_owned(),
+                Some(ranking) => ranking
+                    .method(name)
+                    .map_or(NOTHING.to_owned(), |entry| scaled(ranking, entry, *power)),
             }
         }));
-        let ratios: Vec<f64> =
-            cells.iter().flatten().filter_map(|ranking| grid::ratio(ranking, name, against)).collect();
+        let ratios: Vec<f64> = cells
+            .iter()
+            .flatten()
+            .filter_map(|ranking| grid::ratio(ranking, name, against))
+            .collect();
         row.push(geometric_mean(&ratios).map_or(NOTHING.to_owned(), |ratio| significant(ratio, 3)));
         row
     };
@@ -154,8 +164,8 @@ fn scaled(ranking: &Ranking, entry: &Entry, power: i32) -> String {
     if mark.is_empty() { error } else { format!("{error} {mark}") }
 }
 
-/// The power of ten that makes the errors on a data set readable: the middle one of them has one digit before its point. The same
-/// for all partitions, so that they compare.
+/// The power of ten that makes the errors on a data set readable: the middle one of them has one
+/// digit before its point. The same for all partitions, so that they compare.
 fn power(comparison: &Comparison, title: &str) -> i32 {
     let mut errors: Vec<f64> = comparison
         .found()
@@ -240,7 +250,10 @@ mod tests {
         let [(heading, table)] = tables.as_slice() else { panic!("{tables:?}") };
         assert_eq!(heading, "twitter (round-robin)");
         assert_eq!(cell(table, "naive", "rank"), "1");
-        assert_eq!((cell(table, "last", "rank"), cell(table, "gr", "rank")), ("trivial", "diverged"));
+        assert_eq!(
+            (cell(table, "last", "rank"), cell(table, "gr", "rank")),
+            ("trivial", "diverged")
+        );
         assert_eq!(cell(table, "sk 2 (best)", "rank"), "hindsight");
         assert_eq!(cell(table, "naive", "ratio to best [95%]"), "1");
         assert!(cell(table, "mk", "ratio to best [95%]").starts_with("1.05 [1.05, 1.05]"));
@@ -250,7 +263,10 @@ mod tests {
             cell(table, "mk", "MSE [95%]")
         );
         assert_eq!((cell(table, "mk", "p"), cell(table, "last", "p")), ("<0.001", "–"));
-        assert_eq!((cell(table, "mk", "bytes up"), cell(table, "hindsight 2", "bytes up")), ("400.5", "–"));
+        assert_eq!(
+            (cell(table, "mk", "bytes up"), cell(table, "hindsight 2", "bytes up")),
+            ("400.5", "–")
+        );
         assert!(table.rows.iter().all(|row| row.len() == table.headings.len()));
     }
 

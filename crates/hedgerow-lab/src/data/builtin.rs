@@ -1,6 +1,6 @@
-//! Streams made from a seed, so that everything runs without a file. Scales are fixed constants: no stream needs to have
-//! been seen whole. But for those that drift, whose changes sit at fixed shares of their length, a longer stream begins with
-//! the shorter one.
+//! Streams made from a seed, so that everything runs without a file. Scales are fixed constants: no
+//! stream needs to have been seen whole. But for those that drift, whose changes sit at fixed
+//! shares of their length, a longer stream begins with the shorter one.
 
 mod drift;
 
@@ -71,16 +71,24 @@ impl Builtin {
     pub fn describe(self) -> &'static str {
         match self {
             Self::Friedman => "Friedman #1: five inputs that matter, five that don't, and noise",
-            Self::MackeyGlass => "Mackey-Glass chaotic time series, predicted from its last 5 values",
+            Self::MackeyGlass => {
+                "Mackey-Glass chaotic time series, predicted from its last 5 values"
+            }
             Self::Narma => "NARMA-10: a nonlinear recursion with a memory of 10 steps",
-            Self::Drift => "smooth in the first half, wiggly in the second: the best kernel changes midway",
+            Self::Drift => {
+                "smooth in the first half, wiggly in the second: the best kernel changes midway"
+            }
             Self::DriftGradual => {
                 "Friedman #1 hands over from its first five inputs to the last five, slowly"
             }
-            Self::DriftRecurring => "the same back and forth: six parts, sudden changes between them",
+            Self::DriftRecurring => {
+                "the same back and forth: six parts, sudden changes between them"
+            }
             Self::DriftFlip => "Friedman #1 about its mean: labels change sign midway",
             Self::Slices => "heterogeneous: every node sees its own slice of the inputs and labels",
-            Self::Rings => "classification: two noisy concentric rings, labels ±1, 5% of them wrong",
+            Self::Rings => {
+                "classification: two noisy concentric rings, labels ±1, 5% of them wrong"
+            }
         }
     }
 
@@ -89,7 +97,8 @@ impl Builtin {
         Self::ALL.into_iter().find(|stream| stream.name() == name)
     }
 
-    /// When it changes if every node gets its samples of so many rounds in turn; empty if it never does.
+    /// When it changes if every node gets its samples of so many rounds in turn; empty if it never
+    /// does.
     pub fn changes(self, rounds: usize) -> Vec<Change> {
         self.course().map_or(Vec::new(), |course| course.changes(rounds))
     }
@@ -103,15 +112,16 @@ impl Builtin {
         }
     }
 
-    /// The first `samples` samples from `seed`. `nodes` matters where the stream knows who sees what: `slices`, which is
-    /// rounded down to whole rounds so that every node has as many samples, and those that drift, which change between two
-    /// rounds.
+    /// The first `samples` samples from `seed`. `nodes` matters where the stream knows who sees
+    /// what: `slices`, which is rounded down to whole rounds so that every node has as many
+    /// samples, and those that drift, which change between two rounds.
     pub fn generate(self, samples: usize, nodes: usize, seed: u64) -> Dataset {
         let nodes = nodes.max(1);
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         // Of the second concept in a sample.
-        let share =
-            |index: usize| self.course().map_or(0.0, |course| course.share(index / nodes, samples / nodes));
+        let share = |index: usize| {
+            self.course().map_or(0.0, |course| course.share(index / nodes, samples / nodes))
+        };
         let (features, x, y) = match self {
             Self::Friedman => independent(samples, &mut rng, |_, rng| friedman_sample(rng)),
             Self::MackeyGlass => mackey_glass_samples(samples, &mut rng),
@@ -120,14 +130,18 @@ impl Builtin {
                 independent(samples, &mut rng, |index, rng| drift::kernel_sample(share(index), rng))
             }
             Self::DriftGradual | Self::DriftRecurring => {
-                independent(samples, &mut rng, |index, rng| drift::handover_sample(share(index), rng))
+                independent(samples, &mut rng, |index, rng| {
+                    drift::handover_sample(share(index), rng)
+                })
             }
             Self::DriftFlip => {
                 independent(samples, &mut rng, |index, rng| drift::flip_sample(share(index), rng))
             }
             Self::Slices => {
                 let whole_rounds = samples / nodes * nodes;
-                independent(whole_rounds, &mut rng, |index, rng| slices_sample(index % nodes, nodes, rng))
+                independent(whole_rounds, &mut rng, |index, rng| {
+                    slices_sample(index % nodes, nodes, rng)
+                })
             }
             Self::Rings => independent(samples, &mut rng, |_, rng| rings_sample(rng)),
         };
@@ -135,7 +149,8 @@ impl Builtin {
         let mut data = Dataset::in_memory(self.name(), features, x, y);
         if self == Self::Slices {
             let ids = (0..samples).map(|index| (index % nodes) as u32).collect();
-            data.owners = Some(Owners { ids, names: (1..=nodes).map(|node| node.to_string()).collect() });
+            data.owners =
+                Some(Owners { ids, names: (1..=nodes).map(|node| node.to_string()).collect() });
         }
         if matches!(self, Self::MackeyGlass | Self::Narma) {
             data.last = Some([f32::NAN].iter().chain(&data.y).take(samples).copied().collect());
@@ -198,10 +213,14 @@ fn mackey_glass_samples(samples: usize, rng: &mut ChaCha8Rng) -> Samples {
     (MACKEY_GLASS_ORDER, x, series[MACKEY_GLASS_ORDER..].to_vec())
 }
 
-/// x' = 0.2 x(t-17) / (1 + x(t-17)^10) - 0.1 x at t = 1, 2, …, `seconds`, from a constant past, by the classical
-/// Runge-Kutta method. Its half steps need the past between grid points: there the cubic through both ends' values and
-/// slopes stands in, which keeps the fourth order.
-fn mackey_glass(history: f64, seconds: usize, steps_per_second: usize) -> impl Iterator<Item = f64> {
+/// x' = 0.2 x(t-17) / (1 + x(t-17)^10) - 0.1 x at t = 1, 2, …, `seconds`, from a constant past, by
+/// the classical Runge-Kutta method. Its half steps need the past between grid points: there the
+/// cubic through both ends' values and slopes stands in, which keeps the fourth order.
+fn mackey_glass(
+    history: f64,
+    seconds: usize,
+    steps_per_second: usize,
+) -> impl Iterator<Item = f64> {
     let slope = |now: f64, delayed: f64| 0.2 * delayed / (1.0 + delayed.powi(10)) - 0.1 * now;
     let step = 1.0 / steps_per_second as f64;
     // The last 17 seconds as a ring: the values at the start and in the middle of every step.
@@ -229,12 +248,14 @@ fn mackey_glass(history: f64, seconds: usize, steps_per_second: usize) -> impl I
 
 /// Memory of NARMA-10.
 const NARMA_MEMORY: usize = 10;
-/// The recursion's mean map has an unstable fixed point near 1.02 and diverges beyond it: held just below, it returns.
+/// The recursion's mean map has an unstable fixed point near 1.02 and diverges beyond it: held just
+/// below, it returns.
 const NARMA_CLIP: f64 = 1.0;
 /// Steps until the start is forgotten.
 const NARMA_TRANSIENT: usize = 200;
 
-/// Features: the last ten inputs, doubled to fill [0, 1], then the last ten labels, both latest first. Labels as they are.
+/// Features: the last ten inputs, doubled to fill [0, 1], then the last ten labels, both latest
+/// first. Labels as they are.
 fn narma_samples(samples: usize, rng: &mut ChaCha8Rng) -> Samples {
     // Latest first, as the features are.
     let mut inputs = [0.0; NARMA_MEMORY];
@@ -264,8 +285,8 @@ fn narma(inputs: &[f64; NARMA_MEMORY], labels: &[f64; NARMA_MEMORY]) -> f64 {
     0.3 * labels[0] + 0.05 * labels[0] * sum + 1.5 * inputs[NARMA_MEMORY - 1] * inputs[0] + 0.1
 }
 
-/// The first input comes from the node's slice of [0, 1] and carries most of the label; two more, the same for all nodes,
-/// bend it.
+/// The first input comes from the node's slice of [0, 1] and carries most of the label; two more,
+/// the same for all nodes, bend it.
 fn slices_sample(node: usize, nodes: usize, rng: &mut ChaCha8Rng) -> ([f64; 3], f64) {
     let within = rng.random::<[f64; 3]>();
     let x = [(node as f64 + within[0]) / nodes as f64, within[1], within[2]];
@@ -273,7 +294,8 @@ fn slices_sample(node: usize, nodes: usize, rng: &mut ChaCha8Rng) -> ([f64; 3], 
     (x, y)
 }
 
-/// Rings of radius 0.4 (label 1) and 0.8 (label -1), blurred by 0.07; one label in twenty is turned.
+/// Rings of radius 0.4 (label 1) and 0.8 (label -1), blurred by 0.07; one label in twenty is
+/// turned.
 fn rings_sample(rng: &mut ChaCha8Rng) -> ([f64; 2], f64) {
     let inner = rng.random_bool(0.5);
     let radius = if inner { 0.4 } else { 0.8 } + gaussian(rng, 0.07);
@@ -289,7 +311,10 @@ mod tests {
     const NODES: usize = 20;
 
     fn assert_close(found: f64, expected: f64, tolerance: f64) {
-        assert!((found - expected).abs() <= tolerance, "{found} is not within {tolerance} of {expected}");
+        assert!(
+            (found - expected).abs() <= tolerance,
+            "{found} is not within {tolerance} of {expected}"
+        );
     }
 
     fn inputs(data: &Dataset) -> Vec<f32> {
@@ -381,11 +406,16 @@ mod tests {
 
     #[test]
     fn mackey_glass_begins_as_the_exact_solution() {
-        // While the delayed value is the constant past h, x' = a - x/10 has the solution 10a + (h - 10a) exp(-t/10).
+        // While the delayed value is the constant past h, x' = a - x/10 has the solution 10a + (h -
+        // 10a) exp(-t/10).
         let history = 1.2_f64;
         let limit = 2.0 * history / (1.0 + history.powi(10));
         for (second, value) in (1..=17).zip(mackey_glass(history, 17, 10)) {
-            assert_close(value, limit + (history - limit) * (-f64::from(second) / 10.0).exp(), 1e-9);
+            assert_close(
+                value,
+                limit + (history - limit) * (-f64::from(second) / 10.0).exp(),
+                1e-9,
+            );
         }
     }
 

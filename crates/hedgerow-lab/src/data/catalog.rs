@@ -1,5 +1,5 @@
-//! Data sets that go by name: where they come from, which files they are made of, how they are to be read (`catalog.toml`), and
-//! where on this machine they are.
+//! Data sets that go by name: where they come from, which files they are made of, how they are to
+//! be read (`catalog.toml`), and where on this machine they are.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -208,13 +208,15 @@ pub fn locate(entry: &Entry, wanted: Wanted, folders: &[PathBuf]) -> Result<Loca
     for variant in entry.variants.iter().filter(|variant| wanted.admits(variant.kind)) {
         for candidate in &variant.candidates {
             for place in folders.iter().flat_map(|folder| entry.places(variant.kind, folder)) {
-                let files: Vec<_> = candidate.files.iter().map(|name| packed_or_not(&place, name)).collect();
+                let files: Vec<_> =
+                    candidate.files.iter().map(|name| packed_or_not(&place, name)).collect();
                 if let Some(files) = files.iter().cloned().collect::<Option<Vec<_>>>() {
                     let Candidate { provenance, .. } = candidate.clone();
                     let settings = variant.settings.clone();
                     return Ok(Located { files, provenance, settings, variant: variant.kind });
                 }
-                let missing = files.iter().position(Option::is_none).map(|first| &candidate.files[first]);
+                let missing =
+                    files.iter().position(Option::is_none).map(|first| &candidate.files[first]);
                 if files.iter().any(Option::is_some) && incomplete.is_none() {
                     incomplete = missing.map(|name| place.join(name));
                 }
@@ -234,7 +236,8 @@ impl Catalog {
     /// Reads a catalogue in the form of `catalog.toml`.
     pub fn parse(text: &str) -> Result<Self, CatalogError> {
         let raw: RawCatalog = toml::from_str(text)?;
-        let sources: HashMap<_, _> = raw.source.iter().map(|source| (&source.folder, source)).collect();
+        let sources: HashMap<_, _> =
+            raw.source.iter().map(|source| (&source.folder, source)).collect();
         let mut entries = Vec::new();
         for RawEntry { name, title, source, description, excerpt, original } in raw.entry {
             let Some(&known) = sources.get(&source) else {
@@ -335,7 +338,8 @@ fn looked_at(places: &[PathBuf], incomplete: Option<&Path>) -> String {
     if places.is_empty() {
         return "there is no folder to look in".to_owned();
     }
-    let listed: Vec<_> = places.iter().take(LISTED_PLACES).map(|place| place.display().to_string()).collect();
+    let listed: Vec<_> =
+        places.iter().take(LISTED_PLACES).map(|place| place.display().to_string()).collect();
     let more = places.len().saturating_sub(LISTED_PLACES);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     format!("there is no {}{more}", listed.join(", "))
@@ -368,27 +372,39 @@ mod tests {
     fn the_embedded_catalogue_has_the_data_sets_of_the_paper_and_two_more() {
         Catalog::parse(include_str!("catalog.toml")).unwrap();
         assert_eq!(entries().iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), NAMES);
-        assert!(licence(Kind::Original).contains("CC BY 4.0") && licence(Kind::Excerpt).contains("none"));
+        assert!(
+            licence(Kind::Original).contains("CC BY 4.0")
+                && licence(Kind::Excerpt).contains("none")
+        );
     }
 
     #[test]
     fn every_entry_is_whole() {
         for entry in entries() {
             let Source { uci, archive, citation, files, .. } = &entry.source;
-            assert!(archive.starts_with(&format!("{uci}/")) && archive.ends_with(".zip"), "{archive}");
+            assert!(
+                archive.starts_with(&format!("{uci}/")) && archive.ends_with(".zip"),
+                "{archive}"
+            );
             assert!(citation.ends_with(|digit: char| digit.is_ascii_digit()), "{citation}");
             for file in files {
                 assert!(!file.name.contains(['/', '\\']) && file.most_bytes > 0, "{}", file.name);
-                let hexadecimal =
-                    |sum: &String| sum.len() == 64 && sum.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'));
+                let hexadecimal = |sum: &String| {
+                    sum.len() == 64 && sum.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
+                };
                 assert!(file.sha256.as_ref().is_none_or(hexadecimal), "{}", file.name);
             }
             for variant in &entry.variants {
                 let target = variant.settings["data"]["target"].as_str().unwrap();
-                assert!(!target.is_empty() && variant.settings["data"]["scaling"].is_str(), "{}", entry.name);
+                assert!(
+                    !target.is_empty() && variant.settings["data"]["scaling"].is_str(),
+                    "{}",
+                    entry.name
+                );
             }
             // What is fetched is what is found afterwards.
-            let original = entry.variants.iter().find(|variant| variant.kind == Kind::Original).unwrap();
+            let original =
+                entry.variants.iter().find(|variant| variant.kind == Kind::Original).unwrap();
             let fetched: Vec<_> = files.iter().map(|file| &file.name).collect();
             assert!(
                 original.candidates[0].files.iter().all(|name| fetched.contains(&name)),
@@ -405,7 +421,10 @@ mod tests {
         let air = find("air-quality").unwrap();
         let found = |wanted| locate(air, wanted, &folders).map(|located| located.files);
         touch(&first.path().join("air_quality/AirQualityUCI.csv.gz"));
-        assert_eq!(found(Wanted::Auto).unwrap(), [first.path().join("air_quality/AirQualityUCI.csv.gz")]);
+        assert_eq!(
+            found(Wanted::Auto).unwrap(),
+            [first.path().join("air_quality/AirQualityUCI.csv.gz")]
+        );
         touch(&second.path().join("AirData.csv.zst"));
         assert_eq!(found(Wanted::Auto).unwrap(), [second.path().join("AirData.csv.zst")]);
         touch(&first.path().join("authors_csv/AirData.csv"));
@@ -444,7 +463,9 @@ mod tests {
         touch(&folder.path().join("beijing_multisite").join(format!("{}.gz", names[11])));
         let located = locate(beijing, Wanted::Auto, &folders).unwrap();
         assert_eq!(located.files.len(), 12);
-        assert!(located.files[11].to_string_lossy().ends_with("Wanshouxigong_20130301-20170228.csv.gz"));
+        assert!(
+            located.files[11].to_string_lossy().ends_with("Wanshouxigong_20130301-20170228.csv.gz")
+        );
     }
 
     #[test]
@@ -460,9 +481,13 @@ mod tests {
             "and 2 more",
             "hedgerow data fetch twitter",
         ] {
-            assert!(message.contains(&part.replace('/', std::path::MAIN_SEPARATOR_STR)), "{message}");
+            assert!(
+                message.contains(&part.replace('/', std::path::MAIN_SEPARATOR_STR)),
+                "{message}"
+            );
         }
-        let none = locate(find("naval").unwrap(), Wanted::Only(Kind::Excerpt), &folders).unwrap_err();
+        let none =
+            locate(find("naval").unwrap(), Wanted::Only(Kind::Excerpt), &folders).unwrap_err();
         assert!(none.places.is_empty());
     }
 

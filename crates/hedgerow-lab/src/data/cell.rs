@@ -1,4 +1,5 @@
-//! From a piece of text to a [`Cell`]: numbers with a decimal point or comma, and the markers that stand for nothing.
+//! From a piece of text to a [`Cell`]: numbers with a decimal point or comma, and the markers that
+//! stand for nothing.
 
 use super::rows::{Cell, Place, ReadError, shortened};
 
@@ -50,7 +51,11 @@ impl CellReader {
         match parse_number(text, decimal) {
             Some(number) => self.number(number).map_err(|unusable| {
                 // What overflows is read as infinite too, but it has digits.
-                if text.contains(|c: char| c.is_ascii_digit()) { Unusable::TooLarge } else { unusable }
+                if text.contains(|c: char| c.is_ascii_digit()) {
+                    Unusable::TooLarge
+                } else {
+                    unusable
+                }
             }),
             None if self.missing_texts.iter().any(|marker| marker == text) => Ok(Cell::Missing),
             None => Ok(Cell::Text(text)),

@@ -1,4 +1,5 @@
-//! Which columns of a table mean what: as the user says ([`ColumnChoice`]), and as the table has them (`Roles`).
+//! Which columns of a table mean what: as the user says ([`ColumnChoice`]), and as the table has
+//! them (`Roles`).
 
 use std::path::Path;
 
@@ -10,7 +11,8 @@ use super::rows::{Format, Place};
 pub struct ColumnChoice {
     /// How its text is to be read.
     pub format: Format,
-    /// What is predicted; empty is the last column that is nothing else. Several are several series.
+    /// What is predicted; empty is the last column that is nothing else. Several are several
+    /// series.
     pub targets: Vec<String>,
     /// What it is predicted from.
     pub features: FeatureChoice,
@@ -30,7 +32,8 @@ pub struct ColumnChoice {
     pub horizon: usize,
     /// Columns whose past counts like that of the label.
     pub lagged: Vec<String>,
-    /// Whether the other inputs are of the label's own row or of the row that the forecast is made in.
+    /// Whether the other inputs are of the label's own row or of the row that the forecast is made
+    /// in.
     pub exogenous: Exogenous,
     /// What becomes of rows whose time is before that of the row above.
     pub disorder: Disorder,
@@ -111,7 +114,11 @@ pub(super) struct Roles {
 
 impl Roles {
     /// Finds the columns that were named, and those that nobody had to name.
-    pub(super) fn find(file: &Path, names: &[String], choice: &ColumnChoice) -> Result<Self, DataError> {
+    pub(super) fn find(
+        file: &Path,
+        names: &[String],
+        choice: &ColumnChoice,
+    ) -> Result<Self, DataError> {
         let whole = || Place { file: file.to_owned(), row: None, column: None };
         let at = |column: usize| Place { column: Some(names[column].clone()), ..whole() };
         let find = |name: &String| {
@@ -120,23 +127,28 @@ impl Roles {
         };
         let find_all = |key, wanted: &[String]| {
             let found = wanted.iter().map(find).collect::<Result<Vec<usize>, DataError>>()?;
-            let twice =
-                found.iter().enumerate().find(|(position, column)| found[..*position].contains(column));
+            let twice = found
+                .iter()
+                .enumerate()
+                .find(|(position, column)| found[..*position].contains(column));
             twice.map_or(Ok(()), |(_, column)| Err(DataError::NamedTwice(at(*column), key)))?;
             Ok::<_, DataError>(found)
         };
         let mut targets = find_all("data.target", &choice.targets)?;
-        let (time, lagged) = (find_all("data.time", &choice.time)?, find_all("data.lagged", &choice.lagged)?);
+        let (time, lagged) =
+            (find_all("data.time", &choice.time)?, find_all("data.lagged", &choice.lagged)?);
         let dropped = find_all("data.drop", &choice.drop)?;
         let node = choice.node.as_ref().filter(|name| *name != BY_FILE).map(find).transpose()?;
         let named = match &choice.features {
             FeatureChoice::Named(named) => Some(find_all("data.features", named)?),
             FeatureChoice::Others => None,
         };
-        let is_free =
-            |column: &usize| !time.contains(column) && node != Some(*column) && !dropped.contains(column);
+        let is_free = |column: &usize| {
+            !time.contains(column) && node != Some(*column) && !dropped.contains(column)
+        };
         if targets.is_empty() {
-            let is_used = |column: &usize| named.as_ref().is_some_and(|named| named.contains(column));
+            let is_used =
+                |column: &usize| named.as_ref().is_some_and(|named| named.contains(column));
             let last = (0..names.len())
                 .rev()
                 .find(|column| is_free(column) && !is_used(column) && !lagged.contains(column));
@@ -157,10 +169,12 @@ impl Roles {
 
 /// The nearest name, and what there is.
 pub(super) fn listing(wanted: &str, names: &[String]) -> String {
-    let likeness = |name: &String| strsim::jaro_winkler(&name.to_lowercase(), &wanted.to_lowercase());
+    let likeness =
+        |name: &String| strsim::jaro_winkler(&name.to_lowercase(), &wanted.to_lowercase());
     let nearest = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     let alike = nearest.filter(|name| likeness(name) >= SUGGESTION_LIKENESS);
-    let mut there = alike.map_or(String::new(), |name| format!(" (did you mean {:?}?)", shortened(name)));
+    let mut there =
+        alike.map_or(String::new(), |name| format!(" (did you mean {:?}?)", shortened(name)));
     let listed: Vec<_> = names.iter().take(LISTED_COLUMNS).map(|name| shortened(name)).collect();
     there += &format!("; there are {}", listed.join(", "));
     if names.len() > LISTED_COLUMNS {

@@ -1,7 +1,9 @@
-//! Tables of text, row by row. Separator, decimal mark and header are found out from the beginning or given.
+//! Tables of text, row by row. Separator, decimal mark and header are found out from the beginning
+//! or given.
 //!
-//! Nothing is repaired: rows that don't match the first, numbers that aren't finite and quotes that a lenient reader would
-//! guess at are errors. Only lines with nothing but blanks and separators are skipped.
+//! Nothing is repaired: rows that don't match the first, numbers that aren't finite and quotes that
+//! a lenient reader would guess at are errors. Only lines with nothing but blanks and separators
+//! are skipped.
 
 mod fields;
 mod layout;
@@ -12,7 +14,8 @@ use super::cell::CellReader;
 use super::rows::{Format, MAX_COLUMNS, ReadError, Row, Rows, check_names, shortened};
 use super::source::{Source, Span};
 
-/// Rows that the layout is found out from in a file. What comes little by little has to tell by its first two.
+/// Rows that the layout is found out from in a file. What comes little by little has to tell by its
+/// first two.
 const SAMPLE_ROWS: usize = 100;
 /// Where a sample ends in any case.
 const SAMPLE_BYTES: usize = 1 << 20;
@@ -147,7 +150,12 @@ impl Csv {
         if found == self.width {
             return Ok(());
         }
-        Err(ReadError::Ragged { place: place(), model: self.model.clone(), expected: self.width, found })
+        Err(ReadError::Ragged {
+            place: place(),
+            model: self.model.clone(),
+            expected: self.width,
+            found,
+        })
     }
 }
 
@@ -293,7 +301,10 @@ mod tests {
 
     #[test]
     fn the_decimal_mark_is_that_of_the_first_number_with_one() {
-        assert_eq!(read("a;b\n1;2\n3;4\n5,5;6\n7.5;8\n").unwrap().rows, ["1 2", "3 4", "5.5 6", "\"7.5\" 8"]);
+        assert_eq!(
+            read("a;b\n1;2\n3;4\n5,5;6\n7.5;8\n").unwrap().rows,
+            ["1 2", "3 4", "5.5 6", "\"7.5\" 8"]
+        );
         assert_eq!(read("a;b\n1;2\n3;4\n5.5;6,5\n").unwrap().rows, ["1 2", "3 4", "5.5 \"6,5\""]);
         let comma = Format { decimal: Some(','), ..Format::default() };
         assert_eq!(read_with(b"a,b\n\"1,5\",2\n", &comma).unwrap().rows, ["1.5 2"]);
@@ -306,7 +317,10 @@ mod tests {
         assert_eq!(message("\r\n\n"), "empty, and at least 1 row is needed");
         assert_eq!(message(";;\n"), "empty, and at least 1 row is needed");
         assert_eq!(message("a,y\n\n"), "only a header, and at least 1 row is needed");
-        assert_eq!(message("a,b,a,y\n1,2,3,4\n"), "column \"a\": twice in the header, as columns 1 and 3");
+        assert_eq!(
+            message("a,b,a,y\n1,2,3,4\n"),
+            "column \"a\": twice in the header, as columns 1 and 3"
+        );
         assert_eq!(message("c2,\n1,2\n"), "column \"c2\": twice in the header, as columns 1 and 2");
         let wide = "a,".repeat(MAX_COLUMNS) + "b\n";
         assert_eq!(message(wide), "row 1: more than the 100000 columns a table may have");
@@ -324,11 +338,13 @@ mod tests {
             ("a,y\n1,2\n\n\"3\n\n\"\n4,5\n", 4, 1),
             ("a,y\n1,2\nNaN\n", 3, 1),
         ] {
-            let expected = format!("row {row}: 2 fields expected, as in the header, and {found} found");
+            let expected =
+                format!("row {row}: 2 fields expected, as in the header, and {found} found");
             assert_eq!(message(content), expected, "{content:?}");
         }
         assert_eq!(message("\n1,2\n3\n"), "row 3: 2 fields expected, as in row 2, and 1 found");
-        for content in [&b"a,y\n1,2\n\xff,4\n"[..], b"a,y\r\n\"1\r\n\xff\",4\n", b"a,y\r1,2\r\xff"] {
+        for content in [&b"a,y\n1,2\n\xff,4\n"[..], b"a,y\r\n\"1\r\n\xff\",4\n", b"a,y\r1,2\r\xff"]
+        {
             assert_eq!(message(content), "row 3: not UTF-8");
         }
         assert_eq!(read("a,y\r\n\"1\r\n\",2\r\n\r\n3,4").unwrap().lines, [2, 5]);
@@ -336,7 +352,9 @@ mod tests {
 
     #[test]
     fn quotes_are_never_guessed_at() {
-        for cells in ["\"3,4\n5,6", "3,\"4\"5", "3,4\"5\"", "3,\"4\" 5", "3,4\"", "3,\"4", "\"3\"\"4,5"] {
+        for cells in
+            ["\"3,4\n5,6", "3,\"4\"5", "3,4\"5\"", "3,\"4\" 5", "3,4\"", "3,\"4", "\"3\"\"4,5"]
+        {
             let error = message(format!("a,y\n1,2\n{cells}\n7,8\n"));
             assert_eq!(
                 error,
@@ -360,7 +378,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong_stays_wrong() {
-        let mut rows = rows::read(&b"a,y\n1,2\n3\n4,5\n"[..], Path::new("-"), &Format::default()).unwrap();
+        let mut rows =
+            rows::read(&b"a,y\n1,2\n3\n4,5\n"[..], Path::new("-"), &Format::default()).unwrap();
         let mut row = Row::default();
         assert!(rows.next(&mut row).unwrap());
         for _ in 0..2 {

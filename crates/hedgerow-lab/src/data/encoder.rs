@@ -1,9 +1,10 @@
-//! [`Encoder`]: a row of a table becomes numbers. Texts become inputs that are one or zero ([`Levels`]).
+//! [`Encoder`]: a row of a table becomes numbers. Texts become inputs that are one or zero
+//! ([`Levels`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
-use hedgerow::method::MAX_LABEL;
+use hedgerow::limits::MAX_LABEL;
 
 use super::columns::{Categories, ColumnChoice, Roles, shortened};
 use super::rows::{Cell, Place, Row};
@@ -121,7 +122,12 @@ impl Encoder {
                     return Err(DataError::TooManyLevels(place, MOST_LEVELS));
                 }
                 (Some(texts), Categories::OneHot) => {
-                    let levels = texts.iter().cloned().enumerate().map(|(slot, text)| (text, slot)).collect();
+                    let levels = texts
+                        .iter()
+                        .cloned()
+                        .enumerate()
+                        .map(|(slot, text)| (text, slot))
+                        .collect();
                     Input::OneHot { column, levels }
                 }
             });
@@ -185,7 +191,8 @@ impl Encoder {
                     let start = out.values.len();
                     out.values.resize(start + levels.len(), 0.0);
                     // A text that the first reading did not meet sets nothing.
-                    if let Some(slot) = text_of(row.cell(*column)).and_then(|text| levels.get(&text).copied())
+                    if let Some(slot) =
+                        text_of(row.cell(*column)).and_then(|text| levels.get(&text).copied())
                     {
                         out.values[start + slot] = 1.0;
                     }
@@ -246,7 +253,10 @@ impl Encoder {
             match row.cell(column) {
                 // Without its time of day a row would stand at midnight.
                 Cell::Missing => {
-                    return Err(DataError::BadTime(self.place(row.line(), Some(column)), String::new()));
+                    return Err(DataError::BadTime(
+                        self.place(row.line(), Some(column)),
+                        String::new(),
+                    ));
                 }
                 Cell::Text(text) => self.joined.push_str(text),
                 Cell::Number(number) => {
@@ -260,12 +270,14 @@ impl Encoder {
                 }
             }
         }
-        time::parse(&self.joined)
-            .ok_or_else(|| DataError::BadTime(self.place(row.line(), Some(first)), shortened(&self.joined)))
+        time::parse(&self.joined).ok_or_else(|| {
+            DataError::BadTime(self.place(row.line(), Some(first)), shortened(&self.joined))
+        })
     }
 }
 
-/// Characters of a category's or a node's name that count, so that a hostile file can't fill the memory with a few of them.
+/// Characters of a category's or a node's name that count, so that a hostile file can't fill the
+/// memory with a few of them.
 const LONGEST_NAME: usize = 256;
 
 fn text_of(cell: Cell<'_>) -> Option<String> {
@@ -278,8 +290,9 @@ fn text_of(cell: Cell<'_>) -> Option<String> {
 
 /// FNV-1a: the same on every machine and in every version.
 fn hash(text: &str) -> u64 {
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]
@@ -289,9 +302,11 @@ mod tests {
     #[test]
     fn a_text_has_the_same_slot_on_every_machine() {
         // Fowler, Noll and Vo's own test values.
-        for (text, expected) in
-            [("", 0xcbf2_9ce4_8422_2325), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)]
-        {
+        for (text, expected) in [
+            ("", 0xcbf2_9ce4_8422_2325),
+            ("a", 0xaf63_dc4c_8601_ec8c),
+            ("foobar", 0x8594_4171_f739_67e8),
+        ] {
             assert_eq!(hash(text), expected, "{text}");
         }
     }

@@ -48,7 +48,9 @@ pub enum DataError {
     #[error("{0}: no value, but this column says whose the sample is")]
     NoNode(Place),
     /// A number that can't be told from its neighbours.
-    #[error("{0}: {1} is too long a number to tell nodes apart: 15 digits at most, or a letter among them")]
+    #[error(
+        "{0}: {1} is too long a number to tell nodes apart: 15 digits at most, or a letter among them"
+    )]
     LongNode(Place, f64),
     /// No time.
     #[error("{0}: {1:?} is no time (such as 2013-03-01 17:00:00, 01/03/2013 17.00, or seconds)")]
@@ -101,7 +103,9 @@ pub enum DataError {
     #[error("{0}, column {1:?}: all {2} labels are missing")]
     NoLabels(String, String, usize),
     /// Too little past.
-    #[error("{0}: {1} rows of the past are needed before the first sample, and no series has more than that")]
+    #[error(
+        "{0}: {1} rows of the past are needed before the first sample, and no series has more than that"
+    )]
     TooShort(String, usize),
     /// Arrays that don't belong together: there are so many labels.
     #[error("{0}: inputs and owners don't fit its {1} labels")]

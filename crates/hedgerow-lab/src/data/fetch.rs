@@ -1,5 +1,6 @@
-//! Fetching the originals of a data set from UCI: the archive is downloaded and resumed (`download`), the files that the catalogue names
-//! are taken out of it (`unpack`) and checked against what is known of them (`checksums`).
+//! Fetching the originals of a data set from UCI: the archive is downloaded and resumed
+//! (`download`), the files that the catalogue names are taken out of it (`unpack`) and checked
+//! against what is known of them (`checksums`).
 
 mod checksums;
 mod download;
@@ -95,9 +96,11 @@ pub enum Checked {
     Catalogue,
     /// The catalogue has no checksum, and it is what was downloaded at first.
     FirstDownload,
-    /// Nothing: the catalogue has no checksum, and this is the first download. From now on it is compared with this.
+    /// Nothing: the catalogue has no checksum, and this is the first download. From now on it is
+    /// compared with this.
     RecordedNow,
-    /// Nothing: the catalogue has no checksum, and it was not downloaded by us; or it is packed in a way that is not read here.
+    /// Nothing: the catalogue has no checksum, and it was not downloaded by us; or it is packed in
+    /// a way that is not read here.
     Nothing,
 }
 
@@ -270,12 +273,16 @@ pub fn fetch(
     let missing: Vec<&SourceFile> = missing.map(|(file, _)| file).collect();
     if !missing.is_empty() {
         let mut downloaded = from_archive(entry, &missing, &folder, options, progress)?.into_iter();
-        there.iter_mut().filter(|there| there.is_none()).for_each(|place| *place = downloaded.next());
+        there
+            .iter_mut()
+            .filter(|there| there.is_none())
+            .for_each(|place| *place = downloaded.next());
     }
     Ok(there.into_iter().flatten().collect())
 }
 
-/// Downloads the archive and takes these files out of it, in their order. Nothing appears before everything is checked.
+/// Downloads the archive and takes these files out of it, in their order. Nothing appears before
+/// everything is checked.
 fn from_archive(
     entry: &Entry,
     files: &[&SourceFile],
@@ -289,8 +296,10 @@ fn from_archive(
     };
     std::fs::create_dir_all(folder).map_err(unwritable(folder))?;
     let url = format!("{}/{}", options.mirror.0, entry.source.archive);
-    let mut partial =
-        download::Partial::open(&folder.join(format!("{}.zip.partial", entry.source.folder)), &url)?;
+    let mut partial = download::Partial::open(
+        &folder.join(format!("{}.zip.partial", entry.source.folder)),
+        &url,
+    )?;
     let archive = match download::download(&mut partial, options, progress) {
         Err(error) if partial.is_empty() => {
             partial.remove()?;
@@ -317,7 +326,9 @@ fn from_archive(
                 let (name, found) = (file.name.clone(), unpacked.sha256.clone());
                 return Err(match known {
                     Checked::Catalogue => FetchError::WrongChecksum { url, name, expected, found },
-                    _ => FetchError::Changed { url, name, expected, found, sums: folder.join(SUMS) },
+                    _ => {
+                        FetchError::Changed { url, name, expected, found, sums: folder.join(SUMS) }
+                    }
                 });
             }
         };
@@ -337,7 +348,11 @@ fn from_archive(
 }
 
 /// The file, if it is in the folder and is what it should be.
-fn already_there(folder: &Path, file: &SourceFile, sums: &Checksums) -> Result<Option<Fetched>, FetchError> {
+fn already_there(
+    folder: &Path,
+    file: &SourceFile,
+    sums: &Checksums,
+) -> Result<Option<Fetched>, FetchError> {
     let Some(path) = packed_or_not(folder, &file.name) else { return Ok(None) };
     let sum = checksums::sha256_of_file(&path)
         .map_err(|source| FetchError::Unreadable { path: path.clone(), source })?;
@@ -354,9 +369,14 @@ fn already_there(folder: &Path, file: &SourceFile, sums: &Checksums) -> Result<O
 }
 
 /// What a checksum was compared with, if with anything; or what it should be, and by whom.
-fn compare(file: &SourceFile, found: &str, sums: &Checksums) -> Result<Option<Checked>, (Checked, String)> {
+fn compare(
+    file: &SourceFile,
+    found: &str,
+    sums: &Checksums,
+) -> Result<Option<Checked>, (Checked, String)> {
     let by_catalogue = file.sha256.as_deref().map(|sum| (Checked::Catalogue, sum));
-    let known = by_catalogue.or_else(|| sums.find(&file.name).map(|sum| (Checked::FirstDownload, sum)));
+    let known =
+        by_catalogue.or_else(|| sums.find(&file.name).map(|sum| (Checked::FirstDownload, sum)));
     match known {
         None => Ok(None),
         Some((by, expected)) if expected == found => Ok(Some(by)),
@@ -367,7 +387,8 @@ fn compare(file: &SourceFile, found: &str, sums: &Checksums) -> Result<Option<Ch
 impl Mirror {
     /// The one that the user names, the one of the environment, or UCI itself.
     pub fn choose(named: Option<&str>) -> Result<Self, FetchError> {
-        let of_environment = std::env::var(MIRROR_VARIABLE).ok().filter(|mirror| !mirror.is_empty());
+        let of_environment =
+            std::env::var(MIRROR_VARIABLE).ok().filter(|mirror| !mirror.is_empty());
         Self::parse(named.or(of_environment.as_deref()).unwrap_or(UCI))
     }
 
@@ -377,7 +398,8 @@ impl Mirror {
         let host = bare.strip_prefix("https://").or_else(|| bare.strip_prefix("http://"));
         match host {
             Some(host)
-                if !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c.is_control()) =>
+                if !host.is_empty()
+                    && !host.contains(|c: char| c.is_whitespace() || c.is_control()) =>
             {
                 Ok(Self(bare.to_owned()))
             }
@@ -421,9 +443,13 @@ mod tests {
         assert_eq!(Mirror::parse("https://a.example/x//").unwrap().0, "https://a.example/x");
         assert!(Mirror::parse("http://localhost:1").unwrap().is_open());
         assert!(!Mirror::parse(UCI).unwrap().is_open());
-        for wrong in ["", "a.example", "ftp://a.example", "https://", "https://a b", "file:///etc"] {
+        for wrong in ["", "a.example", "ftp://a.example", "https://", "https://a b", "file:///etc"]
+        {
             let message = Mirror::parse(wrong).unwrap_err().to_string();
-            assert!(message.contains("https://") && message.contains(&format!("{wrong:?}")), "{message}");
+            assert!(
+                message.contains("https://") && message.contains(&format!("{wrong:?}")),
+                "{message}"
+            );
         }
     }
 }

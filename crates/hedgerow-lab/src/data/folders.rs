@@ -8,7 +8,8 @@ pub const DATA_DIR_VARIABLE: &str = "HEDGEROW_DATA_DIR";
 /// Names the folder for whatever can be fetched or made again.
 pub const CACHE_DIR_VARIABLE: &str = "HEDGEROW_CACHE_DIR";
 
-/// Where data sets are looked for: the folder that the user names, the one of the environment, and the cache.
+/// Where data sets are looked for: the folder that the user names, the one of the environment, and
+/// the cache.
 pub fn data_folders(named: Option<&Path>) -> Vec<PathBuf> {
     let of_environment = non_empty(std::env::var_os(DATA_DIR_VARIABLE));
     named.map(Path::to_owned).into_iter().chain(of_environment).chain(fetched_data()).collect()
@@ -46,13 +47,15 @@ mod tests {
     use super::*;
 
     fn cache(variables: &[(&str, &str)]) -> Option<PathBuf> {
-        let value = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value);
+        let value =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value);
         cache_folder(|name| value(name).map(OsString::from))
     }
 
     #[test]
     fn the_cache_is_where_the_user_says() {
-        let own = cache(&[(CACHE_DIR_VARIABLE, "/own"), ("XDG_CACHE_HOME", "/xdg"), ("HOME", "/home/a")]);
+        let own =
+            cache(&[(CACHE_DIR_VARIABLE, "/own"), ("XDG_CACHE_HOME", "/xdg"), ("HOME", "/home/a")]);
         assert_eq!(own, Some("/own".into()));
         assert_eq!(cache(&[]), None);
     }
@@ -63,7 +66,10 @@ mod tests {
         let home = ("HOME", "/home/a");
         assert_eq!(cache(&[("XDG_CACHE_HOME", "/xdg"), home]), Some("/xdg/hedgerow".into()));
         for ignored in ["", "relative"] {
-            assert_eq!(cache(&[("XDG_CACHE_HOME", ignored), home]), Some("/home/a/.cache/hedgerow".into()));
+            assert_eq!(
+                cache(&[("XDG_CACHE_HOME", ignored), home]),
+                Some("/home/a/.cache/hedgerow".into())
+            );
         }
     }
 

@@ -159,7 +159,8 @@ impl Column {
     /// Whether its texts are times of day.
     fn is_clock(&self) -> bool {
         let is_clock = |text: &String| {
-            text.contains(['.', ':']) && text.chars().all(|c| c.is_ascii_digit() || c == '.' || c == ':')
+            text.contains(['.', ':'])
+                && text.chars().all(|c| c.is_ascii_digit() || c == '.' || c == ':')
         };
         self.numbers == 0
             && self.times == 0
@@ -191,7 +192,11 @@ impl Column {
 }
 
 /// Reads the files once. `progress` is told how many bytes have been read.
-pub fn look_at(files: &[PathBuf], format: &Format, progress: &dyn Fn(u64)) -> Result<TableInfo, ReadError> {
+pub fn look_at(
+    files: &[PathBuf],
+    format: &Format,
+    progress: &dyn Fn(u64),
+) -> Result<TableInfo, ReadError> {
     let mut names: Vec<String> = Vec::new();
     let mut columns: Vec<Column> = Vec::new();
     let (mut rows, mut bytes) = (0, 0);
@@ -208,14 +213,18 @@ pub fn look_at(files: &[PathBuf], format: &Format, progress: &dyn Fn(u64)) -> Re
         }
         while table.next(&mut row)? {
             rows += 1;
-            columns.iter_mut().enumerate().for_each(|(at, column)| column.see(row.cell(at), row.line()));
+            columns
+                .iter_mut()
+                .enumerate()
+                .for_each(|(at, column)| column.see(row.cell(at), row.line()));
             if rows % 4096 == 0 {
                 progress(bytes + table.bytes_read());
             }
         }
         bytes += table.bytes_read();
     }
-    let infos: Vec<ColumnInfo> = names.iter().zip(&columns).map(|(name, column)| column.info(name)).collect();
+    let infos: Vec<ColumnInfo> =
+        names.iter().zip(&columns).map(|(name, column)| column.info(name)).collect();
     notes.extend(notes_on(&infos, &columns));
     let suggestion = suggest(&infos, &columns, files.len(), rows);
     Ok(TableInfo { files: files.to_vec(), rows, columns: infos, suggestion, notes })
@@ -242,8 +251,10 @@ fn notes_on(infos: &[ColumnInfo], columns: &[Column]) -> Vec<String> {
             _ => {}
         }
         if column.times_repeated > 0 && info.kind == ColumnKind::Time {
-            notes
-                .push(format!("{name:?} repeats the time of the row before {} times", column.times_repeated));
+            notes.push(format!(
+                "{name:?} repeats the time of the row before {} times",
+                column.times_repeated
+            ));
         }
     }
     for (marker, names) in markers(infos) {
@@ -255,10 +266,12 @@ fn notes_on(infos: &[ColumnInfo], columns: &[Column]) -> Vec<String> {
     notes
 }
 
-/// -200, -999 and their like, where they are the least value, usually mean that nothing was measured.
+/// -200, -999 and their like, where they are the least value, usually mean that nothing was
+/// measured.
 fn markers(infos: &[ColumnInfo]) -> Vec<(f64, Vec<String>)> {
     let of = |marker: f64| -> Vec<String> {
-        let marked = infos.iter().filter(|info| info.range.is_some_and(|(least, ..)| least == marker));
+        let marked =
+            infos.iter().filter(|info| info.range.is_some_and(|(least, ..)| least == marker));
         marked.map(|info| format!("{:?}", info.name)).collect()
     };
     let known = [-200.0, -999.0, -9999.0, -99999.0].map(|marker| (marker, of(marker)));
@@ -294,7 +307,8 @@ fn suggest(infos: &[ColumnInfo], columns: &[Column], files: usize, rows: u64) ->
     if let Some((time, column)) = all().find(|(info, _)| is_time(info)) {
         taken.insert(&time.name);
         // A date that repeats, and beside it the time of day.
-        let is_clock = |(info, column): &(&ColumnInfo, &Column)| column.is_clock() && info.missing == 0;
+        let is_clock =
+            |(info, column): &(&ColumnInfo, &Column)| column.is_clock() && info.missing == 0;
         let clock = if column.times_repeated > 0 { all().find(is_clock) } else { None };
         if let Some((clock, _)) = clock {
             taken.insert(&clock.name);
@@ -310,11 +324,13 @@ fn suggest(infos: &[ColumnInfo], columns: &[Column], files: usize, rows: u64) ->
             flags.push("--set data.duplicates=first".to_owned());
         }
     }
-    let is_text = |info: &ColumnInfo| info.kind == ColumnKind::Text && !taken.contains(info.name.as_str());
+    let is_text =
+        |info: &ColumnInfo| info.kind == ColumnKind::Text && !taken.contains(info.name.as_str());
     let node_words = ["node", "station", "device", "sensor", "meter", "site", "client", "id"];
     let is_node = |info: &&ColumnInfo| {
         let name = info.name.to_lowercase();
-        let names_a_node = node_words.iter().any(|word| name == *word || name.ends_with(&format!("_{word}")));
+        let names_a_node =
+            node_words.iter().any(|word| name == *word || name.ends_with(&format!("_{word}")));
         // A name that is never seen again is no node that learns.
         let count = info.texts.as_ref().map_or(0, |(count, _)| *count as u64);
         is_text(info) && names_a_node && info.missing == 0 && 2 * count <= rows
@@ -335,8 +351,8 @@ fn suggest(infos: &[ColumnInfo], columns: &[Column], files: usize, rows: u64) ->
         }
         ColumnKind::Number | ColumnKind::Flag | ColumnKind::Constant => false,
     };
-    let useless =
-        all().filter(|(info, column)| !taken.contains(info.name.as_str()) && is_useless(info, column));
+    let useless = all()
+        .filter(|(info, column)| !taken.contains(info.name.as_str()) && is_useless(info, column));
     let useless: Vec<&str> = useless.map(|(info, _)| info.name.as_str()).collect();
     if !useless.is_empty() {
         flags.push(format!("--drop {}", quoted(&useless.join(","))));
@@ -384,9 +400,13 @@ mod tests {
 
     #[test]
     fn a_shell_takes_what_is_quoted_as_it_is() {
-        for (text, expected) in
-            [("a_1", "a_1"), ("a b", "'a b'"), ("it's", r"'it'\''s'"), ("", "''"), ("NA,?", "'NA,?'")]
-        {
+        for (text, expected) in [
+            ("a_1", "a_1"),
+            ("a b", "'a b'"),
+            ("it's", r"'it'\''s'"),
+            ("", "''"),
+            ("NA,?", "'NA,?'"),
+        ] {
             assert_eq!(quoted(text), expected);
         }
     }
@@ -407,7 +427,8 @@ mod tests {
 
     #[test]
     fn times_and_nodes_with_gaps_are_neither() {
-        let rows: String = (0..30).map(|i| format!("2020-01-{:02},{},0.{}\n", i + 1, i % 2, i % 7)).collect();
+        let rows: String =
+            (0..30).map(|i| format!("2020-01-{:02},{},0.{}\n", i + 1, i % 2, i % 7)).collect();
         assert_eq!(suggestion(&format!("t,site,y\n{rows}")), "--target y --time t");
         let texts = rows.replace(",0,", ",north,").replace(",1,", ",south,");
         assert_eq!(

@@ -1,5 +1,5 @@
-//! [`JsonLines`]: tables of one JSON object a line. The first object's keys are the columns; an object may lack some of them,
-//! but has no others.
+//! [`JsonLines`]: tables of one JSON object a line. The first object's keys are the columns; an
+//! object may lack some of them, but has no others.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -114,7 +114,8 @@ impl Keys {
             None => None,
         };
         let message = error.to_string();
-        let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
+        let message =
+            message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
         Err(ReadError::BadJson(place(key.as_deref()), error.column(), said(message)))
     }
 
@@ -126,7 +127,11 @@ impl Keys {
         }
     }
 
-    fn cell<'a>(&self, value: &'a RawValue, place: impl Fn() -> Place) -> Result<Value<'a>, ReadError> {
+    fn cell<'a>(
+        &self,
+        value: &'a RawValue,
+        place: impl Fn() -> Place,
+    ) -> Result<Value<'a>, ReadError> {
         let json = value.get();
         let cell = match json.as_bytes().first() {
             Some(b'n') => Cell::Missing,
@@ -261,8 +266,7 @@ mod tests {
 
     #[test]
     fn keys_are_columns_in_the_first_object_s_order() {
-        let content =
-            "\n {\"z\": 1, \"a\": \"x\\ty\", \"\\u00e9\": null}\r\n\n{\"é\":true,\"z\":-2.5e1}\n{}\n";
+        let content = "\n {\"z\": 1, \"a\": \"x\\ty\", \"\\u00e9\": null}\r\n\n{\"é\":true,\"z\":-2.5e1}\n{}\n";
         let (columns, rows) = read(content, &Format::default()).unwrap();
         assert_eq!(columns, ["z", "a", "é"]);
         assert_eq!(rows, ["2: 1 \"x\\ty\" -", "4: -25 - 1", "5: - - -"]);
@@ -272,8 +276,7 @@ mod tests {
     fn strings_are_read_like_cells_of_text() {
         let missing = vec!["NA".to_owned(), "-200".to_owned()];
         let format = Format { missing, decimal: Some(','), ..Format::default() };
-        let content =
-            "\u{feff}{\"a\":\" 2,5 \",\"b\":\"NA\",\"c\":-200.0,\"d\":\" \",\"e\":false,\"f\":0.1}\n";
+        let content = "\u{feff}{\"a\":\" 2,5 \",\"b\":\"NA\",\"c\":-200.0,\"d\":\" \",\"e\":false,\"f\":0.1}\n";
         assert_eq!(read(content, &format).unwrap().1, ["1: 2.5 - - - 0 0.1"]);
     }
 
@@ -291,8 +294,14 @@ mod tests {
                 "row 2, column \"a\": \"1e999\" is beyond the bound of ±1.7976931348623157e308",
             ),
             ("{\"a\":\"NaN\"}", "row 2, column \"a\": \"NaN\" is not finite"),
-            ("{\"a\":nul}", "row 2, column \"a\": not one JSON object a line: expected ident (at byte 9)"),
-            ("{\"a\":1", "row 2: not one JSON object a line: EOF while parsing an object (at byte 6)"),
+            (
+                "{\"a\":nul}",
+                "row 2, column \"a\": not one JSON object a line: expected ident (at byte 9)",
+            ),
+            (
+                "{\"a\":1",
+                "row 2: not one JSON object a line: EOF while parsing an object (at byte 6)",
+            ),
             ("{\"a\":1}}", "row 2: not one JSON object a line: trailing characters (at byte 8)"),
             (
                 "\"aéb\\n\"",
@@ -303,7 +312,8 @@ mod tests {
                 "row 2: not one JSON object a line: invalid type: sequence, expected an object (at byte 0)",
             ),
         ] {
-            let error = read(&format!("{{\"a\":1,\"b\":2}}\n{line}\n"), &Format::default()).unwrap_err();
+            let error =
+                read(&format!("{{\"a\":1,\"b\":2}}\n{line}\n"), &Format::default()).unwrap_err();
             assert_eq!(error.to_string(), format!("t, {expected}"), "{line}");
         }
         for (content, expected) in [

@@ -1,5 +1,5 @@
-//! [`Input`]: bytes that are unpacked on the way if their beginning says that they are packed. Nothing waits for a full block,
-//! and what the packer flushed can be read.
+//! [`Input`]: bytes that are unpacked on the way if their beginning says that they are packed.
+//! Nothing waits for a full block, and what the packer flushed can be read.
 
 use std::io::{self, BufReader, Read};
 
@@ -26,7 +26,9 @@ impl Packing {
         match head {
             [0x1f, 0x8b, ..] => Some(Self::Gzip),
             // A frame, or one to be skipped before it.
-            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Self::Zstandard),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
+                Some(Self::Zstandard)
+            }
             _ => None,
         }
     }
@@ -65,7 +67,9 @@ impl Input {
         Ok(match packing {
             None => Self::Plain(raw),
             Some(Packing::Gzip) => Self::Gzip(Box::new(MultiGzDecoder::new(buffered(raw)))),
-            Some(Packing::Zstandard) => Self::Zstandard(Box::new(zstd::Decoder::with_buffer(buffered(raw))?)),
+            Some(Packing::Zstandard) => {
+                Self::Zstandard(Box::new(zstd::Decoder::with_buffer(buffered(raw))?))
+            }
         })
     }
 

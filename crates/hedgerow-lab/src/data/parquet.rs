@@ -1,5 +1,5 @@
-//! [`Parquet`]: flat Parquet files, row group by row group, a batch of rows at a time. What is kept is that batch, and of every
-//! column the page it comes from.
+//! [`Parquet`]: flat Parquet files, row group by row group, a batch of rows at a time. What is kept
+//! is that batch, and of every column the page it comes from.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,9 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 
 use super::cell::CellReader;
-use super::rows::{Cell, Format, MAX_COLUMNS, Place, ReadError, Row, Rows, check_names, said, shortened};
+use super::rows::{
+    Cell, Format, MAX_COLUMNS, Place, ReadError, Row, Rows, check_names, said, shortened,
+};
 
 /// Most rows of a batch, and most cells.
 const BATCH_ROWS: usize = 1024;
@@ -43,8 +45,11 @@ pub(crate) struct Parquet {
 impl Parquet {
     /// Reads what the file says of its columns.
     pub(crate) fn open(path: &Path, format: &Format) -> Result<Self, ReadError> {
-        let place =
-            |column: Option<&str>| Place { file: path.to_owned(), row: None, column: column.map(shortened) };
+        let place = |column: Option<&str>| Place {
+            file: path.to_owned(),
+            row: None,
+            column: column.map(shortened),
+        };
         let file = File::open(path).map_err(|cause| ReadError::Unreadable(place(None), cause))?;
         let reader = guarded(|| SerializedFileReader::new(file))
             .map_err(|damage| ReadError::DamagedParquet(place(None), damage))?;
@@ -86,11 +91,13 @@ impl Parquet {
         let place = || self.place(Some(name));
         match value {
             None => Ok(Cell::Missing),
-            Some(Value::Number(number)) => {
-                self.cells.number(number).map_err(|unusable| unusable.at(place(), &number.to_string()))
-            }
+            Some(Value::Number(number)) => self
+                .cells
+                .number(number)
+                .map_err(|unusable| unusable.at(place(), &number.to_string())),
             Some(Value::Text(bytes)) => {
-                let text = std::str::from_utf8(bytes).map_err(|_| ReadError::NotUtf8(place()))?.trim();
+                let text =
+                    std::str::from_utf8(bytes).map_err(|_| ReadError::NotUtf8(place()))?.trim();
                 self.cells.read(text, b'.').map_err(|unusable| unusable.at(place(), text))
             }
         }
@@ -140,7 +147,9 @@ impl Parquet {
             (0..self.names.len())
                 .map(|index| {
                     typed(group.get_column_reader(index)?, is_unsigned(&schema.column(index)))
-                        .ok_or_else(|| ParquetError::General(format!("column {index} changed its type")))
+                        .ok_or_else(|| {
+                            ParquetError::General(format!("column {index} changed its type"))
+                        })
                 })
                 .collect()
         })?;
@@ -184,7 +193,9 @@ impl Rows for Parquet {
         let share = |rows: i64| (self.rows_read as f64 / rows.max(1) as f64).min(1.0);
         let begun = group.filter(|_| !self.columns.is_empty());
         self.bytes
-            + begun.map_or(0, |group| (group.compressed_size() as f64 * share(group.num_rows())) as u64)
+            + begun.map_or(0, |group| {
+                (group.compressed_size() as f64 * share(group.num_rows())) as u64
+            })
     }
 }
 
@@ -201,14 +212,20 @@ fn unusable(column: &ColumnDescriptor) -> Option<String> {
     // Older files have this instead.
     let kind = kind.or_else(|| match column.converted_type() {
         ConvertedType::NONE | ConvertedType::UTF8 | ConvertedType::ENUM => None,
-        ConvertedType::INT_8 | ConvertedType::INT_16 | ConvertedType::INT_32 | ConvertedType::INT_64 => None,
-        ConvertedType::UINT_8 | ConvertedType::UINT_16 | ConvertedType::UINT_32 | ConvertedType::UINT_64 => {
-            None
-        }
+        ConvertedType::INT_8
+        | ConvertedType::INT_16
+        | ConvertedType::INT_32
+        | ConvertedType::INT_64 => None,
+        ConvertedType::UINT_8
+        | ConvertedType::UINT_16
+        | ConvertedType::UINT_32
+        | ConvertedType::UINT_64 => None,
         other => Some(other.to_string()),
     });
     match (kind, physical) {
-        (Some(kind), _) => Some(format!("a column of {physical} that stands for {}", shortened(&kind))),
+        (Some(kind), _) => {
+            Some(format!("a column of {physical} that stands for {}", shortened(&kind)))
+        }
         (None, Type::INT96 | Type::FIXED_LEN_BYTE_ARRAY) => Some(format!("a column of {physical}")),
         (None, _) => None,
     }
@@ -264,7 +281,8 @@ where
         self.values.clear();
         self.levels.clear();
         (self.next_value, self.next_level) = (0, 0);
-        let (rows, _, _) = self.reader.read_records(most, Some(&mut self.levels), None, &mut self.values)?;
+        let (rows, _, _) =
+            self.reader.read_records(most, Some(&mut self.levels), None, &mut self.values)?;
         Ok(rows)
     }
 
@@ -293,15 +311,21 @@ fn typed(reader: ColumnReader, is_unsigned: bool) -> Option<Box<dyn Column>> {
         ColumnReader::Int64ColumnReader(reader) if is_unsigned => {
             Typed::boxed(reader, |value| Value::Number(value.cast_unsigned() as f64))
         }
-        ColumnReader::Int64ColumnReader(reader) => Typed::boxed(reader, |value| Value::Number(*value as f64)),
+        ColumnReader::Int64ColumnReader(reader) => {
+            Typed::boxed(reader, |value| Value::Number(*value as f64))
+        }
         ColumnReader::FloatColumnReader(reader) => {
             Typed::boxed(reader, |value| Value::Number(f64::from(*value)))
         }
-        ColumnReader::DoubleColumnReader(reader) => Typed::boxed(reader, |value| Value::Number(*value)),
+        ColumnReader::DoubleColumnReader(reader) => {
+            Typed::boxed(reader, |value| Value::Number(*value))
+        }
         ColumnReader::ByteArrayColumnReader(reader) => {
             Typed::boxed(reader, |value| Value::Text(value.data()))
         }
-        ColumnReader::Int96ColumnReader(_) | ColumnReader::FixedLenByteArrayColumnReader(_) => return None,
+        ColumnReader::Int96ColumnReader(_) | ColumnReader::FixedLenByteArrayColumnReader(_) => {
+            return None;
+        }
     })
 }
 
@@ -336,15 +360,16 @@ mod tests {
     use super::super::rows;
     use super::*;
 
-    /// A file with these row groups; every column of a group has as many rows as the group says, and every third value of an
-    /// optional column is null.
+    /// A file with these row groups; every column of a group has as many rows as the group says,
+    /// and every third value of an optional column is null.
     fn written(schema: &str, groups: &[usize], packed: Compression) -> NamedTempFile {
         let file = NamedTempFile::new().unwrap();
         let schema = Arc::new(parse_message_type(schema).unwrap());
         let properties =
             WriterProperties::builder().set_compression(packed).set_data_page_row_count_limit(700);
         let properties = Arc::new(properties.build());
-        let mut writer = SerializedFileWriter::new(file.reopen().unwrap(), schema, properties).unwrap();
+        let mut writer =
+            SerializedFileWriter::new(file.reopen().unwrap(), schema, properties).unwrap();
         for &rows in groups {
             let mut group = writer.next_row_group().unwrap();
             while let Some(mut column) = group.next_column().unwrap() {
@@ -365,7 +390,8 @@ mod tests {
                         column.write_batch(&values, None, None).unwrap();
                     }
                     ColumnWriter::FloatColumnWriter(column) => {
-                        let values: Vec<_> = all.map(|i| if i == 4 { f32::NAN } else { i as f32 }).collect();
+                        let values: Vec<_> =
+                            all.map(|i| if i == 4 { f32::NAN } else { i as f32 }).collect();
                         column.write_batch(&values, None, None).unwrap();
                     }
                     ColumnWriter::DoubleColumnWriter(column) => {
@@ -447,7 +473,10 @@ mod tests {
     #[test]
     fn columns_that_are_no_cells_are_named() {
         for (column, kind) in [
-            ("required int64 x (TIMESTAMP_MILLIS)", "a column of INT64 that stands for TIMESTAMP_MILLIS"),
+            (
+                "required int64 x (TIMESTAMP_MILLIS)",
+                "a column of INT64 that stands for TIMESTAMP_MILLIS",
+            ),
             ("required int96 x", "a column of INT96"),
             ("repeated int32 x", "a nested column"),
             ("required fixed_len_byte_array(3) x", "a column of FIXED_LEN_BYTE_ARRAY"),
@@ -457,8 +486,9 @@ mod tests {
                 &[],
                 Compression::UNCOMPRESSED,
             );
-            let expected =
-                format!(", column \"x\": {kind}, and only numbers, booleans and strings can be read");
+            let expected = format!(
+                ", column \"x\": {kind}, and only numbers, booleans and strings can be read"
+            );
             assert_eq!(error(&file), expected);
         }
         let nested = "message m { required group g { required int32 x; } }";

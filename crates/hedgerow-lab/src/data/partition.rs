@@ -26,11 +26,13 @@ pub enum Partition {
     SortedLabel,
     /// Contiguous slices along the direction in which the inputs vary most, each in order of time.
     SortedDirection,
-    /// Nodes differ in which labels they see, and in how many: the samples of each tenth of the labels' range go to nodes in
-    /// proportions drawn from a Dirichlet distribution. The smaller α, the more they differ.
+    /// Nodes differ in which labels they see, and in how many: the samples of each tenth of the
+    /// labels' range go to nodes in proportions drawn from a Dirichlet distribution. The smaller α,
+    /// the more they differ.
     Dirichlet(f64),
-    /// Nodes differ in how much they see, not in what: sizes are drawn from a Dirichlet distribution, and every sample goes to a
-    /// node at random in these proportions. The smaller α, the more they differ.
+    /// Nodes differ in how much they see, not in what: sizes are drawn from a Dirichlet
+    /// distribution, and every sample goes to a node at random in these proportions. The smaller α,
+    /// the more they differ.
     Unequal(f64),
 }
 
@@ -91,8 +93,8 @@ impl Partition {
         "column:NAME",
     ];
 
-    /// The partition of that name; α is a number from 0.001 to 1000. (`column:NAME` is [`Partition::Auto`] on data
-    /// that names its nodes.)
+    /// The partition of that name; α is a number from 0.001 to 1000. (`column:NAME` is
+    /// [`Partition::Auto`] on data that names its nodes.)
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "auto" => Some(Self::Auto),
@@ -126,10 +128,15 @@ impl Partition {
         }
     }
 
-    /// For each node the indices of its samples, in the order it sees them. Every sample is dealt, so streams can differ
-    /// in length by one (by more only where the data names the owners, and where shares are drawn). `seed` matters to what is
-    /// random.
-    pub fn deal(self, data: &Dataset, nodes: usize, seed: u64) -> Result<Vec<Vec<u32>>, PartitionError> {
+    /// For each node the indices of its samples, in the order it sees them. Every sample is dealt,
+    /// so streams can differ in length by one (by more only where the data names the owners, and
+    /// where shares are drawn). `seed` matters to what is random.
+    pub fn deal(
+        self,
+        data: &Dataset,
+        nodes: usize,
+        seed: u64,
+    ) -> Result<Vec<Vec<u32>>, PartitionError> {
         let samples = data.len();
         if nodes == 0 {
             return Err(PartitionError::NoNodes);
@@ -137,7 +144,8 @@ impl Partition {
         if samples < nodes {
             return Err(PartitionError::TooFewSamples { samples, nodes });
         }
-        let count = u32::try_from(samples).map_err(|_| PartitionError::TooManySamples { samples })?;
+        let count =
+            u32::try_from(samples).map_err(|_| PartitionError::TooManySamples { samples })?;
         let mut order: Vec<u32> = (0..count).collect();
         match (self, &data.owners) {
             (Self::Auto, Some(owners)) => by_owner(&owners.ids, nodes),
@@ -146,7 +154,9 @@ impl Partition {
                 order.shuffle(&mut shuffling(seed));
                 Ok(in_turn(&order, nodes))
             }
-            (Self::Blocks, _) => Ok(blocks(samples, nodes).map(|block| order[block].to_vec()).collect()),
+            (Self::Blocks, _) => {
+                Ok(blocks(samples, nodes).map(|block| order[block].to_vec()).collect())
+            }
             (Self::SortedLabel, _) => Ok(slices(order, nodes, |sample| f64::from(data.y[sample]))),
             (Self::SortedDirection, _) => {
                 let positions = along_principal_direction(data)
@@ -157,7 +167,9 @@ impl Partition {
                 order.sort_by(|a, b| data.y[*a as usize].total_cmp(&data.y[*b as usize]));
                 Ok(by_proportions(order, LABEL_BINS, nodes, alpha, &mut shuffling(seed)))
             }
-            (Self::Unequal(alpha), _) => Ok(by_proportions(order, 1, nodes, alpha, &mut shuffling(seed))),
+            (Self::Unequal(alpha), _) => {
+                Ok(by_proportions(order, 1, nodes, alpha, &mut shuffling(seed)))
+            }
         }
     }
 }
@@ -173,19 +185,22 @@ fn slices(mut order: Vec<u32>, nodes: usize, key: impl Fn(usize) -> f64) -> Vec<
     slices.collect()
 }
 
-/// Where each sample lies along the first principal direction of the inputs, which power iteration finds: a good
-/// approximation is all that sorting needs. A missing value counts as the mean.
+/// Where each sample lies along the first principal direction of the inputs, which power iteration
+/// finds: a good approximation is all that sorting needs. A missing value counts as the mean.
 fn along_principal_direction(data: &Dataset) -> io::Result<Vec<f64>> {
     const ITERATIONS: usize = 60;
     let d = data.features;
     let (mut sums, mut counts) = (vec![0.0; d], vec![0.0_f64; d]);
     for_each_row(data, |_, row| {
-        for ((sum, count), x) in sums.iter_mut().zip(&mut counts).zip(row).filter(|(_, x)| !x.is_nan()) {
+        for ((sum, count), x) in
+            sums.iter_mut().zip(&mut counts).zip(row).filter(|(_, x)| !x.is_nan())
+        {
             *sum += f64::from(*x);
             *count += 1.0;
         }
     })?;
-    let mean: Vec<f64> = sums.iter().zip(&counts).map(|(sum, count)| sum / count.max(1.0)).collect();
+    let mean: Vec<f64> =
+        sums.iter().zip(&counts).map(|(sum, count)| sum / count.max(1.0)).collect();
     let centred = |x: f32, mean: f64| if x.is_nan() { 0.0 } else { f64::from(x) - mean };
     let along = |direction: &[f64], row: &[f32]| -> f64 {
         direction
@@ -223,15 +238,18 @@ fn for_each_row(data: &Dataset, mut see: impl FnMut(usize, &[f32])) -> io::Resul
     for block in indices.chunks(BLOCK) {
         x.clear();
         data.inputs(block, &mut x)?;
-        block.iter().zip(x.chunks_exact(data.features)).for_each(|(sample, row)| see(*sample as usize, row));
+        block
+            .iter()
+            .zip(x.chunks_exact(data.features))
+            .for_each(|(sample, row)| see(*sample as usize, row));
     }
     Ok(())
 }
 
 const LABEL_BINS: usize = 10;
 
-/// Cuts the samples into so many bins and deals each in proportions of its own; a node left with nothing gets a sample of
-/// the richest.
+/// Cuts the samples into so many bins and deals each in proportions of its own; a node left with
+/// nothing gets a sample of the richest.
 fn by_proportions(
     mut order: Vec<u32>,
     bins: usize,
@@ -257,8 +275,11 @@ fn by_proportions(
         let (mut before, mut start) = (0.0, 0);
         for (node, share) in shares.iter().enumerate() {
             before += share / total;
-            let end =
-                if node + 1 == nodes { bin.len() } else { (before * bin.len() as f64).round() as usize };
+            let end = if node + 1 == nodes {
+                bin.len()
+            } else {
+                (before * bin.len() as f64).round() as usize
+            };
             let end = end.clamp(start, bin.len());
             dealt[node].extend_from_slice(&bin[start..end]);
             start = end;
@@ -296,8 +317,11 @@ fn blocks(samples: usize, nodes: usize) -> impl Iterator<Item = Range<usize>> {
 fn by_owner(owners: &[u32], nodes: usize) -> Result<Vec<Vec<u32>>, PartitionError> {
     let mut dealt = vec![Vec::new(); nodes];
     for (sample, &owner) in owners.iter().enumerate() {
-        let node =
-            dealt.get_mut(owner as usize).ok_or(PartitionError::UnknownOwner { sample, owner, nodes })?;
+        let node = dealt.get_mut(owner as usize).ok_or(PartitionError::UnknownOwner {
+            sample,
+            owner,
+            nodes,
+        })?;
         node.push(sample as u32);
     }
     match dealt.iter().position(Vec::is_empty) {
@@ -369,20 +393,26 @@ mod tests {
 
     #[test]
     fn sorted_label_slices_the_labels_and_keeps_time_within_a_node() {
-        let dealt = Partition::SortedLabel.deal(&labelled(vec![0.9, 0.1, 0.5, 0.5, 0.0, 0.5]), 3, 0).unwrap();
+        let dealt = Partition::SortedLabel
+            .deal(&labelled(vec![0.9, 0.1, 0.5, 0.5, 0.0, 0.5]), 3, 0)
+            .unwrap();
         assert_eq!(dealt, [vec![1, 4], vec![2, 3], vec![0, 5]]);
     }
 
     #[test]
     fn sorted_direction_slices_where_the_inputs_vary_most() {
         // The second input varies a hundred times as much as the first.
-        let x: Vec<f32> = (0..40).flat_map(|i| [0.01 * (i % 3) as f32, ((i * 7) % 40) as f32]).collect();
+        let x: Vec<f32> =
+            (0..40).flat_map(|i| [0.01 * (i % 3) as f32, ((i * 7) % 40) as f32]).collect();
         let data = Dataset::in_memory("two", 2, x, vec![0.0; 40]);
         let dealt = Partition::SortedDirection.deal(&data, 4, 0).unwrap();
         let mut quarters: Vec<Vec<usize>> = dealt
             .iter()
             .map(|samples| {
-                samples.iter().map(|sample| data.sample(*sample as usize).0[1] as usize / 10).collect()
+                samples
+                    .iter()
+                    .map(|sample| data.sample(*sample as usize).0[1] as usize / 10)
+                    .collect()
             })
             .collect();
         quarters.sort();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use hedgerow::{BadScale, Scale};
+use hedgerow::scaling::{BadScale, Scale};
 use serde::Deserialize;
 
 use super::samples::InputColumns;
@@ -39,16 +39,18 @@ struct Schema {
 /// The scale for these columns; what is only 0 or 1 needs no range.
 pub(crate) fn read(file: &Path, columns: &InputColumns) -> Result<Scale, RangesError> {
     let place = || file.display().to_string();
-    let text = std::fs::read_to_string(file).map_err(|error| RangesError::Unreadable(place(), error))?;
-    let schema: Schema =
-        toml::from_str(&text).map_err(|error| RangesError::NotRanges(place(), error.message().to_owned()))?;
+    let text =
+        std::fs::read_to_string(file).map_err(|error| RangesError::Unreadable(place(), error))?;
+    let schema: Schema = toml::from_str(&text)
+        .map_err(|error| RangesError::NotRanges(place(), error.message().to_owned()))?;
     if columns.targets.is_empty() {
         return Err(RangesError::Nameless(place()));
     }
     let known = |name: &String| {
         let range = schema.ranges.get(name).copied();
         let range = range.ok_or_else(|| RangesError::Missing(place(), name.clone()))?;
-        Scale::from_ranges(&[range]).map_err(|error| RangesError::Bad(place(), name.clone(), error))?;
+        Scale::from_ranges(&[range])
+            .map_err(|error| RangesError::Bad(place(), name.clone(), error))?;
         Ok(range)
     };
     // What may come from one of several columns has room for each of them.
@@ -78,7 +80,8 @@ mod tests {
     }
 
     fn read_for(file: &Path, columns: InputColumns) -> Result<Scale, String> {
-        read(file, &columns).map_err(|error| error.to_string().replace(&file.display().to_string(), "FILE"))
+        read(file, &columns)
+            .map_err(|error| error.to_string().replace(&file.display().to_string(), "FILE"))
     }
 
     #[test]
@@ -101,7 +104,10 @@ mod tests {
         assert_eq!([scale.scale_input(0, 0.0), scale.scale_input(1, 0.0)], [0.5, 0.0]);
         assert_eq!(scale.unscale_label(0.0), -10.0);
         let message = read_for(file.path(), InputColumns::default()).unwrap_err();
-        assert!(message.contains("FILE") && message.contains("built-in stream has none"), "{message}");
+        assert!(
+            message.contains("FILE") && message.contains("built-in stream has none"),
+            "{message}"
+        );
     }
 
     #[test]

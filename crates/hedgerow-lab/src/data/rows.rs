@@ -1,4 +1,5 @@
-//! [`Rows`]: a table read row by row in bounded memory, whatever its format. [`Row`] is one reused buffer.
+//! [`Rows`]: a table read row by row in bounded memory, whatever its format. [`Row`] is one reused
+//! buffer.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -107,7 +108,8 @@ impl Row {
         }
     }
 
-    /// The line it begins in, counted from 1 as an editor does (for Parquet the row, counted from 1).
+    /// The line it begins in, counted from 1 as an editor does (for Parquet the row, counted from
+    /// 1).
     pub fn line(&self) -> u64 {
         self.line
     }
@@ -132,7 +134,8 @@ pub struct Format {
     pub decimal: Option<char>,
     /// Whether the first row names the columns.
     pub header: Option<bool>,
-    /// What stands for a missing value, besides nothing at all. Numbers are compared as numbers: `-200` is also `-200.0`.
+    /// What stands for a missing value, besides nothing at all. Numbers are compared as numbers:
+    /// `-200` is also `-200.0`.
     pub missing: Vec<String>,
 }
 
@@ -171,10 +174,14 @@ pub enum ReadError {
     #[error("{0}: the {1} data is damaged here: {2}")]
     Damaged(Place, &'static str, io::Error),
     /// Packed, and packed again.
-    #[error("{0}: packed more than once, and only one layer is unpacked on the way: unpack it first")]
+    #[error(
+        "{0}: packed more than once, and only one layer is unpacked on the way: unpack it first"
+    )]
     PackedTwice(Place),
     /// Text of two bytes a character.
-    #[error("{0}: the text is UTF-16, and UTF-8 is needed: convert it, as with iconv -f UTF-16 -t UTF-8")]
+    #[error(
+        "{0}: the text is UTF-16, and UTF-8 is needed: convert it, as with iconv -f UTF-16 -t UTF-8"
+    )]
     Utf16(Place),
     /// Bytes that are no text.
     #[error("{0}: not UTF-8")]
@@ -186,7 +193,9 @@ pub enum ReadError {
     #[error("{0}: only a header, and at least 1 row is needed")]
     NoRows(Place),
     /// A quoted field without its end, or a quote inside a field that isn't quoted.
-    #[error("{0}: a quoted field must begin and end with a quote, next to the separators around it")]
+    #[error(
+        "{0}: a quoted field must begin and end with a quote, next to the separators around it"
+    )]
     BadQuotes(Place),
     /// The column stands twice in the header, at both positions counted from 1.
     #[error("{0}: twice in the header, as columns {1} and {2}")]
@@ -204,7 +213,9 @@ pub enum ReadError {
         found: usize,
     },
     /// Something in a column, counted from 1, that was taken for empty.
-    #[error("{0}: {2:?} stands in column {1}, which has no name in the header and was empty at first")]
+    #[error(
+        "{0}: {2:?} stands in column {1}, which has no name in the header and was empty at first"
+    )]
     Nameless(Place, usize, String),
     /// NaN or infinity, spelled out.
     #[error("{0}: {1:?} is not finite")]
@@ -221,7 +232,8 @@ pub enum ReadError {
     /// A format that can't be asked for: what, the value, and what it may be.
     #[error("the {0} can't be {1:?}: it is {2}")]
     BadFormat(&'static str, char, &'static str),
-    /// A line that is no JSON object: the byte it fails at, counted from 1, and what the parser said.
+    /// A line that is no JSON object: the byte it fails at, counted from 1, and what the parser
+    /// said.
     #[error("{0}: not one JSON object a line: {2} (at byte {1})")]
     BadJson(Place, usize, String),
     /// A key of a later object that the first one lacks.
@@ -250,8 +262,9 @@ pub enum ReadError {
     DamagedParquet(Place, String),
 }
 
-/// Opens a file (`-` is standard input) by its content: CSV and its relatives, JSON Lines or Parquet; gzipped, zstandard or
-/// plain. Waits for the first row, and for no more if the input comes little by little.
+/// Opens a file (`-` is standard input) by its content: CSV and its relatives, JSON Lines or
+/// Parquet; gzipped, zstandard or plain. Waits for the first row, and for no more if the input
+/// comes little by little.
 pub fn open(path: &Path, format: &Format) -> Result<Box<dyn Rows>, ReadError> {
     let mut source = Source::open(path)?;
     if source.head().starts_with(PARQUET_MAGIC) && source.is_plain_file() {
@@ -309,7 +322,10 @@ fn open_parquet(path: &Path, _format: &Format) -> Result<Box<dyn Rows>, ReadErro
 }
 
 /// Whether all names differ.
-pub(super) fn check_names(names: &[String], place: impl Fn(&str) -> Place) -> Result<(), ReadError> {
+pub(super) fn check_names(
+    names: &[String],
+    place: impl Fn(&str) -> Place,
+) -> Result<(), ReadError> {
     let mut positions = HashMap::new();
     for (second, name) in names.iter().enumerate() {
         if let Some(first) = positions.insert(name.as_str(), second) {
@@ -351,8 +367,13 @@ mod tests {
             row.pad(5);
             row.pad(2);
             let cells: Vec<_> = (0..row.len()).map(|column| row.cell(column)).collect();
-            let expected =
-                [Cell::Text("red"), Cell::Missing, Cell::Number(0.5), Cell::Text("blue"), Cell::Missing];
+            let expected = [
+                Cell::Text("red"),
+                Cell::Missing,
+                Cell::Number(0.5),
+                Cell::Text("blue"),
+                Cell::Missing,
+            ];
             assert_eq!((row.line(), cells.as_slice()), (line, expected.as_slice()));
         }
     }
@@ -369,7 +390,8 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "PAR1 and more").unwrap();
         let error = open(file.path(), &Format::default()).err().unwrap().to_string();
-        let expected = "a Parquet file, and this build can't read it: build with --features parquet";
+        let expected =
+            "a Parquet file, and this build can't read it: build with --features parquet";
         assert_eq!(error, format!("{}: {expected}", file.path().display()));
     }
 }

@@ -1,4 +1,5 @@
-//! [`SampleStream`]: files, or standard input, as samples in order of time, one by one, in bounded memory.
+//! [`SampleStream`]: files, or standard input, as samples in order of time, one by one, in bounded
+//! memory.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,8 @@ pub struct Sample {
 /// Which columns each input may come from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InputColumns {
-    /// None for an input that is one where a text stands, and zero elsewhere; several for a past label of one of several series.
+    /// None for an input that is one where a text stands, and zero elsewhere; several for a past
+    /// label of one of several series.
     pub inputs: Vec<Vec<String>>,
     /// Names of the targets.
     pub targets: Vec<String>,
@@ -120,8 +122,10 @@ impl SampleStream {
             exogenous: choice.exogenous,
         };
         let targets = encoder.target_names();
-        let mut columns = InputColumns { inputs: encoder.input_columns(), targets: targets.clone() };
-        for names in [targets.clone()].into_iter().chain(choice.lagged.iter().map(|name| vec![name.clone()]))
+        let mut columns =
+            InputColumns { inputs: encoder.input_columns(), targets: targets.clone() };
+        for names in
+            [targets.clone()].into_iter().chain(choice.lagged.iter().map(|name| vec![name.clone()]))
         {
             columns.inputs.extend(std::iter::repeat_n(names, choice.lags));
         }
@@ -163,7 +167,8 @@ impl SampleStream {
         self.shape.looks_back() || !self.choice.time.is_empty()
     }
 
-    /// Names of the nodes that have appeared so far; empty if the data doesn't say whose a sample is.
+    /// Names of the nodes that have appeared so far; empty if the data doesn't say whose a sample
+    /// is.
     pub fn owners(&self) -> &[String] {
         &self.owners.names
     }
@@ -204,7 +209,8 @@ impl SampleStream {
             self.target += 1;
             let (inputs, rest) = self.numbers.values.split_at(self.shape.inputs);
             let (lagged, labels) = rest.split_at(self.shape.lagged);
-            let owner = if self.columns.targets.len() > 1 { target as u32 } else { self.numbers.owner };
+            let owner =
+                if self.columns.targets.len() > 1 { target as u32 } else { self.numbers.owner };
             let series = self.series.entry((owner, target)).or_default();
             if series.next(&self.shape, inputs, lagged, labels[target], sample) {
                 sample.owner = owner;
@@ -220,7 +226,9 @@ impl SampleStream {
                 return Ok(false);
             }
             let line = match &mut self.input {
-                Input::Tables(tables) => tables.next(&self.choice, &mut self.owners, &mut self.numbers)?,
+                Input::Tables(tables) => {
+                    tables.next(&self.choice, &mut self.owners, &mut self.numbers)?
+                }
                 Input::Sorted(sorted) => sorted.next(&mut self.numbers)?,
             };
             let Some(line) = line else { return Ok(false) };
@@ -250,7 +258,8 @@ impl SampleStream {
 
     /// Reads everything and goes on from there in order of time.
     fn sort(&mut self) -> Result<(), DataError> {
-        let mut writer = StoreWriter::new(self.shape.inputs + self.shape.lagged + self.columns.targets.len());
+        let mut writer =
+            StoreWriter::new(self.shape.inputs + self.shape.lagged + self.columns.targets.len());
         let (mut owners, mut times, mut lines, mut files) = (vec![], vec![], vec![], vec![]);
         let Input::Tables(tables) = &mut self.input else { return Ok(()) };
         while self.choice.rows != Some(times.len())
@@ -270,8 +279,17 @@ impl SampleStream {
         order.sort_by(|a, b| times[*a as usize].total_cmp(&times[*b as usize]));
         let store = writer.finish().map_err(DataError::Store)?;
         let column = tables.encoder.place(0, tables.encoder.time_column()).column;
-        self.input =
-            Input::Sorted(Sorted { store, order, at: 0, owners, times, lines, files, column, bytes });
+        self.input = Input::Sorted(Sorted {
+            store,
+            order,
+            at: 0,
+            owners,
+            times,
+            lines,
+            files,
+            column,
+            bytes,
+        });
         Ok(())
     }
 }
@@ -288,7 +306,8 @@ impl Sorted {
 
     /// Where the row that was last taken stands.
     fn place(&self) -> Place {
-        let row = self.at.checked_sub(1).and_then(|at| self.order.get(at)).map_or(0, |row| *row as usize);
+        let row =
+            self.at.checked_sub(1).and_then(|at| self.order.get(at)).map_or(0, |row| *row as usize);
         let file = self.files.iter().rev().find(|(first, _)| *first <= row);
         let file = file.map(|(_, file)| file.clone()).unwrap_or_default();
         Place { file, row: self.lines.get(row).copied(), column: self.column.clone() }
@@ -325,7 +344,17 @@ impl Tables {
         }
         let encoder = Encoder::new(file.clone(), rows.columns(), choice, &levels)?;
         let nodes = vec!["-".to_owned()];
-        Ok(Self { files: vec![file], nodes, at: 0, rows, encoder, row, peeked, levels, bytes_before: 0 })
+        Ok(Self {
+            files: vec![file],
+            nodes,
+            at: 0,
+            rows,
+            encoder,
+            row,
+            peeked,
+            levels,
+            bytes_before: 0,
+        })
     }
 
     /// The next row of all files, and its line.
@@ -358,12 +387,19 @@ fn check_live(choice: &ColumnChoice) -> Result<(), DataError> {
         return Err(DataError::NeedsWholeFile("data.disorder = \"sort\""));
     }
     if choice.categories == Categories::OneHot {
-        return Err(DataError::NeedsWholeFile("data.categories = \"one-hot\" (hashed:N does without)"));
+        return Err(DataError::NeedsWholeFile(
+            "data.categories = \"one-hot\" (hashed:N does without)",
+        ));
     }
     Ok(())
 }
 
-fn check_columns(first: &Path, names: &[String], other: &Path, found: &[String]) -> Result<(), DataError> {
+fn check_columns(
+    first: &Path,
+    names: &[String],
+    other: &Path,
+    found: &[String],
+) -> Result<(), DataError> {
     if names == found {
         return Ok(());
     }
@@ -423,9 +459,11 @@ const PACKINGS: [&str; 3] = [".gz", ".zst", ".zstd"];
 const FORMATS: [&str; 9] =
     [".csv", ".tsv", ".txt", ".dat", ".data", ".json", ".jsonl", ".ndjson", ".parquet"];
 
-/// Names for nodes that are files: without the endings that say how they are written, unless they would be alike then.
+/// Names for nodes that are files: without the endings that say how they are written, unless they
+/// would be alike then.
 fn node_names(files: &[PathBuf]) -> Vec<String> {
-    let whole = |file: &PathBuf| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let whole =
+        |file: &PathBuf| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let short = |file: &PathBuf| {
         let name = whole(file);
         without_ending(without_ending(&name, &PACKINGS), &FORMATS).to_owned()
@@ -463,8 +501,15 @@ mod tests {
 
     #[test]
     fn a_node_has_its_file_s_name_without_endings() {
-        let files =
-            ["d/a.csv", "d/b.csv.gz", "d/c.jsonl.zst", "d/e.CSV", "d/north.2.parquet", "d/f.1", "d/f.2"];
+        let files = [
+            "d/a.csv",
+            "d/b.csv.gz",
+            "d/c.jsonl.zst",
+            "d/e.CSV",
+            "d/north.2.parquet",
+            "d/f.1",
+            "d/f.2",
+        ];
         assert_eq!(names(&files), ["a", "b", "c", "e", "north.2", "f.1", "f.2"]);
         assert_eq!(names(&["d/.csv", "d/.gz", "d/é.csv"]), [".csv", ".gz", "é"]);
     }

@@ -21,7 +21,8 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Numbers in a sample: the inputs, the past labels, the past of each lagged column; each past with the latest first.
+    /// Numbers in a sample: the inputs, the past labels, the past of each lagged column; each past
+    /// with the latest first.
     pub(super) fn width(&self) -> usize {
         self.inputs + self.lags * (1 + self.lagged)
     }
@@ -116,7 +117,8 @@ impl Series {
 mod tests {
     use super::*;
 
-    const PLAIN: Shape = Shape { inputs: 1, lagged: 0, lags: 0, horizon: 1, exogenous: Exogenous::SameRow };
+    const PLAIN: Shape =
+        Shape { inputs: 1, lagged: 0, lags: 0, horizon: 1, exogenous: Exogenous::SameRow };
 
     /// Row t has the input 10t, the lagged column 100t and the label t.
     fn samples(shape: Shape, rows: usize) -> Vec<(Vec<f32>, f32, Option<f32>)> {
@@ -141,13 +143,18 @@ mod tests {
     #[test]
     fn the_past_stands_behind_the_inputs_latest_first() {
         let made = samples(Shape { lags: 2, ..PLAIN }, 4);
-        assert_eq!(made, [(vec![20.0, 1.0, 0.0], 2.0, Some(1.0)), (vec![30.0, 2.0, 1.0], 3.0, Some(2.0))]);
+        assert_eq!(
+            made,
+            [(vec![20.0, 1.0, 0.0], 2.0, Some(1.0)), (vec![30.0, 2.0, 1.0], 3.0, Some(2.0))]
+        );
     }
 
     #[test]
     fn several_steps_ahead_only_what_is_known_then_counts() {
-        let made =
-            samples(Shape { lags: 2, horizon: 3, lagged: 1, exogenous: Exogenous::Origin, ..PLAIN }, 6);
+        let made = samples(
+            Shape { lags: 2, horizon: 3, lagged: 1, exogenous: Exogenous::Origin, ..PLAIN },
+            6,
+        );
         assert_eq!(made.len(), 2);
         // The label of row 4, seen from row 1: its input, labels 1 and 0, lagged 100 and 0.
         assert_eq!(made[0], (vec![10.0, 1.0, 0.0, 100.0, 0.0], 4.0, Some(1.0)));

@@ -1,5 +1,6 @@
-//! [`Source`]: the bytes of a file or of standard input, unpacked on the way and cut into lines. It keeps one buffer, which
-//! grows to the longest row and no further, and never waits for more than the line it is asked for.
+//! [`Source`]: the bytes of a file or of standard input, unpacked on the way and cut into lines. It
+//! keeps one buffer, which grows to the longest row and no further, and never waits for more than
+//! the line it is asked for.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -59,8 +60,9 @@ enum Stop {
 impl Source {
     /// A file; `-` is standard input.
     pub(crate) fn open(path: &Path) -> Result<Self, ReadError> {
-        let unreadable =
-            |cause| ReadError::Unreadable(Place { file: path.to_owned(), row: None, column: None }, cause);
+        let unreadable = |cause| {
+            ReadError::Unreadable(Place { file: path.to_owned(), row: None, column: None }, cause)
+        };
         if path.as_os_str() == "-" {
             return Self::live(Box::new(StandardInput::new()), path);
         }
@@ -73,7 +75,8 @@ impl Source {
     /// Anything that comes little by little; `file` is its name in messages.
     pub(crate) fn live(input: Box<dyn Read + Send>, file: &Path) -> Result<Self, ReadError> {
         let place = || Place { file: file.to_owned(), row: None, column: None };
-        let input = Input::recognised(input).map_err(|cause| ReadError::Unreadable(place(), cause))?;
+        let input =
+            Input::recognised(input).map_err(|cause| ReadError::Unreadable(place(), cause))?;
         Ok(Self {
             file: file.to_owned(),
             is_file: false,
@@ -136,8 +139,9 @@ impl Source {
         Ok(None)
     }
 
-    /// The row of text that begins `from` bytes ahead: a line, or several if line ends stand within quotes. Wherever they
-    /// stand, an odd number of quotes says so; whether they stand where they may is not checked here.
+    /// The row of text that begins `from` bytes ahead: a line, or several if line ends stand within
+    /// quotes. Wherever they stand, an odd number of quotes says so; whether they stand where they
+    /// may is not checked here.
     pub(crate) fn quoted_row(&mut self, from: usize) -> Result<Option<Span>, ReadError> {
         self.find_row(from, true)
     }
@@ -257,7 +261,9 @@ impl Source {
     fn error(&self, stop: Stop, lines: u64) -> ReadError {
         let place = self.place(Some(self.line + lines), None);
         let (kind, cause) = match (stop, &self.end) {
-            (Stop::Failed, Some(End::Failed(kind, cause))) => (*kind, io::Error::new(*kind, cause.clone())),
+            (Stop::Failed, Some(End::Failed(kind, cause))) => {
+                (*kind, io::Error::new(*kind, cause.clone()))
+            }
             _ => return ReadError::TooLong(place),
         };
         match self.input.packing().map(Packing::name) {
@@ -325,8 +331,11 @@ mod tests {
     #[test]
     fn packing_is_known_by_its_content() {
         let members = [gzip(b"a,y\n1,"), gzip(b"2\n3,4\n")].concat();
-        let frames =
-            [zstandard(b"a,y\n1,"), b"\x50\x2a\x4d\x18\x02\0\0\0..".to_vec(), zstandard(b"2\n3,4\n")];
+        let frames = [
+            zstandard(b"a,y\n1,"),
+            b"\x50\x2a\x4d\x18\x02\0\0\0..".to_vec(),
+            zstandard(b"2\n3,4\n"),
+        ];
         for content in [gzip(PLAIN), zstandard(PLAIN), members, frames.concat()] {
             let mut file = NamedTempFile::new().unwrap();
             file.write_all(&content).unwrap();
@@ -347,7 +356,10 @@ mod tests {
         ] {
             for (end, row) in ends {
                 let (_, error) = read(packed[..end].to_vec());
-                assert_eq!(error.unwrap(), format!("t, row {row}: the {name} data breaks off here"));
+                assert_eq!(
+                    error.unwrap(),
+                    format!("t, row {row}: the {name} data breaks off here")
+                );
             }
         }
         // The zstandard decoder gives nothing of a block whose checksum is wrong.
@@ -375,8 +387,7 @@ mod tests {
     #[test]
     fn what_is_no_text_says_what_to_do() {
         for content in [&b"\xff\xfea\0"[..], b"\xfe\xff\0a", b"a\0,\0y\0\n\0", b"\0a\0,\0y\0\n"] {
-            let expected =
-                "t: the text is UTF-16, and UTF-8 is needed: convert it, as with iconv -f UTF-16 -t UTF-8";
+            let expected = "t: the text is UTF-16, and UTF-8 is needed: convert it, as with iconv -f UTF-16 -t UTF-8";
             assert_eq!(read(content.to_vec()).1.unwrap(), expected);
         }
         for twice in [gzip(&gzip(PLAIN)), gzip(&zstandard(PLAIN))] {
@@ -385,7 +396,10 @@ mod tests {
         }
         for parquet in [b"PAR1 and more".to_vec(), gzip(b"PAR1 and more")] {
             let error = read(parquet).1.unwrap();
-            assert_eq!(error, "t: Parquet is read from its end, so it must be a file, and not packed");
+            assert_eq!(
+                error,
+                "t: Parquet is read from its end, so it must be a file, and not packed"
+            );
         }
     }
 
@@ -413,8 +427,12 @@ mod tests {
 
     #[test]
     fn failures_of_the_system_are_told_from_damage() {
-        let rows = rows::read(Failing(vec![b"a,y\n1,2\n3"]), Path::new("t"), &Format::default()).unwrap();
-        assert_eq!(lines(rows), (vec![2], Some("can't read t, row 3: the disk is gone".to_owned())));
+        let rows =
+            rows::read(Failing(vec![b"a,y\n1,2\n3"]), Path::new("t"), &Format::default()).unwrap();
+        assert_eq!(
+            lines(rows),
+            (vec![2], Some("can't read t, row 3: the disk is gone".to_owned()))
+        );
         let failing = Failing(vec![b"\x1f\x8b\x08\0\0\0\0"]);
         let error = rows::read(failing, Path::new("t"), &Format::default()).err().unwrap();
         assert_eq!(error.to_string(), "can't read t, row 1: the disk is gone");
@@ -483,8 +501,9 @@ mod tests {
     #[test]
     fn rows_have_a_bound() {
         // One byte more than a row may have, so that a larger bound shows.
-        let endless =
-            |text: &'static [u8]| Cursor::new(text).chain(io::repeat(b'7').take(MAX_ROW_BYTES as u64 + 1));
+        let endless = |text: &'static [u8]| {
+            Cursor::new(text).chain(io::repeat(b'7').take(MAX_ROW_BYTES as u64 + 1))
+        };
         for (start, expected) in [
             (&b""[..], "t, row 1: longer than the 16 MiB a row may have"),
             (b"a,y\n1,2\n3", "t, row 3: longer than the 16 MiB a row may have"),

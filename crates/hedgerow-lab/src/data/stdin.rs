@@ -1,4 +1,5 @@
-//! Standard input that can be ended from within: a reader that waits for a slow pipe can't hear anything else.
+//! Standard input that can be ended from within: a reader that waits for a slow pipe can't hear
+//! anything else.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! [`Store`]: rows of numbers that can be read again and again. Small ones stay in memory; large ones go to a temporary file
-//! that has no name and is gone with the process.
+//! [`Store`]: rows of numbers that can be read again and again. Small ones stay in memory; large
+//! ones go to a temporary file that has no name and is gone with the process.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
@@ -29,14 +29,19 @@ impl Store {
         Self { width, rows, place: Place::Memory(numbers) }
     }
 
-    /// Appends the rows with these indices to `out`. Neighbours in the list that are neighbours in the store are read at once.
+    /// Appends the rows with these indices to `out`. Neighbours in the list that are neighbours in
+    /// the store are read at once.
     ///
     /// # Panics
     /// If there is no such row.
     pub(super) fn read(&self, indices: &[u32], out: &mut Vec<f32>) -> io::Result<()> {
         let mut rest = indices;
         while let Some((&first, _)) = rest.split_first() {
-            let run = rest.iter().zip(first..).take_while(|(index, expected)| **index == *expected).count();
+            let run = rest
+                .iter()
+                .zip(first..)
+                .take_while(|(index, expected)| **index == *expected)
+                .count();
             self.read_run(first as usize, run, out)?;
             rest = &rest[run..];
         }
@@ -96,7 +101,9 @@ impl StoreWriter {
     pub(super) fn push(&mut self, row: &[f32]) -> io::Result<()> {
         assert_eq!(row.len(), self.width, "numbers in a row");
         self.rows += 1;
-        if self.file.is_none() && (self.numbers.len() + row.len()) * size_of::<f32>() > self.most_in_memory {
+        if self.file.is_none()
+            && (self.numbers.len() + row.len()) * size_of::<f32>() > self.most_in_memory
+        {
             let mut file = BufWriter::new(tempfile::tempfile()?);
             write(&mut file, &std::mem::take(&mut self.numbers))?;
             self.file = Some(file);
@@ -114,7 +121,9 @@ impl StoreWriter {
     pub(super) fn finish(self) -> io::Result<Store> {
         let place = match self.file {
             None => Place::Memory(self.numbers),
-            Some(file) => Place::File(Mutex::new(file.into_inner().map_err(io::IntoInnerError::into_error)?)),
+            Some(file) => {
+                Place::File(Mutex::new(file.into_inner().map_err(io::IntoInnerError::into_error)?))
+            }
         };
         Ok(Store { width: self.width, rows: self.rows, place })
     }
@@ -144,7 +153,8 @@ mod tests {
             let (mut a, mut b) = (vec![], vec![]);
             memory.read(&indices, &mut a).unwrap();
             file.read(&indices, &mut b).unwrap();
-            let bits = |numbers: &[f32]| numbers.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
+            let bits =
+                |numbers: &[f32]| numbers.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
             assert_eq!(bits(&a), bits(&b));
             assert_eq!(a.iter().step_by(3).map(|row| *row as u32).collect::<Vec<_>>(), indices);
         }

@@ -1,8 +1,9 @@
-//! Time stamps as people write them, as seconds. Only their order and distance matter: what names no offset from Greenwich
-//! counts as if it were there.
+//! Time stamps as people write them, as seconds. Only their order and distance matter: what names
+//! no offset from Greenwich counts as if it were there.
 
-/// Seconds since the first of January 1970: `2013-03-01 17:00:00`, `2013-03-01T17:00:00Z`, `2013-03-01T18:00:00+01:00`,
-/// `10/03/2004 18.00.00` (day first), `2013 3 1 0`, or a bare number, which counts as it is. `None` for what is no time.
+/// Seconds since the first of January 1970: `2013-03-01 17:00:00`, `2013-03-01T17:00:00Z`,
+/// `2013-03-01T18:00:00+01:00`, `10/03/2004 18.00.00` (day first), `2013 3 1 0`, or a bare number,
+/// which counts as it is. `None` for what is no time.
 pub(super) fn parse(text: &str) -> Option<f64> {
     let text = text.trim();
     if let Ok(number) = text.parse::<f64>() {
@@ -30,7 +31,10 @@ pub(super) fn parse(text: &str) -> Option<f64> {
     };
     // The day's end may be written as 24:00, and a leap second as 60.
     let (hour, minute, second) = (at(3, 24)?, at(4, 59)?, at(5, 60)?);
-    if !(1000..=9999).contains(&year) || !is_day(year, month, day) || (hour == 24 && minute + second > 0) {
+    if !(1000..=9999).contains(&year)
+        || !is_day(year, month, day)
+        || (hour == 24 && minute + second > 0)
+    {
         return None;
     }
     let seconds = (hour * 3600 + minute * 60 + second) as f64 + fraction;
@@ -40,7 +44,8 @@ pub(super) fn parse(text: &str) -> Option<f64> {
 /// No place is farther from Greenwich than this.
 const LARGEST_OFFSET: f64 = 14.0 * 3600.0;
 
-/// The time without `Z`, `+01:00`, `-0530` or `+02` behind its clock, and by how many seconds that is east of Greenwich.
+/// The time without `Z`, `+01:00`, `-0530` or `+02` behind its clock, and by how many seconds that
+/// is east of Greenwich.
 fn without_offset(text: &str) -> Option<(&str, f64)> {
     if let Some(text) = text.strip_suffix('Z') {
         return Some((text, 0.0));
@@ -83,7 +88,8 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     // Years that begin in March end with the leap day, so months before it have fixed lengths.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let in_year = (153 * month + 2) / 5 + day - 1;
-    365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + in_year - 719_468
+    365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + in_year
+        - 719_468
 }
 
 #[cfg(test)]

@@ -18,7 +18,8 @@ pub(super) type Spot = (f64, f64);
 pub(super) const WIDTH: f64 = 820.0;
 pub(super) const HEIGHT: f64 = 470.0;
 
-/// The backend knows whole pixels only: everything is drawn this much larger and shown smaller, or curves would step.
+/// The backend knows whole pixels only: everything is drawn this much larger and shown smaller, or
+/// curves would step.
 const FINENESS: f64 = 10.0;
 /// Plotters divides sizes by this before it writes them.
 const FONT_CORRECTION: f64 = 1.24;
@@ -61,7 +62,8 @@ impl Canvas<'_> {
     }
 
     pub(super) fn line(&self, spots: &[Spot], style: LineStyle) -> Result<(), DrawError> {
-        let stroke = ShapeStyle::from(style.color.mix(style.opacity)).stroke_width(fine(style.width) as u32);
+        let stroke =
+            ShapeStyle::from(style.color.mix(style.opacity)).stroke_width(fine(style.width) as u32);
         let gaps = match style.dash {
             Dash::Solid => None,
             Dash::Dashes => Some((fine(6.0), fine(3.5))),
@@ -73,12 +75,19 @@ impl Canvas<'_> {
             ([spot], _) => {
                 self.area.draw(&Circle::new(pixel(*spot), fine(style.width * 1.6), stroke.filled()))
             }
-            (_, Some((size, gap))) => self.area.draw(&DashedPathElement::new(path(), size, gap, stroke)),
+            (_, Some((size, gap))) => {
+                self.area.draw(&DashedPathElement::new(path(), size, gap, stroke))
+            }
             (_, None) => self.area.draw(&PathElement::new(path(), stroke)),
         }
     }
 
-    pub(super) fn area(&self, outline: &[Spot], color: RGBColor, opacity: f64) -> Result<(), DrawError> {
+    pub(super) fn area(
+        &self,
+        outline: &[Spot],
+        color: RGBColor,
+        opacity: f64,
+    ) -> Result<(), DrawError> {
         let outline: Vec<_> = outline.iter().copied().map(pixel).collect();
         self.area.draw(&Polygon::new(outline, color.mix(opacity)))
     }

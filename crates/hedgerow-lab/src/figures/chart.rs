@@ -99,7 +99,8 @@ impl<'c, 'a> Chart<'c, 'a> {
 
     /// A box that has no axes.
     pub(super) fn framed(canvas: &'c Canvas<'a>, frame: Frame) -> Result<Self, DrawError> {
-        let chart = Self { canvas, frame, x: Axis::exactly(0.0..=1.0), y: Axis::exactly(0.0..=1.0) };
+        let chart =
+            Self { canvas, frame, x: Axis::exactly(0.0..=1.0), y: Axis::exactly(0.0..=1.0) };
         let Frame { left, right, top, bottom } = frame;
         for (from, to) in [((left, top), (right, top)), ((right, top), (right, bottom))] {
             chart.rule(from, to, GRID)?;
@@ -118,22 +119,32 @@ impl<'c, 'a> Chart<'c, 'a> {
     ) -> Result<Self, DrawError> {
         let chart = Self { canvas, frame, x, y };
         let Frame { left, right, top, bottom } = frame;
-        let plain = Writing { size: 12.5, color: INK, bold: false, anchor: HPos::Left, upwards: false };
+        let plain =
+            Writing { size: 12.5, color: INK, bold: false, anchor: HPos::Left, upwards: false };
         canvas.text(
             &shortened(&words.title, 80),
             (left, 20.0),
             Writing { size: 15.5, bold: true, ..plain },
         )?;
-        canvas.text(&shortened(&words.subtitle, 120), (left, 42.0), Writing { color: SOFT_INK, ..plain })?;
+        canvas.text(
+            &shortened(&words.subtitle, 120),
+            (left, 42.0),
+            Writing { color: SOFT_INK, ..plain },
+        )?;
         let centered = Writing { size: 13.0, anchor: HPos::Center, ..plain };
         canvas.text(&words.x, ((left + right) / 2.0, bottom + 38.0), centered)?;
-        canvas.text(&words.y, (16.0, (top + bottom) / 2.0), Writing { upwards: true, ..centered })?;
+        canvas.text(
+            &words.y,
+            (16.0, (top + bottom) / 2.0),
+            Writing { upwards: true, ..centered },
+        )?;
         Ok(chart)
     }
 
     fn grid(&self, about: (usize, usize), size: f64) -> Result<(), DrawError> {
         let Frame { left, right, top, bottom } = self.frame;
-        let writing = Writing { size, color: SOFT_INK, bold: false, anchor: HPos::Center, upwards: false };
+        let writing =
+            Writing { size, color: SOFT_INK, bold: false, anchor: HPos::Center, upwards: false };
         // The fine grid first, so that no line of it crosses a named one.
         let (x, y) = (self.x.ticks(about.0), self.y.ticks(about.1));
         for fine in [true, false] {
@@ -163,7 +174,13 @@ impl<'c, 'a> Chart<'c, 'a> {
     /// Small print below, in up to two lines.
     pub(super) fn note(&self, note: &str) -> Result<(), DrawError> {
         let left = self.frame.left;
-        let small = Writing { size: 10.5, color: SOFT_INK, bold: false, anchor: HPos::Left, upwards: false };
+        let small = Writing {
+            size: 10.5,
+            color: SOFT_INK,
+            bold: false,
+            anchor: HPos::Left,
+            upwards: false,
+        };
         match note.split_once('\n') {
             Some((first, second)) => {
                 self.canvas.text(first, (left, HEIGHT - 20.0), small)?;
@@ -177,13 +194,19 @@ impl<'c, 'a> Chart<'c, 'a> {
     pub(super) fn instead(&self, sentence: &str) -> Result<(), DrawError> {
         let Frame { left, right, top, bottom } = self.frame;
         let middle = ((left + right) / 2.0, (top + bottom) / 2.0);
-        let writing =
-            Writing { size: 12.5, color: SOFT_INK, bold: false, anchor: HPos::Center, upwards: false };
+        let writing = Writing {
+            size: 12.5,
+            color: SOFT_INK,
+            bold: false,
+            anchor: HPos::Center,
+            upwards: false,
+        };
         self.canvas.text(sentence, middle, writing)
     }
 
     fn rule(&self, from: Spot, to: Spot, color: RGBColor) -> Result<(), DrawError> {
-        self.canvas.line(&[from, to], LineStyle { color, dash: Dash::Solid, width: 1.0, opacity: 1.0 })
+        self.canvas
+            .line(&[from, to], LineStyle { color, dash: Dash::Solid, width: 1.0, opacity: 1.0 })
     }
 
     fn spot(&self, x: f64, y: f64) -> Spot {
@@ -192,10 +215,11 @@ impl<'c, 'a> Chart<'c, 'a> {
         (left + (right - left) * across, bottom - (bottom - top) * up)
     }
 
-    /// A line through the means. Gaps where a logarithmic axis has no place for a value would hide it: it is drawn at
-    /// the edge.
+    /// A line through the means. Gaps where a logarithmic axis has no place for a value would hide
+    /// it: it is drawn at the edge.
     pub(super) fn line(&self, line: &Line) -> Result<(), DrawError> {
-        let spots: Vec<Spot> = line.points.iter().map(|point| self.spot(point.round, point.mean)).collect();
+        let spots: Vec<Spot> =
+            line.points.iter().map(|point| self.spot(point.round, point.mean)).collect();
         self.canvas.line(&spots, line.style)
     }
 
@@ -205,18 +229,26 @@ impl<'c, 'a> Chart<'c, 'a> {
             return Ok(());
         }
         if let [point] = line.points.as_slice() {
-            let ends = [point.mean - point.sd, point.mean + point.sd].map(|y| self.spot(point.round, y));
+            let ends =
+                [point.mean - point.sd, point.mean + point.sd].map(|y| self.spot(point.round, y));
             return self.canvas.line(&ends, LineStyle { width: 1.0, ..line.style });
         }
         let upper = line.points.iter().map(|point| self.spot(point.round, point.mean + point.sd));
-        let lower = line.points.iter().rev().map(|point| self.spot(point.round, point.mean - point.sd));
+        let lower =
+            line.points.iter().rev().map(|point| self.spot(point.round, point.mean - point.sd));
         let outline: Vec<Spot> = upper.chain(lower).collect();
         self.canvas.area(&outline, line.style.color, 0.16)
     }
 
     /// What was measured at one place, from the least to the most.
-    pub(super) fn range(&self, x: f64, (least, most): (f64, f64), style: LineStyle) -> Result<(), DrawError> {
-        self.canvas.line(&[least, most].map(|y| self.spot(x, y)), LineStyle { opacity: 0.6, ..style })
+    pub(super) fn range(
+        &self,
+        x: f64,
+        (least, most): (f64, f64),
+        style: LineStyle,
+    ) -> Result<(), DrawError> {
+        self.canvas
+            .line(&[least, most].map(|y| self.spot(x, y)), LineStyle { opacity: 0.6, ..style })
     }
 
     /// A straight line, on these axes, between two points.
@@ -227,16 +259,21 @@ impl<'c, 'a> Chart<'c, 'a> {
     /// Rounds in which the data changes: a line, or a shade where it takes longer.
     pub(super) fn change(&self, from: f64, to: f64) -> Result<(), DrawError> {
         let (low, high) = (self.y.low(), self.y.high());
-        let corners = [(from, low), (from, high), (to, high), (to, low)].map(|(x, y)| self.spot(x, y));
+        let corners =
+            [(from, low), (from, high), (to, high), (to, low)].map(|(x, y)| self.spot(x, y));
         if corners[2].0 - corners[1].0 < 3.0 {
             return self.canvas.line(&corners[..2], palette::CHANGE);
         }
         self.canvas.area(&corners, palette::CHANGE.color, 0.13)
     }
 
-    /// Areas on top of each other. Each is drawn down to the floor and covered by the ones below it, so that no seams
-    /// show.
-    pub(super) fn stack(&self, rounds: &[f64], layers: &[(&[f64], RGBColor)]) -> Result<(), DrawError> {
+    /// Areas on top of each other. Each is drawn down to the floor and covered by the ones below
+    /// it, so that no seams show.
+    pub(super) fn stack(
+        &self,
+        rounds: &[f64],
+        layers: &[(&[f64], RGBColor)],
+    ) -> Result<(), DrawError> {
         let mut tops = vec![0.0; rounds.len()];
         let mut outlines = Vec::new();
         for (heights, color) in layers {
@@ -247,12 +284,15 @@ impl<'c, 'a> Chart<'c, 'a> {
         }
         for (i, (tops, color)) in outlines.iter().enumerate().rev() {
             let edge: Vec<Spot> = rounds.iter().zip(tops).map(|(x, y)| self.spot(*x, *y)).collect();
-            let floor = [rounds.last(), rounds.first()].into_iter().flatten().map(|x| self.spot(*x, 0.0));
+            let floor =
+                [rounds.last(), rounds.first()].into_iter().flatten().map(|x| self.spot(*x, 0.0));
             let outline: Vec<Spot> = edge.iter().copied().chain(floor).collect();
             self.canvas.area(&outline, *color, 1.0)?;
             if i + 1 < outlines.len() {
-                self.canvas
-                    .line(&edge, LineStyle { color: WHITE, dash: Dash::Solid, width: 0.5, opacity: 0.7 })?;
+                self.canvas.line(
+                    &edge,
+                    LineStyle { color: WHITE, dash: Dash::Solid, width: 0.5, opacity: 0.7 },
+                )?;
             }
         }
         Ok(())
@@ -264,7 +304,8 @@ impl<'c, 'a> Chart<'c, 'a> {
         let key_left = right + 16.0;
         let text_left = key_left + 30.0;
         let numbers_right = WIDTH - 10.0;
-        let plain = Writing { size: 12.0, color: INK, bold: false, anchor: HPos::Left, upwards: false };
+        let plain =
+            Writing { size: 12.0, color: INK, bold: false, anchor: HPos::Left, upwards: false };
         let number = Writing { size: 11.0, color: SOFT_INK, anchor: HPos::Right, ..plain };
         self.canvas.text(heading, (numbers_right, top), number)?;
         let mut height = if heading.is_empty() { top + 4.0 } else { top + LEGEND_ROW };
@@ -283,7 +324,11 @@ impl<'c, 'a> Chart<'c, 'a> {
             height += LEGEND_ROW;
         }
         if shown < entries.len() {
-            self.canvas.text(&format!("and {} more", entries.len() - shown), (text_left, height), plain)?;
+            self.canvas.text(
+                &format!("and {} more", entries.len() - shown),
+                (text_left, height),
+                plain,
+            )?;
         }
         Ok(())
     }
@@ -296,7 +341,11 @@ impl<'c, 'a> Chart<'c, 'a> {
 }
 
 /// A piece of the picture, from its left end.
-pub(super) fn draw_key(canvas: &Canvas<'_>, key: &Key, (left, height): Spot) -> Result<(), DrawError> {
+pub(super) fn draw_key(
+    canvas: &Canvas<'_>,
+    key: &Key,
+    (left, height): Spot,
+) -> Result<(), DrawError> {
     match *key {
         Key::Line(style) => canvas.line(&[(left, height), (left + 23.0, height)], style),
         Key::Patch(color) => {

@@ -1,4 +1,5 @@
-//! Methods side by side: a dot and an interval each, the least error first, and beside them how the errors came about over rounds.
+//! Methods side by side: a dot and an interval each, the least error first, and beside them how the
+//! errors came about over rounds.
 
 use plotters::style::WHITE;
 use plotters::style::text_anchor::HPos;
@@ -52,15 +53,21 @@ pub(super) const PLAIN: Writing =
 pub(super) const SMALL: Writing = Writing { size: 10.5, color: SOFT_INK, ..PLAIN };
 
 /// The chart of the rows, in their order, beside the course of the errors of these results.
-pub(crate) fn dots(results: &Results, heading: &Heading<'_>, rows: &[Row]) -> Result<String, FigureError> {
+pub(crate) fn dots(
+    results: &Results,
+    heading: &Heading<'_>,
+    rows: &[Row],
+) -> Result<String, FigureError> {
     draw(results, heading, rows)
         .map_err(|source| FigureError::Draw { figure: "the comparison of methods", source })
 }
 
 fn draw(results: &Results, heading: &Heading<'_>, rows: &[Row]) -> Result<String, DrawError> {
     let bottom = TOP + (ROW * rows.len() as f64).max(LEAST_HEIGHT);
-    let said: Vec<String> =
-        rows.iter().map(|row| format!("{} {}", row.label, number::significant(row.mean, 3))).collect();
+    let said: Vec<String> = rows
+        .iter()
+        .map(|row| format!("{} {}", row.label, number::significant(row.mean, 3)))
+        .collect();
     let alternative =
         format!("{}. {}: {}.", heading.title, Measure::of(results).name(results), said.join(", "));
     Canvas::document(&alternative, (SHEET_WIDTH, bottom + FOOT), |canvas| {
@@ -74,10 +81,17 @@ fn draw(results: &Results, heading: &Heading<'_>, rows: &[Row]) -> Result<String
     })
 }
 
-fn draw_rows(canvas: &Canvas<'_>, results: &Results, rows: &[Row], bottom: f64) -> Result<(), DrawError> {
+fn draw_rows(
+    canvas: &Canvas<'_>,
+    results: &Results,
+    rows: &[Row],
+    bottom: f64,
+) -> Result<(), DrawError> {
     let (left, right) = DOTS;
-    let positive = || rows.iter().map(|row| row.mean).filter(|mean| mean.is_finite() && *mean > 0.0);
-    let spread = |row: &Row| row.ends.map_or([row.mean; 2], |(low, high)| [low.max(row.mean / 2.0), high]);
+    let positive =
+        || rows.iter().map(|row| row.mean).filter(|mean| mean.is_finite() && *mean > 0.0);
+    let spread =
+        |row: &Row| row.ends.map_or([row.mean; 2], |(low, high)| [low.max(row.mean / 2.0), high]);
     let reach = rows.iter().filter(|row| row.mean.is_finite() && row.mean > 0.0).flat_map(spread);
     if positive().next().is_none() {
         return Chart::framed(canvas, Frame { left, right, top: TOP, bottom })?
@@ -96,14 +110,22 @@ fn draw_rows(canvas: &Canvas<'_>, results: &Results, rows: &[Row], bottom: f64) 
     }
     rule(canvas, (left, bottom), (right, bottom), SOFT_INK)?;
     let title = format!("{} (log scale)", Measure::of(results).name(results));
-    canvas.text(&title, ((left + right) / 2.0, bottom + 34.0), Writing { anchor: HPos::Center, ..PLAIN })?;
+    canvas.text(
+        &title,
+        ((left + right) / 2.0, bottom + 34.0),
+        Writing { anchor: HPos::Center, ..PLAIN },
+    )?;
     canvas.text("ratio to the best", (right + 12.0, TOP - 12.0), SMALL)?;
     for (place, row) in rows.iter().enumerate() {
         let height = TOP + ROW * (place as f64 + 0.5);
         let ink = if row.is_reference { SOFT_INK } else { INK };
         let label = Writing { color: ink, anchor: HPos::Right, ..PLAIN };
         canvas.text(&shortened(&row.label, 20), (left - 12.0, height), label)?;
-        canvas.text(&row.value, (right + 12.0, height), Writing { color: ink, size: 11.0, ..PLAIN })?;
+        canvas.text(
+            &row.value,
+            (right + 12.0, height),
+            Writing { color: ink, size: 11.0, ..PLAIN },
+        )?;
         if !(row.mean.is_finite() && row.mean > 0.0) {
             let words = if row.mean == 0.0 { "no error at all" } else { "not finite" };
             canvas.text(words, (left + 8.0, height), SMALL)?;
@@ -123,16 +145,26 @@ fn draw_rows(canvas: &Canvas<'_>, results: &Results, rows: &[Row], bottom: f64) 
 }
 
 /// Errors over all predictions so far, of the methods in the rows.
-fn draw_courses(canvas: &Canvas<'_>, results: &Results, rows: &[Row], bottom: f64) -> Result<(), DrawError> {
+fn draw_courses(
+    canvas: &Canvas<'_>,
+    results: &Results,
+    rows: &[Row],
+    bottom: f64,
+) -> Result<(), DrawError> {
     let (left, right) = COURSES;
     let frame = Frame { left, right, top: TOP, bottom };
     let middle = Writing { anchor: HPos::Center, ..PLAIN };
     canvas.text("round t", ((left + right) / 2.0, bottom + 34.0), middle)?;
     let axis_title = Measure::of(results).axis(results);
-    canvas.text(&axis_title, (left - 46.0, (TOP + bottom) / 2.0), Writing { upwards: true, ..middle })?;
+    canvas.text(
+        &axis_title,
+        (left - 46.0, (TOP + bottom) / 2.0),
+        Writing { upwards: true, ..middle },
+    )?;
     let found = errors::errors(results, errors::Error::Running);
     let found = found.map(|found| Errors { others: Vec::new(), ..found });
-    let Some((found, y)) = found.and_then(|found| error_axis(&found).map(|axis| (found, axis))) else {
+    let Some((found, y)) = found.and_then(|found| error_axis(&found).map(|axis| (found, axis)))
+    else {
         return Chart::framed(canvas, frame)?.instead("No course of the error is known.");
     };
     let x = Axis::rounds(Spacing::Linear, last_round(found.lines.iter()));
@@ -212,6 +244,9 @@ mod tests {
         let mut nothing = results.clone();
         nothing.methods.clear();
         let svg = dots(&nothing, &HEADING, &[]).unwrap();
-        assert!(svg.contains("No course of the error is known.") && svg.contains("No error is positive."));
+        assert!(
+            svg.contains("No course of the error is known.")
+                && svg.contains("No error is positive.")
+        );
     }
 }

@@ -6,8 +6,13 @@ use super::panels::{Content, Pane, draw_errors};
 use crate::drift;
 use crate::results::Results;
 
-/// The error of every method over a sliding window of rounds, a chart per run, so many charts in a row.
-pub fn drift_panels(title: &str, columns: usize, results: &[Results]) -> Result<String, FigureError> {
+/// The error of every method over a sliding window of rounds, a chart per run, so many charts in a
+/// row.
+pub fn drift_panels(
+    title: &str,
+    columns: usize,
+    results: &[Results],
+) -> Result<String, FigureError> {
     let pane = |results| Pane { title: drift::title(results), results: Some(results) };
     let panes: Vec<Pane<'_>> = results.iter().map(pane).collect();
     let content = Content { error: Error::Windowed, changes: &drift::changes };
@@ -30,7 +35,9 @@ mod tests {
     /// How often the colour of changes is drawn: as a shade, and as dots.
     fn marks(svg: &str) -> (usize, usize) {
         let color = palette::hex(palette::CHANGE.color).to_uppercase();
-        let of = |kind: &str| svg.lines().filter(|line| line.contains(kind) && line.contains(&color)).count();
+        let of = |kind: &str| {
+            svg.lines().filter(|line| line.contains(kind) && line.contains(&color)).count()
+        };
         (of("<polygon"), of("<polyline"))
     }
 
@@ -40,7 +47,8 @@ mod tests {
             let runs: Vec<Results> = streams.iter().map(|stream| run(stream)).collect();
             drift_panels("Drift", 2, &runs).unwrap()
         };
-        let (none, sudden, gradual) = (draw(&["friedman"]), draw(&["drift-flip"]), draw(&["drift-gradual"]));
+        let (none, sudden, gradual) =
+            (draw(&["friedman"]), draw(&["drift-flip"]), draw(&["drift-gradual"]));
         assert!(!none.contains("the data changes"));
         assert!(sudden.contains("the data changes") && !sudden.contains("Shaded in grey"));
         assert!(gradual.contains("Shaded in grey: while the data changes."));
@@ -56,7 +64,9 @@ mod tests {
     fn a_chart_per_run_of_the_windowed_error() {
         let runs = ["drift", "drift-flip", "air-quality"].map(run);
         let svg = drift_panels("Drift", 2, &runs).unwrap();
-        for text in ["(a) drift\n", "(b) drift-flip\n", "(c) Air quality\n", "MSE over 100 rounds\n"] {
+        for text in
+            ["(a) drift\n", "(b) drift-flip\n", "(c) Air quality\n", "MSE over 100 rounds\n"]
+        {
             assert!(svg.contains(text), "{text}");
         }
         assert!(svg.contains("drift-flip: MSE over the last 100 rounds at round 120: "));
@@ -66,7 +76,9 @@ mod tests {
     fn runs_without_a_window_have_a_sentence_instead() {
         let mut run = run("drift");
         run.loss = "logistic".into();
-        assert!(drift_panels("Drift", 2, &[run]).unwrap().contains("No course of the error is known."));
+        assert!(
+            drift_panels("Drift", 2, &[run]).unwrap().contains("No course of the error is known.")
+        );
         assert!(drift_panels("Drift", 0, &[]).is_ok());
     }
 }

@@ -24,8 +24,9 @@ pub(crate) struct Errors {
 }
 
 impl Errors {
-    /// The means that decide how far the axis goes. Spreads have no say, nor has the best fixed function of the first
-    /// few samples, which fits them almost exactly: either would squash all curves.
+    /// The means that decide how far the axis goes. Spreads have no say, nor has the best fixed
+    /// function of the first few samples, which fits them almost exactly: either would squash all
+    /// curves.
     fn reach(&self) -> impl Iterator<Item = f64> {
         self.others.iter().chain(&self.lines).flat_map(Line::settled).map(|point| point.mean)
     }
@@ -42,7 +43,8 @@ impl Errors {
 }
 
 /// What is said where a logarithmic axis has nothing to show.
-pub(crate) const NOTHING_POSITIVE: &str = "Every error is zero: a logarithmic axis has no place for it.";
+pub(crate) const NOTHING_POSITIVE: &str =
+    "Every error is zero: a logarithmic axis has no place for it.";
 
 /// More background lines than this say nothing more.
 const MOST_OTHERS: usize = 30;
@@ -112,7 +114,8 @@ mod tests {
         results.methods[0].curve.mse[0].sd = 1e9;
         let fixed = results.methods.last_mut().unwrap();
         fixed.curve.rounds = vec![1, 10, 60, 100];
-        fixed.curve.mse = [0.004, 1e-9, 0.004, 0.004].map(|mean| Moments { mean, sd: 1.0 }).to_vec();
+        fixed.curve.mse =
+            [0.004, 1e-9, 0.004, 0.004].map(|mean| Moments { mean, sd: 1.0 }).to_vec();
         let errors = errors(&results, Error::Running).unwrap();
         let axis = errors.log_axis().unwrap();
         assert!(axis.high() < plain.high() * 1.1 && axis.low() > 0.003, "{axis:?}");

@@ -27,13 +27,20 @@ const LETTER: f64 = 6.0;
 const LABEL_HEIGHT: f64 = 13.0;
 
 /// The chart; `y` says what the error is.
-pub(crate) fn frontier(heading: &Heading<'_>, y: &str, dots: &[Dot]) -> Result<String, FigureError> {
-    draw(heading, y, dots).map_err(|source| FigureError::Draw { figure: "errors against bytes", source })
+pub(crate) fn frontier(
+    heading: &Heading<'_>,
+    y: &str,
+    dots: &[Dot],
+) -> Result<String, FigureError> {
+    draw(heading, y, dots)
+        .map_err(|source| FigureError::Draw { figure: "errors against bytes", source })
 }
 
-/// Places in `dots` of those that nobody beats in both, by rising bytes and falling errors; references have no part in it.
+/// Places in `dots` of those that nobody beats in both, by rising bytes and falling errors;
+/// references have no part in it.
 pub(crate) fn front(dots: &[Dot]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..dots.len()).filter(|place| !dots[*place].is_reference).collect();
+    let mut order: Vec<usize> =
+        (0..dots.len()).filter(|place| !dots[*place].is_reference).collect();
     let key = |place: &usize| (dots[*place].bytes, dots[*place].error);
     order.sort_by(|a, b| key(a).0.total_cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)));
     let mut least = f64::INFINITY;
@@ -85,7 +92,11 @@ impl Plane {
             for tick in self.y.ticks(6).iter().filter(|tick| tick.label.is_empty() == fine) {
                 let (_, up) = self.spot(self.x.low(), tick.value);
                 rule(canvas, (left, up), (right, up), color)?;
-                canvas.text(&tick.label, (left - 8.0, up), Writing { anchor: HPos::Right, ..SMALL })?;
+                canvas.text(
+                    &tick.label,
+                    (left - 8.0, up),
+                    Writing { anchor: HPos::Right, ..SMALL },
+                )?;
             }
         }
         if self.inner > left {
@@ -114,8 +125,11 @@ fn draw(heading: &Heading<'_>, y: &str, dots: &[Dot]) -> Result<String, DrawErro
     };
     let front = front(&dots);
     let named: Vec<&str> = front.iter().map(|place| dots[*place].label.as_str()).collect();
-    let alternative =
-        format!("{}. Nobody beats these in both, by rising bytes: {}.", words.title, named.join(", "));
+    let alternative = format!(
+        "{}. Nobody beats these in both, by rising bytes: {}.",
+        words.title,
+        named.join(", ")
+    );
     Canvas::document(&alternative, SHEET, |canvas| {
         let chart = Chart::blank(canvas, plane.frame, &words, (plane.x, plane.y))?;
         if dots.is_empty() {
@@ -124,11 +138,14 @@ fn draw(heading: &Heading<'_>, y: &str, dots: &[Dot]) -> Result<String, DrawErro
         plane.grid(canvas)?;
         let corners: Vec<Spot> =
             front.iter().map(|place| plane.spot(dots[*place].bytes, dots[*place].error)).collect();
-        canvas
-            .line(&stairs(&corners, &plane), LineStyle { color: GUIDE.color, dash: Dash::Dashes, ..GUIDE })?;
+        canvas.line(
+            &stairs(&corners, &plane),
+            LineStyle { color: GUIDE.color, dash: Dash::Dashes, ..GUIDE },
+        )?;
         let spots: Vec<Spot> = dots.iter().map(|one| plane.spot(one.bytes, one.error)).collect();
         for wanted in [true, false] {
-            for (one, spot) in dots.iter().zip(&spots).filter(|(one, _)| one.is_reference == wanted) {
+            for (one, spot) in dots.iter().zip(&spots).filter(|(one, _)| one.is_reference == wanted)
+            {
                 dot(canvas, *spot, one.style, one.is_reference)?;
             }
         }
@@ -183,11 +200,13 @@ impl Taken {
     }
 }
 
-/// Every label where it covers no dot, no other label and nothing of the front, if there is such a place near its dot; those on the front choose first.
-/// A label without a place is empty: the table has its numbers.
+/// Every label where it covers no dot, no other label and nothing of the front, if there is such a
+/// place near its dot; those on the front choose first. A label without a place is empty: the table
+/// has its numbers.
 fn labels(dots: &[Dot], spots: &[Spot], front: &[usize], plane: &Plane) -> Vec<(String, Spot)> {
     let frame = &plane.frame;
-    let around = |(x, y): Spot| Taken { left: x - 5.0, right: x + 5.0, top: y - 5.0, bottom: y + 5.0 };
+    let around =
+        |(x, y): Spot| Taken { left: x - 5.0, right: x + 5.0, top: y - 5.0, bottom: y + 5.0 };
     let mut taken: Vec<Taken> = spots.iter().copied().map(around).collect();
     let corners: Vec<Spot> = front.iter().map(|place| spots[*place]).collect();
     taken.extend(stairs(&corners, plane).windows(2).map(|ends| Taken::along(ends[0], ends[1])));
@@ -200,7 +219,11 @@ fn labels(dots: &[Dot], spots: &[Spot], front: &[usize], plane: &Plane) -> Vec<(
         let heights = [0.0, -12.0, 12.0, -24.0, 24.0, -36.0, 36.0];
         let candidates = heights.iter().flat_map(|height| {
             let beside = if *height == 0.0 { 8.0 } else { 4.0 };
-            [(x + beside, y + height), (x - beside - width, y + height), (x - width / 2.0, y + height)]
+            [
+                (x + beside, y + height),
+                (x - beside - width, y + height),
+                (x - width / 2.0, y + height),
+            ]
         });
         let as_box = |(left, y): Spot| Taken {
             left,
@@ -229,7 +252,9 @@ pub(crate) fn bytes_in_words(bytes: f64) -> String {
     match bytes {
         1.0 => "1 byte".to_owned(),
         bytes if bytes >= 10_000.0 => format!("{} kB", number::significant(bytes / 1000.0, 3)),
-        bytes if bytes >= 100.0 || bytes.fract() == 0.0 => format!("{} bytes", number::fixed(bytes, 0)),
+        bytes if bytes >= 100.0 || bytes.fract() == 0.0 => {
+            format!("{} bytes", number::fixed(bytes, 0))
+        }
         bytes => format!("{} bytes", number::significant(bytes, 3)),
     }
 }
@@ -264,7 +289,8 @@ mod tests {
             ("worse for the same", 400.0, 3.0, false),
             ("reference", 10.0, 0.1, true),
         ]);
-        let named: Vec<&str> = front(&all).into_iter().map(|place| all[place].label.as_str()).collect();
+        let named: Vec<&str> =
+            front(&all).into_iter().map(|place| all[place].label.as_str()).collect();
         assert_eq!(named, ["silent", "middle", "dear"]);
         let svg = frontier(&HEADING, "MSE", &all).unwrap();
         assert!(svg.contains("by rising bytes: silent, middle, dear.") && !svg.contains("<t>"));
@@ -277,13 +303,16 @@ mod tests {
     fn labels_keep_off_each_other() {
         let crowd: Vec<(String, f64)> =
             (0..12).map(|i| (format!("method-{i}"), 400.0 + f64::from(i))).collect();
-        let all: Vec<(&str, f64, f64, bool)> =
-            crowd.iter().map(|(label, bytes)| (label.as_str(), *bytes, 1.0 + bytes / 1e6, false)).collect();
+        let all: Vec<(&str, f64, f64, bool)> = crowd
+            .iter()
+            .map(|(label, bytes)| (label.as_str(), *bytes, 1.0 + bytes / 1e6, false))
+            .collect();
         let all = dots(&all);
         let plane = Plane::new(&all);
         let spots: Vec<Spot> = all.iter().map(|dot| plane.spot(dot.bytes, dot.error)).collect();
         let placed = labels(&all, &spots, &front(&all), &plane);
-        let shown: Vec<&(String, Spot)> = placed.iter().filter(|(label, _)| !label.is_empty()).collect();
+        let shown: Vec<&(String, Spot)> =
+            placed.iter().filter(|(label, _)| !label.is_empty()).collect();
         assert!(shown.len() > 3, "{placed:?}");
         for (i, (label, (x, y))) in shown.iter().enumerate() {
             for (_, (other_x, other_y)) in &shown[..i] {
@@ -300,7 +329,11 @@ mod tests {
             &[][..],
             &[("a", 0.0, 0.0, false)],
             &[("a", 0.0, 1.0, false)],
-            &[("a", f64::NAN, 1.0, false), ("b", 1e300, f64::INFINITY, true), ("c", 1e-300, 1e300, false)],
+            &[
+                ("a", f64::NAN, 1.0, false),
+                ("b", 1e300, f64::INFINITY, true),
+                ("c", 1e-300, 1e300, false),
+            ],
         ] {
             let svg = frontier(&HEADING, "MSE", &dots(all)).unwrap();
             assert!(!svg.contains("NaN") && !svg.contains("\"inf"), "{all:?}");

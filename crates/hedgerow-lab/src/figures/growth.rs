@@ -16,10 +16,12 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// The power of the size that the cost grows with at last: the slope through the larger half of the points, by least squares.
+    /// The power of the size that the cost grows with at last: the slope through the larger half of
+    /// the points, by least squares.
     pub fn exponent(&self) -> Option<f64> {
         let upper = &self.points[self.points.len() / 2..];
-        let logs: Vec<(f64, f64)> = upper.iter().map(|(size, [_, cost, _])| (size.ln(), cost.ln())).collect();
+        let logs: Vec<(f64, f64)> =
+            upper.iter().map(|(size, [_, cost, _])| (size.ln(), cost.ln())).collect();
         let count = logs.len() as f64;
         let mean = |pick: fn(&(f64, f64)) -> f64| logs.iter().map(pick).sum::<f64>() / count;
         let (x, y) = (mean(|point| point.0), mean(|point| point.1));
@@ -35,7 +37,8 @@ pub fn growth(words: [&str; 4], all: &[Growth]) -> Result<String, FigureError> {
 }
 
 fn draw([title, fixed, size, cost]: [&str; 4], all: &[Growth]) -> Result<String, DrawError> {
-    let words = Words { title: title.into(), subtitle: fixed.into(), x: size.into(), y: cost.into() };
+    let words =
+        Words { title: title.into(), subtitle: fixed.into(), x: size.into(), y: cost.into() };
     let points = || all.iter().flat_map(|growth| &growth.points);
     let x = Axis::log(points().map(|point| point.0), 0.02);
     let y = Axis::log(points().flat_map(|point| point.1), 0.05);
@@ -81,9 +84,13 @@ mod tests {
 
     fn power(exponent: f64) -> Growth {
         // What is small costs something too.
-        let point =
-            |size: f64| (size, [0.9, 1.0, 1.2].map(|factor| factor * (1e-6 + 1e-6 * size.powf(exponent))));
-        Growth { label: format!("power {exponent}"), points: [1.0, 10.0, 1e5, 1e6, 1e7].map(point).to_vec() }
+        let point = |size: f64| {
+            (size, [0.9, 1.0, 1.2].map(|factor| factor * (1e-6 + 1e-6 * size.powf(exponent))))
+        };
+        Growth {
+            label: format!("power {exponent}"),
+            points: [1.0, 10.0, 1e5, 1e6, 1e7].map(point).to_vec(),
+        }
     }
 
     #[test]
@@ -96,7 +103,8 @@ mod tests {
 
     #[test]
     fn the_chart_names_everything() {
-        let svg = growth(["Time", "P = 11", "nodes", "seconds"], &[power(1.0), power(2.0)]).unwrap();
+        let svg =
+            growth(["Time", "P = 11", "nodes", "seconds"], &[power(1.0), power(2.0)]).unwrap();
         for part in ["Time", "P = 11", "nodes", "seconds", "power 1", "power 2", "1.00", "2.00"] {
             assert!(svg.contains(part), "{part}");
         }

@@ -150,7 +150,12 @@ fn draw_block(
         for (column, ratio) in row.ratios.iter().take(columns.len()).enumerate() {
             let left = LABELS + sheet.cell * column as f64;
             let (paper, ink) = ratio.map_or((WHITE, SOFT_INK), colours);
-            patch(canvas, (left + 0.5, middle - ROW / 2.0 + 0.5), (sheet.cell - 1.0, ROW - 1.0), paper)?;
+            patch(
+                canvas,
+                (left + 0.5, middle - ROW / 2.0 + 0.5),
+                (sheet.cell - 1.0, ROW - 1.0),
+                paper,
+            )?;
             let text = ratio.map_or("–".to_owned(), in_words);
             let writing = Writing { size: 10.5, color: ink, anchor: HPos::Center, ..PLAIN };
             canvas.text(&text, (left + sheet.cell / 2.0, middle), writing)?;

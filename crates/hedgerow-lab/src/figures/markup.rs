@@ -1,6 +1,7 @@
 //! Foreign text made harmless.
 
-/// Text that can stand in HTML and XML, also between quotes. Control characters become blanks: XML can't hold them.
+/// Text that can stand in HTML and XML, also between quotes. Control characters become blanks: XML
+/// can't hold them.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in printable(text).chars() {

@@ -1,4 +1,5 @@
-//! What methods are compared by: the squared error, or the loss that was minimised where that is another one.
+//! What methods are compared by: the squared error, or the loss that was minimised where that is
+//! another one.
 
 use crate::results::{MethodResult, Moments, Results};
 

@@ -1,4 +1,5 @@
-//! Colours that hold for every figure and for the report: one per method name, and a sequence for kernels.
+//! Colours that hold for every figure and for the report: one per method name, and a sequence for
+//! kernels.
 
 use plotters::style::RGBColor;
 
@@ -28,14 +29,15 @@ pub(crate) enum Dash {
 }
 
 /// A reference slope.
-pub(crate) const GUIDE: LineStyle = LineStyle { color: FAINT, dash: Dash::Dashes, width: 1.4, opacity: 1.0 };
+pub(crate) const GUIDE: LineStyle =
+    LineStyle { color: FAINT, dash: Dash::Dashes, width: 1.4, opacity: 1.0 };
 
 /// Where the data changes.
 pub(crate) const CHANGE: LineStyle =
     LineStyle { color: RGBColor(0x5a, 0x60, 0x68), dash: Dash::Dots, width: 1.5, opacity: 1.0 };
 
-/// Of Okabe and Ito, told apart by colour-blind readers; yellow is left out, too pale on white. The peers' are darker. What learns
-/// nothing has no colour.
+/// Of Okabe and Ito, told apart by colour-blind readers; yellow is left out, too pale on white. The
+/// peers' are darker. What learns nothing has no colour.
 const KNOWN: [(&str, RGBColor, Dash); 15] = [
     ("gr", RGBColor(0xa8, 0x00, 0x2a), Dash::Solid),
     ("emk", RGBColor(0x8a, 0x6f, 0xd1), Dash::Solid),
@@ -62,7 +64,8 @@ const SPARE: [RGBColor; 4] = [
     RGBColor(0x88, 0x22, 0x55),
 ];
 
-/// Shades of a method's colour for its variants: how far towards black (below zero) or white, and how broken.
+/// Shades of a method's colour for its variants: how far towards black (below zero) or white, and
+/// how broken.
 const SHADES: [(f64, Dash); 6] = [
     (-0.45, Dash::Dashes),
     (0.4, Dash::Dashes),
@@ -80,7 +83,8 @@ pub(crate) fn method(results: &Results, name: &str) -> LineStyle {
         return style(color, dash);
     }
     if let Some(((color, _), original)) = original(name) {
-        let place = place(results, name, |other| self::original(other).is_some_and(|(_, o)| o == original));
+        let place =
+            place(results, name, |other| self::original(other).is_some_and(|(_, o)| o == original));
         let (towards, dash) = SHADES[place % SHADES.len()];
         return style(shade(color, towards), dash);
     }
@@ -133,7 +137,8 @@ fn place(results: &Results, name: &str, belongs: impl Fn(&str) -> bool) -> usize
 
 fn shade(RGBColor(r, g, b): RGBColor, towards: f64) -> RGBColor {
     let end = if towards < 0.0 { 0.0 } else { 255.0 };
-    let moved = |part: u8| (f64::from(part) + (end - f64::from(part)) * towards.abs()).round() as u8;
+    let moved =
+        |part: u8| (f64::from(part) + (end - f64::from(part)) * towards.abs()).round() as u8;
     RGBColor(moved(r), moved(g), moved(b))
 }
 
@@ -142,7 +147,8 @@ pub(crate) fn hex(RGBColor(r, g, b): RGBColor) -> String {
     format!("#{r:02x}{g:02x}{b:02x}")
 }
 
-/// Kernels are ordered by bandwidth: dark for the first, light for the last, evenly to the eye (after viridis).
+/// Kernels are ordered by bandwidth: dark for the first, light for the last, evenly to the eye
+/// (after viridis).
 pub(crate) fn kernel(index: usize, count: usize) -> RGBColor {
     const STOPS: [(u8, u8, u8); 9] = [
         (68, 1, 84),
@@ -185,9 +191,11 @@ mod tests {
     #[test]
     fn every_variant_differs_from_its_method_and_from_the_others() {
         let mut results = results(3, 5, 2);
-        let names = ["mk", "mk:a", "mk:b", "mk:c", "mk:d", "mk:e", "mk:f", "naive:a", "new", "new:a"];
+        let names =
+            ["mk", "mk:a", "mk:b", "mk:c", "mk:d", "mk:e", "mk:f", "naive:a", "new", "new:a"];
         let mk = results.methods[0].clone();
-        results.methods = names.map(|name| MethodResult { name: name.into(), ..mk.clone() }).to_vec();
+        results.methods =
+            names.map(|name| MethodResult { name: name.into(), ..mk.clone() }).to_vec();
         let look = |name: &str| {
             let LineStyle { color, dash, .. } = method(&results, name);
             (hex(color), format!("{dash:?}"))

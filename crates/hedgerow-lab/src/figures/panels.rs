@@ -1,4 +1,5 @@
-//! Figures of several runs: one small chart per data set with a common legend, and the convergence of all in one chart.
+//! Figures of several runs: one small chart per data set with a common legend, and the convergence
+//! of all in one chart.
 
 use plotters::style::text_anchor::HPos;
 
@@ -35,7 +36,8 @@ pub fn mse_panels(title: &str, columns: usize, panes: &[Pane<'_>]) -> Result<Str
         .map_err(|source| FigureError::Draw { figure: "the errors of several runs", source })
 }
 
-/// The fraction of trials in which `mk` has selected the best kernel, over rounds, a line per data set.
+/// The fraction of trials in which `mk` has selected the best kernel, over rounds, a line per data
+/// set.
 pub fn convergence_panels(title: &str, panes: &[Pane<'_>]) -> Result<String, FigureError> {
     draw_convergence(title, panes)
         .map_err(|source| FigureError::Draw { figure: "the convergence of several runs", source })
@@ -118,7 +120,8 @@ impl Sheet {
     }
 }
 
-const PLAIN: Writing = Writing { size: 12.0, color: INK, bold: false, anchor: HPos::Left, upwards: false };
+const PLAIN: Writing =
+    Writing { size: 12.0, color: INK, bold: false, anchor: HPos::Left, upwards: false };
 const SMALL: Writing = Writing { size: 10.5, color: SOFT_INK, ..PLAIN };
 
 /// The errors of all methods, a chart per data set.
@@ -174,7 +177,11 @@ pub(super) fn draw_errors(
 
 fn head(canvas: &Canvas<'_>, title: &str, panes: &[Pane<'_>]) -> Result<(), DrawError> {
     let left = AXIS_TITLE + 44.0;
-    canvas.text(&shortened(title, 90), (left, 18.0), Writing { size: 15.5, bold: true, ..PLAIN })?;
+    canvas.text(
+        &shortened(title, 90),
+        (left, 18.0),
+        Writing { size: 15.5, bold: true, ..PLAIN },
+    )?;
     let setting = same(panes, setting).unwrap_or_default();
     canvas.text(&setting, (left, 39.0), Writing { color: SOFT_INK, ..PLAIN })
 }
@@ -198,7 +205,11 @@ fn draw_pane(
     let Frame { left, right, top, bottom } = frame;
     let room = ((right - left) / 7.2) as usize;
     let title = format!("{}{}", letter(place, panes), pane.title);
-    canvas.text(&shortened(&title, room), (left, top - 29.0), Writing { size: 13.0, bold: true, ..PLAIN })?;
+    canvas.text(
+        &shortened(&title, room),
+        (left, top - 29.0),
+        Writing { size: 13.0, bold: true, ..PLAIN },
+    )?;
     let sizes = pane.results.map_or(String::new(), sizes);
     canvas.text(&shortened(&sizes, ((right - left) / 5.4) as usize), (left, top - 12.0), SMALL)?;
     let centered = Writing { color: INK, anchor: HPos::Center, ..PLAIN };
@@ -237,12 +248,14 @@ fn draw_pane(
     chart.axes()
 }
 
-/// A logarithmic axis that is not stretched downwards by the first few rounds, when a method may happen to be right.
+/// A logarithmic axis that is not stretched downwards by the first few rounds, when a method may
+/// happen to be right.
 pub(super) fn error_axis(found: &Errors) -> Option<Axis> {
     let all = || found.others.iter().chain(&found.lines);
     let early = last_round(all()) * EARLY;
     let settled = || all().flat_map(Line::settled).filter(|point| point.mean > 0.0);
-    let low = settled().filter(|point| point.round >= early).map(|point| point.mean).reduce(f64::min)?;
+    let low =
+        settled().filter(|point| point.round >= early).map(|point| point.mean).reduce(f64::min)?;
     Some(Axis::log(settled().map(|point| point.mean).filter(|mean| *mean >= low), 0.04))
 }
 
@@ -292,7 +305,8 @@ fn common_legend<'e>(found: impl Iterator<Item = &'e Errors>) -> Vec<Entry> {
         Entry { bold: matches!(label.as_str(), "gr" | "mk"), label, key, value: String::new() }
     };
     let name = |method: &str| if method == "sk" { "sk, best kernel" } else { method }.to_owned();
-    let mut entries: Vec<Entry> = lines.iter().map(|line| entry(&name(&line.method), line.style)).collect();
+    let mut entries: Vec<Entry> =
+        lines.iter().map(|line| entry(&name(&line.method), line.style)).collect();
     if let Some(style) = other {
         let after = lines.iter().filter(|line| rank(&line.method) <= rank("sk")).count();
         entries.insert(after, entry("sk, other kernels", style));
@@ -320,7 +334,9 @@ fn rank(method: &str) -> usize {
         "hindsight",
     ];
     let own = |name: &str| ORDER.iter().position(|known| *known == name).map(|place| 2 * place);
-    own(method).or_else(|| Some(own(method.split_once([':', '/', '+'])?.0)? + 1)).unwrap_or(2 * ORDER.len())
+    own(method)
+        .or_else(|| Some(own(method.split_once([':', '/', '+'])?.0)? + 1))
+        .unwrap_or(2 * ORDER.len())
 }
 
 fn in_words(panes: &[Pane<'_>], found: &[Option<Errors>], content: Content<'_>) -> String {
@@ -364,7 +380,8 @@ fn draw_convergence(title: &str, panes: &[Pane<'_>]) -> Result<String, DrawError
         x: "round t (log scale)".into(),
         y: "share of trials at the best kernel".into(),
     };
-    let described = series::describe(&lines, "Share of trials in which mk has selected the best kernel");
+    let described =
+        series::describe(&lines, "Share of trials in which mk has selected the best kernel");
     let alternative = format!("{title}. {described}");
     let rounds = lines.iter().flat_map(|line| &line.points).map(|point| point.round);
     // A little beyond, so that a line at none or at all of the trials is not hidden by the frame.
@@ -372,7 +389,8 @@ fn draw_convergence(title: &str, panes: &[Pane<'_>]) -> Result<String, DrawError
     Canvas::document(&alternative, SHEET, |canvas| {
         let frame = Frame::alone(236.0);
         if lines.is_empty() {
-            return Chart::blank(canvas, frame, &words, axes)?.instead("No selection of kernels is known.");
+            return Chart::blank(canvas, frame, &words, axes)?
+                .instead("No selection of kernels is known.");
         }
         let chart = Chart::new(canvas, frame, &words, axes)?;
         lines.iter().rev().try_for_each(|line| chart.line(line))?;
@@ -416,14 +434,24 @@ mod tests {
             with_trivial.methods.push(method);
         }
         let plain = results(11, 50, 4);
-        let panes = [pane("One", Some(&plain)), pane("Two", Some(&with_trivial)), pane("Three", None)];
+        let panes =
+            [pane("One", Some(&plain)), pane("Two", Some(&with_trivial)), pane("Three", None)];
         let svg = mse_panels("All", 2, &panes).unwrap();
         let texts = texts(&svg);
-        for title in ["(a) One", "(b) Two", "(c) Three", "1000 × 77, best kernel: 6", NOT_AVAILABLE] {
+        for title in ["(a) One", "(b) Two", "(c) Three", "1000 × 77, best kernel: 6", NOT_AVAILABLE]
+        {
             assert_eq!(texts.iter().filter(|text| **text == title).count(), 1, "{title}");
         }
         let first = texts.iter().position(|text| *text == "mk").unwrap();
-        let legend = ["mk", "mk:voters", "sk, best kernel", "sk, other kernels", "naive", "central", "local"];
+        let legend = [
+            "mk",
+            "mk:voters",
+            "sk, best kernel",
+            "sk, other kernels",
+            "naive",
+            "central",
+            "local",
+        ];
         assert_eq!(texts[first..first + 7], legend);
         assert_eq!(texts[first + 7..first + 10], ["last", "mean", "hindsight"]);
         // In the first column of charts and below the last of each column.
@@ -438,8 +466,15 @@ mod tests {
             let sheet = Sheet::new(columns, panes, 9);
             for place in 0..panes {
                 let Frame { left, right, top, bottom } = sheet.frame(place);
-                assert!(left >= 60.0 && right - left > 180.0 && right < sheet.width, "{columns} {place}");
-                assert!(top > HEAD + 40.0 && bottom - top > 150.0 && bottom + 33.0 < sheet.legend_top - 10.0);
+                assert!(
+                    left >= 60.0 && right - left > 180.0 && right < sheet.width,
+                    "{columns} {place}"
+                );
+                assert!(
+                    top > HEAD + 40.0
+                        && bottom - top > 150.0
+                        && bottom + 33.0 < sheet.legend_top - 10.0
+                );
                 // Room for the names of the next axis.
                 if !(place + 1).is_multiple_of(columns) {
                     assert!(sheet.frame(place + 1).left - right >= 50.0);
@@ -478,7 +513,8 @@ mod tests {
         let mut nothing = results(3, 5, 2);
         nothing.methods.clear();
         let (one, many) = (results(1, 1, 1), results(1000, 3, 2));
-        let all = [&zero, &wild, &nothing, &one, &many].map(|results| pane("<b>&\u{1}", Some(results)));
+        let all =
+            [&zero, &wild, &nothing, &one, &many].map(|results| pane("<b>&\u{1}", Some(results)));
         for panes in [&all[..], &all[..1], &[]] {
             for columns in [0, 1, 3, usize::MAX] {
                 let svg = mse_panels("<b>", columns, panes).unwrap();
@@ -488,13 +524,21 @@ mod tests {
             assert!(!convergence_panels("<b>", panes).unwrap().contains("<b>"));
         }
         let svg = mse_panels("All", 2, &all).unwrap();
-        assert!(svg.contains("Every error is zero.") && svg.contains("No course of the error is known."));
+        assert!(
+            svg.contains("Every error is zero.")
+                && svg.contains("No course of the error is known.")
+        );
     }
 
     #[test]
     fn the_legend_of_the_convergence_has_the_final_shares() {
-        let (mut half, full, mut unknown) = (results(3, 50, 4), results(5, 300, 4), results(3, 50, 4));
-        half.methods[0].curve.shares.iter_mut().for_each(|shares| shares.copy_from_slice(&[0.25, 0.5, 0.25]));
+        let (mut half, full, mut unknown) =
+            (results(3, 50, 4), results(5, 300, 4), results(3, 50, 4));
+        half.methods[0]
+            .curve
+            .shares
+            .iter_mut()
+            .for_each(|shares| shares.copy_from_slice(&[0.25, 0.5, 0.25]));
         unknown.best_kernel = None;
         let panes = [
             pane("Half", Some(&half)),
@@ -516,7 +560,9 @@ mod tests {
     #[test]
     fn what_differs_between_runs_is_not_said_of_all() {
         let (few, many) = (results(3, 50, 4), results(3, 50, 9));
-        let svg = |other| mse_panels("All", 2, &[pane("One", Some(&few)), pane("Two", Some(other))]).unwrap();
+        let svg = |other| {
+            mse_panels("All", 2, &[pane("One", Some(&few)), pane("Two", Some(other))]).unwrap()
+        };
         assert!(svg(&few).contains("4 trials") && !svg(&many).contains("4 trials"));
     }
 }

@@ -1,5 +1,5 @@
-//! A figure as a PNG, twice its size in pixels, for places that don't show SVG. Letters come from a font within the program, so
-//! that every machine draws the same picture.
+//! A figure as a PNG, twice its size in pixels, for places that don't show SVG. Letters come from a
+//! font within the program, so that every machine draws the same picture.
 
 use std::sync::{Arc, OnceLock};
 
@@ -45,14 +45,16 @@ pub fn to_png(svg: &str) -> Result<Vec<u8>, PngError> {
     picture.encode_png().map_err(|error| PngError::Encode(error.to_string()))
 }
 
-/// The one family there is. Condensed, because its letters are as wide as those of the fonts that the figures name first.
+/// The one family there is. Condensed, because its letters are as wide as those of the fonts that
+/// the figures name first.
 fn fonts() -> Arc<fontdb::Database> {
     static FONTS: OnceLock<Arc<fontdb::Database>> = OnceLock::new();
     let load = || {
         let mut fonts = fontdb::Database::new();
         fonts.load_font_data(dejavu::sans_condensed::regular().to_vec());
         fonts.load_font_data(dejavu::sans_condensed::bold().to_vec());
-        let family = fonts.faces().find_map(|face| face.families.first()).map(|(family, _)| family.clone());
+        let family =
+            fonts.faces().find_map(|face| face.families.first()).map(|(family, _)| family.clone());
         fonts.set_sans_serif_family(family.unwrap_or_default());
         Arc::new(fonts)
     };
@@ -97,7 +99,8 @@ mod tests {
 
     #[test]
     fn letters_have_their_widths_and_keep_to_their_anchors() {
-        // In Arial (and Liberation Sans, by Chromium) these words are 78.25 pixels wide at this size; ink is a little narrower.
+        // In Arial (and Liberation Sans, by Chromium) these words are 78.25 pixels wide at this
+        // size; ink is a little narrower.
         let (left, right) = inked(&text("Mean error", "")).unwrap();
         assert!((left - 100.0).abs() < 3.0 && (right - left - 78.25).abs() < 3.0, "{left} {right}");
         let (left, right) = inked(&text("Mean error", "text-anchor=\"end\"")).unwrap();
@@ -108,7 +111,8 @@ mod tests {
 
     #[test]
     fn bold_letters_are_bolder() {
-        let width = |attributes| inked(&text("Mean error", attributes)).map(|(left, right)| right - left);
+        let width =
+            |attributes| inked(&text("Mean error", attributes)).map(|(left, right)| right - left);
         assert!(width("font-weight=\"bold\"") > width("").map(|width| width + 2.0));
     }
 
@@ -127,8 +131,10 @@ mod tests {
     #[test]
     fn what_is_no_figure_is_refused() {
         assert!(matches!(to_png("<html>"), Err(PngError::Svg(_))));
-        let huge = document("")
-            .replace("width=\"200\" height=\"40\" viewBox", "width=\"90000\" height=\"40\" viewBox");
+        let huge = document("").replace(
+            "width=\"200\" height=\"40\" viewBox",
+            "width=\"90000\" height=\"40\" viewBox",
+        );
         assert!(matches!(to_png(&huge), Err(PngError::TooLarge { width: 180_000, height: 80 })));
     }
 }

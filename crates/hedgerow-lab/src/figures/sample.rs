@@ -2,16 +2,21 @@
 
 use crate::results::{Curve, DataSummary, MethodResult, Moments, Regret, Results};
 
-/// A run with `mk`, `naive`, `central`, `local`, one `sk` per kernel and `hindsight`; the middle kernel is best.
+/// A run with `mk`, `naive`, `central`, `local`, one `sk` per kernel and `hindsight`; the middle
+/// kernel is best.
 pub(crate) fn results(kernels: usize, rounds: usize, trials: usize) -> Results {
     let best = kernels / 2 + 1;
-    let mut methods: Vec<MethodResult> = [("mk", 1.1), ("naive", 1.05), ("central", 1.02), ("local", 3.0)]
-        .into_iter()
-        .map(|(name, level)| MethodResult {
-            curve: Curve { shares: shares(kernels, best, rounds), ..curve(level, rounds, trials) },
-            ..method(name, level, trials)
-        })
-        .collect();
+    let mut methods: Vec<MethodResult> =
+        [("mk", 1.1), ("naive", 1.05), ("central", 1.02), ("local", 3.0)]
+            .into_iter()
+            .map(|(name, level)| MethodResult {
+                curve: Curve {
+                    shares: shares(kernels, best, rounds),
+                    ..curve(level, rounds, trials)
+                },
+                ..method(name, level, trials)
+            })
+            .collect();
     methods.extend((1..=kernels).map(|kernel| {
         let level = 1.0 + kernel.abs_diff(best) as f64;
         MethodResult {
@@ -21,7 +26,11 @@ pub(crate) fn results(kernels: usize, rounds: usize, trials: usize) -> Results {
             ..method("sk", level, trials)
         }
     }));
-    methods.push(MethodResult { kernel: Some(best), regret: None, ..method("hindsight", 0.5, trials) });
+    methods.push(MethodResult {
+        kernel: Some(best),
+        regret: None,
+        ..method("hindsight", 0.5, trials)
+    });
     // The naive extension sends every kernel's model and the weights.
     methods[1].numbers_up = 98.0 * kernels as f64 + kernels as f64;
     Results {
@@ -61,7 +70,9 @@ fn method(name: &str, level: f64, trials: usize) -> MethodResult {
         kernel: None,
         best: false,
         mse: moments(0.006 * level),
-        mse_trials: common_spread(trials).map(|spread| 0.006 * level * (1.0 + 0.03 * spread)).collect(),
+        mse_trials: common_spread(trials)
+            .map(|spread| 0.006 * level * (1.0 + 0.03 * spread))
+            .collect(),
         mse_last_window: Some(moments(0.005 * level)),
         mean_loss: moments(0.006 * level),
         error_rate: None,

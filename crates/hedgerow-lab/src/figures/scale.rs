@@ -59,7 +59,8 @@ impl Axis {
         Self::exactly(0.0..=if largest > 0.0 { largest * 1.04 } else { 1.0 })
     }
 
-    /// A logarithmic axis over the positive ones of the values, with a share of its length as air on either side.
+    /// A logarithmic axis over the positive ones of the values, with a share of its length as air
+    /// on either side.
     pub(crate) fn log(values: impl Iterator<Item = f64>, air: f64) -> Self {
         let positive = values.filter(|v| v.is_finite() && *v >= f64::MIN_POSITIVE);
         let (low, high) = extremes(positive).unwrap_or((0.1, 1.0));
@@ -115,7 +116,10 @@ impl Axis {
         let top = self.high.log10().floor() as i32;
         let round_numbers = (0..=top).flat_map(|e| [1.0, 2.0, 5.0].map(|m| m * 10f64.powi(e)));
         for value in std::iter::once(0.0).chain(round_numbers).filter(|v| *v <= self.high) {
-            if ticks.last().is_none_or(|last| self.position(value) - self.position(last.value) > 0.07) {
+            if ticks
+                .last()
+                .is_none_or(|last| self.position(value) - self.position(last.value) > 0.07)
+            {
                 ticks.push(Tick { value, label: number::fixed(value, 0) });
             }
         }
@@ -126,7 +130,10 @@ impl Axis {
         let Self { low, high, least_step, .. } = *self;
         let rough = ((high - low) / about.max(1) as f64).max(least_step);
         let magnitude = 10f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].into_iter().find(|m| m * magnitude >= rough * 0.999).unwrap_or(10.0)
+        let step = [1.0, 2.0, 5.0, 10.0]
+            .into_iter()
+            .find(|m| m * magnitude >= rough * 0.999)
+            .unwrap_or(10.0)
             * magnitude;
         let first = (low / step - 1e-9).ceil();
         let largest = low.abs().max(high.abs());
@@ -138,7 +145,11 @@ impl Axis {
             .take_while(|value| *value <= high + step * 1e-9)
             .map(|value| Tick {
                 value,
-                label: if readable { number::fixed(value, decimals) } else { number::significant(value, 3) },
+                label: if readable {
+                    number::fixed(value, decimals)
+                } else {
+                    number::significant(value, 3)
+                },
             })
             .collect()
     }
@@ -147,7 +158,8 @@ impl Axis {
         let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
         let every = ((last - first) as usize).div_ceil(about.max(1)).max(1);
         let named_by: [&[u8]; 4] = [&[1], &[1, 3], &[1, 2, 5], &[1, 2, 3, 4, 5, 6, 7, 8, 9]];
-        let within = |m: u8, e: i32| (self.low..=self.high).contains(&(f64::from(m) * 10f64.powi(e)));
+        let within =
+            |m: u8, e: i32| (self.low..=self.high).contains(&(f64::from(m) * 10f64.powi(e)));
         let count = |named: &[u8]| {
             (first..=last)
                 .step_by(every)
@@ -166,13 +178,14 @@ impl Axis {
                 if !within(multiple, exponent) || (every > 1 && multiple > 1) {
                     continue;
                 }
-                let named_here =
-                    named.contains(&multiple) && ((exponent - first) as usize).is_multiple_of(every);
+                let named_here = named.contains(&multiple)
+                    && ((exponent - first) as usize).is_multiple_of(every);
                 let label = match (named_here, plain, multiple) {
                     (false, ..) => String::new(),
-                    (_, true, _) => {
-                        number::fixed(f64::from(multiple) * 10f64.powi(exponent), (-exponent).max(0) as usize)
-                    }
+                    (_, true, _) => number::fixed(
+                        f64::from(multiple) * 10f64.powi(exponent),
+                        (-exponent).max(0) as usize,
+                    ),
                     (.., 1) => number::power_of_ten(exponent),
                     _ => format!("{multiple}·{}", number::power_of_ten(exponent)),
                 };

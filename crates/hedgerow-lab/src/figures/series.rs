@@ -34,18 +34,28 @@ impl Line {
         } else {
             method.label()
         };
-        Self { label, method: method.name.clone(), style, points, in_hindsight: method.name == "hindsight" }
+        Self {
+            label,
+            method: method.name.clone(),
+            style,
+            points,
+            in_hindsight: method.name == "hindsight",
+        }
     }
 
     pub(crate) fn last(&self) -> f64 {
         self.points.last().map_or(f64::NEG_INFINITY, |point| point.mean)
     }
 
-    /// Where its values mean something: the later half in rounds of what is known only in hindsight, else all of it.
+    /// Where its values mean something: the later half in rounds of what is known only in
+    /// hindsight, else all of it.
     pub(super) fn settled(&self) -> &[Point] {
         let half = self.points.last().map_or(0.0, |point| point.round) / 2.0;
-        let start =
-            if self.in_hindsight { self.points.partition_point(|point| point.round < half) } else { 0 };
+        let start = if self.in_hindsight {
+            self.points.partition_point(|point| point.round < half)
+        } else {
+            0
+        };
         &self.points[start..]
     }
 
@@ -56,7 +66,8 @@ impl Line {
         Self { points: self.points[start..].to_vec(), ..self.clone() }
     }
 
-    /// Averages over `span` points on either side; fewer at the start, where a method may rise fast, and at the end.
+    /// Averages over `span` points on either side; fewer at the start, where a method may rise
+    /// fast, and at the end.
     fn smoothed(&self, span: usize) -> Self {
         let mean = |i: usize| {
             let end = (i + span.min(i) + 1).min(self.points.len());
@@ -110,10 +121,12 @@ fn unrest(results: &Results) -> f64 {
 
 /// Methods that choose or mix kernels while they learn.
 pub(crate) fn choosers(results: &Results) -> impl Iterator<Item = &MethodResult> {
-    let chooses =
-        |method: &&MethodResult| !matches!(method.name.as_str(), "sk" | "hindsight") && !method.is_trivial();
+    let chooses = |method: &&MethodResult| {
+        !matches!(method.name.as_str(), "sk" | "hindsight") && !method.is_trivial()
+    };
     // Who has no kernels has no share of any.
-    let has_shares = |method: &&MethodResult| method.curve.shares.iter().flatten().any(|share| *share > 0.0);
+    let has_shares =
+        |method: &&MethodResult| method.curve.shares.iter().flatten().any(|share| *share > 0.0);
     results.methods.iter().filter(chooses).filter(has_shares)
 }
 
@@ -150,7 +163,10 @@ pub(crate) fn convergence(results: &Results) -> Option<Convergence> {
     let longest = raw.iter().map(|line| line.points.len()).max()?;
     let span = (longest as f64 / 120.0 * unrest(results)) as usize;
     let rough = |line: &Line| span > 0 && line.is_rough();
-    let lines = raw.iter().map(|line| if rough(line) { line.smoothed(span) } else { line.clone() }).collect();
+    let lines = raw
+        .iter()
+        .map(|line| if rough(line) { line.smoothed(span) } else { line.clone() })
+        .collect();
     let faint = |line: Line| {
         let style = LineStyle { width: 0.7, opacity: 0.35, dash: Dash::Solid, ..line.style };
         Line { style, ..line }
@@ -173,18 +189,22 @@ pub(crate) fn regrets(results: &Results) -> Vec<Line> {
         .collect()
 }
 
-/// Whether logarithmic axes can show nearly all of the regret: it may be negative where a method beats the best
-/// fixed function.
+/// Whether logarithmic axes can show nearly all of the regret: it may be negative where a method
+/// beats the best fixed function.
 pub(crate) fn mostly_positive(lines: &[Line]) -> bool {
     let all = || lines.iter().flat_map(|line| &line.points);
     let positive = all().filter(|point| point.mean > 0.0).count();
     positive * 10 >= all().count() * 9 && lines.iter().all(|line| line.last() > 0.0)
 }
 
-/// A line through the last point of the middle one of the regrets that grows as √t: only its slope means something.
+/// A line through the last point of the middle one of the regrets that grows as √t: only its slope
+/// means something.
 pub(crate) fn root_guide(lines: &[Line]) -> Option<[(f64, f64); 2]> {
-    let first =
-        lines.iter().flat_map(|line| line.points.first()).map(|point| point.round).reduce(f64::min)?;
+    let first = lines
+        .iter()
+        .flat_map(|line| line.points.first())
+        .map(|point| point.round)
+        .reduce(f64::min)?;
     let mut ends: Vec<_> = lines.iter().filter_map(|line| line.points.last()).collect();
     ends.sort_by(|a, b| a.mean.total_cmp(&b.mean));
     let end = ends.get(ends.len() / 2)?;
@@ -218,7 +238,9 @@ const MOST_COLUMNS: f64 = 180.0;
 
 /// Shares of `mk`, or else of the first method that chooses kernels.
 pub(crate) fn shares(results: &Results) -> Option<Shares> {
-    let method = choosers(results).find(|method| method.name == "mk").or_else(|| choosers(results).next())?;
+    let method = choosers(results)
+        .find(|method| method.name == "mk")
+        .or_else(|| choosers(results).next())?;
     let curve = &method.curve;
     let length = curve.rounds.len().min(curve.shares.len());
     let kernels = curve.shares.iter().map(Vec::len).max().unwrap_or(0);
@@ -244,12 +266,14 @@ pub(crate) fn shares(results: &Results) -> Option<Shares> {
         .map(|first| {
             let members = first..(first + per_group).min(kernels);
             let mean = |column: &&[Vec<f64>]| {
-                let all = column.iter().flat_map(|shares| members.clone().filter_map(|p| shares.get(p)));
+                let all =
+                    column.iter().flat_map(|shares| members.clone().filter_map(|p| shares.get(p)));
                 all.filter(|share| share.is_finite()).sum::<f64>() / column.len() as f64
             };
             let mut shares: Vec<f64> = columns.iter().map(mean).collect();
             shares.resize(rounds.len(), shares.last().copied().unwrap_or(0.0));
-            let has_best = results.best_kernel.is_some_and(|best| members.contains(&best.wrapping_sub(1)));
+            let has_best =
+                results.best_kernel.is_some_and(|best| members.contains(&best.wrapping_sub(1)));
             Group { label: group_label(results, first + 1, members.end), has_best, shares }
         })
         .collect();
@@ -272,9 +296,15 @@ pub(crate) fn kernel_label(results: &Results, kernel: usize) -> String {
 pub(crate) fn describe(lines: &[Line], quantity: &str) -> String {
     let mut ends: Vec<&Line> = lines.iter().filter(|line| !line.points.is_empty()).collect();
     ends.sort_by(|a, b| a.last().total_cmp(&b.last()));
-    let last = ends.iter().flat_map(|line| line.points.last()).map(|point| point.round).fold(0.0, f64::max);
-    let values: Vec<String> =
-        ends.iter().map(|line| format!("{} {}", line.label, number::significant(line.last(), 3))).collect();
+    let last = ends
+        .iter()
+        .flat_map(|line| line.points.last())
+        .map(|point| point.round)
+        .fold(0.0, f64::max);
+    let values: Vec<String> = ends
+        .iter()
+        .map(|line| format!("{} {}", line.label, number::significant(line.last(), 3)))
+        .collect();
     format!("{quantity} at round {}: {}.", number::fixed(last, 0), values.join(", "))
 }
 

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::traces::{
-    axis, layout, line_trace, log_axis, plain, range, root_axis, rounded, rounds_axis, share_axis, traces,
+    axis, layout, line_trace, log_axis, plain, range, root_axis, rounded, rounds_axis, share_axis,
+    traces,
 };
 use crate::figures::markup::escape;
 use crate::figures::measure::Measure;
@@ -31,25 +32,31 @@ pub(super) struct Chart {
     caption: String,
     /// Ready markup of its switches.
     controls: String,
-    /// `views` (traces by name), `layout`, and of the vertical axis `ranges` by view and kind, and `titles` where they
-    /// differ between views.
-    /// None if the caption says why there is nothing to draw.
+    /// `views` (traces by name), `layout`, and of the vertical axis `ranges` by view and kind, and
+    /// `titles` where they differ between views. None if the caption says why there is nothing to
+    /// draw.
     pub(super) figure: Option<Value>,
 }
 
 /// All charts that there is data for.
 pub(super) fn charts(results: &Results) -> Vec<Chart> {
-    [mse(results), kernels(results), convergence(results), regret(results)].into_iter().flatten().collect()
+    [mse(results), kernels(results), convergence(results), regret(results)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 impl Chart {
     /// Its part of the page.
     pub(super) fn section(&self) -> String {
         let Self { id, heading, alternative, caption, controls, .. } = self;
-        let (heading, alternative, caption) = (escape(heading), escape(alternative), escape(caption));
+        let (heading, alternative, caption) =
+            (escape(heading), escape(alternative), escape(caption));
         let plot = match self.figure {
             Some(_) => {
-                format!("<div class=\"plot\" id=\"{id}\" role=\"img\" aria-label=\"{alternative}\"></div>\n")
+                format!(
+                    "<div class=\"plot\" id=\"{id}\" role=\"img\" aria-label=\"{alternative}\"></div>\n"
+                )
             }
             None => String::new(),
         };
@@ -202,7 +209,8 @@ fn convergence(results: &Results) -> Option<Chart> {
         series::kernel_label(results, convergence.kernel)
     );
     if !convergence.raw.is_empty() {
-        caption += &format!(" Strong lines: averages of {} neighbouring points.", convergence.averaged);
+        caption +=
+            &format!(" Strong lines: averages of {} neighbouring points.", convergence.averaged);
     }
     Some(Chart {
         id: "convergence",
@@ -230,7 +238,8 @@ fn regret(results: &Results) -> Option<Chart> {
     if logarithmic {
         (x, y) = (log_axis("round t"), log_axis("regret R(t)"));
         y["range"] = range(&Axis::log(values(), 0.04));
-        caption += "On these axes powers of t are straight, t^a with slope a; the guide grows as √t.";
+        caption +=
+            "On these axes powers of t are straight, t^a with slope a; the guide grows as √t.";
         traces.extend(series::root_guide(&lines).map(|ends| {
             let points = ends.map(|(round, mean)| Point { round, mean, sd: 0.0 }).to_vec();
             let mut trace = line_trace(&Line {
@@ -283,7 +292,10 @@ mod tests {
         let mut results = results(3, 20, 2);
         let chart = mse(&results).unwrap();
         assert_eq!(chart.figure.as_ref().unwrap()["views"].as_object().unwrap().len(), 2);
-        assert!(chart.controls.contains("value=\"windowed\"") && chart.controls.contains("value=\"linear\""));
+        assert!(
+            chart.controls.contains("value=\"windowed\"")
+                && chart.controls.contains("value=\"linear\"")
+        );
         results.methods.iter_mut().for_each(|method| method.curve.mse_window.clear());
         assert!(!mse(&results).unwrap().controls.contains("windowed"));
     }
@@ -295,9 +307,13 @@ mod tests {
         for chart in charts(&results).iter().filter(|chart| chart.id != "kernels") {
             let views = chart.figure.as_ref().unwrap()["views"].as_object().unwrap();
             let traces = views.values().flat_map(|view| view.as_array().unwrap());
-            let lines: Vec<_> =
-                traces.filter(|trace| trace["name"] == "naive" && trace["fill"].is_null()).collect();
-            assert!(!lines.is_empty() && lines.iter().all(|line| line["line"]["color"] == expected.as_str()));
+            let lines: Vec<_> = traces
+                .filter(|trace| trace["name"] == "naive" && trace["fill"].is_null())
+                .collect();
+            assert!(
+                !lines.is_empty()
+                    && lines.iter().all(|line| line["line"]["color"] == expected.as_str())
+            );
         }
     }
 
@@ -305,7 +321,8 @@ mod tests {
     fn other_single_kernels_share_one_entry_of_the_legend() {
         let chart = mse(&results(11, 20, 2)).unwrap();
         let traces = chart.figure.as_ref().unwrap()["views"]["running"].as_array().unwrap();
-        let others: Vec<_> = traces.iter().filter(|trace| trace["legendgroup"] == "others").collect();
+        let others: Vec<_> =
+            traces.iter().filter(|trace| trace["legendgroup"] == "others").collect();
         assert_eq!(others.len(), 10);
         assert_eq!(others.iter().filter(|trace| trace["showlegend"] == true).count(), 1);
     }
@@ -317,7 +334,10 @@ mod tests {
         let chart = regret(&results).unwrap();
         assert!(chart.figure.as_ref().unwrap()["layout"]["xaxis"]["tickvals"].is_array());
         let trace = &chart.figure.as_ref().unwrap()["views"]["regret"][0];
-        assert_eq!(trace["x"].as_array().unwrap().len(), trace["customdata"].as_array().unwrap().len());
+        assert_eq!(
+            trace["x"].as_array().unwrap().len(),
+            trace["customdata"].as_array().unwrap().len()
+        );
         assert!(chart.caption.contains("spaced by √t"));
     }
 
@@ -336,7 +356,8 @@ mod tests {
         let mut results = results(3, 100, 2);
         results.methods[0].curve.mse[0].sd = 1e9;
         results.methods[0].curve.regret[0].sd = 1e9;
-        let [mse, regret] = [mse(&results), regret(&results)].map(|chart| chart.unwrap().figure.unwrap());
+        let [mse, regret] =
+            [mse(&results), regret(&results)].map(|chart| chart.unwrap().figure.unwrap());
         let ranges = &mse["ranges"]["running"];
         let high = |range: &Value| range[1].as_f64().unwrap();
         assert!((-0.5..0.5).contains(&high(&ranges["log"])), "{ranges}");
@@ -350,7 +371,10 @@ mod tests {
         results.loss = "logistic".into();
         let chart = mse(&results).unwrap();
         assert_eq!(chart.heading, "Mean logistic loss over time");
-        assert_eq!(chart.figure.unwrap()["layout"]["yaxis"]["title"]["text"], "mean logistic loss up to t");
+        assert_eq!(
+            chart.figure.unwrap()["layout"]["yaxis"]["title"]["text"],
+            "mean logistic loss up to t"
+        );
         assert!(!chart.controls.contains("windowed") && !chart.alternative.contains("MSE"));
     }
 
@@ -362,7 +386,10 @@ mod tests {
             method.curve.mse.iter_mut().for_each(|mse| mse.mean = 0.0);
         }
         let section = mse(&results).unwrap().section();
-        assert!(section.contains("Every error is zero") && !section.contains("class=\"plot\""), "{section}");
+        assert!(
+            section.contains("Every error is zero") && !section.contains("class=\"plot\""),
+            "{section}"
+        );
     }
 
     #[test]

@@ -10,7 +10,8 @@ pub(crate) struct Comparison {
     ratio: f64,
     /// Whether the difference is no larger than chance would make it.
     pub(crate) level: bool,
-    /// In how many of how many trials mine was the larger and the smaller one; not for a single trial.
+    /// In how many of how many trials mine was the larger and the smaller one; not for a single
+    /// trial.
     trials: Option<Trials>,
 }
 
@@ -159,6 +160,9 @@ mod tests {
             methods[1].mean_loss = Moments { mean: 1.0, sd: 0.1 };
             compare(Measure::Loss, &methods[0], &methods[1], 25).unwrap().relation()
         };
-        assert_eq!((relation(1.05).as_str(), relation(1.06).as_str()), ("level with", "1.06 times"));
+        assert_eq!(
+            (relation(1.05).as_str(), relation(1.06).as_str()),
+            ("level with", "1.06 times")
+        );
     }
 }

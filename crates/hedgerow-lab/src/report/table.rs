@@ -25,7 +25,8 @@ struct Column<'r> {
 /// One row per method. Single kernels besides the best are marked as such.
 pub(super) fn table(results: &Results) -> String {
     let columns = columns(results);
-    let is_other = |method: &MethodResult| method.name == "sk" && !series::is_best_single(results, method);
+    let is_other =
+        |method: &MethodResult| method.name == "sk" && !series::is_best_single(results, method);
     let headings: String = columns.iter().map(heading).collect();
     let rows: String = results
         .methods
@@ -72,7 +73,9 @@ fn heading(Column { heading, meaning, class, .. }: &Column<'_>) -> String {
 }
 
 fn cell(class: &str, Cell { text, key }: &Cell) -> String {
-    let key = key.filter(|key| key.is_finite()).map_or(String::new(), |key| format!(" data-key=\"{key}\""));
+    let key = key
+        .filter(|key| key.is_finite())
+        .map_or(String::new(), |key| format!(" data-key=\"{key}\""));
     format!("<td{}{key}>{}</td>", class_of(class), escape(text))
 }
 
@@ -107,12 +110,16 @@ fn columns(results: &Results) -> Vec<Column<'_>> {
         }));
     }
     columns.push(column("Kernel", "its kernel, or the one it used most and how often", favourite));
-    columns.push(column("Numbers up", "sent to the server, per node and round", |m| amount(m.numbers_up)));
+    columns.push(column("Numbers up", "sent to the server, per node and round", |m| {
+        amount(m.numbers_up)
+    }));
     columns.push(column("Numbers down", "received from the server, per node and round", |m| {
         amount(m.numbers_down)
     }));
     let bytes = [
-        column("Bytes up", "payload sent to the server, per node and round", |m| amount(m.bytes_up)),
+        column("Bytes up", "payload sent to the server, per node and round", |m| {
+            amount(m.bytes_up)
+        }),
         column("Bytes down", "payload received, per node and round", |m| amount(m.bytes_down)),
     ];
     columns.extend(bytes.map(|column| Column { class: "bytes", ..column }));
@@ -120,13 +127,16 @@ fn columns(results: &Results) -> Vec<Column<'_>> {
         columns.push(column("Uploads taken", "by the server, per node and round", |m| {
             amount(m.uploads_accepted)
         }));
-        columns.push(column("Uploads late", "after their round had closed, per node and round", |m| {
-            amount(m.uploads_late)
-        }));
+        columns.push(column(
+            "Uploads late",
+            "after their round had closed, per node and round",
+            |m| amount(m.uploads_late),
+        ));
     }
     if any(|m| m.regret.is_some()) {
         columns.push(column("Regret", REGRET, move |m| {
-            let moments = m.regret.as_ref().map(|regret| Moments { mean: regret.mean, sd: regret.sd });
+            let moments =
+                m.regret.as_ref().map(|regret| Moments { mean: regret.mean, sd: regret.sd });
             spread(moments, trials)
         }));
         columns.push(column("Growth of regret", GROWTH, |m| {
@@ -142,7 +152,11 @@ fn columns(results: &Results) -> Vec<Column<'_>> {
     columns
 }
 
-fn column<'r>(heading: &str, meaning: &'static str, cell: impl Fn(&MethodResult) -> Cell + 'r) -> Column<'r> {
+fn column<'r>(
+    heading: &str,
+    meaning: &'static str,
+    cell: impl Fn(&MethodResult) -> Cell + 'r,
+) -> Column<'r> {
     Column { heading: heading.to_owned(), meaning, class: "", cell: Box::new(cell) }
 }
 

@@ -29,7 +29,8 @@ pub(super) fn root_axis(axis: &mut Value, traces: &mut [Value], last: f64) {
     }
 }
 
-/// Bands first, so that they lie below every line; in the legend the highest end first, as in the picture.
+/// Bands first, so that they lie below every line; in the legend the highest end first, as in the
+/// picture.
 pub(super) fn traces(lines: &[Line]) -> impl Iterator<Item = Value> {
     let rank = |line: &Line| 1 + lines.iter().filter(|other| other.last() > line.last()).count();
     let ranked = move |line: &Line| {
@@ -101,7 +102,8 @@ pub(super) fn rounds_axis() -> Value {
     json!({ "title": { "text": "round t" }, "rangemode": "tozero" })
 }
 
-/// Few ticks, each with its whole value: by itself Plotly writes every digit between the powers of ten.
+/// Few ticks, each with its whole value: by itself Plotly writes every digit between the powers of
+/// ten.
 pub(super) fn log_axis(title: &str) -> Value {
     json!({ "title": { "text": title }, "type": "log", "nticks": 4, "tickformat": "~g" })
 }
@@ -129,7 +131,11 @@ pub(super) fn rounded(values: impl Iterator<Item = f64>) -> Value {
     values
         .map(|value| {
             let short: f64 = format!("{value:.5e}").parse().unwrap_or(value);
-            if short.fract() == 0.0 && short.abs() < 1e9 { json!(short as i64) } else { json!(short) }
+            if short.fract() == 0.0 && short.abs() < 1e9 {
+                json!(short as i64)
+            } else {
+                json!(short)
+            }
         })
         .collect()
 }

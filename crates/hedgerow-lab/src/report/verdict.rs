@@ -13,7 +13,10 @@ pub(super) fn verdict(results: &Results) -> String {
     };
     let name = subject.label();
     if !Measure::of(results).moments(subject).mean.is_finite() {
-        return format!("On {}, {name} diverged: its error is not a finite number.", data_name(results));
+        return format!(
+            "On {}, {name} diverged: its error is not a finite number.",
+            data_name(results)
+        );
     }
     let comparisons: Vec<String> =
         [Some(against_best_single(results, subject)), against_naive(results, subject)]
@@ -28,14 +31,17 @@ pub(super) fn verdict(results: &Results) -> String {
         best_kernel(results, subject),
         growth(subject),
         different_nodes(results),
-        (results.trials == 1).then(|| "With a single trial, nothing is known about the spread.".to_owned()),
+        (results.trials == 1)
+            .then(|| "With a single trial, nothing is known about the spread.".to_owned()),
     ];
     comparisons.into_iter().chain(rest.into_iter().flatten()).collect::<Vec<_>>().join(" ")
 }
 
-/// `gr`, else `mk`, else the first method that a federation could run, else the one with the least error.
+/// `gr`, else `mk`, else the first method that a federation could run, else the one with the least
+/// error.
 fn subject(results: &Results) -> Option<&MethodResult> {
-    let comparators = ["sk", "hindsight", "central", "central-batch", "local", "naive", "last", "mean"];
+    let comparators =
+        ["sk", "hindsight", "central", "central-batch", "local", "naive", "last", "mean"];
     let methods = || results.methods.iter();
     results
         .method("gr")
@@ -43,7 +49,8 @@ fn subject(results: &Results) -> Option<&MethodResult> {
         .or_else(|| methods().find(|method| !comparators.contains(&method.name.as_str())))
         .or_else(|| {
             let error = |method: &MethodResult| Measure::of(results).moments(method).mean;
-            let learns = |method: &&MethodResult| method.name != "hindsight" && !method.is_trivial();
+            let learns =
+                |method: &&MethodResult| method.name != "hindsight" && !method.is_trivial();
             methods().filter(learns).min_by(|a, b| error(a).total_cmp(&error(b)))
         })
         .or_else(|| methods().next())
@@ -71,7 +78,9 @@ fn against_best_single(results: &Results, subject: &MethodResult) -> String {
         value(results, subject)
     );
     let best = series::best_single(results).filter(|_| subject.name != "sk");
-    let Some((best, found)) = best.and_then(|best| Some((best, comparison(results, subject, best)?))) else {
+    let Some((best, found)) =
+        best.and_then(|best| Some((best, comparison(results, subject, best)?)))
+    else {
         return format!("{reached}.");
     };
     let count = found.count().map_or(String::new(), |count| format!("; {count}"));
@@ -84,33 +93,45 @@ fn against_best_single(results: &Results, subject: &MethodResult) -> String {
 }
 
 fn against_naive(results: &Results, subject: &MethodResult) -> Option<String> {
-    let naive = results.methods.iter().find(|method| method.name == "naive" && subject.name != "naive")?;
+    let naive =
+        results.methods.iter().find(|method| method.name == "naive" && subject.name != "naive")?;
     let sent = match naive.numbers_up / subject.numbers_up {
         ratio if !ratio.is_finite() || ratio <= 0.0 => return None,
         ratio if ratio > 1.005 => format!("{} times fewer numbers up than naive", times(ratio)),
-        ratio if ratio < 0.995 => format!("{} times more numbers up than naive", times(1.0 / ratio)),
+        ratio if ratio < 0.995 => {
+            format!("{} times more numbers up than naive", times(1.0 / ratio))
+        }
         _ => "as many numbers up as naive".to_owned(),
     };
     let found = comparison(results, subject, naive)?;
     let count = found.count().map_or(String::new(), |count| format!(" ({count})"));
     let measure = Measure::of(results).name(results);
-    Some(format!("It sent {sent}, and its {measure} was {} that of naive{count}.", found.relation()))
+    Some(format!(
+        "It sent {sent}, and its {measure} was {} that of naive{count}.",
+        found.relation()
+    ))
 }
 
 /// Whoever loses to a rule that learns nothing should hear it.
 fn against_trivial(results: &Results, subject: &MethodResult) -> Vec<String> {
-    let rules = results.methods.iter().filter(|method| method.is_trivial() && !subject.is_trivial());
+    let rules =
+        results.methods.iter().filter(|method| method.is_trivial() && !subject.is_trivial());
     let sentence = |rule: &MethodResult| {
         let found = comparison(results, subject, rule)?;
-        let what = if rule.name == "last" { "the last value" } else { "the mean of all values so far" };
+        let what =
+            if rule.name == "last" { "the last value" } else { "the mean of all values so far" };
         let count = found.count().map_or(String::new(), |count| format!("; {count}"));
         let behind = format!("({}: {}{count})", rule.label(), value(results, rule));
         let measure = Measure::of(results).name(results);
         let relation = found.relation();
         Some(match (found.level, found.is_lower()) {
-            (true, _) => format!("Its {measure} was {relation} that of predicting {what} {behind}."),
+            (true, _) => {
+                format!("Its {measure} was {relation} that of predicting {what} {behind}.")
+            }
             (false, true) => {
-                format!("It beats {what}: its {measure} was {relation} that of predicting it {behind}.")
+                format!(
+                    "It beats {what}: its {measure} was {relation} that of predicting it {behind}."
+                )
             }
             (false, false) => format!(
                 "It loses to {what}, which takes no learning: its {measure} was {relation} that of predicting it {behind}."
@@ -127,7 +148,9 @@ fn lowest(results: &Results, subject: &MethodResult) -> Option<String> {
     let mut contenders: Vec<&MethodResult> = results
         .methods
         .iter()
-        .filter(|method| method.name != "sk" && method.name != "hindsight" && error(method).is_finite())
+        .filter(|method| {
+            method.name != "sk" && method.name != "hindsight" && error(method).is_finite()
+        })
         .collect();
     contenders.sort_by(|a, b| error(a).total_cmp(&error(b)));
     let [lowest, second, ..] = contenders.as_slice() else { return None };
@@ -139,10 +162,14 @@ fn lowest(results: &Results, subject: &MethodResult) -> Option<String> {
     let level = comparison(results, subject, rival).is_some_and(|found| found.level);
     let name = measure.name(results);
     if won {
-        let close = if level { format!(", level with that of {}", rival.label()) } else { String::new() };
-        return Some(format!("Of all methods that need no hindsight it had the lowest {name}{close}."));
+        let close =
+            if level { format!(", level with that of {}", rival.label()) } else { String::new() };
+        return Some(format!(
+            "Of all methods that need no hindsight it had the lowest {name}{close}."
+        ));
     }
-    let close = if level { format!(", level with that of {}", subject.label()) } else { String::new() };
+    let close =
+        if level { format!(", level with that of {}", subject.label()) } else { String::new() };
     let kind = match lowest.name.as_str() {
         "central" | "central-batch" => ", with all samples in one place",
         "local" => ", although its nodes learn alone",
@@ -162,17 +189,23 @@ fn meaning_of_level(results: &Results, sentences: &[String]) -> Option<String> {
         Measure::Mse => "the mean difference between the same trials is within two standard errors",
         Measure::Loss => "the means differ by no more than two standard errors of unpaired trials",
     };
-    let said = results.trials > 1 && sentences.iter().any(|sentence| sentence.contains("level with that of"));
+    let said = results.trials > 1
+        && sentences.iter().any(|sentence| sentence.contains("level with that of"));
     said.then(|| format!("Level: {meaning}."))
 }
 
 fn against_hindsight(results: &Results, subject: &MethodResult) -> Option<String> {
-    let fixed =
-        results.methods.iter().find(|method| method.name == "hindsight" && subject.name != "hindsight")?;
+    let fixed = results
+        .methods
+        .iter()
+        .find(|method| method.name == "hindsight" && subject.name != "hindsight")?;
     let ratio = subject.mse.mean / fixed.mse.mean;
     let usable = ratio.is_finite() && ratio > 0.0 && Measure::of(results).is_known_for(fixed);
     usable.then(|| {
-        format!("The best fixed function, known only in hindsight, has {}.", significant(fixed.mse.mean, 3))
+        format!(
+            "The best fixed function, known only in hindsight, has {}.",
+            significant(fixed.mse.mean, 3)
+        )
     })
 }
 
@@ -190,7 +223,8 @@ fn different_nodes(results: &Results) -> Option<String> {
 }
 
 fn best_kernel(results: &Results, subject: &MethodResult) -> Option<String> {
-    let best = results.best_kernel.filter(|_| subject.kernel.is_none() && results.kernels.len() > 1)?;
+    let best =
+        results.best_kernel.filter(|_| subject.kernel.is_none() && results.kernels.len() > 1)?;
     let share = subject.selected.get(best.checked_sub(1)?)?;
     let kernel = series::kernel_label(results, best);
     Some(format!("The best kernel ({kernel}) made {} of its predictions.", percent(*share)))
@@ -217,7 +251,8 @@ mod tests {
         let mut results = results(11, 10, 4);
         let best = series::best_single(&results).unwrap().mse_trials.clone();
         let mk = &mut results.methods[0];
-        mk.mse_trials = best.iter().zip(multiples).map(|(error, multiple)| error * multiple).collect();
+        mk.mse_trials =
+            best.iter().zip(multiples).map(|(error, multiple)| error * multiple).collect();
         mk.mse.mean = mk.mse_trials.iter().sum::<f64>() / 4.0;
         verdict(&results)
     }
@@ -269,7 +304,9 @@ mod tests {
             "{verdict}"
         );
         assert!(
-            verdict.contains("last had the lowest MSE, 0.00330 ± 0.00020, although it learns nothing."),
+            verdict.contains(
+                "last had the lowest MSE, 0.00330 ± 0.00020, although it learns nothing."
+            ),
             "{verdict}"
         );
     }
@@ -288,7 +325,10 @@ mod tests {
             verdict.contains("Its MSE was level with that of predicting the last value (last:"),
             "{verdict}"
         );
-        assert!(verdict.contains("Level: the mean difference") && !verdict.contains("loses"), "{verdict}");
+        assert!(
+            verdict.contains("Level: the mean difference") && !verdict.contains("loses"),
+            "{verdict}"
+        );
         assert!(!with_mk_at([1.0; 4]).contains("last value"));
     }
 
@@ -308,11 +348,20 @@ mod tests {
     #[test]
     fn a_small_difference_in_every_trial_counts_and_chance_does_not() {
         let verdict = with_mk_at([1.01, 1.012, 1.01, 1.012]);
-        assert!(verdict.contains("1.01 times that of the best") && !verdict.contains("evel: "), "{verdict}");
+        assert!(
+            verdict.contains("1.01 times that of the best") && !verdict.contains("evel: "),
+            "{verdict}"
+        );
         let verdict = with_mk_at([1.05, 0.97, 1.04, 0.96]);
         assert!(verdict.contains("level with that of the best single kernel"), "{verdict}");
-        assert!(verdict.contains("it had the lowest MSE, level with that of central."), "{verdict}");
-        assert!(verdict.contains("Level: the mean difference between the same trials"), "{verdict}");
+        assert!(
+            verdict.contains("it had the lowest MSE, level with that of central."),
+            "{verdict}"
+        );
+        assert!(
+            verdict.contains("Level: the mean difference between the same trials"),
+            "{verdict}"
+        );
     }
 
     #[test]
@@ -327,7 +376,10 @@ mod tests {
             verdict.contains("mk reached a mean logistic loss of 0.500 ± 0.0010, 12% wrong signs"),
             "{verdict}"
         );
-        assert!(verdict.contains("its mean logistic loss was 79.4 times that of naive."), "{verdict}");
+        assert!(
+            verdict.contains("its mean logistic loss was 79.4 times that of naive."),
+            "{verdict}"
+        );
         assert!(!verdict.contains("MSE") && !verdict.contains("fixed function"), "{verdict}");
     }
 
@@ -344,14 +396,21 @@ mod tests {
             ("by owner", true),
         ] {
             results.partition = partition.into();
-            assert_eq!(verdict(&results).contains("Nodes see different data"), expected, "{partition}");
+            assert_eq!(
+                verdict(&results).contains("Nodes see different data"),
+                expected,
+                "{partition}"
+            );
         }
     }
 
     #[test]
     fn one_trial_claims_no_spread() {
         let verdict = verdict(&results(11, 10, 1));
-        assert!(verdict.contains("nothing is known about the spread") && !verdict.contains('±'), "{verdict}");
+        assert!(
+            verdict.contains("nothing is known about the spread") && !verdict.contains('±'),
+            "{verdict}"
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What the paper claims, checked against what was measured, data set by data set.
 
 use super::measured::{
-    NEARLY_ALL, Selection, favourite, late_ratio, mse_ratio, ratio, second_single, selection, worst_single,
+    NEARLY_ALL, Selection, favourite, late_ratio, mse_ratio, ratio, second_single, selection,
+    worst_single,
 };
 use super::{Panel, Reproduction};
 use crate::figures::number::{fixed, percent, significant};
@@ -12,7 +13,8 @@ use crate::results::{MethodResult, Results};
 const CLOSE: f64 = 1.35;
 /// The naive extension sends P times as much as `mk`, give or take a weight or a vote.
 const NEARLY_P: f64 = 0.95;
-/// A selection has converged if it holds over this last share of the rounds; a few rounds may be chance.
+/// A selection has converged if it holds over this last share of the rounds; a few rounds may be
+/// chance.
 const HELD: f64 = 0.1;
 /// A regret that grows faster than t to this power is not clearly sublinear.
 const SUBLINEAR: f64 = 0.95;
@@ -112,7 +114,9 @@ pub fn claims(reproduction: &Reproduction) -> Vec<Claim> {
         (
             'b',
             "mk comes close to the naive extension at 1/P of its communication",
-            format!("MSE at most {CLOSE} times that of naive, and naive sends P times as many numbers up"),
+            format!(
+                "MSE at most {CLOSE} times that of naive, and naive sends P times as many numbers up"
+            ),
             close_to_naive,
         ),
         (
@@ -151,17 +155,22 @@ pub fn claims(reproduction: &Reproduction) -> Vec<Claim> {
     claims
 }
 
-fn finding((panel, results): (&Panel, &Results), check: impl Fn(&Results) -> (Verdict, String)) -> Finding {
+fn finding(
+    (panel, results): (&Panel, &Results),
+    check: impl Fn(&Results) -> (Verdict, String),
+) -> Finding {
     let (verdict, why) = check(results);
     Finding { title: panel.title.clone(), verdict, why }
 }
 
 fn close_to_best(results: &Results) -> (Verdict, String) {
     let (mk, best) = (results.method("mk"), best_single(results));
-    let (Some(found), Some(best_kernel)) = (mse_ratio(mk, best), best.map(MethodResult::label)) else {
+    let (Some(found), Some(best_kernel)) = (mse_ratio(mk, best), best.map(MethodResult::label))
+    else {
         return unknown("An error of mk or of sk is missing or not finite");
     };
-    let mut why = vec![format!("mk has {} times the MSE of the best, {best_kernel}.", times(found))];
+    let mut why =
+        vec![format!("mk has {} times the MSE of the best, {best_kernel}.", times(found))];
     let close = found <= CLOSE;
     if !close {
         why.extend(reasons(results, mk, best));
@@ -169,15 +178,22 @@ fn close_to_best(results: &Results) -> (Verdict, String) {
     (Verdict::of(close), why.join(" "))
 }
 
-/// What was measured about the gap: whether the best kernel was used, whether the gap is one of the search at the start, and
-/// whether kernels are so alike that the choice is hard.
-fn reasons(results: &Results, mk: Option<&MethodResult>, best: Option<&MethodResult>) -> Vec<String> {
+/// What was measured about the gap: whether the best kernel was used, whether the gap is one of the
+/// search at the start, and whether kernels are so alike that the choice is hard.
+fn reasons(
+    results: &Results,
+    mk: Option<&MethodResult>,
+    best: Option<&MethodResult>,
+) -> Vec<String> {
     let mut why = Vec::new();
     let kernel = best.and_then(|best| best.kernel);
     let share = kernel.and_then(|kernel| mk?.selected.get(kernel.checked_sub(1)?));
-    why.extend(share.map(|share| format!("The best kernel made {} of its predictions.", percent(*share))));
+    why.extend(
+        share.map(|share| format!("The best kernel made {} of its predictions.", percent(*share))),
+    );
     why.extend(late_ratio(mk, best).map(|late| {
-        let so = if late <= CLOSE { "the gap was made before them" } else { "the gap is still there" };
+        let so =
+            if late <= CLOSE { "the gap was made before them" } else { "the gap is still there" };
         format!("In the last {} rounds it is at {} times: {so}.", results.window, times(late))
     }));
     let second = mse_ratio(second_single(results), best);
@@ -237,7 +253,8 @@ fn converges(results: &Results) -> (Verdict, String) {
     );
     let other = results.method("mk").and_then(favourite).filter(|(kernel, _)| *kernel != best);
     if let Some((kernel, share)) = other {
-        why += &format!(" Most often mk selects kernel {kernel} ({} of predictions)", percent(share));
+        why +=
+            &format!(" Most often mk selects kernel {kernel} ({} of predictions)", percent(share));
         let single = results.methods.iter().find(|m| m.name == "sk" && m.kernel == Some(kernel));
         why += &match mse_ratio(single, best_single(results)) {
             Some(ratio) => format!(", whose sk has {} times the MSE of the best.", times(ratio)),
@@ -254,9 +271,10 @@ fn sublinear(results: &Results) -> (Verdict, String) {
         return unknown("The regret was not measured");
     };
     match regret.exponent.filter(|exponent| exponent.is_finite()) {
-        Some(exponent) => {
-            (Verdict::of(exponent <= SUBLINEAR), format!("The regret of mk grew as t^{exponent:.2}."))
-        }
+        Some(exponent) => (
+            Verdict::of(exponent <= SUBLINEAR),
+            format!("The regret of mk grew as t^{exponent:.2}."),
+        ),
         None if regret.mean <= 0.0 => (
             Verdict::Agrees,
             format!(
@@ -264,7 +282,9 @@ fn sublinear(results: &Results) -> (Verdict, String) {
                 significant(regret.mean, 3)
             ),
         ),
-        None => unknown("The regret was not positive throughout the last two decades, so it has no exponent"),
+        None => unknown(
+            "The regret was not positive throughout the last two decades, so it has no exponent",
+        ),
     }
 }
 
@@ -273,8 +293,12 @@ fn choice_matters(results: &Results) -> (Verdict, String) {
     let (Some(found), Some(best), Some(worst)) = (mse_ratio(worst, best), best, worst) else {
         return unknown("The errors of sk are missing or not finite");
     };
-    let why =
-        format!("The worst, {}, has {} times the MSE of {}.", worst.label(), times(found), best.label());
+    let why = format!(
+        "The worst, {}, has {} times the MSE of {}.",
+        worst.label(),
+        times(found),
+        best.label()
+    );
     (Verdict::of(found >= MUCH_WORSE), why)
 }
 
@@ -292,7 +316,9 @@ fn beats_trivial(reproduction: &Reproduction) -> Option<Claim> {
                     .iter()
                     .map(|rule| Some((rule.label(), mse_ratio(results.method("mk"), Some(rule))?)))
                     .collect();
-                let Some(against) = against else { return unknown("An error is missing or not finite") };
+                let Some(against) = against else {
+                    return unknown("An error is missing or not finite");
+                };
                 let wins = against.iter().all(|(_, ratio)| *ratio < 1.0);
                 let told: Vec<String> = against
                     .iter()
@@ -306,8 +332,9 @@ fn beats_trivial(reproduction: &Reproduction) -> Option<Claim> {
     (!findings.is_empty()).then(|| Claim {
         letter: 'f',
         statement: "beyond the paper: mk beats rules that learn nothing".to_owned(),
-        criterion: "MSE below that of predicting the last value and that of predicting the mean so far"
-            .to_owned(),
+        criterion:
+            "MSE below that of predicting the last value and that of predicting the mean so far"
+                .to_owned(),
         findings,
     })
 }
@@ -345,7 +372,8 @@ mod tests {
         let claims = claims(&reproduction());
         assert_eq!(claims.iter().map(|claim| claim.letter).collect::<String>(), "abcdef");
         for claim in &claims[..5] {
-            let titles: Vec<&str> = claim.findings.iter().map(|finding| finding.title.as_str()).collect();
+            let titles: Vec<&str> =
+                claim.findings.iter().map(|finding| finding.title.as_str()).collect();
             assert_eq!(titles, ["Twitter", "Traffic"]);
             assert_eq!(claim.summary(), "holds on 2 of 2 data sets", "{claim:?}");
         }
@@ -402,7 +430,10 @@ mod tests {
         let mut results = results(3, 50, 4);
         let (verdict, why) = converges(&results);
         assert_eq!(verdict, Verdict::Agrees);
-        assert_eq!(why, "From round 7 of 50 on at least 90% of trials select kernel 2; at the end 99%.");
+        assert_eq!(
+            why,
+            "From round 7 of 50 on at least 90% of trials select kernel 2; at the end 99%."
+        );
         results.methods[0]
             .curve
             .shares
@@ -421,7 +452,10 @@ mod tests {
     #[test]
     fn regret_is_judged_by_its_growth() {
         let mut results = results(3, 50, 4);
-        assert_eq!(sublinear(&results), (Verdict::Agrees, "The regret of mk grew as t^0.55.".into()));
+        assert_eq!(
+            sublinear(&results),
+            (Verdict::Agrees, "The regret of mk grew as t^0.55.".into())
+        );
         let mut with = |regret| {
             results.methods[0].regret = regret;
             sublinear(&results)
@@ -460,7 +494,8 @@ mod tests {
 
     #[test]
     fn a_summary_names_the_exceptions() {
-        let finding = |title: &str, verdict| Finding { title: title.into(), verdict, why: String::new() };
+        let finding =
+            |title: &str, verdict| Finding { title: title.into(), verdict, why: String::new() };
         let mut claim = Claim {
             letter: 'a',
             statement: String::new(),

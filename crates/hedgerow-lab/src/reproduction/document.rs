@@ -43,13 +43,15 @@ pub fn document(reproduction: &Reproduction) -> String {
     }
     parts.push("## Data".to_owned());
     parts.push(tables::provenance(reproduction).markdown());
-    let parts: Vec<&str> = parts.iter().map(|part| part.trim_end()).filter(|part| !part.is_empty()).collect();
+    let parts: Vec<&str> =
+        parts.iter().map(|part| part.trim_end()).filter(|part| !part.is_empty()).collect();
     parts.join("\n\n") + "\n"
 }
 
 /// One row per claim.
 pub(super) fn outline(claims: &[Claim]) -> Table {
-    let row = |claim: &Claim| vec![format!("({}) {}", claim.letter, claim.statement), claim.summary()];
+    let row =
+        |claim: &Claim| vec![format!("({}) {}", claim.letter, claim.statement), claim.summary()];
     Table {
         headings: vec!["Claim".into(), "Measured".into()],
         rows: claims.iter().map(row).collect(),

@@ -15,7 +15,8 @@ pub(super) fn worst_single(results: &Results) -> Option<&MethodResult> {
 /// The single kernel with the second least error.
 pub(super) fn second_single(results: &Results) -> Option<&MethodResult> {
     let best = best_single(results)?;
-    let others = results.methods.iter().filter(|method| method.name == "sk" && method.kernel != best.kernel);
+    let others =
+        results.methods.iter().filter(|method| method.name == "sk" && method.kernel != best.kernel);
     others.min_by(|a, b| a.mse.mean.total_cmp(&b.mse.mean))
 }
 
@@ -52,8 +53,12 @@ pub(super) fn selection(results: &Results) -> Option<Selection> {
     let best = results.best_kernel?;
     let curve = &results.method("mk")?.curve;
     let share = |shares: &Vec<f64>| shares.get(best.checked_sub(1)?).copied();
-    let course: Vec<(u64, f64)> =
-        curve.rounds.iter().zip(&curve.shares).filter_map(|(t, shares)| Some((*t, share(shares)?))).collect();
+    let course: Vec<(u64, f64)> = curve
+        .rounds
+        .iter()
+        .zip(&curve.shares)
+        .filter_map(|(t, shares)| Some((*t, share(shares)?)))
+        .collect();
     let &(last, at_end) = course.last()?;
     // Shares are sums of fractions: 45 of 50 must not fail by rounding.
     let outside = course.iter().rposition(|(_, share)| *share < NEARLY_ALL - 1e-9);
@@ -61,8 +66,11 @@ pub(super) fn selection(results: &Results) -> Option<Selection> {
         Some(place) => course.get(place + 1).map(|(t, _)| *t),
         None => course.first().map(|(t, _)| *t),
     };
-    let late: Vec<f64> =
-        course.iter().filter(|(t, _)| t + results.window as u64 > last).map(|(_, share)| *share).collect();
+    let late: Vec<f64> = course
+        .iter()
+        .filter(|(t, _)| t + results.window as u64 > last)
+        .map(|(_, share)| *share)
+        .collect();
     let late = if late.is_empty() { at_end } else { late.iter().sum::<f64>() / late.len() as f64 };
     Some(Selection { best, at_end, late, from_round })
 }
@@ -113,7 +121,10 @@ mod tests {
         assert_eq!(worst_single(&results).unwrap().mse.mean, 0.012);
         assert_eq!(second_single(&results).unwrap().mse.mean, 0.012);
         assert_eq!(favourite(&results.methods[0]), None);
-        assert_eq!([ratio(1.0, 0.0), ratio(f64::INFINITY, 1.0), ratio(0.0, 1.0)], [None, None, Some(0.0)]);
+        assert_eq!(
+            [ratio(1.0, 0.0), ratio(f64::INFINITY, 1.0), ratio(0.0, 1.0)],
+            [None, None, Some(0.0)]
+        );
         results.methods.clear();
         assert!(worst_single(&results).is_none() && second_single(&results).is_none());
         assert!(selection(&results).is_none());

@@ -1,4 +1,5 @@
-//! The page of a reproduction: one HTML document with its figures inside, without scripts, that opens without a network.
+//! The page of a reproduction: one HTML document with its figures inside, without scripts, that
+//! opens without a network.
 
 use super::claims::ABOUT_CRITERIA;
 use super::claims::{Claim, claims};
@@ -134,9 +135,17 @@ mod tests {
         let page = page(&reproduction()).unwrap();
         // The name of the format of the figures is no address.
         let page = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
-        for foreign in
-            ["http:", "https:", "src=", "href=\"h", "@import", "url(", "<script", "onload", "javascript"]
-        {
+        for foreign in [
+            "http:",
+            "https:",
+            "src=",
+            "href=\"h",
+            "@import",
+            "url(",
+            "<script",
+            "onload",
+            "javascript",
+        ] {
             assert!(!page.contains(foreign), "{foreign}");
         }
         assert!(
@@ -150,7 +159,8 @@ mod tests {
         let attack = "</title></svg><script>alert(1)</script>{{style}}\"'";
         let mut reproduction = reproduction();
         for panel in reproduction.figures.iter_mut().flat_map(|figure| &mut figure.panels) {
-            (panel.title, panel.name, panel.provenance) = (attack.into(), attack.into(), attack.into());
+            (panel.title, panel.name, panel.provenance) =
+                (attack.into(), attack.into(), attack.into());
         }
         reproduction.figures[0].title = attack.into();
         reproduction.variants.panels[0].title = attack.into();

@@ -35,7 +35,8 @@ impl Table {
         let row = |cells: &Vec<String>| {
             let (first, rest) =
                 cells.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
-            let rest: String = rest.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
+            let rest: String =
+                rest.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
             format!("<tr><th scope=\"row\">{}</th>{rest}</tr>\n", escape(first))
         };
         let rows: String = self.rows.iter().map(row).collect();

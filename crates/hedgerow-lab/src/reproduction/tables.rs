@@ -14,7 +14,8 @@ const NOTHING: &str = "–";
 const RATIO: &str = "mk\u{a0}/\u{a0}best\u{a0}sk";
 
 /// Columns of errors after those of the single kernels.
-const COMPARED: [&str; 7] = ["naive", "central", "central-batch", "local", "last", "mean", "hindsight"];
+const COMPARED: [&str; 7] =
+    ["naive", "central", "central-batch", "local", "last", "mean", "hindsight"];
 
 /// MSE × 1000 of every method.
 pub(super) fn errors(reproduction: &Reproduction) -> Table {
@@ -28,8 +29,9 @@ pub(super) fn errors(reproduction: &Reproduction) -> Table {
     let row = |panel: &Panel| {
         let Some(results) = &panel.results else { return missing(panel, headings.len()) };
         let best = best_single(results);
-        let error =
-            |method: Option<&MethodResult>| method.map_or(NOTHING.into(), |m| thousandfold(results, m));
+        let error = |method: Option<&MethodResult>| {
+            method.map_or(NOTHING.into(), |m| thousandfold(results, m))
+        };
         let mut row = vec![
             panel.title.clone(),
             count(results.data.samples),
@@ -63,7 +65,8 @@ pub(super) fn costs(reproduction: &Reproduction) -> Table {
     .to_vec();
     let row = |panel: &Panel| {
         let Some(results) = &panel.results else { return missing(panel, headings.len()) };
-        let numbers = |name| or_nothing(results.method(name), |method| significant(method.numbers_up, 3));
+        let numbers =
+            |name| or_nothing(results.method(name), |method| significant(method.numbers_up, 3));
         let found = selection(results);
         vec![
             panel.title.clone(),
@@ -101,12 +104,16 @@ pub(super) fn note(reproduction: &Reproduction) -> String {
     )
 }
 
-/// One line per data set with every number as it was measured; cells of what is not there are empty.
+/// One line per data set with every number as it was measured; cells of what is not there are
+/// empty.
 pub fn table_csv(reproduction: &Reproduction) -> String {
     let mut headings: Vec<String> =
-        ["name", "title", "provenance", "n", "d", "rounds", "trials", "seed"].map(str::to_owned).to_vec();
+        ["name", "title", "provenance", "n", "d", "rounds", "trials", "seed"]
+            .map(str::to_owned)
+            .to_vec();
     let entries: Vec<&str> = ["mk", "best_sk", "worst_sk"].into_iter().chain(COMPARED).collect();
-    headings.extend(entries.iter().flat_map(|name| [format!("{name}_mse"), format!("{name}_mse_sd")]));
+    headings
+        .extend(entries.iter().flat_map(|name| [format!("{name}_mse"), format!("{name}_mse_sd")]));
     headings.extend(
         [
             "best_sk_kernel",
@@ -138,8 +145,9 @@ pub fn table_csv(reproduction: &Reproduction) -> String {
 }
 
 fn numbers(results: &Results, entries: &[&str]) -> Vec<String> {
-    let number =
-        |value: Option<f64>| value.filter(|v| v.is_finite()).map_or(String::new(), |v| v.to_string());
+    let number = |value: Option<f64>| {
+        value.filter(|v| v.is_finite()).map_or(String::new(), |v| v.to_string())
+    };
     let whole = |value: Option<u64>| value.map_or(String::new(), |v| v.to_string());
     let method = |name: &str| match name {
         "best_sk" => best_single(results),
@@ -153,7 +161,8 @@ fn numbers(results: &Results, entries: &[&str]) -> Vec<String> {
         let mse = method(entry).map(|method| method.mse);
         cells.extend([number(mse.map(|mse| mse.mean)), number(mse.map(|mse| mse.sd))]);
     }
-    let kernel = |method: Option<&MethodResult>| whole(method.and_then(|m| m.kernel).map(|k| k as u64));
+    let kernel =
+        |method: Option<&MethodResult>| whole(method.and_then(|m| m.kernel).map(|k| k as u64));
     let (mk, found) = (results.method("mk"), selection(results));
     let favourite = mk.and_then(favourite);
     cells.extend([
@@ -248,8 +257,9 @@ mod tests {
         let mut reader = csv::Reader::from_reader(csv.as_bytes());
         let headings = reader.headers().unwrap().clone();
         let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
-        let get =
-            |row: usize, heading: &str| rows[row].get(headings.iter().position(|h| h == heading).unwrap());
+        let get = |row: usize, heading: &str| {
+            rows[row].get(headings.iter().position(|h| h == heading).unwrap())
+        };
         assert_eq!(rows.len(), 3);
         assert_eq!(get(0, "provenance"), Some("a \"drawer\", below"));
         assert_eq!(
@@ -263,7 +273,10 @@ mod tests {
             )
         );
         assert_eq!((get(0, "best_sk_kernel"), get(0, "worst_sk_kernel")), (Some("6"), Some("11")));
-        assert_eq!((get(0, "last_mse"), get(1, "mk_mse"), get(1, "seconds")), (Some(""), Some(""), Some("")));
+        assert_eq!(
+            (get(0, "last_mse"), get(1, "mk_mse"), get(1, "seconds")),
+            (Some(""), Some(""), Some(""))
+        );
         assert_eq!((get(0, "mk_regret_exponent"), get(0, "seconds")), (Some("0.55"), Some("12.5")));
     }
 }

@@ -17,8 +17,10 @@ pub(super) fn table(reproduction: &Reproduction) -> Option<Table> {
     if names.is_empty() || panels.is_empty() {
         return None;
     }
-    let headings: Vec<String> =
-        ["Data".to_owned(), "mk, MSE × 1000".to_owned()].into_iter().chain(names.iter().cloned()).collect();
+    let headings: Vec<String> = ["Data".to_owned(), "mk, MSE × 1000".to_owned()]
+        .into_iter()
+        .chain(names.iter().cloned())
+        .collect();
     let row = |panel: &Panel| {
         let Some((results, mk)) = subject(panel) else {
             let mut row = vec![panel.title.clone(), "not available".to_owned()];
@@ -41,7 +43,8 @@ fn cell(results: &Results, mk: &MethodResult, name: &str) -> String {
     match ratio(variant, mk) {
         None => "not finite".to_owned(),
         Some(ratio) => {
-            let level = compare(Measure::Mse, variant, mk, results.trials).is_some_and(|found| found.level);
+            let level =
+                compare(Measure::Mse, variant, mk, results.trials).is_some_and(|found| found.level);
             format!("{}{}", significant(ratio, 3), if level { " ≈" } else { "" })
         }
     }
@@ -78,11 +81,13 @@ pub(super) fn text(reproduction: &Reproduction) -> Vec<String> {
                 ratio => ratios.push(ratio),
             }
         }
-        let count = |holds: &dyn Fn(f64) -> bool| ratios.iter().filter(|ratio| holds(**ratio)).count();
+        let count =
+            |holds: &dyn Fn(f64) -> bool| ratios.iter().filter(|ratio| holds(**ratio)).count();
         let (better, diverged) = (count(&|ratio| ratio < 1.0), count(&|ratio| ratio >= DIVERGED));
         let worse = ratios.len() - better - diverged;
         let all = ratios.len() + level;
-        let parts = [(better, "better"), (worse, "worse"), (diverged, "diverges"), (level, "no different")];
+        let parts =
+            [(better, "better"), (worse, "worse"), (diverged, "diverges"), (level, "no different")];
         let parts: Vec<String> = parts
             .iter()
             .filter(|(count, _)| *count > 0)
@@ -102,12 +107,19 @@ fn subject(panel: &Panel) -> Option<(&Results, &MethodResult)> {
     Some((results, results.method("mk")?))
 }
 
-/// Those with a meaning in the order of their meanings, then others in the order in which they come.
+/// Those with a meaning in the order of their meanings, then others in the order in which they
+/// come.
 fn names(reproduction: &Reproduction) -> Vec<String> {
     let run = || reproduction.variants.panels.iter().filter_map(|panel| panel.results.as_ref());
     let was_run = |name: &&String| run().any(|results| results.method(name).is_some());
-    let mut names: Vec<String> =
-        reproduction.variants.meanings.iter().map(|(name, _)| name).filter(was_run).cloned().collect();
+    let mut names: Vec<String> = reproduction
+        .variants
+        .meanings
+        .iter()
+        .map(|(name, _)| name)
+        .filter(was_run)
+        .cloned()
+        .collect();
     for method in run().flat_map(|results| &results.methods) {
         if method.name.starts_with("mk:") && !names.contains(&method.name) {
             names.push(method.name.clone());
@@ -135,7 +147,10 @@ mod tests {
         );
         assert_eq!(
             text(&reproduction)[1..],
-            ["mk:authors, of 1 data sets: no different on 1.", "mk:voters, of 1 data sets: worse on 1."]
+            [
+                "mk:authors, of 1 data sets: no different on 1.",
+                "mk:voters, of 1 data sets: worse on 1."
+            ]
         );
     }
 

@@ -1,5 +1,6 @@
-//! A finished run as one JSON document with its curves, bit for bit. The summary leaves the curves out, and JSON has no word for
-//! NaN and the infinities: they are listed beside the numbers, each by its place.
+//! A finished run as one JSON document with its curves, bit for bit. The summary leaves the curves
+//! out, and JSON has no word for NaN and the infinities: they are listed beside the numbers, each
+//! by its place.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,8 @@ struct Stored {
     results: Results,
     /// One per method, in their order.
     curves: Vec<Curve>,
-    /// Numbers that are not finite (0 stands in their place), by their place in the order of [`numbers`].
+    /// Numbers that are not finite (0 stands in their place), by their place in the order of
+    /// [`numbers`].
     not_finite: Vec<(usize, NotFinite)>,
 }
 
@@ -67,11 +69,13 @@ pub fn to_stored_json(results: &Results) -> Result<String, serde_json::Error> {
         not_finite.push((place, kind));
         *number = 0.0;
     }
-    let curves = results.methods.iter_mut().map(|method| std::mem::take(&mut method.curve)).collect();
+    let curves =
+        results.methods.iter_mut().map(|method| std::mem::take(&mut method.curve)).collect();
     serde_json::to_string(&Stored { layout: LAYOUT, results, curves, not_finite })
 }
 
-/// A run that [`to_stored_json`] wrote. Columns are of the lengths that readers rely on, whoever wrote the file.
+/// A run that [`to_stored_json`] wrote. Columns are of the lengths that readers rely on, whoever
+/// wrote the file.
 pub fn from_stored_json(json: &str) -> Result<Results, StoredError> {
     #[derive(Deserialize)]
     struct Head {
@@ -102,7 +106,8 @@ pub fn from_stored_json(json: &str) -> Result<Results, StoredError> {
     Ok(results)
 }
 
-/// Every number of a run that may not be finite, in a fixed order. Fields are taken apart by name so that none can be forgotten.
+/// Every number of a run that may not be finite, in a fixed order. Fields are taken apart by name
+/// so that none can be forgotten.
 fn numbers(results: &mut Results) -> Vec<&mut f64> {
     let mut numbers = vec![&mut results.seconds];
     for method in &mut results.methods {
@@ -127,8 +132,15 @@ fn numbers(results: &mut Results) -> Vec<&mut f64> {
             seconds,
             curve,
         } = method;
-        let Curve { rounds: _, mse: mse_course, mse_window, loss, shares, regret_rounds: _, regret: regrets } =
-            curve;
+        let Curve {
+            rounds: _,
+            mse: mse_course,
+            mse_window,
+            loss,
+            shares,
+            regret_rounds: _,
+            regret: regrets,
+        } = curve;
         numbers.extend([
             numbers_up,
             numbers_down,
@@ -138,7 +150,9 @@ fn numbers(results: &mut Results) -> Vec<&mut f64> {
             uploads_late,
             seconds,
         ]);
-        numbers.extend(mse_trials.iter_mut().chain(selected).chain(votes).chain(shares.iter_mut().flatten()));
+        numbers.extend(
+            mse_trials.iter_mut().chain(selected).chain(votes).chain(shares.iter_mut().flatten()),
+        );
         let all = [mse, mean_loss].into_iter().chain(mse_last_window).chain(error_rate);
         let all = all.chain(mse_course).chain(mse_window).chain(loss).chain(regrets);
         numbers.extend(all.flat_map(|Moments { mean, sd }| [mean, sd]));
@@ -162,7 +176,8 @@ fn check(results: &Results) -> Result<(), StoredError> {
     for method in &results.methods {
         let place = method.label();
         let same = |what, found, bound| same(&place, what, found, bound);
-        let none_or = |what, found, bound| if found == 0 { Ok(()) } else { same(what, found, bound) };
+        let none_or =
+            |what, found, bound| if found == 0 { Ok(()) } else { same(what, found, bound) };
         let Curve { rounds, mse, mse_window, loss, shares, regret_rounds, regret } = &method.curve;
         in_dictionary(&place, "kernel", method.kernel)?;
         same("trials", method.mse_trials.len(), results.trials)?;
@@ -176,7 +191,12 @@ fn check(results: &Results) -> Result<(), StoredError> {
         same("regret", regret.len(), regret_rounds.len())?;
         for rounds in [rounds, regret_rounds] {
             if let Some(place_of_fall) = rounds.windows(2).position(|pair| pair[0] >= pair[1]) {
-                return Err(contradiction(&place, "falling round", place_of_fall + 1, "absent".into()));
+                return Err(contradiction(
+                    &place,
+                    "falling round",
+                    place_of_fall + 1,
+                    "absent".into(),
+                ));
             }
         }
     }
@@ -209,7 +229,9 @@ mod tests {
         results.methods[0].selected = vec![0.1, 0.2, 0.7];
         let mut state = 1u64;
         for number in numbers(&mut results) {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let drawn = f64::from_bits(state);
             *number = if drawn.is_finite() { drawn } else { 1.0 / 3.0 };
         }
@@ -263,7 +285,8 @@ mod tests {
         for (spoil, message) in breaks {
             let mut results = sample::results(3, 40, 2);
             spoil(&mut results);
-            let error = from_stored_json(&to_stored_json(&results).unwrap()).unwrap_err().to_string();
+            let error =
+                from_stored_json(&to_stored_json(&results).unwrap()).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
         }
     }

@@ -2,7 +2,8 @@
 
 use std::num::NonZeroU16;
 
-use hedgerow::{Coding, Compression, Method, NumberFormat};
+use hedgerow::Method;
+use hedgerow::codec::{Coding, Compression, NumberFormat};
 
 /// Something that can be run and measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,8 +68,13 @@ pub struct MkVariant {
 
 impl MkVariant {
     /// As the paper has it.
-    pub const PAPER: Self =
-        Self { unnormalised: false, frequencies: false, no_k: false, voters: false, fixed_step: false };
+    pub const PAPER: Self = Self {
+        unnormalised: false,
+        frequencies: false,
+        no_k: false,
+        voters: false,
+        fixed_step: false,
+    };
     /// As the authors' code has it.
     pub const AUTHORS: Self =
         Self { unnormalised: true, frequencies: true, no_k: true, voters: true, fixed_step: true };
@@ -214,7 +220,8 @@ impl Contestant {
     /// What follows the name of a contestant whose nodes have a layer of their own.
     pub const PERSONAL: &str = "+personal";
 
-    /// The one of that name: a learner, how its messages travel (`/q8`), and `+personal` if its nodes have a layer of their own.
+    /// The one of that name: a learner, how its messages travel (`/q8`), and `+personal` if its
+    /// nodes have a layer of their own.
     pub fn parse(name: &str) -> Option<Self> {
         let (plain, personal) = match name.strip_suffix(Self::PERSONAL) {
             Some(plain) => (plain, true),
@@ -224,8 +231,9 @@ impl Contestant {
         let learner = Learner::parse(parts.next()?)?;
         let wire = parts.try_fold(Wire::default(), |wire, part| wire.with(part))?;
         let contestant = Self { learner, wire, personal };
-        ((!personal || contestant.can_be_personal()) && (wire == Wire::default() || contestant.travels()))
-            .then_some(contestant)
+        ((!personal || contestant.can_be_personal())
+            && (wire == Wire::default() || contestant.travels()))
+        .then_some(contestant)
     }
 
     /// Whether it has messages.
@@ -244,7 +252,8 @@ impl Contestant {
         self.learner.name() + &self.wire.suffix()
     }
 
-    /// Whether nodes can have a layer of their own over its predictions; SK-OFL stands for as many as there are kernels.
+    /// Whether nodes can have a layer of their own over its predictions; SK-OFL stands for as many
+    /// as there are kernels.
     pub fn can_be_personal(self) -> bool {
         self.learner.method().is_some() && self.learner != Learner::Sk
     }
@@ -286,7 +295,8 @@ impl Default for Wire {
 
 impl Wire {
     /// What can follow a method's name, as listed in messages.
-    pub const OPTIONS: [&str; 8] = ["f16", "q8", "q4", "f16-up", "q8-up", "q4-up", "everyN", "partN"];
+    pub const OPTIONS: [&str; 8] =
+        ["f16", "q8", "q4", "f16-up", "q8-up", "q4-up", "everyN", "partN"];
 
     const FORMATS: [(&str, NumberFormat); 3] =
         [("f16", NumberFormat::F16), ("q8", NumberFormat::Bits8), ("q4", NumberFormat::Bits4)];
@@ -353,7 +363,8 @@ pub enum Arrivals {
     Fixed(usize),
     /// A Poisson number with this mean.
     Poisson(f64),
-    /// Poisson numbers with means from that of the first node to that of the last, evenly on a logarithmic scale.
+    /// Poisson numbers with means from that of the first node to that of the last, evenly on a
+    /// logarithmic scale.
     Rates(f64, f64),
 }
 
@@ -391,12 +402,17 @@ impl Participation {
             parts.push(format!("{}% of uploads late", percent(self.late)));
         }
         if self.join_within > 0.0 {
-            parts.push(format!("nodes join within the first {}% of the rounds", percent(self.join_within)));
+            parts.push(format!(
+                "nodes join within the first {}% of the rounds",
+                percent(self.join_within)
+            ));
         }
         match self.arrivals {
             Arrivals::Fixed(1) => {}
             Arrivals::Fixed(count) => parts.push(format!("{count} samples per node and round")),
-            Arrivals::Poisson(mean) => parts.push(format!("Poisson({mean}) samples per node and round")),
+            Arrivals::Poisson(mean) => {
+                parts.push(format!("Poisson({mean}) samples per node and round"))
+            }
             Arrivals::Rates(first, last) => {
                 parts.push(format!(
                     "Poisson({first}) samples per round at the first node to Poisson({last}) at the last"
@@ -419,16 +435,30 @@ mod tests {
         let both = Contestant::parse("mk:voters+no-k").unwrap();
         assert_eq!(both.name(), "mk:no-k+voters");
         let own = Contestant::parse("mk:voters+personal").unwrap();
-        assert_eq!((own.name().as_str(), own.global_name().as_str()), ("mk:voters+personal", "mk:voters"));
-        for name in ["gr/q8", "mk/q4-up", "sk/f16/every4/part2", "mk:voters/q8", "gr/part3+personal"] {
+        assert_eq!(
+            (own.name().as_str(), own.global_name().as_str()),
+            ("mk:voters+personal", "mk:voters")
+        );
+        for name in
+            ["gr/q8", "mk/q4-up", "sk/f16/every4/part2", "mk:voters/q8", "gr/part3+personal"]
+        {
             assert_eq!(Contestant::parse(name).map(Contestant::name).as_deref(), Some(name));
         }
-        for name in
-            ["gr/", "gr/q9", "gr/q8/q4", "mk/every1", "mk/every2/every4", "local/q8", "last/q8", "gr/-up"]
-        {
+        for name in [
+            "gr/",
+            "gr/q9",
+            "gr/q8/q4",
+            "mk/every1",
+            "mk/every2/every4",
+            "local/q8",
+            "last/q8",
+            "gr/-up",
+        ] {
             assert_eq!(Contestant::parse(name), None, "{name}");
         }
-        for name in ["mk:", "mk:voter", "MK", "mk:voters+", "sk:voters", "sk+personal", "last+personal"] {
+        for name in
+            ["mk:", "mk:voter", "MK", "mk:voters+", "sk:voters", "sk+personal", "last+personal"]
+        {
             assert_eq!(Contestant::parse(name), None, "{name}");
         }
     }

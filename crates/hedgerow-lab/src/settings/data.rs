@@ -1,14 +1,17 @@
-//! What is learned from: which files, which columns, and what makes their numbers of the order of one.
+//! What is learned from: which files, which columns, and what makes their numbers of the order of
+//! one.
 
 use std::path::{Path, PathBuf};
 
-use hedgerow::ScaleKind;
+use hedgerow::scaling::ScaleKind;
 use toml::Table;
 
 use super::{DataConfig, SettingsError, out_of_bounds, unknown_name, within};
 use crate::data::builtin::Builtin;
 use crate::data::catalog::{self, Kind, Wanted};
-use crate::data::columns::{Categories, ColumnChoice, Disorder, Duplicates, Exogenous, FeatureChoice};
+use crate::data::columns::{
+    Categories, ColumnChoice, Disorder, Duplicates, Exogenous, FeatureChoice,
+};
 use crate::data::folders::data_folders;
 use crate::data::rows::Format;
 
@@ -64,7 +67,8 @@ pub(super) struct Located {
     pub(super) settings: Option<Table>,
 }
 
-/// Finds what is called by that name: a built-in stream, a file or folder, or a data set of the catalogue.
+/// Finds what is called by that name: a built-in stream, a file or folder, or a data set of the
+/// catalogue.
 pub(super) fn locate(config: &DataConfig) -> Result<Located, SettingsError> {
     let wanted = one_of(
         "data.variant",
@@ -110,7 +114,8 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>, SettingsError> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
-        let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+        let is_hidden =
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
         if path.is_file() && !is_hidden {
             files.push(path);
         }
@@ -129,7 +134,11 @@ pub(super) fn choice(
     signs: bool,
 ) -> Result<DataChoice, SettingsError> {
     let list = |text: &str, separator: char| -> Vec<String> {
-        text.split(separator).map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+        text.split(separator)
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect()
     };
     if by_column.as_ref().is_some_and(String::is_empty) {
         let bound = "column:NAME with the name of a column, or column:@file";
@@ -138,7 +147,8 @@ pub(super) fn choice(
     let node = Some(config.node.clone()).filter(|node| !node.is_empty());
     let node = match (node, by_column) {
         (Some(node), Some(column)) if node != column => {
-            let bound = format!("{column:?}, as in federation.partition = \"column:{column}\", or empty");
+            let bound =
+                format!("{column:?}, as in federation.partition = \"column:{column}\", or empty");
             return Err(out_of_bounds("data.node", bound, format!("{node:?}")));
         }
         (node, column) => node.or(column),
@@ -158,7 +168,8 @@ pub(super) fn choice(
         time: list(&config.time, '+'),
         node,
         categories: categories(&config.categories)?,
-        rows: Some(within("data.rows", 0..=i64::from(u32::MAX), config.rows)?).filter(|rows| *rows > 0),
+        rows: Some(within("data.rows", 0..=i64::from(u32::MAX), config.rows)?)
+            .filter(|rows| *rows > 0),
         lags: within("data.lags", 0..=10_000, config.lags)?,
         horizon: within("data.horizon", 1..=10_000, config.horizon)?,
         lagged: config.lagged,
@@ -175,13 +186,21 @@ pub(super) fn choice(
         duplicates: one_of(
             "data.duplicates",
             &config.duplicates,
-            &[("refuse", Duplicates::Refuse), ("keep", Duplicates::Keep), ("first", Duplicates::First)],
+            &[
+                ("refuse", Duplicates::Refuse),
+                ("keep", Duplicates::Keep),
+                ("first", Duplicates::First),
+            ],
         )?,
         signs,
     };
     if columns.lags == 0 {
         if !columns.lagged.is_empty() {
-            return Err(out_of_bounds("data.lags", "at least 1 where data.lagged names columns", 0));
+            return Err(out_of_bounds(
+                "data.lags",
+                "at least 1 where data.lagged names columns",
+                0,
+            ));
         }
         if columns.horizon > 1 && columns.exogenous == Exogenous::SameRow {
             let bound = "1, unless there are lags or data.exogenous is \"origin\" (else nothing is ahead of anything)";
@@ -199,7 +218,11 @@ pub(super) fn choice(
     }
     if columns.targets.len() > 1 && columns.node.is_some() {
         let bound = "one column where data.node names whose samples are";
-        return Err(out_of_bounds("data.target", bound, format!("{:?}", columns.targets.join(","))));
+        return Err(out_of_bounds(
+            "data.target",
+            bound,
+            format!("{:?}", columns.targets.join(",")),
+        ));
     }
     if matches!(source, Source::Builtin(_)) {
         let named = match &columns.features {
@@ -216,12 +239,15 @@ pub(super) fn choice(
             ("data.lagged", columns.lagged.join(",")),
         ];
         if let Some((key, value)) = speaks_of_columns.iter().find(|(_, value)| !value.is_empty()) {
-            let bound =
-                format!("empty for the built-in stream {:?}, which has no named columns", config.name);
+            let bound = format!(
+                "empty for the built-in stream {:?}, which has no named columns",
+                config.name
+            );
             return Err(out_of_bounds(key, bound, format!("{value:?}")));
         }
         if let Some(rows) = columns.rows {
-            let bound = format!("0 for the built-in stream {:?}, which run.rounds bounds", config.name);
+            let bound =
+                format!("0 for the built-in stream {:?}, which run.rounds bounds", config.name);
             return Err(out_of_bounds("data.rows", bound, rows));
         }
     }
@@ -235,21 +261,34 @@ fn format(config: &DataConfig) -> Result<Format, SettingsError> {
         ("auto", ..) => None,
         ("tab", ..) => Some('\t'),
         ("blank", ..) => Some(' '),
-        (_, Some(sign), None) if sign.is_ascii_punctuation() && !"\"'.-+".contains(sign) => Some(sign),
+        (_, Some(sign), None) if sign.is_ascii_punctuation() && !"\"'.-+".contains(sign) => {
+            Some(sign)
+        }
         _ => {
             let bound = "\"auto\", \"tab\", \"blank\", or one sign such as \",\" or \";\" (no quote, and nothing that numbers have)";
             return Err(out_of_bounds("data.separator", bound, format!("{:?}", config.separator)));
         }
     };
-    let decimal =
-        one_of("data.decimal", &config.decimal, &[("auto", None), (".", Some('.')), (",", Some(','))])?;
-    let header =
-        one_of("data.header", &config.header, &[("auto", None), ("yes", Some(true)), ("no", Some(false))])?;
+    let decimal = one_of(
+        "data.decimal",
+        &config.decimal,
+        &[("auto", None), (".", Some('.')), (",", Some(','))],
+    )?;
+    let header = one_of(
+        "data.header",
+        &config.header,
+        &[("auto", None), ("yes", Some(true)), ("no", Some(false))],
+    )?;
     if separator == Some(',') && decimal == Some(',') {
         return Err(out_of_bounds("data.decimal", "another sign than the separator", "\",\""));
     }
     let known = MISSING.iter().map(|marker| (*marker).to_owned());
-    Ok(Format { separator, decimal, header, missing: known.chain(config.missing.iter().cloned()).collect() })
+    Ok(Format {
+        separator,
+        decimal,
+        header,
+        missing: known.chain(config.missing.iter().cloned()).collect(),
+    })
 }
 
 fn categories(text: &str) -> Result<Categories, SettingsError> {
@@ -262,7 +301,10 @@ fn categories(text: &str) -> Result<Categories, SettingsError> {
         "one-hot" => Ok(Categories::OneHot),
         _ => {
             let slots = text.strip_prefix("hashed:").and_then(|slots| slots.parse().ok());
-            slots.filter(|slots| (1..=1000).contains(slots)).map(Categories::Hashed).ok_or_else(wrong)
+            slots
+                .filter(|slots| (1..=1000).contains(slots))
+                .map(Categories::Hashed)
+                .ok_or_else(wrong)
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use hedgerow::{BudgetTooSmall, FeatureError, SetupError};
+use hedgerow::SetupError;
+use hedgerow::features::FeatureError;
+use hedgerow::method::BudgetTooSmall;
 
 use crate::data::catalog::NotFound;
 

@@ -1,4 +1,5 @@
-//! Layers of TOML: defaults, a file, flags. A layer may only change what the one below has, and only to a value of the same kind.
+//! Layers of TOML: defaults, a file, flags. A layer may only change what the one below has, and
+//! only to a value of the same kind.
 
 use toml::{Table, Value};
 
@@ -57,7 +58,10 @@ fn as_kind_of(known: &Value, value: Value) -> Result<Value, Value> {
         (Value::Float(_), Value::Integer(whole)) => Ok(Value::Float(whole as f64)),
         (Value::Array(old), Value::Array(new)) => {
             let Some(example) = old.first() else { return Ok(Value::Array(new)) };
-            new.into_iter().map(|item| as_kind_of(example, item)).collect::<Result<_, _>>().map(Value::Array)
+            new.into_iter()
+                .map(|item| as_kind_of(example, item))
+                .collect::<Result<_, _>>()
+                .map(Value::Array)
         }
         // One name is a list of one.
         (Value::Array(old), Value::String(one)) if old.iter().all(Value::is_str) => {
@@ -82,7 +86,8 @@ fn kind(value: &Value) -> &'static str {
 }
 
 fn unknown_key(path: &str, origin: &str) -> SettingsError {
-    let known: Vec<String> = DEFAULTS.parse::<Table>().map(|table| all_keys(&table, "")).unwrap_or_default();
+    let known: Vec<String> =
+        DEFAULTS.parse::<Table>().map(|table| all_keys(&table, "")).unwrap_or_default();
     let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
     // A key in the wrong section is as likely as a misspelt one.
     let likeness = |key: &String| {

@@ -1,4 +1,5 @@
-//! [`Runs`]: several runs, each stored as it finishes by everything that its results depend on. What is stored is not run again.
+//! [`Runs`]: several runs, each stored as it finishes by everything that its results depend on.
+//! What is stored is not run again.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -46,7 +47,8 @@ impl Runs {
         Self { keeps_courses: false, ..self }
     }
 
-    /// One more: looks whether it is stored, and reads its data if it isn't. `adapt` may change settings to fit the data.
+    /// One more: looks whether it is stored, and reads its data if it isn't. `adapt` may change
+    /// settings to fit the data.
     pub(crate) fn add(
         &mut self,
         name: &str,
@@ -101,7 +103,9 @@ impl Runs {
 
     /// How many runs are finished, and how many there are.
     pub(crate) fn finished(&self) -> (usize, usize) {
-        let count = |wanted: fn(&State) -> bool| self.items.iter().filter(|item| wanted(&item.state)).count();
+        let count = |wanted: fn(&State) -> bool| {
+            self.items.iter().filter(|item| wanted(&item.state)).count()
+        };
         let done = count(|state| matches!(state, State::Done(_)));
         (done, count(|state| !matches!(state, State::Missing(_))))
     }
@@ -119,8 +123,13 @@ impl Runs {
         missing
     }
 
-    /// Runs what isn't finished, one after the other, and stores each. `start` is told the title of each, `step` of each step.
-    pub(crate) fn run(&mut self, start: &dyn Fn(&str), step: &(dyn Fn() + Sync)) -> Result<(), SuiteError> {
+    /// Runs what isn't finished, one after the other, and stores each. `start` is told the title of
+    /// each, `step` of each step.
+    pub(crate) fn run(
+        &mut self,
+        start: &dyn Fn(&str),
+        step: &(dyn Fn() + Sync),
+    ) -> Result<(), SuiteError> {
         for at in 0..self.items.len() {
             let item = &self.items[at];
             let State::Pending(settings, data) = &item.state else { continue };
@@ -187,7 +196,8 @@ pub(super) fn file(folder: &Path, name: &str, settings: &Settings) -> PathBuf {
         }
         hash.update([0]);
     }
-    let name_of_hash: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let name_of_hash: String =
+        hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     folder.join(format!("{name}-{name_of_hash}.json"))
 }
 
@@ -223,7 +233,9 @@ mod tests {
             file(Path::new("f"), "t", &Settings::load(None, &flags).unwrap())
         };
         let plain = file_for("run.seed=1");
-        for flag in ["run.threads=7", "run.memory_limit=3.0", "run.out=elsewhere", "data.dir=elsewhere"] {
+        for flag in
+            ["run.threads=7", "run.memory_limit=3.0", "run.out=elsewhere", "data.dir=elsewhere"]
+        {
             assert_eq!(file_for(flag), plain, "{flag}");
         }
         for flag in ["run.seed=2", "data.lags=1", "federation.nodes=2", "data.scaling=none"] {

@@ -1,4 +1,5 @@
-//! What the tests of tables share: small files, settings as flags make them, and data in a form that can be read.
+//! What the tests of tables share: small files, settings as flags make them, and data in a form
+//! that can be read.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +17,9 @@ pub(crate) struct Files(TempDir);
 impl Files {
     pub(crate) fn new(files: &[(&str, &[u8])]) -> Self {
         let folder = TempDir::new().unwrap();
-        files.iter().for_each(|(name, content)| std::fs::write(folder.path().join(name), content).unwrap());
+        files
+            .iter()
+            .for_each(|(name, content)| std::fs::write(folder.path().join(name), content).unwrap());
         Self(folder)
     }
 
@@ -32,7 +35,8 @@ impl Files {
     /// Settings for that file, or for the whole folder if there is no name.
     pub(crate) fn settings(&self, name: &str, flags: &[&str]) -> Result<Settings, String> {
         let name = format!("data.name={}", self.path().join(name).display());
-        let flags = flags.iter().copied().chain([name.as_str()]).map(|flag| Override::parse(flag).unwrap());
+        let flags =
+            flags.iter().copied().chain([name.as_str()]).map(|flag| Override::parse(flag).unwrap());
         Settings::load(None, &flags.collect::<Vec<_>>()).map_err(|error| self.shown(&error))
     }
 
@@ -87,7 +91,11 @@ pub(crate) fn last(data: &Dataset) -> String {
 
 /// The result of a method; of `sk` the best.
 pub(crate) fn method<'a>(results: &'a Results, name: &str) -> &'a MethodResult {
-    results.methods.iter().find(|method| method.name == name && (name != "sk" || method.best)).unwrap()
+    results
+        .methods
+        .iter()
+        .find(|method| method.name == name && (name != "sk" || method.best))
+        .unwrap()
 }
 
 /// Asserts that a message has all these parts and is one line.

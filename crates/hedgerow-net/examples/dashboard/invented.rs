@@ -1,4 +1,5 @@
-//! A run that never was: an error that falls, rises when the data changes, and falls again; kernels that take turns; nodes that come and go.
+//! A run that never was: an error that falls, rises when the data changes, and falls again; kernels
+//! that take turns; nodes that come and go.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -94,7 +95,8 @@ impl Invented {
             number,
             name: format!("Sensor-{:03}", number + 1),
             state: if is_away { NodeState::Away } else { NodeState::Connected },
-            last_seen_ms: at_ms - if is_away { 1_000 + 90_000 * u64::from(number % 50) } else { 20 },
+            last_seen_ms: at_ms
+                - if is_away { 1_000 + 90_000 * u64::from(number % 50) } else { 20 },
             round: round.saturating_sub(if is_away { 400 } else { 1 }),
             samples: uploads,
             mse: (number % 40 != 39).then_some(level),
@@ -120,13 +122,16 @@ impl Source for Invented {
         let at_ms = now_ms();
         let round = past.errors.len() as u64;
         let last = past.points.last();
-        let mut nodes: Vec<_> = (0..self.nodes).map(|number| self.node(number, round, at_ms)).collect();
-        let connected = nodes.iter().filter(|node| node.state == NodeState::Connected).count() as u64;
+        let mut nodes: Vec<_> =
+            (0..self.nodes).map(|number| self.node(number, round, at_ms)).collect();
+        let connected =
+            nodes.iter().filter(|node| node.state == NodeState::Connected).count() as u64;
         nodes.sort_by_key(|node| node.state == NodeState::Away);
         nodes.truncate(MOST_NODES);
         let window = &past.points[past.points.len().saturating_sub(WINDOW)..];
         let share = |kernel| {
-            window.iter().filter(|p| p.selected == Some(kernel)).count() as f64 / window.len().max(1) as f64
+            window.iter().filter(|p| p.selected == Some(kernel)).count() as f64
+                / window.len().max(1) as f64
         };
         let kernel = |kernel| KernelStatus {
             name: format!("gaussian {:.3}", 10f64.powf((f64::from(kernel) - 5.0) / 2.5)),
@@ -153,7 +158,11 @@ impl Source for Invented {
             window_mse: last.and_then(|point| point.window_mse),
             window_rounds: WINDOW as u64,
             selected: self.has_kernels().then(|| selected(round)),
-            kernels: if self.has_kernels() { (0..KERNELS).map(kernel).collect() } else { Vec::new() },
+            kernels: if self.has_kernels() {
+                (0..KERNELS).map(kernel).collect()
+            } else {
+                Vec::new()
+            },
             rounds_per_second: 1.0 / ROUND.as_secs_f64(),
             late: round / 70,
             refused: nodes.iter().map(|node| node.refused).sum(),
@@ -192,8 +201,9 @@ fn selected(round: u64) -> u32 {
 
 /// Between 0 and 1, as if by chance.
 fn chance(of: u64, purpose: u64) -> f64 {
-    let mut bits =
-        of.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(purpose.wrapping_mul(0xd1b5_4a32_d192_ed03));
+    let mut bits = of
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .wrapping_add(purpose.wrapping_mul(0xd1b5_4a32_d192_ed03));
     bits = (bits ^ (bits >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb);
     ((bits ^ (bits >> 32)) >> 11) as f64 / (1u64 << 53) as f64

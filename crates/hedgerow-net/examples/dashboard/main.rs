@@ -1,4 +1,5 @@
-//! The dashboard without a server behind it, for working on the page: everything on it is invented, and says so.
+//! The dashboard without a server behind it, for working on the page: everything on it is invented,
+//! and says so.
 //!
 //!     cargo run -p hedgerow-net --example dashboard -- [NODES] [PORT] [METHOD]
 //!

@@ -1,9 +1,10 @@
-//! A [`Model`] as bytes: safetensors with one tensor, `model`, and everything else as metadata. Read by hand, since files are hostile and
-//! a single tensor needs little.
+//! A [`Model`] as bytes: safetensors with one tensor, `model`, and everything else as metadata.
+//! Read by hand, since files are hostile and a single tensor needs little.
 
 use std::path::Path;
 
-use hedgerow::{Broadcast, Scale, Selection};
+use hedgerow::message::{Broadcast, Selection};
+use hedgerow::scaling::Scale;
 use serde::{Deserialize, Serialize};
 
 use super::{Model, ModelError};
@@ -77,11 +78,14 @@ struct Agreed {
 
 impl Metadata {
     pub(super) fn checksum(&self, numbers: &[u8]) -> u32 {
-        let Self { format, version, software, run, round, kernels, learning, scale, crc32: _ } = self;
+        let Self { format, version, software, run, round, kernels, learning, scale, crc32: _ } =
+            self;
         let optional = [kernels, scale].map(|text| text.as_deref().unwrap_or_default());
         let mut hasher = crc32fast::Hasher::new();
-        for text in
-            [format, version, software, run, round, learning].map(String::as_str).into_iter().chain(optional)
+        for text in [format, version, software, run, round, learning]
+            .map(String::as_str)
+            .into_iter()
+            .chain(optional)
         {
             hasher.update(&(text.len() as u64).to_le_bytes());
             hasher.update(text.as_bytes());
@@ -94,17 +98,19 @@ impl Metadata {
 impl Model {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let numbers = numbers_to_bytes(&self.broadcast.numbers);
-        let scale = self
-            .scale
-            .as_ref()
-            .map(|(version, scale)| serde_json::json!({ "version": version, "scale": scale }).to_string());
+        let scale = self.scale.as_ref().map(|(version, scale)| {
+            serde_json::json!({ "version": version, "scale": scale }).to_string()
+        });
         let mut metadata = Metadata {
             format: FORMAT.to_owned(),
             version: VERSION.to_string(),
             software: self.software.clone(),
             run: self.run.clone(),
             round: self.broadcast.round.to_string(),
-            kernels: self.broadcast.kernels.map(|Selection { current, next }| format!("{current} {next}")),
+            kernels: self
+                .broadcast
+                .kernels
+                .map(|Selection { current, next }| format!("{current} {next}")),
             learning: self.plan.to_json(),
             scale,
             crc32: String::new(),
@@ -122,8 +128,9 @@ impl Model {
         let not_a_model = |reason: String| ModelError::NotAModel { path: path.to_owned(), reason };
         let (header, numbers) =
             split(bytes).ok_or_else(|| not_a_model("not a safetensors file".to_owned()))?;
-        let mark: Mark = serde_json::from_slice(header)
-            .map_err(|error| not_a_model(format!("its header has no format and version: {error}")))?;
+        let mark: Mark = serde_json::from_slice(header).map_err(|error| {
+            not_a_model(format!("its header has no format and version: {error}"))
+        })?;
         let Marks { format, version } = mark.metadata;
         if format != FORMAT {
             return Err(not_a_model(format!("its format is {:?}", shortened(&format))));
@@ -139,7 +146,10 @@ impl Model {
         let Header { metadata, model } = serde_json::from_slice(header)
             .map_err(|error| not_a_model(format!("its header makes no sense: {error}")))?;
         let (length, bytes) = (model.shape[0], numbers.len());
-        if model.dtype != "F32" || model.data_offsets != [0, bytes] || length.checked_mul(4) != Some(bytes) {
+        if model.dtype != "F32"
+            || model.data_offsets != [0, bytes]
+            || length.checked_mul(4) != Some(bytes)
+        {
             let reason = format!(
                 "{length} numbers of type {:?} announced, {bytes} bytes there",
                 shortened(&model.dtype)
@@ -148,19 +158,28 @@ impl Model {
         }
         let found = metadata.checksum(numbers);
         let written = u32::from_str_radix(&metadata.crc32, 16).ok();
-        let expected = written.ok_or_else(|| not_a_model("its checksum is no checksum".to_owned()))?;
+        let expected =
+            written.ok_or_else(|| not_a_model("its checksum is no checksum".to_owned()))?;
         if found != expected {
-            return Err(FileError::Damaged { path: path.to_owned(), part: "content", expected, found }.into());
+            return Err(FileError::Damaged {
+                path: path.to_owned(),
+                part: "content",
+                expected,
+                found,
+            }
+            .into());
         }
         let plan = Plan::from_json(&metadata.learning)
             .map_err(|source| ModelError::Plan { path: path.to_owned(), source })?;
         let unfit = |source| ModelError::Unfit { path: path.to_owned(), source };
         let mut broadcast = Broadcast::default();
         numbers_from_bytes(numbers, plan.most_numbers(), &mut broadcast.numbers).map_err(unfit)?;
-        let no_round = || not_a_model(format!("there is no round {:?}", shortened(&metadata.round)));
+        let no_round =
+            || not_a_model(format!("there is no round {:?}", shortened(&metadata.round)));
         broadcast.round = metadata.round.parse().map_err(|_| no_round())?;
         if let Some(kernels) = &metadata.kernels {
-            let no_kernels = || not_a_model(format!("there are no kernels {:?}", shortened(kernels)));
+            let no_kernels =
+                || not_a_model(format!("there are no kernels {:?}", shortened(kernels)));
             broadcast.kernels = Some(selection(kernels).ok_or_else(no_kernels)?);
         }
         let agreed: Option<Agreed> = metadata
@@ -171,10 +190,13 @@ impl Model {
             .map_err(|error| not_a_model(format!("its scale makes no sense: {error}")))?;
         let is_online = matches!(plan.learning().scaling, Scaling::Online { .. });
         if agreed.is_some() != is_online {
-            return Err(not_a_model("a scale and an agreement on it come together or not at all".to_owned()));
+            return Err(not_a_model(
+                "a scale and an agreement on it come together or not at all".to_owned(),
+            ));
         }
         let scale = agreed.map(|Agreed { version, scale }| (version, scale));
-        Self { plan, run: metadata.run, broadcast, scale, software: metadata.software }.checked(path)
+        Self { plan, run: metadata.run, broadcast, scale, software: metadata.software }
+            .checked(path)
     }
 }
 

@@ -1,4 +1,7 @@
-use hedgerow::{Amplitude, Draw, FeatureSpec, Kernel, ScaleKind, SetupConfig, Upload};
+use hedgerow::SetupConfig;
+use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel};
+use hedgerow::message::Upload;
+use hedgerow::scaling::ScaleKind;
 use proptest::prelude::*;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
@@ -9,8 +12,14 @@ use crate::learning::{Learning, Scaling};
 
 /// Trained a little.
 fn model(method: Method, scaling: Scaling) -> Model {
-    let setup =
-        SetupConfig { kernels: 3, frequencies: 4, inputs: 2, nodes: 1, budget: 20, ..SetupConfig::default() };
+    let setup = SetupConfig {
+        kernels: 3,
+        frequencies: 4,
+        inputs: 2,
+        nodes: 1,
+        budget: 20,
+        ..SetupConfig::default()
+    };
     let features = FeatureSpec {
         kernels: Kernel::paper_dictionary()[4..7].to_vec(),
         draw: Draw::Independent,
@@ -25,7 +34,7 @@ fn model(method: Method, scaling: Scaling) -> Model {
         setup,
         features,
         scaling,
-        compression: hedgerow::Compression::default(),
+        compression: hedgerow::codec::Compression::default(),
         personal: false,
         columns: vec!["wärme".to_owned(), "load \"kW\"".to_owned()],
         target: "y".to_owned(),
@@ -80,7 +89,10 @@ fn models_survive_and_others_can_read_them() {
         assert_eq!(read.to_bytes(), bytes, "the same model is the same file");
         let tensors = SafeTensors::deserialize(&bytes).unwrap();
         let tensor = tensors.tensor("model").unwrap();
-        assert_eq!((tensor.dtype(), tensor.shape()), (Dtype::F32, &[model.broadcast.numbers.len()][..]));
+        assert_eq!(
+            (tensor.dtype(), tensor.shape()),
+            (Dtype::F32, &[model.broadcast.numbers.len()][..])
+        );
         let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
         let metadata = header.metadata().as_ref().unwrap();
         assert_eq!(metadata["format"], "hedgerow-model");
@@ -110,9 +122,11 @@ fn every_flipped_bit_and_every_missing_byte_is_seen() {
 fn forged(model: &Model, change: impl FnOnce(&mut Value, &mut Vec<u8>)) -> Vec<u8> {
     let bytes = model.to_bytes();
     let (header, numbers) = layout::split(&bytes).unwrap();
-    let (mut header, mut numbers): (Value, _) = (serde_json::from_slice(header).unwrap(), numbers.to_vec());
+    let (mut header, mut numbers): (Value, _) =
+        (serde_json::from_slice(header).unwrap(), numbers.to_vec());
     change(&mut header, &mut numbers);
-    if let Ok(metadata) = serde_json::from_value::<layout::Metadata>(header["__metadata__"].clone()) {
+    if let Ok(metadata) = serde_json::from_value::<layout::Metadata>(header["__metadata__"].clone())
+    {
         header["__metadata__"]["crc32"] = format!("{:08x}", metadata.checksum(&numbers)).into();
     }
     let mut text = header.to_string().into_bytes();
@@ -134,7 +148,10 @@ fn hostile_files_are_refused_in_words() {
     for (bytes, expected) in [
         (vec![], "m: not a model of hedgerow: not a safetensors file"),
         (vec![255; 100], "m: not a model of hedgerow: not a safetensors file"),
-        (set("version", "2".into()), "m: written by a newer hedgerow: format 2, this one knows up to 1"),
+        (
+            set("version", "2".into()),
+            "m: written by a newer hedgerow: format 2, this one knows up to 1",
+        ),
         (set("version", "one".into()), "m: not a model of hedgerow: there is no version \"one\""),
         (set("format", "pt".into()), "m: not a model of hedgerow: its format is \"pt\""),
         (set("round", "-1".into()), "m: not a model of hedgerow: there is no round \"-1\""),
@@ -143,13 +160,22 @@ fn hostile_files_are_refused_in_words() {
             "m: the model does not fit its configuration: there is no round 18446744073709551615",
         ),
         (set("kernels", "0".into()), "m: not a model of hedgerow: there are no kernels \"0\""),
-        (set("kernels", "9 0".into()), "m: the model does not fit its configuration: kernel Some(9) named"),
-        (set("scale", "{}".into()), "m: not a model of hedgerow: its scale makes no sense: missing field"),
+        (
+            set("kernels", "9 0".into()),
+            "m: the model does not fit its configuration: kernel Some(9) named",
+        ),
+        (
+            set("scale", "{}".into()),
+            "m: not a model of hedgerow: its scale makes no sense: missing field",
+        ),
         (
             set("scale", json!({"version": 1, "scale": Scale::identity(3)}).to_string().into()),
             "m: the model does not fit its configuration: the scale is of another kind",
         ),
-        (set("learning", "{}".into()), "m: the learning configuration can't be read: missing field"),
+        (
+            set("learning", "{}".into()),
+            "m: the learning configuration can't be read: missing field",
+        ),
         (
             learning(&|learning| {
                 learning["setup"]["frequencies"] = json!(1_000_000_000);

@@ -1,4 +1,5 @@
-//! [`Bundle`]: private key, certificate and the authority's certificate in one PEM file, and how such files are read and watched.
+//! [`Bundle`]: private key, certificate and the authority's certificate in one PEM file, and how
+//! such files are read and watched.
 
 use std::fs::Metadata;
 use std::io::ErrorKind;
@@ -46,7 +47,8 @@ impl Bundle {
         let (mut keys, mut certificates) = (Vec::new(), Vec::new());
         for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(&content) {
             // The error might quote the file.
-            let (kind, der) = section.map_err(|_| unfit("is damaged: a PEM section can't be read"))?;
+            let (kind, der) =
+                section.map_err(|_| unfit("is damaged: a PEM section can't be read"))?;
             match kind {
                 SectionKind::Certificate => certificates.push(CertificateDer::from(der)),
                 _ => keys.extend(PrivateKeyDer::from_pem(kind, der)),
@@ -55,7 +57,9 @@ impl Bundle {
         let key = match (keys.pop(), keys.is_empty()) {
             (Some(key), true) => key,
             (Some(_), false) => return Err(unfit("holds more than one private key")),
-            (None, _) => return Err(unfit("holds no private key in PEM (an encrypted one can't be used)")),
+            (None, _) => {
+                return Err(unfit("holds no private key in PEM (an encrypted one can't be used)"));
+            }
         };
         let [certificate, authority] = <[_; 2]>::try_from(certificates).map_err(|_| {
             unfit("must hold two certificates, its owner's and then the authority's, but holds more or fewer")
@@ -65,7 +69,9 @@ impl Bundle {
             return Err(unfit("its second certificate is no authority's"));
         }
         if owner.issuer().as_raw() != issuer.subject().as_raw() {
-            return Err(unfit("its first certificate was not issued by the authority that is the second"));
+            return Err(unfit(
+                "its first certificate was not issued by the authority that is the second",
+            ));
         }
         let purposes = owner.extended_key_usage().map_err(|_| odd(BadCertificate::Unreadable))?;
         match (usage, purposes) {
@@ -77,7 +83,9 @@ impl Bundle {
             (Usage::Server, _) => return Err(unfit("its certificate is not for a server")),
         }
         let mut roots = RootCertStore::empty();
-        roots.add(authority.clone()).map_err(|_| unfit("its authority's certificate can't be used"))?;
+        roots
+            .add(authority.clone())
+            .map_err(|_| unfit("its authority's certificate can't be used"))?;
         Ok(Self {
             key,
             certificate,
@@ -99,7 +107,8 @@ pub(super) fn unfit_pair(file: &Path, error: &rustls::Error) -> IdentityError {
 
 /// A file that must be there, as a whole.
 pub(crate) fn read_whole(file: &Path, most: u64) -> Result<Vec<u8>, IdentityError> {
-    let missing = || FileError::Unreadable { path: file.to_owned(), source: ErrorKind::NotFound.into() };
+    let missing =
+        || FileError::Unreadable { path: file.to_owned(), source: ErrorKind::NotFound.into() };
     Ok(read_bounded(file, most)?.ok_or_else(missing)?)
 }
 
@@ -110,7 +119,8 @@ pub(super) fn section<T: PemObject>(
     content: &[u8],
     missing: &'static str,
 ) -> Result<T, IdentityError> {
-    T::from_pem_slice(content).map_err(|_| IdentityError::Unfit { file: file.to_owned(), what: missing })
+    T::from_pem_slice(content)
+        .map_err(|_| IdentityError::Unfit { file: file.to_owned(), what: missing })
 }
 
 /// The first certificate in a PEM file.
@@ -129,7 +139,8 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    /// `None` if there is no file. To be taken before the file is read, so that a change meanwhile is seen later.
+    /// `None` if there is no file. To be taken before the file is read, so that a change meanwhile
+    /// is seen later.
     pub(super) fn of(file: &Path) -> Option<Self> {
         let metadata: Metadata = std::fs::metadata(file).ok()?;
         #[cfg(unix)]

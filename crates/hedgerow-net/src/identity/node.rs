@@ -11,7 +11,8 @@ use rustls::version::TLS13;
 use super::bundle::{Bundle, Stamp, Usage, unfit_pair};
 use super::{IdentityError, Peer, days_until, ending, protocols, provider, warning};
 
-/// A node's file, opened. The file may be replaced by a renewed one at any time: see [`NodeIdentity::reopen_if_changed`].
+/// A node's file, opened. The file may be replaced by a renewed one at any time: see
+/// [`NodeIdentity::reopen_if_changed`].
 #[derive(Clone)]
 pub struct NodeIdentity {
     file: PathBuf,
@@ -22,8 +23,8 @@ pub struct NodeIdentity {
 }
 
 impl NodeIdentity {
-    /// Reads the one file that a node needs. A certificate that has ended is no error here, since a node without a server
-    /// is of use too: see [`NodeIdentity::warning`].
+    /// Reads the one file that a node needs. A certificate that has ended is no error here, since a
+    /// node without a server is of use too: see [`NodeIdentity::warning`].
     pub fn open(file: &Path) -> Result<Self, IdentityError> {
         let stamp = Stamp::of(file);
         let Bundle { key, certificate, roots, .. } = Bundle::read(file, Usage::Node)?;
@@ -43,8 +44,8 @@ impl NodeIdentity {
         Ok(Self { file: file.to_owned(), stamp, peer, end, config: Arc::new(config) })
     }
 
-    /// The same identity from the file as it is now, if it has changed: worth a look before each connection. If it can't be
-    /// used, the one at hand still can.
+    /// The same identity from the file as it is now, if it has changed: worth a look before each
+    /// connection. If it can't be used, the one at hand still can.
     pub fn reopen_if_changed(&mut self) -> Result<bool, IdentityError> {
         let stamp = Stamp::of(&self.file);
         if stamp == self.stamp {

@@ -1,8 +1,9 @@
 //! [`ServerIdentity`]: what the server shows to nodes, and whom it lets in.
 //!
-//! A node is let in if its certificate is the authority's, for a node, has not ended and is not on the list of revoked ones. That
-//! list is a local file, so it has no end: a list that nobody has written for years is still in force. Without the list nobody is let
-//! in, and nobody by a resumed session, which would not look at the list again.
+//! A node is let in if its certificate is the authority's, for a node, has not ended and is not on
+//! the list of revoked ones. That list is a local file, so it has no end: a list that nobody has
+//! written for years is still in force. Without the list nobody is let in, and nobody by a resumed
+//! session, which would not look at the list again.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,14 +18,17 @@ use x509_parser::num_bigint::BigUint;
 use x509_parser::prelude::{CertificateRevocationList, FromDer};
 
 use super::bundle::{Bundle, MAX_LIST_BYTES, Stamp, Usage, read_whole, section, unfit_pair};
-use super::{IdentityError, Peer, days_until, ending, parse, plain_serial, protocols, provider, warning};
+use super::{
+    IdentityError, Peer, days_until, ending, parse, plain_serial, protocols, provider, warning,
+};
 
 /// Private key, certificate and the authority's certificate.
 pub const SERVER_FILE: &str = "server.pem";
 /// The list of revoked certificates.
 pub const CRL_FILE: &str = "crl.pem";
 
-/// The server's files, opened. They may be replaced at any time: see [`ServerIdentity::reload_if_changed`].
+/// The server's files, opened. They may be replaced at any time: see
+/// [`ServerIdentity::reload_if_changed`].
 pub struct ServerIdentity {
     folder: PathBuf,
     current: RwLock<Current>,
@@ -40,19 +44,22 @@ struct Current {
 }
 
 impl ServerIdentity {
-    /// Reads `server.pem` and `crl.pem`; nothing else of the authority's folder needs to be where the server is.
+    /// Reads `server.pem` and `crl.pem`; nothing else of the authority's folder needs to be where
+    /// the server is.
     pub fn open(folder: &Path) -> Result<Self, IdentityError> {
         let current = Current::read(folder, stamps(folder))?;
         Ok(Self { folder: folder.to_owned(), current: RwLock::new(current) })
     }
 
-    /// TLS of the server: 1.3 only, certificates asked of nodes, HTTP/2. To be asked for at each connection, since it changes.
+    /// TLS of the server: 1.3 only, certificates asked of nodes, HTTP/2. To be asked for at each
+    /// connection, since it changes.
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.current().config)
     }
 
-    /// Takes a renewed certificate or a newer list into use. `true` if something is new: then streams of those who
-    /// [are revoked](Self::is_revoked) should end. What can't be used is told once, and what was in force stays so.
+    /// Takes a renewed certificate or a newer list into use. `true` if something is new: then
+    /// streams of those who [are revoked](Self::is_revoked) should end. What can't be used is told
+    /// once, and what was in force stays so.
     pub fn reload_if_changed(&self) -> Result<bool, IdentityError> {
         let stamps = stamps(&self.folder);
         if self.current().stamps == stamps {
@@ -86,7 +93,8 @@ impl ServerIdentity {
 
     /// What to log, if the server's certificate ends soon or has ended.
     pub fn warning(&self) -> Option<String> {
-        let whose = format!("the server's certificate in {}", self.folder.join(SERVER_FILE).display());
+        let whose =
+            format!("the server's certificate in {}", self.folder.join(SERVER_FILE).display());
         warning(&whose, self.current().end, "hedgerow pki renew-server makes a new one")
     }
 
@@ -97,7 +105,10 @@ impl ServerIdentity {
 
 impl fmt::Debug for ServerIdentity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("ServerIdentity").field("folder", &self.folder).finish_non_exhaustive()
+        formatter
+            .debug_struct("ServerIdentity")
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
     }
 }
 
@@ -108,12 +119,16 @@ impl Current {
         let end = ending(&certificate)
             .map_err(|source| IdentityError::Certificate { file: file.clone(), source })?;
         let list = folder.join(CRL_FILE);
-        let der = section(&list, &read_whole(&list, MAX_LIST_BYTES)?, "holds no revocation list in PEM")?;
+        let der =
+            section(&list, &read_whole(&list, MAX_LIST_BYTES)?, "holds no revocation list in PEM")?;
         let (number, revoked) = check_list(&list, &der, &authority)?;
         let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider())
             .with_crls([der])
             .build()
-            .map_err(|_| IdentityError::Unfit { file: list, what: "this revocation list can't be used" })?;
+            .map_err(|_| IdentityError::Unfit {
+                file: list,
+                what: "this revocation list can't be used",
+            })?;
         let unfit = |error| unfit_pair(&file, &error);
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
@@ -132,7 +147,8 @@ fn stamps(folder: &Path) -> [Option<Stamp>; 2] {
     [SERVER_FILE, CRL_FILE].map(|name| Stamp::of(&folder.join(name)))
 }
 
-/// Number and serials of a list that this authority signed. Another's would otherwise lock everybody out.
+/// Number and serials of a list that this authority signed. Another's would otherwise lock
+/// everybody out.
 fn check_list(
     file: &Path,
     der: &CertificateRevocationListDer<'_>,
@@ -146,7 +162,9 @@ fn check_list(
     let authority = parse(authority).map_err(odd)?;
     list.verify_signature(authority.public_key())
         .map_err(|_| unfit("the revocation list is not signed by the authority of server.pem"))?;
-    let number = list.crl_number().cloned().ok_or_else(|| unfit("the revocation list has no number"))?;
-    let serials = list.iter_revoked_certificates().map(|entry| plain_serial(entry.raw_serial())).collect();
+    let number =
+        list.crl_number().cloned().ok_or_else(|| unfit("the revocation list has no number"))?;
+    let serials =
+        list.iter_revoked_certificates().map(|entry| plain_serial(entry.raw_serial())).collect();
     Ok((number, serials))
 }

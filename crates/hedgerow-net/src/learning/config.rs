@@ -1,13 +1,17 @@
-//! `[learning]` and `[kernels]`: what is learned, as people write it, in a server's file or from Python.
+//! `[learning]` and `[kernels]`: what is learned, as people write it, in a server's file or from
+//! Python.
 
 use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroU16;
 
-use hedgerow::{
-    Aggregation, Amplitude, BadScale, BudgetTooSmall, Coding, Compression, Draw, Family, FeatureSpec, Kernel,
-    Loss, Method, MkOptions, NumberFormat, PofOptions, Purpose, Scale, ScaleKind, Schedule, SetupConfig,
-    Stream, WeightRule,
-};
+use hedgerow::aggregation::Aggregation;
+use hedgerow::codec::{Coding, Compression, NumberFormat};
+use hedgerow::features::{Amplitude, Draw, Family, FeatureSpec, Kernel};
+use hedgerow::learning::{Loss, Schedule, WeightRule};
+use hedgerow::method::{BudgetTooSmall, MkOptions, PofOptions};
+use hedgerow::random::{CounterRng, Purpose};
+use hedgerow::scaling::{BadScale, Scale, ScaleKind};
+use hedgerow::{Method, SetupConfig};
 use serde::Deserialize;
 use toml::Table;
 
@@ -62,14 +66,22 @@ impl OutOfBounds {
         value: usize,
     ) -> Result<(), Self> {
         let is_within = (least..=most).contains(&value);
-        if is_within { Ok(()) } else { Err(Self::new(key, format!("from {least} to {most}"), value)) }
+        if is_within {
+            Ok(())
+        } else {
+            Err(Self::new(key, format!("from {least} to {most}"), value))
+        }
     }
 }
 
 impl Plan {
-    /// The defaults of `[learning]` and `[kernels]` with changes over them, for those who have no file: sections with keys. A dictionary, if
-    /// there is one, takes the place of families and variances.
-    pub fn from_changes(changes: Table, dictionary: Option<Vec<Kernel>>) -> Result<Self, LearningError> {
+    /// The defaults of `[learning]` and `[kernels]` with changes over them, for those who have no
+    /// file: sections with keys. A dictionary, if there is one, takes the place of families and
+    /// variances.
+    pub fn from_changes(
+        changes: Table,
+        dictionary: Option<Vec<Kernel>>,
+    ) -> Result<Self, LearningError> {
         let Config { learning, kernels } = layers::put_over(DEFAULTS, changes)?;
         let dictionary = dictionary.map_or_else(|| kernels.dictionary(), Ok)?;
         Ok(Self::new(learning.checked(dictionary, kernels.draw)?)?)
@@ -121,13 +133,18 @@ pub(crate) struct KernelConfig {
 }
 
 impl LearningConfig {
-    pub(crate) fn checked(self, dictionary: Vec<Kernel>, draw: Draw) -> Result<Learning, LearningError> {
+    pub(crate) fn checked(
+        self,
+        dictionary: Vec<Kernel>,
+        draw: Draw,
+    ) -> Result<Learning, LearningError> {
         let inputs = self.inputs()?;
         let method = self.method(dictionary.len())?;
         let frequencies = method.frequencies(self.budget)?;
         let aggregation = self.aggregation()?;
         if !method.supports(aggregation) {
-            let bound = format!("mean for {}, which needs the sums of what nodes send", method.name());
+            let bound =
+                format!("mean for {}, which needs the sums of what nodes send", method.name());
             return Err(outside("learning.aggregation", bound, format!("{:?}", self.aggregation)));
         }
         let seed = first_seed(self.seed);
@@ -140,11 +157,17 @@ impl LearningConfig {
             loss: self.loss()?,
             ridge: self.ridge,
             step_size: schedule("learning.step_schedule", &self.step_schedule, self.step_size)?,
-            weight_rate: schedule("learning.weight_schedule", &self.weight_schedule, self.weight_rate)?,
+            weight_rate: schedule(
+                "learning.weight_schedule",
+                &self.weight_schedule,
+                self.weight_rate,
+            )?,
             weight_rule: match self.weight_rule.as_str() {
                 "incremental" => WeightRule::Incremental,
                 "cumulative" => WeightRule::Cumulative,
-                other => return Err(unknown("learning.weight_rule", other, "incremental, cumulative")),
+                other => {
+                    return Err(unknown("learning.weight_rule", other, "incremental, cumulative"));
+                }
             },
             seed,
             mk: MkOptions::default(),
@@ -167,7 +190,11 @@ impl LearningConfig {
     fn inputs(&self) -> Result<usize, LearningError> {
         let mut known = HashSet::new();
         if let Some(twice) = self.columns.iter().find(|column| !known.insert(*column)) {
-            return Err(outside("learning.columns", "names that are there once", format!("{twice:?}")));
+            return Err(outside(
+                "learning.columns",
+                "names that are there once",
+                format!("{twice:?}"),
+            ));
         }
         if known.contains(&self.target) {
             let bound = "other names than that of learning.target";
@@ -181,9 +208,11 @@ impl LearningConfig {
             (0, inputs) => Ok(inputs),
             (columns, 0) => Ok(columns),
             (columns, inputs) if columns == inputs => Ok(inputs),
-            (columns, inputs) => {
-                Err(outside("learning.inputs", format!("{columns}, as there are columns, or 0"), inputs))
-            }
+            (columns, inputs) => Err(outside(
+                "learning.inputs",
+                format!("{columns}, as there are columns, or 0"),
+                inputs,
+            )),
         }
     }
 
@@ -204,9 +233,12 @@ impl LearningConfig {
                     return Err(unknown("learning.method", text, known));
                 };
                 match kernel.parse::<usize>() {
-                    Ok(kernel) if (1..=kernels).contains(&kernel) => Method::SkOfl { kernel: kernel - 1 },
+                    Ok(kernel) if (1..=kernels).contains(&kernel) => {
+                        Method::SkOfl { kernel: kernel - 1 }
+                    }
                     _ => {
-                        let bound = format!("sk:N with N from 1 to {kernels}, as there are kernels");
+                        let bound =
+                            format!("sk:N with N from 1 to {kernels}, as there are kernels");
                         return Err(outside("learning.method", bound, format!("{text:?}")));
                     }
                 }
@@ -234,9 +266,13 @@ impl LearningConfig {
     }
 
     fn ranges(&self) -> Result<Scaling, LearningError> {
-        let (columns, known) = (&self.columns, self.ranges.keys().cloned().collect::<Vec<_>>().join(", "));
+        let (columns, known) =
+            (&self.columns, self.ranges.keys().cloned().collect::<Vec<_>>().join(", "));
         let is_named = |name: &String| columns.contains(name) || *name == self.target;
-        if columns.is_empty() || !self.ranges.keys().all(is_named) || self.ranges.len() != columns.len() + 1 {
+        if columns.is_empty()
+            || !self.ranges.keys().all(is_named)
+            || self.ranges.len() != columns.len() + 1
+        {
             let bound = format!(
                 "one range for each column, which learning.columns must name, and for the label {:?}",
                 self.target
@@ -259,10 +295,15 @@ impl LearningConfig {
             "q8" => NumberFormat::Bits8,
             "q4" => NumberFormat::Bits4,
             _ => {
-                return Err(unknown("learning.compression", text, "none, f16, q8, q4, f16-up, q8-up, q4-up"));
+                return Err(unknown(
+                    "learning.compression",
+                    text,
+                    "none, f16, q8, q4, f16-up, q8-up, q4-up",
+                ));
             }
         };
-        let (every, part) = (count("learning.every", self.every)?, count("learning.part", self.part)?);
+        let (every, part) =
+            (count("learning.every", self.every)?, count("learning.part", self.part)?);
         let up = Coding { numbers, part };
         let down = if name == text { up } else { Coding { numbers: NumberFormat::F32, part } };
         Ok(Compression { every, up, down })
@@ -276,10 +317,11 @@ impl LearningConfig {
             _ => {
                 let share = text.strip_prefix("trimmed-mean:").and_then(|share| share.parse().ok());
                 match share {
-                    Some(share) if share > 0.0 && share < 0.5 => Ok(Aggregation::TrimmedMean { share }),
+                    Some(share) if share > 0.0 && share < 0.5 => {
+                        Ok(Aggregation::TrimmedMean { share })
+                    }
                     _ => {
-                        let known =
-                            "mean, median, trimmed-mean:SHARE with a share of more than 0 and less than 0.5";
+                        let known = "mean, median, trimmed-mean:SHARE with a share of more than 0 and less than 0.5";
                         Err(unknown("learning.aggregation", text, known))
                     }
                 }
@@ -304,7 +346,7 @@ impl KernelConfig {
 
 /// What a user's seed becomes, as in the first trial of a simulation.
 pub fn first_seed(seed: u64) -> u64 {
-    Stream::from_seed(seed).derive(Purpose::Trial, 0).bits_at(0)
+    CounterRng::from_seed(seed).derive(Purpose::Trial, 0).bits_at(0)
 }
 
 fn schedule(key: &'static str, name: &str, scale: f64) -> Result<Schedule, LearningError> {
@@ -339,7 +381,8 @@ mod tests {
     #[test]
     fn changes_go_over_the_defaults_and_a_dictionary_over_both() {
         let known =
-            plan("[learning]\ninputs = 2\nridge = 1\n[kernels]\nvariances = [0.5, 2.0]", None).unwrap();
+            plan("[learning]\ninputs = 2\nridge = 1\n[kernels]\nvariances = [0.5, 2.0]", None)
+                .unwrap();
         let kernels = vec![Kernel::gaussian(0.5), Kernel::gaussian(2.0)];
         assert_eq!(known.learning().features.kernels, kernels);
         assert_eq!((known.inputs(), known.setup().config().ridge), (2, 1.0));

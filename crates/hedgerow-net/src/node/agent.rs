@@ -1,5 +1,5 @@
-//! A running node: one task that hears the server, takes samples, answers questions, and saves itself now and then; none of
-//! which waits for another.
+//! A running node: one task that hears the server, takes samples, answers questions, and saves
+//! itself now and then; none of which waits for another.
 
 use std::future::{Future, pending};
 use std::sync::Arc;
@@ -29,7 +29,8 @@ use crate::protocol::wire;
 /// How long a stream is waited for when the node ends.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// So many samples, and so many of them for each answer to a round, are a file that was not played in step.
+/// So many samples, and so many of them for each answer to a round, are a file that was not played
+/// in step.
 const MANY: u64 = 100;
 const MANY_A_ROUND: u64 = 10;
 
@@ -86,7 +87,8 @@ pub async fn run(
 ) -> Result<(), AgentError> {
     let Parts { dial, security, input, output, asked } = parts;
     let (file, kept) = StateFile::open(&settings.state.path, security.name())?;
-    let (engine, reading) = kept.map_or((None, None), |Kept { engine, reading }| (Some(engine), reading));
+    let (engine, reading) =
+        kept.map_or((None, None), |Kept { engine, reading }| (Some(engine), reading));
     let reading = reading.filter(|reading| reading.path == settings.samples.path);
     let (run, current) =
         watch::channel(engine.as_ref().map_or(String::new(), |engine| engine.run().to_owned()));
@@ -138,8 +140,9 @@ pub(super) struct Agent {
     pub(super) began: Instant,
     /// Whether the node comes from an earlier life.
     pub(super) is_restored: bool,
-    /// Whether samples can be learned from: the run's round has been heard, or it can't be heard and is known from an earlier life. What is
-    /// learned before would be no answer to it, or of another run.
+    /// Whether samples can be learned from: the run's round has been heard, or it can't be heard
+    /// and is known from an earlier life. What is learned before would be no answer to it, or of
+    /// another run.
     pub(super) has_begun: bool,
     pub(super) input: Input,
     pub(super) has_input_ended: bool,
@@ -183,11 +186,15 @@ impl Node {
             (Some(id), Some(x), None) => engine.predict_later(id, x),
             (Some(id), None, Some(y)) => engine.learn_by_id(id, y),
             // Samples have inputs, or an id and a label.
-            (_, None, _) => Err(BadInput::WrongLength { expected: engine.plan().inputs(), found: 0 }),
+            (_, None, _) => {
+                Err(BadInput::WrongLength { expected: engine.plan().inputs(), found: 0 })
+            }
         }?;
         for position in &sample.absent {
-            let is_told =
-                self.is_told_absent.get_mut(*position).is_none_or(|told| std::mem::replace(told, true));
+            let is_told = self
+                .is_told_absent
+                .get_mut(*position)
+                .is_none_or(|told| std::mem::replace(told, true));
             if let Some(column) = self.schema.column(*position).filter(|_| !is_told) {
                 warn!("a sample has no {column:?}: it counts as missing, there and from here on");
             }
@@ -307,7 +314,9 @@ impl Agent {
                 self.has_begun && engine.has_room() && (self.link.has_heard || !self.link.is_up())
             }
             // In step with the others: a round has begun, and this node hasn't answered it.
-            Pace::Round if !engine.is_scaled() => self.link.has_heard && self.link.wait_until.is_none(),
+            Pace::Round if !engine.is_scaled() => {
+                self.link.has_heard && self.link.wait_until.is_none()
+            }
             Pace::Round => self.link.has_heard && !engine.has_learned_enough(),
         }
     }
@@ -320,14 +329,17 @@ impl Agent {
 
     fn is_done(&self) -> bool {
         let is_idle = |node: &Node| node.engine.waiting().1 == 0 && node.engine.learned() == 0;
-        self.has_input_ended && self.settings.leaves_at_end() && self.node.as_ref().is_some_and(is_idle)
+        self.has_input_ended
+            && self.settings.leaves_at_end()
+            && self.node.as_ref().is_some_and(is_idle)
     }
 
     /// Says, once, that nothing can be learned before there is a scale, when it stops the node.
     fn tell_wait(&mut self) {
         let Some(Node { engine, .. }) = &self.node else { return };
         let held = engine.waiting().1;
-        let is_stopped = !engine.is_scaled() && held > 0 && (self.has_input_ended || !engine.has_room());
+        let is_stopped =
+            !engine.is_scaled() && held > 0 && (self.has_input_ended || !engine.has_room());
         if is_stopped && !self.has_told_wait {
             warn!(held, "samples wait for the federation to agree on a scale");
         }
@@ -343,15 +355,24 @@ impl Agent {
 
     /// All that can be done with the input is done.
     fn leave(&mut self) -> Result<(), AgentError> {
-        let Counts { lines, bad_lines: bad, learned_lines: learned, predicted_lines: predicted, .. } =
-            self.counts;
+        let Counts {
+            lines,
+            bad_lines: bad,
+            learned_lines: learned,
+            predicted_lines: predicted,
+            ..
+        } = self.counts;
         if learned + predicted == 0
             && let Some((first, reason)) = self.first_bad.take()
         {
             return Err(AgentError::NothingOfUse { lines, bad, first, reason });
         }
-        let taken = self.node.as_ref().map_or(0, |node| node.engine.tally().taken - node.taken_before);
-        if self.settings.samples.pace != Pace::Round && learned >= MANY && learned / MANY_A_ROUND > taken {
+        let taken =
+            self.node.as_ref().map_or(0, |node| node.engine.tally().taken - node.taken_before);
+        if self.settings.samples.pace != Pace::Round
+            && learned >= MANY
+            && learned / MANY_A_ROUND > taken
+        {
             warn!(
                 "few rounds have heard of many samples: where they needn't be taken as they come, --pace round learns more"
             );
@@ -380,14 +401,17 @@ impl Agent {
             Ok(None) => {
                 if self.rows.has_no_labels() && !had_no_labels {
                     let label = node.schema.label();
-                    warn!("the header has no {label:?}: its rows are predicted from, and none is learned");
+                    warn!(
+                        "the header has no {label:?}: its rows are predicted from, and none is learned"
+                    );
                 }
                 return;
             }
             Ok(Some(sample)) => sample,
             Err(bad) => {
                 self.refuse_line(line, None, &bad);
-                // What has no header will never have one, but a file that is followed may be replaced.
+                // What has no header will never have one, but a file that is followed may be
+                // replaced.
                 if bad == BadRow::NoHeader && matches!(self.input, Input::Stream(_)) {
                     self.end_input();
                 }
@@ -423,7 +447,13 @@ impl Agent {
         }
         let reason = bad.to_string();
         self.first_bad.get_or_insert_with(|| (number, reason.clone()));
-        self.output.write(&Written { line: number, id, answer: None, label: None, error: Some(reason) });
+        self.output.write(&Written {
+            line: number,
+            id,
+            answer: None,
+            label: None,
+            error: Some(reason),
+        });
     }
 }
 
@@ -432,7 +462,8 @@ fn settle_pace(wanted: Pace, input: &Input) -> Pace {
     let Some((natural, reason)) = input.natural_pace() else {
         return if wanted == Pace::Auto { Pace::Free } else { wanted };
     };
-    let (pace, reason) = if wanted == Pace::Auto { (natural, reason) } else { (wanted, "so it is set") };
+    let (pace, reason) =
+        if wanted == Pace::Auto { (natural, reason) } else { (wanted, "so it is set") };
     match pace {
         Pace::Round => info!(pace = "round", reason, "samples are taken in step with the rounds"),
         _ => info!(pace = "free", reason, "samples are taken as they come, however many a round"),

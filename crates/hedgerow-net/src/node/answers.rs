@@ -144,16 +144,17 @@ fn read_all(schema: &Schema, wish: Wish, body: &[u8], most: usize) -> Result<Sam
     if !body.trim_ascii_start().starts_with(b"[") {
         return one(body).map(Samples::One).map_err(|bad| bad.reply(schema, None));
     }
-    let list: Vec<&RawValue> = serde_json::from_slice(body)
-        .map_err(|error| Reply::error(StatusCode::BAD_REQUEST, format!("it is no JSON list: {error}")))?;
+    let list: Vec<&RawValue> = serde_json::from_slice(body).map_err(|error| {
+        Reply::error(StatusCode::BAD_REQUEST, format!("it is no JSON list: {error}"))
+    })?;
     if list.len() > most {
-        let message = format!("a request has at most {most} samples, but this one has {}", list.len());
+        let message =
+            format!("a request has at most {most} samples, but this one has {}", list.len());
         return Err(Reply::error(StatusCode::PAYLOAD_TOO_LARGE, message));
     }
-    let samples = list
-        .iter()
-        .enumerate()
-        .map(|(index, object)| one(object.get().as_bytes()).map_err(|bad| bad.reply(schema, Some(index))));
+    let samples = list.iter().enumerate().map(|(index, object)| {
+        one(object.get().as_bytes()).map_err(|bad| bad.reply(schema, Some(index)))
+    });
     samples.collect::<Result<_, _>>().map(Samples::Many)
 }
 
@@ -200,7 +201,9 @@ fn check(wish: Wish, sample: &Sample) -> Result<(), BadRequest> {
 fn reply_to(node: &mut Node, sample: &Sample) -> Reply {
     match answer_to(node, sample) {
         Ok(answer) => Reply::ok(answer),
-        Err(bad) => Reply { status: status_of(&bad), body: trouble_with(sample, &bad, node.schema.label()) },
+        Err(bad) => {
+            Reply { status: status_of(&bad), body: trouble_with(sample, &bad, node.schema.label()) }
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Waits that double from try to try, each with full jitter, so that nodes which lost the same server don't come back all at once.
+/// Waits that double from try to try, each with full jitter, so that nodes which lost the same
+/// server don't come back all at once.
 #[derive(Debug, Clone)]
 pub(super) struct Backoff {
     least: Duration,
@@ -22,7 +23,8 @@ impl Backoff {
         wait
     }
 
-    /// A connection was there for so long. If that is longer than the longest wait that would follow, it was a good one.
+    /// A connection was there for so long. If that is longer than the longest wait that would
+    /// follow, it was a good one.
     pub(super) fn lasted(&mut self, time: Duration) {
         if time >= self.ceiling {
             self.ceiling = self.least.min(self.most);

@@ -1,5 +1,5 @@
-//! [`Client`]: keeps a node in touch with its server. It connects, introduces itself, hands over what it hears, and begins again when the
-//! stream ends, ever more patiently.
+//! [`Client`]: keeps a node in touch with its server. It connects, introduces itself, hands over
+//! what it hears, and begins again when the stream ends, ever more patiently.
 
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
@@ -50,8 +50,11 @@ pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
 /// Makes a connection.
-pub type Dial =
-    Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Box<dyn Connection>, Trouble>> + Send>> + Send + Sync>;
+pub type Dial = Arc<
+    dyn Fn() -> Pin<Box<dyn Future<Output = Result<Box<dyn Connection>, Trouble>> + Send>>
+        + Send
+        + Sync,
+>;
 
 /// How one proves who one is.
 #[derive(Debug)]
@@ -138,7 +141,9 @@ pub fn tcp(address: &str, is_plain: bool) -> Dial {
     let address: Arc<str> = address.into();
     Arc::new(move || {
         let address = Arc::clone(&address);
-        Box::pin(async move { Ok(Box::new(connect(&address, is_plain).await?) as Box<dyn Connection>) })
+        Box::pin(
+            async move { Ok(Box::new(connect(&address, is_plain).await?) as Box<dyn Connection>) },
+        )
     })
 }
 
@@ -156,7 +161,9 @@ async fn connect(address: &str, is_plain: bool) -> Result<TcpStream, Trouble> {
                 return Ok(stream);
             }
             Ok(Err(error)) => trouble = Trouble::unreachable(address, error),
-            Err(_) => trouble = Trouble::unreachable(address, io::Error::from(io::ErrorKind::TimedOut)),
+            Err(_) => {
+                trouble = Trouble::unreachable(address, io::Error::from(io::ErrorKind::TimedOut))
+            }
         }
     }
     Err(trouble)
@@ -232,7 +239,9 @@ impl Client {
                     }
                 }
                 Ok(None) => break Trouble::Ended,
-                Err(status) => break note.read().unwrap_or_else(|| Trouble::from_status(&status, false)),
+                Err(status) => {
+                    break note.read().unwrap_or_else(|| Trouble::from_status(&status, false));
+                }
             }
         };
         // Two that take each other's place do so ever more rarely.
@@ -251,7 +260,9 @@ impl Client {
                 Err(error) => tracing::warn!("the node's new certificate is of no use: {error}"),
             }
             let warning = identity.warning();
-            if let Some(warning) = warning.as_ref().filter(|warning| self.warned.as_ref() != Some(*warning)) {
+            if let Some(warning) =
+                warning.as_ref().filter(|warning| self.warned.as_ref() != Some(*warning))
+            {
                 tracing::warn!("{warning}");
             }
             self.warned = warning;
@@ -275,13 +286,18 @@ impl Client {
         let connector = TlsConnector::from(identity.config());
         let secured = connector.connect(server.clone(), connection).await;
         let secured = secured.map_err(|error| {
-            Trouble::from_tls(&error).unwrap_or_else(|| Trouble::broken(&error).before_welcome(false))
+            Trouble::from_tls(&error)
+                .unwrap_or_else(|| Trouble::broken(&error).before_welcome(false))
         })?;
         let (note, watched) = Watched::new(secured, false);
         Ok((note, Box::new(watched)))
     }
 
-    async fn introduce(&self, connection: Box<dyn Connection>, note: &Note) -> Result<Joined, Trouble> {
+    async fn introduce(
+        &self,
+        connection: Box<dyn Connection>,
+        note: &Note,
+    ) -> Result<Joined, Trouble> {
         // The name in the address is of no use: the connection is there already.
         let endpoint = Endpoint::from_static("http://hedgerow")
             .http2_keep_alive_interval(self.patience.keep_alive)
@@ -321,9 +337,12 @@ impl Client {
         let mut stream = answer.into_inner();
         let first = stream.message().await.map_err(refused)?.ok_or(Trouble::Ended)?;
         match first.message {
-            Some(wire::from_server::Message::Welcome(welcome)) if welcome.protocol == protocol::VERSION => {
+            Some(wire::from_server::Message::Welcome(welcome))
+                if welcome.protocol == protocol::VERSION =>
+            {
                 let wire::Welcome { run, node: number, learning, .. } = welcome;
-                let plan = Plan::from_json(&learning).map_err(|error| Trouble::Plan(error.to_string()))?;
+                let plan =
+                    Plan::from_json(&learning).map_err(|error| Trouble::Plan(error.to_string()))?;
                 let plan = Box::new(plan);
                 Ok(Joined { stream, run, number, plan, sender, silent, note: note.clone() })
             }
@@ -332,7 +351,9 @@ impl Client {
                 welcome.protocol,
                 protocol::VERSION
             ))),
-            Some(wire::from_server::Message::Refusal(refusal)) => Err(Trouble::Refused(refusal.reason)),
+            Some(wire::from_server::Message::Refusal(refusal)) => {
+                Err(Trouble::Refused(refusal.reason))
+            }
             _ => Err(Trouble::Foreign("its first message is no welcome".to_owned())),
         }
     }

@@ -38,7 +38,9 @@ pub enum SettingsError {
     #[error("server.node: {0}")]
     Name(#[from] BadName),
     /// Neither samples nor questions could ever come.
-    #[error("samples.source is \"none\" and http.address is \"\": this node would have nothing to do")]
+    #[error(
+        "samples.source is \"none\" and http.address is \"\": this node would have nothing to do"
+    )]
     Idle,
     /// No certificate.
     #[error(
@@ -210,7 +212,11 @@ impl Settings {
             return unfit("state.path", &state.path.display(), "it should name a file");
         }
         if state.save_every.0.is_zero() {
-            return unfit("state.save_every", &state.save_every, "it should be longer than nothing");
+            return unfit(
+                "state.save_every",
+                &state.save_every,
+                "it should be longer than nothing",
+            );
         }
         if server.keep_alive.0.is_zero() || server.connect_timeout.0.is_zero() {
             return unfit(
@@ -259,7 +265,8 @@ impl Settings {
 
     /// How patient its client is.
     pub fn patience(&self) -> Patience {
-        let Server { connect_timeout, keep_alive, retry_least, retry_most, retry_refused, .. } = self.server;
+        let Server { connect_timeout, keep_alive, retry_least, retry_most, retry_refused, .. } =
+            self.server;
         Patience {
             connect: connect_timeout.0,
             keep_alive: keep_alive.0,
@@ -328,7 +335,10 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_named() {
         for (changes, parts) in [
-            (&["server.address=example.org"][..], &["server.address", "\"example.org\"", "HOST:PORT"][..]),
+            (
+                &["server.address=example.org"][..],
+                &["server.address", "\"example.org\"", "HOST:PORT"][..],
+            ),
             (&["server.address=:7400"], &["server.address"]),
             (&["server.address=a:70000"], &["server.address"]),
             (&["server.address=::1:7400"], &["server.address"]),

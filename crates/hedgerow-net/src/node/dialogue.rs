@@ -18,7 +18,8 @@ use super::state::StateError;
 use crate::learning::Plan;
 use crate::protocol::{FRAME, wire};
 
-/// How long a node that plays in step waits for the first scale before it takes another sample: perhaps too few have been seen.
+/// How long a node that plays in step waits for the first scale before it takes another sample:
+/// perhaps too few have been seen.
 const SCALE_WAIT: Duration = Duration::from_secs(2);
 
 /// The stream to the server.
@@ -44,7 +45,9 @@ impl Link {
 impl Agent {
     pub(super) async fn take_event(&mut self, event: Event) -> Result<(), AgentError> {
         match event {
-            Event::Up { run, number, plan, sender } => self.welcomed(&run, number, *plan, sender).await?,
+            Event::Up { run, number, plan, sender } => {
+                self.welcomed(&run, number, *plan, sender).await?
+            }
             Event::Heard(message) => self.hear(&message),
             Event::Down { trouble, again_in } => {
                 self.has_begun |= self.is_restored;
@@ -86,7 +89,9 @@ impl Agent {
     ) -> Result<(), AgentError> {
         let fits = |node: &Node| {
             let engine = &node.engine;
-            engine.run() == run && engine.number() == number && engine.plan().learning() == plan.learning()
+            engine.run() == run
+                && engine.number() == number
+                && engine.plan().learning() == plan.learning()
         };
         if !self.node.as_ref().is_some_and(fits) {
             self.begin(plan, run, number).await?;
@@ -108,7 +113,10 @@ impl Agent {
             warn!(file = %aside.display(), "the node's state belongs to another run: it is set aside");
             if let Some(bookmark) = self.input.bookmark() {
                 // Its lines are no news to whoever writes them.
-                info!(line = bookmark.lines() + 1, "the file is followed from where the other run stopped");
+                info!(
+                    line = bookmark.lines() + 1,
+                    "the file is followed from where the other run stopped"
+                );
             }
         }
         info!(run, number, method = ?plan.learning().method, inputs = plan.inputs(), "a new node of the run");

@@ -1,11 +1,15 @@
-//! [`Engine`]: all that a node is, but for sockets, files and clocks. It predicts, learns, hears the server and says what there is to
-//! say; whoever drives it decides when.
+//! [`Engine`]: all that a node is, but for sockets, files and clocks. It predicts, learns, hears
+//! the server and says what there is to say; whoever drives it decides when.
 
 mod dialogue;
 
-use hedgerow::{
-    BadSample, BadState, Broadcast, NodeHalf, NodeId, NodeScaling, Personal, Report, Scale, Section, Upload,
-};
+use hedgerow::codec::Section;
+use hedgerow::learning::Personal;
+use hedgerow::message::{Broadcast, Report, Upload};
+use hedgerow::method::BadSample;
+use hedgerow::scaling::{NodeScaling, Scale};
+use hedgerow::state::BadState;
+use hedgerow::{NodeId, NodeMethod};
 use serde::{Deserialize, Serialize};
 
 use super::pending::Pending;
@@ -13,8 +17,8 @@ use crate::learning::Plan;
 use dialogue::Link;
 pub use dialogue::Standing;
 
-/// Samples that may wait for the next round; older ones are then learned in the round at hand. Of those that wait for the first scale, the
-/// oldest are then forgotten.
+/// Samples that may wait for the next round; older ones are then learned in the round at hand. Of
+/// those that wait for the first scale, the oldest are then forgotten.
 pub const MAX_HELD: usize = 256;
 
 /// A prediction.
@@ -24,7 +28,8 @@ pub struct Answer {
     pub value: f32,
     /// The round whose model it is of.
     pub round: u64,
-    /// Whether there is a model at all: before the first scale is agreed on, it is only the mean label so far.
+    /// Whether there is a model at all: before the first scale is agreed on, it is only the mean
+    /// label so far.
     pub known: bool,
 }
 
@@ -42,7 +47,8 @@ pub enum BadInput {
     /// A label that can't be learned from.
     #[error(transparent)]
     Sample(#[from] BadSample),
-    /// A label for a prediction that nobody asked for, or whose label came already, or that was forgotten.
+    /// A label for a prediction that nobody asked for, or whose label came already, or that was
+    /// forgotten.
     #[error("no prediction with id {id:?} waits for its label")]
     UnknownId {
         /// Which.
@@ -69,7 +75,8 @@ pub enum BadInput {
 pub struct EngineTally {
     /// Labels that were learned from.
     pub samples: u64,
-    /// Sum of the squared errors of their predictions, in the label's own unit; those before the first scale don't count.
+    /// Sum of the squared errors of their predictions, in the label's own unit; those before the
+    /// first scale don't count.
     pub squared_error: f64,
     /// How many those are.
     pub scored: u64,
@@ -102,7 +109,7 @@ struct News {
 /// A node.
 pub struct Engine {
     plan: Plan,
-    half: Box<dyn NodeHalf>,
+    half: Box<dyn NodeMethod>,
     scaling: NodeScaling,
     /// Whether samples that come before the first scale wait for it.
     holds_unscaled: bool,
@@ -126,7 +133,8 @@ struct State {
     /// What the latest upload told, and in which round, until it is known to be taken.
     told: Option<(u64, News)>,
     tally: EngineTally,
-    /// The latest report: whether it arrived is never known, so it is said again on the next stream.
+    /// The latest report: whether it arrived is never known, so it is said again on the next
+    /// stream.
     report: Option<Report>,
 }
 
@@ -171,7 +179,8 @@ impl Engine {
             tally: EngineTally::default(),
             report: None,
         };
-        let (half, scaling, link) = (plan.node(number), plan.node_scaling(), Link::new(&plan, number));
+        let (half, scaling, link) =
+            (plan.node(number), plan.node_scaling(), Link::new(&plan, number));
         let mut engine =
             Self { plan, half, scaling, holds_unscaled: false, state, link, room: Room::default() };
         engine.make_room();
@@ -186,14 +195,15 @@ impl Engine {
     /// Everything that has to survive a restart.
     pub fn save(&self) -> Vec<u8> {
         let (half, scaling, state) = (self.half.save(), self.scaling.save(), &self.state);
-        // Writing to memory can't fail; were it to, an empty state would be refused, not taken for a node.
+        // Writing to memory can't fail; were it to, an empty state would be refused, not taken for
+        // a node.
         postcard::to_stdvec(&ToSave { half, scaling, state }).unwrap_or_default()
     }
 
     /// Goes on from a saved state of the same plan.
     pub fn restore(plan: Plan, saved: &[u8]) -> Result<Self, RestoreError> {
-        let (saved, rest): (Saved, _) =
-            postcard::take_from_bytes(saved).map_err(|error| RestoreError::Unreadable(error.to_string()))?;
+        let (saved, rest): (Saved, _) = postcard::take_from_bytes(saved)
+            .map_err(|error| RestoreError::Unreadable(error.to_string()))?;
         let inputs = plan.inputs();
         let Saved { half, scaling, state } = saved;
         let is_sound = rest.is_empty()
@@ -243,27 +253,31 @@ impl Engine {
         &self.state.tally
     }
 
-    /// Whether samples that come before the first scale are kept and learned once there is one. Otherwise they only help to make it.
+    /// Whether samples that come before the first scale are kept and learned once there is one.
+    /// Otherwise they only help to make it.
     pub fn hold_unscaled(&mut self, holds: bool) {
         self.holds_unscaled = holds;
     }
 
-    /// Whether another sample can be taken without one that waits for the first scale being forgotten.
+    /// Whether another sample can be taken without one that waits for the first scale being
+    /// forgotten.
     pub fn has_room(&self) -> bool {
         self.is_scaled() || !self.holds_unscaled || self.state.held.len() < MAX_HELD
     }
 
-    /// Predictions that wait for their labels, and samples that wait for the next round or for the first scale.
+    /// Predictions that wait for their labels, and samples that wait for the next round or for the
+    /// first scale.
     pub fn waiting(&self) -> (usize, usize) {
         (self.state.pending.len(), self.state.held.len())
     }
 
     /// Its half, for those who look closer.
-    pub fn half(&self) -> &dyn NodeHalf {
+    pub fn half(&self) -> &dyn NodeMethod {
         self.half.as_ref()
     }
 
-    /// Whether it has answered the open round and waits for the next one. Without a scale, whether it has reported and waits for one.
+    /// Whether it has answered the open round and waits for the next one. Without a scale, whether
+    /// it has reported and waits for one.
     pub fn awaits_broadcast(&self) -> bool {
         let is_unscaled = self.scaling.scale().is_none();
         self.link.answered == Some(self.round()) || (is_unscaled && self.state.report.is_some())
@@ -291,7 +305,8 @@ impl Engine {
         Ok(self.personal(global))
     }
 
-    /// The same, and remembers the sample until its label comes. If too many wait, the oldest is forgotten.
+    /// The same, and remembers the sample until its label comes. If too many wait, the oldest is
+    /// forgotten.
     pub fn predict_later(&mut self, id: &str, x: &[f32]) -> Result<Answer, BadInput> {
         self.check_inputs(x)?;
         let global = self.predict_globally(x);
@@ -300,8 +315,8 @@ impl Engine {
         Ok(answer)
     }
 
-    /// Learns from a sample; the answer is what it would have predicted. While the round's upload is on its way, the sample waits for
-    /// the next round, so that nothing of it is lost.
+    /// Learns from a sample; the answer is what it would have predicted. While the round's upload
+    /// is on its way, the sample waits for the next round, so that nothing of it is lost.
     pub fn learn(&mut self, x: &[f32], y: f32) -> Result<Answer, BadInput> {
         self.check_inputs(x)?;
         self.check_label(y)?;

@@ -1,5 +1,6 @@
-//! [`Follow`]: the lines of a file that grows, gets cut short, or is replaced by another of the same name. Where it is can be written
-//! down ([`Bookmark`]), so that whoever comes back neither repeats nor loses a line.
+//! [`Follow`]: the lines of a file that grows, gets cut short, or is replaced by another of the
+//! same name. Where it is can be written down ([`Bookmark`]), so that whoever comes back neither
+//! repeats nor loses a line.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -33,7 +34,8 @@ impl Bookmark {
     }
 }
 
-/// What the system knows a file by, whatever its name: device and number. Numbers are used again once a file is gone.
+/// What the system knows a file by, whatever its name: device and number. Numbers are used again
+/// once a file is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Identity(u64, u64);
 
@@ -124,13 +126,15 @@ impl Follow {
         let mut block = [0; 1 << 14];
         let count = open.file.read(&mut block)?;
         let block = &block[..count];
-        open.opening.extend_from_slice(&block[..count.min(OPENING.saturating_sub(open.opening.len()))]);
+        open.opening
+            .extend_from_slice(&block[..count.min(OPENING.saturating_sub(open.opening.len()))]);
         open.read += count as u64;
         self.lines.push(block);
         Ok(count)
     }
 
-    /// Nothing more in the open file: has it been cut short or replaced? What it leaves unfinished is its last line.
+    /// Nothing more in the open file: has it been cut short or replaced? What it leaves unfinished
+    /// is its last line.
     fn look(&mut self) -> News {
         let named = match std::fs::metadata(&self.path) {
             Ok(named) => named,
@@ -209,7 +213,10 @@ impl Follow {
     fn renamed(&self, bookmark: &Bookmark) -> Option<Open> {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let files = std::fs::read_dir(folder.unwrap_or(Path::new("."))).ok()?;
-        files.take(MAX_LOOKED_AT).flatten().find_map(|file| Open::at(&file.path(), bookmark).ok().flatten())
+        files
+            .take(MAX_LOOKED_AT)
+            .flatten()
+            .find_map(|file| Open::at(&file.path(), bookmark).ok().flatten())
     }
 
     fn tell(&mut self, trouble: String) {

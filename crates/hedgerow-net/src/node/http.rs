@@ -1,4 +1,5 @@
-//! A node's own endpoint: questions go to the agent, one after the other, and its answers back. Who asks too fast is told so.
+//! A node's own endpoint: questions go to the agent, one after the other, and its answers back. Who
+//! asks too fast is told so.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +35,8 @@ pub enum Question {
     Predict(Bytes),
     /// To learn from them.
     Learn(Bytes),
-    /// What a sample asks for that has been read already: by a program that has the node within itself.
+    /// What a sample asks for that has been read already: by a program that has the node within
+    /// itself.
     Sample(Sample),
     /// How things are.
     Status,
@@ -78,7 +80,8 @@ impl Reply {
 
 impl IntoResponse for Reply {
     fn into_response(self) -> Response {
-        let is_busy = matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+        let is_busy =
+            matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
         let mut response = (self.status, Json(self.body)).into_response();
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if is_busy {
@@ -95,14 +98,27 @@ pub fn router(settings: &Http) -> (Router, mpsc::Receiver<Asked>) {
     let router = Router::new()
         .route("/predict", post(predict))
         .route("/learn", post(learn))
-        .route("/status", get(async |State(asked): State<Asker>| ask(&asked, Question::Status).await))
-        .route("/readyz", get(async |State(asked): State<Asker>| ask(&asked, Question::Ready).await))
-        .route("/healthz", get(async |State(asked): State<Asker>| ask(&asked, Question::Health).await))
+        .route(
+            "/status",
+            get(async |State(asked): State<Asker>| ask(&asked, Question::Status).await),
+        )
+        .route(
+            "/readyz",
+            get(async |State(asked): State<Asker>| ask(&asked, Question::Ready).await),
+        )
+        .route(
+            "/healthz",
+            get(async |State(asked): State<Asker>| ask(&asked, Question::Health).await),
+        )
         .method_not_allowed_fallback(async || {
-            Reply::error(StatusCode::METHOD_NOT_ALLOWED, "predict and learn take POST, the others GET")
+            Reply::error(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "predict and learn take POST, the others GET",
+            )
         })
         .fallback(async || {
-            let known = "there are POST /predict, POST /learn, GET /status, GET /healthz and GET /readyz";
+            let known =
+                "there are POST /predict, POST /learn, GET /status, GET /healthz and GET /readyz";
             Reply::error(StatusCode::NOT_FOUND, known)
         })
         .layer(DefaultBodyLimit::max(settings.most_bytes))
@@ -146,7 +162,9 @@ type Asker = mpsc::Sender<Asked>;
 async fn guard(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
     match hosts.check(&request) {
         Ok(()) => next.run(request).await,
-        Err(misdirected) => Reply::error(StatusCode::MISDIRECTED_REQUEST, misdirected).into_response(),
+        Err(misdirected) => {
+            Reply::error(StatusCode::MISDIRECTED_REQUEST, misdirected).into_response()
+        }
     }
 }
 
@@ -172,8 +190,12 @@ async fn body(request: Request) -> Result<Bytes, Reply> {
     }
     match timeout(ARRIVAL, Bytes::from_request(request, &())).await {
         Ok(Ok(body)) => Ok(body),
-        Ok(Err(rejection)) => Err(Reply::error(BytesRejection::status(&rejection), rejection.body_text())),
-        Err(_) => Err(Reply::error(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time")),
+        Ok(Err(rejection)) => {
+            Err(Reply::error(BytesRejection::status(&rejection), rejection.body_text()))
+        }
+        Err(_) => {
+            Err(Reply::error(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time"))
+        }
     }
 }
 
@@ -186,9 +208,9 @@ fn is_json(headers: &HeaderMap) -> bool {
 async fn ask(asked: &Asker, question: Question) -> Reply {
     let (reply, answer) = oneshot::channel();
     match asked.try_send(Asked { question, reply }) {
-        Ok(()) => answer
-            .await
-            .unwrap_or_else(|_| Reply::error(StatusCode::SERVICE_UNAVAILABLE, "the node is ending")),
+        Ok(()) => answer.await.unwrap_or_else(|_| {
+            Reply::error(StatusCode::SERVICE_UNAVAILABLE, "the node is ending")
+        }),
         Err(mpsc::error::TrySendError::Full(_)) => {
             Reply::error(StatusCode::TOO_MANY_REQUESTS, "too many requests are waiting")
         }

@@ -79,7 +79,8 @@ impl Input {
         Self::Follow(Follow::new(path, bookmark, LOOK_EVERY))
     }
 
-    /// The next line; `None` if there will never be another. May be given up waiting for at any time.
+    /// The next line; `None` if there will never be another. May be given up waiting for at any
+    /// time.
     pub async fn next(&mut self) -> Option<Line> {
         match self {
             Self::None => None,
@@ -92,7 +93,9 @@ impl Input {
     pub fn natural_pace(&self) -> Option<(Pace, &'static str)> {
         match self {
             Self::None => None,
-            Self::Stream(stream) if stream.is_file => Some((Pace::Round, "standard input is a file")),
+            Self::Stream(stream) if stream.is_file => {
+                Some((Pace::Round, "standard input is a file"))
+            }
             Self::Stream(_) => Some((Pace::Free, "standard input is no file")),
             Self::Follow(_) => Some((Pace::Free, "a file is followed")),
         }

@@ -37,7 +37,9 @@ fn reason(error: &serde_json::Error) -> String {
 fn read_value(column: &str, value: &RawValue) -> Result<f32, BadRow> {
     match value.get() {
         "null" => Ok(f32::NAN),
-        text if text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => to_number(column, text),
+        text if text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => {
+            to_number(column, text)
+        }
         text => Err(not_a_number(column, text)),
     }
 }
@@ -207,7 +209,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_not_a_number() {
-        for text in [r#"{"temperature": null, "wind": 3}"#, r#"{"wind": 3}"#, r#"{"x": [null, 3]}"#] {
+        for text in [r#"{"temperature": null, "wind": 3}"#, r#"{"wind": 3}"#, r#"{"x": [null, 3]}"#]
+        {
             let x = read(text).unwrap().x.unwrap();
             assert!(x[0].is_nan() && x[1] == 3.0, "{text}");
         }
@@ -273,7 +276,8 @@ mod tests {
     #[test]
     fn other_columns_can_be_passed_over() {
         let schema = schema(&["temperature", "wind"], "load", Others::Ignore);
-        let read = schema.read_object(br#"{"at": "noon", "deep": [[{}]], "wind": 2, "temperature": 1}"#);
+        let read =
+            schema.read_object(br#"{"at": "noon", "deep": [[{}]], "wind": 2, "temperature": 1}"#);
         assert_eq!(read, Ok(sample(None, Some([1.0, 2.0]), None)));
     }
 
@@ -284,7 +288,10 @@ mod tests {
             schema.read_object(br#"{"x": 1, "id": 2, "y": 3}"#),
             Ok(sample(None, Some([1.0, 2.0]), Some(3.0)))
         );
-        assert_eq!(schema.read_object(br#"{"x": [1, 2]}"#), Ok(sample(None, Some([1.0, 2.0]), None)));
+        assert_eq!(
+            schema.read_object(br#"{"x": [1, 2]}"#),
+            Ok(sample(None, Some([1.0, 2.0]), None))
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! [`Output`]: predictions as JSON Lines. A thread of its own writes them, so that whoever reads too slowly stops the input, but never the node.
+//! [`Output`]: predictions as JSON Lines. A thread of its own writes them, so that whoever reads
+//! too slowly stops the input, but never the node.
 
 use std::io::Write;
 use std::thread::JoinHandle;

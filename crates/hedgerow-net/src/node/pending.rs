@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::engine::{Answer, BadInput};
 use super::sample::MAX_ID;
 
-/// Memory for predictions without a label, all together: a node is to stay small, and saving takes as much again.
+/// Memory for predictions without a label, all together: a node is to stay small, and saving takes
+/// as much again.
 const MAX_BYTES: usize = 3 << 20;
 
 /// What a sample takes beside its id, which is kept twice, and its inputs: about.
@@ -96,7 +97,10 @@ mod tests {
         assert_eq!(pending.insert("a", &[1.0], ANSWER), Ok(0));
         assert_eq!(pending.insert("b", &[2.0], ANSWER), Ok(0));
         assert!(matches!(pending.insert("a", &[3.0], ANSWER), Err(BadInput::RepeatedId { .. })));
-        assert!(matches!(pending.insert(&"x".repeat(257), &[3.0], ANSWER), Err(BadInput::LongId { .. })));
+        assert!(matches!(
+            pending.insert(&"x".repeat(257), &[3.0], ANSWER),
+            Err(BadInput::LongId { .. })
+        ));
         assert_eq!(pending.take("a"), Some((vec![1.0], ANSWER)));
         assert_eq!((pending.take("a"), pending.len()), (None, 1));
         assert!(pending.is_sound(1) && !pending.is_sound(2));
@@ -116,10 +120,15 @@ mod tests {
         assert!(pending.is_sound(wide.len()));
         // A wide one takes the place of many.
         let mut pending = Pending::default();
-        let count =
-            (0..100_000).take_while(|id| pending.insert(&id.to_string(), &[0.5], ANSWER) == Ok(0)).count();
+        let count = (0..100_000)
+            .take_while(|id| pending.insert(&id.to_string(), &[0.5], ANSWER) == Ok(0))
+            .count();
         assert!((10_000..20_000).contains(&count), "{count}");
         assert!(pending.insert("wide", &wide, ANSWER).unwrap() > 3_000);
-        assert!(pending.bytes <= MAX_BYTES && pending.take("wide").is_some() && pending.take("1").is_none());
+        assert!(
+            pending.bytes <= MAX_BYTES
+                && pending.take("wide").is_some()
+                && pending.take("1").is_none()
+        );
     }
 }

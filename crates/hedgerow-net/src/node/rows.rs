@@ -54,7 +54,12 @@ impl Rows {
     }
 
     /// What a line says, if it says something. The first line of a file may be a header.
-    pub fn read(&mut self, schema: &Schema, line: &Line, is_first: bool) -> Result<Option<Sample>, BadRow> {
+    pub fn read(
+        &mut self,
+        schema: &Schema,
+        line: &Line,
+        is_first: bool,
+    ) -> Result<Option<Sample>, BadRow> {
         let text = line.text.as_deref().ok_or(BadRow::TooLong)?;
         let text = if is_first { text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text) } else { text };
         let text = text.trim_ascii();
@@ -88,7 +93,9 @@ impl Header {
             .iter()
             .map(|cell| std::str::from_utf8(cell).map(str::to_owned))
             .collect::<Result<_, _>>()
-            .map_err(|_| BadRow::NotText { column: shortened(&String::from_utf8_lossy(text), 40) })?;
+            .map_err(|_| BadRow::NotText {
+                column: shortened(&String::from_utf8_lossy(text), 40),
+            })?;
         let mut roles: Vec<Role> = names.iter().map(|name| schema.role(name)).collect();
         let mut inputs = 0;
         let mut is_named = vec![false; schema.inputs()];
@@ -119,8 +126,10 @@ impl Header {
             return Err(BadRow::NoInputs { header: shown(), known: schema.known().to_owned() });
         }
         let missing = is_named.iter().enumerate().filter(|(_, is_named)| !**is_named);
-        let missing: Vec<String> =
-            missing.filter_map(|(input, _)| schema.column(input)).map(|name| format!("{name:?}")).collect();
+        let missing: Vec<String> = missing
+            .filter_map(|(input, _)| schema.column(input))
+            .map(|name| format!("{name:?}"))
+            .collect();
         if inputs > 0 && !missing.is_empty() {
             let missing = shortened(&missing.join(", "), 200);
             return Err(BadRow::MissingColumns { missing, header: shown() });
@@ -206,17 +215,30 @@ mod tests {
         schema(&["temperature", "wind"], "load", Others::Refuse)
     }
 
-    fn read(rows: &mut Rows, schema: &Schema, number: u64, text: &[u8]) -> Result<Option<Sample>, BadRow> {
+    fn read(
+        rows: &mut Rows,
+        schema: &Schema,
+        number: u64,
+        text: &[u8],
+    ) -> Result<Option<Sample>, BadRow> {
         rows.read(schema, &Line { number, text: Some(text.to_vec()) }, number == 1)
     }
 
-    fn read_all(schema: &Schema, format: Format, text: &str) -> Vec<Result<Option<Sample>, BadRow>> {
+    fn read_all(
+        schema: &Schema,
+        format: Format,
+        text: &str,
+    ) -> Vec<Result<Option<Sample>, BadRow>> {
         let mut rows = Rows::new(format);
         let lines = text.lines().zip(1..);
         lines.map(|(line, number)| read(&mut rows, schema, number, line.as_bytes())).collect()
     }
 
-    fn sample(id: Option<&str>, x: Option<[f32; 2]>, y: Option<f32>) -> Result<Option<Sample>, BadRow> {
+    fn sample(
+        id: Option<&str>,
+        x: Option<[f32; 2]>,
+        y: Option<f32>,
+    ) -> Result<Option<Sample>, BadRow> {
         Ok(Some(Sample { id: id.map(str::to_owned), x: x.map(Vec::from), y, absent: Vec::new() }))
     }
 
@@ -225,7 +247,11 @@ mod tests {
         let json = read_all(&weather(), Format::Auto, "\n{\"x\": [1, 2], \"y\": 3}\nload,wind\n");
         assert_eq!((&json[0], &json[1]), (&Ok(None), &sample(None, Some([1.0, 2.0]), Some(3.0))));
         assert!(matches!(json[2], Err(BadRow::NotAnObject(_))));
-        let csv = read_all(&weather(), Format::Auto, "\u{feff}load,wind,temperature\n3,2,1\n{\"wind\": 3}\n");
+        let csv = read_all(
+            &weather(),
+            Format::Auto,
+            "\u{feff}load,wind,temperature\n3,2,1\n{\"wind\": 3}\n",
+        );
         assert_eq!((&csv[0], &csv[1]), (&Ok(None), &sample(None, Some([1.0, 2.0]), Some(3.0))));
         assert_eq!(csv[2], Err(BadRow::WrongCells { expected: 3, found: 1 }));
     }
@@ -270,7 +296,10 @@ mod tests {
         assert!(errors[3].starts_with("column \"wind\": 1e99 is larger than"), "{}", errors[3]);
         assert_eq!(rows[5], sample(None, Some([1.0, 2.0]), Some(3.0)));
         let mut rows = Rows::new(Format::Csv);
-        assert_eq!(rows.read(&weather(), &Line { number: 1, text: None }, true), Err(BadRow::TooLong));
+        assert_eq!(
+            rows.read(&weather(), &Line { number: 1, text: None }, true),
+            Err(BadRow::TooLong)
+        );
         read(&mut rows, &weather(), 2, b"wind,temperature,load").unwrap();
         assert!(
             matches!(read(&mut rows, &weather(), 3, b"1,2,\xff"), Err(BadRow::NotText { column }) if column == "load")
@@ -319,13 +348,22 @@ mod tests {
         read(&mut rows, &schema, 2, b"1,2,3").unwrap();
         // A new file, in another order.
         assert_eq!(read(&mut rows, &schema, 1, b"wind,temperature,load"), Ok(None));
-        assert_eq!(read(&mut rows, &schema, 2, b"2,1,3"), sample(None, Some([1.0, 2.0]), Some(3.0)));
+        assert_eq!(
+            read(&mut rows, &schema, 2, b"2,1,3"),
+            sample(None, Some([1.0, 2.0]), Some(3.0))
+        );
         // One without a header.
-        assert_eq!(read(&mut rows, &schema, 1, b"2,1,3"), sample(None, Some([1.0, 2.0]), Some(3.0)));
+        assert_eq!(
+            read(&mut rows, &schema, 1, b"2,1,3"),
+            sample(None, Some([1.0, 2.0]), Some(3.0))
+        );
         // A restart.
         let header = rows.header().unwrap().to_vec();
         let mut rows = Rows::under(&header, &schema).unwrap();
-        assert_eq!(read(&mut rows, &schema, 9, b"2,1,3"), sample(None, Some([1.0, 2.0]), Some(3.0)));
+        assert_eq!(
+            read(&mut rows, &schema, 9, b"2,1,3"),
+            sample(None, Some([1.0, 2.0]), Some(3.0))
+        );
         assert!(Rows::under(b"a,b", &schema).is_err());
         // One whose rows are only asked about.
         assert!(!rows.has_no_labels() && !Rows::new(Format::Csv).has_no_labels());

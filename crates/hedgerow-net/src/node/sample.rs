@@ -1,5 +1,5 @@
-//! [`Sample`]: what a line, a row or a request says, and [`Schema`]: what the federation's columns are called. Everything here may be
-//! hostile.
+//! [`Sample`]: what a line, a row or a request says, and [`Schema`]: what the federation's columns
+//! are called. Everything here may be hostile.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -21,7 +21,8 @@ pub struct Sample {
     pub x: Option<Vec<f32>>,
     /// The label.
     pub y: Option<f32>,
-    /// Inputs that weren't named at all, where others were: they are missing too, but may also be misspelt or forgotten.
+    /// Inputs that weren't named at all, where others were: they are missing too, but may also be
+    /// misspelt or forgotten.
     pub absent: Vec<usize>,
 }
 
@@ -187,14 +188,22 @@ impl Schema {
 
     /// Columns with these names, or so many without.
     pub(super) fn named(inputs: usize, columns: &[String], target: &str, others: Others) -> Self {
-        let positions = columns.iter().enumerate().map(|(position, name)| (name.clone(), position)).collect();
+        let positions =
+            columns.iter().enumerate().map(|(position, name)| (name.clone(), position)).collect();
         let label = if target.is_empty() { "y" } else { target };
         let known = if columns.is_empty() {
             format!("x, a list of {inputs} numbers, and the label {label}")
         } else {
             shortened(&format!("{}, and the label {label}", columns.join(", ")), 200)
         };
-        Self { inputs, columns: columns.to_vec(), positions, target: target.to_owned(), others, known }
+        Self {
+            inputs,
+            columns: columns.to_vec(),
+            positions,
+            target: target.to_owned(),
+            others,
+            known,
+        }
     }
 
     /// Numbers in a sample.
@@ -240,9 +249,10 @@ impl Schema {
     pub(super) fn check_other(&self, column: &str) -> Result<(), BadRow> {
         match self.others {
             Others::Ignore => Ok(()),
-            Others::Refuse => {
-                Err(BadRow::UnknownColumn { column: shortened(column, 40), known: self.known.clone() })
-            }
+            Others::Refuse => Err(BadRow::UnknownColumn {
+                column: shortened(column, 40),
+                known: self.known.clone(),
+            }),
         }
     }
 }
@@ -261,7 +271,12 @@ impl<'s> Builder<'s> {
         Self { schema, sample: Sample::default(), has_label: false, set: Vec::new() }
     }
 
-    pub(super) fn input(&mut self, position: usize, column: &str, value: f32) -> Result<(), BadRow> {
+    pub(super) fn input(
+        &mut self,
+        position: usize,
+        column: &str,
+        value: f32,
+    ) -> Result<(), BadRow> {
         let inputs = self.schema.inputs;
         let x = self.sample.x.get_or_insert_with(|| vec![f32::NAN; inputs]);
         self.set.resize(inputs, false);
@@ -327,7 +342,8 @@ pub(super) fn read_cell(column: &str, text: &str) -> Result<f32, BadRow> {
 
 pub(super) fn to_number(column: &str, text: &str) -> Result<f32, BadRow> {
     // Through f64, as everywhere else, so that the same text is always the same number.
-    let number = text.parse::<f64>().map_err(|_| not_a_number(column, &format!("{text:?}")))? as f32;
+    let number =
+        text.parse::<f64>().map_err(|_| not_a_number(column, &format!("{text:?}")))? as f32;
     if number.is_finite() {
         return Ok(number);
     }

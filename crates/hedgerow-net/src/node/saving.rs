@@ -1,4 +1,5 @@
-//! How an agent saves itself: now and then, without waiting for the disk, and once more when it ends.
+//! How an agent saves itself: now and then, without waiting for the disk, and once more when it
+//! ends.
 
 use std::future::pending;
 
@@ -57,7 +58,8 @@ impl Agent {
 
     /// Begins to save, if there is something new and nothing is being saved.
     pub(super) fn save(&mut self) {
-        let Some(node) = self.node.as_ref().filter(|_| self.saving.is_due && self.saving.task.is_none())
+        let Some(node) =
+            self.node.as_ref().filter(|_| self.saving.is_due && self.saving.task.is_none())
         else {
             return;
         };

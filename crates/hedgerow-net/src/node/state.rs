@@ -1,4 +1,5 @@
-//! [`StateFile`]: a node on disk. One that can't be read is never written over, and one of another run is set aside.
+//! [`StateFile`]: a node on disk. One that can't be read is never written over, and one of another
+//! run is set aside.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +26,9 @@ pub enum StateError {
     #[error("{0} (another file can be named with --state)")]
     System(FileError),
     /// Another process has it.
-    #[error("{0}: is this node running already? (a node with another name needs a file of its own: --state)")]
+    #[error(
+        "{0}: is this node running already? (a node with another name needs a file of its own: --state)"
+    )]
     InUse(FileError),
     /// The bits are right, but they are no node.
     #[error("{}: {reason} (to begin anew, move that file away, or name another with --state)", path.display())]
@@ -130,9 +133,10 @@ impl StateFile {
                 found: name,
             });
         }
-        let plan = Plan::from_json(&learning).map_err(|error: PlanError| unfit(error.to_string()))?;
-        let engine =
-            Engine::restore(plan, &engine).map_err(|error: RestoreError| unfit(error.to_string()))?;
+        let plan =
+            Plan::from_json(&learning).map_err(|error: PlanError| unfit(error.to_string()))?;
+        let engine = Engine::restore(plan, &engine)
+            .map_err(|error: RestoreError| unfit(error.to_string()))?;
         Ok(Kept { engine, reading })
     }
 

@@ -1,5 +1,5 @@
-//! [`Trouble`]: why there is no stream to the server, in words for whoever looks after the node. What libraries say goes to the log for
-//! those who want to know more.
+//! [`Trouble`]: why there is no stream to the server, in words for whoever looks after the node.
+//! What libraries say goes to the log for those who want to know more.
 
 use std::error::Error;
 use std::io;
@@ -30,8 +30,8 @@ pub enum Trouble {
     /// One of the two doesn't believe the other, or doesn't speak TLS.
     #[error("TLS: {0}")]
     Tls(String),
-    /// The server went before its welcome, without a word. A server that doesn't believe a certificate says so only after the node has
-    /// begun to speak, and its words may get lost.
+    /// The server went before its welcome, without a word. A server that doesn't believe a
+    /// certificate says so only after the node has begun to speak, and its words may get lost.
     #[error("the server ended the connection before welcoming this node: {}", likely_cause(*is_plain))]
     Unwelcome {
         /// Whether plain text was spoken.
@@ -128,7 +128,8 @@ impl Trouble {
         }
     }
 
-    /// What TLS says about an error, if one of the two sides doesn't want the other. (Whatever else goes wrong may go well the next time.)
+    /// What TLS says about an error, if one of the two sides doesn't want the other. (Whatever else
+    /// goes wrong may go well the next time.)
     pub(super) fn from_tls(error: &io::Error) -> Option<Self> {
         let meaning = match error.get_ref()?.downcast_ref::<rustls::Error>()? {
             rustls::Error::AlertReceived(alert) => {
@@ -147,7 +148,8 @@ impl Trouble {
         Some(Self::Tls(meaning))
     }
 
-    /// What the first bytes of a server say that was spoken to in plain text, if they are of TLS: an alert, or a handshake.
+    /// What the first bytes of a server say that was spoken to in plain text, if they are of TLS:
+    /// an alert, or a handshake.
     pub(super) fn from_first_bytes(bytes: &[u8]) -> Option<Self> {
         let is_tls = matches!(bytes, [0x15 | 0x16, 0x03, ..]);
         is_tls.then(|| {

@@ -1,4 +1,5 @@
-//! [`Watched`]: a connection that keeps in mind what its bytes tell of why it failed. Those who use the connection only say that it did.
+//! [`Watched`]: a connection that keeps in mind what its bytes tell of why it failed. Those who use
+//! the connection only say that it did.
 
 use std::io;
 use std::pin::Pin;
@@ -35,7 +36,8 @@ pub(super) struct Watched<T> {
     note: Note,
     is_plain: bool,
     has_read: bool,
-    /// Why nothing can be written any more, while it is looked for what the other side said to that.
+    /// Why nothing can be written any more, while it is looked for what the other side said to
+    /// that.
     failed: Option<io::Error>,
 }
 
@@ -48,8 +50,13 @@ impl<T> Watched<T> {
 }
 
 impl<T: AsyncRead + Unpin> Watched<T> {
-    /// Hands a failure to write on once all has been read that had come before: nobody else would read it, and it may say why.
-    fn watch<R>(&mut self, context: &mut Context<'_>, outcome: io::Result<R>) -> Poll<io::Result<R>> {
+    /// Hands a failure to write on once all has been read that had come before: nobody else would
+    /// read it, and it may say why.
+    fn watch<R>(
+        &mut self,
+        context: &mut Context<'_>,
+        outcome: io::Result<R>,
+    ) -> Poll<io::Result<R>> {
         let failure = match outcome {
             Ok(written) => return Poll::Ready(Ok(written)),
             Err(failure) => failure,
@@ -135,7 +142,11 @@ mod tests {
     }
 
     impl AsyncWrite for Closed {
-        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
             Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
         }
 

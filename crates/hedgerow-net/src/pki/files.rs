@@ -1,4 +1,5 @@
-//! Files of an authority: whole or not at all, private where they must be, and written by one process at a time.
+//! Files of an authority: whole or not at all, private where they must be, and written by one
+//! process at a time.
 
 use std::fs::{DirBuilder, File};
 use std::io::{ErrorKind, Write};
@@ -8,10 +9,12 @@ use super::PkiError;
 use crate::file::{Access, FileError, NewFile};
 use crate::identity::IdentityError;
 
-/// Writes a file that appears only once it is on the disk as a whole, instead of the one that was there.
+/// Writes a file that appears only once it is on the disk as a whole, instead of the one that was
+/// there.
 pub(super) fn write(path: &Path, content: &[u8], access: Access) -> Result<(), PkiError> {
     let mut file = NewFile::create(path, access)?;
-    file.write_all(content).map_err(|source| FileError::Unwritable { path: path.to_owned(), source })?;
+    file.write_all(content)
+        .map_err(|source| FileError::Unwritable { path: path.to_owned(), source })?;
     Ok(file.finish()?)
 }
 

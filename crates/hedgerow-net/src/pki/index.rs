@@ -1,4 +1,5 @@
-//! The index of an authority: one line of JSON for each certificate that it issued, after one that says what the file is.
+//! The index of an authority: one line of JSON for each certificate that it issued, after one that
+//! says what the file is.
 
 use std::path::Path;
 
@@ -84,7 +85,10 @@ pub(super) fn load(file: &Path) -> Result<Vec<Issued>, PkiError> {
         let issued: Issued =
             serde_json::from_str(line).map_err(|error| damaged(number, error.to_string()))?;
         if from_hexadecimal(&issued.serial).is_none() {
-            return Err(damaged(number, format!("serial must be hexadecimal, but is {:?}", issued.serial)));
+            return Err(damaged(
+                number,
+                format!("serial must be hexadecimal, but is {:?}", issued.serial),
+            ));
         }
         all.push(issued);
     }
@@ -92,9 +96,12 @@ pub(super) fn load(file: &Path) -> Result<Vec<Issued>, PkiError> {
 }
 
 pub(super) fn save(file: &Path, all: &[Issued]) -> Result<(), PkiError> {
-    let unwritable =
-        |error: serde_json::Error| FileError::Unwritable { path: file.to_owned(), source: error.into() };
-    let mut text = serde_json::to_string(&Heading { hedgerow_certificates: VERSION }).map_err(unwritable)?;
+    let unwritable = |error: serde_json::Error| FileError::Unwritable {
+        path: file.to_owned(),
+        source: error.into(),
+    };
+    let mut text =
+        serde_json::to_string(&Heading { hedgerow_certificates: VERSION }).map_err(unwritable)?;
     for issued in all {
         text += "\n";
         text += &serde_json::to_string(issued).map_err(unwritable)?;

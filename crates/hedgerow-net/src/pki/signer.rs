@@ -1,11 +1,12 @@
-//! [`Signer`]: the authority's key at work. Its certificate, those of servers and nodes, and the list of revoked ones.
+//! [`Signer`]: the authority's key at work. Its certificate, those of servers and nodes, and the
+//! list of revoked ones.
 
 use std::path::Path;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData,
-    RevokedCertParams, SanType, SerialNumber,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
+    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
+    PublicKeyData, RevokedCertParams, SanType, SerialNumber,
 };
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
@@ -36,7 +37,10 @@ pub(super) struct Signed {
 
 impl Signer {
     /// A new authority until `end`, and its private key in PEM.
-    pub(super) fn generate(now: OffsetDateTime, end: OffsetDateTime) -> Result<(Self, String), PkiError> {
+    pub(super) fn generate(
+        now: OffsetDateTime,
+        end: OffsetDateTime,
+    ) -> Result<(Self, String), PkiError> {
         let (serial, key) = (new_serial()?, KeyPair::generate()?);
         let mut params = validity(now, end);
         // Authorities are told apart by people too.
@@ -50,7 +54,8 @@ impl Signer {
         Ok((Self { issuer: Issuer::new(params, key), pem, end }, key_pem))
     }
 
-    /// From the files of the authority's key and certificate and what is in them, if that belongs together.
+    /// From the files of the authority's key and certificate and what is in them, if that belongs
+    /// together.
     pub(super) fn read(
         (key_file, key): (&Path, &str),
         (file, pem): (&Path, String),
@@ -178,7 +183,8 @@ fn named(name: &str) -> DistinguishedName {
     distinguished
 }
 
-/// 128 bits, of which the first two are fixed: the number is positive and always of the same length.
+/// 128 bits, of which the first two are fixed: the number is positive and always of the same
+/// length.
 fn new_serial() -> Result<Vec<u8>, PkiError> {
     let mut serial = [0; 16];
     ring::default_provider().secure_random.fill(&mut serial).map_err(|_| PkiError::Random)?;

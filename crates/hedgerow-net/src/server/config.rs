@@ -1,11 +1,12 @@
-//! From TOML and flags to [`ServeSettings`] that can't be wrong. Defaults live in `serve-defaults.toml`, which users can print.
+//! From TOML and flags to [`ServeSettings`] that can't be wrong. Defaults live in
+//! `serve-defaults.toml`, which users can print.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hedgerow::Method;
-use hedgerow::method::MAX_NORM;
+use hedgerow::limits::MAX_NORM;
 use serde::Deserialize;
 
 use super::rules::{Late, Limits, Quorum, Rules};
@@ -138,7 +139,8 @@ enum NormConfig {
     Word(String),
 }
 
-/// C where labels are scaled to about 1: far beyond what is learned, and far below what ruins a mean for long.
+/// C where labels are scaled to about 1: far beyond what is learned, and far below what ruins a
+/// mean for long.
 const SCALED_NORM: f32 = 1e3;
 
 /// What stands for nothing.
@@ -190,7 +192,8 @@ impl RoundsConfig {
         let late = match self.late {
             LateConfig::Drop => Late::Drop,
             LateConfig::Merge if !plan.is_plain_up() => {
-                let bound = "\"drop\" where uploads are compressed: what a late one differs from is gone";
+                let bound =
+                    "\"drop\" where uploads are compressed: what a late one differs from is gone";
                 return Err(out_of_bounds("rounds.late", bound, "\"merge\""));
             }
             LateConfig::Merge => Late::Merge { rounds: self.late_rounds },
@@ -237,7 +240,8 @@ impl NormConfig {
             Err(out_of_bounds("limits.norm", bound, value))
         };
         match self {
-            // Labels of any size make models of any size, and gr sends sums over histories of any length.
+            // Labels of any size make models of any size, and gr sends sums over histories of any
+            // length.
             Self::Word(word) if word == "auto" => {
                 let Learning { method, scaling, .. } = plan.learning();
                 let is_bounded = *scaling != Scaling::None && *method != Method::GrOfl;
@@ -277,7 +281,9 @@ fn socket(key: &'static str, text: &str) -> Result<SocketAddr, ConfigError> {
 
 #[cfg(test)]
 mod tests {
-    use hedgerow::{Aggregation, Compression, Method, NumberFormat, SetupConfig};
+    use hedgerow::aggregation::Aggregation;
+    use hedgerow::codec::{Compression, NumberFormat};
+    use hedgerow::{Method, SetupConfig};
 
     use super::*;
     use crate::learning::Scaling;
@@ -290,7 +296,10 @@ mod tests {
     #[test]
     fn the_defaults_lack_nothing_but_what_a_sample_is() {
         let message = read(&[]).unwrap_err().to_string();
-        assert!(message.contains("learning.columns") && message.contains("learning.inputs"), "{message}");
+        assert!(
+            message.contains("learning.columns") && message.contains("learning.inputs"),
+            "{message}"
+        );
         let settings = read(&["learning.columns=[\"a\", \"b\"]"]).unwrap();
         let learning = settings.plan.learning();
         assert_eq!(
@@ -300,7 +309,9 @@ mod tests {
         assert_eq!(settings.rules.describe(), "all connected nodes, or 5s after the first");
         assert_eq!(settings.limits, Limits::default());
         assert_eq!(settings.identity.as_deref(), Some(Path::new("pki")));
-        assert!(settings.address.ip().is_loopback() && settings.dashboard.unwrap().ip().is_loopback());
+        assert!(
+            settings.address.ip().is_loopback() && settings.dashboard.unwrap().ip().is_loopback()
+        );
         // Everything else is as in a simulation.
         let mk = read(&["learning.inputs=1", "learning.method=mk"]).unwrap();
         let setup = SetupConfig { seed: mk.plan.learning().setup.seed, ..SetupConfig::default() };
@@ -329,18 +340,30 @@ mod tests {
         .unwrap();
         let learning = settings.plan.learning();
         assert_eq!(learning.method, Method::SkOfl { kernel: 6 });
-        assert!(matches!(&learning.scaling, Scaling::Fixed(scale) if scale.scale_label(-1.5) == 0.0));
+        assert!(
+            matches!(&learning.scaling, Scaling::Fixed(scale) if scale.scale_label(-1.5) == 0.0)
+        );
         let Compression { every, up, down } = learning.compression;
-        assert_eq!((every.get(), up.numbers, down.numbers), (3, NumberFormat::Bits8, NumberFormat::F32));
+        assert_eq!(
+            (every.get(), up.numbers, down.numbers),
+            (3, NumberFormat::Bits8, NumberFormat::F32)
+        );
         assert_eq!(learning.setup.aggregation, Aggregation::TrimmedMean { share: 0.2 });
         assert_eq!((settings.rules.quorum, settings.rules.least), (Quorum::Share(0.8), 2));
-        assert_eq!((settings.rules.deadline, settings.dashboard, settings.identity), (None, None, None));
+        assert_eq!(
+            (settings.rules.deadline, settings.dashboard, settings.identity),
+            (None, None, None)
+        );
         assert_eq!((settings.durability, settings.limits.norm), (Durability::PowerLoss, 100.0));
         let norm = |changes: &[&str]| read(changes).unwrap().limits.norm;
         assert_eq!(norm(&["learning.inputs=1", "learning.method=mk"]), SCALED_NORM);
         assert_eq!(norm(&["learning.inputs=1", "learning.method=gr"]), MAX_NORM);
-        assert_eq!(norm(&["learning.inputs=1", "learning.method=mk", "learning.scaling=none"]), MAX_NORM);
-        let merging = read(&["learning.inputs=1", "rounds.late=merge", "rounds.late_rounds=4"]).unwrap();
+        assert_eq!(
+            norm(&["learning.inputs=1", "learning.method=mk", "learning.scaling=none"]),
+            MAX_NORM
+        );
+        let merging =
+            read(&["learning.inputs=1", "rounds.late=merge", "rounds.late_rounds=4"]).unwrap();
         assert_eq!(merging.rules.late, Late::Merge { rounds: 4 });
     }
 
@@ -358,7 +381,10 @@ mod tests {
             ("learning.budget=3", ["learning.budget", "at least 16", "3"]),
             ("learning.loss=cubic", ["learning.loss", "squared, logistic, huber", "cubic"]),
             ("learning.ridge=-1", ["ridge", "between 0 and 1000", "-1"]),
-            ("learning.step_schedule=horizon", ["learning.step_schedule", "anytime, constant", "horizon"]),
+            (
+                "learning.step_schedule=horizon",
+                ["learning.step_schedule", "anytime, constant", "horizon"],
+            ),
             ("learning.scaling=auto", ["learning.scaling", "online", "auto"]),
             ("learning.scaling=ranges", ["learning.ranges", "for each column", "of []"]),
             ("learning.compression=q9", ["learning.compression", "q8", "q9"]),
@@ -388,11 +414,11 @@ mod tests {
             let message = read(&["learning.inputs=1", change]).unwrap_err().to_string();
             assert!(parts.iter().all(|part| message.contains(part)), "{change}: {message}");
         }
-        let message =
-            read(&["learning.inputs=1", "learning.compression=q8", "rounds.late=merge"]).unwrap_err();
+        let message = read(&["learning.inputs=1", "learning.compression=q8", "rounds.late=merge"])
+            .unwrap_err();
         assert!(message.to_string().contains("rounds.late"), "{message}");
-        let message =
-            read(&["learning.inputs=1", "listen.tls=false", "listen.address=0.0.0.0:1"]).unwrap_err();
+        let message = read(&["learning.inputs=1", "listen.tls=false", "listen.address=0.0.0.0:1"])
+            .unwrap_err();
         assert!(message.to_string().contains("loopback"), "{message}");
     }
 }

@@ -1,14 +1,18 @@
-//! [`Coordinator`]: the rounds of a federation as a state machine. No sockets, no disk, no clock: whoever drives it says what
-//! happened and when, stores what it wants stored, and tells nodes what it wants told.
+//! [`Coordinator`]: the rounds of a federation as a state machine. No sockets, no disk, no clock:
+//! whoever drives it says what happened and when, stores what it wants stored, and tells nodes what
+//! it wants told.
 //!
-//! A round closes in two steps, so that nobody ever hears what isn't stored: [`Coordinator::close`] makes a [`Closing`], which is
-//! to be committed; [`Coordinator::committed`] then gives the [`Opening`] to be told. Until that, no other round closes.
+//! A round closes in two steps, so that nobody ever hears what isn't stored: [`Coordinator::close`]
+//! makes a [`Closing`], which is to be committed; [`Coordinator::committed`] then gives the
+//! [`Opening`] to be told. Until that, no other round closes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hedgerow::{BadState, NodeId, ServerHalf, ServerScaling};
+use hedgerow::scaling::ServerScaling;
+use hedgerow::state::BadState;
+use hedgerow::{NodeId, ServerMethod};
 
 use super::history::Record;
 use super::rules::{Late, Limits, Quorum, Rules};
@@ -69,7 +73,7 @@ pub struct Coordinator {
     rules: Rules,
     limits: Limits,
     checks: Checks,
-    half: Box<dyn ServerHalf>,
+    half: Box<dyn ServerMethod>,
     scaling: Option<ServerScaling>,
     down: Down,
     /// By number.
@@ -237,8 +241,12 @@ impl Coordinator {
         let member = &mut self.members[at];
         if member.record.name != name {
             let number = node;
-            member.record =
-                NodeRecord { number, name: name.to_owned(), first_seen_ms: at_ms, ..Default::default() };
+            member.record = NodeRecord {
+                number,
+                name: name.to_owned(),
+                first_seen_ms: at_ms,
+                ..Default::default()
+            };
         }
         member.record.last_seen_ms = at_ms;
         member.is_changed = true;
@@ -282,7 +290,9 @@ impl Coordinator {
         let is_quorum = match self.rules.quorum {
             Quorum::Count(count) => self.answered >= count,
             // Where nobody is left, the deadline decides.
-            quorum => self.connected > 0 && self.answered_connected >= quorum.needed(self.awaited()),
+            quorum => {
+                self.connected > 0 && self.answered_connected >= quorum.needed(self.awaited())
+            }
         };
         let is_over = |deadline| self.first_answer.is_some_and(|first| now >= first + deadline);
         is_quorum || self.rules.deadline.is_some_and(is_over)
@@ -294,7 +304,8 @@ impl Coordinator {
         answers >= self.rules.least.max(1)
     }
 
-    /// When to look again whether a round is due, if nothing happens before. Never later than it could be.
+    /// When to look again whether a round is due, if nothing happens before. Never later than it
+    /// could be.
     pub fn wake_at(&self, now: Instant) -> Option<Instant> {
         match (self.beat, self.rules.deadline) {
             (Some(beat), _) => Some(beat),
@@ -309,10 +320,14 @@ impl Coordinator {
 
     /// Nodes whose answers would close the round; none if only time does.
     pub fn needed(&self) -> Option<usize> {
-        self.rules.cadence.is_none().then(|| self.rules.quorum.needed(self.awaited()).max(self.rules.least))
+        self.rules
+            .cadence
+            .is_none()
+            .then(|| self.rules.quorum.needed(self.awaited()).max(self.rules.least))
     }
 
-    /// Closes the open round with whoever came. None if nobody did, or if an earlier one is still to be committed.
+    /// Closes the open round with whoever came. None if nobody did, or if an earlier one is still
+    /// to be committed.
     pub fn close(&mut self, at_ms: u64, wire: WireBytes) -> Option<&Closing> {
         if self.closing.is_some() || self.answered == 0 {
             return None;
@@ -330,7 +345,8 @@ impl Coordinator {
         self.first_answer = None;
         self.totals.wire = wire;
         let record = has_uploads.then(|| {
-            let closed = Record { round, closed_at_ms: at_ms, selected, ..std::mem::take(&mut self.tally) };
+            let closed =
+                Record { round, closed_at_ms: at_ms, selected, ..std::mem::take(&mut self.tally) };
             self.totals.add(&closed, self.plan.setup().config().kernels);
             self.window.push(closed.clone());
             std::mem::swap(&mut self.totals.takers, &mut self.takers);
@@ -369,8 +385,10 @@ impl Coordinator {
 
     /// Nodes that have changed since they were last asked for here, at most so many.
     pub fn changed_nodes(&mut self, most: usize) -> Vec<NodeRecord> {
-        let changed =
-            self.members.iter_mut().filter(|member| member.is_changed && !member.record.name.is_empty());
+        let changed = self
+            .members
+            .iter_mut()
+            .filter(|member| member.is_changed && !member.record.name.is_empty());
         changed
             .take(most)
             .map(|member| {
@@ -403,9 +421,12 @@ impl Coordinator {
         true
     }
 
-    /// Whether there is a beat now. Beats are as far from each other as they should be, however late one was looked at.
+    /// Whether there is a beat now. Beats are as far from each other as they should be, however
+    /// late one was looked at.
     fn pass_beat(&mut self, now: Instant) -> bool {
-        let (Some(beat), Some(cadence)) = (&mut self.beat, self.rules.cadence) else { return false };
+        let (Some(beat), Some(cadence)) = (&mut self.beat, self.rules.cadence) else {
+            return false;
+        };
         if *beat > now {
             return false;
         }
@@ -423,7 +444,8 @@ impl Coordinator {
             kernel: broadcast.kernels.map(|kernels| kernels.next),
             scale: self.scaling.as_ref().map_or(0, ServerScaling::version),
         };
-        self.asked.retain(|known| known.round != asked.round && asked.round - known.round <= rounds);
+        self.asked
+            .retain(|known| known.round != asked.round && asked.round - known.round <= rounds);
         self.asked.push_back(asked);
     }
 }

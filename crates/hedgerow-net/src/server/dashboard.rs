@@ -1,7 +1,8 @@
-//! The page that an operator watches, and what else a server tells over HTTP: status, history, events, metrics, health.
+//! The page that an operator watches, and what else a server tells over HTTP: status, history,
+//! events, metrics, health.
 //!
-//! Nothing here changes anything: all routes are read, and none asks who is reading. So it listens on loopback unless told otherwise, and answers
-//! only to its own names ([`Hosts`]).
+//! Nothing here changes anything: all routes are read, and none asks who is reading. So it listens
+//! on loopback unless told otherwise, and answers only to its own names ([`Hosts`]).
 
 mod assets;
 mod listen;
@@ -29,7 +30,8 @@ use live::{Live, MOST_POINTS};
 use super::metrics::Metrics;
 use super::status::Source;
 
-/// Own scripts only, none inline, and nothing from elsewhere. Charts set styles as they draw, and keep the picture that they save in a `data:` address.
+/// Own scripts only, none inline, and nothing from elsewhere. Charts set styles as they draw, and
+/// keep the picture that they save in a `data:` address.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -46,7 +48,10 @@ const HEADERS: [(HeaderName, &str); 6] = [
 /// All routes, for requests that name one of `hosts`.
 pub fn router(source: Arc<dyn Source>, metrics: Metrics, hosts: Hosts) -> Router {
     let files = assets::FILES.into_iter().fold(Router::new(), |router, file| {
-        router.route(file.path, get(async move |headers: HeaderMap| assets::file(headers, file).await))
+        router.route(
+            file.path,
+            get(async move |headers: HeaderMap| assets::file(headers, file).await),
+        )
     });
     files
         .route("/", get(assets::index))
@@ -81,7 +86,9 @@ type Shared = State<Arc<Live>>;
 
 async fn status(State(live): Shared) -> Response {
     match live.snapshot().await {
-        Some(snapshot) => ([(CONTENT_TYPE, "application/json")], snapshot.json.clone()).into_response(),
+        Some(snapshot) => {
+            ([(CONTENT_TYPE, "application/json")], snapshot.json.clone()).into_response()
+        }
         None => broken(),
     }
 }
@@ -96,7 +103,8 @@ async fn history(State(live): Shared, wanted: Result<Query<Wanted>, QueryRejecti
     let most = match wanted {
         Ok(Query(Wanted { most })) => most.unwrap_or(MOST_POINTS).min(MOST_POINTS),
         Err(_) => {
-            let words = format!("the one parameter is `most`: a number of points, at most {MOST_POINTS}\n");
+            let words =
+                format!("the one parameter is `most`: a number of points, at most {MOST_POINTS}\n");
             return (StatusCode::BAD_REQUEST, words).into_response();
         }
     };
@@ -127,7 +135,9 @@ async fn prometheus(State(live): Shared) -> Response {
 async fn ready(State(live): Shared) -> Response {
     match live.is_ready().await.as_deref() {
         Some(Ok(())) => "ready\n".into_response(),
-        Some(Err(why)) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")).into_response(),
+        Some(Err(why)) => {
+            (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")).into_response()
+        }
         None => broken(),
     }
 }
@@ -141,7 +151,9 @@ fn broken() -> Response {
 fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     let names = |value: &HeaderValue| {
         value.to_str().is_ok_and(|value| {
-            value.split(',').any(|known| matches!(known.trim(), known if known == "*" || known == tag))
+            value
+                .split(',')
+                .any(|known| matches!(known.trim(), known if known == "*" || known == tag))
         })
     };
     headers.get_all(axum::http::header::IF_NONE_MATCH).iter().any(names)

@@ -1,4 +1,5 @@
-//! What is remembered of every round: the newest [`KEPT_WHOLE`] all, and of those before every hundredth.
+//! What is remembered of every round: the newest [`KEPT_WHOLE`] all, and of those before every
+//! hundredth.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 
@@ -45,7 +46,9 @@ impl Record {
     }
 
     fn counts(&self) -> [i64; 8] {
-        let Self { round, closed_at_ms, uploads, samples, late, refused, bytes_up, bytes_down, .. } = *self;
+        let Self {
+            round, closed_at_ms, uploads, samples, late, refused, bytes_up, bytes_down, ..
+        } = *self;
         [round, closed_at_ms, uploads, samples, late, refused, bytes_up, bytes_down].map(stored)
     }
 
@@ -85,7 +88,8 @@ pub(super) fn write(connection: &Connection, record: &Record) -> rusqlite::Resul
     Ok(())
 }
 
-/// Rounds with their checksums: all of them, or about so many at even distances, the latest among them.
+/// Rounds with their checksums: all of them, or about so many at even distances, the latest among
+/// them.
 pub(super) fn read(connection: &Connection, most: usize) -> rusqlite::Result<Vec<(Record, i64)>> {
     let sql = "SELECT count(*), min(round), max(round) FROM history";
     let (rounds, first, last): (i64, Option<i64>, Option<i64>) =
@@ -95,8 +99,8 @@ pub(super) fn read(connection: &Connection, most: usize) -> rusqlite::Result<Vec
         let mut statement = connection.prepare_cached("SELECT * FROM history ORDER BY round")?;
         return statement.query_map([], record_of)?.collect();
     }
-    let mut nearest =
-        connection.prepare_cached("SELECT * FROM history WHERE round <= ?1 ORDER BY round DESC LIMIT 1")?;
+    let mut nearest = connection
+        .prepare_cached("SELECT * FROM history WHERE round <= ?1 ORDER BY round DESC LIMIT 1")?;
     let mut records: Vec<(Record, i64)> = Vec::with_capacity(most);
     for at in 0..most {
         // From the back, so that a single one is the latest.
@@ -112,7 +116,10 @@ pub(super) fn read(connection: &Connection, most: usize) -> rusqlite::Result<Vec
     Ok(records)
 }
 
-fn nearest_to(statement: &mut CachedStatement<'_>, round: i64) -> rusqlite::Result<Option<(Record, i64)>> {
+fn nearest_to(
+    statement: &mut CachedStatement<'_>,
+    round: i64,
+) -> rusqlite::Result<Option<(Record, i64)>> {
     statement.query_row([round], record_of).optional()
 }
 

@@ -1,17 +1,21 @@
-//! [`Hub`]: the coordinator and the store behind one lock, and the latest opening for everybody to hear. Streams call it directly.
+//! [`Hub`]: the coordinator and the store behind one lock, and the latest opening for everybody to
+//! hear. Streams call it directly.
 //!
-//! A round is committed before it is told. If it can't be, nobody hears of it and the commit is tried again until it can.
+//! A round is committed before it is told. If it can't be, nobody hears of it and the commit is
+//! tried again until it can.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use hedgerow::{NodeId, Rejected, Report, Upload};
+use hedgerow::NodeId;
+use hedgerow::message::{Rejected, Report, Upload};
 use tokio::sync::{Notify, watch};
 use tonic::Status as Answer;
 
 use super::coordinator::{
-    Coordinator, Envelope, Errors, Ledger, Newcomer, Opening, Refusal, Sender, Sent, Verdict, WireBytes,
+    Coordinator, Envelope, Errors, Ledger, Newcomer, Opening, Refusal, Sender, Sent, Verdict,
+    WireBytes,
 };
 use super::metrics::{Direction, Layer, Metrics, Outcome};
 use super::past::Past;
@@ -152,11 +156,15 @@ impl Hub {
         journal: Box<dyn Journal>,
         past: Past,
     ) -> Self {
-        let numbers =
-            coordinator.members().iter().map(|member| (member.record.name.clone(), member.record.number));
+        let numbers = coordinator
+            .members()
+            .iter()
+            .map(|member| (member.record.name.clone(), member.record.number));
         let wire_before = coordinator.totals().wire;
-        let messages =
-            WireBytes { up: coordinator.totals().messages_up, down: coordinator.totals().messages_down };
+        let messages = WireBytes {
+            up: coordinator.totals().messages_up,
+            down: coordinator.totals().messages_down,
+        };
         let opening = Arc::clone(coordinator.opening());
         Self {
             run,
@@ -226,8 +234,12 @@ impl Hub {
                 let node = journal.node_number(name, self.limits.nodes).map_err(|error| {
                     tracing::warn!(name, %error, "a new node can't join");
                     match error {
-                        StoreError::TooManyNodes { .. } => Answer::resource_exhausted(error.to_string()),
-                        _ => Answer::unavailable("the server can't store that you are new; try again"),
+                        StoreError::TooManyNodes { .. } => {
+                            Answer::resource_exhausted(error.to_string())
+                        }
+                        _ => Answer::unavailable(
+                            "the server can't store that you are new; try again",
+                        ),
                     }
                 })?;
                 inner.numbers.insert(name.to_owned(), node);
@@ -242,7 +254,9 @@ impl Hub {
         if let (Some(_), Some((before, _))) = (replaced, before)
             && !Arc::ptr_eq(&before, &notice)
         {
-            before.give(Answer::aborted("another stream of this node has taken the place of this one"));
+            before.give(Answer::aborted(
+                "another stream of this node has taken the place of this one",
+            ));
         }
         let welcome = wire::Welcome {
             protocol: VERSION,
@@ -291,7 +305,12 @@ impl Hub {
     }
 
     /// A report came.
-    pub fn report(&self, sender: Sender, report: &Report, envelope: Envelope) -> Result<(), Refusal> {
+    pub fn report(
+        &self,
+        sender: Sender,
+        report: &Report,
+        envelope: Envelope,
+    ) -> Result<(), Refusal> {
         let now = now();
         let mut guard = self.lock();
         let inner = &mut *guard;
@@ -350,7 +369,8 @@ impl Hub {
         }
     }
 
-    /// Closes the open round if it has the least number of uploads, stores everything, and tells everybody that this was the last.
+    /// Closes the open round if it has the least number of uploads, stores everything, and tells
+    /// everybody that this was the last.
     pub fn close(&self) -> Result<(), NotStored> {
         let now = now();
         let mut guard = self.lock();
@@ -386,7 +406,8 @@ impl Hub {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(|_| {
-            // Something panicked halfway. What is stored is whole: whoever starts the server again goes on from there.
+            // Something panicked halfway. What is stored is whole: whoever starts the server again
+            // goes on from there.
             tracing::error!(
                 "the server's state can't be trusted any more: it ends here, to be started again"
             );
@@ -449,7 +470,9 @@ impl Hub {
 
     /// Whether they are stored.
     fn save_nodes(&self, inner: &mut Inner, nodes: &[NodeRecord]) -> bool {
-        let Some(journal) = inner.journal.as_mut().filter(|_| !nodes.is_empty()) else { return true };
+        let Some(journal) = inner.journal.as_mut().filter(|_| !nodes.is_empty()) else {
+            return true;
+        };
         let stored = journal.save_nodes(nodes);
         if let Err(error) = &stored {
             tracing::warn!(%error, "what is known of nodes can't be stored; it is tried again");

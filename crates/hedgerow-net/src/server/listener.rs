@@ -1,6 +1,8 @@
-//! [`Listener`]: connections come in here, are counted, limited, and proved to be who they are; then they are served, one task each.
+//! [`Listener`]: connections come in here, are counted, limited, and proved to be who they are;
+//! then they are served, one task each.
 //!
-//! Whatever goes wrong with one of them is its own affair. The loop goes on, even if the system has no more room for connections.
+//! Whatever goes wrong with one of them is its own affair. The loop goes on, even if the system has
+//! no more room for connections.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -44,7 +46,8 @@ use place::{Count, Place};
 use reasons::{TurnedAway, reason_of};
 use rivals::Rivals;
 
-/// Bytes that may be under way to the server on one connection, and that may wait for a node that doesn't read. There is one stream on it.
+/// Bytes that may be under way to the server on one connection, and that may wait for a node that
+/// doesn't read. There is one stream on it.
 const WINDOW_BYTES: u32 = 1 << 16;
 const WAITING_BYTES: usize = 1 << 14;
 
@@ -114,7 +117,8 @@ impl Link {
         }
     }
 
-    /// Waits until its certificate ends, and says so. By the time that has passed: a jump of the clock cuts nobody off.
+    /// Waits until its certificate ends, and says so. By the time that has passed: a jump of the
+    /// clock cuts nobody off.
     async fn expire(&self) {
         let Some(end) = self.end else { return pending().await };
         // In steps, since timers don't reach as far as certificates.
@@ -134,8 +138,10 @@ impl Link {
     /// Another stream of the same node may have taken its place.
     fn may_be_replaced(&self) {
         let reason = self.notice.given().now_or_never();
-        let Some(peer) =
-            self.peer.as_ref().filter(|_| reason.is_some_and(|reason| reason.code() == Code::Aborted))
+        let Some(peer) = self
+            .peer
+            .as_ref()
+            .filter(|_| reason.is_some_and(|reason| reason.code() == Code::Aborted))
         else {
             return;
         };
@@ -202,8 +208,8 @@ impl Listener {
         self.tcp.local_addr()
     }
 
-    /// Serves until `stop` says that nobody else is let in, and then until all who are there have gone. If nobody is left to say so, all
-    /// connections are dropped.
+    /// Serves until `stop` says that nobody else is let in, and then until all who are there have
+    /// gone. If nobody is left to say so, all connections are dropped.
     pub async fn serve(self, service: FederationServer<Service>, stop: watch::Receiver<bool>) {
         // Every connection holds one; the last one that goes closes it.
         let (here, mut gone) = mpsc::channel::<()>(1);
@@ -226,7 +232,8 @@ impl Listener {
             let (tcp, address) = match self.tcp.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // No descriptor or memory left, or the other side is gone already. Waiting helps against the former.
+                    // No descriptor or memory left, or the other side is gone already. Waiting
+                    // helps against the former.
                     if self.door.throttle.allows() {
                         tracing::warn!(%error, "a connection could not be accepted");
                     }
@@ -372,11 +379,14 @@ impl Door {
     }
 }
 
-/// Asks the system for as many descriptors as it would give: every connection needs one. How many there are.
+/// Asks the system for as many descriptors as it would give: every connection needs one. How many
+/// there are.
 pub fn raise_descriptor_limit() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current == maximum || setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok() {
+    if current == maximum
+        || setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok()
+    {
         maximum
     } else {
         current
@@ -405,7 +415,8 @@ mod tests {
             let (tcp, address) = listener.accept().await.unwrap();
             let place = Place::take(&door.count, address.ip(), &door.limits).unwrap();
             let (_stop, stopped) = watch::channel(false);
-            let (mut connection, link) = door.pass(tcp, address, place, stopped).await.ok().unwrap();
+            let (mut connection, link) =
+                door.pass(tcp, address, place, stopped).await.ok().unwrap();
             if has_joined {
                 link.joined();
             }

@@ -1,7 +1,9 @@
-//! Numbers for Prometheus, in its text format: counters and histograms that grow from zero with the process, and gauges taken from a [`Status`].
+//! Numbers for Prometheus, in its text format: counters and histograms that grow from zero with the
+//! process, and gauges taken from a [`Status`].
 //!
-//! Counters are kept here rather than read from a `Status`, whose sums outlive the process: after a crash those may go on from a little
-//! less, which a monitor would take for a second run of everything.
+//! Counters are kept here rather than read from a `Status`, whose sums outlive the process: after a
+//! crash those may go on from a little less, which a monitor would take for a second run of
+//! everything.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -93,13 +95,22 @@ impl Metrics {
         page.head("hedgerow_build_info", "gauge", "Always 1; which program this is.");
         let version = env!("CARGO_PKG_VERSION");
         let method = label(&status.method);
-        page.line("hedgerow_build_info", &format!("version=\"{version}\",method=\"{method}\""), 1.0);
+        page.line(
+            "hedgerow_build_info",
+            &format!("version=\"{version}\",method=\"{method}\""),
+            1.0,
+        );
 
         page.head("hedgerow_rounds_total", "counter", "Rounds closed by this process.");
         page.line("hedgerow_rounds_total", "", counters.rounds.count() as f64);
 
-        page.head("hedgerow_uploads_total", "counter", "Uploads that came, by what became of them.");
-        for (outcome, count) in ["taken", "late", "merged", "refused"].iter().zip(&counters.uploads) {
+        page.head(
+            "hedgerow_uploads_total",
+            "counter",
+            "Uploads that came, by what became of them.",
+        );
+        for (outcome, count) in ["taken", "late", "merged", "refused"].iter().zip(&counters.uploads)
+        {
             page.line(
                 "hedgerow_uploads_total",
                 &format!("outcome=\"{outcome}\""),
@@ -123,7 +134,11 @@ impl Metrics {
             }
         }
 
-        page.gauge("hedgerow_nodes_connected", "Nodes with an open stream.", Some(status.connected as f64));
+        page.gauge(
+            "hedgerow_nodes_connected",
+            "Nodes with an open stream.",
+            Some(status.connected as f64),
+        );
         page.gauge(
             "hedgerow_nodes_known",
             "Nodes that ever joined the run.",
@@ -131,7 +146,11 @@ impl Metrics {
         );
         page.gauge("hedgerow_round", "The open round of the run.", Some(status.round as f64));
         page.gauge("hedgerow_mse", "Mean squared error over the whole run.", status.mse);
-        page.gauge("hedgerow_window_mse", "Mean squared error over the latest rounds.", status.window_mse);
+        page.gauge(
+            "hedgerow_window_mse",
+            "Mean squared error over the latest rounds.",
+            status.window_mse,
+        );
         page.gauge(
             "hedgerow_store_ok",
             "Whether the latest round could be stored.",
@@ -144,14 +163,20 @@ impl Metrics {
         );
 
         page.histogram("hedgerow_round_seconds", "How long rounds were open.", &counters.rounds);
-        page.histogram("hedgerow_commit_seconds", "How long it took to store a round.", &counters.commits);
+        page.histogram(
+            "hedgerow_commit_seconds",
+            "How long it took to store a round.",
+            &counters.commits,
+        );
         page.0
     }
 }
 
-/// Upper ends of the buckets, in seconds: from a commit without a disk to a round that waits for people.
-const BUCKETS: [f64; 16] =
-    [1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
+/// Upper ends of the buckets, in seconds: from a commit without a disk to a round that waits for
+/// people.
+const BUCKETS: [f64; 16] = [
+    1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0,
+];
 
 #[derive(Debug, Default)]
 struct Histogram {
@@ -199,7 +224,8 @@ impl Page {
         }
     }
 
-    /// All from one look at the buckets, so that they agree with their count whoever is counting meanwhile.
+    /// All from one look at the buckets, so that they agree with their count whoever is counting
+    /// meanwhile.
     fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
         self.head(name, "histogram", help);
         let bucket = format!("{name}_bucket");
@@ -260,7 +286,9 @@ mod tests {
     }
 
     fn value(page: &str, series: &str) -> Option<f64> {
-        let line = page.lines().find(|line| line.rsplit_once(' ').is_some_and(|(name, _)| name == series))?;
+        let line = page
+            .lines()
+            .find(|line| line.rsplit_once(' ').is_some_and(|(name, _)| name == series))?;
         line.rsplit_once(' ')?.1.parse().ok()
     }
 

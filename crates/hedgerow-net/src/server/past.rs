@@ -1,4 +1,5 @@
-//! [`Past`]: the course of a run for the dashboard, in bounded memory. Points stand ever farther apart as they become many.
+//! [`Past`]: the course of a run for the dashboard, in bounded memory. Points stand ever farther
+//! apart as they become many.
 
 use super::coordinator::{Totals, WINDOW, Window};
 use super::history::Record;
@@ -19,13 +20,14 @@ impl Past {
     /// What was stored of a run that has these totals. The window is left as after its last round.
     pub fn from_records(records: &[Record], totals: &Totals, window: &mut Window) -> Self {
         let mut past = Self::default();
-        // Totals are exact today: from there backwards everything is, as far as all rounds are remembered. Where rounds are missing, those
-        // that are there stand for them.
+        // Totals are exact today: from there backwards everything is, as far as all rounds are
+        // remembered. Where rounds are missing, those that are there stand for them.
         let mut sums = vec![(0, 0.0, 0, 0); records.len()];
         let (mut samples, mut error) = (totals.samples as f64, totals.squared_error);
         let (mut up, mut down) = (totals.messages_up as f64, totals.messages_down as f64);
         for (at, record) in records.iter().enumerate().rev() {
-            sums[at] = (samples.max(0.0) as u64, error.max(0.0), up.max(0.0) as u64, down.max(0.0) as u64);
+            sums[at] =
+                (samples.max(0.0) as u64, error.max(0.0), up.max(0.0) as u64, down.max(0.0) as u64);
             let before = at.checked_sub(1).map_or(0, |before| records[before].round);
             let rounds = record.round.saturating_sub(before) as f64;
             samples -= rounds * record.samples as f64;
@@ -122,7 +124,8 @@ mod tests {
 
     /// What a server counts as rounds close.
     fn live(rounds: u64) -> (Past, Totals, Window) {
-        let (mut past, mut totals, mut window) = (Past::default(), Totals::default(), Window::default());
+        let (mut past, mut totals, mut window) =
+            (Past::default(), Totals::default(), Window::default());
         for round in 1..=rounds {
             let record = record(round);
             totals.samples += record.samples;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use hedgerow::method::MAX_NORM;
+use hedgerow::limits::MAX_NORM;
 use serde::Deserialize;
 
 use crate::duration::Span;
@@ -26,7 +26,13 @@ pub struct Rules {
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { quorum: Quorum::Share(1.0), least: 1, deadline: None, cadence: None, late: Late::Drop }
+        Self {
+            quorum: Quorum::Share(1.0),
+            least: 1,
+            deadline: None,
+            cadence: None,
+            late: Late::Drop,
+        }
     }
 }
 
@@ -72,8 +78,9 @@ impl FromStr for Quorum {
     type Err = NotAQuorum;
 
     fn from_str(text: &str) -> Result<Self, NotAQuorum> {
-        let share =
-            |percent: &str| percent.trim().parse().ok().filter(|share| *share > 0.0 && *share <= 100.0);
+        let share = |percent: &str| {
+            percent.trim().parse().ok().filter(|share| *share > 0.0 && *share <= 100.0)
+        };
         let quorum = match text.strip_suffix('%') {
             _ if text == "all" => Some(Self::Share(1.0)),
             Some(percent) => share(percent).map(|percent: f64| Self::Share(percent / 100.0)),
@@ -121,8 +128,8 @@ impl Quorum {
 pub enum Late {
     /// Nothing.
     Drop,
-    /// One that is at most so many rounds old counts in the open round, if its node has none there, if uploads are models, and if the
-    /// same kernel is asked for in the same scale.
+    /// One that is at most so many rounds old counts in the open round, if its node has none there,
+    /// if uploads are models, and if the same kernel is asked for in the same scale.
     Merge {
         /// How old.
         rounds: u64,
@@ -206,6 +213,9 @@ mod tests {
     fn rules_are_told_in_words() {
         let rules = Rules { deadline: Some(Duration::from_secs(5)), ..Rules::default() };
         assert_eq!(rules.describe(), "all connected nodes, or 5s after the first");
-        assert_eq!(Rules { cadence: Some(Duration::from_millis(250)), ..rules }.describe(), "every 250ms");
+        assert_eq!(
+            Rules { cadence: Some(Duration::from_millis(250)), ..rules }.describe(),
+            "every 250ms"
+        );
     }
 }

@@ -90,7 +90,8 @@ pub struct Served {
     pub round: u64,
 }
 
-/// Runs a server until `shutdown`; then the open round closes if enough have answered (`rounds.least`), everything is stored, and streams end.
+/// Runs a server until `shutdown`; then the open round closes if enough have answered
+/// (`rounds.least`), everything is stored, and streams end.
 pub async fn serve(
     settings: ServeSettings,
     shutdown: impl Future<Output = ()>,
@@ -130,7 +131,8 @@ impl Server {
         if identity.is_none() {
             check_plain_text(address)?;
         }
-        let identity = identity.map(|folder| ServerIdentity::open(&folder)).transpose()?.map(Arc::new);
+        let identity =
+            identity.map(|folder| ServerIdentity::open(&folder)).transpose()?.map(Arc::new);
         if let Some(warning) = identity.as_ref().and_then(|identity| identity.warning()) {
             tracing::warn!("{warning}");
         }
@@ -141,7 +143,8 @@ impl Server {
         let refused = |source| ServeError::Run { path: path.clone(), source };
         let now = tokio::time::Instant::now().into_std();
         let mut coordinator =
-            Coordinator::new(plan, rules, limits, saved.as_ref(), store.nodes()?, now).map_err(refused)?;
+            Coordinator::new(plan, rules, limits, saved.as_ref(), store.nodes()?, now)
+                .map_err(refused)?;
         let records = store.history(2 * KEPT_WHOLE as usize)?;
         let mut window = Window::default();
         let past = Past::from_records(&records, coordinator.totals(), &mut window);
@@ -194,7 +197,8 @@ impl Server {
         Arc::clone(&self.hub) as _
     }
 
-    /// Closes the open round if enough have answered, stores everything, lets everybody hear the last word, and ends.
+    /// Closes the open round if enough have answered, stores everything, lets everybody hear the
+    /// last word, and ends.
     pub async fn stop(mut self) -> Result<Served, ServeError> {
         tracing::info!("going down");
         // No timer closes a round after the last one.
@@ -223,8 +227,8 @@ fn begin(store: &mut Store, plan: &Plan, path: &std::path::Path) -> Result<Run, 
     let learning = plan.to_json();
     if let Some(run) = store.run() {
         // What older ones didn't write has its default.
-        let stored =
-            Plan::from_json(&run.learning).map_or_else(|_| run.learning.clone(), |plan| plan.to_json());
+        let stored = Plan::from_json(&run.learning)
+            .map_or_else(|_| run.learning.clone(), |plan| plan.to_json());
         return match difference::first(&stored, &learning) {
             None => Ok(run.clone()),
             Some(difference) => Err(ServeError::OtherRun { path: path.to_owned(), difference }),

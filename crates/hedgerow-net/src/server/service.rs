@@ -1,12 +1,14 @@
-//! [`Service`]: the protocol on the server's side. A call is one `Conversation`, which reads and writes by turns: while a node
-//! doesn't read, nothing of it is read either, and it hears the latest opening, not all that it missed.
+//! [`Service`]: the protocol on the server's side. A call is one `Conversation`, which reads and
+//! writes by turns: while a node doesn't read, nothing of it is read either, and it hears the
+//! latest opening, not all that it missed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, unfold};
-use hedgerow::{Reader, Rejected, Report, Upload};
+use hedgerow::codec::Reader;
+use hedgerow::message::{Rejected, Report, Upload};
 use prost::Message;
 use tokio::sync::watch;
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -152,7 +154,8 @@ impl Conversation {
 
     /// The connection broke, or what came can't be read: too long, or no message.
     fn break_off(&mut self, broken: Status) -> Option<Result<wire::FromServer, Status>> {
-        let is_bad = matches!(broken.code(), Code::OutOfRange | Code::Internal | Code::InvalidArgument);
+        let is_bad =
+            matches!(broken.code(), Code::OutOfRange | Code::Internal | Code::InvalidArgument);
         if let Some(seat) = self.seat.as_ref().filter(|_| is_bad) {
             let envelope = Envelope { sent: std::mem::take(&mut self.sent), ..Envelope::default() };
             let reason = Rejected::Garbled { what: "it is too long, or no message" };
@@ -165,13 +168,15 @@ impl Conversation {
     async fn greet(&mut self) -> Result<wire::Welcome, Status> {
         let patience = self.hub.limits().handshake;
         let late = |_| Status::deadline_exceeded("no Hello came in time");
-        let heard = tokio::time::timeout(patience, self.inbound.message()).await.map_err(late)??;
+        let heard =
+            tokio::time::timeout(patience, self.inbound.message()).await.map_err(late)??;
         let Some(wire::FromNode { message: Some(from_node::Message::Hello(hello)) }) = heard else {
             return Err(Status::invalid_argument("the first message must be a Hello"));
         };
         let wire::Hello { protocol, name, software, .. } = hello;
         if protocol != VERSION {
-            let reason = format!("this server speaks version {VERSION} of the protocol, not {protocol}");
+            let reason =
+                format!("this server speaks version {VERSION} of the protocol, not {protocol}");
             return Err(Status::failed_precondition(reason));
         }
         match &self.link.peer {
@@ -179,14 +184,17 @@ impl Conversation {
                 return Err(Status::permission_denied("the name is not that of the certificate"));
             }
             Some(_) => {}
-            None => check_node_name(&name).map_err(|error| Status::invalid_argument(error.to_string()))?,
+            None => check_node_name(&name)
+                .map_err(|error| Status::invalid_argument(error.to_string()))?,
         }
         let address = self.link.address.to_string();
         let notice = Arc::clone(&self.link.notice);
-        let (seat, welcome) = self.hub.join(&name, self.link.peer.clone(), &software, &address, notice)?;
+        let (seat, welcome) =
+            self.hub.join(&name, self.link.peer.clone(), &software, &address, notice)?;
         self.link.joined();
         self.seat = Some(seat);
-        // From here on it would be expelled; it may have been revoked between its certificate and its Hello.
+        // From here on it would be expelled; it may have been revoked between its certificate and
+        // its Hello.
         if self.link.is_revoked() {
             return Err(Status::permission_denied("this node's certificate has been revoked"));
         }
@@ -208,7 +216,8 @@ impl Conversation {
             return None;
         }
         let has_one_before = *told_round > 0 && *told_round + 1 == opening.round;
-        let latest = opening.compressed.as_ref().filter(|_| has_one_before).unwrap_or(&opening.exact);
+        let latest =
+            opening.compressed.as_ref().filter(|_| has_one_before).unwrap_or(&opening.exact);
         *told_round = opening.round;
         self.sent.broadcasts += 1;
         let taken = self.seat.as_ref().map_or(0, |seat| seat.ledger.taken(opening.round));
@@ -250,9 +259,10 @@ impl Conversation {
                 match self.hub.upload(seat.sender, &mut self.upload, errors, envelope) {
                     Ok((verdict, ledger)) => {
                         seat.ledger = ledger;
-                        // One that is said again on a new stream is what this stream goes on from, too: its sender will hear that it was taken.
+                        // One that is said again on a new stream is what this stream goes on from,
+                        // too: its sender will hear that it was taken.
                         if is_compressed && matches!(verdict, Verdict::Taken | Verdict::Repeated) {
-                            self.reader.taken();
+                            self.reader.acknowledge();
                         }
                         None
                     }
@@ -260,13 +270,17 @@ impl Conversation {
                 }
             }
             Some(from_node::Message::Report(report)) => {
-                if let Err(reason) = numbers_from_bytes(&report.numbers, most, &mut self.report.numbers) {
+                if let Err(reason) =
+                    numbers_from_bytes(&report.numbers, most, &mut self.report.numbers)
+                {
                     return garbled(reason);
                 }
                 self.hub.report(seat.sender, &self.report, envelope).err()
             }
             Some(from_node::Message::Idle(_)) => self.hub.idle(seat.sender, envelope).err(),
-            Some(from_node::Message::Hello(_)) => garbled(Rejected::Garbled { what: "a second Hello" }),
+            Some(from_node::Message::Hello(_)) => {
+                garbled(Rejected::Garbled { what: "a second Hello" })
+            }
             None => garbled(Rejected::Garbled { what: "an empty message" }),
         }
     }

@@ -1,6 +1,8 @@
-//! What an operator sees of a running server: the present ([`Status`]), the past ([`Point`]), and whom to ask for it ([`Source`]).
+//! What an operator sees of a running server: the present ([`Status`]), the past ([`Point`]), and
+//! whom to ask for it ([`Source`]).
 //!
-//! The dashboard and the metrics read nothing else; programs may read it too, as JSON from `/api/status` and `/api/history`.
+//! The dashboard and the metrics read nothing else; programs may read it too, as JSON from
+//! `/api/status` and `/api/history`.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,8 +12,8 @@ pub const SCHEMA: u32 = 1;
 /// At most so many nodes are told one by one.
 pub const MOST_NODES: usize = 1_000;
 
-/// Whoever knows how the server is doing. Called about once a second however many people look, and never on a thread that
-/// serves connections.
+/// Whoever knows how the server is doing. Called about once a second however many people look, and
+/// never on a thread that serves connections.
 pub trait Source: Send + Sync + 'static {
     /// The present.
     fn status(&self) -> Status;
@@ -34,7 +36,8 @@ pub struct Status {
     pub method: String,
     /// Random features that a model may have: the paper's budget.
     pub budget: u64,
-    /// Wall clock of the server, in milliseconds of Unix time: for people, and for what "ago" means in [`NodeStatus::last_seen_ms`].
+    /// Wall clock of the server, in milliseconds of Unix time: for people, and for what "ago" means
+    /// in [`NodeStatus::last_seen_ms`].
     pub at_ms: u64,
     /// How long this process has been running.
     pub uptime_ms: u64,
@@ -44,7 +47,8 @@ pub struct Status {
     pub open_ms: u64,
     /// Uploads taken in it so far.
     pub uploads: u64,
-    /// Uploads that would close it, with the nodes that are connected now; `None` if only time closes rounds.
+    /// Uploads that would close it, with the nodes that are connected now; `None` if only time
+    /// closes rounds.
     pub needed: Option<u64>,
     /// The rule by which rounds close, in words.
     pub quorum: String,
@@ -60,7 +64,8 @@ pub struct Status {
     pub window_mse: Option<f64>,
     /// How many rounds those are.
     pub window_rounds: u64,
-    /// The kernel that predicts in the open round, counted from 0; `None` for methods that select none.
+    /// The kernel that predicts in the open round, counted from 0; `None` for methods that select
+    /// none.
     pub selected: Option<u32>,
     /// The dictionary, in its order; empty for methods that select no kernel.
     pub kernels: Vec<KernelStatus>,
@@ -78,7 +83,8 @@ pub struct Status {
     pub wire_up: u64,
     /// Bytes that left through the sockets.
     pub wire_down: u64,
-    /// Bytes of messages that the naive extension, one model a kernel, would have received in the same rounds.
+    /// Bytes of messages that the naive extension, one model a kernel, would have received in the
+    /// same rounds.
     pub naive_up: u64,
     /// Bytes that it would have sent.
     pub naive_down: u64,

@@ -1,6 +1,6 @@
-//! [`Store`]: where a server keeps its run, so that it can be killed at any moment. SQLite with a write-ahead log: a round is one
-//! transaction, and its commit waits for no disk unless it has to outlive a loss of power. Whoever wants to look while the
-//! server runs opens a [`View`].
+//! [`Store`]: where a server keeps its run, so that it can be killed at any moment. SQLite with a
+//! write-ahead log: a round is one transaction, and its commit waits for no disk unless it has to
+//! outlive a loss of power. Whoever wants to look while the server runs opens a [`View`].
 
 use std::io;
 use std::ops::Deref;
@@ -27,7 +27,8 @@ pub(super) use seal::{Seal, count, error_sum, stored};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Durability {
-    /// The end of the process, however it comes. After a loss of power the latest rounds may be missing; what is there is whole.
+    /// The end of the process, however it comes. After a loss of power the latest rounds may be
+    /// missing; what is there is whole.
     #[default]
     Kill,
     /// A loss of power too. Every commit waits for the disk.
@@ -176,7 +177,8 @@ pub struct View {
     run: Option<Run>,
 }
 
-/// The store of a running server, which alone may write. All that can be asked of a [`View`] can be asked of it.
+/// The store of a running server, which alone may write. All that can be asked of a [`View`] can be
+/// asked of it.
 #[derive(Debug)]
 pub struct Store {
     // Closes before the lock is given back.
@@ -186,7 +188,8 @@ pub struct Store {
 }
 
 impl View {
-    /// Opens a store, and refuses one that is damaged, newer or no store at all. Nothing is written.
+    /// Opens a store, and refuses one that is damaged, newer or no store at all. Nothing is
+    /// written.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         match path.metadata() {
             Ok(found) if found.is_file() && found.len() == 0 => {
@@ -224,7 +227,8 @@ impl View {
             let run = Run { id: row.get("name")?, learning: row.get("learning")? };
             Ok((run, row.get::<_, i64>("checksum")?))
         });
-        let Some((run, checksum)) = found.optional().map_err(|error| failed(&self.path, error))? else {
+        let Some((run, checksum)) = found.optional().map_err(|error| failed(&self.path, error))?
+        else {
             return Ok(None);
         };
         self.expect(checksum, seal_of_run(&run), || "the run".to_owned())?;
@@ -233,16 +237,18 @@ impl View {
 
     /// Where the run is; none if no round has been stored yet.
     pub fn load(&self) -> Result<Option<Saved>, StoreError> {
-        // One statement, so that both are of one moment although a server may be writing. Not joined by their ids: damage to one of them
-        // would look as if there were no scaling.
+        // One statement, so that both are of one moment although a server may be writing. Not
+        // joined by their ids: damage to one of them would look as if there were no scaling.
         let sql = "SELECT round, state.server, totals, state.checksum, scaling.server AS scaling, \
                    scaling.checksum AS seal FROM state LEFT JOIN scaling ON TRUE";
         let found = self.connection.query_row(sql, [], |row| {
-            let (round, server, totals) = (count(row, "round")?, row.get("server")?, row.get("totals")?);
+            let (round, server, totals) =
+                (count(row, "round")?, row.get("server")?, row.get("totals")?);
             let saved = Saved { round, server, scaling: row.get("scaling")?, totals };
             Ok((saved, row.get::<_, i64>("checksum")?, row.get::<_, Option<i64>>("seal")?))
         });
-        let Some((saved, checksum, seal)) = found.optional().map_err(|error| failed(&self.path, error))?
+        let Some((saved, checksum, seal)) =
+            found.optional().map_err(|error| failed(&self.path, error))?
         else {
             return Ok(None);
         };
@@ -267,9 +273,11 @@ impl View {
             .collect()
     }
 
-    /// What is remembered of the run, by round: the first and the latest, and between them at most so many that they are about as far from each other.
+    /// What is remembered of the run, by round: the first and the latest, and between them at most
+    /// so many that they are about as far from each other.
     pub fn history(&self, most: usize) -> Result<Vec<Record>, StoreError> {
-        let read = history::read(&self.connection, most).map_err(|error| failed(&self.path, error))?;
+        let read =
+            history::read(&self.connection, most).map_err(|error| failed(&self.path, error))?;
         read.into_iter()
             .map(|(record, checksum)| {
                 let seal = record.seal();
@@ -279,17 +287,24 @@ impl View {
             .collect()
     }
 
-    fn expect(&self, written: i64, found: i64, what: impl FnOnce() -> String) -> Result<(), StoreError> {
+    fn expect(
+        &self,
+        written: i64,
+        found: i64,
+        what: impl FnOnce() -> String,
+    ) -> Result<(), StoreError> {
         if written == found {
             return Ok(());
         }
-        let what = format!("the checksum of {} is {found:08x}, and {written:08x} was written", what());
+        let what =
+            format!("the checksum of {} is {found:08x}, and {written:08x} was written", what());
         Err(StoreError::Damaged { path: self.path.clone(), what })
     }
 }
 
 impl Store {
-    /// Opens a store, or makes one. One that is damaged, newer, another program's or another server's is refused and left as it is.
+    /// Opens a store, or makes one. One that is damaged, newer, another program's or another
+    /// server's is refused and left as it is.
     pub fn open(path: &Path, durability: Durability) -> Result<Self, StoreError> {
         let lock = Lock::take(path).map_err(|error| match error {
             FileError::Busy { path } => StoreError::InUse { path },
@@ -329,7 +344,8 @@ impl Store {
         Ok(())
     }
 
-    /// Stores a round, all of it or nothing: after an error the store is as it was, and can be tried again.
+    /// Stores a round, all of it or nothing: after an error the store is as it was, and can be
+    /// tried again.
     pub fn commit(&mut self, commit: &Commit<'_>) -> Result<(), StoreError> {
         let Commit { round, server, scaling, totals, record } = *commit;
         self.write(|connection| {
@@ -377,10 +393,15 @@ impl Store {
             Ok(())
         });
         let Some(NodeRecord { number, name, .. }) = unknown else { return written };
-        Err(StoreError::NoSuchNode { path: self.view.path.clone(), number: *number, name: name.clone() })
+        Err(StoreError::NoSuchNode {
+            path: self.view.path.clone(),
+            number: *number,
+            name: name.clone(),
+        })
     }
 
-    /// Brings everything from the log into the store and closes it. So does dropping it, but then nobody hears of what went wrong.
+    /// Brings everything from the log into the store and closes it. So does dropping it, but then
+    /// nobody hears of what went wrong.
     pub fn close(mut self) -> Result<(), StoreError> {
         self.finish().map_err(|error| failed(&self.view.path, error))
     }
@@ -392,10 +413,14 @@ impl Store {
     }
 
     /// One transaction, which nobody sees a part of.
-    fn write<T>(&mut self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+    fn write<T>(
+        &mut self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
         let View { connection, path, .. } = &mut self.view;
-        let written =
-            connection.transaction_with_behavior(TransactionBehavior::Immediate).and_then(|transaction| {
+        let written = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .and_then(|transaction| {
                 let done = work(&transaction)?;
                 transaction.commit()?;
                 Ok(done)
@@ -443,11 +468,15 @@ fn seal_of_scaling(scaling: &[u8]) -> i64 {
 }
 
 fn failed(path: &Path, error: rusqlite::Error) -> StoreError {
-    use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
+    use rusqlite::Error::{
+        FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error,
+    };
     let path = path.to_owned();
     match (error.sqlite_error_code(), &error) {
         (Some(ErrorCode::DiskFull), _) => StoreError::Full { path },
-        (Some(ErrorCode::NotADatabase), _) => StoreError::NotOurs { path, reason: error.to_string() },
+        (Some(ErrorCode::NotADatabase), _) => {
+            StoreError::NotOurs { path, reason: error.to_string() }
+        }
         (Some(ErrorCode::DatabaseCorrupt), _)
         | (
             _,

@@ -30,7 +30,8 @@ impl Throttle {
 
     fn allows_at(&self, now: Instant) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (begun, passed) = state.filter(|(begun, _)| now < *begun + self.span).unwrap_or((now, 0));
+        let (begun, passed) =
+            state.filter(|(begun, _)| now < *begun + self.span).unwrap_or((now, 0));
         *state = Some((begun, passed.saturating_add(1)));
         passed < self.most
     }
@@ -44,8 +45,12 @@ mod tests {
     fn a_few_pass_in_each_while() {
         let throttle = Throttle::new(2, Duration::from_secs(1));
         let start = Instant::now();
-        let passed =
-            |ms: u64| (0..9).filter(|_| throttle.allows_at(start + Duration::from_millis(ms))).count();
-        assert_eq!([passed(0), passed(900), passed(1000), passed(1500), passed(2100)], [2, 0, 2, 0, 2]);
+        let passed = |ms: u64| {
+            (0..9).filter(|_| throttle.allows_at(start + Duration::from_millis(ms))).count()
+        };
+        assert_eq!(
+            [passed(0), passed(900), passed(1000), passed(1500), passed(2100)],
+            [2, 0, 2, 0, 2]
+        );
     }
 }

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use hedgerow::{Amplitude, Draw, FeatureSpec, Kernel, Method, SetupConfig};
+use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel};
+use hedgerow::{Method, SetupConfig};
 use hedgerow_net::{Learning, Plan, Scaling};
 
 /// Numbers in a sample.
@@ -48,7 +49,7 @@ pub(crate) fn learning(method: Method, nodes: usize) -> Learning {
         setup,
         features,
         scaling: Scaling::None,
-        compression: hedgerow::Compression::default(),
+        compression: hedgerow::codec::Compression::default(),
         personal: false,
         columns: ["a", "b", "c"].map(String::from).to_vec(),
         target: "y".into(),
@@ -64,7 +65,8 @@ pub(crate) fn plan(method: Method, nodes: usize) -> Plan {
 pub(crate) fn sample(node: u32, time: u64) -> ([f32; INPUTS], f32) {
     let mix = (u64::from(node) << 32 | time).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let unit = |shift: u32| {
-        ((mix.rotate_left(shift).wrapping_mul(0xD134_2543_DE82_EF95) >> 40) as f32) / (1 << 24) as f32
+        ((mix.rotate_left(shift).wrapping_mul(0xD134_2543_DE82_EF95) >> 40) as f32)
+            / (1 << 24) as f32
     };
     let x = [unit(7), unit(23), 0.5 * unit(41) + 0.02 * node as f32];
     let y = 0.5 + 0.3 * (5.0 * x[0]).sin() * x[1] - 0.2 * x[2] * x[2] + 0.02 * (unit(55) - 0.5);

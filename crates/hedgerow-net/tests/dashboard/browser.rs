@@ -1,4 +1,5 @@
-//! A browser without a window, driven by messages through a pipe (the DevTools protocol): no driver and no library are needed.
+//! A browser without a window, driven by messages through a pipe (the DevTools protocol): no driver
+//! and no library are needed.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -29,8 +30,10 @@ pub(crate) struct Browser {
 /// Debian's chromium; `None`, with a word, if there is none.
 fn chromium() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/bin")]).collect::<Vec<_>>();
-    let found = folders.into_iter().map(|folder| folder.join("chromium")).find(|file| file.is_file());
+    let folders =
+        std::env::split_paths(&path).chain([PathBuf::from("/usr/bin")]).collect::<Vec<_>>();
+    let found =
+        folders.into_iter().map(|folder| folder.join("chromium")).find(|file| file.is_file());
     if found.is_none() {
         eprintln!("skipped: there is no chromium (apt-get install chromium)");
     }
@@ -53,7 +56,11 @@ impl Browser {
                 "--disable-dev-shm-usage",
                 "--no-first-run",
             ])
-            .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+            .args([
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+            ])
             .args(["--remote-debugging-pipe", "about:blank"])
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .stdin(Stdio::piped())
@@ -103,8 +110,10 @@ impl Browser {
         let begun = Instant::now();
         loop {
             let left = PATIENCE.saturating_sub(begun.elapsed());
-            let message =
-                self.messages.recv_timeout(left).unwrap_or_else(|_| panic!("no answer to {method}"));
+            let message = self
+                .messages
+                .recv_timeout(left)
+                .unwrap_or_else(|_| panic!("no answer to {method}"));
             if message["id"] == json!(id) {
                 assert!(message["error"].is_null(), "{method}: {}", message["error"]);
                 return message["result"].clone();
@@ -116,7 +125,9 @@ impl Browser {
     fn notice(&mut self, message: &Value) {
         let told = &message["params"];
         match message["method"].as_str() {
-            Some("Runtime.exceptionThrown") => self.complaints.push(told["exceptionDetails"].to_string()),
+            Some("Runtime.exceptionThrown") => {
+                self.complaints.push(told["exceptionDetails"].to_string())
+            }
             Some("Runtime.consoleAPICalled") => self.complaints.push(told["args"].to_string()),
             Some("Log.entryAdded") => self.complaints.push(told["entry"]["text"].to_string()),
             Some("Network.requestWillBeSent") => {
@@ -139,21 +150,33 @@ impl Browser {
 
     /// What an expression comes to, once it has settled.
     pub(crate) fn eval(&mut self, expression: &str) -> Value {
-        let wanted = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
+        let wanted =
+            json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
         let result = self.call("Runtime.evaluate", wanted);
-        assert!(result["exceptionDetails"].is_null(), "{expression}: {}", result["exceptionDetails"]);
+        assert!(
+            result["exceptionDetails"].is_null(),
+            "{expression}: {}",
+            result["exceptionDetails"]
+        );
         result["result"]["value"].clone()
     }
 
     pub(crate) fn text(&mut self, id: &str) -> String {
-        self.eval(&format!("document.getElementById({id:?}).textContent")).as_str().unwrap().to_owned()
+        self.eval(&format!("document.getElementById({id:?}).textContent"))
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     /// Until an expression is true.
     pub(crate) fn wait(&mut self, expression: &str) {
         let begun = Instant::now();
         while self.eval(&format!("Boolean({expression})")) != json!(true) {
-            assert!(begun.elapsed() < PATIENCE, "never: {expression}; complaints: {:?}", self.complaints);
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "never: {expression}; complaints: {:?}",
+                self.complaints
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -162,8 +185,7 @@ impl Browser {
     pub(crate) fn press(&mut self, key: &str, code: u32, text: &str) {
         for kind in ["keyDown", "keyUp"] {
             let text = if kind == "keyDown" { text } else { "" };
-            let event =
-                json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text });
+            let event = json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text });
             self.call("Input.dispatchKeyEvent", event);
         }
     }

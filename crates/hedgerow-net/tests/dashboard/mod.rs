@@ -1,4 +1,5 @@
-//! The dashboard over real HTTP, with a server behind it that is invented; and its page in a real browser.
+//! The dashboard over real HTTP, with a server behind it that is invented; and its page in a real
+//! browser.
 
 #![cfg(feature = "server")]
 #![allow(clippy::expect_used, clippy::print_stderr, clippy::unwrap_used)]
@@ -95,8 +96,9 @@ impl Served {
     }
 
     fn ask(&self, method: &str, path: &str, headers: &str) -> Answer {
-        let request =
-            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n");
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n"
+        );
         self.ask_raw(request.as_bytes())
     }
 
@@ -114,7 +116,8 @@ struct Answer {
 
 impl Answer {
     fn parse(bytes: &[u8]) -> Self {
-        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("an answer has a head");
+        let end =
+            bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("an answer has a head");
         let head = std::str::from_utf8(&bytes[..end]).unwrap();
         let mut lines = head.lines();
         let code = lines.next().and_then(|line| line.split(' ').nth(1)).unwrap().parse().unwrap();

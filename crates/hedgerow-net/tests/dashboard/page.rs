@@ -50,7 +50,8 @@ fn a_browser_shows_the_page_and_finds_the_server_again() {
 
     // Away and back, with another run that has no kernels and fewer rounds.
     drop(first);
-    browser.wait("document.getElementById('connection').textContent === 'server away, trying again'");
+    browser
+        .wait("document.getElementById('connection').textContent === 'server away, trying again'");
     browser
         .eval("window.realFetch = window.fetch; window.fetch = () => Promise.reject(new Error('away')); 0");
     let _second = served(port, "run-b", "linear", 700);
@@ -58,17 +59,26 @@ fn a_browser_shows_the_page_and_finds_the_server_again() {
     browser.wait("document.getElementById('run').textContent.includes('run-b')");
     // Nothing of the old run is left, even while the new one's past can't be had.
     browser.wait("document.getElementById('error-chart').data[0].x.at(-1) < 4000");
-    assert!(browser.eval("document.getElementById('error-chart').data[0].x[0]").as_u64() >= Some(700));
+    assert!(
+        browser.eval("document.getElementById('error-chart').data[0].x[0]").as_u64() >= Some(700)
+    );
     browser.eval("window.fetch = window.realFetch");
     browser.wait("document.getElementById('error-chart').data[0].x[0] < 10");
     assert_eq!(browser.eval("document.getElementById('kernels').hidden"), json!(true));
-    assert_eq!(browser.eval("document.getElementById('no-kernels').checkVisibility()"), json!(true));
-    let unexpected: Vec<_> = browser.complaints.iter().filter(|text| !text.contains("net::ERR_")).collect();
+    assert_eq!(
+        browser.eval("document.getElementById('no-kernels').checkVisibility()"),
+        json!(true)
+    );
+    let unexpected: Vec<_> =
+        browser.complaints.iter().filter(|text| !text.contains("net::ERR_")).collect();
     assert_eq!(unexpected, [""; 0]);
 
     let own = format!("http://127.0.0.1:{port}/");
-    let strangers: Vec<_> =
-        browser.requests.iter().filter(|url| !url.starts_with(&own) && !url.starts_with("data:")).collect();
+    let strangers: Vec<_> = browser
+        .requests
+        .iter()
+        .filter(|url| !url.starts_with(&own) && !url.starts_with("data:"))
+        .collect();
     assert_eq!(strangers, [""; 0]);
     assert!(browser.requests.len() > 8);
 }
@@ -82,7 +92,11 @@ fn shows_what_the_server_says(browser: &mut Browser) {
     assert!(browser.text("run").starts_with("Run run-a; method mk, budget 100"));
     assert!(browser.text("mse").parse::<f64>().is_ok_and(|mse| mse > 0.0));
     assert!(browser.text("selected").starts_with("gaussian"));
-    assert!(browser.text("bytes-words").contains("10.4 times as many"), "{}", browser.text("bytes-words"));
+    assert!(
+        browser.text("bytes-words").contains("10.4 times as many"),
+        "{}",
+        browser.text("bytes-words")
+    );
     assert_eq!(column(browser, 0).len(), 100);
     assert_eq!(browser.text("node-count"), "250 nodes; 100 shown");
     assert_eq!(browser.eval("document.getElementById('warning').checkVisibility()"), json!(false));
@@ -146,8 +160,17 @@ fn everything_has_a_name(browser: &mut Browser) {
     let mut heard = std::collections::BTreeMap::<&str, usize>::new();
     for node in nodes.iter().filter(|node| node["ignored"] == json!(false)) {
         let role = node["role"]["value"].as_str().unwrap_or("");
-        if ["button", "radio", "searchbox", "progressbar", "image", "region", "columnheader", "link"]
-            .contains(&role)
+        if [
+            "button",
+            "radio",
+            "searchbox",
+            "progressbar",
+            "image",
+            "region",
+            "columnheader",
+            "link",
+        ]
+        .contains(&role)
         {
             let name = node["name"]["value"].as_str().unwrap_or("");
             assert!(!name.trim().is_empty(), "{role} without a name: {node}");
@@ -155,8 +178,7 @@ fn everything_has_a_name(browser: &mut Browser) {
             *heard.entry(role).or_default() += 1;
         }
     }
-    let least =
-        json!({ "button": 13, "radio": 4, "searchbox": 1, "progressbar": 1, "image": 4, "columnheader": 13 });
+    let least = json!({ "button": 13, "radio": 4, "searchbox": 1, "progressbar": 1, "image": 4, "columnheader": 13 });
     for (role, least) in least.as_object().unwrap() {
         let count = heard.get(role.as_str()).copied().unwrap_or(0);
         assert!(count as u64 >= least.as_u64().unwrap(), "{role}: {count}");
@@ -166,16 +188,23 @@ fn everything_has_a_name(browser: &mut Browser) {
 
 fn dark_and_narrow(browser: &mut Browser) {
     let ink = "document.getElementById('error-chart').layout.font.color";
-    assert_eq!(browser.eval("getComputedStyle(document.body).backgroundColor"), json!("rgb(246, 247, 248)"));
+    assert_eq!(
+        browser.eval("getComputedStyle(document.body).backgroundColor"),
+        json!("rgb(246, 247, 248)")
+    );
     assert_eq!(browser.eval(ink), json!("#1a1a1a"));
     browser.look(360, 740, "dark");
-    assert_eq!(browser.eval("getComputedStyle(document.body).backgroundColor"), json!("rgb(19, 21, 25)"));
+    assert_eq!(
+        browser.eval("getComputedStyle(document.body).backgroundColor"),
+        json!("rgb(19, 21, 25)")
+    );
     browser.wait(&format!("{ink} === '#e8eaed'"));
-    browser.wait("[...document.querySelectorAll('.plot .main-svg')].every((svg) => svg.clientWidth < 340)");
+    browser.wait(
+        "[...document.querySelectorAll('.plot .main-svg')].every((svg) => svg.clientWidth < 340)",
+    );
     assert_eq!(browser.eval("document.documentElement.scrollWidth"), json!(360));
     assert_eq!(browser.eval("document.getElementById('sideways').checkVisibility()"), json!(true));
-    let narrowest =
-        "Math.min(...[...document.querySelectorAll('.tiles > div, .plot')].map((part) => part.clientWidth))";
+    let narrowest = "Math.min(...[...document.querySelectorAll('.tiles > div, .plot')].map((part) => part.clientWidth))";
     assert!(browser.eval(narrowest).as_u64() > Some(140));
     let too_wide = browser.eval(
         "[...document.querySelectorAll('body *:not(.scroll *)')]
@@ -199,7 +228,10 @@ fn tracks_stay_small(browser: &mut Browser) {
     let number = |name: &str| told[name].as_u64().unwrap();
     assert!((900..=2_000).contains(&number("whole")), "{told}");
     assert_eq!((number("first"), number("last"), number("recent")), (0, 999_999, 601), "{told}");
-    assert!(number("narrowest") >= number("step") && number("widest") <= 2 * number("step"), "{told}");
+    assert!(
+        number("narrowest") >= number("step") && number("widest") <= 2 * number("step"),
+        "{told}"
+    );
 
     let words = browser.eval(
         "import('./words.js').then(({ ago, bytes, count, number, span }) => [

@@ -35,7 +35,9 @@ fn served() -> Served {
 
 fn assert_guarded(answer: &Answer, what: &str) {
     let policy = answer.header("content-security-policy");
-    for part in ["default-src 'none'", "script-src 'self';", "connect-src 'self'", "frame-ancestors 'none'"] {
+    for part in
+        ["default-src 'none'", "script-src 'self';", "connect-src 'self'", "frame-ancestors 'none'"]
+    {
         assert!(policy.contains(part), "{what}: {policy}");
     }
     assert_eq!(answer.header("x-content-type-options"), "nosniff", "{what}");
@@ -71,7 +73,9 @@ fn the_page_finds_all_that_it_asks_for() {
     let served = served();
     let page = served.get("/");
     let mut found = 0;
-    for address in page.text().split(['"']).filter(|part| part.contains(".js") || part.contains(".css")) {
+    for address in
+        page.text().split(['"']).filter(|part| part.contains(".js") || part.contains(".css"))
+    {
         assert_eq!(served.get(&format!("/{address}")).code, 200, "{address}");
         found += 1;
     }
@@ -99,14 +103,23 @@ fn status_and_history_are_what_the_source_says() {
     let all = points("");
     assert!((1_000..=2_000).contains(&all.len()), "{}", all.len());
     assert!(all.windows(2).all(|two| two[0].round < two[1].round));
-    assert_eq!(points("?most=2000000").len(), points("?most=2000").len(), "there is an upper bound");
+    assert_eq!(
+        points("?most=2000000").len(),
+        points("?most=2000").len(),
+        "there is an upper bound"
+    );
     let few = points("?most=5");
     assert_eq!(few.len(), 5);
     assert!(few[4].round >= all[all.len() - 1].round && few[0].round < 10);
     assert_eq!(points("?most=0"), []);
-    for bad in
-        ["?most=-1", "?most=99999999999999999999999", "?most=x", "?most=", "?least=3", "?most=1&most=2"]
-    {
+    for bad in [
+        "?most=-1",
+        "?most=99999999999999999999999",
+        "?most=x",
+        "?most=",
+        "?least=3",
+        "?most=1&most=2",
+    ] {
         let answer = served.get(&format!("/api/history{bad}"));
         assert_eq!(answer.code, 400, "{bad}");
         assert!(answer.text().contains("at most 2000"), "{bad}: {}", answer.text());
@@ -135,8 +148,10 @@ fn what_is_known_is_not_sent_again_and_the_library_is_packed() {
     assert_ne!(packed.header("etag"), plain.header("etag"));
     // Only the address that names its version is good for ever.
     let page = served.get("/");
-    let version = page.text().split("plotly.js?v=").nth(1).unwrap().split('"').next().unwrap().to_owned();
-    let cache = |query: &str| served.get(&format!("/plotly.js{query}")).header("cache-control").to_owned();
+    let version =
+        page.text().split("plotly.js?v=").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let cache =
+        |query: &str| served.get(&format!("/plotly.js{query}")).header("cache-control").to_owned();
     assert!(cache(&format!("?v={version}")).contains("immutable"));
     assert_eq!(cache("?v=0"), "no-cache");
     assert_eq!(cache(""), "no-cache");
@@ -160,7 +175,9 @@ fn other_hosts_are_refused() {
     let with_host = |host: &str, path: &str| {
         served.ask_raw(format!("GET {path} HTTP/1.1\r\n{host}Connection: close\r\n\r\n").as_bytes())
     };
-    for ours in ["localhost", "127.0.0.1:8080", "[::1]:9", "hedgerow.example", "HEDGEROW.EXAMPLE:80"] {
+    for ours in
+        ["localhost", "127.0.0.1:8080", "[::1]:9", "hedgerow.example", "HEDGEROW.EXAMPLE:80"]
+    {
         assert_eq!(with_host(&format!("Host: {ours}\r\n"), "/healthz").code, 200, "{ours}");
     }
     for path in PATHS {
@@ -250,14 +267,18 @@ fn stopping_ends_the_streams_that_have_no_end() {
     let source = Fake::new(Invented::new("run-7", "mk", 3, 10));
     let routes = router(source, Metrics::new(), Hosts::default());
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let serving = runtime.spawn(serve(listener, routes, async { stopped.await.unwrap_or_default() }));
+    let serving =
+        runtime.spawn(serve(listener, routes, async { stopped.await.unwrap_or_default() }));
     listener_stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     listener_stream.write_all(LISTEN).unwrap();
     let mut events = BufReader::new(listener_stream);
     next_status(&mut events);
     stop.send(()).unwrap();
     let patience = Duration::from_secs(20);
-    runtime.block_on(async { tokio::time::timeout(patience, serving).await }).expect("it stops").unwrap();
+    runtime
+        .block_on(async { tokio::time::timeout(patience, serving).await })
+        .expect("it stops")
+        .unwrap();
     let ended = std::io::copy(&mut events, &mut std::io::sink()).map_err(|error| error.kind());
     assert!(matches!(ended, Ok(_) | Err(ErrorKind::ConnectionReset)), "{ended:?}");
 }
@@ -341,7 +362,10 @@ fn events_tell_the_status_every_second() {
     let served = served();
     let mut stream = BufReader::new(served.connect(LISTEN));
     let head = read_head(&mut stream);
-    assert!(head.contains("content-type: text/event-stream") && head.contains("content-security-policy"));
+    assert!(
+        head.contains("content-type: text/event-stream")
+            && head.contains("content-security-policy")
+    );
     let rounds: Vec<_> = (0..3).map(|_| next_status(&mut stream).round).collect();
     assert!(rounds[0] >= 5_000 && rounds[0] < rounds[1] && rounds[1] < rounds[2], "{rounds:?}");
 }
@@ -357,7 +381,10 @@ fn there_is_an_end_to_listeners_and_a_place_when_one_leaves() {
         })
         .collect();
     let refused = read_head(&mut BufReader::new(served.connect(LISTEN)));
-    assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("retry-after: 10"), "{refused}");
+    assert!(
+        refused.starts_with("HTTP/1.1 503") && refused.contains("retry-after: 10"),
+        "{refused}"
+    );
     assert_eq!(served.get("/api/status").code, 200);
     listeners.pop();
     // The server notices with the next event that it can't send.
@@ -373,11 +400,14 @@ fn there_is_an_end_to_listeners_and_a_place_when_one_leaves() {
 #[test]
 fn metrics_only_grow() {
     let metrics = Metrics::new();
-    let served = Served::start_at(0, Fake::new(Invented::new("run-7", "mk", 3, 10)), metrics.clone());
+    let served =
+        Served::start_at(0, Fake::new(Invented::new("run-7", "mk", 3, 10)), metrics.clone());
     let taken = || {
         let page = served.get("/metrics");
-        let line =
-            page.text().lines().find(|line| line.starts_with("hedgerow_uploads_total{outcome=\"taken\"}"));
+        let line = page
+            .text()
+            .lines()
+            .find(|line| line.starts_with("hedgerow_uploads_total{outcome=\"taken\"}"));
         line.unwrap().rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()
     };
     assert_eq!(taken(), 0);

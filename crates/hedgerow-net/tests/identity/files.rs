@@ -78,7 +78,8 @@ fn no_flipped_bit_is_believed() {
         let mut content = whole.clone();
         content[place] ^= 1 << (place % 7);
         std::fs::write(&file, content).unwrap();
-        // Where the bit was in a signature, only the handshake can tell; where in the authority, the node believes nobody.
+        // Where the bit was in a signature, only the handshake can tell; where in the authority,
+        // the node believes nobody.
         let Ok(identity) = NodeIdentity::open(&file) else { continue };
         opened += 1;
         let meeting = meet(server.config(), identity.config(), "localhost");
@@ -92,7 +93,9 @@ fn names_in_certificates_must_be_plain() {
     let hall = Hall::new();
     let open = |params: &CertificateParams| {
         let file = forge(&hall, "odd.pem", &hall.issuer(), params);
-        NodeIdentity::open(&file).map(|identity| identity.name().to_owned()).map_err(|e| e.to_string())
+        NodeIdentity::open(&file)
+            .map(|identity| identity.name().to_owned())
+            .map_err(|e| e.to_string())
     };
     assert_eq!(open(&node_params("a")), Ok("a".to_owned()));
     let mut two = node_params("a");

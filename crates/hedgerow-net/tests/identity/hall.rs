@@ -13,7 +13,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::time_provider::TimeProvider;
 use rustls::{
-    ClientConfig, HandshakeKind, ProtocolVersion, RootCertStore, ServerConfig, SupportedProtocolVersion,
+    ClientConfig, HandshakeKind, ProtocolVersion, RootCertStore, ServerConfig,
+    SupportedProtocolVersion,
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -74,7 +75,8 @@ pub(crate) fn meet(server: Arc<ServerConfig>, client: Arc<ClientConfig>, host: &
         let mut stream = TlsAcceptor::from(server).accept(near).await?;
         stream.write_all(b"!").await?;
         stream.flush().await?;
-        let peer = Peer::from_certificate(&stream.get_ref().1.peer_certificates().unwrap()[0]).unwrap();
+        let peer =
+            Peer::from_certificate(&stream.get_ref().1.peer_certificates().unwrap()[0]).unwrap();
         // Until the node has gone, so that it hears everything.
         let _ = stream.read(&mut [0]).await;
         io::Result::Ok(peer)
@@ -144,12 +146,18 @@ pub(crate) fn unchecked_client(
 }
 
 /// A server that asks nobody for a certificate.
-pub(crate) fn unchecked_server(file: &Path, version: &'static SupportedProtocolVersion) -> Arc<ServerConfig> {
+pub(crate) fn unchecked_server(
+    file: &Path,
+    version: &'static SupportedProtocolVersion,
+) -> Arc<ServerConfig> {
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(&[version])
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(vec![certificates(file)[0].clone()], PrivateKeyDer::from_pem_file(file).unwrap());
+        .with_single_cert(
+            vec![certificates(file)[0].clone()],
+            PrivateKeyDer::from_pem_file(file).unwrap(),
+        );
     Arc::new(config.unwrap())
 }
 
@@ -172,7 +180,8 @@ pub(crate) fn node_params(name: &str) -> CertificateParams {
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     let now = time::OffsetDateTime::now_utc();
-    (params.not_before, params.not_after) = (now - time::Duration::days(9), now + time::Duration::days(9));
+    (params.not_before, params.not_after) =
+        (now - time::Duration::days(9), now + time::Duration::days(9));
     params
 }
 
@@ -186,6 +195,7 @@ pub(crate) fn forge(
     let key = KeyPair::generate().unwrap();
     let certificate = params.signed_by(&key, issuer).unwrap();
     let file = hall.folder.path().join(name);
-    std::fs::write(&file, key.serialize_pem() + &certificate.pem() + &read(&hall.file("ca.pem"))).unwrap();
+    std::fs::write(&file, key.serialize_pem() + &certificate.pem() + &read(&hall.file("ca.pem")))
+        .unwrap();
     file
 }

@@ -1,4 +1,5 @@
-//! Who is let in and who is not: real handshakes, in memory, with the files that an authority writes.
+//! Who is let in and who is not: real handshakes, in memory, with the files that an authority
+//! writes.
 
 #![cfg(feature = "server")]
 #![allow(clippy::unwrap_used)]
@@ -12,8 +13,8 @@ use hedgerow_net::file::FileError;
 use hedgerow_net::identity::{IdentityError, NodeIdentity, ServerIdentity, days_left};
 use hedgerow_net::pki::Issuing;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer, KeyIdMethod,
-    KeyPair, RevokedCertParams,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
+    KeyIdMethod, KeyPair, RevokedCertParams,
 };
 use rustls::client::Resumption;
 use rustls::version::{TLS12, TLS13};
@@ -27,7 +28,8 @@ fn a_node_of_the_authority_is_let_in() {
     let (server, node) = (hall.server(), hall.node());
     for host in ["localhost", "127.0.0.1", "::1"] {
         let Meeting { server, client } = meet(server.config(), node.config(), host);
-        let (peer, seen) = (server.unwrap(), client.unwrap_or_else(|refusal| panic!("{host}: {refusal}")));
+        let (peer, seen) =
+            (server.unwrap(), client.unwrap_or_else(|refusal| panic!("{host}: {refusal}")));
         assert_eq!((peer.name.as_str(), &peer), ("a", node.peer()));
         assert_eq!(seen.protocol.unwrap(), b"h2");
         assert_eq!(seen.version, ProtocolVersion::TLSv1_3);
@@ -52,8 +54,14 @@ fn certificates_of_another_authority_are_worth_nothing() {
     let (ours, theirs) = (certificates(&hall.file("ca.pem")), certificates(&other.file("ca.pem")));
     let intruder = unchecked_client(Some(&other.a), &ours[0], &TLS13);
     assert_turned_away(&meet(hall.server().config(), intruder, "localhost"), "UnknownIssuer");
-    assert_not_believed(&meet(hall.server().config(), other.node().config(), "localhost"), "UnknownIssuer");
-    assert_not_believed(&meet(other.server().config(), hall.node().config(), "localhost"), "UnknownIssuer");
+    assert_not_believed(
+        &meet(hall.server().config(), other.node().config(), "localhost"),
+        "UnknownIssuer",
+    );
+    assert_not_believed(
+        &meet(other.server().config(), hall.node().config(), "localhost"),
+        "UnknownIssuer",
+    );
     // Whoever makes an authority of the same name and key identifiers.
     let mut params = CertificateParams::new([]).unwrap();
     let (_, real) = x509_parser::parse_x509_certificate(&ours[0]).unwrap();
@@ -75,7 +83,9 @@ fn a_certificate_that_has_ended_is_refused() {
     assert!(
         meet(
             hall.server().config(),
-            NodeIdentity::open(&forge(&hall, "good.pem", &hall.issuer(), &params)).unwrap().config(),
+            NodeIdentity::open(&forge(&hall, "good.pem", &hall.issuer(), &params))
+                .unwrap()
+                .config(),
             "localhost"
         )
         .server
@@ -202,18 +212,27 @@ fn a_node_can_not_pose_as_the_server() {
     );
     std::fs::copy(&localhost, hall.file("server.pem")).unwrap();
     let refusal = ServerIdentity::open(hall.authority.folder()).unwrap_err();
-    assert!(refusal.to_string().ends_with("server.pem: its certificate is not for a server"), "{refusal}");
+    assert!(
+        refusal.to_string().ends_with("server.pem: its certificate is not for a server"),
+        "{refusal}"
+    );
 }
 
 #[test]
 fn nor_the_server_as_a_node() {
     let hall = Hall::new();
-    let client =
-        unchecked_client(Some(&hall.file("server.pem")), &certificates(&hall.file("ca.pem"))[0], &TLS13);
+    let client = unchecked_client(
+        Some(&hall.file("server.pem")),
+        &certificates(&hall.file("ca.pem"))[0],
+        &TLS13,
+    );
     let refused = meet(hall.server().config(), client, "localhost");
     assert_turned_away(&refused, "does not allow extended key usage for client");
     let refusal = NodeIdentity::open(&hall.file("server.pem")).unwrap_err();
-    assert!(refusal.to_string().ends_with("server.pem: its certificate is not for a node"), "{refusal}");
+    assert!(
+        refusal.to_string().ends_with("server.pem: its certificate is not for a node"),
+        "{refusal}"
+    );
 }
 
 #[test]
@@ -229,7 +248,10 @@ fn a_node_believes_the_server_only_by_the_name_it_asked_for() {
 fn older_tls_is_not_spoken() {
     let hall = Hall::new();
     let client = unchecked_client(Some(&hall.a), &certificates(&hall.file("ca.pem"))[0], &TLS12);
-    assert_turned_away(&meet(hall.server().config(), client, "localhost"), "Tls12NotOfferedOrEnabled");
+    assert_turned_away(
+        &meet(hall.server().config(), client, "localhost"),
+        "Tls12NotOfferedOrEnabled",
+    );
     let server = unchecked_server(&hall.file("server.pem"), &TLS12);
     assert_not_believed(&meet(server, hall.node().config(), "localhost"), "ProtocolVersion");
 }
@@ -246,11 +268,13 @@ fn nothing_but_http_2_is_spoken() {
 fn a_renewed_server_certificate_is_taken_into_use_while_it_runs() {
     let hall = Hall::new();
     let (server, node) = (hall.server(), hall.node());
-    let before = meet(server.config(), node.config(), "localhost").client.map(|seen| seen.certificate);
+    let before =
+        meet(server.config(), node.config(), "localhost").client.map(|seen| seen.certificate);
     let (_, issued) = hall.authority.renew_server(&["moved.example".to_owned()], 20).unwrap();
     assert_eq!(issued.hosts, ["moved.example"]);
     assert!(server.reload_if_changed().unwrap());
-    let after = meet(server.config(), node.config(), "moved.example").client.map(|seen| seen.certificate);
+    let after =
+        meet(server.config(), node.config(), "moved.example").client.map(|seen| seen.certificate);
     assert_ne!(before.unwrap(), after.unwrap());
     assert_not_believed(&meet(server.config(), node.config(), "localhost"), "not valid for name");
     assert!(matches!(server.days_left(), 19 | 20));

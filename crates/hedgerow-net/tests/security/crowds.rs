@@ -138,7 +138,10 @@ async fn whoever_only_stands_there_is_cut_off() {
                 let (standing, told) = (idler.stand(server, tls.clone()), told.clone());
                 crowd.spawn(async move {
                     let stood = timeout(PATIENCE, standing).await;
-                    _ = told.send((idler, stood.unwrap_or_else(|_| panic!("{idler:?} is still there"))));
+                    _ = told.send((
+                        idler,
+                        stood.unwrap_or_else(|_| panic!("{idler:?} is still there")),
+                    ));
                 });
             }
             crowd.join_all().await;
@@ -170,7 +173,8 @@ async fn whoever_only_stands_there_is_cut_off() {
 #[tokio::test]
 async fn a_flood_of_connections_finds_no_place() {
     const FLOOD: u64 = 400;
-    let changes = ["limits.handshake=60s", "limits.connections_per_address=40", "limits.connections=60"];
+    let changes =
+        ["limits.handshake=60s", "limits.connections_per_address=40", "limits.connections=60"];
     let house = House::new(&changes).await;
     let mut crowd = vec![];
     for _ in 0..38 {
@@ -235,7 +239,8 @@ async fn plain_text_stays_at_home() {
         let store = format!("store.path={:?}", folder.path().join("run.db"));
         let address = format!("listen.address={address:?}");
         let more = ["learning.inputs=1", "listen.tls=false", "listen.dashboard=never"];
-        let changes: Vec<String> = more.map(str::to_owned).into_iter().chain([store, address]).collect();
+        let changes: Vec<String> =
+            more.map(str::to_owned).into_iter().chain([store, address]).collect();
         ServeSettings::read(None, &changes)
     };
     for address in ["0.0.0.0:0", "192.0.2.1:7443", "[::]:0", "[2001:db8::1]:7443"] {
@@ -246,7 +251,10 @@ async fn plain_text_stays_at_home() {
     let mut settings = read("127.0.0.1:0").unwrap();
     settings.address = "0.0.0.0:0".parse().unwrap();
     let error = Server::start(settings).await.err().unwrap();
-    assert!(matches!(error, ServeError::PlainText(_)) && error.to_string().contains("0.0.0.0"), "{error}");
+    assert!(
+        matches!(error, ServeError::PlainText(_)) && error.to_string().contains("0.0.0.0"),
+        "{error}"
+    );
     assert!(!folder.path().join("run.db").exists());
     Server::start(read("[::1]:0").unwrap()).await.unwrap();
 }

@@ -1,4 +1,5 @@
-//! A server with two honest nodes, everything that it logs, and guests who say what a test tells them.
+//! A server with two honest nodes, everything that it logs, and guests who say what a test tells
+//! them.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -39,13 +40,15 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// So many honest rounds are to close while something goes on.
 pub(crate) const ROUNDS: u64 = 20;
 
-/// And at least this share of those that would have closed if nobody had disturbed them: a server that is made to wait closes next to none.
+/// And at least this share of those that would have closed if nobody had disturbed them: a server
+/// that is made to wait closes next to none.
 const SHARE: f64 = 0.1;
 
 /// How long the pace of the undisturbed is taken.
 const UNDISTURBED: Duration = Duration::from_millis(200);
 
-/// What honest nodes upload, again and again: so many numbers, all the same. Their mean is the same again.
+/// What honest nodes upload, again and again: so many numbers, all the same. Their mean is the same
+/// again.
 pub(crate) const NUMBERS: usize = 98;
 pub(crate) const NUMBER: f32 = 0.01;
 
@@ -79,7 +82,8 @@ pub(crate) struct Style<'a> {
 
 impl Default for Style<'_> {
     fn default() -> Self {
-        // Whoever learns takes a moment. Without it, rounds would take all of the processor, and any attack a share of that.
+        // Whoever learns takes a moment. Without it, rounds would take all of the processor, and
+        // any attack a share of that.
         let nap = Duration::from_millis(5);
         Self { changes: &[], nap, is_plain: false, is_chatty: false, is_tolerant: false }
     }
@@ -253,7 +257,11 @@ impl Watch {
 
     fn tell(&self, house: &House) -> String {
         let rounds = self.rounds(house);
-        format!("{rounds} rounds in {:?}, and {:.0} a second before", self.since.elapsed(), house.pace)
+        format!(
+            "{rounds} rounds in {:?}, and {:.0} a second before",
+            self.since.elapsed(),
+            house.pace
+        )
     }
 
     /// Enough rounds must have closed, and nobody honest may have anything to complain of.
@@ -437,8 +445,10 @@ impl Log {
     /// The latest, without what comes every round.
     pub(crate) fn tail(&self) -> String {
         let text = self.text();
-        let lines: Vec<&str> =
-            text.lines().filter(|line| line.contains(" hedgerow_net::") && !line.contains("TRACE")).collect();
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains(" hedgerow_net::") && !line.contains("TRACE"))
+            .collect();
         lines[lines.len().saturating_sub(60)..].join("\n")
     }
 }

@@ -29,7 +29,8 @@ fn with_number(round: u64, position: usize, number: f32) -> from_node::Message {
 /// Something wrong for a round, and words of the reason that it is refused for.
 type Wrong = (fn(u64) -> from_node::Message, &'static str);
 
-/// Says it, for one round after the other, until it comes in time to be refused. Rounds of others don't wait for it.
+/// Says it, for one round after the other, until it comes in time to be refused. Rounds of others
+/// don't wait for it.
 async fn provoke(guest: &mut Guest, message: fn(u64) -> from_node::Message) -> String {
     loop {
         let round = guest.round().await;
@@ -51,7 +52,12 @@ async fn bad_uploads_are_refused_with_a_reason_and_change_nothing() {
         (|round| with_numbers(round, &[NUMBER; NUMBERS + 2]), "came"),
         (|round| with_numbers(round, &[]), "0 came"),
         (
-            |round| from_node::Message::Upload(wire::Upload { numbers: vec![7; 13].into(), ..bad(round) }),
+            |round| {
+                from_node::Message::Upload(wire::Upload {
+                    numbers: vec![7; 13].into(),
+                    ..bad(round)
+                })
+            },
             "four bytes",
         ),
         (|round| from_node::Message::Upload(bad(round + 1_000_000)), "is open"),
@@ -61,14 +67,22 @@ async fn bad_uploads_are_refused_with_a_reason_and_change_nothing() {
         (|round| with_number(round, 97, f32::NEG_INFINITY), "but is inf"),
         (|round| with_number(round, 3, f32::MAX), "norm of a model must be at most 2e0"),
         (|round| with_numbers(round, &[0.21; NUMBERS]), "norm of a model must be at most 2e0"),
-        (|round| from_node::Message::Upload(wire::Upload { vote: Some(11), ..bad(round) }), "Some(11)"),
+        (
+            |round| from_node::Message::Upload(wire::Upload { vote: Some(11), ..bad(round) }),
+            "Some(11)",
+        ),
         (
             |round| from_node::Message::Upload(wire::Upload { vote: Some(u32::MAX), ..bad(round) }),
             "kernels 0 to 10",
         ),
-        (|round| from_node::Message::Upload(wire::Upload { vote: None, ..bad(round) }), "kernel None"),
         (
-            |round| from_node::Message::Upload(wire::Upload { squared_error: f32::NAN, ..bad(round) }),
+            |round| from_node::Message::Upload(wire::Upload { vote: None, ..bad(round) }),
+            "kernel None",
+        ),
+        (
+            |round| {
+                from_node::Message::Upload(wire::Upload { squared_error: f32::NAN, ..bad(round) })
+            },
             "squared errors",
         ),
         (
@@ -107,7 +121,10 @@ async fn bad_uploads_are_refused_with_a_reason_and_change_nothing() {
             mallory.say(with_number(round, 5, f32::NAN)).await;
             mallory.say(from_node::Message::Upload(upload(round))).await;
             mallory.say(from_node::Message::Upload(upload(round))).await;
-            house.log.says(&["refused", &node, &format!("already uploaded in round {round}")]).await;
+            house
+                .log
+                .says(&["refused", &node, &format!("already uploaded in round {round}")])
+                .await;
             if house.node("mallory").samples > 0 {
                 return;
             }
@@ -128,7 +145,10 @@ async fn who_goes_on_and_on_is_shown_out() {
                 mallory.say(from_node::Message::Upload(bad(u64::MAX))).await;
             }
             let end = mallory.end().await;
-            assert!(end.code() == Code::ResourceExhausted && end.message().contains("is open"), "{end:?}");
+            assert!(
+                end.code() == Code::ResourceExhausted && end.message().contains("is open"),
+                "{end:?}"
+            );
         })
         .await;
     let node = format!("node={}", house.node("mallory").number);
@@ -186,7 +206,12 @@ async fn who_says_hello_wrongly_is_turned_away() {
     let house = House::new(&[]).await;
     let a = house.tls("a");
     let named = |software: String, protocol| {
-        from_node::Message::Hello(wire::Hello { protocol, name: "a".into(), run: "x".repeat(300), software })
+        from_node::Message::Hello(wire::Hello {
+            protocol,
+            name: "a".into(),
+            run: "x".repeat(300),
+            software,
+        })
     };
     let wrongs: [(wire::FromNode, Code, &str); 6] = [
         (from_node::Message::Upload(upload(1)).into(), Code::InvalidArgument, "must be a Hello"),
@@ -207,7 +232,10 @@ async fn who_says_hello_wrongly_is_turned_away() {
                 guest.say(first.clone()).await;
                 let end = guest.end().await;
                 assert!(end.code() == *code && end.message().contains(part), "{end:?}");
-                house.log.says(&["turned away", "name=\"a\"", &guest.address.to_string(), part]).await;
+                house
+                    .log
+                    .says(&["turned away", "name=\"a\"", &guest.address.to_string(), part])
+                    .await;
             }
         })
         .await;

@@ -98,7 +98,9 @@ async fn whose_certificate_ends_has_to_go() {
         let tls = NodeIdentity::open(&file).unwrap().config();
         // One that listens, and one that has shown its certificate and takes nothing.
         let deaf = reach(house.address(), Some(tls.clone())).await;
-        if let (Ok((deaf, _)), Ok(brief)) = (deaf, Guest::open(house.address(), Some(tls.clone())).await) {
+        if let (Ok((deaf, _)), Ok(brief)) =
+            (deaf, Guest::open(house.address(), Some(tls.clone())).await)
+        {
             brief.say(hello("brief")).await;
             break (brief, deaf, tls);
         }
@@ -109,7 +111,10 @@ async fn whose_certificate_ends_has_to_go() {
     assert!(end.code() == Code::PermissionDenied && end.message().contains("has ended"), "{end:?}");
     _ = timeout(PATIENCE, deaf.read_to_end(&mut vec![])).await.expect("it is cut off");
     watch.ends(&house);
-    house.log.says(&["WARN", "its certificate has ended", "brief", &brief.address.to_string()]).await;
+    house
+        .log
+        .says(&["WARN", "its certificate has ended", "brief", &brief.address.to_string()])
+        .await;
     house.until("alone", |status| status.connected == 2).await;
     // It doesn't come back.
     house
@@ -134,7 +139,10 @@ async fn nobody_speaks_as_another() {
                 let end = guest.end().await;
                 assert_eq!(end.code(), Code::PermissionDenied, "{name}: {end:?}");
                 let from = guest.address.to_string();
-                house.log.says(&["turned away", "name=\"a\"", &from, "not that of the certificate"]).await;
+                house
+                    .log
+                    .says(&["turned away", "name=\"a\"", &from, "not that of the certificate"])
+                    .await;
             }
         })
         .await;
@@ -152,7 +160,8 @@ async fn two_with_one_name_are_told_of() {
     let mut guest = house.guest("a").await;
     for times in 0..8 {
         let said = house.log.count(&["WARN", "name=\"a\"", "push each other out", "two devices"]);
-        // The first few may be a node that comes back before it is known to have gone, and one word is enough.
+        // The first few may be a node that comes back before it is known to have gone, and one word
+        // is enough.
         assert!(if times < 3 { said == 0 } else { said == 1 }, "{said} after {times}");
         let rival = house.guest("a").await;
         assert_eq!(guest.end().await.code(), Code::Aborted);
@@ -179,5 +188,8 @@ async fn who_leaves_has_done_nothing_wrong() {
         house.until("alone", |status| status.connected == 2).await;
     }
     tokio::time::sleep(Duration::from_millis(20)).await;
-    assert_eq!((house.status().refused, house.node("a").refused, house.turned_away().await), (0, 0, 0));
+    assert_eq!(
+        (house.status().refused, house.node("a").refused, house.turned_away().await),
+        (0, 0, 0)
+    );
 }

@@ -36,13 +36,18 @@ pub(crate) struct Raw {
 
 impl Raw {
     /// Begins HTTP/2; the server may send so many bytes of messages.
-    pub(crate) async fn open(server: SocketAddr, tls: Option<Arc<ClientConfig>>, window: u32) -> Self {
+    pub(crate) async fn open(
+        server: SocketAddr,
+        tls: Option<Arc<ClientConfig>>,
+        window: u32,
+    ) -> Self {
         let (io, address) = reach(server, tls).await.unwrap();
         let mut raw = Self { io, address };
         // SETTINGS_INITIAL_WINDOW_SIZE; that of the connection is as large as it can be.
         let settings = [&[0, 4][..], &window.to_be_bytes()].concat();
         let all = (0x7fff_ffff_u32 - 0xffff).to_be_bytes();
-        let first = [PREFACE, &frame(SETTINGS, 0, 0, &settings), &frame(WINDOW_UPDATE, 0, 0, &all)].concat();
+        let first = [PREFACE, &frame(SETTINGS, 0, 0, &settings), &frame(WINDOW_UPDATE, 0, 0, &all)]
+            .concat();
         raw.write(&first).await;
         raw
     }
@@ -73,7 +78,8 @@ impl Raw {
                 if self.io.read_exact(&mut head).await.is_err() {
                     return;
                 }
-                let len = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+                let len =
+                    usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
                 let mut body = vec![0; len];
                 if self.io.read_exact(&mut body).await.is_err() {
                     return;

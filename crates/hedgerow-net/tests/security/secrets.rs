@@ -50,7 +50,8 @@ fn spellings(bytes: &[u8]) -> [String; 3] {
 #[tokio::test]
 async fn secrets_and_samples_are_never_logged() {
     let nap = Duration::from_millis(20);
-    let house = House::with(Style { nap, is_chatty: true, is_tolerant: true, ..Style::default() }).await;
+    let house =
+        House::with(Style { nap, is_chatty: true, is_tolerant: true, ..Style::default() }).await;
     // A real node that learns.
     let file = house.hall.authority.issue("teller", 10).unwrap();
     let settings = Settings::read(
@@ -94,9 +95,14 @@ async fn secrets_and_samples_are_never_logged() {
     house.rounds(ROUNDS).await;
 
     let log = house.log.text();
-    for said in
-        ["turned away", "refused", "joined", "h2::codec", "hedgerow_net::server", "hedgerow_net::node"]
-    {
+    for said in [
+        "turned away",
+        "refused",
+        "joined",
+        "h2::codec",
+        "hedgerow_net::server",
+        "hedgerow_net::node",
+    ] {
         assert!(log.contains(said), "nothing of {said}");
     }
     assert!(!log.contains("PRIVATE KEY") && !log.contains("-----BEGIN"));

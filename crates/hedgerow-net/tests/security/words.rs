@@ -8,8 +8,8 @@ use tokio::time::timeout;
 
 use super::house::{House, PATIENCE, Style, reach, upload};
 use super::raw::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, Raw, SETTINGS, WINDOW_UPDATE, frame, grpc,
-    header, request_headers,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, Raw, SETTINGS, WINDOW_UPDATE,
+    frame, grpc, header, request_headers,
 };
 
 /// More than the server ever has to take.
@@ -37,7 +37,10 @@ fn no_messages() -> Vec<(&'static str, Vec<u8>)> {
         ("a compressed message", data(&[&[1, 0, 0, 0, 4], &good[..4]].concat())),
         ("a flag that there isn't", data(&[&[7, 0, 0, 0, 4], &good[..4]].concat())),
         ("a message of four gigabytes", data(&[0, 0xff, 0xff, 0xff, 0xff, 1, 2, 3])),
-        ("a message above the limit", [data(&grpc(&huge)[..16_000]), data(&huge[..16_000])].concat()),
+        (
+            "a message above the limit",
+            [data(&grpc(&huge)[..16_000]), data(&huge[..16_000])].concat(),
+        ),
         ("an end within a message", frame(DATA, END_STREAM, 1, &grpc(&good)[..50])),
     ]
 }
@@ -86,7 +89,8 @@ async fn what_is_no_http_ends_its_connection_and_harms_nobody() {
     .collect();
     let many: Vec<u8> = (0..2_000).flat_map(|_| header("x-filler", &"y".repeat(100))).collect();
     let first_headers = frame(HEADERS, 0, 3, &request_headers());
-    let continued: Vec<u8> = many.chunks(16_000).flat_map(|part| frame(CONTINUATION, 0, 3, part)).collect();
+    let continued: Vec<u8> =
+        many.chunks(16_000).flat_map(|part| frame(CONTINUATION, 0, 3, part)).collect();
     let beyond: Vec<u8> = (0..10).flat_map(|_| frame(DATA, 0, 1, &[0; 16_000])).collect();
     let resets: Vec<u8> = (0..5_000)
         .flat_map(|at| {
@@ -95,7 +99,8 @@ async fn what_is_no_http_ends_its_connection_and_harms_nobody() {
             [open, frame(3, 0, stream, &[0, 0, 0, 8])].concat()
         })
         .collect();
-    let settings: Vec<u8> = (0..2_000).flat_map(|_| frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 9])).collect();
+    let settings: Vec<u8> =
+        (0..2_000).flat_map(|_| frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 9])).collect();
     let wrongs: [(&str, Vec<u8>); 8] = [
         ("noise", noise),
         ("data on no stream", frame(DATA, 0, 0, b"data")),
@@ -140,7 +145,9 @@ async fn who_speaks_another_language_is_turned_away() {
     let house = House::new(&[]).await;
     let times = house
         .besiege(async || {
-            for bytes in [b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", PREFACE, &[0x16; 300], &[0; 10]] {
+            for bytes in
+                [b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", PREFACE, &[0x16; 300], &[0; 10]]
+            {
                 let mut socket = TcpStream::connect(house.address()).await.unwrap();
                 socket.write_all(bytes).await.unwrap();
                 let mut heard = vec![];
@@ -161,7 +168,8 @@ async fn who_speaks_another_language_is_turned_away() {
             let from = tcp.local_addr().unwrap().to_string();
             let name = rustls::pki_types::ServerName::try_from("localhost").unwrap();
             let connector = tokio_rustls::TlsConnector::from(plain.tls("a"));
-            let shaken = timeout(PATIENCE, connector.connect(name, tcp)).await.expect("it is cut off");
+            let shaken =
+                timeout(PATIENCE, connector.connect(name, tcp)).await.expect("it is cut off");
             assert!(shaken.is_err());
             plain.log.says(&["turned away", &from, "a node that speaks TLS"]).await;
             // HTTP/1 is none either.

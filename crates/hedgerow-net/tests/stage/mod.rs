@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::{Stream, stream};
-use hedgerow::{Broadcast, ServerHalf, Upload};
+use hedgerow::ServerMethod;
+use hedgerow::message::{Broadcast, Upload};
 use hedgerow_net::node::agent::{self, AgentError, Parts};
 use hedgerow_net::node::client::{Connection, Dial, Security, Trouble};
 use hedgerow_net::node::config::Settings;
@@ -41,8 +42,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// What the node says next; `None` once it has ended the stream or is gone. That it has nothing to say depends on when it is asked,
-    /// and doesn't count.
+    /// What the node says next; `None` once it has ended the stream or is gone. That it has nothing
+    /// to say depends on when it is asked, and doesn't count.
     pub async fn hear(&mut self) -> Option<wire::from_node::Message> {
         loop {
             let message = self.heard.message().await.ok().flatten()?.message.unwrap();
@@ -94,7 +95,7 @@ impl Session {
 }
 
 /// Takes an upload as a server does.
-pub fn accept(server: &mut dyn ServerHalf, upload: &wire::Upload) {
+pub fn accept(server: &mut dyn ServerMethod, upload: &wire::Upload) {
     let mut numbers = Vec::new();
     protocol::numbers_from_bytes(&upload.numbers, 1 << 20, &mut numbers).unwrap();
     server.accept(0, &Upload { round: upload.round, vote: upload.vote, numbers }).unwrap();
@@ -133,9 +134,11 @@ impl Stage {
     pub fn new() -> Self {
         let (joined, sessions) = mpsc::channel(16);
         let service = FederationServer::new(Script(joined));
-        let (is_down, tries) = (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<Instant>>>::default());
+        let (is_down, tries) =
+            (Arc::new(AtomicBool::new(false)), Arc::<Mutex<Vec<Instant>>>::default());
         let freeze = Arc::new(Notify::new());
-        let (down, tried, freezing) = (Arc::clone(&is_down), Arc::clone(&tries), Arc::clone(&freeze));
+        let (down, tried, freezing) =
+            (Arc::clone(&is_down), Arc::clone(&tries), Arc::clone(&freeze));
         let dial: Dial = Arc::new(move || {
             tried.lock().unwrap().push(Instant::now());
             let outcome = if down.load(Ordering::SeqCst) {
@@ -153,7 +156,9 @@ impl Stage {
                 let service = TowerToHyperService::new(service.clone());
                 tokio::spawn(async move {
                     // However it ends.
-                    _ = Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(far), service).await;
+                    _ = Builder::new(TokioExecutor::new())
+                        .serve_connection(TokioIo::new(far), service)
+                        .await;
                 });
                 Ok(Box::new(near) as Box<dyn Connection>)
             };
@@ -174,15 +179,21 @@ impl Stage {
     }
 
     /// A node that reads this and is asked by those.
-    pub fn node(&self, settings: Settings, input: Input, asked: Option<mpsc::Receiver<Asked>>) -> Node {
+    pub fn node(
+        &self,
+        settings: Settings,
+        input: Input,
+        asked: Option<mpsc::Receiver<Asked>>,
+    ) -> Node {
         self.node_from(settings, Box::new(|_| input), asked)
     }
 
     /// One that follows the file of its settings.
     pub fn follower(&self, settings: Settings) -> Node {
         let path = settings.samples.path.clone();
-        let input: agent::OpenInput =
-            Box::new(move |reading| Input::following(&path, reading.map(|reading| &reading.bookmark)));
+        let input: agent::OpenInput = Box::new(move |reading| {
+            Input::following(&path, reading.map(|reading| &reading.bookmark))
+        });
         self.node_from(settings, input, None)
     }
 
@@ -249,7 +260,8 @@ impl Node {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Waits until it has written so many lines. (Not by time, which may be paused while others work.)
+    /// Waits until it has written so many lines. (Not by time, which may be paused while others
+    /// work.)
     pub async fn wrote(&self, lines: usize) -> Vec<Value> {
         loop {
             let output = self.output();
@@ -301,7 +313,8 @@ impl Log {
         let log = Self::default();
         let shared = Arc::clone(&log.0);
         let lines = fmt::layer().with_ansi(false).with_writer(move || Shared(Arc::clone(&shared)));
-        let guard = tracing_subscriber::registry().with(lines.with_filter(LevelFilter::INFO)).set_default();
+        let guard =
+            tracing_subscriber::registry().with(lines.with_filter(LevelFilter::INFO)).set_default();
         (log, guard)
     }
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from hedgerow._hedgerow import Learner, Plan
 from hedgerow._numbers import number
 
-# Samples that a younger learner sees before it may take over, and how fast errors are forgotten meanwhile.
+# Samples that a younger learner sees before it may take over, and how fast errors are forgotten
+# meanwhile.
 _TRIAL = 32
 _KEPT = 0.99
 

@@ -22,7 +22,8 @@ _KEYS = ("method", "kernel", "round")
 # Lines that are in colour unless somebody chooses: more can't be told from each other.
 _FEW = 6
 
-# Colours that also those can tell apart who see few, and dashes that differ where colours come again.
+# Colours that also those can tell apart who see few, and dashes that differ where colours come
+# again.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 _DASHES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (3, 1)), (0, (1, 1)))
 

@@ -3,7 +3,10 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use hedgerow::{Amplitude, Draw, FeatureSpec, Features, Kernel, Method, Setup, SetupConfig, Stream, Upload};
+use hedgerow::features::{Amplitude, Draw, FeatureSpec, Features, Kernel};
+use hedgerow::message::Upload;
+use hedgerow::random::CounterRng;
+use hedgerow::{Method, Setup, SetupConfig};
 
 /// What the parts of a round take, in nanoseconds, and the bytes of a saved node.
 struct Parts {
@@ -29,7 +32,8 @@ pub(crate) fn compare(inputs: usize) {
     row("bytes of a saved node", gr.saved as f64, mk.saved as f64);
 }
 
-/// Of a node and a server in a federation of twenty with r = 100, once GR-OFL's model has grown: medians over rounds.
+/// Of a node and a server in a federation of twenty with r = 100, once GR-OFL's model has grown:
+/// medians over rounds.
 fn parts(method: Method, inputs: usize) -> Parts {
     const NODES: usize = 20;
     const ROUNDS: usize = 600;
@@ -51,8 +55,9 @@ fn parts(method: Method, inputs: usize) -> Parts {
     let mut upload = Upload::default();
     let mut times: [Vec<f64>; 4] = Default::default();
     for round in 0..ROUNDS {
-        let numbers = Stream::from_seed(round as u64);
-        let x: Vec<f32> = (0..(NODES * inputs) as u64).map(|at| numbers.uniform_at(at) as f32).collect();
+        let numbers = CounterRng::from_seed(round as u64);
+        let x: Vec<f32> =
+            (0..(NODES * inputs) as u64).map(|at| numbers.uniform_at(at) as f32).collect();
         let mut took = [0.0; 4];
         let mut time = |part: usize, share: f64, work: &mut dyn FnMut()| {
             let start = Instant::now();
@@ -64,7 +69,9 @@ fn parts(method: Method, inputs: usize) -> Parts {
             map.map_batch(black_box(&x), &mut z);
         });
         let samples = Features::checked(&z).unwrap().samples(map.width());
-        for ((id, node), (z, x)) in nodes.iter_mut().enumerate().zip(samples.zip(x.chunks_exact(inputs))) {
+        for ((id, node), (z, x)) in
+            nodes.iter_mut().enumerate().zip(samples.zip(x.chunks_exact(inputs)))
+        {
             time(1, share, &mut || {
                 black_box(node.predict(z));
                 node.learn(z, (3.0 * x[0]).sin()).unwrap();

@@ -4,16 +4,18 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use hedgerow::features::{Amplitude, Draw, FeatureMap, FeatureSpec, Kernel};
+use hedgerow::message::Upload;
 use hedgerow::probe;
-use hedgerow::{
-    Amplitude, Cpu, Draw, FeatureMap, FeatureSpec, Kernel, Method, NodeHalf, Setup, SetupConfig, Stream,
-    Upload,
-};
+use hedgerow::random::CounterRng;
+use hedgerow::simd::Cpu;
+use hedgerow::{Method, NodeMethod, Setup, SetupConfig};
 
 const BATCH: usize = 8;
 
 /// (P, D, d).
-const SHAPES: [(usize, usize, usize); 4] = [(11, 49, 5), (11, 49, 77), (100, 49, 77), (11, 512, 1000)];
+const SHAPES: [(usize, usize, usize); 4] =
+    [(11, 49, 5), (11, 49, 77), (100, 49, 77), (11, 512, 1000)];
 
 /// The shape of the paper's largest data set: the one that numpy computes too.
 const MAIN: usize = 1;
@@ -59,10 +61,11 @@ impl Case {
 
 pub(crate) fn cases() -> impl Iterator<Item = Case> {
     SHAPES.into_iter().enumerate().flat_map(|(at, (kernels, frequencies, inputs))| {
-        let draws: &[Draw] = if at == MAIN { &[Draw::Independent, Draw::Shared] } else { &[Draw::Shared] };
-        draws
-            .iter()
-            .flat_map(move |&draw| [1, BATCH].map(|batch| Case { kernels, frequencies, inputs, draw, batch }))
+        let draws: &[Draw] =
+            if at == MAIN { &[Draw::Independent, Draw::Shared] } else { &[Draw::Shared] };
+        draws.iter().flat_map(move |&draw| {
+            [1, BATCH].map(|batch| Case { kernels, frequencies, inputs, draw, batch })
+        })
     })
 }
 
@@ -72,7 +75,7 @@ struct Work {
     inputs: usize,
     steps: usize,
     map: FeatureMap,
-    node: Box<dyn NodeHalf>,
+    node: Box<dyn NodeMethod>,
     x: Vec<f32>,
     z: Vec<f32>,
     upload: Upload,
@@ -92,8 +95,9 @@ impl Work {
             amplitude: Amplitude::Normalised,
         };
         let map = FeatureMap::new(&spec).unwrap();
-        let setup = Setup::try_from(SetupConfig { kernels, frequencies, ..SetupConfig::default() }).unwrap();
-        let numbers = Stream::from_seed(2 + u64::from(id));
+        let setup = Setup::try_from(SetupConfig { kernels, frequencies, ..SetupConfig::default() })
+            .unwrap();
+        let numbers = CounterRng::from_seed(2 + u64::from(id));
         Self {
             batch,
             inputs,
@@ -115,7 +119,9 @@ impl Work {
         for _ in 0..self.steps / BATCH {
             for block in self.x.chunks_exact(self.batch * self.inputs) {
                 let features = black_box(self.map.map_batch(black_box(block), &mut self.z));
-                for (z, x) in features.samples(self.map.width()).zip(block.chunks_exact(self.inputs)) {
+                for (z, x) in
+                    features.samples(self.map.width()).zip(block.chunks_exact(self.inputs))
+                {
                     if PHASES > 1 {
                         black_box(self.node.predict(z));
                     }
@@ -150,11 +156,12 @@ pub(crate) fn report(case: &Case) {
     }
     let [mapping, predicted, learned, whole] = phases;
 
-    // Each phase needs the one before, so that their floors add up; within a phase the slowest of its parts decides.
+    // Each phase needs the one before, so that their floors add up; within a phase the slowest of
+    // its parts decides.
     let (model, projected) = (case.model() as f64, (case.projected() * case.inputs) as f64);
     // Frequencies are read once per batch.
-    let project =
-        (projected / machine.mul_adds_per_ns).max(4.0 * projected / case.batch as f64 / memory.loaded_per_ns);
+    let project = (projected / machine.mul_adds_per_ns)
+        .max(4.0 * projected / case.batch as f64 / memory.loaded_per_ns);
     let waves = model / 2.0 * machine.ns_per_sin_cos;
     // Prediction, norm and two products of the step; z and models are loaded, models are stored.
     let learn = (4.0 * model / machine.mul_adds_per_ns)
@@ -182,8 +189,9 @@ pub(crate) fn report(case: &Case) {
     );
 }
 
-/// Steps per second of two nodes on two threads, as a multiple of one node's on one, in turns; beside it the same for multiplications that
-/// touch no memory, which is what the two cores can give.
+/// Steps per second of two nodes on two threads, as a multiple of one node's on one, in turns;
+/// beside it the same for multiplications that touch no memory, which is what the two cores can
+/// give.
 pub(crate) fn compare_threads(case: &Case) {
     let mut works = [Lines(Work::new(case, 0)), Lines(Work::new(case, 1))];
     let mut spins = [(), ()];
@@ -231,6 +239,7 @@ fn time_together<T: Send>(items: &mut [T], work: impl Fn(&mut T) + Sync) -> f64 
         let threads: Vec<_> = threads.collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    let (first, last) = (times.iter().map(|time| time.0).min(), times.iter().map(|time| time.1).max());
+    let (first, last) =
+        (times.iter().map(|time| time.0).min(), times.iter().map(|time| time.1).max());
     (last.unwrap() - first.unwrap()).as_nanos() as f64
 }

@@ -1,15 +1,18 @@
-//! What a curious server does with an upload. It knows the dictionary and the seed, so it has the same feature map and the same halves
-//! as everyone, and all that it broadcast.
+//! What a curious server does with an upload. It knows the dictionary and the seed, so it has the
+//! same feature map and the same halves as everyone, and all that it broadcast.
 //!
-//! After one sample a model is u = (1 − 2ηλ)·w + a·z(x) with a = −2η(wᵀz − y). The server knows w, so it has a·z; since ‖z‖ = 1 it
-//! has a and z up to a sign, the sign since only one of the two fits an x, the angles Vx up to whole turns from their sines and
-//! cosines, and x where the number of inputs is below that of the frequencies. The label follows from a.
+//! After one sample a model is u = (1 − 2ηλ)·w + a·z(x) with a = −2η(wᵀz − y). The server knows w,
+//! so it has a·z; since ‖z‖ = 1 it has a and z up to a sign, the sign since only one of the two
+//! fits an x, the angles Vx up to whole turns from their sines and cosines, and x where the number
+//! of inputs is below that of the frequencies. The label follows from a.
 
 use std::cell::OnceCell;
 use std::error::Error;
 use std::f64::consts::TAU;
 
-use hedgerow::{Broadcast, FeatureMap, Method, NodeHalf, Setup, Upload};
+use hedgerow::features::FeatureMap;
+use hedgerow::message::{Broadcast, Upload};
+use hedgerow::{Method, NodeMethod, Setup};
 
 use super::lattice::{Frequencies, Unwinder, dot};
 
@@ -21,7 +24,8 @@ const CONVINCING: f64 = 0.05;
 pub(crate) struct Reading {
     pub(crate) x: Vec<f32>,
     pub(crate) y: f32,
-    /// Root mean square of the differences between the angles and those of x: by it a server sees whether it has found anything.
+    /// Root mean square of the differences between the angles and those of x: by it a server sees
+    /// whether it has found anything.
     pub(crate) misfit: f64,
 }
 
@@ -87,7 +91,8 @@ impl<'m> Knowledge<'m> {
         let (all, few) = self.of(kernel);
         let rows = all.rows();
         let (sines, cosines) = z.split_at(rows.len());
-        let angles: Vec<f64> = sines.iter().zip(cosines).map(|(sin, cos)| sin.atan2(*cos)).collect();
+        let angles: Vec<f64> =
+            sines.iter().zip(cosines).map(|(sin, cos)| sin.atan2(*cos)).collect();
         let near = few.unwind(&angles);
         let unwound: Vec<f64> = rows
             .iter()
@@ -99,8 +104,9 @@ impl<'m> Knowledge<'m> {
     }
 }
 
-/// The frequencies of a kernel, measured on the map itself: features of a point so near to zero that no angle has turned yet, then of
-/// points twice as far away, until the angles are as exact as they are at 1.
+/// The frequencies of a kernel, measured on the map itself: features of a point so near to zero
+/// that no angle has turned yet, then of points twice as far away, until the angles are as exact as
+/// they are at 1.
 fn frequencies(map: &FeatureMap, kernel: usize) -> Vec<Vec<f64>> {
     let per_kernel = map.model_len() / 2;
     let mut features = vec![0.0; map.width()];
@@ -128,11 +134,12 @@ pub(crate) fn narrowed(x: &[f64]) -> Vec<f32> {
     x.iter().map(|x| *x as f32).collect()
 }
 
-/// A server that follows one node: it plays the node's part with the samples that it reads, and so knows all of the node's models.
+/// A server that follows one node: it plays the node's part with the samples that it reads, and so
+/// knows all of the node's models.
 pub(crate) struct Spy<'k> {
     knowledge: &'k Knowledge<'k>,
     method: Method,
-    copy: Box<dyn NodeHalf>,
+    copy: Box<dyn NodeMethod>,
 }
 
 impl<'k> Spy<'k> {
@@ -141,7 +148,11 @@ impl<'k> Spy<'k> {
     }
 
     /// Reads the node's answer to a broadcast.
-    pub(crate) fn read(&mut self, broadcast: &Broadcast, upload: &Upload) -> Result<Reading, Box<dyn Error>> {
+    pub(crate) fn read(
+        &mut self,
+        broadcast: &Broadcast,
+        upload: &Upload,
+    ) -> Result<Reading, Box<dyn Error>> {
         let Knowledge { map, .. } = self.knowledge;
         self.copy.adopt(broadcast)?;
         // Asked before it has learned, the copy says what the node started from.
@@ -160,8 +171,13 @@ impl<'k> Spy<'k> {
     }
 }
 
-/// A kernel whose model the answers to a broadcast have, and where in the message; none for methods that send something else.
-pub(crate) fn uploaded(method: Method, map: &FeatureMap, broadcast: &Broadcast) -> Option<(usize, usize)> {
+/// A kernel whose model the answers to a broadcast have, and where in the message; none for methods
+/// that send something else.
+pub(crate) fn uploaded(
+    method: Method,
+    map: &FeatureMap,
+    broadcast: &Broadcast,
+) -> Option<(usize, usize)> {
     match method {
         Method::SkOfl { kernel } => Some((kernel, 0)),
         Method::MkOfl => Some((broadcast.kernels?.next as usize, 0)),

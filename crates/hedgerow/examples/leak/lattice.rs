@@ -1,5 +1,6 @@
-//! Angles that are known up to whole turns: which turns make them agree? That is the search for the point of a lattice nearest to a
-//! target, done with the reduction of Lenstra, Lenstra and Lovász and Babai's nearest planes.
+//! Angles that are known up to whole turns: which turns make them agree? That is the search for the
+//! point of a lattice nearest to a target, done with the reduction of Lenstra, Lenstra and Lovász
+//! and Babai's nearest planes.
 
 use std::f64::consts::TAU;
 
@@ -29,13 +30,15 @@ impl Frequencies {
 
     /// The x whose angles are nearest to these, and what is left of them.
     pub(crate) fn fit(&self, angles: &[f64]) -> (Vec<f64>, Vec<f64>) {
-        let along = |i: usize| self.rows.iter().zip(angles).map(|(row, angle)| row[i] * angle).sum();
+        let along =
+            |i: usize| self.rows.iter().zip(angles).map(|(row, angle)| row[i] * angle).sum();
         let x = solve(self.normal.clone(), (0..self.normal.len()).map(along).collect());
         let left = self.rows.iter().zip(angles).map(|(row, angle)| angle - dot(row, &x)).collect();
         (x, left)
     }
 
-    /// Angles as a point that is short if they belong to an x of moderate size: little is left of them, and x is small.
+    /// Angles as a point that is short if they belong to an x of moderate size: little is left of
+    /// them, and x is small.
     fn point(&self, angles: &[f64]) -> Vec<f64> {
         let (x, left) = self.fit(angles);
         left.iter().map(|left| left / NOISE).chain(x.iter().map(|x| x / REACH)).collect()
@@ -52,7 +55,8 @@ pub(crate) struct Unwinder {
 impl Unwinder {
     pub(crate) fn new(frequencies: Frequencies) -> Self {
         let count = frequencies.rows.len();
-        let turn = |i: usize| (0..count).map(|j| if i == j { TAU } else { 0.0 }).collect::<Vec<f64>>();
+        let turn =
+            |i: usize| (0..count).map(|j| if i == j { TAU } else { 0.0 }).collect::<Vec<f64>>();
         let mut turns: Vec<Vec<f64>> = (0..count).map(|i| frequencies.point(&turn(i))).collect();
         reduce(&mut turns);
         Self { frequencies, turns }

@@ -1,5 +1,6 @@
-//! What a curious server reads off the messages of a federation: single uploads of SK-OFL, MK-OFL and the naive extension give away
-//! the sample behind them; sums of many mostly don't. `docs/privacy.md` says what follows from that.
+//! What a curious server reads off the messages of a federation: single uploads of SK-OFL, MK-OFL
+//! and the naive extension give away the sample behind them; sums of many mostly don't.
+//! `docs/privacy.md` says what follows from that.
 //!
 //! Run it with `cargo run --release -p hedgerow --example leak`.
 
@@ -18,7 +19,9 @@ use scene::{Message, Scene, Summary};
 const SEEDS: u64 = 5;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("Samples are read if every input is known to within 0.001; inputs lie between 0 and 1.");
+    println!(
+        "Samples are read if every input is known to within 0.001; inputs lie between 0 and 1."
+    );
     println!(
         "Distances: root mean square over the inputs to the nearest sample behind the message, and of a random guess.\n"
     );

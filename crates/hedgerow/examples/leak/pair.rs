@@ -1,12 +1,14 @@
-//! A sum of two uploads, taken apart: the two inputs and the two errors are four numbers, and the sum has a hundred. For samples of one
-//! input a search over all pairs and a few steps of Newton's method will do.
+//! A sum of two uploads, taken apart: the two inputs and the two errors are four numbers, and the
+//! sum has a hundred. For samples of one input a search over all pairs and a few steps of Newton's
+//! method will do.
 
 use super::lattice::{dot, solve};
 
 const GRID: usize = 200;
 const STEPS: usize = 60;
 
-/// The two points in [0, 1] whose features, each with its factor, add up to `step` most nearly: points, then factors.
+/// The two points in [0, 1] whose features, each with its factor, add up to `step` most nearly:
+/// points, then factors.
 pub(crate) fn take_apart(frequencies: &[Vec<f64>], step: &[f64]) -> [[f64; 2]; 2] {
     let grid: Vec<f64> = (0..GRID).map(|i| (i as f64 + 0.5) / GRID as f64).collect();
     let features: Vec<Vec<f64>> = grid.iter().map(|x| self::features(frequencies, *x).0).collect();
@@ -30,11 +32,18 @@ pub(crate) fn take_apart(frequencies: &[Vec<f64>], step: &[f64]) -> [[f64; 2]; 2
 }
 
 /// Gauss's variant of Newton's method, with as much of Levenberg's caution as it needs.
-fn refine(frequencies: &[Vec<f64>], step: &[f64], mut x: [f64; 2], mut factors: [f64; 2]) -> [[f64; 2]; 2] {
+fn refine(
+    frequencies: &[Vec<f64>],
+    step: &[f64],
+    mut x: [f64; 2],
+    mut factors: [f64; 2],
+) -> [[f64; 2]; 2] {
     let residual = |x: [f64; 2], factors: [f64; 2]| -> Vec<f64> {
         let [first, second] = x.map(|x| features(frequencies, x).0);
         let pairs = first.iter().zip(&second).zip(step);
-        pairs.map(|((first, second), step)| step - factors[0] * first - factors[1] * second).collect()
+        pairs
+            .map(|((first, second), step)| step - factors[0] * first - factors[1] * second)
+            .collect()
     };
     let mut caution = 1e-3;
     for _ in 0..STEPS {
@@ -42,11 +51,15 @@ fn refine(frequencies: &[Vec<f64>], step: &[f64], mut x: [f64; 2], mut factors: 
         let [(z0, slope0), (z1, slope1)] = x.map(|x| features(frequencies, x));
         let columns = [z0, z1, scaled(&slope0, factors[0]), scaled(&slope1, factors[1])];
         let right: Vec<f64> = columns.iter().map(|column| dot(column, &left)).collect();
-        let entry =
-            |i: usize, j: usize| dot(&columns[i], &columns[j]) * if i == j { 1.0 + caution } else { 1.0 };
+        let entry = |i: usize, j: usize| {
+            dot(&columns[i], &columns[j]) * if i == j { 1.0 + caution } else { 1.0 }
+        };
         let matrix = (0..4).map(|i| (0..4).map(|j| entry(i, j)).collect()).collect();
         let change = solve(matrix, right);
-        let tried = ([x[0] + change[2], x[1] + change[3]], [factors[0] + change[0], factors[1] + change[1]]);
+        let tried = (
+            [x[0] + change[2], x[1] + change[3]],
+            [factors[0] + change[0], factors[1] + change[1]],
+        );
         let now = residual(tried.0, tried.1);
         if dot(&now, &now) < dot(&left, &left) {
             (x, factors) = tried;

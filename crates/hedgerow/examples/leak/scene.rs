@@ -2,10 +2,10 @@
 
 use std::error::Error;
 
-use hedgerow::{
-    Amplitude, Broadcast, Draw, FeatureMap, FeatureSpec, Kernel, Method, NodeHalf, Purpose, Setup,
-    SetupConfig, Stream, Upload,
-};
+use hedgerow::features::{Amplitude, Draw, FeatureMap, FeatureSpec, Kernel};
+use hedgerow::message::{Broadcast, Upload};
+use hedgerow::random::{CounterRng, Purpose};
+use hedgerow::{Method, NodeMethod, Setup, SetupConfig};
 
 use super::attack::{Knowledge, Reading, Spy, narrowed, uploaded};
 use super::lattice::dot;
@@ -50,7 +50,8 @@ pub(crate) struct Attempt {
 pub(crate) struct Miss {
     /// Largest difference of an input.
     pub(crate) largest: f64,
-    /// Root mean square difference of the inputs, x being pulled into [0, 1] first, where everybody knows that samples lie.
+    /// Root mean square difference of the inputs, x being pulled into [0, 1] first, where everybody
+    /// knows that samples lie.
     pub(crate) distance: f64,
 }
 
@@ -78,7 +79,9 @@ impl Summary {
             values.sort_by(f64::total_cmp);
             values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
         };
-        let exact = |of: fn(&Attempt) -> Miss| attempts.iter().filter(|one| of(one).largest < EXACT).count();
+        let exact = |of: fn(&Attempt) -> Miss| {
+            attempts.iter().filter(|one| of(one).largest < EXACT).count()
+        };
         Self {
             attempts: attempts.len(),
             hits: exact(|one| one.read),
@@ -113,8 +116,9 @@ impl Scene {
             amplitude: Amplitude::Normalised,
             kernels,
         })?;
-        let setup = Setup::try_from(SetupConfig { nodes, frequencies, seed, ..SetupConfig::default() })?;
-        let mut halves: Vec<Box<dyn NodeHalf>> =
+        let setup =
+            Setup::try_from(SetupConfig { nodes, frequencies, seed, ..SetupConfig::default() })?;
+        let mut halves: Vec<Box<dyn NodeMethod>> =
             (0..nodes as u32).map(|id| method.node(&setup, id)).collect();
         let mut server = method.server(&setup);
         let knowledge = Knowledge::new(&map, &setup);
@@ -150,16 +154,24 @@ impl Scene {
         Ok(attempts)
     }
 
-    /// What a server makes of the sum of all uploads, if it knows what the nodes started from: the model of the broadcast.
-    fn read_sum(&self, knowledge: &Knowledge<'_>, broadcast: &Broadcast, uploads: &[Upload]) -> Vec<Reading> {
+    /// What a server makes of the sum of all uploads, if it knows what the nodes started from: the
+    /// model of the broadcast.
+    fn read_sum(
+        &self,
+        knowledge: &Knowledge<'_>,
+        broadcast: &Broadcast,
+        uploads: &[Upload],
+    ) -> Vec<Reading> {
         let round = broadcast.round;
         let is_known = broadcast.kernels.is_none_or(|kernels| kernels.current == kernels.next);
-        let Some((kernel, place)) = uploaded(self.method, knowledge.map(), broadcast).filter(|_| is_known)
+        let Some((kernel, place)) =
+            uploaded(self.method, knowledge.map(), broadcast).filter(|_| is_known)
         else {
             return Vec::new();
         };
         let before = |at: usize| uploads.len() as f64 * f64::from(broadcast.numbers[at]);
-        let after = |at: usize| uploads.iter().map(|upload| f64::from(upload.numbers[at])).sum::<f64>();
+        let after =
+            |at: usize| uploads.iter().map(|upload| f64::from(upload.numbers[at])).sum::<f64>();
         let model = place..place + knowledge.map().model_len();
         let (before, after): (Vec<f64>, Vec<f64>) = model.map(|at| (before(at), after(at))).unzip();
         if self.message == Message::Sum {
@@ -170,23 +182,31 @@ impl Scene {
         let [points, factors] = pair::take_apart(frequencies, &step);
         let found = points.into_iter().zip(factors).map(|(x, factor)| {
             let prediction = dot(&before, &pair::features(frequencies, x).0) / uploads.len() as f64;
-            Reading { x: narrowed(&[x]), y: knowledge.label(round, prediction, factor), misfit: 0.0 }
+            Reading {
+                x: narrowed(&[x]),
+                y: knowledge.label(round, prediction, factor),
+                misfit: 0.0,
+            }
         });
         found.collect()
     }
 
     /// Inputs between 0 and 1; a label that depends on them, and noise.
     fn sample(&self, round: u64, place: usize) -> (Vec<f32>, f32) {
-        let chance = Stream::from_seed(self.seed).derive(Purpose::Data, round);
-        let number = |input: usize| chance.uniform_at((place * (self.inputs + 1) + input) as u64) as f32;
+        let chance = CounterRng::from_seed(self.seed).derive(Purpose::Data, round);
+        let number =
+            |input: usize| chance.uniform_at((place * (self.inputs + 1) + input) as u64) as f32;
         let x: Vec<f32> = (0..self.inputs).map(number).collect();
-        let y = (4.0 * x[0]).sin() + x.iter().sum::<f32>() / self.inputs as f32 + 0.2 * number(self.inputs);
+        let y = (4.0 * x[0]).sin()
+            + x.iter().sum::<f32>() / self.inputs as f32
+            + 0.2 * number(self.inputs);
         (x, y)
     }
 
     fn judge(&self, round: u64, reading: &Reading, samples: &[(Vec<f32>, f32)]) -> Attempt {
-        let chance = Stream::from_seed(self.seed).derive(Purpose::Trial, round);
-        let guess: Vec<f32> = (0..self.inputs).map(|input| chance.uniform_at(input as u64) as f32).collect();
+        let chance = CounterRng::from_seed(self.seed).derive(Purpose::Trial, round);
+        let guess: Vec<f32> =
+            (0..self.inputs).map(|input| chance.uniform_at(input as u64) as f32).collect();
         let (read, y) = miss(&reading.x, samples);
         let (guessed, _) = miss(&guess, samples);
         Attempt { read, guessed, label: f64::from((reading.y - y).abs()) }
@@ -201,7 +221,8 @@ fn miss(x: &[f32], samples: &[(Vec<f32>, f32)]) -> (Miss, f32) {
         let squares = pairs().map(|(x, sample)| f64::from(x.clamp(0.0, 1.0) - sample).powi(2));
         let distance = (squares.sum::<f64>() / x.len() as f64).sqrt();
         if distance < nearest.0.distance {
-            let largest = pairs().map(|(x, sample)| f64::from((x - sample).abs())).fold(0.0, f64::max);
+            let largest =
+                pairs().map(|(x, sample)| f64::from((x - sample).abs())).fold(0.0, f64::max);
             nearest = (Miss { largest, distance }, *label);
         }
     }

@@ -1,7 +1,8 @@
-//! What robust aggregation costs and what it buys: error of the good nodes by what the server makes of uploads, as a multiple of the
-//! mean's in the same world without bad nodes.
+//! What robust aggregation costs and what it buys: error of the good nodes by what the server makes
+//! of uploads, as a multiple of the mean's in the same world without bad nodes.
 //!
-//! Run it with `cargo run --release -p hedgerow --example robust`, or with names of methods for only those.
+//! Run it with `cargo run --release -p hedgerow --example robust`, or with names of methods for
+//! only those.
 
 #![allow(clippy::print_stdout)]
 
@@ -9,13 +10,18 @@ mod scene;
 
 use std::error::Error;
 
-use hedgerow::{Aggregation, Method};
+use hedgerow::Method;
+use hedgerow::aggregation::Aggregation;
 use scene::{NODES, Poison, Scene, World};
 
 const ROUNDS: u64 = 1000;
 const SEEDS: u64 = 5;
 
-fn mean_error(method: Method, aggregation: Aggregation, scene: Scene) -> Result<f64, Box<dyn Error>> {
+fn mean_error(
+    method: Method,
+    aggregation: Aggregation,
+    scene: Scene,
+) -> Result<f64, Box<dyn Error>> {
     let errors = (1..=SEEDS).map(|seed| scene.play(method, aggregation, seed));
     Ok(errors.sum::<Result<f64, _>>()? / SEEDS as f64)
 }
@@ -49,7 +55,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!();
         for scene in &scenes {
             let Scene { world, bad, poison, .. } = *scene;
-            let name = if bad == 0 { format!("{world:?}") } else { format!("{bad} of {NODES} {poison:?}") };
+            let name = if bad == 0 {
+                format!("{world:?}")
+            } else {
+                format!("{bad} of {NODES} {poison:?}")
+            };
             let plain = mean_error(method, Aggregation::Mean, clean(world))?;
             print!("{name:>22}");
             for (_, aggregation) in aggregations {

@@ -2,10 +2,12 @@
 
 use std::error::Error;
 
-use hedgerow::{
-    Aggregation, Amplitude, Draw, ErrorMeter, FeatureSpec, Features, Kernel, Method, Purpose, Setup,
-    SetupConfig, Stream, Upload,
-};
+use hedgerow::aggregation::Aggregation;
+use hedgerow::features::{Amplitude, Draw, FeatureSpec, Features, Kernel};
+use hedgerow::message::Upload;
+use hedgerow::metrics::ErrorMeter;
+use hedgerow::random::{CounterRng, Purpose};
+use hedgerow::{Method, Setup, SetupConfig};
 
 pub(crate) const NODES: usize = 20;
 const INPUTS: usize = 5;
@@ -21,7 +23,8 @@ pub(crate) enum World {
     Differing,
 }
 
-/// What bad nodes make of what they have to upload. Where there are votes, they all vote for the first kernel.
+/// What bad nodes make of what they have to upload. Where there are votes, they all vote for the
+/// first kernel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Poison {
     /// Numbers of an enormous size, all in one direction.
@@ -60,12 +63,15 @@ impl Scene {
         (x, label(&x) + 0.05 * (draw(INPUTS) - 0.5) + offset)
     }
 
-    /// Spoils an upload that begins with so many numbers of models; losses, which come after them, can't be negative.
-    fn spoil(&self, upload: &mut Upload, models: usize, chance: Stream) {
+    /// Spoils an upload that begins with so many numbers of models; losses, which come after them,
+    /// can't be negative.
+    fn spoil(&self, upload: &mut Upload, models: usize, chance: CounterRng) {
         for (at, number) in upload.numbers.iter_mut().enumerate() {
             let poisoned = match self.poison {
                 Poison::Huge => 1e20,
-                Poison::Scattered => 1e20 * if chance.uniform_at(at as u64) < 0.5 { 1.0 } else { -1.0 },
+                Poison::Scattered => {
+                    1e20 * if chance.uniform_at(at as u64) < 0.5 { 1.0 } else { -1.0 }
+                }
                 Poison::Opposite => -10.0 * *number,
                 Poison::Push => *number + 0.02,
             };
@@ -90,13 +96,18 @@ impl Scene {
             seed,
             amplitude: Amplitude::Normalised,
         };
-        let config =
-            SetupConfig { nodes: NODES, frequencies, inputs: INPUTS, seed, ..SetupConfig::default() };
+        let config = SetupConfig {
+            nodes: NODES,
+            frequencies,
+            inputs: INPUTS,
+            seed,
+            ..SetupConfig::default()
+        };
         let setup = Setup::try_from(SetupConfig { aggregation, ..config })?;
         let map = method.map(&setup, &spec)?;
         let mut server = method.server(&setup);
         let mut nodes: Vec<_> = (0..NODES as u32).map(|id| method.node(&setup, id)).collect();
-        let chance = Stream::from_seed(seed).derive(Purpose::Data, 0);
+        let chance = CounterRng::from_seed(seed).derive(Purpose::Data, 0);
         let mut meter = ErrorMeter::new(1);
         let (mut buffer, mut upload) = (vec![0.0; map.width()], Upload::default());
         for round in 0..self.rounds {
@@ -111,8 +122,11 @@ impl Scene {
                 node.learn(z, y)?;
                 node.upload(&mut upload);
                 if self.is_bad(id) {
-                    let losses =
-                        if matches!(method, Method::EmKofl | Method::Naive) { config.kernels } else { 0 };
+                    let losses = if matches!(method, Method::EmKofl | Method::Naive) {
+                        config.kernels
+                    } else {
+                        0
+                    };
                     let models = upload.numbers.len() - losses;
                     self.spoil(&mut upload, models, own.derive(Purpose::Data, 1));
                     // What is refused changes nothing.

@@ -4,11 +4,11 @@ use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
 
 use super::{Draw, FeatureSpec};
-use crate::kernel::{Family, Kernel};
-use crate::loops::Use;
-use crate::random::{Purpose, Stream};
-use crate::structured::Structured;
-use crate::vector::LANES;
+use crate::features::kernel::{Family, Kernel};
+use crate::features::structured::Structured;
+use crate::random::{CounterRng, Purpose};
+use crate::simd::loops::Use;
+use crate::simd::vector::LANES;
 
 /// Kernel `kernel` has frequencies of its own.
 pub(super) fn own(kernel: usize, frequencies: usize) -> Use {
@@ -17,7 +17,7 @@ pub(super) fn own(kernel: usize, frequencies: usize) -> Use {
 
 /// The distinct frequency vectors, and who uses them.
 pub(super) fn draw(spec: &FeatureSpec) -> (Vec<f64>, Vec<Use>) {
-    let root = Stream::from_seed(spec.seed);
+    let root = CounterRng::from_seed(spec.seed);
     let rows_for = |owner: usize, family: Family, sigma: f64| {
         let mut rng = root.derive(Purpose::Features, owner as u64).generator();
         let mut rows = vec![0.0; spec.frequencies * spec.inputs];
@@ -50,7 +50,7 @@ pub(super) fn draw(spec: &FeatureSpec) -> (Vec<f64>, Vec<Use>) {
 }
 
 pub(super) fn draw_structured(spec: &FeatureSpec) -> (Structured, Vec<Use>) {
-    let root = Stream::from_seed(spec.seed);
+    let root = CounterRng::from_seed(spec.seed);
     let mut structured = Structured::new(spec.inputs, spec.frequencies);
     let uses = share(spec, |at, family| {
         let mut rng = root.derive(Purpose::Features, at as u64).generator();
@@ -59,7 +59,8 @@ pub(super) fn draw_structured(spec: &FeatureSpec) -> (Structured, Vec<Use>) {
     (structured, uses)
 }
 
-/// Who uses which base draw, of one per family, each a whole number of vectors; `base` makes one when it is first needed.
+/// Who uses which base draw, of one per family, each a whole number of vectors; `base` makes one
+/// when it is first needed.
 fn share(spec: &FeatureSpec, mut base: impl FnMut(usize, Family)) -> Vec<Use> {
     let per_family = spec.frequencies.next_multiple_of(LANES);
     let mut families: Vec<Family> = Vec::new();

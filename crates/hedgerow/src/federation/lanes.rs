@@ -1,10 +1,12 @@
-//! [`Workers`]: who does the work of a round, and the lanes that it is divided into for them. A lane has nodes of its own and adds up
-//! their uploads by itself; nothing in it depends on another, so the number of workers changes no bit.
+//! [`Executor`]: who does the work of a round, and the lanes that it is divided into for them. A
+//! lane has nodes of its own and adds up their uploads by itself; nothing in it depends on another,
+//! so the number of workers changes no bit.
 
 use super::wire::{End, Scratch, Telling};
-use super::{Contact, Prediction, RoundError, Visit, cost_with_indices};
+use super::{Contact, NodeRound, Prediction, RoundError, cost_with_indices};
+use crate::executor::Executor;
 use crate::message::{NodeId, Rejected, Upload};
-use crate::method::{NodeHalf, ServerHalf};
+use crate::method::{NodeMethod, ServerMethod};
 use crate::metrics::Traffic;
 use crate::relay::PartialSum;
 
@@ -14,32 +16,16 @@ pub(super) const LANES: usize = 32;
 /// Features of a round for which lanes are worth their trouble.
 const WORTH: usize = 1 << 18;
 
-/// Does tasks that have nothing to do with one another, in any order or at the same time.
-pub trait Workers {
-    /// Does all tasks and comes back when they are done.
-    fn each<T: Send>(&self, tasks: &mut [T], act: impl Fn(&mut T) + Sync);
-}
-
-/// One worker, who does one task after the other.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Alone;
-
-impl Workers for Alone {
-    fn each<T: Send>(&self, tasks: &mut [T], act: impl Fn(&mut T) + Sync) {
-        tasks.iter_mut().for_each(act);
-    }
-}
-
 /// What is written down of every prediction of some visits, sample by sample.
 #[derive(Debug)]
-pub struct Notes<'a> {
+pub struct Observations<'a> {
     /// All of them, one after the other.
     pub numbers: &'a mut [f64],
     /// Numbers of one.
     pub width: usize,
 }
 
-impl<'a> Notes<'a> {
+impl<'a> Observations<'a> {
     /// Hands out one after the other.
     pub(super) fn each(self) -> impl Iterator<Item = &'a mut [f64]> {
         self.numbers.chunks_exact_mut(self.width.max(1))
@@ -49,7 +35,7 @@ impl<'a> Notes<'a> {
 /// What everybody in a round shares.
 #[derive(Clone, Copy)]
 pub(super) struct Scene<'a> {
-    pub(super) server: &'a dyn ServerHalf,
+    pub(super) server: &'a dyn ServerMethod,
     /// None if messages travel as they are.
     pub(super) telling: Option<Telling<'a>>,
     /// Features of one sample.
@@ -59,7 +45,11 @@ pub(super) struct Scene<'a> {
 
 impl Scene<'_> {
     /// Hands the latest broadcast to a node that doesn't have it yet.
-    pub(super) fn deliver(self, node: &mut dyn NodeHalf, traffic: &mut Traffic) -> Result<(), Rejected> {
+    pub(super) fn deliver(
+        self,
+        node: &mut dyn NodeMethod,
+        traffic: &mut Traffic,
+    ) -> Result<(), Rejected> {
         let broadcast = self.server.broadcast();
         if broadcast.round > node.round() {
             // Who missed the one before gets all of it, exactly.
@@ -91,9 +81,9 @@ impl Lane {
     pub(super) fn visit(
         &mut self,
         scene: Scene<'_>,
-        half: &mut dyn NodeHalf,
+        half: &mut dyn NodeMethod,
         end: Option<&mut End>,
-        visit: &Visit<'_>,
+        visit: &NodeRound<'_>,
         seen: &mut impl FnMut(Prediction<'_>),
     ) -> Result<bool, RoundError> {
         let (node, width) = (visit.node, scene.width);
@@ -130,10 +120,13 @@ impl Lane {
 }
 
 /// What `taken`, the answer to an upload, means for who sent it; whether it counts.
-pub(super) fn is_taken(end: Option<&mut End>, taken: Result<(), Rejected>) -> Result<bool, Rejected> {
+pub(super) fn is_taken(
+    end: Option<&mut End>,
+    taken: Result<(), Rejected>,
+) -> Result<bool, Rejected> {
     match taken {
         Ok(()) => {
-            end.into_iter().for_each(End::taken);
+            end.into_iter().for_each(End::acknowledge);
             Ok(true)
         }
         // Sent again because the round did not close: the first one stands.
@@ -144,7 +137,7 @@ pub(super) fn is_taken(end: Option<&mut End>, taken: Result<(), Rejected>) -> Re
 
 /// Everybody's halves and ends of the wire, of which there may be none.
 pub(super) struct Everybody<'a> {
-    pub(super) nodes: &'a mut [Box<dyn NodeHalf>],
+    pub(super) nodes: &'a mut [Box<dyn NodeMethod>],
     pub(super) ends: &'a mut [End],
 }
 
@@ -153,10 +146,10 @@ struct Task<'a, V> {
     lane: &'a mut Lane,
     /// Who is the first of the neighbours.
     first: NodeId,
-    nodes: &'a mut [Box<dyn NodeHalf>],
+    nodes: &'a mut [Box<dyn NodeMethod>],
     ends: &'a mut [End],
     visits: &'a [V],
-    notes: Notes<'a>,
+    notes: Observations<'a>,
 }
 
 /// Somebody to whom something happens.
@@ -165,7 +158,7 @@ pub(super) trait Visited {
     fn samples(&self) -> usize;
 }
 
-impl Visited for Visit<'_> {
+impl Visited for NodeRound<'_> {
     fn node(&self) -> NodeId {
         self.node
     }
@@ -185,7 +178,8 @@ impl Visited for (NodeId, Contact) {
     }
 }
 
-/// Whether lanes are worth it and every node comes once, in order, so that lanes can have nodes of their own.
+/// Whether lanes are worth it and every node comes once, in order, so that lanes can have nodes of
+/// their own.
 pub(super) fn can_be_divided<V: Visited>(visits: &[V], nodes: usize, width: usize) -> bool {
     visits.len() > 1
         && visits.len().saturating_mul(width) >= WORTH
@@ -198,7 +192,7 @@ fn divide<'a, V: Visited>(
     lanes: &'a mut [Lane; LANES],
     everybody: Everybody<'a>,
     visits: &'a [V],
-    notes: Notes<'a>,
+    notes: Observations<'a>,
 ) -> [Option<Task<'a, V>>; LANES] {
     let Everybody { mut nodes, mut ends } = everybody;
     let (mut notes, width) = (notes.numbers, notes.width);
@@ -217,7 +211,7 @@ fn divide<'a, V: Visited>(
         let of_notes = (samples * width).min(notes.len());
         let (own_notes, rest) = std::mem::take(&mut notes).split_at_mut(of_notes);
         notes = rest;
-        let notes = Notes { numbers: own_notes, width };
+        let notes = Observations { numbers: own_notes, width };
         let task = Task { lane, first, nodes: own_nodes, ends: own_ends, visits, notes };
         first = last + 1;
         Some(task)
@@ -229,9 +223,9 @@ pub(super) fn visit_all(
     lanes: &mut [Lane; LANES],
     scene: Scene<'_>,
     everybody: Everybody<'_>,
-    visits: &[Visit<'_>],
-    notes: Notes<'_>,
-    workers: &impl Workers,
+    visits: &[NodeRound<'_>],
+    notes: Observations<'_>,
+    workers: &impl Executor,
     look: impl Fn(Prediction<'_>, &mut [f64]) + Sync,
 ) -> Result<(), RoundError> {
     let mut tasks = divide(lanes, everybody, visits, notes);
@@ -256,7 +250,7 @@ pub(super) fn visit_all(
             let mut play = || {
                 let (half, mut end) = (nodes[at].as_mut(), ends.get_mut(at));
                 if lane.visit(scene, half, end.as_deref_mut(), visit, &mut seen)? {
-                    let taken = scene.server.accept_apart(&mut part, visit.node, &lane.upload);
+                    let taken = scene.server.accept_into(&mut part, visit.node, &lane.upload);
                     let rejected = |source| RoundError::Rejected { node: visit.node, source };
                     if is_taken(end, taken).map_err(rejected)? {
                         lane.traffic.uploads_accepted += 1;
@@ -279,12 +273,12 @@ pub(super) fn visit_all(
 pub(super) fn deliver_to_all(
     lanes: &mut [Lane; LANES],
     scene: Scene<'_>,
-    nodes: &mut [Box<dyn NodeHalf>],
+    nodes: &mut [Box<dyn NodeMethod>],
     visited: &[(NodeId, Contact)],
-    workers: &impl Workers,
+    workers: &impl Executor,
 ) -> Result<(), RoundError> {
     let everybody = Everybody { nodes, ends: &mut [] };
-    let mut tasks = divide(lanes, everybody, visited, Notes { numbers: &mut [], width: 0 });
+    let mut tasks = divide(lanes, everybody, visited, Observations { numbers: &mut [], width: 0 });
     workers.each(&mut tasks, |task| {
         let Some(Task { lane, first, nodes, visits, .. }) = task.take() else { return };
         for (node, _) in visits.iter().filter(|(_, contact)| *contact != Contact::Lost) {
@@ -299,12 +293,21 @@ pub(super) fn deliver_to_all(
 }
 
 fn first_failure(lanes: &mut [Lane; LANES]) -> Result<(), RoundError> {
-    lanes.iter_mut().filter_map(|lane| lane.failure.take()).reduce(|first, _| first).map_or(Ok(()), Err)
+    lanes
+        .iter_mut()
+        .filter_map(|lane| lane.failure.take())
+        .reduce(|first, _| first)
+        .map_or(Ok(()), Err)
 }
 
 impl Lane {
     /// Adds what it has counted to the totals.
-    pub(super) fn report(&mut self, traffic: &mut Traffic, late: &mut Vec<NodeId>, votes: &mut [u64]) {
+    pub(super) fn report(
+        &mut self,
+        traffic: &mut Traffic,
+        late: &mut Vec<NodeId>,
+        votes: &mut [u64],
+    ) {
         *traffic += std::mem::take(&mut self.traffic);
         late.append(&mut self.late);
         self.votes.drain(..).for_each(|vote| votes[vote as usize] += 1);

@@ -1,10 +1,12 @@
-//! [`Wire`]: what is between the halves of a compressed federation. Every message becomes bytes and is read from them again.
+//! [`Wire`]: what is between the halves of a compressed federation. Every message becomes bytes and
+//! is read from them again.
 
 use serde::{Deserialize, Serialize};
 
-use crate::compression::{Compression, Cost, Encoder, Reader, Reference, Section, decode};
+use crate::codec::{Compression, Cost, Encoder, Reader, Reference, Section, decode};
 use crate::message::{NodeId, Rejected, Upload};
-use crate::method::{BadState, NodeHalf, ServerHalf};
+use crate::method::{NodeMethod, ServerMethod};
+use crate::state::BadState;
 
 /// The encoders of everyone, and what everyone knows.
 pub(super) struct Wire {
@@ -15,7 +17,8 @@ pub(super) struct Wire {
     down: Encoder,
     /// The latest broadcast.
     known: Reference,
-    /// What it costs to send to those who have the one before; none where nobody could make sense of that.
+    /// What it costs to send to those who have the one before; none where nobody could make sense
+    /// of that.
     latest: Option<Cost>,
     /// How often everyone was visited in the open round.
     visits: u16,
@@ -47,7 +50,7 @@ impl End {
     /// Sends an upload: its numbers become those that arrive.
     pub(super) fn send_up(
         &mut self,
-        half: &dyn NodeHalf,
+        half: &dyn NodeMethod,
         telling: Telling<'_>,
         scratch: &mut Scratch,
         upload: &mut Upload,
@@ -61,9 +64,9 @@ impl End {
     }
 
     /// The server took what the node sent last.
-    pub(super) fn taken(&mut self) {
-        self.encoder.taken();
-        self.reader.taken();
+    pub(super) fn acknowledge(&mut self) {
+        self.encoder.acknowledge();
+        self.reader.acknowledge();
     }
 }
 
@@ -77,9 +80,16 @@ pub(super) struct Saved {
 }
 
 impl Wire {
-    pub(super) fn new(compression: Compression, seed: u64, nodes: usize, server: &dyn ServerHalf) -> Self {
-        let end =
-            |id| End { encoder: Encoder::for_node(compression.up, seed, id), reader: Reader::default() };
+    pub(super) fn new(
+        compression: Compression,
+        seed: u64,
+        nodes: usize,
+        server: &dyn ServerMethod,
+    ) -> Self {
+        let end = |id| End {
+            encoder: Encoder::for_node(compression.up, seed, id),
+            reader: Reader::default(),
+        };
         let mut wire = Self {
             compression,
             seed,
@@ -115,8 +125,9 @@ impl Wire {
         (Telling { known: &self.known, latest: self.latest }, &mut self.ends)
     }
 
-    /// Sends the broadcast that the server has just made; from here on everyone takes what arrives for it.
-    pub(super) fn send_down(&mut self, server: &mut dyn ServerHalf) {
+    /// Sends the broadcast that the server has just made; from here on everyone takes what arrives
+    /// for it.
+    pub(super) fn send_down(&mut self, server: &mut dyn ServerMethod) {
         let Self { down, known, scratch: Scratch { sections, bytes }, numbers, .. } = self;
         sections.clear();
         server.sections(sections);
@@ -125,14 +136,14 @@ impl Wire {
         // Should rounding take a number beyond its bound, then the broadcast travels as it is.
         self.latest = decode(bytes, known, broadcast.numbers.len(), numbers).ok();
         if self.latest.is_some() {
-            down.taken();
-            server.settle(numbers);
+            down.acknowledge();
+            server.replace_broadcast(numbers);
         }
         self.learn_broadcast(server);
     }
 
     /// The server is in another scale.
-    pub(super) fn transport_server(&mut self, server: &dyn ServerHalf) {
+    pub(super) fn transport_server(&mut self, server: &dyn ServerMethod) {
         self.down.forget();
         self.latest = None;
         self.learn_broadcast(server);
@@ -145,7 +156,7 @@ impl Wire {
         reader.forget();
     }
 
-    fn learn_broadcast(&mut self, server: &dyn ServerHalf) {
+    fn learn_broadcast(&mut self, server: &dyn ServerMethod) {
         let sections = &mut self.scratch.sections;
         sections.clear();
         server.sections(sections);
@@ -158,7 +169,11 @@ impl Wire {
     }
 
     /// The wire of a saved state and of the server that belongs to it. There must be as many nodes.
-    pub(super) fn restored(&self, saved: &Saved, server: &dyn ServerHalf) -> Result<Self, BadState> {
+    pub(super) fn restored(
+        &self,
+        saved: &Saved,
+        server: &dyn ServerMethod,
+    ) -> Result<Self, BadState> {
         let mut wire = Self::new(self.compression, self.seed, self.ends.len(), server);
         for (End { encoder, reader }, saved) in wire.ends.iter_mut().zip(&saved.up) {
             encoder.restore(saved)?;

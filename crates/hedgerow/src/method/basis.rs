@@ -1,11 +1,12 @@
-//! [`Basis`]: what the models are of that a broadcast begins with. Servers and whoever reads their broadcasts have it from one place.
+//! [`Basis`]: what the models are of that a broadcast begins with. Servers and whoever reads their
+//! broadcasts have it from one place.
 
 use std::ops::Range;
 
 use super::server::FIRST;
-use crate::compression::{Kind, Section};
+use crate::codec::{Kind, Section};
 use crate::message::Broadcast;
-use crate::scaling::Transport;
+use crate::scaling::Rescaling;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Basis {
@@ -20,7 +21,8 @@ pub(super) enum Basis {
 }
 
 impl Basis {
-    /// The slots of the models, and how many numbers each has. A kernel that the dictionary doesn't have is no slot.
+    /// The slots of the models, and how many numbers each has. A kernel that the dictionary doesn't
+    /// have is no slot.
     fn slots(&self, broadcast: &Broadcast) -> (Range<usize>, usize) {
         match self {
             Self::Kernels { kernels, len } => (kernels.clone(), *len),
@@ -51,7 +53,7 @@ impl Basis {
     }
 
     /// Takes the models of a broadcast to another scale.
-    pub(super) fn transport(&self, broadcast: &mut Broadcast, transport: &Transport) {
+    pub(super) fn transport(&self, broadcast: &mut Broadcast, transport: &Rescaling) {
         let (slots, len) = self.slots(broadcast);
         let models = slots.zip(broadcast.numbers.chunks_exact_mut(len));
         match self {

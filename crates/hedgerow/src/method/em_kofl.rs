@@ -1,28 +1,31 @@
 //! eM-KOFL (Hong & Chae): one kernel's model travels, and the losses of all.
 //!
-//! A node keeps a model of every kernel and takes a gradient step on each of them per sample, as in MK-OFL; in place of a vote it
-//! uploads ℓ_1 … ℓ_P, the objectives of its P models on the round's samples: 2D + P numbers. The server adds up everybody's
-//! losses, logweight_p −= η_g·Σ_k ℓ_p,k, draws a kernel with probability ∝ exp(logweight), and broadcasts the mean of the models that
+//! A node keeps a model of every kernel and takes a gradient step on each of them per sample, as in
+//! MK-OFL; in place of a vote it uploads ℓ_1 … ℓ_P, the objectives of its P models on the round's
+//! samples: 2D + P numbers. The server adds up everybody's losses, logweight_p −= η_g·Σ_k ℓ_p,k,
+//! draws a kernel with probability ∝ exp(logweight), and broadcasts the mean of the models that
 //! came and both kernels: 2D + 2 numbers. Predictions are those of the one global model.
 //!
-//! Readings taken. The paper's server names a kernel and collects its models within one round; here a message goes up and one down, so the
-//! kernel that is drawn when a round closes is the one whose models come in the round after, as in MK-OFL. A sum over the nodes has no
-//! factor K, and whoever is missing adds nothing. η_g is the setup's rate, with its factor ln P. Of the server's weights a node hears
-//! only the draw, so its own are that kernel's alone.
+//! Readings taken. The paper's server names a kernel and collects its models within one round; here
+//! a message goes up and one down, so the kernel that is drawn when a round closes is the one whose
+//! models come in the round after, as in MK-OFL. A sum over the nodes has no factor K, and whoever
+//! is missing adds nothing. η_g is the setup's rate, with its factor ln P. Of the server's weights
+//! a node hears only the draw, so its own are that kernel's alone.
 
 use serde::{Deserialize, Serialize};
 
 use super::basis::Basis;
 use super::rows::{Models, are_losses, descend, one_hot, pack_losses};
 use super::server::{FIRST, Rule, Server, check_losses, check_selection, is_selection};
-use super::{BadSample, BadState, NodeHalf, Setup, is_count, restore_state, save_state};
-use crate::compression::{Kind, Section};
+use super::{BadSample, NodeMethod, Setup};
+use crate::aggregation::gathering::Gathering;
+use crate::codec::{Kind, Section};
 use crate::features::Features;
-use crate::gathering::Gathering;
+use crate::learning::weights::{ExponentialWeights, draw};
 use crate::message::{Broadcast, Rejected, Selection, Upload};
-use crate::random::{Purpose, Stream};
-use crate::scaling::Transport;
-use crate::weights::{ExponentialWeights, draw};
+use crate::random::{CounterRng, Purpose};
+use crate::scaling::Rescaling;
+use crate::state::{BadState, is_count, restore_state, save_state};
 
 const KIND: &str = "emk-node";
 
@@ -65,7 +68,7 @@ impl Node {
     }
 }
 
-impl NodeHalf for Node {
+impl NodeMethod for Node {
     fn predict(&self, z: Features<'_>) -> f32 {
         self.setup.assert_width(z);
         let (kernel, len) = (self.state.selection.current as usize, self.setup.model_len());
@@ -126,7 +129,7 @@ impl NodeHalf for Node {
         self.state.global.norm2(0)
     }
 
-    fn transport(&mut self, transport: &Transport) {
+    fn transport(&mut self, transport: &Rescaling) {
         self.state.global.transport(0, self.state.selection.current as usize, transport);
         self.state.models.transport_all(transport);
         let factor = transport.loss_factor();
@@ -152,10 +155,11 @@ impl NodeHalf for Node {
     }
 }
 
-/// Averages the uploaded models, charges the weights with everybody's losses and draws the kernel after next from them.
+/// Averages the uploaded models, charges the weights with everybody's losses and draws the kernel
+/// after next from them.
 pub(super) struct Randomised {
     setup: Setup,
-    selections: Stream,
+    selections: CounterRng,
 }
 
 impl Rule for Randomised {
@@ -165,7 +169,12 @@ impl Rule for Randomised {
         "emk-server"
     }
 
-    fn close(&mut self, weights: &mut ExponentialWeights, sums: &Gathering, broadcast: &mut Broadcast) {
+    fn close(
+        &mut self,
+        weights: &mut ExponentialWeights,
+        sums: &Gathering,
+        broadcast: &mut Broadcast,
+    ) {
         let losses = sums.totals().skip(broadcast.numbers.len());
         weights.charge(self.setup.weight_rate(broadcast.round), losses);
         sums.mean(&mut broadcast.numbers);
@@ -174,7 +183,12 @@ impl Rule for Randomised {
         broadcast.kernels = Some(Selection { current: averaged, next: drawn });
     }
 
-    fn transport(&self, weights: &mut ExponentialWeights, _broadcast: &mut Broadcast, transport: &Transport) {
+    fn transport(
+        &self,
+        weights: &mut ExponentialWeights,
+        _broadcast: &mut Broadcast,
+        transport: &Rescaling,
+    ) {
         weights.in_other_units(transport.loss_factor());
     }
 
@@ -189,7 +203,7 @@ impl Rule for Randomised {
 }
 
 pub(super) fn server(setup: &Setup, basis: Basis) -> Server<Randomised> {
-    let selections = Stream::from_seed(setup.config.seed).derive(Purpose::Selection, 0);
+    let selections = CounterRng::from_seed(setup.config.seed).derive(Purpose::Selection, 0);
     let (kernels, len) = (setup.kernels(), setup.model_len());
     let weights = ExponentialWeights::new(setup.config.weight_rule, kernels);
     let opening = Broadcast { round: 1, kernels: Some(FIRST), numbers: vec![0.0; len] };
@@ -206,7 +220,9 @@ mod tests {
     fn states_with_losses_that_can_t_be_are_refused() {
         let config = SetupConfig { kernels: 2, frequencies: 2, ..SetupConfig::default() };
         let mut node = Node::new(&Setup::try_from(config).unwrap());
-        for losses in [&[1.0, -1.0][..], &[f64::NAN, 1.0], &[1.0, f64::INFINITY], &[1.0], &[1.0, 0.0]] {
+        for losses in
+            [&[1.0, -1.0][..], &[f64::NAN, 1.0], &[1.0, f64::INFINITY], &[1.0], &[1.0, 0.0]]
+        {
             let sound = node.save();
             node.state.losses = losses.to_vec();
             let damaged = node.save();

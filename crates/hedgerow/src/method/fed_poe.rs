@@ -1,16 +1,20 @@
-//! Fed-POE (Ghari & Shen 2024) for online regression: a federated model and one of the node's own, mixed by what each has lost.
+//! Fed-POE (Ghari & Shen 2024) for online regression: a federated model and one of the node's own,
+//! mixed by what each has lost.
 //!
-//! A node predicts a·f_fed(x) + b·f_own(x) with a + b = 1. Both are mixtures over all P kernels: f_fed of the server's models θ_p, by weights
-//! that the node keeps to itself, and f_own of models that never leave it, learned as in [`crate::Omkl`]. After each sample
-//! log a −= η·loss(f_fed(x), y) and log b −= η·loss(f_own(x), y); weights over kernels are charged with the objective of each kernel's
-//! model. A node uploads all P federated models after a gradient step per sample, P·2D numbers; the server broadcasts their means,
-//! P·2D numbers.
+//! A node predicts a·f_fed(x) + b·f_own(x) with a + b = 1. Both are mixtures over all P kernels:
+//! f_fed of the server's models θ_p, by weights that the node keeps to itself, and f_own of models
+//! that never leave it, learned as in [`crate::baseline::Omkl`]. After each sample log a −=
+//! η·loss(f_fed(x), y) and log b −= η·loss(f_own(x), y); weights over kernels are charged with the
+//! objective of each kernel's model. A node uploads all P federated models after a gradient step
+//! per sample, P·2D numbers; the server broadcasts their means, P·2D numbers.
 //!
-//! Readings taken. The federated model is that of the regression experiments in the authors' published code, in which every kernel
-//! travels; the two parts could be any others. The models it keeps from earlier rounds belong to the part on fine-tuning, and there are none here. η is the
-//! setup's weight rate with ln 2 in place of ln P, since two are weighed (their code has one η for all rates). Nodes send models where it has
-//! gradients, which is the same once they are averaged. Weights and the node's own models act at once; θ changes with a round only, and its
-//! losses are those of θ itself also where a round has several samples.
+//! Readings taken. The federated model is that of the regression experiments in the authors'
+//! published code, in which every kernel travels; the two parts could be any others. The models it
+//! keeps from earlier rounds belong to the part on fine-tuning, and there are none here. η is the
+//! setup's weight rate with ln 2 in place of ln P, since two are weighed (their code has one η for
+//! all rates). Nodes send models where it has gradients, which is the same once they are averaged.
+//! Weights and the node's own models act at once; θ changes with a round only, and its losses are
+//! those of θ itself also where a round has several samples.
 
 use std::f64::consts::LN_2;
 
@@ -19,13 +23,14 @@ use serde::{Deserialize, Serialize};
 use super::basis::Basis;
 use super::rows::{Models, descend};
 use super::server::{Mean, Server, check_broadcast};
-use super::{BadSample, BadState, NodeHalf, Setup, is_count, restore_state, save_state};
-use crate::compression::{Kind, Section};
+use super::{BadSample, NodeMethod, Setup};
+use crate::baseline::omkl::{Omkl, OmklState};
+use crate::codec::{Kind, Section};
 use crate::features::Features;
+use crate::learning::weights::{ExponentialWeights, is_distribution};
 use crate::message::{Broadcast, Rejected, Upload};
-use crate::omkl::{Omkl, OmklState};
-use crate::scaling::Transport;
-use crate::weights::{ExponentialWeights, is_distribution};
+use crate::scaling::Rescaling;
+use crate::state::{BadState, is_count, restore_state, save_state};
 
 const KIND: &str = "fedpoe-node";
 
@@ -83,7 +88,7 @@ impl Node {
     }
 }
 
-impl NodeHalf for Node {
+impl NodeMethod for Node {
     fn predict(&self, z: Features<'_>) -> f32 {
         self.setup.assert_width(z);
         let [federated, own] = self.predictions(z).map(f64::from);
@@ -97,7 +102,14 @@ impl NodeHalf for Node {
         let lost = self
             .predictions(z)
             .map(|prediction| config.loss.value(f64::from(prediction), f64::from(y)).min(1e60));
-        descend(&self.setup, config.step_size.rate(round), &mut self.state.models, z, y, &mut self.losses)?;
+        descend(
+            &self.setup,
+            config.step_size.rate(round),
+            &mut self.state.models,
+            z,
+            y,
+            &mut self.losses,
+        )?;
         self.own.learn(z, y)?;
         let state = &mut self.state;
         state.global.objectives(self.setup.objective(), z, y, &mut self.losses);
@@ -119,7 +131,9 @@ impl NodeHalf for Node {
 
     fn sections(&self, out: &mut Vec<Section>) {
         let len = self.setup.model_len();
-        out.extend((0..self.setup.kernels()).map(|slot| Section { len, kind: Kind::Model { slot } }));
+        out.extend(
+            (0..self.setup.kernels()).map(|slot| Section { len, kind: Kind::Model { slot } }),
+        );
     }
 
     fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
@@ -156,7 +170,7 @@ impl NodeHalf for Node {
         self.state.shares[0] * federated + self.state.shares[1] * self.own.norm2()
     }
 
-    fn transport(&mut self, transport: &Transport) {
+    fn transport(&mut self, transport: &Rescaling) {
         let state = &mut self.state;
         state.global.transport_all(transport);
         state.models.transport_all(transport);

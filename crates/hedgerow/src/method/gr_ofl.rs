@@ -1,24 +1,28 @@
-//! GR-OFL, growing ridge: Hedgerow's own method. Ridge regression on a [`crate::Dictionary`], kept up to date by sums that nodes upload.
+//! GR-OFL, growing ridge: Hedgerow's own method. Ridge regression on a
+//! [`crate::features::Dictionary`], kept up to date by sums that nodes upload.
 //!
 //! # The idea
 //!
-//! A gradient method sends what one sample says. A node has more to say in r numbers: it keeps A = Σ z zᵀ, b = Σ z y and c = Σ 1 over its
-//! **whole history**, so it can send the exact gradient of everything it ever saw at the model just broadcast. Sums over nodes are
-//! exact whatever each node's share of the data is, so heterogeneous nodes are no problem; and no kernel has to be guessed, since
-//! features of all bandwidths stand in one model and ridge regression weighs them.
+//! A gradient method sends what one sample says. A node has more to say in r numbers: it keeps A =
+//! Σ z zᵀ, b = Σ z y and c = Σ 1 over its **whole history**, so it can send the exact gradient of
+//! everything it ever saw at the model just broadcast. Sums over nodes are exact whatever each
+//! node's share of the data is, so heterogeneous nodes are no problem; and no kernel has to be
+//! guessed, since features of all bandwidths stand in one model and ridge regression weighs them.
 //!
 //! # What is minimised
 //!
-//! With y₀ the mean label of the first round, the model w of the first n features says f = clip(wᵀz, lo, hi) of y − y₀. It approaches the minimum of
-//! (1/N)·[Σ (wᵀz − (y − y₀))² + δ‖w‖²] over all N samples of all nodes that answer; half its gradient is ḡ = (Σₖ gₖ + δw)/N with
-//! gₖ = Aₖw − bₖ + y₀·Aₖe₁, half its Hessian the mean Gram matrix. A node's history counts in exactly those rounds in which the node
-//! answers: who leaves for good takes it along, who comes back brings it back. The prediction is y₀ + m + θ·(f − m), where m is a running mean of
-//! y − y₀ and θ, near one as a rule, the weight of the model against that constant by their errors so far.
+//! With y₀ the mean label of the first round, the model w of the first n features says f =
+//! clip(wᵀz, lo, hi) of y − y₀. It approaches the minimum of (1/N)·[Σ (wᵀz − (y − y₀))² + δ‖w‖²]
+//! over all N samples of all nodes that answer; half its gradient is ḡ = (Σₖ gₖ + δw)/N with gₖ =
+//! Aₖw − bₖ + y₀·Aₖe₁, half its Hessian the mean Gram matrix. A node's history counts in exactly
+//! those rounds in which the node answers: who leaves for good takes it along, who comes back
+//! brings it back. The prediction is y₀ + m + θ·(f − m), where m is a running mean of y − y₀ and θ,
+//! near one as a rule, the weight of the model against that constant by their errors so far.
 //!
 //! # A round
 //!
-//! *Node*, on a broadcast: takes w over; V = the last two moves of w, each a broadcast less the one before, if it heard them all. After its
-//! samples (none, one or many) it uploads
+//! *Node*, on a broadcast: takes w over; V = the last two moves of w, each a broadcast less the one
+//! before, if it heard them all. After its samples (none, one or many) it uploads
 //!
 //! | what | numbers |
 //! |---|---|
@@ -31,27 +35,34 @@
 //!
 //! In the first round of all it uploads A and b of as many features as fit instead, Σy² and c.
 //!
-//! *Server*, from the sums alone: K = Σ VᵀAV / samples. In the plane of the last moves the best point is known in hindsight:
-//! w ← w − V K⁻¹ Vᵀḡ. Where K shows more curvature than the preconditioner H knew, H is raised there. The damping μ grows fourfold if the curvature along
-//! the last move came as a surprise even so, else it is halved. If that move went too far by half, the corrected w is all that is broadcast; else a new step
-//! s = −(H + (μ/age·mean diag H + δ/N)I)⁻¹ḡ follows, divided by 1 + N·|ḡᵀs|/Σ(y₀ + f − y)²: samples that came as a surprise bring curvature of their own, at
-//! least that much along s, which no H can know yet. Slices make up the next H row by row: as soon as rows beyond n are complete the model grows to them. An
-//! epoch lasts as long as the history so far, or until all rows are there, so H is renewed again and again. Slices that were summed over different
-//! nodes may fail to make a positive matrix; then its diagonal is raised until it is one.
+//! *Server*, from the sums alone: K = Σ VᵀAV / samples. In the plane of the last moves the best
+//! point is known in hindsight: w ← w − V K⁻¹ Vᵀḡ. Where K shows more curvature than the
+//! preconditioner H knew, H is raised there. The damping μ grows fourfold if the curvature along
+//! the last move came as a surprise even so, else it is halved. If that move went too far by half,
+//! the corrected w is all that is broadcast; else a new step s = −(H + (μ/age·mean diag H +
+//! δ/N)I)⁻¹ḡ follows, divided by 1 + N·|ḡᵀs|/Σ(y₀ + f − y)²: samples that came as a surprise bring
+//! curvature of their own, at least that much along s, which no H can know yet. Slices make up the
+//! next H row by row: as soon as rows beyond n are complete the model grows to them. An epoch lasts
+//! as long as the history so far, or until all rows are there, so H is renewed again and again.
+//! Slices that were summed over different nodes may fail to make a positive matrix; then its
+//! diagonal is raised until it is one.
 //!
-//! *Label range*: a minimum is no sum. The server moves hi by Σu²/Σu where u is by how much a node's labels exceed it: never beyond
-//! the largest label, and near it within a few rounds.
+//! *Label range*: a minimum is no sum. The server moves hi by Σu²/Σu where u is by how much a
+//! node's labels exceed it: never beyond the largest label, and near it within a few rounds.
 //!
-//! *Abrupt drift*: if the error of late is a multiple of what it used to be, and worse than a constant's, all nodes are told to scale their sums by φ.
+//! *Abrupt drift*: if the error of late is a multiple of what it used to be, and worse than a
+//! constant's, all nodes are told to scale their sums by φ.
 //!
-//! *Huber loss*: a sample enters the sums with the weight min(1, δ_H/|ŷ − y|) that it has when it comes (one step of iterated reweighting).
-//! The logistic loss is refused: its weights change with the model, and sums can't be reweighted afterwards.
+//! *Huber loss*: a sample enters the sums with the weight min(1, δ_H/|ŷ − y|) that it has when it
+//! comes (one step of iterated reweighting). The logistic loss is refused: its weights change with
+//! the model, and sums can't be reweighted afterwards.
 //!
 //! # Costs
 //!
-//! With M = 0.8·r features a node keeps M(M + 1)/2 sums in f64, as many in f32 for the slices, and a few vectors: 39 kB for r = 100.
-//! A sample costs M(d + M/2) multiplications, an upload 2n². The server solves one n×n system a round. Sums have to be f64:
-//! gradients are differences of sums that nearly cancel.
+//! With M = 0.8·r features a node keeps M(M + 1)/2 sums in f64, as many in f32 for the slices, and
+//! a few vectors: 39 kB for r = 100. A sample costs M(d + M/2) multiplications, an upload 2n². The
+//! server solves one n×n system a round. Sums have to be f64: gradients are differences of sums
+//! that nearly cancel.
 
 mod matrix;
 mod node;
@@ -59,10 +70,10 @@ mod plane;
 mod server;
 
 use super::rows::write_pulled_back;
-use super::{LAST_COUNT, MAX_NUMBER};
-use crate::gathering::check_numbers;
+use crate::aggregation::gathering::check_numbers;
+use crate::limits::{LAST_COUNT, MAX_NUMBER};
 use crate::message::{Broadcast, Rejected};
-use crate::scaling::Transport;
+use crate::scaling::Rescaling;
 
 pub(super) use node::Node;
 pub(super) use server::server;
@@ -107,7 +118,8 @@ impl Sizes {
     pub(super) fn new(budget: usize) -> Self {
         let budget = budget.max(LEAST_BUDGET);
         let features = (budget * 4 / 5).min(budget - MOST_SCALARS - 1).min(MOST_FEATURES);
-        let first = (1..=features).take_while(|n| triangle(*n) + n + 2 <= budget).last().unwrap_or(1);
+        let first =
+            (1..=features).take_while(|n| triangle(*n) + n + 2 <= budget).last().unwrap_or(1);
         Self { budget, features, linear: (budget * 12 / 25).min(features - 1), first }
     }
 }
@@ -212,7 +224,10 @@ impl Order {
 
     fn layout(&self, sizes: &Sizes) -> Layout {
         if self.is_first() {
-            return Layout { slice: (0, triangle(self.len)), len: triangle(self.len) + self.len + 2 };
+            return Layout {
+                slice: (0, triangle(self.len)),
+                len: triangle(self.len) + self.len + 2,
+            };
         }
         let room = sizes.budget - self.len - self.scalars();
         let end = triangle(sizes.features).min(self.begin + room);
@@ -232,7 +247,8 @@ impl Order {
         if round == 0 || round >= LAST_COUNT {
             return Err(Rejected::NoSuchRound { round });
         }
-        let Some(len) = found.checked_sub(TAIL).filter(|len| (sizes.first..=sizes.features).contains(len))
+        let Some(len) =
+            found.checked_sub(TAIL).filter(|len| (sizes.first..=sizes.features).contains(len))
         else {
             return Err(Rejected::WrongLength { expected: sizes.first + TAIL, found });
         };
@@ -269,12 +285,17 @@ impl Order {
     }
 }
 
-/// Takes a broadcast to another scale: its model, what it says of labels, and what it orders, since slices and moves of the old scale are of no
-/// use. Server and nodes come to the same.
-fn transport_broadcast(sizes: &Sizes, broadcast: &mut Broadcast, transport: &Transport) -> Option<Order> {
+/// Takes a broadcast to another scale: its model, what it says of labels, and what it orders, since
+/// slices and moves of the old scale are of no use. Server and nodes come to the same.
+fn transport_broadcast(
+    sizes: &Sizes,
+    broadcast: &mut Broadcast,
+    transport: &Rescaling,
+) -> Option<Order> {
     let mut order = Order::read(sizes, broadcast).ok()?;
     let (len, gain) = (order.len, transport.gain());
-    let mut model: Vec<f64> = broadcast.numbers[..len].iter().map(|w| f64::from(*w) * gain).collect();
+    let mut model: Vec<f64> =
+        broadcast.numbers[..len].iter().map(|w| f64::from(*w) * gain).collect();
     transport.refit().model(&mut model);
     for number in [&mut order.origin, &mut order.constant, &mut order.low, &mut order.high] {
         *number = to_wire(f64::from(*number) * gain);
@@ -296,7 +317,8 @@ fn push_move(moves: &mut Vec<Vec<f64>>, now: &[f32], before: &[f32]) {
     let apart = now.iter().zip(before).map(|(now, before)| f64::from(*now) - f64::from(before));
     if apart.clone().any(|difference| difference != 0.0) {
         // The oldest makes room.
-        let mut room = if moves.len() == MOVES { moves.pop().unwrap_or_default() } else { Vec::new() };
+        let mut room =
+            if moves.len() == MOVES { moves.pop().unwrap_or_default() } else { Vec::new() };
         room.clear();
         room.extend(apart);
         moves.insert(0, room);
@@ -366,9 +388,16 @@ mod tests {
         let broadcast = Broadcast { round: 7, kernels: None, numbers };
         assert_eq!(Order::read(&sizes, &broadcast), Ok(order));
         // Each number of the tail that can't be.
-        for (at, value) in
-            [(9, f32::NAN), (11, 2.5), (13, 1.5), (14, 0.5), (14, -1.0), (15, 1e9), (16, 0.1), (17, 3.0)]
-        {
+        for (at, value) in [
+            (9, f32::NAN),
+            (11, 2.5),
+            (13, 1.5),
+            (14, 0.5),
+            (14, -1.0),
+            (15, 1e9),
+            (16, 0.1),
+            (17, 3.0),
+        ] {
             let mut bad = broadcast.clone();
             bad.numbers[at] = value;
             assert!(Order::read(&sizes, &bad).is_err(), "{at}: {value}");

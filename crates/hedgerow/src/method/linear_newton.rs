@@ -1,21 +1,25 @@
 //! A linear model, learned together by online Newton steps.
 //!
-//! As in `linear_sgd`, but a node that meets the gradient g of L at its model w takes A += g·gᵀ and w −= c·A⁻¹g, with A = I at first (ONS of
-//! Hazan, Agarwal and Kale, with 1/γ = c). w is averaged by the server as before, d + 1 numbers up and down; A never leaves the node.
+//! As in `linear_sgd`, but a node that meets the gradient g of L at its model w takes A += g·gᵀ and
+//! w −= c·A⁻¹g, with A = I at first (ONS of Hazan, Agarwal and Kale, with 1/γ = c). w is averaged
+//! by the server as before, d + 1 numbers up and down; A never leaves the node.
 //!
-//! Readings taken. c is the constant of the setup's step size, whatever its schedule, since A's growth makes the steps fall. The projection of
-//! ONS onto a bounded set is left out, but for pulling back models that are longer than [`super::MAX_NORM`]. A is that of the node's own
-//! samples, all of them, also of those whose upload didn't arrive. It is kept as L with A = L·Lᵀ, which no rounding can spoil.
+//! Readings taken. c is the constant of the setup's step size, whatever its schedule, since A's
+//! growth makes the steps fall. The projection of ONS onto a bounded set is left out, but for
+//! pulling back models that are longer than [`crate::limits::MAX_NORM`]. A is that of the node's
+//! own samples, all of them, also of those whose upload didn't arrive. It is kept as L with A =
+//! L·Lᵀ, which no rounding can spoil.
 
 use super::linear_sgd::{self, NodeState};
 use super::rows::write_pulled_back;
-use super::{BadSample, BadState, NodeHalf, Setup, check_width, restore_state, save_state};
-use crate::compression::Section;
+use super::{BadSample, NodeMethod, Setup, check_width};
+use crate::codec::Section;
 use crate::features::Features;
+use crate::learning::loss::Objective;
 use crate::linear::Cholesky;
-use crate::loss::Objective;
 use crate::message::{Broadcast, Rejected, Upload};
-use crate::scaling::Transport;
+use crate::scaling::Rescaling;
+use crate::state::{BadState, restore_state, save_state};
 
 const KIND: &str = "linear-newton-node";
 
@@ -47,13 +51,19 @@ impl Node {
     }
 }
 
-impl NodeHalf for Node {
+impl NodeMethod for Node {
     fn predict(&self, z: Features<'_>) -> f32 {
         self.plain.predict(z)
     }
 
     fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
-        let Self { plain: linear_sgd::Node { setup, state }, curvature, gradient, direction, stepped } = self;
+        let Self {
+            plain: linear_sgd::Node { setup, state },
+            curvature,
+            gradient,
+            direction,
+            stepped,
+        } = self;
         setup.check_label(y)?;
         check_width(z, setup.linear_len())?;
         let Objective { loss, ridge } = setup.objective();
@@ -106,12 +116,13 @@ impl NodeHalf for Node {
         self.plain.norm2()
     }
 
-    fn transport(&mut self, transport: &Transport) {
+    fn transport(&mut self, transport: &Rescaling) {
         self.plain.transport(transport);
         transport.apply_to_squares(&mut self.curvature);
         let len = self.plain.setup.linear_len();
         if !is_curvature(&self.curvature, len) {
-            // Labels without a unit, or inputs whose units are worlds apart: what was known is of no use.
+            // Labels without a unit, or inputs whose units are worlds apart: what was known is of
+            // no use.
             self.curvature = Cholesky::identity(len);
         }
     }
@@ -122,8 +133,9 @@ impl NodeHalf for Node {
 
     fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
         let len = self.plain.setup.linear_len();
-        let is_sound =
-            |(state, curvature): &(NodeState, Cholesky)| state.is_sound(len) && is_curvature(curvature, len);
+        let is_sound = |(state, curvature): &(NodeState, Cholesky)| {
+            state.is_sound(len) && is_curvature(curvature, len)
+        };
         (self.plain.state, self.curvature) = restore_state(KIND, saved, is_sound)?;
         Ok(())
     }

@@ -1,22 +1,25 @@
 //! A linear model, learned together: what kernels have to beat.
 //!
-//! The model is w on z = (1, x), d + 1 numbers. A node predicts wᵀz with the global model, takes a gradient step on L(w; x, y) per sample, uploads the
-//! result, d + 1 numbers, and the server broadcasts the mean, d + 1 numbers: federated averaging, and SK-OFL without a kernel.
+//! The model is w on z = (1, x), d + 1 numbers. A node predicts wᵀz with the global model, takes a
+//! gradient step on L(w; x, y) per sample, uploads the result, d + 1 numbers, and the server
+//! broadcasts the mean, d + 1 numbers: federated averaging, and SK-OFL without a kernel.
 //!
-//! Readings taken. z is not of length one as a kernel's is but, for inputs of size one, of length √(d + 1): the setup's η_l is divided
-//! by d + 1, so that a step changes a prediction as much as it would a kernel's and doesn't diverge for want of a smaller rate. The ridge term
-//! is on all of w, the constant too. There are no kernels, and all weights are zero.
+//! Readings taken. z is not of length one as a kernel's is but, for inputs of size one, of length
+//! √(d + 1): the setup's η_l is divided by d + 1, so that a step changes a prediction as much as it
+//! would a kernel's and doesn't diverge for want of a smaller rate. The ridge term is on all of w,
+//! the constant too. There are no kernels, and all weights are zero.
 
 use serde::{Deserialize, Serialize};
 
 use super::basis::Basis;
 use super::rows::{Models, descend};
 use super::server::{Mean, Server, check_broadcast};
-use super::{BadSample, BadState, NodeHalf, Setup, is_count, restore_state, save_state};
-use crate::compression::{Kind, Section};
+use super::{BadSample, NodeMethod, Setup};
+use crate::codec::{Kind, Section};
 use crate::features::Features;
 use crate::message::{Broadcast, Rejected, Upload};
-use crate::scaling::Transport;
+use crate::scaling::Rescaling;
+use crate::state::{BadState, is_count, restore_state, save_state};
 
 const KIND: &str = "linear-node";
 
@@ -48,11 +51,14 @@ impl NodeState {
 impl Node {
     pub(super) fn new(setup: &Setup) -> Self {
         let model = Models::zero(1, setup.linear_len());
-        Self { setup: *setup, state: NodeState { round: 1, learned: 0, global: model.clone(), local: model } }
+        Self {
+            setup: *setup,
+            state: NodeState { round: 1, learned: 0, global: model.clone(), local: model },
+        }
     }
 }
 
-impl NodeHalf for Node {
+impl NodeMethod for Node {
     fn predict(&self, z: Features<'_>) -> f32 {
         self.state.global.predict(0, z)
     }
@@ -104,7 +110,7 @@ impl NodeHalf for Node {
         self.state.global.norm2(0)
     }
 
-    fn transport(&mut self, transport: &Transport) {
+    fn transport(&mut self, transport: &Rescaling) {
         self.state.global.transport_linear(0, transport);
         self.state.local.transport_linear(0, transport);
     }

@@ -1,13 +1,15 @@
-//! Local only: every node learns alone, with all kernels, and nothing travels. What federation has to beat.
+//! Local only: every node learns alone, with all kernels, and nothing travels. What federation has
+//! to beat.
 
-use super::{BadSample, BadState, NodeHalf, ServerHalf, Setup, restore_state, save_state};
+use super::{BadSample, NodeMethod, ServerMethod, Setup};
 use crate::aggregation::Aggregation;
+use crate::aggregation::gathering::Gathering;
+use crate::baseline::omkl::{Omkl, OmklState};
 use crate::features::Features;
-use crate::gathering::Gathering;
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
-use crate::omkl::{Omkl, OmklState};
 use crate::relay::PartialSum;
-use crate::scaling::Transport;
+use crate::scaling::Rescaling;
+use crate::state::{BadState, restore_state, save_state};
 
 const KIND: &str = "local-node";
 
@@ -22,7 +24,7 @@ impl Node {
     }
 }
 
-impl NodeHalf for Node {
+impl NodeMethod for Node {
     fn predict(&self, z: Features<'_>) -> f32 {
         self.learner.predict(z)
     }
@@ -55,7 +57,7 @@ impl NodeHalf for Node {
         self.learner.norm2()
     }
 
-    fn transport(&mut self, transport: &Transport) {
+    fn transport(&mut self, transport: &Rescaling) {
         self.learner.transport(transport);
     }
 
@@ -65,7 +67,8 @@ impl NodeHalf for Node {
 
     fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
         let setup = &self.setup;
-        self.learner.state = restore_state(KIND, saved, |state: &OmklState| Omkl::is_sound(setup, state))?;
+        self.learner.state =
+            restore_state(KIND, saved, |state: &OmklState| Omkl::is_sound(setup, state))?;
         Ok(())
     }
 }
@@ -81,7 +84,7 @@ impl Server {
     }
 }
 
-impl ServerHalf for Server {
+impl ServerMethod for Server {
     fn accept(&mut self, _from: NodeId, _upload: &Upload) -> Result<(), Rejected> {
         Err(Rejected::NotExpected)
     }
@@ -92,7 +95,12 @@ impl ServerHalf for Server {
 
     fn renew(&self, _part: &mut PartialSum) {}
 
-    fn accept_apart(&self, _part: &mut PartialSum, _from: NodeId, _upload: &Upload) -> Result<(), Rejected> {
+    fn accept_into(
+        &self,
+        _part: &mut PartialSum,
+        _from: NodeId,
+        _upload: &Upload,
+    ) -> Result<(), Rejected> {
         Err(Rejected::NotExpected)
     }
 
@@ -116,9 +124,9 @@ impl ServerHalf for Server {
         &self.broadcast
     }
 
-    fn settle(&mut self, _told: &[f32]) {}
+    fn replace_broadcast(&mut self, _told: &[f32]) {}
 
-    fn transport(&mut self, _transport: &Transport) {}
+    fn transport(&mut self, _transport: &Rescaling) {}
 
     fn save(&self) -> Vec<u8> {
         Vec::new()

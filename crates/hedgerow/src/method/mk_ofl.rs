@@ -1,25 +1,27 @@
 //! MK-OFL, the paper's method: many kernels at the wire cost of one.
 //!
-//! A node keeps a model w̃^p and a log-weight per kernel. In round t it predicts with the global model ŵ_t, whose kernel the
-//! last broadcast named; takes a gradient step on the model of every kernel (for the global one's kernel starting at ŵ_t);
-//! charges the weights, logweight_p −= η_g·K·ℓ_p; votes for a kernel drawn from them; and uploads the vote and the model of
-//! the *next* kernel, 2D + 1 numbers. The server averages those models, draws the kernel after next with probability
-//! ∝ N_p^n, and broadcasts the mean and both kernels, 2D + 2 numbers. [`MkOptions`] names where the authors' published code does
-//! otherwise.
+//! A node keeps a model w̃^p and a log-weight per kernel. In round t it predicts with the global
+//! model ŵ_t, whose kernel the last broadcast named; takes a gradient step on the model of every
+//! kernel (for the global one's kernel starting at ŵ_t); charges the weights, logweight_p −=
+//! η_g·K·ℓ_p; votes for a kernel drawn from them; and uploads the vote and the model of the *next*
+//! kernel, 2D + 1 numbers. The server averages those models, draws the kernel after next with
+//! probability ∝ N_p^n, and broadcasts the mean and both kernels, 2D + 2 numbers. [`MkOptions`]
+//! names where the authors' published code does otherwise.
 
 use serde::{Deserialize, Serialize};
 
 use super::basis::Basis;
 use super::rows::{Models, descend, one_hot};
 use super::server::{FIRST, Rule, Server, check_selection, is_selection};
-use super::{BadSample, BadState, NodeHalf, Setup, is_count, restore_state, save_state};
-use crate::compression::{Kind, Section};
+use super::{BadSample, NodeMethod, Setup};
+use crate::aggregation::gathering::Gathering;
+use crate::codec::{Kind, Section};
 use crate::features::Features;
-use crate::gathering::Gathering;
+use crate::learning::weights::{ExponentialWeights, draw, vote_log_weights};
 use crate::message::{Broadcast, NodeId, Rejected, Selection, Upload};
-use crate::random::{Purpose, Stream};
-use crate::scaling::Transport;
-use crate::weights::{ExponentialWeights, draw, vote_log_weights};
+use crate::random::{CounterRng, Purpose};
+use crate::scaling::Rescaling;
+use crate::state::{BadState, is_count, restore_state, save_state};
 
 const KIND: &str = "mk-node";
 
@@ -52,7 +54,7 @@ pub enum Average {
 
 pub(super) struct Node {
     setup: Setup,
-    votes: Stream,
+    votes: CounterRng,
     state: NodeState,
     /// Objective of each kernel's model on the sample at hand; scratch.
     losses: Vec<f64>,
@@ -75,7 +77,7 @@ impl Node {
     pub(super) fn new(setup: &Setup, id: NodeId) -> Self {
         Self {
             setup: *setup,
-            votes: Stream::from_seed(setup.config.seed).derive(Purpose::Vote, u64::from(id)),
+            votes: CounterRng::from_seed(setup.config.seed).derive(Purpose::Vote, u64::from(id)),
             state: NodeState {
                 round: 1,
                 learned: 0,
@@ -89,7 +91,7 @@ impl Node {
     }
 }
 
-impl NodeHalf for Node {
+impl NodeMethod for Node {
     fn predict(&self, z: Features<'_>) -> f32 {
         self.setup.assert_width(z);
         let (kernel, len) = (self.state.selection.current as usize, self.setup.model_len());
@@ -156,7 +158,7 @@ impl NodeHalf for Node {
         self.state.global.norm2(0)
     }
 
-    fn transport(&mut self, transport: &Transport) {
+    fn transport(&mut self, transport: &Rescaling) {
         self.state.global.transport(0, self.state.selection.current as usize, transport);
         self.state.models.transport_all(transport);
         self.state.weights.in_other_units(transport.loss_factor());
@@ -184,7 +186,7 @@ impl NodeHalf for Node {
 /// Averages the uploaded models and draws the kernel after next from the votes.
 pub(super) struct Vote {
     setup: Setup,
-    selections: Stream,
+    selections: CounterRng,
     /// Log-probability of each kernel in the draw; scratch.
     log: Vec<f64>,
 }
@@ -213,9 +215,10 @@ impl Rule for Vote {
 }
 
 pub(super) fn server(setup: &Setup, basis: Basis) -> Server<Vote> {
-    let selections = Stream::from_seed(setup.config.seed).derive(Purpose::Selection, 0);
+    let selections = CounterRng::from_seed(setup.config.seed).derive(Purpose::Selection, 0);
     let rule = Vote { setup: *setup, selections, log: vec![0.0; setup.kernels()] };
-    let opening = Broadcast { round: 1, kernels: Some(FIRST), numbers: vec![0.0; setup.model_len()] };
+    let opening =
+        Broadcast { round: 1, kernels: Some(FIRST), numbers: vec![0.0; setup.model_len()] };
     let (kernels, len) = (setup.kernels(), setup.model_len());
     let aggregation = setup.config.aggregation;
     let gathering = match setup.config.mk.average {
@@ -232,9 +235,14 @@ mod tests {
 
     /// Votes of a thousand nodes that have all seen the same sample.
     fn votes(weight_rate: f64) -> (Vec<usize>, Vec<f64>) {
-        let weight_rate = crate::Schedule::Constant { scale: weight_rate };
-        let config =
-            SetupConfig { kernels: 4, frequencies: 2, nodes: 1, weight_rate, ..SetupConfig::default() };
+        let weight_rate = crate::learning::Schedule::Constant { scale: weight_rate };
+        let config = SetupConfig {
+            kernels: 4,
+            frequencies: 2,
+            nodes: 1,
+            weight_rate,
+            ..SetupConfig::default()
+        };
         let setup = Setup::try_from(config).unwrap();
         // Kernels differ in how well two equal steps fit the label.
         let numbers: Vec<f32> = (0..16).map(|i| 0.1 + 0.05 * (i / 4) as f32).collect();
@@ -258,7 +266,10 @@ mod tests {
             for (count, weight) in counts.iter().zip(&weights) {
                 // Five standard deviations of a binomial.
                 let spread = 5.0 * (1000.0 * weight * (1.0 - weight)).sqrt();
-                assert!((*count as f64 - 1000.0 * weight).abs() < spread, "{counts:?} for {weights:?}");
+                assert!(
+                    (*count as f64 - 1000.0 * weight).abs() < spread,
+                    "{counts:?} for {weights:?}"
+                );
             }
             let differ = weights.iter().any(|weight| (weight - 0.25).abs() > 0.05);
             assert_eq!(differ, weight_rate > 1.0, "{weights:?}");

@@ -1,21 +1,23 @@
 //! The naive extension (the paper's first remark): everything travels.
 //!
-//! A node uploads the models of all P kernels and its P losses, P·2D + P numbers; the server averages the models kernel by
-//! kernel, charges the weights with the losses of all nodes, and broadcasts both. The prediction is Σ_p q_p·w_pᵀz_p(x). With
-//! every node present this is centralised mini-batch learning, at P times the cost of MK-OFL.
+//! A node uploads the models of all P kernels and its P losses, P·2D + P numbers; the server
+//! averages the models kernel by kernel, charges the weights with the losses of all nodes, and
+//! broadcasts both. The prediction is Σ_p q_p·w_pᵀz_p(x). With every node present this is
+//! centralised mini-batch learning, at P times the cost of MK-OFL.
 
 use serde::{Deserialize, Serialize};
 
 use super::basis::Basis;
 use super::rows::{Models, are_losses, descend, pack_losses};
 use super::server::{Rule, Server, check_broadcast, check_losses};
-use super::{BadSample, BadState, NodeHalf, Setup, is_count, restore_state, save_state};
-use crate::compression::{Kind, Section};
+use super::{BadSample, NodeMethod, Setup};
+use crate::aggregation::gathering::Gathering;
+use crate::codec::{Kind, Section};
 use crate::features::Features;
-use crate::gathering::Gathering;
+use crate::learning::weights::{ExponentialWeights, is_distribution};
 use crate::message::{Broadcast, Rejected, Upload};
-use crate::scaling::Transport;
-use crate::weights::{ExponentialWeights, is_distribution};
+use crate::scaling::Rescaling;
+use crate::state::{BadState, is_count, restore_state, save_state};
 
 /// Length of both messages: models, then losses or weights.
 fn message_len(setup: &Setup) -> usize {
@@ -64,7 +66,7 @@ impl Node {
     }
 }
 
-impl NodeHalf for Node {
+impl NodeMethod for Node {
     fn predict(&self, z: Features<'_>) -> f32 {
         self.setup.assert_width(z);
         self.state.global.predict_mixture(&self.state.weights, z)
@@ -92,7 +94,9 @@ impl NodeHalf for Node {
 
     fn sections(&self, out: &mut Vec<Section>) {
         let len = self.setup.model_len();
-        out.extend((0..self.setup.kernels()).map(|slot| Section { len, kind: Kind::Model { slot } }));
+        out.extend(
+            (0..self.setup.kernels()).map(|slot| Section { len, kind: Kind::Model { slot } }),
+        );
     }
 
     fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
@@ -125,7 +129,7 @@ impl NodeHalf for Node {
         self.state.global.norm2_mixture(&self.state.weights)
     }
 
-    fn transport(&mut self, transport: &Transport) {
+    fn transport(&mut self, transport: &Rescaling) {
         self.state.global.transport_all(transport);
         self.state.models.transport_all(transport);
     }
@@ -149,7 +153,8 @@ impl NodeHalf for Node {
     }
 }
 
-/// Weights that sum to one again after rounding on the wire; a hostile sum of zero becomes equal weights.
+/// Weights that sum to one again after rounding on the wire; a hostile sum of zero becomes equal
+/// weights.
 fn normalise(received: &[f32], weights: &mut [f64]) {
     let total: f64 = received.iter().map(|weight| f64::from(weight.max(0.0))).sum();
     let equal = 1.0 / weights.len() as f64;
@@ -172,7 +177,12 @@ impl Rule for Mixture {
         "naive-server"
     }
 
-    fn close(&mut self, weights: &mut ExponentialWeights, sums: &Gathering, broadcast: &mut Broadcast) {
+    fn close(
+        &mut self,
+        weights: &mut ExponentialWeights,
+        sums: &Gathering,
+        broadcast: &mut Broadcast,
+    ) {
         let (models, shown) = broadcast.numbers.split_at_mut(self.setup.width());
         sums.mean(models);
         weights.charge(self.setup.weight_rate(broadcast.round), sums.totals().skip(models.len()));
@@ -182,7 +192,12 @@ impl Rule for Mixture {
         }
     }
 
-    fn transport(&self, weights: &mut ExponentialWeights, _broadcast: &mut Broadcast, transport: &Transport) {
+    fn transport(
+        &self,
+        weights: &mut ExponentialWeights,
+        _broadcast: &mut Broadcast,
+        transport: &Rescaling,
+    ) {
         // Those of the broadcast stay, so that predictions do.
         weights.in_other_units(transport.loss_factor());
     }
@@ -192,7 +207,8 @@ impl Rule for Mixture {
     }
 
     fn is_sound(&self, weights: &ExponentialWeights, broadcast: &Broadcast) -> bool {
-        broadcast.kernels.is_none() && weights.is_sound(self.setup.config.weight_rule, self.setup.kernels())
+        broadcast.kernels.is_none()
+            && weights.is_sound(self.setup.config.weight_rule, self.setup.kernels())
     }
 }
 

@@ -1,37 +1,43 @@
-//! POF-MKL (Ghari & Shen 2022): the server's models of all kernels, mixed by weights of each node's own.
+//! POF-MKL (Ghari & Shen 2022): the server's models of all kernels, mixed by weights of each node's
+//! own.
 //!
-//! The server broadcasts a model θ_p of every kernel, P·2D numbers. A node predicts Σ_p q_p·θ_pᵀz_p with its personal weights q and charges
-//! them with its own losses, logweight_p −= η_g·L(θ_p; x, y). For its upload it sorts the kernels by weight, the heaviest first, and
-//! deals them in this order into b = ⌈P/M⌉ bins of M; bin i has probability u_i = (1 − ξ)·Σ_{p in i} q_p + ξ/b. Of the bin that is drawn it
-//! uploads η_l·∇L(θ_p)/u_i and the index of each kernel: M·(2D + 1) numbers, fewer for a last bin with fewer kernels. The server takes
-//! θ_p −= (1/n)·Σ of what came for p, with n the number of nodes that uploaded anything. A node that chose otherwise counts with zero, so
-//! that in expectation every model takes its whole mean gradient step.
+//! The server broadcasts a model θ_p of every kernel, P·2D numbers. A node predicts Σ_p q_p·θ_pᵀz_p
+//! with its personal weights q and charges them with its own losses, logweight_p −= η_g·L(θ_p; x,
+//! y). For its upload it sorts the kernels by weight, the heaviest first, and deals them in this
+//! order into b = ⌈P/M⌉ bins of M; bin i has probability u_i = (1 − ξ)·Σ_{p in i} q_p + ξ/b. Of the
+//! bin that is drawn it uploads η_l·∇L(θ_p)/u_i and the index of each kernel: M·(2D + 1) numbers,
+//! fewer for a last bin with fewer kernels. The server takes θ_p −= (1/n)·Σ of what came for p,
+//! with n the number of nodes that uploaded anything. A node that chose otherwise counts with zero,
+//! so that in expectation every model takes its whole mean gradient step.
 //!
-//! Readings taken, where the authors' published code leaves it open or is otherwise. The bin is drawn when a round opens, by the weights of that moment. Several samples in a round are steps one after the other
-//! from θ_p, and their sum travels; weights are charged with the losses of θ itself, which makes the predictions, and act at once, so
-//! that a node out of contact goes on learning which kernels suit it. Weights that tie are sorted by index. η_g is the setup's rate, with
-//! its factor ln P (their code has one η for both rates).
+//! Readings taken, where the authors' published code leaves it open or is otherwise. The bin is
+//! drawn when a round opens, by the weights of that moment. Several samples in a round are steps
+//! one after the other from θ_p, and their sum travels; weights are charged with the losses of θ
+//! itself, which makes the predictions, and act at once, so that a node out of contact goes on
+//! learning which kernels suit it. Weights that tie are sorted by index. η_g is the setup's rate,
+//! with its factor ln P (their code has one η for both rates).
 //!
-//! A step is divided by its probability, so that rates of other methods make it b times as long at first and up to b/ξ times later: models
-//! may swing out until η_l has fallen below u. Weights turn away from them, and with everyone present that suffices; where many are
-//! missing it may not, and then smaller rates are needed. The server pulls back models longer than [`super::MAX_NORM`].
+//! A step is divided by its probability, so that rates of other methods make it b times as long at
+//! first and up to b/ξ times later: models may swing out until η_l has fallen below u. Weights turn
+//! away from them, and with everyone present that suffices; where many are missing it may not, and
+//! then smaller rates are needed. The server pulls back models longer than
+//! [`crate::limits::MAX_NORM`].
 
 use serde::{Deserialize, Serialize};
 
 use super::basis::Basis;
 use super::rows::{Models, descend, write_pulled_back};
 use super::server::{Rule, Server, check_broadcast};
-use super::{
-    BadSample, BadState, BudgetTooSmall, MAX_NUMBER, NodeHalf, Setup, frequencies_within, is_count,
-    restore_state, save_state,
-};
-use crate::compression::{Kind, Section};
+use super::{BadSample, BudgetTooSmall, NodeMethod, Setup, frequencies_within};
+use crate::aggregation::gathering::Gathering;
+use crate::codec::{Kind, Section};
 use crate::features::Features;
-use crate::gathering::Gathering;
+use crate::learning::weights::{ExponentialWeights, is_distribution};
+use crate::limits::MAX_NUMBER;
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
-use crate::random::{Purpose, Stream};
-use crate::scaling::Transport;
-use crate::weights::{ExponentialWeights, is_distribution};
+use crate::random::{CounterRng, Purpose};
+use crate::scaling::Rescaling;
+use crate::state::{BadState, is_count, restore_state, save_state};
 
 const KIND: &str = "pof-node";
 
@@ -46,14 +52,16 @@ pub struct PofOptions {
 }
 
 impl Default for PofOptions {
-    /// A single kernel, so that an upload fits the budget of one; every tenth choice ignores the weights.
+    /// A single kernel, so that an upload fits the budget of one; every tenth choice ignores the
+    /// weights.
     fn default() -> Self {
         Self { kernels_per_upload: 1, exploration: 0.1 }
     }
 }
 
 impl PofOptions {
-    /// How many frequencies per kernel a budget of r numbers allows: the largest D with M·(2D + 1) ≤ r.
+    /// How many frequencies per kernel a budget of r numbers allows: the largest D with M·(2D + 1)
+    /// ≤ r.
     pub fn frequencies(self, budget: usize) -> Result<usize, BudgetTooSmall> {
         let kernels = self.kernels_per_upload.max(1);
         frequencies_within("pof", budget / kernels, 1).map_err(|error| BudgetTooSmall {
@@ -66,7 +74,7 @@ impl PofOptions {
 
 pub(super) struct Node {
     setup: Setup,
-    choices: Stream,
+    choices: CounterRng,
     state: NodeState,
     /// Objective of each kernel's model on the sample at hand; scratch.
     losses: Vec<f64>,
@@ -88,7 +96,8 @@ struct NodeState {
     chosen: Vec<u32>,
     /// Its probability.
     probability: f64,
-    /// Their models and the gradient steps since the last broadcast; M of them, also where fewer are chosen.
+    /// Their models and the gradient steps since the last broadcast; M of them, also where fewer
+    /// are chosen.
     stepped: Vec<Models>,
 }
 
@@ -97,7 +106,7 @@ impl Node {
         let (kernels, len) = (setup.kernels(), setup.model_len());
         let mut node = Self {
             setup: *setup,
-            choices: Stream::from_seed(setup.config.seed).derive(Purpose::Vote, u64::from(id)),
+            choices: CounterRng::from_seed(setup.config.seed).derive(Purpose::Vote, u64::from(id)),
             state: NodeState {
                 round: 1,
                 learned: 0,
@@ -120,7 +129,8 @@ impl Node {
         let Self { state, order, .. } = self;
         let log = state.weights.log();
         order.sort_unstable_by(|a, b| log[*b as usize].total_cmp(&log[*a as usize]).then(a.cmp(b)));
-        let (explored, most) = (self.setup.config.pof.exploration, self.setup.config.pof.kernels_per_upload);
+        let (explored, most) =
+            (self.setup.config.pof.exploration, self.setup.config.pof.kernels_per_upload);
         let bins = order.len().div_ceil(most) as f64;
         let mut left = self.choices.uniform_at(state.round);
         for bin in order.chunks(most) {
@@ -140,7 +150,7 @@ impl Node {
     }
 }
 
-impl NodeHalf for Node {
+impl NodeMethod for Node {
     fn predict(&self, z: Features<'_>) -> f32 {
         self.setup.assert_width(z);
         self.state.global.predict_mixture(&self.state.probabilities, z)
@@ -171,7 +181,8 @@ impl NodeHalf for Node {
         for (kernel, stepped) in state.chosen.iter().zip(&state.stepped) {
             let pairs = state.global.numbers(*kernel as usize).zip(stepped.numbers(0));
             let fallen = pairs.map(|(before, after)| f64::from(before) - f64::from(after));
-            out.numbers.extend(fallen.map(|by| (by / state.probability).clamp(-bound, bound) as f32));
+            out.numbers
+                .extend(fallen.map(|by| (by / state.probability).clamp(-bound, bound) as f32));
         }
         out.numbers.extend(state.chosen.iter().skip(1).map(|kernel| *kernel as f32));
         state.learned > 0
@@ -214,7 +225,7 @@ impl NodeHalf for Node {
         self.state.global.norm2_mixture(&self.state.probabilities)
     }
 
-    fn transport(&mut self, transport: &Transport) {
+    fn transport(&mut self, transport: &Rescaling) {
         let state = &mut self.state;
         state.global.transport_all(transport);
         for (kernel, model) in state.chosen.iter().zip(&mut state.stepped) {
@@ -303,7 +314,8 @@ mod tests {
 
     #[test]
     fn states_with_odds_that_can_t_be_are_refused() {
-        let setup = Setup::try_from(SetupConfig { frequencies: 2, ..SetupConfig::default() }).unwrap();
+        let setup =
+            Setup::try_from(SetupConfig { frequencies: 2, ..SetupConfig::default() }).unwrap();
         let mut node = Node::new(&setup, 0);
         for probability in [0.0, -0.5, f64::NAN, 1.5, 0.25] {
             let sound = node.save();

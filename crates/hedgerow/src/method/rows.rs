@@ -1,17 +1,19 @@
-//! What the methods share: models of one or more kernels, and a gradient step on all of them at once.
+//! What the methods share: models of one or more kernels, and a gradient step on all of them at
+//! once.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{BadSample, MAX_NORM, MAX_NUMBER, Setup, check_width};
+use super::{BadSample, Setup, check_width};
+use crate::aggregation::gathering::check_numbers;
 use crate::features::Features;
-use crate::gathering::check_numbers;
-use crate::loss::{Objective, Step};
-use crate::scaling::Transport;
+use crate::learning::loss::{Objective, Step};
+use crate::limits::{MAX_NORM, MAX_NUMBER};
+use crate::scaling::Rescaling;
+use crate::simd::vector::{LANES, Line};
 use crate::simd::{self, Cpu};
-use crate::vector::{LANES, Line};
 
-/// One or more models of 2D numbers each. In memory every row begins on a cache line and is padded with zeros; everywhere
-/// else (messages, saved states) rows are packed.
+/// One or more models of 2D numbers each. In memory every row begins on a cache line and is padded
+/// with zeros; everywhere else (messages, saved states) rows are packed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Models {
     lines: Vec<Line>,
@@ -96,7 +98,13 @@ impl Models {
     }
 
     /// Writes each row's objective on a sample, whose z_p stand one after the other.
-    pub(crate) fn objectives(&self, objective: Objective, z: Features<'_>, y: f32, out: &mut [f64]) {
+    pub(crate) fn objectives(
+        &self,
+        objective: Objective,
+        z: Features<'_>,
+        y: f32,
+        out: &mut [f64],
+    ) {
         for (row, (out, z)) in out.iter_mut().zip(z.samples(self.width)).enumerate() {
             let prediction = f64::from(self.predict(row, z));
             *out = objective.value(prediction, f64::from(y), self.norm2(row)).min(1e60);
@@ -115,7 +123,7 @@ impl Models {
     }
 
     /// Takes one row, the model of a kernel, to another scale.
-    pub(crate) fn transport(&mut self, row: usize, kernel: usize, transport: &Transport) {
+    pub(crate) fn transport(&mut self, row: usize, kernel: usize, transport: &Rescaling) {
         let mut packed = Vec::with_capacity(self.width);
         self.pack_row(row, &mut packed);
         transport.apply(kernel, &mut packed);
@@ -123,12 +131,12 @@ impl Models {
     }
 
     /// The same for rows that are the models of all kernels.
-    pub(crate) fn transport_all(&mut self, transport: &Transport) {
+    pub(crate) fn transport_all(&mut self, transport: &Rescaling) {
         (0..self.rows()).for_each(|row| self.transport(row, row, transport));
     }
 
     /// The same for one row that is a linear model.
-    pub(crate) fn transport_linear(&mut self, row: usize, transport: &Transport) {
+    pub(crate) fn transport_linear(&mut self, row: usize, transport: &Rescaling) {
         let mut packed = Vec::with_capacity(self.width);
         self.pack_row(row, &mut packed);
         transport.apply_linear(&mut packed);
@@ -164,8 +172,8 @@ impl<'de> Deserialize<'de> for Models {
     }
 }
 
-/// One step of online gradient descent on each row of `models`. Writes each row's objective before it to `losses`; refuses a
-/// bad sample before anything has changed.
+/// One step of online gradient descent on each row of `models`. Writes each row's objective before
+/// it to `losses`; refuses a bad sample before anything has changed.
 pub(crate) fn descend(
     setup: &Setup,
     rate: f64,
@@ -176,7 +184,12 @@ pub(crate) fn descend(
 ) -> Result<(), BadSample> {
     setup.check_label(y)?;
     check_width(z, losses.len() * models.width)?;
-    let step = Step { objective: setup.objective(), label: f64::from(y), rate, longest: f64::from(MAX_NORM) };
+    let step = Step {
+        objective: setup.objective(),
+        label: f64::from(y),
+        rate,
+        longest: f64::from(MAX_NORM),
+    };
     simd::descend_rows(Cpu::detect(), &mut models.lines, z.numbers(), models.width, &step, losses);
     Ok(())
 }

@@ -1,15 +1,17 @@
-//! The server half that all methods share: it checks and sums uploads, and a [`Rule`] makes the next broadcast of the sums.
+//! The server half that all methods share: it checks and sums uploads, and a [`Rule`] makes the
+//! next broadcast of the sums.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::basis::Basis;
-use super::{BadState, ServerHalf, Setup, is_count, restore_state, save_state};
-use crate::compression::Section;
-use crate::gathering::{Gathering, check_numbers};
+use super::{ServerMethod, Setup};
+use crate::aggregation::gathering::{Gathering, check_numbers};
+use crate::codec::Section;
 use crate::message::{Broadcast, NodeId, Rejected, Selection, Upload};
 use crate::relay::PartialSum;
-use crate::scaling::Transport;
+use crate::scaling::Rescaling;
+use crate::state::{BadState, is_count, restore_state, save_state};
 
 /// What is special about a method's server.
 pub(super) trait Rule: Send + Sync {
@@ -27,8 +29,15 @@ pub(super) trait Rule: Send + Sync {
         1
     }
 
-    /// Takes what it remembers to another scale, and of the broadcast what isn't a model of its [`Basis`]; those are taken there anyway.
-    fn transport(&self, _memory: &mut Self::Memory, _broadcast: &mut Broadcast, _transport: &Transport) {}
+    /// Takes what it remembers to another scale, and of the broadcast what isn't a model of its
+    /// [`Basis`]; those are taken there anyway.
+    fn transport(
+        &self,
+        _memory: &mut Self::Memory,
+        _broadcast: &mut Broadcast,
+        _transport: &Rescaling,
+    ) {
+    }
 
     /// Refuses an upload that no honest node sends, beyond what every server checks.
     fn check(&self, _upload: &Upload, _broadcast: &Broadcast) -> Result<(), Rejected> {
@@ -75,7 +84,7 @@ impl<R: Rule> Server<R> {
     }
 }
 
-impl<R: Rule> ServerHalf for Server<R> {
+impl<R: Rule> ServerMethod for Server<R> {
     fn accept(&mut self, from: NodeId, upload: &Upload) -> Result<(), Rejected> {
         self.rule.check(upload, &self.state.broadcast)?;
         let most = self.rule.kernels_per_upload();
@@ -92,7 +101,12 @@ impl<R: Rule> ServerHalf for Server<R> {
         part.renew(self.state.broadcast.round, &self.state.gathering);
     }
 
-    fn accept_apart(&self, part: &mut PartialSum, from: NodeId, upload: &Upload) -> Result<(), Rejected> {
+    fn accept_into(
+        &self,
+        part: &mut PartialSum,
+        from: NodeId,
+        upload: &Upload,
+    ) -> Result<(), Rejected> {
         let State { broadcast, gathering, .. } = &self.state;
         part.check(broadcast.round, gathering)?;
         self.rule.check(upload, broadcast)?;
@@ -145,11 +159,11 @@ impl<R: Rule> ServerHalf for Server<R> {
         self.basis.sections(&self.state.broadcast, out);
     }
 
-    fn settle(&mut self, told: &[f32]) {
+    fn replace_broadcast(&mut self, told: &[f32]) {
         self.state.broadcast.numbers.copy_from_slice(told);
     }
 
-    fn transport(&mut self, transport: &Transport) {
+    fn transport(&mut self, transport: &Rescaling) {
         let State { broadcast, gathering, memory } = &mut self.state;
         gathering.clear();
         self.rule.transport(memory, broadcast, transport);
@@ -170,7 +184,8 @@ impl<R: Rule> ServerHalf for Server<R> {
             if let Some(len) = self.rule.upload_len(&state.broadcast) {
                 known.expect(len);
             }
-            check_broadcast(&state.broadcast, len.unwrap_or(self.state.broadcast.numbers.len())).is_ok()
+            check_broadcast(&state.broadcast, len.unwrap_or(self.state.broadcast.numbers.len()))
+                .is_ok()
                 && state.gathering.is_sound(&known, self.rule.kernels_per_upload())
                 && self.rule.is_sound(&state.memory, &state.broadcast)
         })?;
@@ -210,7 +225,8 @@ pub(super) fn check_selection(setup: &Setup, broadcast: &Broadcast) -> Result<Se
     }
 }
 
-/// Refuses losses, from a position of an upload on, that are below zero: they would buy a kernel weight.
+/// Refuses losses, from a position of an upload on, that are below zero: they would buy a kernel
+/// weight.
 pub(super) fn check_losses(upload: &Upload, from: usize) -> Result<(), Rejected> {
     match upload.numbers.iter().enumerate().skip(from).find(|(_, loss)| **loss < 0.0) {
         None => Ok(()),
@@ -244,6 +260,12 @@ impl Server<Mean> {
     pub(super) fn averaging(setup: &Setup, kind: &'static str, basis: Basis) -> Self {
         let len = basis.numbers();
         let opening = Broadcast { round: 1, kernels: None, numbers: vec![0.0; len] };
-        Self::new(Mean { kind }, (), opening, Gathering::new(setup.config.aggregation, len, 0), basis)
+        Self::new(
+            Mean { kind },
+            (),
+            opening,
+            Gathering::new(setup.config.aggregation, len, 0),
+            basis,
+        )
     }
 }

@@ -1,18 +1,20 @@
 //! SK-OFL: one kernel, chosen beforehand.
 //!
-//! A node predicts with the global model ŵ_t, takes a gradient step per sample and uploads the result, 2D numbers; the server
-//! broadcasts the mean. The best of these over all kernels is the paper's "best kernel in hindsight".
+//! A node predicts with the global model ŵ_t, takes a gradient step per sample and uploads the
+//! result, 2D numbers; the server broadcasts the mean. The best of these over all kernels is the
+//! paper's "best kernel in hindsight".
 
 use serde::{Deserialize, Serialize};
 
 use super::basis::Basis;
 use super::rows::{Models, descend, one_hot};
 use super::server::{Mean, Server, check_broadcast};
-use super::{BadSample, BadState, NodeHalf, Setup, is_count, restore_state, save_state};
-use crate::compression::{Kind, Section};
+use super::{BadSample, NodeMethod, Setup};
+use crate::codec::{Kind, Section};
 use crate::features::Features;
 use crate::message::{Broadcast, Rejected, Upload};
-use crate::scaling::Transport;
+use crate::scaling::Rescaling;
+use crate::state::{BadState, is_count, restore_state, save_state};
 
 const KIND: &str = "sk-node";
 
@@ -49,7 +51,7 @@ impl Node {
     }
 }
 
-impl NodeHalf for Node {
+impl NodeMethod for Node {
     fn predict(&self, z: Features<'_>) -> f32 {
         self.setup.assert_width(z);
         self.state.global.predict(0, self.features(z))
@@ -73,7 +75,10 @@ impl NodeHalf for Node {
     }
 
     fn sections(&self, out: &mut Vec<Section>) {
-        out.push(Section { len: self.setup.model_len(), kind: Kind::Model { slot: self.state.kernel } });
+        out.push(Section {
+            len: self.setup.model_len(),
+            kind: Kind::Model { slot: self.state.kernel },
+        });
     }
 
     fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
@@ -103,7 +108,7 @@ impl NodeHalf for Node {
         self.state.global.norm2(0)
     }
 
-    fn transport(&mut self, transport: &Transport) {
+    fn transport(&mut self, transport: &Rescaling) {
         self.state.global.transport(0, self.state.kernel, transport);
         self.state.local.transport(0, self.state.kernel, transport);
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::scale::{Scale, ScaleKind};
 use super::summary::Summary;
 use crate::message::{Rejected, Report};
-use crate::method::{BadState, is_count, restore_state, save_state};
+use crate::state::{BadState, is_count, restore_state, save_state};
 
 const KIND: &str = "scaling-node";
 
@@ -42,16 +42,17 @@ impl NodeScaling {
         Self { kind: Some(kind), inputs, state: State::new(inputs, None) }
     }
 
-    /// With a scale that is known beforehand ([`Scale::identity`] where none is needed): it never reports and never adopts
-    /// another one, but still fills in what is missing.
+    /// With a scale that is known beforehand ([`Scale::identity`] where none is needed): it never
+    /// reports and never adopts another one, but still fills in what is missing.
     pub fn fixed(scale: Scale) -> Self {
         let inputs = scale.inputs();
         Self { kind: None, inputs, state: State::new(inputs, Some(scale)) }
     }
 
-    /// Writes the scaled inputs of a sample and says how many were missing (NaN, or not finite) and had to be filled in: by the
-    /// mean of what this node has seen of that column, or by the centre of the scale if it has seen nothing yet. Before the first
-    /// agreement everything is 0. Never allocates.
+    /// Writes the scaled inputs of a sample and says how many were missing (NaN, or not finite) and
+    /// had to be filled in: by the mean of what this node has seen of that column, or by the centre
+    /// of the scale if it has seen nothing yet. Before the first agreement everything is 0. Never
+    /// allocates.
     ///
     /// # Panics
     /// If `raw` or `out` has the wrong length.
@@ -61,7 +62,8 @@ impl NodeScaling {
         for (input, (out, &raw)) in out.iter_mut().zip(raw).enumerate() {
             missing += usize::from(!raw.is_finite());
             *out = self.state.scale.as_ref().map_or(0.0, |scale| {
-                let known = || self.state.summary.mean(input).unwrap_or_else(|| scale.centre(input));
+                let known =
+                    || self.state.summary.mean(input).unwrap_or_else(|| scale.centre(input));
                 scale.scale_input(input, if raw.is_finite() { f64::from(raw) } else { known() })
             });
         }
@@ -82,7 +84,8 @@ impl NodeScaling {
         }
     }
 
-    /// Writes a report for the server if one is due: when the number of samples has doubled since the last.
+    /// Writes a report for the server if one is due: when the number of samples has doubled since
+    /// the last.
     pub fn report(&mut self, out: &mut Report) -> bool {
         let State { seen, reported, .. } = self.state;
         let is_due = self.kind.is_some() && seen > 0 && seen / 2 >= reported;
@@ -93,15 +96,16 @@ impl NodeScaling {
         is_due
     }
 
-    /// Takes over a scale that the server sent and says whether it is newer than its own. The models have to be transported from
-    /// the old scale to this one.
+    /// Takes over a scale that the server sent and says whether it is newer than its own. The
+    /// models have to be transported from the old scale to this one.
     pub fn adopt(&mut self, version: u64, scale: &Scale) -> Result<bool, Rejected> {
         self.check(version, scale)?;
         Ok(version > self.state.version && self.follow(version, scale)?)
     }
 
-    /// Takes over whatever scale the server has, older or newer, and says whether it is another than its own: for those who hear
-    /// from the server itself, in order, and whose server may have lost what was agreed on.
+    /// Takes over whatever scale the server has, older or newer, and says whether it is another
+    /// than its own: for those who hear from the server itself, in order, and whose server may have
+    /// lost what was agreed on.
     pub fn follow(&mut self, version: u64, scale: &Scale) -> Result<bool, Rejected> {
         self.check(version, scale)?;
         let is_same = version == self.state.version && self.scale() == Some(scale);
@@ -193,7 +197,11 @@ mod tests {
     fn what_is_missing_is_filled_in_by_the_mean_so_far() {
         for mut node in [agreed(), NodeScaling::fixed(scale())] {
             assert_eq!(prepared(&node, [5.0, 0.5]), ([0.5, 0.75], 0));
-            assert_eq!(prepared(&node, [NAN, f32::INFINITY]), ([0.5, 0.5], 2), "the centre of the scale");
+            assert_eq!(
+                prepared(&node, [NAN, f32::INFINITY]),
+                ([0.5, 0.5], 2),
+                "the centre of the scale"
+            );
             node.see(&[2.0, NAN], Some(1.0));
             node.see(&[4.0, NAN], None);
             assert_eq!(prepared(&node, [NAN, NAN]), ([0.3, 0.5], 2));

@@ -1,12 +1,15 @@
-//! [`Refit`]: takes sums of products and models over a dictionary's features from one scale to another.
+//! [`Refit`]: takes sums of products and models over a dictionary's features from one scale to
+//! another.
 //!
-//! After a change of scale z'(x) is another function of the raw sample than z(x). Over inputs that are spread around the centre of the new
-//! scale like a normal law, all mean products of features are known: G = E[z zᵀ], G' = E[z' z'ᵀ] and C = E[z' zᵀ]. The best guess of z' from
-//! z is B z with B = I + (C − G)(G + εI)⁻¹, and what it misses has the mean products R = E[(z' − Bz)(z' − Bz)ᵀ] = G' − B Cᵀ + ε(I − B)Bᵀ. So sums
-//! over c samples become A' = B A Bᵀ + c·R and b' = B b. A model becomes that of the nearest function: w' = w + (G' + εI)⁻¹(C − G')w. Where
-//! nothing changes all of it stays as it is, to the bit.
+//! After a change of scale z'(x) is another function of the raw sample than z(x). Over inputs that
+//! are spread around the centre of the new scale like a normal law, all mean products of features
+//! are known: G = E[z zᵀ], G' = E[z' z'ᵀ] and C = E[z' zᵀ]. The best guess of z' from z is B z with
+//! B = I + (C − G)(G + εI)⁻¹, and what it misses has the mean products R = E[(z' − Bz)(z' − Bz)ᵀ] =
+//! G' − B Cᵀ + ε(I − B)Bᵀ. So sums over c samples become A' = B A Bᵀ + c·R and b' = B b. A model
+//! becomes that of the nearest function: w' = w + (G' + εI)⁻¹(C − G')w. Where nothing changes all
+//! of it stays as it is, to the bit.
 
-use crate::dictionary::Feature;
+use crate::features::dictionary::Feature;
 use crate::linear::{Cholesky, dot};
 
 /// How much it takes for a number to change, beside the mean square of a feature.
@@ -37,7 +40,8 @@ impl Refit {
             let triangle = (0..features.len()).flat_map(|i| (0..=i).map(move |j| (i, j)));
             triangle.map(|(i, j)| features[i].mean_product(&features[j])).collect()
         };
-        let across = new.iter().flat_map(|new| old.iter().map(|old| new.mean_product(old))).collect();
+        let across =
+            new.iter().flat_map(|new| old.iter().map(|old| new.mean_product(old))).collect();
         Self { width: new.len(), old: among(old), new: among(new), across }
     }
 
@@ -72,7 +76,8 @@ impl Refit {
     pub(crate) fn model(&self, w: &mut [f64]) {
         let len = w.len();
         let apart = |i: usize, j: usize| self.across[i * self.width + j] - entry(&self.new, i, j);
-        let mut change: Vec<f64> = (0..len).map(|i| (0..len).map(|j| apart(i, j) * w[j]).sum()).collect();
+        let mut change: Vec<f64> =
+            (0..len).map(|i| (0..len).map(|j| apart(i, j) * w[j]).sum()).collect();
         let triangle = self.new[..len * (len + 1) / 2].to_vec();
         Cholesky::new(triangle, len, RELUCTANCE, 0.0).solve(&mut change);
         w.iter_mut().zip(&change).for_each(|(w, change)| *w += change);
@@ -116,10 +121,10 @@ fn entry(triangle: &[f64], i: usize, j: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dictionary::Dictionary;
+    use crate::features::dictionary::Dictionary;
+    use crate::features::Kernel;
     use crate::features::{Amplitude, Draw, FeatureSpec};
-    use crate::kernel::Kernel;
-    use crate::random::Stream;
+    use crate::random::CounterRng;
 
     const INPUTS: usize = 3;
     const WIDTH: usize = 20;
@@ -150,8 +155,9 @@ mod tests {
 
     /// Features of many samples, before and after.
     fn samples(map: &Dictionary, change: &[(f64, f64); INPUTS]) -> [Vec<f32>; 2] {
-        let stream = Stream::from_seed(8);
-        let after: Vec<f32> = (0..200 * INPUTS as u64).map(|at| stream.uniform_at(at) as f32 - 0.5).collect();
+        let stream = CounterRng::from_seed(8);
+        let after: Vec<f32> =
+            (0..200 * INPUTS as u64).map(|at| stream.uniform_at(at) as f32 - 0.5).collect();
         let inputs = change.iter().cycle();
         let before: Vec<f32> =
             after.iter().zip(inputs).map(|(x, (a, c))| (a * f64::from(*x) + c) as f32).collect();
@@ -210,7 +216,10 @@ mod tests {
             let size = expected.iter().fold(0f64, |size, value| size.max(value.abs()));
             refit.model(&mut model);
             for (found, expected) in said(&model, &after).iter().zip(&expected) {
-                assert!((found - expected).abs() < 1e-4 * size, "{change:?}: {found}, expected {expected}");
+                assert!(
+                    (found - expected).abs() < 1e-4 * size,
+                    "{change:?}: {found}, expected {expected}"
+                );
             }
             // And so do the sums of their products, and those with a label.
             let (mut sums, exact) = (gram(&before), gram(&after));
@@ -241,7 +250,8 @@ mod tests {
 
     #[test]
     fn sums_know_what_the_samples_would_have_told() {
-        // Two hundred samples, sent to another scale and back: most of each feature's square is still there.
+        // Two hundred samples, sent to another scale and back: most of each feature's square is
+        // still there.
         let map = dictionary();
         let change = &CHANGES[1];
         let back = change.map(|(a, c)| (1.0 / a, -c / a));

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::summary::Summary;
+use crate::limits::{MAX_LABEL, MAX_NUMBER};
 use crate::message::BYTES_PER_NUMBER;
-use crate::method::{MAX_LABEL, MAX_NUMBER};
 
 /// What a scale is made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -26,8 +26,9 @@ const RATIO: f64 = 1.5;
 /// And one whose centre is off by more than this, in scaled units.
 const DRIFT: f64 = 0.25;
 
-/// Scaled = (raw − offset)·factor for each column, the inputs and then the label. A column that has always been the same has the
-/// factor 0. Both numbers are f32, so that what travels is what everybody computes with.
+/// Scaled = (raw − offset)·factor for each column, the inputs and then the label. A column that has
+/// always been the same has the factor 0. Both numbers are f32, so that what travels is what
+/// everybody computes with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub struct Scale {
@@ -94,7 +95,8 @@ pub enum BadScale {
 }
 
 impl Scale {
-    /// Largest size of a scaled input, unless nothing is scaled: farther out is no farther, so an outlier can't wreck anything.
+    /// Largest size of a scaled input, unless nothing is scaled: farther out is no farther, so an
+    /// outlier can't wreck anything.
     pub const LIMIT: f32 = 8.0;
 
     /// Leaves everything as it is.
@@ -119,11 +121,11 @@ impl Scale {
         Ok(Self { form: Form::Range, axes: axes.collect::<Result<_, _>>()? })
     }
 
-    /// The scale that fits what has been seen. Where the previous one still fits well enough, it is kept: if it does everywhere,
-    /// the result is the previous one.
+    /// The scale that fits what has been seen. Where the previous one still fits well enough, it is
+    /// kept: if it does everywhere, the result is the previous one.
     ///
-    /// The label's offset is that of the first scale for ever, so that a change of its scale is a change of its factor only,
-    /// which models survive exactly.
+    /// The label's offset is that of the first scale for ever, so that a change of its scale is a
+    /// change of its factor only, which models survive exactly.
     ///
     /// # Panics
     /// If the previous one has another number of columns, or there is none.
@@ -170,11 +172,13 @@ impl Scale {
     /// If there is no such input.
     pub fn scale_input(&self, input: usize, raw: f64) -> f32 {
         let limit = if self.form == Form::Identity { f32::MAX } else { Self::LIMIT };
-        self.axes[..self.inputs()][input].scaled(raw).clamp(-f64::from(limit), f64::from(limit)) as f32
+        self.axes[..self.inputs()][input].scaled(raw).clamp(-f64::from(limit), f64::from(limit))
+            as f32
     }
 
-    /// A label, scaled, to be learned from: at most [`Scale::LIMIT`] in size like an input, or one outlier could undo a model; of any size
-    /// that nodes learn from if the scale leaves labels as they are.
+    /// A label, scaled, to be learned from: at most [`Scale::LIMIT`] in size like an input, or one
+    /// outlier could undo a model; of any size that nodes learn from if the scale leaves labels as
+    /// they are.
     pub fn scale_label(&self, raw: f32) -> f32 {
         let bound = f64::from(if self.label() == Axis::IDENTITY { MAX_LABEL } else { Self::LIMIT });
         self.label().scaled(f64::from(raw)).clamp(-bound, bound) as f32
@@ -251,7 +255,8 @@ impl TryFrom<Unchecked> for Scale {
         if axes.is_empty() {
             return Err(BadScale::NoColumns);
         }
-        let is_sound = |axis: &Axis| axis.is_sound() && (form != Form::Identity || *axis == Axis::IDENTITY);
+        let is_sound =
+            |axis: &Axis| axis.is_sound() && (form != Form::Identity || *axis == Axis::IDENTITY);
         match axes.iter().position(|axis| !is_sound(axis)) {
             None => Ok(Self { form, axes }),
             Some(column) => {
@@ -266,7 +271,8 @@ impl Axis {
     /// Leaves numbers as they are.
     pub const IDENTITY: Self = Self { offset: 0.0, factor: 1.0 };
 
-    /// Takes `offset` to 0 and `width` more to 1; a width that f32 can't tell from nothing takes everything to 0.
+    /// Takes `offset` to 0 and `width` more to 1; a width that f32 can't tell from nothing takes
+    /// everything to 0.
     fn new(offset: f64, width: f64) -> Self {
         let least = (1e-7 * offset.abs()).max(1.0 / f64::from(MAX_NUMBER));
         let factor = if width > least { 1.0 / width } else { 0.0 };
@@ -299,7 +305,8 @@ impl Axis {
             return true;
         }
         let ratio = f64::from(fresh.factor) / f64::from(self.factor);
-        (1.0 / RATIO..=RATIO).contains(&ratio) && self.scaled(f64::from(fresh.offset)).abs() <= DRIFT
+        (1.0 / RATIO..=RATIO).contains(&ratio)
+            && self.scaled(f64::from(fresh.offset)).abs() <= DRIFT
     }
 
     /// (raw − offset)·factor.
@@ -314,7 +321,8 @@ impl Axis {
     }
 
     fn is_sound(self) -> bool {
-        (-MAX_NUMBER..=MAX_NUMBER).contains(&self.offset) && (0.0..=MAX_NUMBER).contains(&self.factor)
+        (-MAX_NUMBER..=MAX_NUMBER).contains(&self.offset)
+            && (0.0..=MAX_NUMBER).contains(&self.factor)
     }
 }
 
@@ -348,7 +356,9 @@ mod tests {
     fn spread_takes_two_deviations_to_a_half() {
         let (mean, deviation) = (7.0, even(6.0, 8.0).deviation(0));
         let scale = Scale::from_summary(ScaleKind::Spread, &even(6.0, 8.0), None);
-        for (raw, expected) in [(mean, 0.0), (mean + 2.0 * deviation, 0.5), (mean - 2.0 * deviation, -0.5)] {
+        for (raw, expected) in
+            [(mean, 0.0), (mean + 2.0 * deviation, 0.5), (mean - 2.0 * deviation, -0.5)]
+        {
             assert_close(scale.scale_input(0, raw), expected);
             assert_close(scale.scale_label(raw as f32), expected);
         }
@@ -382,9 +392,13 @@ mod tests {
     #[test]
     fn inputs_stay_within_the_limit_and_everything_stays_finite() {
         for kind in KINDS {
-            for values in
-                [even(0.0, 1.0), even(1e30, -1e30), even(1e-30, 3e-30), summary([5.0; 9]), Summary::new(2)]
-            {
+            for values in [
+                even(0.0, 1.0),
+                even(1e30, -1e30),
+                even(1e-30, 3e-30),
+                summary([5.0; 9]),
+                Summary::new(2),
+            ] {
                 let scale = Scale::from_summary(kind, &values, None);
                 for raw in [f32::MAX, f32::MIN, 1e12, 0.0, 1e-38] {
                     assert!(scale.scale_input(0, f64::from(raw)).abs() <= Scale::LIMIT);
@@ -404,7 +418,10 @@ mod tests {
             assert_eq!((constant.scale_label(5.0), constant.unscale_label(3.0)), (0.0, 5.0));
             let later = summary([[5.0; 30], [7.0; 30]].concat());
             let opened = Scale::from_summary(kind, &later, Some(&constant));
-            assert!(opened.scale_input(0, 7.0) > 0.2 && opened.scale_label(7.0) > 0.2, "{opened:?}");
+            assert!(
+                opened.scale_input(0, 7.0) > 0.2 && opened.scale_label(7.0) > 0.2,
+                "{opened:?}"
+            );
         }
     }
 
@@ -412,12 +429,15 @@ mod tests {
     fn what_still_fits_is_kept() {
         for kind in KINDS {
             let first = Scale::from_summary(kind, &even(0.0, 1.0), None);
-            let next = |low: f64, high: f64| Scale::from_summary(kind, &even(low, high), Some(&first));
-            let changes = |scale: &Scale| [0, 1].map(|column| scale.axes[column] != first.axes[column]);
+            let next =
+                |low: f64, high: f64| Scale::from_summary(kind, &even(low, high), Some(&first));
+            let changes =
+                |scale: &Scale| [0, 1].map(|column| scale.axes[column] != first.axes[column]);
             for (low, high) in [(0.0, 1.0), (0.05, 0.95), (-0.1, 1.1), (-0.15, 1.0)] {
                 assert_eq!(next(low, high), first, "{low} to {high}");
             }
-            // Farther out, nearer in, and elsewhere: the label has another offset then, and only its factor follows.
+            // Farther out, nearer in, and elsewhere: the label has another offset then, and only
+            // its factor follows.
             assert_eq!(changes(&next(-0.6, 1.6)), [true; 2], "{kind:?}");
             assert_eq!(changes(&next(0.25, 0.75)), [true, kind == ScaleKind::Spread], "{kind:?}");
             assert_eq!(changes(&next(4.0, 5.0)), [true; 2], "{kind:?}");
@@ -440,11 +460,16 @@ mod tests {
     fn ranges_that_are_none_are_named() {
         assert_eq!(Scale::from_ranges(&[]), Err(BadScale::NoColumns));
         let nan = f64::NAN;
-        for (min, max) in [(1.0, 1.0), (2.0, 1.0), (0.0, f64::INFINITY), (-1e31, 1.0), (1e9, 1e9 + 1e-3)] {
+        for (min, max) in
+            [(1.0, 1.0), (2.0, 1.0), (0.0, f64::INFINITY), (-1e31, 1.0), (1e9, 1e9 + 1e-3)]
+        {
             let refused = Scale::from_ranges(&[(0.0, 1.0), (min, max)]);
             assert_eq!(refused, Err(BadScale::Range { column: 1, min, max }));
         }
-        assert!(Scale::from_ranges(&[(nan, 1.0)]).is_err() && Scale::from_ranges(&[(0.0, nan)]).is_err());
+        assert!(
+            Scale::from_ranges(&[(nan, 1.0)]).is_err()
+                && Scale::from_ranges(&[(0.0, nan)]).is_err()
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::scale::{Scale, ScaleKind};
 use super::summary::Summary;
 use crate::message::{NodeId, Rejected, Report};
-use crate::method::{BadState, is_count, restore_state, save_state};
+use crate::state::{BadState, is_count, restore_state, save_state};
 
 const KIND: &str = "scaling-server";
 
@@ -31,7 +31,8 @@ struct State {
     /// That of the latest scale; 0 before the first.
     version: u64,
     scale: Option<Scale>,
-    /// The latest report of every node. Merged in the order of nodes, so the order of arrival is irrelevant.
+    /// The latest report of every node. Merged in the order of nodes, so the order of arrival is
+    /// irrelevant.
     known: BTreeMap<NodeId, Summary>,
     /// Whether a report came since the last merge.
     is_news: bool,
@@ -61,8 +62,8 @@ impl ServerScaling {
         Ok(())
     }
 
-    /// Merges the reports if one is new, and returns the scale if that changed it. The server's models have to be transported from
-    /// the old scale to this one before anyone hears of either.
+    /// Merges the reports if one is new, and returns the scale if that changed it. The server's
+    /// models have to be transported from the old scale to this one before anyone hears of either.
     pub fn close_round(&mut self) -> Option<&Scale> {
         if !std::mem::take(&mut self.state.is_news) {
             return None;
@@ -102,7 +103,8 @@ impl ServerScaling {
     /// Goes on from a saved state, or refuses it and stays as it was.
     pub fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
         let columns = self.columns;
-        let is_fitting = |scale: &Scale| scale.is_made_from(self.kind) && scale.columns() == columns;
+        let is_fitting =
+            |scale: &Scale| scale.is_made_from(self.kind) && scale.columns() == columns;
         self.state = restore_state(KIND, saved, |state: &State| {
             is_count(state.version)
                 && state.scale.is_some() == (state.version > 0)
@@ -139,7 +141,11 @@ mod tests {
         let mut server = ServerScaling::new(ScaleKind::Range, 1);
         assert_eq!(server.close_round(), None);
         server.accept(3, &report(even(10))).unwrap();
-        assert_eq!((server.close_round().cloned(), server.version()), (None, 0), "ten labels are too few");
+        assert_eq!(
+            (server.close_round().cloned(), server.version()),
+            (None, 0),
+            "ten labels are too few"
+        );
         server.accept(1, &report(even(6))).unwrap();
         let first = server.close_round().cloned();
         assert_eq!(first, Scale::from_ranges(&[(0.0, 1.0), (0.0, 10.0)]).ok());

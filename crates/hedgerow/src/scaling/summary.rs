@@ -1,10 +1,11 @@
-//! [`Summary`]: what a node knows about the numbers that it has seen, column by column, in a few numbers that merge.
+//! [`Summary`]: what a node knows about the numbers that it has seen, column by column, in a few
+//! numbers that merge.
 
 use serde::{Deserialize, Serialize};
 
-use crate::gathering::check_numbers;
+use crate::aggregation::gathering::check_numbers;
+use crate::limits::MAX_NUMBER;
 use crate::message::{Rejected, Report};
-use crate::method::MAX_NUMBER;
 
 /// Count, mean, spread and range of every column of the samples so far: the inputs, then the label.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,9 +36,10 @@ impl Summary {
         self.columns.len()
     }
 
-    /// Adds a value to a column; one that isn't finite is missing and counts nothing. An outlier is pulled in first: a value far
-    /// off counts like one five standard deviations away. If more of them follow, they are let through: then it was
-    /// no outlier but a new level, or a column that is mostly the same.
+    /// Adds a value to a column; one that isn't finite is missing and counts nothing. An outlier is
+    /// pulled in first: a value far off counts like one five standard deviations away. If more of
+    /// them follow, they are let through: then it was no outlier but a new level, or a column that
+    /// is mostly the same.
     ///
     /// # Panics
     /// If there is no such column.
@@ -82,12 +84,15 @@ impl Summary {
         self.columns.iter_mut().zip(&other.columns).for_each(|(column, other)| column.merge(other));
     }
 
-    /// What several nodes have seen together. Where there are enough of them to tell, a column leaves out those that are far from
-    /// all others: early on, one wild value is all that a node knows.
+    /// What several nodes have seen together. Where there are enough of them to tell, a column
+    /// leaves out those that are far from all others: early on, one wild value is all that a node
+    /// knows.
     pub(super) fn merged(columns: usize, all: &[&Self]) -> Self {
         let mut merged = Self::new(columns);
         for (at, column) in merged.columns.iter_mut().enumerate() {
-            let seen = || all.iter().map(|summary| &summary.columns[at]).filter(|column| column.count > 0.0);
+            let seen = || {
+                all.iter().map(|summary| &summary.columns[at]).filter(|column| column.count > 0.0)
+            };
             let usual = Usual::of(seen());
             seen().filter(|column| usual.admits(column)).for_each(|other| column.merge(other));
         }
@@ -192,7 +197,8 @@ impl Column {
         self.m2 += (before * (value - self.mean)).max(0.0);
     }
 
-    /// The value as it is, or the farthest one in reach. (A column that has always been the same has no idea of far.)
+    /// The value as it is, or the farthest one in reach. (A column that has always been the same
+    /// has no idea of far.)
     fn pulled_in(&mut self, value: f64) -> f64 {
         let deviation = self.deviation();
         if self.count < KNOWN || deviation == 0.0 {
@@ -200,8 +206,8 @@ impl Column {
         }
         let farthest = self.reach * deviation;
         let pulled = value.clamp(self.mean - farthest, self.mean + farthest);
-        // Doubled by every value beyond and 1% less with every other one: what comes more often than once in seventy values
-        // is no outlier.
+        // Doubled by every value beyond and 1% less with every other one: what comes more often
+        // than once in seventy values is no outlier.
         let change = if pulled == value { 0.99 } else { 2.0 };
         self.reach = (self.reach * change).clamp(REACH, f64::from(MAX_NUMBER));
         pulled
@@ -269,7 +275,7 @@ impl Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Stream;
+    use crate::random::CounterRng;
     use proptest::prelude::*;
 
     fn summary(values: &[f64]) -> Summary {
@@ -280,7 +286,7 @@ mod tests {
 
     /// So many numbers in [-1, 1).
     fn noise(count: u64) -> Vec<f64> {
-        let stream = Stream::from_seed(3);
+        let stream = CounterRng::from_seed(3);
         (0..count).map(|at| 2.0 * stream.uniform_at(at) - 1.0).collect()
     }
 
@@ -300,7 +306,10 @@ mod tests {
     #[test]
     fn moments_and_range_are_the_values_own() {
         let summary = summary(&[4.0, f64::NAN, 8.0, f64::INFINITY, 6.0]);
-        assert_eq!((summary.count(0), summary.mean(0), summary.range(0)), (3.0, Some(6.0), Some((4.0, 8.0))));
+        assert_eq!(
+            (summary.count(0), summary.mean(0), summary.range(0)),
+            (3.0, Some(6.0), Some((4.0, 8.0)))
+        );
         assert!(close(summary.deviation(0), (8.0f64 / 3.0).sqrt()));
         assert!(close(summary.deviation_from(0, 3.0), (8.0f64 / 3.0 + 9.0).sqrt()));
         let nothing = Summary::new(1);
@@ -357,7 +366,8 @@ mod tests {
     #[test]
     fn what_is_rare_but_regular_is_no_outlier() {
         // One in fifty: seven deviations away, and yet most of what there is to know.
-        let values: Vec<f64> = (0..10_000).map(|at| if at % 50 == 30 { 1000.0 } else { 0.0 }).collect();
+        let values: Vec<f64> =
+            (0..10_000).map(|at| if at % 50 == 30 { 1000.0 } else { 0.0 }).collect();
         let deviation = summary(&values).deviation(0);
         assert!((50.0..200.0).contains(&deviation), "{deviation}, and 140 without any pulling in");
     }
@@ -396,9 +406,17 @@ mod tests {
         assert!(read(&sound).is_ok());
         assert!(read(&[0.0; 5]).is_ok(), "a column that is always missing");
         assert_eq!(read(&sound[1..]), Err(Rejected::WrongLength { expected: 5, found: 4 }));
-        for (position, value) in
-            [(0, -1.0), (0, 0.0), (0, 1e16), (1, -0.1), (1, 2.1), (2, -0.5), (2, 2.1), (3, 1.1), (4, 0.9)]
-        {
+        for (position, value) in [
+            (0, -1.0),
+            (0, 0.0),
+            (0, 1e16),
+            (1, -0.1),
+            (1, 2.1),
+            (2, -0.5),
+            (2, 2.1),
+            (3, 1.1),
+            (4, 0.9),
+        ] {
             let mut numbers = sound;
             numbers[position] = value;
             let refused = Err(Rejected::NotASummary { column: 0 });

@@ -1,12 +1,15 @@
-//! A small world for the tests: every method in many setups, and a driver that plays rounds by hand.
+//! A small world for the tests: every method in many setups, and a driver that plays rounds by
+//! hand.
 
 #![allow(clippy::unwrap_used)]
 
-use hedgerow::{
-    Aggregation, Amplitude, Average, Draw, FeatureMap, FeatureSpec, Features, Kernel, Loss, Method,
-    MkOptions, NodeHalf, PofOptions, SampleMap, Schedule, ServerHalf, Setup, SetupConfig, Stream, Upload,
-    WeightRule,
-};
+use hedgerow::aggregation::Aggregation;
+use hedgerow::features::{Amplitude, Draw, FeatureMap, FeatureSpec, Features, Kernel, SampleMap};
+use hedgerow::learning::{Loss, Schedule, WeightRule};
+use hedgerow::message::Upload;
+use hedgerow::method::{Average, MkOptions, PofOptions};
+use hedgerow::random::CounterRng;
+use hedgerow::{Method, NodeMethod, ServerMethod, Setup, SetupConfig};
 
 pub(crate) const FREQUENCIES: usize = 5;
 pub(crate) const INPUTS: usize = 2;
@@ -39,20 +42,23 @@ impl Case {
 
     /// POF-MKL with two kernels in an upload, where there are two.
     fn in_pairs(setup: Setup) -> Self {
-        let pof = PofOptions { kernels_per_upload: setup.config().kernels.min(2), exploration: 0.5 };
+        let pof =
+            PofOptions { kernels_per_upload: setup.config().kernels.min(2), exploration: 0.5 };
         Self::new(Method::PofMkl, SetupConfig { pof, ..*setup.config() }.try_into().unwrap())
     }
 
     /// The same with each aggregation that the method supports.
     fn with_each_aggregation(self) -> impl Iterator<Item = Self> {
-        let able = AGGREGATIONS.into_iter().filter(move |aggregation| self.method.supports(*aggregation));
+        let able =
+            AGGREGATIONS.into_iter().filter(move |aggregation| self.method.supports(*aggregation));
         able.map(move |aggregation| {
             let setup = SetupConfig { aggregation, ..*self.setup.config() }.try_into().unwrap();
             Self { setup, ..self }
         })
     }
 
-    /// Whether nodes that have heard the same broadcast may say different things: one that keeps weights or a model to itself.
+    /// Whether nodes that have heard the same broadcast may say different things: one that keeps
+    /// weights or a model to itself.
     pub(crate) fn is_personal(&self) -> bool {
         is_personal(self.method, self.setup.config().kernels)
     }
@@ -83,7 +89,8 @@ pub(crate) fn methods(kernels: usize) -> [Method; 10] {
     ]
 }
 
-/// Whether nodes that have heard the same broadcast may say different things. Weights over a single kernel are nobody's own.
+/// Whether nodes that have heard the same broadcast may say different things. Weights over a single
+/// kernel are nobody's own.
 pub(crate) fn is_personal(method: Method, kernels: usize) -> bool {
     method == Method::FedPoe || (method == Method::PofMkl && kernels > 1)
 }
@@ -98,12 +105,14 @@ pub(crate) fn is_linear(method: Method) -> bool {
     matches!(method, Method::LinearSgd | Method::LinearNewton)
 }
 
-/// Whether a node has something to say in a round without samples: the gradient of its history at a new model is news.
+/// Whether a node has something to say in a round without samples: the gradient of its history at a
+/// new model is news.
 pub(crate) fn speaks_of_its_past(method: Method) -> bool {
     method == Method::GrOfl
 }
 
-/// Whether a method has this loss. Sums can't be reweighted afterwards, as the logistic loss would need it.
+/// Whether a method has this loss. Sums can't be reweighted afterwards, as the logistic loss would
+/// need it.
 pub(crate) fn has_loss(method: Method, loss: Loss) -> bool {
     method != Method::GrOfl || loss != Loss::Logistic
 }
@@ -115,8 +124,8 @@ pub(crate) fn features(map: &SampleMap, x: &[f32]) -> Vec<f32> {
     z
 }
 
-/// Every method, and MK-OFL's and POF-MKL's variants, with P = 1 and 11, K = 1, 3 and 20, each loss, each schedule, both weight
-/// rules and each aggregation.
+/// Every method, and MK-OFL's and POF-MKL's variants, with P = 1 and 11, K = 1, 3 and 20, each
+/// loss, each schedule, both weight rules and each aggregation.
 pub(crate) fn cases() -> Vec<Case> {
     let schedules = [
         Schedule::Anytime { scale: 1.0 },
@@ -138,7 +147,8 @@ pub(crate) fn cases() -> Vec<Case> {
                             weight_rule,
                             ..SetupConfig::default()
                         });
-                        let able = methods(kernels).into_iter().filter(|method| has_loss(*method, loss));
+                        let able =
+                            methods(kernels).into_iter().filter(|method| has_loss(*method, loss));
                         cases.extend(able.map(|method| Case::new(method, setup)));
                         cases.extend([Case::published(setup), Case::in_pairs(setup)]);
                     }
@@ -149,7 +159,8 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.into_iter().flat_map(Case::with_each_aggregation).collect()
 }
 
-/// Each method once, and MK-OFL's and POF-MKL's variants, with three nodes and this many kernels; then again with other aggregations.
+/// Each method once, and MK-OFL's and POF-MKL's variants, with three nodes and this many kernels;
+/// then again with other aggregations.
 pub(crate) fn few_cases(kernels: usize) -> Vec<Case> {
     let setup = setup(SetupConfig { kernels, nodes: 3, ..SetupConfig::default() });
     let plain = methods(kernels).map(|method| Case::new(method, setup));
@@ -162,7 +173,9 @@ pub(crate) fn few_cases(kernels: usize) -> Vec<Case> {
 
 /// A setup with few frequencies.
 pub(crate) fn setup(config: SetupConfig) -> Setup {
-    SetupConfig { frequencies: FREQUENCIES, inputs: INPUTS, budget: BUDGET, ..config }.try_into().unwrap()
+    SetupConfig { frequencies: FREQUENCIES, inputs: INPUTS, budget: BUDGET, ..config }
+        .try_into()
+        .unwrap()
 }
 
 /// A map for such a setup.
@@ -192,15 +205,15 @@ pub(crate) fn spec(kernels: usize, amplitude: Amplitude) -> FeatureSpec {
 
 /// Numbers in [-1, 1).
 pub(crate) fn numbers(seed: u64, count: usize) -> Vec<f32> {
-    let stream = Stream::from_seed(seed);
+    let stream = CounterRng::from_seed(seed);
     (0..count as u64).map(|i| stream.uniform_at(i) as f32 * 2.0 - 1.0).collect()
 }
 
 /// A server and its nodes, driven by hand.
 pub(crate) struct World {
     pub(crate) case: Case,
-    pub(crate) nodes: Vec<Box<dyn NodeHalf>>,
-    pub(crate) server: Box<dyn ServerHalf>,
+    pub(crate) nodes: Vec<Box<dyn NodeMethod>>,
+    pub(crate) server: Box<dyn ServerMethod>,
     map: SampleMap,
 }
 

@@ -1,5 +1,5 @@
-//! Streams whose function changes, from one concept to another, and when: always between two rounds, so that all nodes see the same
-//! concept in a round.
+//! Streams whose function changes, from one concept to another, and when: always between two
+//! rounds, so that all nodes see the same concept in a round.
 
 use std::f64::consts::{FRAC_PI_2, TAU};
 
@@ -19,7 +19,8 @@ pub(super) enum Course {
     Recurring,
 }
 
-/// Rounds over which a stream changes: from the last one of the old concept to the first of the new.
+/// Rounds over which a stream changes: from the last one of the old concept to the first of the
+/// new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
     /// The last round before it, counted from 1.
@@ -70,9 +71,9 @@ impl Course {
     }
 }
 
-/// A point on the unit circle at angle θ: 0.8 cos(θ - 0.5) before the change and 0.8 sin 8θ after, plus noise. Linear in
-/// the inputs, the first wants a wide Gaussian (σ² = 1 of the powers of ten); eight waves around want one a hundred times
-/// narrower.
+/// A point on the unit circle at angle θ: 0.8 cos(θ - 0.5) before the change and 0.8 sin 8θ after,
+/// plus noise. Linear in the inputs, the first wants a wide Gaussian (σ² = 1 of the powers of ten);
+/// eight waves around want one a hundred times narrower.
 pub(super) fn kernel_sample(share: f64, rng: &mut ChaCha8Rng) -> ([f64; 2], f64) {
     let angle = rng.random_range(0.0..TAU);
     let y = if share > 0.0 { (8.0 * angle).sin() } else { (angle - 0.5).cos() };
@@ -83,19 +84,23 @@ pub(super) fn kernel_sample(share: f64, rng: &mut ChaCha8Rng) -> ([f64; 2], f64)
 /// Mean of Friedman's function over its inputs: 10·Cin(π)/π + 20/12 + 5 + 5/2.
 const FRIEDMAN_MEAN: f64 = 14.413;
 
-/// Friedman's function of the first five inputs, and the same of the last five: what mattered no longer does. Between the two it
-/// turns, cos φ of the one and sin φ of the other about their mean, so that labels are as spread, and as hard to tell, all the way.
-/// Scaled as the stream without drift.
+/// Friedman's function of the first five inputs, and the same of the last five: what mattered no
+/// longer does. Between the two it turns, cos φ of the one and sin φ of the other about their mean,
+/// so that labels are as spread, and as hard to tell, all the way. Scaled as the stream without
+/// drift.
 pub(super) fn handover_sample(share: f64, rng: &mut ChaCha8Rng) -> ([f64; 10], f64) {
     let x = rng.random::<[f64; 10]>();
     let mut turned = x;
     turned.rotate_left(5);
     let (sin, cos) = (share * FRAC_PI_2).sin_cos();
-    let y = FRIEDMAN_MEAN + cos * (friedman(&x) - FRIEDMAN_MEAN) + sin * (friedman(&turned) - FRIEDMAN_MEAN);
+    let y = FRIEDMAN_MEAN
+        + cos * (friedman(&x) - FRIEDMAN_MEAN)
+        + sin * (friedman(&turned) - FRIEDMAN_MEAN);
     (x, (y + gaussian(rng, 1.0)) / 30.0)
 }
 
-/// Friedman's function about its mean, so that a change of sign moves neither the mean nor the spread of the labels.
+/// Friedman's function about its mean, so that a change of sign moves neither the mean nor the
+/// spread of the labels.
 pub(super) fn flip_sample(share: f64, rng: &mut ChaCha8Rng) -> ([f64; 10], f64) {
     let x = rng.random::<[f64; 10]>();
     let y = (1.0 - 2.0 * share) * (friedman(&x) - FRIEDMAN_MEAN) + gaussian(rng, 1.0);
@@ -162,8 +167,8 @@ mod tests {
         let (before, after) = data.y.split_at(300 * NODES);
         for half in [before, after] {
             let mean = half.iter().map(|y| f64::from(*y)).sum::<f64>() / half.len() as f64;
-            let variance =
-                half.iter().map(|y| (f64::from(*y) - mean).powi(2)).sum::<f64>() / half.len() as f64;
+            let variance = half.iter().map(|y| (f64::from(*y) - mean).powi(2)).sum::<f64>()
+                / half.len() as f64;
             // A deviation of 0.33 of 6000 labels.
             assert!(mean.abs() < 0.02, "{mean}");
             assert!((0.09..0.14).contains(&variance), "{variance}");
@@ -184,7 +189,8 @@ mod tests {
                     let (x, y) = data.sample(t);
                     let (a, b) = concepts(stream, &x);
                     let (a, b, y) = (a - mean, b - mean, f64::from(y) - mean);
-                    (aa, ab, bb, ay, by) = (aa + a * a, ab + a * b, bb + b * b, ay + a * y, by + b * y);
+                    (aa, ab, bb, ay, by) =
+                        (aa + a * a, ab + a * b, bb + b * b, ay + a * y, by + b * y);
                 }
                 (aa * by - ab * ay).atan2(bb * ay - ab * by) / FRAC_PI_2
             })
@@ -193,7 +199,8 @@ mod tests {
             let expected = ((round as f64 - 99.0) / 101.0).clamp(0.0, 1.0);
             assert!((got - expected).abs() < 0.2, "{got} instead of {expected} in round {round}");
         }
-        let means: Vec<f64> = got.chunks(100).map(|third| third.iter().sum::<f64>() / 100.0).collect();
+        let means: Vec<f64> =
+            got.chunks(100).map(|third| third.iter().sum::<f64>() / 100.0).collect();
         for (mean, expected) in means.iter().zip([0.0, 0.5, 1.0]) {
             assert!((mean - expected).abs() < 0.01, "{means:?}");
         }
@@ -235,7 +242,10 @@ mod tests {
             for stream in STREAMS {
                 let changes = stream.changes(rounds);
                 assert!(changes.iter().all(|c| 1 <= c.after && c.after < c.complete));
-                assert!(changes.iter().all(|c| c.complete <= rounds as u64), "{rounds} {changes:?}");
+                assert!(
+                    changes.iter().all(|c| c.complete <= rounds as u64),
+                    "{rounds} {changes:?}"
+                );
                 assert!(changes.windows(2).all(|pair| pair[0].complete <= pair[1].after + 1));
             }
             assert!(Builtin::Friedman.changes(rounds).is_empty());

@@ -8,8 +8,8 @@ use memchr::memchr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadQuotes;
 
-/// The fields of a row, without the blanks and quotes around them. The separator is an ASCII character; a blank stands for
-/// any run of blanks and tabs.
+/// The fields of a row, without the blanks and quotes around them. The separator is an ASCII
+/// character; a blank stands for any run of blanks and tabs.
 #[derive(Debug, Clone)]
 pub(crate) struct Fields<'a> {
     /// What is left; `None` behind the last field.
@@ -92,7 +92,8 @@ impl<'a> Iterator for Fields<'a> {
         }
         let is_bare = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_graphic);
         let bytes = field.as_bytes();
-        let bare = if is_bare(bytes.first()) && is_bare(bytes.last()) { field } else { field.trim() };
+        let bare =
+            if is_bare(bytes.first()) && is_bare(bytes.last()) { field } else { field.trim() };
         Some(Ok(Cow::Borrowed(bare)))
     }
 }
@@ -125,7 +126,9 @@ mod tests {
 
     #[test]
     fn quotes_stand_around_whole_fields() {
-        for row in ["3,\"4\"5", "3,4\"5\"", "3,\"4\" 5", "3,4\"", "3,\"4", "\"3\"\"4,5", "\"", "\"\"\""] {
+        for row in
+            ["3,\"4\"5", "3,4\"5\"", "3,\"4\" 5", "3,4\"", "3,\"4", "\"3\"\"4,5", "\"", "\"\"\""]
+        {
             assert_eq!(fields(row, b','), Err(BadQuotes), "{row:?}");
         }
         assert_eq!(fields("\"a\"b", b' '), Err(BadQuotes));

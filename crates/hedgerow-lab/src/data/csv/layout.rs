@@ -33,13 +33,15 @@ impl Layout {
         };
         let header = format.header.unwrap_or_else(|| {
             let first = rows.first().copied().unwrap_or_default();
-            !Fields::new(first, separator).any(|field| field.is_ok_and(|field| is_number(&field, separator)))
+            !Fields::new(first, separator)
+                .any(|field| field.is_ok_and(|field| is_number(&field, separator)))
         });
         Ok(Self { separator, decimal, header })
     }
 }
 
-/// The decimal mark that numbers in these rows have: a point if one has it, else a comma if one has that.
+/// The decimal mark that numbers in these rows have: a point if one has it, else a comma if one has
+/// that.
 pub(crate) fn decimal_of<'a>(rows: impl Iterator<Item = &'a str>, separator: u8) -> Option<u8> {
     let mut found = None;
     for field in rows.flat_map(|row| Fields::new(row, separator)).flatten() {
@@ -56,16 +58,20 @@ pub(crate) fn decimal_of<'a>(rows: impl Iterator<Item = &'a str>, separator: u8)
 fn checked_separator(separator: char) -> Result<u8, ReadError> {
     let usable = separator == '\t' || separator == ' ' || separator.is_ascii_punctuation();
     if !usable || "\".+-".contains(separator) {
-        let allowed = "a comma, a semicolon, a tab, a bar, a blank or another sign that is in no number";
+        let allowed =
+            "a comma, a semicolon, a tab, a bar, a blank or another sign that is in no number";
         return Err(ReadError::BadFormat("separator", separator, allowed));
     }
     Ok(separator as u8)
 }
 
-/// The separator that cuts most rows into as many fields as the first; of several, the one that leaves most numbers.
+/// The separator that cuts most rows into as many fields as the first; of several, the one that
+/// leaves most numbers.
 fn find_separator(rows: &[&str], decimal: Option<char>) -> u8 {
     let mut best = (b',', (0.0, 0.0));
-    for separator in SEPARATORS.into_iter().filter(|separator| Some(char::from(*separator)) != decimal) {
+    for separator in
+        SEPARATORS.into_iter().filter(|separator| Some(char::from(*separator)) != decimal)
+    {
         if let Some(merit) = merit(rows, separator)
             && merit > best.1
         {
@@ -75,8 +81,8 @@ fn find_separator(rows: &[&str], decimal: Option<char>) -> u8 {
     best.0
 }
 
-/// The share of rows with as many fields as the first, and the share of fields that are numbers; `None` if the first row
-/// has one field only.
+/// The share of rows with as many fields as the first, and the share of fields that are numbers;
+/// `None` if the first row has one field only.
 fn merit(rows: &[&str], separator: u8) -> Option<(f64, f64)> {
     let (mut alike, mut fields, mut numbers) = (0, 0, 0);
     let mut expected = None;
@@ -97,7 +103,8 @@ fn merit(rows: &[&str], separator: u8) -> Option<(f64, f64)> {
 
 /// Whether a field is a number, with whatever decimal mark it can have.
 fn is_number(field: &str, separator: u8) -> bool {
-    is_finite(parse_number(field, b'.')) || separator != b',' && is_finite(parse_number(field, b','))
+    is_finite(parse_number(field, b'.'))
+        || separator != b',' && is_finite(parse_number(field, b','))
 }
 
 fn is_finite(number: Option<f64>) -> bool {
@@ -146,14 +153,24 @@ mod tests {
         let given = |separator, decimal, header, text: &str| {
             let format = Format { separator, decimal, header, missing: vec![] };
             let rows: Vec<_> = text.lines().collect();
-            Layout::find(&rows, &format).map(|layout| (layout.separator, layout.decimal, layout.header))
+            Layout::find(&rows, &format)
+                .map(|layout| (layout.separator, layout.decimal, layout.header))
         };
         assert_eq!(given(Some(':'), None, None, "a:b,c\n1:2,5").unwrap(), (b':', Some(b','), true));
-        assert_eq!(given(None, Some(','), Some(false), "a\n1,5").unwrap(), (b',', Some(b','), false));
-        assert_eq!(given(None, Some(','), None, "1,5 2\n3,5 4").unwrap(), (b' ', Some(b','), false));
+        assert_eq!(
+            given(None, Some(','), Some(false), "a\n1,5").unwrap(),
+            (b',', Some(b','), false)
+        );
+        assert_eq!(
+            given(None, Some(','), None, "1,5 2\n3,5 4").unwrap(),
+            (b' ', Some(b','), false)
+        );
         for separator in ['"', '.', '-', '7', 'x', 'é', '\n'] {
             let error = given(Some(separator), None, None, "a").unwrap_err().to_string();
-            assert!(error.starts_with(&format!("the separator can't be {separator:?}: ")), "{error}");
+            assert!(
+                error.starts_with(&format!("the separator can't be {separator:?}: ")),
+                "{error}"
+            );
         }
         let error = given(None, Some(';'), None, "a").unwrap_err().to_string();
         assert_eq!(error, "the decimal mark can't be ';': it is '.' or ','");

@@ -1,4 +1,5 @@
-//! Checksums of files: of their content, and those on record in a folder's `SHA256SUMS`, as `sha256sum` reads and writes it.
+//! Checksums of files: of their content, and those on record in a folder's `SHA256SUMS`, as
+//! `sha256sum` reads and writes it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,13 +24,16 @@ pub(super) struct Checksums {
 }
 
 impl Checksums {
-    /// Empty where there is none. Lines that are no record of a file are refused, because a later write would lose them.
+    /// Empty where there is none. Lines that are no record of a file are refused, because a later
+    /// write would lose them.
     pub(super) fn read(folder: &Path) -> Result<Self, FetchError> {
         let path = folder.join(SUMS);
         let unreadable = |source| FetchError::Unreadable { path: path.clone(), source };
         let mut text = String::new();
         match File::open(&path) {
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
                 return Ok(Self::default());
             }
             opened => opened.and_then(|file| file.take(MOST_BYTES).read_to_string(&mut text)),
@@ -56,7 +60,8 @@ impl Checksums {
 
     pub(super) fn write(&self, folder: &Path) -> Result<(), FetchError> {
         let path = folder.join(SUMS);
-        let lines: Vec<_> = self.by_name.iter().map(|(name, sum)| format!("{sum}  {name}\n")).collect();
+        let lines: Vec<_> =
+            self.by_name.iter().map(|(name, sum)| format!("{sum}  {name}\n")).collect();
         let written = waiting_file(folder).and_then(|mut file| {
             file.write_all(lines.concat().as_bytes())?;
             file.persist(&path).map_err(|error| error.error)

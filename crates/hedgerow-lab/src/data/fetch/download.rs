@@ -15,7 +15,8 @@ const WORTH_AN_ATTEMPT: u64 = 1 << 20;
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// What has come of an archive so far. Beside it stands what it belongs to: its address, and the server's mark of its version.
+/// What has come of an archive so far. Beside it stands what it belongs to: its address, and the
+/// server's mark of its version.
 pub(super) struct Partial {
     path: PathBuf,
     url: String,
@@ -25,12 +26,18 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// Goes on with what an earlier call left, if it belongs to the same address and the server can be asked for the same version.
+    /// Goes on with what an earlier call left, if it belongs to the same address and the server can
+    /// be asked for the same version.
     pub(super) fn open(path: &Path, url: &str) -> Result<Self, FetchError> {
         let unwritable = |source| FetchError::Unwritable { path: path.to_owned(), source };
         let mut options = OpenOptions::new();
-        let file =
-            options.read(true).write(true).create(true).truncate(false).open(path).map_err(unwritable)?;
+        let file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(unwritable)?;
         // Where files can't be locked, two processes at once are found out by the checksums.
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
             return Err(FetchError::Busy(path.to_owned()));
@@ -79,7 +86,8 @@ impl Partial {
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<(), FetchError> {
-        let written = self.file.seek(SeekFrom::Start(self.have)).and_then(|_| self.file.write_all(bytes));
+        let written =
+            self.file.seek(SeekFrom::Start(self.have)).and_then(|_| self.file.write_all(bytes));
         written.map_err(|source| self.unwritable(source))?;
         self.have += bytes.len() as u64;
         Ok(())
@@ -139,7 +147,8 @@ fn may_pass(error: &FetchError) -> bool {
     }
 }
 
-/// Asks for what is missing and appends what comes; starts over if that is all that the server offers.
+/// Asks for what is missing and appends what comes; starts over if that is all that the server
+/// offers.
 fn attempt(
     agent: &Agent,
     partial: &mut Partial,
@@ -163,16 +172,16 @@ fn attempt(
             response.body().content_length()
         }
         206 if have > 0 => match content_range(response.headers()) {
-            Some((Some(start), total)) if start == have => {
-                total.or_else(|| response.body().content_length().map(|rest| have.saturating_add(rest)))
-            }
+            Some((Some(start), total)) if start == have => total
+                .or_else(|| response.body().content_length().map(|rest| have.saturating_add(rest))),
             // Not the piece that was asked for.
             _ => {
                 partial.start_over(None)?;
                 return Err(broke_off(0, None));
             }
         },
-        // Nothing comes after what is here: it is the whole, or something else than the server has now.
+        // Nothing comes after what is here: it is the whole, or something else than the server has
+        // now.
         416 if have > 0 => {
             let total = content_range(response.headers()).and_then(|(_, total)| total);
             if total == Some(have) {
@@ -283,7 +292,10 @@ mod tests {
         ] {
             let error = in_our_words(error, "https://a/x.zip", 0, None);
             let message = error.to_string();
-            assert!(message.contains("can't reach https://a/x.zip") && message.contains(part), "{message}");
+            assert!(
+                message.contains("can't reach https://a/x.zip") && message.contains(part),
+                "{message}"
+            );
             assert!(!may_pass(&error));
         }
     }
@@ -307,7 +319,10 @@ mod tests {
     #[test]
     fn ranges_are_read_or_refused() {
         let of = |range: &str| {
-            content_range(&HeaderMap::from_iter([("content-range".parse().unwrap(), range.parse().unwrap())]))
+            content_range(&HeaderMap::from_iter([(
+                "content-range".parse().unwrap(),
+                range.parse().unwrap(),
+            )]))
         };
         assert_eq!(of("bytes 5-9/10"), Some((Some(5), Some(10))));
         assert_eq!(of("bytes 5-9/*"), Some((Some(5), None)));

@@ -1,4 +1,5 @@
-//! Files out of an archive, by their names alone: no path from an archive is ever a path here, and nothing grows beyond its bound.
+//! Files out of an archive, by their names alone: no path from an archive is ever a path here, and
+//! nothing grows beyond its bound.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -25,8 +26,9 @@ pub(super) struct Unpacked {
     pub(super) sha256: String,
 }
 
-/// Takes the wanted files out of a zip archive, in their order. They may lie in any folder, be gzipped, and be in a zip or tar.gz
-/// archive inside it; the first of a name counts, those outside inner archives before those within.
+/// Takes the wanted files out of a zip archive, in their order. They may lie in any folder, be
+/// gzipped, and be in a zip or tar.gz archive inside it; the first of a name counts, those outside
+/// inner archives before those within.
 pub(super) fn unpack(
     archive: File,
     url: &str,
@@ -35,8 +37,10 @@ pub(super) fn unpack(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Vec<Unpacked>, FetchError> {
     let begins = beginning(&archive);
-    let archive = ZipArchive::new(archive)
-        .map_err(|_| FetchError::NotAZip { url: url.to_owned(), begins: begins.unwrap_or_default() })?;
+    let archive = ZipArchive::new(archive).map_err(|_| FetchError::NotAZip {
+        url: url.to_owned(),
+        begins: begins.unwrap_or_default(),
+    })?;
     let found = wanted.iter().map(|_| None).collect();
     let mut search = Search { url, wanted, found, folder, inner_bytes: MOST_INNER_BYTES, progress };
     search.zip(archive, 0)?;
@@ -93,7 +97,8 @@ impl Search<'_> {
 
     /// A zip archive is read from its end, so it has to be unpacked as a whole first.
     fn inner_zip(&mut self, name: &str, member: impl Read) -> Result<ZipArchive<File>, FetchError> {
-        let mut copy = tempfile::tempfile_in(self.folder).map_err(|source| self.unwritable(source))?;
+        let mut copy =
+            tempfile::tempfile_in(self.folder).map_err(|source| self.unwritable(source))?;
         let most = self.inner_bytes;
         let mut member = Bounded::new(member, most);
         self.copy(name, &mut member, most, |bytes| copy.write_all(bytes))?;
@@ -122,7 +127,8 @@ impl Search<'_> {
 
     /// Which of the wanted files this is, gzipped or not, if it is still missing.
     fn place(&self, name: &str) -> Option<usize> {
-        let is = |file: &SourceFile| name.strip_suffix(".gz") == Some(&file.name) || name == file.name;
+        let is =
+            |file: &SourceFile| name.strip_suffix(".gz") == Some(&file.name) || name == file.name;
         self.wanted.iter().zip(&self.found).position(|(file, found)| found.is_none() && is(file))
     }
 
@@ -141,10 +147,20 @@ impl Search<'_> {
             file.write_all(bytes)
         };
         if name == wanted.name {
-            self.copy(name, &mut Bounded::new(member, wanted.most_bytes), wanted.most_bytes, &mut write)?;
+            self.copy(
+                name,
+                &mut Bounded::new(member, wanted.most_bytes),
+                wanted.most_bytes,
+                &mut write,
+            )?;
         } else {
             let content = MultiGzDecoder::new(member);
-            self.copy(name, &mut Bounded::new(content, wanted.most_bytes), wanted.most_bytes, &mut write)?;
+            self.copy(
+                name,
+                &mut Bounded::new(content, wanted.most_bytes),
+                wanted.most_bytes,
+                &mut write,
+            )?;
         }
         file.as_file().sync_all().map_err(|source| self.unwritable(source))?;
         self.found[place] = Some(Unpacked { file, sha256: hexadecimal(sum) });
@@ -180,7 +196,11 @@ impl Search<'_> {
     }
 
     fn damaged(&self, name: &str, why: &dyn std::fmt::Display) -> FetchError {
-        FetchError::Damaged { url: self.url.to_owned(), member: name.to_owned(), why: why.to_string() }
+        FetchError::Damaged {
+            url: self.url.to_owned(),
+            member: name.to_owned(),
+            why: why.to_string(),
+        }
     }
 
     fn unwritable(&self, source: io::Error) -> FetchError {
@@ -208,7 +228,8 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
-/// What stands behind the last folder, whichever way slashes lean; nothing for a folder, or for what a Mac adds of its own.
+/// What stands behind the last folder, whichever way slashes lean; nothing for a folder, or for
+/// what a Mac adds of its own.
 fn base_name(path: &str) -> &str {
     match path.starts_with("__MACOSX") {
         true => "",

@@ -1,6 +1,8 @@
 //! What an [`Engine`] hears from the server, and what it says.
 
-use hedgerow::{Encoder, NodeId, Reference, Rejected, Report, Upload, decode};
+use hedgerow::NodeId;
+use hedgerow::codec::{Encoder, Reference, decode};
+use hedgerow::message::{Rejected, Report, Upload};
 
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +31,8 @@ pub(super) struct Link {
     is_report_due: bool,
     /// Whether the server knows that there is nothing to wait for.
     is_idle: bool,
-    /// Whether the server's scale is known: it tells it before its first broadcast, unless it has none, or lost it.
+    /// Whether the server's scale is known: it tells it before its first broadcast, unless it has
+    /// none, or lost it.
     has_scale: bool,
     encoder: Encoder,
     known: Reference,
@@ -64,13 +67,15 @@ impl Engine {
         Standing { is_up, is_in_step, answered, is_report_due, is_idle, has_scale }
     }
 
-    /// Goes on where its stream was. What compression remembers of it is gone, so that compressed ones begin anew.
+    /// Goes on where its stream was. What compression remembers of it is gone, so that compressed
+    /// ones begin anew.
     pub fn resume(&mut self, standing: Standing) {
         let Standing { is_up, is_in_step, answered, is_report_due, is_idle, has_scale } = standing;
         match (is_up, self.plan.is_plain()) {
             (true, true) => {
                 let link = Link::new(&self.plan, self.state.number);
-                self.link = Link { is_up, is_in_step, answered, is_report_due, is_idle, has_scale, ..link };
+                self.link =
+                    Link { is_up, is_in_step, answered, is_report_due, is_idle, has_scale, ..link };
             }
             (true, false) => self.connected(),
             (false, _) => self.link = Link::new(&self.plan, self.state.number),
@@ -86,7 +91,9 @@ impl Engine {
     /// Takes a message of the server, or refuses it and stays as it was.
     pub fn hear(&mut self, message: &wire::FromServer) -> Result<(), Rejected> {
         match &message.message {
-            Some(wire::from_server::Message::Broadcast(broadcast)) => self.hear_broadcast(broadcast),
+            Some(wire::from_server::Message::Broadcast(broadcast)) => {
+                self.hear_broadcast(broadcast)
+            }
             Some(wire::from_server::Message::Scale(scale)) => self.hear_scale(scale),
             Some(wire::from_server::Message::Refusal(_)) => {
                 self.state.tally.refused += 1;
@@ -99,8 +106,9 @@ impl Engine {
         }
     }
 
-    /// Appends what there is to say now: each message once a round and stream. A node that has learned nothing in this round answers
-    /// only if `even_so`; if its method has nothing to say then, it says that nobody should wait for it.
+    /// Appends what there is to say now: each message once a round and stream. A node that has
+    /// learned nothing in this round answers only if `even_so`; if its method has nothing to say
+    /// then, it says that nobody should wait for it.
     pub fn speak(&mut self, even_so: bool, out: &mut Vec<wire::FromNode>) {
         if !self.link.is_up || !self.link.is_in_step {
             return;
@@ -167,7 +175,8 @@ impl Engine {
         }
         let before = self.half.round();
         if broadcast.round < before {
-            // The server has lost rounds (a power cut, an old backup): this node goes on from where the server is, with all it knows.
+            // The server has lost rounds (a power cut, an old backup): this node goes on from where
+            // the server is, with all it knows.
             let saved = self.half.save();
             self.half.forget_round();
             if let Err(rejected) = self.half.adopt(broadcast) {
@@ -181,7 +190,7 @@ impl Engine {
         let is_taken = |(round, _): &mut (u64, News)| *round <= message.taken;
         if let Some((round, News { samples, squared_error })) = self.state.told.take_if(is_taken) {
             if self.link.answered == Some(round) {
-                self.link.encoder.taken();
+                self.link.encoder.acknowledge();
             }
             let news = &mut self.state.news;
             news.samples = news.samples.saturating_sub(samples);
@@ -200,7 +209,8 @@ impl Engine {
             self.state.learned = 0;
             self.link.answered = None;
         }
-        // Nothing learned and nothing answered: what waited for this round, or for a scale, needs to wait no longer.
+        // Nothing learned and nothing answered: what waited for this round, or for a scale, needs
+        // to wait no longer.
         if self.state.learned == 0 && self.link.answered.is_none() {
             self.learn_held();
         }

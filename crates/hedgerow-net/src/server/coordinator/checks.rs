@@ -1,7 +1,8 @@
 //! [`Checks`] of uploads, beyond what the server's half checks itself.
 
-use hedgerow::method::MAX_NORM;
-use hedgerow::{Method, Rejected, SetupConfig, Upload};
+use hedgerow::limits::MAX_NORM;
+use hedgerow::message::{Rejected, Upload};
+use hedgerow::{Method, SetupConfig};
 
 use super::Errors;
 use crate::learning::Plan;
@@ -61,10 +62,15 @@ impl Checks {
         Self { norm, method, len, kernels }
     }
 
-    /// Whether uploads are models alone, of which one more or less does no harm, and of any of the latest rounds.
+    /// Whether uploads are models alone, of which one more or less does no harm, and of any of the
+    /// latest rounds.
     pub(super) fn uploads_are_models(&self) -> bool {
         match self.method {
-            Method::SkOfl { .. } | Method::MkOfl | Method::Naive | Method::EmKofl | Method::FedPoe => true,
+            Method::SkOfl { .. }
+            | Method::MkOfl
+            | Method::Naive
+            | Method::EmKofl
+            | Method::FedPoe => true,
             Method::LinearSgd | Method::LinearNewton => true,
             Method::GrOfl | Method::PofMkl | Method::Local => false,
         }
@@ -77,7 +83,8 @@ impl Checks {
         }
         self.models(upload).try_for_each(|model| {
             let norm = model.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>().sqrt();
-            // A model that was pulled back to the bound may be rounded beyond it; what isn't a number is refused by its own name.
+            // A model that was pulled back to the bound may be rounded beyond it; what isn't a
+            // number is refused by its own name.
             if norm > f64::from(self.norm) * (1.0 + 1e-6) {
                 Err(Refused::Norm { bound: self.norm, norm })
             } else {

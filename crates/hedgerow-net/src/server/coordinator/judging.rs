@@ -2,13 +2,15 @@
 
 use std::time::Instant;
 
-use hedgerow::{NodeId, Rejected, Report, Upload};
+use hedgerow::NodeId;
+use hedgerow::message::{Rejected, Report, Upload};
 
 use super::messages::{Envelope, Errors, Refusal, Sender, Sent, Verdict};
 use super::{Asked, Coordinator, Ledger, Refused};
 
 impl Coordinator {
-    /// Takes an upload, drops it if it is late, or refuses it and changes nothing. The ledger says what its sender may be told.
+    /// Takes an upload, drops it if it is late, or refuses it and changes nothing. The ledger says
+    /// what its sender may be told.
     pub fn upload(
         &mut self,
         sender: Sender,
@@ -17,8 +19,9 @@ impl Coordinator {
         envelope: Envelope,
         (now, at_ms): (Instant, u64),
     ) -> Result<(Verdict, Ledger), Refusal> {
-        let judged =
-            self.receive(sender, envelope, now, at_ms).and_then(|()| self.judge(sender, upload, errors));
+        let judged = self
+            .receive(sender, envelope, now, at_ms)
+            .and_then(|()| self.judge(sender, upload, errors));
         match judged {
             Ok(verdict) => {
                 if verdict == Verdict::Taken || verdict == Verdict::Merged {
@@ -32,7 +35,8 @@ impl Coordinator {
         }
     }
 
-    /// Takes a report of what a node has seen, or refuses it and changes nothing. Without a scale, that is its answer to the round.
+    /// Takes a report of what a node has seen, or refuses it and changes nothing. Without a scale,
+    /// that is its answer to the round.
     pub fn report(
         &mut self,
         sender: Sender,
@@ -81,7 +85,8 @@ impl Coordinator {
         envelope: Envelope,
         (now, at_ms): (Instant, u64),
     ) -> Refusal {
-        let reason = self.receive(sender, envelope, now, at_ms).err().unwrap_or(Refused::Rejected(reason));
+        let reason =
+            self.receive(sender, envelope, now, at_ms).err().unwrap_or(Refused::Rejected(reason));
         self.refuse(sender.node, reason)
     }
 
@@ -104,7 +109,11 @@ impl Coordinator {
         }
         member.record.last_seen_ms = at_ms;
         member.is_changed = true;
-        if member.bucket.take(f64::from(rate), now) { Ok(()) } else { Err(Refused::Rate { bound: rate }) }
+        if member.bucket.take(f64::from(rate), now) {
+            Ok(())
+        } else {
+            Err(Refused::Rate { bound: rate })
+        }
     }
 
     pub(super) fn count_sent(&mut self, node: NodeId, Sent { bytes, broadcasts }: Sent) {
@@ -116,7 +125,12 @@ impl Coordinator {
         }
     }
 
-    fn judge(&mut self, sender: Sender, upload: &mut Upload, errors: Errors) -> Result<Verdict, Refused> {
+    fn judge(
+        &mut self,
+        sender: Sender,
+        upload: &mut Upload,
+        errors: Errors,
+    ) -> Result<Verdict, Refused> {
         let Sender { node, .. } = sender;
         let is_unscaled = self.is_unscaled();
         let (open, of) = (self.half.broadcast().round, upload.round);
@@ -151,7 +165,8 @@ impl Coordinator {
             self.count_errors(node, news);
             return Ok(Verdict::Repeated);
         }
-        // A merged one is not told to have been taken: what it tells of errors comes again, with the node's next upload.
+        // A merged one is not told to have been taken: what it tells of errors comes again, with
+        // the node's next upload.
         self.count_errors(node, if is_late { Errors::default() } else { errors });
         self.tally.uploads += 1;
         if let Some(vote) = upload.vote {

@@ -68,7 +68,8 @@ impl Member {
     }
 }
 
-/// Which uploads of a node were taken. Those of an open round are not, yet: the server may be killed before it closes.
+/// Which uploads of a node were taken. Those of an open round are not, yet: the server may be
+/// killed before it closes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ledger {
     /// The round of the latest.

@@ -108,6 +108,12 @@ impl Closing {
     /// What to store.
     pub fn commit(&self) -> Commit<'_> {
         let Self { round, server, scaling, totals, record, .. } = self;
-        Commit { round: *round, server, scaling: scaling.as_deref(), totals, record: record.as_ref() }
+        Commit {
+            round: *round,
+            server,
+            scaling: scaling.as_deref(),
+            totals,
+            record: record.as_ref(),
+        }
     }
 }

@@ -1,9 +1,12 @@
-//! [`Opening`]: what opens a round, as it is sent to everybody; and [`Down`], which makes broadcasts smaller.
+//! [`Opening`]: what opens a round, as it is sent to everybody; and [`Down`], which makes
+//! broadcasts smaller.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hedgerow::{Coding, Encoder, Reference, Section, ServerHalf, ServerScaling, decode};
+use hedgerow::ServerMethod;
+use hedgerow::codec::{Coding, Encoder, Reference, Section, decode};
+use hedgerow::scaling::ServerScaling;
 
 use crate::learning::Plan;
 use crate::protocol::{broadcast_to_wire, head_to_wire, scale_to_wire, wire};
@@ -31,14 +34,19 @@ impl Opening {
         self.scale.as_ref().map_or(0, |scale| scale.version)
     }
 
-    pub(super) fn new(half: &dyn ServerHalf, scaling: Option<&ServerScaling>, down: &Down) -> Self {
+    pub(super) fn new(
+        half: &dyn ServerMethod,
+        scaling: Option<&ServerScaling>,
+        down: &Down,
+    ) -> Self {
         let broadcast = half.broadcast();
         let compressed = down.latest.as_ref().map(|numbers| wire::Broadcast {
             numbers: numbers.clone(),
             compressed: true,
             ..head_to_wire(broadcast)
         });
-        let scale = scaling.and_then(|scaling| Some(scale_to_wire(scaling.version(), scaling.scale()?)));
+        let scale =
+            scaling.and_then(|scaling| Some(scale_to_wire(scaling.version(), scaling.scale()?)));
         Self {
             round: broadcast.round,
             exact: broadcast_to_wire(broadcast),
@@ -50,7 +58,8 @@ impl Opening {
     }
 }
 
-/// The server's encoder, and what everyone knows: a federation in one process does the same, to the bit.
+/// The server's encoder, and what everyone knows: a federation in one process does the same, to the
+/// bit.
 pub(super) struct Down {
     /// Whether anything is compressed, in either direction.
     is_needed: bool,
@@ -65,7 +74,7 @@ pub(super) struct Down {
 }
 
 impl Down {
-    pub(super) fn new(plan: &Plan, half: &dyn ServerHalf) -> Self {
+    pub(super) fn new(plan: &Plan, half: &dyn ServerMethod) -> Self {
         let (coding, seed) = (plan.learning().compression.down, plan.setup().config().seed);
         let mut down = Self {
             is_needed: !plan.is_plain(),
@@ -80,8 +89,9 @@ impl Down {
         down
     }
 
-    /// Compresses the broadcast that the half has just made; from here on everyone takes what arrives for it.
-    pub(super) fn send(&mut self, half: &mut dyn ServerHalf) {
+    /// Compresses the broadcast that the half has just made; from here on everyone takes what
+    /// arrives for it.
+    pub(super) fn send(&mut self, half: &mut dyn ServerMethod) {
         let Self { encoder, known, latest, sections, bytes, numbers, .. } = self;
         *latest = None;
         if let Some(encoder) = encoder {
@@ -91,8 +101,8 @@ impl Down {
             encoder.encode(broadcast.round, sections, &broadcast.numbers, known, bytes);
             // Should rounding take a number beyond its bound, then the broadcast travels as it is.
             if decode(bytes, known, broadcast.numbers.len(), numbers).is_ok() {
-                encoder.taken();
-                half.settle(numbers);
+                encoder.acknowledge();
+                half.replace_broadcast(numbers);
                 *latest = Some(Bytes::copy_from_slice(bytes));
             }
         }
@@ -100,13 +110,13 @@ impl Down {
     }
 
     /// The half is in another scale: nobody could make sense of a difference.
-    pub(super) fn transported(&mut self, half: &dyn ServerHalf) {
+    pub(super) fn transported(&mut self, half: &dyn ServerMethod) {
         self.encoder.iter_mut().for_each(Encoder::forget);
         self.latest = None;
         self.learn_broadcast(half);
     }
 
-    fn learn_broadcast(&mut self, half: &dyn ServerHalf) {
+    fn learn_broadcast(&mut self, half: &dyn ServerMethod) {
         if !self.is_needed {
             return;
         }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use hedgerow::{
-    Amplitude, Compression, Draw, FeatureSpec, Kernel, Method, Rejected, Report, ScaleKind, SetupConfig,
-    Upload,
-};
+use hedgerow::codec::Compression;
+use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel};
+use hedgerow::message::{Rejected, Report, Upload};
+use hedgerow::scaling::ScaleKind;
+use hedgerow::{Method, SetupConfig};
 
 use super::*;
 use crate::learning::{Learning, Scaling};
@@ -84,7 +85,8 @@ impl Scene {
     /// Joins on a stream.
     fn join_on(&mut self, node: NodeId, stream: u64) -> (Ledger, Option<u64>) {
         let (name, sender) = (format!("n{node}"), Sender { node, stream });
-        self.coordinator.join(Newcomer { sender, name: &name, software: "test", address: "here" }, 1)
+        self.coordinator
+            .join(Newcomer { sender, name: &name, software: "test", address: "here" }, 1)
     }
 
     fn join(&mut self, nodes: impl IntoIterator<Item = NodeId>) {
@@ -305,7 +307,8 @@ fn a_run_goes_on_from_what_was_committed() {
         assert_eq!(nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["n0", "n1"]);
         let plan = killed.coordinator.plan.clone();
         killed.coordinator =
-            Coordinator::new(plan, rules, Limits::default(), saved.as_ref(), nodes, killed.now).unwrap();
+            Coordinator::new(plan, rules, Limits::default(), saved.as_ref(), nodes, killed.now)
+                .unwrap();
     }
     assert_eq!(killed.coordinator.opening().round, 4);
     assert_eq!(killed.coordinator.half.save(), undisturbed.coordinator.half.save());
@@ -315,16 +318,21 @@ fn a_run_goes_on_from_what_was_committed() {
     assert_eq!(ledger.taken(4), 3);
     assert_eq!(killed.join_on(3, 9).0.taken(4), 0);
     let [a, b] = [&killed, &undisturbed].map(|scene| scene.coordinator.totals().clone());
-    assert_eq!((a.rounds, a.samples, a.squared_error, a.takers), (3, b.samples, b.squared_error, b.takers));
+    assert_eq!(
+        (a.rounds, a.samples, a.squared_error, a.takers),
+        (3, b.samples, b.squared_error, b.takers)
+    );
     // What doesn't fit is refused.
     let restore = |method, saved: &Saved| {
         let plan = Plan::new(learning(method)).unwrap();
-        Coordinator::new(plan, rules, Limits::default(), Some(saved), vec![], Instant::now()).map(|_| ())
+        Coordinator::new(plan, rules, Limits::default(), Some(saved), vec![], Instant::now())
+            .map(|_| ())
     };
     let saved = saved.unwrap();
     assert!(restore(Method::MkOfl, &saved).is_ok());
     assert!(restore(Method::Naive, &saved).is_err());
-    let error = restore(Method::MkOfl, &Saved { round: 9, ..saved.clone() }).unwrap_err().to_string();
+    let error =
+        restore(Method::MkOfl, &Saved { round: 9, ..saved.clone() }).unwrap_err().to_string();
     assert!(error.contains("round 4") && error.contains("round 9"), "{error}");
     assert!(restore(Method::MkOfl, &Saved { scaling: Some(vec![]), ..saved.clone() }).is_err());
     assert!(restore(Method::MkOfl, &Saved { totals: vec![], ..saved }).is_err());
@@ -384,7 +392,8 @@ fn nodes_are_stored_when_they_have_changed() {
     scene.verdict(1, 1);
     let changed = scene.coordinator.changed_nodes(9);
     assert_eq!(changed.iter().map(|node| node.number).collect::<Vec<_>>(), [1, 2]);
-    let NodeRecord { uploads, samples, squared_error, bytes_up, bytes_down, last_seen_ms, .. } = changed[0];
+    let NodeRecord { uploads, samples, squared_error, bytes_up, bytes_down, last_seen_ms, .. } =
+        changed[0];
     assert_eq!(
         (uploads, samples, squared_error, bytes_up, bytes_down, last_seen_ms),
         (1, 2, 3.0, 100, 50, 3)

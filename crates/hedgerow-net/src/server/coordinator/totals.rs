@@ -1,4 +1,5 @@
-//! What a server counts: over the whole run ([`Totals`], which survive a restart) and over the latest rounds ([`Window`]).
+//! What a server counts: over the whole run ([`Totals`], which survive a restart) and over the
+//! latest rounds ([`Window`]).
 
 use std::collections::VecDeque;
 
@@ -59,7 +60,9 @@ impl Totals {
         let unreadable = |error: postcard::Error| BadTotals(error.to_string());
         let (version, rest) = postcard::take_from_bytes::<u16>(saved).map_err(unreadable)?;
         if version != VERSION {
-            return Err(BadTotals(format!("it has version {version}, and this is version {VERSION}")));
+            return Err(BadTotals(format!(
+                "it has version {version}, and this is version {VERSION}"
+            )));
         }
         let (totals, rest): (Self, _) = postcard::take_from_bytes(rest).map_err(unreadable)?;
         let is_sound = rest.is_empty()
@@ -68,7 +71,11 @@ impl Totals {
                 .iter()
                 .all(|counts| counts.is_empty() || counts.len() == kernels)
             && totals.takers.0.len() <= nodes / 8 + 1;
-        if is_sound { Ok(totals) } else { Err(BadTotals("sizes or values are out of bounds".into())) }
+        if is_sound {
+            Ok(totals)
+        } else {
+            Err(BadTotals("sizes or values are out of bounds".into()))
+        }
     }
 
     /// Mean squared error of all samples; none before the first.
@@ -84,7 +91,10 @@ impl Totals {
         self.squared_error += record.squared_error;
         if !record.votes.is_empty() {
             self.votes.resize(kernels, 0);
-            self.votes.iter_mut().zip(&record.votes).for_each(|(sum, votes)| *sum += u64::from(*votes));
+            self.votes
+                .iter_mut()
+                .zip(&record.votes)
+                .for_each(|(sum, votes)| *sum += u64::from(*votes));
         }
         if let Some(kernel) = record.selected {
             self.selected.resize(kernels, 0);
@@ -151,10 +161,16 @@ impl Window {
 
     /// Share of the rounds in which a kernel predicted, and its share of the votes.
     pub fn shares(&self, kernel: usize) -> (f64, f64) {
-        let selected = self.0.iter().filter(|record| record.selected == Some(kernel as u32)).count();
-        let votes: u64 =
-            self.0.iter().filter_map(|record| record.votes.get(kernel)).map(|votes| u64::from(*votes)).sum();
-        let all: u64 = self.0.iter().flat_map(|record| &record.votes).map(|votes| u64::from(*votes)).sum();
+        let selected =
+            self.0.iter().filter(|record| record.selected == Some(kernel as u32)).count();
+        let votes: u64 = self
+            .0
+            .iter()
+            .filter_map(|record| record.votes.get(kernel))
+            .map(|votes| u64::from(*votes))
+            .sum();
+        let all: u64 =
+            self.0.iter().flat_map(|record| &record.votes).map(|votes| u64::from(*votes)).sum();
         (selected as f64 / self.rounds().max(1) as f64, votes as f64 / all.max(1) as f64)
     }
 }

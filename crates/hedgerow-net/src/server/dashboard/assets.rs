@@ -1,10 +1,13 @@
-//! The files of the page: ours, which are small and looked up again each time, and the charting library, which is large and kept.
+//! The files of the page: ours, which are small and looked up again each time, and the charting
+//! library, which is large and kept.
 
 use std::io::Write;
 use std::sync::LazyLock;
 
 use axum::extract::Query;
-use axum::http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, VARY};
+use axum::http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, VARY,
+};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -101,8 +104,10 @@ impl Library {
     fn new() -> Self {
         let script = library_script();
         let mut packer = GzEncoder::new(Vec::new(), Compression::default());
-        // Writing to memory can't fail; were it to, a script of no bytes would say so in the browser.
-        let packed = packer.write_all(script.as_bytes()).and_then(|()| packer.finish()).unwrap_or_default();
+        // Writing to memory can't fail; were it to, a script of no bytes would say so in the
+        // browser.
+        let packed =
+            packer.write_all(script.as_bytes()).and_then(|()| packer.finish()).unwrap_or_default();
         Self { version: version(&script), packed: packed.into() }
     }
 }
@@ -150,7 +155,9 @@ mod tests {
     fn our_own_files_ask_nothing_of_strangers_and_have_nothing_inline() {
         let page = INDEX.as_str();
         assert!(!page.contains("{{"), "every slot is filled");
-        for text in FILES.iter().filter(|file| file.path != "/icon.svg").map(|file| file.text).chain([page]) {
+        for text in
+            FILES.iter().filter(|file| file.path != "/icon.svg").map(|file| file.text).chain([page])
+        {
             for foreign in ["http:", "https:", "url(", "@import", "innerHTML", "eval("] {
                 assert!(!text.contains(foreign), "{foreign}");
             }

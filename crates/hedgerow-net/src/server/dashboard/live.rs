@@ -74,17 +74,19 @@ impl Live {
         self.ready.fresh(move || Some(source.is_ready())).await
     }
 
-    /// A status every second, at once first; `None` if too many listen already. A reader that is slow misses some.
+    /// A status every second, at once first; `None` if too many listen already. A reader that is
+    /// slow misses some.
     pub(super) fn events(self: &Arc<Self>) -> Option<impl IntoResponse + use<>> {
         let place = self.listeners.clone().try_acquire_owned().ok()?;
         let mut beat = tokio::time::interval(BEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let events = stream::unfold((self.clone(), beat, place), async |(live, mut beat, place)| {
-            beat.tick().await;
-            let snapshot = live.snapshot().await?;
-            let event = Event::default().event("status").data(&snapshot.json);
-            Some((Ok::<_, Infallible>(event), (live, beat, place)))
-        });
+        let events =
+            stream::unfold((self.clone(), beat, place), async |(live, mut beat, place)| {
+                beat.tick().await;
+                let snapshot = live.snapshot().await?;
+                let event = Event::default().event("status").data(&snapshot.json);
+                Some((Ok::<_, Infallible>(event), (live, beat, place)))
+            });
         Some(Sse::new(events))
     }
 }
@@ -101,7 +103,8 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T: Send + Sync + 'static> Kept<T> {
-    /// The latest answer, or a new one if that is old. One is made at a time, even if those who asked for it have left.
+    /// The latest answer, or a new one if that is old. One is made at a time, even if those who
+    /// asked for it have left.
     async fn fresh(&self, make: impl FnOnce() -> Option<T> + Send + 'static) -> Option<Arc<T>> {
         let mut kept = self.0.clone().lock_owned().await;
         if let Some((made, answer)) = &*kept
@@ -153,7 +156,8 @@ mod tests {
 
     #[test]
     fn thinning_keeps_both_ends_and_is_even() {
-        let rounds = |count, most| thinned(&points(count), most).iter().map(|p| p.round).collect::<Vec<_>>();
+        let rounds =
+            |count, most| thinned(&points(count), most).iter().map(|p| p.round).collect::<Vec<_>>();
         assert_eq!(rounds(3, 5), [0, 1, 2]);
         assert_eq!(rounds(5, 5), [0, 1, 2, 3, 4]);
         assert_eq!(rounds(9, 3), [0, 4, 8]);

@@ -2,7 +2,9 @@
 
 use super::{Hub, Inner, now, unix_ms};
 use crate::server::coordinator::{Coordinator, Member};
-use crate::server::status::{KernelStatus, MOST_NODES, NodeState, NodeStatus, Point, SCHEMA, Source, Status};
+use crate::server::status::{
+    KernelStatus, MOST_NODES, NodeState, NodeStatus, Point, SCHEMA, Source, Status,
+};
 
 impl Source for Hub {
     fn status(&self) -> Status {
@@ -10,7 +12,8 @@ impl Source for Hub {
         let at = now();
         let inner = self.lock();
         let Inner { coordinator, trouble, .. } = &*inner;
-        let (totals, window, opening) = (coordinator.totals(), coordinator.window(), coordinator.opening());
+        let (totals, window, opening) =
+            (coordinator.totals(), coordinator.window(), coordinator.opening());
         let learning = self.plan.learning();
         let (naive_up, naive_down) = self.plan.naive_numbers();
         let kernels = &opening.exact.kernels;
@@ -67,7 +70,7 @@ impl Source for Hub {
 impl Hub {
     fn kernels(&self, coordinator: &Coordinator) -> Vec<KernelStatus> {
         let kernels = &self.plan.learning().features.kernels;
-        let status = |(at, kernel): (usize, &hedgerow::Kernel)| {
+        let status = |(at, kernel): (usize, &hedgerow::features::Kernel)| {
             let (selected_share, vote_share) = coordinator.window().shares(at);
             KernelStatus { name: kernel.label(), selected_share, vote_share }
         };

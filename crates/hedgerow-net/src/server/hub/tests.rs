@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use hedgerow::{Amplitude, Compression, Draw, FeatureSpec, Kernel, Method, SetupConfig};
+use hedgerow::codec::Compression;
+use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel};
+use hedgerow::{Method, SetupConfig};
 use tokio::time::advance;
 
 use super::*;
@@ -68,7 +70,14 @@ fn hub(rules: Rules) -> (Hub, Paper) {
     let (inputs, frequencies, budget) = (1, 2, 4);
     let learning = Learning {
         method: Method::SkOfl { kernel: 0 },
-        setup: SetupConfig { kernels: 1, frequencies, inputs, budget, nodes: 2, ..SetupConfig::default() },
+        setup: SetupConfig {
+            kernels: 1,
+            frequencies,
+            inputs,
+            budget,
+            nodes: 2,
+            ..SetupConfig::default()
+        },
         features: FeatureSpec {
             kernels,
             draw: Draw::Independent,
@@ -137,7 +146,10 @@ async fn a_full_disk_holds_rounds_up_and_loses_none() {
     let records: Vec<_> =
         paper.0.lock().unwrap().rounds.iter().map(|(_, record)| record.clone().unwrap()).collect();
     assert_eq!(
-        records.iter().map(|record| (record.round, record.uploads, record.samples)).collect::<Vec<_>>(),
+        records
+            .iter()
+            .map(|record| (record.round, record.uploads, record.samples))
+            .collect::<Vec<_>>(),
         [(1, 2, 2), (2, 2, 2)]
     );
     let status = hub.status();
@@ -219,7 +231,8 @@ async fn whoever_is_replaced_or_revoked_is_told() {
     assert_eq!((welcome.node, hub.status().connected), (1, 2));
     hub.expel(|peer| peer.name == "a");
     assert_eq!(second.notice.given().await.code(), tonic::Code::PermissionDenied);
-    let is_quiet = tokio::time::timeout(Duration::from_secs(1), other.notice.given()).await.is_err();
+    let is_quiet =
+        tokio::time::timeout(Duration::from_secs(1), other.notice.given()).await.is_err();
     assert!(is_quiet);
     hub.leave(second.sender, Sent::default());
     let status = hub.status();

@@ -18,7 +18,8 @@ use crate::counted::Counted;
 /// How long a node that has joined may take nothing of what waits for it.
 const TAKING_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Bytes that are read at a turn; then others have theirs. Much of what HTTP/2 is asked for, such as signs of life, no window bounds.
+/// Bytes that are read at a turn; then others have theirs. Much of what HTTP/2 is asked for, such
+/// as signs of life, no window bounds.
 const TURN_BYTES: usize = 1 << 12;
 
 /// Bytes that may come before somebody joins: a window full, and some.
@@ -46,7 +47,12 @@ enum Bytes {
 }
 
 impl Connection {
-    pub(super) fn plain(tcp: Counted<TcpStream>, link: Arc<Link>, place: Place, patience: Duration) -> Self {
+    pub(super) fn plain(
+        tcp: Counted<TcpStream>,
+        link: Arc<Link>,
+        place: Place,
+        patience: Duration,
+    ) -> Self {
         Self::new(Bytes::Plain(tcp), link, place, patience)
     }
 
@@ -73,8 +79,8 @@ impl Connection {
         alarm.as_mut().poll(context).is_ready()
     }
 
-    /// An attempt to write, or an error if the other side has taken nothing for too long. Signs of life end a stream whose node is
-    /// silent, but not a connection whose last words nobody takes.
+    /// An attempt to write, or an error if the other side has taken nothing for too long. Signs of
+    /// life end a stream whose node is silent, but not a connection whose last words nobody takes.
     fn unless_untaken<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -83,7 +89,8 @@ impl Connection {
         if attempt.is_ready() {
             return attempt;
         }
-        let patience = if self.link.has_joined.load(Relaxed) { TAKING_PATIENCE } else { self.patience };
+        let patience =
+            if self.link.has_joined.load(Relaxed) { TAKING_PATIENCE } else { self.patience };
         let untaken = self.untaken.get_or_insert_with(|| Box::pin(sleep(patience)));
         if untaken.as_mut().poll(context).is_pending() {
             return Poll::Pending;

@@ -24,7 +24,11 @@ pub(super) struct Place {
 
 impl Place {
     /// None if there are too many.
-    pub(super) fn take(count: &Arc<Mutex<Count>>, address: IpAddr, limits: &Limits) -> Option<Self> {
+    pub(super) fn take(
+        count: &Arc<Mutex<Count>>,
+        address: IpAddr,
+        limits: &Limits,
+    ) -> Option<Self> {
         let address = neighbourhood(address);
         let mut taken = lock(count);
         let from_there = taken.by_address.get(&address).copied().unwrap_or(0);
@@ -50,7 +54,8 @@ impl Drop for Place {
     }
 }
 
-/// What counts as one address: whoever has one of IPv6 has all of its /64. One of IPv4 is itself, in whatever way it is written.
+/// What counts as one address: whoever has one of IPv6 has all of its /64. One of IPv4 is itself,
+/// in whatever way it is written.
 fn neighbourhood(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),

@@ -1,4 +1,5 @@
-//! Why a connection was not let in, in words for the log, with what to look at where libraries have none.
+//! Why a connection was not let in, in words for the log, with what to look at where libraries have
+//! none.
 
 use std::error::Error;
 use std::io;
@@ -43,7 +44,10 @@ pub(super) fn reason_of(error: &hyper::Error, is_plain: bool) -> String {
     }
     // What is no HTTP/2 is most often TLS.
     let is_foreign = is_plain && !cause.is::<io::Error>();
-    let hint =
-        if is_foreign { " (a node that speaks TLS, or no node? this server speaks plain text)" } else { "" };
+    let hint = if is_foreign {
+        " (a node that speaks TLS, or no node? this server speaks plain text)"
+    } else {
+        ""
+    };
     format!("{cause}{hint}")
 }

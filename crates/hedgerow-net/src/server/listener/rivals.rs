@@ -1,5 +1,6 @@
-//! [`Rivals`]: streams of one name that push each other out again and again. Once may be a node that comes back before its old stream
-//! is known to be dead; several times in a minute are two that both believe to be it.
+//! [`Rivals`]: streams of one name that push each other out again and again. Once may be a node
+//! that comes back before its old stream is known to be dead; several times in a minute are two
+//! that both believe to be it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -42,9 +43,13 @@ mod tests {
     #[test]
     fn three_times_in_a_minute_are_told_once_in_a_minute() {
         let (rivals, start) = (Rivals::default(), Instant::now());
-        let at =
-            |name: &str, seconds: u64| rivals.is_worth_telling(name, start + Duration::from_secs(seconds));
-        assert_eq!([0, 1, 2, 3, 50].map(|seconds| at("a", seconds)), [false, false, true, false, false]);
+        let at = |name: &str, seconds: u64| {
+            rivals.is_worth_telling(name, start + Duration::from_secs(seconds))
+        };
+        assert_eq!(
+            [0, 1, 2, 3, 50].map(|seconds| at("a", seconds)),
+            [false, false, true, false, false]
+        );
         assert_eq!([60, 61, 62, 63].map(|seconds| at("a", seconds)), [false, false, true, false]);
         // Rarely is never.
         assert!((0..50).all(|times| !at("b", 40 * times)));

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-/// The first difference between what is stored and what is wanted, in words; none if they say the same.
+/// The first difference between what is stored and what is wanted, in words; none if they say the
+/// same.
 pub(super) fn first(stored: &str, wanted: &str) -> Option<String> {
     if stored == wanted {
         return None;
@@ -19,16 +20,21 @@ fn between(path: &str, stored: &Value, wanted: &Value) -> Option<String> {
             let keys = stored.keys().chain(wanted.keys().filter(|key| !stored.contains_key(*key)));
             let none = Value::Null;
             keys.into_iter().find_map(|key| {
-                let [stored, wanted] = [stored, wanted].map(|table| table.get(key).unwrap_or(&none));
+                let [stored, wanted] =
+                    [stored, wanted].map(|table| table.get(key).unwrap_or(&none));
                 between(&format!("{path}.{key}"), stored, wanted)
             })
         }
         (Value::Array(stored), Value::Array(wanted)) if stored.len() == wanted.len() => {
             let mut pairs = stored.iter().zip(wanted).enumerate();
-            pairs.find_map(|(at, (stored, wanted))| between(&format!("{path}[{at}]"), stored, wanted))
+            pairs.find_map(|(at, (stored, wanted))| {
+                between(&format!("{path}[{at}]"), stored, wanted)
+            })
         }
         (stored, wanted) if stored == wanted => None,
-        (stored, wanted) => Some(format!("{path} is {} there and {} here", short(stored), short(wanted))),
+        (stored, wanted) => {
+            Some(format!("{path} is {} there and {} here", short(stored), short(wanted)))
+        }
     }
 }
 
@@ -48,11 +54,21 @@ mod tests {
 
     #[test]
     fn the_first_difference_is_named() {
-        let stored = r#"{"method": "mk-ofl", "setup": {"ridge": 0.01, "mk": [1, 2]}, "columns": ["a"]}"#;
+        let stored =
+            r#"{"method": "mk-ofl", "setup": {"ridge": 0.01, "mk": [1, 2]}, "columns": ["a"]}"#;
         for (wanted, difference) in [
-            (stored.replace("0.01", "0.02"), Some("learning.setup.ridge is 0.01 there and 0.02 here")),
-            (stored.replace("[1, 2]", "[1, 3]"), Some("learning.setup.mk[1] is 2 there and 3 here")),
-            (stored.replace("[\"a\"]", "[]"), Some("learning.columns is [\"a\"] there and [] here")),
+            (
+                stored.replace("0.01", "0.02"),
+                Some("learning.setup.ridge is 0.01 there and 0.02 here"),
+            ),
+            (
+                stored.replace("[1, 2]", "[1, 3]"),
+                Some("learning.setup.mk[1] is 2 there and 3 here"),
+            ),
+            (
+                stored.replace("[\"a\"]", "[]"),
+                Some("learning.columns is [\"a\"] there and [] here"),
+            ),
             (
                 stored.replace("\"method\": \"mk-ofl\", ", ""),
                 Some("learning.method is \"mk-ofl\" there and null here"),

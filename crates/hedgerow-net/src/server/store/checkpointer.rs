@@ -1,4 +1,5 @@
-//! [`Checkpointer`]: a thread that brings what the log has into the store, so that no commit has to.
+//! [`Checkpointer`]: a thread that brings what the log has into the store, so that no commit has
+//! to.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -22,7 +23,8 @@ const COMMIT_BYTES: u64 = 12 << 10;
 /// Bytes in the log from which on it has to begin again at its front.
 const LONG_LOG: u64 = 64 << 20;
 
-/// A long log can begin again only while nobody commits and nobody reads: how often that is tried at a time, and how long after.
+/// A long log can begin again only while nobody commits and nobody reads: how often that is tried
+/// at a time, and how long after.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -41,9 +43,9 @@ impl Checkpointer {
         connection.busy_timeout(Duration::ZERO).map_err(|error| failed(path, error))?;
         let (wake, woken) = sync_channel(1);
         let thread = std::thread::Builder::new().name("checkpoints".to_owned());
-        let thread = thread
-            .spawn(move || run(&connection, &woken))
-            .map_err(|source| StoreError::File(FileError::Unwritable { path: path.to_owned(), source }))?;
+        let thread = thread.spawn(move || run(&connection, &woken)).map_err(|source| {
+            StoreError::File(FileError::Unwritable { path: path.to_owned(), source })
+        })?;
         Ok(Self { wake, thread, pending: 0 })
     }
 
@@ -76,8 +78,8 @@ fn run(connection: &Connection, woken: &Receiver<()>) {
     }
 }
 
-/// Copies what it can without being in anyone's way; a log that has become long is begun again, for which a commit may have to wait
-/// a moment. Says whether the log is short, or soon will be.
+/// Copies what it can without being in anyone's way; a log that has become long is begun again, for
+/// which a commit may have to wait a moment. Says whether the log is short, or soon will be.
 pub(super) fn shorten(connection: &Connection, long: u64) -> rusqlite::Result<bool> {
     let page: u32 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
     if checkpoint(connection, "PASSIVE")?.frames * u64::from(page) < long {

@@ -37,16 +37,26 @@ pub struct NodeRecord {
 impl NodeRecord {
     /// One that joins now.
     pub(super) fn new(number: NodeId, name: &str) -> Self {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
+        let now =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
         let name = name.to_owned();
         Self { number, name, first_seen_ms: now, last_seen_ms: now, ..Self::default() }
     }
 
     fn counts(&self) -> [i64; 8] {
         let Self {
-            first_seen_ms, last_seen_ms, uploads, refused, late, samples, bytes_up, bytes_down, ..
+            first_seen_ms,
+            last_seen_ms,
+            uploads,
+            refused,
+            late,
+            samples,
+            bytes_up,
+            bytes_down,
+            ..
         } = *self;
-        [first_seen_ms, last_seen_ms, uploads, refused, late, samples, bytes_up, bytes_down].map(stored)
+        [first_seen_ms, last_seen_ms, uploads, refused, late, samples, bytes_up, bytes_down]
+            .map(stored)
     }
 
     pub(super) fn seal(&self) -> i64 {
@@ -82,7 +92,8 @@ pub(super) fn number_of(connection: &Connection, name: &str) -> rusqlite::Result
 }
 
 pub(super) fn next_number(connection: &Connection) -> rusqlite::Result<NodeId> {
-    let mut statement = connection.prepare_cached("SELECT coalesce(max(number) + 1, 0) FROM nodes")?;
+    let mut statement =
+        connection.prepare_cached("SELECT coalesce(max(number) + 1, 0) FROM nodes")?;
     statement.query_row([], |row| row.get(0))
 }
 
@@ -104,7 +115,7 @@ pub(super) fn update(connection: &Connection, node: &NodeRecord) -> rusqlite::Re
 fn write(connection: &Connection, sql: &str, node: &NodeRecord) -> rusqlite::Result<usize> {
     let [first, last, uploads, refused, late, samples, up, down] = node.counts();
     let (number, name, error, seal) = (node.number, &node.name, node.squared_error, node.seal());
-    connection
-        .prepare_cached(sql)?
-        .execute(params![number, name, first, last, uploads, refused, late, samples, up, down, error, seal])
+    connection.prepare_cached(sql)?.execute(params![
+        number, name, first, last, uploads, refused, late, samples, up, down, error, seal
+    ])
 }

@@ -18,7 +18,8 @@ const STEPS: &[&str] = &[include_str!("schema.sql")];
 
 /// Makes an empty store. It appears when it is whole.
 pub(super) fn create(path: &Path) -> Result<(), StoreError> {
-    let unwritable = |source| StoreError::File(FileError::Unwritable { path: path.to_owned(), source });
+    let unwritable =
+        |source| StoreError::File(FileError::Unwritable { path: path.to_owned(), source });
     let log = with_suffix(path, "-wal");
     if log.metadata().is_ok_and(|log| log.len() > 0) {
         return Err(StoreError::LogAlone { path: path.to_owned(), log });
@@ -78,7 +79,8 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), StoreErr
     let application: i32 =
         connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failed)?;
     if application != APPLICATION {
-        let reason = format!("its application id is {application:#x}, and {APPLICATION:#x} is needed");
+        let reason =
+            format!("its application id is {application:#x}, and {APPLICATION:#x} is needed");
         return Err(StoreError::NotOurs { path: path.to_owned(), reason });
     }
     let newest = STEPS.len() as i64;
@@ -118,7 +120,8 @@ fn version(connection: &Connection) -> rusqlite::Result<i64> {
 
 /// What was made, and by which words.
 fn layout(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Option<String>)>> {
-    let mut statement = connection.prepare("SELECT type, name, sql FROM sqlite_schema ORDER BY name")?;
+    let mut statement =
+        connection.prepare("SELECT type, name, sql FROM sqlite_schema ORDER BY name")?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     rows.collect()
 }
@@ -133,7 +136,8 @@ mod tests {
             let mut statement = connection.prepare("SELECT * FROM a").unwrap();
             (statement.column_count(), version(connection).unwrap(), statement.query([]).is_ok())
         };
-        let steps = ["CREATE TABLE a (x INTEGER)", "ALTER TABLE a ADD y REAL", "ALTER TABLE a ADD z REAL"];
+        let steps =
+            ["CREATE TABLE a (x INTEGER)", "ALTER TABLE a ADD y REAL", "ALTER TABLE a ADD z REAL"];
         let mut connection = Connection::open_in_memory().unwrap();
         take_steps(&mut connection, &steps[..1]).unwrap();
         assert_eq!(columns(&connection), (1, 1, true));

@@ -41,7 +41,8 @@ fn record(round: u64) -> Record {
 }
 
 fn commit(store: &mut Store, round: u64, length: usize) -> Result<(), StoreError> {
-    let (server, totals, scaling) = (blob(round, length), blob(round + 1, 40), blob(round + 2, 300));
+    let (server, totals, scaling) =
+        (blob(round, length), blob(round + 1, 40), blob(round + 2, 300));
     store.commit(&Commit {
         round: round + 1,
         server: &server,
@@ -88,7 +89,8 @@ fn a_run_goes_on_where_it_was() {
         commit(&mut first, round, 1_000 * round as usize).unwrap();
     }
     // The scaling moves on, the round doesn't.
-    let only_scaling = Commit { round: 6, server: b"s", scaling: Some(b"c"), totals: b"t", record: None };
+    let only_scaling =
+        Commit { round: 6, server: b"s", scaling: Some(b"c"), totals: b"t", record: None };
     first.commit(&only_scaling).unwrap();
     let saved = first.load().unwrap().unwrap();
     first.close().unwrap();
@@ -127,11 +129,18 @@ fn commits_wait_for_the_disk_only_if_asked_to() {
     for (durability, synchronous) in [(Durability::Kill, 1), (Durability::PowerLoss, 2)] {
         let server = Store::open(&store(&folder), durability).unwrap();
         let ask = |pragma| {
-            server.view.connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).unwrap()
+            server
+                .view
+                .connection
+                .pragma_query_value(None, pragma, |row| row.get::<_, i64>(0))
+                .unwrap()
         };
         assert_eq!((ask("synchronous"), ask("wal_autocheckpoint")), (synchronous, 0));
         let mode = |row: &rusqlite::Row<'_>| row.get::<_, String>(0);
-        assert_eq!(server.view.connection.pragma_query_value(None, "journal_mode", mode).unwrap(), "wal");
+        assert_eq!(
+            server.view.connection.pragma_query_value(None, "journal_mode", mode).unwrap(),
+            "wal"
+        );
     }
 }
 
@@ -174,10 +183,14 @@ fn a_full_disk_loses_nothing_and_is_got_over() {
     let folder = TempDir::new().unwrap();
     let mut server = open(&store(&folder));
     commit(&mut server, 1, 5_000).unwrap();
-    let pages: i64 = server.view.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+    let pages: i64 =
+        server.view.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
     let limit = |server: &Store, pages: i64| {
         let limited =
-            server.view.connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()));
+            server
+                .view
+                .connection
+                .pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()));
         limited.unwrap();
     };
     limit(&server, pages + 2);
@@ -212,7 +225,8 @@ fn what_is_no_store_of_ours_is_refused_and_left_alone() {
     let newer = altered("PRAGMA user_version = 7");
     let other = altered("PRAGMA application_id = 1");
     let none = altered("PRAGMA user_version = 0");
-    let view = altered("DROP TABLE state; CREATE VIEW state AS SELECT zeroblob(1000000000) AS server");
+    let view =
+        altered("DROP TABLE state; CREATE VIEW state AS SELECT zeroblob(1000000000) AS server");
     let trigger = altered("CREATE TRIGGER t AFTER INSERT ON history BEGIN DELETE FROM state; END");
     let text = altered("UPDATE run SET learning = 'other'");
     let negative = altered("UPDATE state SET round = -5");
@@ -230,7 +244,9 @@ fn what_is_no_store_of_ours_is_refused_and_left_alone() {
     ] {
         std::fs::write(&path, &bytes).unwrap();
         let expected = format!("{}: {expected}", path.display());
-        for error in [Store::open(&path, Durability::Kill).unwrap_err(), Store::read(&path).unwrap_err()] {
+        for error in
+            [Store::open(&path, Durability::Kill).unwrap_err(), Store::read(&path).unwrap_err()]
+        {
             assert!(error.to_string().starts_with(&expected), "{error} is not {expected}");
         }
         assert_eq!(std::fs::read(&path).unwrap(), bytes, "it is left as it is");
@@ -283,7 +299,8 @@ fn whatever_is_altered_in_a_row_is_seen() {
             _ => format!("{column} + 1000"),
         };
         let row = format!("{column} = (SELECT max({column}) FROM {table})");
-        let changed = connection.execute(&format!("UPDATE {table} SET {column} = {other} WHERE {row}"), []);
+        let changed =
+            connection.execute(&format!("UPDATE {table} SET {column} = {other} WHERE {row}"), []);
         assert!(changed.unwrap() > 0, "{table}, {column}");
         connection.close().unwrap();
         let told = Store::read(&path).and_then(|view| told(&view));
@@ -377,7 +394,8 @@ fn a_server_that_is_killed_has_every_round_that_it_committed() {
         command.env(CHILD, &path).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let committed = lines.map(|line| line.unwrap()).filter(|line| line.starts_with("committed"));
+        let committed =
+            lines.map(|line| line.unwrap()).filter(|line| line.starts_with("committed"));
         let told = committed.take(rounds).last().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
@@ -387,7 +405,8 @@ fn a_server_that_is_killed_has_every_round_that_it_committed() {
         let last = server.load().unwrap().unwrap().round - 1;
         assert!(last >= told && told >= known + rounds as u64, "{last}, {told}, {known}");
         assert_at(&server, last, 2_000 + (last as usize * 977) % 60_000);
-        let rounds: Vec<u64> = server.history(100_000).unwrap().iter().map(|record| record.round).collect();
+        let rounds: Vec<u64> =
+            server.history(100_000).unwrap().iter().map(|record| record.round).collect();
         assert_eq!(rounds, (1..=last).collect::<Vec<_>>());
         known = last;
     }

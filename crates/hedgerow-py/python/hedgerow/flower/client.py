@@ -128,8 +128,8 @@ class _Remembered:
     def hear(self, opening: Opening) -> None:
         """Hears what opens the round."""
         if self.answered == 0 or self.answered != opening.heard:
-            # An answer was lost on its way or refused: as if a connection had broken, everything that is owed
-            # is said again.
+            # An answer was lost on its way or refused: as if a connection had broken, everything
+            # that is owed is said again.
             self.engine.connected()
         if opening.scale is not None:
             self.engine.hear_scale(*opening.scale)

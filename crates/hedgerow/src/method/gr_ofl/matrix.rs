@@ -23,8 +23,8 @@ impl Work {
         }
     }
 
-    /// What has to be added to the diagonal, as the least of powers of two times a tiny part of the trace; 0 if nothing has to, but for
-    /// rounding.
+    /// What has to be added to the diagonal, as the least of powers of two times a tiny part of the
+    /// trace; 0 if nothing has to, but for rounding.
     fn lacking(&mut self, matrix: &[f64], len: usize) -> f64 {
         let trace = (0..len).map(|i| matrix[triangle(i) + i].abs()).sum::<f64>();
         let mut lacking = 1e-12 * trace;

@@ -3,17 +3,17 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::rows::Models;
-use super::super::{
-    BadSample, BadState, MAX_LABEL, MAX_NUMBER, NodeHalf, Setup, is_count, restore_state, save_state,
-};
+use super::super::{BadSample, NodeMethod, Setup};
 use super::{CYCLE, LEFT, Layout, MOVES, Order, Sizes, TAIL, push_move, to_wire, triangle};
-use crate::compression::{Kind, Section};
+use crate::codec::{Kind, Section};
 use crate::features::Features;
+use crate::learning::loss::Loss;
+use crate::limits::{MAX_LABEL, MAX_NUMBER};
 use crate::linear::{dot, multiply_triangle};
-use crate::loss::Loss;
 use crate::message::{Broadcast, Rejected, Upload};
-use crate::scaling::Transport;
+use crate::scaling::Rescaling;
 use crate::simd::{self, Cpu};
+use crate::state::{BadState, is_count, restore_state, save_state};
 
 const KIND: &str = "gr-node";
 
@@ -48,7 +48,8 @@ struct State {
     snapshot: Vec<f32>,
     snapshot_count: f64,
     snapshot_epoch: u32,
-    /// Aw − b + y₀·Ae₁ on the active features, and VᵀAV (lower triangle); every sample adds to both.
+    /// Aw − b + y₀·Ae₁ on the active features, and VᵀAV (lower triangle); every sample adds to
+    /// both.
     gradient: Vec<f64>,
     curvature: [f64; CURVATURES],
     round: RoundSums,
@@ -112,7 +113,10 @@ impl Node {
         }
         let len = order.len;
         state.gradient.resize(len, 0.0);
-        wide[..len].iter_mut().zip(&state.broadcast.numbers).for_each(|(wide, w)| *wide = f64::from(*w));
+        wide[..len]
+            .iter_mut()
+            .zip(&state.broadcast.numbers)
+            .for_each(|(wide, w)| *wide = f64::from(*w));
         multiply_triangle(&state.gram, &wide[..len], &mut state.gradient);
         let origin = f64::from(order.origin);
         for (i, g) in state.gradient.iter_mut().enumerate() {
@@ -129,7 +133,7 @@ impl Node {
     }
 }
 
-impl NodeHalf for Node {
+impl NodeMethod for Node {
     fn predict(&self, z: Features<'_>) -> f32 {
         self.order.predict(self.model.predict(0, z))
     }
@@ -145,7 +149,9 @@ impl NodeHalf for Node {
         let error = f64::from(origin + says.clamp(low, high)) - f64::from(y);
         let (state, label) = (&mut self.state, f64::from(y));
         let weight: f64 = match self.setup.config().loss {
-            Loss::Huber { delta } if error.abs() > delta && !self.order.is_first() => delta / error.abs(),
+            Loss::Huber { delta } if error.abs() > delta && !self.order.is_first() => {
+                delta / error.abs()
+            }
             _ => 1.0,
         };
         // The root on either side, so that the product has the weight.
@@ -228,8 +234,8 @@ impl NodeHalf for Node {
         if order.is_first() {
             return;
         }
-        // The whole history's gradient changes little from round to round. Slices are exact: what rounding did to the small eigenvalues of H
-        // would be large in its inverse.
+        // The whole history's gradient changes little from round to round. Slices are exact: what
+        // rounding did to the small eigenvalues of H would be large in its inverse.
         out.push(Section { len: order.len, kind: Kind::Tracked { slot: 0 } });
     }
 
@@ -239,7 +245,8 @@ impl NodeHalf for Node {
             return Ok(());
         }
         let state = &mut self.state;
-        // A model never shrinks, unless its server went back to an earlier state: then there is no knowing its moves.
+        // A model never shrinks, unless its server went back to an earlier state: then there is no
+        // knowing its moves.
         let is_next = order.round == self.order.round + 1 && order.len >= self.order.len;
         if is_next && !self.order.is_first() {
             let before = &state.broadcast.numbers[..self.order.len];
@@ -287,7 +294,7 @@ impl NodeHalf for Node {
         self.model.norm2(0)
     }
 
-    fn transport(&mut self, transport: &Transport) {
+    fn transport(&mut self, transport: &Rescaling) {
         let (state, gain) = (&mut self.state, transport.gain());
         let refit = transport.refit();
         let sums = refit.sums(self.sizes.features);
@@ -306,12 +313,16 @@ impl NodeHalf for Node {
             (state.count, state.energy) = (0.0, 0.0);
         }
         let RoundSums { error, constant_error, constant_offset, .. } = &mut state.round;
-        for (sum, factor) in [(error, gain * gain), (constant_error, gain * gain), (constant_offset, gain)] {
+        for (sum, factor) in
+            [(error, gain * gain), (constant_error, gain * gain), (constant_offset, gain)]
+        {
             *sum = (*sum * factor).clamp(-FARTHEST, FARTHEST);
         }
         state.moves.clear();
         state.snapshot_epoch = 0;
-        if let Some(order) = super::transport_broadcast(&self.sizes, &mut state.broadcast, transport) {
+        if let Some(order) =
+            super::transport_broadcast(&self.sizes, &mut state.broadcast, transport)
+        {
             self.follow(order);
             self.look_back();
         }
@@ -355,15 +366,20 @@ fn is_sound(sizes: &Sizes, state: &State) -> bool {
         && state.moves.len() <= MOVES
         && state.moves.iter().all(|v| v.len() <= order.len && v.iter().all(is_number))
         && state.moves.windows(2).all(|pair| pair[1].len() <= pair[0].len())
-        && [state.count, state.energy, state.snapshot_count].iter().all(|sum| *sum >= 0.0 && is_number(sum))
+        && [state.count, state.energy, state.snapshot_count]
+            .iter()
+            .all(|sum| *sum >= 0.0 && is_number(sum))
         && (is_label(state.smallest) && is_label(state.largest) || knows_no_label)
-        && (state.snapshot.len() == entries || state.snapshot.is_empty() && state.snapshot_epoch == 0)
+        && (state.snapshot.len() == entries
+            || state.snapshot.is_empty() && state.snapshot_epoch == 0)
         && (!needs_snapshot || state.snapshot_epoch == order.epoch)
         && state.snapshot.iter().all(|a| a.abs() <= MAX_NUMBER)
         && state.gradient.len() == if order.is_first() { 0 } else { order.len }
         && state.gradient.iter().chain(&state.curvature).all(follows)
         && is_count(state.round.samples)
-        && [state.round.error, state.round.constant_error].iter().all(|sum| *sum >= 0.0 && follows(sum))
+        && [state.round.error, state.round.constant_error]
+            .iter()
+            .all(|sum| *sum >= 0.0 && follows(sum))
         && follows(&state.round.constant_offset)
         && state.broadcast.numbers.len() <= sizes.features + TAIL
 }

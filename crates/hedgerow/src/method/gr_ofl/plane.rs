@@ -8,8 +8,8 @@ pub(super) type Table = [[f64; MOVES]; MOVES];
 /// Beyond this correlation two directions are one.
 const ALIKE: f64 = 1.0 - 1e-6;
 
-/// −K⁻¹s: from where the slopes are s to the minimum of a parabola of curvature K, whose first entry is positive. Along the first direction only where the
-/// others say nothing new.
+/// −K⁻¹s: from where the slopes are s to the minimum of a parabola of curvature K, whose first
+/// entry is positive. Along the first direction only where the others say nothing new.
 pub(super) fn minimum(curvature: &Table, slopes: &[f64]) -> [f64; MOVES] {
     let [[a, b], [_, c]] = *curvature;
     if slopes.len() < 2 || !is_plane(curvature) {
@@ -19,11 +19,17 @@ pub(super) fn minimum(curvature: &Table, slopes: &[f64]) -> [f64; MOVES] {
     [(b * slopes[1] - c * slopes[0]) / determinant, (b * slopes[0] - a * slopes[1]) / determinant]
 }
 
-/// The vectors x (in terms of the directions) for which the known curvature, raised by (Hx)(Hx)ᵀ each, becomes no less than what was seen anywhere in the
-/// plane: of each generalised eigenvector with seen = l·known and l > 1, the multiple √(l − 1) of length one in terms of the known.
-pub(super) fn surplus(known: &Table, seen: &Table, dimensions: usize) -> [Option<[f64; MOVES]>; MOVES] {
-    let line =
-        |seen: f64| (seen > known[0][0]).then(|| [((seen / known[0][0] - 1.0) / known[0][0]).sqrt(), 0.0]);
+/// The vectors x (in terms of the directions) for which the known curvature, raised by (Hx)(Hx)ᵀ
+/// each, becomes no less than what was seen anywhere in the plane: of each generalised eigenvector
+/// with seen = l·known and l > 1, the multiple √(l − 1) of length one in terms of the known.
+pub(super) fn surplus(
+    known: &Table,
+    seen: &Table,
+    dimensions: usize,
+) -> [Option<[f64; MOVES]>; MOVES] {
+    let line = |seen: f64| {
+        (seen > known[0][0]).then(|| [((seen / known[0][0] - 1.0) / known[0][0]).sqrt(), 0.0])
+    };
     if dimensions < 2 || !is_plane(known) {
         return [line(seen[0][0]), None];
     }
@@ -71,23 +77,31 @@ mod tests {
     #[test]
     fn raised_curvature_is_at_least_what_was_seen() {
         let known = [[2.0, -0.3], [-0.3, 1.0]];
-        for seen in [[[5.0, 1.0], [1.0, 0.4]], [[1.0, 0.2], [0.2, 3.0]], [[0.1, 0.0], [0.0, 0.1]], known] {
+        for seen in
+            [[[5.0, 1.0], [1.0, 0.4]], [[1.0, 0.2], [0.2, 3.0]], [[0.1, 0.0], [0.0, 0.1]], known]
+        {
             let raises: Vec<_> = surplus(&known, &seen, 2).into_iter().flatten().collect();
             // In terms of the directions, (Hx)(Hx)ᵀ is (known·x)(known·x)ᵀ.
             let mut after = known;
             for x in &raises {
-                let image: [f64; 2] = std::array::from_fn(|a| known[a][0] * x[0] + known[a][1] * x[1]);
+                let image: [f64; 2] =
+                    std::array::from_fn(|a| known[a][0] * x[0] + known[a][1] * x[1]);
                 (0..2).for_each(|a| (0..2).for_each(|b| after[a][b] += image[a] * image[b]));
             }
             for at in 0..360 {
                 let (sin, cos) = f64::from(at).to_radians().sin_cos();
-                let along = |t: &Table| t[0][0] * cos * cos + 2.0 * t[0][1] * sin * cos + t[1][1] * sin * sin;
+                let along = |t: &Table| {
+                    t[0][0] * cos * cos + 2.0 * t[0][1] * sin * cos + t[1][1] * sin * sin
+                };
                 assert!(along(&after) > along(&seen) - 1e-9, "{seen:?} at {at}");
                 assert!(along(&after) > along(&known) - 1e-9);
             }
             let is_more = seen[0][0] > known[0][0] || seen[1][1] > known[1][1];
             assert_eq!(!raises.is_empty(), is_more, "{seen:?}");
         }
-        assert_eq!(surplus(&known, &[[8.0, 0.0], [0.0, 0.0]], 1), [Some([1.5f64.sqrt(), 0.0]), None]);
+        assert_eq!(
+            surplus(&known, &[[8.0, 0.0], [0.0, 0.0]], 1),
+            [Some([1.5f64.sqrt(), 0.0]), None]
+        );
     }
 }

@@ -2,26 +2,27 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::super::Setup;
 use super::super::basis::Basis;
 use super::super::rows::write_pulled_back;
 use super::super::server::{Rule, Server};
-use super::super::{MAX_NUMBER, Setup};
 use super::matrix::{self, Work};
 use super::{
     Layout, MOVES, Order, PENALTY, Sizes, TAIL, next_in_cycle, plane, push_move, to_wire,
     transport_broadcast, triangle, whole_rows,
 };
-use crate::gathering::Gathering;
+use crate::aggregation::gathering::Gathering;
+use crate::learning::loss::Loss;
+use crate::limits::MAX_NUMBER;
 use crate::linear::dot;
-use crate::loss::Loss;
 use crate::message::{Broadcast, Rejected, Upload};
-use crate::scaling::Transport;
+use crate::scaling::Rescaling;
 
 /// The first range of predictions reaches so many deviations to either side of the mean.
 const FIRST_RANGE: f64 = 1.0;
 
-/// Bounds of the damping μ, and what it is multiplied by if curvature came as a surprise, if it didn't, and if a move made
-/// things worse.
+/// Bounds of the damping μ, and what it is multiplied by if curvature came as a surprise, if it
+/// didn't, and if a move made things worse.
 const DAMPING: (f64, f64) = (0.001, 1e4);
 const DAMPING_UP: f64 = 4.0;
 const DAMPING_DOWN: f64 = 0.5;
@@ -33,7 +34,8 @@ const OVERSHOT: f64 = 0.5;
 /// Samples in the window of the recent error.
 const WINDOW: f64 = 66.0;
 
-/// The recent error is so many times the usual one after an abrupt drift, and so many times that of a constant.
+/// The recent error is so many times the usual one after an abrupt drift, and so many times that of
+/// a constant.
 const JUMP: f64 = 3.0;
 const WORSE: f64 = 2.0;
 
@@ -43,8 +45,8 @@ const QUICKEST: f64 = 0.2;
 /// Samples that a feature needs before it is taken in.
 const SAMPLES_PER_FEATURE: f64 = 6.0;
 
-/// Rate of the weights of model and constant relative to the constant's usual error, log-odds at first, what is left of them from report to
-/// report, and their bound.
+/// Rate of the weights of model and constant relative to the constant's usual error, log-odds at
+/// first, what is left of them from report to report, and their bound.
 const TRUST_RATE: f64 = 0.25;
 const TRUST_FIRST: f64 = 1.0;
 const TRUST_LEFT: f64 = 0.99;
@@ -173,7 +175,7 @@ impl Rule for Growth {
         Order::read(&self.sizes, broadcast).ok().map(|order| order.layout(&self.sizes).len)
     }
 
-    fn transport(&self, memory: &mut Memory, broadcast: &mut Broadcast, transport: &Transport) {
+    fn transport(&self, memory: &mut Memory, broadcast: &mut Broadcast, transport: &Rescaling) {
         let gain = transport.gain();
         if !memory.curvature.is_empty() {
             let len = memory.model.len();
@@ -202,7 +204,8 @@ impl Rule for Growth {
         if upload.round != order.round || upload.numbers.len() != len {
             return Ok(());
         }
-        // Counts, squares and what exceeds a range are never negative; only how far labels lie from the constant has a sign.
+        // Counts, squares and what exceeds a range are never negative; only how far labels lie from
+        // the constant has a sign.
         let (positive, signed) = match order.is_first() {
             true => (len - 2..len, None),
             false => (len - 7..len, Some(len - 3).filter(|_| !order.asks_for_range())),
@@ -223,7 +226,8 @@ impl Rule for Growth {
         let has_shape = if order.is_first() {
             curvature.is_empty() && epoch.entries.is_empty()
         } else {
-            curvature.len() == triangle(order.len) && epoch.entries.len() == triangle(self.sizes.features)
+            curvature.len() == triangle(order.len)
+                && epoch.entries.len() == triangle(self.sizes.features)
         };
         has_shape
             && model.len() == order.len
@@ -291,13 +295,16 @@ impl Memory {
         let forgotten = order.forgotten;
         self.hear(order, error, [scalars[3], scalars[4]], samples);
         gradient.clear();
-        gradient.extend(sums[..len].iter().zip(&self.model).map(|(g, w)| (g + PENALTY * w) / count));
+        gradient
+            .extend(sums[..len].iter().zip(&self.model).map(|(g, w)| (g + PENALTY * w) / count));
         let mut seen = plane::Table::default();
         for a in 0..order.moves {
-            (0..order.moves).for_each(|b| seen[a][b] = plane[triangle(a.max(b)) + a.min(b)] / behind_plane);
+            (0..order.moves)
+                .for_each(|b| seen[a][b] = plane[triangle(a.max(b)) + a.min(b)] / behind_plane);
         }
         let moves = order.moves.min(self.moves.len());
-        let overshot = behind_plane > 0.0 && moves > 0 && self.look_back(seen, moves, count, scratch);
+        let overshot =
+            behind_plane > 0.0 && moves > 0 && self.look_back(seen, moves, count, scratch);
         self.has_stepped = !overshot && self.step(count, error, scratch);
         if behind_slice > 0.0 {
             let slice = &scratch.sums[len..len + end - begin];
@@ -317,8 +324,15 @@ impl Memory {
         count
     }
 
-    /// Goes to the best point in the plane of the last moves, given their mean curvature there, and learns of it. Whether the last one overshot.
-    fn look_back(&mut self, mut seen: plane::Table, moves: usize, count: f64, scratch: &mut Scratch) -> bool {
+    /// Goes to the best point in the plane of the last moves, given their mean curvature there, and
+    /// learns of it. Whether the last one overshot.
+    fn look_back(
+        &mut self,
+        mut seen: plane::Table,
+        moves: usize,
+        count: f64,
+        scratch: &mut Scratch,
+    ) -> bool {
         let len = self.model.len();
         let Scratch { gradient, directions, images, step, change, .. } = scratch;
         let (directions, images) = (&mut directions[..moves], &mut images[..moves]);
@@ -346,7 +360,10 @@ impl Memory {
         slopes.iter_mut().zip(&*directions).for_each(|(slope, v)| *slope = dot(gradient, v));
         let combine = |parts: &[f64; MOVES], vectors: &[Vec<f64>], out: &mut Vec<f64>| {
             out.clear();
-            out.extend((0..len).map(|i| parts.iter().zip(vectors).map(|(part, v)| part * v[i]).sum::<f64>()));
+            out.extend(
+                (0..len)
+                    .map(|i| parts.iter().zip(vectors).map(|(part, v)| part * v[i]).sum::<f64>()),
+            );
         };
         for raised in plane::surplus(&known, &seen, moves).into_iter().flatten() {
             combine(&raised, images, change);
@@ -373,8 +390,8 @@ impl Memory {
         self.damping / self.age * diagonal / len as f64 + PENALTY / count
     }
 
-    /// A step against the gradient, if there is one; shorter, if the round's squared errors are such a surprise that its samples must have
-    /// brought curvature of their own.
+    /// A step against the gradient, if there is one; shorter, if the round's squared errors are
+    /// such a surprise that its samples must have brought curvature of their own.
     fn step(&mut self, count: f64, error: f64, scratch: &mut Scratch) -> bool {
         let Scratch { gradient, step, work, .. } = scratch;
         step.clone_from(gradient);
@@ -388,7 +405,8 @@ impl Memory {
         is_step
     }
 
-    /// Takes H from the slices as far as whole rows of them are there, and the model with it; begins a new epoch when it is time.
+    /// Takes H from the slices as far as whole rows of them are there, and the model with it;
+    /// begins a new epoch when it is time.
     fn grow(&mut self, sizes: &Sizes, order: &mut Order, count: f64, work: &mut Work) {
         let len = order.len;
         let affordable = (count / SAMPLES_PER_FEATURE).min(sizes.features as f64) as usize;
@@ -409,7 +427,8 @@ impl Memory {
         }
     }
 
-    /// Scales that are worlds apart, or uploads that no honest node sends, may make a matrix that is of no use.
+    /// Scales that are worlds apart, or uploads that no honest node sends, may make a matrix that
+    /// is of no use.
     fn check_curvature(&mut self) {
         if !are_numbers(&self.curvature) {
             self.curvature.fill(0.0);
@@ -471,7 +490,13 @@ impl Memory {
     }
 
     /// Writes the broadcast, and remembers what nodes will see of it.
-    fn write(&mut self, order: &mut Order, broadcast: &mut Broadcast, is_first: bool, scratch: &mut Scratch) {
+    fn write(
+        &mut self,
+        order: &mut Order,
+        broadcast: &mut Broadcast,
+        is_first: bool,
+        scratch: &mut Scratch,
+    ) {
         let sent = &mut scratch.sent;
         sent.clear();
         sent.resize(self.model.len(), 0.0);

@@ -1,6 +1,8 @@
 //! Rounds with real nodes.
 
-use hedgerow::{Coding, Contact, Federation, NumberFormat, Visit};
+use hedgerow::Federation;
+use hedgerow::codec::{Coding, NumberFormat};
+use hedgerow::federation::{Contact, NodeRound};
 
 use super::*;
 use crate::node::Engine;
@@ -27,12 +29,15 @@ fn play(
     rounds: u64,
     sample: fn(NodeId, u64) -> Sample,
 ) -> (Scene, Vec<Engine>, Vec<Arc<Opening>>) {
-    let mut scene =
-        scene_of(learning.clone(), Rules { quorum: Quorum::Count(NODES), ..RULES }, Limits::default());
+    let mut scene = scene_of(
+        learning.clone(),
+        Rules { quorum: Quorum::Count(NODES), ..RULES },
+        Limits::default(),
+    );
     let plan = scene.coordinator.plan.clone();
     let mut engines: Vec<Engine> =
         (0..NODES as NodeId).map(|node| Engine::new(plan.clone(), "run", node)).collect();
-    let mut readers = vec![hedgerow::Reader::default(); NODES];
+    let mut readers = vec![hedgerow::codec::Reader::default(); NODES];
     let mut ledgers = [Ledger::default(); NODES];
     let (mut told, mut version) = (vec![], 0);
     scene.join(0..NODES as NodeId);
@@ -46,14 +51,21 @@ fn play(
                 readers[node].forget();
             }
             let latest = opening.compressed.as_ref().filter(|_| time > 1).unwrap_or(&opening.exact);
-            let broadcast = wire::Broadcast { taken: ledgers[node].taken(opening.round), ..latest.clone() };
+            let broadcast =
+                wire::Broadcast { taken: ledgers[node].taken(opening.round), ..latest.clone() };
             engine.hear(&wire::from_server::Message::Broadcast(broadcast).into()).unwrap();
             let (x, y) = sample(node as NodeId, time);
             engine.learn(&x, y).unwrap();
             let mut said = vec![];
             engine.speak(false, &mut said);
             for message in said {
-                scene.hear(node as NodeId, message, &opening, &mut readers[node], &mut ledgers[node]);
+                scene.hear(
+                    node as NodeId,
+                    message,
+                    &opening,
+                    &mut readers[node],
+                    &mut ledgers[node],
+                );
             }
         }
         version = opening.scale_version();
@@ -69,7 +81,7 @@ impl Scene {
         node: NodeId,
         message: wire::FromNode,
         opening: &Opening,
-        reader: &mut hedgerow::Reader,
+        reader: &mut hedgerow::codec::Reader,
         ledger: &mut Ledger,
     ) {
         let (sender, at, envelope) = (self.sender(node), (self.now, 0), Envelope::default());
@@ -79,19 +91,24 @@ impl Scene {
                 numbers_from_bytes(&report.numbers, 100, &mut numbers).unwrap();
                 self.coordinator.report(sender, &Report { numbers }, envelope, at).unwrap();
             }
-            wire::from_node::Message::Upload(wire::Upload { round, vote, numbers: bytes, .. }) => {
+            wire::from_node::Message::Upload(wire::Upload {
+                round, vote, numbers: bytes, ..
+            }) => {
                 if self.coordinator.plan.is_plain_up() {
                     numbers_from_bytes(&bytes, 1000, &mut numbers).unwrap();
                 } else {
                     reader.read(&bytes, &opening.reference, 1000, &mut numbers).unwrap();
                 }
                 let mut upload = Upload { round, vote, numbers };
-                let taken = self.coordinator.upload(sender, &mut upload, ERRORS, envelope, at).unwrap();
+                let taken =
+                    self.coordinator.upload(sender, &mut upload, ERRORS, envelope, at).unwrap();
                 assert_eq!(taken.0, Verdict::Taken);
-                reader.taken();
+                reader.acknowledge();
                 *ledger = taken.1;
             }
-            wire::from_node::Message::Idle(_) | wire::from_node::Message::Hello(_) => unreachable!(),
+            wire::from_node::Message::Idle(_) | wire::from_node::Message::Hello(_) => {
+                unreachable!()
+            }
         }
     }
 }
@@ -106,7 +123,8 @@ fn compressed_rounds_are_those_of_one_process_to_the_bit() {
             (NumberFormat::F32, NumberFormat::F16),
         ] {
             let coding = |numbers| Coding { numbers, ..Coding::default() };
-            let compression = Compression { up: coding(up), down: coding(down), ..Compression::default() };
+            let compression =
+                Compression { up: coding(up), down: coding(down), ..Compression::default() };
             let learning = Learning { compression, ..learning(method) };
             let (scene, _, told) = play(&learning, ROUNDS, sample);
             let plan = scene.coordinator.plan();
@@ -120,7 +138,7 @@ fn compressed_rounds_are_those_of_one_process_to_the_bit() {
                     .samples(plan.map().width())
                     .zip(&samples)
                     .enumerate()
-                    .map(|(node, (z, (_, y)))| Visit {
+                    .map(|(node, (z, (_, y)))| NodeRound {
                         node: node as NodeId,
                         z,
                         y: std::slice::from_ref(y),
@@ -129,9 +147,16 @@ fn compressed_rounds_are_those_of_one_process_to_the_bit() {
                     .collect();
                 federation.round(&visits, |_| ()).unwrap();
                 let exact = crate::protocol::broadcast_to_wire(federation.server().broadcast());
-                assert_eq!(told[time as usize - 1].exact, exact, "{method:?} {up:?} {down:?} round {time}");
+                assert_eq!(
+                    told[time as usize - 1].exact,
+                    exact,
+                    "{method:?} {up:?} {down:?} round {time}"
+                );
             }
-            assert_eq!(told.iter().all(|opening| opening.compressed.is_some()), down != NumberFormat::F32);
+            assert_eq!(
+                told.iter().all(|opening| opening.compressed.is_some()),
+                down != NumberFormat::F32
+            );
         }
     }
 }
@@ -142,7 +167,8 @@ fn a_scale_is_agreed_on_before_anything_else() {
     let (mut scene, engines, told) =
         play(&Learning { scaling: online, ..learning(Method::MkOfl) }, 30, growing_sample);
     // Four nodes have seen sixteen samples after four rounds each.
-    let versions: Vec<_> = told.iter().map(|opening| (opening.round, opening.scale_version())).collect();
+    let versions: Vec<_> =
+        told.iter().map(|opening| (opening.round, opening.scale_version())).collect();
     assert_eq!(versions[..5], [(1, 0), (1, 0), (1, 0), (1, 1), (2, 1)], "{versions:?}");
     assert!(versions.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0 || pair[1].0 == 1));
     assert!(told.last().unwrap().scale_version() > 1, "it grows with what is seen");
@@ -156,7 +182,8 @@ fn a_scale_is_agreed_on_before_anything_else() {
     let scaling = scene.coordinator.scaling.as_ref().map(ServerScaling::save);
     let saved = Saved { round, server, scaling, totals };
     let plan = scene.coordinator.plan.clone();
-    let again = Coordinator::new(plan, RULES, Limits::default(), Some(&saved), vec![], scene.now).unwrap();
+    let again =
+        Coordinator::new(plan, RULES, Limits::default(), Some(&saved), vec![], scene.now).unwrap();
     let (opening, _) = scene.coordinator.committed(scene.now).unwrap();
     assert_eq!((&again.opening().exact, &again.opening().scale), (&opening.exact, &opening.scale));
 }

@@ -20,20 +20,26 @@ fn late_uploads_are_dropped_and_counted() {
 
 #[test]
 fn late_models_may_count_in_the_open_round() {
-    let mut scene = scene(Rules { quorum: Quorum::Count(1), late: Late::Merge { rounds: 2 }, ..RULES });
+    let mut scene =
+        scene(Rules { quorum: Quorum::Count(1), late: Late::Merge { rounds: 2 }, ..RULES });
     scene.join(0..4);
     // All vote for kernel 1 from round 2 on, so that the same kernel is asked for.
     for round in 1..=4 {
         scene.verdict(0, round);
         assert_eq!(scene.step(), round + 1);
     }
-    let asked: Vec<_> = scene.coordinator.asked.iter().map(|asked| (asked.round, asked.kernel)).collect();
+    let asked: Vec<_> =
+        scene.coordinator.asked.iter().map(|asked| (asked.round, asked.kernel)).collect();
     assert_eq!(asked, [(3, Some(1)), (4, Some(1)), (5, Some(1))]);
     assert_eq!(scene.verdict(1, 2), Verdict::Late, "too old");
     let (verdict, ledger) = scene.send(1, upload(3, 1.0)).unwrap();
-    // Its errors come again with the next upload, so they don't count here, and it isn't told that it was taken.
+    // Its errors come again with the next upload, so they don't count here, and it isn't told that
+    // it was taken.
     assert_eq!((verdict, ledger.taken(5), ledger.taken(6)), (Verdict::Merged, 0, 0));
-    assert_eq!((scene.coordinator.tally.samples, scene.coordinator.members[1].record.samples), (0, 0));
+    assert_eq!(
+        (scene.coordinator.tally.samples, scene.coordinator.members[1].record.samples),
+        (0, 0)
+    );
     assert!(!scene.coordinator.takers.contains(1));
     assert_eq!(scene.verdict(1, 4), Verdict::Late, "it has one in the open round");
     assert_eq!((scene.coordinator.uploads(), scene.coordinator.totals.late), (1, 3));
@@ -77,12 +83,18 @@ fn bad_uploads_are_refused_with_a_reason_and_change_nothing() {
     for squared_error in [-1.0, f32::NAN, f32::INFINITY] {
         let (sender, mut upload) = (scene.sender(0), upload(1, 1.0));
         let errors = Errors { samples: 1, squared_error };
-        let refused =
-            scene.coordinator.upload(sender, &mut upload, errors, Envelope::default(), (scene.now, 0));
+        let refused = scene.coordinator.upload(
+            sender,
+            &mut upload,
+            errors,
+            Envelope::default(),
+            (scene.now, 0),
+        );
         assert!(refused.unwrap_err().reason.to_string().contains("squared errors"));
     }
     let report = Report { numbers: vec![1.0; 15] };
-    let refused = scene.coordinator.report(scene.sender(0), &report, Envelope::default(), (scene.now, 0));
+    let refused =
+        scene.coordinator.report(scene.sender(0), &report, Envelope::default(), (scene.now, 0));
     assert_eq!(refused.unwrap_err().reason, Refused::Rejected(Rejected::NotExpected));
     assert_eq!(scene.coordinator.half.save(), before);
     assert_eq!(
@@ -133,7 +145,10 @@ fn nobody_speaks_twice_or_too_often() {
     scene.send(0, upload(1, 1.0)).unwrap_err();
     let refusals: Vec<_> = (0..3).map(|_| scene.send(0, upload(1, 1.0)).unwrap_err()).collect();
     assert!(refusals.iter().all(|refusal| refusal.reason == Refused::Rate { bound: 2 }));
-    assert_eq!(refusals.iter().map(|refusal| refusal.is_last).collect::<Vec<_>>(), [false, true, true]);
+    assert_eq!(
+        refusals.iter().map(|refusal| refusal.is_last).collect::<Vec<_>>(),
+        [false, true, true]
+    );
     scene.pass(500);
     assert!(scene.refusal(0, upload(1, 1.0)).contains("already"));
 }
@@ -145,8 +160,13 @@ fn a_second_stream_replaces_the_first() {
     let old = scene.sender(0);
     assert_eq!(scene.join_on(0, 6).1, Some(5));
     assert_eq!(scene.coordinator.connected(), 1);
-    let refused =
-        scene.coordinator.upload(old, &mut upload(1, 1.0), ERRORS, Envelope::default(), (scene.now, 0));
+    let refused = scene.coordinator.upload(
+        old,
+        &mut upload(1, 1.0),
+        ERRORS,
+        Envelope::default(),
+        (scene.now, 0),
+    );
     let refusal = refused.unwrap_err();
     assert_eq!((refusal.reason, refusal.is_last), (Refused::Replaced, true));
     scene.coordinator.leave(old, Sent::default(), 0);
@@ -160,7 +180,8 @@ fn only_bad_messages_in_a_row_end_a_stream() {
     let limits = Limits { bad_messages: 2, ..Limits::default() };
     let online = Scaling::Online { kind: ScaleKind::Range };
     let rules = Rules { quorum: Quorum::Count(1), ..RULES };
-    let mut scene = scene_of(Learning { scaling: online, ..learning(Method::MkOfl) }, rules, limits);
+    let mut scene =
+        scene_of(Learning { scaling: online, ..learning(Method::MkOfl) }, rules, limits);
     scene.join([0]);
     let report = Report { numbers: [[20.0, 0.5, 0.25, 0.0, 1.0]; 3].concat() };
     for _ in 0..3 {

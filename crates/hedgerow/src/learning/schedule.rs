@@ -38,7 +38,9 @@ impl Schedule {
     /// The constant c.
     pub fn scale(self) -> f64 {
         match self {
-            Self::Anytime { scale } | Self::Horizon { scale, .. } | Self::Constant { scale } => scale,
+            Self::Anytime { scale } | Self::Horizon { scale, .. } | Self::Constant { scale } => {
+                scale
+            }
         }
     }
 }

@@ -1,13 +1,15 @@
-//! [`Omkl`]: online multi-kernel learning in one place, sample by sample or in batches. It is what a node does alone, and what the paper calls
-//! the performance limit when it is given everybody's samples.
+//! [`Omkl`]: online multi-kernel learning in one place, sample by sample or in batches. It is what
+//! a node does alone, and what the paper calls the performance limit when it is given everybody's
+//! samples.
 
 use serde::{Deserialize, Serialize};
 
 use crate::features::Features;
+use crate::learning::weights::{ExponentialWeights, is_distribution};
+use crate::limits::LAST_COUNT;
 use crate::method::rows::{Models, descend};
-use crate::method::{BadSample, LAST_COUNT, Setup};
-use crate::scaling::Transport;
-use crate::weights::{ExponentialWeights, is_distribution};
+use crate::method::{BadSample, Setup};
+use crate::scaling::Rescaling;
 
 /// P models, their weights, and the number of samples seen.
 #[derive(Debug, Clone)]
@@ -62,8 +64,9 @@ impl Omkl {
         Ok(())
     }
 
-    /// One step on every model along the mean gradient of several samples, then on the weights for the sum of their losses; t is
-    /// the number of such steps. Refuses bad samples before anything has changed; no samples change nothing.
+    /// One step on every model along the mean gradient of several samples, then on the weights for
+    /// the sum of their losses; t is the number of such steps. Refuses bad samples before anything
+    /// has changed; no samples change nothing.
     pub fn learn_batch(&mut self, z: Features<'_>, y: &[f32]) -> Result<(), BadSample> {
         let (width, len) = (self.setup.width(), self.setup.model_len());
         let (expected, found) = (y.len() * width, z.numbers().len());
@@ -80,7 +83,8 @@ impl Omkl {
         let mut sum = vec![0.0; width];
         let mut totals = vec![0.0; self.losses.len()];
         for (z, &label) in z.samples(width).zip(y) {
-            // Each sample's own step from the same models; their mean is the step along the mean gradient.
+            // Each sample's own step from the same models; their mean is the step along the mean
+            // gradient.
             stepped.clone_from(&state.models);
             descend(&self.setup, step_size, &mut stepped, z, label, &mut self.losses)?;
             for kernel in 0..totals.len() {
@@ -100,7 +104,7 @@ impl Omkl {
     ///
     /// # Panics
     /// If the transport was made for another dictionary.
-    pub fn transport(&mut self, transport: &Transport) {
+    pub fn transport(&mut self, transport: &Rescaling) {
         self.state.models.transport_all(transport);
         // The mixture at hand stays, so that predictions do.
         self.state.weights.in_other_units(transport.loss_factor());

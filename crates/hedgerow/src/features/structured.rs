@@ -1,8 +1,10 @@
-//! Structured frequencies: rows of products of signs and Walsh-Hadamard matrices, which are applied in O(d log d) instead of O(D·d).
+//! Structured frequencies: rows of products of signs and Walsh-Hadamard matrices, which are applied
+//! in O(d log d) instead of O(D·d).
 //!
-//! Inputs are padded to n, a power of two. n frequencies at a time are S·H·D₃·H·D₂·H·D₁: signs D, orthogonal transforms H, and
-//! lengths S that have the law of independent frequencies. Where fewer are wanted, all after D₂ is as small as they need: what lies a
-//! whole number of small transforms apart is added up first, which is what the rows that are kept would do anyway.
+//! Inputs are padded to n, a power of two. n frequencies at a time are S·H·D₃·H·D₂·H·D₁: signs D,
+//! orthogonal transforms H, and lengths S that have the law of independent frequencies. Where fewer
+//! are wanted, all after D₂ is as small as they need: what lies a whole number of small transforms
+//! apart is added up first, which is what the rows that are kept would do anyway.
 
 use std::cell::RefCell;
 use std::f64::consts::FRAC_2_PI;
@@ -10,10 +12,10 @@ use std::f64::consts::FRAC_2_PI;
 use rand::Rng;
 use rand_distr::{ChiSquared, Distribution};
 
-use crate::kernel::Family;
-use crate::loops::{Projection, TILE};
+use crate::features::kernel::Family;
+use crate::simd::loops::{Projection, TILE};
+use crate::simd::vector::{LANES, Line};
 use crate::simd::{self, Cpu};
-use crate::vector::{LANES, Line};
 
 /// The smallest transform: with less, rows would hardly look random.
 const SMALLEST: usize = 64;
@@ -40,7 +42,8 @@ pub(crate) struct Block {
     pub(crate) second: Vec<Line>,
     /// D₃, as long as the small transform.
     pub(crate) third: Vec<Line>,
-    /// S, with all that makes the transforms orthogonal and angles quarter turns; zero beyond the last frequency.
+    /// S, with all that makes the transforms orthogonal and angles quarter turns; zero beyond the
+    /// last frequency.
     pub(crate) lengths: Vec<Line>,
 }
 
@@ -50,7 +53,9 @@ impl Block {
         let mut signs = |count: usize| {
             let mut line = || {
                 let bits = rng.next_u64();
-                Line(std::array::from_fn(|lane| if bits >> (63 - lane) & 1 == 1 { -1.0 } else { 1.0 }))
+                Line(std::array::from_fn(
+                    |lane| if bits >> (63 - lane) & 1 == 1 { -1.0 } else { 1.0 },
+                ))
             };
             (0..count / LANES).map(|_| line()).collect::<Vec<_>>()
         };
@@ -58,7 +63,8 @@ impl Block {
         let mut lengths = vec![Line([0.0; LANES]); frequencies.div_ceil(LANES)];
         let unit = FRAC_2_PI / (padded as f64 * (small as f64).sqrt());
         for at in 0..frequencies {
-            // A row has length one in all padded inputs, so that its length there is what a normal vector has.
+            // A row has length one in all padded inputs, so that its length there is what a normal
+            // vector has.
             let chi2 = ChiSquared::new(padded as f64).map_or(padded as f64, |law| law.sample(rng));
             let length = chi2.sqrt() * family.draw_stretch(rng);
             lengths[at / LANES].0[at % LANES] = (length * unit) as f32;
@@ -76,7 +82,8 @@ impl Block {
         row.iter_mut().enumerate().for_each(|(at, value)| *value *= number(&self.third, at));
         transform(&mut row);
         let count = self.first.len() * LANES;
-        let mut row: Vec<f64> = (0..count).map(|at| row[at % small] * number(&self.second, at)).collect();
+        let mut row: Vec<f64> =
+            (0..count).map(|at| row[at % small] * number(&self.second, at)).collect();
         transform(&mut row);
         row.truncate(inputs);
         row.iter_mut().enumerate().for_each(|(at, value)| *value *= number(&self.first, at));
@@ -94,7 +101,8 @@ impl Structured {
     pub(crate) fn add(&mut self, family: Family, frequencies: usize, rng: &mut impl Rng) {
         let padded = self.inputs.next_power_of_two().max(SMALLEST);
         let starts = (0..frequencies).step_by(padded);
-        let blocks = starts.map(|start| Block::draw(family, padded, (frequencies - start).min(padded), rng));
+        let blocks =
+            starts.map(|start| Block::draw(family, padded, (frequencies - start).min(padded), rng));
         self.families.push(blocks.collect());
     }
 
@@ -106,7 +114,8 @@ impl Structured {
         blocks[at / padded].row(at % padded, self.inputs)
     }
 
-    /// Writes the features of samples, one after the other. Allocates if this thread has never had so large a map.
+    /// Writes the features of samples, one after the other. Allocates if this thread has never had
+    /// so large a map.
     pub(crate) fn map(&self, cpu: Cpu, projection: &Projection<'_>, x: &[f32], z: &mut [f32]) {
         let padded = self.families.first().map_or(0, |blocks| blocks[0].first.len());
         let lines = self.families.len() * self.lines;
@@ -117,7 +126,9 @@ impl Structured {
             }
             let (buffer, angles) = room[..needed].split_at_mut(padded);
             for (x, z) in x.chunks_exact(self.inputs).zip(z.chunks_exact_mut(projection.width)) {
-                for (blocks, angles) in self.families.iter().zip(angles.chunks_exact_mut(self.lines)) {
+                for (blocks, angles) in
+                    self.families.iter().zip(angles.chunks_exact_mut(self.lines))
+                {
                     for (block, angles) in blocks.iter().zip(angles.chunks_mut(padded)) {
                         simd::project_structured(cpu, block, x, buffer, angles);
                     }
@@ -150,13 +161,13 @@ fn transform(numbers: &mut [f64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::features::kernel::Kernel;
     use crate::features::{Amplitude, Draw, FeatureMap, FeatureSpec};
-    use crate::kernel::Kernel;
-    use crate::random::Stream;
+    use crate::random::CounterRng;
 
     fn drawn(inputs: usize, frequencies: usize, seed: u64) -> Structured {
         let mut structured = Structured::new(inputs, frequencies);
-        structured.add(Family::Gaussian, frequencies, &mut Stream::from_seed(seed).generator());
+        structured.add(Family::Gaussian, frequencies, &mut CounterRng::from_seed(seed).generator());
         structured
     }
 
@@ -178,8 +189,11 @@ mod tests {
 
     #[test]
     fn transforms_give_what_the_frequencies_say() {
-        // More, fewer and as many frequencies as padded inputs; one block, several, and a part of one.
-        for (inputs, frequencies) in [(3, 49), (64, 64), (77, 49), (100, 300), (1000, 20), (1024, 130)] {
+        // More, fewer and as many frequencies as padded inputs; one block, several, and a part of
+        // one.
+        for (inputs, frequencies) in
+            [(3, 49), (64, 64), (77, 49), (100, 300), (1000, 20), (1024, 130)]
+        {
             let spec = FeatureSpec {
                 kernels: [Family::Gaussian, Family::Matern32, Family::Gaussian]
                     .into_iter()
@@ -193,12 +207,16 @@ mod tests {
                 amplitude: Amplitude::Normalised,
             };
             let map = FeatureMap::new(&spec).unwrap();
-            let rows: Vec<f64> =
-                (0..3).flat_map(|kernel| map.frequencies(kernel)).map(|value| value / FRAC_2_PI).collect();
+            let rows: Vec<f64> = (0..3)
+                .flat_map(|kernel| map.frequencies(kernel))
+                .map(|value| value / FRAC_2_PI)
+                .collect();
             let dense = FeatureMap::from_frequencies(&rows, 3, frequencies, inputs).unwrap();
-            let numbers = Stream::from_seed(9);
-            let x: Vec<f32> = (0..2 * inputs as u64).map(|at| numbers.uniform_at(at) as f32).collect();
-            let (mut fast, mut slow) = (vec![f32::NAN; 2 * map.width()], vec![0.0; 2 * map.width()]);
+            let numbers = CounterRng::from_seed(9);
+            let x: Vec<f32> =
+                (0..2 * inputs as u64).map(|at| numbers.uniform_at(at) as f32).collect();
+            let (mut fast, mut slow) =
+                (vec![f32::NAN; 2 * map.width()], vec![0.0; 2 * map.width()]);
             map.map_batch(&x, &mut fast);
             dense.map_batch(&x, &mut slow);
             for (fast, slow) in fast.iter().zip(&slow) {
@@ -215,7 +233,8 @@ mod tests {
         for (inputs, frequencies) in [(3, 49), (100, 49), (64, 200), (300, 40)] {
             let squares = (0..40).flat_map(|seed| {
                 let structured = drawn(inputs, frequencies, seed);
-                (0..frequencies).map(move |at| structured.frequency(at).iter().map(|f| f * f).sum::<f64>())
+                (0..frequencies)
+                    .map(move |at| structured.frequency(at).iter().map(|f| f * f).sum::<f64>())
             });
             let mean = squares.sum::<f64>() / (40 * frequencies) as f64 / (FRAC_2_PI * FRAC_2_PI);
             // Four standard deviations of a mean of χ²_d.

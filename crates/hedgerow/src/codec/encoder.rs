@@ -1,20 +1,22 @@
-//! [`Encoder`]: the numbers of a message become bytes; what rounding or waiting left out is kept for the next one.
+//! [`Encoder`]: the numbers of a message become bytes; what rounding or waiting left out is kept
+//! for the next one.
 
 use serde::{Deserialize, Serialize};
 
 use super::blocks::{Chance, pack, pack_exactly};
 use super::{Coding, Cost, Head, Kind, NumberFormat, Reader, Reference, Section, SectionHead};
-use crate::gathering::check_numbers;
+use crate::aggregation::gathering::check_numbers;
+use crate::limits::MAX_NUMBER;
 use crate::message::NodeId;
-use crate::method::{BadState, MAX_NUMBER, is_count, restore_state, save_state};
-use crate::random::{Purpose, Stream};
+use crate::random::{CounterRng, Purpose};
+use crate::state::{BadState, is_count, restore_state, save_state};
 
 const KIND: &str = "encoder";
 
 /// Turns the messages of one sender into bytes.
 ///
 /// ```
-/// use hedgerow::{Coding, Encoder, Kind, NumberFormat, Reference, Section, decode};
+/// use hedgerow::codec::{Coding, Encoder, Kind, NumberFormat, Reference, Section, decode};
 ///
 /// let coding = Coding { numbers: NumberFormat::Bits8, ..Coding::default() };
 /// let mut encoder = Encoder::for_node(coding, 1, 0); // seed 1, node 0
@@ -27,15 +29,15 @@ const KIND: &str = "encoder";
 ///
 /// let mut decoded = Vec::new();
 /// decode(&bytes, &known, 100, &mut decoded)?;
-/// encoder.taken(); // errors are now those of this message
+/// encoder.acknowledge(); // errors are now those of this message
 /// assert!(numbers.iter().zip(&decoded).all(|(sent, came)| (sent - came).abs() <= 0.008));
 /// assert_eq!(numbers[99], decoded[99]);
-/// # Ok::<(), hedgerow::Rejected>(())
+/// # Ok::<(), hedgerow::message::Rejected>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Encoder {
     coding: Coding,
-    chance: Stream,
+    chance: CounterRng,
     /// Where the turns begin: not everybody sends the same numbers.
     first_turn: u64,
     state: State,
@@ -56,7 +58,8 @@ struct Slot {
     owed: Vec<f32>,
     /// The same once the message under way is taken; empty if it has no such section.
     owed_next: Vec<f32>,
-    /// What the other side made of the last message that was taken, and will make of the one under way, where that is tracked.
+    /// What the other side made of the last message that was taken, and will make of the one under
+    /// way, where that is tracked.
     told: Vec<f32>,
     told_next: Vec<f32>,
 }
@@ -84,15 +87,15 @@ impl Encoder {
     fn new(coding: Coding, seed: u64, owner: u64) -> Self {
         Self {
             coding,
-            chance: Stream::from_seed(seed).derive(Purpose::Rounding, owner),
+            chance: CounterRng::from_seed(seed).derive(Purpose::Rounding, owner),
             first_turn: owner,
             state: State::default(),
             values: Vec::new(),
         }
     }
 
-    /// Writes a message and says what it costs. Until [`Encoder::taken`] is called nothing has happened: the same numbers give
-    /// the same bytes, and other numbers take their place.
+    /// Writes a message and says what it costs. Until [`Encoder::acknowledge`] is called nothing
+    /// has happened: the same numbers give the same bytes, and other numbers take their place.
     ///
     /// # Panics
     /// If the sections are longer than the numbers.
@@ -141,10 +144,18 @@ impl Encoder {
                         (Kind::Model { .. }, Some(model)) => {
                             (SectionHead::Difference { len: own.len(), slot }, model)
                         }
-                        (Kind::Model { .. }, None) => (SectionHead::Whole { len: own.len() }, &[][..]),
+                        (Kind::Model { .. }, None) => {
+                            (SectionHead::Whole { len: own.len() }, &[][..])
+                        }
                         _ => (SectionHead::Sparse { len: own.len() }, &[][..]),
                     };
-                    message.owing(section, base, own, &mut self.state.slots[slot], &mut self.values);
+                    message.owing(
+                        section,
+                        base,
+                        own,
+                        &mut self.state.slots[slot],
+                        &mut self.values,
+                    );
                 }
             }
         }
@@ -155,7 +166,7 @@ impl Encoder {
     }
 
     /// The latest message arrived: from now on what it left out is owed.
-    pub fn taken(&mut self) {
+    pub fn acknowledge(&mut self) {
         self.state.taken += 1;
         // Readers keep the tracked numbers of one message, the last that had any.
         let is_told = self.state.slots.iter().any(|slot| !slot.told_next.is_empty());
@@ -170,7 +181,8 @@ impl Encoder {
         }
     }
 
-    /// Forgets what is owed and what was told: it was in another scale. The other side has to forget this sender's reference, too.
+    /// Forgets what is owed and what was told: it was in another scale. The other side has to
+    /// forget this sender's reference, too.
     pub fn forget(&mut self) {
         self.state.slots.iter_mut().for_each(|slot| *slot = Slot::default());
     }
@@ -234,7 +246,9 @@ impl Message<'_> {
         let Slot { told, told_next, .. } = known;
         let told = |at: usize| told.get(at).copied().unwrap_or(0.0);
         values.clear();
-        values.extend(numbers.iter().enumerate().map(|(at, number)| format.difference(told(at), *number)));
+        values.extend(
+            numbers.iter().enumerate().map(|(at, number)| format.difference(told(at), *number)),
+        );
         self.pack(format, values);
         told_next.extend(values.iter().enumerate().map(|(at, read)| format.apply(told(at), *read)));
     }
@@ -250,7 +264,8 @@ impl Message<'_> {
     ) {
         let Slot { owed, owed_next: due, .. } = slot;
         owed.resize(numbers.len(), 0.0);
-        // What should be read: the number and what is owed of it. (Without the test -0 would become 0.)
+        // What should be read: the number and what is owed of it. (Without the test -0 would become
+        // 0.)
         due.extend(numbers.iter().zip(&*owed).map(|(number, owed)| {
             if *owed == 0.0 { *number } else { (number + owed).clamp(-MAX_NUMBER, MAX_NUMBER) }
         }));
@@ -263,7 +278,8 @@ impl Message<'_> {
             due.iter_mut().zip(values).for_each(|(due, read)| *due -= *read);
         } else {
             write(&section, self.out);
-            let differences = head.positions(due.len()).map(|at| format.difference(base(at), due[at]));
+            let differences =
+                head.positions(due.len()).map(|at| format.difference(base(at), due[at]));
             values.extend(differences);
             self.pack(format, values);
             let mut read = values.iter();
@@ -307,17 +323,23 @@ mod tests {
     }
 
     fn numbers(seed: u64, count: usize) -> Vec<f32> {
-        let stream = Stream::from_seed(seed);
+        let stream = CounterRng::from_seed(seed);
         (0..count as u64).map(|at| stream.uniform_at(at) as f32 - 0.5).collect()
     }
 
     /// Sends a message of one section and takes it.
-    fn send(encoder: &mut Encoder, round: u64, kind: Kind, numbers: &[f32], known: &Reference) -> Vec<f32> {
+    fn send(
+        encoder: &mut Encoder,
+        round: u64,
+        kind: Kind,
+        numbers: &[f32],
+        known: &Reference,
+    ) -> Vec<f32> {
         let (mut bytes, mut read) = (vec![], vec![]);
         let sections = [Section { len: numbers.len(), kind }];
         let cost = encoder.encode(round, &sections, numbers, known, &mut bytes);
         assert_eq!(decode(&bytes, known, numbers.len(), &mut read), Ok(cost));
-        encoder.taken();
+        encoder.acknowledge();
         read
     }
 
@@ -325,7 +347,8 @@ mod tests {
     fn what_is_owed_keeps_the_mean_over_time() {
         const ROUNDS: u64 = 200;
         let (numbers, known) = (numbers(1, 100), Reference::default());
-        for coding in NumberFormat::ALL.into_iter().flat_map(|format| [1, 3].map(|part| coding(format, part)))
+        for coding in
+            NumberFormat::ALL.into_iter().flat_map(|format| [1, 3].map(|part| coding(format, part)))
         {
             let mut encoder = Encoder::for_node(coding, 1, 2);
             let mut sums = vec![0.0; 100];
@@ -353,15 +376,22 @@ mod tests {
                 let read = send(&mut encoder, round, Kind::Fresh, &numbers, &known);
                 // Eleven binary digits of a half.
                 assert!(
-                    read.iter().zip(&numbers).all(|(read, number)| (read - number).abs() <= 0.5 / 2048.0)
+                    read.iter()
+                        .zip(&numbers)
+                        .all(|(read, number)| (read - number).abs() <= 0.5 / 2048.0)
                 );
-                assert_eq!(read == numbers, matches!(format, NumberFormat::F32 | NumberFormat::F16));
+                assert_eq!(
+                    read == numbers,
+                    matches!(format, NumberFormat::F32 | NumberFormat::F16)
+                );
                 sums.iter_mut().zip(read).for_each(|(sum, read)| *sum += f64::from(read) / 200.0);
             }
             assert!(encoder.state.slots.is_empty());
             // Five standard deviations of a mean of 200.
-            let near =
-                sums.iter().zip(&numbers).all(|(mean, number)| (mean - f64::from(*number)).abs() < 1e-4);
+            let near = sums
+                .iter()
+                .zip(&numbers)
+                .all(|(mean, number)| (mean - f64::from(*number)).abs() < 1e-4);
             assert!(near, "{sums:?}");
         }
     }
@@ -396,7 +426,8 @@ mod tests {
         let mut known = Reference::default();
         known.set(&[Section { len: 10, kind: Kind::Model { slot: 4 } }], &base);
         let mut encoder = Encoder::for_node(coding(NumberFormat::F32, 2), 1, 1);
-        // Node 1 begins with the odd numbers; the others come with the next message, where nobody has learned anything.
+        // Node 1 begins with the odd numbers; the others come with the next message, where nobody
+        // has learned anything.
         let first = send(&mut encoder, 9, Kind::Model { slot: 4 }, &model, &known);
         for at in 0..10 {
             assert_eq!(first[at], if at % 2 == 1 { model[at] } else { base[at] });
@@ -433,7 +464,10 @@ mod tests {
         for round in 1..6 {
             send(&mut both, 2 * round, Kind::Model { slot: 0 }, &one, &known);
             let read = send(&mut both, 2 * round + 1, Kind::Model { slot: 7 }, &two, &known);
-            assert_eq!(read, send(&mut alone, 2 * round + 1, Kind::Model { slot: 7 }, &two, &known));
+            assert_eq!(
+                read,
+                send(&mut alone, 2 * round + 1, Kind::Model { slot: 7 }, &two, &known)
+            );
         }
     }
 
@@ -453,13 +487,22 @@ mod tests {
         let mut copy = Encoder::for_node(coding(NumberFormat::Bits4, 2), 1, 0);
         copy.restore(&encoder.save()).unwrap();
         for encoder in [&mut encoder, &mut copy] {
-            encoder.taken();
+            encoder.acknowledge();
         }
         let next = send(&mut encoder, 10, Kind::Steady { slot: 1 }, &numbers(4, 20), &known);
         assert_eq!(next, send(&mut copy, 10, Kind::Steady { slot: 1 }, &numbers(4, 20), &known));
-        assert_ne!(encoder.encode(10, &sections, &numbers(4, 20), &known, &mut bytes[0]), Cost::default());
+        assert_ne!(
+            encoder.encode(10, &sections, &numbers(4, 20), &known, &mut bytes[0]),
+            Cost::default()
+        );
         encoder.forget();
-        assert!(encoder.state.slots.iter().all(|slot| slot.owed.is_empty() && slot.owed_next.is_empty()));
+        assert!(
+            encoder
+                .state
+                .slots
+                .iter()
+                .all(|slot| slot.owed.is_empty() && slot.owed_next.is_empty())
+        );
     }
 
     #[test]
@@ -475,7 +518,7 @@ mod tests {
             let (mut bytes, mut read) = (vec![], vec![]);
             let cost = encoder.encode(round, &sections, &numbers, &known, &mut bytes);
             assert_eq!(decode(&bytes, &known, numbers.len(), &mut read), Ok(cost));
-            encoder.taken();
+            encoder.acknowledge();
             assert_eq!(read.len(), numbers.len());
             assert_eq!((&read[..3], read.last()), (&numbers[..3], numbers.last()));
             known.set(&sections, &read);

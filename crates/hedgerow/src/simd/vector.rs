@@ -1,10 +1,13 @@
-//! [`Vector`]: sixteen f32 at a time, on whatever the processor has for it. Safe code above, instructions below.
+//! [`Vector`]: sixteen f32 at a time, on whatever the processor has for it. Safe code above,
+//! instructions below.
 //!
-//! All operations are exactly rounded and sums have one order, so **every implementation gives the same bits**. A processor
-//! without fused multiply-add (x86-64 before 2013) computes it in software, slowly.
+//! All operations are exactly rounded and sums have one order, so **every implementation gives the
+//! same bits**. A processor without fused multiply-add (x86-64 before 2013) computes it in
+//! software, slowly.
 //!
-//! This file and `simd.rs` are the only ones with unsafe code, for one reason: an instruction set may be used once the processor
-//! is known to have it. `simd.rs` makes sure of that before it calls a loop with one of the types below.
+//! This file and `simd.rs` are the only ones with unsafe code, for one reason: an instruction set
+//! may be used once the processor is known to have it. `simd.rs` makes sure of that before it calls
+//! a loop with one of the types below.
 
 /// Numbers in a vector, on every processor.
 pub(crate) const LANES: usize = 16;
@@ -31,7 +34,8 @@ pub(crate) trait Vector: Copy {
     fn sub(self, other: Self) -> Self;
     /// Where the lowest bit of `choice` is set `other`, else self.
     fn or_if_odd(self, choice: Self, other: Self) -> Self;
-    /// Changes the sign where the second lowest bit of `choice`, taken as an integer plus `add`, is set.
+    /// Changes the sign where the second lowest bit of `choice`, taken as an integer plus `add`, is
+    /// set.
     fn negate_by(self, choice: Self, add: u32) -> Self;
     /// The larger of the sizes |a|, |b| by their bits; NaN is larger than anything.
     fn larger_size(self, other: Self) -> Self;
@@ -100,7 +104,9 @@ impl Vector for [f32; LANES] {
 
     #[inline(always)]
     fn or_if_odd(self, choice: Self, other: Self) -> Self {
-        std::array::from_fn(|lane| if choice[lane].to_bits() & 1 == 1 { other[lane] } else { self[lane] })
+        std::array::from_fn(
+            |lane| if choice[lane].to_bits() & 1 == 1 { other[lane] } else { self[lane] },
+        )
     }
 
     #[inline(always)]
@@ -164,8 +170,8 @@ impl Vector for [f32; LANES] {
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86 {
     #![allow(unsafe_code)]
-    // SAFETY of every block below: `simd.rs` calls loops over these types only where the processor has the instructions,
-    // and loads and stores stay within the arrays they are given.
+    // SAFETY of every block below: `simd.rs` calls loops over these types only where the processor
+    // has the instructions, and loads and stores stay within the arrays they are given.
 
     use super::{LANES, SIZE_BITS, Vector};
     use std::arch::x86_64::*;
@@ -177,7 +183,9 @@ pub(crate) mod x86 {
     impl Avx512 {
         #[inline(always)]
         fn halves_added(self) -> __m256 {
-            unsafe { _mm256_add_ps(_mm512_castps512_ps256(self.0), _mm512_extractf32x8_ps(self.0, 1)) }
+            unsafe {
+                _mm256_add_ps(_mm512_castps512_ps256(self.0), _mm512_extractf32x8_ps(self.0, 1))
+            }
         }
     }
 
@@ -228,7 +236,8 @@ pub(crate) mod x86 {
         #[inline(always)]
         fn or_if_odd(self, choice: Self, other: Self) -> Self {
             Self(unsafe {
-                let odd = _mm512_test_epi32_mask(_mm512_castps_si512(choice.0), _mm512_set1_epi32(1));
+                let odd =
+                    _mm512_test_epi32_mask(_mm512_castps_si512(choice.0), _mm512_set1_epi32(1));
                 _mm512_mask_blend_ps(odd, self.0, other.0)
             })
         }
@@ -236,8 +245,10 @@ pub(crate) mod x86 {
         #[inline(always)]
         fn negate_by(self, choice: Self, add: u32) -> Self {
             Self(unsafe {
-                let moved = _mm512_add_epi32(_mm512_castps_si512(choice.0), _mm512_set1_epi32(add as i32));
-                let sign = _mm512_and_si512(_mm512_slli_epi32(moved, 30), _mm512_set1_epi32(i32::MIN));
+                let moved =
+                    _mm512_add_epi32(_mm512_castps_si512(choice.0), _mm512_set1_epi32(add as i32));
+                let sign =
+                    _mm512_and_si512(_mm512_slli_epi32(moved, 30), _mm512_set1_epi32(i32::MIN));
                 _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(self.0), sign))
             })
         }
@@ -255,7 +266,10 @@ pub(crate) mod x86 {
         #[inline(always)]
         fn any_beyond(self, bound: f32) -> bool {
             unsafe {
-                let size = _mm512_and_si512(_mm512_castps_si512(self.0), _mm512_set1_epi32(SIZE_BITS as i32));
+                let size = _mm512_and_si512(
+                    _mm512_castps_si512(self.0),
+                    _mm512_set1_epi32(SIZE_BITS as i32),
+                );
                 _mm512_cmpgt_epi32_mask(size, _mm512_set1_epi32(bound.to_bits() as i32)) != 0
             }
         }
@@ -268,7 +282,9 @@ pub(crate) mod x86 {
 
         #[inline(always)]
         fn pick(self, lanes: &[u32; LANES]) -> Self {
-            Self(unsafe { _mm512_permutexvar_ps(_mm512_loadu_si512(lanes.as_ptr().cast()), self.0) })
+            Self(unsafe {
+                _mm512_permutexvar_ps(_mm512_loadu_si512(lanes.as_ptr().cast()), self.0)
+            })
         }
 
         #[inline(always)]
@@ -341,7 +357,9 @@ pub(crate) mod x86 {
 
         #[inline(always)]
         fn mul_add(self, factor: Self, term: Self) -> Self {
-            let fused = |half: usize| unsafe { _mm256_fmadd_ps(self.0[half], factor.0[half], term.0[half]) };
+            let fused = |half: usize| unsafe {
+                _mm256_fmadd_ps(self.0[half], factor.0[half], term.0[half])
+            };
             Self([fused(0), fused(1)])
         }
 
@@ -373,8 +391,10 @@ pub(crate) mod x86 {
         #[inline(always)]
         fn negate_by(self, choice: Self, add: u32) -> Self {
             self.each(choice, |value, choice| unsafe {
-                let moved = _mm256_add_epi32(_mm256_castps_si256(choice), _mm256_set1_epi32(add as i32));
-                let sign = _mm256_and_si256(_mm256_slli_epi32(moved, 30), _mm256_set1_epi32(i32::MIN));
+                let moved =
+                    _mm256_add_epi32(_mm256_castps_si256(choice), _mm256_set1_epi32(add as i32));
+                let sign =
+                    _mm256_and_si256(_mm256_slli_epi32(moved, 30), _mm256_set1_epi32(i32::MIN));
                 _mm256_castsi256_ps(_mm256_xor_si256(_mm256_castps_si256(value), sign))
             })
         }
@@ -392,8 +412,10 @@ pub(crate) mod x86 {
         #[inline(always)]
         fn any_beyond(self, bound: f32) -> bool {
             let beyond = |half: usize| unsafe {
-                let size =
-                    _mm256_and_si256(_mm256_castps_si256(self.0[half]), _mm256_set1_epi32(SIZE_BITS as i32));
+                let size = _mm256_and_si256(
+                    _mm256_castps_si256(self.0[half]),
+                    _mm256_set1_epi32(SIZE_BITS as i32),
+                );
                 _mm256_cmpgt_epi32(size, _mm256_set1_epi32(bound.to_bits() as i32))
             };
             unsafe { _mm256_movemask_epi8(_mm256_or_si256(beyond(0), beyond(1))) != 0 }
@@ -453,7 +475,9 @@ pub(crate) mod x86 {
 
         #[inline(always)]
         fn sums(self, other: Self) -> (f32, f32) {
-            unsafe { sums256(_mm256_add_ps(self.0[0], self.0[1]), _mm256_add_ps(other.0[0], other.0[1])) }
+            unsafe {
+                sums256(_mm256_add_ps(self.0[0], self.0[1]), _mm256_add_ps(other.0[0], other.0[1]))
+            }
         }
     }
 

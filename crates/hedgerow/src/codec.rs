@@ -1,9 +1,11 @@
-//! Messages in fewer bytes: [`Encoder`] turns the numbers of an upload or a broadcast into bytes, [`Reader`] and [`decode`] turn them back.
+//! Messages in fewer bytes: [`Encoder`] turns the numbers of an upload or a broadcast into bytes,
+//! [`Reader`] and [`decode`] turn them back.
 //!
-//! Halves know nothing of it: it sits between them, in whatever drives them. Numbers are rounded at random so that their mean
-//! stays (never towards anything), in blocks with a scale each, and what rounding or waiting left out is added the next time. A model
-//! travels as its difference to the one that both sides know from the latest broadcast: differences are small, and so are the
-//! errors of rounding them.
+//! Halves know nothing of it: it sits between them, in whatever drives them. Numbers are rounded at
+//! random so that their mean stays (never towards anything), in blocks with a scale each, and what
+//! rounding or waiting left out is added the next time. A model travels as its difference to the
+//! one that both sides know from the latest broadcast: differences are small, and so are the errors
+//! of rounding them.
 
 use std::num::NonZeroU16;
 
@@ -21,12 +23,14 @@ pub use reader::Reader;
 
 /// How a federation saves on traffic. The default saves nothing and changes no bit.
 ///
-/// The first rounds have the most to say and take the largest steps, and a step that waits is taken too late. So in round t
-/// nothing waits for more than √t rounds or visits, whatever is chosen here.
+/// The first rounds have the most to say and take the largest steps, and a step that waits is taken
+/// too late. So in round t nothing waits for more than √t rounds or visits, whatever is chosen
+/// here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Compression {
-    /// A round closes at every so many visits of everyone: in between nodes learn on and nothing travels, in either direction.
+    /// A round closes at every so many visits of everyone: in between nodes learn on and nothing
+    /// travels, in either direction.
     pub every: NonZeroU16,
     /// Uploads.
     pub up: Coding,
@@ -35,8 +39,9 @@ pub struct Compression {
 }
 
 impl Compression {
-    /// How many visits of everyone a round lasts, for whoever drives one: as many as [`Compression::every`] says, but never more than
-    /// the root of the round's number. Uploads belong to the last of them.
+    /// How many visits of everyone a round lasts, for whoever drives one: as many as
+    /// [`Compression::every`] says, but never more than the root of the round's number. Uploads
+    /// belong to the last of them.
     pub fn visits(&self, round: u64) -> u16 {
         at_most_root(self.every, round).get()
     }
@@ -59,7 +64,8 @@ impl Default for Compression {
 pub struct Coding {
     /// Bits of a number.
     pub numbers: NumberFormat,
-    /// Only one in so many numbers travels; they take turns, and those that wait lose nothing by it.
+    /// Only one in so many numbers travels; they take turns, and those that wait lose nothing by
+    /// it.
     pub part: NonZeroU16,
 }
 
@@ -111,7 +117,8 @@ impl NumberFormat {
     }
 }
 
-/// A run of numbers in a message that are alike. A half lists the sections of its messages in order; numbers beyond them are exact.
+/// A run of numbers in a message that are alike. A half lists the sections of its messages in
+/// order; numbers beyond them are exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Section {
     /// How many.
@@ -125,26 +132,29 @@ pub struct Section {
 pub enum Kind {
     /// Not to be touched: losses, weights, counts.
     Exact,
-    /// The model of a kernel, whose index is its slot. Only its difference to the model in the same slot of the latest broadcast
-    /// travels, and what waits stays as broadcast; where there is none, all of it travels.
+    /// The model of a kernel, whose index is its slot. Only its difference to the model in the same
+    /// slot of the latest broadcast travels, and what waits stays as broadcast; where there is
+    /// none, all of it travels.
     Model {
         /// Which one: errors are kept for each.
         slot: usize,
     },
-    /// Numbers that add up over time, such as a gradient: what waits counts as zero now and is added later. May grow.
+    /// Numbers that add up over time, such as a gradient: what waits counts as zero now and is
+    /// added later. May grow.
     Steady {
         /// Which one: errors are kept for each. No two sections of a message have the same slot.
         slot: usize,
     },
-    /// Numbers that change little from one message of a sender to its next, such as the gradient of all it has ever seen: only the change
-    /// since the last message that was taken travels, in half precision at least, and nothing waits. The other side reads it with a
-    /// [`Reference`] of that sender's own: what was taken from it last. May grow.
+    /// Numbers that change little from one message of a sender to its next, such as the gradient of
+    /// all it has ever seen: only the change since the last message that was taken travels, in half
+    /// precision at least, and nothing waits. The other side reads it with a [`Reference`] of that
+    /// sender's own: what was taken from it last. May grow.
     Tracked {
         /// Which one: what was taken is kept for each.
         slot: usize,
     },
-    /// Numbers that mean something else every time: nothing waits and errors aren't made up for, so that they travel in a finer format than
-    /// others, half precision at least.
+    /// Numbers that mean something else every time: nothing waits and errors aren't made up for, so
+    /// that they travel in a finer format than others, half precision at least.
     Fresh,
 }
 
@@ -174,14 +184,18 @@ struct Place {
 }
 
 impl Reference {
-    /// Remembers the models of a broadcast as the nodes were told it, or what was taken of a sender's [`Kind::Tracked`] numbers, and forgets the
-    /// one before.
+    /// Remembers the models of a broadcast as the nodes were told it, or what was taken of a
+    /// sender's [`Kind::Tracked`] numbers, and forgets the one before.
     ///
     /// # Panics
     /// If the sections are longer than the numbers.
     pub fn set(&mut self, sections: &[Section], numbers: &[f32]) {
         let needed: usize = sections.iter().map(|section| section.len).sum();
-        assert!(needed <= numbers.len(), "sections of {needed} numbers in a message of {}", numbers.len());
+        assert!(
+            needed <= numbers.len(),
+            "sections of {needed} numbers in a message of {}",
+            numbers.len()
+        );
         self.clear();
         let mut rest = numbers;
         for section in sections {
@@ -194,7 +208,8 @@ impl Reference {
         self.sort();
     }
 
-    /// Remembers the numbers of one more slot, to be sorted with the others. What it costs depends on how many they are, never on the slot.
+    /// Remembers the numbers of one more slot, to be sorted with the others. What it costs depends
+    /// on how many they are, never on the slot.
     fn push(&mut self, slot: usize, numbers: &[f32]) {
         if numbers.is_empty() {
             return;
@@ -229,7 +244,8 @@ impl Reference {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Head {
     coding: Coding,
-    /// Whose turn it is, from 0 to below the coding's part: numbers at this position, and at every part-th after it.
+    /// Whose turn it is, from 0 to below the coding's part: numbers at this position, and at every
+    /// part-th after it.
     turn: u16,
 }
 
@@ -276,12 +292,19 @@ mod tests {
 
     #[test]
     fn settings_are_checked_as_they_are_read() {
-        let read: Compression = serde_json::from_str(r#"{"every": 2, "up": {"numbers": "bits8"}}"#).unwrap();
+        let read: Compression =
+            serde_json::from_str(r#"{"every": 2, "up": {"numbers": "bits8"}}"#).unwrap();
         let up = Coding { numbers: NumberFormat::Bits8, ..Coding::default() };
-        assert_eq!(read, Compression { every: NonZeroU16::new(2).unwrap(), up, ..Compression::default() });
-        for bad in
-            [r#"{"every": 0}"#, r#"{"up": {"part": 0}}"#, r#"{"up": {"part": 65536}}"#, r#"{"upp": {}}"#]
-        {
+        assert_eq!(
+            read,
+            Compression { every: NonZeroU16::new(2).unwrap(), up, ..Compression::default() }
+        );
+        for bad in [
+            r#"{"every": 0}"#,
+            r#"{"up": {"part": 0}}"#,
+            r#"{"up": {"part": 65536}}"#,
+            r#"{"upp": {}}"#,
+        ] {
             assert!(serde_json::from_str::<Compression>(bad).is_err(), "{bad}");
         }
     }

@@ -4,11 +4,11 @@ use super::decoder::decode_with;
 use super::{Cost, Reference};
 use crate::message::Rejected;
 
-/// Reads the messages that one sender's [`super::Encoder`] wrote, without knowing their sections. It keeps no more than a message's numbers,
-/// whatever the messages say.
+/// Reads the messages that one sender's [`super::Encoder`] wrote, without knowing their sections.
+/// It keeps no more than a message's numbers, whatever the messages say.
 ///
 /// ```
-/// use hedgerow::{Coding, Encoder, Kind, NumberFormat, Reader, Reference, Section};
+/// use hedgerow::codec::{Coding, Encoder, Kind, NumberFormat, Reader, Reference, Section};
 ///
 /// let coding = Coding { numbers: NumberFormat::F16, ..Coding::default() };
 /// let mut encoder = Encoder::for_node(coding, 1, 0);
@@ -19,11 +19,11 @@ use crate::message::Rejected;
 ///     encoder.encode(round, &sections, &[1.0, 1.0 / 3.0], &broadcast, &mut bytes);
 ///     reader.read(&bytes, &broadcast, 2, &mut numbers)?;
 ///     // The server took it: both sides go on from there, and the next message says what is left to say.
-///     encoder.taken();
-///     reader.taken();
+///     encoder.acknowledge();
+///     reader.acknowledge();
 /// }
 /// assert!((numbers[1] - 1.0 / 3.0).abs() < 1e-7); // half precision alone would have been 1e-4
-/// # Ok::<(), hedgerow::Rejected>(())
+/// # Ok::<(), hedgerow::message::Rejected>(())
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Reader {
@@ -39,9 +39,10 @@ impl Reader {
         Self { known, next: Reference::default() }
     }
 
-    /// Reads a message. `broadcast` must be the one that its sender knew: that which opened the round of an upload. Refuses whatever
-    /// no encoder writes, numbers beyond bounds, and messages of more than `most` numbers; then `numbers` is empty. Until
-    /// [`Reader::taken`] is called nothing has happened: messages may be read in vain.
+    /// Reads a message. `broadcast` must be the one that its sender knew: that which opened the
+    /// round of an upload. Refuses whatever no encoder writes, numbers beyond bounds, and messages
+    /// of more than `most` numbers; then `numbers` is empty. Until [`Reader::acknowledge`] is
+    /// called nothing has happened: messages may be read in vain.
     pub fn read(
         &mut self,
         bytes: &[u8],
@@ -51,8 +52,9 @@ impl Reader {
     ) -> Result<Cost, Rejected> {
         let Self { known, next } = self;
         next.clear();
-        let read =
-            decode_with(bytes, broadcast, known, most, numbers, |slot, tracked| next.push(slot, tracked));
+        let read = decode_with(bytes, broadcast, known, most, numbers, |slot, tracked| {
+            next.push(slot, tracked)
+        });
         match read {
             Ok(_) => next.sort(),
             Err(_) => next.clear(),
@@ -61,7 +63,7 @@ impl Reader {
     }
 
     /// The message that was read last was taken: the next one may tell what has changed since.
-    pub fn taken(&mut self) {
+    pub fn acknowledge(&mut self) {
         if !self.next.is_empty() {
             std::mem::swap(&mut self.known, &mut self.next);
             self.next.clear();
@@ -95,7 +97,8 @@ mod tests {
         broadcast
     }
 
-    /// A model that differs from the broadcast and two tracked sections, one with its slot; numbers beyond them are exact.
+    /// A model that differs from the broadcast and two tracked sections, one with its slot; numbers
+    /// beyond them are exact.
     const SECTIONS: [Section; 3] = [
         Section { len: 3, kind: Kind::Model { slot: 0 } },
         Section { len: 2, kind: Kind::Tracked { slot: 9 } },
@@ -117,8 +120,8 @@ mod tests {
             errors.push((3..6).map(|at| (numbers[at] - sent[at]).abs()).fold(0.0, f32::max));
             // A message that was lost is made up for by the next.
             if round != 2 {
-                encoder.taken();
-                reader.taken();
+                encoder.acknowledge();
+                reader.acknowledge();
             }
         }
         assert!(errors[0] > 1e-4 && errors[1..].iter().all(|error| *error < 2e-6), "{errors:?}");
@@ -136,16 +139,20 @@ mod tests {
         let (mut bytes, mut numbers, mut again) = (vec![], vec![], vec![]);
         let sent = [0.7, 0.6, 0.5, 1.0 / 3.0, 3.3, 5.7];
         // Sections come and go: what the last message didn't track is forgotten on both sides.
-        for (round, sections) in [&SECTIONS[..], &SECTIONS[..2], &SECTIONS[..1], &SECTIONS].iter().enumerate()
+        for (round, sections) in
+            [&SECTIONS[..], &SECTIONS[..2], &SECTIONS[..1], &SECTIONS].iter().enumerate()
         {
             encoder.encode(round as u64 + 1, sections, &sent, &broadcast, &mut bytes);
             reader.read(&bytes, &broadcast, 6, &mut numbers).unwrap();
             encoder.reader().read(&bytes, &broadcast, 6, &mut again).unwrap();
             assert_eq!(numbers, again);
-            encoder.taken();
-            reader.taken();
+            encoder.acknowledge();
+            reader.acknowledge();
         }
-        assert!((numbers[3] - sent[3]).abs() < 1e-6 && (numbers[5] - sent[5]).abs() > 1e-4, "{numbers:?}");
+        assert!(
+            (numbers[3] - sent[3]).abs() < 1e-6 && (numbers[5] - sent[5]).abs() > 1e-4,
+            "{numbers:?}"
+        );
     }
 
     #[test]
@@ -155,8 +162,11 @@ mod tests {
         encoder.encode(1, &SECTIONS, &[0.1; 6], &broadcast, &mut bytes);
         reader.read(&bytes, &broadcast, 6, &mut numbers).unwrap();
         assert!(reader.read(&bytes, &broadcast, 5, &mut numbers).is_err() && numbers.is_empty());
-        assert!(reader.read(&bytes, &Reference::default(), 6, &mut numbers).is_err() && numbers.is_empty());
-        reader.taken();
+        assert!(
+            reader.read(&bytes, &Reference::default(), 6, &mut numbers).is_err()
+                && numbers.is_empty()
+        );
+        reader.acknowledge();
         assert!(reader.known.is_empty() && reader.next.is_empty());
     }
 
@@ -175,9 +185,12 @@ mod tests {
         let mut numbers = vec![];
         for _ in 0..3 {
             reader.read(&bytes, &Reference::default(), 500, &mut numbers).unwrap();
-            reader.taken();
+            reader.acknowledge();
         }
-        assert_eq!((numbers.len(), reader.known.numbers.len(), reader.known.places.len()), (500, 500, 500));
+        assert_eq!(
+            (numbers.len(), reader.known.numbers.len(), reader.known.places.len()),
+            (500, 500, 500)
+        );
         assert!(reader.read(&bytes, &Reference::default(), 499, &mut numbers).is_err());
     }
 
@@ -193,7 +206,7 @@ mod tests {
                 bytes.splice(..0, [1, 1, 0, 5]);
                 let read = reader.read(&bytes, &broadcast, 30, &mut numbers);
                 prop_assert!(numbers.len() <= 30 && (read.is_ok() || numbers.is_empty()));
-                reader.taken();
+                reader.acknowledge();
                 prop_assert!(reader.known.numbers.len() <= 30);
             }
         }

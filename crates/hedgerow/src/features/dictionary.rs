@@ -1,16 +1,17 @@
 //! [`Dictionary`]: the ordered features that GR-OFL grows into.
 //!
-//! A constant; q linear features (3/√d)·Lᵀx along random orthonormal directions L; then 0.2·cos(vᵀx + φ) with v from the spectral law of
-//! one kernel after the other, from the middle of the dictionary outwards. The order matters: a model begins with the first few
-//! and takes in more as it can afford them. Like frequencies, all of it follows from a seed and never travels.
+//! A constant; q linear features (3/√d)·Lᵀx along random orthonormal directions L; then 0.2·cos(vᵀx
+//! + φ) with v from the spectral law of one kernel after the other, from the middle of the
+//! dictionary outwards. The order matters: a model begins with the first few and takes in more as
+//! it can afford them. Like frequencies, all of it follows from a seed and never travels.
 
 use std::f64::consts::FRAC_2_PI;
 
+use crate::features::kernel::Kernel;
 use crate::features::{FeatureError, FeatureSpec, Features, check, orthonormal_rows};
-use crate::kernel::Kernel;
-use crate::random::{Purpose, Stream};
+use crate::random::{CounterRng, Purpose};
+use crate::simd::vector::{LANES, Line};
 use crate::simd::{self, Cpu};
-use crate::vector::{LANES, Line};
 
 /// Size of the linear features, times √d.
 const LINEAR_SIZE: f64 = 3.0;
@@ -21,7 +22,8 @@ pub(crate) const COSINE_SIZE: f32 = 0.2;
 /// The constant, projections and cosines, in this order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dictionary {
-    /// Row after row in panels of [`LANES`], each panel input by input; the constant's row is zero, angles are in quarter turns.
+    /// Row after row in panels of [`LANES`], each panel input by input; the constant's row is zero,
+    /// angles are in quarter turns.
     panels: Vec<Line>,
     /// φ of the cosines in quarter turns, zero elsewhere, panel by panel.
     phases: Vec<Line>,
@@ -32,13 +34,17 @@ pub struct Dictionary {
 }
 
 impl Dictionary {
-    /// Draws a dictionary of `width` features, at most `most_linear` of them linear. Of the spec, the number of frequencies per kernel, the
-    /// amplitude and the way they are drawn don't matter.
+    /// Draws a dictionary of `width` features, at most `most_linear` of them linear. Of the spec,
+    /// the number of frequencies per kernel, the amplitude and the way they are drawn don't matter.
     pub fn new(spec: &FeatureSpec, width: usize, most_linear: usize) -> Result<Self, FeatureError> {
-        check(&FeatureSpec { frequencies: width, draw: crate::features::Draw::Independent, ..spec.clone() })?;
+        check(&FeatureSpec {
+            frequencies: width,
+            draw: crate::features::Draw::Independent,
+            ..spec.clone()
+        })?;
         let inputs = spec.inputs;
         let linear = inputs.min(most_linear).min(width - 1);
-        let stream = |owner| Stream::from_seed(spec.seed).derive(Purpose::Dictionary, owner);
+        let stream = |owner| CounterRng::from_seed(spec.seed).derive(Purpose::Dictionary, owner);
         let mut directions = vec![0.0; linear * inputs];
         orthonormal_rows(inputs, &mut directions, &mut stream(0).generator());
         let size = LINEAR_SIZE / (inputs as f64).sqrt();
@@ -56,14 +62,16 @@ impl Dictionary {
         Ok(Self::assemble(&directions, &frequencies, &phases, inputs))
     }
 
-    /// A dictionary with given linear features and cosines: d numbers each, and a phase in radians for each cosine.
+    /// A dictionary with given linear features and cosines: d numbers each, and a phase in radians
+    /// for each cosine.
     ///
     /// # Panics
     /// If there are no inputs, or rows aren't whole, or phases and cosines differ in number.
     pub fn assemble(linear: &[f64], frequencies: &[f64], phases: &[f64], inputs: usize) -> Self {
         assert!(inputs > 0 && linear.len().is_multiple_of(inputs), "whole rows");
         assert_eq!(frequencies.len(), phases.len() * inputs, "a phase for each cosine");
-        let (linear_count, width) = (linear.len() / inputs, 1 + linear.len() / inputs + phases.len());
+        let (linear_count, width) =
+            (linear.len() / inputs, 1 + linear.len() / inputs + phases.len());
         let lines = width.div_ceil(LANES);
         let mut map = Self {
             panels: vec![Line([0.0; LANES]); lines * inputs],
@@ -97,7 +105,8 @@ impl Dictionary {
         self.inputs
     }
 
-    /// Writes z of several samples, one after the other. Never allocates. A number that isn't finite counts as nothing.
+    /// Writes z of several samples, one after the other. Never allocates. A number that isn't
+    /// finite counts as nothing.
     ///
     /// # Panics
     /// If `x` isn't whole samples or `z` doesn't have their length.
@@ -123,7 +132,8 @@ impl Dictionary {
             let unit = if is_cosine { std::f64::consts::FRAC_PI_2 } else { 1.0 };
             let at: f64 = (0..self.inputs).map(|input| number(input) * centre[input]).sum();
             let at = at + f64::from(self.phases[panel].0[lane]);
-            let along = (0..self.inputs).map(|input| unit * number(input) * spread[input]).collect();
+            let along =
+                (0..self.inputs).map(|input| unit * number(input) * spread[input]).collect();
             match row {
                 0 => Feature { is_cosine, at: 1.0, along },
                 _ if is_cosine => Feature { is_cosine, at: at % 4.0 * unit, along },
@@ -152,7 +162,11 @@ impl Feature {
             (true, false) => other.mean_product(self),
             (false, true) => {
                 let faded = size * fade(dot(&other.along, &other.along));
-                if faded == 0.0 { 0.0 } else { faded * (self.at * other.at.cos() - along * other.at.sin()) }
+                if faded == 0.0 {
+                    0.0
+                } else {
+                    faded * (self.at * other.at.cos() - along * other.at.sin())
+                }
             }
             (true, true) => {
                 let lengths = dot(&self.along, &self.along) + dot(&other.along, &other.along);
@@ -178,8 +192,16 @@ mod tests {
     use rand_distr::{Distribution, StandardNormal};
 
     fn spec(inputs: usize) -> FeatureSpec {
-        let (draw, amplitude) = (crate::Draw::Shared, crate::Amplitude::Normalised);
-        FeatureSpec { kernels: Kernel::paper_dictionary(), draw, inputs, frequencies: 1, seed: 3, amplitude }
+        let (draw, amplitude) =
+            (crate::features::Draw::Shared, crate::features::Amplitude::Normalised);
+        FeatureSpec {
+            kernels: Kernel::paper_dictionary(),
+            draw,
+            inputs,
+            frequencies: 1,
+            seed: 3,
+            amplitude,
+        }
     }
 
     #[test]
@@ -208,8 +230,9 @@ mod tests {
     fn one_sample_or_many_on_any_processor_has_the_same_features() {
         for inputs in [1, 5, 48, 100] {
             let map = Dictionary::new(&spec(inputs), 80, 48).unwrap();
-            let stream = Stream::from_seed(1);
-            let x: Vec<f32> = (0..7 * inputs as u64).map(|at| stream.uniform_at(at) as f32 * 3.0).collect();
+            let stream = CounterRng::from_seed(1);
+            let x: Vec<f32> =
+                (0..7 * inputs as u64).map(|at| stream.uniform_at(at) as f32 * 3.0).collect();
             let (mut many, mut one) = (vec![0.0; 7 * 80], vec![0.0; 80]);
             map.map_batch(&x, &mut many);
             for (x, many) in x.chunks_exact(inputs).zip(many.chunks_exact(80)) {
@@ -238,12 +261,13 @@ mod tests {
         let map = Dictionary::new(&spec(2), 9, 1).unwrap();
         let (centre, spread) = ([0.3, -0.4], [0.5, 0.2]);
         let features: Vec<Feature> = map.around(&centre, &spread).collect();
-        let mut rng = Stream::from_seed(1).generator();
+        let mut rng = CounterRng::from_seed(1).generator();
         let (count, mut sums) = (100_000, vec![0.0; 81]);
         let mut z = [0.0; 9];
         for _ in 0..count {
             let g: [f64; 2] = std::array::from_fn(|_| StandardNormal.sample(&mut rng));
-            let x: [f32; 2] = std::array::from_fn(|input| (centre[input] + spread[input] * g[input]) as f32);
+            let x: [f32; 2] =
+                std::array::from_fn(|input| (centre[input] + spread[input] * g[input]) as f32);
             map.map_batch(&x, &mut z);
             for (at, sum) in sums.iter_mut().enumerate() {
                 *sum += f64::from(z[at / 9] * z[at % 9]);
@@ -252,7 +276,10 @@ mod tests {
         for (at, sum) in sums.iter().enumerate() {
             let expected = features[at / 9].mean_product(&features[at % 9]);
             // Products are about ten at most: four deviations of their mean.
-            assert!((sum / f64::from(count) - expected).abs() < 40.0 / f64::from(count).sqrt(), "{at}");
+            assert!(
+                (sum / f64::from(count) - expected).abs() < 40.0 / f64::from(count).sqrt(),
+                "{at}"
+            );
         }
     }
 }

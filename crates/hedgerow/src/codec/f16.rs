@@ -3,8 +3,8 @@
 /// Smallest exponent of a normal number; below it the grid is even.
 const LEAST_EXPONENT: i32 = -14;
 
-/// Rounds to one of the two halves around a number of size at most 1, to the larger one if `uniform`, from 0 to below 1, says
-/// so: a uniform number keeps the mean.
+/// Rounds to one of the two halves around a number of size at most 1, to the larger one if
+/// `uniform`, from 0 to below 1, says so: a uniform number keeps the mean.
 pub(super) fn round(value: f64, uniform: f64) -> u16 {
     let size = value.abs();
     let exponent = ((size.to_bits() >> 52) as i32 - 1023).max(LEAST_EXPONENT);
@@ -75,9 +75,12 @@ mod tests {
 
     #[test]
     fn other_numbers_go_to_their_neighbours() {
-        for (number, below, above) in
-            [(1.0 / 3.0, 0x3555, 0x3556), (1e-7, 0x0001, 0x0002), (0.999_9, 0x3bff, 0x3c00), (1e-9, 0, 1)]
-        {
+        for (number, below, above) in [
+            (1.0 / 3.0, 0x3555, 0x3556),
+            (1e-7, 0x0001, 0x0002),
+            (0.999_9, 0x3bff, 0x3c00),
+            (1e-9, 0, 1),
+        ] {
             assert_eq!((round(number, 0.0), round(number, 0.999_999)), (below, above), "{number}");
         }
     }

@@ -1,31 +1,35 @@
-//! [`Transport`]: takes models from one scale to another.
+//! [`Rescaling`]: takes models from one scale to another.
 //!
-//! A change of offsets turns every angle θ = v·x' by a fixed φ, so each (sine, cosine) pair of a model only has to be rotated by
-//! φ: w_s' = w_s·cos φ − w_c·sin φ and w_c' = w_s·sin φ + w_c·cos φ. A change of the label's factor is a gain on all numbers. Both are
-//! exact: predictions stay what they were.
+//! A change of offsets turns every angle θ = v·x' by a fixed φ, so each (sine, cosine) pair of a
+//! model only has to be rotated by φ: w_s' = w_s·cos φ − w_c·sin φ and w_c' = w_s·sin φ + w_c·cos
+//! φ. A change of the label's factor is a gain on all numbers. Both are exact: predictions stay
+//! what they were.
 //!
-//! Weights of kernels follow: losses that were charged in the label's old unit count as they would in its new one. Otherwise what
-//! happened in the first rounds, when the unit was a guess, could outweigh everything after.
+//! Weights of kernels follow: losses that were charged in the label's old unit count as they would
+//! in its new one. Otherwise what happened in the first rounds, when the unit was a guess, could
+//! outweigh everything after.
 //!
-//! A change of an input's factor stretches all functions, and no model of the new scale is quite the old one. The nearest is taken:
-//! the one with the least mean square difference over inputs that are spread around the centre of the new scale like a normal
-//! law, for which all means of products of sines and cosines are known. What can't be expressed any more is forgotten.
+//! A change of an input's factor stretches all functions, and no model of the new scale is quite
+//! the old one. The nearest is taken: the one with the least mean square difference over inputs
+//! that are spread around the centre of the new scale like a normal law, for which all means of
+//! products of sines and cosines are known. What can't be expressed any more is forgotten.
 //!
-//! A linear model survives every change exactly: with x = a·x' + c for each input, w' = a·w and the constant takes up w·c.
+//! A linear model survives every change exactly: with x = a·x' + c for each input, w' = a·w and the
+//! constant takes up w·c.
 
 use std::f64::consts::FRAC_PI_2;
 
 use super::refit::Refit;
 use super::scale::Scale;
-use crate::dictionary::Dictionary;
 use crate::features::FeatureMap;
+use crate::features::dictionary::Dictionary;
+use crate::limits::MAX_NUMBER;
 use crate::linear::Cholesky;
-use crate::method::MAX_NUMBER;
 use crate::method::rows::write_pulled_back;
 
 /// What turns models of one scale into models of another.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Transport {
+pub struct Rescaling {
     moves: Moves,
     /// An input of the old scale as (a, c) of the new one: x = a·x' + c.
     inputs: Vec<(f64, f64)>,
@@ -46,12 +50,14 @@ enum Moves {
 /// What happens to the models of one kernel.
 #[derive(Debug, Clone, PartialEq)]
 struct Move {
-    /// (cos φ, sin φ) of each frequency. In a stretch φ leads to where all angles at the centre are zero.
+    /// (cos φ, sin φ) of each frequency. In a stretch φ leads to where all angles at the centre are
+    /// zero.
     turns: Vec<(f64, f64)>,
     stretch: Option<Stretch>,
 }
 
-/// What happens to a model whose angles are zero at the centre of the new scale, where sines and cosines part.
+/// What happens to a model whose angles are zero at the centre of the new scale, where sines and
+/// cosines part.
 #[derive(Debug, Clone, PartialEq)]
 struct Stretch {
     /// Row by row.
@@ -61,10 +67,12 @@ struct Stretch {
     turns: Vec<(f64, f64)>,
 }
 
-/// How much it takes for a number of the model to change, beside a mean square of a half for what is changed.
+/// How much it takes for a number of the model to change, beside a mean square of a half for what
+/// is changed.
 const RELUCTANCE: f64 = 1e-3;
 
-/// Models of more frequencies are only turned, not stretched: the nearest function takes time as the cube of their number.
+/// Models of more frequencies are only turned, not stretched: the nearest function takes time as
+/// the cube of their number.
 const MOST_STRETCHED: usize = 512;
 
 impl FeatureMap {
@@ -72,7 +80,7 @@ impl FeatureMap {
     ///
     /// # Panics
     /// If either scale has another number of inputs than the map.
-    pub fn transport(&self, from: &Scale, to: &Scale) -> Transport {
+    pub fn transport(&self, from: &Scale, to: &Scale) -> Rescaling {
         let inputs = self.inputs();
         assert_eq!((from.inputs(), to.inputs()), (inputs, inputs), "numbers per sample");
         let [(before, wide_before), (after, wide)] = [from, to].map(|scale| law(scale, to));
@@ -80,7 +88,8 @@ impl FeatureMap {
         let moves = (0..self.kernels()).map(|kernel| {
             let frequencies = self.frequencies(kernel);
             let rows = frequencies.chunks_exact(inputs);
-            let angles = |point: &[f64]| -> Vec<f64> { rows.clone().map(|row| dot(row, point)).collect() };
+            let angles =
+                |point: &[f64]| -> Vec<f64> { rows.clone().map(|row| dot(row, point)).collect() };
             let (old, new) = (angles(&before), angles(&after));
             if !is_stretched || old.len() > MOST_STRETCHED {
                 let apart = old.iter().zip(&new).map(|(old, new)| turn(old - new));
@@ -97,7 +106,7 @@ impl FeatureMap {
             let stretch = Some(Stretch { sines, cosines, turns });
             Move { turns: old.iter().map(|old| turn(*old)).collect(), stretch }
         });
-        Transport::new(Moves::Kernels(moves.collect()), from, to)
+        Rescaling::new(Moves::Kernels(moves.collect()), from, to)
     }
 }
 
@@ -106,15 +115,16 @@ impl Dictionary {
     ///
     /// # Panics
     /// If either scale has another number of inputs than the dictionary.
-    pub fn transport(&self, from: &Scale, to: &Scale) -> Transport {
+    pub fn transport(&self, from: &Scale, to: &Scale) -> Rescaling {
         let inputs = self.inputs();
         assert_eq!((from.inputs(), to.inputs()), (inputs, inputs), "numbers per sample");
-        let [(old_centre, old_spread), (new_centre, new_spread)] = [from, to].map(|scale| law(scale, to));
+        let [(old_centre, old_spread), (new_centre, new_spread)] =
+            [from, to].map(|scale| law(scale, to));
         let refit = Refit::new(
             &self.around(&old_centre, &old_spread).collect::<Vec<_>>(),
             &self.around(&new_centre, &new_spread).collect::<Vec<_>>(),
         );
-        Transport::new(Moves::Dictionary(refit), from, to)
+        Rescaling::new(Moves::Dictionary(refit), from, to)
     }
 }
 
@@ -135,13 +145,14 @@ fn gain(from: &Scale, to: &Scale) -> f64 {
     if factor > 0.0 { to.label_factor() / factor } else { 0.0 }
 }
 
-impl Transport {
+impl Rescaling {
     /// What squared losses in the label's old unit have to be multiplied by in its new one.
     pub(crate) fn loss_factor(&self) -> f64 {
         (self.gain * self.gain).min(f64::from(MAX_NUMBER))
     }
 
-    /// Takes the model of one kernel over. The result is no longer than [`crate::method::MAX_NORM`].
+    /// Takes the model of one kernel over. The result is no longer than
+    /// [`crate::limits::MAX_NORM`].
     ///
     /// # Panics
     /// If the transport was made for another dictionary.
@@ -149,7 +160,8 @@ impl Transport {
         let Moves::Kernels(moves) = &self.moves else { panic!("transport of another dictionary") };
         let Move { turns, stretch } = &moves[kernel];
         assert_eq!(model.len(), 2 * turns.len(), "transport of another dictionary");
-        let mut wide: Vec<f64> = model.iter().map(|number| f64::from(*number) * self.gain).collect();
+        let mut wide: Vec<f64> =
+            model.iter().map(|number| f64::from(*number) * self.gain).collect();
         let (sines, cosines) = wide.split_at_mut(turns.len());
         rotate(sines, cosines, turns);
         if let Some(stretch) = stretch {
@@ -160,13 +172,15 @@ impl Transport {
         write_pulled_back(&wide, model);
     }
 
-    /// Takes a linear model over, its constant first. The result is no longer than [`crate::method::MAX_NORM`].
+    /// Takes a linear model over, its constant first. The result is no longer than
+    /// [`crate::limits::MAX_NORM`].
     ///
     /// # Panics
     /// If the transport was made for another number of inputs.
     pub(crate) fn apply_linear(&self, model: &mut [f32]) {
         assert_eq!(model.len(), self.inputs.len() + 1, "transport of other inputs");
-        let mut wide: Vec<f64> = model.iter().map(|number| f64::from(*number) * self.gain).collect();
+        let mut wide: Vec<f64> =
+            model.iter().map(|number| f64::from(*number) * self.gain).collect();
         let (constant, slopes) = wide.split_at_mut(1);
         for (slope, (a, c)) in slopes.iter_mut().zip(&self.inputs) {
             constant[0] += *slope * c;
@@ -175,8 +189,8 @@ impl Transport {
         write_pulled_back(&wide, model);
     }
 
-    /// Takes L of A = Σ g·gᵀ over, where g are slopes of a linear model's losses: g' = gain·B⁻¹g if z = B·z'. The constant comes
-    /// first, so that B⁻¹ is a lower triangle too.
+    /// Takes L of A = Σ g·gᵀ over, where g are slopes of a linear model's losses: g' = gain·B⁻¹g if
+    /// z = B·z'. The constant comes first, so that B⁻¹ is a lower triangle too.
     ///
     /// # Panics
     /// If the transport was made for another number of inputs.
@@ -226,7 +240,8 @@ impl Transport {
     fn new(moves: Moves, from: &Scale, to: &Scale) -> Self {
         let input = |input| {
             // An input that has become zero everywhere needs no factor.
-            let a = if to.factor(input) > 0.0 { from.factor(input) / to.factor(input) } else { 0.0 };
+            let a =
+                if to.factor(input) > 0.0 { from.factor(input) / to.factor(input) } else { 0.0 };
             (a, from.place(input, to.zero(input)))
         };
         Self { moves, inputs: (0..from.inputs()).map(input).collect(), gain: gain(from, to) }
@@ -255,9 +270,9 @@ fn multiply(matrix: &[f64], vector: &mut [f64]) {
     vector.copy_from_slice(&product);
 }
 
-/// The matrices that turn a model of angles `old`·g into the nearest of angles `new`·g for normal g: for its sines and its cosines.
-/// With G the mean products of new features and C those of new with old ones it is I + (G + εI)⁻¹(C − G): where nothing can be
-/// gained a model stays as it is.
+/// The matrices that turn a model of angles `old`·g into the nearest of angles `new`·g for normal
+/// g: for its sines and its cosines. With G the mean products of new features and C those of new
+/// with old ones it is I + (G + εI)⁻¹(C − G): where nothing can be gained a model stays as it is.
 fn nearest(old: &[f64], new: &[f64], inputs: usize) -> [Vec<f64>; 2] {
     let count = new.len() / inputs;
     let among = mean_products(new, new, inputs);
@@ -301,13 +316,13 @@ fn mean_cosine(length2: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Stream;
+    use crate::random::CounterRng;
     use rand_distr::{Distribution, StandardNormal};
 
     #[test]
     fn mean_products_are_the_means_of_products() {
         let (a, b) = ([0.4, -1.1], [0.7, 0.5]);
-        let mut rng = Stream::from_seed(1).generator();
+        let mut rng = CounterRng::from_seed(1).generator();
         let (count, mut sums) = (200_000, [0.0; 2]);
         for _ in 0..count {
             let g: [f64; 2] = std::array::from_fn(|_| StandardNormal.sample(&mut rng));
@@ -318,7 +333,10 @@ mod tests {
         let found = mean_products(&a, &b, 2)[0];
         for (found, sum) in found.iter().zip(sums) {
             // Four standard deviations of a mean of products at most one.
-            assert!((found - sum / f64::from(count)).abs() < 4.0 / f64::from(count).sqrt(), "{found}");
+            assert!(
+                (found - sum / f64::from(count)).abs() < 4.0 / f64::from(count).sqrt(),
+                "{found}"
+            );
         }
         assert_eq!(mean_products(&[f64::INFINITY], &[f64::INFINITY], 1), [[0.0, 0.0]]);
     }
@@ -327,7 +345,8 @@ mod tests {
     fn what_isn_t_stretched_stays_as_it_is() {
         let angles: Vec<f64> = (0..12).map(|at| (f64::from(at) * 0.7).sin()).collect();
         for matrix in nearest(&angles, &angles, 3) {
-            let identity: Vec<f64> = (0..16).map(|at| if at % 5 == 0 { 1.0 } else { 0.0 }).collect();
+            let identity: Vec<f64> =
+                (0..16).map(|at| if at % 5 == 0 { 1.0 } else { 0.0 }).collect();
             assert_eq!(matrix, identity);
         }
     }

@@ -1,9 +1,10 @@
-//! Projections by fast Walsh-Hadamard transforms; see [`crate::structured`].
+//! Projections by fast Walsh-Hadamard transforms; see [`crate::features::structured`].
 
-use crate::structured::Block;
-use crate::vector::{LANES, Line, Vector};
+use crate::features::structured::Block;
+use crate::simd::vector::{LANES, Line, Vector};
 
-/// The angles of one sample on a block's frequencies. The buffer is as long as the block's transform.
+/// The angles of one sample on a block's frequencies. The buffer is as long as the block's
+/// transform.
 #[inline(always)]
 pub(crate) fn project_structured<V: Vector>(
     block: &Block,
@@ -23,7 +24,8 @@ pub(crate) fn project_structured<V: Vector>(
     for (line, signs) in small.iter_mut().zip(signs) {
         V::load(&line.0).mul(V::load(&signs.0)).store(&mut line.0);
     }
-    for (large, signs) in large.chunks_exact(small.len()).zip(more_signs.chunks_exact(small.len())) {
+    for (large, signs) in large.chunks_exact(small.len()).zip(more_signs.chunks_exact(small.len()))
+    {
         for ((line, other), signs) in small.iter_mut().zip(large).zip(signs) {
             V::load(&other.0).mul_add(V::load(&signs.0), V::load(&line.0)).store(&mut line.0);
         }

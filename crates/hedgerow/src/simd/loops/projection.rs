@@ -1,11 +1,12 @@
-//! From samples to features: angles are projected tile by tile, and then become sines and cosines. The two are compiled apart, so
-//! that each has all registers for itself.
+//! From samples to features: angles are projected tile by tile, and then become sines and cosines.
+//! The two are compiled apart, so that each has all registers for itself.
 
 use super::dot;
-use crate::trig::{Waves, tame};
-use crate::vector::{LANES, Line, Vector};
+use crate::simd::trig::{Waves, tame};
+use crate::simd::vector::{LANES, Line, Vector};
 
-/// Frequencies are stored in panels of [`LANES`], each panel input by input, and padded with zeros to a multiple of this.
+/// Frequencies are stored in panels of [`LANES`], each panel input by input, and padded with zeros
+/// to a multiple of this.
 pub(crate) const PADDING: usize = 2 * LANES;
 
 /// Panels that are projected on before their angles become features.
@@ -19,20 +20,24 @@ pub(crate) type Angles = [Line; TILE];
 
 pub(crate) const NO_ANGLES: Angles = [Line([0.0; LANES]); TILE];
 
-/// How angles become features: panels of frequencies, and where each frequency's sine and cosine go.
+/// How angles become features: panels of frequencies, and where each frequency's sine and cosine
+/// go.
 pub(crate) struct Projection<'a> {
     /// One line per panel and input.
     pub(crate) panels: &'a [Line],
-    /// Rows of frequencies after those of the panels, if there are any: each padded with zeros to whole lines.
+    /// Rows of frequencies after those of the panels, if there are any: each padded with zeros to
+    /// whole lines.
     pub(crate) few: &'a [Line],
     pub(crate) inputs: usize,
-    /// Which frequencies each kernel uses, kernel after kernel, and how it scales them, if they are shared; a base draw begins on a whole vector.
+    /// Which frequencies each kernel uses, kernel after kernel, and how it scales them, if they are
+    /// shared; a base draw begins on a whole vector.
     pub(crate) uses: &'a [Use],
-    /// The last few frequencies of kernels that share them; where there are none, each kernel's have a vector of their own.
+    /// The last few frequencies of kernels that share them; where there are none, each kernel's
+    /// have a vector of their own.
     pub(crate) tails: &'a [Tail],
     /// Whether kernels share frequencies and scale them; else an angle serves one kernel only.
     pub(crate) shared: bool,
-    /// The largest angle that no scale takes beyond [`crate::trig::LARGEST_DIRECT`].
+    /// The largest angle that no scale takes beyond [`crate::simd::trig::LARGEST_DIRECT`].
     pub(crate) largest_angle: f32,
     /// Sines (and cosines) per kernel, D.
     pub(crate) per_kernel: usize,
@@ -84,7 +89,13 @@ impl Tail {
             let room = |tail: &Self| tail.panel == panel && tail.filled + count <= LANES;
             let at = tails.iter().position(room).unwrap_or_else(|| {
                 let scales = Line([0.0; LANES]);
-                tails.push(Self { panel, lanes: [0; LANES], scales, places: [0; LANES], filled: 0 });
+                tails.push(Self {
+                    panel,
+                    lanes: [0; LANES],
+                    scales,
+                    places: [0; LANES],
+                    filled: 0,
+                });
                 tails.len() - 1
             });
             let tail = &mut tails[at];
@@ -99,8 +110,8 @@ impl Tail {
     }
 }
 
-/// How many of the last frequencies of a draw that all kernels share would have a panel for themselves though they are few. It is the
-/// last of a tile that has others.
+/// How many of the last frequencies of a draw that all kernels share would have a panel for
+/// themselves though they are few. It is the last of a tile that has others.
 pub(crate) fn few_frequencies(uses: &[Use], per_kernel: usize) -> usize {
     let (panels, count) = (per_kernel / LANES, per_kernel % LANES);
     let one_draw = uses.iter().all(|user| user.start == 0);
@@ -109,7 +120,11 @@ pub(crate) fn few_frequencies(uses: &[Use], per_kernel: usize) -> usize {
 
 /// The angles of [`GROUP`] samples on the panels of one tile.
 #[inline(always)]
-pub(crate) fn project_together<V: Vector>(panels: &[Line], x: &[f32], angles: &mut [Angles; GROUP]) {
+pub(crate) fn project_together<V: Vector>(
+    panels: &[Line],
+    x: &[f32],
+    angles: &mut [Angles; GROUP],
+) {
     let inputs = x.len() / GROUP;
     if V::REGISTERS >= 32 {
         let fours = panels.chunks_exact(4 * inputs);
@@ -139,7 +154,8 @@ pub(crate) fn project_together<V: Vector>(panels: &[Line], x: &[f32], angles: &m
     }
 }
 
-/// The angles of one or more samples on rows of frequencies that are too few for a panel; the others of their line are zero.
+/// The angles of one or more samples on rows of frequencies that are too few for a panel; the
+/// others of their line are zero.
 #[inline(always)]
 pub(crate) fn project_few<V: Vector>(few: &[Line], x: &[f32], line: usize, angles: &mut [Angles]) {
     let inputs = x.len() / angles.len();
@@ -153,8 +169,8 @@ pub(crate) fn project_few<V: Vector>(few: &[Line], x: &[f32], line: usize, angle
     }
 }
 
-/// The angles of one sample on the panels of one tile. Its few sums wait for their last addition each: the more of them at a
-/// time, the better.
+/// The angles of one sample on the panels of one tile. Its few sums wait for their last addition
+/// each: the more of them at a time, the better.
 #[inline(always)]
 pub(crate) fn project_alone<V: Vector>(panels: &[Line], x: &[f32], angles: &mut Angles) {
     let angles = std::slice::from_mut(angles);
@@ -173,8 +189,9 @@ pub(crate) fn project_alone<V: Vector>(panels: &[Line], x: &[f32], angles: &mut 
     }
 }
 
-/// `B` panels for `S` samples: enough independent sums to keep the multipliers busy, few enough to stay in registers. Slices
-/// are cut to length first so that the loop has no checks in it. Returns `B`.
+/// `B` panels for `S` samples: enough independent sums to keep the multipliers busy, few enough to
+/// stay in registers. Slices are cut to length first so that the loop has no checks in it. Returns
+/// `B`.
 #[inline(always)]
 fn project<V: Vector, const B: usize, const S: usize>(
     panels: &[Line],
@@ -202,7 +219,8 @@ fn project<V: Vector, const B: usize, const S: usize>(
     B
 }
 
-/// Writes the features of one or more samples that a tile's angles give; the tile has `count` panels from frequency `first` on.
+/// Writes the features of one or more samples that a tile's angles give; the tile has `count`
+/// panels from frequency `first` on.
 #[inline(always)]
 pub(crate) fn write_features<V: Vector>(
     projection: &Projection<'_>,
@@ -231,7 +249,8 @@ pub(crate) fn write_features<V: Vector>(
     }
 }
 
-/// The same for angles that are too large to be taken directly. Out of line, so that it costs nothing where they aren't.
+/// The same for angles that are too large to be taken directly. Out of line, so that it costs
+/// nothing where they aren't.
 #[cold]
 #[inline(never)]
 fn write_wild(projection: &Projection<'_>, first: usize, angles: &[Line], z: &mut [f32]) {
@@ -243,15 +262,16 @@ fn write_wild(projection: &Projection<'_>, first: usize, angles: &[Line], z: &mu
             continue;
         }
         for (user, z) in projection.uses.iter().zip(z.chunks_exact_mut(2 * projection.per_kernel)) {
-            let alone = Projection { uses: &[Use { scale: 1.0, ..*user }], tails: &[], ..*projection };
+            let alone =
+                Projection { uses: &[Use { scale: 1.0, ..*user }], tails: &[], ..*projection };
             let scaled = Line(angles.0.map(|angle| tame(angle * user.scale)));
             write_scaled::<[f32; LANES]>(&alone, &waves, first, &[scaled], z);
         }
     }
 }
 
-/// Writes the features that [`LANES`] frequencies from `first` on give one sample, where each belongs to one kernel. A block may
-/// reach over the end of one kernel into the next.
+/// Writes the features that [`LANES`] frequencies from `first` on give one sample, where each
+/// belongs to one kernel. A block may reach over the end of one kernel into the next.
 #[inline(always)]
 fn write_own<V: Vector>(
     projection: &Projection<'_>,
@@ -274,7 +294,8 @@ fn write_own<V: Vector>(
     }
 }
 
-/// Writes the features of every kernel that scales the frequencies from `first` on, but not those that are packed.
+/// Writes the features of every kernel that scales the frequencies from `first` on, but not those
+/// that are packed.
 #[inline(always)]
 fn write_scaled<V: Vector>(
     projection: &Projection<'_>,
@@ -287,7 +308,9 @@ fn write_scaled<V: Vector>(
     for (user, model) in projection.uses.iter().zip(z.chunks_exact_mut(2 * per_kernel)) {
         // Where the kernel's frequencies begin in the tile, and where the tile begins in them.
         let (skip, done) = (user.start.saturating_sub(first), first.saturating_sub(user.start));
-        let Some(angles) = angles.get(skip / LANES..).filter(|_| done < per_kernel) else { continue };
+        let Some(angles) = angles.get(skip / LANES..).filter(|_| done < per_kernel) else {
+            continue;
+        };
         let count = (per_kernel - done).min(angles.len() * LANES);
         let scale = V::splat(user.scale);
         let (sines, cosines) = model.split_at_mut(per_kernel);
@@ -310,8 +333,8 @@ fn write_scaled<V: Vector>(
     }
 }
 
-/// Writes the last few frequencies of every kernel. They come first: whoever reads the features next begins at their beginning,
-/// and shouldn't have to wait for the last of many stores.
+/// Writes the last few frequencies of every kernel. They come first: whoever reads the features
+/// next begins at their beginning, and shouldn't have to wait for the last of many stores.
 #[inline(always)]
 fn write_tails<V: Vector>(
     projection: &Projection<'_>,
@@ -321,7 +344,8 @@ fn write_tails<V: Vector>(
     z: &mut [f32],
 ) {
     for tail in projection.tails {
-        let Some(angles) = tail.panel.checked_sub(first / LANES).and_then(|at| angles.get(at)) else {
+        let Some(angles) = tail.panel.checked_sub(first / LANES).and_then(|at| angles.get(at))
+        else {
             continue;
         };
         let packed = V::load(&angles.0).pick(&tail.lanes);

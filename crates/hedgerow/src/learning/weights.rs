@@ -56,7 +56,8 @@ impl ExponentialWeights {
         self.log.iter_mut().for_each(|log| *log = (*log - largest).max(-1e300));
     }
 
-    /// As if all losses so far had come `factor` times as large: what was charged in another unit is charged in this one.
+    /// As if all losses so far had come `factor` times as large: what was charged in another unit
+    /// is charged in this one.
     pub(crate) fn in_other_units(&mut self, factor: f64) {
         self.log
             .iter_mut()
@@ -105,7 +106,8 @@ fn larger(a: f64, b: f64) -> f64 {
     if a > b { a } else { b }
 }
 
-/// e^gap for a gap of at most zero; a weight too small to matter is zero, without the slow path of underflow.
+/// e^gap for a gap of at most zero; a weight too small to matter is zero, without the slow path of
+/// underflow.
 fn relative_weight(gap: f64) -> f64 {
     if gap < -700.0 { 0.0 } else { gap.exp() }
 }
@@ -121,10 +123,12 @@ pub fn softmax(log: &[f64], out: &mut [f64]) {
     out.iter_mut().for_each(|weight| *weight /= total);
 }
 
-/// The index that `uniform`, from 0 to below 1, falls on when index p has probability ∝ exp(`log[p]`).
+/// The index that `uniform`, from 0 to below 1, falls on when index p has probability ∝
+/// exp(`log[p]`).
 pub fn draw(log: &[f64], uniform: f64) -> usize {
     let largest = largest(log);
-    // What can't make a difference to a number of 53 bits needs no exponential, and where one is left there is nothing to draw.
+    // What can't make a difference to a number of 53 bits needs no exponential, and where one is
+    // left there is nothing to draw.
     let mut mattering = log.iter().enumerate().filter(|(_, log)| *log - largest >= -60.0);
     if let (Some((only, _)), None) = (mattering.next(), mattering.next()) {
         return only;
@@ -156,8 +160,8 @@ pub fn draw(log: &[f64], uniform: f64) -> usize {
     chosen
 }
 
-/// Log-probabilities of the server's draw: kernel p ∝ N_p^n for N_p votes among n. (N^n itself overflows from a few hundred
-/// nodes on.)
+/// Log-probabilities of the server's draw: kernel p ∝ N_p^n for N_p votes among n. (N^n itself
+/// overflows from a few hundred nodes on.)
 pub fn vote_log_weights(votes: &[u64], out: &mut [f64]) {
     let cast: u64 = votes.iter().sum();
     for (out, &votes) in out.iter_mut().zip(votes) {

@@ -1,16 +1,16 @@
-//! [`Gathering`]: the uploads of the open round, checked, summed (or kept, where a sum says too little) and counted. Every server half has
-//! one.
+//! [`Gathering`]: the uploads of the open round, checked, summed (or kept, where a sum says too
+//! little) and counted. Every server half has one.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use crate::aggregation::sum::ExactSum;
 use crate::aggregation::{Aggregation, Columns};
+use crate::limits::MAX_NUMBER;
 use crate::message::{NodeId, Rejected, Upload};
-use crate::method::MAX_NUMBER;
 use crate::simd;
-use crate::sum::ExactSum;
 
 /// Sums of what came in this round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -18,7 +18,8 @@ pub(crate) struct Gathering {
     /// One of everything, or one for each kernel that may be voted for.
     sums: Vec<ExactSum>,
     aggregation: Aggregation,
-    /// The uploads themselves, where they aren't just added up: as many as sums, which are made from them in the end.
+    /// The uploads themselves, where they aren't just added up: as many as sums, which are made
+    /// from them in the end.
     kept: Vec<Columns>,
     /// Votes per kernel; empty if the method has none.
     votes: Vec<u64>,
@@ -47,8 +48,9 @@ impl Gathering {
         }
     }
 
-    /// Takes an upload for the open round, or refuses it and stays as it was. It may have numbers for up to `most` kernels: those
-    /// of the one that it votes for, those of the others, and then which the others are.
+    /// Takes an upload for the open round, or refuses it and stays as it was. It may have numbers
+    /// for up to `most` kernels: those of the one that it votes for, those of the others, and then
+    /// which the others are.
     pub(crate) fn accept(
         &mut self,
         open: u64,
@@ -86,7 +88,8 @@ impl Gathering {
         }
         let kernels = vote.into_iter().chain(others.iter().map(|other| *other as usize));
         kernels.for_each(|kernel| self.votes[kernel] += 1);
-        let kernels = [vote.unwrap_or(0)].into_iter().chain(others.iter().map(|other| *other as usize));
+        let kernels =
+            [vote.unwrap_or(0)].into_iter().chain(others.iter().map(|other| *other as usize));
         for (kernel, numbers) in kernels.zip(numbers.chunks_exact(len)) {
             let own = if self.sums.len() > 1 { kernel } else { 0 };
             match self.kept.get_mut(own) {
@@ -134,7 +137,8 @@ impl Gathering {
         self.sums.iter().map(ExactSum::bytes).sum::<usize>() + size_of_val(&self.votes[..])
     }
 
-    /// No more uploads come in this round: what there is to know of them is in the sums from here on.
+    /// No more uploads come in this round: what there is to know of them is in the sums from here
+    /// on.
     pub(crate) fn conclude(&mut self) {
         for (sum, kept) in self.sums.iter_mut().zip(&mut self.kept) {
             sum.set(kept.totals(self.aggregation));
@@ -189,7 +193,8 @@ impl Gathering {
         self.heard.clear();
     }
 
-    /// Whether a saved state has the shape of a known one and no number that can't be, for uploads of up to `most` kernels.
+    /// Whether a saved state has the shape of a known one and no number that can't be, for uploads
+    /// of up to `most` kernels.
     pub(crate) fn is_sound(&self, known: &Self, most: usize) -> bool {
         let uploads = self.count() as u64;
         let cast: u64 = self.votes.iter().fold(0, |sum, votes| sum.saturating_add(*votes));
@@ -209,7 +214,8 @@ impl Gathering {
             && self.sums.iter().enumerate().all(|(kernel, sum)| is_reached(kernel, sum))
             && self.heard.is_sound()
             && self.votes.iter().all(|votes| *votes <= uploads)
-            && (self.votes.is_empty() || (uploads..=uploads.saturating_mul(most as u64)).contains(&cast))
+            && (self.votes.is_empty()
+                || (uploads..=uploads.saturating_mul(most as u64)).contains(&cast))
     }
 }
 
@@ -224,11 +230,14 @@ fn write_mean(sum: &ExactSum, terms: u64, out: &mut [f32]) {
 pub(crate) fn check_numbers(numbers: &[f32]) -> Result<(), Rejected> {
     match simd::first_beyond(numbers, MAX_NUMBER) {
         None => Ok(()),
-        Some((position, value)) => Err(Rejected::OutOfBounds { position, value, bound: MAX_NUMBER }),
+        Some((position, value)) => {
+            Err(Rejected::OutOfBounds { position, value, bound: MAX_NUMBER })
+        }
     }
 }
 
-/// Who has been heard: one bit per node where ids are small, a set for the others, so that a hostile id can't ask for memory.
+/// Who has been heard: one bit per node where ids are small, a set for the others, so that a
+/// hostile id can't ask for memory.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 struct Heard {
     /// Words before the first one.
@@ -277,14 +286,16 @@ impl Heard {
         if node >= SMALL_IDS {
             return self.others.contains(&node);
         }
-        let word = (node as usize / 64).checked_sub(self.start).and_then(|word| self.bits.get(word));
+        let word =
+            (node as usize / 64).checked_sub(self.start).and_then(|word| self.bits.get(word));
         word.is_some_and(|word| word >> (node % 64) & 1 == 1)
     }
 
     /// Somebody whom both have heard.
     fn first_common(&self, other: &Self) -> Option<NodeId> {
         let small = other.bits.iter().zip(other.start..).find_map(|(theirs, word)| {
-            let ours = word.checked_sub(self.start).and_then(|word| self.bits.get(word)).unwrap_or(&0);
+            let ours =
+                word.checked_sub(self.start).and_then(|word| self.bits.get(word)).unwrap_or(&0);
             let common = ours & theirs;
             (common != 0).then(|| word as NodeId * 64 + common.trailing_zeros())
         });
@@ -345,7 +356,10 @@ mod tests {
         gathering.clear();
         assert_eq!(
             gathering,
-            Gathering { heard: gathering.heard.clone(), ..Gathering::by_vote(Aggregation::Mean, 1, 3) }
+            Gathering {
+                heard: gathering.heard.clone(),
+                ..Gathering::by_vote(Aggregation::Mean, 1, 3)
+            }
         );
     }
 
@@ -392,7 +406,9 @@ mod tests {
                 one.merge(&other, 1).unwrap();
                 assert!(one.is_sound(&Gathering::by_vote(aggregation, 1, 3), 1));
                 assert_eq!((one.count(), one.votes()), (4, flat.votes()));
-                assert!(uploads.iter().all(|(node, ..)| one.has_heard(*node)) && !one.has_heard(71));
+                assert!(
+                    uploads.iter().all(|(node, ..)| one.has_heard(*node)) && !one.has_heard(71)
+                );
                 let before = one.clone();
                 if other.count() > 0 {
                     let refused = one.merge(&other, 1);
@@ -415,7 +431,8 @@ mod tests {
         let three = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 0.0, 3.0];
         gathering.accept(1, 1, &upload(1, Some(2), &three), 3).unwrap();
         gathering.accept(1, 2, &upload(1, Some(3), &[10.0, 20.0]), 3).unwrap();
-        let totals: Vec<Vec<f64>> = (0..4).map(|kernel| gathering.totals_of(kernel).collect()).collect();
+        let totals: Vec<Vec<f64>> =
+            (0..4).map(|kernel| gathering.totals_of(kernel).collect()).collect();
         assert_eq!(totals, [[3.0, 4.0], [0.0, 0.0], [1.0, 2.0], [15.0, 26.0]]);
         assert_eq!((gathering.votes(), gathering.count()), (&[1, 0, 1, 2][..], 2));
         let known = Gathering::by_vote(Aggregation::Mean, 2, 4);

@@ -1,10 +1,12 @@
-//! Runs of numbers as bytes: blocks with a scale each, and numbers in units of it, rounded at random.
+//! Runs of numbers as bytes: blocks with a scale each, and numbers in units of it, rounded at
+//! random.
 //!
-//! A scale is the upper half of an f32, rounded up: it need not be precise, only large enough for its block.
+//! A scale is the upper half of an f32, rounded up: it need not be precise, only large enough for
+//! its block.
 
 use super::{NumberFormat, f16};
 use crate::message::{BYTES_PER_NUMBER, Rejected};
-use crate::random::Stream;
+use crate::random::CounterRng;
 
 /// Most numbers that share a scale.
 const BLOCK: usize = 64;
@@ -13,12 +15,12 @@ const BYTES_PER_SCALE: usize = 2;
 
 /// Random numbers for one message, one after the other.
 pub(super) struct Chance {
-    stream: Stream,
+    stream: CounterRng,
     position: u64,
 }
 
 impl Chance {
-    pub(super) fn new(stream: Stream) -> Self {
+    pub(super) fn new(stream: CounterRng) -> Self {
         Self { stream, position: 0 }
     }
 
@@ -30,7 +32,12 @@ impl Chance {
 }
 
 /// Appends the bytes of some numbers, and leaves in `values` what the other side will read.
-pub(super) fn pack(format: NumberFormat, values: &mut [f32], chance: &mut Chance, out: &mut Vec<u8>) {
+pub(super) fn pack(
+    format: NumberFormat,
+    values: &mut [f32],
+    chance: &mut Chance,
+    out: &mut Vec<u8>,
+) {
     if format == NumberFormat::F32 {
         return pack_exactly(values, out);
     }
@@ -85,7 +92,8 @@ pub(super) fn unpack<'a>(
 ) -> Result<&'a [u8], Rejected> {
     let garbled = |what| Err(Rejected::Garbled { what });
     // Before anything is allocated.
-    let Some((bytes, rest)) = packed_len(format, count).and_then(|len| bytes.split_at_checked(len)) else {
+    let Some((bytes, rest)) = packed_len(format, count).and_then(|len| bytes.split_at_checked(len))
+    else {
         return garbled("it ends within its numbers");
     };
     out.reserve(count);
@@ -159,7 +167,8 @@ fn codes_len(format: NumberFormat, count: usize) -> usize {
     }
 }
 
-/// Numbers in a block: as few blocks as can be, about equally long, and even but for the last, so that two fit in a byte.
+/// Numbers in a block: as few blocks as can be, about equally long, and even but for the last, so
+/// that two fit in a byte.
 fn block_len(count: usize) -> usize {
     let blocks = count.div_ceil(BLOCK).max(1);
     count.div_ceil(blocks).next_multiple_of(2).max(2)
@@ -188,7 +197,7 @@ mod tests {
     use crate::random::Purpose;
 
     fn chance(seed: u64) -> Chance {
-        Chance::new(Stream::from_seed(seed).derive(Purpose::Rounding, 0))
+        Chance::new(CounterRng::from_seed(seed).derive(Purpose::Rounding, 0))
     }
 
     fn numbers(count: usize) -> Vec<f32> {
@@ -213,8 +222,12 @@ mod tests {
                     bytes.extend([1, 2, 3]);
                     let mut read = vec![7.0];
                     assert_eq!(unpack(format, count, &bytes, &mut read).unwrap(), [1, 2, 3]);
-                    let same = read[1..].iter().zip(&values).all(|(a, b)| a.to_bits() == b.to_bits());
-                    assert!(read.len() == 1 + count && same, "{format:?}, {count} numbers of size {size}");
+                    let same =
+                        read[1..].iter().zip(&values).all(|(a, b)| a.to_bits() == b.to_bits());
+                    assert!(
+                        read.len() == 1 + count && same,
+                        "{format:?}, {count} numbers of size {size}"
+                    );
                     // Never farther off than one unit of the scale.
                     let unit = match format {
                         NumberFormat::F32 => 0.0,
@@ -222,8 +235,10 @@ mod tests {
                         NumberFormat::Bits8 => 1.01 / 127.0,
                         NumberFormat::Bits4 => 1.01 / 7.0,
                     };
-                    let largest = numbers.iter().fold(1e-38f32, |largest, number| largest.max(number.abs()));
-                    let near = numbers.iter().zip(&values).all(|(a, b)| (a - b).abs() <= unit * largest);
+                    let largest =
+                        numbers.iter().fold(1e-38f32, |largest, number| largest.max(number.abs()));
+                    let near =
+                        numbers.iter().zip(&values).all(|(a, b)| (a - b).abs() <= unit * largest);
                     assert!(near, "{format:?}, {count} numbers of size {size}");
                 }
             }
@@ -246,7 +261,8 @@ mod tests {
             }
             for (at, (sum, square)) in sums.iter().zip(&squares).enumerate() {
                 // Five standard deviations of a sum, and what f32 can't tell apart.
-                let spread = 5.0 * square.sqrt() + TIMES as f64 * 1e-7 * f64::from(numbers[at].abs());
+                let spread =
+                    5.0 * square.sqrt() + TIMES as f64 * 1e-7 * f64::from(numbers[at].abs());
                 assert!(sum.abs() <= spread, "{format:?}, number {at}: {sum} > {spread}");
             }
             assert!(squares.iter().sum::<f64>() > 0.0, "{format:?} never rounds");

@@ -6,12 +6,14 @@ use serde::de::DeserializeOwned;
 
 use super::blocks::unpack;
 use super::{Coding, Cost, Head, NumberFormat, Reference, SectionHead};
-use crate::gathering::check_numbers;
+use crate::aggregation::gathering::check_numbers;
 use crate::message::Rejected;
 
-/// Reads what [`super::Encoder::encode`] wrote. `known` must be what the sender knew: the broadcast that opened the round of an
-/// upload, or the one before a broadcast; for [`super::Kind::Tracked`] numbers what was last taken from this sender (a [`super::Reader`] knows
-/// both). Refuses whatever no encoder writes, numbers beyond bounds, and messages of more than `most` numbers; then `numbers` is empty.
+/// Reads what [`super::Encoder::encode`] wrote. `known` must be what the sender knew: the broadcast
+/// that opened the round of an upload, or the one before a broadcast; for [`super::Kind::Tracked`]
+/// numbers what was last taken from this sender (a [`super::Reader`] knows both). Refuses whatever
+/// no encoder writes, numbers beyond bounds, and messages of more than `most` numbers; then
+/// `numbers` is empty.
 pub fn decode(
     bytes: &[u8],
     known: &Reference,
@@ -21,8 +23,9 @@ pub fn decode(
     decode_with(bytes, known, known, most, numbers, |_, _| ())
 }
 
-/// The same with a broadcast and with what was last taken from this sender. `tracked` is told the slot and the numbers of each section that
-/// tells of changes, also of messages that turn out to be garbled further on.
+/// The same with a broadcast and with what was last taken from this sender. `tracked` is told the
+/// slot and the numbers of each section that tells of changes, also of messages that turn out to be
+/// garbled further on.
 pub(super) fn decode_with(
     bytes: &[u8],
     broadcast: &Reference,
@@ -65,16 +68,20 @@ fn read(
             SectionHead::Whole { .. } => (len, unpack(format, len, body, numbers)?),
             SectionHead::Fine { .. } => (len, unpack(format.fine(), len, body, numbers)?),
             SectionHead::Change { slot, .. } => {
-                let all =
-                    Head { coding: Coding { numbers: format.tracking(), part: NonZeroU16::MIN }, turn: 0 };
-                let read = read_part(all, len, taken.model(slot).unwrap_or_default(), body, numbers)?;
+                let all = Head {
+                    coding: Coding { numbers: format.tracking(), part: NonZeroU16::MIN },
+                    turn: 0,
+                };
+                let read =
+                    read_part(all, len, taken.model(slot).unwrap_or_default(), body, numbers)?;
                 tracked(slot, &numbers[start..]);
                 read
             }
             SectionHead::Sparse { .. } => read_part(head, len, &[], body, numbers)?,
             SectionHead::Difference { slot, .. } => {
-                let model =
-                    broadcast.model(slot).ok_or(Rejected::Garbled { what: "it differs from nothing" })?;
+                let model = broadcast
+                    .model(slot)
+                    .ok_or(Rejected::Garbled { what: "it differs from nothing" })?;
                 read_part(head, len, model, body, numbers)?
             }
         };
@@ -85,7 +92,8 @@ fn read(
     Ok(cost)
 }
 
-/// Appends a section of which only some numbers came, as differences to `base` (zero beyond its end), and says how many came.
+/// Appends a section of which only some numbers came, as differences to `base` (zero beyond its
+/// end), and says how many came.
 fn read_part<'a>(
     head: Head,
     len: usize,
@@ -107,7 +115,8 @@ fn read_part<'a>(
 }
 
 impl NumberFormat {
-    /// What travels of a number that the other side believes to be `base`: itself if it can, or the difference.
+    /// What travels of a number that the other side believes to be `base`: itself if it can, or the
+    /// difference.
     pub(super) fn difference(self, base: f32, number: f32) -> f32 {
         if self == Self::F32 { number } else { number - base }
     }
@@ -119,7 +128,8 @@ impl NumberFormat {
 }
 
 fn take<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, &[u8]), Rejected> {
-    postcard::take_from_bytes(bytes).map_err(|_| Rejected::Garbled { what: "a section has no beginning" })
+    postcard::take_from_bytes(bytes)
+        .map_err(|_| Rejected::Garbled { what: "a section has no beginning" })
 }
 
 #[cfg(test)]
@@ -197,7 +207,10 @@ mod tests {
         assert_eq!(decode(&sound, &known(), 83, &mut numbers), too_long);
         // The same without anything to differ from.
         let refused = decode(&sound, &Reference::default(), 84, &mut numbers).unwrap_err();
-        assert_eq!(refused.to_string(), "the bytes of a message can't be read: it differs from nothing");
+        assert_eq!(
+            refused.to_string(),
+            "the bytes of a message can't be read: it differs from nothing"
+        );
         // Format, part and turn are the first three bytes.
         assert_eq!(sound[..3], [2, 2, 0]);
         for (at, byte) in [(0, 4), (1, 0), (2, 2)] {
@@ -210,7 +223,9 @@ mod tests {
         assert!(decode(&[&[2, 2, 1], &silent[..]].concat(), &known(), 84, &mut numbers).is_ok());
         assert!(decode(&[&[2, 2, 2], &silent[..]].concat(), &known(), 84, &mut numbers).is_err());
         let endless = postcard::to_stdvec(&SectionHead::Sparse { len: usize::MAX }).unwrap();
-        assert!(decode(&[&[2, 200, 1, 0], &endless[..]].concat(), &known(), 84, &mut numbers).is_err());
+        assert!(
+            decode(&[&[2, 200, 1, 0], &endless[..]].concat(), &known(), 84, &mut numbers).is_err()
+        );
         assert!(decode(&[], &known(), 84, &mut numbers).is_err());
     }
 

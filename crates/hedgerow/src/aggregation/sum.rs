@@ -1,15 +1,18 @@
-//! [`ExactSum`]: a vector sum that comes out the same in whatever order its terms arrive, and however they are grouped.
+//! [`ExactSum`]: a vector sum that comes out the same in whatever order its terms arrive, and
+//! however they are grouped.
 //!
-//! Each number is split into a whole number, a multiple of 2⁻³⁵ and a multiple of 2⁻⁷⁰, and the three are added as f64. As long as the
-//! numbers stay below 2⁵³ in total, no addition rounds, because what has piled up in the finer parts is carried over to the coarser ones in
-//! time: the sum is exact to 2⁻⁷⁰ per term, so servers may take uploads in any order and relays and threads may add on the way.
+//! Each number is split into a whole number, a multiple of 2⁻³⁵ and a multiple of 2⁻⁷⁰, and the
+//! three are added as f64. As long as the numbers stay below 2⁵³ in total, no addition rounds,
+//! because what has piled up in the finer parts is carried over to the coarser ones in time: the
+//! sum is exact to 2⁻⁷⁰ per term, so servers may take uploads in any order and relays and threads
+//! may add on the way.
 
 use serde::{Deserialize, Serialize};
 
 use crate::simd::{self, Cpu};
 
-/// Terms that can be added before the finer parts have to be carried over: each is at most half a unit of the part above, whose
-/// units are 2³⁵ of its own, so 2¹⁹ would still fit.
+/// Terms that can be added before the finer parts have to be carried over: each is at most half a
+/// unit of the part above, whose units are 2³⁵ of its own, so 2¹⁹ would still fit.
 const MOST_FRESH: u32 = 1 << 18;
 
 /// 2³⁵: units of a part in a unit of the one above.
@@ -20,9 +23,11 @@ const UNITS: f64 = (1u64 << 35) as f64;
 pub struct ExactSum {
     /// From the coarsest to the finest.
     parts: [Vec<f64>; 3],
-    /// Terms since the finer parts were last carried over, as if what was left of them were terms too.
+    /// Terms since the finer parts were last carried over, as if what was left of them were terms
+    /// too.
     fresh: u32,
-    /// Whether that ever happened: if and only if there are more than [`MOST_FRESH`] terms, however they came.
+    /// Whether that ever happened: if and only if there are more than [`MOST_FRESH`] terms, however
+    /// they came.
     is_carried: bool,
 }
 
@@ -84,7 +89,8 @@ impl ExactSum {
         let [coarse, middle, fine] = &self.parts;
         coarse.iter().zip(middle).zip(fine).map(|((coarse, middle), fine)| {
             let parts = [*coarse, *middle, *fine];
-            // When it was carried over depends on the order of the terms; what is left after doing it once more doesn't.
+            // When it was carried over depends on the order of the terms; what is left after doing
+            // it once more doesn't.
             let [coarse, middle, fine] = if self.is_carried { carried(parts) } else { parts };
             coarse + (middle + fine)
         })
@@ -117,20 +123,20 @@ impl ExactSum {
     }
 
     pub(crate) fn is_sound(&self, len: usize, farthest: f64) -> bool {
-        // The finer parts are at most what their terms can make of them, with a little room for what was left before.
+        // The finer parts are at most what their terms can make of them, with a little room for
+        // what was left before.
         let finest = f64::from(MOST_FRESH);
         let most = [f64::INFINITY, finest, finest / UNITS];
         self.fresh <= MOST_FRESH
-            && self
-                .parts
-                .iter()
-                .zip(most)
-                .all(|(part, most)| part.len() == len && part.iter().all(|number| number.abs() <= most))
+            && self.parts.iter().zip(most).all(|(part, most)| {
+                part.len() == len && part.iter().all(|number| number.abs() <= most)
+            })
             && self.totals().all(|total| total.abs() <= farthest)
     }
 }
 
-/// The same number with the middle part in [0, 1) and the fine one in [0, 2⁻³⁵): there is one such way to write it.
+/// The same number with the middle part in [0, 1) and the fine one in [0, 2⁻³⁵): there is one such
+/// way to write it.
 fn carried([coarse, middle, fine]: [f64; 3]) -> [f64; 3] {
     let units = (fine * UNITS).floor() / UNITS;
     let (middle, fine) = (middle + units, fine - units);
@@ -145,7 +151,7 @@ mod tests {
 
     /// Terms of all sizes, positive more often than not, so that they pile up.
     fn terms(count: u32) -> impl Iterator<Item = f32> {
-        let stream = crate::Stream::from_seed(4);
+        let stream = crate::random::CounterRng::from_seed(4);
         (0..u64::from(count)).map(move |at| {
             let size = 2f32.powi((stream.bits_at(3 * at) % 60) as i32 - 50);
             size * (stream.uniform_at(3 * at + 1) - 0.2) as f32
@@ -165,7 +171,9 @@ mod tests {
         };
         let flat = sum(&mut terms(COUNT));
         let total = flat.totals().next().unwrap();
-        assert!(flat.is_carried && (total * 2f64.powi(70) - exact as f64).abs() <= 1e-15 * exact as f64);
+        assert!(
+            flat.is_carried && (total * 2f64.powi(70) - exact as f64).abs() <= 1e-15 * exact as f64
+        );
         for size in [7, 99_991, 300_000, 600_000, COUNT] {
             let mut tree = ExactSum::new(1);
             let mut rest = terms(COUNT);

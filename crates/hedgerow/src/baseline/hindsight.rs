@@ -1,12 +1,12 @@
-//! What a federation is measured against: the best fixed function in hindsight. (Centralised learning is [`crate::Omkl`]; the best
-//! kernel in hindsight is the best of SK-OFL.)
+//! What a federation is measured against: the best fixed function in hindsight. (Centralised
+//! learning is [`crate::baseline::Omkl`]; the best kernel in hindsight is the best of SK-OFL.)
 
 use crate::features::Features;
 use crate::linear::Cholesky;
 use crate::simd::{self, Cpu};
 
-/// Sums over all samples so far from which the best fixed function of one kernel follows in closed form: ridge regression with
-/// the total penalty nλ. Samples themselves are not kept.
+/// Sums over all samples so far from which the best fixed function of one kernel follows in closed
+/// form: ridge regression with the total penalty nλ. Samples themselves are not kept.
 #[derive(Debug, Clone)]
 pub struct Hindsight {
     /// Σ z zᵀ, lower triangle row by row.
@@ -85,7 +85,8 @@ impl Hindsight {
         sum
     }
 
-    /// (Σ z zᵀ + penalty·I)⁻¹ Σ z y by Cholesky; a direction in which nothing was seen gets no weight.
+    /// (Σ z zᵀ + penalty·I)⁻¹ Σ z y by Cholesky; a direction in which nothing was seen gets no
+    /// weight.
     fn solve(&self, penalty: f64) -> Vec<f64> {
         let tiny = 1e-12 * (1.0 + self.samples as f64);
         let mut w = self.moment.clone();

@@ -1,11 +1,12 @@
 //! [`SampleMap`]: what turns samples into the features that a method learns from.
 
-use crate::dictionary::Dictionary;
+use crate::executor::Executor;
+use crate::features::dictionary::Dictionary;
 use crate::features::{FeatureMap, Features};
-use crate::federation::Workers;
-use crate::scaling::{Scale, Transport};
+use crate::scaling::{Rescaling, Scale};
 
-/// Tasks that a batch is divided into, features for which that is worth it, and samples that a task is best a multiple of.
+/// Tasks that a batch is divided into, features for which that is worth it, and samples that a task
+/// is best a multiple of.
 const TASKS: usize = 16;
 const WORTH: usize = 1 << 16;
 const BATCH: usize = 8;
@@ -40,7 +41,8 @@ impl SampleMap {
         }
     }
 
-    /// Writes z of several samples, one after the other, with the same bits as of each alone. Never allocates.
+    /// Writes z of several samples, one after the other, with the same bits as of each alone. Never
+    /// allocates.
     ///
     /// # Panics
     /// If `x` isn't whole samples or `z` doesn't have their length.
@@ -66,7 +68,12 @@ impl SampleMap {
     ///
     /// # Panics
     /// If `x` isn't whole samples or `z` doesn't have their length.
-    pub fn map_together<'z>(&self, x: &[f32], z: &'z mut [f32], workers: &impl Workers) -> Features<'z> {
+    pub fn map_together<'z>(
+        &self,
+        x: &[f32],
+        z: &'z mut [f32],
+        workers: &impl Executor,
+    ) -> Features<'z> {
         let (inputs, width) = (self.inputs(), self.width());
         let samples = x.len() / inputs;
         if samples < 2 || z.len() < WORTH {
@@ -85,15 +92,16 @@ impl SampleMap {
         Features::made(z)
     }
 
-    /// What takes the models of these features from one scale to another, however many there were between.
+    /// What takes the models of these features from one scale to another, however many there were
+    /// between.
     ///
     /// # Panics
     /// If either scale has another number of inputs than the map.
-    pub fn transport(&self, from: &Scale, to: &Scale) -> Transport {
+    pub fn transport(&self, from: &Scale, to: &Scale) -> Rescaling {
         match self {
             Self::Kernels(map) => map.transport(from, to),
             Self::Dictionary(map) => map.transport(from, to),
-            Self::Inputs(_) => Transport::linear(from, to),
+            Self::Inputs(_) => Rescaling::linear(from, to),
         }
     }
 }

@@ -96,7 +96,8 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// The same step with a Huber loss, if there is one: a square is a Huber loss whose line begins nowhere.
+    /// The same step with a Huber loss, if there is one: a square is a Huber loss whose line begins
+    /// nowhere.
     #[inline(always)]
     pub(crate) fn with_huber(&self) -> Option<Self> {
         let delta = match self.objective.loss {
@@ -121,7 +122,8 @@ impl Step {
         (value, shrink as f32, along.clamp(-self.longest, self.longest) as f32)
     }
 
-    /// Out of line, or the root and the division would be computed for every model only to be thrown away.
+    /// Out of line, or the root and the division would be computed for every model only to be
+    /// thrown away.
     #[cold]
     #[inline(never)]
     fn pulled_back(&self, shrink: f64, norm2: f64) -> f64 {

@@ -1,4 +1,5 @@
-//! Kernels and their spectral laws: what a random frequency must be drawn from so that features reproduce the kernel.
+//! Kernels and their spectral laws: what a random frequency must be drawn from so that features
+//! reproduce the kernel.
 
 use rand::Rng;
 use rand_distr::{Cauchy, ChiSquared, Distribution, Exp1, StandardNormal};
@@ -73,7 +74,8 @@ impl Family {
         }
     }
 
-    /// What a normal vector must be multiplied by to follow the law of an isotropic family: 1, or √(ν/χ²_ν) for a Student t.
+    /// What a normal vector must be multiplied by to follow the law of an isotropic family: 1, or
+    /// √(ν/χ²_ν) for a Student t.
     pub(crate) fn draw_stretch(self, rng: &mut impl Rng) -> f64 {
         match self.degrees_of_freedom() {
             Some(freedom) => match ChiSquared::new(freedom) {
@@ -115,7 +117,8 @@ impl Kernel {
     pub fn value(&self, a: &[f32], b: &[f32]) -> f64 {
         let sigma = self.variance.sqrt();
         let gaps = a.iter().zip(b).map(|(a, b)| (f64::from(*a) - f64::from(*b)) / sigma);
-        let distance = |gaps: &mut dyn Iterator<Item = f64>| gaps.map(|g| g * g).sum::<f64>().sqrt();
+        let distance =
+            |gaps: &mut dyn Iterator<Item = f64>| gaps.map(|g| g * g).sum::<f64>().sqrt();
         match self.family {
             Family::Gaussian => (-gaps.map(|g| g * g).sum::<f64>() / 2.0).exp(),
             Family::Laplacian => (-gaps.map(f64::abs).sum::<f64>()).exp(),

@@ -1,10 +1,10 @@
 //! The loops that all time goes into, written once over [`Vector`] and called through `simd.rs`.
 
-use crate::dictionary::COSINE_SIZE;
 use crate::features::Features;
-use crate::loss::Step;
-use crate::trig::{LARGEST_DIRECT, Waves, tame};
-use crate::vector::{LANES, Line, Vector};
+use crate::features::dictionary::COSINE_SIZE;
+use crate::learning::loss::Step;
+use crate::simd::trig::{LARGEST_DIRECT, Waves, tame};
+use crate::simd::vector::{LANES, Line, Vector};
 
 mod hadamard;
 mod projection;
@@ -12,7 +12,8 @@ mod projection;
 pub(crate) use hadamard::*;
 pub(crate) use projection::*;
 
-/// Features of one sample: a constant, `linear` projections, cosines; see [`crate::dictionary::Dictionary`].
+/// Features of one sample: a constant, `linear` projections, cosines; see
+/// [`crate::features::dictionary::Dictionary`].
 #[inline(always)]
 pub(crate) fn map_dictionary<V: Vector>(
     panels: &[Line],
@@ -52,8 +53,9 @@ fn largest_lane<V: Vector>(values: V) -> f32 {
     f32::from_bits(lanes.iter().fold(0, |largest, lane| lane.to_bits().max(largest)))
 }
 
-/// Calls `each` with the vectors of a model and those of its features; the last may be filled up with zeros. (The number of
-/// vectors comes from the model: where it is known beforehand, the loop is unrolled.)
+/// Calls `each` with the vectors of a model and those of its features; the last may be filled up
+/// with zeros. (The number of vectors comes from the model: where it is known beforehand, the loop
+/// is unrolled.)
 #[inline(always)]
 fn for_each_vector<V: Vector>(model: &[Line], z: &[f32], mut each: impl FnMut(V, V)) {
     let count = model.len();
@@ -106,7 +108,8 @@ pub(crate) fn descend_rows<V: Vector>(
     }
 }
 
-/// Rows of `N` vectors. A prediction takes so long to become a step that the next row is predicted meanwhile.
+/// Rows of `N` vectors. A prediction takes so long to become a step that the next row is predicted
+/// meanwhile.
 #[inline(always)]
 fn descend_short_rows<V: Vector, const N: usize>(
     models: &mut [Line],
@@ -117,7 +120,8 @@ fn descend_short_rows<V: Vector, const N: usize>(
 ) {
     let models = &mut models.as_chunks_mut::<N>().0[..losses.len()];
     let features = |row: usize| &z[row * width..(row + 1) * width];
-    let mut sums = models.first().map_or((0.0, 0.0), |model| dot_and_norm2::<V>(model, features(0)));
+    let mut sums =
+        models.first().map_or((0.0, 0.0), |model| dot_and_norm2::<V>(model, features(0)));
     for row in 0..models.len() {
         let (shrink, along);
         (losses[row], shrink, along) = step.of(sums.0, sums.1);
@@ -184,7 +188,8 @@ pub(crate) fn largest_size<V: Vector>(values: &[f32]) -> f32 {
     for block in few {
         largest[0] = largest[0].larger_size(V::load(block));
     }
-    let largest = largest[0].larger_size(largest[1]).larger_size(largest[2].larger_size(largest[3]));
+    let largest =
+        largest[0].larger_size(largest[1]).larger_size(largest[2].larger_size(largest[3]));
     let sizes = rest.iter().map(|value| value.abs().to_bits());
     f32::from_bits(sizes.fold(largest_lane(largest).to_bits(), u32::max))
 }

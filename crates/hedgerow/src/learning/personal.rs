@@ -1,15 +1,19 @@
-//! [`Personal`]: what a node knows better about its own labels than the federation does. Nothing of it travels.
+//! [`Personal`]: what a node knows better about its own labels than the federation does. Nothing of
+//! it travels.
 //!
-//! A small ridge regression of y on (1, ŷ, the node's last label, its mean label), shrunk towards ŷ itself, gives a second opinion; it is
-//! mixed with ŷ by exponential weights on the node's own squared errors. Where the federation's ŷ can't be improved, its weight stays near one.
+//! A small ridge regression of y on (1, ŷ, the node's last label, its mean label), shrunk towards ŷ
+//! itself, gives a second opinion; it is mixed with ŷ by exponential weights on the node's own
+//! squared errors. Where the federation's ŷ can't be improved, its weight stays near one.
 //!
-//! Everything scales with the labels: the penalty of a coefficient that multiplies labels is λ times the square of their range, that
-//! of the constant is λ, and losses count relative to that square, or to the federation's mean squared error where that is more.
+//! Everything scales with the labels: the penalty of a coefficient that multiplies labels is λ
+//! times the square of their range, that of the constant is λ, and losses count relative to that
+//! square, or to the federation's mean squared error where that is more.
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::MAX_LABEL;
 use crate::linear::Cholesky;
-use crate::method::{BadState, MAX_LABEL, is_count, restore_state, save_state};
+use crate::state::{BadState, is_count, restore_state, save_state};
 
 /// λ: how strongly coefficients are held to (0, 1, 0, 0).
 const PENALTY: f64 = 0.1;
@@ -24,7 +28,7 @@ const TERMS: usize = 4;
 /// One node's own layer over any method's predictions.
 ///
 /// ```
-/// let mut own = hedgerow::Personal::default();
+/// let mut own = hedgerow::learning::Personal::default();
 /// // The federation is off by one half at this node, again and again.
 /// for t in 0..50 {
 ///     let (global, label) = ((t % 5) as f32, (t % 5) as f32 + 0.5);
@@ -63,7 +67,8 @@ impl Default for Personal {
 }
 
 impl Personal {
-    /// The node's own prediction, given the federation's. Pure. Before the first label it is the federation's.
+    /// The node's own prediction, given the federation's. Pure. Before the first label it is the
+    /// federation's.
     pub fn predict(&self, global: f32) -> f32 {
         if self.count == 0 {
             return global;
@@ -74,7 +79,8 @@ impl Personal {
         (weight * global + (1.0 - weight) * own) as f32
     }
 
-    /// Learns from a label and the federation's prediction of it. What isn't a number of reasonable size is left out.
+    /// Learns from a label and the federation's prediction of it. What isn't a number of reasonable
+    /// size is left out.
     pub fn learn(&mut self, global: f32, label: f32) {
         if label.is_nan() || label.abs() > MAX_LABEL {
             return;
@@ -103,9 +109,11 @@ impl Personal {
         self.mean += (y - self.mean) / self.count as f64;
     }
 
-    /// How much the federation's prediction and the node's own regression have in the node's prediction; sums to one.
+    /// How much the federation's prediction and the node's own regression have in the node's
+    /// prediction; sums to one.
     pub fn weights(&self) -> [f64; 2] {
-        // Where labels have always been the same, errors are large or small beside those of the federation.
+        // Where labels have always been the same, errors are large or small beside those of the
+        // federation.
         let size2 = self.range2().max(self.losses[0] / self.count.max(1) as f64);
         if size2 == 0.0 {
             return [1.0, 0.0];
@@ -173,11 +181,12 @@ fn bounded(value: f32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Stream;
+    use crate::random::CounterRng;
 
-    /// Mean squared errors of the federation and of the node, when a node's labels are made from the global prediction.
+    /// Mean squared errors of the federation and of the node, when a node's labels are made from
+    /// the global prediction.
     fn errors(label: impl Fn(f32, u64) -> f32) -> (f64, f64) {
-        let (stream, mut own) = (Stream::from_seed(3), Personal::default());
+        let (stream, mut own) = (CounterRng::from_seed(3), Personal::default());
         let (mut global_error, mut own_error) = (0.0, 0.0);
         for t in 0..300 {
             let global = stream.uniform_at(t) as f32;
@@ -204,7 +213,7 @@ mod tests {
 
     #[test]
     fn where_nothing_can_be_improved_little_is_lost() {
-        let noise = Stream::from_seed(9);
+        let noise = CounterRng::from_seed(9);
         let (global, own) = errors(|global, t| global + 0.2 * (noise.uniform_at(t) as f32 - 0.5));
         assert!(own < 1.05 * global, "{own} against {global}");
     }
@@ -213,7 +222,7 @@ mod tests {
     fn predictions_scale_with_the_labels() {
         let play = |size: f32| {
             let mut own = Personal::default();
-            let stream = Stream::from_seed(1);
+            let stream = CounterRng::from_seed(1);
             (0..40).for_each(|t| {
                 let global = size * stream.uniform_at(t) as f32;
                 own.learn(global, 0.5 * global + size * stream.uniform_at(t + 99) as f32);
@@ -221,7 +230,12 @@ mod tests {
             own.predict(0.7 * size) / size
         };
         for size in [1e-6, 1e6] {
-            assert!((play(size) - play(1.0)).abs() < 1e-3, "{size}: {} against {}", play(size), play(1.0));
+            assert!(
+                (play(size) - play(1.0)).abs() < 1e-3,
+                "{size}: {} against {}",
+                play(size),
+                play(1.0)
+            );
         }
     }
 
@@ -245,9 +259,10 @@ mod tests {
         let mut copy = Personal::default();
         copy.restore(&own.save()).unwrap();
         assert_eq!(copy, own);
-        for bad in
-            [Personal { losses: [-1.0, 0.0], ..own.clone() }, Personal { last: f64::NAN, ..own.clone() }]
-        {
+        for bad in [
+            Personal { losses: [-1.0, 0.0], ..own.clone() },
+            Personal { last: f64::NAN, ..own.clone() },
+        ] {
             assert!(copy.restore(&bad.save()).is_err());
         }
         let reversed = Personal { smallest: 99.0, ..own.clone() };

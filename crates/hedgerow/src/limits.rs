@@ -1,0 +1,15 @@
+//! Every bound of the core, in one place.
+
+/// Largest size of a label that a node learns from.
+pub const MAX_LABEL: f32 = 1e12;
+
+/// Largest norm of a model: C of the paper's second assumption. Longer ones are pulled back to it,
+/// so nothing ever overflows.
+pub const MAX_NORM: f32 = 1e15;
+
+/// Largest size of a number in a message.
+pub const MAX_NUMBER: f32 = 1e30;
+
+/// Saved states whose rounds or samples have been counted this far are refused: counting on could
+/// overflow.
+pub(crate) const LAST_COUNT: u64 = 1 << 62;

@@ -1,8 +1,8 @@
 //! `hedgerow config`: the commented defaults.
 
 use hedgerow_lab::settings::DEFAULTS;
-use hedgerow_net::node::config::DEFAULTS as JOIN_DEFAULTS;
-use hedgerow_net::server::config::DEFAULTS as SERVE_DEFAULTS;
+use hedgerow_net::agent::config::DEFAULTS as JOIN_DEFAULTS;
+use hedgerow_net::serve::config::DEFAULTS as SERVE_DEFAULTS;
 
 use crate::simulate::print;
 

@@ -13,9 +13,9 @@ use hedgerow_lab::suite::SuiteError;
 use hedgerow_net::export::ModelError;
 use hedgerow_net::file::FileError;
 use hedgerow_net::pki::PkiError;
-use hedgerow_net::server::ServeError;
-use hedgerow_net::server::config::ConfigError;
-use hedgerow_net::server::store::StoreError;
+use hedgerow_net::serve::ServeError;
+use hedgerow_net::serve::config::ConfigError;
+use hedgerow_net::storage::StoreError;
 use hedgerow_node::JoinError;
 
 use crate::predict::PredictError;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hedgerow_net::server::{ServeSettings, Server};
+use hedgerow_net::serve::{ServeSettings, Server};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 

@@ -12,7 +12,7 @@ use crate::process::{command, hedgerow, text, write};
 use hedgerow::Federation;
 use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound};
-use hedgerow_net::server::config::ServeSettings;
+use hedgerow_net::serve::config::ServeSettings;
 use serde_json::Value;
 use tempfile::TempDir;
 

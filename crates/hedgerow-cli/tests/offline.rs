@@ -13,7 +13,7 @@ use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel};
 use hedgerow::message::Upload;
 use hedgerow::scaling::Scale;
 use hedgerow::{Method, NodeMethod, SetupConfig};
-use hedgerow_net::server::store::{Commit, Durability, Run, Store};
+use hedgerow_net::storage::{Commit, Durability, Run, Store};
 use hedgerow_net::{Learning, Plan, Scaling};
 use tempfile::TempDir;
 

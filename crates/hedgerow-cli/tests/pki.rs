@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use hedgerow_net::identity::{NodeIdentity, ServerIdentity};
+use hedgerow_net::pki::identity::{NodeIdentity, ServerIdentity};
 use tempfile::TempDir;
 
 use crate::process::{assert_refused, hedgerow, json, text};

@@ -20,11 +20,11 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::stream;
-use hedgerow_net::identity::{NodeIdentity, ServerIdentity};
+use hedgerow_net::pki::identity::{NodeIdentity, ServerIdentity};
 use hedgerow_net::pki::{Authority, Issuing};
-use hedgerow_net::protocol::{numbers_to_bytes, wire};
-use hedgerow_net::server::config::ServeSettings;
-use hedgerow_net::server::serve::Server as ServeServer;
+use hedgerow_net::serve::config::ServeSettings;
+use hedgerow_net::serve::server::Server as ServeServer;
+use hedgerow_net::transport::protocol::{numbers_to_bytes, wire};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};

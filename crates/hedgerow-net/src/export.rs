@@ -17,7 +17,7 @@ use hedgerow::{Method, NodeMethod};
 
 use crate::file::{Access, FileError, NewFile, read_bounded};
 use crate::learning::{Plan, PlanError};
-use crate::server::store::{Run, StoreError, View};
+use crate::storage::{Run, StoreError, View};
 
 mod layout;
 

@@ -1,24 +1,25 @@
-//! Hedgerow over a network: the same halves as in a simulation, driven by sockets.
+//! Hedgerow over a network: the same state machines as in a simulation, driven by sockets.
 //!
-//! A server and its nodes speak over one long-lived stream each ([`protocol`]). What they must
-//! agree on is a [`Plan`], which the server hands to every node that joins. With the feature
-//! `server` off, only what a device needs is left.
+//! A server and each of its nodes exchange messages over one long-lived stream ([`transport`]). What
+//! they must agree on is a [`Plan`], which the server sends to every node that joins. Without the
+//! feature `server`, the crate contains only what a device needs.
 
-pub mod counted;
+pub mod agent;
+#[cfg(feature = "server")]
+pub mod coordinator;
 pub mod duration;
 #[cfg(feature = "server")]
 pub mod export;
 pub mod file;
 pub mod hosts;
-pub mod identity;
 pub mod layers;
 pub mod learning;
 pub mod log;
-pub mod node;
-#[cfg(feature = "server")]
 pub mod pki;
-pub mod protocol;
 #[cfg(feature = "server")]
-pub mod server;
+pub mod serve;
+#[cfg(feature = "server")]
+pub mod storage;
+pub mod transport;
 
 pub use learning::{Learning, Plan, PlanError, Scaling};

@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn libraries_speak_more_quietly() {
         let filter = Log { level: Level::Trace, format: Format::Text }.filter();
-        assert!(filter.would_enable("hedgerow_net::server::hub", &tracing::Level::TRACE));
+        assert!(filter.would_enable("hedgerow_net::serve::hub", &tracing::Level::TRACE));
         assert!(filter.would_enable("h2::proto", &tracing::Level::WARN));
         assert!(!filter.would_enable("h2::proto", &tracing::Level::INFO));
         let filter = Log { level: Level::Error, format: Format::Text }.filter();

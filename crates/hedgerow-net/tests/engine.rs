@@ -8,9 +8,11 @@ use hedgerow::federation::{Contact, NodeRound};
 use hedgerow::message::{Broadcast, Upload};
 use hedgerow::scaling::{Scale, ScaleKind};
 use hedgerow::{Federation, Method};
-use hedgerow_net::node::Engine;
-use hedgerow_net::protocol::{broadcast_to_wire, numbers_from_bytes, scale_to_wire, wire};
-use hedgerow_net::{Learning, Plan, Scaling, protocol};
+use hedgerow_net::agent::Engine;
+use hedgerow_net::transport::protocol::{
+    broadcast_to_wire, numbers_from_bytes, scale_to_wire, wire,
+};
+use hedgerow_net::{Learning, Plan, Scaling, transport::protocol};
 
 fn message(broadcast: &Broadcast, taken: u64) -> wire::FromServer {
     wire::from_server::Message::Broadcast(wire::Broadcast { taken, ..broadcast_to_wire(broadcast) })

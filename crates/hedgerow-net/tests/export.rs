@@ -9,7 +9,7 @@ use hedgerow::message::{Report, Upload};
 use hedgerow::scaling::{NodeScaling, Scale, ScaleKind, ServerScaling};
 use hedgerow::{Method, NodeMethod, ServerMethod};
 use hedgerow_net::export::{Model, ModelError, Predictor};
-use hedgerow_net::server::store::{Commit, Durability, Run, Store};
+use hedgerow_net::storage::{Commit, Durability, Run, Store};
 use hedgerow_net::{Plan, Scaling};
 use tempfile::TempDir;
 

@@ -7,8 +7,8 @@ use crate::common::{plan, sample};
 use hedgerow::Method;
 use hedgerow::codec::{Coding, Compression, NumberFormat, Reader, Reference};
 use hedgerow::message::{Report, Upload};
-use hedgerow_net::node::Engine;
-use hedgerow_net::protocol::{
+use hedgerow_net::agent::Engine;
+use hedgerow_net::transport::protocol::{
     broadcast_to_wire, numbers_from_bytes, scale_from_wire, scale_to_wire, wire,
 };
 use hedgerow_net::{Learning, Plan, Scaling};
@@ -138,7 +138,8 @@ fn honest(plan: &Plan) -> Vec<Vec<u8>> {
     engine.learn(&x, y).unwrap();
     let mut messages = Vec::new();
     engine.speak(false, &mut messages);
-    let report = wire::Report { numbers: hedgerow_net::protocol::numbers_to_bytes(&[1.0; 20]) };
+    let report =
+        wire::Report { numbers: hedgerow_net::transport::protocol::numbers_to_bytes(&[1.0; 20]) };
     messages.push(wire::from_node::Message::Report(report).into());
     let hello = wire::Hello { protocol: 1, name: "node".into(), ..wire::Hello::default() };
     messages.push(wire::from_node::Message::Hello(hello).into());

@@ -7,14 +7,14 @@ use std::io::Cursor;
 use std::path::Path;
 use std::time::Duration;
 
-use hedgerow_net::node::agent::{self, AgentError, Parts};
-use hedgerow_net::node::client::{self, Trouble};
-use hedgerow_net::node::config::Settings;
-use hedgerow_net::node::input::Input;
-use hedgerow_net::node::output::Output;
+use hedgerow_net::agent::config::Settings;
+use hedgerow_net::agent::driver::{self, AgentError, Parts};
+use hedgerow_net::agent::input::Input;
+use hedgerow_net::agent::output::Output;
 use hedgerow_net::pki::Authority;
-use hedgerow_net::server::config::ServeSettings;
-use hedgerow_net::server::serve::Server;
+use hedgerow_net::serve::config::ServeSettings;
+use hedgerow_net::serve::server::Server;
+use hedgerow_net::transport::client::{self, ConnectError};
 use tempfile::TempDir;
 
 async fn server(folder: &Path, more: &[&str]) -> Server {
@@ -52,16 +52,16 @@ async fn node(folder: &Path, name: &str, changes: &[String]) -> Result<(), Agent
         output: Output::none(),
         asked: None,
     };
-    agent::run(settings, parts, std::future::pending()).await
+    driver::run(settings, parts, std::future::pending()).await
 }
 
 fn with_certificate(address: &str, file: &Path) -> Vec<String> {
     vec![format!("server.address={address:?}"), format!("server.identity={file:?}")]
 }
 
-fn trouble(outcome: Result<(), AgentError>) -> Trouble {
+fn trouble(outcome: Result<(), AgentError>) -> ConnectError {
     match outcome {
-        Err(AgentError::Trouble(trouble)) => trouble,
+        Err(AgentError::ConnectError(trouble)) => trouble,
         other => panic!("{other:?}"),
     }
 }
@@ -89,7 +89,7 @@ async fn those_with_a_good_certificate_learn_and_others_are_told_why_not() {
         let revoked = trouble(node(folder, "c", &with_certificate(&address, &bad)).await);
         let is_told = revoked.is_lasting() && revoked.to_string().contains("it has been revoked");
         assert!(
-            is_told || matches!(revoked, Trouble::Unwelcome { is_plain: false, .. }),
+            is_told || matches!(revoked, ConnectError::Unwelcome { is_plain: false, .. }),
             "{revoked:?}"
         );
         assert!(revoked.to_string().contains("revoked"), "{revoked}");
@@ -118,7 +118,7 @@ async fn those_with_a_good_certificate_learn_and_others_are_told_why_not() {
     server.stop().await.unwrap();
     let gone = trouble(node(folder, "g", &with_certificate(&address, &good)).await);
     assert!(
-        matches!(&gone, Trouble::Unreachable { .. }) && gone.to_string().contains(&address),
+        matches!(&gone, ConnectError::Unreachable { .. }) && gone.to_string().contains(&address),
         "{gone}"
     );
 }
@@ -157,7 +157,7 @@ async fn plain_text_goes_nowhere_but_to_loopback() {
     };
     // A documentation address: nobody is there to be reached.
     let refused = trouble(node(folder.path(), "n1", &changes("192.0.2.1:7443")).await);
-    assert!(refused.is_lasting() && matches!(refused, Trouble::PlainText(_)), "{refused}");
+    assert!(refused.is_lasting() && matches!(refused, ConnectError::PlainText(_)), "{refused}");
     let server = server(folder.path(), &["listen.tls=false"]).await;
     let address = format!("127.0.0.1:{}", server.address().port());
     node(folder.path(), "n1", &changes(&address)).await.unwrap();

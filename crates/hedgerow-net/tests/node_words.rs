@@ -10,11 +10,11 @@ use std::time::Duration;
 use crate::common::{learning, sample};
 use crate::stage::{Log, Session, Stage, accept, checked};
 use hedgerow::{Method, ServerMethod};
-use hedgerow_net::node::agent::AgentError;
-use hedgerow_net::node::client::Trouble;
-use hedgerow_net::node::http::{Asked, Question};
-use hedgerow_net::node::input::Input;
-use hedgerow_net::protocol::wire;
+use hedgerow_net::agent::driver::AgentError;
+use hedgerow_net::agent::http::{Asked, Question};
+use hedgerow_net::agent::input::Input;
+use hedgerow_net::transport::client::ConnectError;
+use hedgerow_net::transport::protocol::wire;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
@@ -157,7 +157,7 @@ async fn inputs_that_nobody_names_are_told_of_once_each() {
         "{output:?}"
     );
     for column in ["a", "b", "c"] {
-        let said = format!("WARN hedgerow_net::node::agent: a sample has no \"{column}\"");
+        let said = format!("WARN hedgerow_net::agent::driver: a sample has no \"{column}\"");
         assert_eq!(log.count(&said), 1, "{}", log.text());
     }
     // Over HTTP as well; nor is there an input that ends.
@@ -255,8 +255,10 @@ async fn what_the_server_says_is_passed_on_and_what_libraries_say_is_not() {
             Some(status) => session.end(status).await,
             None => drop(session),
         }
-        let Err(AgentError::Trouble(trouble)) = node.ended().await.1 else { panic!("{expected}") };
+        let Err(AgentError::ConnectError(trouble)) = node.ended().await.1 else {
+            panic!("{expected}")
+        };
         assert_eq!(trouble.to_string(), expected);
-        assert_eq!(trouble.detail().is_some(), matches!(trouble, Trouble::Broken { .. }));
+        assert_eq!(trouble.detail().is_some(), matches!(trouble, ConnectError::Broken { .. }));
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use hedgerow_net::identity::{NodeIdentity, Peer, ServerIdentity};
+use hedgerow_net::pki::identity::{NodeIdentity, Peer, ServerIdentity};
 use hedgerow_net::pki::{Authority, Issued, Issuing, Kind, PkiError};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};

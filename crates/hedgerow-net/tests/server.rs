@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use futures_util::stream::poll_fn;
 use hedgerow::codec::{Coding, Encoder, Kind, NumberFormat, Reference, Section};
-use hedgerow_net::identity::NodeIdentity;
 use hedgerow_net::pki::Authority;
-use hedgerow_net::protocol::wire::federation_client::FederationClient;
-use hedgerow_net::protocol::wire::{self, from_node, from_server};
-use hedgerow_net::protocol::{VERSION, numbers_from_bytes, numbers_to_bytes};
-use hedgerow_net::server::{ServeSettings, Server};
+use hedgerow_net::pki::identity::NodeIdentity;
+use hedgerow_net::serve::{ServeSettings, Server};
+use hedgerow_net::transport::protocol::wire::federation_client::FederationClient;
+use hedgerow_net::transport::protocol::wire::{self, from_node, from_server};
+use hedgerow_net::transport::protocol::{VERSION, numbers_from_bytes, numbers_to_bytes};
 use hedgerow_net::{Plan, Scaling};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use hedgerow_net::node::agent::AgentError;
-use hedgerow_net::node::config::{Settings, SettingsError};
-use hedgerow_net::node::{self, NodeError};
+use hedgerow_net::agent::config::{Settings, SettingsError};
+use hedgerow_net::agent::driver::AgentError;
+use hedgerow_net::agent::{self, NodeError};
 use tokio::signal;
 use toml::Value;
 
@@ -124,7 +124,7 @@ impl JoinError {
                 AgentError::State(_) | AgentError::NothingOfUse { .. },
             )) => 3,
             Self::Node(NodeError::Agent(AgentError::Unsaved(_))) => 4,
-            Self::Node(NodeError::Agent(AgentError::Trouble(_))) => 6,
+            Self::Node(NodeError::Agent(AgentError::ConnectError(_))) => 6,
         }
     }
 }
@@ -193,7 +193,7 @@ pub fn join(arguments: &Arguments) -> Result<(), JoinError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
         let shutdown = told_to_end()?;
-        Ok(node::run(settings, shutdown).await?)
+        Ok(agent::run(settings, shutdown).await?)
     });
     // A name that is still being looked up is not waited for.
     runtime.shutdown_background();

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use hedgerow_net::pki::Authority;
-use hedgerow_net::server::config::ServeSettings;
-use hedgerow_net::server::serve::Server;
+use hedgerow_net::serve::config::ServeSettings;
+use hedgerow_net::serve::server::Server;
 use serde_json::Value;
 
 const SAMPLES: usize = 3000;

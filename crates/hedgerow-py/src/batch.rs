@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hedgerow_net::node::engine::{Answer, BadInput};
+use hedgerow_net::agent::engine::{Answer, BadInput};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;

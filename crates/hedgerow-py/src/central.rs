@@ -7,7 +7,7 @@ use hedgerow::scaling::ServerScaling;
 use hedgerow::state::BadState;
 use hedgerow::{NodeId, ServerMethod};
 use hedgerow_net::Plan;
-use hedgerow_net::protocol::{self, wire};
+use hedgerow_net::transport::protocol::{self, wire};
 use serde::{Deserialize, Serialize};
 
 /// Why an upload was not taken; nothing changed.

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use hedgerow::NodeId;
 use hedgerow::message::Selection;
-use hedgerow_net::node::engine::{self, Answer, BadInput, Standing};
-use hedgerow_net::protocol::{self, wire};
+use hedgerow_net::agent::engine::{self, Answer, BadInput, LinkSnapshot};
+use hedgerow_net::transport::protocol::{self, wire};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyType};
@@ -267,7 +267,7 @@ impl Engine {
     /// The same, in the middle of a connection.
     #[staticmethod]
     fn _resume(plan: &Plan, saved: &[u8], standing: &[u8]) -> PyResult<Self> {
-        let standing: Standing = postcard::from_bytes(standing).map_err(errors::value)?;
+        let standing: LinkSnapshot = postcard::from_bytes(standing).map_err(errors::value)?;
         let mut engine =
             engine::Engine::restore((*plan.0).clone(), saved).map_err(errors::value)?;
         engine.resume(standing);

@@ -8,9 +8,9 @@ use hedgerow_lab::data::DataError;
 use hedgerow_lab::data::rows::ReadError;
 use hedgerow_lab::run::RunError;
 use hedgerow_lab::settings::SettingsError;
+use hedgerow_net::agent::engine::BadInput;
 use hedgerow_net::layers::LayerError;
 use hedgerow_net::learning::config::LearningError;
-use hedgerow_net::node::engine::BadInput;
 use pyo3::PyErr;
 use pyo3::exceptions::{
     PyConnectionError, PyFileNotFoundError, PyKeyError, PyOSError, PyPermissionError, PyTypeError,

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hedgerow::message::{Report, Upload};
 use hedgerow::{Method, NodeId};
-use hedgerow_net::node::engine::{Answer, BadInput, Engine, Standing};
-use hedgerow_net::protocol::{self, wire};
+use hedgerow_net::agent::engine::{Answer, BadInput, Engine, LinkSnapshot};
+use hedgerow_net::transport::protocol::{self, wire};
 use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
@@ -41,7 +41,7 @@ struct Traffic {
 #[derive(Serialize, Deserialize)]
 struct Saved {
     plan: String,
-    engines: Vec<(Vec<u8>, Standing)>,
+    engines: Vec<(Vec<u8>, LinkSnapshot)>,
     server: Vec<u8>,
     traffic: Traffic,
 }

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use hedgerow::message::{Report, Upload};
-use hedgerow_net::node::engine::{Answer, BadInput, Engine};
-use hedgerow_net::protocol::{self, wire};
+use hedgerow_net::agent::engine::{Answer, BadInput, Engine};
+use hedgerow_net::transport::protocol::{self, wire};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};

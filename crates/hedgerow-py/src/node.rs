@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use hedgerow_net::Plan as NetPlan;
-use hedgerow_net::node::agent::{self, AgentError, Parts};
-use hedgerow_net::node::client;
-use hedgerow_net::node::config::{AtEnd, Settings, SettingsError, Source};
-use hedgerow_net::node::http::{Asked, Question, Reply};
-use hedgerow_net::node::input::Input;
-use hedgerow_net::node::output::Output;
-use hedgerow_net::node::sample::Sample;
-use hedgerow_net::node::state::StateError;
+use hedgerow_net::agent::config::{AtEnd, Settings, SettingsError, Source};
+use hedgerow_net::agent::driver::{self, AgentError, Parts};
+use hedgerow_net::agent::http::{Asked, Question, Reply};
+use hedgerow_net::agent::input::Input;
+use hedgerow_net::agent::output::Output;
+use hedgerow_net::agent::sample::Sample;
+use hedgerow_net::agent::state::StateError;
+use hedgerow_net::transport::client;
 use pyo3::exceptions::{PyConnectionError, PyFileNotFoundError, PyKeyError, PyOSError};
 use pyo3::prelude::*;
 use tempfile::TempDir;
@@ -124,7 +124,7 @@ impl Node {
             output: Output::none(),
             asked: Some(questions),
         };
-        let agent = runtime.spawn(agent::run(settings, parts, async move { _ = ended.await }));
+        let agent = runtime.spawn(driver::run(settings, parts, async move { _ = ended.await }));
         let live = Live { asked, shutdown, agent, runtime, _folder: folder };
         let node = Self {
             live: Mutex::new(Some(live)),
@@ -382,7 +382,7 @@ fn refused(error: &SettingsError) -> PyErr {
 
 fn failed(error: &AgentError) -> PyErr {
     match error {
-        AgentError::Trouble(trouble) => errors::connection(trouble),
+        AgentError::ConnectError(trouble) => errors::connection(trouble),
         // Without what the command line would say.
         AgentError::State(StateError::File(file) | StateError::System(file))
         | AgentError::Unsaved(file) => errors::of_system(file),

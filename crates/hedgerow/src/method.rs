@@ -10,18 +10,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::aggregation::Aggregation;
 use crate::codec::Section;
-use crate::features::dictionary::Dictionary;
 use crate::features::SampleMap;
-use crate::limits::MAX_LABEL;
-use crate::state::BadState;
+use crate::features::dictionary::Dictionary;
 use crate::features::{FeatureError, FeatureMap, FeatureSpec, Features};
-use crate::learning::loss::{Loss, Objective};
 use crate::learning::Schedule;
+use crate::learning::loss::{Loss, Objective};
 use crate::learning::weights::WeightRule;
+use crate::limits::MAX_LABEL;
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
 use crate::relay::PartialSum;
 use crate::scaling::Rescaling;
 use crate::simd;
+use crate::state::BadState;
 
 use basis::Basis;
 

@@ -11,7 +11,7 @@ use hedgerow::scaling::ScaleKind;
 use hedgerow_lab::data::Dataset;
 use hedgerow_lab::settings::{Scaling, Settings};
 use hedgerow_net::pki::{Authority, Issuing};
-use hedgerow_net::server::store::{Durability, Store};
+use hedgerow_net::storage::{Durability, Store};
 
 use super::Arguments;
 

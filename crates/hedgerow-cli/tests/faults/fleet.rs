@@ -15,8 +15,8 @@ use hedgerow::metrics::ErrorMeter;
 use hedgerow_net::Plan;
 use hedgerow_net::export::Model;
 use hedgerow_net::pki::{Authority, Issuing};
-use hedgerow_net::server::config::ServeSettings;
-use hedgerow_net::server::store::Store;
+use hedgerow_net::serve::config::ServeSettings;
+use hedgerow_net::storage::Store;
 
 pub(crate) const NODES: usize = 5;
 pub(crate) const ROUNDS: usize = 400;

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use hedgerow_net::server::status::{
+use hedgerow_net::serve::status::{
     KernelStatus, MOST_NODES, NodeState, NodeStatus, Point, SCHEMA, Source, Status,
 };
 

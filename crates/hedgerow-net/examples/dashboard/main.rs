@@ -14,8 +14,8 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hedgerow_net::server::dashboard::{Hosts, router, serve};
-use hedgerow_net::server::metrics::{Direction, Layer, Metrics, Outcome};
+use hedgerow_net::serve::dashboard::{Hosts, router, serve};
+use hedgerow_net::serve::metrics::{Direction, Layer, Metrics, Outcome};
 use invented::Invented;
 use tokio::net::TcpListener;
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{Model, ModelError};
 use crate::file::FileError;
 use crate::learning::{Plan, Scaling};
-use crate::protocol::{numbers_from_bytes, numbers_to_bytes};
+use crate::transport::protocol::{numbers_from_bytes, numbers_to_bytes};
 
 /// What the metadata call such files.
 const FORMAT: &str = "hedgerow-model";

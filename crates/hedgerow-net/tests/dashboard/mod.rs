@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use hedgerow_net::server::dashboard::{Hosts, router, serve};
-use hedgerow_net::server::metrics::Metrics;
-use hedgerow_net::server::status::{Point, Source, Status};
+use hedgerow_net::serve::dashboard::{Hosts, router, serve};
+use hedgerow_net::serve::metrics::Metrics;
+use hedgerow_net::serve::status::{Point, Source, Status};
 use invented::Invented;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;

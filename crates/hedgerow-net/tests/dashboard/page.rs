@@ -1,6 +1,6 @@
 //! The page as a person meets it, in a browser.
 
-use hedgerow_net::server::metrics::Metrics;
+use hedgerow_net::serve::metrics::Metrics;
 use serde_json::{Value, json};
 
 use super::browser::Browser;

@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use hedgerow_net::server::dashboard::{Hosts, router, serve};
-use hedgerow_net::server::metrics::{Metrics, Outcome};
-use hedgerow_net::server::status::{Point, Status};
+use hedgerow_net::serve::dashboard::{Hosts, router, serve};
+use hedgerow_net::serve::metrics::{Metrics, Outcome};
+use hedgerow_net::serve::status::{Point, Status};
 
 use super::invented::Invented;
 use super::{Answer, Fake, Served};

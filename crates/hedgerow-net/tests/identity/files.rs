@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use hedgerow_net::identity::{NodeIdentity, Peer, days_left};
+use hedgerow_net::pki::identity::{NodeIdentity, Peer, days_left};
 use rcgen::{CertificateParams, DnType};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use hedgerow_net::identity::{NodeIdentity, Peer, ServerIdentity};
 use hedgerow_net::pki::Authority;
+use hedgerow_net::pki::identity::{NodeIdentity, Peer, ServerIdentity};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;

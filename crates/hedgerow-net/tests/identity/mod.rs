@@ -10,8 +10,8 @@ pub(crate) mod hall;
 use std::sync::Arc;
 
 use hedgerow_net::file::FileError;
-use hedgerow_net::identity::{IdentityError, NodeIdentity, ServerIdentity, days_left};
 use hedgerow_net::pki::Issuing;
+use hedgerow_net::pki::identity::{IdentityError, NodeIdentity, ServerIdentity, days_left};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
     KeyIdMethod, KeyPair, RevokedCertParams,

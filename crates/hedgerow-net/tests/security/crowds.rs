@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hedgerow_net::server::{ServeError, ServeSettings, Server};
+use hedgerow_net::serve::{ServeError, ServeSettings, Server};
 use rustls::ClientConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -103,7 +103,7 @@ impl Idler {
 }
 
 /// Writes a byte now and then, and never the last one, until the other side ends it.
-async fn dribble(io: Box<dyn hedgerow_net::node::client::Connection>, bytes: &[u8]) {
+async fn dribble(io: Box<dyn hedgerow_net::transport::client::Connection>, bytes: &[u8]) {
     let (mut reader, mut writer) = tokio::io::split(io);
     let writing = async {
         for byte in &bytes[..bytes.len() - 1] {

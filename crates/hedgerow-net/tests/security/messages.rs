@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hedgerow_net::protocol::wire::{self, from_node, from_server};
-use hedgerow_net::protocol::{VERSION, numbers_to_bytes};
+use hedgerow_net::transport::protocol::wire::{self, from_node, from_server};
+use hedgerow_net::transport::protocol::{VERSION, numbers_to_bytes};
 use tonic::Code;
 
 use super::house::{Guest, House, NUMBER, NUMBERS, ROUNDS, Style, hello, upload};

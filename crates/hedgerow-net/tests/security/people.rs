@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hedgerow_net::identity::NodeIdentity;
+use hedgerow_net::pki::identity::NodeIdentity;
 use rustls::version::{TLS12, TLS13};
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use hedgerow_net::node::client::Connection;
-use hedgerow_net::protocol::wire;
+use hedgerow_net::transport::client::Connection;
+use hedgerow_net::transport::protocol::wire;
 use prost::Message;
 use rustls::ClientConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

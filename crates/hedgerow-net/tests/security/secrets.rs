@@ -5,11 +5,11 @@ use std::io::Cursor;
 use std::path::Path;
 use std::time::Duration;
 
-use hedgerow_net::node::agent::{self, Parts};
-use hedgerow_net::node::client;
-use hedgerow_net::node::config::Settings;
-use hedgerow_net::node::input::Input;
-use hedgerow_net::node::output::Output;
+use hedgerow_net::agent::config::Settings;
+use hedgerow_net::agent::driver::{self, Parts};
+use hedgerow_net::agent::input::Input;
+use hedgerow_net::agent::output::Output;
+use hedgerow_net::transport::client;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::version::TLS13;
@@ -72,10 +72,10 @@ async fn secrets_and_samples_are_never_logged() {
         output: Output::none(),
         asked: None,
     };
-    let learning = timeout(PATIENCE, agent::run(settings, parts, std::future::pending())).await;
+    let learning = timeout(PATIENCE, driver::run(settings, parts, std::future::pending())).await;
     learning.unwrap_or_else(|_| panic!("it still learns:\n{}", house.log.tail())).unwrap();
     assert!(house.node("teller").samples > 0);
-    // Trouble of all kinds, which is told of.
+    // ConnectError of all kinds, which is told of.
     let ours = certificates(&house.hall.file("ca.pem"))[0].clone();
     house.knock(unchecked_client(None, &ours, &TLS13)).await;
     let mallory = house.tls("mallory");
@@ -100,8 +100,8 @@ async fn secrets_and_samples_are_never_logged() {
         "refused",
         "joined",
         "h2::codec",
-        "hedgerow_net::server",
-        "hedgerow_net::node",
+        "hedgerow_net::serve",
+        "hedgerow_net::agent",
     ] {
         assert!(log.contains(said), "nothing of {said}");
     }

@@ -1,6 +1,6 @@
 //! Bytes that are no messages, no gRPC, or no HTTP/2.
 
-use hedgerow_net::protocol::wire::{self, from_node};
+use hedgerow_net::transport::protocol::wire::{self, from_node};
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

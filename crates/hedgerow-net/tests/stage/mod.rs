@@ -12,14 +12,14 @@ use std::time::Duration;
 use futures_util::{Stream, stream};
 use hedgerow::ServerMethod;
 use hedgerow::message::{Broadcast, Upload};
-use hedgerow_net::node::agent::{self, AgentError, Parts};
-use hedgerow_net::node::client::{Connection, Dial, Security, Trouble};
-use hedgerow_net::node::config::Settings;
-use hedgerow_net::node::http::Asked;
-use hedgerow_net::node::input::Input;
-use hedgerow_net::node::output::Output;
-use hedgerow_net::protocol::wire::federation_server::{Federation, FederationServer};
-use hedgerow_net::protocol::{self, wire};
+use hedgerow_net::agent::config::Settings;
+use hedgerow_net::agent::driver::{self, AgentError, Parts};
+use hedgerow_net::agent::http::Asked;
+use hedgerow_net::agent::input::Input;
+use hedgerow_net::agent::output::Output;
+use hedgerow_net::transport::client::{ConnectError, Connection, Dial, Security};
+use hedgerow_net::transport::protocol::wire::federation_server::{Federation, FederationServer};
+use hedgerow_net::transport::protocol::{self, wire};
 use hedgerow_net::{Learning, Plan};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
@@ -142,7 +142,7 @@ impl Stage {
         let dial: Dial = Arc::new(move || {
             tried.lock().unwrap().push(Instant::now());
             let outcome = if down.load(Ordering::SeqCst) {
-                Err(Trouble::Unreachable { address: "stage".into(), reason: "down".into() })
+                Err(ConnectError::Unreachable { address: "stage".into(), reason: "down".into() })
             } else {
                 let (near, mut near_end) = tokio::io::duplex(1 << 16);
                 let (far, mut far_end) = tokio::io::duplex(1 << 16);
@@ -191,7 +191,7 @@ impl Stage {
     /// One that follows the file of its settings.
     pub fn follower(&self, settings: Settings) -> Node {
         let path = settings.samples.path.clone();
-        let input: agent::OpenInput = Box::new(move |reading| {
+        let input: driver::OpenInput = Box::new(move |reading| {
             Input::following(&path, reading.map(|reading| &reading.bookmark))
         });
         self.node_from(settings, input, None)
@@ -200,7 +200,7 @@ impl Stage {
     fn node_from(
         &self,
         settings: Settings,
-        input: agent::OpenInput,
+        input: driver::OpenInput,
         asked: Option<mpsc::Receiver<Asked>>,
     ) -> Node {
         let written = Arc::<Mutex<Vec<u8>>>::default();
@@ -212,7 +212,7 @@ impl Stage {
     pub fn node_to(
         &self,
         settings: Settings,
-        input: agent::OpenInput,
+        input: driver::OpenInput,
         asked: Option<mpsc::Receiver<Asked>>,
         written: Arc<Mutex<Vec<u8>>>,
         output: Output,
@@ -225,7 +225,7 @@ impl Stage {
             asked,
         };
         let (stop, stopped) = oneshot::channel::<()>();
-        let running = tokio::spawn(agent::run(settings, parts, async { drop(stopped.await) }));
+        let running = tokio::spawn(driver::run(settings, parts, async { drop(stopped.await) }));
         Node { written, stop: Some(stop), running }
     }
 

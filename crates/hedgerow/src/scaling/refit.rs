@@ -121,8 +121,8 @@ fn entry(triangle: &[f64], i: usize, j: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::features::dictionary::Dictionary;
     use crate::features::Kernel;
+    use crate::features::dictionary::Dictionary;
     use crate::features::{Amplitude, Draw, FeatureSpec};
     use crate::random::CounterRng;
 

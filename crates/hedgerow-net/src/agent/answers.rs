@@ -1,0 +1,240 @@
+//! What the agent answers to those who ask it over HTTP.
+
+use axum::http::StatusCode;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::driver::{Agent, Node};
+use super::engine::BadInput;
+use super::http::{Question, Reply};
+use super::output::Predicted;
+use super::sample::{BadRow, Sample, Schema};
+
+/// Which of the two is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    Predict,
+    Learn,
+}
+
+impl Agent {
+    /// Answers a question.
+    pub(super) fn answer(&mut self, question: &Question) -> Reply {
+        self.counts.requests += 1;
+        match question {
+            Question::Predict(body) => self.take_samples(Wish::Predict, body),
+            Question::Learn(body) => self.take_samples(Wish::Learn, body),
+            Question::Sample(sample) => self.take_sample(sample),
+            Question::Status => Reply::ok(self.status()),
+            Question::Plan => match &self.node {
+                Some(node) => Reply::ok(node.engine.plan().to_json().into()),
+                None => self.not_ready(),
+            },
+            Question::Health => Reply::ok(self.health()),
+            Question::Ready => match &self.node {
+                Some(_) => Reply::ok(json!({ "ready": true })),
+                None => self.not_ready(),
+            },
+        }
+    }
+
+    /// It is alive, whatever its trouble; whoever looks after it wants to know it all the same.
+    fn health(&self) -> Value {
+        let mut health = json!({ "alive": true });
+        if let Some(trouble) = &self.link.trouble {
+            health["trouble"] = trouble.to_string().into();
+            health["needs_help"] = trouble.is_lasting().into();
+        }
+        health
+    }
+
+    fn not_ready(&self) -> Reply {
+        let mut message = "the node has never heard from its server what is learned".to_owned();
+        if let Some(trouble) = &self.link.trouble {
+            message = format!("{message}: {trouble}");
+        }
+        Reply::error(StatusCode::SERVICE_UNAVAILABLE, message)
+    }
+
+    fn take_sample(&mut self, sample: &Sample) -> Reply {
+        let Some(node) = &mut self.node else { return self.not_ready() };
+        let reply = reply_to(node, sample);
+        self.changed();
+        reply
+    }
+
+    fn take_samples(&mut self, wish: Wish, body: &[u8]) -> Reply {
+        let most = self.settings.http.most_samples;
+        let Some(node) = &mut self.node else { return self.not_ready() };
+        let samples = match read_all(&node.schema, wish, body, most) {
+            Ok(samples) => samples,
+            Err(reply) => return reply,
+        };
+        let label = node.schema.label().to_owned();
+        let reply = match samples {
+            Samples::One(sample) => reply_to(node, &sample),
+            Samples::Many(samples) => {
+                let answers = samples.iter().map(|sample| {
+                    answer_to(node, sample).unwrap_or_else(|bad| trouble_with(sample, &bad, &label))
+                });
+                Reply::ok(Value::Array(answers.collect()))
+            }
+        };
+        self.changed();
+        reply
+    }
+
+    fn status(&self) -> Value {
+        let engine = self.node.as_ref().map(|node| {
+            let (tally, (pending, held)) = (node.engine.tally(), node.engine.waiting());
+            json!({
+                "run": node.engine.run(),
+                "number": node.engine.number(),
+                "method": node.engine.plan().learning().method,
+                "columns": node.engine.plan().learning().columns,
+                "target": node.engine.plan().learning().target,
+                "inputs": node.engine.plan().inputs(),
+                "round": node.engine.round(),
+                "scaled": node.engine.is_scaled(),
+                "samples": tally.samples,
+                "mse": tally.mse(),
+                "imputed": tally.imputed,
+                "uploads": tally.uploads,
+                "taken": tally.taken,
+                "refused": tally.refused,
+                "forgotten": tally.forgotten,
+                "pending": pending,
+                "held": held,
+            })
+        });
+        json!({
+            "schema": 1,
+            "name": self.name,
+            "software": concat!("hedgerow-node ", env!("CARGO_PKG_VERSION")),
+            "uptime_ms": self.began.elapsed().as_millis() as u64,
+            "server": self.settings.server.address,
+            "connected": self.link.is_up(),
+            "connections": self.counts.connections,
+            "trouble": self.link.trouble.as_ref().map(ToString::to_string),
+            "node": engine,
+            "lines": self.counts.lines,
+            "bad_lines": self.counts.bad_lines,
+            "requests": self.counts.requests,
+            "message_bytes_up": self.counts.message_bytes_up,
+            "message_bytes_down": self.counts.message_bytes_down,
+            "wire_bytes_up": self.traffic.written(),
+            "wire_bytes_down": self.traffic.read(),
+            "state": self.settings.state.path.display().to_string(),
+            "state_trouble": self.saving.trouble,
+        })
+    }
+}
+
+enum Samples {
+    One(Sample),
+    Many(Vec<Sample>),
+}
+
+/// An object, or a list of them; all of them are read before any is taken.
+fn read_all(schema: &Schema, wish: Wish, body: &[u8], most: usize) -> Result<Samples, Reply> {
+    let one = |text: &[u8]| {
+        let sample = schema.read_object(text)?;
+        check(wish, &sample).map(|()| sample)
+    };
+    if !body.trim_ascii_start().starts_with(b"[") {
+        return one(body).map(Samples::One).map_err(|bad| bad.reply(schema, None));
+    }
+    let list: Vec<&RawValue> = serde_json::from_slice(body).map_err(|error| {
+        Reply::error(StatusCode::BAD_REQUEST, format!("it is no JSON list: {error}"))
+    })?;
+    if list.len() > most {
+        let message =
+            format!("a request has at most {most} samples, but this one has {}", list.len());
+        return Err(Reply::error(StatusCode::PAYLOAD_TOO_LARGE, message));
+    }
+    let samples = list.iter().enumerate().map(|(index, object)| {
+        one(object.get().as_bytes()).map_err(|bad| bad.reply(schema, Some(index)))
+    });
+    samples.collect::<Result<_, _>>().map(Samples::Many)
+}
+
+/// What is wrong with a request.
+#[derive(Debug, thiserror::Error)]
+enum BadRequest {
+    #[error(transparent)]
+    Row(#[from] BadRow),
+    #[error("a prediction needs inputs")]
+    NoInputs,
+    #[error("the label is for POST /learn")]
+    Label,
+    #[error("learning needs the label")]
+    NoLabel,
+}
+
+impl BadRequest {
+    fn reply(&self, schema: &Schema, index: Option<usize>) -> Reply {
+        let field = match self {
+            Self::Row(row) => row.field(),
+            Self::NoInputs => Some("x"),
+            Self::Label | Self::NoLabel => Some(schema.label()),
+        };
+        let mut body = json!({ "error": self.to_string() });
+        if let Some(field) = field {
+            body["field"] = field.into();
+        }
+        if let Some(index) = index {
+            body["index"] = index.into();
+        }
+        Reply { status: StatusCode::BAD_REQUEST, body }
+    }
+}
+
+fn check(wish: Wish, sample: &Sample) -> Result<(), BadRequest> {
+    match (wish, &sample.x, sample.y) {
+        (Wish::Predict, _, Some(_)) => Err(BadRequest::Label),
+        (Wish::Predict, None, None) => Err(BadRequest::NoInputs),
+        (Wish::Learn, _, None) => Err(BadRequest::NoLabel),
+        _ => Ok(()),
+    }
+}
+
+fn reply_to(node: &mut Node, sample: &Sample) -> Reply {
+    match answer_to(node, sample) {
+        Ok(answer) => Reply::ok(answer),
+        Err(bad) => {
+            Reply { status: status_of(&bad), body: trouble_with(sample, &bad, node.schema.label()) }
+        }
+    }
+}
+
+fn answer_to(node: &mut Node, sample: &Sample) -> Result<Value, BadInput> {
+    let Predicted { prediction, round, known } = node.take(sample)?.into();
+    let mut answer = json!({ "prediction": prediction, "round": round, "known": known });
+    if let Some(id) = &sample.id {
+        answer["id"] = id.as_str().into();
+    }
+    Ok(answer)
+}
+
+fn trouble_with(sample: &Sample, bad: &BadInput, label: &str) -> Value {
+    let field = match bad {
+        BadInput::WrongLength { .. } => "x",
+        BadInput::Sample(_) => label,
+        BadInput::UnknownId { .. } | BadInput::RepeatedId { .. } | BadInput::LongId { .. } => "id",
+    };
+    let mut trouble = json!({ "error": bad.to_string(), "field": field });
+    if let Some(id) = &sample.id {
+        trouble["id"] = id.as_str().into();
+    }
+    trouble
+}
+
+fn status_of(bad: &BadInput) -> StatusCode {
+    match bad {
+        BadInput::UnknownId { .. } => StatusCode::NOT_FOUND,
+        BadInput::RepeatedId { .. } => StatusCode::CONFLICT,
+        BadInput::WrongLength { .. } | BadInput::Sample(_) | BadInput::LongId { .. } => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
+    }
+}

@@ -1,0 +1,491 @@
+//! A running node: one task that hears the server, takes samples, answers questions, and saves
+//! itself now and then; none of which waits for another.
+
+use std::future::{Future, pending};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
+use tracing::{info, warn};
+
+use super::config::{Pace, Settings};
+use super::dialogue::ServerLink;
+use super::engine::{Answer, BadInput, Engine};
+use super::http::Asked;
+use super::input::Input;
+use super::lines::Line;
+use super::output::{Output, Written};
+use super::rows::Rows;
+use super::sample::{BadRow, Sample, Schema};
+use super::saving::Saving;
+use super::state::{Kept, Reading, StateError, StateFile};
+use crate::file::FileError;
+use crate::transport::client::{Client, ConnectError, Dial, Event, Security};
+use crate::transport::counted::Traffic;
+use crate::transport::protocol::wire;
+
+/// How long a stream is waited for when the node ends.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// So many samples, and so many of them for each answer to a round, are a file that was not played
+/// in step.
+const MANY: u64 = 100;
+const MANY_A_ROUND: u64 = 10;
+
+/// Why a node ended, if not because it was told to.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// Its state.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// Its last state could not be written.
+    #[error("the node's state could not be saved: {0}")]
+    Unsaved(FileError),
+    /// The server, where only one try was wanted.
+    #[error(transparent)]
+    ConnectError(ConnectError),
+    /// The input, of which nothing was of use.
+    #[error(
+        "nothing was learned or predicted: {bad} of {lines} lines were bad, line {first} first: {reason}"
+    )]
+    NothingOfUse {
+        /// All lines.
+        lines: u64,
+        /// Those that were refused.
+        bad: u64,
+        /// The first of them.
+        first: u64,
+        /// What was wrong with it.
+        reason: String,
+    },
+}
+
+/// Opens the input, from this place on if it has been read before.
+pub type OpenInput = Box<dyn FnOnce(Option<&Reading>) -> Input + Send>;
+
+/// What an agent is made of.
+pub struct Parts {
+    /// How the server is reached.
+    pub dial: Dial,
+    /// How the node proves who it is.
+    pub security: Security,
+    /// Where its samples come from.
+    pub input: OpenInput,
+    /// Where its predictions go.
+    pub output: Output,
+    /// Who asks it.
+    pub asked: Option<mpsc::Receiver<Asked>>,
+}
+
+/// Runs a node until it is told to end, or its input has ended and nothing more is to be done.
+pub async fn run(
+    mut settings: Settings,
+    parts: Parts,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), AgentError> {
+    let Parts { dial, security, input, output, asked } = parts;
+    let (file, kept) = StateFile::open(&settings.state.path, security.name())?;
+    let (engine, reading) =
+        kept.map_or((None, None), |Kept { engine, reading }| (Some(engine), reading));
+    let reading = reading.filter(|reading| reading.path == settings.samples.path);
+    let (run, current) =
+        watch::channel(engine.as_ref().map_or(String::new(), |engine| engine.run().to_owned()));
+    let traffic = Arc::new(Traffic::default());
+    let input = input(reading.as_ref());
+    settings.samples.pace = settle_pace(settings.samples.pace, &input);
+    let mut agent = Agent {
+        name: security.name().to_owned(),
+        node: None,
+        link: ServerLink::default(),
+        counts: Counts::default(),
+        traffic: Arc::clone(&traffic),
+        began: Instant::now(),
+        is_restored: engine.is_some(),
+        has_begun: false,
+        has_input_ended: matches!(input, Input::None),
+        input,
+        first_bad: None,
+        has_told_wait: false,
+        rows: Rows::new(settings.samples.format),
+        header: reading.and_then(|reading| reading.header),
+        output,
+        run,
+        file,
+        saving: Saving::default(),
+        outbox: Vec::new(),
+        settings,
+    };
+    if let Some(engine) = engine {
+        info!(
+            run = engine.run(),
+            round = engine.round(),
+            samples = engine.tally().samples,
+            "the node goes on"
+        );
+        agent.node = Some(agent.with_schema(engine));
+    }
+    let client = Client::new(dial, security, agent.settings.patience(), current, traffic);
+    agent.drive(client, asked, shutdown).await
+}
+
+pub(super) struct Agent {
+    pub(super) settings: Settings,
+    pub(super) name: String,
+    pub(super) node: Option<Node>,
+    pub(super) link: ServerLink,
+    pub(super) counts: Counts,
+    pub(super) traffic: Arc<Traffic>,
+    pub(super) began: Instant,
+    /// Whether the node comes from an earlier life.
+    pub(super) is_restored: bool,
+    /// Whether samples can be learned from: the run's round has been heard, or it can't be heard
+    /// and is known from an earlier life. What is learned before would be no answer to it, or of
+    /// another run.
+    pub(super) has_begun: bool,
+    pub(super) input: Input,
+    pub(super) has_input_ended: bool,
+    /// The first line that was refused, and why.
+    first_bad: Option<(u64, String)>,
+    /// Whether it was told that samples wait for a scale.
+    has_told_wait: bool,
+    pub(super) rows: Rows,
+    /// A header from before a restart, as long as it hasn't been looked at.
+    pub(super) header: Option<Vec<u8>>,
+    output: Output,
+    pub(super) run: watch::Sender<String>,
+    pub(super) file: StateFile,
+    pub(super) saving: Saving,
+    pub(super) outbox: Vec<wire::FromNode>,
+}
+
+/// What there is once the server, or an earlier life, has told what is learned.
+pub(super) struct Node {
+    pub(super) engine: Engine,
+    pub(super) schema: Schema,
+    /// Inputs that some sample did not name, so that it is said once of each.
+    is_told_absent: Vec<bool>,
+    /// Answers to rounds that were taken in earlier lives.
+    taken_before: u64,
+}
+
+impl Node {
+    pub(super) fn new(engine: Engine, schema: Schema) -> Self {
+        let is_told_absent = vec![false; schema.inputs()];
+        let taken_before = engine.tally().taken;
+        Self { engine, schema, is_told_absent, taken_before }
+    }
+
+    /// Does what a sample asks for.
+    pub(super) fn take(&mut self, sample: &Sample) -> Result<Answer, BadInput> {
+        let engine = &mut self.engine;
+        let answer = match (&sample.id, &sample.x, sample.y) {
+            (_, Some(x), Some(y)) => engine.learn(x, y),
+            (None, Some(x), None) => engine.predict(x),
+            (Some(id), Some(x), None) => engine.predict_later(id, x),
+            (Some(id), None, Some(y)) => engine.learn_by_id(id, y),
+            // Samples have inputs, or an id and a label.
+            (_, None, _) => {
+                Err(BadInput::WrongLength { expected: engine.plan().inputs(), found: 0 })
+            }
+        }?;
+        for position in &sample.absent {
+            let is_told = self
+                .is_told_absent
+                .get_mut(*position)
+                .is_none_or(|told| std::mem::replace(told, true));
+            if let Some(column) = self.schema.column(*position).filter(|_| !is_told) {
+                warn!("a sample has no {column:?}: it counts as missing, there and from here on");
+            }
+        }
+        Ok(answer)
+    }
+}
+
+/// What was counted since the agent began.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    pub(super) lines: u64,
+    pub(super) bad_lines: u64,
+    /// Lines whose label was learned, and those without one.
+    pub(super) learned_lines: u64,
+    pub(super) predicted_lines: u64,
+    pub(super) requests: u64,
+    pub(super) connections: u64,
+    pub(super) message_bytes_up: u64,
+    pub(super) message_bytes_down: u64,
+}
+
+enum Happening {
+    Shutdown,
+    Event(Option<Event>),
+    Asked(Option<Asked>),
+    Line(Option<Line>),
+    Saved(Result<(), String>),
+    SaveDue,
+    AnswerDue,
+    WaitOver,
+}
+
+impl Agent {
+    async fn drive(
+        mut self,
+        client: Client,
+        mut asked: Option<mpsc::Receiver<Asked>>,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), AgentError> {
+        let (mut events, talking) = client.start();
+        let mut shutdown = std::pin::pin!(shutdown);
+        let every = self.settings.state.save_every.0;
+        let mut save_due = interval_at(Instant::now() + every, every);
+        save_due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let outcome = loop {
+            let may_read = self.may_read();
+            let (answer_at, wait_until) = (self.link.answer_at, self.link.wait_until);
+            let happening = tokio::select! {
+                () = &mut shutdown => Happening::Shutdown,
+                event = events.recv() => Happening::Event(event),
+                asked = next_of(&mut asked) => Happening::Asked(asked),
+                line = next_line(&mut self.input, &self.output), if may_read => Happening::Line(line),
+                saved = self.saving.finished() => Happening::Saved(saved),
+                _ = save_due.tick() => Happening::SaveDue,
+                () = at(answer_at) => Happening::AnswerDue,
+                () = at(wait_until) => Happening::WaitOver,
+            };
+            match happening {
+                Happening::Shutdown => break Ok(()),
+                Happening::Event(None) => break Err(AgentError::ConnectError(ConnectError::Ended)),
+                Happening::Event(Some(event)) => match self.take_event(event).await {
+                    Ok(()) => {}
+                    Err(error) => break Err(error),
+                },
+                Happening::Asked(Some(Asked { question, reply })) => {
+                    let answer = self.answer(&question);
+                    // Whoever asked may have gone.
+                    _ = reply.send(answer);
+                }
+                Happening::Asked(None) => asked = None,
+                Happening::Line(Some(line)) => self.take_line(&line),
+                Happening::Line(None) => self.end_input(),
+                Happening::Saved(outcome) => self.saved(outcome),
+                Happening::SaveDue => self.save(),
+                Happening::AnswerDue => {
+                    self.link.answer_at = None;
+                    self.speak(true);
+                }
+                Happening::WaitOver => self.link.wait_until = None,
+            }
+            self.speak(self.is_leaving());
+            self.tell_wait();
+            if self.is_done() {
+                break self.leave();
+            }
+        };
+        self.end(events, talking, outcome).await
+    }
+
+    async fn end(
+        mut self,
+        events: mpsc::Receiver<Event>,
+        mut talking: JoinHandle<()>,
+        outcome: Result<(), AgentError>,
+    ) -> Result<(), AgentError> {
+        // What waits to be sent is sent before the stream ends.
+        self.link.sender = None;
+        drop(events);
+        if timeout(FAREWELL, &mut talking).await.is_err() {
+            talking.abort();
+        }
+        let saved = self.save_at_last().await;
+        self.output.finish().await;
+        outcome.and(saved.map_err(AgentError::Unsaved))
+    }
+
+    /// Whether another line may be read.
+    fn may_read(&self) -> bool {
+        let Some(Node { engine, .. }) = &self.node else { return false };
+        if self.has_input_ended {
+            return false;
+        }
+        match self.settings.samples.pace {
+            // On a new stream the round comes first: what is learned before it is no answer to it.
+            Pace::Free | Pace::Auto => {
+                self.has_begun && engine.has_room() && (self.link.has_heard || !self.link.is_up())
+            }
+            // In step with the others: a round has begun, and this node hasn't answered it.
+            Pace::Round if !engine.is_scaled() => {
+                self.link.has_heard && self.link.wait_until.is_none()
+            }
+            Pace::Round => self.link.has_heard && !engine.has_learned_enough(),
+        }
+    }
+
+    /// Whether nothing more comes, and the node leaves when all is said.
+    fn is_leaving(&self) -> bool {
+        let has_learned = self.node.as_ref().is_some_and(|node| node.engine.learned() > 0);
+        self.has_input_ended && self.settings.leaves_at_end() && has_learned
+    }
+
+    fn is_done(&self) -> bool {
+        let is_idle = |node: &Node| node.engine.waiting().1 == 0 && node.engine.learned() == 0;
+        self.has_input_ended
+            && self.settings.leaves_at_end()
+            && self.node.as_ref().is_some_and(is_idle)
+    }
+
+    /// Says, once, that nothing can be learned before there is a scale, when it stops the node.
+    fn tell_wait(&mut self) {
+        let Some(Node { engine, .. }) = &self.node else { return };
+        let held = engine.waiting().1;
+        let is_stopped =
+            !engine.is_scaled() && held > 0 && (self.has_input_ended || !engine.has_room());
+        if is_stopped && !self.has_told_wait {
+            warn!(held, "samples wait for the federation to agree on a scale");
+        }
+        self.has_told_wait = is_stopped;
+    }
+
+    /// Nothing more is read.
+    fn end_input(&mut self) {
+        self.has_input_ended = true;
+        let Counts { lines, bad_lines, .. } = self.counts;
+        info!(lines, bad = bad_lines, "the input has ended");
+    }
+
+    /// All that can be done with the input is done.
+    fn leave(&mut self) -> Result<(), AgentError> {
+        let Counts {
+            lines,
+            bad_lines: bad,
+            learned_lines: learned,
+            predicted_lines: predicted,
+            ..
+        } = self.counts;
+        if learned + predicted == 0
+            && let Some((first, reason)) = self.first_bad.take()
+        {
+            return Err(AgentError::NothingOfUse { lines, bad, first, reason });
+        }
+        let taken =
+            self.node.as_ref().map_or(0, |node| node.engine.tally().taken - node.taken_before);
+        if self.settings.samples.pace != Pace::Round
+            && learned >= MANY
+            && learned / MANY_A_ROUND > taken
+        {
+            warn!(
+                "few rounds have heard of many samples: where they needn't be taken as they come, --pace round learns more"
+            );
+        }
+        match (&self.input, learned + predicted) {
+            (Input::None, _) => info!("nothing is read: the node leaves"),
+            (_, 0) => warn!(lines, "the input had no samples: the node leaves"),
+            _ => info!(
+                learned,
+                predicted,
+                refused = bad,
+                answers_taken = taken,
+                "all is done: the node leaves"
+            ),
+        }
+        Ok(())
+    }
+
+    fn take_line(&mut self, line: &Line) {
+        self.counts.lines += 1;
+        self.saving.is_due = true;
+        let Some(node) = &mut self.node else { return };
+        let is_first = line.number == 1;
+        let had_no_labels = self.rows.has_no_labels();
+        let sample = match self.rows.read(&node.schema, line, is_first) {
+            Ok(None) => {
+                if self.rows.has_no_labels() && !had_no_labels {
+                    let label = node.schema.label();
+                    warn!(
+                        "the header has no {label:?}: its rows are predicted from, and none is learned"
+                    );
+                }
+                return;
+            }
+            Ok(Some(sample)) => sample,
+            Err(bad) => {
+                self.refuse_line(line, None, &bad);
+                // What has no header will never have one, but a file that is followed may be
+                // replaced.
+                if bad == BadRow::NoHeader && matches!(self.input, Input::Stream(_)) {
+                    self.end_input();
+                }
+                return;
+            }
+        };
+        match node.take(&sample) {
+            Ok(answer) => {
+                let (id, label) = (sample.id.as_deref(), sample.y);
+                let count = match label {
+                    Some(_) => &mut self.counts.learned_lines,
+                    None => &mut self.counts.predicted_lines,
+                };
+                *count += 1;
+                self.output.write(&Written {
+                    line: line.number,
+                    id,
+                    answer: Some(answer.into()),
+                    label,
+                    error: None,
+                });
+            }
+            Err(bad) => self.refuse_line(line, sample.id.as_deref(), &bad),
+        }
+    }
+
+    fn refuse_line(&mut self, line: &Line, id: Option<&str>, bad: &dyn std::error::Error) {
+        self.counts.bad_lines += 1;
+        let (number, count) = (line.number, self.counts.bad_lines);
+        // Ever more rarely, so that a broken sensor doesn't fill the log.
+        if count <= 10 || count.is_power_of_two() {
+            warn!(line = number, bad_lines = count, "a line was not taken: {bad}");
+        }
+        let reason = bad.to_string();
+        self.first_bad.get_or_insert_with(|| (number, reason.clone()));
+        self.output.write(&Written {
+            line: number,
+            id,
+            answer: None,
+            label: None,
+            error: Some(reason),
+        });
+    }
+}
+
+/// How fast samples are taken, and why so.
+fn settle_pace(wanted: Pace, input: &Input) -> Pace {
+    let Some((natural, reason)) = input.natural_pace() else {
+        return if wanted == Pace::Auto { Pace::Free } else { wanted };
+    };
+    let (pace, reason) =
+        if wanted == Pace::Auto { (natural, reason) } else { (wanted, "so it is set") };
+    match pace {
+        Pace::Round => info!(pace = "round", reason, "samples are taken in step with the rounds"),
+        _ => info!(pace = "free", reason, "samples are taken as they come, however many a round"),
+    }
+    pace
+}
+
+async fn next_line(input: &mut Input, output: &Output) -> Option<Line> {
+    output.has_room().await;
+    input.next().await
+}
+
+async fn next_of(asked: &mut Option<mpsc::Receiver<Asked>>) -> Option<Asked> {
+    match asked {
+        Some(asked) => asked.recv().await,
+        None => pending().await,
+    }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
+    }
+}

@@ -1,0 +1,239 @@
+//! What becomes of messages: counted, checked, taken or refused.
+
+use std::time::Instant;
+
+use hedgerow::NodeId;
+use hedgerow::message::{Rejected, Report, Upload};
+
+use super::messages::{Envelope, Errors, Refusal, Sender, Sent, Verdict};
+use super::{Asked, Coordinator, Ledger, Refused};
+
+impl Coordinator {
+    /// Takes an upload, drops it if it is late, or refuses it and changes nothing. The ledger says
+    /// what its sender may be told.
+    pub fn upload(
+        &mut self,
+        sender: Sender,
+        upload: &mut Upload,
+        errors: Errors,
+        envelope: Envelope,
+        (now, at_ms): (Instant, u64),
+    ) -> Result<(Verdict, Ledger), Refusal> {
+        let judged = self
+            .receive(sender, envelope, now, at_ms)
+            .and_then(|()| self.judge(sender, upload, errors));
+        match judged {
+            Ok(verdict) => {
+                if verdict == Verdict::Taken || verdict == Verdict::Merged {
+                    self.answer(sender.node, now);
+                }
+                let member = &mut self.members[sender.node as usize];
+                member.bad = 0;
+                Ok((verdict, member.ledger))
+            }
+            Err(reason) => Err(self.refuse(sender.node, reason)),
+        }
+    }
+
+    /// Takes a report of what a node has seen, or refuses it and changes nothing. Without a scale,
+    /// that is its answer to the round.
+    pub fn report(
+        &mut self,
+        sender: Sender,
+        report: &Report,
+        envelope: Envelope,
+        (now, at_ms): (Instant, u64),
+    ) -> Result<(), Refusal> {
+        let mut judged = self.receive(sender, envelope, now, at_ms);
+        if judged.is_ok() {
+            judged = match &mut self.scaling {
+                Some(scaling) => scaling.accept(sender.node, report).map_err(Refused::from),
+                None => Err(Refused::Rejected(Rejected::NotExpected)),
+            };
+        }
+        judged.map_err(|reason| self.refuse(sender.node, reason))?;
+        self.has_scaling_news = true;
+        if self.is_unscaled() {
+            self.answer(sender.node, now);
+        }
+        self.members[sender.node as usize].bad = 0;
+        Ok(())
+    }
+
+    /// A node has nothing to answer with: rounds don't wait for it until it answers again.
+    pub fn idle(
+        &mut self,
+        sender: Sender,
+        envelope: Envelope,
+        (now, at_ms): (Instant, u64),
+    ) -> Result<(), Refusal> {
+        let received = self.receive(sender, envelope, now, at_ms);
+        received.map_err(|reason| self.refuse(sender.node, reason))?;
+        let member = &mut self.members[sender.node as usize];
+        // One who has answered this round is waited for in the next one, until he says so again.
+        if member.answered != self.turn {
+            self.idle += usize::from(!std::mem::replace(&mut member.is_idle, true));
+        }
+        Ok(())
+    }
+
+    /// A message that could not even be read.
+    pub fn garbled(
+        &mut self,
+        sender: Sender,
+        reason: Rejected,
+        envelope: Envelope,
+        (now, at_ms): (Instant, u64),
+    ) -> Refusal {
+        let reason =
+            self.receive(sender, envelope, now, at_ms).err().unwrap_or(Refused::Rejected(reason));
+        self.refuse(sender.node, reason)
+    }
+
+    /// A message came: whoever sent it, it counts.
+    fn receive(
+        &mut self,
+        sender: Sender,
+        envelope: Envelope,
+        now: Instant,
+        at_ms: u64,
+    ) -> Result<(), Refused> {
+        self.count_sent(sender.node, envelope.sent);
+        self.totals.messages_up += envelope.bytes;
+        self.tally.bytes_up += envelope.bytes;
+        let rate = self.limits.messages_per_second;
+        let member = self.members.get_mut(sender.node as usize).ok_or(Refused::Replaced)?;
+        member.record.bytes_up += envelope.bytes;
+        if member.stream != Some(sender.stream) {
+            return Err(Refused::Replaced);
+        }
+        member.record.last_seen_ms = at_ms;
+        member.is_changed = true;
+        if member.bucket.take(f64::from(rate), now) {
+            Ok(())
+        } else {
+            Err(Refused::Rate { bound: rate })
+        }
+    }
+
+    pub(super) fn count_sent(&mut self, node: NodeId, Sent { bytes, broadcasts }: Sent) {
+        self.totals.messages_down += bytes;
+        self.totals.broadcasts += broadcasts;
+        self.tally.bytes_down += bytes;
+        if let Some(member) = self.members.get_mut(node as usize) {
+            member.record.bytes_down += bytes;
+        }
+    }
+
+    fn judge(
+        &mut self,
+        sender: Sender,
+        upload: &mut Upload,
+        errors: Errors,
+    ) -> Result<Verdict, Refused> {
+        let Sender { node, .. } = sender;
+        let is_unscaled = self.is_unscaled();
+        let (open, of) = (self.half.broadcast().round, upload.round);
+        if of <= self.members[node as usize].heard {
+            return Err(Rejected::Duplicate { node, round: of }.into());
+        }
+        if of > open {
+            return Err(Rejected::WrongRound { open, found: of }.into());
+        }
+        if is_unscaled {
+            return Err(Refused::Unscaled);
+        }
+        let is_late = of < open;
+        if is_late && !self.can_merge(of) {
+            self.note(node, of, is_late);
+            return Ok(Verdict::Late);
+        }
+        upload.round = open;
+        self.checks.check(upload, errors)?;
+        let is_repeated = match self.half.accept(node, upload) {
+            Ok(()) => false,
+            Err(Rejected::Duplicate { .. }) => true,
+            Err(rejected) => return Err(rejected.into()),
+        };
+        self.note(node, of, is_late);
+        if is_repeated && is_late {
+            return Ok(Verdict::Late);
+        }
+        if is_repeated {
+            // The first stands, but what was learned since then counts: it won't be told again.
+            let news = self.members[node as usize].told.until(errors);
+            self.count_errors(node, news);
+            return Ok(Verdict::Repeated);
+        }
+        // A merged one is not told to have been taken: what it tells of errors comes again, with
+        // the node's next upload.
+        self.count_errors(node, if is_late { Errors::default() } else { errors });
+        self.tally.uploads += 1;
+        if let Some(vote) = upload.vote {
+            let votes = &mut self.tally.votes;
+            // Beyond the dictionary it would have been refused.
+            votes.resize(self.plan.setup().config().kernels, 0);
+            votes.get_mut(vote as usize).into_iter().for_each(|votes| *votes += 1);
+        }
+        let member = &mut self.members[node as usize];
+        member.round = of;
+        member.record.uploads += 1;
+        if is_late {
+            return Ok(Verdict::Merged);
+        }
+        member.ledger.count(open);
+        member.told = errors;
+        self.acknowledged.insert(node);
+        Ok(Verdict::Taken)
+    }
+
+    fn count_errors(&mut self, node: NodeId, errors: Errors) {
+        self.tally.samples += u64::from(errors.samples);
+        self.tally.squared_error += f64::from(errors.squared_error);
+        self.members[node as usize].count(errors);
+    }
+
+    /// An upload came that wasn't refused: one that was may come again, put right.
+    fn note(&mut self, node: NodeId, of: u64, is_late: bool) {
+        let member = &mut self.members[node as usize];
+        member.heard = of;
+        if is_late {
+            self.totals.late += 1;
+            self.tally.late += 1;
+            member.record.late += 1;
+        }
+    }
+
+    fn refuse(&mut self, node: NodeId, reason: Refused) -> Refusal {
+        self.totals.refused += 1;
+        self.tally.refused += 1;
+        let mut is_last = reason == Refused::Replaced;
+        if let Some(member) = self.members.get_mut(node as usize).filter(|_| !is_last) {
+            member.record.refused += 1;
+            member.bad += 1;
+            is_last = member.bad >= self.limits.bad_messages;
+        }
+        Refusal { round: self.half.broadcast().round, reason, is_last }
+    }
+
+    /// A node has answered; once a turn is enough.
+    fn answer(&mut self, node: NodeId, now: Instant) {
+        let member = &mut self.members[node as usize];
+        self.idle -= usize::from(std::mem::take(&mut member.is_idle));
+        if member.answered != self.turn {
+            member.answered = self.turn;
+            self.answered += 1;
+            self.answered_connected += usize::from(member.is_connected());
+            self.first_answer.get_or_insert(now);
+        }
+    }
+
+    /// Whether an upload of a round that has closed may count in the open one.
+    fn can_merge(&self, round: u64) -> bool {
+        let Some(open) = self.asked.back() else { return false };
+        let same = |asked: &Asked| (asked.kernel, asked.scale) == (open.kernel, open.scale);
+        self.checks.uploads_are_models()
+            && self.plan.is_plain_up()
+            && self.asked.iter().any(|asked| asked.round == round && same(asked))
+    }
+}

@@ -1,0 +1,156 @@
+//! [`Member`]: a node as the coordinator knows it.
+
+use std::time::Instant;
+
+use super::messages::Errors;
+use crate::storage::NodeRecord;
+
+/// What is left of a node's recent errors from upload to upload: about its last hundred count.
+const RECENT_LEFT: f64 = 0.99;
+
+/// A node that has joined, now or ever.
+#[derive(Debug, Default)]
+pub struct Member {
+    /// What is stored of it.
+    pub record: NodeRecord,
+    /// Its program and version, as it says.
+    pub software: String,
+    /// Where it connects from; empty while it is away.
+    pub address: String,
+    /// Round of its latest upload that was taken.
+    pub round: u64,
+    /// Its stream, if it has one.
+    pub(super) stream: Option<u64>,
+    /// Newest round that an upload came for on this stream, other than those that were refused.
+    pub(super) heard: u64,
+    /// The turn in which it answered last.
+    pub(super) answered: u64,
+    /// Whether it has said that it has nothing to answer with.
+    pub(super) is_idle: bool,
+    pub(super) ledger: Ledger,
+    /// What its latest upload that was taken told of errors.
+    pub(super) told: Errors,
+    pub(super) bucket: Bucket,
+    /// Bad messages in a row.
+    pub(super) bad: u32,
+    /// Whether it is to be stored.
+    pub(super) is_changed: bool,
+    recent_samples: f64,
+    recent_error: f64,
+}
+
+impl Member {
+    pub(super) fn new(record: NodeRecord) -> Self {
+        Self { record, ..Self::default() }
+    }
+
+    /// Whether it has a stream.
+    pub fn is_connected(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// Its mean squared error; none before its first sample.
+    pub fn mse(&self) -> Option<f64> {
+        super::totals::mean(self.record.squared_error, self.record.samples)
+    }
+
+    /// The same with recent uploads counting most.
+    pub fn recent_mse(&self) -> Option<f64> {
+        (self.recent_samples > 0.0).then(|| self.recent_error / self.recent_samples)
+    }
+
+    /// It told of its errors.
+    pub(super) fn count(&mut self, Errors { samples, squared_error }: Errors) {
+        self.record.samples += u64::from(samples);
+        self.record.squared_error += f64::from(squared_error);
+        self.recent_samples = RECENT_LEFT * self.recent_samples + f64::from(samples);
+        self.recent_error = RECENT_LEFT * self.recent_error + f64::from(squared_error);
+    }
+}
+
+/// Which uploads of a node were taken. Those of an open round are not, yet: the server may be
+/// killed before it closes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ledger {
+    /// The round of the latest.
+    latest: u64,
+    /// And of the one before.
+    before: u64,
+}
+
+impl Ledger {
+    /// One counts in this round.
+    pub(super) fn count(&mut self, round: u64) {
+        (self.before, self.latest) = (self.latest, round);
+    }
+
+    /// The last round of which an upload was taken, once `open` is open; 0 if none is known.
+    pub fn taken(&self, open: u64) -> u64 {
+        if self.latest < open { self.latest } else { self.before }
+    }
+}
+
+/// Messages that a node may still send: they come back with time.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Bucket {
+    /// Tokens and since when; none if it is full.
+    level: Option<(f64, Instant)>,
+}
+
+/// Seconds' worth of messages that may come at once.
+const BURST: f64 = 2.0;
+
+impl Bucket {
+    /// Whether there was one left.
+    pub(super) fn take(&mut self, rate: f64, now: Instant) -> bool {
+        let full = (BURST * rate).max(1.0);
+        let tokens = match self.level {
+            None => full,
+            Some((tokens, since)) => {
+                (tokens + rate * now.saturating_duration_since(since).as_secs_f64()).min(full)
+            }
+        };
+        let is_left = tokens >= 1.0;
+        self.level = Some((if is_left { tokens - 1.0 } else { tokens }, now));
+        is_left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn buckets_fill_with_time() {
+        let (mut bucket, start) = (Bucket::default(), Instant::now());
+        let mut at = |ms: u64| bucket.take(10.0, start + Duration::from_millis(ms));
+        assert_eq!((0..25).filter(|_| at(0)).count(), 20);
+        assert!(!at(99) && at(101) && !at(150));
+        assert_eq!((0..25).filter(|_| at(60_000)).count(), 20);
+        // Time that goes back changes nothing.
+        assert!(!at(0));
+    }
+
+    #[test]
+    fn an_upload_is_taken_once_its_round_has_closed() {
+        let mut ledger = Ledger::default();
+        assert_eq!(ledger.taken(1), 0);
+        ledger.count(1);
+        assert_eq!((ledger.taken(1), ledger.taken(2), ledger.taken(9)), (0, 1, 1));
+        ledger.count(9);
+        assert_eq!((ledger.taken(9), ledger.taken(10)), (1, 9));
+    }
+
+    #[test]
+    fn recent_errors_outweigh_old_ones() {
+        let mut member = Member::default();
+        assert_eq!((member.mse(), member.recent_mse()), (None, None));
+        (0..1000).for_each(|round: u32| {
+            member.count(Errors { samples: 1, squared_error: if round < 500 { 4.0 } else { 1.0 } })
+        });
+        assert_eq!(member.mse(), Some(2.5));
+        assert!((member.recent_mse().unwrap() - 1.0).abs() < 0.05);
+    }
+}

@@ -1,0 +1,119 @@
+//! What is said to a [`super::Coordinator`], and what it answers.
+
+use std::sync::Arc;
+
+use hedgerow::NodeId;
+
+use super::{Opening, Refused};
+use crate::storage::Commit;
+use crate::storage::history::Record;
+
+/// The stream that a message came on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sender {
+    /// Whose it is.
+    pub node: NodeId,
+    /// Which: a node's newest stream takes the place of the one before.
+    pub stream: u64,
+}
+
+/// Who joins.
+#[derive(Debug, Clone, Copy)]
+pub struct Newcomer<'a> {
+    /// Its node and stream.
+    pub sender: Sender,
+    /// Its name.
+    pub name: &'a str,
+    /// Its program and version.
+    pub software: &'a str,
+    /// Where from.
+    pub address: &'a str,
+}
+
+/// A message beside what it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Envelope {
+    /// Its bytes, frame included.
+    pub bytes: u64,
+    /// Bytes and broadcasts that were sent on the stream since its last message.
+    pub sent: Sent,
+}
+
+/// What was sent to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sent {
+    /// Bytes of messages, frames included.
+    pub bytes: u64,
+    /// How many of them were broadcasts.
+    pub broadcasts: u64,
+}
+
+/// What a node tells of its errors.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Errors {
+    /// Samples.
+    pub samples: u32,
+    /// Sum of their squared errors.
+    pub squared_error: f32,
+}
+
+impl Errors {
+    /// What has come to these until those.
+    pub(super) fn until(self, later: Self) -> Self {
+        Self {
+            samples: later.samples.saturating_sub(self.samples),
+            squared_error: (later.squared_error - self.squared_error).max(0.0),
+        }
+    }
+}
+
+/// What became of an upload that wasn't refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It counts in the open round.
+    Taken,
+    /// Its round has closed: it was dropped.
+    Late,
+    /// The same: it counts in the open round.
+    Merged,
+    /// The node has one in the open round already, from an earlier stream; that one stands.
+    Repeated,
+}
+
+/// A message that was not taken.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refusal {
+    /// The open round.
+    pub round: u64,
+    /// Why.
+    pub reason: Refused,
+    /// Enough is enough: the stream should end.
+    pub is_last: bool,
+}
+
+/// A round that has closed, to be committed.
+#[derive(Debug)]
+pub struct Closing {
+    pub(super) round: u64,
+    pub(super) server: Vec<u8>,
+    /// None if it is as it was.
+    pub(super) scaling: Option<Vec<u8>>,
+    pub(super) totals: Vec<u8>,
+    /// What is to be remembered of the round; none if only the scaling moved on.
+    pub record: Option<Record>,
+    pub(super) opening: Arc<Opening>,
+}
+
+impl Closing {
+    /// What to store.
+    pub fn commit(&self) -> Commit<'_> {
+        let Self { round, server, scaling, totals, record, .. } = self;
+        Commit {
+            round: *round,
+            server,
+            scaling: scaling.as_deref(),
+            totals,
+            record: record.as_ref(),
+        }
+    }
+}

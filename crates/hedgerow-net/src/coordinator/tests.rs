@@ -1,0 +1,401 @@
+//! Rounds with invented time, nodes and faults.
+
+use std::time::Duration;
+
+use hedgerow::codec::Compression;
+use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel};
+use hedgerow::message::{Rejected, Report, Upload};
+use hedgerow::scaling::ScaleKind;
+use hedgerow::{Method, SetupConfig};
+
+use super::*;
+use crate::learning::{Learning, Scaling};
+use crate::storage::Commit;
+use crate::transport::protocol::numbers_from_bytes;
+
+mod chance;
+mod engines;
+mod messages;
+
+const NODES: usize = 4;
+/// Numbers of a model.
+const LEN: usize = 4;
+
+fn learning(method: Method) -> Learning {
+    let kernels = [0.1, 1.0, 10.0].map(Kernel::gaussian).to_vec();
+    let (inputs, budget) = (2, if method == Method::GrOfl { 24 } else { LEN + 2 });
+    let frequencies = method.frequencies(budget).unwrap();
+    Learning {
+        method,
+        setup: SetupConfig {
+            kernels: 3,
+            frequencies,
+            nodes: NODES,
+            inputs,
+            budget,
+            ..SetupConfig::default()
+        },
+        features: FeatureSpec {
+            kernels,
+            draw: Draw::Independent,
+            inputs,
+            frequencies,
+            seed: 3,
+            amplitude: Amplitude::Normalised,
+        },
+        scaling: Scaling::None,
+        compression: Compression::default(),
+        personal: false,
+        columns: vec![],
+        target: "y".into(),
+    }
+}
+
+/// A coordinator and the time.
+struct Scene {
+    coordinator: Coordinator,
+    now: Instant,
+}
+
+const RULES: Rules =
+    Rules { quorum: Quorum::Share(1.0), least: 1, deadline: None, cadence: None, late: Late::Drop };
+
+fn scene_of(learning: Learning, rules: Rules, limits: Limits) -> Scene {
+    let now = Instant::now();
+    let plan = Plan::new(learning).unwrap();
+    Scene { coordinator: Coordinator::new(plan, rules, limits, None, vec![], now).unwrap(), now }
+}
+
+fn scene(rules: Rules) -> Scene {
+    scene_of(learning(Method::MkOfl), rules, Limits::default())
+}
+
+fn upload(round: u64, number: f32) -> Upload {
+    Upload { round, vote: Some(1), numbers: vec![number; LEN] }
+}
+
+const ERRORS: Errors = Errors { samples: 2, squared_error: 3.0 };
+
+impl Scene {
+    fn sender(&self, node: NodeId) -> Sender {
+        let stream = self.coordinator.members.get(node as usize).and_then(|member| member.stream);
+        Sender { node, stream: stream.unwrap_or(0) }
+    }
+
+    /// Joins on a stream.
+    fn join_on(&mut self, node: NodeId, stream: u64) -> (Ledger, Option<u64>) {
+        let (name, sender) = (format!("n{node}"), Sender { node, stream });
+        self.coordinator
+            .join(Newcomer { sender, name: &name, software: "test", address: "here" }, 1)
+    }
+
+    fn join(&mut self, nodes: impl IntoIterator<Item = NodeId>) {
+        for node in nodes {
+            self.join_on(node, u64::from(node) + 1);
+        }
+    }
+
+    fn leave(&mut self, node: NodeId) {
+        self.coordinator.leave(self.sender(node), Sent::default(), 2);
+    }
+
+    fn send(&mut self, node: NodeId, mut upload: Upload) -> Result<(Verdict, Ledger), Refusal> {
+        let envelope = Envelope { bytes: 100, sent: Sent { bytes: 50, broadcasts: 1 } };
+        self.coordinator.upload(self.sender(node), &mut upload, ERRORS, envelope, (self.now, 3))
+    }
+
+    fn verdict(&mut self, node: NodeId, round: u64) -> Verdict {
+        self.send(node, upload(round, node as f32)).unwrap().0
+    }
+
+    fn idle(&mut self, node: NodeId) {
+        let sender = self.sender(node);
+        self.coordinator.idle(sender, Envelope::default(), (self.now, 3)).unwrap();
+    }
+
+    fn refusal(&mut self, node: NodeId, upload: Upload) -> String {
+        self.send(node, upload).unwrap_err().reason.to_string()
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now += Duration::from_millis(ms);
+    }
+
+    fn is_due(&mut self) -> bool {
+        self.coordinator.is_due(self.now)
+    }
+
+    fn close(&mut self) -> Option<&Closing> {
+        self.coordinator.close(4, WireBytes::default())
+    }
+
+    /// Closes the round if it is due, and stores it; the round that is open then.
+    fn step(&mut self) -> u64 {
+        if self.is_due() {
+            self.close().unwrap();
+            self.coordinator.committed(self.now).unwrap();
+        }
+        self.coordinator.opening.round
+    }
+}
+
+#[test]
+fn a_round_closes_when_all_who_are_there_have_answered() {
+    let mut scene = scene(RULES);
+    assert!(!scene.is_due() && scene.close().is_none());
+    scene.join(0..3);
+    for node in 0..2 {
+        assert_eq!(scene.verdict(node, 1), Verdict::Taken);
+        assert!(!scene.is_due());
+    }
+    assert_eq!(scene.coordinator.needed(), Some(3));
+    scene.verdict(2, 1);
+    assert_eq!(scene.step(), 2);
+    let mean = (0.0 + 1.0 + 2.0) / 3.0;
+    let mut told = vec![];
+    numbers_from_bytes(&scene.coordinator.opening.exact.numbers, LEN, &mut told).unwrap();
+    assert_eq!(told, [mean; LEN]);
+    assert_eq!(scene.coordinator.uploads(), 0);
+    // Whoever leaves is not waited for; whoever was there and has left still counts.
+    scene.verdict(0, 2);
+    scene.verdict(1, 2);
+    scene.leave(0);
+    assert!(!scene.is_due());
+    scene.leave(2);
+    assert_eq!(scene.step(), 3);
+    // Nobody is there: nothing closes. Whoever comes back counts again.
+    scene.verdict(1, 3);
+    scene.join([2]);
+    scene.leave(1);
+    scene.leave(2);
+    assert!(!scene.is_due());
+    scene.join([1]);
+    assert_eq!(scene.step(), 4);
+}
+
+#[test]
+fn a_quorum_may_be_a_count_or_a_share() {
+    let mut count = scene(Rules { quorum: Quorum::Count(3), ..RULES });
+    count.join(0..4);
+    count.verdict(0, 1);
+    count.verdict(1, 1);
+    // It is a count of answers, whoever leaves.
+    (1..4).for_each(|node| count.leave(node));
+    assert!(!count.is_due());
+    count.join([3]);
+    count.verdict(3, 1);
+    assert!(count.is_due());
+
+    let mut share = scene(Rules { quorum: Quorum::Share(0.5), ..RULES });
+    share.join(0..4);
+    share.verdict(0, 1);
+    assert!(!share.is_due());
+    share.verdict(1, 1);
+    assert!(share.is_due());
+    // What those who left have said doesn't make it a quorum of those who are there.
+    share.leave(0);
+    share.leave(1);
+    assert!(!share.is_due());
+
+    let mut least = scene(Rules { least: 2, ..RULES });
+    least.join([0]);
+    least.verdict(0, 1);
+    assert!(!least.is_due());
+    least.join([1]);
+    least.verdict(1, 1);
+    assert!(least.is_due());
+}
+
+#[test]
+fn a_deadline_counts_from_the_first_answer() {
+    let deadline = Duration::from_millis(100);
+    let mut scene = scene(Rules { deadline: Some(deadline), least: 2, ..RULES });
+    scene.join(0..4);
+    let start = scene.now;
+    assert_eq!(scene.coordinator.wake_at(scene.now), Some(start + deadline));
+    scene.pass(5000);
+    scene.verdict(0, 1);
+    scene.verdict(1, 1);
+    assert!(!scene.is_due(), "the others have time from the first answer on");
+    assert_eq!(scene.coordinator.wake_at(scene.now), Some(start + Duration::from_millis(5100)));
+    scene.pass(99);
+    assert!(!scene.is_due());
+    scene.pass(1);
+    assert_eq!(scene.step(), 2);
+    // Too few by then: it closes with the one that is missing.
+    scene.verdict(0, 2);
+    scene.pass(200);
+    assert!(!scene.is_due());
+    assert!(scene.coordinator.wake_at(scene.now) > Some(scene.now));
+    scene.verdict(3, 2);
+    assert_eq!(scene.step(), 3);
+}
+
+#[test]
+fn a_cadence_is_a_fixed_beat() {
+    let mut scene = scene(Rules { cadence: Some(Duration::from_millis(100)), ..RULES });
+    scene.join([0]);
+    let start = scene.now;
+    scene.verdict(0, 1);
+    assert!(!scene.is_due(), "all have answered, but it isn't time");
+    scene.pass(100);
+    assert_eq!(scene.step(), 2);
+    // A beat without anybody passes.
+    scene.pass(100);
+    assert!(!scene.is_due());
+    scene.pass(30);
+    scene.verdict(0, 2);
+    assert!(!scene.is_due());
+    assert_eq!(scene.coordinator.wake_at(scene.now), Some(start + Duration::from_millis(300)));
+    // Looked at too late, the next one is still on the beat.
+    scene.pass(1_234);
+    assert_eq!(scene.step(), 3);
+    assert_eq!(scene.coordinator.wake_at(scene.now), Some(start + Duration::from_millis(1_500)));
+    assert_eq!(scene.coordinator.needed(), None);
+}
+
+#[test]
+fn what_is_not_committed_is_not_told_and_nothing_is_lost_or_counted_twice() {
+    let mut scene = scene(Rules { quorum: Quorum::Count(2), ..RULES });
+    scene.join(0..3);
+    scene.verdict(0, 1);
+    scene.verdict(1, 1);
+    let first = scene.close().unwrap();
+    assert_eq!((first.commit().round, first.record.as_ref().unwrap().round), (2, 1));
+    let bytes = (first.server.clone(), first.totals.clone());
+    // The disk is full: nodes know round 1 still, and what comes for it is too late.
+    for _ in 0..3 {
+        assert_eq!(scene.coordinator.opening().round, 1);
+        assert!(!scene.is_due() && scene.close().is_none());
+    }
+    let (verdict, ledger) = scene.send(2, upload(1, 7.0)).unwrap();
+    assert_eq!((verdict, ledger.taken(2)), (Verdict::Late, 0));
+    scene.leave(0);
+    scene.join_on(0, 50);
+    assert_eq!(scene.coordinator.members[0].ledger.taken(1), 0, "not before it is committed");
+    // Scratch again: the very same is committed, once.
+    let pending = scene.coordinator.closing().unwrap();
+    assert_eq!((&pending.server, &pending.totals), (&bytes.0, &bytes.1));
+    let (opening, record) = scene.coordinator.committed(scene.now).unwrap();
+    assert_eq!((opening.round, record.unwrap().uploads), (2, 2));
+    assert!(scene.coordinator.committed(scene.now).is_none());
+    assert_eq!(scene.coordinator.members[0].ledger.taken(2), 1);
+    scene.verdict(0, 2);
+    scene.verdict(2, 2);
+    assert_eq!(scene.step(), 3);
+    let totals = scene.coordinator.totals();
+    assert_eq!((totals.rounds, totals.uploads, totals.samples, totals.late), (2, 4, 8, 1));
+    assert_eq!((totals.votes.as_slice(), totals.selected.iter().sum::<u64>()), (&[0, 4, 0][..], 2));
+}
+
+#[test]
+fn a_run_goes_on_from_what_was_committed() {
+    let rules = Rules { quorum: Quorum::Count(2), ..RULES };
+    let (mut undisturbed, mut killed) = (scene(rules), scene(rules));
+    let mut saved = None;
+    for round in 1..=3 {
+        for scene in [&mut undisturbed, &mut killed] {
+            scene.join(0..2);
+            (0..2).for_each(|node| assert_eq!(scene.verdict(node, round), Verdict::Taken));
+        }
+        undisturbed.step();
+        let Commit { round, server, scaling, totals, .. } = killed.close().unwrap().commit();
+        let scaling = scaling.map(<[u8]>::to_vec);
+        saved = Some(Saved { round, server: server.to_vec(), scaling, totals: totals.to_vec() });
+        // Killed before anybody hears of it.
+        let nodes = killed.coordinator.changed_nodes(9);
+        assert_eq!(nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["n0", "n1"]);
+        let plan = killed.coordinator.plan.clone();
+        killed.coordinator =
+            Coordinator::new(plan, rules, Limits::default(), saved.as_ref(), nodes, killed.now)
+                .unwrap();
+    }
+    assert_eq!(killed.coordinator.opening().round, 4);
+    assert_eq!(killed.coordinator.half.save(), undisturbed.coordinator.half.save());
+    assert_eq!(killed.coordinator.opening().exact, undisturbed.coordinator.opening().exact);
+    // Who was taken is known, and what was counted.
+    let (ledger, _) = killed.join_on(1, 9);
+    assert_eq!(ledger.taken(4), 3);
+    assert_eq!(killed.join_on(3, 9).0.taken(4), 0);
+    let [a, b] = [&killed, &undisturbed].map(|scene| scene.coordinator.totals().clone());
+    assert_eq!(
+        (a.rounds, a.samples, a.squared_error, a.acknowledged),
+        (3, b.samples, b.squared_error, b.acknowledged)
+    );
+    // What doesn't fit is refused.
+    let restore = |method, saved: &Saved| {
+        let plan = Plan::new(learning(method)).unwrap();
+        Coordinator::new(plan, rules, Limits::default(), Some(saved), vec![], Instant::now())
+            .map(|_| ())
+    };
+    let saved = saved.unwrap();
+    assert!(restore(Method::MkOfl, &saved).is_ok());
+    assert!(restore(Method::Naive, &saved).is_err());
+    let error =
+        restore(Method::MkOfl, &Saved { round: 9, ..saved.clone() }).unwrap_err().to_string();
+    assert!(error.contains("round 4") && error.contains("round 9"), "{error}");
+    assert!(restore(Method::MkOfl, &Saved { scaling: Some(vec![]), ..saved.clone() }).is_err());
+    assert!(restore(Method::MkOfl, &Saved { totals: vec![], ..saved }).is_err());
+}
+
+#[test]
+fn nobody_waits_for_those_who_have_nothing_to_answer_with() {
+    let mut scene = scene(RULES);
+    scene.join(0..4);
+    for round in 1..=3 {
+        scene.verdict(0, round);
+        scene.verdict(1, round);
+        if round == 1 {
+            assert!(!scene.is_due());
+            [2, 3].into_iter().for_each(|node| scene.idle(node));
+        }
+        assert_eq!((scene.coordinator.needed(), scene.step()), (Some(2), round + 1));
+    }
+    // Who answers again is waited for again.
+    (0..3).for_each(|node| _ = scene.verdict(node, 4));
+    assert_eq!((scene.coordinator.needed(), scene.step()), (Some(3), 5));
+    (0..2).for_each(|node| _ = scene.verdict(node, 5));
+    assert!(!scene.is_due());
+    // So is who comes back, until he says the same.
+    scene.idle(2);
+    scene.join_on(3, 99);
+    assert!(!scene.is_due());
+    scene.leave(3);
+    assert_eq!(scene.step(), 6);
+    // With nobody to wait for nothing happens.
+    [0, 1].into_iter().for_each(|node| scene.idle(node));
+    assert!(!scene.is_due());
+}
+
+#[test]
+fn takers_are_those_of_the_latest_round() {
+    let rules = Rules { quorum: Quorum::Count(1), ..RULES };
+    let mut scene = scene(rules);
+    scene.join(0..2);
+    for (node, round) in [(0, 1), (1, 2), (1, 3)] {
+        assert_eq!(scene.verdict(node, round), Verdict::Taken);
+        assert_eq!(scene.step(), round + 1);
+    }
+    let acknowledged = &scene.coordinator.totals().acknowledged;
+    assert_eq!([0, 1].map(|node| acknowledged.contains(node)), [false, true]);
+}
+
+#[test]
+fn nodes_are_stored_when_they_have_changed() {
+    let mut scene = scene(RULES);
+    scene.join(0..3);
+    assert_eq!(scene.coordinator.changed_nodes(2).len(), 2);
+    let last = scene.coordinator.changed_nodes(2);
+    assert_eq!((last.len(), last[0].number), (1, 2));
+    assert!(scene.coordinator.changed_nodes(2).is_empty());
+    scene.coordinator.changed_again(&last);
+    scene.verdict(1, 1);
+    let changed = scene.coordinator.changed_nodes(9);
+    assert_eq!(changed.iter().map(|node| node.number).collect::<Vec<_>>(), [1, 2]);
+    let NodeRecord { uploads, samples, squared_error, bytes_up, bytes_down, last_seen_ms, .. } =
+        changed[0];
+    assert_eq!(
+        (uploads, samples, squared_error, bytes_up, bytes_down, last_seen_ms),
+        (1, 2, 3.0, 100, 50, 3)
+    );
+}

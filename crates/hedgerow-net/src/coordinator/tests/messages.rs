@@ -1,0 +1,200 @@
+//! What becomes of single messages.
+
+use super::*;
+
+#[test]
+fn late_uploads_are_dropped_and_counted() {
+    let mut scene = scene(Rules { quorum: Quorum::Count(1), ..RULES });
+    scene.join(0..2);
+    scene.verdict(0, 1);
+    scene.step();
+    let (verdict, ledger) = scene.send(1, upload(1, 9.0)).unwrap();
+    assert_eq!((verdict, ledger.taken(2)), (Verdict::Late, 0));
+    assert_eq!(scene.coordinator.uploads(), 0);
+    assert_eq!((scene.coordinator.totals.late, scene.coordinator.members[1].record.late), (1, 1));
+    assert_eq!(scene.coordinator.totals.refused, 0);
+    scene.verdict(1, 2);
+    let closing = scene.close().unwrap();
+    assert_eq!(closing.record.as_ref().map(|record| (record.late, record.uploads)), Some((1, 1)));
+}
+
+#[test]
+fn late_models_may_count_in_the_open_round() {
+    let mut scene =
+        scene(Rules { quorum: Quorum::Count(1), late: Late::Merge { rounds: 2 }, ..RULES });
+    scene.join(0..4);
+    // All vote for kernel 1 from round 2 on, so that the same kernel is asked for.
+    for round in 1..=4 {
+        scene.verdict(0, round);
+        assert_eq!(scene.step(), round + 1);
+    }
+    let asked: Vec<_> =
+        scene.coordinator.asked.iter().map(|asked| (asked.round, asked.kernel)).collect();
+    assert_eq!(asked, [(3, Some(1)), (4, Some(1)), (5, Some(1))]);
+    assert_eq!(scene.verdict(1, 2), Verdict::Late, "too old");
+    let (verdict, ledger) = scene.send(1, upload(3, 1.0)).unwrap();
+    // Its errors come again with the next upload, so they don't count here, and it isn't told that
+    // it was taken.
+    assert_eq!((verdict, ledger.taken(5), ledger.taken(6)), (Verdict::Merged, 0, 0));
+    assert_eq!(
+        (scene.coordinator.tally.samples, scene.coordinator.members[1].record.samples),
+        (0, 0)
+    );
+    assert!(!scene.coordinator.acknowledged.contains(1));
+    assert_eq!(scene.verdict(1, 4), Verdict::Late, "it has one in the open round");
+    assert_eq!((scene.coordinator.uploads(), scene.coordinator.totals.late), (1, 3));
+    // Another kernel is asked for: an old model is of no use.
+    scene.coordinator.asked.back_mut().unwrap().kernel = Some(2);
+    assert_eq!(scene.verdict(2, 4), Verdict::Late);
+    scene.coordinator.asked.iter_mut().for_each(|asked| asked.kernel = None);
+    scene.coordinator.asked.back_mut().unwrap().scale = 1;
+    assert_eq!(scene.verdict(3, 4), Verdict::Late, "another scale");
+    // A method whose uploads are no models.
+    let rules = Rules { quorum: Quorum::Count(1), late: Late::Merge { rounds: 2 }, ..RULES };
+    let mut pof = scene_of(learning(Method::PofMkl), rules, Limits::default());
+    pof.join(0..2);
+    let len = 2 * pof.coordinator.plan.setup().config().frequencies;
+    let model = |round| Upload { round, vote: Some(0), numbers: vec![0.5; len] };
+    pof.send(0, model(1)).unwrap();
+    pof.step();
+    assert_eq!(pof.send(1, model(1)).unwrap().0, Verdict::Late);
+}
+
+#[test]
+fn bad_uploads_are_refused_with_a_reason_and_change_nothing() {
+    let limits = Limits { norm: 10.0, bad_messages: 100, ..Limits::default() };
+    let mut scene = scene_of(learning(Method::MkOfl), RULES, limits);
+    scene.join(0..2);
+    let before = scene.coordinator.half.save();
+    let bad = [
+        (upload(2, 1.0), "round 1 is open"),
+        (Upload { numbers: vec![1.0; LEN + 1], ..upload(1, 1.0) }, "5 came"),
+        (upload(1, f32::NAN), "NaN"),
+        (upload(1, f32::INFINITY), "norm"),
+        (upload(1, 6.0), "at most 1e1, but is 1.2e1"),
+        (Upload { vote: Some(3), ..upload(1, 1.0) }, "kernels 0 to 2"),
+        (Upload { vote: None, ..upload(1, 1.0) }, "kernel"),
+    ];
+    let count = bad.len() as u64;
+    for (upload, part) in bad {
+        let message = scene.refusal(0, upload);
+        assert!(message.contains(part), "{message}");
+    }
+    for squared_error in [-1.0, f32::NAN, f32::INFINITY] {
+        let (sender, mut upload) = (scene.sender(0), upload(1, 1.0));
+        let errors = Errors { samples: 1, squared_error };
+        let refused = scene.coordinator.upload(
+            sender,
+            &mut upload,
+            errors,
+            Envelope::default(),
+            (scene.now, 0),
+        );
+        assert!(refused.unwrap_err().reason.to_string().contains("squared errors"));
+    }
+    let report = Report { numbers: vec![1.0; 15] };
+    let refused =
+        scene.coordinator.report(scene.sender(0), &report, Envelope::default(), (scene.now, 0));
+    assert_eq!(refused.unwrap_err().reason, Refused::Rejected(Rejected::NotExpected));
+    assert_eq!(scene.coordinator.half.save(), before);
+    assert_eq!(
+        (scene.coordinator.totals.refused, scene.coordinator.members[0].record.refused),
+        (count + 4, count + 4)
+    );
+    assert_eq!((scene.coordinator.totals.samples, scene.coordinator.answered), (0, 0));
+    assert_eq!(scene.verdict(0, 1), Verdict::Taken);
+}
+
+#[test]
+fn models_are_bounded_one_by_one() {
+    let limits = Limits { norm: 10.0, ..Limits::default() };
+    let refusal = |method, numbers: Vec<f32>, vote| {
+        let mut scene = scene_of(learning(method), RULES, limits);
+        scene.join([0]);
+        scene
+            .send(0, Upload { round: 1, vote, numbers })
+            .map(|_| ())
+            .map_err(|refusal| refusal.reason.to_string())
+    };
+    // Three models of length 9 and three losses: none is too long, however long they are together.
+    let models = |number| [vec![number; 3 * LEN], vec![100.0; 3]].concat();
+    assert_eq!(refusal(Method::Naive, models(4.5), None), Ok(()));
+    assert!(refusal(Method::Naive, models(5.5), None).unwrap_err().contains("norm"));
+    // What follows the model is no model.
+    assert_eq!(refusal(Method::EmKofl, [vec![1.0; LEN], vec![100.0; 3]].concat(), None), Ok(()));
+    assert!(refusal(Method::LinearSgd, vec![0.0, 0.0, 11.0], None).unwrap_err().contains("norm"));
+    assert_eq!(refusal(Method::LinearSgd, vec![0.0, 0.0, 9.0], None), Ok(()));
+}
+
+#[test]
+fn nobody_speaks_twice_or_too_often() {
+    let limits = Limits { messages_per_second: 2, bad_messages: 3, ..Limits::default() };
+    let mut scene = scene_of(learning(Method::MkOfl), RULES, limits);
+    scene.join(0..2);
+    scene.verdict(0, 1);
+    let again = scene.send(0, upload(1, 5.0)).unwrap_err();
+    assert_eq!(
+        (again.reason, again.is_last),
+        (Refused::Rejected(Rejected::Duplicate { node: 0, round: 1 }), false)
+    );
+    // On another stream it may be the same again: the first one stands.
+    scene.join_on(0, 77);
+    assert_eq!(scene.verdict(0, 1), Verdict::Repeated);
+    assert_eq!((scene.coordinator.uploads(), scene.coordinator.tally.samples), (1, 2));
+    // Two seconds' worth may come at once.
+    scene.send(0, upload(1, 1.0)).unwrap_err();
+    let refusals: Vec<_> = (0..3).map(|_| scene.send(0, upload(1, 1.0)).unwrap_err()).collect();
+    assert!(refusals.iter().all(|refusal| refusal.reason == Refused::Rate { bound: 2 }));
+    assert_eq!(
+        refusals.iter().map(|refusal| refusal.is_last).collect::<Vec<_>>(),
+        [false, true, true]
+    );
+    scene.pass(500);
+    assert!(scene.refusal(0, upload(1, 1.0)).contains("already"));
+}
+
+#[test]
+fn a_second_stream_replaces_the_first() {
+    let mut scene = scene(RULES);
+    assert_eq!(scene.join_on(0, 5).1, None);
+    let old = scene.sender(0);
+    assert_eq!(scene.join_on(0, 6).1, Some(5));
+    assert_eq!(scene.coordinator.connected(), 1);
+    let refused = scene.coordinator.upload(
+        old,
+        &mut upload(1, 1.0),
+        ERRORS,
+        Envelope::default(),
+        (scene.now, 0),
+    );
+    let refusal = refused.unwrap_err();
+    assert_eq!((refusal.reason, refusal.is_last), (Refused::Replaced, true));
+    scene.coordinator.leave(old, Sent::default(), 0);
+    assert_eq!(scene.coordinator.connected(), 1, "the old stream's end is not the node's");
+    scene.leave(0);
+    assert_eq!(scene.coordinator.connected(), 0);
+}
+
+#[test]
+fn only_bad_messages_in_a_row_end_a_stream() {
+    let limits = Limits { bad_messages: 2, ..Limits::default() };
+    let online = Scaling::Online { kind: ScaleKind::Range };
+    let rules = Rules { quorum: Quorum::Count(1), ..RULES };
+    let mut scene =
+        scene_of(Learning { scaling: online, ..learning(Method::MkOfl) }, rules, limits);
+    scene.join([0]);
+    let report = Report { numbers: [[20.0, 0.5, 0.25, 0.0, 1.0]; 3].concat() };
+    for _ in 0..3 {
+        assert!(!scene.send(0, upload(99, 1.0)).unwrap_err().is_last);
+        let sender = scene.sender(0);
+        scene.coordinator.report(sender, &report, Envelope::default(), (scene.now, 0)).unwrap();
+    }
+    scene.step();
+    for round in 1..=3 {
+        assert!(!scene.send(0, upload(99, 1.0)).unwrap_err().is_last);
+        assert_eq!(scene.verdict(0, round), Verdict::Taken);
+        assert_eq!(scene.step(), round + 1);
+    }
+    assert!(!scene.send(0, upload(99, 1.0)).unwrap_err().is_last);
+    assert!(scene.send(0, upload(99, 1.0)).unwrap_err().is_last);
+}

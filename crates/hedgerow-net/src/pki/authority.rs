@@ -1,0 +1,453 @@
+//! [`Authority`]: a folder that certificates of a federation come from.
+//!
+//! ```text
+//! ca.key         private key of the authority: keep it safe, and away from the server where that is possible
+//! ca.pem         its certificate
+//! server.pem     private key and certificate of the server, and ca.pem again: with crl.pem all that a server needs
+//! crl.pem        the list of revoked certificates, signed
+//! nodes/a.pem    private key and certificate of node a, and ca.pem again: all that the node needs
+//! index.jsonl    every certificate that was issued
+//! ```
+//!
+//! A certificate is for a server or for a node, never both, so no node can pose as the server. The
+//! index is what counts: a certificate is in it before it exists, and the list of revoked ones is
+//! always made from it. Nodes see no such list, so a server's stolen key is good until its
+//! certificate ends; only a new authority helps against that.
+
+mod files;
+mod index;
+mod signer;
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateRevocationListDer, DnsName};
+use time::{Duration, OffsetDateTime};
+use x509_parser::prelude::{CertificateRevocationList, FromDer};
+
+use crate::file::{Access, FileError};
+use crate::pki::identity::{
+    BadName, CRL_FILE, IdentityError, MAX_LIST_BYTES, MAX_PEM_BYTES, Peer, SERVER_FILE,
+    certificate_in, check_node_name, read_whole,
+};
+use files::{is_there, lock, make_folder, write};
+use index::from_hexadecimal;
+pub use index::{Issued, Kind};
+use signer::{Signed, Signer};
+
+/// How long the authority's own certificate is good, unless told otherwise.
+pub const AUTHORITY_DAYS: u32 = 3650;
+/// How long all others are.
+pub const CERTIFICATE_DAYS: u32 = 730;
+/// Longest that can be asked for.
+pub const MAX_DAYS: u32 = 36_500;
+/// What a server is reached by if nobody says.
+pub const DEFAULT_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+const KEY_FILE: &str = "ca.key";
+const AUTHORITY_FILE: &str = "ca.pem";
+const INDEX_FILE: &str = "index.jsonl";
+const NODES_FOLDER: &str = "nodes";
+
+/// A folder with an authority in it. Its private key is read when something is to be signed, and
+/// not kept.
+#[derive(Debug, Clone)]
+pub struct Authority {
+    folder: PathBuf,
+}
+
+/// Whether a node that has a good certificate may have another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Issuing {
+    /// No: two devices of one name would push each other out.
+    First,
+    /// Yes, in place of the file that is there. The old one stays good, so that the node can change
+    /// over when it likes.
+    Renewal,
+}
+
+/// Why an authority can't be made or used.
+#[derive(Debug, thiserror::Error)]
+pub enum PkiError {
+    /// A name that no node can have.
+    #[error(transparent)]
+    Name(#[from] BadName),
+    /// One that is given twice.
+    #[error("node {0} is given twice")]
+    Twice(String),
+    /// What no server is reached by.
+    #[error("a server's name must be a DNS name or an IP address, without a port, but is {0:?}")]
+    Host(String),
+    /// A time that can't be.
+    #[error("days must be between 1 and {MAX_DAYS}, but are {0}")]
+    Days(u32),
+    /// Nothing is ever overwritten.
+    #[error("{} is there already, and an authority is never overwritten: choose another folder", file.display())]
+    Exists {
+        /// What is there.
+        file: PathBuf,
+    },
+    /// It was never made.
+    #[error("{} holds no authority (hedgerow pki init makes one)", folder.display())]
+    NoAuthority {
+        /// Where it was looked for.
+        folder: PathBuf,
+    },
+    /// It is too old to sign.
+    #[error("the authority ended on {}: make a new one in another folder", end.date())]
+    Ended {
+        /// When.
+        end: OffsetDateTime,
+    },
+    /// The name is taken.
+    #[error(
+        "node {node} has a certificate until {}: renew it if the node is the same (--renew), revoke it first if it was \
+         lost, or choose another name", end.date()
+    )]
+    Enrolled {
+        /// Whose.
+        node: String,
+        /// Until when.
+        end: OffsetDateTime,
+    },
+    /// The revoked come back only if somebody says so plainly.
+    #[error("node {node} was revoked on {}: issue a first certificate again, without --renew, to let it back in", at.date())]
+    Revoked {
+        /// Who.
+        node: String,
+        /// When.
+        at: OffsetDateTime,
+    },
+    /// A file that may be somebody's only copy.
+    #[error("{} is in the way: it has no certificate of that node from this authority; move it away", file.display())]
+    InTheWay {
+        /// Which.
+        file: PathBuf,
+    },
+    /// Nobody has that name.
+    #[error("node {node} has no certificate in {} (hedgerow pki list shows those that have)", folder.display())]
+    Unknown {
+        /// Who.
+        node: String,
+        /// Where.
+        folder: PathBuf,
+    },
+    /// A file or a folder can't be written.
+    #[error(transparent)]
+    Output(#[from] FileError),
+    /// The index says something odd.
+    #[error("{}, line {line}: {what}", file.display())]
+    Index {
+        /// The file.
+        file: PathBuf,
+        /// Counted from one.
+        line: usize,
+        /// What is wrong.
+        what: String,
+    },
+    /// A file can't be read or used.
+    #[error(transparent)]
+    File(#[from] IdentityError),
+    /// The key and the certificate of the authority can't sign.
+    #[error("can't sign: {0}")]
+    Signing(#[from] rcgen::Error),
+    /// The system has no random numbers.
+    #[error("the system gives no random numbers")]
+    Random,
+}
+
+impl Authority {
+    /// Makes an authority, a server's certificate for these DNS names and IP addresses
+    /// ([`DEFAULT_HOSTS`] if there are none), and an empty list of revoked ones.
+    pub fn init(folder: &Path, hosts: &[String]) -> Result<Self, PkiError> {
+        Self::init_for(folder, hosts, CERTIFICATE_DAYS, AUTHORITY_DAYS)
+    }
+
+    /// The same with other times for the server's certificate and the authority's own.
+    pub fn init_for(
+        folder: &Path,
+        hosts: &[String],
+        server_days: u32,
+        authority_days: u32,
+    ) -> Result<Self, PkiError> {
+        let hosts = checked_hosts(hosts)?;
+        let now = this_second();
+        let end = end_after(now, authority_days)?;
+        end_after(now, server_days)?;
+        make_folder(folder)?;
+        let _lock = lock(folder)?;
+        let files = [KEY_FILE, AUTHORITY_FILE, INDEX_FILE, SERVER_FILE, CRL_FILE, NODES_FOLDER];
+        for file in files.map(|name| folder.join(name)) {
+            if is_there(&file)? {
+                return Err(PkiError::Exists { file });
+            }
+        }
+        let authority = Self { folder: folder.to_owned() };
+        let made = authority.make(&hosts, now, end, server_days);
+        if made.is_err() {
+            // All of it is ours and of no use.
+            for file in files.map(|name| folder.join(name)) {
+                let _ = if file.is_dir() {
+                    std::fs::remove_dir(&file)
+                } else {
+                    std::fs::remove_file(&file)
+                };
+            }
+        }
+        made.map(|()| authority)
+    }
+
+    /// An authority that was made before.
+    pub fn open(folder: &Path) -> Result<Self, PkiError> {
+        if !is_there(&folder.join(INDEX_FILE))? {
+            return Err(PkiError::NoAuthority { folder: folder.to_owned() });
+        }
+        Ok(Self { folder: folder.to_owned() })
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Enrols a node: returns the one file it needs. Refused if it has a good certificate.
+    pub fn issue(&self, node: &str, days: u32) -> Result<PathBuf, PkiError> {
+        self.issue_all(&[node], days, Issuing::First)?;
+        Ok(self.node_file(node))
+    }
+
+    /// Certificates for many nodes, or for none of them if there is something wrong with one.
+    pub fn issue_all(
+        &self,
+        nodes: &[impl AsRef<str>],
+        days: u32,
+        issuing: Issuing,
+    ) -> Result<Vec<(PathBuf, Issued)>, PkiError> {
+        let now = this_second();
+        let end = end_after(now, days)?;
+        let _lock = lock(&self.folder)?;
+        let mut all = self.list()?;
+        let mut seen = HashSet::new();
+        for node in nodes.iter().map(AsRef::as_ref) {
+            check_node_name(node)?;
+            if !seen.insert(node) {
+                return Err(PkiError::Twice(node.to_owned()));
+            }
+        }
+        self.check_free(&seen, &all, issuing, now)?;
+        let signer = self.signer()?;
+        let mut signed = Vec::with_capacity(nodes.len());
+        for node in nodes.iter().map(AsRef::as_ref) {
+            signed.push(signer.sign_node(node, now, end)?);
+        }
+        all.extend(signed.iter().map(|Signed { issued, .. }| issued.clone()));
+        index::save(&self.folder.join(INDEX_FILE), &all)?;
+        let mut written = Vec::with_capacity(signed.len());
+        for Signed { pem, issued } in signed {
+            let file = self.node_file(&issued.name);
+            write(&file, pem.as_bytes(), Access::Private)?;
+            written.push((file, issued));
+        }
+        Ok(written)
+    }
+
+    /// A new private key and certificate for the server, which takes them into use by itself. For
+    /// these names and addresses, or for the same as before if there are none.
+    pub fn renew_server(&self, hosts: &[String], days: u32) -> Result<(PathBuf, Issued), PkiError> {
+        let now = this_second();
+        let end = end_after(now, days)?;
+        let _lock = lock(&self.folder)?;
+        let mut all = self.list()?;
+        let before = all.iter().rfind(|issued| issued.kind == Kind::Server);
+        let same = before.map_or(&[][..], |before| &before.hosts);
+        let hosts = checked_hosts(if hosts.is_empty() { same } else { hosts })?;
+        let Signed { pem, issued } = self.signer()?.sign_server(&hosts, now, end)?;
+        all.push(issued.clone());
+        index::save(&self.folder.join(INDEX_FILE), &all)?;
+        let file = self.folder.join(SERVER_FILE);
+        write(&file, pem.as_bytes(), Access::Private)?;
+        Ok((file, issued))
+    }
+
+    /// Revokes every certificate of a node; returns how many of them were good until now. The list
+    /// is written anew even if none was, so that it can be mended by this too.
+    pub fn revoke(&self, node: &str) -> Result<usize, PkiError> {
+        Ok(self.revoke_all(&[node])?.into_iter().sum())
+    }
+
+    /// The same for many nodes, or for none of them if one is unknown.
+    pub fn revoke_all(&self, nodes: &[impl AsRef<str>]) -> Result<Vec<usize>, PkiError> {
+        let now = this_second();
+        let _lock = lock(&self.folder)?;
+        let mut all = self.list()?;
+        let mut counts = Vec::with_capacity(nodes.len());
+        for node in nodes.iter().map(AsRef::as_ref) {
+            if !all.iter().any(|issued| issued.is_of(node)) {
+                return Err(PkiError::Unknown {
+                    node: node.to_owned(),
+                    folder: self.folder.clone(),
+                });
+            }
+            let mut count = 0;
+            for issued in
+                all.iter_mut().filter(|issued| issued.is_of(node) && issued.revoked_at.is_none())
+            {
+                count += usize::from(issued.is_good(now));
+                issued.revoked_at = Some(now);
+            }
+            counts.push(count);
+        }
+        // Without the authority's key nothing is changed.
+        let signer = self.signer()?;
+        index::save(&self.folder.join(INDEX_FILE), &all)?;
+        self.write_list(&signer, &all, now)?;
+        Ok(counts)
+    }
+
+    /// All that was issued, oldest first.
+    pub fn list(&self) -> Result<Vec<Issued>, PkiError> {
+        index::load(&self.folder.join(INDEX_FILE))
+    }
+
+    /// Where a node's file is written.
+    pub fn node_file(&self, node: &str) -> PathBuf {
+        self.folder.join(NODES_FOLDER).join(format!("{node}.pem"))
+    }
+
+    fn make(
+        &self,
+        hosts: &[String],
+        now: OffsetDateTime,
+        end: OffsetDateTime,
+        server_days: u32,
+    ) -> Result<(), PkiError> {
+        let (signer, key_pem) = Signer::generate(now, end)?;
+        let server = signer.sign_server(hosts, now, end_after(now, server_days)?)?;
+        make_folder(&self.folder.join(NODES_FOLDER))?;
+        write(&self.folder.join(KEY_FILE), key_pem.as_bytes(), Access::Private)?;
+        write(&self.folder.join(AUTHORITY_FILE), signer.pem.as_bytes(), Access::Shared)?;
+        self.write_list(&signer, &[], now)?;
+        write(&self.folder.join(SERVER_FILE), server.pem.as_bytes(), Access::Private)?;
+        index::save(&self.folder.join(INDEX_FILE), &[server.issued])
+    }
+
+    /// Whether these nodes may have a certificate, and nothing is in the way of their files.
+    fn check_free(
+        &self,
+        nodes: &HashSet<&str>,
+        all: &[Issued],
+        issuing: Issuing,
+        now: OffsetDateTime,
+    ) -> Result<(), PkiError> {
+        let mut newest = HashMap::new();
+        let mut known = HashSet::new();
+        for issued in
+            all.iter().filter(|issued| nodes.contains(&*issued.name) && issued.is_of(&issued.name))
+        {
+            if issuing == Issuing::First && issued.is_good(now) {
+                return Err(PkiError::Enrolled {
+                    node: issued.name.clone(),
+                    end: issued.not_after,
+                });
+            }
+            newest.insert(&*issued.name, issued);
+            known.insert((&*issued.name, from_hexadecimal(&issued.serial).unwrap_or_default()));
+        }
+        for node in nodes {
+            if issuing == Issuing::Renewal {
+                match newest.get(node) {
+                    None => {
+                        return Err(PkiError::Unknown {
+                            node: (*node).to_owned(),
+                            folder: self.folder.clone(),
+                        });
+                    }
+                    Some(Issued { revoked_at: Some(at), .. }) => {
+                        return Err(PkiError::Revoked { node: (*node).to_owned(), at: *at });
+                    }
+                    Some(_) => {}
+                }
+            }
+            let file = self.node_file(node);
+            if is_there(&file)? {
+                let peer = certificate_in(&file)
+                    .ok()
+                    .and_then(|found| Peer::from_certificate(&found).ok());
+                if peer.is_none_or(|peer| !known.contains(&(*node, peer.serial))) {
+                    return Err(PkiError::InTheWay { file });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the authority's key and certificate, and sees whether they belong together.
+    fn signer(&self) -> Result<Signer, PkiError> {
+        let (key_file, file) = (self.folder.join(KEY_FILE), self.folder.join(AUTHORITY_FILE));
+        let text = |file: &Path| {
+            let content = read_whole(file, MAX_PEM_BYTES)?;
+            let unfit = |_| IdentityError::Unfit { file: file.to_owned(), what: "that is no text" };
+            String::from_utf8(content).map_err(unfit)
+        };
+        Signer::read((&key_file, &text(&key_file)?), (&file, text(&file)?))
+    }
+
+    /// Writes the list of revoked certificates, with a greater number than before.
+    fn write_list(
+        &self,
+        signer: &Signer,
+        all: &[Issued],
+        now: OffsetDateTime,
+    ) -> Result<(), PkiError> {
+        let file = self.folder.join(CRL_FILE);
+        // Of the time, so that numbers rise even if the old list is lost.
+        let by_time = u64::try_from(now.unix_timestamp()).unwrap_or_default();
+        let number =
+            list_number(&file).map_or(by_time, |number| by_time.max(number.saturating_add(1)));
+        write(&file, signer.sign_list(number, all, now)?.as_bytes(), Access::Shared)
+    }
+}
+
+/// Number of the list in a file, if there is one.
+fn list_number(file: &Path) -> Option<u64> {
+    let content = read_whole(file, MAX_LIST_BYTES).ok()?;
+    let der = CertificateRevocationListDer::from_pem_slice(&content).ok()?;
+    let (_, list) = CertificateRevocationList::from_der(&der).ok()?;
+    u64::try_from(list.crl_number()?).ok()
+}
+
+/// DNS names in small letters and addresses in their usual form, each once.
+fn checked_hosts(hosts: &[String]) -> Result<Vec<String>, PkiError> {
+    if hosts.is_empty() {
+        return Ok(DEFAULT_HOSTS.map(str::to_owned).to_vec());
+    }
+    let mut checked = Vec::with_capacity(hosts.len());
+    for host in hosts {
+        let plain = match host.parse::<IpAddr>() {
+            Ok(ip) => ip.to_string(),
+            Err(_) if DnsName::try_from(host.as_str()).is_ok() && !host.ends_with('.') => {
+                host.to_ascii_lowercase()
+            }
+            Err(_) => return Err(PkiError::Host(host.clone())),
+        };
+        if !checked.contains(&plain) {
+            checked.push(plain);
+        }
+    }
+    Ok(checked)
+}
+
+fn end_after(now: OffsetDateTime, days: u32) -> Result<OffsetDateTime, PkiError> {
+    if !(1..=MAX_DAYS).contains(&days) {
+        return Err(PkiError::Days(days));
+    }
+    now.checked_add(Duration::days(i64::from(days))).ok_or(PkiError::Days(days))
+}
+
+/// Certificates have no fractions of a second.
+fn this_second() -> OffsetDateTime {
+    let now = OffsetDateTime::now_utc();
+    now.replace_nanosecond(0).unwrap_or(now)
+}

@@ -1,0 +1,191 @@
+//! The index of an authority: one line of JSON for each certificate that it issued, after one that
+//! says what the file is.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use time::serde::rfc3339;
+
+use super::PkiError;
+use super::files::write;
+use crate::file::{Access, FileError};
+use crate::pki::identity::{MAX_LIST_BYTES, read_whole};
+
+/// Version of the file that this code writes.
+const VERSION: u32 = 1;
+
+/// Who a certificate is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The server.
+    Server,
+    /// A node.
+    Node,
+}
+
+/// A certificate that was issued.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Issued {
+    /// Whom it is for.
+    pub kind: Kind,
+    /// The node's name, or `server`.
+    pub name: String,
+    /// Names and addresses that the server is reached by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// Serial number, in hexadecimal.
+    pub serial: String,
+    /// When it was issued.
+    #[serde(with = "rfc3339")]
+    pub issued_at: OffsetDateTime,
+    /// When it ends.
+    #[serde(with = "rfc3339")]
+    pub not_after: OffsetDateTime,
+    /// When it was revoked, if it was.
+    #[serde(with = "rfc3339::option")]
+    pub revoked_at: Option<OffsetDateTime>,
+}
+
+impl Issued {
+    /// Whether it would be taken at this time.
+    pub fn is_good(&self, now: OffsetDateTime) -> bool {
+        self.revoked_at.is_none() && now <= self.not_after
+    }
+
+    /// Whether it is of the node of this name.
+    pub(super) fn is_of(&self, node: &str) -> bool {
+        self.kind == Kind::Node && self.name == node
+    }
+}
+
+/// First line of the file.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Heading {
+    hedgerow_certificates: u32,
+}
+
+pub(super) fn load(file: &Path) -> Result<Vec<Issued>, PkiError> {
+    let damaged = |line: usize, what: String| PkiError::Index { file: file.to_owned(), line, what };
+    let content = read_whole(file, MAX_LIST_BYTES)?;
+    let text = str::from_utf8(&content).map_err(|_| damaged(1, "that is no text".to_owned()))?;
+    let mut lines = text.lines();
+    let heading = serde_json::from_str(lines.next().unwrap_or_default())
+        .map_err(|_| damaged(1, "that is no index of certificates".to_owned()))?;
+    match heading {
+        Heading { hedgerow_certificates: VERSION } => {}
+        Heading { hedgerow_certificates: version } => {
+            return Err(damaged(1, format!("version must be {VERSION}, but is {version}")));
+        }
+    }
+    let mut all = Vec::new();
+    for (number, line) in (2..).zip(lines) {
+        let issued: Issued =
+            serde_json::from_str(line).map_err(|error| damaged(number, error.to_string()))?;
+        if from_hexadecimal(&issued.serial).is_none() {
+            return Err(damaged(
+                number,
+                format!("serial must be hexadecimal, but is {:?}", issued.serial),
+            ));
+        }
+        all.push(issued);
+    }
+    Ok(all)
+}
+
+pub(super) fn save(file: &Path, all: &[Issued]) -> Result<(), PkiError> {
+    let unwritable = |error: serde_json::Error| FileError::Unwritable {
+        path: file.to_owned(),
+        source: error.into(),
+    };
+    let mut text =
+        serde_json::to_string(&Heading { hedgerow_certificates: VERSION }).map_err(unwritable)?;
+    for issued in all {
+        text += "\n";
+        text += &serde_json::to_string(issued).map_err(unwritable)?;
+    }
+    text += "\n";
+    write(file, text.as_bytes(), Access::Private)
+}
+
+pub(super) fn to_hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(super) fn from_hexadecimal(text: &str) -> Option<Vec<u8>> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let digit = |digit: u8| char::from(digit).to_digit(16);
+    let byte = |[high, low]: &[u8; 2]| u8::try_from(16 * digit(*high)? + digit(*low)?).ok();
+    if pairs.is_empty() || !rest.is_empty() { None } else { pairs.iter().map(byte).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn issued(name: &str) -> Issued {
+        let now = OffsetDateTime::from_unix_timestamp(1_800_000_000).unwrap();
+        Issued {
+            kind: Kind::Node,
+            name: name.to_owned(),
+            hosts: vec![],
+            serial: "40ff".to_owned(),
+            issued_at: now,
+            not_after: now + time::Duration::days(2),
+            revoked_at: None,
+        }
+    }
+
+    #[test]
+    fn what_is_saved_is_loaded() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("index.jsonl");
+        let mut all = vec![issued("a"), issued("b")];
+        all[0].revoked_at = Some(all[0].issued_at);
+        all[1].kind = Kind::Server;
+        all[1].hosts = vec!["::1".to_owned()];
+        save(&file, &all).unwrap();
+        assert_eq!(load(&file).unwrap(), all);
+        save(&file, &[]).unwrap();
+        assert_eq!(load(&file).unwrap(), []);
+    }
+
+    #[test]
+    fn what_is_damaged_or_newer_is_refused_with_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("index.jsonl");
+        save(&file, &[issued("a"), issued("b")]).unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        for (from, to, line, what) in [
+            ("_certificates\":1", "_certificates\":2", 1, "version must be 1, but is 2"),
+            ("hedgerow", "hedge", 1, "no index"),
+            ("\"b\"", "\"b\",\"x\":1", 3, "unknown field"),
+            ("\"name\":\"a\"", "\"nam", 2, "column"),
+            ("40ff", "4xff", 2, "hexadecimal"),
+            ("40ff", "", 2, "hexadecimal"),
+            ("2027-", "2x27-", 2, "year"),
+            ("\"node\"", "\"king\"", 2, "unknown variant"),
+        ] {
+            assert!(text.contains(from), "{from}");
+            std::fs::write(&file, text.replacen(from, to, 1)).unwrap();
+            let message = load(&file).unwrap_err().to_string();
+            let place = format!("{}, line {line}: ", file.display());
+            assert!(message.starts_with(&place) && message.contains(what), "{message}");
+        }
+        for content in [&b""[..], b"\n", b"\xff", &text.as_bytes()[..text.len() - 9]] {
+            std::fs::write(&file, content).unwrap();
+            assert!(load(&file).is_err());
+        }
+    }
+
+    #[test]
+    fn serials_as_text() {
+        assert_eq!(to_hexadecimal(&[0x40, 0, 0xff]), "4000ff");
+        assert_eq!(from_hexadecimal("4000ff").unwrap(), [0x40, 0, 0xff]);
+        for odd in ["", "4", "4g", "+4", "ä"] {
+            assert_eq!(from_hexadecimal(odd), None, "{odd}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! [`Signer`]: the authority's key at work. Its certificate, those of servers and nodes, and the
+//! list of revoked ones.
+
+use std::path::Path;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
+    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
+    PublicKeyData, RevokedCertParams, SanType, SerialNumber,
+};
+use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use time::{Duration, OffsetDateTime};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::index::{from_hexadecimal, to_hexadecimal};
+use super::{Issued, Kind, PkiError};
+use crate::pki::identity::IdentityError;
+
+/// Clocks that are late take a certificate at once all the same.
+const CLOCK_SKEW: Duration = Duration::hours(1);
+
+/// What signs.
+pub(super) struct Signer {
+    issuer: Issuer<'static, KeyPair>,
+    /// The certificate, as it is put at the end of every file.
+    pub(super) pem: String,
+    end: OffsetDateTime,
+}
+
+/// A certificate and its line of the index.
+pub(super) struct Signed {
+    pub(super) pem: String,
+    pub(super) issued: Issued,
+}
+
+impl Signer {
+    /// A new authority until `end`, and its private key in PEM.
+    pub(super) fn generate(
+        now: OffsetDateTime,
+        end: OffsetDateTime,
+    ) -> Result<(Self, String), PkiError> {
+        let (serial, key) = (new_serial()?, KeyPair::generate()?);
+        let mut params = validity(now, end);
+        // Authorities are told apart by people too.
+        let name = format!("Hedgerow authority {}", to_hexadecimal(&serial[..4]));
+        params.distinguished_name = named(&name);
+        params.serial_number = Some(SerialNumber::from(serial));
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let key_pem = key.serialize_pem();
+        let pem = params.self_signed(&key)?.pem();
+        Ok((Self { issuer: Issuer::new(params, key), pem, end }, key_pem))
+    }
+
+    /// From the files of the authority's key and certificate and what is in them, if that belongs
+    /// together.
+    pub(super) fn read(
+        (key_file, key): (&Path, &str),
+        (file, pem): (&Path, String),
+    ) -> Result<Self, PkiError> {
+        // The library's own message might quote the key.
+        let key = KeyPair::from_pem(key)
+            .map_err(|_| unfit(key_file, "holds no private key in PEM that can be used"))?;
+        let mut certificates = CertificateDer::pem_slice_iter(pem.as_bytes());
+        let (Some(Ok(der)), None) = (certificates.next(), certificates.next()) else {
+            return Err(unfit(file, "must hold one certificate in PEM"));
+        };
+        let Ok((_, certificate)) = X509Certificate::from_der(&der) else {
+            return Err(unfit(file, "its certificate can't be read"));
+        };
+        if certificate.public_key().raw != key.subject_public_key_info() {
+            return Err(unfit(file, "its certificate is not that of the private key in ca.key"));
+        }
+        let end = OffsetDateTime::from_unix_timestamp(certificate.validity().not_after.timestamp())
+            .map_err(|_| unfit(file, "its certificate ends beyond all time"))?;
+        Ok(Self { issuer: Issuer::from_ca_cert_der(&der, key)?, pem, end })
+    }
+
+    pub(super) fn sign_node(
+        &self,
+        node: &str,
+        now: OffsetDateTime,
+        end: OffsetDateTime,
+    ) -> Result<Signed, PkiError> {
+        self.sign(Kind::Node, node, vec![SanType::DnsName(node.try_into()?)], now, end)
+    }
+
+    pub(super) fn sign_server(
+        &self,
+        hosts: &[String],
+        now: OffsetDateTime,
+        end: OffsetDateTime,
+    ) -> Result<Signed, PkiError> {
+        let mut names = Vec::with_capacity(hosts.len());
+        for host in hosts {
+            names.push(match host.parse() {
+                Ok(ip) => SanType::IpAddress(ip),
+                Err(_) => SanType::DnsName(host.as_str().try_into()?),
+            });
+        }
+        let mut signed = self.sign(Kind::Server, "server", names, now, end)?;
+        signed.issued.hosts = hosts.to_vec();
+        Ok(signed)
+    }
+
+    /// A new key and a certificate for it, which ends with the authority at the latest.
+    fn sign(
+        &self,
+        kind: Kind,
+        name: &str,
+        names: Vec<SanType>,
+        now: OffsetDateTime,
+        end: OffsetDateTime,
+    ) -> Result<Signed, PkiError> {
+        if self.end <= now {
+            return Err(PkiError::Ended { end: self.end });
+        }
+        let (serial, key, end) = (new_serial()?, KeyPair::generate()?, end.min(self.end));
+        let mut params = validity(now, end);
+        params.distinguished_name = named(name);
+        params.subject_alt_names = names;
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![match kind {
+            Kind::Server => ExtendedKeyUsagePurpose::ServerAuth,
+            Kind::Node => ExtendedKeyUsagePurpose::ClientAuth,
+        }];
+        params.use_authority_key_identifier_extension = true;
+        let issued = Issued {
+            kind,
+            name: name.to_owned(),
+            hosts: Vec::new(),
+            serial: to_hexadecimal(&serial),
+            issued_at: now,
+            not_after: end,
+            revoked_at: None,
+        };
+        params.serial_number = Some(SerialNumber::from(serial));
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok(Signed { pem: key.serialize_pem() + &certificate.pem() + &self.pem, issued })
+    }
+
+    /// The list of all that are revoked, in PEM.
+    pub(super) fn sign_list(
+        &self,
+        number: u64,
+        all: &[Issued],
+        now: OffsetDateTime,
+    ) -> Result<String, PkiError> {
+        let revoked = |issued: &Issued| {
+            Some(RevokedCertParams {
+                revocation_time: issued.revoked_at?,
+                serial_number: SerialNumber::from(from_hexadecimal(&issued.serial)?),
+                reason_code: None,
+                invalidity_date: None,
+            })
+        };
+        let params = CertificateRevocationListParams {
+            this_update: now - CLOCK_SKEW,
+            // Servers don't look at it: see `ServerIdentity`.
+            next_update: self.end.max(now + CLOCK_SKEW),
+            crl_number: SerialNumber::from(number),
+            issuing_distribution_point: None,
+            revoked_certs: all.iter().filter_map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        Ok(params.signed_by(&self.issuer)?.pem()?)
+    }
+}
+
+fn validity(now: OffsetDateTime, end: OffsetDateTime) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.not_before = now - CLOCK_SKEW;
+    params.not_after = end;
+    params
+}
+
+fn named(name: &str) -> DistinguishedName {
+    let mut distinguished = DistinguishedName::new();
+    distinguished.push(DnType::CommonName, name);
+    distinguished
+}
+
+/// 128 bits, of which the first two are fixed: the number is positive and always of the same
+/// length.
+fn new_serial() -> Result<Vec<u8>, PkiError> {
+    let mut serial = [0; 16];
+    ring::default_provider().secure_random.fill(&mut serial).map_err(|_| PkiError::Random)?;
+    serial[0] = serial[0] & 0x3f | 0x40;
+    Ok(serial.to_vec())
+}
+
+fn unfit(file: &Path, what: &'static str) -> PkiError {
+    IdentityError::Unfit { file: file.to_owned(), what }.into()
+}

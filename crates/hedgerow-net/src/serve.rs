@@ -1,0 +1,15 @@
+//! The server process: listener, limits, metrics, dashboard.
+
+pub mod config;
+pub mod dashboard;
+mod difference;
+pub mod history_cache;
+pub mod hub;
+pub mod listener;
+pub mod metrics;
+pub mod server;
+pub mod status;
+mod throttle;
+
+pub use config::ServeSettings;
+pub use server::{ServeError, Served, Server, serve};

@@ -1,0 +1,424 @@
+//! From TOML and flags to [`ServeSettings`] that can't be wrong. Defaults live in
+//! `serve-defaults.toml`, which users can print.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hedgerow::Method;
+use hedgerow::limits::MAX_NORM;
+use serde::Deserialize;
+
+use crate::coordinator::rules::{Late, Limits, Quorum, Rules};
+use crate::duration::{NotASpan, Span};
+use crate::layers::{self, LayerError};
+pub use crate::learning::config::DEFAULTS;
+use crate::learning::config::{KernelConfig, LearningConfig, LearningError, OutOfBounds};
+use crate::learning::{Learning, Plan, PlanError, Scaling};
+use crate::log::Log;
+use crate::pki::identity::{PlainTextRefused, check_plain_text};
+use crate::storage::Durability;
+
+/// Settings that make no sense.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// They can't be read.
+    #[error(transparent)]
+    Layers(#[from] LayerError),
+    /// A value outside its bounds.
+    #[error(transparent)]
+    OutOfBounds(#[from] OutOfBounds),
+    /// A length of time that is none.
+    #[error("{key}: {source}")]
+    Span {
+        /// Such as `rounds.deadline`.
+        key: &'static str,
+        /// What is wrong with it.
+        source: NotASpan,
+    },
+    /// What is to be learned.
+    #[error(transparent)]
+    Learning(#[from] LearningError),
+    /// The federation makes no sense as a whole.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// Plain text where others can read it.
+    #[error("listen.tls is false, but {0}")]
+    PlainText(#[from] PlainTextRefused),
+}
+
+/// What a server is to do, checked.
+#[derive(Debug, Clone)]
+pub struct ServeSettings {
+    /// What is learned, and how.
+    pub plan: Plan,
+    /// When rounds close.
+    pub rules: Rules,
+    /// What nodes may do.
+    pub limits: Limits,
+    /// Where nodes connect to; port 0 is any.
+    pub address: SocketAddr,
+    /// Where the dashboard is, if anywhere.
+    pub dashboard: Option<SocketAddr>,
+    /// Names that the dashboard answers to.
+    pub names: Vec<String>,
+    /// Folder of the server's certificate; none is plain text.
+    pub identity: Option<PathBuf>,
+    /// The file that the run is kept in.
+    pub store: PathBuf,
+    /// What a round survives.
+    pub durability: Durability,
+    /// What is told about it all.
+    pub log: Log,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    learning: LearningConfig,
+    kernels: KernelConfig,
+    rounds: RoundsConfig,
+    listen: ListenConfig,
+    store: StoreConfig,
+    limits: LimitsConfig,
+    log: Log,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RoundsConfig {
+    quorum: Quorum,
+    least: usize,
+    deadline: String,
+    cadence: String,
+    late: LateConfig,
+    late_rounds: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum LateConfig {
+    Drop,
+    Merge,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListenConfig {
+    address: String,
+    dashboard: String,
+    names: Vec<String>,
+    tls: bool,
+    identity: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoreConfig {
+    path: PathBuf,
+    durability: Durability,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LimitsConfig {
+    norm: NormConfig,
+    nodes: u32,
+    messages_per_second: u32,
+    bad_messages: u32,
+    message_bytes: usize,
+    connections: usize,
+    connections_per_address: usize,
+    handshake: Span,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum NormConfig {
+    Bound(f64),
+    Word(String),
+}
+
+/// C where labels are scaled to about 1: far beyond what is learned, and far below what ruins a
+/// mean for long.
+const SCALED_NORM: f32 = 1e3;
+
+/// What stands for nothing.
+const NEVER: &str = "never";
+
+/// Most nodes that a run may have: as many as the core keeps reports of.
+const MAX_NODES: u32 = 1 << 20;
+
+/// The longest late upload's age, in rounds.
+const MAX_LATE: u64 = 1_000;
+
+impl ServeSettings {
+    /// The defaults, a file over them, and changes such as `rounds.least=3` over both.
+    pub fn read(file: Option<&Path>, changes: &[String]) -> Result<Self, ConfigError> {
+        let Config { learning, kernels, rounds, listen, store, limits, log } =
+            layers::read(DEFAULTS, file, changes)?;
+        let plan = Plan::new(learning.checked(kernels.dictionary()?, kernels.draw)?)?;
+        let limits = limits.checked(&plan)?;
+        let rules = rounds.checked(&plan)?;
+        let address = socket("listen.address", &listen.address)?;
+        if !listen.tls {
+            check_plain_text(address)?;
+        }
+        let dashboard = Some(&listen.dashboard).filter(|address| *address != NEVER);
+        if store.path.file_name().is_none() {
+            return Err(out_of_bounds("store.path", "a file", format!("{:?}", store.path)));
+        }
+        Ok(Self {
+            plan,
+            rules,
+            limits,
+            address,
+            dashboard: dashboard.map(|address| socket("listen.dashboard", address)).transpose()?,
+            names: listen.names,
+            identity: listen.tls.then_some(listen.identity),
+            store: store.path,
+            durability: store.durability,
+            log,
+        })
+    }
+}
+
+impl RoundsConfig {
+    fn checked(&self, plan: &Plan) -> Result<Rules, ConfigError> {
+        let (deadline, cadence) =
+            (span("rounds.deadline", &self.deadline)?, span("rounds.cadence", &self.cadence)?);
+        within("rounds.least", 1, MAX_NODES as usize, self.least)?;
+        within("rounds.late_rounds", 1, MAX_LATE as usize, self.late_rounds as usize)?;
+        let late = match self.late {
+            LateConfig::Drop => Late::Drop,
+            LateConfig::Merge if !plan.is_plain_up() => {
+                let bound =
+                    "\"drop\" where uploads are compressed: what a late one differs from is gone";
+                return Err(out_of_bounds("rounds.late", bound, "\"merge\""));
+            }
+            LateConfig::Merge => Late::Merge { rounds: self.late_rounds },
+        };
+        Ok(Rules { quorum: self.quorum, least: self.least, deadline, cadence, late })
+    }
+}
+
+impl LimitsConfig {
+    fn checked(&self, plan: &Plan) -> Result<Limits, ConfigError> {
+        let norm = self.norm.checked(plan)?;
+        within("limits.nodes", 1, MAX_NODES as usize, self.nodes as usize)?;
+        for (key, count) in [
+            ("limits.messages_per_second", self.messages_per_second as usize),
+            ("limits.bad_messages", self.bad_messages as usize),
+            ("limits.connections", self.connections),
+            ("limits.connections_per_address", self.connections_per_address),
+        ] {
+            within(key, 1, 100_000_000, count)?;
+        }
+        if self.message_bytes > 0 {
+            within("limits.message_bytes", 1024, 1 << 30, self.message_bytes)?;
+        }
+        if self.handshake.0 < Duration::from_millis(10) {
+            return Err(out_of_bounds("limits.handshake", "at least 10ms", self.handshake));
+        }
+        Ok(Limits {
+            norm,
+            nodes: self.nodes,
+            messages_per_second: self.messages_per_second,
+            bad_messages: self.bad_messages,
+            message_bytes: Some(self.message_bytes).filter(|bytes| *bytes > 0),
+            connections: self.connections,
+            connections_per_address: self.connections_per_address,
+            handshake: self.handshake.0,
+        })
+    }
+}
+
+impl NormConfig {
+    fn checked(&self, plan: &Plan) -> Result<f32, ConfigError> {
+        let refused = |value| {
+            let bound = format!("\"auto\", or more than 0 and at most {MAX_NORM:e}");
+            Err(out_of_bounds("limits.norm", bound, value))
+        };
+        match self {
+            // Labels of any size make models of any size, and gr sends sums over histories of any
+            // length.
+            Self::Word(word) if word == "auto" => {
+                let Learning { method, scaling, .. } = plan.learning();
+                let is_bounded = *scaling != Scaling::None && *method != Method::GrOfl;
+                Ok(if is_bounded { SCALED_NORM } else { MAX_NORM })
+            }
+            Self::Word(word) => refused(word.clone()),
+            Self::Bound(bound) if *bound > 0.0 && *bound as f32 <= MAX_NORM => Ok(*bound as f32),
+            Self::Bound(bound) => refused(bound.to_string()),
+        }
+    }
+}
+
+fn out_of_bounds(key: &'static str, bound: impl ToString, value: impl ToString) -> ConfigError {
+    OutOfBounds::new(key, bound, value).into()
+}
+
+fn within(key: &'static str, least: usize, most: usize, value: usize) -> Result<(), ConfigError> {
+    Ok(OutOfBounds::unless_within(key, least, most, value)?)
+}
+
+/// A length of time, or none.
+fn span(key: &'static str, text: &str) -> Result<Option<Duration>, ConfigError> {
+    if text == NEVER {
+        return Ok(None);
+    }
+    let Span(span) = text.parse().map_err(|source| ConfigError::Span { key, source })?;
+    if span.is_zero() {
+        return Err(out_of_bounds(key, "longer than nothing, or \"never\"", format!("{text:?}")));
+    }
+    Ok(Some(span))
+}
+
+fn socket(key: &'static str, text: &str) -> Result<SocketAddr, ConfigError> {
+    let bound = "an address in digits and a port, such as 127.0.0.1:7443 or [::]:7443";
+    text.parse().map_err(|_| out_of_bounds(key, bound, format!("{text:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use hedgerow::aggregation::Aggregation;
+    use hedgerow::codec::{Compression, NumberFormat};
+    use hedgerow::{Method, SetupConfig};
+
+    use super::*;
+    use crate::learning::Scaling;
+
+    fn read(changes: &[&str]) -> Result<ServeSettings, ConfigError> {
+        let changes: Vec<String> = changes.iter().map(|change| (*change).to_owned()).collect();
+        ServeSettings::read(None, &changes)
+    }
+
+    #[test]
+    fn the_defaults_lack_nothing_but_what_a_sample_is() {
+        let message = read(&[]).unwrap_err().to_string();
+        assert!(
+            message.contains("learning.columns") && message.contains("learning.inputs"),
+            "{message}"
+        );
+        let settings = read(&["learning.columns=[\"a\", \"b\"]"]).unwrap();
+        let learning = settings.plan.learning();
+        assert_eq!(
+            (learning.method, learning.setup.inputs, learning.target.as_str()),
+            (Method::GrOfl, 2, "y")
+        );
+        assert_eq!(settings.rules.describe(), "all connected nodes, or 5s after the first");
+        assert_eq!(settings.limits, Limits::default());
+        assert_eq!(settings.identity.as_deref(), Some(Path::new("pki")));
+        assert!(
+            settings.address.ip().is_loopback() && settings.dashboard.unwrap().ip().is_loopback()
+        );
+        // Everything else is as in a simulation.
+        let mk = read(&["learning.inputs=1", "learning.method=mk"]).unwrap();
+        let setup = SetupConfig { seed: mk.plan.learning().setup.seed, ..SetupConfig::default() };
+        assert_eq!(mk.plan.learning().setup, setup);
+    }
+
+    #[test]
+    fn choices_arrive() {
+        let settings = read(&[
+            "learning.columns=[\"a\"]",
+            "learning.method=sk:7",
+            "learning.scaling=ranges",
+            "learning.ranges.a=[0, 10]",
+            "learning.ranges.y=[-1.5, 1]",
+            "learning.compression=q8-up",
+            "learning.every=3",
+            "learning.aggregation=trimmed-mean:0.2",
+            "rounds.quorum=80%",
+            "rounds.deadline=never",
+            "rounds.least=2",
+            "listen.dashboard=never",
+            "listen.tls=false",
+            "store.durability=power-loss",
+            "limits.norm=100",
+        ])
+        .unwrap();
+        let learning = settings.plan.learning();
+        assert_eq!(learning.method, Method::SkOfl { kernel: 6 });
+        assert!(
+            matches!(&learning.scaling, Scaling::Fixed(scale) if scale.scale_label(-1.5) == 0.0)
+        );
+        let Compression { every, up, down } = learning.compression;
+        assert_eq!(
+            (every.get(), up.numbers, down.numbers),
+            (3, NumberFormat::Bits8, NumberFormat::F32)
+        );
+        assert_eq!(learning.setup.aggregation, Aggregation::TrimmedMean { share: 0.2 });
+        assert_eq!((settings.rules.quorum, settings.rules.least), (Quorum::Share(0.8), 2));
+        assert_eq!(
+            (settings.rules.deadline, settings.dashboard, settings.identity),
+            (None, None, None)
+        );
+        assert_eq!((settings.durability, settings.limits.norm), (Durability::PowerLoss, 100.0));
+        let norm = |changes: &[&str]| read(changes).unwrap().limits.norm;
+        assert_eq!(norm(&["learning.inputs=1", "learning.method=mk"]), SCALED_NORM);
+        assert_eq!(norm(&["learning.inputs=1", "learning.method=gr"]), MAX_NORM);
+        assert_eq!(
+            norm(&["learning.inputs=1", "learning.method=mk", "learning.scaling=none"]),
+            MAX_NORM
+        );
+        let merging =
+            read(&["learning.inputs=1", "rounds.late=merge", "rounds.late_rounds=4"]).unwrap();
+        assert_eq!(merging.rules.late, Late::Merge { rounds: 4 });
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_key_bound_and_value() {
+        for (change, parts) in [
+            ("learning.method=mc", ["learning.method", "gr, mk, sk:N", "mc"]),
+            ("learning.method=sk:0", ["learning.method", "from 1 to 11", "sk:0"]),
+            ("learning.method=sk:12", ["learning.method", "from 1 to 11", "sk:12"]),
+            ("learning.method=local", ["learning.method", "gr", "local"]),
+            ("learning.columns=[\"a\", \"a\"]", ["learning.columns", "once", "a"]),
+            ("learning.columns=[\"y\"]", ["learning.columns", "target", "y"]),
+            ("learning.columns=[\"a\", \"b\"]", ["learning.inputs", "2", "1"]),
+            ("learning.nodes=0", ["nodes", "at least 1", "0"]),
+            ("learning.budget=3", ["learning.budget", "at least 16", "3"]),
+            ("learning.loss=cubic", ["learning.loss", "squared, logistic, huber", "cubic"]),
+            ("learning.ridge=-1", ["ridge", "between 0 and 1000", "-1"]),
+            (
+                "learning.step_schedule=horizon",
+                ["learning.step_schedule", "anytime, constant", "horizon"],
+            ),
+            ("learning.scaling=auto", ["learning.scaling", "online", "auto"]),
+            ("learning.scaling=ranges", ["learning.ranges", "for each column", "of []"]),
+            ("learning.compression=q9", ["learning.compression", "q8", "q9"]),
+            ("learning.every=0", ["learning.every", "from 1 to 65535", "0"]),
+            ("learning.aggregation=trimmed-mean:0.5", ["aggregation", "0.5", "share"]),
+            ("learning.aggregation=median", ["aggregation", "gr", "mean"]),
+            ("learning.seed=-1", ["seed", "u64", "-1"]),
+            ("kernels.families=[\"gauss\"]", ["kernels.families", "gaussian", "gauss"]),
+            ("kernels.variances=[]", ["kernels", "from 1", "0"]),
+            ("rounds.quorum=none", ["quorum", "80%", "none"]),
+            ("rounds.least=0", ["rounds.least", "from 1", "0"]),
+            ("rounds.deadline=5x", ["rounds.deadline", "10s", "5x"]),
+            ("rounds.cadence=0s", ["rounds.cadence", "never", "0s"]),
+            ("rounds.late=keep", ["late", "drop", "keep"]),
+            ("listen.address=localhost:1", ["listen.address", "digits", "localhost:1"]),
+            ("listen.dashboard=here", ["listen.dashboard", "digits", "here"]),
+            ("store.path=\"\"", ["store.path", "a file", ""]),
+            ("store.durability=none", ["durability", "power-loss", "none"]),
+            ("limits.norm=0", ["limits.norm", "more than 0", "0"]),
+            ("limits.norm=short", ["limits.norm", "auto", "short"]),
+            ("limits.norm=1e16", ["limits.norm", "at most 1e15", "10000000000000000"]),
+            ("limits.handshake=1ms", ["limits.handshake", "10ms", "1ms"]),
+            ("limits.message_bytes=10", ["limits.message_bytes", "from 1024", "10"]),
+            ("log.level=loud", ["level", "debug", "loud"]),
+            ("rounds.qorum=3", ["rounds.qorum", "least, quorum", "--set"]),
+        ] {
+            let message = read(&["learning.inputs=1", change]).unwrap_err().to_string();
+            assert!(parts.iter().all(|part| message.contains(part)), "{change}: {message}");
+        }
+        let message = read(&["learning.inputs=1", "learning.compression=q8", "rounds.late=merge"])
+            .unwrap_err();
+        assert!(message.to_string().contains("rounds.late"), "{message}");
+        let message = read(&["learning.inputs=1", "listen.tls=false", "listen.address=0.0.0.0:1"])
+            .unwrap_err();
+        assert!(message.to_string().contains("loopback"), "{message}");
+    }
+}

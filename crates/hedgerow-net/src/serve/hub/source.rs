@@ -1,0 +1,107 @@
+//! What the dashboard sees of a [`Hub`].
+
+use super::{Hub, Inner, now, unix_ms};
+use crate::coordinator::{Coordinator, Member};
+use crate::serve::status::{
+    KernelStatus, MOST_NODES, NodeState, NodeStatus, Point, SCHEMA, Source, Status,
+};
+
+impl Source for Hub {
+    fn status(&self) -> Status {
+        let wire = self.wire();
+        let at = now();
+        let inner = self.lock();
+        let Inner { coordinator, failure, .. } = &*inner;
+        let (totals, window, opening) =
+            (coordinator.totals(), coordinator.window(), coordinator.opening());
+        let learning = self.plan.learning();
+        let (naive_up, naive_down) = self.plan.naive_numbers();
+        let kernels = &opening.exact.kernels;
+        let ms = |since| at.saturating_duration_since(since).as_millis() as u64;
+        Status {
+            schema: SCHEMA,
+            run: self.run.id.clone(),
+            method: learning.method.name().to_owned(),
+            budget: learning.setup.budget as u64,
+            at_ms: unix_ms(),
+            uptime_ms: ms(self.started),
+            round: opening.round,
+            open_ms: ms(coordinator.opened_at()),
+            uploads: coordinator.uploads() as u64,
+            needed: coordinator.needed().map(|needed| needed as u64),
+            quorum: coordinator.rules().describe(),
+            connected: coordinator.connected() as u64,
+            nodes_known: coordinator.members().len() as u64,
+            samples: totals.samples,
+            mse: totals.mse(),
+            window_mse: window.mse(),
+            window_rounds: window.rounds() as u64,
+            selected: kernels.map(|kernels| kernels.current),
+            kernels: if kernels.is_some() { self.kernels(coordinator) } else { vec![] },
+            rounds_per_second: inner.rounds_per_second(at),
+            late: totals.late,
+            refused: totals.refused,
+            messages_up: totals.messages_up,
+            messages_down: totals.messages_down,
+            wire_up: wire.up,
+            wire_down: wire.down,
+            naive_up: 4 * naive_up * totals.uploads,
+            naive_down: 4 * naive_down * totals.broadcasts,
+            store_ok: failure.is_none(),
+            nodes: nodes(coordinator),
+            nodes_left_out: coordinator.members().len().saturating_sub(MOST_NODES) as u64,
+        }
+    }
+
+    fn history(&self, most: usize) -> Vec<Point> {
+        self.lock().history.points(most)
+    }
+
+    fn is_ready(&self) -> Result<(), String> {
+        let inner = self.lock();
+        match &inner.failure {
+            _ if inner.journal.is_none() => Err("the server is going down".to_owned()),
+            Some(failure) => Err(failure.message.clone()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Hub {
+    fn kernels(&self, coordinator: &Coordinator) -> Vec<KernelStatus> {
+        let kernels = &self.plan.learning().features.kernels;
+        let status = |(at, kernel): (usize, &hedgerow::features::Kernel)| {
+            let (selected_share, vote_share) = coordinator.window().shares(at);
+            KernelStatus { name: kernel.label(), selected_share, vote_share }
+        };
+        kernels.iter().enumerate().map(status).collect()
+    }
+}
+
+/// Those who are here first.
+fn nodes(coordinator: &Coordinator) -> Vec<NodeStatus> {
+    let members = coordinator.members();
+    let here = members.iter().filter(|member| member.is_connected());
+    let away = members.iter().filter(|member| !member.is_connected());
+    here.chain(away).take(MOST_NODES).map(node).collect()
+}
+
+fn node(member: &Member) -> NodeStatus {
+    let record = &member.record;
+    NodeStatus {
+        number: record.number,
+        name: record.name.clone(),
+        state: if member.is_connected() { NodeState::Connected } else { NodeState::Away },
+        last_seen_ms: record.last_seen_ms,
+        round: member.round,
+        samples: record.samples,
+        mse: member.mse(),
+        window_mse: member.recent_mse(),
+        bytes_up: record.bytes_up,
+        bytes_down: record.bytes_down,
+        uploads: record.uploads,
+        refused: record.refused,
+        software: member.software.clone(),
+        address: member.address.clone(),
+    }
+}

@@ -1,0 +1,243 @@
+//! Rounds whose store fails.
+
+use std::path::PathBuf;
+
+use hedgerow::codec::Compression;
+use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel};
+use hedgerow::{Method, SetupConfig};
+use tokio::time::advance;
+
+use super::*;
+use crate::coordinator::Window;
+use crate::coordinator::rules::{Quorum, Rules};
+use crate::learning::{Learning, Scaling};
+use crate::serve::status::Source;
+use crate::storage::history::Record;
+
+/// A store in memory that can be full.
+#[derive(Clone, Default)]
+struct Paper(Arc<Mutex<Written>>);
+
+#[derive(Default)]
+struct Written {
+    is_full: bool,
+    /// Failed attempts.
+    attempts: usize,
+    rounds: Vec<(u64, Option<Record>)>,
+    names: Vec<String>,
+    nodes: Vec<NodeRecord>,
+}
+
+impl Paper {
+    fn write<T>(&self, write: impl FnOnce(&mut Written) -> T) -> Result<T, StoreError> {
+        let mut written = self.0.lock().unwrap();
+        if written.is_full {
+            written.attempts += 1;
+            return Err(StoreError::Full { path: PathBuf::from("paper") });
+        }
+        Ok(write(&mut written))
+    }
+
+    fn set_full(&self, is_full: bool) {
+        self.0.lock().unwrap().is_full = is_full;
+    }
+
+    /// Rounds that were open after each commit.
+    fn rounds(&self) -> Vec<u64> {
+        self.0.lock().unwrap().rounds.iter().map(|(round, _)| *round).collect()
+    }
+}
+
+impl Journal for Paper {
+    fn commit(&mut self, commit: &Commit<'_>) -> Result<(), StoreError> {
+        self.write(|written| written.rounds.push((commit.round, commit.record.cloned())))
+    }
+
+    fn node_number(&mut self, name: &str, _most: u32) -> Result<NodeId, StoreError> {
+        self.write(|written| {
+            written.names.push(name.to_owned());
+            written.names.len() as NodeId - 1
+        })
+    }
+
+    fn save_nodes(&mut self, nodes: &[NodeRecord]) -> Result<(), StoreError> {
+        self.write(|written| written.nodes.extend_from_slice(nodes))
+    }
+}
+
+fn hub(rules: Rules) -> (Hub, Paper) {
+    let kernels = vec![Kernel::gaussian(1.0)];
+    let (inputs, frequencies, budget) = (1, 2, 4);
+    let learning = Learning {
+        method: Method::SkOfl { kernel: 0 },
+        setup: SetupConfig {
+            kernels: 1,
+            frequencies,
+            inputs,
+            budget,
+            nodes: 2,
+            ..SetupConfig::default()
+        },
+        features: FeatureSpec {
+            kernels,
+            draw: Draw::Independent,
+            inputs,
+            frequencies,
+            seed: 1,
+            amplitude: Amplitude::Normalised,
+        },
+        scaling: Scaling::None,
+        compression: Compression::default(),
+        personal: false,
+        columns: vec![],
+        target: "y".into(),
+    };
+    let plan = Plan::new(learning).unwrap();
+    let run = Run { id: "run".into(), learning: plan.to_json() };
+    let limits = Limits::default();
+    let coordinator = Coordinator::new(plan, rules, limits, None, vec![], now()).unwrap();
+    let paper = Paper::default();
+    (Hub::new(run, limits, coordinator, Box::new(paper.clone()), HistoryCache::default()), paper)
+}
+
+fn two() -> Rules {
+    Rules { quorum: Quorum::Count(2), ..Rules::default() }
+}
+
+fn send(hub: &Hub, session: &Session, round: u64) -> Verdict {
+    let mut upload = Upload { round, vote: None, numbers: vec![1.0; 4] };
+    let errors = Errors { samples: 1, squared_error: 2.0 };
+    hub.upload(session.sender, &mut upload, errors, Envelope::default()).unwrap().0
+}
+
+fn join(hub: &Hub, name: &str) -> Session {
+    hub.join(name, None, "test", "here", Arc::default()).unwrap().0
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_holds_rounds_up_and_loses_none() {
+    let (hub, paper) = hub(two());
+    let openings = hub.openings();
+    let told = || openings.borrow().round;
+    let sessions = ["a", "b"].map(|name| join(&hub, name));
+    sessions.iter().for_each(|session| assert_eq!(send(&hub, session, 1), Verdict::Taken));
+    assert_eq!((told(), paper.rounds()), (2, vec![2]));
+    paper.set_full(true);
+    sessions.iter().for_each(|session| assert_eq!(send(&hub, session, 2), Verdict::Taken));
+    // Nobody hears of what isn't stored, however often it is tried.
+    for second in 0..5 {
+        assert_eq!((told(), paper.rounds()), (2, vec![2]));
+        assert!(!hub.status().store_ok && hub.is_ready().unwrap_err().contains("no room"));
+        let attempts = paper.0.lock().unwrap().attempts;
+        assert_eq!(attempts, second + 1);
+        hub.tick();
+        assert_eq!(paper.0.lock().unwrap().attempts, attempts, "not at every turn");
+        advance(Duration::from_secs(1)).await;
+        hub.tidy();
+    }
+    assert!(hub.join("c", None, "", "", Arc::default()).is_err(), "who is new can't be remembered");
+    join(&hub, "a");
+    paper.set_full(false);
+    advance(Duration::from_secs(1)).await;
+    hub.tidy();
+    assert_eq!((told(), paper.rounds()), (3, vec![2, 3]));
+    assert!(hub.status().store_ok && hub.is_ready().is_ok());
+    // Nothing was lost, nothing counts twice.
+    let records: Vec<_> =
+        paper.0.lock().unwrap().rounds.iter().map(|(_, record)| record.clone().unwrap()).collect();
+    assert_eq!(
+        records
+            .iter()
+            .map(|record| (record.round, record.uploads, record.samples))
+            .collect::<Vec<_>>(),
+        [(1, 2, 2), (2, 2, 2)]
+    );
+    let status = hub.status();
+    assert_eq!((status.round, status.samples, status.mse, status.uploads), (3, 4, Some(2.0), 0));
+    assert_eq!(hub.history(10).iter().map(|point| point.round).collect::<Vec<_>>(), [1, 2]);
+    hub.tidy();
+    assert_eq!(paper.0.lock().unwrap().nodes.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_round_is_stored_before_the_last_word() {
+    let (first, paper) = hub(two());
+    let session = join(&first, "a");
+    let openings = first.openings();
+    send(&first, &session, 1);
+    first.close().unwrap();
+    let last = openings.borrow().clone();
+    assert_eq!((last.round, last.is_last, paper.rounds()), (2, true, vec![2]));
+    assert_eq!(paper.0.lock().unwrap().nodes.len(), 1);
+    assert!(
+        first.join("b", None, "", "", Arc::default()).is_err()
+            && first.is_ready().unwrap_err().contains("going down")
+    );
+
+    // Without an upload there is nothing to close.
+    let (second, paper) = hub(two());
+    join(&second, "a");
+    second.close().unwrap();
+    assert!(paper.rounds().is_empty() && second.openings().borrow().round == 1);
+
+    // What can't be stored isn't told, even now.
+    let (third, paper) = hub(two());
+    let session = join(&third, "a");
+    paper.set_full(true);
+    send(&third, &session, 1);
+    assert!(third.close().unwrap_err().to_string().contains("no room"));
+    let last = third.openings().borrow().clone();
+    assert_eq!((last.round, last.is_last), (1, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_closes_rounds() {
+    let deadline = Some(Duration::from_secs(5));
+    let (hub, paper) = hub(Rules { deadline, ..two() });
+    let session = join(&hub, "a");
+    let wake = hub.tick().unwrap();
+    assert_eq!(wake - now(), Duration::from_secs(5));
+    advance(Duration::from_secs(3)).await;
+    send(&hub, &session, 1);
+    advance(Duration::from_secs(2)).await;
+    // The first look comes too early, the second in time.
+    assert_eq!(hub.tick().unwrap() - now(), Duration::from_secs(3));
+    assert!(paper.rounds().is_empty());
+    advance(Duration::from_secs(3)).await;
+    hub.tick();
+    assert_eq!(paper.rounds(), [2]);
+    hub.tidy();
+    advance(Duration::from_secs(2)).await;
+    (2..12).for_each(|round| {
+        send(&hub, &session, round);
+        hub.leave(join(&hub, "b").sender, Sent::default());
+        assert_eq!(paper.rounds().len() as u64, round - 1);
+        hub.lock().coordinator.close(0, WireBytes::default());
+        hub.tick();
+    });
+    assert_eq!(hub.status().rounds_per_second, 5.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_replaced_or_revoked_is_told() {
+    let (hub, _) = hub(two());
+    let peer = |name: &str| Some(Peer { name: name.to_owned(), serial: name.as_bytes().to_vec() });
+    let (first, welcome) = hub.join("a", peer("a"), "", "", Arc::default()).unwrap();
+    let (second, again) = hub.join("a", peer("a"), "", "", Arc::default()).unwrap();
+    assert_eq!((welcome.node, &welcome.run), (again.node, &again.run));
+    assert_eq!(first.close_signal.given().await.code(), tonic::Code::Aborted);
+    hub.leave(first.sender, Sent::default());
+    let (other, welcome) = hub.join("b", peer("b"), "", "", Arc::default()).unwrap();
+    assert_eq!((welcome.node, hub.status().connected), (1, 2));
+    hub.expel(|peer| peer.name == "a");
+    assert_eq!(second.close_signal.given().await.code(), tonic::Code::PermissionDenied);
+    let is_quiet =
+        tokio::time::timeout(Duration::from_secs(1), other.close_signal.given()).await.is_err();
+    assert!(is_quiet);
+    hub.leave(second.sender, Sent::default());
+    let status = hub.status();
+    assert_eq!((status.connected, status.nodes_known, status.nodes[0].number), (1, 2, 1));
+    let mut window = Window::default();
+    window.push(Record::default());
+    assert_eq!(status.window_rounds, 0);
+}

@@ -1,0 +1,496 @@
+//! [`Listener`]: connections come in here, are counted, limited, and proved to be who they are;
+//! then they are served, one task each.
+//!
+//! Whatever goes wrong with one of them is its own affair. The loop goes on, even if the system has
+//! no more room for connections.
+
+use std::error::Error;
+use std::fmt::Display;
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_rustls::TlsAcceptor;
+use tonic::Code;
+use tonic::codegen::{Service as Serves, http};
+
+use super::hub::{CloseSignal, Hub};
+use super::metrics::Metrics;
+use super::throttle::Throttle;
+use crate::coordinator::rules::Limits;
+use crate::pki::identity::{Peer, ServerIdentity, time_left};
+use crate::transport::counted::{Counted, Traffic};
+use crate::transport::protocol::wire::federation_server::FederationServer;
+use crate::transport::service::Service;
+
+mod connection;
+mod duplicate_identity;
+mod reasons;
+mod slot;
+
+use connection::Connection;
+use duplicate_identity::DuplicateIdentity;
+use reasons::{TurnedAway, reason_of};
+use slot::{Count, Slot};
+
+/// Bytes that may be under way to the server on one connection, and that may wait for a node that
+/// doesn't read. There is one stream on it.
+const WINDOW_BYTES: u32 = 1 << 16;
+const WAITING_BYTES: usize = 1 << 14;
+
+/// Bytes of a request's headers.
+const HEADER_BYTES: u32 = 8 << 10;
+
+/// Signs of life are asked for after so long, and waited for.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+const KEEP_ALIVE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whoever is told to go has so long to hear why.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// Timers are set anew after so long.
+const LONGEST_SLEEP: Duration = Duration::from_secs(86_400);
+
+/// How long to wait when the system has no room for another connection.
+const BREATHER: Duration = Duration::from_millis(100);
+
+/// Who is at the other end of a connection.
+pub struct PeerConnection {
+    /// Who it has proved to be; nobody in plain text.
+    pub peer: Option<Peer>,
+    /// Where from.
+    pub address: SocketAddr,
+    /// Whether it has a stream. A connection without one ends soon.
+    pub has_joined: AtomicBool,
+    /// Says when to go; whoever doesn't listen is cut off.
+    pub close_signal: Arc<CloseSignal>,
+    /// When the certificate that it has shown ends.
+    end: Option<Instant>,
+    has_expired: AtomicBool,
+    expired: Notify,
+    /// Whether the log has heard of it.
+    is_noted: AtomicBool,
+    admission: Arc<Admission>,
+}
+
+impl PeerConnection {
+    /// Somebody joined.
+    pub fn joined(&self) {
+        self.has_joined.store(true, Relaxed);
+        self.is_noted.store(true, Relaxed);
+    }
+
+    /// Somebody was not let in: to be counted and logged.
+    pub fn turned_away(&self, reason: &dyn Display) {
+        self.is_noted.store(true, Relaxed);
+        let name = self.peer.as_ref().map(|peer| peer.name.as_str());
+        self.admission.turn_away(self.address, name, reason);
+    }
+
+    /// Whether its certificate was revoked after it was shown.
+    pub fn is_revoked(&self) -> bool {
+        let (identity, peer) = (self.admission.identity.as_ref(), self.peer.as_ref());
+        identity.zip(peer).is_some_and(|(identity, peer)| identity.is_revoked(peer))
+    }
+
+    /// Waits until its certificate is found to have ended.
+    pub async fn expired(&self) {
+        loop {
+            let expired = self.expired.notified();
+            if self.has_expired.load(Relaxed) {
+                return;
+            }
+            expired.await;
+        }
+    }
+
+    /// Waits until its certificate ends, and says so. By the time that has passed: a jump of the
+    /// clock cuts nobody off.
+    async fn expire(&self) {
+        let Some(end) = self.end else { return pending().await };
+        // In steps, since timers don't reach as far as certificates.
+        while Instant::now() < end {
+            sleep_until(end.min(Instant::now() + LONGEST_SLEEP)).await;
+        }
+        self.has_expired.store(true, Relaxed);
+        self.expired.notify_waiters();
+        let name = self.peer.as_ref().map(|peer| peer.name.as_str());
+        if self.admission.throttle.allows() {
+            tracing::warn!(address = %self.address, name, "its certificate has ended: its stream ends");
+        } else {
+            tracing::debug!(address = %self.address, name, "its certificate has ended: its stream ends");
+        }
+    }
+
+    /// Another stream of the same node may have taken its slot.
+    fn may_be_replaced(&self) {
+        let reason = self.close_signal.given().now_or_never();
+        let Some(peer) = self
+            .peer
+            .as_ref()
+            .filter(|_| reason.is_some_and(|reason| reason.code() == Code::Aborted))
+        else {
+            return;
+        };
+        if self.admission.duplicates.is_worth_telling(&peer.name, Instant::now().into_std()) {
+            tracing::warn!(
+                name = peer.name, address = %self.address,
+                "streams of this node push each other out: is one identity on two devices?"
+            );
+        }
+    }
+
+    /// The connection is over. If it broke before anybody joined, nobody was let in.
+    fn ended(&self, ended: Result<(), hyper::Error>) {
+        self.may_be_replaced();
+        let Err(error) = ended else { return };
+        if self.is_noted.load(Relaxed) {
+            tracing::debug!(address = %self.address, error = &error as &dyn Error, "a connection broke");
+        } else {
+            self.turned_away(&reason_of(&error, self.peer.is_none()));
+        }
+    }
+}
+
+/// Takes connections.
+pub struct Listener {
+    tcp: TcpListener,
+    admission: Arc<Admission>,
+}
+
+/// What every connection has to pass.
+struct Admission {
+    limits: Limits,
+    /// None is plain text.
+    identity: Option<Arc<ServerIdentity>>,
+    traffic: Arc<Traffic>,
+    count: Arc<Mutex<Count>>,
+    throttle: Throttle,
+    duplicates: DuplicateIdentity,
+    metrics: Metrics,
+}
+
+impl Listener {
+    /// On an address; port 0 is any.
+    pub async fn bind(
+        address: SocketAddr,
+        identity: Option<Arc<ServerIdentity>>,
+        hub: &Hub,
+    ) -> io::Result<Self> {
+        let tcp = TcpListener::bind(address).await?;
+        let admission = Admission {
+            limits: *hub.limits(),
+            identity,
+            traffic: Arc::clone(hub.traffic()),
+            count: Arc::default(),
+            throttle: Throttle::default(),
+            duplicates: DuplicateIdentity::default(),
+            metrics: hub.metrics().clone(),
+        };
+        Ok(Self { tcp, admission: Arc::new(admission) })
+    }
+
+    /// Where it really listens.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.tcp.local_addr()
+    }
+
+    /// Serves until `stop` says that nobody else is let in, and then until all who are there have
+    /// gone. If nobody is left to say so, all connections are dropped.
+    pub async fn serve(self, service: FederationServer<Service>, stop: watch::Receiver<bool>) {
+        // Every connection holds one; the last one that goes closes it.
+        let (here, mut gone) = mpsc::channel::<()>(1);
+        let mut stopped = stop.clone();
+        tokio::select! {
+            _ = stopped.wait_for(|stop| *stop) => {}
+            () = self.accept(service, stop, here) => {}
+        }
+        drop(self.tcp);
+        gone.recv().await;
+    }
+
+    async fn accept(
+        &self,
+        service: FederationServer<Service>,
+        stop: watch::Receiver<bool>,
+        here: mpsc::Sender<()>,
+    ) {
+        loop {
+            let (tcp, address) = match self.tcp.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // No descriptor or memory left, or the other side is gone already. Waiting
+                    // helps against the former.
+                    if self.admission.throttle.allows() {
+                        tracing::warn!(%error, "a connection could not be accepted");
+                    }
+                    sleep(BREATHER).await;
+                    continue;
+                }
+            };
+            let Some(slot) =
+                Slot::take(&self.admission.count, address.ip(), &self.admission.limits)
+            else {
+                self.admission.turn_away(address, None, &TurnedAway::TooMany);
+                continue;
+            };
+            // Messages are small and wait for nobody.
+            _ = tcp.set_nodelay(true);
+            let (admission, service, stop, here) =
+                (Arc::clone(&self.admission), service.clone(), stop.clone(), here.clone());
+            tokio::spawn(async move {
+                let _here = here;
+                match admission.pass(tcp, address, slot, stop.clone()).await {
+                    Ok((connection, link)) => {
+                        let service = WithLink { service, link: Arc::clone(&link) };
+                        link.ended(talk(connection, service, stop).await);
+                    }
+                    Err(reason) => admission.turn_away(address, None, &reason),
+                }
+            });
+        }
+    }
+}
+
+/// Speaks HTTP/2 on a connection until it ends.
+async fn talk(
+    connection: Connection,
+    service: WithLink,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(), hyper::Error> {
+    let link = Arc::clone(&service.link);
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(1)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .max_send_buf_size(WAITING_BYTES)
+        .max_header_list_size(HEADER_BYTES)
+        .keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE_PATIENCE);
+    let mut talk =
+        pin!(builder.serve_connection(TokioIo::new(connection), TowerToHyperService::new(service)));
+    tokio::select! {
+        ended = talk.as_mut() => return ended,
+        // Its stream may not hear of it, if the node doesn't read.
+        () = async {
+            tokio::select! {
+                _ = link.close_signal.given() => {}
+                () = link.expire() => {}
+            }
+            sleep(LAST_WORD).await;
+        } => return Ok(()),
+        stopped = stop.wait_for(|stop| *stop) => {
+            if stopped.is_err() {
+                return Ok(());
+            }
+            talk.as_mut().graceful_shutdown();
+        }
+    }
+    talk.await
+}
+
+/// A service whose requests know where they come from.
+#[derive(Clone)]
+struct WithLink {
+    service: FederationServer<Service>,
+    link: Arc<PeerConnection>,
+}
+
+impl<B> Serves<http::Request<B>> for WithLink
+where
+    FederationServer<Service>: Serves<http::Request<B>>,
+{
+    type Response = <FederationServer<Service> as Serves<http::Request<B>>>::Response;
+    type Error = <FederationServer<Service> as Serves<http::Request<B>>>::Error;
+    type Future = <FederationServer<Service> as Serves<http::Request<B>>>::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
+        request.extensions_mut().insert(Arc::clone(&self.link));
+        self.service.call(request)
+    }
+}
+
+impl Admission {
+    /// Counts and logs that somebody was not let in.
+    fn turn_away(&self, address: SocketAddr, name: Option<&str>, reason: &dyn Display) {
+        self.metrics.turned_away();
+        if self.throttle.allows() {
+            tracing::warn!(%address, name, %reason, "turned away");
+        } else {
+            tracing::debug!(%address, name, %reason, "turned away");
+        }
+    }
+
+    async fn pass(
+        self: &Arc<Self>,
+        tcp: TcpStream,
+        address: SocketAddr,
+        slot: Slot,
+        mut stop: watch::Receiver<bool>,
+    ) -> Result<(Connection, Arc<PeerConnection>), TurnedAway> {
+        let patience = self.limits.handshake;
+        let tcp = Counted::new(tcp, Arc::clone(&self.traffic));
+        let link = |peer, end| {
+            Arc::new(PeerConnection {
+                peer,
+                end,
+                has_expired: AtomicBool::new(false),
+                expired: Notify::new(),
+                address,
+                has_joined: AtomicBool::new(false),
+                close_signal: Arc::default(),
+                is_noted: AtomicBool::new(false),
+                admission: Arc::clone(self),
+            })
+        };
+        let Some(identity) = &self.identity else {
+            let link = link(None, None);
+            return Ok((Connection::plain(tcp, Arc::clone(&link), slot, patience), link));
+        };
+        let acceptor = TlsAcceptor::from(identity.config());
+        let tls = tokio::select! {
+            shaken = timeout(patience, acceptor.accept(tcp)) => {
+                shaken.map_err(|_| TurnedAway::Timeout(patience))??
+            }
+            _ = stop.wait_for(|stop| *stop) => return Err(TurnedAway::Stopped),
+        };
+        let certificates = tls.get_ref().1.peer_certificates();
+        let certificate = certificates.and_then(<[_]>::first).ok_or(TurnedAway::NoCertificate)?;
+        let end = Instant::now().checked_add(time_left(certificate)?);
+        let link = link(Some(Peer::from_certificate(certificate)?), end);
+        Ok((Connection::tls(tls, Arc::clone(&link), slot, patience), link))
+    }
+}
+
+/// Asks the system for as many descriptors as it would give: every connection needs one. How many
+/// there are.
+pub fn raise_descriptor_limit() -> Option<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current == maximum
+        || setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok()
+    {
+        maximum
+    } else {
+        current
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_nothing_is_cut_off() {
+        use tokio::io::AsyncWriteExt;
+        let admission = Arc::new(Admission {
+            limits: Limits { handshake: Duration::from_secs(3), ..Limits::default() },
+            identity: None,
+            traffic: Arc::default(),
+            count: Arc::default(),
+            throttle: Throttle::default(),
+            duplicates: DuplicateIdentity::default(),
+            metrics: Metrics::new(),
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        for (has_joined, seconds) in [(false, 3), (true, 10)] {
+            let there = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (tcp, address) = listener.accept().await.unwrap();
+            let slot = Slot::take(&admission.count, address.ip(), &admission.limits).unwrap();
+            let (_stop, stopped) = watch::channel(false);
+            let (mut connection, link) =
+                admission.pass(tcp, address, slot, stopped).await.ok().unwrap();
+            if has_joined {
+                link.joined();
+            }
+            let mut fill = async || loop {
+                if let Err(error) = connection.write_all(&[0; 1 << 14]).await {
+                    break error;
+                }
+                connection.flush().await.unwrap();
+            };
+            // Whoever takes something in time is waited for again and again.
+            for _ in 0..3 {
+                assert!(timeout(Duration::from_secs(seconds - 1), fill()).await.is_err());
+                while there.try_read(&mut [0; 1 << 16]).is_ok() {}
+            }
+            let since = Instant::now();
+            assert_eq!(fill().await.kind(), io::ErrorKind::TimedOut);
+            assert_eq!(since.elapsed().as_secs(), seconds);
+        }
+        assert_eq!(admission.count.lock().unwrap().all, 0);
+    }
+
+    #[tokio::test]
+    async fn who_says_much_lets_others_speak() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let admission = Arc::new(Admission {
+            limits: Limits::default(),
+            identity: None,
+            traffic: Arc::default(),
+            count: Arc::default(),
+            throttle: Throttle::default(),
+            duplicates: DuplicateIdentity::default(),
+            metrics: Metrics::new(),
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut there = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (tcp, address) = listener.accept().await.unwrap();
+        let slot = Slot::take(&admission.count, address.ip(), &admission.limits).unwrap();
+        let (_stop, stopped) = watch::channel(false);
+        let (mut connection, link) =
+            admission.pass(tcp, address, slot, stopped).await.ok().unwrap();
+        // All of it is there before any is read.
+        there.write_all(&[7; 100_000]).await.unwrap();
+        let mut part = [0; 1_000];
+        let reading = async {
+            for _ in 0..100 {
+                connection.read_exact(&mut part).await.unwrap();
+                assert_eq!(part, [7; 1_000]);
+            }
+        };
+        let (mut turns, mut reading) = (0, pin!(reading));
+        std::future::poll_fn(|context| {
+            turns += 1;
+            reading.as_mut().poll(context)
+        })
+        .await;
+        assert!(turns > 100_000 / (1 << 13), "{turns} turns");
+        // Who has joined may say as much as he likes, others may not.
+        for (has_joined, expected) in [(true, 100), (false, 100), (false, 32)] {
+            link.has_joined.store(has_joined, Relaxed);
+            there.write_all(&[7; 100_000]).await.unwrap();
+            let mut parts = 0;
+            while parts < 100 && connection.read_exact(&mut part).await.is_ok() {
+                parts += 1;
+            }
+            assert_eq!(parts, expected);
+        }
+    }
+
+    #[test]
+    fn descriptors_are_as_many_as_can_be_had() {
+        let after = raise_descriptor_limit();
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        assert_eq!((after, limit.current), (limit.maximum, limit.maximum));
+    }
+}

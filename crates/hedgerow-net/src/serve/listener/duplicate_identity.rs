@@ -1,0 +1,69 @@
+//! [`DuplicateIdentity`]: streams of one name that push each other out again and again. Once may be a node
+//! that comes back before its old stream is known to be dead; several times in a minute are two
+//! that both believe to be it.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// So many times in so long are no accident, and are told of once in as long.
+const MOST: u32 = 3;
+const SPAN: Duration = Duration::from_secs(60);
+
+/// Names that are kept in mind; those that were quiet for long are forgotten before.
+const MAX_NAMES: usize = 10_000;
+
+/// Counts who was pushed out, and how often.
+#[derive(Debug, Default)]
+pub(super) struct DuplicateIdentity(Mutex<HashMap<String, (Instant, u32)>>);
+
+impl DuplicateIdentity {
+    /// A stream of this name was pushed out by another. Whether that is worth a word.
+    pub(super) fn is_worth_telling(&self, name: &str, now: Instant) -> bool {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.len() >= MAX_NAMES {
+            names.retain(|_, (since, _)| now.saturating_duration_since(*since) < SPAN);
+        }
+        if names.len() >= MAX_NAMES && !names.contains_key(name) {
+            return false;
+        }
+        let (since, count) = names.entry(name.to_owned()).or_insert((now, 0));
+        if now.saturating_duration_since(*since) >= SPAN {
+            (*since, *count) = (now, 0);
+        }
+        *count = count.saturating_add(1);
+        *count == MOST
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_times_in_a_minute_are_told_once_in_a_minute() {
+        let (duplicates, start) = (DuplicateIdentity::default(), Instant::now());
+        let at = |name: &str, seconds: u64| {
+            duplicates.is_worth_telling(name, start + Duration::from_secs(seconds))
+        };
+        assert_eq!(
+            [0, 1, 2, 3, 50].map(|seconds| at("a", seconds)),
+            [false, false, true, false, false]
+        );
+        assert_eq!([60, 61, 62, 63].map(|seconds| at("a", seconds)), [false, false, true, false]);
+        // Rarely is never.
+        assert!((0..50).all(|times| !at("b", 40 * times)));
+        assert_eq!([0, 1, 2].map(|seconds| at("c", seconds)), [false, false, true]);
+    }
+
+    #[test]
+    fn names_are_forgotten() {
+        let (duplicates, start) = (DuplicateIdentity::default(), Instant::now());
+        for number in 0..MAX_NAMES + 5 {
+            duplicates.is_worth_telling(&number.to_string(), start);
+        }
+        assert_eq!(duplicates.0.lock().unwrap().len(), MAX_NAMES);
+        duplicates.is_worth_telling("late", start + SPAN);
+        assert_eq!(duplicates.0.lock().unwrap().len(), 1);
+    }
+}

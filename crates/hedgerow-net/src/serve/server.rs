@@ -1,0 +1,291 @@
+//! [`serve`]: everything together, from settings to a server that runs until it is told to stop.
+
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::crypto::ring::default_provider;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until, timeout};
+
+use super::config::ServeSettings;
+use super::dashboard::{self, Hosts};
+use super::history_cache::HistoryCache;
+use super::hub::{Hub, NotStored};
+use super::listener::{Listener, raise_descriptor_limit};
+use super::status::Source;
+use crate::coordinator::{BadRun, Coordinator, Window};
+use crate::learning::Plan;
+use crate::pki::identity::{IdentityError, PlainTextRefused, ServerIdentity, check_plain_text};
+use crate::storage::history::KEPT_WHOLE;
+use crate::storage::{Run, Store, StoreError};
+use crate::transport::service::Service;
+
+/// Connections get so long to hear the last word.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Descriptors that the server needs itself: its store, its log, those of the dashboard's readers.
+const OWN_DESCRIPTORS: u64 = 64;
+
+/// Why a server can't run, or didn't end well.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Its store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The run in the store can't go on.
+    #[error("{}: {source}", path.display())]
+    Run {
+        /// The store.
+        path: PathBuf,
+        /// Why.
+        source: BadRun,
+    },
+    /// The run in the store learns something else.
+    #[error(
+        "{}: the run in there learns something else: {difference}; choose another store, or put the settings right",
+        path.display()
+    )]
+    OtherRun {
+        /// The store.
+        path: PathBuf,
+        /// The first difference.
+        difference: String,
+    },
+    /// Its certificate.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// Plain text where others can read it.
+    #[error("without TLS, {0}")]
+    PlainText(#[from] PlainTextRefused),
+    /// Its address.
+    #[error("can't listen on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// No randomness for a new run's name.
+    #[error("the system has no randomness for the name of a new run")]
+    NoRandomness,
+    /// The last round.
+    #[error(transparent)]
+    NotStored(#[from] NotStored),
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    /// The run.
+    pub run: String,
+    /// The round that is open now.
+    pub round: u64,
+}
+
+/// Runs a server until `shutdown`; then the open round closes if enough have answered
+/// (`rounds.least`), everything is stored, and streams end.
+pub async fn serve(
+    settings: ServeSettings,
+    shutdown: impl Future<Output = ()>,
+) -> Result<Served, ServeError> {
+    let server = Server::start(settings).await?;
+    shutdown.await;
+    server.stop().await
+}
+
+/// A server that runs. Dropped, it stops at once, as if it were killed.
+pub struct Server {
+    hub: Arc<Hub>,
+    run: String,
+    address: SocketAddr,
+    dashboard: Option<SocketAddr>,
+    /// Says that no more connections are taken.
+    stop: watch::Sender<bool>,
+    listener: JoinHandle<()>,
+    chores: JoinSet<()>,
+}
+
+impl Server {
+    /// Opens the store, begins or goes on with the run, and listens.
+    pub async fn start(settings: ServeSettings) -> Result<Self, ServeError> {
+        let ServeSettings {
+            plan,
+            rules,
+            limits,
+            address,
+            dashboard,
+            names,
+            identity,
+            store: path,
+            durability,
+            ..
+        } = settings;
+        if identity.is_none() {
+            check_plain_text(address)?;
+        }
+        let identity =
+            identity.map(|folder| ServerIdentity::open(&folder)).transpose()?.map(Arc::new);
+        if let Some(warning) = identity.as_ref().and_then(|identity| identity.warning()) {
+            tracing::warn!("{warning}");
+        }
+        tell_descriptors(limits.connections as u64);
+        let mut store = Store::open(&path, durability)?;
+        let run = begin(&mut store, &plan, &path)?;
+        let saved = store.load()?;
+        let refused = |source| ServeError::Run { path: path.clone(), source };
+        let now = tokio::time::Instant::now().into_std();
+        let mut coordinator =
+            Coordinator::new(plan, rules, limits, saved.as_ref(), store.nodes()?, now)
+                .map_err(refused)?;
+        let records = store.history(2 * KEPT_WHOLE as usize)?;
+        let mut window = Window::default();
+        let past = HistoryCache::from_records(&records, coordinator.totals(), &mut window);
+        *coordinator.window_mut() = window;
+        let round = coordinator.opening().round;
+        let hub = Arc::new(Hub::new(run.clone(), limits, coordinator, Box::new(store), past));
+
+        let failed = |address| move |source| ServeError::Listen { address, source };
+        let listener = Listener::bind(address, identity.clone(), &hub).await;
+        let listener = listener.map_err(failed(address))?;
+        let address = listener.address().map_err(failed(address))?;
+        let (stop, stopped) = watch::channel(false);
+        let mut chores = JoinSet::new();
+        let dashboard = match dashboard {
+            Some(wanted) => {
+                let listener = TcpListener::bind(wanted).await.map_err(failed(wanted))?;
+                let bound = listener.local_addr().map_err(failed(wanted))?;
+                let source: Arc<dyn Source> = Arc::clone(&hub) as _;
+                let router = dashboard::router(source, hub.metrics().clone(), Hosts::new(names));
+                // It ends with the chores.
+                chores.spawn(dashboard::serve(listener, router, pending()));
+                Some(bound)
+            }
+            None => None,
+        };
+        chores.spawn(keep_time(Arc::clone(&hub)));
+        chores.spawn(keep_tidy(Arc::clone(&hub), identity));
+        let listener = tokio::spawn(listener.serve(Service::server(Arc::clone(&hub)), stopped));
+        tracing::info!(run = run.id, round, %address, "serving");
+        Ok(Self { hub, run: run.id, address, dashboard, stop, listener, chores })
+    }
+
+    /// Identity of the run.
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+
+    /// Where nodes connect to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where the dashboard is, if anywhere.
+    pub fn dashboard(&self) -> Option<SocketAddr> {
+        self.dashboard
+    }
+
+    /// How it is doing.
+    pub fn source(&self) -> Arc<dyn Source> {
+        Arc::clone(&self.hub) as _
+    }
+
+    /// Closes the open round if enough have answered, stores everything, lets everybody hear the
+    /// last word, and ends.
+    pub async fn stop(mut self) -> Result<Served, ServeError> {
+        tracing::info!("going down");
+        // No timer closes a round after the last one.
+        self.chores.shutdown().await;
+        let stored = self.hub.close();
+        _ = self.stop.send(true);
+        if timeout(GRACE, &mut self.listener).await.is_err() {
+            tracing::info!("some nodes did not hear the last word in time");
+        }
+        stored?;
+        let round = self.hub.status().round;
+        tracing::info!(round, "ended");
+        Ok(Served { run: self.run.clone(), round })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.listener.abort();
+        self.hub.abandon();
+    }
+}
+
+/// The run of a store: the one that is there, if it learns the same, or a new one.
+fn begin(store: &mut Store, plan: &Plan, path: &std::path::Path) -> Result<Run, ServeError> {
+    let learning = plan.to_json();
+    if let Some(run) = store.run() {
+        // What older ones didn't write has its default.
+        let stored = Plan::from_json(&run.learning)
+            .map_or_else(|_| run.learning.clone(), |plan| plan.to_json());
+        return match super::difference::first(&stored, &learning) {
+            None => Ok(run.clone()),
+            Some(difference) => Err(ServeError::OtherRun { path: path.to_owned(), difference }),
+        };
+    }
+    let mut name = [0; 12];
+    default_provider().secure_random.fill(&mut name).map_err(|_| ServeError::NoRandomness)?;
+    let id = name.iter().map(|byte| format!("{byte:02x}")).collect();
+    let run = Run { id, learning };
+    store.begin(&run)?;
+    Ok(run)
+}
+
+/// Says how many connections there is room for, if that is fewer than are allowed.
+fn tell_descriptors(connections: u64) {
+    let Some(most) = raise_descriptor_limit() else { return };
+    let room = most.saturating_sub(OWN_DESCRIPTORS);
+    if most < connections {
+        tracing::warn!(
+            descriptors = most,
+            room,
+            connections,
+            "the system has room for fewer connections than are allowed: raise its limit (LimitNOFILE), or lower limits.connections"
+        );
+    } else if room < connections {
+        tracing::info!(
+            descriptors = most,
+            room,
+            connections,
+            "some descriptors are the server's own: there is room for these connections"
+        );
+    }
+}
+
+/// Closes rounds when their time has come.
+async fn keep_time(hub: Arc<Hub>) {
+    while let Some(wake) = hub.tick() {
+        sleep_until(wake.into()).await;
+    }
+}
+
+/// Tries again what failed, stores nodes, and looks who has been revoked.
+async fn keep_tidy(hub: Arc<Hub>, identity: Option<Arc<ServerIdentity>>) {
+    let mut seconds = interval(Duration::from_secs(1));
+    seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        seconds.tick().await;
+        hub.tidy();
+        let Some(identity) = &identity else { continue };
+        match identity.reload_if_changed() {
+            Ok(true) => {
+                tracing::info!("certificate or list of revoked ones read again");
+                hub.expel(|peer| identity.is_revoked(peer));
+            }
+            Ok(false) => {}
+            Err(error) => {
+                tracing::error!(%error, "certificate or list of revoked ones can't be read; what was in force stays so");
+                sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+}

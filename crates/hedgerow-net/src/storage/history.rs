@@ -1,0 +1,202 @@
+//! What is remembered of every round: the newest [`KEPT_WHOLE`] all, and of those before every
+//! hundredth.
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
+
+use super::{Seal, count, error_sum, stored};
+
+/// So many of the newest rounds are all remembered.
+pub const KEPT_WHOLE: u64 = 100_000;
+
+/// Of the rounds before, those whose number is a multiple of this.
+const KEPT_EVERY: u64 = 100;
+
+/// A round that has closed.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Record {
+    /// Its number.
+    pub round: u64,
+    /// When it closed, in milliseconds since 1970.
+    pub closed_at_ms: u64,
+    /// Uploads that were taken.
+    pub uploads: u64,
+    /// Samples that nodes told of in it.
+    pub samples: u64,
+    /// Sum of their squared errors, in the label's own unit.
+    pub squared_error: f64,
+    /// The kernel that was selected, where a method selects.
+    pub selected: Option<u32>,
+    /// Votes for each kernel, where a method has votes.
+    pub votes: Vec<u32>,
+    /// Uploads that came late.
+    pub late: u64,
+    /// Messages that were refused.
+    pub refused: u64,
+    /// Bytes from nodes.
+    pub bytes_up: u64,
+    /// Bytes to nodes.
+    pub bytes_down: u64,
+}
+
+impl Record {
+    pub(super) fn seal(&self) -> i64 {
+        let seal = self.counts().into_iter().fold(Seal::default(), Seal::number);
+        let seal = seal.real(self.squared_error).bytes(&self.vote_bytes());
+        seal.number(self.selected.map_or(-1, i64::from)).finish()
+    }
+
+    fn counts(&self) -> [i64; 8] {
+        let Self {
+            round, closed_at_ms, uploads, samples, late, refused, bytes_up, bytes_down, ..
+        } = *self;
+        [round, closed_at_ms, uploads, samples, late, refused, bytes_up, bytes_down].map(stored)
+    }
+
+    fn vote_bytes(&self) -> Vec<u8> {
+        self.votes.iter().flat_map(|votes| votes.to_le_bytes()).collect()
+    }
+}
+
+/// Remembers a round, and forgets what is to be forgotten.
+pub(super) fn write(connection: &Connection, record: &Record) -> rusqlite::Result<()> {
+    let sql = "INSERT OR REPLACE INTO history (round, closed_at_ms, uploads, samples, late, refused, bytes_up, \
+               bytes_down, squared_error, selected, votes, checksum) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+    let [round, closed, uploads, samples, late, refused, up, down] = record.counts();
+    let (error, votes, seal) = (record.squared_error, record.vote_bytes(), record.seal());
+    connection.prepare_cached(sql)?.execute(params![
+        round,
+        closed,
+        uploads,
+        samples,
+        late,
+        refused,
+        up,
+        down,
+        error,
+        record.selected,
+        votes,
+        seal
+    ])?;
+    if record.round.is_multiple_of(KEPT_EVERY) {
+        // A hundred at a time, so that most commits have nothing to do with it.
+        let end = record.round.saturating_sub(KEPT_WHOLE);
+        let sql = "DELETE FROM history WHERE round > ?1 AND round < ?2 AND round % ?3 != 0";
+        let begin = end.saturating_sub(KEPT_EVERY);
+        connection.prepare_cached(sql)?.execute([begin, end, KEPT_EVERY].map(stored))?;
+    }
+    Ok(())
+}
+
+/// Rounds with their checksums: all of them, or about so many at even distances, the latest among
+/// them.
+pub(super) fn read(connection: &Connection, most: usize) -> rusqlite::Result<Vec<(Record, i64)>> {
+    let sql = "SELECT count(*), min(round), max(round) FROM history";
+    let (rounds, first, last): (i64, Option<i64>, Option<i64>) =
+        connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let (Some(first), Some(last)) = (first, last) else { return Ok(Vec::new()) };
+    if usize::try_from(rounds).is_ok_and(|rounds| rounds <= most) {
+        let mut statement = connection.prepare_cached("SELECT * FROM history ORDER BY round")?;
+        return statement.query_map([], record_of)?.collect();
+    }
+    let mut nearest = connection
+        .prepare_cached("SELECT * FROM history WHERE round <= ?1 ORDER BY round DESC LIMIT 1")?;
+    let mut records: Vec<(Record, i64)> = Vec::with_capacity(most);
+    for at in 0..most {
+        // From the back, so that a single one is the latest.
+        let from_last = (most - 1 - at) as f64 / most.saturating_sub(1).max(1) as f64;
+        let target = last - (last.saturating_sub(first) as f64 * from_last) as i64;
+        let found = nearest_to(&mut nearest, target)?;
+        if let Some(found) = found
+            && records.last().is_none_or(|(latest, _)| latest.round < found.0.round)
+        {
+            records.push(found);
+        }
+    }
+    Ok(records)
+}
+
+fn nearest_to(
+    statement: &mut CachedStatement<'_>,
+    round: i64,
+) -> rusqlite::Result<Option<(Record, i64)>> {
+    statement.query_row([round], record_of).optional()
+}
+
+fn record_of(row: &Row<'_>) -> rusqlite::Result<(Record, i64)> {
+    let votes = row.get_ref("votes")?.as_blob()?;
+    let record = Record {
+        round: count(row, "round")?,
+        closed_at_ms: count(row, "closed_at_ms")?,
+        uploads: count(row, "uploads")?,
+        samples: count(row, "samples")?,
+        squared_error: error_sum(row)?,
+        selected: row.get("selected")?,
+        // Where bytes are left over, the checksum shows it.
+        votes: votes.as_chunks::<4>().0.iter().map(|votes| u32::from_le_bytes(*votes)).collect(),
+        late: count(row, "late")?,
+        refused: count(row, "refused")?,
+        bytes_up: count(row, "bytes_up")?,
+        bytes_down: count(row, "bytes_down")?,
+    };
+    Ok((record, row.get("checksum")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history() -> Connection {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(include_str!("schema.sql")).unwrap();
+        connection
+    }
+
+    fn remember(connection: &Connection, rounds: impl IntoIterator<Item = u64>) {
+        for round in rounds {
+            write(connection, &Record { round, ..Record::default() }).unwrap();
+        }
+    }
+
+    fn rounds(connection: &Connection, most: usize) -> Vec<u64> {
+        read(connection, most).unwrap().iter().map(|(record, _)| record.round).collect()
+    }
+
+    #[test]
+    fn old_rounds_are_thinned() {
+        let connection = history();
+        connection.execute_batch("BEGIN").unwrap();
+        remember(&connection, 1..=KEPT_WHOLE + 750);
+        let mut expected: Vec<u64> = (1..=7).map(|hundreds| 100 * hundreds).collect();
+        expected.extend(701..=KEPT_WHOLE + 750);
+        assert_eq!(rounds(&connection, usize::MAX), expected);
+    }
+
+    #[test]
+    fn a_few_of_many_are_evenly_spread_and_end_with_the_latest() {
+        let connection = history();
+        assert!(rounds(&connection, 5).is_empty());
+        remember(&connection, 11..=1011);
+        assert_eq!(rounds(&connection, 5), [11, 261, 511, 761, 1011]);
+        assert_eq!(rounds(&connection, 1), [1011]);
+        assert!(rounds(&connection, 0).is_empty());
+        assert_eq!(rounds(&connection, 1001).len(), 1001);
+        // Where rounds are few and far between, each is told once.
+        let connection = history();
+        remember(&connection, (1..=10).chain([5000]));
+        assert_eq!(rounds(&connection, 8), [1, 10, 5000]);
+    }
+
+    #[test]
+    fn a_round_that_is_told_again_counts_once() {
+        let connection = history();
+        let first = Record { round: 4, votes: vec![3, 4], selected: Some(1), ..Record::default() };
+        let second = Record { uploads: 9, squared_error: -0.0, ..first.clone() };
+        for record in [&first, &second] {
+            write(&connection, record).unwrap();
+            assert_eq!(read(&connection, 9).unwrap(), [(record.clone(), record.seal())]);
+        }
+        assert_ne!(first.seal(), second.seal());
+        assert_eq!(read(&connection, 9).unwrap()[0].0.seal(), second.seal());
+    }
+}

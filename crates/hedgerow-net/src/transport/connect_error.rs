@@ -1,0 +1,266 @@
+//! [`ConnectError`]: why there is no stream to the server, in words for whoever looks after the node.
+//! What libraries say goes to the log for those who want to know more.
+
+use std::error::Error;
+use std::io;
+use std::time::Duration;
+
+use rustls::{AlertDescription, CertificateError};
+use tonic::{Code, Status};
+
+use crate::pki::identity::PlainTextRefused;
+
+/// Why there is no stream, or no longer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// No such host, nobody there, or the way is closed.
+    #[error("can't reach {address}: {reason}")]
+    Unreachable {
+        /// Where the server should be.
+        address: String,
+        /// Why.
+        reason: String,
+    },
+    /// Plain text would be readable on the way.
+    #[error(transparent)]
+    PlainText(#[from] PlainTextRefused),
+    /// Nothing came.
+    #[error("the server did not answer within {} s", .0.as_secs_f64())]
+    Silent(Duration),
+    /// One of the two doesn't believe the other, or doesn't speak TLS.
+    #[error("TLS: {0}")]
+    Tls(String),
+    /// The server went before its welcome, without a word. A server that doesn't believe a
+    /// certificate says so only after the node has begun to speak, and its words may get lost.
+    #[error("the server ended the connection before welcoming this node: {}", likely_cause(*is_plain))]
+    Unwelcome {
+        /// Whether plain text was spoken.
+        is_plain: bool,
+        /// What libraries say.
+        detail: String,
+    },
+    /// The server doesn't want this node, and says why.
+    #[error("the server refuses this node: {0}")]
+    Refused(String),
+    /// What should be learned can't be.
+    #[error("the server's learning configuration won't do: {0}")]
+    Plan(String),
+    /// What the server says makes no sense.
+    #[error("the server doesn't speak this protocol: {0}")]
+    Foreign(String),
+    /// Another stream has come in this node's name.
+    #[error(
+        "another node has joined with this node's name and taken its place: is one identity on two devices?"
+    )]
+    Replaced,
+    /// The server ended the stream, and says why.
+    #[error("the server ended the stream: {0}")]
+    Dismissed(String),
+    /// It broke off.
+    #[error("the server is gone: the stream broke off")]
+    Broken {
+        /// What libraries say.
+        detail: String,
+    },
+    /// It was ended.
+    #[error("the server ended the stream")]
+    Ended,
+}
+
+fn likely_cause(is_plain: bool) -> &'static str {
+    if is_plain {
+        "it may speak TLS, and this node was told to speak plain text"
+    } else {
+        "its certificate may be revoked or unknown to the server"
+    }
+}
+
+impl ConnectError {
+    /// Whether somebody has to do something about it.
+    pub fn is_lasting(&self) -> bool {
+        matches!(
+            self,
+            Self::PlainText(_) | Self::Tls(_) | Self::Refused(_) | Self::Plan(_) | Self::Foreign(_)
+        )
+    }
+
+    /// What libraries say about it, if there is more to say.
+    pub fn detail(&self) -> Option<&str> {
+        match self {
+            Self::Unwelcome { detail, .. } | Self::Broken { detail } => Some(detail),
+            _ => None,
+        }
+    }
+
+    pub(super) fn unreachable(address: &str, reason: impl ToString) -> Self {
+        Self::Unreachable { address: address.to_owned(), reason: reason.to_string() }
+    }
+
+    pub(super) fn broken(error: &dyn Error) -> Self {
+        Self::Broken { detail: causes(error) }
+    }
+
+    /// The same, if it came before the server's welcome.
+    pub(super) fn before_welcome(self, is_plain: bool) -> Self {
+        match self {
+            Self::Broken { detail } => Self::Unwelcome { is_plain, detail },
+            Self::Ended => Self::Unwelcome { is_plain, detail: Self::Ended.to_string() },
+            other => other,
+        }
+    }
+
+    /// Why a stream ended, or was never begun.
+    pub(super) fn from_status(status: &Status, is_joining: bool) -> Self {
+        let words = || status.message().to_owned();
+        // What the server says has no cause on this side.
+        let is_said = status.source().is_none() && !status.message().is_empty();
+        match status.code() {
+            Code::FailedPrecondition | Code::PermissionDenied | Code::Unauthenticated => {
+                Self::Refused(words())
+            }
+            Code::InvalidArgument if is_joining => Self::Refused(words()),
+            Code::Unimplemented => Self::Foreign(words()),
+            Code::Aborted if is_said => Self::Replaced,
+            Code::Unavailable | Code::ResourceExhausted | Code::DeadlineExceeded if is_said => {
+                Self::Dismissed(words())
+            }
+            code => Self::Broken { detail: format!("{code}: {}", causes(status)) },
+        }
+    }
+
+    /// What TLS says about an error, if one of the two sides doesn't want the other. (Whatever else
+    /// goes wrong may go well the next time.)
+    pub(super) fn from_tls(error: &io::Error) -> Option<Self> {
+        let meaning = match error.get_ref()?.downcast_ref::<rustls::Error>()? {
+            rustls::Error::AlertReceived(alert) => {
+                format!("the server refuses this node's certificate: {}", refusal(*alert)?)
+            }
+            rustls::Error::InvalidCertificate(reason) => {
+                format!("the server's certificate won't do: {}", unfitness(reason))
+            }
+            rustls::Error::InvalidMessage(_) => {
+                "what answers there doesn't speak TLS: is it the right port, and was the server started without --plain-text?"
+                    .to_owned()
+            }
+            other @ rustls::Error::PeerIncompatible(_) => other.to_string(),
+            _ => return None,
+        };
+        Some(Self::Tls(meaning))
+    }
+
+    /// What the first bytes of a server say that was spoken to in plain text, if they are of TLS:
+    /// an alert, or a handshake.
+    pub(super) fn from_first_bytes(bytes: &[u8]) -> Option<Self> {
+        let is_tls = matches!(bytes, [0x15 | 0x16, 0x03, ..]);
+        is_tls.then(|| {
+            Self::Tls(
+                "the server speaks TLS: leave --plain-text away, and name the node's file with --identity"
+                    .to_owned(),
+            )
+        })
+    }
+}
+
+/// What an alert says about this node's certificate, if it is about that.
+fn refusal(alert: AlertDescription) -> Option<String> {
+    let words = match alert {
+        AlertDescription::CertificateRevoked => "it has been revoked",
+        AlertDescription::CertificateExpired => "it has ended",
+        AlertDescription::UnknownCA => "it is of another authority than the server's",
+        AlertDescription::BadCertificate
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::CertificateRequired
+        | AlertDescription::DecryptError
+        | AlertDescription::AccessDenied => return Some(format!("{alert:?}")),
+        _ => return None,
+    };
+    Some(words.to_owned())
+}
+
+fn unfitness(reason: &CertificateError) -> String {
+    match reason {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "it is of another authority than this node's".to_owned()
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            format!("{reason}: renew it on the server's side, or set this machine's clock right")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// An error with what caused it.
+fn causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tls(error: rustls::Error) -> Option<String> {
+        ConnectError::from_tls(&io::Error::new(io::ErrorKind::InvalidData, error))
+            .map(|trouble| trouble.to_string())
+    }
+
+    #[test]
+    fn what_tls_says_is_put_into_words() {
+        for (error, part) in [
+            (
+                rustls::Error::AlertReceived(AlertDescription::CertificateRevoked),
+                "certificate: it has been revoked",
+            ),
+            (
+                rustls::Error::AlertReceived(AlertDescription::UnknownCA),
+                "another authority than the server's",
+            ),
+            (rustls::Error::AlertReceived(AlertDescription::BadCertificate), "BadCertificate"),
+            (
+                rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer),
+                "another authority than this node's",
+            ),
+            (rustls::InvalidMessage::InvalidContentType.into(), "doesn't speak TLS"),
+        ] {
+            let words = tls(error).unwrap();
+            assert!(words.contains(part), "{words}");
+        }
+        // A server that is overwhelmed refuses nobody for ever.
+        assert_eq!(tls(rustls::Error::AlertReceived(AlertDescription::InternalError)), None);
+        assert_eq!(ConnectError::from_tls(&io::ErrorKind::ConnectionReset.into()), None);
+    }
+
+    #[test]
+    fn bytes_of_tls_are_known_from_those_of_http() {
+        assert!(ConnectError::from_first_bytes(&[0x15, 3, 3, 0, 2, 2, 10]).unwrap().is_lasting());
+        for bytes in [&[][..], &[0x15], &[0, 0, 24, 4, 0, 0, 0, 0, 0], b"HTTP/1.1 400"] {
+            assert_eq!(ConnectError::from_first_bytes(bytes), None, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn words_of_the_server_are_told_and_those_of_libraries_kept_for_who_asks() {
+        let said =
+            ConnectError::from_status(&Status::unavailable("the server is going down"), false);
+        assert_eq!(said.to_string(), "the server ended the stream: the server is going down");
+        let broken = Status::from_error(Box::new(io::Error::from(io::ErrorKind::ConnectionReset)));
+        let trouble = ConnectError::from_status(&broken, false);
+        assert_eq!(trouble.to_string(), "the server is gone: the stream broke off");
+        assert!(trouble.detail().unwrap().contains("connection reset"), "{trouble:?}");
+        let early = trouble.before_welcome(false);
+        assert!(early.to_string().contains("may be revoked") && !early.is_lasting(), "{early}");
+        assert!(early.detail().unwrap().contains("connection reset"), "{early:?}");
+        assert!(ConnectError::Ended.before_welcome(true).to_string().contains("plain text"));
+        let refused = ConnectError::from_status(&Status::permission_denied("revoked"), true);
+        assert_eq!(refused.clone().before_welcome(false), refused);
+    }
+}

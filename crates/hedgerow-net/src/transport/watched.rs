@@ -1,0 +1,187 @@
+//! [`Watched`]: a connection that keeps in mind what its bytes tell of why it failed. Those who use
+//! the connection only say that it did.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::connect_error::ConnectError;
+
+/// Bytes that are read for a reason when nothing can be written any more, at a time and in all.
+const LAST_WORDS: usize = 1 << 10;
+const MOST_WORDS: usize = 1 << 14;
+
+/// What a connection had to say when it failed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Note(Arc<Mutex<Option<ConnectError>>>);
+
+impl Note {
+    pub(super) fn read(&self) -> Option<ConnectError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn write(&self, trouble: Option<ConnectError>) {
+        if trouble.is_some() {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+        }
+    }
+}
+
+/// Notes what goes wrong.
+pub(super) struct Watched<T> {
+    inner: T,
+    note: Note,
+    is_plain: bool,
+    has_read: bool,
+    /// Why nothing can be written any more, while it is looked for what the other side said to
+    /// that.
+    failed: Option<io::Error>,
+}
+
+impl<T> Watched<T> {
+    /// A connection within TLS, or one in plain text.
+    pub(super) fn new(inner: T, is_plain: bool) -> (Note, Self) {
+        let note = Note::default();
+        (note.clone(), Self { inner, note, is_plain, has_read: false, failed: None })
+    }
+}
+
+impl<T: AsyncRead + Unpin> Watched<T> {
+    /// Hands a failure to write on once all has been read that had come before: nobody else would
+    /// read it, and it may say why.
+    fn watch<R>(
+        &mut self,
+        context: &mut Context<'_>,
+        outcome: io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        let failure = match outcome {
+            Ok(written) => return Poll::Ready(Ok(written)),
+            Err(failure) => failure,
+        };
+        self.note.write(ConnectError::from_tls(&failure));
+        let mut read = 0;
+        while self.note.read().is_none() && read < MOST_WORDS {
+            let mut bytes = [0; LAST_WORDS];
+            let mut buffer = ReadBuf::new(&mut bytes);
+            match Pin::new(&mut *self).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => read += buffer.filled().len(),
+                Poll::Ready(_) => break,
+                Poll::Pending => {
+                    self.failed = Some(failure);
+                    return Poll::Pending;
+                }
+            }
+        }
+        Poll::Ready(Err(failure))
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let outcome = ready!(Pin::new(&mut self.inner).poll_read(context, buffer));
+        if self.is_plain && !self.has_read {
+            self.note.write(ConnectError::from_first_bytes(&buffer.filled()[before..]));
+            self.has_read = true;
+        }
+        Poll::Ready(outcome.inspect_err(|error| self.note.write(ConnectError::from_tls(error))))
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = match self.failed.take() {
+            Some(failure) => Err(failure),
+            None => ready!(Pin::new(&mut self.inner).poll_write(context, bytes)),
+        };
+        self.watch(context, outcome)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = match self.failed.take() {
+            Some(failure) => Err(failure),
+            None => ready!(Pin::new(&mut self.inner).poll_flush(context)),
+        };
+        self.watch(context, outcome)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::time::{Duration, sleep};
+
+    use super::*;
+
+    /// What nothing can be written to, and what comes from it a little later.
+    struct Closed(DuplexStream);
+
+    impl AsyncRead for Closed {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(context, buffer)
+        }
+    }
+
+    impl AsyncWrite for Closed {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn last_words_are_read_before_a_failure_is_told() {
+        for (words, is_noted) in
+            [(&[0x15, 3, 3, 0, 2, 2, 50][..], true), (b"HTTP/1.1 400", false), (b"", false)]
+        {
+            let (near, mut far) = duplex(100);
+            let (note, mut watched) = Watched::new(Closed(near), true);
+            let speak = async move {
+                sleep(Duration::from_secs(1)).await;
+                far.write_all(words).await.unwrap();
+                drop(far);
+            };
+            let (written, ()) = tokio::join!(watched.write(b"hello"), speak);
+            assert_eq!(written.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+            assert_eq!(note.read().is_some(), is_noted, "{words:?}");
+        }
+        // What can't be told from what is read later.
+        let (near, mut far) = duplex(100);
+        let (note, mut watched) = Watched::new(near, true);
+        far.write_all(&[0, 0, 0x15, 3]).await.unwrap();
+        let mut bytes = [0; 2];
+        watched.read_exact(&mut bytes).await.unwrap();
+        watched.read_exact(&mut bytes).await.unwrap();
+        assert_eq!((note.read(), bytes), (None, [0x15, 3]));
+    }
+}

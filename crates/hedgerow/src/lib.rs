@@ -49,6 +49,7 @@ mod linear;
 pub mod message;
 pub mod method;
 pub mod metrics;
+pub mod plan;
 #[cfg(feature = "probe")]
 pub mod probe;
 pub mod random;
@@ -60,3 +61,4 @@ pub mod state;
 pub use federation::Federation;
 pub use message::NodeId;
 pub use method::{Method, NodeMethod, ServerMethod, Setup, SetupConfig, SetupError};
+pub use plan::{Plan, PlanConfig, PlanError};

@@ -13,3 +13,21 @@ pub const MAX_NUMBER: f32 = 1e30;
 /// Saved states whose rounds or samples have been counted this far are refused: counting on could
 /// overflow.
 pub(crate) const LAST_COUNT: u64 = 1 << 62;
+
+/// Most numbers in a sample.
+pub const MAX_INPUTS: usize = 10_000;
+
+/// Most labels of a sample.
+pub const MAX_OUTPUTS: usize = 1_000;
+
+/// Most features of a sample: kernels times frequencies times two.
+pub const MAX_WIDTH: usize = 1 << 20;
+
+/// Largest budget of numbers per upload.
+pub const MAX_BUDGET: usize = 100_000;
+
+/// Longest id of a prediction that waits for its label, in bytes.
+pub const MAX_ID: usize = 256;
+
+/// Largest scale in a message, in bytes.
+pub const MAX_SCALE_BYTES: usize = 1 << 20;

@@ -1,13 +1,101 @@
-//! [`Upload`] and [`Broadcast`]: all that ever crosses between node and server.
+//! Everything that crosses between node and server: [`ToServer`], [`ToNode`] and their parts.
 //!
-//! Both are a few numbers that add up, plus the round they belong to. What a message costs is
-//! counted from the message itself: one number per model entry, loss, weight, vote or kernel index.
-//! The round is its envelope, like an address.
+//! [`Upload`] and [`Broadcast`] are a few numbers and the round that they belong to. What a message
+//! costs is counted from the message itself: one number per model entry, loss, weight, vote or
+//! kernel index. The round is its envelope, like an address.
 
 use serde::{Deserialize, Serialize};
 
 /// Identity of a node within its federation.
 pub type NodeId = u32;
+
+/// A message of a node.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ToServer {
+    /// What the node has learned in a round.
+    Upload(UploadMessage),
+    /// What the node has seen of its raw samples.
+    Report(Report),
+    /// The node has nothing to answer the round with: rounds don't wait for it until it uploads or
+    /// reports again.
+    Idle,
+}
+
+/// A message of the server.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ToNode {
+    /// Opens a round.
+    Broadcast(BroadcastMessage),
+    /// From the next broadcast on, numbers are in this scale.
+    Scale(ScaleMessage),
+}
+
+/// What a node has learned in a round: an [`Upload`] for each output, and its errors.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UploadMessage {
+    /// The round that it answers.
+    pub round: u64,
+    /// One for each output.
+    pub heads: Vec<UploadHead>,
+    /// The errors since the last upload that the server took.
+    pub errors: Errors,
+}
+
+/// The part of an upload that belongs to one output.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UploadHead {
+    /// As in [`Upload`].
+    pub vote: Option<u32>,
+    /// As in [`Upload`], or compressed.
+    pub numbers: Numbers,
+}
+
+/// What opens a round: a [`Broadcast`] for each output, and what became of the receiver's uploads.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BroadcastMessage {
+    /// The round that it opens.
+    pub round: u64,
+    /// One for each output.
+    pub heads: Vec<BroadcastHead>,
+    /// The last round of which an upload of the receiver was taken; 0 if none was.
+    pub taken: u64,
+}
+
+/// The part of a broadcast that belongs to one output.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BroadcastHead {
+    /// As in [`Broadcast`].
+    pub kernels: Option<Selection>,
+    /// As in [`Broadcast`], or compressed as differences to the broadcast before.
+    pub numbers: Numbers,
+}
+
+/// Numbers as they travel.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Numbers {
+    /// As they are.
+    Plain(Vec<f32>),
+    /// What a [`crate::codec::Encoder`] wrote.
+    Compressed(Vec<u8>),
+}
+
+/// What a node tells of its predictions.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Errors {
+    /// Samples whose label came after their prediction.
+    pub samples: u32,
+    /// Sum of the squared errors of those predictions, in the label's own unit.
+    pub squared_error: f32,
+}
+
+/// A scale that was agreed on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScaleMessage {
+    /// How many scales were agreed on before it, and one.
+    pub version: u64,
+    /// What [`crate::scaling::Scale::to_bytes`] wrote.
+    pub scale: Vec<u8>,
+}
 
 /// What a node sends: its share of the sums that the server needs.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -184,4 +272,13 @@ pub enum Rejected {
     /// The method has no uploads.
     #[error("this method takes no uploads")]
     NotExpected,
+    /// A model can't be in a scale that nobody knows.
+    #[error("no scale has been agreed on yet, so there can't be a model")]
+    Unscaled,
+    /// A sum of squared errors that is negative or not a number.
+    #[error("a sum of squared errors must be a number and at least 0, but is {value}")]
+    SquaredError {
+        /// The sum that came.
+        value: f32,
+    },
 }

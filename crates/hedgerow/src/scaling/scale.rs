@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::summary::Summary;
-use crate::limits::{MAX_LABEL, MAX_NUMBER};
-use crate::message::BYTES_PER_NUMBER;
+use crate::limits::{MAX_LABEL, MAX_NUMBER, MAX_SCALE_BYTES};
+use crate::message::{BYTES_PER_NUMBER, Rejected};
 
 /// What a scale is made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -197,6 +197,23 @@ impl Scale {
     pub fn centre(&self, input: usize) -> f64 {
         let middle = if self.form == Form::Range { 0.5 } else { 0.0 };
         self.axes[..self.inputs()][input].raw(middle)
+    }
+
+    /// The scale as it travels.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Writing to memory can't fail; an empty scale would be refused.
+        postcard::to_stdvec(self).unwrap_or_default()
+    }
+
+    /// Reads what [`Scale::to_bytes`] wrote, or refuses it.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Rejected> {
+        if bytes.len() > MAX_SCALE_BYTES {
+            return Err(Rejected::Garbled { what: "the scale is too large" });
+        }
+        match postcard::take_from_bytes(bytes) {
+            Ok((scale, [])) => Ok(scale),
+            _ => Err(Rejected::Garbled { what: "that is no scale" }),
+        }
     }
 
     /// Numbers on the wire: an offset and a factor per column.

@@ -1,0 +1,273 @@
+//! [`Plan`]: everything that a federation agrees on, checked once.
+
+mod config;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use crate::codec::Coding;
+use crate::features::{self, Draw, FeatureError, FeatureSpec, SampleMap};
+use crate::learning::{Loss, Objective};
+use crate::limits::{MAX_BUDGET, MAX_INPUTS, MAX_OUTPUTS, MAX_WIDTH};
+use crate::message::NodeId;
+use crate::method::{
+    BadSample, BudgetTooSmall, Method, NodeMethod, ServerMethod, Setup, SetupError,
+};
+use crate::scaling::{NodeScaling, Scale, ServerScaling};
+
+pub use config::{PlanConfig, Scaling};
+
+/// Everything that a federation agrees on. Clones share it.
+///
+/// Whatever can be wrong is refused here: nodes, servers and federations of a plan can always be
+/// made.
+///
+/// ```
+/// use hedgerow::plan::{Plan, PlanConfig};
+///
+/// let plan = Plan::new(PlanConfig::default().inputs(3).nodes(2))?;
+/// assert_eq!(plan.config().frequencies, Some(49)); // what a budget of 100 numbers allows
+/// assert!(Plan::new(PlanConfig::default().nodes(0)).is_err());
+/// # Ok::<(), hedgerow::plan::PlanError>(())
+/// ```
+#[derive(Clone)]
+pub struct Plan {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    config: PlanConfig,
+    setup: Setup,
+    /// Made when it is first needed: simulations share one between several plans.
+    map: OnceLock<SampleMap>,
+}
+
+/// Why a configuration makes no sense.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// A number outside its bounds, or two that must agree.
+    #[error("{what} must be {bound}, but is {value}")]
+    OutOfBounds {
+        /// The name of the number.
+        what: &'static str,
+        /// Its bounds, in words or figures.
+        bound: String,
+        /// Its value.
+        value: usize,
+    },
+    /// A number of the learning rule makes no sense.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The dictionary makes no sense.
+    #[error(transparent)]
+    Features(#[from] FeatureError),
+    /// The budget leaves no room for a model.
+    #[error(transparent)]
+    Budget(#[from] BudgetTooSmall),
+    /// The method can't minimise this loss.
+    #[error("{method} has no {loss} loss")]
+    Loss {
+        /// Short name of the method.
+        method: &'static str,
+        /// Name of the loss.
+        loss: &'static str,
+    },
+    /// The method's server can't combine uploads like this.
+    #[error("this method can't have another aggregation than the mean")]
+    Aggregation,
+}
+
+impl Plan {
+    /// Checks a configuration: what comes from a wire, a file or a user is not trusted before.
+    pub fn new(mut config: PlanConfig) -> Result<Self, PlanError> {
+        let PlanConfig { inputs, outputs, budget, method, .. } = config;
+        at_most("the number of inputs", MAX_INPUTS, inputs)?;
+        at_most("the number of outputs", MAX_OUTPUTS, outputs)?;
+        at_least("the number of outputs", 1, outputs)?;
+        if !config.columns.is_empty() {
+            equal("the number of columns", inputs, config.columns.len())?;
+        }
+        if let Scaling::Fixed(scale) = &config.scaling {
+            equal("the columns of the scale", inputs + outputs, scale.columns())?;
+        }
+        at_most("the budget", MAX_BUDGET, budget)?;
+        if method == Method::GrOfl {
+            method.frequencies(budget)?;
+        }
+        let frequencies = match config.frequencies {
+            Some(frequencies) => frequencies,
+            None => method.frequencies(budget)?,
+        };
+        config.frequencies = Some(frequencies);
+        let width = config.kernels.len().saturating_mul(frequencies).saturating_mul(2);
+        at_most("kernels times frequencies times two", MAX_WIDTH, width)?;
+        at_most("width times inputs", MAX_WIDTH * 64, width.saturating_mul(inputs))?;
+        if let Method::SkOfl { kernel } = method {
+            at_most("the kernel", config.kernels.len().saturating_sub(1), kernel)?;
+        }
+        if method == Method::GrOfl && config.loss == Loss::Logistic {
+            return Err(PlanError::Loss { method: method.name(), loss: "logistic" });
+        }
+        if !method.supports(config.aggregation) {
+            return Err(PlanError::Aggregation);
+        }
+        let setup = Setup::try_from(config.setup())?;
+        check_features(method, &setup, config.feature_spec())?;
+        Ok(Self { shared: Arc::new(Shared { config, setup, map: OnceLock::new() }) })
+    }
+
+    /// What was checked.
+    pub fn config(&self) -> &PlanConfig {
+        &self.shared.config
+    }
+
+    /// The numbers that the two halves of its method need.
+    pub fn setup(&self) -> &Setup {
+        &self.shared.setup
+    }
+
+    /// What turns scaled samples into features.
+    #[expect(clippy::expect_used, reason = "all that can be wrong was refused by Plan::new")]
+    pub fn map(&self) -> &SampleMap {
+        let Shared { config, setup, map } = &*self.shared;
+        map.get_or_init(|| config.method.map(setup, &config.feature_spec()).expect("was checked"))
+    }
+
+    /// Length of the features of a sample.
+    pub fn width(&self) -> usize {
+        self.config().method.width(self.setup())
+    }
+
+    /// Numbers in a sample, d.
+    pub fn inputs(&self) -> usize {
+        self.config().inputs
+    }
+
+    /// Labels of a sample, q.
+    pub fn outputs(&self) -> usize {
+        self.config().outputs
+    }
+
+    /// Kernels in the dictionary, P.
+    pub fn kernels(&self) -> usize {
+        self.config().kernels.len()
+    }
+
+    /// The objective that models descend on.
+    pub fn objective(&self) -> Objective {
+        self.setup().objective()
+    }
+
+    /// Refuses a label that can't be learned from.
+    pub fn check_label(&self, y: f32) -> Result<(), BadSample> {
+        self.setup().check_label(y)
+    }
+
+    /// A new node half of its method.
+    pub fn node_method(&self, id: NodeId) -> Box<dyn NodeMethod> {
+        self.config().method.node(self.setup(), id)
+    }
+
+    /// A new server half of its method.
+    pub fn server_method(&self) -> Box<dyn ServerMethod> {
+        self.config().method.server(self.setup())
+    }
+
+    /// A node's part of the scaling.
+    pub fn node_scaling(&self) -> NodeScaling {
+        let columns = self.inputs() + 1;
+        match &self.config().scaling {
+            Scaling::None => NodeScaling::fixed(Scale::identity(columns)),
+            Scaling::Fixed(scale) => NodeScaling::fixed(scale.clone()),
+            Scaling::Online { kind } => NodeScaling::new(*kind, self.inputs()),
+        }
+    }
+
+    /// The server's part of the scaling; none if there is nothing to agree on.
+    pub fn server_scaling(&self) -> Option<ServerScaling> {
+        let Scaling::Online { kind } = self.config().scaling else { return None };
+        let scaling = ServerScaling::new(kind, self.inputs());
+        // Classes must not be scaled.
+        let raw_labels = self.config().loss == Loss::Logistic;
+        Some(if raw_labels { scaling.with_raw_labels() } else { scaling })
+    }
+
+    /// Whether nodes and server agree on a scale as they learn.
+    pub fn is_scaled_online(&self) -> bool {
+        matches!(self.config().scaling, Scaling::Online { .. })
+    }
+
+    /// A bound on the numbers of one output in any message.
+    pub fn most_numbers(&self) -> usize {
+        let frequencies = self.config().frequencies.unwrap_or(0);
+        let models = self.kernels() * (2 * frequencies + 2);
+        let report = 5 * (self.inputs() + self.outputs());
+        models.max(4 * self.config().budget).max(report).max(self.width()) + 64
+    }
+
+    /// Whether uploads travel as they are.
+    pub fn is_plain_up(&self) -> bool {
+        self.config().compression.up == Coding::default()
+    }
+
+    /// Whether all messages travel as they are.
+    pub fn is_plain(&self) -> bool {
+        self.is_plain_up() && self.config().compression.down == Coding::default()
+    }
+
+    /// Numbers that a node of the naive extension would send, and hear, in a round.
+    pub fn naive_numbers(&self) -> u64 {
+        let models = self.kernels() * 2 * self.config().frequencies.unwrap_or(0);
+        (models + self.kernels()) as u64
+    }
+}
+
+impl PartialEq for Plan {
+    fn eq(&self, other: &Self) -> bool {
+        self.config() == other.config()
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Plan").field(self.config()).finish()
+    }
+}
+
+/// Refuses a dictionary that the method's map can't be made from.
+fn check_features(method: Method, setup: &Setup, spec: FeatureSpec) -> Result<(), FeatureError> {
+    match method {
+        Method::LinearSgd | Method::LinearNewton => Ok(()),
+        Method::GrOfl => features::check(&FeatureSpec {
+            frequencies: method.width(setup),
+            draw: Draw::Independent,
+            ..spec
+        }),
+        _ => features::check(&spec),
+    }
+}
+
+fn out_of_bounds(what: &'static str, bound: String, value: usize) -> PlanError {
+    PlanError::OutOfBounds { what, bound, value }
+}
+
+fn at_most(what: &'static str, bound: usize, value: usize) -> Result<(), PlanError> {
+    if value <= bound {
+        Ok(())
+    } else {
+        Err(out_of_bounds(what, format!("at most {bound}"), value))
+    }
+}
+
+fn at_least(what: &'static str, bound: usize, value: usize) -> Result<(), PlanError> {
+    if value >= bound {
+        Ok(())
+    } else {
+        Err(out_of_bounds(what, format!("at least {bound}"), value))
+    }
+}
+
+fn equal(what: &'static str, bound: usize, value: usize) -> Result<(), PlanError> {
+    if value == bound { Ok(()) } else { Err(out_of_bounds(what, bound.to_string(), value)) }
+}

@@ -1,0 +1,234 @@
+//! [`PlanConfig`]: what a federation agrees on, as it is written down.
+
+use serde::{Deserialize, Serialize};
+
+use crate::aggregation::Aggregation;
+use crate::codec::Compression;
+use crate::features::{Amplitude, Draw, FeatureSpec, Kernel};
+use crate::learning::{Loss, Schedule, WeightRule};
+use crate::method::{Method, MkOptions, PofOptions, SetupConfig};
+use crate::scaling::{Scale, ScaleKind};
+
+/// How raw numbers become numbers of the order of one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Scaling {
+    /// They are of that order already.
+    None,
+    /// By a scale that is known beforehand.
+    Fixed(Scale),
+    /// By a scale that the nodes agree on as they learn.
+    Online {
+        /// What it is made from.
+        kind: ScaleKind,
+    },
+}
+
+/// Declares the configuration: one line per field gives the field, its default and its setter.
+macro_rules! plan_config {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $default:expr,)*) => {
+        /// Everything that the members of a federation must agree on. [`crate::Plan::new`] checks
+        /// it.
+        ///
+        /// The default is the paper's experiment: 11 kernels, a budget of 100 numbers, 20 nodes,
+        /// ridge 0.01, anytime rates.
+        ///
+        /// As JSON it has the shape that servers store and send to their nodes.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(try_from = "Written", into = "Written")]
+        #[non_exhaustive]
+        pub struct PlanConfig {
+            $($(#[$doc])* pub $name: $type,)*
+        }
+
+        impl Default for PlanConfig {
+            fn default() -> Self {
+                Self { $($name: $default,)* }
+            }
+        }
+
+        impl PlanConfig {
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub fn $name(mut self, $name: $type) -> Self {
+                    self.$name = $name;
+                    self
+                }
+            )*
+        }
+    };
+}
+
+plan_config! {
+    /// The method.
+    method: Method = Method::MkOfl,
+    /// Numbers in a sample, d.
+    inputs: usize = 1,
+    /// Labels of a sample, q.
+    outputs: usize = 1,
+    /// Nodes in the federation, K.
+    nodes: usize = 20,
+    /// Numbers that one upload may have, r.
+    budget: usize = 100,
+    /// Frequencies per kernel, D; none for as many as the budget allows the method.
+    frequencies: Option<usize> = None,
+    /// The dictionary, P kernels.
+    kernels: Vec<Kernel> = Kernel::paper_dictionary(),
+    /// How frequencies are drawn.
+    draw: Draw = Draw::default(),
+    /// How large features are.
+    amplitude: Amplitude = Amplitude::default(),
+    /// Seed of frequencies, votes, selections and rounding.
+    seed: u64 = 1,
+    /// The loss.
+    loss: Loss = Loss::Squared,
+    /// λ, the weight of the ridge term.
+    ridge: f64 = 0.01,
+    /// η_l, the step of a model.
+    step_size: Schedule = Schedule::Anytime { scale: 1.0 },
+    /// η_g / ln P, the rate of the weights before the factor ln P.
+    weight_rate: Schedule = Schedule::Anytime { scale: 1.0 },
+    /// How losses enter the weights.
+    weight_rule: WeightRule = WeightRule::Incremental,
+    /// What the server makes of uploads.
+    aggregation: Aggregation = Aggregation::default(),
+    /// Variants of MK-OFL.
+    mk: MkOptions = MkOptions::default(),
+    /// Variants of POF-MKL.
+    pof: PofOptions = PofOptions::default(),
+    /// How raw numbers are scaled.
+    scaling: Scaling = Scaling::None,
+    /// How messages are made smaller.
+    compression: Compression = Compression::default(),
+    /// Whether each node has a layer of its own over the federation's predictions.
+    personal: bool = false,
+    /// Names of the inputs, in order; empty where samples come without names.
+    columns: Vec<String> = Vec::new(),
+    /// Name of the label.
+    target: String = String::new(),
+}
+
+impl PlanConfig {
+    /// What its feature map is made from.
+    pub fn feature_spec(&self) -> FeatureSpec {
+        FeatureSpec {
+            kernels: self.kernels.clone(),
+            draw: self.draw,
+            inputs: self.inputs,
+            frequencies: self.frequencies.unwrap_or(0),
+            seed: self.seed,
+            amplitude: self.amplitude,
+        }
+    }
+
+    /// The numbers that the two halves of its method need.
+    pub(super) fn setup(&self) -> SetupConfig {
+        SetupConfig {
+            kernels: self.kernels.len(),
+            frequencies: self.frequencies.unwrap_or(0),
+            nodes: self.nodes,
+            inputs: self.inputs,
+            budget: self.budget,
+            loss: self.loss,
+            ridge: self.ridge,
+            step_size: self.step_size,
+            weight_rate: self.weight_rate,
+            weight_rule: self.weight_rule,
+            seed: self.seed,
+            aggregation: self.aggregation,
+            mk: self.mk,
+            pof: self.pof,
+        }
+    }
+}
+
+/// The JSON shape. Numbers of inputs, frequencies and kernels and the seed stand in it twice and
+/// must agree.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    method: Method,
+    setup: SetupConfig,
+    features: FeatureSpec,
+    scaling: Scaling,
+    compression: Compression,
+    personal: bool,
+    columns: Vec<String>,
+    target: String,
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    outputs: usize,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn is_one(outputs: &usize) -> bool {
+    *outputs == 1
+}
+
+impl From<PlanConfig> for Written {
+    fn from(mut config: PlanConfig) -> Self {
+        // A plan always has a number here.
+        let frequencies =
+            config.frequencies.or_else(|| config.method.frequencies(config.budget).ok());
+        config.frequencies = frequencies;
+        let (setup, features) = (config.setup(), config.feature_spec());
+        let PlanConfig { method, scaling, compression, personal, columns, target, outputs, .. } =
+            config;
+        Self { method, setup, features, scaling, compression, personal, columns, target, outputs }
+    }
+}
+
+/// Two numbers that must be the same.
+#[derive(Debug, thiserror::Error)]
+#[error("the {what} of the features must be {expected}, as in the setup, but is {found}")]
+struct Disagreement {
+    what: &'static str,
+    expected: u64,
+    found: u64,
+}
+
+impl TryFrom<Written> for PlanConfig {
+    type Error = Disagreement;
+
+    fn try_from(written: Written) -> Result<Self, Disagreement> {
+        let Written { method, setup, features, .. } = written;
+        for (what, expected, found) in [
+            ("number of inputs", setup.inputs as u64, features.inputs as u64),
+            ("number of frequencies", setup.frequencies as u64, features.frequencies as u64),
+            ("number of kernels", setup.kernels as u64, features.kernels.len() as u64),
+            ("seed", setup.seed, features.seed),
+        ] {
+            if expected != found {
+                return Err(Disagreement { what, expected, found });
+            }
+        }
+        Ok(Self {
+            method,
+            inputs: setup.inputs,
+            outputs: written.outputs,
+            nodes: setup.nodes,
+            budget: setup.budget,
+            frequencies: Some(setup.frequencies),
+            kernels: features.kernels,
+            draw: features.draw,
+            amplitude: features.amplitude,
+            seed: setup.seed,
+            loss: setup.loss,
+            ridge: setup.ridge,
+            step_size: setup.step_size,
+            weight_rate: setup.weight_rate,
+            weight_rule: setup.weight_rule,
+            aggregation: setup.aggregation,
+            mk: setup.mk,
+            pof: setup.pof,
+            scaling: written.scaling,
+            compression: written.compression,
+            personal: written.personal,
+            columns: written.columns,
+            target: written.target,
+        })
+    }
+}

@@ -3,11 +3,11 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-use hedgerow_lab::data::catalog::{self, Entry, Kind, Located, Variant, Wanted};
-use hedgerow_lab::data::fetch::{
+use hedgerow_data::catalog::{self, Entry, Kind, Located, Variant, Wanted};
+use hedgerow_data::fetch::{
     Checked, FetchError, Fetched, Mirror, Options, Patience, Progress, fetch,
 };
-use hedgerow_lab::data::folders;
+use hedgerow_data::folders;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 

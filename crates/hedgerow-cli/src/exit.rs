@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use hedgerow_lab::data::DataError;
-use hedgerow_lab::data::catalog::{NotFound, UnknownName};
-use hedgerow_lab::data::fetch::FetchError;
-use hedgerow_lab::data::rows::ReadError;
+use hedgerow_data::DataError;
+use hedgerow_data::catalog::{NotFound, UnknownName};
+use hedgerow_data::fetch::FetchError;
+use hedgerow_data::rows::ReadError;
 use hedgerow_lab::output::OutputError;
 use hedgerow_lab::run::RunError;
 use hedgerow_lab::settings::SettingsError;

@@ -1,7 +1,7 @@
 //! `hedgerow data info`: what is in a file, and the flags that it suggests.
 
-use hedgerow_lab::data::catalog;
-use hedgerow_lab::data::info::{ColumnInfo, TableInfo, look_at, quoted};
+use hedgerow_data::catalog;
+use hedgerow_data::info::{ColumnInfo, TableInfo, look_at, quoted};
 use hedgerow_lab::settings::{Override, Settings, SettingsError, Source};
 use serde_json::json;
 

@@ -4,7 +4,7 @@ use std::io::{BufWriter, ErrorKind, Stdout, Write};
 use std::path::{Path, PathBuf};
 
 use hedgerow::limits::MAX_LABEL;
-use hedgerow_lab::data::rows::{self, Cell, Place, Row};
+use hedgerow_data::rows::{self, Cell, Place, Row};
 use hedgerow_lab::output::OutputError;
 use hedgerow_lab::settings::{Override, Settings, SettingsError};
 use hedgerow_net::export::{Model, Predictor};

@@ -4,10 +4,10 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hedgerow_lab::data::Dataset;
-use hedgerow_lab::data::builtin::Builtin;
-use hedgerow_lab::data::samples::SampleStream;
-use hedgerow_lab::data::stdin::end_standard_input;
+use hedgerow_data::Dataset;
+use hedgerow_data::builtin::Builtin;
+use hedgerow_data::samples::SampleStream;
+use hedgerow_data::stdin::end_standard_input;
 use hedgerow_lab::live;
 use hedgerow_lab::memory::gigabytes;
 use hedgerow_lab::output::{OutputError, OutputFolder, summary_json};

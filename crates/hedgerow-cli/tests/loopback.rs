@@ -12,7 +12,7 @@ use hedgerow::message::Broadcast;
 use hedgerow::metrics::ErrorMeter;
 use hedgerow::random::{CounterRng, Purpose};
 use hedgerow::{Federation, Method};
-use hedgerow_lab::data::Dataset;
+use hedgerow_data::Dataset;
 use hedgerow_lab::run::{self, Experiment};
 use hedgerow_lab::settings::{Override, Settings};
 use hedgerow_net::agent::Engine;

@@ -10,7 +10,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use hedgerow_lab::data::Dataset;
+use hedgerow_data::Dataset;
 use hedgerow_lab::figures::growth::{Growth, growth};
 use hedgerow_lab::figures::png::to_png;
 use hedgerow_lab::run::{Experiment, load_data};

@@ -1,13 +1,13 @@
 //! How methods get through changes of the data: errors before and after, and how long it takes
 //! until they are back.
 
-pub use crate::data::builtin::Change;
 pub use crate::reproduction::table::Table;
+pub use hedgerow_data::builtin::Change;
 
-use crate::data::builtin::Builtin;
-use crate::data::catalog;
 use crate::figures::{data_name, number, series};
 use crate::results::{MethodResult, Results};
+use hedgerow_data::builtin::Builtin;
+use hedgerow_data::catalog;
 
 /// A method is back when its windowed error is at most this many times what it was before the
 /// change.

@@ -8,7 +8,6 @@
 
 pub mod compare;
 mod crew;
-pub mod data;
 pub mod drift;
 pub mod figures;
 mod grids;

@@ -11,9 +11,6 @@ use hedgerow::federation::Contact;
 use rayon::prelude::*;
 
 use crate::crew::Crew;
-use crate::data::partition::Partition;
-use crate::data::samples::{Sample, SampleStream};
-use crate::data::{DataError, FIRST_LOOK, is_of_order_one};
 use crate::grids::Grids;
 use crate::intake::RawRound;
 use crate::plan::{Plan, Turn};
@@ -22,6 +19,9 @@ use crate::run::{self, RunError};
 use crate::settings::{Arrivals, Scaling, Settings, SettingsError, Sizes};
 use crate::summary;
 use crate::trial::{self, Scene, Stage, TrialError, TrialResult};
+use hedgerow_data::partition::Partition;
+use hedgerow_data::samples::{Sample, SampleStream};
+use hedgerow_data::{DataError, FIRST_LOOK, is_of_order_one};
 
 /// How a live run is doing.
 #[derive(Debug, Clone, PartialEq)]

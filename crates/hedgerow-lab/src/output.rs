@@ -4,6 +4,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use hedgerow_data::file::waiting_file;
 use tempfile::NamedTempFile;
 
 use crate::figures::{self, FigureError};
@@ -121,18 +122,6 @@ pub fn write_file(path: &Path, content: &[u8]) -> Result<(), OutputError> {
     file.as_file().sync_all().map_err(unwritable)?;
     file.persist(path).map_err(|error| unwritable(error.error))?;
     Ok(())
-}
-
-/// Where a file waits until all are written. Temporary files are private; results are as open as
-/// the user's other files.
-pub(crate) fn waiting_file(folder: &Path) -> std::io::Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    builder.tempfile_in(folder)
 }
 
 /// `summary.json`.

@@ -10,21 +10,20 @@ use hedgerow::scaling::ScaleKind;
 use rayon::prelude::*;
 
 use crate::crew::Crew;
-use crate::data::builtin::Builtin;
-use crate::data::partition::{Partition, PartitionError};
-use crate::data::ranges::{self, RangesError};
-use crate::data::samples::{InputColumns, SampleStream};
-use crate::data::{DataError, Dataset};
 use crate::grids::Grids;
 use crate::intake::Scaler;
 use crate::memory::{self, Memory};
 use crate::results::Results;
 use crate::settings::{
-    BUILTIN_ROUNDS, Contestant, DEFAULT_NODES, DataChoice, Learner, Scaling, Settings,
-    SettingsError, Source,
+    BUILTIN_ROUNDS, Contestant, DataChoice, Learner, Scaling, Settings, SettingsError, Source,
 };
 use crate::summary;
 use crate::trial::{self, Scene, TrialError, TrialResult};
+use hedgerow_data::builtin::Builtin;
+use hedgerow_data::partition::{DEFAULT_NODES, Partition, PartitionError};
+use hedgerow_data::ranges::{self, RangesError};
+use hedgerow_data::samples::{InputColumns, SampleStream};
+use hedgerow_data::{DataError, Dataset};
 
 /// Why there are no results.
 #[derive(Debug, thiserror::Error)]

@@ -11,11 +11,11 @@ use hedgerow::method::{Average, MkOptions, PofOptions};
 use hedgerow::{Method, Setup, SetupConfig};
 use toml::{Table, Value};
 
-use crate::data::partition::Partition;
 pub use choices::{Arrivals, Contestant, Learner, MkVariant, Participation, Wire};
 use config::{Config, DataConfig, KernelConfig, Learning};
 pub use data::{DataChoice, Scaling, Source};
 pub use error::SettingsError;
+use hedgerow_data::partition::{DEFAULT_NODES, Partition};
 use layers::{merge, nested, parse};
 
 mod choices;
@@ -26,9 +26,6 @@ mod layers;
 
 /// The commented defaults.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
-
-/// Nodes unless the user or the data says otherwise: the paper's.
-pub const DEFAULT_NODES: usize = 20;
 
 /// Rounds of a built-in stream unless told otherwise.
 pub const BUILTIN_ROUNDS: usize = 500;

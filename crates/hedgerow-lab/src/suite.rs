@@ -8,11 +8,11 @@ use toml::Table;
 
 pub(crate) use runs::Runs;
 
-use crate::data::catalog::{self, NotFound};
 use crate::output::OutputError;
 use crate::reproduction::{Figure, Panel, Reproduction, Variants};
 use crate::run::RunError;
 use crate::settings::{Override, Settings, SettingsError};
+use hedgerow_data::catalog::{self, NotFound};
 
 mod runs;
 

@@ -2,12 +2,12 @@
 
 use hedgerow::learning::Loss;
 
-use crate::data::partition::Partition;
 use crate::intake::{IntakeTally, Scaler};
 use crate::results::{Curve, DataSummary, MethodResult, Moments, Regret, Results};
 use crate::run::RunError;
 use crate::settings::{Contestant, Scaling, Source};
 use crate::trial::{HindsightTrack, Scene, Track, TrialResult};
+use hedgerow_data::partition::Partition;
 
 /// Where courses were recorded.
 struct Points {

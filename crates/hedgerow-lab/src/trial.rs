@@ -15,13 +15,13 @@ use hedgerow::random::{CounterRng, Purpose};
 use hedgerow::scaling::{Rescaling, Scale};
 
 use crate::crew::Crew;
-use crate::data::Dataset;
-use crate::data::partition::PartitionError;
 use crate::grids::Grids;
 use crate::intake::{Intake, IntakeTally, RawRound, Round, Scaler, due};
 use crate::plan::{Plan, Turn};
 use crate::player::{Hand, Kind, Player, Trivial};
 use crate::settings::{Contestant, Learner, Settings, SettingsError, Sizes};
+use hedgerow_data::Dataset;
+use hedgerow_data::partition::PartitionError;
 
 /// What a trial has to say about one entry of the results.
 #[derive(Debug, Clone)]

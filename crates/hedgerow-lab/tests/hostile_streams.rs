@@ -8,8 +8,8 @@ use std::io::Cursor;
 use std::path::Path;
 
 use crate::common::Files;
-use hedgerow_lab::data::rows;
-use hedgerow_lab::data::samples::SampleStream;
+use hedgerow_data::rows;
+use hedgerow_data::samples::SampleStream;
 use hedgerow_lab::live;
 use hedgerow_lab::run::{Experiment, load_data};
 use proptest::prelude::*;

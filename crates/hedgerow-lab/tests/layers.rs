@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{Files, assert_says, samples};
-use hedgerow_lab::data::columns::{Disorder, Duplicates};
+use hedgerow_data::columns::{Disorder, Duplicates};
 use hedgerow_lab::settings::{Override, Scaling, Settings, Source};
 
 fn load(flags: &[&str]) -> Result<Settings, String> {

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{Files, assert_says, method};
-use hedgerow_lab::data::Dataset;
-use hedgerow_lab::data::rows::{self, ReadError, Row, Rows};
-use hedgerow_lab::data::samples::SampleStream;
+use hedgerow_data::Dataset;
+use hedgerow_data::rows::{self, ReadError, Row, Rows};
+use hedgerow_data::samples::SampleStream;
 use hedgerow_lab::live;
 use hedgerow_lab::results::Results;
 use hedgerow_lab::settings::{Override, Settings};

@@ -6,7 +6,7 @@ use std::io::Write;
 
 use crate::common::{Files, assert_says, last, owners, samples};
 use flate2::{Compression, write::GzEncoder};
-use hedgerow_lab::data::catalog::{Kind, entries};
+use hedgerow_data::catalog::{Kind, entries};
 use hedgerow_lab::run::load_data;
 use hedgerow_lab::settings::{Override, Settings, SettingsError};
 

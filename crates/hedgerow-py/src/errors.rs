@@ -4,8 +4,8 @@ use std::error::Error;
 use std::fmt::Display;
 use std::io;
 
-use hedgerow_lab::data::DataError;
-use hedgerow_lab::data::rows::ReadError;
+use hedgerow_data::DataError;
+use hedgerow_data::rows::ReadError;
 use hedgerow_lab::run::RunError;
 use hedgerow_lab::settings::SettingsError;
 use hedgerow_net::agent::engine::BadInput;

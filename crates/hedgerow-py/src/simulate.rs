@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hedgerow::learning::Loss;
 use hedgerow::limits::MAX_LABEL;
-use hedgerow_lab::data::{Dataset, Owners};
+use hedgerow_data::{Dataset, Owners};
 use hedgerow_lab::output::{OutputFolder, summary_json};
 use hedgerow_lab::report;
 use hedgerow_lab::results::{Moments, Results, from_stored_json, to_stored_json};

@@ -20,7 +20,7 @@ const TESTS: &str = "test --workspace --all-features --lib --bins --tests --exam
 const DOCUMENTED: &str = "test --package hedgerow --all-features --doc";
 // Without what only a server needs. The other packages are named to keep the features of most
 // crates as the lints had them, or all would be checked once more.
-const LEAN: &str = "check --package hedgerow-node --package hedgerow --package hedgerow-lab --package xtask --all-features";
+const LEAN: &str = "check --package hedgerow-node --package hedgerow --package hedgerow-data --package hedgerow-lab --package xtask --all-features";
 const EXAMPLE: &str = "run --release --package hedgerow --example first_federation";
 /// What steps after the tests need.
 const AHEAD: [&str; 2] =

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use hedgerow::random::{CounterRng, Purpose};
 use hedgerow::scaling::ScaleKind;
-use hedgerow_lab::data::Dataset;
+use hedgerow_data::Dataset;
 use hedgerow_lab::settings::{Scaling, Settings};
 use hedgerow_net::pki::{Authority, Issuing};
 use hedgerow_net::storage::{Durability, Store};

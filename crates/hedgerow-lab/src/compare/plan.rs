@@ -80,9 +80,9 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::catalog;
-    use crate::data::partition::Partition;
     use crate::settings::Contestant;
+    use hedgerow_data::catalog;
+    use hedgerow_data::partition::Partition;
 
     #[test]
     fn the_published_grid_names_what_there_is() {

@@ -10,13 +10,13 @@ use toml::Value;
 use super::plan::{METHODS, Plan};
 use super::role::Role;
 use super::{Cell, Comparison};
-use crate::data::Dataset;
-use crate::data::builtin::Builtin;
-use crate::data::catalog::NotFound;
-use crate::data::partition::Partition;
 use crate::run::Experiment;
 use crate::settings::{Contestant, Override, Settings, SettingsError, Source};
 use crate::suite::{Runs, SuiteError};
+use hedgerow_data::Dataset;
+use hedgerow_data::builtin::Builtin;
+use hedgerow_data::catalog::NotFound;
+use hedgerow_data::partition::Partition;
 
 /// Folder for a comparison unless told otherwise.
 const OUT: &str = "hedgerow-compare";

@@ -11,8 +11,8 @@ use super::palette::{self, INK, LineStyle};
 use super::scale::{Axis, Spacing};
 use super::series::{self, Line};
 use super::{FigureError, SHEET, last_round, number, setting};
-use crate::data::builtin::Change;
 use crate::results::Results;
+use hedgerow_data::builtin::Change;
 
 /// One data set of a figure.
 #[derive(Debug, Clone, Copy)]

@@ -7,13 +7,13 @@ use hedgerow::scaling::ScaleKind;
 use toml::Table;
 
 use super::{DataConfig, SettingsError, out_of_bounds, unknown_name, within};
-use crate::data::builtin::Builtin;
-use crate::data::catalog::{self, Kind, Wanted};
-use crate::data::columns::{
+use hedgerow_data::builtin::Builtin;
+use hedgerow_data::catalog::{self, Kind, Wanted};
+use hedgerow_data::columns::{
     Categories, ColumnChoice, Disorder, Duplicates, Exogenous, FeatureChoice,
 };
-use crate::data::folders::data_folders;
-use crate::data::rows::Format;
+use hedgerow_data::folders::data_folders;
+use hedgerow_data::rows::Format;
 
 /// What stands for a missing value anywhere; `data.missing` adds to it.
 const MISSING: [&str; 6] = ["NA", "N/A", "NaN", "nan", "null", "?"];

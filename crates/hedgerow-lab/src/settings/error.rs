@@ -6,7 +6,7 @@ use hedgerow::SetupError;
 use hedgerow::features::FeatureError;
 use hedgerow::method::BudgetTooSmall;
 
-use crate::data::catalog::NotFound;
+use hedgerow_data::catalog::NotFound;
 
 /// Why settings can't be used.
 #[derive(Debug, thiserror::Error)]

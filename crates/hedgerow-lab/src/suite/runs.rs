@@ -7,12 +7,12 @@ use std::rc::Rc;
 use sha2::{Digest, Sha256};
 
 use super::{REVISION, SuiteError};
-use crate::data::Dataset;
-use crate::data::catalog::NotFound;
 use crate::output::{OutputError, write_file};
 use crate::results::{Curve, Results, from_stored_json, to_stored_json};
 use crate::run::{Experiment, load_data};
 use crate::settings::{Scaling, Settings, SettingsError, Source};
+use hedgerow_data::Dataset;
+use hedgerow_data::catalog::NotFound;
 
 /// Runs, finished or not.
 pub(crate) struct Runs {

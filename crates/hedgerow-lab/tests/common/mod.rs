@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use hedgerow_lab::data::Dataset;
+use hedgerow_data::Dataset;
 use hedgerow_lab::results::{MethodResult, Results};
 use hedgerow_lab::run::{Experiment, load_data};
 use hedgerow_lab::settings::{Override, Settings};

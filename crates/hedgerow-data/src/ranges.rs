@@ -37,7 +37,7 @@ struct Schema {
 }
 
 /// The scale for these columns; what is only 0 or 1 needs no range.
-pub(crate) fn read(file: &Path, columns: &InputColumns) -> Result<Scale, RangesError> {
+pub fn read(file: &Path, columns: &InputColumns) -> Result<Scale, RangesError> {
     let place = || file.display().to_string();
     let text =
         std::fs::read_to_string(file).map_err(|error| RangesError::Unreadable(place(), error))?;

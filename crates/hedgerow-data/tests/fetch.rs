@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use flate2::{Compression, write::GzEncoder};
-use hedgerow_lab::data::catalog::{Catalog, Entry};
-use hedgerow_lab::data::fetch::{
+use hedgerow_data::catalog::{Catalog, Entry};
+use hedgerow_data::fetch::{
     Checked, FetchError, Fetched, Mirror, Options, Patience, Progress, fetch,
 };
 use tempfile::TempDir;

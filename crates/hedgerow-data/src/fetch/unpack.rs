@@ -12,8 +12,8 @@ use zip::ZipArchive;
 
 use super::checksums::hexadecimal;
 use super::{FetchError, MOST_INNER_BYTES, Progress};
-use crate::data::catalog::SourceFile;
-use crate::output::waiting_file;
+use crate::catalog::SourceFile;
+use crate::file::waiting_file;
 
 /// Archives within archives are opened so deep.
 const DEEPEST: usize = 2;

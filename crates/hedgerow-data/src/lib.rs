@@ -13,6 +13,7 @@ mod csv;
 mod encoder;
 mod error;
 pub mod fetch;
+pub mod file;
 pub mod folders;
 pub mod info;
 mod jsonl;
@@ -339,12 +340,12 @@ fn see(ranges: &mut [Range], x: &[f32], y: f32) {
 }
 
 /// Samples that are looked at to see whether numbers are of the order of one.
-pub(crate) const FIRST_LOOK: usize = 100;
+pub const FIRST_LOOK: usize = 100;
 /// Largest size of such a number.
 const ORDER_ONE: f32 = 3.0;
 
 /// Whether the numbers of a sample are as kernels and rates need them.
-pub(crate) fn is_of_order_one(sample: &Sample) -> bool {
+pub fn is_of_order_one(sample: &Sample) -> bool {
     sample.x.iter().chain([&sample.y]).all(|value| value.is_nan() || value.abs() <= ORDER_ONE)
 }
 
@@ -418,8 +419,6 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::Experiment;
-    use crate::settings::{Override, Settings, Source};
 
     #[test]
     fn arrays_are_data_if_they_belong_together() {
@@ -447,53 +446,39 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spilled_to_a_file_gives_the_same_results() {
-        let file = tempfile::NamedTempFile::new().unwrap();
+    fn what_is_spilled_to_a_file_gives_the_same_samples() {
         let mut text = String::from("a,b,y\n");
         for at in 0..400 {
             let (a, b) = (f64::from(at).sin(), f64::from(at * 7).cos());
             let b = if at % 9 == 0 { String::new() } else { (80.0 * b).to_string() };
             text += &format!("{},{b},{}\n", 90.0 * a, 5.0 * a * a);
         }
+        let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        let name = format!("data.name={}", file.path().display());
-        for flags in [
-            "data.scaling=online",
-            "data.scaling=whole-file",
-            "federation.partition=sorted-direction",
-        ] {
-            let flags = [
-                &name,
-                flags,
-                "data.lags=2",
-                "run.trials=3",
-                "run.threads=3",
-                "federation.nodes=7",
-            ];
-            let flags = flags.map(|flag| Override::parse(flag).unwrap());
-            let settings = Settings::load(None, &flags).unwrap();
-            let Source::Files { files, .. } = &settings.data.source else { panic!("no file") };
-            let results = [usize::MAX, 1000].map(|most_in_memory| {
-                let mut stream = SampleStream::open(files, &settings.data.columns).unwrap();
+        let files = [file.path().to_owned()];
+        let choice = ColumnChoice { lags: 2, ..ColumnChoice::default() };
+        for jointly in [None, Some(false), Some(true)] {
+            let [memory, file] = [usize::MAX, 1000].map(|most_in_memory| {
+                let mut stream = SampleStream::open(&files, &choice).unwrap();
                 let mut data =
                     Dataset::read_within(most_in_memory, "t", &mut stream, &|_| {}).unwrap();
                 assert_eq!(data.x.is_in_file(), most_in_memory == 1000);
-                if let crate::settings::Scaling::WholeFile { jointly } = settings.scaling {
+                if let Some(jointly) = jointly {
                     data.scale_with_hindsight(jointly, false);
                 }
-                let mut results = Experiment::new(&settings, &data).unwrap().run(&|| {}).unwrap();
-                results.seconds = 0.0;
-                results.methods.iter_mut().for_each(|method| method.seconds = 0.0);
-                results
+                data
             });
-            // As text: what is not a number is not equal to itself.
-            let texts =
-                results.each_ref().map(|results| crate::results::to_stored_json(results).unwrap());
-            assert!(texts[0] == texts[1], "{:?}", settings.scaling);
-            assert!(
-                results[0].data.missing_inputs > 0
-                    || settings.scaling != crate::settings::Scaling::Auto
-            );
+            assert!(memory.missing > 0 && memory.missing == file.missing);
+            // As bits: a missing value is not equal to itself.
+            let bits = |numbers: &[f32]| numbers.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&memory.y), bits(&file.y));
+            assert_eq!(memory.last.as_deref().map(bits), file.last.as_deref().map(bits));
+            for index in 0..memory.len() {
+                assert_eq!(bits(&memory.sample(index).0), bits(&file.sample(index).0));
+            }
+            let deal =
+                |data: &Dataset| partition::Partition::SortedDirection.deal(data, 7, 1).unwrap();
+            assert_eq!(deal(&memory), deal(&file));
         }
     }
 

@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use flate2::{Compression, write::GzEncoder};
-use hedgerow_lab::data::rows::{self, Cell, Format, ReadError, Row, Rows};
+use hedgerow_data::rows::{self, Cell, Format, ReadError, Row, Rows};
 use proptest::prelude::*;
 use proptest::sample::Index;
 

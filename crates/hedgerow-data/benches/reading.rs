@@ -9,7 +9,7 @@ use std::io::Cursor;
 use std::path::Path;
 use std::time::Instant;
 
-use hedgerow_lab::data::rows::{self, Format, Row};
+use hedgerow_data::rows::{self, Format, Row};
 
 const ROWS: usize = 60_000;
 const COLUMNS: usize = 78;

@@ -111,7 +111,7 @@ pub(super) fn flip_sample(share: f64, rng: &mut ChaCha8Rng) -> ([f64; 10], f64) 
 mod tests {
     use super::super::Builtin;
     use super::*;
-    use crate::data::Dataset;
+    use crate::Dataset;
 
     const NODES: usize = 20;
     const STREAMS: [Builtin; 4] =

@@ -10,7 +10,7 @@ use flate2::read::MultiGzDecoder;
 use sha2::{Digest, Sha256};
 
 use super::FetchError;
-use crate::output::waiting_file;
+use crate::file::waiting_file;
 
 /// Name of the record.
 pub(super) const SUMS: &str = "SHA256SUMS";

@@ -8,8 +8,8 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
-use hedgerow_lab::data::catalog::{Entry, Kind, Located, Wanted, entries, find, locate};
-use hedgerow_lab::data::fetch::{Checked, Mirror, Options, Patience, fetch};
+use hedgerow_data::catalog::{Entry, Kind, Located, Wanted, entries, find, locate};
+use hedgerow_data::fetch::{Checked, Mirror, Options, Patience, fetch};
 
 fn data_folder() -> PathBuf {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");

@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hedgerow_lab::data::rows::{self, Cell, Format, Row};
+use hedgerow_data::rows::{self, Cell, Format, Row};
 
 struct Counting;
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::rows::{self, Cell, Format, ReadError, Row, shortened};
 use super::samples::LOOKED_AT;
 use super::time;
-use crate::settings::DEFAULT_NODES;
+use crate::partition::DEFAULT_NODES;
 
 /// A table, looked at from front to back.
 #[derive(Debug, Clone, PartialEq, Serialize)]

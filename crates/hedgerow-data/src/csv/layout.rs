@@ -1,8 +1,8 @@
 //! [`Layout`]: what the first rows of a text file tell about the others.
 
 use super::fields::Fields;
-use crate::data::cell::parse_number;
-use crate::data::rows::{Format, ReadError};
+use crate::cell::parse_number;
+use crate::rows::{Format, ReadError};
 
 /// Separators that are looked for; of two that fit as well, the one before.
 const SEPARATORS: [u8; 5] = [b'\t', b';', b'|', b',', b' '];

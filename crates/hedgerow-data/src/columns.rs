@@ -43,6 +43,29 @@ pub struct ColumnChoice {
     pub signs: bool,
 }
 
+impl Default for ColumnChoice {
+    /// The last column is predicted from all others, row by row.
+    fn default() -> Self {
+        Self {
+            format: Format::default(),
+            targets: Vec::new(),
+            features: FeatureChoice::Others,
+            drop: Vec::new(),
+            time: Vec::new(),
+            node: None,
+            categories: Categories::Refuse,
+            rows: None,
+            lags: 0,
+            horizon: 1,
+            lagged: Vec::new(),
+            exogenous: Exogenous::SameRow,
+            disorder: Disorder::Refuse,
+            duplicates: Duplicates::Refuse,
+            signs: false,
+        }
+    }
+}
+
 /// In the place of a node column: every file is a node.
 pub const BY_FILE: &str = "@file";
 

@@ -6,7 +6,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use hedgerow_lab::data::rows::{self, Cell, Format, Row};
+use hedgerow_data::rows::{self, Cell, Format, Row};
 
 /// `None`, said plainly, where the file is not at hand.
 fn file(name: &str) -> Option<PathBuf> {

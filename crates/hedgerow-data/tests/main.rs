@@ -1,0 +1,6 @@
+//! Data, from outside. `cargo test -p hedgerow-data --test all fetch::` runs one file.
+
+mod catalog;
+mod fetch;
+mod hostile_tables;
+mod real_tables;

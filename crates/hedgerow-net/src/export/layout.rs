@@ -1,10 +1,10 @@
-//! A [`Model`] as bytes: safetensors with one tensor, `model`, and everything else as metadata.
-//! Read by hand, since files are hostile and a single tensor needs little.
+//! A [`Model`] as bytes: a safetensors file with one tensor, `model`, and the rest as metadata.
 
 use std::path::Path;
 
 use hedgerow::message::{Broadcast, Selection};
 use hedgerow::scaling::Scale;
+use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde::{Deserialize, Serialize};
 
 use super::{Model, ModelError};
@@ -12,36 +12,28 @@ use crate::file::FileError;
 use crate::learning::{Plan, Scaling};
 use crate::transport::protocol::{numbers_from_bytes, numbers_to_bytes};
 
-/// What the metadata call such files.
+/// The value of the key `format` in the metadata.
 const FORMAT: &str = "hedgerow-model";
 const VERSION: u32 = 1;
+const TENSOR: &str = "model";
 
-/// Most bytes of a header: thousands of columns with long names, and their scales.
-const MAX_HEADER: usize = 8 << 20;
-
-/// Mark of who wrote a file, whatever the version.
-#[derive(Deserialize)]
-struct Mark {
+/// The header as it is written. The library's own writer has no stable order of metadata, and the
+/// same model has to give the same file.
+#[derive(Serialize)]
+struct Header<'a> {
     #[serde(rename = "__metadata__")]
-    metadata: Marks,
-}
-
-#[derive(Deserialize)]
-struct Marks {
-    format: String,
-    version: String,
-}
-
-/// The header of version 1.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Header {
-    #[serde(rename = "__metadata__")]
-    metadata: Metadata,
+    metadata: &'a Metadata,
     model: Tensor,
 }
 
-/// Texts only, as the format wants it.
+#[derive(Serialize)]
+struct Tensor {
+    dtype: Dtype,
+    shape: [usize; 1],
+    data_offsets: [usize; 2],
+}
+
+/// The metadata of version 1. The format allows texts only.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Metadata {
@@ -50,28 +42,20 @@ pub(super) struct Metadata {
     software: String,
     run: String,
     round: String,
-    /// The kernel of the model, and the one that is asked for next.
+    /// The kernel of the model, and the one that nodes are asked for next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kernels: Option<String>,
     learning: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scale: Option<String>,
-    /// CRC-32 of all these and of the numbers.
+    /// CRC-32 of the other fields and of the numbers.
     crc32: String,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Tensor {
-    dtype: String,
-    shape: [usize; 1],
-    data_offsets: [usize; 2],
-}
-
-/// A scale as it is written; numbers as f64, of which JSON keeps every bit.
+/// A scale as it is written. JSON keeps every bit of its f64 numbers.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Agreed {
+struct AgreedScale {
     version: u64,
     scale: Scale,
 }
@@ -117,45 +101,53 @@ impl Model {
         };
         metadata.crc32 = format!("{:08x}", metadata.checksum(&numbers));
         let model = Tensor {
-            dtype: "F32".to_owned(),
+            dtype: Dtype::F32,
             shape: [self.broadcast.numbers.len()],
             data_offsets: [0, numbers.len()],
         };
-        file_bytes(&Header { metadata, model }, &numbers)
+        // Writing to memory can't fail: all keys are strings and no number is a float.
+        let header = Header { metadata: &metadata, model };
+        let mut header = serde_json::to_vec(&header).unwrap_or_default();
+        header.resize(header.len().next_multiple_of(8), b' ');
+        [&(header.len() as u64).to_le_bytes()[..], &header, &numbers].concat()
     }
 
     pub(super) fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Self, ModelError> {
         let not_a_model = |reason: String| ModelError::NotAModel { path: path.to_owned(), reason };
-        let (header, numbers) =
-            split(bytes).ok_or_else(|| not_a_model("not a safetensors file".to_owned()))?;
-        let mark: Mark = serde_json::from_slice(header).map_err(|error| {
-            not_a_model(format!("its header has no format and version: {error}"))
-        })?;
-        let Marks { format, version } = mark.metadata;
-        if format != FORMAT {
-            return Err(not_a_model(format!("its format is {:?}", shortened(&format))));
+        let not_safetensors = |error: SafeTensorError| {
+            not_a_model(shortened(&format!("not a safetensors file: {error}")))
+        };
+        let (_, header) = SafeTensors::read_metadata(bytes).map_err(not_safetensors)?;
+        let texts = header.metadata().as_ref();
+        let text = |key: &str| texts.and_then(|texts| texts.get(key)).map_or("", String::as_str);
+        if text("format") != FORMAT {
+            return Err(not_a_model(format!("its format is {:?}", shortened(text("format")))));
         }
-        match version.parse::<u32>() {
+        match text("version").parse::<u32>() {
             Ok(VERSION) => {}
             Ok(found) if found > VERSION => {
                 let (found, newest) = (found.into(), VERSION.into());
                 return Err(FileError::Newer { path: path.to_owned(), found, newest }.into());
             }
-            _ => return Err(not_a_model(format!("there is no version {:?}", shortened(&version)))),
+            _ => {
+                let version = shortened(text("version"));
+                return Err(not_a_model(format!("there is no version {version:?}")));
+            }
         }
-        let Header { metadata, model } = serde_json::from_slice(header)
-            .map_err(|error| not_a_model(format!("its header makes no sense: {error}")))?;
-        let (length, bytes) = (model.shape[0], numbers.len());
-        if model.dtype != "F32"
-            || model.data_offsets != [0, bytes]
-            || length.checked_mul(4) != Some(bytes)
-        {
-            let reason = format!(
-                "{length} numbers of type {:?} announced, {bytes} bytes there",
-                shortened(&model.dtype)
-            );
-            return Err(not_a_model(reason));
+        let metadata: Metadata = serde_json::to_value(texts)
+            .and_then(serde_json::from_value)
+            .map_err(|error| not_a_model(format!("its metadata is invalid: {error}")))?;
+        let tensors = SafeTensors::deserialize(bytes).map_err(not_safetensors)?;
+        let tensor = tensors.tensor(TENSOR).map_err(not_safetensors)?;
+        if tensors.len() != 1 || tensor.dtype() != Dtype::F32 || tensor.shape().len() != 1 {
+            return Err(not_a_model(format!(
+                "one row of numbers of type F32 expected, {} tensors found, `{TENSOR}` of type {} and shape {:?}",
+                tensors.len(),
+                tensor.dtype(),
+                tensor.shape()
+            )));
         }
+        let numbers = tensor.data();
         let found = metadata.checksum(numbers);
         let written = u32::from_str_radix(&metadata.crc32, 16).ok();
         let expected =
@@ -182,7 +174,7 @@ impl Model {
                 || not_a_model(format!("there are no kernels {:?}", shortened(kernels)));
             broadcast.kernels = Some(selection(kernels).ok_or_else(no_kernels)?);
         }
-        let agreed: Option<Agreed> = metadata
+        let agreed: Option<AgreedScale> = metadata
             .scale
             .as_deref()
             .map(serde_json::from_str)
@@ -194,24 +186,10 @@ impl Model {
                 "a scale and an agreement on it come together or not at all".to_owned(),
             ));
         }
-        let scale = agreed.map(|Agreed { version, scale }| (version, scale));
+        let scale = agreed.map(|AgreedScale { version, scale }| (version, scale));
         Self { plan, run: metadata.run, broadcast, scale, software: metadata.software }
             .checked(path)
     }
-}
-
-/// Length of the header, header, tensor.
-fn file_bytes(header: &Header, numbers: &[u8]) -> Vec<u8> {
-    // Writing to memory can't fail: all keys are strings and no number is a float.
-    let mut header = serde_json::to_vec(header).unwrap_or_default();
-    header.resize(header.len().next_multiple_of(8), b' ');
-    [&(header.len() as u64).to_le_bytes()[..], &header, numbers].concat()
-}
-
-pub(super) fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, rest) = bytes.split_first_chunk::<8>()?;
-    let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
-    (length <= MAX_HEADER).then(|| rest.split_at_checked(length)).flatten()
 }
 
 fn selection(text: &str) -> Option<Selection> {
@@ -221,5 +199,5 @@ fn selection(text: &str) -> Option<Selection> {
 
 /// Short enough for a message.
 fn shortened(text: &str) -> String {
-    text.chars().take(40).collect()
+    text.chars().take(120).collect()
 }

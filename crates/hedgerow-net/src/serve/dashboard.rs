@@ -27,7 +27,7 @@ pub use crate::hosts::Hosts;
 pub use listen::serve;
 use live::{Live, MOST_POINTS};
 
-use super::metrics::Metrics;
+use super::metrics::{self, Metrics};
 use super::status::Source;
 
 /// Own scripts only, none inline, and nothing from elsewhere. Charts set styles as they draw, and
@@ -125,7 +125,7 @@ async fn events(State(live): Shared) -> Response {
 }
 
 async fn prometheus(State(live): Shared) -> Response {
-    let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    let kind = [(CONTENT_TYPE, metrics::CONTENT_TYPE)];
     match live.snapshot().await {
         Some(snapshot) => (kind, live.metrics().render(&snapshot.status)).into_response(),
         None => broken(),

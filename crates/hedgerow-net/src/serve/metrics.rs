@@ -1,27 +1,33 @@
-//! Numbers for Prometheus, in its text format: counters and histograms that grow from zero with the
-//! process, and gauges taken from a [`Status`].
+//! Metrics for Prometheus, in the OpenMetrics text format: counters and histograms that start at
+//! zero with the process, and gauges taken from a [`Status`].
 //!
-//! Counters are kept here rather than read from a `Status`, whose sums outlive the process: after a
-//! crash those may go on from a little less, which a monitor would take for a second run of
-//! everything.
+//! The counters are kept here and not read from a `Status`, whose sums outlive the process: after
+//! a crash those may continue from a smaller value, which a monitor would take for a restart.
 
-use std::fmt::Write;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
+
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
 
 use super::status::Status;
 
-/// What became of an upload.
+/// The content type of [`Metrics::render`].
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What happened to an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It counts in its round.
     Taken,
-    /// Its round had closed: dropped.
+    /// Its round had closed, and it was dropped.
     Late,
-    /// Its round had closed: counts in the open one.
+    /// Its round had closed, and it counts in the open one.
     Merged,
-    /// Something was wrong with it.
+    /// It was invalid.
     Refused,
 }
 
@@ -39,211 +45,146 @@ pub enum Direction {
 pub enum Layer {
     /// Messages and their frames.
     Message,
-    /// What goes through sockets.
+    /// Bytes through sockets.
     Wire,
 }
 
-/// The counters of one process. Cheap to clone; clones count together.
-#[derive(Debug, Clone, Default)]
-pub struct Metrics(Arc<Counters>);
+type Labels<const N: usize> = [(&'static str, &'static str); N];
 
-#[derive(Debug, Default)]
-struct Counters {
-    rounds: Histogram,
-    commits: Histogram,
-    uploads: [AtomicU64; 4],
-    turned_away: AtomicU64,
-    bytes: [[AtomicU64; 2]; 2],
+/// The counters of one process. Clones share them.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    rounds: Counter,
+    round_seconds: Histogram,
+    commit_seconds: Histogram,
+    uploads: Family<Labels<1>, Counter>,
+    turned_away: Counter,
+    bytes: Family<Labels<2>, Counter>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Metrics {
-    /// All zero.
+    /// Every series exists and is zero.
     pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// A round closed that was open for so long.
-    pub fn round_closed(&self, open: Duration) {
-        self.0.rounds.observe(open);
-    }
-
-    /// Storing a round took so long.
-    pub fn committed(&self, took: Duration) {
-        self.0.commits.observe(took);
-    }
-
-    /// An upload came.
-    pub fn upload(&self, outcome: Outcome) {
-        self.0.uploads[outcome as usize].fetch_add(1, Relaxed);
-    }
-
-    /// Somebody was not let in.
-    pub fn turned_away(&self) {
-        self.0.turned_away.fetch_add(1, Relaxed);
-    }
-
-    /// So many bytes went by.
-    pub fn bytes(&self, direction: Direction, layer: Layer, count: u64) {
-        self.0.bytes[direction as usize][layer as usize].fetch_add(count, Relaxed);
-    }
-
-    /// The page that Prometheus reads.
-    pub fn render(&self, status: &Status) -> String {
-        let mut page = Page::default();
-        let counters = &*self.0;
-
-        page.head("hedgerow_build_info", "gauge", "Always 1; which program this is.");
-        let version = env!("CARGO_PKG_VERSION");
-        let method = label(&status.method);
-        page.line(
-            "hedgerow_build_info",
-            &format!("version=\"{version}\",method=\"{method}\""),
-            1.0,
-        );
-
-        page.head("hedgerow_rounds_total", "counter", "Rounds closed by this process.");
-        page.line("hedgerow_rounds_total", "", counters.rounds.count() as f64);
-
-        page.head(
-            "hedgerow_uploads_total",
-            "counter",
-            "Uploads that came, by what became of them.",
-        );
-        for (outcome, count) in ["taken", "late", "merged", "refused"].iter().zip(&counters.uploads)
-        {
-            page.line(
-                "hedgerow_uploads_total",
-                &format!("outcome=\"{outcome}\""),
-                count.load(Relaxed) as f64,
-            );
+        let metrics = Self {
+            rounds: Counter::default(),
+            round_seconds: Histogram::new(BUCKETS),
+            commit_seconds: Histogram::new(BUCKETS),
+            uploads: Family::default(),
+            turned_away: Counter::default(),
+            bytes: Family::default(),
+        };
+        for outcome in [Outcome::Taken, Outcome::Late, Outcome::Merged, Outcome::Refused] {
+            _ = metrics.uploads.get_or_create(&upload_labels(outcome));
         }
+        for direction in [Direction::Up, Direction::Down] {
+            for layer in [Layer::Message, Layer::Wire] {
+                metrics.bytes(direction, layer, 0);
+            }
+        }
+        metrics
+    }
 
-        let help = "Connections and streams that were not let in.";
-        page.head("hedgerow_turned_away_total", "counter", help);
-        page.line("hedgerow_turned_away_total", "", counters.turned_away.load(Relaxed) as f64);
+    /// Counts a closed round and the time that it was open.
+    pub fn round_closed(&self, open: Duration) {
+        self.rounds.inc();
+        self.round_seconds.observe(open.as_secs_f64());
+    }
 
-        page.head(
-            "hedgerow_bytes_total",
-            "counter",
-            "Bytes from nodes (up) and to them (down): of messages, and through sockets.",
-        );
-        for (direction, layers) in ["up", "down"].iter().zip(&counters.bytes) {
-            for (layer, count) in ["message", "wire"].iter().zip(layers) {
-                let labels = format!("direction=\"{direction}\",layer=\"{layer}\"");
-                page.line("hedgerow_bytes_total", &labels, count.load(Relaxed) as f64);
+    /// Counts a stored round and the time that storing it took.
+    pub fn committed(&self, took: Duration) {
+        self.commit_seconds.observe(took.as_secs_f64());
+    }
+
+    /// Counts an upload.
+    pub fn upload(&self, outcome: Outcome) {
+        self.uploads.get_or_create(&upload_labels(outcome)).inc();
+    }
+
+    /// Counts a connection or a stream that was refused.
+    pub fn turned_away(&self) {
+        self.turned_away.inc();
+    }
+
+    /// Counts transferred bytes.
+    pub fn bytes(&self, direction: Direction, layer: Layer, count: u64) {
+        let direction = match direction {
+            Direction::Up => "up",
+            Direction::Down => "down",
+        };
+        let layer = match layer {
+            Layer::Message => "message",
+            Layer::Wire => "wire",
+        };
+        self.bytes.get_or_create(&[("direction", direction), ("layer", layer)]).inc_by(count);
+    }
+
+    /// The page that Prometheus reads. Gauges without a value are left out.
+    pub fn render(&self, status: &Status) -> String {
+        let mut registry = Registry::with_prefix("hedgerow");
+        let build = Family::<Vec<(&str, String)>, Gauge>::default();
+        let labels = vec![
+            ("version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("method", status.method.clone()),
+        ];
+        build.get_or_create(&labels).set(1);
+        registry.register("build_info", "Always 1, with the program's version", build);
+
+        registry.register("rounds", "Rounds closed by this process", self.rounds.clone());
+        registry.register("uploads", "Uploads, by outcome", self.uploads.clone());
+        let help = "Connections and streams that were refused";
+        registry.register("turned_away", help, self.turned_away.clone());
+        let help = "Bytes from nodes (up) and to nodes (down): in messages, and through sockets";
+        registry.register("bytes", help, self.bytes.clone());
+
+        let uptime = ConstGauge::new(status.uptime_ms as f64 / 1e3);
+        let help = "Age of this process";
+        registry.register_with_unit("uptime", help, Unit::Seconds, uptime);
+        for (name, help, value) in [
+            ("nodes_connected", "Nodes with an open stream", Some(status.connected as f64)),
+            ("nodes_known", "Nodes that ever joined the run", Some(status.nodes_known as f64)),
+            ("round", "The open round of the run", Some(status.round as f64)),
+            ("mse", "Mean squared error over the whole run", status.mse),
+            ("window_mse", "Mean squared error over the latest rounds", status.window_mse),
+            ("store_ok", "1 if the latest round was stored", Some(f64::from(status.store_ok))),
+        ] {
+            if let Some(value) = value {
+                registry.register(name, help, ConstGauge::new(value));
             }
         }
 
-        page.gauge(
-            "hedgerow_nodes_connected",
-            "Nodes with an open stream.",
-            Some(status.connected as f64),
-        );
-        page.gauge(
-            "hedgerow_nodes_known",
-            "Nodes that ever joined the run.",
-            Some(status.nodes_known as f64),
-        );
-        page.gauge("hedgerow_round", "The open round of the run.", Some(status.round as f64));
-        page.gauge("hedgerow_mse", "Mean squared error over the whole run.", status.mse);
-        page.gauge(
-            "hedgerow_window_mse",
-            "Mean squared error over the latest rounds.",
-            status.window_mse,
-        );
-        page.gauge(
-            "hedgerow_store_ok",
-            "Whether the latest round could be stored.",
-            Some(f64::from(status.store_ok)),
-        );
-        page.gauge(
-            "hedgerow_uptime_seconds",
-            "How long this process has been running.",
-            Some(status.uptime_ms as f64 / 1e3),
-        );
+        let help = "How long rounds were open";
+        registry.register_with_unit("round", help, Unit::Seconds, self.round_seconds.clone());
+        let help = "How long storing a round took";
+        registry.register_with_unit("commit", help, Unit::Seconds, self.commit_seconds.clone());
 
-        page.histogram("hedgerow_round_seconds", "How long rounds were open.", &counters.rounds);
-        page.histogram(
-            "hedgerow_commit_seconds",
-            "How long it took to store a round.",
-            &counters.commits,
-        );
-        page.0
+        let mut page = String::new();
+        // Writing to a string can't fail.
+        _ = text::encode(&mut page, &registry);
+        page
     }
 }
 
-/// Upper ends of the buckets, in seconds: from a commit without a disk to a round that waits for
-/// people.
+fn upload_labels(outcome: Outcome) -> Labels<1> {
+    let outcome = match outcome {
+        Outcome::Taken => "taken",
+        Outcome::Late => "late",
+        Outcome::Merged => "merged",
+        Outcome::Refused => "refused",
+    };
+    [("outcome", outcome)]
+}
+
+/// Upper bounds of the histograms' buckets, in seconds: from a commit to memory to a round that
+/// waits for a slow node.
 const BUCKETS: [f64; 16] = [
     1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0,
 ];
-
-#[derive(Debug, Default)]
-struct Histogram {
-    /// Each counts what is above the bucket before; the last has no end.
-    buckets: [AtomicU64; BUCKETS.len() + 1],
-    nanoseconds: AtomicU64,
-}
-
-impl Histogram {
-    fn observe(&self, value: Duration) {
-        let seconds = value.as_secs_f64();
-        let bucket = BUCKETS.partition_point(|end| *end < seconds);
-        self.buckets[bucket].fetch_add(1, Relaxed);
-        // Enough for five centuries of waiting.
-        self.nanoseconds.fetch_add(u64::try_from(value.as_nanos()).unwrap_or(u64::MAX), Relaxed);
-    }
-
-    fn count(&self) -> u64 {
-        self.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum()
-    }
-}
-
-/// Text in the making.
-#[derive(Default)]
-struct Page(String);
-
-impl Page {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a string can't fail, here and below.
-        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-    }
-
-    fn line(&mut self, name: &str, labels: &str, value: f64) {
-        let _ = match labels {
-            "" => writeln!(self.0, "{name} {value}"),
-            labels => writeln!(self.0, "{name}{{{labels}}} {value}"),
-        };
-    }
-
-    /// What isn't known yet has no line.
-    fn gauge(&mut self, name: &str, help: &str, value: Option<f64>) {
-        self.head(name, "gauge", help);
-        if let Some(value) = value {
-            self.line(name, "", value);
-        }
-    }
-
-    /// All from one look at the buckets, so that they agree with their count whoever is counting
-    /// meanwhile.
-    fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
-        self.head(name, "histogram", help);
-        let bucket = format!("{name}_bucket");
-        let ends = BUCKETS.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
-        let mut until = 0;
-        for (end, count) in ends.zip(&histogram.buckets) {
-            until += count.load(Relaxed);
-            self.line(&bucket, &format!("le=\"{end}\""), until as f64);
-        }
-        self.line(&format!("{name}_sum"), "", histogram.nanoseconds.load(Relaxed) as f64 / 1e9);
-        self.line(&format!("{name}_count"), "", until as f64);
-    }
-}
-
-/// Text as the value of a label.
-fn label(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
 
 #[cfg(test)]
 mod tests {
@@ -293,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_counted_is_told() {
+    fn everything_counted_is_shown() {
         let metrics = Metrics::new();
         metrics.clone().upload(Outcome::Taken);
         metrics.upload(Outcome::Taken);
@@ -322,7 +263,7 @@ mod tests {
         ] {
             assert_eq!(value(&page, series), Some(expected), "{series}\n{page}");
         }
-        assert_eq!(value(&page, "hedgerow_mse"), None, "no sample, no error");
+        assert_eq!(value(&page, "hedgerow_mse"), None, "no samples, no error");
     }
 
     #[test]
@@ -336,12 +277,12 @@ mod tests {
         for (series, expected) in [
             ("hedgerow_rounds_total", 5.0),
             ("hedgerow_round_seconds_count", 5.0),
-            ("hedgerow_round_seconds_sum", 700.007),
+            ("hedgerow_round_seconds_sum", 0.001 + 0.003 + 0.003 + 700.0),
             ("hedgerow_round_seconds_bucket{le=\"0.0001\"}", 1.0),
-            // A value on the end of a bucket is in it.
+            // A value at the bound of a bucket is in it.
             ("hedgerow_round_seconds_bucket{le=\"0.001\"}", 2.0),
             ("hedgerow_round_seconds_bucket{le=\"0.005\"}", 4.0),
-            ("hedgerow_round_seconds_bucket{le=\"60\"}", 4.0),
+            ("hedgerow_round_seconds_bucket{le=\"60.0\"}", 4.0),
             ("hedgerow_round_seconds_bucket{le=\"+Inf\"}", 5.0),
             ("hedgerow_commit_seconds_bucket{le=\"0.0001\"}", 1.0),
             ("hedgerow_commit_seconds_count", 1.0),
@@ -351,19 +292,28 @@ mod tests {
     }
 
     #[test]
-    fn every_series_has_its_help_and_its_type() {
+    fn names_types_and_escapes_stay_the_same() {
         let page = Metrics::new().render(&status());
-        assert!(page.ends_with('\n'));
+        assert!(page.ends_with("# EOF\n"));
         assert!(page.contains("method=\"a \\\"b\\\" \\\\ c\\nd\""), "{page}");
-        let mut known = "";
-        for line in page.lines() {
-            if let Some(help) = line.strip_prefix("# HELP ") {
-                known = help.split_once(' ').unwrap().0;
-            } else if let Some(kind) = line.strip_prefix("# TYPE ") {
-                assert_eq!(kind.split_once(' ').unwrap().0, known);
-            } else {
-                assert!(line.starts_with(known), "{line}");
-            }
+        for (name, kind) in [
+            ("build_info", "gauge"),
+            ("rounds", "counter"),
+            ("uploads", "counter"),
+            ("turned_away", "counter"),
+            ("bytes", "counter"),
+            ("nodes_connected", "gauge"),
+            ("nodes_known", "gauge"),
+            ("round", "gauge"),
+            ("window_mse", "gauge"),
+            ("store_ok", "gauge"),
+            ("uptime_seconds", "gauge"),
+            ("round_seconds", "histogram"),
+            ("commit_seconds", "histogram"),
+        ] {
+            assert!(page.contains(&format!("# TYPE hedgerow_{name} {kind}\n")), "{name}\n{page}");
+            assert!(page.contains(&format!("# HELP hedgerow_{name} ")), "{name}\n{page}");
         }
+        assert_eq!(page.matches("# TYPE").count(), 13, "{page}");
     }
 }

@@ -49,16 +49,20 @@ mod linear;
 pub mod message;
 pub mod method;
 pub mod metrics;
+pub mod node;
 pub mod plan;
 #[cfg(feature = "probe")]
 pub mod probe;
 pub mod random;
 pub mod relay;
 pub mod scaling;
+pub mod server;
 pub mod simd;
 pub mod state;
 
 pub use federation::Federation;
 pub use message::NodeId;
 pub use method::{Method, NodeMethod, ServerMethod, Setup, SetupConfig, SetupError};
+pub use node::Node;
 pub use plan::{Plan, PlanConfig, PlanError};
+pub use server::Server;

@@ -31,3 +31,7 @@ pub const MAX_ID: usize = 256;
 
 /// Largest scale in a message, in bytes.
 pub const MAX_SCALE_BYTES: usize = 1 << 20;
+
+/// Most samples of a node that wait for the next round, or for the first scale. Beyond it the
+/// oldest is learned in the round at hand, or forgotten if there is no scale.
+pub const MAX_HELD: usize = 256;

@@ -5,15 +5,15 @@ mod config;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use crate::codec::Coding;
+use crate::codec::{Coding, Section};
 use crate::features::{self, Draw, FeatureError, FeatureSpec, SampleMap};
 use crate::learning::{Loss, Objective};
 use crate::limits::{MAX_BUDGET, MAX_INPUTS, MAX_OUTPUTS, MAX_WIDTH};
-use crate::message::NodeId;
+use crate::message::{Broadcast, NodeId};
 use crate::method::{
     BadSample, BudgetTooSmall, Method, NodeMethod, ServerMethod, Setup, SetupError,
 };
-use crate::scaling::{NodeScaling, Scale, ServerScaling};
+use crate::scaling::{NodeScaling, Rescaling, Scale, ServerScaling};
 
 pub use config::{PlanConfig, Scaling};
 
@@ -176,18 +176,18 @@ impl Plan {
 
     /// A node's part of the scaling.
     pub fn node_scaling(&self) -> NodeScaling {
-        let columns = self.inputs() + 1;
-        match &self.config().scaling {
-            Scaling::None => NodeScaling::fixed(Scale::identity(columns)),
+        let scaling = match &self.config().scaling {
+            Scaling::None => NodeScaling::fixed(Scale::identity(self.inputs() + self.outputs())),
             Scaling::Fixed(scale) => NodeScaling::fixed(scale.clone()),
             Scaling::Online { kind } => NodeScaling::new(*kind, self.inputs()),
-        }
+        };
+        scaling.with_labels(self.outputs())
     }
 
     /// The server's part of the scaling; none if there is nothing to agree on.
     pub fn server_scaling(&self) -> Option<ServerScaling> {
         let Scaling::Online { kind } = self.config().scaling else { return None };
-        let scaling = ServerScaling::new(kind, self.inputs());
+        let scaling = ServerScaling::new(kind, self.inputs()).with_labels(self.outputs());
         // Classes must not be scaled.
         let raw_labels = self.config().loss == Loss::Logistic;
         Some(if raw_labels { scaling.with_raw_labels() } else { scaling })
@@ -196,6 +196,20 @@ impl Plan {
     /// Whether nodes and server agree on a scale as they learn.
     pub fn is_scaled_online(&self) -> bool {
         matches!(self.config().scaling, Scaling::Online { .. })
+    }
+
+    /// What takes the models of an output from one scale to another; none if it leaves them as they
+    /// are because only other outputs changed.
+    pub(crate) fn rescaling(&self, from: &Scale, to: &Scale, output: usize) -> Option<Rescaling> {
+        let of_output = |scale: &Scale| scale.for_output(self.inputs(), output);
+        let (from, to) = (of_output(from), of_output(to));
+        (self.outputs() == 1 || from != to).then(|| self.map().transport(&from, &to))
+    }
+
+    /// Appends what the numbers of a broadcast of one output are, in order, for nodes, which have
+    /// no server half.
+    pub(crate) fn broadcast_sections(&self, broadcast: &Broadcast, out: &mut Vec<Section>) {
+        self.config().method.broadcast_sections(self.setup(), broadcast, out);
     }
 
     /// A bound on the numbers of one output in any message.

@@ -48,6 +48,16 @@ impl PartialSum {
         self.gathering.bytes()
     }
 
+    /// Refuses sums that can't be merged into a round of which `open` is an empty part.
+    pub(crate) fn fits(&self, open: &Self) -> Result<(), Rejected> {
+        self.check(open.round, &open.gathering)
+    }
+
+    /// Whether it has uploads of the same nodes.
+    pub(crate) fn has_same_nodes(&self, other: &Self) -> bool {
+        self.gathering.has_same_nodes(&other.gathering)
+    }
+
     pub(crate) fn gathering(&self) -> &Gathering {
         &self.gathering
     }

@@ -12,6 +12,7 @@ mod gr_halves;
 mod lanes;
 mod laws;
 mod leak;
+mod node_server;
 mod participation;
 mod peers;
 mod peers_scaled;

@@ -119,6 +119,11 @@ impl Gathering {
         self.heard.contains(node)
     }
 
+    /// Whether another has uploads of the same nodes.
+    pub(crate) fn has_same_nodes(&self, other: &Self) -> bool {
+        self.heard == other.heard
+    }
+
     /// Whether another is for uploads of the same shape.
     pub(crate) fn is_alike(&self, other: &Self) -> bool {
         self.sums.len() == other.sums.len()

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::scale::{Scale, ScaleKind};
+use super::scale::{Axis, Scale, ScaleKind};
 use super::summary::Summary;
 use crate::message::{Rejected, Report};
 use crate::state::{BadState, is_count, restore_state, save_state};
@@ -15,6 +15,7 @@ pub struct NodeScaling {
     /// What agreed scales are made from; none if the scale was given.
     kind: Option<ScaleKind>,
     inputs: usize,
+    labels: usize,
     state: State,
 }
 
@@ -31,22 +32,32 @@ struct State {
 }
 
 impl State {
-    fn new(inputs: usize, scale: Option<Scale>) -> Self {
-        Self { seen: 0, reported: 0, version: 0, scale, summary: Summary::new(inputs + 1) }
+    fn new(columns: usize, scale: Option<Scale>) -> Self {
+        Self { seen: 0, reported: 0, version: 0, scale, summary: Summary::new(columns) }
     }
 }
 
 impl NodeScaling {
     /// For samples of so many inputs; its scale will be agreed on.
     pub fn new(kind: ScaleKind, inputs: usize) -> Self {
-        Self { kind: Some(kind), inputs, state: State::new(inputs, None) }
+        Self { kind: Some(kind), inputs, labels: 1, state: State::new(inputs + 1, None) }
+    }
+
+    /// The same for samples of several labels.
+    ///
+    /// # Panics
+    /// If its scale was given and has fewer columns.
+    pub fn with_labels(self, labels: usize) -> Self {
+        let Self { kind, inputs, labels: before, state: State { scale, .. } } = self;
+        let inputs = if scale.is_some() { inputs + before - labels } else { inputs };
+        Self { kind, inputs, labels, state: State::new(inputs + labels, scale) }
     }
 
     /// With a scale that is known beforehand ([`Scale::identity`] where none is needed): it never
     /// reports and never adopts another one, but still fills in what is missing.
     pub fn fixed(scale: Scale) -> Self {
         let inputs = scale.inputs();
-        Self { kind: None, inputs, state: State::new(inputs, Some(scale)) }
+        Self { kind: None, inputs, labels: 1, state: State::new(inputs + 1, Some(scale)) }
     }
 
     /// Writes the scaled inputs of a sample and says how many were missing (NaN, or not finite) and
@@ -73,14 +84,14 @@ impl NodeScaling {
     /// Remembers a raw sample; call it once its prediction has been made. Never allocates.
     ///
     /// # Panics
-    /// If it has another number of inputs.
-    pub fn see(&mut self, x: &[f32], y: Option<f32>) {
+    /// If it has another number of inputs, or more labels.
+    pub fn see(&mut self, x: &[f32], y: impl IntoIterator<Item = f32>) {
         assert_eq!(x.len(), self.inputs, "numbers per sample");
         let State { seen, summary, .. } = &mut self.state;
         *seen += 1;
         x.iter().enumerate().for_each(|(input, value)| summary.add(input, f64::from(*value)));
-        if let Some(label) = y {
-            summary.add(self.inputs, f64::from(label));
+        for (column, label) in (self.inputs..).zip(y) {
+            summary.add(column, f64::from(label));
         }
     }
 
@@ -122,7 +133,7 @@ impl NodeScaling {
         if version == 0 || !is_count(version) {
             return Err(Rejected::NoSuchVersion { version });
         }
-        let (expected, found) = (self.inputs + 1, scale.columns());
+        let (expected, found) = (self.inputs + self.labels, scale.columns());
         if found != expected {
             return Err(Rejected::WrongLength { expected: 2 * expected, found: 2 * found });
         }
@@ -137,12 +148,17 @@ impl NodeScaling {
         self.state.scale.as_ref()
     }
 
+    /// The scale of a label, by its position from 0; none until the first agreement.
+    pub fn label(&self, output: usize) -> Option<Axis> {
+        self.scale().map(|scale| scale.axis(self.inputs + output))
+    }
+
     /// Its version; 0 until the first agreement.
     pub fn version(&self) -> u64 {
         self.state.version
     }
 
-    /// What this node has seen: the inputs, then the label.
+    /// What this node has seen: the inputs, then the labels.
     pub fn summary(&self) -> &Summary {
         &self.state.summary
     }
@@ -154,7 +170,7 @@ impl NodeScaling {
 
     /// Goes on from a saved state, or refuses it and stays as it was.
     pub fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
-        let columns = self.inputs + 1;
+        let columns = self.inputs + self.labels;
         let is_fitting = |scale: &Scale| match self.kind {
             Some(kind) => scale.is_made_from(kind) && scale.columns() == columns,
             None => Some(scale) == self.scale(),

@@ -130,30 +130,58 @@ impl Scale {
     /// # Panics
     /// If the previous one has another number of columns, or there is none.
     pub fn from_summary(kind: ScaleKind, summary: &Summary, previous: Option<&Self>) -> Self {
-        let label = summary.columns() - 1;
-        let before = |column: usize| previous.map(|scale| scale.axes[column]);
-        let inputs = (0..label).map(|column| {
-            let fresh = Axis::fitting(kind, summary, column);
-            before(column).filter(|known| known.still_fits(fresh)).unwrap_or(fresh)
-        });
-        let mut axes: Vec<_> = inputs.collect();
-        axes.push(match before(label) {
-            None => Axis::fitting(kind, summary, label),
-            Some(known) => {
-                let offset = f64::from(known.offset);
-                let fresh = Axis::new(offset, Axis::width_from(kind, summary, label, offset));
-                if known.still_fits(fresh) { known } else { fresh }
-            }
-        });
-        Self { form: kind.into(), axes }
+        Self::fitting(kind, summary, previous, 1)
+    }
+
+    /// The same where the last columns are so many labels.
+    pub(super) fn fitting(
+        kind: ScaleKind,
+        summary: &Summary,
+        previous: Option<&Self>,
+        labels: usize,
+    ) -> Self {
+        let inputs = summary.columns() - labels;
+        let axis = |column: usize| {
+            let known = previous.map(|scale| scale.axes[column]);
+            let fresh = match known {
+                Some(known) if column >= inputs => {
+                    let offset = f64::from(known.offset);
+                    Axis::new(offset, Axis::width_from(kind, summary, column, offset))
+                }
+                _ => Axis::fitting(kind, summary, column),
+            };
+            known.filter(|known| known.still_fits(fresh)).unwrap_or(fresh)
+        };
+        Self { form: kind.into(), axes: (0..summary.columns()).map(axis).collect() }
     }
 
     /// The same with labels left as they are.
-    pub fn with_raw_labels(mut self) -> Self {
-        if let Some(label) = self.axes.last_mut() {
-            *label = Axis::IDENTITY;
-        }
+    pub fn with_raw_labels(self) -> Self {
+        self.with_raw(1)
+    }
+
+    /// The same where the last columns are so many labels.
+    pub(super) fn with_raw(mut self, labels: usize) -> Self {
+        self.axes.iter_mut().rev().take(labels).for_each(|label| *label = Axis::IDENTITY);
         self
+    }
+
+    /// The scale of the inputs and one of several labels, by its position from 0.
+    ///
+    /// # Panics
+    /// If there is no such label.
+    pub(crate) fn for_output(&self, inputs: usize, output: usize) -> Self {
+        let mut axes = self.axes[..inputs].to_vec();
+        axes.push(self.axes[inputs + output]);
+        Self { form: self.form, axes }
+    }
+
+    /// The scale of a column.
+    ///
+    /// # Panics
+    /// If there is no such column.
+    pub fn axis(&self, column: usize) -> Axis {
+        self.axes[column]
     }
 
     /// Number of columns, d + 1.
@@ -180,8 +208,7 @@ impl Scale {
     /// outlier could undo a model; of any size that nodes learn from if the scale leaves labels as
     /// they are.
     pub fn scale_label(&self, raw: f32) -> f32 {
-        let bound = f64::from(if self.label() == Axis::IDENTITY { MAX_LABEL } else { Self::LIMIT });
-        self.label().scaled(f64::from(raw)).clamp(-bound, bound) as f32
+        self.label().scale_label(raw)
     }
 
     /// A prediction in the label's own units.
@@ -329,6 +356,12 @@ impl Axis {
     /// (raw − offset)·factor.
     pub fn scaled(self, raw: f64) -> f64 {
         (raw - f64::from(self.offset)) * f64::from(self.factor)
+    }
+
+    /// A label, as [`Scale::scale_label`] scales it.
+    pub fn scale_label(self, raw: f32) -> f32 {
+        let bound = f64::from(if self == Self::IDENTITY { MAX_LABEL } else { Scale::LIMIT });
+        self.scaled(f64::from(raw)).clamp(-bound, bound) as f32
     }
 
     /// The way back; the offset where the column has always been the same.

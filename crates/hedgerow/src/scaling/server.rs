@@ -22,6 +22,7 @@ const MAX_NODES: usize = 1 << 20;
 pub struct ServerScaling {
     kind: ScaleKind,
     columns: usize,
+    labels: usize,
     raw_labels: bool,
     state: State,
 }
@@ -42,7 +43,12 @@ impl ServerScaling {
     /// For samples of so many inputs.
     pub fn new(kind: ScaleKind, inputs: usize) -> Self {
         let state = State { version: 0, scale: None, known: BTreeMap::new(), is_news: false };
-        Self { kind, columns: inputs + 1, raw_labels: false, state }
+        Self { kind, columns: inputs + 1, labels: 1, raw_labels: false, state }
+    }
+
+    /// The same for samples of several labels.
+    pub fn with_labels(self, labels: usize) -> Self {
+        Self { columns: self.columns - self.labels + labels, labels, ..self }
     }
 
     /// Leaves labels as they are: classes must not be scaled.
@@ -71,12 +77,13 @@ impl ServerScaling {
         let known: Vec<&Summary> = self.state.known.values().collect();
         let merged = Summary::merged(self.columns, &known);
         let before = self.state.scale.as_ref();
-        if before.is_none() && merged.count(self.columns - 1) < FIRST_LABELS {
+        let mut labels = self.columns - self.labels..self.columns;
+        if before.is_none() && labels.any(|label| merged.count(label) < FIRST_LABELS) {
             return None;
         }
-        let mut scale = Scale::from_summary(self.kind, &merged, before);
+        let mut scale = Scale::fitting(self.kind, &merged, before, self.labels);
         if self.raw_labels {
-            scale = scale.with_raw_labels();
+            scale = scale.with_raw(self.labels);
         }
         if before == Some(&scale) {
             return None;

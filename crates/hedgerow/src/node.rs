@@ -1,0 +1,504 @@
+//! [`Node`]: everything a device does, without sockets, files and clocks. It predicts, learns,
+//! hears the server and says what there is to say; the driver decides when.
+
+mod link;
+mod pending;
+mod saved;
+
+use serde::{Deserialize, Serialize};
+
+use crate::codec::{Compression, Encoder, Reference};
+use crate::features::Features;
+use crate::learning::Personal;
+use crate::limits::MAX_HELD;
+use crate::message::{NodeId, Report};
+use crate::method::{BadSample, NodeMethod};
+use crate::plan::{Plan, PlanConfig};
+use crate::scaling::{NodeScaling, Rescaling};
+
+use link::Buffers;
+pub use link::LinkSnapshot;
+use pending::{Pending, Prediction};
+
+/// A prediction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Answer {
+    /// The prediction of the first output, in the label's own unit. [`Node::values`] has all.
+    pub value: f32,
+    /// The round whose model it is of.
+    pub round: u64,
+    /// Whether there is a model: before the first scale is agreed on, the value is the mean label
+    /// so far.
+    pub known: bool,
+}
+
+/// Why a sample or a label was not taken; nothing changed.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadInput {
+    /// Too many or too few numbers.
+    #[error("a sample has {expected} numbers, but {found} came")]
+    WrongLength {
+        /// Inputs of the plan.
+        expected: usize,
+        /// Numbers that came.
+        found: usize,
+    },
+    /// Too many or too few labels.
+    #[error("a sample has {expected} labels, but {found} came")]
+    WrongLabels {
+        /// Outputs of the plan.
+        expected: usize,
+        /// Labels that came.
+        found: usize,
+    },
+    /// A label that can't be learned from.
+    #[error(transparent)]
+    Sample(#[from] BadSample),
+    /// A label for a prediction that was never made, has its label already, or was forgotten.
+    #[error("no prediction with id {id:?} waits for its label")]
+    UnknownId {
+        /// The id that came.
+        id: String,
+    },
+    /// An id that is in use.
+    #[error("a prediction with id {id:?} already waits for its label")]
+    RepeatedId {
+        /// The id that came.
+        id: String,
+    },
+    /// An id that is too long.
+    #[error("an id has at most {bound} bytes, but this one has {found}")]
+    LongId {
+        /// Largest length allowed.
+        bound: usize,
+        /// Length of the id that came.
+        found: usize,
+    },
+}
+
+/// What a node has seen and done.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct NodeTally {
+    /// Labels that were learned from.
+    pub samples: u64,
+    /// Sum of the squared errors of their predictions, in the label's own unit and averaged over
+    /// outputs; those before the first scale don't count.
+    pub squared_error: f64,
+    /// How many count in that sum.
+    pub scored: u64,
+    /// Values that were missing and were filled in.
+    pub imputed: u64,
+    /// Uploads that were sent.
+    pub uploads: u64,
+    /// Uploads that the server took.
+    pub taken: u64,
+    /// Messages that the server refused.
+    pub refused: u64,
+    /// Predictions that were forgotten because too many others waited for their labels.
+    pub forgotten: u64,
+}
+
+impl NodeTally {
+    /// Mean squared error so far; 0 before the first prediction that counts.
+    pub fn mse(&self) -> f64 {
+        if self.scored == 0 { 0.0 } else { self.squared_error / self.scored as f64 }
+    }
+}
+
+/// A node of a federation. [`Plan::node`] makes one.
+///
+/// ```
+/// use hedgerow::{Plan, PlanConfig};
+///
+/// let plan = Plan::new(PlanConfig::default().inputs(1).nodes(1))?;
+/// let (mut node, mut server) = (plan.node(0), plan.server());
+/// node.connected();
+/// for t in 0..200 {
+///     server.opening(0, false).try_for_each(|message| node.hear(&message))?;
+///     let x = (t % 10) as f32 / 10.0;
+///     node.learn(&[x], &[x * x])?;
+///     let mut said = Vec::new();
+///     node.speak(false, |message| said.push(message));
+///     said.iter().try_for_each(|message| server.accept(0, message))?;
+///     server.close_round();
+/// }
+/// assert!((node.predict(&[0.5])?.value - 0.25).abs() < 0.05);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Node {
+    plan: Plan,
+    id: NodeId,
+    /// One for each output.
+    pub(crate) heads: Vec<Box<dyn NodeMethod>>,
+    /// One for each output; empty if nothing is compressed.
+    pub(crate) encoders: Vec<Encoder>,
+    /// What raw samples and messages need; nodes that are only given features do without.
+    raw: Option<Box<Raw>>,
+}
+
+struct Raw {
+    scaling: NodeScaling,
+    /// Whether samples that come before the first scale wait for it.
+    holds_unscaled: bool,
+    state: State,
+    link: LinkSnapshot,
+    /// The latest broadcast of each output; empty if nothing is compressed.
+    known: Vec<Reference>,
+    scratch: Scratch,
+}
+
+/// What has to survive a restart, beside the heads and the scaling.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct State {
+    run: String,
+    /// One for each output, if the plan has them.
+    personal: Vec<Personal>,
+    pending: Pending,
+    /// Samples that came after the round's upload had left, or before the first scale.
+    held: Vec<Held>,
+    /// Samples learned in the round at hand.
+    learned: u64,
+    unacked: UnackedErrors,
+    /// What the latest upload told, and in which round, until it is known to be taken.
+    told: Option<(u64, UnackedErrors)>,
+    tally: NodeTally,
+    /// The latest report. Whether it arrived is not known, so it is sent again on the next
+    /// connection.
+    report: Option<Report>,
+}
+
+/// Errors that the server doesn't know of yet.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+struct UnackedErrors {
+    samples: u32,
+    squared_error: f64,
+}
+
+/// A sample that waits to be learned from.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Held {
+    x: Vec<f32>,
+    y: Vec<f32>,
+}
+
+/// Buffers.
+#[derive(Default)]
+struct Scratch {
+    x: Vec<f32>,
+    z: Vec<f32>,
+    /// The federation's predictions, in the label's own unit.
+    global: Vec<f32>,
+    /// The node's.
+    values: Vec<f32>,
+    buffers: Buffers,
+}
+
+impl Plan {
+    /// A new node.
+    pub fn node(&self, id: NodeId) -> Node {
+        Node {
+            plan: self.clone(),
+            id,
+            heads: (0..self.outputs()).map(|_| self.node_method(id)).collect(),
+            encoders: self.encoders(id),
+            raw: None,
+        }
+    }
+
+    /// What makes a node's uploads smaller, for each output; nothing if all is plain.
+    fn encoders(&self, id: NodeId) -> Vec<Encoder> {
+        let PlanConfig { compression, seed, .. } = *self.config();
+        let outputs = if compression == Compression::default() { 0 } else { self.outputs() };
+        (0..outputs).map(|_| Encoder::for_node(compression.up, seed, id)).collect()
+    }
+}
+
+impl Raw {
+    fn new(plan: &Plan) -> Self {
+        let layers = if plan.config().personal { plan.outputs() } else { 0 };
+        Self {
+            scaling: plan.node_scaling(),
+            holds_unscaled: false,
+            state: State { personal: vec![Personal::default(); layers], ..State::default() },
+            link: LinkSnapshot::new(plan),
+            known: Vec::new(),
+            scratch: Scratch {
+                x: vec![0.0; plan.inputs()],
+                z: vec![0.0; plan.width()],
+                global: vec![0.0; plan.outputs()],
+                values: vec![0.0; plan.outputs()],
+                ..Scratch::default()
+            },
+        }
+    }
+
+    fn is_scaled(&self) -> bool {
+        self.scaling.scale().is_some()
+    }
+}
+
+impl Node {
+    /// Its number in the federation.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// What the federation agreed on.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The run that it belongs to, where a driver has told it.
+    pub fn run(&self) -> &str {
+        self.raw.as_ref().map_or("", |raw| &raw.state.run)
+    }
+
+    /// Remembers the run that it belongs to.
+    pub fn set_run(&mut self, run: &str) {
+        self.raw().state.run = run.to_owned();
+    }
+
+    /// The round that it is in.
+    pub fn round(&self) -> u64 {
+        self.heads[0].round()
+    }
+
+    /// The method's node half of an output.
+    pub fn method(&self, output: usize) -> Option<&dyn NodeMethod> {
+        self.heads.get(output).map(|head| head.as_ref())
+    }
+
+    /// What it has seen and done with raw samples.
+    pub fn tally(&self) -> NodeTally {
+        self.raw.as_ref().map_or_else(NodeTally::default, |raw| raw.state.tally)
+    }
+
+    /// Whether samples that come before the first scale are kept and learned once there is one.
+    /// Otherwise they only help to make it.
+    pub fn hold_unscaled(&mut self, holds: bool) {
+        self.raw().holds_unscaled = holds;
+    }
+
+    /// Whether another sample can be taken without forgetting one that waits for the first scale.
+    pub fn has_room(&self) -> bool {
+        self.raw.as_ref().is_none_or(|raw| {
+            raw.is_scaled() || !raw.holds_unscaled || raw.state.held.len() < MAX_HELD
+        })
+    }
+
+    /// Predictions that wait for their labels, and samples that wait for the next round or for the
+    /// first scale.
+    pub fn waiting(&self) -> (usize, usize) {
+        let state = self.raw.as_ref().map(|raw| &raw.state);
+        state.map_or((0, 0), |state| (state.pending.len(), state.held.len()))
+    }
+
+    /// Samples that it has learned in the round at hand.
+    pub fn learned(&self) -> u64 {
+        self.raw.as_ref().map_or(0, |raw| raw.state.learned)
+    }
+
+    /// Whether those are as many as an answer to the round takes.
+    pub fn has_learned_enough(&self) -> bool {
+        self.learned() >= u64::from(self.plan.config().compression.visits(self.round()))
+    }
+
+    /// Whether it has a scale: without one nothing can be learned yet.
+    pub fn is_scaled(&self) -> bool {
+        self.raw.as_ref().map_or(!self.plan.is_scaled_online(), |raw| raw.is_scaled())
+    }
+
+    /// Predicts from raw inputs. A value that isn't a finite number is missing and is filled in.
+    pub fn predict(&mut self, x: &[f32]) -> Result<Answer, BadInput> {
+        self.check_inputs(x)?;
+        Ok(self.answer(x).0)
+    }
+
+    /// All outputs of the latest answer, in the labels' own units.
+    pub fn values(&self) -> &[f32] {
+        self.raw.as_ref().map_or(&[], |raw| &raw.scratch.values)
+    }
+
+    /// Predicts, and remembers the sample until its label comes. If too many wait, the oldest is
+    /// forgotten.
+    pub fn predict_later(&mut self, id: &str, x: &[f32]) -> Result<Answer, BadInput> {
+        self.check_inputs(x)?;
+        let (answer, _) = self.answer(x);
+        let Raw { state, scratch, .. } = self.raw();
+        let Answer { round, known, .. } = answer;
+        let prediction = Prediction { x: x.to_vec(), values: scratch.values.clone(), round, known };
+        state.tally.forgotten += state.pending.insert(id, prediction)?;
+        Ok(answer)
+    }
+
+    /// Learns from a sample and its labels; the answer is what it would have predicted. While the
+    /// round's upload is on its way, the sample waits for the next round, so that nothing of it is
+    /// lost.
+    pub fn learn(&mut self, x: &[f32], y: &[f32]) -> Result<Answer, BadInput> {
+        self.check_inputs(x)?;
+        self.check_labels(y)?;
+        let (answer, missing) = self.answer(x);
+        self.see(x, y, answer.known, missing);
+        Ok(answer)
+    }
+
+    /// Learns the labels of an earlier prediction, which is the answer.
+    pub fn learn_by_id(&mut self, id: &str, y: &[f32]) -> Result<Answer, BadInput> {
+        self.check_labels(y)?;
+        let taken = self.raw().state.pending.take(id);
+        let prediction = taken.ok_or_else(|| BadInput::UnknownId { id: id.to_owned() })?;
+        // What the model says today is what the node's own layer learns from.
+        let (_, missing) = self.answer(&prediction.x);
+        let Prediction { x, values, round, known } = prediction;
+        self.raw().scratch.values.copy_from_slice(&values);
+        self.see(&x, y, known, missing);
+        Ok(Answer { value: values[0], round, known })
+    }
+
+    /// Predicts an output from features, in the unit that labels are learned in.
+    ///
+    /// # Panics
+    /// If the features were made for another dictionary, or there is no such output.
+    pub fn predict_features(&self, output: usize, z: Features<'_>) -> f32 {
+        self.heads[output].predict(z)
+    }
+
+    /// Learns from features and scaled labels.
+    pub fn learn_features(&mut self, z: Features<'_>, y: &[f32]) -> Result<(), BadInput> {
+        let (expected, found) = (self.heads.len(), y.len());
+        if found != expected {
+            return Err(BadInput::WrongLabels { expected, found });
+        }
+        // One output can't refuse what the others take: all have the same features, and labels are
+        // checked first.
+        y.iter().try_for_each(|y| self.plan.check_label(*y))?;
+        let mut heads = self.heads.iter_mut().zip(y);
+        Ok(heads.try_for_each(|(head, y)| head.learn(z, *y))?)
+    }
+
+    /// Takes all models to another scale, for drivers that scale samples themselves.
+    ///
+    /// # Panics
+    /// If the rescaling was made for another dictionary.
+    pub fn rescale(&mut self, rescaling: &Rescaling) {
+        self.heads.iter_mut().for_each(|head| head.transport(rescaling));
+        self.encoders.iter_mut().for_each(Encoder::forget);
+    }
+
+    fn raw(&mut self) -> &mut Raw {
+        self.raw.get_or_insert_with(|| Box::new(Raw::new(&self.plan)))
+    }
+
+    fn check_inputs(&self, x: &[f32]) -> Result<(), BadInput> {
+        let (expected, found) = (self.plan.inputs(), x.len());
+        if found == expected { Ok(()) } else { Err(BadInput::WrongLength { expected, found }) }
+    }
+
+    fn check_labels(&self, y: &[f32]) -> Result<(), BadInput> {
+        let (expected, found) = (self.plan.outputs(), y.len());
+        if found != expected {
+            return Err(BadInput::WrongLabels { expected, found });
+        }
+        Ok(y.iter().try_for_each(|y| self.plan.check_label(*y))?)
+    }
+
+    /// Predicts into the buffers, and says how many values were missing. The features stay in their
+    /// buffer until the sample is learned from.
+    fn answer(&mut self, x: &[f32]) -> (Answer, usize) {
+        let Self { plan, heads, raw, .. } = self;
+        let Raw { scaling, state, scratch, .. } =
+            &mut **raw.get_or_insert_with(|| Box::new(Raw::new(plan)));
+        let known = scaling.scale().is_some();
+        let missing = if known { scaling.prepare(x, &mut scratch.x) } else { 0 };
+        let z = known.then(|| plan.map().map_batch(&scratch.x, &mut scratch.z));
+        for (output, head) in heads.iter().enumerate() {
+            let global = match (scaling.label(output), z) {
+                (Some(label), Some(z)) => label.raw(f64::from(head.predict(z))),
+                _ => scaling.summary().mean(plan.inputs() + output).unwrap_or(0.0),
+            } as f32;
+            scratch.global[output] = global;
+            scratch.values[output] = match state.personal.get(output) {
+                Some(personal) if known => personal.predict(global),
+                _ => global,
+            };
+        }
+        let answer = Answer { value: scratch.values[0], round: heads[0].round(), known };
+        (answer, missing)
+    }
+
+    /// Labels have come for what is in the buffers: they count, and are learned now or in the next
+    /// round. `known` says whether the prediction was one of a model.
+    fn see(&mut self, x: &[f32], y: &[f32], known: bool, missing: usize) {
+        let round = self.round();
+        let Raw { scaling, holds_unscaled, state, link, scratch, .. } = self.raw();
+        let State { tally, unacked, personal, held, .. } = state;
+        tally.samples = tally.samples.saturating_add(1);
+        if known {
+            let errors = scratch.values.iter().zip(y).map(|(value, y)| {
+                let error = f64::from(*value) - f64::from(*y);
+                error * error
+            });
+            let error = errors.sum::<f64>() / y.len() as f64;
+            tally.scored = tally.scored.saturating_add(1);
+            tally.squared_error += error;
+            unacked.samples = unacked.samples.saturating_add(1);
+            unacked.squared_error += error;
+        }
+        let is_scaled = scaling.scale().is_some();
+        if is_scaled {
+            let global = scratch.global.iter().zip(y);
+            personal
+                .iter_mut()
+                .zip(global)
+                .for_each(|(layer, (global, y))| layer.learn(*global, *y));
+        }
+        let waits = if is_scaled { link.answered == Some(round) } else { *holds_unscaled };
+        if !waits {
+            self.learn_mapped(y, missing);
+        } else {
+            let oldest = (held.len() >= MAX_HELD).then(|| held.remove(0));
+            held.push(Held { x: x.to_vec(), y: y.to_vec() });
+            if let Some(oldest) = oldest {
+                self.learn_now(&oldest);
+            }
+        }
+        self.raw().scaling.see(x, y.iter().copied());
+    }
+
+    /// Learns what waited, once there is a scale.
+    fn learn_held(&mut self) {
+        if self.raw().is_scaled() {
+            let held = std::mem::take(&mut self.raw().state.held);
+            held.iter().for_each(|sample| self.learn_now(sample));
+        }
+    }
+
+    fn learn_now(&mut self, Held { x, y }: &Held) {
+        let Self { plan, raw: Some(raw), .. } = self else { return };
+        let Raw { scaling, scratch, .. } = &mut **raw;
+        if scaling.scale().is_some() {
+            let missing = scaling.prepare(x, &mut scratch.x);
+            plan.map().map_batch(&scratch.x, &mut scratch.z);
+            self.learn_mapped(y, missing);
+        }
+    }
+
+    /// Learns the sample whose features are in the buffer.
+    fn learn_mapped(&mut self, y: &[f32], missing: usize) {
+        let Self { heads, raw: Some(raw), .. } = self else { return };
+        let Raw { scaling, state, scratch, .. } = &mut **raw;
+        if scaling.scale().is_none() {
+            return;
+        }
+        state.tally.imputed += missing as u64;
+        let z = Features::made(&scratch.z);
+        let mut is_learned = true;
+        for (output, (head, y)) in heads.iter_mut().zip(y).enumerate() {
+            let scaled = scaling.label(output).map_or(*y, |label| label.scale_label(*y));
+            // The label was checked when it came, and the map is the plan's own.
+            is_learned &= head.learn(z, scaled).is_ok();
+        }
+        state.learned = state.learned.saturating_add(u64::from(is_learned));
+    }
+}

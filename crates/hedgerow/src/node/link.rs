@@ -1,0 +1,280 @@
+//! What a [`Node`] hears from the server, and what it says.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Node, Raw, UnackedErrors};
+use crate::codec::{Encoder, Reference, Section, decode};
+use crate::message::{
+    Broadcast, BroadcastMessage, Errors, Numbers, Rejected, Report, ScaleMessage, ToNode, ToServer,
+    Upload, UploadHead, UploadMessage,
+};
+use crate::plan::Plan;
+use crate::scaling::Scale;
+
+/// Where a connection is, for drivers that put a node away in the middle of one and go on later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LinkSnapshot {
+    is_up: bool,
+    /// Whether this connection has brought a broadcast.
+    is_in_step: bool,
+    /// The round whose upload was sent.
+    pub(super) answered: Option<u64>,
+    is_report_due: bool,
+    /// Whether the server knows that there is nothing to wait for.
+    is_idle: bool,
+    /// Whether the server's scale is known: it tells it before its first broadcast, unless it has
+    /// none, or lost it.
+    has_scale: bool,
+}
+
+impl LinkSnapshot {
+    /// A connection that is down.
+    pub(super) fn new(plan: &Plan) -> Self {
+        Self { has_scale: !plan.is_scaled_online(), ..Self::default() }
+    }
+}
+
+/// Buffers for messages.
+#[derive(Default)]
+pub(super) struct Buffers {
+    uploads: Vec<Upload>,
+    broadcasts: Vec<Broadcast>,
+    sections: Vec<Section>,
+}
+
+impl Node {
+    /// A connection is up: it begins with nothing owed on either side.
+    pub fn connected(&mut self) {
+        self.cut_link();
+        let Raw { link, state, .. } = self.raw();
+        link.is_up = true;
+        link.is_report_due = state.report.is_some();
+    }
+
+    /// Where its connection is.
+    pub fn link(&self) -> LinkSnapshot {
+        self.raw.as_ref().map_or_else(|| LinkSnapshot::new(&self.plan), |raw| raw.link)
+    }
+
+    /// Goes on where its connection was. What compression remembers of it is lost, so a compressed
+    /// connection begins anew.
+    pub fn resume(&mut self, link: LinkSnapshot) {
+        match (link.is_up, self.plan.is_plain()) {
+            (true, true) => {
+                self.cut_link();
+                self.raw().link = link;
+            }
+            (true, false) => self.connected(),
+            (false, _) => self.cut_link(),
+        }
+    }
+
+    /// The connection is down: from here on samples are learned as they come.
+    pub fn disconnected(&mut self) {
+        self.cut_link();
+        self.learn_held();
+    }
+
+    fn cut_link(&mut self) {
+        self.encoders = self.plan.encoders(self.id);
+        let link = LinkSnapshot::new(&self.plan);
+        let raw = self.raw();
+        raw.link = link;
+        raw.known.clear();
+    }
+
+    /// Whether it has answered the open round and waits for the next one. Without a scale, whether
+    /// it has reported and waits for one.
+    pub fn awaits_broadcast(&self) -> bool {
+        self.raw.as_ref().is_some_and(|raw| {
+            raw.link.answered == Some(self.round())
+                || (!raw.is_scaled() && raw.state.report.is_some())
+        })
+    }
+
+    /// The server refused a message.
+    pub fn refused(&mut self) {
+        self.raw().state.tally.refused += 1;
+    }
+
+    /// Takes a message of the server, or refuses it and stays as it was.
+    pub fn hear(&mut self, message: &ToNode) -> Result<(), Rejected> {
+        match message {
+            ToNode::Broadcast(broadcast) => self.hear_broadcast(broadcast),
+            ToNode::Scale(scale) => self.hear_scale(scale),
+        }
+    }
+
+    /// Says what there is to say now: each message once a round and connection. A node that has
+    /// learned nothing in this round answers only if `even_so`; if its method has nothing to say
+    /// then, it says that nobody should wait for it.
+    pub fn speak(&mut self, even_so: bool, mut out: impl FnMut(ToServer)) {
+        let (round, is_due) = (self.round(), self.has_learned_enough() || even_so);
+        let Self { plan, heads, encoders, raw: Some(raw), .. } = self else { return };
+        let Raw { scaling, state, link, known, scratch, .. } = &mut **raw;
+        if !link.is_up || !link.is_in_step {
+            return;
+        }
+        let mut report = Report::default();
+        if scaling.report(&mut report) {
+            state.report = Some(report);
+            link.is_report_due = true;
+        }
+        if let Some(report) = state.report.as_ref().filter(|_| link.is_report_due) {
+            out(ToServer::Report(report.clone()));
+            (link.is_report_due, link.is_idle) = (false, false);
+        }
+        if link.answered == Some(round) || !is_due {
+            return;
+        }
+        let Buffers { uploads, sections, .. } = &mut scratch.buffers;
+        uploads.resize_with(heads.len(), Upload::default);
+        let mut both = heads.iter().zip(uploads.iter_mut());
+        if !link.has_scale || !both.all(|(head, upload)| head.upload(upload)) {
+            // A node that has reported has answered, as long as there is no scale.
+            let has_reported = !link.has_scale && state.report.is_some();
+            if !has_reported && !std::mem::replace(&mut link.is_idle, true) {
+                out(ToServer::Idle);
+            }
+            return;
+        }
+        link.is_idle = false;
+        let mut messages = Vec::with_capacity(heads.len());
+        for (output, (head, upload)) in heads.iter().zip(&*uploads).enumerate() {
+            let numbers = if plan.is_plain_up() {
+                Numbers::Plain(upload.numbers.clone())
+            } else {
+                sections.clear();
+                head.sections(sections);
+                let mut bytes = Vec::new();
+                let known = &known[output];
+                encoders[output].encode(round, sections, &upload.numbers, known, &mut bytes);
+                Numbers::Compressed(bytes)
+            };
+            messages.push(UploadHead { vote: upload.vote, numbers });
+        }
+        let UnackedErrors { samples, squared_error } = state.unacked;
+        // A sum beyond what can be told is told as the largest.
+        let squared_error = squared_error.min(f64::from(f32::MAX)) as f32;
+        let errors = Errors { samples, squared_error };
+        out(ToServer::Upload(UploadMessage { round, heads: messages, errors }));
+        link.answered = Some(round);
+        state.told = Some((round, state.unacked));
+        state.tally.uploads += 1;
+    }
+
+    fn hear_broadcast(&mut self, message: &BroadcastMessage) -> Result<(), Rejected> {
+        self.read_broadcast(message)?;
+        let before = self.round();
+        self.adopt(message.round < before)?;
+        let Self { plan, heads, encoders, raw: Some(raw), .. } = self else { return Ok(()) };
+        let Raw { state, link, known, scratch, .. } = &mut **raw;
+        let is_taken = |(round, _): &mut (u64, UnackedErrors)| *round <= message.taken;
+        if let Some((round, told)) = state.told.take_if(is_taken) {
+            if link.answered == Some(round) {
+                encoders.iter_mut().for_each(Encoder::acknowledge);
+            }
+            let unacked = &mut state.unacked;
+            unacked.samples = unacked.samples.saturating_sub(told.samples);
+            unacked.squared_error = (unacked.squared_error - told.squared_error).max(0.0);
+            state.tally.taken += 1;
+        }
+        if !plan.is_plain() {
+            let Buffers { broadcasts, sections, .. } = &mut scratch.buffers;
+            known.resize_with(heads.len(), Reference::default);
+            for (known, broadcast) in known.iter_mut().zip(broadcasts) {
+                sections.clear();
+                plan.broadcast_sections(broadcast, sections);
+                known.set(sections, &broadcast.numbers);
+            }
+        }
+        link.is_in_step = true;
+        if heads[0].round() != before {
+            state.learned = 0;
+            link.answered = None;
+        }
+        // Nothing learned and nothing answered: what waited for this round, or for a scale, needs
+        // to wait no longer.
+        if state.learned == 0 && link.answered.is_none() {
+            self.learn_held();
+        }
+        Ok(())
+    }
+
+    /// Reads a broadcast into the buffers.
+    fn read_broadcast(&mut self, message: &BroadcastMessage) -> Result<(), Rejected> {
+        let (expected, found) = (self.heads.len(), message.heads.len());
+        if expected != found {
+            return Err(Rejected::WrongLength { expected, found });
+        }
+        let most = self.plan.most_numbers();
+        let Raw { link, known, scratch, .. } = self.raw();
+        let broadcasts = &mut scratch.buffers.broadcasts;
+        broadcasts.resize_with(expected, Broadcast::default);
+        for (output, (broadcast, head)) in broadcasts.iter_mut().zip(&message.heads).enumerate() {
+            (broadcast.round, broadcast.kernels) = (message.round, head.kernels);
+            match &head.numbers {
+                Numbers::Plain(numbers) if numbers.len() > most => {
+                    let (expected, found) = (most, numbers.len());
+                    return Err(Rejected::WrongLength { expected, found });
+                }
+                Numbers::Plain(numbers) => broadcast.numbers.clone_from(numbers),
+                Numbers::Compressed(bytes) => {
+                    let known = known.get(output).filter(|_| link.is_in_step);
+                    let known =
+                        known.ok_or(Rejected::Garbled { what: "a difference to nothing" })?;
+                    decode(bytes, known, most, &mut broadcast.numbers)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adopts the broadcasts in the buffers, for all outputs or none. If the server has lost
+    /// rounds (a power cut, an old backup), the node goes on from where the server is, with all it
+    /// knows.
+    fn adopt(&mut self, has_lost_rounds: bool) -> Result<(), Rejected> {
+        let Self { heads, raw: Some(raw), .. } = self else { return Ok(()) };
+        let broadcasts = &raw.scratch.buffers.broadcasts;
+        if heads.len() == 1 && !has_lost_rounds {
+            return heads[0].adopt(&broadcasts[0]);
+        }
+        let saved: Vec<Vec<u8>> = heads.iter().map(|head| head.save()).collect();
+        if has_lost_rounds {
+            heads.iter_mut().for_each(|head| head.forget_round());
+        }
+        let adopted = heads.iter_mut().zip(broadcasts).try_for_each(|(head, one)| head.adopt(one));
+        if adopted.is_err() {
+            for (head, saved) in heads.iter_mut().zip(&saved) {
+                // It was sound a moment ago.
+                _ = head.restore(saved);
+            }
+        }
+        adopted
+    }
+
+    fn hear_scale(&mut self, message: &ScaleMessage) -> Result<(), Rejected> {
+        let scale = Scale::from_bytes(&message.scale)?;
+        let Raw { scaling, link, .. } = self.raw();
+        let old = scaling.scale().cloned();
+        link.has_scale = true;
+        if !scaling.follow(message.version, &scale)? {
+            return Ok(());
+        }
+        match old {
+            Some(old) => {
+                for (output, head) in self.heads.iter_mut().enumerate() {
+                    if let Some(rescaling) = self.plan.rescaling(&old, &scale, output) {
+                        head.transport(&rescaling);
+                        // What was owed was in another scale.
+                        self.encoders.get_mut(output).into_iter().for_each(Encoder::forget);
+                    }
+                }
+            }
+            // On a new connection the round comes first.
+            None if self.raw().link.is_in_step => self.learn_held(),
+            None => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,331 @@
+//! [`Server`]: everything the server of a federation does, without sockets, disks and clocks. It
+//! takes what nodes say, closes rounds and has a message for every node; the driver decides when.
+
+mod codec;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::codec::Reference;
+use crate::message::{
+    BroadcastHead, BroadcastMessage, NodeId, Numbers, Rejected, Report, ScaleMessage, ToNode,
+    ToServer, Upload, UploadMessage,
+};
+use crate::method::ServerMethod;
+use crate::plan::Plan;
+use crate::relay::PartialSum;
+use crate::scaling::{Rescaling, Scale, ServerScaling};
+use crate::state::{BadState, restore_state, save_state};
+
+pub(crate) use codec::Down;
+pub use codec::UploadReader;
+
+const KIND: &str = "server-heads";
+
+/// The server of a federation. [`Plan::server`] makes one.
+pub struct Server {
+    plan: Plan,
+    /// One for each output.
+    pub(crate) heads: Vec<Box<dyn ServerMethod>>,
+    scaling: Option<ServerScaling>,
+    pub(crate) down: Down,
+    /// By node; only of those that are connected, and only if uploads are compressed.
+    pub(crate) readers: Vec<UploadReader>,
+    uploads: Vec<Upload>,
+}
+
+/// What came of a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct Closed {
+    /// Whether there were uploads, so that there is a new broadcast.
+    pub has_uploads: bool,
+    /// Whether another scale was agreed on.
+    pub has_scale: bool,
+}
+
+impl Closed {
+    /// Whether there is something to tell the nodes.
+    pub fn is_news(self) -> bool {
+        self.has_uploads || self.has_scale
+    }
+}
+
+/// Heads of a server of several outputs.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    heads: Vec<Vec<u8>>,
+}
+
+impl Plan {
+    /// A new server.
+    pub fn server(&self) -> Server {
+        let heads: Vec<_> = (0..self.outputs()).map(|_| self.server_method()).collect();
+        let mut down = Down::new(self);
+        down.learn_broadcast(&heads);
+        Server {
+            plan: self.clone(),
+            heads,
+            scaling: self.server_scaling(),
+            down,
+            readers: Vec::new(),
+            uploads: Vec::new(),
+        }
+    }
+}
+
+impl Server {
+    /// What the federation agreed on.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The open round.
+    pub fn round(&self) -> u64 {
+        self.heads[0].broadcast().round
+    }
+
+    /// Uploads that the open round has so far, for drivers that wait for a quorum.
+    pub fn uploads(&self) -> usize {
+        self.heads[0].uploads()
+    }
+
+    /// The method's server half of an output.
+    pub fn method(&self, output: usize) -> Option<&dyn ServerMethod> {
+        self.heads.get(output).map(|head| head.as_ref())
+    }
+
+    /// The scale that was agreed on; none if there is none, or none yet.
+    pub fn scale(&self) -> Option<&Scale> {
+        self.scaling.as_ref()?.scale()
+    }
+
+    /// Version of that scale; 0 if there is none.
+    pub fn scale_version(&self) -> u64 {
+        self.scaling.as_ref().map_or(0, ServerScaling::version)
+    }
+
+    /// Whether nodes are still to agree on their first scale: until then there are no uploads.
+    pub fn is_unscaled(&self) -> bool {
+        self.scaling.as_ref().is_some_and(|scaling| scaling.scale().is_none())
+    }
+
+    /// A node is connected: what it compresses starts anew.
+    pub fn connected(&mut self, node: NodeId) {
+        if !self.plan.is_plain_up() {
+            let (at, outputs) = (node as usize, self.plan.outputs());
+            if at >= self.readers.len() {
+                self.readers.resize_with(at + 1, || UploadReader::new(outputs));
+            }
+            self.readers[at].forget();
+        }
+    }
+
+    /// Takes a node's message, or refuses it and stays as it was.
+    pub fn accept(&mut self, from: NodeId, message: &ToServer) -> Result<(), Rejected> {
+        match message {
+            ToServer::Report(report) => self.accept_report(from, report),
+            ToServer::Upload(upload) => self.accept_message(from, upload),
+            ToServer::Idle => Ok(()),
+        }
+    }
+
+    /// Takes a node's report in place of its last one, or refuses it and stays as it was.
+    pub fn accept_report(&mut self, from: NodeId, report: &Report) -> Result<(), Rejected> {
+        self.scaling.as_mut().ok_or(Rejected::NotExpected)?.accept(from, report)
+    }
+
+    fn accept_message(&mut self, from: NodeId, message: &UploadMessage) -> Result<(), Rejected> {
+        let mut uploads = std::mem::take(&mut self.uploads);
+        let (known, most) = (&self.down.known, self.plan.most_numbers());
+        let reader = self.readers.get_mut(from as usize);
+        let mut accepted = codec::read(reader, message, known, most, &mut uploads);
+        if accepted.is_ok() {
+            accepted = self.accept_uploads(from, &uploads);
+        }
+        self.uploads = uploads;
+        if accepted.is_ok() {
+            self.readers.get_mut(from as usize).into_iter().for_each(UploadReader::acknowledge);
+        }
+        accepted
+    }
+
+    /// Takes the uploads of a node, one for each output, or refuses them and stays as it was.
+    pub fn accept_uploads(&mut self, from: NodeId, uploads: &[Upload]) -> Result<(), Rejected> {
+        if self.is_unscaled() {
+            return Err(Rejected::Unscaled);
+        }
+        match (&mut self.heads[..], uploads) {
+            ([head], [upload]) => head.accept(from, upload),
+            _ => {
+                // All outputs or none.
+                let mut parts = self.parts();
+                self.accept_into(&mut parts, from, uploads)?;
+                self.merge(&parts)
+            }
+        }
+    }
+
+    /// Nothing yet of the open round, for each output, to be added to by [`Server::accept_into`].
+    pub fn parts(&self) -> Vec<PartialSum> {
+        self.heads.iter().map(|head| head.part()).collect()
+    }
+
+    /// Makes parts that [`Server::parts`] began parts of the open round again, and empty.
+    pub fn renew(&self, parts: &mut [PartialSum]) {
+        self.heads.iter().zip(parts).for_each(|(head, part)| head.renew(part));
+    }
+
+    /// Takes the uploads of a node into a part of the round, of which relays and threads each have
+    /// their own. If it refuses them, the parts of several outputs are of no use any more.
+    pub fn accept_into(
+        &self,
+        parts: &mut [PartialSum],
+        from: NodeId,
+        uploads: &[Upload],
+    ) -> Result<(), Rejected> {
+        check_outputs(self.heads.len(), uploads.len())?;
+        let mut heads = self.heads.iter().zip(parts).zip(uploads);
+        heads.try_for_each(|((head, part), upload)| head.accept_into(part, from, upload))
+    }
+
+    /// Takes all uploads of a part at once, or refuses it and stays as it was. The result has the
+    /// bits of the uploads one by one.
+    pub fn merge(&mut self, parts: &[PartialSum]) -> Result<(), Rejected> {
+        check_outputs(self.heads.len(), parts.len())?;
+        if let [_, others @ ..] = parts
+            && !others.is_empty()
+        {
+            let mut heads = self.heads.iter().zip(parts);
+            heads.try_for_each(|(head, part)| part.fits(&head.part()))?;
+            if others.iter().any(|part| !part.has_same_nodes(&parts[0])) {
+                return Err(Rejected::Garbled { what: "parts of different nodes" });
+            }
+        }
+        self.heads.iter_mut().zip(parts).try_for_each(|(head, part)| head.merge(part))
+    }
+
+    /// Closes the round with whoever came: first the models, then reports become a scale and the
+    /// models follow.
+    pub fn close_round(&mut self) -> Closed {
+        let has_uploads = self.uploads() > 0;
+        if has_uploads {
+            self.heads.iter_mut().for_each(|head| _ = head.close_round());
+            self.down.send(&mut self.heads);
+        }
+        Closed { has_uploads, has_scale: self.close_scaling() }
+    }
+
+    fn close_scaling(&mut self) -> bool {
+        let Some(scaling) = &mut self.scaling else { return false };
+        let before = scaling.scale().cloned();
+        let Some(scale) = scaling.close_round() else { return false };
+        if let Some(before) = before {
+            for (output, head) in self.heads.iter_mut().enumerate() {
+                if let Some(rescaling) = self.plan.rescaling(&before, scale, output) {
+                    head.transport(&rescaling);
+                }
+            }
+            self.down.rescaled(&self.heads);
+        }
+        true
+    }
+
+    /// Takes all models to another scale, between two rounds, for drivers that scale samples
+    /// themselves.
+    ///
+    /// # Panics
+    /// If the rescaling was made for another dictionary.
+    pub fn rescale(&mut self, rescaling: &Rescaling) {
+        self.heads.iter_mut().for_each(|head| head.transport(rescaling));
+        self.down.rescaled(&self.heads);
+    }
+
+    /// What opens the round, for one node: the scale, if there is one, and the broadcast. See
+    /// [`Server::broadcast_message`].
+    pub fn opening(&self, taken: u64, has_previous: bool) -> impl Iterator<Item = ToNode> {
+        let broadcast = self.broadcast_message(taken, has_previous);
+        self.scale_message().into_iter().chain([broadcast])
+    }
+
+    /// The scale as it travels; none if there is none.
+    pub fn scale_message(&self) -> Option<ToNode> {
+        let (version, scale) = (self.scale_version(), self.scale()?.to_bytes());
+        Some(ToNode::Scale(ScaleMessage { version, scale }))
+    }
+
+    /// The broadcast as it travels to a node. `taken` is the last round of which its upload was
+    /// taken, 0 if none was. A node that has the broadcast before can be sent a compressed one.
+    pub fn broadcast_message(&self, taken: u64, has_previous: bool) -> ToNode {
+        let compressed = self.down.latest().filter(|_| has_previous);
+        let heads = self.heads.iter().enumerate().map(|(output, head)| {
+            let broadcast = head.broadcast();
+            let numbers = match compressed {
+                Some(bytes) => Numbers::Compressed(bytes[output].clone()),
+                None => Numbers::Plain(broadcast.numbers.clone()),
+            };
+            BroadcastHead { kernels: broadcast.kernels, numbers }
+        });
+        ToNode::Broadcast(BroadcastMessage { round: self.round(), heads: heads.collect(), taken })
+    }
+
+    /// Whether nodes that have the broadcast before can be sent a compressed one.
+    pub fn is_compressed(&self) -> bool {
+        self.down.latest().is_some()
+    }
+
+    /// What compressed uploads of the open round differ from, for each output; empty if nothing is
+    /// compressed. For drivers that read uploads by themselves with an [`UploadReader`].
+    pub fn references(&self) -> &Arc<Vec<Reference>> {
+        &self.down.known
+    }
+
+    /// The models and everything else that has to survive a restart, but for the scaling. Uploads
+    /// of the open round are not part of it.
+    pub fn save(&self) -> Vec<u8> {
+        match &self.heads[..] {
+            [head] => head.save(),
+            heads => {
+                save_state(KIND, &Saved { heads: heads.iter().map(|head| head.save()).collect() })
+            }
+        }
+    }
+
+    /// The scaling, apart from the rest because it is large and rarely changes; none if there is
+    /// nothing to agree on.
+    pub fn save_scaling(&self) -> Option<Vec<u8>> {
+        self.scaling.as_ref().map(ServerScaling::save)
+    }
+
+    /// Goes on from what [`Server::save`] and [`Server::save_scaling`] of a server of the same plan
+    /// gave.
+    pub fn restore(plan: &Plan, saved: &[u8], scaling: Option<&[u8]>) -> Result<Self, BadState> {
+        let mut server = plan.server();
+        match &mut server.heads[..] {
+            [head] => head.restore(saved)?,
+            heads => {
+                let is_sound = |saved: &Saved| saved.heads.len() == heads.len();
+                let saved = restore_state(KIND, saved, is_sound)?;
+                let mut both = heads.iter_mut().zip(&saved.heads);
+                both.try_for_each(|(head, saved)| head.restore(saved))?;
+            }
+        }
+        match (&mut server.scaling, scaling) {
+            (Some(scaling), Some(saved)) => scaling.restore(saved)?,
+            (None, None) => {}
+            _ => {
+                return Err(BadState::new(
+                    "it differs from the plan on whether scales are agreed on",
+                ));
+            }
+        }
+        server.down.learn_broadcast(&server.heads);
+        Ok(server)
+    }
+}
+
+/// Refuses messages for another number of outputs.
+fn check_outputs(expected: usize, found: usize) -> Result<(), Rejected> {
+    if expected == found { Ok(()) } else { Err(Rejected::WrongLength { expected, found }) }
+}

@@ -1,0 +1,170 @@
+//! How a [`super::Server`] compresses broadcasts and reads compressed uploads.
+
+use std::sync::Arc;
+
+use super::check_outputs;
+use crate::codec::{Coding, Compression, Cost, Encoder, Reader, Reference, Section, decode};
+use crate::message::{Numbers, Rejected, Upload, UploadMessage};
+use crate::method::ServerMethod;
+use crate::plan::{Plan, PlanConfig};
+
+/// What the server remembers of one node's compressed uploads.
+#[derive(Debug, Clone)]
+pub struct UploadReader {
+    /// One for each output.
+    pub(crate) readers: Vec<Reader>,
+}
+
+impl UploadReader {
+    /// For a node that has uploaded nothing yet on its connection.
+    pub fn new(outputs: usize) -> Self {
+        Self { readers: vec![Reader::default(); outputs] }
+    }
+
+    /// Reads a message of the open round into one upload for each output, or refuses it. `known` is
+    /// what [`super::Server::references`] says, `most` what [`Plan::most_numbers`] says.
+    pub fn read(
+        &mut self,
+        message: &UploadMessage,
+        known: &[Reference],
+        most: usize,
+        uploads: &mut Vec<Upload>,
+    ) -> Result<(), Rejected> {
+        read(Some(self), message, known, most, uploads)
+    }
+
+    /// The upload that was read last was taken.
+    pub fn acknowledge(&mut self) {
+        self.readers.iter_mut().for_each(Reader::acknowledge);
+    }
+
+    /// Forgets what was taken: the node is in another scale, or begins anew.
+    pub fn forget(&mut self) {
+        self.readers.iter_mut().for_each(Reader::forget);
+    }
+}
+
+pub(super) fn read(
+    mut reader: Option<&mut UploadReader>,
+    message: &UploadMessage,
+    known: &[Reference],
+    most: usize,
+    uploads: &mut Vec<Upload>,
+) -> Result<(), Rejected> {
+    let value = message.errors.squared_error;
+    if !value.is_finite() || value < 0.0 {
+        return Err(Rejected::SquaredError { value });
+    }
+    uploads.resize_with(message.heads.len(), Upload::default);
+    for (output, (upload, head)) in uploads.iter_mut().zip(&message.heads).enumerate() {
+        (upload.round, upload.vote) = (message.round, head.vote);
+        match &head.numbers {
+            Numbers::Plain(numbers) => {
+                if numbers.len() > most {
+                    return Err(Rejected::WrongLength { expected: most, found: numbers.len() });
+                }
+                upload.numbers.clone_from(numbers);
+            }
+            Numbers::Compressed(bytes) => {
+                let readers = reader.as_deref_mut().map_or(&mut [][..], |one| &mut one.readers);
+                check_outputs(readers.len(), message.heads.len())?;
+                let known =
+                    known.get(output).ok_or(Rejected::Garbled { what: "nothing is compressed" })?;
+                readers[output].read(bytes, known, most, &mut upload.numbers)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The server's encoders, and what every node knows.
+pub(crate) struct Down {
+    /// Whether anything is compressed, in either direction.
+    is_needed: bool,
+    /// One for each output; empty if broadcasts travel as they are.
+    pub(crate) encoders: Vec<Encoder>,
+    /// The latest broadcast of each output; empty if nothing is compressed.
+    pub(super) known: Arc<Vec<Reference>>,
+    /// The latest broadcast of each output for nodes that have the one before.
+    bytes: Vec<Vec<u8>>,
+    /// What that costs; none where nobody could make sense of it.
+    pub(crate) cost: Option<Cost>,
+    sections: Vec<Section>,
+    numbers: Vec<Vec<f32>>,
+}
+
+impl Down {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let PlanConfig { compression, seed, outputs, .. } = *plan.config();
+        let encodes = compression.down != Coding::default();
+        let outputs_if = |holds: bool| if holds { outputs } else { 0 };
+        let encoder = |_| Encoder::for_server(compression.down, seed);
+        Self {
+            is_needed: compression != Compression::default(),
+            encoders: (0..outputs_if(encodes)).map(encoder).collect(),
+            known: Arc::default(),
+            bytes: vec![Vec::new(); outputs_if(encodes)],
+            cost: None,
+            sections: Vec::new(),
+            numbers: vec![Vec::new(); outputs_if(encodes)],
+        }
+    }
+
+    /// The latest broadcast of each output, for nodes that have the one before.
+    pub(super) fn latest(&self) -> Option<&[Vec<u8>]> {
+        self.cost.map(|_| &self.bytes[..])
+    }
+
+    /// Compresses the broadcasts that the heads have just made; from here on everyone takes what
+    /// arrives for them.
+    pub(super) fn send(&mut self, heads: &mut [Box<dyn ServerMethod>]) {
+        let Self { encoders, known, bytes, cost, sections, numbers, .. } = self;
+        *cost = None;
+        let mut total = Cost::default();
+        let mut is_readable = !encoders.is_empty();
+        for (output, (encoder, head)) in encoders.iter_mut().zip(&*heads).enumerate() {
+            sections.clear();
+            head.sections(sections);
+            let (broadcast, known) = (head.broadcast(), &known[output]);
+            let (bytes, numbers) = (&mut bytes[output], &mut numbers[output]);
+            encoder.encode(broadcast.round, sections, &broadcast.numbers, known, bytes);
+            // If rounding takes a number beyond its bound, the broadcast travels as it is.
+            match decode(bytes, known, broadcast.numbers.len(), numbers) {
+                Ok(Cost { numbers, bytes }) => {
+                    total.numbers += numbers;
+                    total.bytes += bytes;
+                }
+                Err(_) => is_readable = false,
+            }
+        }
+        if is_readable {
+            encoders.iter_mut().for_each(Encoder::acknowledge);
+            heads.iter_mut().zip(numbers).for_each(|(head, told)| head.replace_broadcast(told));
+            *cost = Some(total);
+        }
+        self.learn_broadcast(heads);
+    }
+
+    /// The heads are in another scale: nobody could make sense of a difference.
+    pub(super) fn rescaled(&mut self, heads: &[Box<dyn ServerMethod>]) {
+        self.encoders.iter_mut().for_each(Encoder::forget);
+        self.cost = None;
+        self.learn_broadcast(heads);
+    }
+
+    pub(super) fn learn_broadcast(&mut self, heads: &[Box<dyn ServerMethod>]) {
+        if !self.is_needed {
+            return;
+        }
+        if Arc::get_mut(&mut self.known).is_none() {
+            self.known = Arc::default();
+        }
+        let Some(known) = Arc::get_mut(&mut self.known) else { return };
+        known.resize_with(heads.len(), Reference::default);
+        for (known, head) in known.iter_mut().zip(heads) {
+            self.sections.clear();
+            head.sections(&mut self.sections);
+            known.set(&self.sections, &head.broadcast().numbers);
+        }
+    }
+}

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use hedgerow_lab::compare::{self, Comparison, Grid, Plan};
-use hedgerow_lab::figures::png::to_png;
+use hedgerow_lab::compare::{Comparison, Grid, Plan};
 use hedgerow_lab::output::{OutputFolder, write_file};
 use hedgerow_lab::settings::{Override, SettingsError};
+use hedgerow_report::compare;
+use hedgerow_report::figures::png::to_png;
 
 use crate::reproduce::Incomplete;
 use crate::simulate::{print, progress_bar};
@@ -101,7 +102,7 @@ pub(crate) fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     // Whatever can go wrong should do so before the work, not after it.
     let mut grid = Grid::prepare(&arguments.plan()?, &arguments.overrides()?)?;
     let steps = grid.steps()?;
-    OutputFolder::prepare(grid.out())?;
+    OutputFolder::prepare(grid.out(), &[])?;
     let missing: Vec<String> = grid.missing().iter().map(|missing| missing.name.clone()).collect();
     if talks {
         grid.missing().iter().for_each(|missing| eprintln!("skipped: {missing}"));

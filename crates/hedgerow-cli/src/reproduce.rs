@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use hedgerow_lab::figures::png::to_png;
 use hedgerow_lab::output::{OutputError, OutputFolder, write_file};
-use hedgerow_lab::reproduction::{self, Panel, Reproduction};
 use hedgerow_lab::settings::{Override, Settings};
-use hedgerow_lab::suite::{Scope, Suite};
+use hedgerow_lab::suite::{Panel, Reproduction, Scope, Suite};
+use hedgerow_report::figures::png::to_png;
+use hedgerow_report::reproduction;
 use serde_json::json;
 
 use crate::simulate::{print, progress_bar};
@@ -73,7 +73,7 @@ pub(crate) fn reproduce(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.fresh {
         forget(&runs)?;
     }
-    OutputFolder::prepare(&arguments.out)?;
+    OutputFolder::prepare(&arguments.out, &[])?;
     let scope = match arguments.what {
         What::Fig2 => Scope::Figure(2),
         What::Fig3 => Scope::Figure(3),

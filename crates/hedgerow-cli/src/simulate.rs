@@ -135,7 +135,7 @@ pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
             live::check(&settings)?;
             let stream =
                 SampleStream::open(files, &settings.data.columns).map_err(RunError::from)?;
-            let folder = OutputFolder::prepare(&settings.out)?;
+            let folder = OutputFolder::prepare(&settings.out, hedgerow_report::run::FILES)?;
             let ended = learn_live(&settings, stream, talks)?;
             (folder, ended.results, ended.because)
         }
@@ -147,7 +147,7 @@ pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
             let experiment = Experiment::new(&settings, &data)?;
             let bar = progress_bar(experiment.steps(), talks);
             tell_when_interrupted(&bar);
-            let folder = OutputFolder::prepare(&settings.out)?;
+            let folder = OutputFolder::prepare(&settings.out, hedgerow_report::run::FILES)?;
             if talks && let Some(note) = scale_note(&settings, &data) {
                 eprintln!("{note}");
             }
@@ -160,7 +160,7 @@ pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
             (folder, Results { memory_bytes: Some(memory as u64), ..results? }, None)
         }
     };
-    folder.write(&results)?;
+    folder.write(&hedgerow_report::run::files(&results)?)?;
     if arguments.json {
         print(&summary_json(&results)?)?;
     } else if !arguments.quiet {

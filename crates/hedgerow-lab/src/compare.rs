@@ -1,31 +1,20 @@
-//! Methods compared: finished runs in; rankings, tables, figures, advice, a document and a page
-//! out. One run is a [`Ranking`]; a grid of data sets and partitions also has a [`Standing`] per
+//! Methods compared: finished runs in, rankings out. One run is a [`Ranking`]; a grid of data sets and partitions also has a [`Standing`] per
 //! method. Nothing is read or written but by [`Grid`], which makes the runs.
 
-mod advice;
 mod grid;
-mod output;
 mod paired;
-mod pictures;
 mod plan;
 mod ranking;
 mod role;
 mod runs;
-mod sections;
 mod student;
-mod tables;
 
-pub use crate::reproduction::table::Table;
-pub use advice::advice;
-pub use grid::{Standing, Worst};
-pub use output::{csv, document, json, page};
-pub use paired::{Interval, Ratio};
-pub use pictures::figures;
+pub use grid::{Standing, Worst, geometric_mean};
+pub use paired::{Interval, MISSED, Ratio};
 pub use plan::{METHODS, Plan};
 pub use ranking::{Entry, Ranking};
 pub use role::Role;
 pub use runs::Grid;
-pub use tables::tables;
 
 use crate::results::Results;
 
@@ -73,7 +62,7 @@ impl Comparison {
     }
 
     /// The only run, unless there are several.
-    pub(crate) fn only(&self) -> Option<(&Results, &Ranking)> {
+    pub fn only(&self) -> Option<(&Results, &Ranking)> {
         match self.cells.as_slice() {
             [cell] => Some((cell.results.as_ref()?, cell.ranking.as_ref()?)),
             _ => None,
@@ -81,7 +70,7 @@ impl Comparison {
     }
 
     /// What was found in every run that could be made.
-    fn found(&self) -> impl Iterator<Item = (&Cell, &Results, &Ranking)> {
+    pub fn found(&self) -> impl Iterator<Item = (&Cell, &Results, &Ranking)> {
         self.cells
             .iter()
             .filter_map(|cell| Some((cell, cell.results.as_ref()?, cell.ranking.as_ref()?)))
@@ -89,13 +78,13 @@ impl Comparison {
 
     /// What was found in every run if it is known of any of them when its data changes; else
     /// nothing.
-    pub(crate) fn changing(&self) -> Vec<Results> {
+    pub fn changing(&self) -> Vec<Results> {
         let any = self.found().any(|(_, results, _)| !crate::drift::changes(results).is_empty());
         self.found().filter(|_| any).map(|(_, results, _)| results.clone()).collect()
     }
 
     /// How samples were dealt in the runs that could be made; in all if none could.
-    fn partitions(&self) -> Vec<&str> {
+    pub fn partitions(&self) -> Vec<&str> {
         let found = |cell: &Cell| cell.results.is_some();
         let any = self.cells.iter().any(found);
         let mut partitions = self.each_once(|cell| &cell.partition);
@@ -106,7 +95,7 @@ impl Comparison {
     }
 
     /// Each value once, in the order of the runs.
-    fn each_once<'c>(&'c self, of: impl Fn(&'c Cell) -> &'c str) -> Vec<&'c str> {
+    pub fn each_once<'c>(&'c self, of: impl Fn(&'c Cell) -> &'c str) -> Vec<&'c str> {
         let mut values = Vec::new();
         for value in self.cells.iter().map(of) {
             if !values.contains(&value) {
@@ -116,15 +105,16 @@ impl Comparison {
         values
     }
 
-    fn cell(&self, title: &str, partition: &str) -> Option<&Cell> {
+    /// The run on this data, dealt in this way.
+    pub fn cell(&self, title: &str, partition: &str) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.title == title && cell.partition == partition)
     }
 
     /// The settings in a line; all of them where runs differ.
-    fn setting(&self) -> String {
+    pub fn setting(&self) -> String {
         let mut settings: Vec<String> = Vec::new();
         for (_, results, _) in self.found() {
-            let setting = crate::figures::setting(results);
+            let setting = results.sizes();
             if !settings.contains(&setting) {
                 settings.push(setting);
             }
@@ -134,76 +124,5 @@ impl Comparison {
         } else {
             settings.join("; ")
         }
-    }
-}
-
-#[cfg(test)]
-mod sample {
-    use super::*;
-    use crate::figures::sample::results;
-    use crate::results::{MethodResult, Moments};
-
-    /// A run of four trials with `sk` for three kernels (the second is best, at level 1),
-    /// `hindsight`, and these methods at these levels. Trials differ in what methods have in
-    /// common, and a little in what they haven't.
-    pub(super) fn run(levels: &[(&str, f64)]) -> Results {
-        let mut run = results(3, 40, 4);
-        let model = run.methods[0].clone();
-        run.methods.retain(|method| matches!(method.name.as_str(), "sk" | "hindsight"));
-        run.methods.extend(
-            levels.iter().map(|(name, _)| MethodResult { name: (*name).into(), ..model.clone() }),
-        );
-        for (place, (name, level)) in levels.iter().enumerate() {
-            let trials: Vec<f64> = [0.97, 0.99, 1.01, 1.03]
-                .iter()
-                .enumerate()
-                .map(|(trial, common)| {
-                    let own = if (trial + place).is_multiple_of(2) { 1e-4 } else { -1e-4 };
-                    0.006 * level * common * (1.0 + own)
-                })
-                .collect();
-            with_trials(&mut run, name, &trials);
-        }
-        let scaled: Vec<f64> = [0.97, 0.99, 1.01, 1.03].map(|common| 0.006 * common).to_vec();
-        let sk = run.methods.iter_mut().find(|method| method.name == "sk" && method.best);
-        if let Some(sk) = sk {
-            sk.mse_trials = scaled;
-        }
-        run
-    }
-
-    /// Gives a method these errors, one per trial.
-    pub(super) fn with_trials(results: &mut Results, name: &str, trials: &[f64]) {
-        let mean = trials.iter().sum::<f64>() / trials.len() as f64;
-        let squares: f64 = trials.iter().map(|error| (error - mean) * (error - mean)).sum();
-        let method = results.methods.iter_mut().find(|method| method.name == name).unwrap();
-        method.mse = Moments { mean, sd: (squares / (trials.len() - 1) as f64).sqrt() };
-        method.mse_trials = trials.to_vec();
-    }
-
-    /// Gives a method this traffic per node and round.
-    pub(super) fn with_bytes(results: &mut Results, name: &str, up: f64, down: f64) {
-        let method = results.methods.iter_mut().find(|method| method.name == name).unwrap();
-        (method.bytes_up, method.bytes_down) = (up, down);
-    }
-
-    pub(super) fn cell(data: &str, partition: &str, results: Option<Results>) -> Cell {
-        let results = results.map(|results| Results { partition: partition.into(), ..results });
-        Cell::new(data, data, partition, results)
-    }
-
-    pub(super) fn one(results: Results) -> Comparison {
-        Comparison::new(vec![Cell::new("twitter", "Twitter", "round-robin", Some(results))], "mk")
-    }
-
-    /// Two data sets, two partitions, one run missing.
-    pub(super) fn grid() -> Comparison {
-        let cells = vec![
-            cell("one", "shuffled", Some(run(&[("mk", 2.0), ("gr", 1.0), ("last", 4.0)]))),
-            cell("one", "blocks", Some(run(&[("mk", 2.0), ("gr", 0.9), ("last", 0.5)]))),
-            cell("two", "shuffled", Some(run(&[("mk", 1.0), ("gr", 1.2), ("last", 3.0)]))),
-            cell("two", "blocks", None),
-        ];
-        Comparison::new(cells, "mk")
     }
 }

@@ -1,13 +1,10 @@
 //! How methods get through changes of the data: errors before and after, and how long it takes
 //! until they are back.
 
-pub use crate::reproduction::table::Table;
 pub use hedgerow_data::builtin::Change;
 
-use crate::figures::{data_name, number, series};
 use crate::results::{MethodResult, Results};
 use hedgerow_data::builtin::Builtin;
-use hedgerow_data::catalog;
 
 /// A method is back when its windowed error is at most this many times what it was before the
 /// change.
@@ -33,11 +30,6 @@ pub fn changes(results: &Results) -> Vec<Change> {
         }
         _ => Vec::new(),
     }
-}
-
-/// What to call the data of a run.
-pub(crate) fn title(results: &Results) -> &str {
-    catalog::find(&results.data.name).map_or(data_name(results), |entry| &entry.title)
 }
 
 /// How a method gets through one change. Windowed errors, averaged over trials.
@@ -86,71 +78,16 @@ fn passage(method: &MethodResult, change: Change, end: u64, window: u64) -> Opti
     Some(Passage { before, after, back })
 }
 
-/// A row per run and method: means over the changes of its data, and the MSE of the whole run. Of
-/// the single kernels only the best; not what is known only in hindsight.
-pub fn table(results: &[Results]) -> Table {
-    let headings = ["Data", "Method", "Before", "After", "Rounds until back", "MSE"];
-    let rows = results.iter().flat_map(|results| {
-        let shown = |method: &&MethodResult| {
-            method.name != "hindsight"
-                && (method.name != "sk" || series::is_best_single(results, method))
-        };
-        results.methods.iter().filter(shown).map(|method| row(results, method))
-    });
-    Table { headings: headings.map(str::to_owned).to_vec(), rows: rows.collect(), of_words: false }
-}
-
-/// The table in Markdown, and what its columns mean.
-pub fn markdown(results: &[Results]) -> String {
-    format!("{}\n{}\n", table(results).markdown(), meaning(results))
-}
-
-/// What the columns mean.
-pub fn meaning(results: &[Results]) -> String {
-    let mut windows = results.iter().map(|results| results.window);
-    let first = windows.next();
-    let window = match first.filter(|first| windows.all(|window| window == *first)) {
-        Some(window) => format!("a window of {window} rounds"),
-        None => "a window of rounds".to_owned(),
-    };
-    format!(
-        "Errors over {window}: the last before a change of the data and the first whole one after it, means over all changes. Back: \
-         rounds from the end of a change until the windowed error is at most {BACK} times what it was before; means over the changes \
-         after which it was, and of how many. MSE: over all rounds. A dash: nobody knows when the data changes, or there is no whole \
-         window."
-    )
-}
-
-fn row(results: &Results, method: &MethodResult) -> Vec<String> {
-    let passages = passages(results, method);
-    let mean = |values: &[f64]| match values.len() {
-        0 => "–".to_owned(),
-        count => number::significant(values.iter().sum::<f64>() / count as f64, 3),
-    };
-    let before: Vec<f64> = passages.iter().map(|passage| passage.before).collect();
-    let after: Vec<f64> = passages.iter().filter_map(|passage| passage.after).collect();
-    let back: Vec<u64> = passages.iter().filter_map(|passage| passage.back).collect();
-    let rounds = || number::fixed(back.iter().sum::<u64>() as f64 / back.len() as f64, 0);
-    let back = match (passages.len(), back.len()) {
-        (0, _) => "–".to_owned(),
-        (_, 0) => "never".to_owned(),
-        (1, _) => rounds(),
-        (all, some) => format!("{} ({some} of {all})", rounds()),
-    };
-    let mse = number::with_spread(method.mse, results.trials);
-    vec![title(results).to_owned(), method.label(), mean(&before), mean(&after), back, mse]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::sample;
     use crate::results::Moments;
     use crate::settings::{Override, Settings};
+    use crate::testing;
 
     /// A run on a stream whose methods all have this windowed error.
     fn run(stream: &str, rounds: usize, window: usize, error: impl Fn(u64) -> f64) -> Results {
-        let mut results = sample::results(3, rounds, 2);
+        let mut results = testing::results(3, rounds, 2);
         results.data.name = stream.into();
         results.data.provenance = "generated".into();
         results.window = window;
@@ -221,9 +158,6 @@ mod tests {
         let back: Vec<Option<u64>> = first(&run).iter().map(|passage| passage.back).collect();
         // After the third the error before is already high.
         assert_eq!(back, [Some(20), Some(20), None, Some(0), Some(20)]);
-        let table = table(std::slice::from_ref(&run));
-        assert_eq!(table.rows[0][4], "15 (4 of 5)");
-        assert_eq!(table.rows[0][2], "1.80");
     }
 
     #[test]
@@ -250,19 +184,6 @@ mod tests {
             let settings = serde_json::json!({ section: { key: value } });
             assert_eq!(with(&|run| run.settings = settings.clone()), known, "{settings}");
         }
-    }
-
-    #[test]
-    fn the_table_has_a_row_for_each_method_that_learns_in_time() {
-        let mut unknown = run("air-quality", 200, 10, |_| 1.0);
-        unknown.methods[0].curve.mse_window.fill(Moments { mean: f64::NAN, sd: 0.0 });
-        let known = run("drift", 200, 10, |_| 1.0);
-        let text = markdown(&[known, unknown]);
-        assert!(text.contains("| drift | mk | 1.00 | 1.00 | 0 | 0.00660 ± 0.00020 |"), "{text}");
-        assert!(text.contains("| Air quality | mk | – | – | – |"), "{text}");
-        assert_eq!(text.matches("| sk 2 |").count(), 2, "{text}");
-        assert!(!text.contains("hindsight") && !text.contains("| sk 1 |"), "{text}");
-        assert!(text.contains("a window of 10 rounds"), "{text}");
     }
 
     #[test]
@@ -296,6 +217,5 @@ mod tests {
         for method in &run.methods[..3] {
             assert!(passages(&run, method).is_empty());
         }
-        assert!(table(&[]).rows.is_empty() && meaning(&[]).contains("a window of rounds"));
     }
 }

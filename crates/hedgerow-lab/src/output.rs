@@ -1,5 +1,5 @@
-//! The files of a run: tried before it, and renamed into place after it once all of them are
-//! written.
+//! Writing results: folders are checked before a run, and files are renamed into place after it,
+//! once all of them are written.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,25 +7,14 @@ use std::path::{Path, PathBuf};
 use hedgerow_data::file::waiting_file;
 use tempfile::NamedTempFile;
 
-use crate::figures::{self, FigureError};
-use crate::report;
 use crate::results::{MethodResult, Moments, Results};
-
-/// Every file that a run may write.
-const FILES: [&str; 7] = [
-    "summary.json",
-    "curves.csv",
-    "report.html",
-    "mse.svg",
-    "kernels.svg",
-    "convergence.svg",
-    "regret.svg",
-];
 
 /// A folder that results can be written to.
 #[derive(Debug)]
 pub struct OutputFolder {
     path: PathBuf,
+    /// Every file that may be written.
+    names: &'static [&'static str],
 }
 
 /// Why results could not be written.
@@ -39,30 +28,27 @@ pub enum OutputError {
         /// Why.
         source: std::io::Error,
     },
-    /// A figure could not be drawn.
-    #[error(transparent)]
-    Figure(#[from] FigureError),
     /// The summary could not be written as JSON.
     #[error("summary.json: {0}")]
     Json(#[from] serde_json::Error),
 }
 
 impl OutputFolder {
-    /// Makes the folder if need be, and tries to write to it.
-    pub fn prepare(path: &Path) -> Result<Self, OutputError> {
+    /// Makes the folder if it doesn't exist, and checks that files with these names can be written.
+    pub fn prepare(path: &Path, names: &'static [&'static str]) -> Result<Self, OutputError> {
         let unwritable = |source| OutputError::Unwritable { path: path.to_owned(), source };
         std::fs::create_dir_all(path).map_err(unwritable)?;
         let mut probe = NamedTempFile::new_in(path).map_err(unwritable)?;
         probe.write_all(b"probe").map_err(unwritable)?;
         // What is in the way of a result would only be found after the run.
-        for name in FILES {
+        for name in names {
             let path = path.join(name);
             if path.exists() && !path.is_file() {
                 let source = std::io::Error::other("something that is not a file is in the way");
                 return Err(OutputError::Unwritable { path, source });
             }
         }
-        Ok(Self { path: path.to_owned() })
+        Ok(Self { path: path.to_owned(), names })
     }
 
     /// Where it is.
@@ -70,15 +56,9 @@ impl OutputFolder {
         &self.path
     }
 
-    /// Writes the summary, the curves, the report and the figures, replacing those of an earlier
-    /// run. Nothing appears before everything has been written beside it.
-    pub fn write(&self, results: &Results) -> Result<Vec<PathBuf>, OutputError> {
-        let mut files = vec![
-            ("summary.json".to_owned(), summary_json(results)?),
-            ("curves.csv".to_owned(), curves_csv(results)),
-            ("report.html".to_owned(), report::render(results)),
-        ];
-        files.extend(figures::render(results)?);
+    /// Writes files by name, replacing those of an earlier run. No file appears before all of them
+    /// have been written to temporary files. Returns their paths.
+    pub fn write(&self, files: &[(String, String)]) -> Result<Vec<PathBuf>, OutputError> {
         let mut waiting = Vec::new();
         for (name, content) in files {
             let path = self.path.join(name);
@@ -97,12 +77,15 @@ impl OutputFolder {
             written.push(path);
         }
         // A figure of an earlier run beside the results of this one would mislead.
-        for stale in
-            FILES.map(|name| self.path.join(name)).iter().filter(|path| !written.contains(path))
+        for stale in self
+            .names
+            .iter()
+            .map(|name| self.path.join(name))
+            .filter(|path| !written.contains(path))
         {
-            match std::fs::remove_file(stale) {
+            match std::fs::remove_file(&stale) {
                 Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(OutputError::Unwritable { path: stale.clone(), source });
+                    return Err(OutputError::Unwritable { path: stale, source });
                 }
                 _ => {}
             }
@@ -130,7 +113,7 @@ pub fn summary_json(results: &Results) -> Result<String, serde_json::Error> {
 }
 
 /// `curves.csv`: one row per method and recorded round, averaged over trials.
-fn curves_csv(results: &Results) -> String {
+pub fn curves_csv(results: &Results) -> String {
     let mut csv = String::from(
         "method,kernel,round,mse,mse_sd,mse_window,mse_window_sd,loss,loss_sd,regret,regret_sd",
     );

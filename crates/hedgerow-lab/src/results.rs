@@ -203,6 +203,19 @@ impl Results {
             .collect()
     }
 
+    /// The stream's name, or the file's name without its folders.
+    pub fn data_name(&self) -> &str {
+        let name = self.data.name.as_str();
+        name.rsplit(['/', '\\']).find(|part| !part.is_empty()).unwrap_or(name)
+    }
+
+    /// The sizes of the run in a line.
+    pub fn sizes(&self) -> String {
+        let trials =
+            if self.trials == 1 { "1 trial".into() } else { format!("{} trials", self.trials) };
+        format!("K = {} nodes, r = {} numbers per message, {trials}", self.nodes, self.budget)
+    }
+
     /// The first method of this name.
     pub fn method(&self, name: &str) -> Option<&MethodResult> {
         self.methods.iter().find(|method| method.name == name)

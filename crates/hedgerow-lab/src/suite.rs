@@ -6,14 +6,15 @@ use std::path::Path;
 use serde::Deserialize;
 use toml::Table;
 
+pub use reproduction::{Figure, Panel, Reproduction, Variants};
 pub(crate) use runs::Runs;
 
 use crate::output::OutputError;
-use crate::reproduction::{Figure, Panel, Reproduction, Variants};
 use crate::run::RunError;
 use crate::settings::{Override, Settings, SettingsError};
 use hedgerow_data::catalog::{self, NotFound};
 
+mod reproduction;
 mod runs;
 
 /// The experiments that come with the program.

@@ -11,10 +11,10 @@ use hedgerow::learning::Loss;
 use hedgerow::limits::MAX_LABEL;
 use hedgerow_data::{Dataset, Owners};
 use hedgerow_lab::output::{OutputFolder, summary_json};
-use hedgerow_lab::report;
 use hedgerow_lab::results::{Moments, Results, from_stored_json, to_stored_json};
 use hedgerow_lab::run::{self, Experiment, RunError};
 use hedgerow_lab::settings::{Override, Scaling, Settings};
+use hedgerow_report::{report, run as run_files};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
@@ -219,7 +219,8 @@ impl Run {
 
     /// Writes summary, curves, figures and report to a folder; the files that were written.
     fn write(&self, py: Python<'_>, folder: PathBuf) -> PyResult<Vec<PathBuf>> {
-        let written = py.detach(|| OutputFolder::prepare(&folder)?.write(&self.0));
+        let files = py.detach(|| run_files::files(&self.0)).map_err(errors::value)?;
+        let written = py.detach(|| OutputFolder::prepare(&folder, run_files::FILES)?.write(&files));
         written.map_err(|error| errors::of_system(&error))
     }
 

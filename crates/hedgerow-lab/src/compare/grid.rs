@@ -70,7 +70,7 @@ fn standing(cells: &[Cell], name: &str, against: &str) -> Standing {
         })
     };
     let ratios: Vec<f64> =
-        found().filter_map(|(_, ranking, _)| ratio(ranking, name, against)).collect();
+        found().filter_map(|(_, ranking, _)| ranking.ratio(name, against)).collect();
     let has_won = |entry: &Entry| entry.rank == Some(1);
     let is_clear = |ranking: &Ranking, best: &Entry| {
         ranking.ranked().filter(|other| other.rank != Some(1)).all(|other| !other.may_equal(best))
@@ -99,22 +99,16 @@ fn standing(cells: &[Cell], name: &str, against: &str) -> Standing {
     }
 }
 
-/// The mean error of one method as a multiple of that of another; none where that means nothing.
-pub(super) fn ratio(ranking: &Ranking, name: &str, against: &str) -> Option<f64> {
-    let error = |name: &str| ranking.method(name).map(|entry| entry.error.mean);
-    let (mine, other) = (error(name)?, error(against)?);
-    (mine.is_finite() && other.is_finite() && mine > 0.0 && other > 0.0).then_some(mine / other)
-}
-
-pub(super) fn geometric_mean(ratios: &[f64]) -> Option<f64> {
+/// The geometric mean; none of nothing.
+pub fn geometric_mean(ratios: &[f64]) -> Option<f64> {
     let logs: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
     (!ratios.is_empty()).then(|| (logs / ratios.len() as f64).exp())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{cell, run, with_trials};
     use super::*;
+    use crate::testing::{cell, run, with_trials};
 
     fn two() -> Vec<Cell> {
         vec![

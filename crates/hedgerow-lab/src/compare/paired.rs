@@ -7,7 +7,7 @@ use super::student::{critical, two_sided};
 use crate::results::Moments;
 
 /// What an interval misses: it holds with the rest of 1.
-pub(super) const MISSED: f64 = 0.05;
+pub const MISSED: f64 = 0.05;
 
 /// Spreads below this share of the mean are round-off between equal trials.
 const ROUND_OFF: f64 = 1e-12;
@@ -35,6 +35,39 @@ pub struct Ratio {
 }
 
 impl Ratio {
+    /// Mine as a multiple of the other, trial by trial; none where an error is zero, negative or not
+    /// finite.
+    #[must_use]
+    pub fn of(mine: &[f64], other: &[f64]) -> Option<Self> {
+        let has_logarithm = |value: &f64| value.is_finite() && *value > 0.0;
+        if mine.len() != other.len()
+            || mine.is_empty()
+            || !mine.iter().chain(other).all(has_logarithm)
+        {
+            return None;
+        }
+        let count = mine.len() as f64;
+        // A difference of logarithms: a ratio might overflow.
+        let logs: Vec<f64> =
+            mine.iter().zip(other).map(|(mine, other)| mine.ln() - other.ln()).collect();
+        let mean = logs.iter().sum::<f64>() / count;
+        let value = mean.exp();
+        if mine.len() == 1 {
+            return Some(Self { value, interval: None, p: None });
+        }
+        let squares: f64 = logs.iter().map(|log| (log - mean) * (log - mean)).sum();
+        let error = (squares / (count - 1.0) / count).sqrt();
+        let freedom = count - 1.0;
+        let p = match error <= ROUND_OFF * mean.abs().max(ROUND_OFF) {
+            true if mean.abs() <= ROUND_OFF => 1.0,
+            true => 0.0,
+            false => two_sided(mean / error, freedom),
+        };
+        let reach = critical(MISSED, freedom) * error;
+        let interval = Interval { low: (mean - reach).exp(), high: (mean + reach).exp() };
+        Some(Self { value, interval: Some(interval), p: Some(p) })
+    }
+
     /// Whether all of the interval lies above 1.
     pub fn is_clearly_above(&self) -> bool {
         self.interval.is_some_and(|interval| interval.low > 1.0)
@@ -54,36 +87,6 @@ pub(super) fn of_mean(moments: Moments, trials: usize) -> Option<Interval> {
     }
     let reach = critical(MISSED, (trials - 1) as f64) * sd / (trials as f64).sqrt();
     Some(Interval { low: mean - reach, high: mean + reach })
-}
-
-/// Mine as a multiple of the other, trial by trial; none where an error is zero, negative or not
-/// finite.
-pub(super) fn ratio(mine: &[f64], other: &[f64]) -> Option<Ratio> {
-    let has_logarithm = |value: &f64| value.is_finite() && *value > 0.0;
-    if mine.len() != other.len() || mine.is_empty() || !mine.iter().chain(other).all(has_logarithm)
-    {
-        return None;
-    }
-    let count = mine.len() as f64;
-    // A difference of logarithms: a ratio might overflow.
-    let logs: Vec<f64> =
-        mine.iter().zip(other).map(|(mine, other)| mine.ln() - other.ln()).collect();
-    let mean = logs.iter().sum::<f64>() / count;
-    let value = mean.exp();
-    if mine.len() == 1 {
-        return Some(Ratio { value, interval: None, p: None });
-    }
-    let squares: f64 = logs.iter().map(|log| (log - mean) * (log - mean)).sum();
-    let error = (squares / (count - 1.0) / count).sqrt();
-    let freedom = count - 1.0;
-    let p = match error <= ROUND_OFF * mean.abs().max(ROUND_OFF) {
-        true if mean.abs() <= ROUND_OFF => 1.0,
-        true => 0.0,
-        false => two_sided(mean / error, freedom),
-    };
-    let reach = critical(MISSED, freedom) * error;
-    let interval = Interval { low: (mean - reach).exp(), high: (mean + reach).exp() };
-    Some(Ratio { value, interval: Some(interval), p: Some(p) })
 }
 
 /// Holm's correction: the probabilities of several tests, raised so that the chance of even one
@@ -123,7 +126,7 @@ mod tests {
         let other = [1.0, 100.0, 1e-4];
         let mine: Vec<f64> =
             other.iter().zip([0.1f64, 0.2, 0.3]).map(|(o, log)| o * log.exp()).collect();
-        let found = ratio(&mine, &other).unwrap();
+        let found = Ratio::of(&mine, &other).unwrap();
         assert!((found.value - 0.2f64.exp()).abs() < 1e-12);
         let t = 2.0 * 3f64.sqrt();
         let root = (2.0 + t * t).sqrt();
@@ -138,23 +141,23 @@ mod tests {
 
     #[test]
     fn equal_trials_are_level_and_a_constant_factor_is_certain() {
-        let level = ratio(&[0.5, 0.7], &[0.5, 0.7]).unwrap();
+        let level = Ratio::of(&[0.5, 0.7], &[0.5, 0.7]).unwrap();
         assert_eq!((level.value, level.p), (1.0, Some(1.0)));
-        let twice = ratio(&[1.0, 3.0, 0.2], &[0.5, 1.5, 0.1]).unwrap();
+        let twice = Ratio::of(&[1.0, 3.0, 0.2], &[0.5, 1.5, 0.1]).unwrap();
         assert_eq!(twice.p, Some(0.0));
         assert!(twice.is_clearly_above() && (twice.value - 2.0).abs() < 1e-12);
-        assert!(ratio(&[0.5, 1.5, 0.1], &[1.0, 3.0, 0.2]).unwrap().is_clearly_below());
+        assert!(Ratio::of(&[0.5, 1.5, 0.1], &[1.0, 3.0, 0.2]).unwrap().is_clearly_below());
     }
 
     #[test]
     fn one_trial_proves_nothing_and_zero_has_no_ratio() {
-        assert_eq!(ratio(&[2.0], &[1.0]), Some(Ratio { value: 2.0, interval: None, p: None }));
+        assert_eq!(Ratio::of(&[2.0], &[1.0]), Some(Ratio { value: 2.0, interval: None, p: None }));
         for spoilt in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            assert_eq!(ratio(&[1.0, spoilt], &[1.0, 1.0]), None);
-            assert_eq!(ratio(&[1.0, 1.0], &[1.0, spoilt]), None);
+            assert_eq!(Ratio::of(&[1.0, spoilt], &[1.0, 1.0]), None);
+            assert_eq!(Ratio::of(&[1.0, 1.0], &[1.0, spoilt]), None);
         }
-        assert_eq!((ratio(&[], &[]), ratio(&[1.0], &[1.0, 2.0])), (None, None));
-        assert!(ratio(&[1e300, 1e300], &[1e-300, 2e-300]).is_some());
+        assert_eq!((Ratio::of(&[], &[]), Ratio::of(&[1.0], &[1.0, 2.0])), (None, None));
+        assert!(Ratio::of(&[1e300, 1e300], &[1e-300, 2e-300]).is_some());
     }
 
     #[test]

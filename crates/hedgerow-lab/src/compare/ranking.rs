@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::paired::{self, Interval, MISSED, Ratio};
 use super::role::Role;
-use crate::figures::measure::Measure;
+use crate::measure::Measure;
 use crate::results::{MethodResult, Moments, Results};
 
 /// All methods of one run, the least error first.
@@ -132,6 +132,14 @@ impl Ranking {
         self.methods.iter().filter(|entry| entry.rank.is_some())
     }
 
+    /// The mean error of one method as a multiple of that of another; none where an error is not
+    /// positive or not finite.
+    pub fn ratio(&self, name: &str, against: &str) -> Option<f64> {
+        let error = |name: &str| self.method(name).map(|entry| entry.error.mean);
+        let (mine, other) = (error(name)?, error(against)?);
+        (mine.is_finite() && other.is_finite() && mine > 0.0 && other > 0.0).then_some(mine / other)
+    }
+
     /// The one of that name.
     pub fn method(&self, name: &str) -> Option<&Entry> {
         self.methods.iter().find(|entry| entry.name == name)
@@ -157,10 +165,10 @@ fn representatives(results: &Results, measure: Measure) -> Vec<&MethodResult> {
 
 fn ratio(measure: Measure, mine: &MethodResult, other: &MethodResult) -> Option<Ratio> {
     if measure == Measure::Mse {
-        return paired::ratio(&mine.mse_trials, &other.mse_trials);
+        return Ratio::of(&mine.mse_trials, &other.mse_trials);
     }
     // Of other losses only means are known.
-    paired::ratio(&[measure.moments(mine).mean], &[measure.moments(other).mean])
+    Ratio::of(&[measure.moments(mine).mean], &[measure.moments(other).mean])
 }
 
 /// Holm's correction over all that are ranked.
@@ -179,8 +187,8 @@ fn correct(methods: &mut [Entry]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{run, with_trials};
     use super::*;
+    use crate::testing::{run, with_trials};
 
     fn names(ranking: &Ranking) -> Vec<(&str, Option<usize>)> {
         ranking.methods.iter().map(|entry| (entry.name.as_str(), entry.rank)).collect()

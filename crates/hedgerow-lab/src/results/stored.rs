@@ -214,8 +214,8 @@ fn contradiction(place: &str, what: &'static str, found: usize, bound: String) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::sample;
     use crate::output::summary_json;
+    use crate::testing;
 
     /// All numbers as bits: NaN is equal to itself, and 0 is not −0.
     fn bits(results: &Results) -> Vec<u64> {
@@ -224,7 +224,7 @@ mod tests {
 
     /// Numbers whose shortest digits a careless reader gets wrong, and those that JSON can't hold.
     fn awkward() -> Results {
-        let mut results = sample::results(3, 40, 2);
+        let mut results = testing::results(3, 40, 2);
         results.seed = u64::MAX;
         results.methods[0].selected = vec![0.1, 0.2, 0.7];
         let mut state = 1u64;
@@ -250,7 +250,7 @@ mod tests {
         let results = awkward();
         let again = from_stored_json(&to_stored_json(&results).unwrap()).unwrap();
         assert_eq!(bits(&again), bits(&results));
-        let plain = sample::results(11, 300, 5);
+        let plain = testing::results(11, 300, 5);
         assert_eq!(from_stored_json(&to_stored_json(&plain).unwrap()).unwrap(), plain);
         let mut empty = plain;
         empty.methods.clear();
@@ -283,7 +283,7 @@ mod tests {
             (|r| r.methods[0].curve.rounds.swap(3, 4), "mk has falling round = 4"),
         ];
         for (spoil, message) in breaks {
-            let mut results = sample::results(3, 40, 2);
+            let mut results = testing::results(3, 40, 2);
             spoil(&mut results);
             let error =
                 from_stored_json(&to_stored_json(&results).unwrap()).unwrap_err().to_string();

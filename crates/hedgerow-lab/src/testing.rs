@@ -1,0 +1,191 @@
+//! Made-up results for tests of statistics, figures and pages.
+
+use crate::compare::{Cell, Comparison};
+use crate::results::{Curve, DataSummary, MethodResult, Moments, Regret, Results};
+
+/// A run with `mk`, `naive`, `central`, `local`, one `sk` per kernel and `hindsight`; the middle
+/// kernel is best.
+pub fn results(kernels: usize, rounds: usize, trials: usize) -> Results {
+    let best = kernels / 2 + 1;
+    let mut methods: Vec<MethodResult> =
+        [("mk", 1.1), ("naive", 1.05), ("central", 1.02), ("local", 3.0)]
+            .into_iter()
+            .map(|(name, level)| MethodResult {
+                curve: Curve {
+                    shares: shares(kernels, best, rounds),
+                    ..curve(level, rounds, trials)
+                },
+                ..method(name, level, trials)
+            })
+            .collect();
+    methods.extend((1..=kernels).map(|kernel| {
+        let level = 1.0 + kernel.abs_diff(best) as f64;
+        MethodResult {
+            kernel: Some(kernel),
+            best: kernel == best,
+            curve: curve(level, rounds, trials),
+            ..method("sk", level, trials)
+        }
+    }));
+    methods.push(MethodResult {
+        kernel: Some(best),
+        regret: None,
+        ..method("hindsight", 0.5, trials)
+    });
+    // The naive extension sends every kernel's model and the weights.
+    methods[1].numbers_up = 98.0 * kernels as f64 + kernels as f64;
+    Results {
+        schema: 1,
+        version: "0.0.0".into(),
+        settings: serde_json::json!({"federation": {"nodes": 20}}),
+        data: DataSummary {
+            name: "twitter".into(),
+            samples: rounds * 20,
+            features: 77,
+            provenance: String::new(),
+            missing_inputs: 0,
+            missing_labels: 0,
+        },
+        scaling: String::new(),
+        nodes: 20,
+        rounds,
+        budget: 100,
+        kernels: (0..kernels).map(|p| format!("gaussian σ²=1e{}", p as i32 - 5)).collect(),
+        trials,
+        seed: 1,
+        partition: "round-robin".into(),
+        loss: "squared".into(),
+        window: 100,
+        participation: String::new(),
+        best_kernel: Some(best),
+        methods,
+        memory_bytes: None,
+        seconds: 12.5,
+    }
+}
+
+fn method(name: &str, level: f64, trials: usize) -> MethodResult {
+    let moments = |mean: f64| Moments { mean, sd: if trials > 1 { mean * 0.03 } else { 0.0 } };
+    MethodResult {
+        name: name.into(),
+        kernel: None,
+        best: false,
+        mse: moments(0.006 * level),
+        mse_trials: common_spread(trials)
+            .map(|spread| 0.006 * level * (1.0 + 0.03 * spread))
+            .collect(),
+        mse_last_window: Some(moments(0.005 * level)),
+        mean_loss: moments(0.006 * level),
+        error_rate: None,
+        numbers_up: 99.0,
+        numbers_down: 100.0,
+        bytes_up: 400.0,
+        bytes_down: 404.0,
+        selected: Vec::new(),
+        votes: Vec::new(),
+        uploads_accepted: 1.0,
+        uploads_late: 0.0,
+        regret: Some(Regret { mean: 30.0 * level, sd: 1.0, exponent: Some(0.55) }),
+        seconds: 2.0,
+        curve: Curve::default(),
+    }
+}
+
+/// What all methods of a trial share, around 0 with a standard deviation of 1.
+fn common_spread(trials: usize) -> impl Iterator<Item = f64> {
+    let count = trials as f64;
+    let sd = if trials > 1 { (count * (count + 1.0) / 12.0).sqrt() } else { 1.0 };
+    (0..trials).map(move |trial| (trial as f64 - (count - 1.0) / 2.0) / sd)
+}
+
+fn curve(level: f64, rounds: usize, trials: usize) -> Curve {
+    let at = |t: usize| 0.006 * level * (1.0 + 30.0 / t as f64);
+    let moments = |mean: f64| Moments { mean, sd: if trials > 1 { mean * 0.1 } else { 0.0 } };
+    Curve {
+        rounds: (1..=rounds as u64).collect(),
+        mse: (1..=rounds).map(|t| moments(at(t))).collect(),
+        mse_window: (1..=rounds).map(|t| moments(at(t) * 0.8)).collect(),
+        loss: (1..=rounds).map(|t| moments(at(t))).collect(),
+        shares: Vec::new(),
+        regret_rounds: (1..=rounds as u64).step_by(5).collect(),
+        regret: (1..=rounds).step_by(5).map(|t| moments(level * (t as f64).powf(0.55))).collect(),
+    }
+}
+
+/// From even shares to the best kernel alone.
+fn shares(kernels: usize, best: usize, rounds: usize) -> Vec<Vec<f64>> {
+    let even = 1.0 / kernels as f64;
+    (1..=rounds)
+        .map(|t| {
+            let settled = 1.0 - 1.0 / t as f64;
+            let share = |p: usize| even * (1.0 - settled) + if p == best { settled } else { 0.0 };
+            (1..=kernels).map(share).collect()
+        })
+        .collect()
+}
+
+/// A run of four trials with `sk` for three kernels (the second is best, at level 1),
+/// `hindsight`, and these methods at these levels. Trials differ in what methods have in
+/// common, and a little in what they haven't.
+pub fn run(levels: &[(&str, f64)]) -> Results {
+    let mut run = results(3, 40, 4);
+    let model = run.methods[0].clone();
+    run.methods.retain(|method| matches!(method.name.as_str(), "sk" | "hindsight"));
+    run.methods.extend(
+        levels.iter().map(|(name, _)| MethodResult { name: (*name).into(), ..model.clone() }),
+    );
+    for (place, (name, level)) in levels.iter().enumerate() {
+        let trials: Vec<f64> = [0.97, 0.99, 1.01, 1.03]
+            .iter()
+            .enumerate()
+            .map(|(trial, common)| {
+                let own = if (trial + place).is_multiple_of(2) { 1e-4 } else { -1e-4 };
+                0.006 * level * common * (1.0 + own)
+            })
+            .collect();
+        with_trials(&mut run, name, &trials);
+    }
+    let scaled: Vec<f64> = [0.97, 0.99, 1.01, 1.03].map(|common| 0.006 * common).to_vec();
+    let sk = run.methods.iter_mut().find(|method| method.name == "sk" && method.best);
+    if let Some(sk) = sk {
+        sk.mse_trials = scaled;
+    }
+    run
+}
+
+/// Gives a method these errors, one per trial.
+pub fn with_trials(results: &mut Results, name: &str, trials: &[f64]) {
+    let mean = trials.iter().sum::<f64>() / trials.len() as f64;
+    let squares: f64 = trials.iter().map(|error| (error - mean) * (error - mean)).sum();
+    let method = results.methods.iter_mut().find(|method| method.name == name).unwrap();
+    method.mse = Moments { mean, sd: (squares / (trials.len() - 1) as f64).sqrt() };
+    method.mse_trials = trials.to_vec();
+}
+
+/// Gives a method this traffic per node and round.
+pub fn with_bytes(results: &mut Results, name: &str, up: f64, down: f64) {
+    let method = results.methods.iter_mut().find(|method| method.name == name).unwrap();
+    (method.bytes_up, method.bytes_down) = (up, down);
+}
+
+/// A run on this data, dealt in this way.
+pub fn cell(data: &str, partition: &str, results: Option<Results>) -> Cell {
+    let results = results.map(|results| Results { partition: partition.into(), ..results });
+    Cell::new(data, data, partition, results)
+}
+
+/// A comparison of one run.
+pub fn one(results: Results) -> Comparison {
+    Comparison::new(vec![Cell::new("twitter", "Twitter", "round-robin", Some(results))], "mk")
+}
+
+/// Two data sets, two partitions, one run missing.
+pub fn grid() -> Comparison {
+    let cells = vec![
+        cell("one", "shuffled", Some(run(&[("mk", 2.0), ("gr", 1.0), ("last", 4.0)]))),
+        cell("one", "blocks", Some(run(&[("mk", 2.0), ("gr", 0.9), ("last", 0.5)]))),
+        cell("two", "shuffled", Some(run(&[("mk", 1.0), ("gr", 1.2), ("last", 3.0)]))),
+        cell("two", "blocks", None),
+    ];
+    Comparison::new(cells, "mk")
+}

@@ -1,0 +1,208 @@
+//! The figures of a comparison: who has which error, and what it costs on the wire.
+
+use hedgerow_lab::compare::{Comparison, Entry, Ranking, Role};
+use hedgerow_lab::results::Results;
+
+use super::tables::shown_name;
+use crate::figures::FigureError;
+use crate::figures::dots::{Heading, Row, dots};
+use crate::figures::drift::drift_panels;
+use crate::figures::frontier::{Dot, frontier};
+use crate::figures::heat::{Block, HeatRow, heat};
+use crate::figures::number::significant;
+use crate::figures::palette::{self, LineStyle};
+use hedgerow_lab::measure::Measure;
+
+/// File names of the figures.
+const ERRORS: &str = "compare.svg";
+const BYTES: &str = "bytes.svg";
+const CHANGES: &str = "drift.svg";
+
+/// The figures as file name and SVG document: `compare.svg`, `bytes.svg`, and `drift.svg` where it
+/// is known when the data changes.
+pub fn figures(comparison: &Comparison) -> Result<Vec<(String, String)>, FigureError> {
+    let (errors, bytes) = match comparison.only() {
+        Some((results, ranking)) => (ranked(results, ranking)?, costs(results, ranking)?),
+        None => (ratios(comparison)?, grid_costs(comparison)?),
+    };
+    let mut figures = vec![(ERRORS.to_owned(), errors), (BYTES.to_owned(), bytes)];
+    let runs = comparison.changing();
+    if !runs.is_empty() {
+        let columns = runs.len().min(2);
+        figures.push((CHANGES.to_owned(), drift_panels("When the data changes", columns, &runs)?));
+    }
+    Ok(figures)
+}
+
+/// File name and caption of the picture of changes.
+pub(super) const CHANGES_CAPTION: (&str, &str) = (
+    CHANGES,
+    "Error over a sliding window of rounds; dotted lines are where the data changes, where that is known.",
+);
+
+/// File name and caption of the others, in the order of [`figures()`].
+pub(super) fn captions(comparison: &Comparison) -> [(&'static str, String); 2] {
+    let against = &comparison.against;
+    let (errors, bytes) = match comparison.only() {
+        Some(_) => (
+            "Mean error of every method with its 95% interval, and the error over all predictions so far."
+                .to_owned(),
+            "Error against bytes; the broken line is the least error to be had for so many bytes.".to_owned(),
+        ),
+        None => (
+            format!("Error of every method as a multiple of that of {against}, run by run."),
+            format!(
+                "Error as a multiple of that of {against}, on average over all runs, against bytes; the broken line is the least to \
+                 be had for so many bytes."
+            ),
+        ),
+    };
+    [(ERRORS, errors), (BYTES, bytes)]
+}
+
+const HOLLOW: &str = "Hollow: references that nobody could choose.";
+
+fn ranked(results: &Results, ranking: &Ranking) -> Result<String, FigureError> {
+    let row = |entry: &Entry| Row {
+        method: entry.name.clone(),
+        label: entry.label(),
+        style: palette::method(results, &entry.name),
+        is_reference: entry.role != Role::Choice,
+        mean: entry.error.mean,
+        ends: entry.interval.map(|interval| (interval.low, interval.high)),
+        value: match entry.to_best {
+            Some(ratio) => significant(ratio.value, 3),
+            None if entry.rank == Some(1) => "1".to_owned(),
+            None => String::new(),
+        },
+    };
+    let rows: Vec<Row> = ranking.methods.iter().map(row).collect();
+    let bars = match results.trials {
+        0 | 1 => String::new(),
+        trials => format!("Bars: 95% intervals of the mean over {trials} trials. "),
+    };
+    let heading = Heading {
+        title: &format!("Methods on {} ({})", results.data_name(), results.partition),
+        subtitle: &results.sizes(),
+        note: &format!("{bars}{HOLLOW}"),
+    };
+    dots(results, &heading, &rows)
+}
+
+fn costs(results: &Results, ranking: &Ranking) -> Result<String, FigureError> {
+    let dot = |entry: &Entry| {
+        Some(Dot {
+            label: entry.label(),
+            style: palette::method(results, &entry.name),
+            is_reference: entry.role != Role::Choice,
+            bytes: entry.bytes()?,
+            error: entry.error.mean,
+        })
+    };
+    let dots: Vec<Dot> = ranking.methods.iter().filter_map(dot).collect();
+    let heading = Heading {
+        title: &format!("Error against bytes on {} ({})", results.data_name(), results.partition),
+        subtitle: &results.sizes(),
+        note: &format!("Broken line: the least error to be had for so many bytes. {HOLLOW}"),
+    };
+    frontier(&heading, &Measure::of(results).name(results), &dots)
+}
+
+fn ratios(comparison: &Comparison) -> Result<String, FigureError> {
+    let titles: Vec<String> =
+        comparison.each_once(|cell| &cell.title).into_iter().map(str::to_owned).collect();
+    let ratio = |name: &str, title: &str, partition: &str| {
+        let ranking = comparison.cell(title, partition)?.ranking.as_ref()?;
+        ranking.ratio(name, &comparison.against)
+    };
+    let block = |partition: &str| Block {
+        title: partition.to_owned(),
+        rows: comparison
+            .standings
+            .iter()
+            .map(|standing| HeatRow {
+                label: shown_name(&standing.name),
+                is_reference: standing.role != Role::Choice,
+                ratios: titles
+                    .iter()
+                    .map(|title| ratio(&standing.name, title, partition))
+                    .collect(),
+            })
+            .collect(),
+    };
+    let blocks: Vec<Block> = comparison.partitions().into_iter().map(block).collect();
+    let heading = Heading {
+        title: &format!("Errors as multiples of that of {}", comparison.against),
+        subtitle: &comparison.setting(),
+        note: "Blue: less error; red: more. In grey: references that nobody could choose.",
+    };
+    heat(&heading, &titles, &blocks)
+}
+
+fn grid_costs(comparison: &Comparison) -> Result<String, FigureError> {
+    let dots: Vec<Dot> = comparison
+        .standings
+        .iter()
+        .filter_map(|standing| {
+            Some(Dot {
+                label: shown_name(&standing.name),
+                style: style(comparison, &standing.name)?,
+                is_reference: standing.role != Role::Choice,
+                bytes: standing.bytes?,
+                error: standing.ratio?,
+            })
+        })
+        .collect();
+    let heading = Heading {
+        title: &format!("Error against bytes over {} runs", comparison.found().count()),
+        subtitle: &comparison.setting(),
+        note: &format!("Broken line: the least to be had for so many bytes. {HOLLOW}"),
+    };
+    frontier(&heading, &format!("error as a multiple of that of {}", comparison.against), &dots)
+}
+
+/// As in the first run that has the method.
+fn style(comparison: &Comparison, name: &str) -> Option<LineStyle> {
+    let (_, results, _) =
+        comparison.found().find(|(_, results, _)| results.method(name).is_some())?;
+    Some(palette::method(results, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::png::to_png;
+    use hedgerow_lab::testing::{grid, one, run};
+
+    #[test]
+    fn both_figures_of_a_run_and_of_a_grid_are_pictures() {
+        for comparison in
+            [one(run(&[("mk", 1.1), ("gr/q8", 1.0), ("local", 3.0), ("last", 2.0)])), grid()]
+        {
+            let drawn = figures(&comparison).unwrap();
+            let files: Vec<&str> = drawn.iter().map(|(file, _)| file.as_str()).collect();
+            assert_eq!(files, captions(&comparison).each_ref().map(|(file, _)| *file));
+            for (file, svg) in &drawn {
+                assert!(to_png(svg).is_ok() && svg.contains("K = 20 nodes"), "{file}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_method_is_in_both_figures_of_a_run() {
+        let drawn = figures(&one(run(&[("mk", 1.1), ("gr/q8", 1.0), ("last", 2.0)]))).unwrap();
+        for label in ["mk", "gr/q8", "last", "sk 2 (best)"] {
+            assert!(drawn.iter().all(|(_, svg)| svg.contains(&format!("\n{label}\n"))), "{label}");
+        }
+        // What never ran anywhere has sent nothing that could be compared.
+        assert!(drawn[0].1.contains("\nhindsight 2\n") && !drawn[1].1.contains("\nhindsight 2\n"));
+    }
+
+    #[test]
+    fn nothing_at_all_is_still_drawn() {
+        assert!(figures(&Comparison::new(vec![], "mk")).is_ok());
+        let mut empty = run(&[]);
+        empty.methods.clear();
+        assert!(figures(&one(empty)).is_ok());
+    }
+}

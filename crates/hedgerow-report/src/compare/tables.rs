@@ -1,0 +1,317 @@
+//! The tables of a comparison: one run method by method, or a grid with a table per partition and
+//! one for all.
+
+use hedgerow_lab::compare::{Cell, Comparison, Entry, Interval, Ranking, Standing, geometric_mean};
+
+use super::Table;
+use crate::figures::number::{fixed, power_of_ten, significant};
+
+/// What stands where there is nothing to say.
+const NOTHING: &str = "–";
+/// Marks of the least error, and of those that may equal it.
+const LEAST: &str = "*";
+const LEVEL: &str = "≈";
+
+/// Every table with its heading.
+pub fn tables(comparison: &Comparison) -> Vec<(String, Table)> {
+    if let Some((results, ranking)) = comparison.only() {
+        let heading = format!("{} ({})", results.data_name(), results.partition);
+        return vec![(heading, of_run(ranking))];
+    }
+    let partitions = comparison.partitions();
+    let mut tables: Vec<(String, Table)> = partitions
+        .into_iter()
+        .map(|partition| (partition.to_owned(), of_partition(comparison, partition)))
+        .collect();
+    tables.push(("All runs".to_owned(), of_all(comparison)));
+    tables
+}
+
+/// How to read the tables.
+pub(super) fn note(comparison: &Comparison) -> String {
+    match comparison.only() {
+        Some((results, _)) => {
+            let mut note = String::new();
+            if results.trials > 1 {
+                note += &format!(
+                    "Intervals hold with a confidence of 95% over {} trials, that is over random features and the dealing of samples: \
+                     they say nothing of other streams. Ratios and p are trial by trial (Student's t on logarithms, Holm's \
+                     correction) against the method with the least mean, which the same trials have chosen. ",
+                    results.trials
+                );
+            }
+            note + "Without a rank: references that nobody could choose. Numbers and bytes are per node and round."
+        }
+        None => format!(
+            "{LEAST}: the least error of those one could choose; {LEVEL}: may equal it (p of at least 0.05 trial by trial, after Holm's \
+             correction). Ratios are geometric means of errors as multiples of those of {}. First: runs with the least error, and in \
+             parentheses those in which nobody may equal it. Above the best sk: runs with more error than the best single kernel in \
+             hindsight, and in parentheses those in which that is no chance. Bytes are up and down together, per node and round.",
+            comparison.against
+        ),
+    }
+}
+
+fn of_run(ranking: &Ranking) -> Table {
+    let headings = [
+        "method".to_owned(),
+        "rank".to_owned(),
+        format!("{} [95%]", ranking.measure),
+        "ratio to best [95%]".to_owned(),
+        "p".to_owned(),
+        "numbers up".to_owned(),
+        "down".to_owned(),
+        "bytes up".to_owned(),
+        "down".to_owned(),
+    ];
+    let row = |entry: &Entry| {
+        let ratio = match entry.to_best {
+            None if entry.rank == Some(1) => "1".to_owned(),
+            None => NOTHING.to_owned(),
+            Some(ratio) => with_interval(ratio.value, ratio.interval),
+        };
+        let per_turn = |count: f64| match entry.bytes() {
+            Some(_) => fixed(count, usize::from(count.fract() > 0.05 && count < 1000.0)),
+            None => NOTHING.to_owned(),
+        };
+        vec![
+            entry.label(),
+            entry.rank.map_or(rankless(entry), |rank| rank.to_string()),
+            with_interval(entry.error.mean, entry.interval),
+            ratio,
+            entry.p_holm.map_or(NOTHING.to_owned(), p_value),
+            per_turn(entry.numbers_up),
+            per_turn(entry.numbers_down),
+            per_turn(entry.bytes_up),
+            per_turn(entry.bytes_down),
+        ]
+    };
+    Table {
+        headings: headings.to_vec(),
+        rows: ranking.methods.iter().map(row).collect(),
+        of_words: false,
+    }
+}
+
+fn rankless(entry: &Entry) -> String {
+    match entry.role.words() {
+        "" => "diverged".to_owned(),
+        words => words.to_owned(),
+    }
+}
+
+/// `<0.001`, `0.012`
+fn p_value(p: f64) -> String {
+    if p < 0.001 { "<0.001".to_owned() } else { significant(p, 2) }
+}
+
+/// `0.0139 [0.0134, 0.0144]`
+fn with_interval(value: f64, interval: Option<Interval>) -> String {
+    let value = significant(value, 3);
+    match interval {
+        Some(Interval { low, high }) => {
+            format!("{value} [{}, {}]", significant(low, 3), significant(high, 3))
+        }
+        None => value,
+    }
+}
+
+/// Errors of all methods on all data sets, dealt in one way.
+fn of_partition(comparison: &Comparison, partition: &str) -> Table {
+    let titles = comparison.each_once(|cell| &cell.title);
+    let against = &comparison.against;
+    let powers: Vec<i32> = titles.iter().map(|title| power(comparison, title)).collect();
+    let mut headings = vec!["method".to_owned()];
+    headings.extend(titles.iter().zip(&powers).map(|(title, power)| match power {
+        0 => (*title).to_owned(),
+        power => format!("{title} × {}", power_of_ten(*power)),
+    }));
+    headings.push(format!("ratio to {against}"));
+    let cells: Vec<Option<&Ranking>> = titles
+        .iter()
+        .map(|title| comparison.cell(title, partition).and_then(|cell| cell.ranking.as_ref()))
+        .collect();
+    let row = |standing: &Standing| {
+        let name = &standing.name;
+        let mut row = vec![shown_name(name)];
+        row.extend(cells.iter().zip(&powers).map(|(ranking, power)| {
+            match ranking {
+                None => "not available".to_owned(),
+                Some(ranking) => ranking
+                    .method(name)
+                    .map_or(NOTHING.to_owned(), |entry| scaled(ranking, entry, *power)),
+            }
+        }));
+        let ratios: Vec<f64> =
+            cells.iter().flatten().filter_map(|ranking| ranking.ratio(name, against)).collect();
+        row.push(geometric_mean(&ratios).map_or(NOTHING.to_owned(), |ratio| significant(ratio, 3)));
+        row
+    };
+    Table { headings, rows: comparison.standings.iter().map(row).collect(), of_words: false }
+}
+
+fn scaled(ranking: &Ranking, entry: &Entry, power: i32) -> String {
+    let mark = match (entry.rank, ranking.best()) {
+        (Some(1), _) => LEAST,
+        (Some(_), Some(best)) if entry.may_equal(best) => LEVEL,
+        _ => "",
+    };
+    let error = significant(entry.error.mean * 10f64.powi(power), 3);
+    if mark.is_empty() { error } else { format!("{error} {mark}") }
+}
+
+/// The power of ten that makes the errors on a data set readable: the middle one of them has one
+/// digit before its point. The same for all partitions, so that they compare.
+fn power(comparison: &Comparison, title: &str) -> i32 {
+    let mut errors: Vec<f64> = comparison
+        .found()
+        .filter(|(cell, ..)| cell.title == title)
+        .flat_map(|(.., ranking)| &ranking.methods)
+        .map(|entry| entry.error.mean)
+        .filter(|error| error.is_finite() && *error > 0.0)
+        .collect();
+    errors.sort_by(f64::total_cmp);
+    let Some(middle) = errors.get(errors.len() / 2) else { return 0 };
+    let magnitude = middle.log10().floor() as i32;
+    // Numbers that read well are left alone.
+    if (0..4).contains(&magnitude) { 0 } else { -magnitude }
+}
+
+fn of_all(comparison: &Comparison) -> Table {
+    let headings = [
+        "method".to_owned(),
+        "runs".to_owned(),
+        format!("ratio to {}", comparison.against),
+        "first (clearly)".to_owned(),
+        "above the best sk (clearly)".to_owned(),
+        "worst to the best sk".to_owned(),
+        "bytes".to_owned(),
+    ];
+    let row = |standing: &Standing| {
+        let is_choice = standing.role.words().is_empty();
+        let runs = match standing.diverged {
+            0 => standing.runs.to_string(),
+            diverged => format!("{} ({diverged} diverged)", standing.runs + diverged),
+        };
+        let wins = format!("{} ({})", standing.wins, standing.clear_wins);
+        let above = format!("{} ({})", standing.above_sk, standing.clearly_above_sk);
+        let worst = standing.worst_to_sk.as_ref();
+        vec![
+            shown_name(&standing.name),
+            runs,
+            standing.ratio.map_or(NOTHING.to_owned(), |ratio| significant(ratio, 3)),
+            if is_choice { wins } else { standing.role.words().to_owned() },
+            worst.map_or(NOTHING.to_owned(), |_| above),
+            worst.map_or(NOTHING.to_owned(), |worst| {
+                format!(
+                    "{} ({}, {})",
+                    significant(worst.ratio, 3),
+                    title(comparison, &worst.data),
+                    worst.partition
+                )
+            }),
+            standing.bytes.map_or(NOTHING.to_owned(), |bytes| fixed(bytes, 0)),
+        ]
+    };
+    let rows = comparison.standings.iter().map(row).collect();
+    Table { headings: headings.to_vec(), rows, of_words: false }
+}
+
+fn title<'c>(comparison: &'c Comparison, data: &'c str) -> &'c str {
+    let found: Option<&Cell> = comparison.cells.iter().find(|cell| cell.data == data);
+    found.map_or(data, |cell| &cell.title)
+}
+
+/// Of `sk`, the best kernel of each run.
+pub(super) fn shown_name(name: &str) -> String {
+    if name.split('/').next() == Some("sk") { format!("{name} (best)") } else { name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hedgerow_lab::testing::{grid, one, run, with_bytes, with_trials};
+
+    fn cell<'t>(table: &'t Table, row: &str, heading: &str) -> &'t str {
+        let column = table.headings.iter().position(|h| h == heading).unwrap();
+        &table.rows.iter().find(|cells| cells[0] == row).unwrap()[column]
+    }
+
+    #[test]
+    fn a_run_has_ranks_intervals_and_costs() {
+        let mut results = run(&[("mk", 1.1), ("naive", 1.05), ("gr", 1.0), ("last", 5.0)]);
+        with_bytes(&mut results, "mk", 400.5, 404.0);
+        with_trials(&mut results, "gr", &[f64::NAN; 4]);
+        let tables = tables(&one(results));
+        let [(heading, table)] = tables.as_slice() else { panic!("{tables:?}") };
+        assert_eq!(heading, "twitter (round-robin)");
+        assert_eq!(cell(table, "naive", "rank"), "1");
+        assert_eq!(
+            (cell(table, "last", "rank"), cell(table, "gr", "rank")),
+            ("trivial", "diverged")
+        );
+        assert_eq!(cell(table, "sk 2 (best)", "rank"), "hindsight");
+        assert_eq!(cell(table, "naive", "ratio to best [95%]"), "1");
+        assert!(cell(table, "mk", "ratio to best [95%]").starts_with("1.05 [1.05, 1.05]"));
+        assert!(
+            cell(table, "mk", "MSE [95%]").starts_with("0.00660 [0.0063"),
+            "{}",
+            cell(table, "mk", "MSE [95%]")
+        );
+        assert_eq!((cell(table, "mk", "p"), cell(table, "last", "p")), ("<0.001", "–"));
+        assert_eq!(
+            (cell(table, "mk", "bytes up"), cell(table, "hindsight 2", "bytes up")),
+            ("400.5", "–")
+        );
+        assert!(table.rows.iter().all(|row| row.len() == table.headings.len()));
+    }
+
+    #[test]
+    fn a_grid_has_a_table_per_partition_and_one_for_all() {
+        let comparison = grid();
+        let tables = tables(&comparison);
+        let headings: Vec<&str> = tables.iter().map(|(heading, _)| heading.as_str()).collect();
+        assert_eq!(headings, ["shuffled", "blocks", "All runs"]);
+        let (shuffled, blocks, all) = (&tables[0].1, &tables[1].1, &tables[2].1);
+        assert_eq!(shuffled.headings, ["method", "one × 10³", "two × 10³", "ratio to mk"]);
+        assert_eq!(cell(shuffled, "gr", "one × 10³"), "6.00 *");
+        assert_eq!(cell(shuffled, "mk", "one × 10³"), "12.0");
+        assert_eq!(cell(shuffled, "gr", "ratio to mk"), "0.775");
+        assert_eq!(
+            (cell(blocks, "mk", "two × 10³"), cell(blocks, "gr", "ratio to mk")),
+            ("not available", "0.450")
+        );
+        assert_eq!(cell(all, "gr", "first (clearly)"), "2 (2)");
+        assert_eq!(cell(all, "last", "first (clearly)"), "trivial");
+        assert_eq!(cell(all, "gr", "worst to the best sk"), "1.20 (two, shuffled)");
+        assert_eq!(cell(all, "sk (best)", "worst to the best sk"), "–");
+    }
+
+    #[test]
+    fn who_may_equal_the_least_is_marked() {
+        let mut comparison = grid();
+        let mut results = comparison.cells[0].results.clone().unwrap();
+        with_trials(&mut results, "mk", &[1.0, 1.1, 0.9, 1.0]);
+        with_trials(&mut results, "gr", &[1.1, 1.0, 1.0, 0.92]);
+        comparison.cells[0] = Cell::new("one", "one", "shuffled", Some(results));
+        let comparison = Comparison::new(comparison.cells, "mk");
+        let table = &tables(&comparison)[0].1;
+        let marks: Vec<&str> = ["mk", "gr"].map(|name| cell(table, name, "one × 10³")).to_vec();
+        assert!(marks[0].ends_with(" *") && marks[1].ends_with(" ≈"), "{marks:?}");
+    }
+
+    #[test]
+    fn errors_are_scaled_to_be_read_and_only_then() {
+        let mut large = run(&[("mk", 1.0)]);
+        large.methods.retain(|method| method.name == "mk");
+        for (error, known) in [(5.0, 0), (4321.0, 0), (43_210.0, -4), (0.5, 1)] {
+            with_trials(&mut large, "mk", &[error; 4]);
+            assert_eq!(power(&one(large.clone()), "Twitter"), known, "{error}");
+        }
+        // One that diverged, or one that is exact, has no say.
+        let mut mixed = run(&[("mk", 1.0), ("naive", 1.0), ("gr", 1.0)]);
+        with_trials(&mut mixed, "naive", &[1e12; 4]);
+        with_trials(&mut mixed, "gr", &[0.0; 4]);
+        assert_eq!(power(&one(mixed), "Twitter"), 3);
+    }
+}

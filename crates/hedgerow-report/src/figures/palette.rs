@@ -1,0 +1,238 @@
+//! Colours that hold for every figure and for the report: one per method name, and a sequence for
+//! kernels.
+
+use plotters::style::RGBColor;
+
+use hedgerow_lab::results::Results;
+
+/// The colour of text, axes and of what is known only in hindsight.
+pub(crate) const INK: RGBColor = RGBColor(0x1a, 0x1a, 0x1a);
+/// What stays in the background.
+pub(crate) const FAINT: RGBColor = RGBColor(0xb4, 0xb8, 0xbe);
+
+/// How the line of a method looks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct LineStyle {
+    pub(crate) color: RGBColor,
+    /// Comparators outside federated learning are broken, so that the kinds differ without colour.
+    pub(crate) dash: Dash,
+    pub(crate) width: f64,
+    pub(crate) opacity: f64,
+}
+
+/// How a line is broken.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Dash {
+    Solid,
+    Dashes,
+    Dots,
+}
+
+/// A reference slope.
+pub(crate) const GUIDE: LineStyle =
+    LineStyle { color: FAINT, dash: Dash::Dashes, width: 1.4, opacity: 1.0 };
+
+/// Where the data changes.
+pub(crate) const CHANGE: LineStyle =
+    LineStyle { color: RGBColor(0x5a, 0x60, 0x68), dash: Dash::Dots, width: 1.5, opacity: 1.0 };
+
+/// Of Okabe and Ito, told apart by colour-blind readers; yellow is left out, too pale on white. The
+/// peers' are darker. What learns nothing has no colour.
+const KNOWN: [(&str, RGBColor, Dash); 15] = [
+    ("gr", RGBColor(0xa8, 0x00, 0x2a), Dash::Solid),
+    ("emk", RGBColor(0x8a, 0x6f, 0xd1), Dash::Solid),
+    ("pof", RGBColor(0x99, 0x99, 0x33), Dash::Solid),
+    ("fedpoe", RGBColor(0xa6, 0x61, 0x1a), Dash::Solid),
+    ("linear", RGBColor(0x33, 0x66, 0x66), Dash::Solid),
+    ("linear-newton", RGBColor(0x33, 0x66, 0x66), Dash::Dashes),
+    ("mk", RGBColor(0xd5, 0x5e, 0x00), Dash::Solid),
+    ("sk", RGBColor(0x00, 0x72, 0xb2), Dash::Solid),
+    ("naive", RGBColor(0x00, 0x9e, 0x73), Dash::Solid),
+    ("central", RGBColor(0xcc, 0x79, 0xa7), Dash::Dashes),
+    ("central-batch", RGBColor(0xe6, 0x9f, 0x00), Dash::Dashes),
+    ("local", RGBColor(0x56, 0xb4, 0xe9), Dash::Dashes),
+    ("last", RGBColor(0x5f, 0x65, 0x6d), Dash::Dots),
+    ("mean", RGBColor(0x8d, 0x93, 0x9b), Dash::Dashes),
+    ("hindsight", INK, Dash::Dashes),
+];
+
+/// For methods without a colour of their own, in the order in which they come.
+const SPARE: [RGBColor; 4] = [
+    RGBColor(0x44, 0x77, 0xaa),
+    RGBColor(0x77, 0x99, 0x55),
+    RGBColor(0x66, 0x44, 0x22),
+    RGBColor(0x88, 0x22, 0x55),
+];
+
+/// Shades of a method's colour for its variants: how far towards black (below zero) or white, and
+/// how broken.
+const SHADES: [(f64, Dash); 6] = [
+    (-0.45, Dash::Dashes),
+    (0.4, Dash::Dashes),
+    (0.0, Dash::Dots),
+    (-0.45, Dash::Dots),
+    (0.4, Dash::Dots),
+    (-0.2, Dash::Dashes),
+];
+
+/// The style of the method called `name` in every picture of these results.
+pub(crate) fn method(results: &Results, name: &str) -> LineStyle {
+    let width = if matches!(name, "gr" | "mk") { 2.4 } else { 1.7 };
+    let style = |color, dash| LineStyle { color, dash, width, opacity: 1.0 };
+    if let Some((color, dash)) = known(name) {
+        return style(color, dash);
+    }
+    if let Some(((color, _), original)) = original(name) {
+        let place =
+            place(results, name, |other| self::original(other).is_some_and(|(_, o)| o == original));
+        let (towards, dash) = SHADES[place % SHADES.len()];
+        return style(shade(color, towards), dash);
+    }
+    let place = place(results, name, |other| known(other).is_none() && original(other).is_none());
+    let dash = if place < SPARE.len() { Dash::Solid } else { Dash::Dashes };
+    style(SPARE[place % SPARE.len()], dash)
+}
+
+/// Looks for a dozen things that are not methods: colours first, then broken lines.
+pub(crate) fn series(index: usize) -> LineStyle {
+    const COLORS: [RGBColor; 9] = [
+        RGBColor(0xd5, 0x5e, 0x00),
+        RGBColor(0x00, 0x72, 0xb2),
+        RGBColor(0x00, 0x9e, 0x73),
+        RGBColor(0xcc, 0x79, 0xa7),
+        RGBColor(0xe6, 0x9f, 0x00),
+        RGBColor(0x56, 0xb4, 0xe9),
+        INK,
+        SPARE[3],
+        SPARE[1],
+    ];
+    let dash = match index {
+        0..=6 => Dash::Solid,
+        7..=8 => Dash::Dashes,
+        _ => Dash::Dots,
+    };
+    LineStyle { color: COLORS[index % COLORS.len()], dash, width: 1.8, opacity: 1.0 }
+}
+
+fn known(name: &str) -> Option<(RGBColor, Dash)> {
+    KNOWN.into_iter().find(|(known, ..)| *known == name).map(|(_, color, dash)| (color, dash))
+}
+
+/// What `mk:voters` is a variant of.
+fn original(name: &str) -> Option<((RGBColor, Dash), &str)> {
+    let (original, _) = name.split_once([':', '/', '+'])?;
+    Some((known(original)?, original))
+}
+
+/// Which one `name` is of the different names that belong together.
+fn place(results: &Results, name: &str, belongs: impl Fn(&str) -> bool) -> usize {
+    let mut names: Vec<&str> = Vec::new();
+    for method in results.methods.iter().filter(|method| belongs(&method.name)) {
+        if !names.contains(&method.name.as_str()) {
+            names.push(&method.name);
+        }
+    }
+    names.iter().position(|other| *other == name).unwrap_or(0)
+}
+
+fn shade(RGBColor(r, g, b): RGBColor, towards: f64) -> RGBColor {
+    let end = if towards < 0.0 { 0.0 } else { 255.0 };
+    let moved =
+        |part: u8| (f64::from(part) + (end - f64::from(part)) * towards.abs()).round() as u8;
+    RGBColor(moved(r), moved(g), moved(b))
+}
+
+/// `#d55e00`
+pub(crate) fn hex(RGBColor(r, g, b): RGBColor) -> String {
+    format!("#{r:02x}{g:02x}{b:02x}")
+}
+
+/// Kernels are ordered by bandwidth: dark for the first, light for the last, evenly to the eye
+/// (after viridis).
+pub(crate) fn kernel(index: usize, count: usize) -> RGBColor {
+    const STOPS: [(u8, u8, u8); 9] = [
+        (68, 1, 84),
+        (71, 45, 123),
+        (59, 82, 139),
+        (44, 114, 142),
+        (33, 145, 140),
+        (40, 174, 128),
+        (94, 201, 98),
+        (173, 220, 48),
+        (253, 231, 37),
+    ];
+    let last = STOPS.len() - 1;
+    let place = if count > 1 {
+        index.min(count - 1) as f64 / (count - 1) as f64 * last as f64
+    } else {
+        last as f64 / 2.0
+    };
+    let below = (place.floor() as usize).min(last - 1);
+    let (from, to, share) = (STOPS[below], STOPS[below + 1], place - below as f64);
+    let blend = |a: u8, b: u8| (f64::from(a) + (f64::from(b) - f64::from(a)) * share).round() as u8;
+    RGBColor(blend(from.0, to.0), blend(from.1, to.1), blend(from.2, to.2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hedgerow_lab::results::MethodResult;
+    use hedgerow_lab::testing::results;
+
+    #[test]
+    fn methods_without_a_colour_of_their_own_get_different_ones() {
+        let mut results = results(3, 5, 2);
+        results.methods[0].name = "new".into();
+        results.methods[1].name = "newer".into();
+        assert_ne!(method(&results, "new").color, method(&results, "newer").color);
+        assert_eq!(method(&results, "mk"), method(&results, "mk"));
+    }
+
+    #[test]
+    fn every_variant_differs_from_its_method_and_from_the_others() {
+        let mut results = results(3, 5, 2);
+        let names =
+            ["mk", "mk:a", "mk:b", "mk:c", "mk:d", "mk:e", "mk:f", "naive:a", "new", "new:a"];
+        let mk = results.methods[0].clone();
+        results.methods =
+            names.map(|name| MethodResult { name: name.into(), ..mk.clone() }).to_vec();
+        let look = |name: &str| {
+            let LineStyle { color, dash, .. } = method(&results, name);
+            (hex(color), format!("{dash:?}"))
+        };
+        let looks: std::collections::BTreeSet<_> = names.into_iter().map(look).collect();
+        assert_eq!(looks.len(), names.len());
+        // Near the method's own: vermilion has more red than green, and more green than blue.
+        for variant in &names[1..7] {
+            let RGBColor(r, g, b) = method(&results, variant).color;
+            assert!(r > g && g >= b, "{variant}");
+        }
+    }
+
+    #[test]
+    fn a_dozen_series_differ() {
+        let looks: Vec<_> = (0..12).map(series).collect();
+        assert!((0..12).all(|i| (0..i).all(|j| looks[i] != looks[j])));
+    }
+
+    #[test]
+    fn what_learns_nothing_has_no_colour() {
+        for name in ["last", "mean"] {
+            let LineStyle { color: RGBColor(r, g, b), dash, .. } = method(&results(3, 5, 2), name);
+            assert!(r.abs_diff(g) < 20 && g.abs_diff(b) < 20 && dash != Dash::Solid, "{name}");
+        }
+    }
+
+    #[test]
+    fn kernels_run_from_dark_to_light() {
+        for count in [2, 11, 1000] {
+            let lightness = |i| {
+                let RGBColor(r, g, b) = kernel(i, count);
+                0.2126 * f64::from(r) + 0.7152 * f64::from(g) + 0.0722 * f64::from(b)
+            };
+            assert!((1..count).all(|i| lightness(i) > lightness(i - 1) - 1.0));
+            assert!(lightness(count - 1) > lightness(0) + 100.0);
+        }
+        assert_eq!(kernel(0, 1), RGBColor(33, 145, 140));
+    }
+}

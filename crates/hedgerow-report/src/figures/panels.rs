@@ -1,0 +1,568 @@
+//! Figures of several runs: one small chart per data set with a common legend, and the convergence
+//! of all in one chart.
+
+use plotters::style::text_anchor::HPos;
+
+use super::canvas::{Canvas, DrawError, Spot, WIDTH, Writing};
+use super::chart::{Chart, Entry, Frame, Key, SOFT_INK, Words, draw_key, shortened};
+use super::errors::{self, Error, Errors};
+use super::palette::{self, INK, LineStyle};
+use super::scale::{Axis, Spacing};
+use super::series::{self, Line};
+use super::{FigureError, SHEET, last_round, number};
+use hedgerow_data::builtin::Change;
+use hedgerow_lab::measure::Measure;
+use hedgerow_lab::results::Results;
+
+/// One data set of a figure.
+#[derive(Debug, Clone, Copy)]
+pub struct Pane<'r> {
+    /// What to call it.
+    pub title: &'r str,
+    /// What was found on it; none if the data was not to be had.
+    pub results: Option<&'r Results>,
+}
+
+/// What stands where there is no data.
+pub(crate) const NOT_AVAILABLE: &str = "This data set was not available.";
+
+/// More charts than this on one sheet can't be read.
+const MOST_COLUMNS: usize = 6;
+
+/// MSE(t) of every method, a chart per data set, so many charts in a row.
+pub fn mse_panels(title: &str, columns: usize, panes: &[Pane<'_>]) -> Result<String, FigureError> {
+    let content = Content { error: Error::Running, changes: &|_| Vec::new() };
+    draw_errors(title, columns, panes, content)
+        .map_err(|source| FigureError::Draw { figure: "the errors of several runs", source })
+}
+
+/// The fraction of trials in which `mk` has selected the best kernel, over rounds, a line per data
+/// set.
+pub fn convergence_panels(title: &str, panes: &[Pane<'_>]) -> Result<String, FigureError> {
+    draw_convergence(title, panes)
+        .map_err(|source| FigureError::Draw { figure: "the convergence of several runs", source })
+}
+
+/// What charts of errors show.
+#[derive(Clone, Copy)]
+pub(super) struct Content<'c> {
+    pub(super) error: Error,
+    /// When the data of a run changes, to be marked.
+    pub(super) changes: &'c dyn Fn(&Results) -> Vec<Change>,
+}
+
+impl Content<'_> {
+    /// Beside the axis.
+    fn axis(&self, results: &Results) -> String {
+        match self.error {
+            Error::Running => Measure::of(results).axis(results),
+            Error::Windowed => format!("MSE over {} rounds", results.window),
+        }
+    }
+
+    /// Within a sentence.
+    fn name(&self, results: &Results) -> String {
+        match self.error {
+            Error::Running => Measure::of(results).name(results),
+            Error::Windowed => format!("MSE over the last {} rounds", results.window),
+        }
+    }
+}
+
+/// How the sheet is divided.
+struct Sheet {
+    columns: usize,
+    width: f64,
+    legend_top: f64,
+    height: f64,
+}
+
+const HEAD: f64 = 52.0;
+/// Above the axes of a chart: its title and a line below it.
+const CHART_HEAD: f64 = 44.0;
+const CHART_HEIGHT: f64 = 186.0;
+/// Below them: the rounds.
+const CHART_FOOT: f64 = 28.0;
+const ROW: f64 = CHART_HEAD + CHART_HEIGHT + CHART_FOOT;
+const AXIS_TITLE: f64 = 22.0;
+const LEGEND_CELL: f64 = 150.0;
+const LEGEND_ROW: f64 = 20.0;
+
+/// First share of the rounds in which a small error may be luck.
+const EARLY: f64 = 0.1;
+
+impl Sheet {
+    fn new(columns: usize, panes: usize, entries: usize) -> Self {
+        let width = WIDTH.max(310.0 * columns as f64);
+        let legend_top = HEAD + ROW * panes.div_ceil(columns) as f64 + 34.0;
+        let legend_rows = entries.div_ceil(Self::legend_columns(width));
+        let height = legend_top + LEGEND_ROW * legend_rows as f64 + 18.0;
+        Self { columns, width, legend_top, height }
+    }
+
+    fn legend_columns(width: f64) -> usize {
+        ((width - AXIS_TITLE) / LEGEND_CELL) as usize
+    }
+
+    /// Where the axes of the chart at this place stand.
+    fn frame(&self, place: usize) -> Frame {
+        let cell = (self.width - AXIS_TITLE - 8.0) / self.columns as f64;
+        let left = AXIS_TITLE + cell * (place % self.columns) as f64 + 44.0;
+        let top = HEAD + ROW * (place / self.columns) as f64 + CHART_HEAD;
+        Frame { left, right: left + cell - 56.0, top, bottom: top + CHART_HEIGHT }
+    }
+
+    /// Where the key of this entry of the legend begins.
+    fn legend_spot(&self, entry: usize) -> Spot {
+        let columns = Self::legend_columns(self.width);
+        let (row, column) = (entry / columns, entry % columns);
+        (AXIS_TITLE + 44.0 + LEGEND_CELL * column as f64, self.legend_top + LEGEND_ROW * row as f64)
+    }
+}
+
+const PLAIN: Writing =
+    Writing { size: 12.0, color: INK, bold: false, anchor: HPos::Left, upwards: false };
+const SMALL: Writing = Writing { size: 10.5, color: SOFT_INK, ..PLAIN };
+
+/// The errors of all methods, a chart per data set.
+pub(super) fn draw_errors(
+    title: &str,
+    columns: usize,
+    panes: &[Pane<'_>],
+    content: Content<'_>,
+) -> Result<String, DrawError> {
+    let columns = columns.clamp(1, MOST_COLUMNS);
+    let found: Vec<Option<Errors>> = panes
+        .iter()
+        .map(|pane| pane.results.and_then(|results| errors::errors(results, content.error)))
+        .map(|found| found.map(quietened))
+        .collect();
+    let changes = || panes.iter().filter_map(|pane| pane.results).flat_map(content.changes);
+    let mut entries = common_legend(found.iter().flatten());
+    if changes().next().is_some() {
+        let (label, key) = ("the data changes".to_owned(), Key::Line(palette::CHANGE));
+        entries.push(Entry { label, key, value: String::new(), bold: false });
+    }
+    let sheet = Sheet::new(columns, panes.len(), entries.len());
+    let alternative = format!("{title}. {}", in_words(panes, &found, content));
+    Canvas::document(&alternative, (sheet.width, sheet.height), |canvas| {
+        head(canvas, title, panes)?;
+        for (place, (pane, found)) in panes.iter().zip(&found).enumerate() {
+            draw_pane(canvas, &sheet, (place, panes.len()), pane, found.as_ref(), content)?;
+        }
+        for (place, entry) in entries.iter().enumerate() {
+            let (left, height) = sheet.legend_spot(place);
+            draw_key(canvas, &entry.key, (left, height))?;
+            let writing = Writing { bold: entry.bold, ..PLAIN };
+            canvas.text(&shortened(&entry.label, 18), (left + 30.0, height), writing)?;
+        }
+        let mut notes = vec!["Lower is better; the vertical axes differ.".to_owned()];
+        if let Some(trials) = same(panes, |results| results.trials).filter(|trials| *trials > 1) {
+            notes.push(format!("Shaded: mk, mean ± standard deviation over {trials} trials."));
+        }
+        if changes().any(|change| !change.is_sudden()) {
+            notes.push("Shaded in grey: while the data changes.".into());
+        }
+        let cut = |found: &Errors| {
+            let low = error_axis(found).map_or(0.0, |axis| axis.low());
+            let mut points = found.others.iter().chain(&found.lines).flat_map(Line::settled);
+            points.any(|point| point.mean < low)
+        };
+        if found.iter().flatten().any(cut) {
+            notes.push("Early errors below an axis are drawn at its lower end.".into());
+        }
+        canvas.text(&notes.join(" "), (AXIS_TITLE + 44.0, sheet.height - 12.0), SMALL)
+    })
+}
+
+fn head(canvas: &Canvas<'_>, title: &str, panes: &[Pane<'_>]) -> Result<(), DrawError> {
+    let left = AXIS_TITLE + 44.0;
+    canvas.text(
+        &shortened(title, 90),
+        (left, 18.0),
+        Writing { size: 15.5, bold: true, ..PLAIN },
+    )?;
+    let setting = same(panes, Results::sizes).unwrap_or_default();
+    canvas.text(&setting, (left, 39.0), Writing { color: SOFT_INK, ..PLAIN })
+}
+
+/// What holds for all that was run; none if it differs.
+fn same<T: PartialEq>(panes: &[Pane<'_>], of: impl Fn(&Results) -> T) -> Option<T> {
+    let mut all = panes.iter().filter_map(|pane| pane.results).map(of);
+    let first = all.next()?;
+    all.all(|other| other == first).then_some(first)
+}
+
+fn draw_pane(
+    canvas: &Canvas<'_>,
+    sheet: &Sheet,
+    (place, panes): (usize, usize),
+    pane: &Pane<'_>,
+    found: Option<&Errors>,
+    content: Content<'_>,
+) -> Result<(), DrawError> {
+    let frame = sheet.frame(place);
+    let Frame { left, right, top, bottom } = frame;
+    let room = ((right - left) / 7.2) as usize;
+    let title = format!("{}{}", letter(place, panes), pane.title);
+    canvas.text(
+        &shortened(&title, room),
+        (left, top - 29.0),
+        Writing { size: 13.0, bold: true, ..PLAIN },
+    )?;
+    let sizes = pane.results.map_or(String::new(), sizes);
+    canvas.text(&shortened(&sizes, ((right - left) / 5.4) as usize), (left, top - 12.0), SMALL)?;
+    let centered = Writing { color: INK, anchor: HPos::Center, ..PLAIN };
+    if place.is_multiple_of(sheet.columns)
+        && let Some(results) = pane.results
+    {
+        let spot = (12.0, (top + bottom) / 2.0);
+        canvas.text(&content.axis(results), spot, Writing { upwards: true, ..centered })?;
+    }
+    // Below the last chart of each column.
+    if place + sheet.columns >= panes {
+        canvas.text("round t", ((left + right) / 2.0, bottom + 33.0), centered)?;
+    }
+    let Some((found, y)) = found.and_then(|found| Some((found, error_axis(found)?))) else {
+        let chart = Chart::framed(canvas, frame)?;
+        return chart.instead(if found.is_some() {
+            "Every error is zero."
+        } else if pane.results.is_some() {
+            "No course of the error is known."
+        } else {
+            NOT_AVAILABLE
+        });
+    };
+    let x = Axis::rounds(Spacing::Linear, last_round(found.others.iter().chain(&found.lines)));
+    let chart = Chart::small(canvas, frame, (x, y))?;
+    for change in pane.results.map_or(Vec::new(), content.changes) {
+        chart.change(change.after as f64, change.complete as f64)?;
+    }
+    found.others.iter().try_for_each(|line| chart.line(line))?;
+    found.lines.iter().filter(|line| line.method == "mk").try_for_each(|line| chart.band(line))?;
+    let mut lines: Vec<&Line> = found.lines.iter().collect();
+    lines.sort_by_key(|line| std::cmp::Reverse(rank(&line.method)));
+    for line in lines {
+        chart.line(&if line.in_hindsight { line.entering(&y) } else { line.clone() })?;
+    }
+    chart.axes()
+}
+
+/// A logarithmic axis that is not stretched downwards by the first few rounds, when a method may
+/// happen to be right.
+pub(super) fn error_axis(found: &Errors) -> Option<Axis> {
+    let all = || found.others.iter().chain(&found.lines);
+    let early = last_round(all()) * EARLY;
+    let settled = || all().flat_map(Line::settled).filter(|point| point.mean > 0.0);
+    let low =
+        settled().filter(|point| point.round >= early).map(|point| point.mean).reduce(f64::min)?;
+    Some(Axis::log(settled().map(|point| point.mean).filter(|mean| *mean >= low), 0.04))
+}
+
+/// `(a) `, as charts are called in a paper; nothing for a single one.
+fn letter(place: usize, panes: usize) -> String {
+    match u8::try_from(place) {
+        Ok(place @ 0..26) if panes > 1 => format!("({}) ", char::from(b'a' + place)),
+        _ => String::new(),
+    }
+}
+
+/// `13 813 × 77, best kernel: 6`
+fn sizes(results: &Results) -> String {
+    let samples = number::fixed(results.data.samples as f64, 0);
+    let best = series::best_single(results).and_then(|best| best.kernel).or(results.best_kernel);
+    let best = best.map_or(String::new(), |best| format!(", best kernel: {best}"));
+    format!("{samples} × {}{best}", results.data.features)
+}
+
+/// The methods of the paper stand out; whatever they are compared with is lighter.
+fn quietened(errors: Errors) -> Errors {
+    let quiet = |line: Line| {
+        let (width, opacity) = match line.method.as_str() {
+            "gr" | "mk" => (2.2, 1.0),
+            "sk" | "naive" => (1.6, 1.0),
+            _ => (1.1, 0.75),
+        };
+        Line { style: LineStyle { width, opacity, ..line.style }, ..line }
+    };
+    Errors { lines: errors.lines.into_iter().map(quiet).collect(), ..errors }
+}
+
+/// One entry for all charts in which a method appears, in the order of [`rank`].
+fn common_legend<'e>(found: impl Iterator<Item = &'e Errors>) -> Vec<Entry> {
+    let (mut lines, mut other): (Vec<&Line>, Option<LineStyle>) = (Vec::new(), None);
+    for errors in found {
+        for line in &errors.lines {
+            if lines.iter().all(|known| known.method != line.method) {
+                lines.push(line);
+            }
+        }
+        other = other.or(errors.others.first().map(|line| line.style));
+    }
+    lines.sort_by_key(|line| rank(&line.method));
+    let entry = |label: &str, style| {
+        let (label, key) = (label.to_owned(), Key::Line(style));
+        Entry { bold: matches!(label.as_str(), "gr" | "mk"), label, key, value: String::new() }
+    };
+    let name = |method: &str| if method == "sk" { "sk, best kernel" } else { method }.to_owned();
+    let mut entries: Vec<Entry> =
+        lines.iter().map(|line| entry(&name(&line.method), line.style)).collect();
+    if let Some(style) = other {
+        let after = lines.iter().filter(|line| rank(&line.method) <= rank("sk")).count();
+        entries.insert(after, entry("sk, other kernels", style));
+    }
+    entries
+}
+
+/// What matters most first; also drawn on top.
+fn rank(method: &str) -> usize {
+    const ORDER: [&str; 15] = [
+        "gr",
+        "mk",
+        "sk",
+        "naive",
+        "emk",
+        "pof",
+        "fedpoe",
+        "linear",
+        "linear-newton",
+        "central",
+        "central-batch",
+        "local",
+        "last",
+        "mean",
+        "hindsight",
+    ];
+    let own = |name: &str| ORDER.iter().position(|known| *known == name).map(|place| 2 * place);
+    own(method)
+        .or_else(|| Some(own(method.split_once([':', '/', '+'])?.0)? + 1))
+        .unwrap_or(2 * ORDER.len())
+}
+
+fn in_words(panes: &[Pane<'_>], found: &[Option<Errors>], content: Content<'_>) -> String {
+    let sentence = |(pane, found): (&Pane<'_>, &Option<Errors>)| match (pane.results, found) {
+        (Some(results), Some(found)) => {
+            format!("{}: {}", pane.title, series::describe(&found.lines, &content.name(results)))
+        }
+        _ => format!("{}: not available.", pane.title),
+    };
+    panes.iter().zip(found).map(sentence).collect::<Vec<_>>().join(" ")
+}
+
+/// The share of the best kernel in `mk` over time.
+fn mk_convergence(results: &Results) -> Option<(Line, usize)> {
+    let convergence = series::convergence(results)?;
+    let line = convergence.lines.into_iter().find(|line| line.method == "mk")?;
+    Some((line, convergence.averaged))
+}
+
+fn draw_convergence(title: &str, panes: &[Pane<'_>]) -> Result<String, DrawError> {
+    let (mut lines, mut entries, mut averaged) = (Vec::new(), Vec::new(), 1);
+    for (place, pane) in panes.iter().enumerate() {
+        let style = palette::series(place);
+        let label = pane.title.to_owned();
+        let found = pane.results.and_then(mk_convergence);
+        let (key, value) = match found {
+            Some((line, points)) => {
+                let value = number::percent(line.last());
+                averaged = averaged.max(points);
+                lines.push(Line { style, label: label.clone(), ..line });
+                (Key::Line(style), value)
+            }
+            None if pane.results.is_some() => (Key::Nothing, "not known".to_owned()),
+            None => (Key::Nothing, "not available".to_owned()),
+        };
+        entries.push(Entry { label, key, value, bold: false });
+    }
+    let words = Words {
+        title: title.to_owned(),
+        subtitle: same(panes, Results::sizes).unwrap_or_default(),
+        x: "round t (log scale)".into(),
+        y: "share of trials at the best kernel".into(),
+    };
+    let described =
+        series::describe(&lines, "Share of trials in which mk has selected the best kernel");
+    let alternative = format!("{title}. {described}");
+    let rounds = lines.iter().flat_map(|line| &line.points).map(|point| point.round);
+    // A little beyond, so that a line at none or at all of the trials is not hidden by the frame.
+    let axes = (Axis::log(rounds, 0.0), Axis::exactly(-0.02..=1.02));
+    Canvas::document(&alternative, SHEET, |canvas| {
+        let frame = Frame::alone(236.0);
+        if lines.is_empty() {
+            return Chart::blank(canvas, frame, &words, axes)?
+                .instead("No selection of kernels is known.");
+        }
+        let chart = Chart::new(canvas, frame, &words, axes)?;
+        lines.iter().rev().try_for_each(|line| chart.line(line))?;
+        chart.axes()?;
+        let mut notes = vec!["Best: the single kernel with the least loss on the whole stream."];
+        let smooth = format!("Averages of up to {averaged} neighbouring points.");
+        if averaged > 1 {
+            notes.push(&smooth);
+        }
+        chart.note(&notes.join(" "))?;
+        chart.legend("last rounds", &entries)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hedgerow_lab::results::Moments;
+    use hedgerow_lab::testing::results;
+
+    fn pane<'r>(title: &'r str, results: Option<&'r Results>) -> Pane<'r> {
+        Pane { title, results }
+    }
+
+    /// What is written, in order.
+    fn texts(svg: &str) -> Vec<&str> {
+        let inside = |rest: &'_ str| rest.find('>').map(|start| start + 1);
+        svg.split("<text")
+            .skip(1)
+            .map(|rest| &rest[inside(rest).unwrap()..rest.find("</text>").unwrap()])
+            .map(str::trim)
+            .collect()
+    }
+
+    #[test]
+    fn one_chart_per_data_set_and_one_legend_for_all() {
+        let mut with_trivial = results(3, 50, 4);
+        for name in ["last", "mean", "mk:voters"] {
+            let mut method = with_trivial.methods[0].clone();
+            method.name = name.into();
+            with_trivial.methods.push(method);
+        }
+        let plain = results(11, 50, 4);
+        let panes =
+            [pane("One", Some(&plain)), pane("Two", Some(&with_trivial)), pane("Three", None)];
+        let svg = mse_panels("All", 2, &panes).unwrap();
+        let texts = texts(&svg);
+        for title in ["(a) One", "(b) Two", "(c) Three", "1000 × 77, best kernel: 6", NOT_AVAILABLE]
+        {
+            assert_eq!(texts.iter().filter(|text| **text == title).count(), 1, "{title}");
+        }
+        let first = texts.iter().position(|text| *text == "mk").unwrap();
+        let legend = [
+            "mk",
+            "mk:voters",
+            "sk, best kernel",
+            "sk, other kernels",
+            "naive",
+            "central",
+            "local",
+        ];
+        assert_eq!(texts[first..first + 7], legend);
+        assert_eq!(texts[first + 7..first + 10], ["last", "mean", "hindsight"]);
+        // In the first column of charts and below the last of each column.
+        assert_eq!(texts.iter().filter(|text| **text == "MSE(t)").count(), 1);
+        assert_eq!(texts.iter().filter(|text| **text == "round t").count(), 2);
+        assert!(svg.contains("Three: not available."), "for those who can't see it");
+    }
+
+    #[test]
+    fn charts_keep_off_each_other_and_on_the_sheet() {
+        for (columns, panes) in [(1, 1), (2, 6), (3, 3), (3, 7), (6, 12)] {
+            let sheet = Sheet::new(columns, panes, 9);
+            for place in 0..panes {
+                let Frame { left, right, top, bottom } = sheet.frame(place);
+                assert!(
+                    left >= 60.0 && right - left > 180.0 && right < sheet.width,
+                    "{columns} {place}"
+                );
+                assert!(
+                    top > HEAD + 40.0
+                        && bottom - top > 150.0
+                        && bottom + 33.0 < sheet.legend_top - 10.0
+                );
+                // Room for the names of the next axis.
+                if !(place + 1).is_multiple_of(columns) {
+                    assert!(sheet.frame(place + 1).left - right >= 50.0);
+                }
+            }
+            let (left, top) = sheet.legend_spot(8);
+            assert!(left + LEGEND_CELL < sheet.width + 50.0 && top + 20.0 < sheet.height);
+        }
+    }
+
+    #[test]
+    fn luck_in_the_first_rounds_does_not_stretch_the_axis() {
+        let mut results = results(3, 100, 2);
+        let plain = error_axis(&errors::errors(&results, errors::Error::Running).unwrap()).unwrap();
+        results.methods[0].curve.mse[3].mean = 1e-9;
+        let found = errors::errors(&results, errors::Error::Running).unwrap();
+        assert_eq!(error_axis(&found).unwrap().low(), plain.low());
+        let svg = mse_panels("All", 2, &[pane("One", Some(&results))]).unwrap();
+        assert!(svg.contains("drawn at its lower end"));
+        results.methods[0].curve.mse[60].mean = 1e-9;
+        let found = errors::errors(&results, errors::Error::Running).unwrap();
+        assert!(error_axis(&found).unwrap().low() < 1e-9);
+    }
+
+    #[test]
+    fn every_extreme_is_drawn_somewhere() {
+        let mut zero = results(2, 5, 1);
+        zero.methods.iter_mut().for_each(|method| {
+            method.mse = Moments::default();
+            method.curve.mse.fill(Moments::default());
+        });
+        let mut wild = results(3, 20, 2);
+        for (t, value) in [f64::NAN, f64::INFINITY, 1e300, 1e-320, -1.0].into_iter().enumerate() {
+            wild.methods[0].curve.mse[t] = Moments { mean: value, sd: value };
+        }
+        let mut nothing = results(3, 5, 2);
+        nothing.methods.clear();
+        let (one, many) = (results(1, 1, 1), results(1000, 3, 2));
+        let all =
+            [&zero, &wild, &nothing, &one, &many].map(|results| pane("<b>&\u{1}", Some(results)));
+        for panes in [&all[..], &all[..1], &[]] {
+            for columns in [0, 1, 3, usize::MAX] {
+                let svg = mse_panels("<b>", columns, panes).unwrap();
+                assert!(!svg.contains("NaN") && !svg.contains("\"inf") && !svg.contains("<b>"));
+                assert!(!svg.contains('\u{1}'));
+            }
+            assert!(!convergence_panels("<b>", panes).unwrap().contains("<b>"));
+        }
+        let svg = mse_panels("All", 2, &all).unwrap();
+        assert!(
+            svg.contains("Every error is zero.")
+                && svg.contains("No course of the error is known.")
+        );
+    }
+
+    #[test]
+    fn the_legend_of_the_convergence_has_the_final_shares() {
+        let (mut half, full, mut unknown) =
+            (results(3, 50, 4), results(5, 300, 4), results(3, 50, 4));
+        half.methods[0]
+            .curve
+            .shares
+            .iter_mut()
+            .for_each(|shares| shares.copy_from_slice(&[0.25, 0.5, 0.25]));
+        unknown.best_kernel = None;
+        let panes = [
+            pane("Half", Some(&half)),
+            pane("Full", Some(&full)),
+            pane("Unknown", Some(&unknown)),
+            pane("Missing", None),
+        ];
+        let svg = convergence_panels("Convergence", &panes).unwrap();
+        let texts = texts(&svg);
+        let value = |name: &str| texts[texts.iter().position(|text| *text == name).unwrap() + 1];
+        assert_eq!(
+            ["Half", "Full", "Unknown", "Missing"].map(value),
+            ["50%", "100%", "not known", "not available"]
+        );
+        let nobody = convergence_panels("Convergence", &panes[2..]).unwrap();
+        assert!(nobody.contains("No selection of kernels is known."));
+    }
+
+    #[test]
+    fn what_differs_between_runs_is_not_said_of_all() {
+        let (few, many) = (results(3, 50, 4), results(3, 50, 9));
+        let svg = |other| {
+            mse_panels("All", 2, &[pane("One", Some(&few)), pane("Two", Some(other))]).unwrap()
+        };
+        assert!(svg(&few).contains("4 trials") && !svg(&many).contains("4 trials"));
+    }
+}

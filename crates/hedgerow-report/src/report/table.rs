@@ -1,0 +1,264 @@
+//! The table of methods: plain HTML; the script only sorts its rows and folds the single kernels.
+
+use super::charts::{GROWTH, REGRET};
+use crate::figures::markup::escape;
+use crate::figures::number::{fixed, percent, significant, with_spread};
+use crate::figures::{palette, series};
+use hedgerow_lab::measure::Measure;
+use hedgerow_lab::results::{MethodResult, Moments, Results};
+
+/// What stands in a cell and what it is sorted by; empty cells come last.
+struct Cell {
+    text: String,
+    key: Option<f64>,
+}
+
+struct Column<'r> {
+    heading: String,
+    /// What the numbers are, for those who wonder.
+    meaning: &'static str,
+    /// For the style sheet; may be empty.
+    class: &'static str,
+    cell: Box<dyn Fn(&MethodResult) -> Cell + 'r>,
+}
+
+/// One row per method. Single kernels besides the best are marked as such.
+pub(super) fn table(results: &Results) -> String {
+    let columns = columns(results);
+    let is_other =
+        |method: &MethodResult| method.name == "sk" && !series::is_best_single(results, method);
+    let headings: String = columns.iter().map(heading).collect();
+    let rows: String = results
+        .methods
+        .iter()
+        .map(|method| {
+            let swatch = palette::hex(palette::method(results, &method.name).color);
+            // The one colour that would vanish on a dark page is left to the style sheet.
+            let known_in_hindsight = method.name == "hindsight";
+            let swatch = if known_in_hindsight { String::new() } else { format!(" style=\"background:{swatch}\"") };
+            let kind = if is_other(method) { " class=\"sk-other\"" } else { "" };
+            let mark = if series::is_best_single(results, method) { " (best)" } else { "" };
+            let cells: String = columns.iter().map(|column| cell(column.class, &(column.cell)(method))).collect();
+            let label = escape(&method.label());
+            format!("<tr{kind}><th scope=\"row\"><span class=\"swatch\"{swatch}></span>{label}{mark}</th>{cells}</tr>\n")
+        })
+        .collect();
+    let others = results.methods.iter().filter(|method| is_other(method)).count();
+    let fold = match others {
+        0 => String::new(),
+        1 => fold_button("the other single kernel"),
+        _ => fold_button(&format!("the {others} other single kernels")),
+    };
+    format!(
+        "{fold}<p class=\"hint\" id=\"more-columns\" hidden>The table is wider than the page: scroll it sideways →</p>\n\
+         <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"methods-heading\"><table>\n\
+         <thead><tr><th scope=\"col\" aria-sort=\"none\"><button type=\"button\">Method</button></th>{headings}</tr></thead>\n\
+         <tbody>\n{rows}</tbody></table></div>\n"
+    )
+}
+
+fn fold_button(what: &str) -> String {
+    format!(
+        "<button type=\"button\" id=\"fold\" aria-expanded=\"true\" data-what=\"{what}\" hidden>Hide {what}</button>\n"
+    )
+}
+
+fn heading(Column { heading, meaning, class, .. }: &Column<'_>) -> String {
+    format!(
+        "<th scope=\"col\"{} aria-sort=\"none\"><button type=\"button\" title=\"{}\">{}</button></th>",
+        class_of(class),
+        escape(meaning),
+        escape(heading)
+    )
+}
+
+fn cell(class: &str, Cell { text, key }: &Cell) -> String {
+    let key = key
+        .filter(|key| key.is_finite())
+        .map_or(String::new(), |key| format!(" data-key=\"{key}\""));
+    format!("<td{}{key}>{}</td>", class_of(class), escape(text))
+}
+
+fn class_of(class: &str) -> String {
+    if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") }
+}
+
+fn columns(results: &Results) -> Vec<Column<'_>> {
+    let trials = results.trials;
+    let seconds: f64 = results.methods.iter().map(|method| method.seconds).sum();
+    let any = |has: fn(&MethodResult) -> bool| results.methods.iter().any(has);
+    let mut columns = Vec::new();
+    let measure = Measure::of(results);
+    if measure == Measure::Loss {
+        let meaning = "mean loss per prediction, without the ridge term";
+        columns.push(column("Loss", meaning, move |m| {
+            spread(measure.is_known_for(m).then_some(m.mean_loss), trials)
+        }));
+    }
+    if any(|m| m.error_rate.is_some()) {
+        columns.push(column("Wrong signs", "share of predictions with the wrong sign", |m| {
+            optional(m.error_rate.map(|rate| rate.mean), percent)
+        }));
+    }
+    // The scores of a classifier are not meant to be near the labels.
+    if results.loss != "logistic" {
+        let meaning = "mean squared error over every prediction of every node";
+        columns.push(column("MSE", meaning, move |m| spread(Some(m.mse), trials)));
+        let heading = format!("MSE, last {}", results.window);
+        columns.push(column(&heading, "the same over the last rounds", move |m| {
+            spread(m.mse_last_window, trials)
+        }));
+    }
+    columns.push(column("Kernel", "its kernel, or the one it used most and how often", favourite));
+    columns.push(column("Numbers up", "sent to the server, per node and round", |m| {
+        amount(m.numbers_up)
+    }));
+    columns.push(column("Numbers down", "received from the server, per node and round", |m| {
+        amount(m.numbers_down)
+    }));
+    let bytes = [
+        column("Bytes up", "payload sent to the server, per node and round", |m| {
+            amount(m.bytes_up)
+        }),
+        column("Bytes down", "payload received, per node and round", |m| amount(m.bytes_down)),
+    ];
+    columns.extend(bytes.map(|column| Column { class: "bytes", ..column }));
+    if any(|m| m.uploads_late > 0.0) || !results.participation.is_empty() {
+        columns.push(column("Uploads taken", "by the server, per node and round", |m| {
+            amount(m.uploads_accepted)
+        }));
+        columns.push(column(
+            "Uploads late",
+            "after their round had closed, per node and round",
+            |m| amount(m.uploads_late),
+        ));
+    }
+    if any(|m| m.regret.is_some()) {
+        columns.push(column("Regret", REGRET, move |m| {
+            let moments =
+                m.regret.as_ref().map(|regret| Moments { mean: regret.mean, sd: regret.sd });
+            spread(moments, trials)
+        }));
+        columns.push(column("Growth of regret", GROWTH, |m| {
+            let exponent = m.regret.as_ref().and_then(|regret| regret.exponent);
+            optional(exponent, |a| format!("t^{a:.2}"))
+        }));
+    }
+    columns.push(column(
+        "Share of time",
+        "of the time spent in all methods, all trials together",
+        move |m| optional((seconds > 0.0).then(|| m.seconds / seconds), percent),
+    ));
+    columns
+}
+
+fn column<'r>(
+    heading: &str,
+    meaning: &'static str,
+    cell: impl Fn(&MethodResult) -> Cell + 'r,
+) -> Column<'r> {
+    Column { heading: heading.to_owned(), meaning, class: "", cell: Box::new(cell) }
+}
+
+fn spread(moments: Option<Moments>, trials: usize) -> Cell {
+    Cell {
+        text: moments.map_or("–".to_owned(), |moments| with_spread(moments, trials)),
+        key: moments.map(|moments| moments.mean),
+    }
+}
+
+fn optional(value: Option<f64>, write: impl Fn(f64) -> String) -> Cell {
+    Cell { text: value.map_or("–".to_owned(), write), key: value }
+}
+
+fn amount(value: f64) -> Cell {
+    let text = if value.fract() == 0.0 { fixed(value, 0) } else { significant(value, 3) };
+    Cell { text, key: Some(value) }
+}
+
+/// The kernel of a method that has one, or the one that made most predictions.
+fn favourite(method: &MethodResult) -> Cell {
+    // What learns nothing has used no kernel.
+    let used = method.selected.iter().enumerate().filter(|(_, share)| **share > 0.0);
+    let most = used.max_by(|a, b| a.1.total_cmp(b.1));
+    match (method.kernel, most) {
+        (Some(kernel), _) => Cell { text: kernel.to_string(), key: Some(kernel as f64) },
+        (None, Some((index, share))) => {
+            let kernel = index + 1;
+            Cell { text: format!("{kernel} ({})", percent(*share)), key: Some(kernel as f64) }
+        }
+        (None, None) => optional(None, |_| String::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hedgerow_lab::testing::results;
+
+    #[test]
+    fn every_row_has_a_cell_for_every_heading() {
+        let mut results = results(5, 10, 3);
+        results.participation = "a tenth of the uploads was lost".into();
+        results.methods[0].error_rate = Some(Moments { mean: 0.1, sd: 0.0 });
+        let table = table(&results);
+        let columns = table.matches("<th scope=\"col\"").count() - 1;
+        assert_eq!(columns, 13);
+        assert_eq!(table.matches("<td").count(), columns * results.methods.len());
+    }
+
+    #[test]
+    fn only_single_kernels_besides_the_best_can_be_folded() {
+        let folded = table(&results(5, 10, 3));
+        assert_eq!(folded.matches("sk-other").count(), 4);
+        assert!(folded.contains("the 4 other single kernels") && folded.contains("sk 3 (best)"));
+        assert!(!table(&results(1, 10, 3)).contains("id=\"fold\""));
+    }
+
+    #[test]
+    fn the_most_used_kernel_is_named_with_its_share() {
+        let mut results = results(3, 10, 3);
+        results.methods[0].selected = vec![0.1, 0.2, 0.7];
+        assert_eq!(favourite(&results.methods[0]).text, "3 (70%)");
+        assert_eq!(favourite(&results.methods[1]).text, "–");
+        results.methods[1].selected = vec![0.0; 3];
+        assert_eq!(favourite(&results.methods[1]).text, "–");
+    }
+
+    #[test]
+    fn what_is_not_a_number_has_no_place_in_the_order() {
+        let cell = cell("", &Cell { text: "not finite".into(), key: Some(f64::INFINITY) });
+        assert_eq!(cell, "<td>not finite</td>");
+    }
+
+    fn headings(results: &Results) -> Vec<String> {
+        columns(results).into_iter().map(|column| column.heading).collect()
+    }
+
+    #[test]
+    fn the_loss_comes_first_where_it_is_not_the_squared_error() {
+        let mut results = results(3, 10, 2);
+        assert_eq!(headings(&results)[..2], ["MSE", "MSE, last 100"]);
+        results.loss = "huber".into();
+        assert_eq!(headings(&results)[..3], ["Loss", "MSE", "MSE, last 100"]);
+        results.loss = "logistic".into();
+        results.methods[0].error_rate = Some(Moments { mean: 0.1, sd: 0.0 });
+        assert_eq!(headings(&results)[..3], ["Loss", "Wrong signs", "Kernel"]);
+    }
+
+    #[test]
+    fn regret_growth_and_time_say_what_they_are() {
+        let table = table(&results(3, 10, 2));
+        for meaning in [REGRET, GROWTH, "of the time spent in all methods"] {
+            assert!(table.contains(&format!("title=\"{meaning}")), "{meaning}");
+        }
+    }
+
+    #[test]
+    fn only_bytes_make_way_on_narrow_pages_and_the_rest_has_a_hint() {
+        let results = results(3, 10, 2);
+        let table = table(&results);
+        assert_eq!(table.matches("class=\"bytes\"").count(), 2 * (results.methods.len() + 1));
+        assert!(table.contains("id=\"more-columns\" hidden"));
+    }
+}

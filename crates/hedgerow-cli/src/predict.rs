@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hedgerow::limits::MAX_LABEL;
 use hedgerow_data::rows::{self, Cell, Place, Row};
+use hedgerow_data::text::excerpt;
 use hedgerow_lab::output::OutputError;
 use hedgerow_lab::settings::{Override, Settings, SettingsError};
 use hedgerow_net::export::{Model, Predictor};
@@ -122,22 +123,14 @@ impl PredictError {
     fn of(cell: Cell<'_>, place: Place, bound: f32) -> Self {
         match cell {
             Cell::Number(value) => Self::TooLarge { place, value, bound },
-            Cell::Text(text) => Self::Text { place, text: shortened(text) },
+            Cell::Text(text) => Self::Text { place, text: excerpt(text) },
             Cell::Missing => Self::Text { place, text: String::new() },
         }
     }
 }
 
-/// Longest piece of a file that a message repeats, in characters, and most columns that one lists.
-const QUOTED_LENGTH: usize = 40;
+/// Number of columns that a message lists at most.
 const LISTED_COLUMNS: usize = 10;
-
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(QUOTED_LENGTH) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
 
 /// Which columns mean what.
 struct Columns {
@@ -157,11 +150,11 @@ impl Columns {
         let find = |wanted: &str| {
             position(wanted).ok_or_else(|| {
                 let mut there: Vec<String> =
-                    names.iter().take(LISTED_COLUMNS).map(|name| shortened(name)).collect();
+                    names.iter().take(LISTED_COLUMNS).map(|name| excerpt(name)).collect();
                 if names.len() > LISTED_COLUMNS {
                     there.push(format!("{} more", names.len() - LISTED_COLUMNS));
                 }
-                let (name, there) = (shortened(wanted), there.join(", "));
+                let (name, there) = (excerpt(wanted), there.join(", "));
                 PredictError::NoColumn { place: place(), name, there }
             })
         };

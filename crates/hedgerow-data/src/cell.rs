@@ -1,7 +1,16 @@
 //! From a piece of text to a [`Cell`]: numbers with a decimal point or comma, and the markers that
 //! stand for nothing.
 
-use super::rows::{Cell, Place, ReadError, shortened};
+use super::rows::{Cell, Place, ReadError};
+use super::text::excerpt;
+
+/// Texts that stand for a missing value unless the user says otherwise, besides an empty cell.
+const USUAL_MARKERS: [&str; 6] = ["NA", "N/A", "NaN", "nan", "null", "?"];
+
+/// Those texts, and `more`: what [`Format::missing`](super::rows::Format) takes.
+pub fn usual_markers(more: impl IntoIterator<Item = String>) -> Vec<String> {
+    USUAL_MARKERS.map(str::to_owned).into_iter().chain(more).collect()
+}
 
 /// Reads cells.
 #[derive(Debug, Clone, Default)]
@@ -10,21 +19,23 @@ pub(crate) struct CellReader {
     missing_texts: Vec<String>,
 }
 
-/// Why a number is no cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unusable {
-    /// NaN or infinity.
+/// Why a number can't be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadNumber {
+    /// NaN or infinity, spelled out.
+    #[error("is not finite")]
     NotFinite,
-    /// Digits that make infinity.
+    /// Too many digits: the nearest number is infinite.
+    #[error("is beyond the bound of ±{max:e}", max = f64::MAX)]
     TooLarge,
 }
 
-impl Unusable {
+impl BadNumber {
     /// The error for that text at that place.
     pub(crate) fn at(self, place: Place, text: &str) -> ReadError {
         match self {
-            Self::NotFinite => ReadError::NotFinite(place, shortened(text)),
-            Self::TooLarge => ReadError::TooLarge(place, shortened(text)),
+            Self::NotFinite => ReadError::NotFinite(place, excerpt(text)),
+            Self::TooLarge => ReadError::TooLarge(place, excerpt(text)),
         }
     }
 }
@@ -44,18 +55,14 @@ impl CellReader {
 
     /// What a text without blanks around it holds.
     #[inline]
-    pub(crate) fn read<'a>(&self, text: &'a str, decimal: u8) -> Result<Cell<'a>, Unusable> {
+    pub(crate) fn read<'a>(&self, text: &'a str, decimal: u8) -> Result<Cell<'a>, BadNumber> {
         if text.is_empty() {
             return Ok(Cell::Missing);
         }
         match parse_number(text, decimal) {
-            Some(number) => self.number(number).map_err(|unusable| {
+            Some(number) => self.number(number).map_err(|bad| {
                 // What overflows is read as infinite too, but it has digits.
-                if text.contains(|c: char| c.is_ascii_digit()) {
-                    Unusable::TooLarge
-                } else {
-                    unusable
-                }
+                if text.contains(|c: char| c.is_ascii_digit()) { BadNumber::TooLarge } else { bad }
             }),
             None if self.missing_texts.iter().any(|marker| marker == text) => Ok(Cell::Missing),
             None => Ok(Cell::Text(text)),
@@ -64,13 +71,13 @@ impl CellReader {
 
     /// What a number stands for.
     #[inline]
-    pub(crate) fn number(&self, number: f64) -> Result<Cell<'static>, Unusable> {
+    pub(crate) fn number(&self, number: f64) -> Result<Cell<'static>, BadNumber> {
         let is_marker = |marker: &f64| *marker == number || marker.is_nan() && number.is_nan();
         if !self.missing_numbers.is_empty() && self.missing_numbers.iter().any(is_marker) {
             return Ok(Cell::Missing);
         }
         if !number.is_finite() {
-            return Err(Unusable::NotFinite);
+            return Err(BadNumber::NotFinite);
         }
         Ok(Cell::Number(number))
     }
@@ -181,10 +188,10 @@ mod tests {
     fn only_finite_numbers_are_cells() {
         let cells = reader(&[]);
         for text in ["NaN", "inf", "-Infinity"] {
-            assert_eq!(cells.read(text, b'.'), Err(Unusable::NotFinite), "{text}");
+            assert_eq!(cells.read(text, b'.'), Err(BadNumber::NotFinite), "{text}");
         }
-        assert_eq!(cells.read("1e400", b'.'), Err(Unusable::TooLarge));
-        assert_eq!(cells.read("-9e999", b'.'), Err(Unusable::TooLarge));
+        assert_eq!(cells.read("1e400", b'.'), Err(BadNumber::TooLarge));
+        assert_eq!(cells.read("-9e999", b'.'), Err(BadNumber::TooLarge));
         assert_eq!(cells.read("1e-400", b'.'), Ok(Cell::Number(0.0)));
     }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::DataError;
 use super::rows::{Format, Place};
+use super::text::excerpt;
 
 /// What the user says about a table.
 #[derive(Debug, Clone, PartialEq)]
@@ -146,7 +147,7 @@ impl Roles {
         let at = |column: usize| Place { column: Some(names[column].clone()), ..whole() };
         let find = |name: &String| {
             let found = names.iter().position(|known| known == name);
-            found.ok_or_else(|| DataError::NoColumn(whole(), shortened(name), listing(name, names)))
+            found.ok_or_else(|| DataError::NoColumn(whole(), excerpt(name), listing(name, names)))
         };
         let find_all = |key, wanted: &[String]| {
             let found = wanted.iter().map(find).collect::<Result<Vec<usize>, DataError>>()?;
@@ -197,20 +198,11 @@ pub(super) fn listing(wanted: &str, names: &[String]) -> String {
     let nearest = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     let alike = nearest.filter(|name| likeness(name) >= SUGGESTION_LIKENESS);
     let mut there =
-        alike.map_or(String::new(), |name| format!(" (did you mean {:?}?)", shortened(name)));
-    let listed: Vec<_> = names.iter().take(LISTED_COLUMNS).map(|name| shortened(name)).collect();
+        alike.map_or(String::new(), |name| format!(" (did you mean {:?}?)", excerpt(name)));
+    let listed: Vec<_> = names.iter().take(LISTED_COLUMNS).map(|name| excerpt(name)).collect();
     there += &format!("; there are {}", listed.join(", "));
     if names.len() > LISTED_COLUMNS {
         there += &format!(" and {} more", names.len() - LISTED_COLUMNS);
     }
     there
-}
-
-/// A piece of a file, as a message repeats it.
-pub(super) fn shortened(text: &str) -> String {
-    const LONGEST: usize = 40;
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }

@@ -7,12 +7,14 @@
 
 mod fields;
 mod layout;
+mod lines;
 
-use self::fields::{Fields, is_blank};
-use self::layout::{Layout, decimal_of};
-use super::cell::CellReader;
-use super::rows::{Format, MAX_COLUMNS, ReadError, Row, Rows, check_names, shortened};
+pub use fields::{BadQuotes, Fields};
+pub use lines::LineReader;
+
+use super::rows::{Format, MAX_COLUMNS, ReadError, Row, Rows, check_names};
 use super::source::{Source, Span};
+use super::text::excerpt;
 
 /// Rows that the layout is found out from in a file. What comes little by little has to tell by its
 /// first two.
@@ -23,8 +25,7 @@ const SAMPLE_BYTES: usize = 1 << 20;
 /// A table of text.
 pub(crate) struct Csv {
     source: Source,
-    cells: CellReader,
-    layout: Layout,
+    lines: LineReader,
     columns: Vec<String>,
     /// Fields of every row: the columns, and empty ones behind them that have no name.
     width: usize,
@@ -37,11 +38,10 @@ pub(crate) struct Csv {
 impl Csv {
     /// Reads as far as the first row below the header.
     pub(crate) fn new(mut source: Source, format: &Format) -> Result<Self, ReadError> {
-        let layout = Layout::find(&sample(&mut source), format)?;
+        let lines = LineReader::new(&sample(&mut source), format)?;
         let mut csv = Self {
             source,
-            cells: CellReader::new(&format.missing),
-            layout,
+            lines,
             columns: Vec::new(),
             width: 0,
             model: String::new(),
@@ -51,7 +51,7 @@ impl Csv {
         let names = csv.names(top)?;
         csv.width = names.len();
         csv.columns = names.iter().enumerate().map(|(index, name)| named(index, name)).collect();
-        if layout.header {
+        if csv.lines.has_header() {
             csv.model = "the header".to_owned();
             csv.source.consume(top);
             csv.drop_nameless(&names)?;
@@ -71,12 +71,12 @@ impl Csv {
     fn names(&self, top: Span) -> Result<Vec<String>, ReadError> {
         let place = || self.source.place(Some(self.source.line()), None);
         let mut names = Vec::new();
-        for field in Fields::new(self.source.text(top)?, self.layout.separator) {
+        for field in self.lines.fields(self.source.text(top)?) {
             let name = field.map_err(|_| ReadError::BadQuotes(place()))?;
             if names.len() == MAX_COLUMNS {
                 return Err(ReadError::TooManyColumns(place()));
             }
-            names.push(if self.layout.header { name.into_owned() } else { String::new() });
+            names.push(if self.lines.has_header() { name.into_owned() } else { String::new() });
         }
         Ok(names)
     }
@@ -85,7 +85,7 @@ impl Csv {
     fn drop_nameless(&mut self, names: &[String]) -> Result<(), ReadError> {
         let mut kept = names.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1);
         if let Some(span) = self.next_row()? {
-            let fields = Fields::new(self.source.text(span)?, self.layout.separator);
+            let fields = self.lines.fields(self.source.text(span)?);
             let filled = fields.map(|field| !field.is_ok_and(|field| field.is_empty()));
             let last = filled.enumerate().filter(|(_, filled)| *filled).last();
             kept = kept.max(last.map_or(0, |(last, _)| last + 1));
@@ -99,7 +99,7 @@ impl Csv {
     /// The next row that isn't blank; those before it are consumed.
     fn next_row(&mut self) -> Result<Option<Span>, ReadError> {
         while let Some(span) = self.source.quoted_row(0)? {
-            if !is_blank(self.source.text(span)?, self.layout.separator) {
+            if !self.lines.is_blank(self.source.text(span)?) {
                 return Ok(Some(span));
             }
             self.source.consume(span);
@@ -112,9 +112,7 @@ impl Csv {
             return Ok(false);
         };
         let text = self.source.text(span)?;
-        if self.layout.decimal.is_none() {
-            self.layout.decimal = decimal_of([text].into_iter(), self.layout.separator);
-        }
+        self.lines.find_decimal(text);
         row.clear(self.source.line());
         // What is wrong with the row as a whole is said first.
         self.fill(row, text).map_err(|error| self.check_row(text).err().unwrap_or(error))?;
@@ -123,16 +121,15 @@ impl Csv {
     }
 
     fn fill(&self, row: &mut Row, text: &str) -> Result<(), ReadError> {
-        let decimal = self.layout.decimal.unwrap_or(b'.');
         let place = |column| self.source.place(Some(self.source.line()), column);
         let mut width = 0;
-        for field in Fields::new(text, self.layout.separator) {
+        for field in self.lines.fields(text) {
             let field = field.map_err(|_| ReadError::BadQuotes(place(None)))?;
             if let Some(name) = self.columns.get(width) {
-                let cell = self.cells.read(&field, decimal);
-                row.push(cell.map_err(|unusable| unusable.at(place(Some(name)), &field))?);
+                let cell = self.lines.cell(&field);
+                row.push(cell.map_err(|bad| bad.at(place(Some(name)), &field))?);
             } else if width < self.width && !field.is_empty() {
-                return Err(ReadError::Nameless(place(None), width + 1, shortened(&field)));
+                return Err(ReadError::Nameless(place(None), width + 1, excerpt(&field)));
             }
             width += 1;
         }
@@ -142,11 +139,7 @@ impl Csv {
     /// Whether quotes and the number of fields are right.
     fn check_row(&self, text: &str) -> Result<(), ReadError> {
         let place = || self.source.place(Some(self.source.line()), None);
-        let mut found = 0;
-        for field in Fields::new(text, self.layout.separator) {
-            field.map_err(|_| ReadError::BadQuotes(place()))?;
-            found += 1;
-        }
+        let found = self.lines.count_fields(text).map_err(|_| ReadError::BadQuotes(place()))?;
         if found == self.width {
             return Ok(());
         }

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 
 use hedgerow::limits::MAX_LABEL;
 
-use super::columns::{Categories, ColumnChoice, Roles, shortened};
+use super::columns::{Categories, ColumnChoice, Roles};
 use super::rows::{Cell, Place, Row};
+use super::text::excerpt;
 use super::{DataError, time};
 
 /// Most inputs that a column of text may become.
@@ -237,9 +238,9 @@ impl Encoder {
             Cell::Number(number) if number.abs() <= f64::from(bound) => Ok(number as f32),
             Cell::Number(number) => Err(DataError::TooLarge(place(), number, bound)),
             Cell::Text(text) if time::parse(text).is_some() => {
-                Err(DataError::TimeAsNumber(place(), shortened(text)))
+                Err(DataError::TimeAsNumber(place(), excerpt(text)))
             }
-            Cell::Text(text) => Err(DataError::Text(place(), shortened(text))),
+            Cell::Text(text) => Err(DataError::Text(place(), excerpt(text))),
         }
     }
 
@@ -271,7 +272,7 @@ impl Encoder {
             }
         }
         time::parse(&self.joined).ok_or_else(|| {
-            DataError::BadTime(self.place(row.line(), Some(first)), shortened(&self.joined))
+            DataError::BadTime(self.place(row.line(), Some(first)), excerpt(&self.joined))
         })
     }
 }

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::rows::{self, Cell, Format, ReadError, Row, shortened};
+use super::rows::{self, Cell, Format, ReadError, Row};
 use super::samples::LOOKED_AT;
+use super::text::excerpt;
 use super::time;
 use crate::partition::DEFAULT_NODES;
 
@@ -135,7 +136,7 @@ impl Column {
                 }
                 if self.different.len() < MOST_TEXTS && !self.different.contains(text) {
                     self.different.insert(if text.len() > LONGEST_TEXT {
-                        shortened(text)
+                        excerpt(text)
                     } else {
                         text.to_owned()
                     });
@@ -179,7 +180,7 @@ impl Column {
         let kind = self.kind();
         let mean = self.sum / self.numbers.max(1) as f64;
         let is_text = self.texts > 0 && kind != ColumnKind::Time;
-        let shown = || self.different.iter().take(SHOWN_TEXTS).map(|text| shortened(text));
+        let shown = || self.different.iter().take(SHOWN_TEXTS).map(|text| excerpt(text));
         ColumnInfo {
             name: name.to_owned(),
             kind,
@@ -241,7 +242,7 @@ fn notes_on(infos: &[ColumnInfo], columns: &[Column]) -> Vec<String> {
             ColumnKind::Empty => notes.push(format!("{name:?} has no value at all")),
             ColumnKind::Mixed => {
                 let row = column.first_text.unwrap_or_default();
-                let text = column.different.iter().next().map(|text| shortened(text));
+                let text = column.different.iter().next().map(|text| excerpt(text));
                 let text = text.unwrap_or_default();
                 notes.push(format!("{name:?} has numbers, but also {} texts ({text:?} in row {row} or later): a marker for missing values?", column.texts));
             }

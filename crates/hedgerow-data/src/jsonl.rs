@@ -10,8 +10,9 @@ use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::cell::CellReader;
-use super::rows::{Cell, Format, MAX_COLUMNS, Place, ReadError, Row, Rows, said};
+use super::rows::{Cell, Format, MAX_COLUMNS, Place, ReadError, Row, Rows};
 use super::source::Source;
+use super::text::foreign_message;
 
 /// A table of JSON objects.
 pub(crate) struct JsonLines {
@@ -116,7 +117,7 @@ impl Keys {
         let message = error.to_string();
         let message =
             message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
-        Err(ReadError::BadJson(place(key.as_deref()), error.column(), said(message)))
+        Err(ReadError::BadJson(place(key.as_deref()), error.column(), foreign_message(message)))
     }
 
     /// The column of a key, which is most often the one after the last.

@@ -9,7 +9,7 @@ pub mod builtin;
 pub mod catalog;
 mod cell;
 pub mod columns;
-mod csv;
+pub mod csv;
 mod encoder;
 mod error;
 pub mod fetch;
@@ -28,6 +28,7 @@ mod series;
 mod source;
 pub mod stdin;
 mod store;
+pub mod text;
 mod time;
 
 use std::io;

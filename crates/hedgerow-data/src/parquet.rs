@@ -13,9 +13,8 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 
 use super::cell::CellReader;
-use super::rows::{
-    Cell, Format, MAX_COLUMNS, Place, ReadError, Row, Rows, check_names, said, shortened,
-};
+use super::rows::{Cell, Format, MAX_COLUMNS, Place, ReadError, Row, Rows, check_names};
+use super::text::{excerpt, foreign_message};
 
 /// Most rows of a batch, and most cells.
 const BATCH_ROWS: usize = 1024;
@@ -48,7 +47,7 @@ impl Parquet {
         let place = |column: Option<&str>| Place {
             file: path.to_owned(),
             row: None,
-            column: column.map(shortened),
+            column: column.map(excerpt),
         };
         let file = File::open(path).map_err(|cause| ReadError::Unreadable(place(None), cause))?;
         let reader = guarded(|| SerializedFileReader::new(file))
@@ -84,7 +83,7 @@ impl Parquet {
     }
 
     fn place(&self, column: Option<&str>) -> Place {
-        Place { file: self.file.clone(), row: Some(self.row + 1), column: column.map(shortened) }
+        Place { file: self.file.clone(), row: Some(self.row + 1), column: column.map(excerpt) }
     }
 
     fn cell<'a>(&self, value: Option<Value<'a>>, name: &str) -> Result<Cell<'a>, ReadError> {
@@ -224,7 +223,7 @@ fn unusable(column: &ColumnDescriptor) -> Option<String> {
     });
     match (kind, physical) {
         (Some(kind), _) => {
-            Some(format!("a column of {physical} that stands for {}", shortened(&kind)))
+            Some(format!("a column of {physical} that stands for {}", excerpt(&kind)))
         }
         (None, Type::INT96 | Type::FIXED_LEN_BYTE_ARRAY) => Some(format!("a column of {physical}")),
         (None, _) => None,
@@ -340,7 +339,7 @@ fn is_unsigned(column: &ColumnDescriptor) -> bool {
 /// Damaged files make the crate panic here and there: that is damage too.
 fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(read)) {
-        Ok(result) => result.map_err(|error| said(&error.to_string())),
+        Ok(result) => result.map_err(|error| foreign_message(&error.to_string())),
         Err(_) => Err("its reader gave up".to_owned()),
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+pub use super::cell::{BadNumber, usual_markers};
 use super::csv::Csv;
 use super::jsonl::JsonLines;
 use super::packing::Packing;
@@ -284,10 +285,6 @@ pub fn read(
 
 const PARQUET_MAGIC: &[u8] = b"PAR1";
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
-/// Longest piece of a file that a message repeats, in characters.
-const QUOTED_LENGTH: usize = 40;
-/// Longest that a message of others may be: it may repeat pieces too.
-const SAID_LENGTH: usize = 160;
 
 fn read_text(mut source: Source, format: &Format) -> Result<Box<dyn Rows>, ReadError> {
     let head = source.head();
@@ -335,23 +332,6 @@ pub(super) fn check_names(
     Ok(())
 }
 
-/// A piece of a file, short enough for a message.
-pub(super) fn shortened(text: &str) -> String {
-    cut(text, QUOTED_LENGTH)
-}
-
-/// What another's message says, in one line.
-pub(super) fn said(message: &str) -> String {
-    cut(message, SAID_LENGTH).replace(char::is_control, " ")
-}
-
-fn cut(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -376,12 +356,6 @@ mod tests {
             ];
             assert_eq!((row.line(), cells.as_slice()), (line, expected.as_slice()));
         }
-    }
-
-    #[test]
-    fn messages_of_others_are_short_and_in_one_line() {
-        assert_eq!(said("a\nb"), "a b");
-        assert_eq!(said(&"é".repeat(500)), "é".repeat(SAID_LENGTH) + "…");
     }
 
     #[cfg(not(feature = "parquet"))]

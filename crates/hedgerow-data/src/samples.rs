@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::DataError;
-use super::columns::{BY_FILE, Categories, ColumnChoice, Disorder, Duplicates, Roles, shortened};
+use super::columns::{BY_FILE, Categories, ColumnChoice, Disorder, Duplicates, Roles};
 use super::encoder::{Encoder, Levels, Numbers, Owners};
 use super::rows::{self, Place, Row, Rows};
 use super::series::{Series, Shape};
 use super::store::{Store, StoreWriter};
+use super::text::excerpt;
 
 /// One sample; NaN is missing.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -405,7 +406,7 @@ fn check_columns(
     }
     let difference = match names.iter().zip(found).position(|(name, found)| name != found) {
         Some(at) => {
-            let [found, name] = [&found[at], &names[at]].map(|name| shortened(name));
+            let [found, name] = [&found[at], &names[at]].map(|name| excerpt(name));
             format!("column {} is {found:?}, not {name:?}", at + 1)
         }
         None => format!("it has {}, not {}", found.len(), names.len()),

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use memchr::{memchr_iter, memchr2};
 
 use super::packing::{BLOCK, Input, Packing, read_some, tells_what_it_is};
-use super::rows::{MAX_ROW_BYTES, Place, ReadError, shortened};
+use super::rows::{MAX_ROW_BYTES, Place, ReadError};
 use super::stdin::StandardInput;
+use super::text::excerpt;
 
 /// Where a row stands in what hasn't been consumed yet.
 #[derive(Debug, Clone, Copy)]
@@ -112,7 +113,7 @@ impl Source {
 
     /// A place in it.
     pub(crate) fn place(&self, line: Option<u64>, column: Option<&str>) -> Place {
-        Place { file: self.file.clone(), row: line, column: column.map(shortened) }
+        Place { file: self.file.clone(), row: line, column: column.map(excerpt) }
     }
 
     /// Its first bytes, as many as tell what it is; fewer if it or its first line is shorter.

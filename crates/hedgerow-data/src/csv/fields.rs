@@ -5,13 +5,14 @@ use std::borrow::Cow;
 use memchr::memchr;
 
 /// A quoted field without its end, or a quote inside a field that isn't quoted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BadQuotes;
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a quoted field must begin and end with a quote, next to the separators around it")]
+pub struct BadQuotes;
 
 /// The fields of a row, without the blanks and quotes around them. The separator is an ASCII
 /// character; a blank stands for any run of blanks and tabs.
 #[derive(Debug, Clone)]
-pub(crate) struct Fields<'a> {
+pub struct Fields<'a> {
     /// What is left; `None` behind the last field.
     rest: Option<&'a str>,
     separator: u8,
@@ -59,11 +60,6 @@ impl<'a> Fields<'a> {
 #[inline]
 fn is_separator(byte: u8, separator: u8) -> bool {
     byte == separator || separator == b' ' && byte == b'\t'
-}
-
-/// Whether a row has nothing but separators and blanks.
-pub(crate) fn is_blank(row: &str, separator: u8) -> bool {
-    row.bytes().all(|byte| byte == separator || byte.is_ascii_whitespace())
 }
 
 impl<'a> Iterator for Fields<'a> {

@@ -38,6 +38,14 @@ impl Layout {
         });
         Ok(Self { separator, decimal, header })
     }
+
+    /// What a header alone tells. Blanks in it may belong to a name, so they separate nothing.
+    pub(crate) fn of_header(header: &str) -> Self {
+        let cuts = |separator: &u8| Fields::new(header, *separator).nth(1).is_some();
+        let separator = SEPARATORS.into_iter().filter(|separator| *separator != b' ').find(cuts);
+        let separator = separator.unwrap_or(b',');
+        Self { separator, decimal: (separator == b',').then_some(b'.'), header: true }
+    }
 }
 
 /// The decimal mark that numbers in these rows have: a point if one has it, else a comma if one has

@@ -13,10 +13,7 @@ use hedgerow_data::columns::{
     Categories, ColumnChoice, Disorder, Duplicates, Exogenous, FeatureChoice,
 };
 use hedgerow_data::folders::data_folders;
-use hedgerow_data::rows::Format;
-
-/// What stands for a missing value anywhere; `data.missing` adds to it.
-const MISSING: [&str; 6] = ["NA", "N/A", "NaN", "nan", "null", "?"];
+use hedgerow_data::rows::{Format, usual_markers};
 
 /// What is learned from.
 #[derive(Debug, Clone, PartialEq)]
@@ -282,12 +279,11 @@ fn format(config: &DataConfig) -> Result<Format, SettingsError> {
     if separator == Some(',') && decimal == Some(',') {
         return Err(out_of_bounds("data.decimal", "another sign than the separator", "\",\""));
     }
-    let known = MISSING.iter().map(|marker| (*marker).to_owned());
     Ok(Format {
         separator,
         decimal,
         header,
-        missing: known.chain(config.missing.iter().cloned()).collect(),
+        missing: usual_markers(config.missing.iter().cloned()),
     })
 }
 

@@ -1,0 +1,45 @@
+//! Pieces of files and messages, short enough to be repeated in a message.
+
+/// Number of characters of a file's content that a message repeats at most.
+pub const EXCERPT_LENGTH: usize = 40;
+
+/// Number of characters of another library's message that a message repeats at most. Such a message
+/// may contain pieces of the file too.
+const FOREIGN_MESSAGE_LENGTH: usize = 160;
+
+/// At most `most` characters of a text, with an ellipsis if more were cut off.
+pub fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// A piece of a file as a message repeats it: at most [`EXCERPT_LENGTH`] characters.
+pub fn excerpt(text: &str) -> String {
+    shortened(text, EXCERPT_LENGTH)
+}
+
+/// A message of another library, shortened to one line.
+pub fn foreign_message(message: &str) -> String {
+    shortened(message, FOREIGN_MESSAGE_LENGTH).replace(char::is_control, " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_at_characters() {
+        assert_eq!(shortened("éé", 2), "éé");
+        assert_eq!(shortened("ééé", 2), "éé…");
+        assert_eq!(excerpt(&"é".repeat(41)), "é".repeat(40) + "…");
+    }
+
+    #[test]
+    fn foreign_messages_are_short_and_in_one_line() {
+        assert_eq!(foreign_message("a\nb"), "a b");
+        let long = foreign_message(&"é".repeat(500));
+        assert_eq!(long, "é".repeat(FOREIGN_MESSAGE_LENGTH) + "…");
+    }
+}

@@ -5,10 +5,10 @@
 Everybody predicts each sample of the same stream and then learns it. They take turns, fifty samples
 each, so that what else the machine does meets all of them; time is that of the processor. Each
 one's own settings (bandwidth, step) are the best of a grid on the first 500 samples, theirs as well
-as ours. Vowpal Wabbit takes part where it is installed: from Python like the others, each sample as a
-line of text that is made beforehand, and, as it likes it best, a whole file of such lines.
-The stream is Twitter (77 numbers a sample), from the folder that HEDGEROW_DATA_DIR names
-or ../shared/data beside the project; without it, one that is made up.
+as ours. Vowpal Wabbit takes part where it is installed: from Python like the others, each sample as
+a line of text that is made beforehand, and, as it likes it best, a whole file of such lines. The
+stream is Twitter (77 numbers a sample), from the folder that HEDGEROW_DATA_DIR names or
+../shared/data beside the project; without it, one that is made up.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def growing_ridge(seed: int, budget: int) -> Step:
 
 
 def wabbit(seed: int, rate: float, *, options: str = "") -> Step:
-    """Vowpal Wabbit's own steps; what it says of a sample that it learns is what it thought before."""
+    """Vowpal Wabbit's own steps. Learning a sample returns the prediction made before."""
     model = vowpalwabbit.Workspace(f"--quiet --random_seed {seed} --learning_rate {rate} {options}")
 
     def step(sample: Sample) -> float:

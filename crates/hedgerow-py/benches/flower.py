@@ -1,15 +1,17 @@
-"""Rounds per second, bytes and memory of a node: Flower's engines beside our own, same model, same samples.
+"""Rounds per second, bytes and memory of a node: Flower's engines beside our own, same model, same
+samples.
 
     python crates/hedgerow-py/benches/flower.py --hedgerow target/release/hedgerow
 
-needs hedgerow[flower] installed and the command line built. Everything is on loopback and without TLS. A node
-learns as many samples in a round on Flower as with us, and the same ones: errors are those of predictions
-made before their labels were known, over the same first rounds. Bytes are what TCP carries between a node and
-the server, both ways, counted by a proxy: what a run of many rounds has more than one of few, so that joining
-doesn't count, but asking for news while a round waits does. Memory is the most that a node's processes had
-together. Flower's runs all go through that proxy, whose microseconds are nothing beside its seconds; ours are
-timed without it. Runs whose memory is looked at are not timed, and those that are take turns. Five nodes
-are processes of their own; twenty are simulated.
+needs hedgerow[flower] installed and the command line built. Everything is on loopback and without
+TLS. A node learns as many samples in a round on Flower as with us, and the same ones: errors are
+those of predictions made before their labels were known, over the same first rounds. Bytes are what
+TCP carries between a node and the server, both ways, counted by a proxy: what a run of many rounds
+has more than one of few, so that joining doesn't count, but asking for news while a round waits
+does. Memory is the most that a node's processes had together. Flower's runs all go through that
+proxy, whose microseconds are nothing beside its seconds; ours are timed without it. Runs whose
+memory is looked at are not timed, and those that are take turns. Five nodes are processes of their
+own; twenty are simulated.
 """
 
 from __future__ import annotations

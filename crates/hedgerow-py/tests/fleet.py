@@ -1,5 +1,5 @@
-"""A fleet of Flower's on loopback: a SuperLink, SuperNodes, and ``flwr run``, as processes that are gone
-afterwards.
+"""A fleet of Flower's on loopback: a SuperLink, SuperNodes, and ``flwr run``, as processes that are
+gone afterwards.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The snippets of the page about Python run and print what their comments say; the notebook runs."""
+"""The snippets of docs/python.md run and print what their comments say. The notebook runs."""
 
 from __future__ import annotations
 

@@ -418,7 +418,7 @@ def test_missing_values_of_features() -> None:
 
 @pytest.mark.parametrize("family", ["gaussian", "laplacian", "cauchy"])
 def test_features_are_honest_and_stay_so_when_names_appear(family: str) -> None:
-    """Products of features are values of the kernel, whether names came at once or one after the other."""
+    """Products of features are kernel values, for any order in which names appear."""
     rng = np.random.default_rng(1)
     features = FourierFeatures(kernels=((family, 2.0), (family, 0.5)), frequencies=4000)
     features.learn_one({"n0": 1.0})

@@ -1,1 +1,1 @@
-"""Sensors in a meadow learn together: how much dew there will be, from temperature, humidity and wind."""
+"""Sensors learn together to predict dew from temperature, humidity and wind."""

@@ -1,4 +1,4 @@
-"""A node: ``flwr run`` sends it wherever a SuperNode is."""
+"""The node app, which ``flwr run`` sends to every SuperNode."""
 
 from hedgerow.flower import client_app
 

@@ -1,4 +1,4 @@
-"""The server: it runs beside the SuperLink."""
+"""The server app, which runs beside the SuperLink."""
 
 import json
 from pathlib import Path

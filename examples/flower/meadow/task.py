@@ -1,4 +1,4 @@
-"""What is learned, and from which samples."""
+"""The plan and the samples."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -15,7 +15,7 @@ Batch = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def make_plan(config: UserConfig) -> Plan:
-    """What everybody agrees on; nodes are told with the first message."""
+    """The plan of the federation. Nodes receive it with every message."""
     return Plan(
         method=str(config["method"]),
         columns=COLUMNS,
@@ -26,7 +26,7 @@ def make_plan(config: UserConfig) -> Plan:
 
 
 def batch(sensor: int, number: int, rows: int, seed: int) -> Batch:
-    """So many samples of a sensor: every one stands somewhere else, and measures something else."""
+    """Samples of one sensor. Each sensor has its own distribution of temperatures."""
     rng = np.random.default_rng([seed, sensor, number])
     temperature = rng.normal(8.0 + 0.3 * (sensor % 7), 4.0, rows)
     humidity = rng.uniform(30.0, 100.0, rows)
@@ -36,7 +36,7 @@ def batch(sensor: int, number: int, rows: int, seed: int) -> Batch:
 
 
 def samples(context: Context) -> Iterator[Batch]:
-    """The stream of the node that asks, from where it stopped."""
+    """The stream of a node, from the position where it stopped."""
     config, sensor = context.run_config, int(context.node_config["partition-id"])
     for number in count(batches_learned(context)):
         yield batch(sensor, number, int(config["batch-size"]), int(config["seed"]))

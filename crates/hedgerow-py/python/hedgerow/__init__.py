@@ -1,9 +1,9 @@
-"""Online federated learning with many kernels, at the wire cost of one small vector.
+"""Train one prediction model across many devices without collecting their data.
 
 A :class:`Plan` says what is learned and how. A :class:`Learner` learns on one machine, a
-:class:`Federation` plays many nodes in one process, :func:`simulate` runs trials of several methods, and a
-:class:`Node` joins a running ``hedgerow serve``. :class:`Engine` and :class:`Server` are the two sides
-without a network, for those who have one of their own.
+:class:`Federation` runs many nodes in one process, :func:`simulate` runs trials of several methods,
+and a :class:`Node` joins a running ``hedgerow serve``. :class:`Engine` and :class:`Server` are a
+node and a server without a network, for programs that transport the messages themselves.
 
 >>> from hedgerow import Learner, Plan
 >>> learner = Learner(Plan(inputs=2))
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """Modules that need an extra are imported when somebody asks for them."""
+        """Imports modules that need an extra on first use."""
         if name in ("flower", "river", "sklearn"):
             return import_module(f"{__name__}.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Classes from learners that know numbers."""
+"""Classification with learners of numbers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-# No probability is quite sure; least-squares scores even leave its range.
+# Probabilities stay this far from 0 and 1: scores of least squares may leave that range.
 _DOUBT = 1e-6
 
 
 class Scorer(Protocol):
-    """Who learns -1 and +1."""
+    """A learner of the labels -1 and +1."""
 
     def predict_one(self, row: Any, /) -> float: ...
     def learn_one(self, row: Any, y: float, /) -> float: ...
@@ -27,24 +27,24 @@ _Scorer = TypeVar("_Scorer", bound=Scorer)
 
 
 class OneAgainstRest(Generic[_Scorer]):
-    """One scorer a class, each against all others; two classes share one.
+    """One scorer per class, against all other classes. Two classes share one scorer.
 
-    The first two classes are the scorer's -1 and +1. When a third one comes, each of the two goes on with
-    a copy of what they shared, and the third begins with a scorer of its own.
+    The first two classes are -1 and +1 of the shared scorer. When a third class appears, each of
+    the two continues with a copy of that scorer, and the third starts with a new one.
     """
 
     def __init__(self, new: Callable[[], _Scorer], loss: str, classes: Iterable[Hashable] = ()) -> None:
         self._new = new
         self._is_logistic = loss == "logistic"
         self.classes: dict[Hashable, int] = {}
-        # Each with the sign that its class has in it.
+        # Each scorer with the sign of its class.
         self._scorers: list[tuple[_Scorer, int]] = [(new(), 1)]
         for name in classes:
             self._add(name)
 
     @property
     def scorers(self) -> list[_Scorer]:
-        """All of them."""
+        """The scorers of all classes."""
         return [scorer for scorer, _ in self._scorers]
 
     def learn_one(self, row: Any, name: Hashable) -> None:
@@ -57,12 +57,12 @@ class OneAgainstRest(Generic[_Scorer]):
         try:
             self._learn_one(row, self._add(name))
         except BaseException:
-            # A sample that can't be learned brings no class.
+            # A refused sample adds no class.
             self.classes, self._scorers = before
             raise
 
     def learn(self, rows: NDArray[Any], names: Sequence[Hashable]) -> None:
-        """Learns the classes of rows, one after the other."""
+        """Learns the classes of rows, in order."""
         begin = 0
         unknown = [at for at, name in enumerate(names) if name not in self.classes]
         for end in unknown:
@@ -74,7 +74,7 @@ class OneAgainstRest(Generic[_Scorer]):
         self._learn_known(rows[begin:], names[begin:])
 
     def probabilities_one(self, row: Any) -> dict[Any, float]:
-        """How likely each class is."""
+        """The probability of each class."""
         if len(self.classes) < 2:
             return dict.fromkeys(self.classes, 1.0)
         if len(self._scorers) == 1:
@@ -85,7 +85,7 @@ class OneAgainstRest(Generic[_Scorer]):
         return {name: one / total for name, one in zip(self.classes, each, strict=True)}
 
     def probabilities(self, rows: NDArray[Any]) -> NDArray[np.float64]:
-        """The same for each row: a column for each class, in the order in which they came."""
+        """Probabilities per row: one column per class, in order of appearance."""
         if len(self.classes) < 2:
             return np.ones((len(rows), len(self.classes)))
         scores = [sign * scorer.predict(rows).astype(np.float64) for scorer, sign in self._scorers]

@@ -1,11 +1,11 @@
-"""Packages that not everybody needs."""
+"""Optional packages."""
 
 from importlib import import_module
 from typing import Any
 
 
 def need(module: str, extra: str) -> Any:
-    """Imports a module, or says which extra of this package brings it.
+    """Imports a module, or raises an ImportError that names the extra to install.
 
     >>> need("no_such_module", "plots")
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Samples with names that appear and vanish, and learners whose samples become longer."""
+"""Samples whose features appear and disappear, and learners whose samples become longer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from hedgerow._hedgerow import Learner, Plan
 from hedgerow._numbers import number
 
-# Samples that a younger learner sees before it may take over, and how fast errors are forgotten
-# meanwhile.
+# Samples that a new learner sees before it may replace the old one, and the factor by which old
+# errors decay meanwhile.
 _TRIAL = 32
 _KEPT = 0.99
 
@@ -23,8 +23,8 @@ _KEPT = 0.99
 class Names:
     """Positions of names in a row.
 
-    They are given out as names come and never change; names that come together are sorted first, so that the
-    order of a dictionary doesn't matter.
+    A name gets its position when it first appears and keeps it. Names that appear together are
+    sorted, so the order of a dictionary doesn't matter.
 
     >>> names = Names(most=3)
     >>> names.meet({"b": 2.0, "a": 1.0})
@@ -46,8 +46,8 @@ class Names:
         return len(self.known)
 
     def row(self, x: Mapping[Any, Any], missing: float | None = None) -> Sequence[Any]:
-        """The numbers of a sample; names that aren't known are left out."""
-        # Other mappings may invent what they don't have.
+        """The numbers of a sample, without unknown names."""
+        # Other mappings may return values for keys they don't have.
         if self._all is not None and type(x) is dict:
             try:
                 row: tuple[Any, ...] = self._all(x)
@@ -60,25 +60,25 @@ class Names:
         return [x.get(name, missing) for name in self.known]
 
     def meet(self, x: Mapping[Any, Any], missing: float | None = None) -> tuple[Sequence[Any], Sequence[Any]]:
-        """The same with what is new at its end, and which names are.
+        """The numbers of a sample with new names at the end, and the new names.
 
-        They have no position before they are added.
+        New names have no position before they are added.
         """
         row = self.row(x, missing)
-        # As many as are known and none of them missing: then there is no other.
+        # The sample has all known names and no other.
         if len(x) == len(self.known) and type(row) is tuple:
             return row, ()
         new = self.new(x)
         return ([*row, *(x[name] for name in new[: self._room])], new) if new else (row, ())
 
     def new(self, names: Iterable[Hashable]) -> list[Hashable]:
-        """Those that aren't known, in the order in which they would be added."""
+        """The unknown names, in the order in which they would be added."""
         new = [name for name in names if name not in self.known]
         new.sort(key=lambda name: (type(name).__name__, repr(name)))
         return new
 
     def add(self, new: Sequence[Hashable]) -> None:
-        """Gives positions to names that are new, while there is room."""
+        """Gives positions to new names, up to the limit."""
         room = self._room
         if len(new) > room and not self._has_warned:
             self._has_warned = True
@@ -92,7 +92,7 @@ class Names:
             self._all = itemgetter(*self.known) if len(self.known) > 1 else None
 
     def order(self, new: Sequence[Hashable] = ()) -> list[Hashable]:
-        """Those that are known, and of new ones those for which there is room."""
+        """The known names, then the new names up to the limit."""
         return [*self.known, *new[: self._room]]
 
     @property
@@ -102,7 +102,7 @@ class Names:
     def table(
         self, columns: Mapping[Any, NDArray[Any]], rows: int, new: Sequence[Hashable] = ()
     ) -> NDArray[np.float64]:
-        """Rows of a table with these columns, those of new names at the end; what is missing is NaN."""
+        """Rows of a table with these columns, new names last. Missing values are NaN."""
         names = self.order(new)
         table = np.full((rows, len(names)), np.nan)
         for at, name in enumerate(names):
@@ -113,7 +113,7 @@ class Names:
     def explain(
         self, error: Exception, row: Sequence[Any], new: Sequence[Hashable] = (), label: Any = 0.0
     ) -> Exception:
-        """The same error with the name of the feature that is to blame, or that it is the label."""
+        """An error that names the bad feature or the label, if one of them is bad."""
         for name, value in zip(self.order(new), row, strict=False):
             try:
                 number(value, f"feature {name!r}")
@@ -129,9 +129,9 @@ class Names:
 class Growing:
     """A learner whose samples may become longer.
 
-    A learner's random features are drawn for so many inputs. When a sample has more, a younger learner
-    with more room begins beside the older one, which goes on without the new inputs, until the younger
-    has made the smaller errors of late.
+    A learner's random features are drawn for a fixed number of inputs. When a sample has more, a
+    larger learner starts beside the current one. The current one continues without the new inputs
+    until the larger one has smaller recent errors.
 
     >>> learner = Growing({"scaling": "none"})
     >>> for t in range(200):
@@ -152,7 +152,7 @@ class Growing:
 
     @property
     def learners(self) -> list[Learner]:
-        """Who learns at present, the one that predicts first."""
+        """The current learners. The first one predicts."""
         return [learner for learner in (self._learner, self._younger) if learner is not None]
 
     def predict_one(self, row: Sequence[Any]) -> float:
@@ -162,10 +162,10 @@ class Growing:
         return self._learner.predict_one(row if len(row) == self.room else _fit(row, self.room))
 
     def learn_one(self, row: Sequence[Any], y: float) -> float:
-        """Learns the label of a row; the result is what was predicted before."""
+        """Learns the label of a row. Returns the prediction made before."""
         if self._younger is None and self._learner is not None and len(row) == self.room:
             return self._learner.learn_one(row, y)
-        # Whatever is wrong with a row is known before somebody learns a part of it.
+        # Check the whole row before any learner changes.
         row = [number(value, "a feature") for value in row]
         y = check_label(y)
         before = dict(vars(self))
@@ -182,7 +182,7 @@ class Growing:
         return self._learner.predict(_fit_table(rows, self.room))
 
     def learn(self, rows: NDArray[np.float64], y: NDArray[np.float64]) -> None:
-        """Learns rows, one after the other."""
+        """Learns rows, in order."""
         if len(rows) == 0:
             return
         before = dict(vars(self))
@@ -209,19 +209,19 @@ class Growing:
                     break
 
     def _grown(self, inputs: int) -> Learner:
-        """Who predicts; beside it is one who has room for so many, if it hasn't."""
+        """The learner that predicts. Starts a larger one beside it if it has too few inputs."""
         inputs = max(inputs, 1)
         if self._learner is None:
             self.room, self._learner = inputs, Learner(Plan(inputs=inputs, **self._settings))
         elif inputs > max(self.room, self._younger_room):
-            # With room to spare, so that it is seldom done again.
+            # Some spare inputs, so that this happens rarely.
             self._younger_room = inputs + max(inputs // 2, 2)
             self._younger = Learner(Plan(inputs=self._younger_room, **self._settings))
             self._errors, self._tried = (0.0, 0.0), 0
         return self._learner
 
     def _compare(self, older: float, younger: float, y: float) -> bool:
-        """Whether the younger learner took over."""
+        """Replaces the old learner if the new one is better. Returns whether it did."""
         if self._is_logistic:
             older, younger = tanh(older / 2), tanh(younger / 2)
         errors = self._errors
@@ -235,7 +235,7 @@ class Growing:
 
 
 def check_label(y: Any) -> float:
-    """A label as a number; it can't be missing."""
+    """Converts a label to a number. It must not be missing."""
     if y is None:
         raise TypeError("a label must be a number, but is None")
     return number(y, "a label")

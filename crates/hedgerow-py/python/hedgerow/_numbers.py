@@ -1,4 +1,4 @@
-"""Numbers from columns and rows: what is one becomes a float, what is missing NaN, and text is never read."""
+"""Conversion of columns and rows to floats. Missing values become NaN; strings are refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def number(value: Any, what: str) -> float:
-    """A float of a number; ``what`` says in errors whose it is. None is missing.
+    """Converts a number to a float. ``what`` names it in errors. None becomes NaN.
 
     >>> number(True, "feature 'a'")
     1.0
@@ -27,7 +27,7 @@ def number(value: Any, what: str) -> float:
     try:
         if isinstance(value, np.complexfloating):
             raise TypeError
-        # Unlike float(), this reads no text.
+        # Unlike float(), isnan() accepts no strings.
         isnan(value)
         return float(value)
     except OverflowError:
@@ -37,7 +37,7 @@ def number(value: Any, what: str) -> float:
 
 
 def numbers(values: Iterable[Any], what: str) -> NDArray[np.float32] | NDArray[np.float64]:
-    """The same of many: a vector, not copied if it is one of floats."""
+    """Converts many numbers to a vector. A vector of floats is not copied."""
     array = np.asarray(values)
     if array.dtype in _FLOATS:
         return array
@@ -50,17 +50,17 @@ def numbers(values: Iterable[Any], what: str) -> NDArray[np.float32] | NDArray[n
 
 
 def column(series: Any, what: str) -> NDArray[np.float32] | NDArray[np.float64]:
-    """The same of a column of pandas, polars or narwhals."""
+    """Converts a column of pandas, polars or narwhals."""
     values = series.to_numpy()
     if values.dtype.kind != "O":
         return numbers(values, what)
-    # What stands for a missing value there needn't be a number.
+    # The mark of a missing value need not be a number.
     missing = series.isna() if hasattr(series, "isna") else series.is_null()
     return numbers(np.where(missing.to_numpy(), None, values), what)
 
 
 def is_missing(label: Any) -> bool:
-    """Whether it is None, NaN or another sign for what isn't there.
+    """Whether it is None, NaN or another mark of a missing value.
 
     >>> is_missing(float("nan")), is_missing(None), is_missing("a")
     (True, True, False)
@@ -68,5 +68,5 @@ def is_missing(label: Any) -> bool:
     try:
         return label is None or bool(label != label)
     except TypeError:
-        # What doesn't know whether it is the same as itself.
+        # Some marks of missing values can't be compared with themselves.
         return True

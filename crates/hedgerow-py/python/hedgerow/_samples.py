@@ -13,7 +13,7 @@ from hedgerow._numbers import column, number, numbers
 
 
 class Samples(NamedTuple):
-    """Inputs, labels, and whose they are."""
+    """Inputs, labels, and the node of each sample."""
 
     X: Any
     y: Any
@@ -21,7 +21,7 @@ class Samples(NamedTuple):
 
 
 def is_frame(data: object) -> bool:
-    """Whether it has named columns, as frames of pandas and polars have.
+    """Whether it has named columns, like frames of pandas and polars.
 
     >>> is_frame([[1.0]])
     False
@@ -37,9 +37,10 @@ def from_frame(
     columns: Sequence[str] = (),
     target: str = "",
 ) -> Samples:
-    """The columns of a frame; labels and nodes are columns of it, or arrays beside it.
+    """Samples from the columns of a frame. Labels and nodes are columns of it, or separate arrays.
 
-    Without ``y`` and ``target`` the label is the last column that is nothing else. It is never an input.
+    Without ``y`` and ``target`` the label is the last column that has no other role. It is never an
+    input.
     """
     keys: dict[str, Any] = {}
     for key in data.columns:
@@ -68,12 +69,12 @@ def from_frame(
 
 
 def check_owners(node: Any) -> Any:
-    """The nodes beside an array, if there is one for each row: a text is a single name.
+    """Returns the nodes of the rows of an array. Refuses a single value, such as a string.
 
     >>> check_owners("station")
     Traceback (most recent call last):
         ...
-    TypeError: node must be a sequence with the node of each row, but is 'station'; only frames have columns
+    TypeError: node must be a sequence with the node of each row, but is 'station'; ...
     """
     if node is None or np.ndim(node) > 0:
         return node
@@ -82,9 +83,9 @@ def check_owners(node: Any) -> Any:
 
 
 def pieces(items: Iterable[Any], columns: Sequence[str], rows: int, inputs: int = 0) -> Iterator[Samples]:
-    """Pieces of an iterator over ``(x, y)`` or ``(x, y, node)``, each with so many rows but for the last.
+    """Splits an iterator over ``(x, y)`` or ``(x, y, node)`` into pieces of ``rows`` rows.
 
-    Without ``inputs`` all samples are as long as the first one.
+    The last piece may be shorter. Without ``inputs``, all samples must be as long as the first one.
     """
     iterator = iter(items)
     parts = 0
@@ -106,7 +107,7 @@ def pieces(items: Iterable[Any], columns: Sequence[str], rows: int, inputs: int 
 
 
 def _name(given: Any) -> str | None:
-    """The name of a column, where there is one and not a vector; frames of pandas may count theirs."""
+    """The name of a column, or None for a vector. Frames of pandas may have numbers as names."""
     is_name = isinstance(given, (str, int, np.integer)) and not isinstance(given, bool)
     return str(given) if is_name else None
 

@@ -14,25 +14,25 @@ from hedgerow._hedgerow import Plan
 from hedgerow._samples import Samples, check_owners, from_frame, is_frame, pieces
 from hedgerow.results import Result
 
-# Rounds of an iterator that are played at a time.
+# Rounds of an iterator that are run at a time.
 _ROUNDS = 64
 
-# Rounds that the windowed error looks back on.
+# Rounds in the window of the windowed error.
 _WINDOW = 100
 
-# What a saved state begins with if it has the names of nodes, which are a line of JSON.
+# First bytes of a saved state with names of nodes. The names follow as a line of JSON.
 _NAMED = b"hedgerow federation with names\n"
 
 
 class Federation(_hedgerow._Federation):
     """K nodes and their server in one process, as many nodes as the plan has.
 
-    Samples are arrays ``X`` and ``y``, a frame of pandas or polars with a column for the label, or an
-    iterator over ``(x, y)`` or ``(x, y, node)``. ``node`` says whose each sample is: numbers from 0, or
-    names, which are counted as they come and stay the same nodes ever after (:attr:`names`). Without it
-    samples are dealt in turn.
+    Samples are arrays ``X`` and ``y``, a frame of pandas or polars with a column for the label, or
+    an iterator over ``(x, y)`` or ``(x, y, node)``. ``node`` names the node of each sample: numbers
+    from 0, or names, which are numbered in order of appearance and keep their numbers
+    (:attr:`names`). Without it, samples are dealt in turn.
 
-    Inputs that are NaN are filled in; a label that is NaN is a ValueError, and nothing is learned.
+    NaN inputs are filled in. A NaN label is a ValueError, and nothing is learned.
 
     >>> import numpy as np
     >>> from hedgerow import Federation, Plan
@@ -54,19 +54,19 @@ class Federation(_hedgerow._Federation):
         return federation
 
     def round(self, X: Any, y: Any = None, node: Any = None) -> NDArray[np.float32]:
-        """Plays a round with these samples; the predictions before it.
+        """Runs one round with these samples. Returns the predictions made before learning.
 
-        Each sample is predicted and learned by its node, then all nodes speak and hear what came of it.
+        Each node predicts and learns its samples. Then all nodes upload and receive the new model.
         """
         predictions, _, _ = self._learn(self._samples(X, y, node), is_round=True)
         return predictions
 
     def run(self, X: Any, y: Any = None, node: Any = None) -> Result:
-        """Plays rounds until all samples are learned, one sample a node and round.
+        """Runs rounds until all samples are learned, one sample per node and round.
 
-        An iterator is read 64 samples a node at a time, and what was read is learned before more is. If
-        some nodes have more samples than others, that is as many calls with arrays, where a single one
-        would have let each node's next sample come sooner.
+        An iterator is read in pieces of 64 samples per node. Each piece is learned before the next
+        is read, like one call with arrays per piece. If some nodes have more samples than others, a
+        single call with all samples would use each node's next sample sooner.
         """
         played: list[tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]] = []
         labels: list[Any] = []
@@ -83,9 +83,11 @@ class Federation(_hedgerow._Federation):
         return self._result(predictions, np.concatenate(labels), rounds, known, sent)
 
     def predict(self, x: Any, node: int | str = 0) -> NDArray[np.float32]:
-        """Predicts the labels of rows, or of a frame's, with the model of a node: its number, or its name.
+        """Predicts the labels of rows or of a frame with the model of a node.
 
-        With most methods all nodes have the same model, unless the plan says ``personal=True``.
+        The node is given by number or name.
+
+        With most methods all nodes have the same model, unless the plan has ``personal=True``.
 
         >>> from hedgerow import Federation, Plan
         >>> federation = Federation(Plan(inputs=1, nodes=2))
@@ -98,34 +100,35 @@ class Federation(_hedgerow._Federation):
         return super().predict(x, self._number(node))
 
     def predict_one(self, x: Any, node: int | str = 0) -> float:
-        """Predicts the label of a sample with the model of a node: its number, or its name."""
+        """Predicts the label of a sample with the model of a node, given by number or name."""
         return super().predict_one(x, self._number(node))
 
     def shares(self, node: int | str = 0) -> list[float]:
-        """How much each kernel has in a node's predictions, by its number or its name; zero everywhere for
-        methods that have no weights of kernels, such as gr.
+        """The weight of each kernel in a node's predictions. The node is given by number or name.
+
+        All weights are zero for methods without kernel weights, such as gr.
         """
         return super().shares(self._number(node))
 
     @property
     def names(self) -> dict[str, int]:
-        """Numbers of the nodes that were named, by their names: whatever takes one takes the other."""
+        """Numbers of the named nodes, by name. Methods accept either."""
         return dict(self._names)
 
     def save(self) -> bytes:
-        """Everything that has to survive a restart, the plan and the names of nodes among it."""
+        """The complete state, with the plan and the names of nodes."""
         saved = super().save()
         return _NAMED + json.dumps(list(self._names)).encode() + b"\n" + saved if self._names else saved
 
     @classmethod
     def restore(cls, saved: bytes) -> Self:
-        """Goes on from a saved state."""
+        """Continues from a saved state."""
         federation = cls(cls._plan_of(_parted(saved)[1]))
         federation.__setstate__(saved)
         return federation
 
     def __getstate__(self) -> Any:
-        # What subclasses know, in a dictionary and in slots.
+        # Attributes of subclasses, in a dictionary and in slots.
         known: Any = object.__getstate__(self)
         attributes, slots = known if isinstance(known, tuple) else (known, {})
         return self.save(), {name: value for name, value in (attributes | slots).items() if name != "_names"}
@@ -151,7 +154,7 @@ class Federation(_hedgerow._Federation):
         try:
             return self._play(samples.X, samples.y, owners, is_round)
         finally:
-            # Samples that were refused bring no names; an interruption comes when some are learned.
+            # Refused samples add no names. After an interruption some samples may be learned.
             if self.samples > before:
                 self._names = names
 
@@ -180,7 +183,7 @@ class Federation(_hedgerow._Federation):
         return self._names[node]
 
     def _numbers(self, node: Any) -> tuple[NDArray[np.int64] | None, dict[str, int]]:
-        """Numbers of nodes, and all names with those that are new."""
+        """The numbers of these nodes, and all names including new ones."""
         if node is None:
             return None, self._names
         owners = np.asarray(node)
@@ -247,12 +250,12 @@ class Federation(_hedgerow._Federation):
 
 
 def _bare(kind: type[Federation], plan: Plan) -> Federation:
-    """One whose state comes later, whatever its own class wants to be told."""
+    """A federation without state, made without the constructor of a subclass."""
     return Federation.__new__(kind, plan)
 
 
 def _parted(saved: bytes) -> tuple[list[str], bytes]:
-    """The names of nodes in a saved state, if it has any, and all else."""
+    """Splits a saved state into the names of nodes, if any, and the rest."""
     if not saved.startswith(_NAMED):
         return [], saved
     line, _, native = saved[len(_NAMED) :].partition(b"\n")

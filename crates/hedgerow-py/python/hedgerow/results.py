@@ -1,4 +1,4 @@
-"""What a run found, as a table, a frame, a page or a figure."""
+"""The results of a run, as a table, a frame, a page or a figure."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ if TYPE_CHECKING:
     from hedgerow._hedgerow import Run
 
 
-# Columns of the curves that say which row it is.
+# Columns that identify a row of the curves.
 _KEYS = ("method", "kernel", "round")
 
-# Lines that are in colour unless somebody chooses: more can't be told from each other.
+# Number of lines in colour by default: more are hard to distinguish.
 _FEW = 6
 
-# Colours that also those can tell apart who see few, and dashes that differ where colours come
-# again.
+# Colours that colour-blind readers can distinguish. Dashes differ where colours repeat.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 _DASHES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (3, 1)), (0, (1, 1)))
 
-# Errors that differ more than so many times have a logarithmic axis.
+# Errors that differ by more than this factor get a logarithmic axis.
 _WIDE = 10.0
 
 
 class _Line(NamedTuple):
-    """A method's course."""
+    """A method's curve."""
 
     at: int
     method: str
@@ -43,11 +42,11 @@ class _Line(NamedTuple):
 
 
 class Result:
-    """What a run found.
+    """The results of a run.
 
-    ``summary`` has everything but the courses over time, as ``summary.json`` has it. ``curves`` is a frame
-    as a dictionary of columns: a row for each method and recorded round. ``predictions`` are there if it was
-    a :class:`Federation` that ran.
+    ``summary`` is the content of ``summary.json``: everything but the curves. ``curves`` is a frame
+    as a dictionary of columns, with a row per method and recorded round. ``predictions`` exist for
+    runs of a :class:`Federation`.
 
     >>> from hedgerow import simulate
     >>> result = simulate("friedman", method=["gr", "mk"], nodes=4, rounds=50, trials=2)
@@ -92,15 +91,17 @@ class Result:
         methods: str | Sequence[str] | None = None,
         log: bool | None = None,
     ) -> Any:
-        """Draws a column of the curves over the rounds, a line for each method.
+        """Draws a column of the curves over the rounds, one line per method.
 
-        ``column`` is ``"mse"`` (the error so far), ``"mse_window"`` (that of the latest rounds), or another
-        of :attr:`curves`. Without ``methods`` the best few are in colour, of methods with a line for each
-        kernel the best one, and all others are thin and grey; with it those alone are drawn: ``"sk:6"`` is
-        one line, ``"sk"`` all of its. ``log`` is whether errors have a logarithmic axis; None decides by
-        their range. Bands are one standard deviation over trials.
+        ``column`` is ``"mse"`` (the error so far), ``"mse_window"`` (the error of the latest
+        rounds), or another column of :attr:`curves`. Without ``methods``, the best few methods are
+        in colour, and all others are thin and grey. Of a method with a line per kernel, the best
+        line counts. With ``methods``, only those are drawn: ``"sk:6"`` is one line, ``"sk"`` all
+        lines of sk. ``log`` chooses a logarithmic axis; None decides by the range. Bands are one
+        standard deviation over trials.
 
-        Without ``ax`` it makes a figure with the legend beside it; on axes of your own the legend is inside.
+        Without ``ax`` it makes a figure with the legend beside it. On your own axes the legend is
+        inside.
         """
         if column not in self.curves or column in _KEYS:
             known = [name for name in self.curves if name not in _KEYS]
@@ -120,15 +121,15 @@ class Result:
             label = f"{len(grey)} others" if len(grey) > 1 else line.label
             label = label if at == 0 else "_" + line.label
             ax.plot(line.rounds, line.values, color="0.75", lw=0.7, zorder=1, label=label)
-        # From the top of the figure downwards, as the legend has them.
+        # From the top of the figure downwards, like the legend.
         for line in reversed(coloured):
-            # Another column of the same methods has the same colours.
+            # The same methods get the same colours for every column.
             which = sum(other.at < line.at for other in coloured)
             colour, dashes = _COLOURS[which % len(_COLOURS)], _DASHES[which % len(_DASHES)]
             ax.plot(line.rounds, line.values, color=colour, ls=dashes, lw=1.8, label=line.label)
             if line.spread is not None:
                 low, high = line.values - line.spread, line.values + line.spread
-                # What is below zero has no place on a logarithmic axis.
+                # A logarithmic axis has no values below zero.
                 low = np.where(low > 0, low, line.values) if ax.get_yscale() == "log" else low
                 ax.fill_between(line.rounds, low, high, color=colour, alpha=0.15, lw=0)
         ax.set_xlabel("rounds")
@@ -143,15 +144,16 @@ class Result:
     def report(self) -> str:
         """The self-contained page that ``hedgerow simulate`` writes.
 
-        A ValueError if it was a :class:`Federation` that ran: it has no trials to report.
+        Raises ValueError for a run of a :class:`Federation`, which has no trials.
         """
         return self._simulated().report()
 
     def write(self, folder: str | PathLike[str]) -> list[str]:
-        """Writes summary, curves, figures and report to a folder; the files that were written.
+        """Writes summary, curves, figures and report to a folder. Returns the paths of the files.
 
-        The folder is made if it isn't there. A ValueError if it was a :class:`Federation` that ran, whose
-        curves :meth:`to_pandas` and :meth:`to_polars` give, and an OSError if the folder can't be written.
+        Creates the folder if necessary. Raises OSError if the folder can't be written, and
+        ValueError for a run of a :class:`Federation`: use :meth:`to_pandas` or :meth:`to_polars`
+        for its curves.
         """
         return [str(path) for path in self._simulated().write(folder)]
 
@@ -173,7 +175,7 @@ class Result:
         return ", ".join((summary["data"]["name"], *counts))
 
     def _axis(self, column: str) -> str:
-        """What a column is, in words."""
+        """The label of the axis for a column."""
         words = {
             "mse": "mean squared error so far",
             "mse_window": f"mean squared error, last {self.summary['window']} rounds",
@@ -184,7 +186,7 @@ class Result:
         return of + words.get(kind, column.replace("_", " "))
 
     def _lines(self, column: str) -> list[_Line]:
-        """A line for each method and kernel that has something to draw."""
+        """One line per method and kernel with finite values."""
         names, kernels = np.asarray(self.curves["method"]), np.asarray(self.curves["kernel"])
         rounds, values = np.asarray(self.curves["round"]), np.asarray(self.curves[column])
         spread = self.curves.get(f"{column}_sd") if self.summary["trials"] > 1 else None
@@ -222,7 +224,7 @@ def _label(method: dict[str, Any]) -> str:
 
 
 def _best(lines: Sequence[_Line]) -> tuple[list[_Line], list[_Line]]:
-    """The lines that end lowest, one a method and the lowest first, and all others."""
+    """The lowest final line of each method, lowest first, and all other lines."""
     ordered = sorted(lines, key=lambda line: float(line.values[-1]))
     methods: dict[str, _Line] = {}
     for line in ordered:
@@ -244,6 +246,6 @@ def _chosen(lines: Sequence[_Line], names: Sequence[str]) -> list[_Line]:
 
 
 def _is_wide(values: Sequence[NDArray[np.float64]]) -> bool:
-    """Whether these are positive and far apart."""
+    """Whether all values are positive and spread over a wide range."""
     every = np.concatenate([np.empty(0), *values])
     return bool(every.size and every.min() > 0 and every.max() > _WIDE * every.min())

@@ -1,7 +1,7 @@
 """Estimators for River: ``pip install 'hedgerow[river]'``.
 
-They take dictionaries whose features may appear and vanish, and frames of pandas or polars for several
-samples at a time.
+They accept dictionaries whose features may appear and disappear, and frames of pandas or polars
+with several samples.
 """
 
 from __future__ import annotations
@@ -42,42 +42,43 @@ def _seed(seed: int | None) -> int:
 class HedgerowRegressor(base.MiniBatchRegressor):
     """Online regression with many kernels, on one machine.
 
-    Inputs and labels needn't be scaled: ``scaling="online"`` learns their units, and until the sixteenth
-    label predictions are the mean of the labels. A feature that is missing is filled in by its mean so
-    far; a label that is missing is a ValueError. Strings are refused: encode them first. Leave out
-    scalers before it: one whose units change with every sample moves what was learned already.
+    Inputs and labels needn't be scaled: ``scaling="online"`` learns their units. Until the
+    sixteenth label, predictions are the mean of the labels. A missing feature is replaced by its
+    mean so far. A missing label is a ValueError. Strings are refused: encode them first. Don't put
+    a scaler before it: its units change with every sample, which distorts what was already learned.
 
-    Features that appear later get a place of their own. A learner with more room then begins beside the
-    present one, and takes its place once its errors are the smaller ones.
+    When new features appear, a larger learner starts beside the current one and replaces it once
+    its errors are smaller.
 
     Parameters
     ----------
     method
-        ``"gr"`` has the lowest errors, ``"sk:1"`` (with one kernel) is online gradient descent on random
-        features, ``"mk"`` and ``"naive"`` weigh kernels, ``"linear"`` and ``"linear-newton"`` have none.
+        ``"gr"`` has the lowest errors. ``"sk:1"`` (with one kernel) is online gradient descent on
+        random features. ``"mk"`` and ``"naive"`` weight several kernels. ``"linear"`` and
+        ``"linear-newton"`` use none.
     budget
-        How many numbers a model has, about.
+        The approximate number of numbers in a model.
     kernels
-        The dictionary: squared bandwidths of Gaussians, or pairs of a family and a squared bandwidth. Without
-        it, eleven Gaussians from 1e-5 to 1e5.
+        The dictionary: squared bandwidths of Gaussians, or pairs of a family and a squared
+        bandwidth. The default is eleven Gaussians from 1e-5 to 1e5.
     draw
         ``"shared"``, ``"independent"``, ``"orthogonal"`` or ``"structured"`` random frequencies.
     loss
         ``"squared"`` or ``"huber"``.
     huber_delta
-        Where the Huber loss turns into a straight line.
+        The error at which the Huber loss becomes linear.
     ridge
         Weight of the ridge term.
     step_size
-        How far a gradient step goes.
+        The factor of a gradient step.
     step_schedule
-        ``"anytime"`` (falling with the square root of time) or ``"constant"``.
+        ``"anytime"`` (decreases with the square root of time) or ``"constant"``.
     scaling
         ``"online"``, ``"online-range"`` or ``"none"``.
     max_inputs
-        Features beyond so many are left out, with a warning.
+        Further features are left out, with a warning.
     seed
-        Of the random features. None draws one.
+        The seed of the random features. None draws one.
 
     Examples
     --------
@@ -145,7 +146,7 @@ class HedgerowRegressor(base.MiniBatchRegressor):
             raise self._names.explain(error, row) from None
 
     def learn_many(self, X: Any, y: Any) -> None:
-        """Learns the rows of a frame, one after the other: the same as ``learn_one`` for each."""
+        """Learns the rows of a frame in order: the same as ``learn_one`` for each."""
         frame, labels = dataframe.into_frame(X), dataframe.into_series(y)
         new = self._names.new(frame.columns)
         rows = _table(self._names, frame, new)
@@ -161,26 +162,26 @@ class HedgerowRegressor(base.MiniBatchRegressor):
 
     @property
     def _raw_memory_usage(self) -> int:
-        # River counts what Python knows of, which a native learner isn't among.
+        # River counts Python objects only, so the native learner is added.
         return super()._raw_memory_usage + sum(len(learner.save()) for learner in self._learner.learners)
 
 
 class HedgerowClassifier(base.MiniBatchClassifier):
     """Online classification with many kernels, on one machine, for any number of classes.
 
-    A learner for each class tells it from all others; two classes share one. Classes and features may
-    appear at any time; a class that is None or NaN is a ValueError. For the parameters see
-    :class:`HedgerowRegressor`.
+    Each class has a learner that separates it from all others; two classes share one. Classes and
+    features may appear at any time. A class that is None or NaN is a ValueError. For the parameters
+    see :class:`HedgerowRegressor`.
 
     Parameters
     ----------
     method
-        As there. ``"gr"`` knows the squared loss alone.
+        As for the regressor. ``"gr"`` supports only the squared loss.
     budget
     kernels
     draw
     loss
-        ``"squared"`` (labels are -1 and +1, and a prediction p of them means a probability of (1 + p)/2) or
+        ``"squared"`` (labels are -1 and +1, and a prediction p is a probability of (1 + p)/2) or
         ``"logistic"``.
     ridge
     step_size
@@ -249,7 +250,7 @@ class HedgerowClassifier(base.MiniBatchClassifier):
             self._names.add(new)
 
     def predict_proba_one(self, x: _Sample, **kwargs: Any) -> dict[Any, float]:
-        """How likely each class is; empty before the first."""
+        """The probability of each class. Empty before the first label."""
         row = self._names.row(x)
         try:
             return self._classes.probabilities_one(row)
@@ -257,7 +258,7 @@ class HedgerowClassifier(base.MiniBatchClassifier):
             raise self._names.explain(error, row) from None
 
     def learn_many(self, X: Any, y: Any) -> None:
-        """Learns the rows of a frame, one after the other: the same as ``learn_one`` for each."""
+        """Learns the rows of a frame in order: the same as ``learn_one`` for each."""
         frame, labels = dataframe.into_frame(X), dataframe.into_series(y)
         new = self._names.new(frame.columns)
         rows, classes = _table(self._names, frame, new), labels.to_list()
@@ -268,14 +269,14 @@ class HedgerowClassifier(base.MiniBatchClassifier):
         self._names.add(new)
 
     def predict_proba_many(self, X: Any) -> Any:
-        """How likely each class is, for each row of a frame."""
+        """The probability of each class, for each row of a frame."""
         frame = dataframe.into_frame(X)
         each = self._classes.probabilities(_table(self._names, frame))
         columns = dict(zip(self._classes.classes, each.T, strict=True))
         return dataframe.to_native_frame(columns, like=frame)
 
     def predict_many(self, X: Any) -> Any:
-        """The most likely class of each row of a frame; None before the first."""
+        """The most likely class of each row of a frame. None before the first label."""
         frame = dataframe.into_frame(X)
         each = self._classes.probabilities(_table(self._names, frame))
         names: list[Any] = list(self._classes.classes) or [None]
@@ -291,30 +292,32 @@ class HedgerowClassifier(base.MiniBatchClassifier):
 class FourierFeatures(base.MiniBatchTransformer):
     """Random Fourier features: a sine and a cosine of each random projection of the whole sample.
 
-    The product of two samples' features estimates a kernel's value, so a linear model on them is a kernel
-    method. Samples should be scaled. A feature that is missing counts as zero. The frequencies of a name
-    are drawn when it is first seen and stay; Matérn kernels of names that come later are multiplied with
-    those of earlier names, all others are as if all names had come at once.
+    The product of two samples' features estimates a kernel's value, so a linear model on them is a
+    kernel method. Samples should be scaled. A missing feature counts as zero. The frequencies of a
+    name are drawn when it first appears, and stay. For Matérn kernels, the kernel of later names is
+    multiplied with that of earlier names. For all other kernels, the result is the same as if all
+    names had appeared at once.
 
     Parameters
     ----------
     kernels
         Squared bandwidths v of Gaussians exp(-‖x - x'‖²/2v), or pairs of a family and a squared
-        bandwidth. What elsewhere is called gamma is 1/2v.
+        bandwidth. Other libraries call 1/2v gamma.
     frequencies
-        Of each kernel; each gives a sine and a cosine.
+        The number per kernel. Each gives a sine and a cosine.
     draw
         ``"shared"``, ``"independent"``, ``"orthogonal"`` or ``"structured"``.
     max_inputs
-        Features beyond so many are left out, with a warning.
+        Further features are left out, with a warning.
     seed
-        Where the draw begins. None draws one.
+        The seed of the frequencies. None draws one.
 
     Examples
     --------
     >>> from hedgerow.river import FourierFeatures
     >>> features = FourierFeatures(kernels=(1.0,), frequencies=1000)
-    >>> a, b = features.transform_one({"u": 0.0, "v": 0.5}), features.transform_one({"u": 0.3, "v": 0.1})
+    >>> a = features.transform_one({"u": 0.0, "v": 0.5})
+    >>> b = features.transform_one({"u": 0.3, "v": 0.1})
     >>> round(sum(a[i] * b[i] for i in a), 1)  # exp(-(0.3² + 0.4²)/2) = 0.88
     0.9
     """
@@ -334,7 +337,7 @@ class FourierFeatures(base.MiniBatchTransformer):
         self.seed = seed
         self._names = Names(max_inputs)
         self._first_seed = _seed(seed)
-        # Frequencies of the first names, of those that came later, and so on.
+        # Frequencies of the first names, then of later names.
         self._maps: list[FeatureMap] = []
         self._room = 0
         width = self._new_map(1).width
@@ -346,7 +349,7 @@ class FourierFeatures(base.MiniBatchTransformer):
         yield {"seed": None, "kernels": (0.1, ("laplacian", 1.0)), "frequencies": 7}
 
     def learn_one(self, x: _Sample) -> None:
-        """Draws frequencies for names that are new."""
+        """Draws frequencies for new names."""
         row, new = self._names.meet(x, 0.0)
         if new:
             self._check(row, new)
@@ -357,7 +360,7 @@ class FourierFeatures(base.MiniBatchTransformer):
         """Features of a sample."""
         row, new = self._names.meet(x, 0.0)
         if new:
-            # One that is refused leaves no names.
+            # A refused sample adds no names.
             self._check(row, new)
             self._names.add(new)
         if len(row) != self._room or not row:
@@ -371,7 +374,7 @@ class FourierFeatures(base.MiniBatchTransformer):
         return dict(zip(self._outputs, features.tolist(), strict=True))
 
     def learn_many(self, X: Any) -> None:
-        """Draws frequencies for columns that are new."""
+        """Draws frequencies for new columns."""
         frame = dataframe.into_frame(X)
         new = self._names.new(frame.columns)
         _table(self._names, frame, new)
@@ -402,7 +405,7 @@ class FourierFeatures(base.MiniBatchTransformer):
 
     @property
     def _raw_memory_usage(self) -> int:
-        # Frequencies are native: four bytes for each and each input.
+        # Frequencies are native: four bytes per frequency and input.
         frequencies = sum(feature_map.inputs * feature_map.width // 2 for feature_map in self._maps)
         return super()._raw_memory_usage + 4 * frequencies
 
@@ -415,13 +418,13 @@ class FourierFeatures(base.MiniBatchTransformer):
     def _make_room(self) -> None:
         missing = max(len(self._names), 1) - self._room
         if missing > 0:
-            # Later ones have room to spare, so that there are few of them.
+            # Later maps have spare inputs, so that there are few maps.
             room = missing if not self._maps else max(missing, self._room // 2, 4)
             self._maps.append(self._new_map(room))
             self._room += room
 
     def _joined(self, row: Sequence[Any]) -> NDArray[np.float32]:
-        """Features of a row that is as long as there is room."""
+        """Features of a full row from all maps."""
         parts, begin = [], 0
         for feature_map in self._maps:
             parts.append(feature_map.transform_one(row[begin : begin + feature_map.inputs])[None])
@@ -430,7 +433,7 @@ class FourierFeatures(base.MiniBatchTransformer):
         return joined
 
     def _join(self, parts: list[NDArray[np.float32]]) -> NDArray[np.float32]:
-        """The angle of all names is the sum of the angles of some and of others."""
+        """Joins maps: the angle over all names is the sum of the angles over each part."""
         shaped = (part.reshape(len(part), -1, 2, self.frequencies) for part in parts)
         joined: NDArray[np.float32] = reduce(_turned, shaped).reshape(len(parts[0]), -1)
         return joined
@@ -442,7 +445,7 @@ class FourierFeatures(base.MiniBatchTransformer):
 
 
 def _settings(estimator: Any, more: tuple[str, ...]) -> Mapping[str, Any]:
-    """What a plan takes of an estimator's parameters, tried once so that mistakes are told at once."""
+    """The settings of a plan from an estimator's parameters, checked at once."""
     names = ("method", "budget", "kernels", "draw", "ridge", "step_size", "step_schedule", "scaling", *more)
     settings = {name: getattr(estimator, name) for name in names} | {"seed": _seed(estimator.seed)}
     Plan(inputs=1, **settings)
@@ -470,7 +473,7 @@ def _check_class(name: Any) -> None:
 
 
 def _turned(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Sines and cosines of sums of angles; both have the length 1/√D."""
+    """Sines and cosines of sums of angles. Both arguments have the length 1/√D."""
     sines, cosines = one[:, :, 0], one[:, :, 1]
     more_sines, more_cosines = other[:, :, 0], other[:, :, 1]
     length = np.float32(np.sqrt(one.shape[-1]))

@@ -18,10 +18,10 @@ from hedgerow.results import Result
 # Rows of an iterator that are read at a time.
 _ROWS = 4096
 
-# Settings of the data that have a meaning for samples that are here already.
+# Settings of the data that apply to samples in memory.
 _OF_SAMPLES = {"lags", "lagged", "horizon", "exogenous", "scaling"}
 
-# Settings with which a round isn't the next sample of each node.
+# Settings with which a round is not simply the next sample of each node.
 _READS_MORE = ("participation.", "federation.partition", "data.lag", "data.horizon", "data.exogenous")
 
 
@@ -48,18 +48,19 @@ def simulate(
 ) -> Result:
     """Runs trials of one or more methods on the same samples.
 
-    Every prediction is scored before its label is learned. ``data`` is the name of a built-in stream or of a
-    data set, the path of a file, an array ``X`` with labels ``y``, a frame of pandas or polars, or an
-    iterator over ``(x, y)`` or ``(x, y, node)``. ``target``, ``features`` and ``node`` name columns of a
-    file or frame; beside an array ``node`` says whose each sample is. ``method`` is one, a list, or a text
-    with commas. All else is as of ``hedgerow simulate``; what has no argument of its own here goes to
-    ``settings``, under the names that ``hedgerow config`` prints.
+    Every prediction is scored before its label is learned. ``data`` is the name of a built-in
+    stream or of a data set, the path of a file, an array ``X`` with labels ``y``, a frame of pandas
+    or polars, or an iterator over ``(x, y)`` or ``(x, y, node)``. ``target``, ``features`` and
+    ``node`` name columns of a file or frame. With an array, ``node`` has the node of each sample.
+    ``method`` is a name, a list of names, or names with commas. Other arguments are those of
+    ``hedgerow simulate``. Settings without an argument go to ``settings``, under the names that
+    ``hedgerow config`` prints.
 
-    A run ends when the samples do, though ``rounds`` be more: ``result.summary["rounds"]`` were played. An
-    iterator is read to its end before the run begins, so it must have one; but where ``nodes`` and
-    ``rounds`` are given, samples come one a node and round, and none says whose it is, no more of them are
-    read than are needed. Samples whose label is NaN are left out, and counted in ``summary["data"]``; inputs
-    that are NaN are filled in.
+    A run ends with the samples, even if ``rounds`` is larger; ``result.summary["rounds"]`` has the
+    real number. An iterator is read to its end before the run starts, so it must be finite.
+    Exception: if ``nodes`` and ``rounds`` are given, each node gets one sample per round and no
+    sample names its node, then only the needed samples are read. Samples with a NaN label are
+    skipped and counted in ``summary["data"]``. NaN inputs are filled in.
 
     >>> from hedgerow import simulate
     >>> ridge = {"learning.ridge": 0.001}
@@ -120,14 +121,14 @@ def simulate(
 
 
 def _methods(method: str | Sequence[str] | None) -> list[str] | None:
-    """As the command line has them: a text may name several."""
+    """Names as on the command line: a string may hold several."""
     if method is None:
         return None
     return [name.strip() for name in method.split(",")] if isinstance(method, str) else list(method)
 
 
 def _most(changes: Mapping[str, Any]) -> int | None:
-    """How many samples such a run has use for, if no node has samples of its own; None is all."""
+    """How many samples such a run needs if samples name no nodes; None means all."""
     plain = {"federation.partition": ("auto", "round-robin"), "participation.dropout": (0, 0.0)}
     for key, value in changes.items():
         is_known = value is None or value in plain.get(key, ())
@@ -139,7 +140,7 @@ def _most(changes: Mapping[str, Any]) -> int | None:
 
 
 def _first(items: Iterable[Any], most: int) -> Iterator[Any]:
-    """So many samples with labels; all if they say whose they are."""
+    """The first ``most`` samples with labels; all samples if they name their nodes."""
     labels = 0
     for item in items:
         yield item

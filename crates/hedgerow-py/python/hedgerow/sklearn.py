@@ -1,6 +1,6 @@
 """Estimators for scikit-learn: ``pip install 'hedgerow[sklearn]'``.
 
-They learn sample by sample in the order of the rows, so ``fit`` is ``partial_fit`` from the beginning, and
+They learn sample by sample in the order of the rows. ``fit`` is ``partial_fit`` on a new model, and
 the same rows give the same model.
 """
 
@@ -46,52 +46,53 @@ _FLOATS = [np.float64, np.float32]
 class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Online regression with many kernels.
 
-    Rows are learned once, in their order, as a stream's would be. Rows that are sorted by label give bad
-    models: shuffle them first (``sklearn.utils.shuffle``; the ``shuffle=True`` of a splitter leaves each
-    part's rows in their order), or say ``passes=5``.
+    Rows are learned once and in order, like a stream. Rows sorted by label give bad models: shuffle
+    them first (``sklearn.utils.shuffle``; the ``shuffle=True`` of a splitter keeps the order within
+    each part), or use ``passes=5``.
 
-    Inputs and labels needn't be scaled: ``scaling="online"`` learns their units. An input that is NaN is
-    filled in by the mean of its column so far; a label that is NaN is a ValueError.
+    Inputs and labels needn't be scaled: ``scaling="online"`` learns their units. A NaN input is
+    replaced by the mean of its column so far. A NaN label is a ValueError.
 
     Parameters
     ----------
     method : str, default="gr"
-        ``"gr"`` has the lowest errors, ``"sk:1"`` (with one kernel) is online gradient descent on random
-        features, ``"mk"`` and ``"naive"`` weigh kernels, ``"linear"`` and ``"linear-newton"`` have none.
+        ``"gr"`` has the lowest errors. ``"sk:1"`` (with one kernel) is online gradient descent on
+        random features. ``"mk"`` and ``"naive"`` weight several kernels. ``"linear"`` and
+        ``"linear-newton"`` use none.
     budget : int, default=100
-        How many numbers a model has, about.
+        The approximate number of numbers in a model.
     kernels : sequence, default=None
-        The dictionary: squared bandwidths of Gaussians, or pairs of a family and a squared bandwidth. Without
-        it, eleven Gaussians from 1e-5 to 1e5.
+        The dictionary: squared bandwidths of Gaussians, or pairs of a family and a squared
+        bandwidth. The default is eleven Gaussians from 1e-5 to 1e5.
     draw : str, default="shared"
         ``"shared"``, ``"independent"``, ``"orthogonal"`` or ``"structured"`` random frequencies.
     loss : str, default="squared"
-        ``"squared"``, or ``"huber"``, on which large errors pull less. ``"logistic"`` is for classes:
-        :class:`HedgerowClassifier`.
+        ``"squared"``, or ``"huber"``, which gives large errors less weight. ``"logistic"`` is for
+        classes: :class:`HedgerowClassifier`.
     huber_delta : float, default=1.0
-        Where the Huber loss turns into a straight line.
+        The error at which the Huber loss becomes linear.
     ridge : float, default=0.01
         Weight of the ridge term.
     step_size : float, default=1.0
-        How far a gradient step goes.
+        The factor of a gradient step.
     step_schedule : str, default="anytime"
-        ``"anytime"`` (falling with the square root of time) or ``"constant"``.
+        ``"anytime"`` (decreases with the square root of time) or ``"constant"``.
     scaling : str, default="online"
         ``"online"``, ``"online-range"`` or ``"none"``.
     passes : int, default=1
-        How often ``fit`` goes through the rows; ``partial_fit`` does once.
+        How often ``fit`` reads the rows. ``partial_fit`` reads them once.
     random_state : int, RandomState instance or None, default=1
-        Of the random features.
+        The seed of the random features.
 
     Attributes
     ----------
     learner_ : hedgerow.Learner
-        Who learns.
+        The native learner.
     n_samples_seen_ : int
-        Samples that were learned, passes counted.
+        The number of learned samples, counting every pass.
     n_features_in_ : int
     feature_names_in_ : ndarray
-        If the names of columns are all strings.
+        Only if all names of columns are strings.
 
     Examples
     --------
@@ -136,11 +137,11 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Begins anew and learns the rows in their order, ``passes`` times."""
+        """Learns the rows in order, ``passes`` times, with a new model."""
         return self._learn(X, y, is_new=True, passes=_passes(self))
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learns more rows, in their order."""
+        """Learns more rows, in order."""
         return self._learn(X, y, is_new=not self.__sklearn_is_fitted__(), passes=1)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -177,35 +178,35 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Online classification with many kernels, for any number of classes.
 
-    Rows are learned once, in their order, as a stream's would be. Rows that are sorted by class give bad
-    models: shuffle them first (``sklearn.utils.shuffle``; the ``shuffle=True`` of a splitter leaves each
-    part's rows in their order), or say ``passes=5``.
+    Rows are learned once and in order, like a stream. Rows sorted by class give bad models: shuffle
+    them first (``sklearn.utils.shuffle``; the ``shuffle=True`` of a splitter keeps the order within
+    each part), or use ``passes=5``.
 
-    A learner for each class tells it from all others; two classes share one. For the parameters that aren't
-    explained here see :class:`HedgerowRegressor`. A label that is missing is a ValueError.
+    Each class has a learner that separates it from all others; two classes share one. See
+    :class:`HedgerowRegressor` for the other parameters. A missing label is a ValueError.
 
     Parameters
     ----------
     method : str, default="gr"
-        As there; ``"gr"`` knows the squared loss alone.
+        As for the regressor. ``"gr"`` supports only the squared loss.
     budget : int, default=100
     kernels : sequence, default=None
     draw : str, default="shared"
     loss : str, default="squared"
-        ``"squared"`` (labels are -1 and +1, and a prediction p of them means a probability of (1 + p)/2) or
+        ``"squared"`` (labels are -1 and +1, and a prediction p is a probability of (1 + p)/2) or
         ``"logistic"``.
     ridge : float, default=0.01
     step_size : float, default=1.0
     step_schedule : str, default="anytime"
     scaling : str, default="online"
     passes : int, default=1
-        How often ``fit`` goes through the rows.
+        How often ``fit`` reads the rows.
     random_state : int, RandomState instance or None, default=1
 
     Attributes
     ----------
     classes_ : ndarray
-        Sorted.
+        The classes, sorted.
     n_samples_seen_ : int
     n_features_in_ : int
     feature_names_in_ : ndarray
@@ -252,15 +253,15 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Begins anew and learns the rows in their order."""
+        """Learns the rows in order with a new model."""
         return self._learn(X, y, None, is_new=True, passes=_passes(self))
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
-        """Learns more rows, in their order. The first call is told all ``classes`` that there will be."""
+        """Learns more rows, in order. The first call needs all ``classes``."""
         return self._learn(X, y, classes, is_new=not self.__sklearn_is_fitted__(), passes=1)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """How likely each class is, for each row."""
+        """The probability of each class, for each row."""
         check_is_fitted(self)
         rows = validate_data(self, X, reset=False, dtype=_FLOATS, ensure_all_finite="allow-nan")
         return self._scores.probabilities(rows)
@@ -309,24 +310,24 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Random Fourier features of one or more kernels: a sine and a cosine of each random projection.
+    """Random Fourier features of one or more kernels: sines and cosines of random projections.
 
     Parameters
     ----------
     kernels : sequence, default=(1.0,)
-        Squared bandwidths v of Gaussians exp(-‖x - x'‖²/2v), or pairs of a family and a squared bandwidth.
-        What elsewhere is called gamma is 1/2v.
+        Squared bandwidths v of Gaussians exp(-‖x - x'‖²/2v), or pairs of a family and a squared
+        bandwidth. Other libraries call 1/2v gamma.
     frequencies : int, default=50
-        Of each kernel; each gives a sine and a cosine.
+        The number per kernel. Each gives a sine and a cosine.
     draw : str, default="shared"
         ``"shared"``, ``"independent"``, ``"orthogonal"`` or ``"structured"``.
     random_state : int, RandomState instance or None, default=1
-        Where the draw begins.
+        The seed of the frequencies.
 
     Attributes
     ----------
     feature_map_ : hedgerow.FeatureMap
-        Who computes.
+        The native feature map.
     n_features_in_ : int
     feature_names_in_ : ndarray
 
@@ -354,7 +355,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Draws the frequencies; of the rows, only their length matters."""
+        """Draws the frequencies. Only the length of the rows matters."""
         _forget(self, "feature_map_")
         validate_data(self, X, dtype=_FLOATS)
         self.feature_map_ = FeatureMap(
@@ -367,14 +368,14 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         return self
 
     def partial_fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Draws the frequencies if it is the first call."""
+        """Draws the frequencies in the first call."""
         if not self.__sklearn_is_fitted__():
             return self.fit(X)
         validate_data(self, X, reset=False, dtype=_FLOATS)
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
-        """Features of rows, in single precision if the rows are, and of no more digits if they aren't."""
+        """Features of rows. They have the type of the rows but only single precision."""
         check_is_fitted(self)
         rows = validate_data(self, X, reset=False, dtype=_FLOATS)
         features: NDArray[np.floating[Any]] = self.feature_map_.transform(rows).astype(rows.dtype, copy=False)
@@ -394,7 +395,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
 
 def _forget(estimator: Any, *attributes: str) -> None:
-    """What was learned before, so that a fit that fails leaves nothing that looks like one."""
+    """Removes what was learned before, so that a failed fit leaves an unfitted model."""
     for name in attributes:
         vars(estimator).pop(name, None)
 

@@ -1,9 +1,9 @@
 """Hedgerow on a fleet that runs Flower (``pip install 'hedgerow[flower]'``).
 
-:class:`HedgerowStrategy` is the server's side, for a ``ServerApp``; :func:`client_app` makes the
-``ClientApp`` of a node from a function that says where its samples are. Messages are Flower's records, and
-what a node has to remember between rounds is in Flower's own context, so that every method runs under ``flwr
-run``, simulated or deployed. See ``docs/flower.md``.
+:class:`HedgerowStrategy` is the server side, for a ``ServerApp``. :func:`client_app` makes the
+``ClientApp`` of a node from a function that yields its samples. Messages are Flower's records. A
+node's state is kept in Flower's context between rounds. So every method runs under ``flwr run``,
+simulated or deployed. See ``docs/flower.md``.
 """
 
 from hedgerow._extras import need

@@ -1,4 +1,4 @@
-"""The node's side: a ``ClientApp`` whose engine is kept in Flower's context between rounds."""
+"""The node side: a ``ClientApp`` whose engine is kept in Flower's context between rounds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flwr.clientapp.typing import Mod
 from hedgerow._hedgerow import Engine, Plan
 from hedgerow.flower.records import Answer, BadMessage, Evaluation, Opening
 
-# The record of the context's state that is ours.
+# The name of our record in the context's state.
 STATE = "hedgerow"
 
 Batches = Callable[[Context], Iterable[tuple[Any, Any]]]
@@ -28,16 +28,16 @@ def client_app(
     from_start: bool = True,
     mods: list[Mod] | None = None,
 ) -> ClientApp:
-    """A ``ClientApp`` that learns a mini-batch a round.
+    """A ``ClientApp`` that learns one mini-batch per round.
 
-    ``samples(context)`` gives an iterator over batches ``(X, y)``, a row of ``X`` for each label. It is
-    called anew in every round, since Flower may start a process for each. If it begins at the same place
-    every time, batches that were learned before are passed over; if it goes on by itself, as a sensor's queue
-    does or one that asks :func:`batches_learned`, say ``from_start=False``. A node whose batches have come to
-    an end answers that it has nothing to say.
+    ``samples(context)`` returns an iterator over batches ``(X, y)`` with one row of ``X`` per
+    label. It is called in every round, because Flower may start a process for each. If it starts at
+    the same place every time, batches that were already learned are skipped. If it continues by
+    itself, like a sensor's queue or a function that calls :func:`batches_learned`, use
+    ``from_start=False``. A node without further batches sends an empty answer.
 
-    ``evaluation(context)`` gives the batches that are predicted, and not learned, when the strategy asks for
-    an evaluation.
+    ``evaluation(context)`` returns the batches that are predicted but not learned when the strategy
+    asks for an evaluation.
     """
     for name, given in (("samples", samples), ("evaluation", evaluation)):
         if not callable(given) and (name == "samples" or given is not None):
@@ -77,29 +77,30 @@ def client_app(
             if labels.size:
                 examples += labels.size
                 squared_error += float(np.sum((node.engine.predict(X) - labels) ** 2))
-        # What was heard here will be heard again: the context stays as it was.
+        # The context stays unchanged: the same opening comes again for training.
         return Message(Evaluation(examples, squared_error).to_records(), reply_to=message)
 
     return app
 
 
 def engine_of(context: Context) -> Engine | None:
-    """The node's engine as it was after its latest answer, for predictions of your own; None before the first
-    one. What is done with it isn't kept.
+    """The node's engine after its latest answer, for your own predictions.
+
+    None before the first answer. Changes to it are not kept.
     """
     node = _Remembered.from_context(context)
     return None if node is None else node.engine
 
 
 def batches_learned(context: Context) -> int:
-    """Batches that this node has learned in this run, the one at hand not included."""
+    """Number of batches that this node has learned in this run, without the current one."""
     node = _state(context)
     return 0 if node is None else int(node["batches"])  # type: ignore[arg-type]
 
 
 @dataclass
 class _Remembered:
-    """What a node remembers from one round to the next."""
+    """The state of a node between rounds."""
 
     engine: Engine
     #: Flower's round of its latest answer; 0 if it never answered.
@@ -108,7 +109,7 @@ class _Remembered:
 
     @classmethod
     def of(cls, context: Context, plan: Plan, opening: Opening) -> _Remembered:
-        """The node as it was, or a new one."""
+        """Restores the node, or makes a new one."""
         node = cls.from_context(context)
         if node is None:
             return cls(Engine(plan, str(context.run_id), _number(context, opening)))
@@ -126,10 +127,10 @@ class _Remembered:
         return cls(engine, int(state["answered"]), int(state["batches"]))  # type: ignore[arg-type]
 
     def hear(self, opening: Opening) -> None:
-        """Hears what opens the round."""
+        """Applies the opening of a round."""
         if self.answered == 0 or self.answered != opening.heard:
-            # An answer was lost on its way or refused: as if a connection had broken, everything
-            # that is owed is said again.
+            # An answer was lost or refused. As after a broken connection, the engine repeats what
+            # the server has not confirmed.
             self.engine.connected()
         if opening.scale is not None:
             self.engine.hear_scale(*opening.scale)
@@ -137,8 +138,8 @@ class _Remembered:
         self.engine.hear_broadcast(told.round, told.kernels, told.numbers, taken=opening.taken)
 
     def keep(self, context: Context, server_round: int) -> None:
-        """Puts it away until the next round."""
-        # A pickle's parts are plain bytes; a pickle itself has no business in a state.
+        """Saves the state in the context."""
+        # Store the parts of the pickle as plain bytes, because unpickling is unsafe.
         reduced: Any = self.engine.__reduce__()
         plan, saved, standing = reduced[1]
         context.state[STATE] = ConfigRecord(
@@ -158,9 +159,7 @@ def _state(context: Context) -> ConfigRecord | None:
 
 
 def _number(context: Context, opening: Opening) -> int:
-    """A node's number: its partition's if it has one, so that it keeps it when it comes back as another node
-    of Flower.
-    """
+    """A node's number: the partition id, if any, because Flower's node ids may change."""
     partition = context.node_config.get("partition-id")
     if partition is None:
         return opening.node

@@ -1,4 +1,4 @@
-"""Numbers of nodes: stable ones for Flower's."""
+"""Stable numbers for Flower's nodes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from hedgerow.flower.records import BadMessage
 
 
 class Members:
-    """Which node of Flower has which number."""
+    """Maps node ids of Flower to numbers."""
 
     def __init__(self) -> None:
-        #: Flower's round whose answer of a node was the latest to be taken, by node.
+        #: Flower's round of the latest accepted answer, by node id.
         self.heard: dict[int, int] = {}
         self._numbers: dict[int, int] = {}
-        #: Nodes whose number is sure, since they said it, by number.
+        #: Nodes that have confirmed their number, by number.
         self._bound: dict[int, int] = {}
         self._there: frozenset[int] = frozenset()
 
     def see(self, there: list[int]) -> None:
-        """These are there. New ones get numbers in the order of their ids."""
+        """Notes the connected nodes. New ones get numbers in the order of their ids."""
         self._there = frozenset(there)
         taken = set(self._numbers.values())
         free = (number for number in range(len(taken) + len(there)) if number not in taken)
@@ -26,15 +26,15 @@ class Members:
                 self._numbers[node_id] = next(free)
 
     def number(self, node_id: int) -> int:
-        """The number that a node has, or would have if its partition doesn't say otherwise."""
+        """The number of a node, or the one it gets if it has no partition id."""
         return self._numbers[node_id]
 
     def is_bound(self, node_id: int) -> bool:
-        """Whether its number is sure."""
+        """Whether the node has confirmed its number."""
         return self._bound.get(self._numbers[node_id]) == node_id
 
     def check(self, node_id: int, number: int) -> None:
-        """A node says its number, which nobody else who is there may have."""
+        """Checks a number that a node claims: no other connected node may have it."""
         if node_id not in self._numbers:
             raise BadMessage("nobody asked it")
         owner = self._bound.get(number, node_id)
@@ -46,5 +46,5 @@ class Members:
             raise BadMessage(f"its number was {self._numbers[node_id]} before")
 
     def bind(self, node_id: int, number: int) -> None:
-        """From now on it is sure; it was checked before."""
+        """Binds a checked number to a node."""
         self._numbers[node_id], self._bound[number] = number, node_id

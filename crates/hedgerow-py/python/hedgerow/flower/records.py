@@ -1,8 +1,8 @@
 """Hedgerow's messages as records of Flower.
 
-A message of the server has the plan, the user's own ``config``, an :class:`Opening` and the numbers of the
-model; a node's reply has an :class:`Answer`, its numbers and its errors. Whatever comes from the other side
-is checked here or by the native half that takes it.
+A message of the server has the plan, the user's own ``config``, an :class:`Opening` and the numbers
+of the model. A node's reply has an :class:`Answer`, its numbers and its errors. Everything from the
+other side is checked here or by the native code that accepts it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hedgerow._hedgerow import Broadcast, Plan, Speech, Upload
 
-# Names of the records in a message, and of what is in them.
+# Names of the records in a message, and of their fields.
 PLAN = "plan"
 CONFIG = "config"
 OPENING = "opening"
@@ -35,26 +35,26 @@ _T = TypeVar("_T")
 
 
 class BadMessage(ValueError):
-    """A message that makes no sense."""
+    """An invalid message."""
 
 
 @dataclass(frozen=True)
 class Opening:
     """What opens a round for a node."""
 
-    #: Flower's round: counts how often everybody was asked.
+    #: Flower's round: counts the requests to all nodes.
     server_round: int
-    #: The number that the node has, unless its partition says otherwise.
+    #: The node's number, unless it has a partition id.
     node: int
-    #: Flower's round whose answer of this node was the latest to be taken; 0 if none was.
+    #: Flower's round of this node's latest accepted answer; 0 if none.
     heard: int
-    #: The latest round whose upload of this node was taken.
+    #: The latest round in which an upload of this node was accepted.
     taken: int
     broadcast: Broadcast
     scale: tuple[int, bytes] | None
 
     def to_records(self, plan: Plan, config: ConfigRecord) -> RecordDict:
-        """As it travels."""
+        """Converts to records."""
         opening = ConfigRecord(
             {
                 "node": self.node,
@@ -79,7 +79,7 @@ class Opening:
 
     @classmethod
     def from_records(cls, content: RecordDict) -> tuple[Plan, Opening]:
-        """As it came."""
+        """Reads from records."""
         plan = Plan.from_json(_field(_record(content, PLAN, ConfigRecord), PLAN, str))
         opening = _record(content, OPENING, ConfigRecord)
         kernels: tuple[int, int] | None = None
@@ -106,22 +106,22 @@ class Opening:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a node has to say."""
+    """A node's answer."""
 
-    #: Its number.
+    #: The node's number.
     node: int
-    #: Samples that it has learned from for this answer.
+    #: Samples learned for this answer.
     examples: int
     report: Numbers | None
     upload: Upload | None
 
     @classmethod
     def of(cls, node: int, examples: int, speech: Speech) -> Answer:
-        """What an engine says."""
+        """From the output of an engine."""
         return cls(node, examples, speech.report, speech.upload)
 
     def to_records(self) -> RecordDict:
-        """As it travels."""
+        """Converts to records."""
         answer = ConfigRecord({"node": self.node})
         metrics = MetricRecord({EXAMPLES: self.examples})
         content = RecordDict({ANSWER: answer, METRICS: metrics})
@@ -140,7 +140,7 @@ class Answer:
 
     @classmethod
     def from_records(cls, content: RecordDict) -> Answer:
-        """As it came."""
+        """Reads from records."""
         answer, metrics = _record(content, ANSWER, ConfigRecord), _record(content, METRICS, MetricRecord)
         node, examples = _field(answer, "node", int), _field(metrics, EXAMPLES, int)
         if examples < 0:
@@ -162,19 +162,19 @@ class Answer:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How well a node predicts samples that it doesn't learn."""
+    """The error of a node on samples that it doesn't learn."""
 
     examples: int
     squared_error: float
 
     def to_records(self) -> RecordDict:
-        """As it travels."""
+        """Converts to records."""
         metrics = MetricRecord({EXAMPLES: self.examples, "squared-error": self.squared_error})
         return RecordDict({METRICS: metrics})
 
     @classmethod
     def from_records(cls, content: RecordDict) -> Evaluation:
-        """As it came."""
+        """Reads from records."""
         metrics = _record(content, METRICS, MetricRecord)
         examples, squared_error = _field(metrics, EXAMPLES, int), _field(metrics, "squared-error", float)
         if examples < 0 or not 0.0 <= squared_error < math.inf:
@@ -196,17 +196,17 @@ def _record(content: RecordDict, name: str, kind: type[_T]) -> _T:
 
 def _field(record: Any, name: str, kind: type[_T]) -> _T:
     value = record.get(name)
-    # A bool is an int to isinstance, but none in a message.
+    # isinstance() would accept a bool as an int.
     if type(value) is not kind:
         raise BadMessage(f"{name!r} must be of type {kind.__name__}, but is {value!r:.50}")
     return value
 
 
 def _numbers(record: ArrayRecord, name: str) -> Numbers | None:
-    """A vector.
+    """A vector of an array record.
 
-    What its head claims is held against what came before anything is allocated, which ``Array.numpy`` doesn't
-    do.
+    The header is compared with the size of the data before anything is allocated. ``Array.numpy``
+    doesn't do that.
     """
     array = record.get(name)
     if array is None:

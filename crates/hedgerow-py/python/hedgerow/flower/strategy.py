@@ -1,4 +1,4 @@
-"""The server's side: a strategy for a ``ServerApp``."""
+"""The server side: a strategy for a ``ServerApp``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hedgerow.flower.records import EXAMPLES, Answer, Evaluation, Opening, array
 # Flower's own log.
 _LOG = logging.getLogger("flwr")
 
-# Seconds between two looks at whether enough nodes are there.
+# Seconds between two checks for enough nodes.
 _PATIENCE = 1.0
 
 _T = TypeVar("_T")
@@ -29,14 +29,14 @@ _T = TypeVar("_T")
 class HedgerowStrategy(Strategy):
     """Runs a plan on the nodes of a grid: ``HedgerowStrategy(plan).start(grid, num_rounds=100)``.
 
-    Rounds begin when ``min_available_nodes`` are there, by default as many as the plan has. Each asks
-    ``fraction_train`` of those that are there, closes with whoever answers within the ``timeout`` of
-    :meth:`start`, and goes on without those that fail. ``fraction_evaluate`` of them are asked to predict
-    samples that they don't learn, by default nobody: the error of predictions that were made before their
-    labels were learned comes with every round.
+    Rounds start when ``min_available_nodes`` are connected, by default as many as the plan has. A
+    round asks ``fraction_train`` of the connected nodes and closes with those that answer within
+    the ``timeout`` of :meth:`start`. ``fraction_evaluate`` of the nodes predict samples that they
+    don't learn; the default is none, because every round has the error of predictions that were
+    made before their labels were learned.
 
-    ``server`` goes on from a server of the same plan, such as ``Server.restore(plan, saved)`` of an earlier
-    run's ``strategy.server.save()``.
+    ``server`` continues from a server of the same plan, such as ``Server.restore(plan, saved)``
+    with the ``strategy.server.save()`` of an earlier run.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class HedgerowStrategy(Strategy):
         self.fraction_train = fraction_train
         self.fraction_evaluate = fraction_evaluate
         self.min_available_nodes = min_available_nodes
-        # Where reports are tried, so that none stays whose upload is refused.
+        # Checks reports first, so that a report with a refused upload has no effect.
         self._trial = Server(plan)
         self._members = Members()
         self._opened_at = time.monotonic()
 
     @property
     def arrays(self) -> ArrayRecord:
-        """The numbers that nodes are told."""
+        """The numbers of the current broadcast."""
         return arrays(model=self.server.broadcast.numbers)
 
     def start(
@@ -86,9 +86,9 @@ class HedgerowStrategy(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
-        """Plays so many rounds.
+        """Runs ``num_rounds`` rounds.
 
-        The model begins as the plan or the saved server says, so there are no initial arrays.
+        The model comes from the plan or the saved server, so there are no initial arrays.
         """
         if initial_arrays is not None:
             raise ValueError(
@@ -101,7 +101,7 @@ class HedgerowStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Opens a round for those who take part in it."""
+        """Opens a round for the nodes that take part in it."""
         messages = self._ask(server_round, config, grid, self.fraction_train, MessageType.TRAIN)
         self._opened_at = time.monotonic()
         return messages
@@ -109,14 +109,14 @@ class HedgerowStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Takes the answers and closes the round.
+        """Accepts the answers and closes the round.
 
-        Answers that make no sense are refused and change nothing.
+        Invalid answers are refused and change nothing.
         """
         answers, failures = _read(replies, Answer.from_records)
         before = self.server.round
         examples, samples, squared_error = 0, 0, 0.0
-        # Their order doesn't matter: a half's sums are the same in any.
+        # Their order doesn't matter: the server's sums are exact.
         for node_id, answer in answers:
             try:
                 self._take(node_id, answer)
@@ -147,7 +147,7 @@ class HedgerowStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Asks for predictions of the model as it is after the round."""
+        """Asks for predictions of the model after the round."""
         return self._ask(server_round, config, grid, self.fraction_evaluate, MessageType.EVALUATE)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
@@ -160,7 +160,7 @@ class HedgerowStrategy(Strategy):
         return MetricRecord({EXAMPLES: examples, "mse": squared_error / examples})
 
     def summary(self) -> None:
-        """Logs what it is about to do."""
+        """Logs the configuration."""
         _LOG.info("\t├── %r", self.plan)
         _LOG.info("\t├── Round of the model: %d", self.server.round)
         _LOG.info(
@@ -169,16 +169,16 @@ class HedgerowStrategy(Strategy):
         _LOG.info("\t└── Minimum available nodes: %d", self.min_available_nodes)
 
     def _take(self, node_id: int, answer: Answer) -> None:
-        """Takes all of an answer or, if something is wrong with it, nothing."""
+        """Accepts all of an answer or, if something is wrong, nothing."""
         self._members.check(node_id, answer.node)
         if answer.upload is not None:
             if answer.report is not None:
-                # Whether it makes sense doesn't depend on what the server knows.
+                # Whether a report is valid doesn't depend on the server's state.
                 self._trial.accept_report(0, answer.report)
             self.server.accept_upload(answer.node, answer.upload)
         if answer.report is not None:
             self.server.accept_report(answer.node, answer.report)
-        # Who has said nothing yet has no number to defend.
+        # An empty answer does not confirm a number.
         if answer.upload is not None or answer.report is not None:
             self._members.bind(node_id, answer.node)
 
@@ -201,7 +201,7 @@ class HedgerowStrategy(Strategy):
                 server_round=server_round,
                 node=number,
                 heard=self._members.heard.get(node_id, 0),
-                # A number that isn't sure may be another's.
+                # An unconfirmed number may belong to another node.
                 taken=self.server.taken(number) if self._members.is_bound(node_id) else 0,
                 broadcast=told,
                 scale=scale,
@@ -211,7 +211,7 @@ class HedgerowStrategy(Strategy):
         return messages
 
     def _wait(self, grid: Grid) -> list[int]:
-        """Nodes that are there, once they are enough."""
+        """Waits until enough nodes are connected, and returns them."""
         while True:
             there = sorted(grid.get_node_ids())
             if len(there) >= self.min_available_nodes:
@@ -221,7 +221,7 @@ class HedgerowStrategy(Strategy):
 
 
 def _read(replies: Iterable[Message], read: Callable[[RecordDict], _T]) -> tuple[list[tuple[int, _T]], int]:
-    """What can be read and whose it is, and how many replies can't."""
+    """The valid replies with their nodes, and the number of failed ones."""
     sound: list[tuple[int, _T]] = []
     failures = 0
     for reply in replies:

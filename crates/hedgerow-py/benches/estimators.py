@@ -2,20 +2,20 @@
 
     python crates/hedgerow-py/benches/estimators.py [--samples 2000] [--trials 3]
 
-Everybody predicts each sample of the same stream and then learns it. They take turns, fifty samples
-each, so that what else the machine does meets all of them; time is that of the processor. Each
-one's own settings (bandwidth, step) are the best of a grid on the first 500 samples, theirs as well
-as ours. Vowpal Wabbit takes part where it is installed: from Python like the others, each sample as
-a line of text that is made beforehand, and, as it likes it best, a whole file of such lines. The
-stream is Twitter (77 numbers a sample), from the folder that HEDGEROW_DATA_DIR names or
-../shared/data beside the project; without it, one that is made up.
+Every estimator predicts each sample of the same stream and then learns it. They take turns of fifty
+samples, so that other load on the machine affects all of them. Time is CPU time. The settings of
+each (bandwidth, step) are the best of a grid on the first 500 samples. Vowpal Wabbit takes part if
+it is installed: from Python like the others, with each sample as a prepared line of text, and with a
+whole file of such lines, its fastest way. The stream is Twitter (77 numbers per sample), from the
+folder that HEDGEROW_DATA_DIR names or ../shared/data beside the project; without it, the stream is
+generated.
 """
 
 from __future__ import annotations
 
 import os
 
-# Before anybody starts threads.
+# Before any library starts threads.
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 
@@ -46,19 +46,19 @@ FEATURES = 100
 TURN = 50
 TUNING = 500
 
-# The same bandwidths, as they and as we name them.
+# The same bandwidths in both notations.
 GAMMAS = (0.005, 0.05, 0.5, 5.0)
 VARIANCES = tuple(0.5 / gamma for gamma in GAMMAS)
 
 
 class Sample(NamedTuple):
-    """A sample as each of them likes it."""
+    """A sample in the format of each library."""
 
     named: dict[str, float]
     row: Any
     y: float
     label: Any
-    # A line of Vowpal Wabbit's.
+    # A line in Vowpal Wabbit's format.
     text: str
 
 
@@ -66,7 +66,7 @@ Step = Callable[[Sample], float]
 
 
 def of_river(model: Any) -> Step:
-    """River's way: predict, then learn; a pipeline transforms in both."""
+    """Predicts, then learns. River's pipelines transform in both steps."""
 
     def step(sample: Sample) -> float:
         guess = model.predict_one(sample.named)
@@ -87,7 +87,7 @@ def sklearn_rbf(seed: int, gamma: float, rate: float) -> Step:
     model.partial_fit(features.transform(np.zeros((1, INPUTS))), [0.0])
 
     def step(sample: Sample) -> float:
-        # Once for both, which is kinder than a pipeline would be.
+        # Transforms once for both steps, which is faster than a pipeline.
         z = features.transform(sample.row)
         guess = model.predict(z)[0]
         model.partial_fit(z, sample.label)
@@ -176,7 +176,7 @@ def wabbit_rbf(seed: int, gamma: float, rate: float) -> Step:
 
 
 class Contender(NamedTuple):
-    """Who takes part, and the settings it may choose from."""
+    """An entry of the comparison, and its grid of settings."""
 
     name: str
     new: Callable[..., Step]
@@ -252,7 +252,7 @@ def chosen(contender: Contender, samples: list[Sample]) -> tuple[float, ...]:
     choices = list(itertools.product(*contender.grid))
     if len(choices) == 1:
         return choices[0]
-    # What diverges isn't chosen.
+    # Diverging settings are not chosen.
     with np.errstate(all="ignore"):
         return min(
             choices, key=lambda choice: np.nan_to_num(error(contender.new(1, *choice), samples), nan=np.inf)

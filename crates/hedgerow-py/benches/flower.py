@@ -1,17 +1,16 @@
-"""Rounds per second, bytes and memory of a node: Flower's engines beside our own, same model, same
-samples.
+"""Rounds per second, bytes and memory per node of Flower's engines and of Hedgerow's.
 
     python crates/hedgerow-py/benches/flower.py --hedgerow target/release/hedgerow
 
-needs hedgerow[flower] installed and the command line built. Everything is on loopback and without
-TLS. A node learns as many samples in a round on Flower as with us, and the same ones: errors are
-those of predictions made before their labels were known, over the same first rounds. Bytes are what
-TCP carries between a node and the server, both ways, counted by a proxy: what a run of many rounds
-has more than one of few, so that joining doesn't count, but asking for news while a round waits
-does. Memory is the most that a node's processes had together. Flower's runs all go through that
-proxy, whose microseconds are nothing beside its seconds; ours are timed without it. Runs whose
-memory is looked at are not timed, and those that are take turns. Five nodes are processes of their
-own; twenty are simulated.
+This needs hedgerow[flower] and a built command line. Everything runs on loopback without TLS, with
+the same model and the same samples per round. Errors are those of predictions made before their
+labels were known, over the same first rounds.
+
+Bytes are what TCP carries between a node and the server in both directions, counted by a proxy. They
+are the difference between a long and a short run: joining doesn't count, but polls during a round
+do. Memory is the peak of a node's processes together. All of Flower's runs go through that proxy,
+whose microseconds are negligible; Hedgerow's runs are timed without it. Runs that measure memory are
+not timed. Timed runs take turns. Five nodes are separate processes; twenty are simulated.
 """
 
 from __future__ import annotations
@@ -59,13 +58,13 @@ BATCHES, ROUNDS, SAMPLES = (1, 8, 32, 128), 100, 2048
 
 
 class Found(NamedTuple):
-    """What is known of an engine."""
+    """Measurements of an engine."""
 
-    # Seconds a round, several times.
+    # Seconds per round, several measurements.
     seconds: list[float]
     # Mean squared error over the first rounds.
     error: float
-    # Bytes of a node and round, up and down.
+    # Bytes per node and round, up and down.
     bytes_: tuple[float, float] | None = None
     # Bytes of memory of a node: resident, and its share of what processes have in common.
     memory: tuple[float, float] | None = None
@@ -130,12 +129,12 @@ def row(name: str, nodes: int, samples: int, found: Found) -> None:
 
 
 def number(value: float) -> str:
-    """With three digits at least."""
+    """Formats a number with at least three digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def megabytes(memory: tuple[float, float]) -> str:
-    """Resident, and the share."""
+    """Resident memory, and the share of common pages."""
     return " ".join(
         form.format(count / 1e6) for form, count in zip(("{:.1f}", "({:.1f})"), memory, strict=True)
     )
@@ -148,14 +147,14 @@ def ratio(theirs: list[float], ours: list[float]) -> tuple[float, float, float]:
 
 
 def verdict(what: str, times: tuple[float, float, float], wanted: int = 0) -> None:
-    """How many times, and whether it is what was wanted."""
+    """The factor, and whether it reaches the goal."""
     middle, least, most = map(number, times)
     said = "reached" if times[0] >= wanted else "NOT reached"
     print(f"- {what}: {middle} [{least}, {most}] times" + (f"; {wanted:,} {said}" if wanted else ""))
 
 
 def deployments(folder: Path, program: Path, method: str, rounds: int, turns: int) -> tuple[Found, Found]:
-    """SuperNodes: a run of few rounds, and ones of more; and in turns our own server."""
+    """SuperNodes with a short run and longer ones, in turns with Hedgerow's server."""
     fleet = Fleet(folder / "home", DEPLOYED, superlink=free_port())
     seconds: list[float] = []
     own: list[float] = []
@@ -166,7 +165,7 @@ def deployments(folder: Path, program: Path, method: str, rounds: int, turns: in
             before = proxy.counts()
             settings = f'method="{method}" nodes={DEPLOYED} batch-size=1 num-server-rounds={count}'
             saved = folder / str(turn)
-            # The short run is looked at, the long ones are timed.
+            # The short run gives bytes and memory, the long ones give times.
             with contextlib.nullcontext([]) if turn else watched(lambda: supernodes(fleet)) as memories:
                 fleet.run(settings, f'save-to="{saved}"', seconds=120 + 60 * count)
             counts.append([now - then for now, then in zip(proxy.counts(), before, strict=True)])
@@ -200,7 +199,7 @@ def error_of(folder: Path) -> float:
 
 
 def trained(folder: Path) -> dict[str, dict[str, float]]:
-    """What a run on Flower knows of its rounds."""
+    """The metrics of the rounds of a run on Flower."""
     rounds: dict[str, dict[str, float]] = json.loads((folder / "metrics.json").read_text())["train"]
     return rounds
 
@@ -226,7 +225,7 @@ def supernodes(fleet: Fleet) -> list[list[int]]:
 
 @contextlib.contextmanager
 def watched(groups: Callable[[], list[list[int]]]) -> Iterator[list[tuple[float, float]]]:
-    """The most memory that each group of processes had together, meanwhile."""
+    """The peak memory of each group of processes during the block."""
     most: dict[int, tuple[float, float]] = {}
     found: list[tuple[float, float]] = []
     over = threading.Event()
@@ -261,13 +260,13 @@ def memory_of(process: int) -> tuple[float, float]:
 
 
 def middle(memories: list[tuple[float, float]]) -> tuple[float, float]:
-    """Of the middle node."""
+    """The value of the median node."""
     resident, share = (statistics.median(sizes) for sizes in zip(*memories, strict=True))
     return resident, share
 
 
 class Played(NamedTuple):
-    """What a run of our own server came to."""
+    """Measurements of a run of Hedgerow's server."""
 
     # Between rounds that closed.
     seconds: float
@@ -283,7 +282,7 @@ class Played(NamedTuple):
 
 
 def own_bytes(folder: Path, program: Path, method: str) -> tuple[float, float]:
-    """Bytes of our own server's nodes, a sample a round."""
+    """Bytes of the nodes of Hedgerow's server with one sample per round."""
     folder.mkdir()
     rounds, counts = [], []
     for samples in (500, LONG):
@@ -299,7 +298,7 @@ def own_bytes(folder: Path, program: Path, method: str) -> tuple[float, float]:
 
 
 def own_memory(folder: Path, program: Path, join: list[str], method: str) -> tuple[float, float]:
-    """Memory of one of our nodes."""
+    """Memory of a Hedgerow node."""
     return middle(play(folder, program, join, method, LONG, None, look=True).memories)
 
 
@@ -312,7 +311,7 @@ def play(
     ports: tuple[int, int] | None,
     look: bool = False,
 ) -> Played:
-    """A run of our own server, of so many samples a node, one a round."""
+    """A run of Hedgerow's server with one sample per node and round."""
     folder.mkdir(parents=True)
     port = free_port() if ports is None else ports[1]
     settings = [
@@ -354,7 +353,7 @@ def play(
             process.wait()
     with contextlib.closing(sqlite3.connect(folder / "run.db")) as store:
         told = list(store.execute("SELECT closed_at_ms, samples, squared_error FROM history ORDER BY round"))
-    # Neither the first rounds, when nodes come, nor the last ones, when they leave.
+    # Without the first rounds, when nodes join, and the last ones, when they leave.
     tenth = len(told) // 10
     steady = [closed for closed, _, _ in told[tenth:-tenth]]
     seconds = (steady[-1] - steady[0]) / 1000 / (len(steady) - 1)
@@ -376,14 +375,14 @@ def write(path: Path, tables: list[np.ndarray], *others: str) -> None:
 def simulations(
     folder: Path, program: Path, method: str, samples: int, rounds: int, turns: int
 ) -> tuple[Found, Found]:
-    """Twenty nodes that Ray plays, and in turns our own simulator."""
+    """Twenty nodes simulated by Ray, in turns with Hedgerow's simulator."""
     rounds += FIRST
     seconds: list[float] = []
     own, errors = [], []
     data = folder / "meadow.csv"
     with Fleet(folder / "home") as fleet:
         table = np.stack([stream(node, rounds, samples) for node in range(SIMULATED)])
-        # Round by round: everybody's samples, then everybody's next ones.
+        # Round by round: one sample of every node, then the next.
         table = table.reshape(SIMULATED, rounds, samples, -1).transpose(1, 0, 2, 3)
         named = np.broadcast_to(np.arange(SIMULATED)[None, :, None, None], (*table.shape[:3], 1))
         write(data, [np.concatenate([table, named], axis=3).reshape(-1, table.shape[3] + 1)], "node")
@@ -403,7 +402,7 @@ def simulations(
 def simulate(
     folder: Path, program: Path, data: Path, method: str, samples: int, trials: int
 ) -> tuple[float, float]:
-    """Seconds of our own simulator, and its error over the trials."""
+    """Seconds of Hedgerow's simulator, and its error over the trials."""
     command = [str(program), "simulate", "--data", str(data), "--target", "dew", "--node", "node"]
     command += ["--scaling", "online", "--method", method, "--trials", str(trials), "--threads", "1"]
     command += ["--set", f"participation.arrivals=fixed:{samples}", "--out", str(folder), "--quiet"]
@@ -415,7 +414,7 @@ def simulate(
 
 
 def in_process(method: str, samples: int, rounds: int) -> Found:
-    """Our own twenty nodes in one process, and their error in the first rounds."""
+    """Twenty Hedgerow nodes in one process, and their error in the first rounds."""
     federation = Federation(make_plan({"method": method, "nodes": SIMULATED, "seed": 1}))
     owner = np.repeat(np.arange(SIMULATED), samples)
     seconds, squared = [], []
@@ -443,7 +442,7 @@ def error_table() -> None:
 
 
 def error(method: str, samples: int, rounds: int) -> float:
-    """What so many rounds of mini-batches come to."""
+    """The error after some rounds of mini-batches."""
     federation = Federation(make_plan({"method": method, "nodes": SIMULATED, "seed": 1}))
     owner = np.repeat(np.arange(SIMULATED), samples)
     for number in range(rounds):

@@ -1,4 +1,4 @@
-"""What several tests need."""
+"""Shared helpers and fixtures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-# Without it scikit-learn leaves one of its checks out.
+# Without it scikit-learn skips one of its checks.
 os.environ["SCIPY_ARRAY_API"] = "1"
 
 Array = NDArray[np.float64]
@@ -25,7 +25,7 @@ METHODS = ["gr", "mk", "sk:6", "naive", "emk", "pof", "fedpoe", "linear", "linea
 
 @pytest.fixture
 def samples() -> tuple[Array, Array]:
-    """Samples in units of their own, of a function that isn't linear."""
+    """Unscaled samples of a nonlinear function."""
     rng = np.random.default_rng(7)
     x = rng.normal(size=(600, 3)) * [1.0, 30.0, 0.01] + [0.0, 500.0, 3.0]
     y = 100.0 + 10.0 * np.sin(2.0 * x[:, 0]) + 0.1 * (x[:, 1] - 500.0)
@@ -34,7 +34,7 @@ def samples() -> tuple[Array, Array]:
 
 @pytest.fixture
 def interrupt() -> Iterator[Callable[[float], None]]:
-    """Ctrl-C after so many seconds, also where the tests run behind a shell that ignores it."""
+    """Raises Ctrl-C after some seconds, even if the shell of the tests ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def later(seconds: float) -> None:
@@ -46,7 +46,7 @@ def interrupt() -> Iterator[Callable[[float], None]]:
 
 @pytest.fixture(scope="session")
 def program() -> Path:
-    """The command line; ``cargo build`` makes it."""
+    """The command line, built by ``cargo build``."""
     path = Path(os.environ.get("HEDGEROW", Path(__file__).parents[3] / "target/debug/hedgerow"))
     if not path.exists():
         pytest.fail(f"{path} is missing: `cargo build` makes it, or HEDGEROW says where it is")
@@ -58,7 +58,7 @@ Serve = Callable[..., tuple[subprocess.Popen[bytes], str]]
 
 @pytest.fixture
 def serve(program: Path, tmp_path: Path) -> Iterator[Serve]:
-    """Starts a server with these settings; gives its process and address."""
+    """Starts a server with these settings. Returns its process and address."""
     running: list[subprocess.Popen[bytes]] = []
 
     def start(*changes: str, port: int = 0) -> tuple[subprocess.Popen[bytes], str]:
@@ -79,14 +79,14 @@ def serve(program: Path, tmp_path: Path) -> Iterator[Serve]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A free port."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
 
 
 def wait_for(address: str) -> None:
-    """Until somebody listens there."""
+    """Waits until a process listens there."""
     host, port = address.split(":")
     for _ in range(600):
         try:
@@ -99,7 +99,7 @@ def wait_for(address: str) -> None:
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    """Waits for something that happens by itself."""
+    """Waits until a condition holds."""
     for _ in range(600):
         if condition():
             return

@@ -1,5 +1,6 @@
-"""A fleet of Flower's on loopback: a SuperLink, SuperNodes, and ``flwr run``, as processes that are
-gone afterwards.
+"""A Flower fleet on loopback: a SuperLink, SuperNodes and ``flwr run`` as processes.
+
+All processes end with the test.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from .conftest import free_port
 
 EXAMPLE = Path(__file__).parents[3] / "examples/flower"
 
-# What every process of a fleet has in its environment, by which those that are left over are found.
+# A variable in the environment of every process of a fleet, to find processes that remain.
 MARK = "HEDGEROW_TEST_FLEET"
 
 
 class Fleet:
-    """A SuperLink with so many SuperNodes, or one that simulates them."""
+    """A SuperLink with SuperNodes, or one that simulates them."""
 
     def __init__(self, home: Path, nodes: int = 0, *, superlink: int = 0) -> None:
         self.home = home
         self.nodes = nodes
         self.port = free_port()
-        # Where nodes think that the SuperLink is: a proxy may be between.
+        # The address of the SuperLink for nodes. It may be a proxy.
         self.superlink = superlink or self.port
         self._mark = uuid.uuid4().hex
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -71,13 +72,13 @@ class Fleet:
         self._end()
 
     def run(self, *config: str, nodes: int = 0, seconds: float = 600.0, app: Path = EXAMPLE) -> str:
-        """Runs an app with these settings until it is over; what it logs."""
+        """Runs an app with these settings to its end. Returns its log."""
         command = [_program("flwr"), "run", str(app), "fleet", "--stream"]
         command += [part for setting in config for part in ("--run-config", setting)]
         if nodes:
             command += ["--federation-config", f"num-supernodes={nodes}"]
         output = self._flwr(command, seconds)
-        # The stream ends well however the run does.
+        # The stream ends with success even if the run fails.
         begun = re.search(r"started run (\d+)", output)
         if begun is None or f"{begun[1]} finished:completed" not in self._runs():
             raise RuntimeError(f"flwr run failed:\n{output}\n{self.logs()}")
@@ -103,7 +104,7 @@ class Fleet:
         return output
 
     def logs(self) -> str:
-        """What the SuperLink and the SuperNodes have to say."""
+        """The logs of the SuperLink and the SuperNodes."""
         return "\n".join(f"{path.name}:\n{path.read_text()}" for path in sorted(self.home.glob("*.log")))
 
     def left_over(self) -> list[int]:
@@ -167,7 +168,7 @@ class Fleet:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        # Children that have not noticed, or have no time to.
+        # Children that still run.
         deadline = time.monotonic() + 10
         while (left := self.left_over()) and time.monotonic() < deadline:
             for number in left:

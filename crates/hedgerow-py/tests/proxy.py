@@ -9,7 +9,7 @@ from typing import Self
 
 
 class Proxy:
-    """Listens on a port and passes everything on to another."""
+    """Listens on a port and forwards everything to another."""
 
     def __init__(self, port: int, server: int) -> None:
         self.port = port
@@ -31,7 +31,7 @@ class Proxy:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Wakes the thread that accepts, which a close alone doesn't.
+        # Wakes the accepting thread; a close alone doesn't.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
@@ -67,6 +67,6 @@ class Proxy:
                 sink.sendall(piece)
             sink.shutdown(socket.SHUT_WR)
         except OSError:
-            # One side is gone: so is the other.
+            # If one side closes, close the other.
             for end in (source, sink):
                 end.close()

@@ -63,7 +63,7 @@ def test_the_benchmark_runs() -> None:
     command = [sys.executable, str(program), "--samples", "8", "--trials", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    # A line for each, and the head; Vowpal Wabbit needn't be there.
+    # One line per entry, and the header. Vowpal Wabbit is optional.
     assert done.stdout.count("\n| ") == (14 if importlib.util.find_spec("vowpalwabbit") else 11)
 
 
@@ -73,6 +73,6 @@ def test_the_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     assert NOTEBOOK.stat().st_size < 210_000
     cells = [cell for cell in json.loads(NOTEBOOK.read_text())["cells"] if cell["cell_type"] == "code"]
     kinds = {output["output_type"] for cell in cells for output in cell["outputs"]}
-    # It was executed, and nothing complained.
+    # It was executed without warnings.
     assert kinds == {"execute_result", "display_data"}
     exec("\n".join("".join(cell["source"]) for cell in cells), {"__name__": "notebook"})

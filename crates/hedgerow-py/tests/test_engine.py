@@ -1,4 +1,4 @@
-"""Nodes and servers whose messages Python carries."""
+"""Nodes and servers whose messages Python transports."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_carried_by_hand_and_pickled_on_the_way_it_is_the_federation(
         for number in range(NODES):
             row = at + number
             predictions.append(nodes[number].learn_one(x[row], y[row]))
-            # Whoever is put away in the middle of a round goes on as if nothing had been.
+            # A node that is pickled in the middle of a round continues unchanged.
             nodes[number] = pickle.loads(pickle.dumps(nodes[number]))
             hear(server, nodes[number])
             nodes[number] = copy.deepcopy(nodes[number])

@@ -40,7 +40,7 @@ def test_saved_copied_and_pickled_federations_go_on_to_the_bit(method: str, samp
             federation.mse,
             federation.traffic,
         )
-    # With few samples a node, pof is still mixing.
+    # With few samples per node, pof has not converged.
     assert federation.mse < {"pof": 1.2}.get(method, 1.0) * y.var()
 
 
@@ -110,7 +110,7 @@ def test_a_label_is_never_an_input(samples: Samples) -> None:
         with pytest.raises(ValueError, match="column 'b' is the label"):
             method(frame, "b")
     assert federation.samples == 0
-    # Nor where the plan has no names of columns, and labels come beside the frame.
+    # Also if the plan has no names of columns, and labels are a separate array.
     priced = frame.assign(price=samples[1])
     result = Federation(Plan(inputs=3, target="price", nodes=2)).run(priced, samples[1])
     assert np.array_equal(result.predictions, federation.run(priced).predictions)
@@ -120,7 +120,7 @@ def test_a_label_is_never_an_input(samples: Samples) -> None:
         simulate(frame, features=["a", "b", "c"])
     with pytest.raises(ValueError, match="no column to predict from"):
         simulate(frame[["c"]])
-    # As of a file, the label is the last one that is nothing else.
+    # As in a file, the label is the last column without another role.
     settings: dict[str, Any] = {"method": "linear", "trials": 1}
     named = simulate(frame, target="b", features=["a", "c"], **settings)
     assert simulate(frame, features=["a", "c"], **settings).mse == named.mse
@@ -152,7 +152,7 @@ def test_columns_of_any_kind_of_number(samples: Samples) -> None:
             simulate(mixed)
     with pytest.raises(TypeError, match="column 'y' must be"):
         Federation(plan).run(polars.DataFrame(columns | {"y": y.astype(str)}))
-    # What is missing is filled in, whatever stands for it.
+    # Every mark of a missing value is filled in.
     holes = pandas.DataFrame(columns).astype({"b": "Int64"})
     holes.loc[5, "b"] = pandas.NA
     table = np.column_stack([x[:, 1], whole, flag])
@@ -170,7 +170,7 @@ def test_the_same_name_is_the_same_node_always(samples: Samples) -> None:
     parts = [np.arange(at, at + 60)[:: (-1) ** (at // 60)] for at in range(0, 600, 60)]
     counted, named = (Federation(Plan(method="mk", inputs=3, nodes=4, personal=True)) for _ in range(2))
     for at, part in enumerate(parts):
-        # By each way to go on.
+        # For each way to continue.
         named = [
             lambda one: one,
             copy.copy,
@@ -186,7 +186,7 @@ def test_the_same_name_is_the_same_node_always(samples: Samples) -> None:
     assert named.names == {"north": 0, "east": 1, "south": 2, "west": 3}
     for node in range(4):
         assert np.array_equal(named.predict(x, node=node), counted.predict(x, node=node))
-    # Samples that are refused bring no names, and copies keep theirs for themselves.
+    # Refused samples add no names, and copies have their own names.
     federation = Federation(Plan(inputs=3, nodes=2))
     with pytest.raises(ValueError, match="label"):
         federation.run(x[:1], [np.nan], ["typo"])
@@ -205,7 +205,7 @@ def test_names_in_saved_states_are_checked(samples: Samples) -> None:
     saved = federation.save()
     head, names, native = saved.split(b"\n", 2)
     assert json.loads(names) == ["a\n", "b"]
-    # What was saved before there were names.
+    # A state saved without names.
     assert Federation.restore(native).names == {}
     assert Federation.restore(native).samples == 2
     for bad in (b"", b"{}", b"[1]", b'["a", "a"]', b'["a", "b", "c"]', b"[" * 100_000, b"\xff"):
@@ -229,7 +229,7 @@ def test_nodes_can_be_asked_by_their_names(samples: Samples) -> None:
         assert np.array_equal(federation.predict(x, node=name), expected)
         assert federation.predict_one(x[7], name) == federation.predict_one(x[7], number)
         assert federation.shares(name) == federation.shares(number)
-        # A frame's columns are found by their names, whatever else it has.
+        # Columns of a frame are found by name; others are ignored.
         columns = {"y": y, "c": x[:, 2], "b": x[:, 1], "a": x[:, 0], "place": ["here"] * 600}
         for frame in (pandas.DataFrame(columns), polars.DataFrame(columns)):
             assert np.array_equal(federation.predict(frame, node=name), expected)
@@ -259,7 +259,7 @@ def test_no_more_is_read_than_is_needed(samples: Samples) -> None:
         read = 0
         for row, label in zip(x, y, strict=True):
             read += 1
-            # One of those that are needed has no label.
+            # One of the needed samples has no label.
             yield (row, np.nan if read == 5 else label, *([f"n{read % 3}"] if named else []))
 
     def reads(*, named: bool = False, **more: Any) -> tuple[int, int]:
@@ -268,13 +268,13 @@ def test_no_more_is_read_than_is_needed(samples: Samples) -> None:
 
     assert reads(nodes=3) == (91, 30)
     assert reads(settings={"federation.nodes": 3}, partition="round-robin", dropout=0.0) == (91, 30)
-    # Here it isn't known how many are needed, or whose the next one is.
+    # Here the number of needed samples or the node of the next one is unknown.
     assert reads()[0] == 600
     assert reads(nodes=3, lags=2)[0] == 600
     assert reads(nodes=3, dropout=0.5)[0] == 600
     assert reads(nodes=3, settings={"participation.late": 0.1})[0] == 600
     assert reads(named=True) == (600, 30)
-    # What is read is what is played.
+    # Every sample that is read is used.
     expected = simulate(x, y, nodes=3, rounds=30, method="linear", trials=1, scaling="online")
     again = simulate(zip(x, y, strict=True), nodes=3, rounds=30, method="linear", trials=1, scaling="online")
     assert again.mse == expected.mse
@@ -282,7 +282,7 @@ def test_no_more_is_read_than_is_needed(samples: Samples) -> None:
 
 
 class Tagged(Federation):
-    """With something of its own, and arguments of its own."""
+    """A subclass with its own attributes and arguments."""
 
     __slots__ = ("place",)
 
@@ -307,7 +307,7 @@ def test_what_subclasses_know_survives(samples: Samples) -> None:
 
 
 def test_an_iterator_is_learned_in_pieces(samples: Samples) -> None:
-    """As the docstring says: with uneven nodes that isn't the same as all at once."""
+    """With unequal nodes, pieces differ from one call with all samples, as documented."""
     x, y = samples
     node = np.where(np.arange(600) % 5 == 0, 1, 0)
     by_iterator, by_pieces = (Federation(Plan(inputs=3, nodes=2)) for _ in range(2))
@@ -461,7 +461,7 @@ def test_arrays_are_simulated_like_files(tmp_path: Path, samples: Samples) -> No
         assert same.summary["nodes"] == 3
     dealt = simulate(x, y, nodes=4, **settings)
     assert (dealt.summary["nodes"], dealt.summary["rounds"]) == (4, 150)
-    # Numbers of this size are scaled by themselves.
+    # Numbers of this size are scaled automatically.
     assert simulate(x, y, nodes=4, **settings | {"scaling": None}).mse == dealt.mse
     lagged = simulate(x, y, nodes=1, lags=2, method="gr", trials=1)
     assert lagged.summary["data"]["features"] == 5
@@ -506,7 +506,7 @@ def test_an_interruption_ends_a_simulation(interrupt: Callable[[float], None]) -
     interrupt(0.5)
     with pytest.raises(KeyboardInterrupt):
         simulate("friedman", method="naive", rounds=100_000, nodes=50, trials=4)
-    # And leaves nothing behind that would trouble the next one.
+    # The next run is not affected.
     assert simulate("friedman", method="linear", rounds=20, trials=1).mse["linear"] > 0
 
 
@@ -555,12 +555,12 @@ def test_a_figure_of_many_methods_can_be_read() -> None:
     named = [label for label in legend(axes) if not label.endswith("others")]
     assert 6 <= len(named) <= 7
     assert len({looks[label] for label in named}) == len(named)
-    # Of the lines of single kernels the best one, and the lowest line is the legend's last.
+    # Of the lines of single kernels only the best; the lowest line is last in the legend.
     ends = {line.get_label(): line.get_ydata()[-1] for line in axes.get_lines()}
     kernels = {label.strip("_"): end for label, end in ends.items() if label.strip("_").startswith("sk:")}
     assert [label for label in named if label.startswith("sk:")] == [min(kernels, key=lambda at: kernels[at])]
     assert named == sorted(named, key=lambda label: -ends[label])
-    # The other ten kernels; what is fitted in hindsight has no latest rounds.
+    # The other ten kernels. Hindsight has no windowed error.
     assert sum(color == "0.75" for color, _ in looks.values()) == 10
     # The legend is beside the curves, in the figure.
     axes.figure.draw_without_rendering()

@@ -41,7 +41,7 @@ Take = Callable[[int, int], tuple[Any, Any]]
 
 @pytest.fixture(autouse=True)
 def task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Messages want to know which task makes them."""
+    """Messages need the identity of a task."""
     for name in ("_task_id", "_run_id", "_node_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
     monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
@@ -65,12 +65,12 @@ def evaluation(context: Context) -> Iterator[tuple[Any, Any]]:
 
 
 def sent(content: RecordDict) -> RecordDict:
-    """As it is after a journey."""
+    """A message after serialisation."""
     return recorddict_from_proto(recorddict_to_proto(content))
 
 
 class Meadow(Grid):
-    """A grid in one process. Nodes can be away, replies get lost or changed."""
+    """A grid in one process. Nodes can be absent; replies can be lost or changed."""
 
     def __init__(self, app: ClientApp, partitions: Mapping[int, int | None]) -> None:
         self.app = app
@@ -78,7 +78,7 @@ class Meadow(Grid):
         self.lose: Callable[[Message], bool] = lambda reply: False
         self.change: Callable[[Message], None] = lambda reply: None
         self.asked: list[Message] = []
-        # Nobody knows who is first.
+        # The order of replies is random.
         self.step = -1
 
     @staticmethod
@@ -126,13 +126,13 @@ class Meadow(Grid):
 
 
 def meadow(nodes: int = NODES, **options: Any) -> Meadow:
-    # Ids are as large as Flower's, and their order isn't that of the partitions.
+    # Ids as large as Flower's, in another order than the partitions.
     ids = {2**64 - 1 - node: node for node in range(nodes)}
     return Meadow(client_app(samples, evaluation=evaluation, **options), ids)
 
 
 def by_hand(plan: Plan, rounds: int, take: Take = batch) -> tuple[Server, list[Engine]]:
-    """The same with our own server and engines."""
+    """The same with Hedgerow's own server and engines."""
     server, nodes = Server(plan), [Engine(plan, "7", number) for number in range(plan.nodes)]
     for number in range(rounds):
         step(server, nodes, number, take)
@@ -142,7 +142,7 @@ def by_hand(plan: Plan, rounds: int, take: Take = batch) -> tuple[Server, list[E
 
 
 def step(server: Server, nodes: list[Engine], number: int, take: Take = batch) -> int:
-    """A round; how many reports there were."""
+    """Runs a round. Returns the number of reports."""
     reports = 0
     for node in nodes:
         if number == 0:
@@ -210,7 +210,7 @@ def test_what_a_node_remembers_is_in_the_context() -> None:
 
 
 def test_nothing_is_said_twice() -> None:
-    """As long as no answer is lost: then a node is still in the same conversation."""
+    """While no answer is lost, a node continues the same conversation."""
     plan, grid = Plan(inputs=2, nodes=NODES), meadow()
     replies: list[Message] = []
     grid.change = replies.append
@@ -246,7 +246,7 @@ def test_what_travels() -> None:
 def test_lost_answers_are_said_again(method: str) -> None:
     plan = Plan(method=method, inputs=2, nodes=NODES)
     grid, strategy = meadow(), HedgerowStrategy(plan)
-    # All answers of three rounds are lost, the first among them: reports and uploads.
+    # All answers of three rounds are lost, with the first reports and uploads.
     rounds = iter(range(10**6))
     lost = {0, 1, 2, 12, 13, 14, 15, 16, 17}
     grid.lose = lambda reply: next(rounds) in lost
@@ -255,7 +255,7 @@ def test_lost_answers_are_said_again(method: str) -> None:
     assert [metrics[at]["uploads"] for at in (5, 6)] == [0, 0]
     assert [metrics[at]["uploads"] for at in (7, 8, 9, 10)] == [NODES] * 4
     assert metrics[7]["round"] == metrics[5]["round"]
-    # Nothing is lost: what was learned in the meantime comes with the next answer.
+    # No sample is lost: the next answer contains them.
     told = sum(int(at["samples"]) for at in metrics.values())
     engines = [engine_of(context) for context in grid.contexts.values()]
     known = [engine.tally for engine in engines if engine is not None]
@@ -309,7 +309,7 @@ def test_numbers_in_the_order_of_ids_where_there_are_no_partitions() -> None:
     strategy.start(grid, num_rounds=3)
     engines = {node_id: engine_of(context) for node_id, context in grid.contexts.items()}
     assert {node_id: engine.number for node_id, engine in engines.items() if engine} == {10: 0, 20: 1, 30: 2}
-    # Who comes later has the next number, whatever its id.
+    # A later node gets the next number for any id.
     grid.contexts[5] = Meadow.context(None)
     result = strategy.start(grid, num_rounds=2)
     newcomer = engine_of(grid.contexts[5])
@@ -328,7 +328,7 @@ def test_a_node_that_comes_back_as_another_keeps_its_partition(
     result = strategy.start(grid, num_rounds=2)
     assert result.train_metrics_clientapp[2]["uploads"] == NODES
     assert result.train_metrics_clientapp[2]["failures"] == 0
-    # A second one with the same partition while the first is there is refused.
+    # A second node with the same partition is refused while the first is connected.
     grid.contexts[6] = Meadow.context(0)
     result = strategy.start(grid, num_rounds=2)
     assert result.train_metrics_clientapp[2]["uploads"] == NODES
@@ -407,7 +407,7 @@ def head(shape: str, descr: str = "<f4", version: bytes = b"\x01\x00") -> bytes:
     return b"\x93NUMPY" + version + len(text).to_bytes(2, "little") + text
 
 
-# What becomes of so many numbers, which are sound themselves.
+# Damaged forms of a valid vector.
 BAD_ARRAYS: dict[str, Callable[[int, bytes], bytes]] = {
     "empty": lambda count, body: b"",
     "no numpy": lambda count, body: b"x" * 128 + body,
@@ -437,7 +437,7 @@ def bad_arrays(name: str) -> Callable[[RecordDict], None]:
 
 
 def test_the_head_of_good_arrays() -> None:
-    """Or those above would be refused for another reason."""
+    """Otherwise the arrays above could be refused for another reason."""
     good = np.arange(6, dtype=np.float32)
     assert Array(good).data == head("(6,), ") + good.tobytes()
 
@@ -515,7 +515,7 @@ def test_bad_answers_are_refused_and_change_nothing(change: Callable[[RecordDict
     del grids[0].contexts[2**64 - 1]
     strategies[0].start(grids[0], num_rounds=1)
     assert strategies[0].server.save() == strategies[1].server.save()
-    # It is welcome again.
+    # A valid answer is accepted again.
     grids[1].change = lambda reply: None
     result = strategies[1].start(grids[1], num_rounds=1)
     assert result.train_metrics_clientapp[1]["uploads"] == NODES
@@ -603,7 +603,7 @@ def test_a_senseless_answer_takes_no_number(
     grid.step = step
 
     def lie(reply: Message) -> None:
-        # Before anybody's number is sure, one claims another's.
+        # Before any number is confirmed, one node claims another's.
         if reply.metadata.src_node_id == 2**64 - 1:
             if "arrays" not in reply.content:
                 reply.content["arrays"] = ArrayRecord()
@@ -615,7 +615,7 @@ def test_a_senseless_answer_takes_no_number(
 
     grid.change = lie
     result = strategy.start(grid, num_rounds=1)
-    # Who says nothing and is the first to claim a number does no harm.
+    # A node with an empty answer that first claims a number has no effect.
     is_harmless = spoil is drop_everything and step == -1
     assert result.train_metrics_clientapp[1]["failures"] == (0 if is_harmless else 1)
     grid.change = lambda reply: None
@@ -633,7 +633,7 @@ def test_of_an_answer_all_is_taken_or_nothing(spoil: Callable[[RecordDict], None
     message = Message(
         sent(grid.asked[-1].content), dst_node_id=2**64 - 1, message_type=grid.asked[-1].metadata.message_type
     )
-    # A newcomer in its place, whose world is another one: its report would change the scale.
+    # A new node in its place with other data: its report would change the scale.
     engine = Engine(plan, "7", 0)
     engine.connected()
     hear(strategy.server, engine)
@@ -653,7 +653,7 @@ def test_what_was_taken_is_told_to_those_whose_number_is_sure() -> None:
     plan = Plan(inputs=2, nodes=2, scaling="none")
     first = HedgerowStrategy(plan)
     first.start(meadow(2), num_rounds=3)
-    # A new run: whose numbers those are isn't known before somebody has said so.
+    # A new run: numbers are unknown until nodes confirm them.
     later, grid = HedgerowStrategy(plan, server=first.server), meadow(2)
     later.start(grid, num_rounds=2)
     taken = [message.content["opening"]["taken"] for message in grid.asked]
@@ -699,7 +699,7 @@ def test_bad_evaluations_do_not_count(change: Callable[[RecordDict], None]) -> N
     assert result.evaluate_metrics_clientapp[2]["num-examples"] == 100
 
 
-# The engines of Flower.
+# Flower's own engines.
 
 
 @pytest.fixture
@@ -714,7 +714,7 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def check(example: Any, folder: Path, output: str, *, nodes: int, rounds: int, method: str) -> None:
-    """What came out is what our own server and engines make of the same samples."""
+    """The result equals that of Hedgerow's own server and engines on the same samples."""
     assert (folder / "server.bin").exists(), output
     plan = example.make_plan({"method": method, "nodes": nodes, "seed": 1})
     expected, _ = by_hand(plan, rounds, lambda node, number: example.batch(node, number, 16, 1))
@@ -728,7 +728,7 @@ def check(example: Any, folder: Path, output: str, *, nodes: int, rounds: int, m
 
 
 def check_errors(example: Any, folder: Path, *, nodes: int, rounds: int, method: str) -> None:
-    """Predictions of samples that nobody learns are those of our own federation."""
+    """Predictions of held-out samples equal those of Hedgerow's own federation."""
     federation = Federation(example.make_plan({"method": method, "nodes": nodes, "seed": 1}))
     for number in range(rounds):
         parts = [example.batch(node, number, 16, 1) for node in range(nodes)]

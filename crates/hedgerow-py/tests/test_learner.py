@@ -29,11 +29,11 @@ def test_one_by_one_is_the_same_as_all_at_once(method: str, samples: Samples) ->
     assert before.tolist() == ones
     assert (together.samples, together.round) == (600, alone.round)
     assert np.array_equal(together.predict(x), [alone.predict_one(row) for row in x])
-    # Better than the mean, and scored as it was predicted; the first sixteen have no model.
+    # Better than the mean. The score excludes the first sixteen, which have no model.
     errors = (before[16:] - y[16:]) ** 2
     assert together.mse == pytest.approx(errors.mean(), rel=1e-5)
     late = np.mean((before[300:] - y[300:]) ** 2)
-    # With one node and three kernels a round, pof is still mixing.
+    # With one node and three kernels per round, pof has not converged.
     assert late < {"gr": 0.5, "mk": 0.5, "naive": 0.5, "pof": 1.5}.get(method, 1.0) * y.var()
 
 
@@ -41,7 +41,7 @@ def test_one_by_one_is_the_same_as_all_at_once(method: str, samples: Samples) ->
 def test_a_saved_learner_goes_on_to_the_bit(method: str, samples: Samples) -> None:
     x, y = samples
     learner = Learner(Plan(method=method, inputs=3, personal=True))
-    # In the middle of the first sixteen, and later.
+    # Within the first sixteen samples, and later.
     for begin, end in ((0, 9), (9, 333), (333, 600)):
         others = [
             pickle.loads(pickle.dumps(learner)),

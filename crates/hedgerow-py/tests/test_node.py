@@ -48,7 +48,7 @@ def test_two_nodes_learn_together_and_answer_while_the_server_is_away(serve: Ser
         play(a, range(20))
         assert a.status()["node"]["samples"] == before + 20
         known = a.predict_one([0.3, 0.3])
-        # And comes back.
+        # The server returns.
         serve(*LEARNING, port=int(address.split(":")[1]))
         until(lambda: a.is_connected, "the server is back")
     assert a.is_closed

@@ -43,7 +43,7 @@ def test_style() -> None:
 
 
 def test_modules_come_when_they_are_asked_for() -> None:
-    """In a process of its own, where nobody imported them before."""
+    """In a separate process, without earlier imports."""
     program = """
 import sys
 import hedgerow

@@ -1,4 +1,4 @@
-"""River's own checks of estimators, each by its name, and what they don't look at."""
+"""River's own checks of estimators, by name, and further tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ESTIMATORS = [HedgerowRegressor, HedgerowClassifier, FourierFeatures]
 
 
 def every_check() -> Iterator[Any]:
-    """A case for each check, each estimator and each of its parameters to test with."""
+    """One case per check, estimator and set of test parameters."""
     for kind in ESTIMATORS:
         for number, params in enumerate(kind._unit_test_params()):
             model = kind(**params)
@@ -44,7 +44,7 @@ def test_of_river(model: Any, check: Callable[[Any], None]) -> None:
 
 @pytest.mark.parametrize("kind", ESTIMATORS)
 def test_no_check_is_skipped(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What ``check_estimator`` runs is what runs above, one by one."""
+    """The cases above are all checks that ``check_estimator`` runs."""
     above = [str(case.id).split("-")[2] for case in CASES if str(case.id).startswith(f"{kind.__name__}-0-")]
     ran: list[str] = []
     each = checks.yield_checks
@@ -103,7 +103,7 @@ def test_a_third_class_loses_nothing_of_the_first_two() -> None:
     model.learn_one(sample("c"), "c")
     after = model.predict_proba_one({"u": 0.2, "v": 0.1})
     assert before["a"] > 0.9
-    # The newcomer has half of the doubt, no more: what was known of the others is still known.
+    # The new class takes at most half of the probability; the other two keep their order.
     assert after["a"] > 5 * after["b"]
     for t in range(300):
         model.learn_one(sample("abc"[t % 3]), "abc"[t % 3])
@@ -135,7 +135,7 @@ def test_batches_before_anything_is_learned() -> None:
 
 @pytest.mark.parametrize("kind", ["squared", "logistic"])
 def test_probabilities_are_honest(kind: str) -> None:
-    """Of the samples that are given a probability near p, about a share p is of the class."""
+    """Probabilities are calibrated: of samples with probability p, a share of p has the class."""
     rng = np.random.default_rng(0)
     method = "gr" if kind == "squared" else "linear-newton"
     model, said, was = HedgerowClassifier(method=method, loss=kind, ridge=1e-5), [], []
@@ -167,7 +167,7 @@ def test_features_that_come_later_are_learned_and_nothing_is_forgotten(logistic:
         assert guess == model.learn_one(seen, y)
         error = float(guess * y < 0) if logistic else (guess - y) ** 2
         errors[t // 500].append(error)
-        # While the younger one learns, the older one goes on.
+        # While the new learner learns, the old one continues.
         assert len(model.learners) == 1 or 500 <= t < 1000
         assert model.room == (1 if len(model.learners) == 2 or t < 500 else 6)
     before, after = np.mean(errors[0][-200:]), np.mean(errors[2])
@@ -182,13 +182,13 @@ def test_a_younger_learner_waits_until_it_is_better() -> None:
         x = rng.uniform(-1, 1)
         model.learn_one([x], float(np.sin(5 * x)))
     worst = 0.0
-    # Names that say nothing: no prediction is spoilt by them.
+    # Features without information must not change predictions.
     for _ in range(60):
         x = rng.uniform(-1, 1)
         worst = max(worst, abs(model.predict_one([x, rng.normal()]) - np.sin(5 * x)))
         model.learn_one([x, rng.normal()], float(np.sin(5 * x)))
     assert worst < 0.1
-    # More of them replace the younger one, not the older one.
+    # Further features replace the new learner, not the old one.
     model = Growing({"method": "gr"})
     for width in range(1, 30):
         model.learn_one([0.1] * width, 1.0)
@@ -221,7 +221,7 @@ def test_names_of_any_kind() -> None:
     assert (row, new) == ([4.0, 2.0, 3.0, 1.0], [1.5, 3, "x", ("t", 1)])
     assert len(names) == 0
     names.add(new)
-    # A mapping that invents what it doesn't have isn't changed.
+    # A mapping that creates missing keys is not changed.
     inventive: defaultdict[Any, float] = defaultdict(float, {3: 5.0})
     assert names.row(inventive) == [None, 5.0, None, None]
     assert list(inventive) == [3]
@@ -257,8 +257,7 @@ def test_a_sample_that_is_refused_leaves_nothing(kind: Any, bad: Any) -> None:
     for t in range(60):
         names = "a" if t < 20 else "abc"
         x = dict(zip(names, rng.normal(size=len(names)).tolist(), strict=True))
-        # Among known names and among new ones, before there is a learner, with one, and with a
-        # younger one.
+        # Among known names and new ones, before there is a learner, with one, and with two.
         for name in ("a", "c", "z"):
             with pytest.raises((TypeError, ValueError), match=f"feature '{name}' "):
                 learn(model, t, x | {name: bad})
@@ -324,7 +323,7 @@ def test_batches_that_are_refused_leave_nothing(kind: Any) -> None:
     assert len(model._names) == 0
     scorers = [model._learner] if kind is HedgerowRegressor else model._classes.scorers
     assert [scorer.learners for scorer in scorers] == [[]]
-    # Columns of different kinds, and names that are no text.
+    # Columns of different types, and names that are not strings.
     model.learn_many(pd.DataFrame(good), pd.Series([1.0, 2.0]))
     twin = kind()
     for row, y in zip(pd.DataFrame(good).to_dict("records"), (1.0, 2.0), strict=True):
@@ -348,7 +347,7 @@ def test_a_sample_is_a_dictionary(bad: Any) -> None:
         ):
             with pytest.raises(TypeError, match="a sample must be a dictionary of features, but is"):
                 call()
-        # Once names are known, too.
+        # Also when names are known.
         regressor.learn_one({"a": 1.0, "b": 2.0}, 1.0)
         classifier.learn_one({"a": 1.0, "b": 2.0}, "c")
         features.learn_one({"a": 1.0, "b": 2.0})
@@ -372,7 +371,7 @@ def test_bad_labels_and_empty_samples() -> None:
     for bad, error in ((float("nan"), ValueError), ("x", TypeError), (None, TypeError)):
         with pytest.raises(error):
             model.learn_one({"a": 1.0}, bad)
-        # Where there is a new name, too.
+        # Also with a new name.
         with pytest.raises(error):
             model.learn_one({"a": 1.0, "b": 2.0}, bad)
     for x in ({"a": 1.0}, {"a": 1.0, "b": 2.0}):
@@ -426,7 +425,7 @@ def test_features_are_honest_and_stay_so_when_names_appear(family: str) -> None:
     for count in range(2, 14):
         features.learn_one({f"n{at}": 1.0 for at in range(count)})
     assert len(features._maps) == 4
-    # What was said before is still said.
+    # Earlier features are unchanged.
     assert features.transform_one({"n0": 0.7}) == pytest.approx(first, abs=1e-6)
     at_once = FeatureMap([(family, 2.0), (family, 0.5)], inputs=13, frequencies=4000, seed=5)
     for _ in range(4):

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of estimators, each by its name, and what they don't look at."""
+"""scikit-learn's own checks of estimators, by name, and further tests."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_a_fit_that_failed_is_none_and_does_no_harm(
             getattr(model.set_params(**bad), name)(x[:, :1], labels)
         with pytest.raises(NotFittedError):
             getattr(model, answer)(x)
-        # Once it is mended it is as if nothing had been.
+        # After the parameters are corrected, a new fit works as usual.
         getattr(model.set_params(**good), name)(x, labels)
         expected = getattr(clone(estimator).fit(x, labels), answer)(x)
         assert np.array_equal(getattr(model, answer)(x), expected)

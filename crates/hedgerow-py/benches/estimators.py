@@ -5,8 +5,8 @@
 Every estimator predicts each sample of the same stream and then learns it. They take turns of fifty
 samples, so that other load on the machine affects all of them. Time is CPU time. The settings of
 each (bandwidth, step) are the best of a grid on the first 500 samples. Vowpal Wabbit takes part if
-it is installed: from Python like the others, with each sample as a prepared line of text, and with a
-whole file of such lines, its fastest way. The stream is Twitter (77 numbers per sample), from the
+it is installed: from Python like the others, with each sample as a prepared line of text, and with
+a whole file of such lines, its fastest way. The stream is Twitter (77 numbers per sample), from the
 folder that HEDGEROW_DATA_DIR names or ../shared/data beside the project; without it, the stream is
 generated.
 """

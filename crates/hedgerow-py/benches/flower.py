@@ -6,11 +6,12 @@ This needs hedgerow[flower] and a built command line. Everything runs on loopbac
 the same model and the same samples per round. Errors are those of predictions made before their
 labels were known, over the same first rounds.
 
-Bytes are what TCP carries between a node and the server in both directions, counted by a proxy. They
-are the difference between a long and a short run: joining doesn't count, but polls during a round
-do. Memory is the peak of a node's processes together. All of Flower's runs go through that proxy,
-whose microseconds are negligible; Hedgerow's runs are timed without it. Runs that measure memory are
-not timed. Timed runs take turns. Five nodes are separate processes; twenty are simulated.
+Bytes are what TCP carries between a node and the server in both directions, counted by a proxy.
+They are the difference between a long and a short run: joining doesn't count, but polls during a
+round do. Memory is the peak of a node's processes together. All of Flower's runs go through that
+proxy, whose microseconds are negligible; Hedgerow's runs are timed without it. Runs that measure
+memory are not timed. Timed runs take turns. Five nodes are separate processes; twenty are
+simulated.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hedgerow_lab::compare::{Comparison, Grid, Plan};
+use hedgerow_lab::compare::{Comparison, Grid, GridConfig};
 use hedgerow_lab::output::{OutputFolder, write_file};
 use hedgerow_lab::settings::{Override, SettingsError};
 use hedgerow_report::compare;
@@ -100,7 +100,7 @@ that are missing are named and left out, and the exit code is 5.";
 pub(crate) fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     let talks = !arguments.quiet && !arguments.json;
     // Whatever can go wrong should do so before the work, not after it.
-    let mut grid = Grid::prepare(&arguments.plan()?, &arguments.overrides()?)?;
+    let mut grid = Grid::prepare(&arguments.config()?, &arguments.overrides()?)?;
     let steps = grid.steps()?;
     OutputFolder::prepare(grid.out(), &[])?;
     let missing: Vec<String> = grid.missing().iter().map(|missing| missing.name.clone()).collect();
@@ -155,17 +155,17 @@ fn write(out: &Path, comparison: &Comparison, json: &str) -> anyhow::Result<()> 
 
 impl Arguments {
     /// What the file says, changed by what flags say.
-    fn plan(&self) -> Result<Plan, SettingsError> {
-        let plan = match &self.file {
-            Some(file) => Plan::read(file)?,
-            None if self.published => Plan::published()?,
-            None => Plan::default(),
+    fn config(&self) -> Result<GridConfig, SettingsError> {
+        let config = match &self.file {
+            Some(file) => GridConfig::read(file)?,
+            None if self.published => GridConfig::published()?,
+            None => GridConfig::default(),
         };
-        Ok(Plan {
-            data: self.data.as_deref().map(names).or(plan.data),
-            partitions: self.partition.clone().or(plan.partitions),
-            against: self.against.clone().or(plan.against),
-            ..plan
+        Ok(GridConfig {
+            data: self.data.as_deref().map(names).or(config.data),
+            partitions: self.partition.clone().or(config.partitions),
+            against: self.against.clone().or(config.against),
+            ..config
         })
     }
 

@@ -52,7 +52,7 @@ pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
         // An error that only passes another on is not followed by it in the chain.
         if let Some(suite) = cause.downcast_ref::<SuiteError>() {
             return match suite {
-                SuiteError::Plan { .. } => ExitCode::FAILURE,
+                SuiteError::Experiment { .. } => ExitCode::FAILURE,
                 SuiteError::Settings(settings) => ExitCode::from(of_settings(settings)),
                 SuiteError::Run(run) => of_running(run),
                 SuiteError::Output(_) => ExitCode::from(OUTPUT),

@@ -1,18 +1,19 @@
-//! Methods compared: finished runs in, rankings out. One run is a [`Ranking`]; a grid of data sets and partitions also has a [`Standing`] per
-//! method. Nothing is read or written but by [`Grid`], which makes the runs.
+//! Methods compared: finished runs in, rankings out. One run is a [`Ranking`]; a grid of data sets
+//! and partitions also has a [`Standing`] per method. Nothing is read or written but by [`Grid`],
+//! which makes the runs.
 
 mod grid;
+mod grid_config;
 mod paired;
-mod plan;
 mod ranking;
 mod role;
 mod runs;
 mod student;
 
 pub use grid::{Standing, Worst, geometric_mean};
-pub use paired::{Interval, MISSED, Ratio};
-pub use plan::{METHODS, Plan};
-pub use ranking::{Entry, Ranking};
+pub use grid_config::{DEFAULT_METHODS, GridConfig};
+pub use paired::{Interval, Ratio, SIGNIFICANCE};
+pub use ranking::{RankedMethod, Ranking};
 pub use role::Role;
 pub use runs::Grid;
 

@@ -8,7 +8,7 @@ use hedgerow_data::builtin::Builtin;
 
 /// A method is back when its windowed error is at most this many times what it was before the
 /// change.
-pub const BACK: f64 = 1.5;
+pub const RECOVERED_RATIO: f64 = 1.5;
 
 /// When the data of a run changes; empty where nobody knows. A generated stream knows its rounds if
 /// every node sees its samples in turn, as many in every round.
@@ -40,9 +40,9 @@ pub struct Passage {
     /// Over the first whole window after it was complete; none if the next change or the end comes
     /// first.
     pub after: Option<f64>,
-    /// Rounds from its completion until the windowed error was at most [`BACK`] times `before`; 0
-    /// if it never was above, or was back by then. None if it wasn't before the next change or the
-    /// end.
+    /// Rounds from its completion until the windowed error was at most [`RECOVERED_RATIO`] times
+    /// `before`; 0 if it never was above, or was back by then. None if it wasn't before the next
+    /// change or the end.
     pub back: Option<u64>,
 }
 
@@ -68,11 +68,11 @@ fn passage(method: &MethodResult, change: Change, end: u64, window: u64) -> Opti
     let after = later.clone().find(|(round, _)| *round >= whole).map(|(_, mean)| mean);
     // The first rounds after a change still have the old ones in their window: first it has to be
     // gone.
-    let back = match later.find(|(_, mean)| *mean > BACK * before) {
+    let back = match later.find(|(_, mean)| *mean > RECOVERED_RATIO * before) {
         None => Some(0),
         Some(gone) => std::iter::once(gone)
             .chain(later)
-            .find(|(round, mean)| *round >= change.complete && *mean <= BACK * before)
+            .find(|(round, mean)| *round >= change.complete && *mean <= RECOVERED_RATIO * before)
             .map(|(round, _)| round - change.complete),
     };
     Some(Passage { before, after, back })

@@ -6,17 +6,17 @@
 //! ```
 
 pub mod compare;
-mod crew;
 pub mod drift;
 mod grids;
-mod intake;
 pub mod live;
 pub mod measure;
 pub mod memory;
+mod method_run;
 pub mod output;
-mod plan;
-mod player;
+mod parallelism;
+mod preprocessor;
 pub mod results;
+mod round_generator;
 pub mod run;
 pub mod settings;
 pub mod suite;

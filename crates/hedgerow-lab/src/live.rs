@@ -10,15 +10,15 @@ use std::time::Instant;
 use hedgerow::federation::Contact;
 use rayon::prelude::*;
 
-use crate::crew::Crew;
 use crate::grids::Grids;
-use crate::intake::RawRound;
-use crate::plan::{Plan, Turn};
+use crate::parallelism::Parallelism;
+use crate::preprocessor::RawRound;
 use crate::results::Results;
+use crate::round_generator::{RoundGenerator, Turn};
 use crate::run::{self, RunError};
 use crate::settings::{Arrivals, Scaling, Settings, SettingsError, Sizes};
 use crate::summary;
-use crate::trial::{self, Scene, Stage, TrialError, TrialResult};
+use crate::trial::{self, GroupRun, RunContext, TrialError, TrialResult};
 use hedgerow_data::partition::Partition;
 use hedgerow_data::samples::{Sample, SampleStream};
 use hedgerow_data::{DataError, FIRST_LOOK, is_of_order_one};
@@ -63,9 +63,9 @@ pub fn run(
     }
     let is_of_order_one = rounds.ahead.iter().all(is_of_order_one);
     let scaler = run::scaler(settings, is_of_order_one, || stream.input_columns().clone())?;
-    let scene = Scene {
+    let context = RunContext {
         settings,
-        contestants: run::contestants(settings, stream.is_time_series(), &scaler)?,
+        methods: run::methods(settings, stream.is_time_series(), &scaler)?,
         nodes: rounds.nodes,
         features: stream.features(),
         rounds: None,
@@ -73,11 +73,11 @@ pub fn run(
         has_missing: true,
         delay: run::delay(settings, stream.has_owners(), rounds.nodes),
         grids: Grids::Open,
-        crew: Crew::Everybody,
+        parallelism: Parallelism::OverNodes,
     };
-    run::check_memory(&scene, 0)?;
+    run::check_memory(&context, 0)?;
     let mut trials = (0..settings.trials)
-        .map(|trial| Trial::new(&scene, trial))
+        .map(|trial| Trial::new(&context, trial))
         .collect::<Result<Vec<_>, _>>()?;
     let threads = run::threads(settings)?;
     let (mut round, mut samples, mut because) = (0, 0, None);
@@ -97,7 +97,7 @@ pub fn run(
         threads.install(|| {
             trials
                 .par_iter_mut()
-                .try_for_each(|trial| trial.play(round, &rounds.turns, &rounds.raw, &scene.grids))
+                .try_for_each(|trial| trial.play(round, &rounds.turns, &rounds.raw, &context.grids))
         })?;
         let progress = || Progress { round, samples, mse: errors(&trials) };
         if !keep_on(&progress) {
@@ -108,9 +108,9 @@ pub fn run(
         return Err(RunError::NothingSeen(settings.data.name.clone()));
     }
     let trials: Vec<TrialResult> =
-        trials.into_iter().map(|trial| trial.finish(round, &scene.grids)).collect();
+        trials.into_iter().map(|trial| trial.finish(round, &context.grids)).collect();
     let (name, seconds) = (&settings.data.name, start.elapsed().as_secs_f64());
-    match summary::summarise(&scene, name, stream.has_owners(), &trials, round, seconds) {
+    match summary::summarise(&context, name, stream.has_owners(), &trials, round, seconds) {
         Ok(results) => Ok(Ended { results, because }),
         // What was wrong with the stream comes first.
         Err(error) => Err(because.unwrap_or(error)),
@@ -151,9 +151,9 @@ pub fn check(settings: &Settings) -> Result<(), RunError> {
     if columns.node.is_some() && settings.nodes.is_none() {
         return Err(RunError::NodesUnknown);
     }
-    for &contestant in &settings.contestants {
+    for &choice in &settings.methods {
         let sizes = Sizes { nodes: run::nodes(settings, None)?, inputs: 1, rounds: None };
-        settings.setup(contestant, sizes, settings.seed)?;
+        settings.setup(choice, sizes, settings.seed)?;
     }
     if settings.rounds.is_none_or(|rounds| rounds > MOST_WINDOW) && settings.window > MOST_WINDOW {
         let bound = format!("at most {MOST_WINDOW} for standard input, whose end nobody knows");
@@ -165,13 +165,13 @@ pub fn check(settings: &Settings) -> Result<(), RunError> {
 /// Mean squared error of each method so far, over trials; of `sk` the best kernel's.
 fn errors(trials: &[Trial]) -> Vec<(String, f64)> {
     let mut errors: Vec<(String, f64)> = Vec::new();
-    let players = |trial: &Trial| -> Vec<(String, f64)> {
-        let players = trial.stages.iter().flat_map(|stage| &stage.players);
-        players.map(|player| (player.contestant.name(), player.mse())).collect()
+    let runs = |trial: &Trial| -> Vec<(String, f64)> {
+        let runs = trial.group_runs.iter().flat_map(|group_run| &group_run.runs);
+        runs.map(|run| (run.choice.name(), run.mse())).collect()
     };
-    let all: Vec<_> = trials.iter().map(players).collect();
+    let all: Vec<_> = trials.iter().map(runs).collect();
     for (position, (name, _)) in all[0].iter().enumerate() {
-        let mse = all.iter().map(|players| players[position].1).sum::<f64>() / all.len() as f64;
+        let mse = all.iter().map(|runs| runs[position].1).sum::<f64>() / all.len() as f64;
         match errors.last_mut() {
             Some((last, least)) if last == name => *least = least.min(mse),
             _ => errors.push((name.clone(), mse)),
@@ -183,21 +183,25 @@ fn errors(trials: &[Trial]) -> Vec<(String, f64)> {
 /// One trial of a live run.
 struct Trial {
     number: usize,
-    stages: Vec<Stage>,
-    plan: Plan<'static>,
+    group_runs: Vec<GroupRun>,
+    generator: RoundGenerator<'static>,
     /// The round with this trial's own contacts.
     turns: Vec<Turn>,
 }
 
 impl Trial {
-    fn new(scene: &Scene<'_>, number: usize) -> Result<Self, RunError> {
-        let stages = trial::groups(scene)?
+    fn new(context: &RunContext<'_>, number: usize) -> Result<Self, RunError> {
+        let group_runs = trial::groups(context)?
             .iter()
-            .map(|group| Stage::new(scene, group, number))
+            .map(|group| GroupRun::new(context, group, number))
             .collect::<Result<_, _>>()?;
-        let randomness = trial::trial_randomness(scene.settings, number);
-        let plan = Plan::without_samples(scene.nodes, scene.settings.participation, randomness);
-        Ok(Self { number, stages, plan, turns: Vec::new() })
+        let randomness = trial::trial_randomness(context.settings, number);
+        let generator = RoundGenerator::without_samples(
+            context.nodes,
+            context.settings.participation,
+            randomness,
+        );
+        Ok(Self { number, group_runs, generator, turns: Vec::new() })
     }
 
     fn play(
@@ -209,9 +213,9 @@ impl Trial {
     ) -> Result<(), RunError> {
         self.turns.clear();
         self.turns.extend_from_slice(turns);
-        self.plan.next_contacts(&mut self.turns);
-        for stage in &mut self.stages {
-            stage.play(round, &self.turns, raw, grids).map_err(|source| {
+        self.generator.next_contacts(&mut self.turns);
+        for group_run in &mut self.group_runs {
+            group_run.play(round, &self.turns, raw, grids).map_err(|source| {
                 let (trial, round) = (self.number + 1, round as usize);
                 TrialError::Round { trial, round, source }
             })?;
@@ -220,8 +224,8 @@ impl Trial {
     }
 
     fn finish(mut self, last: u64, grids: &Grids) -> TrialResult {
-        self.stages.iter_mut().for_each(|stage| stage.play_no_more(last, grids));
-        trial::together(self.stages.into_iter().map(Stage::finish).collect())
+        self.group_runs.iter_mut().for_each(|group_run| group_run.play_no_more(last, grids));
+        trial::together(self.group_runs.into_iter().map(GroupRun::finish).collect())
     }
 }
 

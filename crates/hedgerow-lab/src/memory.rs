@@ -9,11 +9,11 @@ use hedgerow::learning::Personal;
 use hedgerow::scaling::NodeScaling;
 use hedgerow::{Method, Setup};
 
-use crate::intake::Scaler;
-use crate::plan::Turn;
+use crate::preprocessor::Scaler;
+use crate::round_generator::Turn;
 use crate::run::RunError;
-use crate::settings::{Contestant, Learner, Settings, SettingsError};
-use crate::trial::{self, FEATURES_AT_ONCE, LEAST_AT_ONCE, MOST_AT_ONCE, Scene};
+use crate::settings::{Learner, MethodChoice, Settings, SettingsError};
+use crate::trial::{self, FEATURES_AT_ONCE, LEAST_AT_ONCE, MOST_AT_ONCE, RunContext};
 
 /// Bytes that a run will take, by what they are for.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -34,14 +34,14 @@ pub struct Memory {
 }
 
 /// The program, its threads, and the report that it writes.
-const PROGRAM: f64 = 24e6;
+const PROGRAM_BYTES: f64 = 24e6;
 
 /// What an allocator adds to each piece of memory, and pieces of a node.
-const PIECE: f64 = 16.0;
-const PIECES: f64 = 6.0;
+const ALLOCATION_BYTES: f64 = 16.0;
+const ALLOCATIONS_PER_NODE: f64 = 6.0;
 
 /// Lanes that a round is divided into.
-const LANES: f64 = 32.0;
+const MOST_LANES: f64 = 32.0;
 
 impl Memory {
     /// All of it.
@@ -112,14 +112,14 @@ pub fn gigabytes(bytes: f64) -> String {
 }
 
 /// What the trials of a run that are played at once will take, and its samples.
-pub(crate) fn estimate(scene: &Scene<'_>, at_once: usize) -> Result<Memory, SettingsError> {
-    let settings = scene.settings;
-    let groups = trial::groups(scene)?;
+pub(crate) fn estimate(context: &RunContext<'_>, at_once: usize) -> Result<Memory, SettingsError> {
+    let settings = context.settings;
+    let groups = trial::groups(context)?;
     let mut one = Memory::default();
     for group in &groups {
-        let this = of_group(scene, group)?;
+        let this = of_group(context, group)?;
         // Groups are played one after the other, unless the stream is seen only once.
-        if scene.rounds.is_none() {
+        if context.rounds.is_none() {
             one.add(this);
         } else if this.total() > one.total() {
             one = this;
@@ -132,63 +132,67 @@ pub(crate) fn estimate(scene: &Scene<'_>, at_once: usize) -> Result<Memory, Sett
         messages: one.messages * times,
         data: one.data * times,
         results: one.results * times,
-        program: PROGRAM,
+        program: PROGRAM_BYTES,
     };
     // Courses of all trials are kept to the end, when their means stand beside them.
-    let points = scene.rounds.map_or(2000, |rounds| rounds.min(1500)) as f64;
-    let of_sk = |contestant: &&Contestant| contestant.learner == Learner::Sk;
+    let points = context.rounds.map_or(2000, |rounds| rounds.min(1500)) as f64;
+    let of_sk = |choice: &&MethodChoice| choice.learner == Learner::Sk;
     let kernels = settings.kernels.len() as f64;
-    let entries = scene.contestants.len() as f64
-        + scene.contestants.iter().filter(of_sk).count() as f64 * kernels;
+    let entries = context.methods.len() as f64
+        + context.methods.iter().filter(of_sk).count() as f64 * kernels;
     all.results += points * entries * (settings.trials + 1) as f64 * 8.0 * (8.0 + kernels);
     Ok(all)
 }
 
-/// What a group of contestants takes in one trial.
-fn of_group(scene: &Scene<'_>, group: &[Contestant]) -> Result<Memory, SettingsError> {
-    let settings = scene.settings;
-    let (nodes, inputs) = (scene.nodes as f64, scene.features as f64);
+/// What a group of methods takes in one trial.
+fn of_group(context: &RunContext<'_>, group: &[MethodChoice]) -> Result<Memory, SettingsError> {
+    let settings = context.settings;
+    let (nodes, inputs) = (context.nodes as f64, context.features as f64);
     let samples = nodes * settings.participation.arrivals.bounds().1.max(1.0);
-    let setup = settings.setup(group[0], scene.sizes(), 0)?;
+    let setup = settings.setup(group[0], context.sizes(), 0)?;
     let width = group[0].budget_method().width(&setup) as f64;
     let kernels = settings.kernels.len() as f64;
     let mut memory = Memory::default();
-    for &contestant in group {
-        let setup = settings.setup(contestant, scene.sizes(), 0)?;
-        memory.nodes += nodes * of_node(contestant, &setup);
-        memory.messages += of_messages(contestant, &setup);
-        let players = if contestant.learner == Learner::Sk { kernels } else { 1.0 };
+    for &choice in group {
+        let setup = settings.setup(choice, context.sizes(), 0)?;
+        memory.nodes += nodes * of_node(choice, &setup);
+        memory.messages += of_messages(choice, &setup);
+        let runs = if choice.learner == Learner::Sk { kernels } else { 1.0 };
         // A live stream has as many rounds as it has, unless so many were asked for.
-        let rounds = scene.rounds.or(settings.rounds).unwrap_or(usize::MAX);
-        memory.results += players * 16.0 * settings.window.min(rounds) as f64;
+        let rounds = context.rounds.or(settings.rounds).unwrap_or(usize::MAX);
+        memory.results += runs * 16.0 * settings.window.min(rounds) as f64;
     }
     // All at once where somebody needs them all.
-    let needs_all = group.iter().any(|contestant| contestant.learner == Learner::CentralBatch);
-    let most = if needs_all || scene.delay > 0 {
+    let needs_all = group.iter().any(|choice| choice.learner == Learner::CentralBatch);
+    let most = if needs_all || context.delay > 0 {
         samples
     } else {
         (FEATURES_AT_ONCE as f64 / width).clamp(LEAST_AT_ONCE as f64, MOST_AT_ONCE as f64)
     };
     let noted = 8.0 * group.len() as f64 * (kernels + 2.0);
-    let copies = if scene.delay > 0 { 2.0 } else { 1.0 };
+    let copies = if context.delay > 0 { 2.0 } else { 1.0 };
     memory.features += copies * samples.min(most) * (4.0 * width + noted + 64.0);
     let frequencies = settings.frequencies(group[0])? as f64;
     // A dictionary is larger than what is taken from it for a moment; so are frequencies when they
     // are drawn.
     memory.features += 2.0 * 4.0 * kernels * frequencies * inputs;
     let columns = inputs + 1.0;
-    if !matches!(scene.scaler, Scaler::None) || scene.has_missing {
-        let own = size_of::<NodeScaling>() as f64 + columns * (48.0 + 16.0) + 2.0 * PIECE;
-        let at_server =
-            if matches!(scene.scaler, Scaler::Online { .. }) { 48.0 * columns + 64.0 } else { 0.0 };
+    if !matches!(context.scaler, Scaler::None) || context.has_missing {
+        let own =
+            size_of::<NodeScaling>() as f64 + columns * (48.0 + 16.0) + 2.0 * ALLOCATION_BYTES;
+        let at_server = if matches!(context.scaler, Scaler::Online { .. }) {
+            48.0 * columns + 64.0
+        } else {
+            0.0
+        };
         memory.nodes += nodes * (own + at_server + 16.0);
     }
     // A round as it comes and as it is learned from, and those that wait for their labels.
     let turn = size_of::<Turn>() as f64;
-    memory.data += (2.0 + scene.delay as f64) * (samples * (4.0 * inputs + 16.0) + nodes * turn);
+    memory.data += (2.0 + context.delay as f64) * (samples * (4.0 * inputs + 16.0) + nodes * turn);
     // Who is dealt what, and what is drawn for each node.
-    memory.data += nodes * (24.0 + PIECE + 4.0 * 8.0);
-    if group.iter().any(|contestant| contestant.learner == Learner::Hindsight) {
+    memory.data += nodes * (24.0 + ALLOCATION_BYTES + 4.0 * 8.0);
+    if group.iter().any(|choice| choice.learner == Learner::Hindsight) {
         let model = 2.0 * frequencies;
         memory.results += kernels * (4.0 * model * (model + 1.0) + 3.0 * 8.0 * model)
             + 8.0 * model * samples.min(most);
@@ -196,8 +200,8 @@ fn of_group(scene: &Scene<'_>, group: &[Contestant]) -> Result<Memory, SettingsE
     Ok(memory)
 }
 
-/// What a node of a contestant remembers.
-fn of_node(contestant: Contestant, setup: &Setup) -> f64 {
+/// What a node of a choice remembers.
+fn of_node(choice: MethodChoice, setup: &Setup) -> f64 {
     let config = setup.config();
     let kernels = config.kernels as f64;
     // Rows of models stand on lines of 64 bytes.
@@ -205,9 +209,9 @@ fn of_node(contestant: Contestant, setup: &Setup) -> f64 {
     let model = row(2 * config.frequencies);
     let weights = 8.0 * kernels;
     let linear = config.inputs as f64 + 1.0;
-    let overhead = size_of::<Setup>() as f64 + 256.0 + PIECES * PIECE;
-    let own = if contestant.personal { size_of::<Personal>() as f64 } else { 0.0 };
-    own + match contestant.learner {
+    let overhead = size_of::<Setup>() as f64 + 256.0 + ALLOCATIONS_PER_NODE * ALLOCATION_BYTES;
+    let own = if choice.personal { size_of::<Personal>() as f64 } else { 0.0 };
+    own + match choice.learner {
         Learner::Gr => {
             let features = Method::GrOfl.width(setup) as f64;
             // The sums in f64, and what is left to send of them in f32.
@@ -232,13 +236,13 @@ fn of_node(contestant: Contestant, setup: &Setup) -> f64 {
 }
 
 /// Sums of uploads, uploads that are kept, and what compressed messages owe.
-fn of_messages(contestant: Contestant, setup: &Setup) -> f64 {
+fn of_messages(choice: MethodChoice, setup: &Setup) -> f64 {
     let config = setup.config();
     let (kernels, nodes) = (config.kernels as f64, config.nodes as f64);
     let model = 2.0 * config.frequencies as f64;
     // Numbers of an upload, of all that the server keeps sums of, and of what is owed in the long
     // run.
-    let (upload, sums, owed) = match contestant.learner {
+    let (upload, sums, owed) = match choice.learner {
         Learner::Gr => (config.budget as f64, config.budget as f64, config.budget as f64),
         Learner::Linear | Learner::LinearNewton => [config.inputs as f64 + 1.0; 3].into(),
         Learner::Mk(_) | Learner::Emk => (model + kernels, model + kernels, kernels * model),
@@ -248,9 +252,8 @@ fn of_messages(contestant: Contestant, setup: &Setup) -> f64 {
     };
     let is_averaged = config.aggregation == Aggregation::Mean;
     let kept = if is_averaged { 0.0 } else { 2.0 * 4.0 * nodes * upload };
-    let ends =
-        if contestant.wire.compression().is_some() { nodes * (8.0 * owed + 300.0) } else { 0.0 };
-    (1.0 + LANES.min(nodes)) * 24.0 * sums + nodes * 10.0 + kept + ends
+    let ends = if choice.wire.compression().is_some() { nodes * (8.0 * owed + 300.0) } else { 0.0 };
+    (1.0 + MOST_LANES.min(nodes)) * 24.0 * sums + nodes * 10.0 + kept + ends
 }
 
 /// Bytes of samples that stand in memory: inputs, labels, who they are dealt to, and for a while

@@ -9,16 +9,16 @@ use hedgerow::random::{CounterRng, Purpose};
 use hedgerow::scaling::ScaleKind;
 use rayon::prelude::*;
 
-use crate::crew::Crew;
 use crate::grids::Grids;
-use crate::intake::Scaler;
 use crate::memory::{self, Memory};
+use crate::parallelism::Parallelism;
+use crate::preprocessor::Scaler;
 use crate::results::Results;
 use crate::settings::{
-    BUILTIN_ROUNDS, Contestant, DataChoice, Learner, Scaling, Settings, SettingsError, Source,
+    BUILTIN_ROUNDS, DataChoice, Learner, MethodChoice, Scaling, Settings, SettingsError, Source,
 };
 use crate::summary;
-use crate::trial::{self, Scene, TrialError, TrialResult};
+use crate::trial::{self, RunContext, TrialError, TrialResult};
 use hedgerow_data::builtin::Builtin;
 use hedgerow_data::partition::{DEFAULT_NODES, Partition, PartitionError};
 use hedgerow_data::ranges::{self, RangesError};
@@ -133,14 +133,14 @@ fn out_of_bounds(key: &str, bound: impl ToString, value: impl ToString) -> RunEr
 }
 
 /// So few samples are over before a scale is agreed on.
-const FEW: usize = 100;
+const SAMPLES_BEFORE_SCALE: usize = 100;
 
 /// Samples of a generated stream: they are kept in memory.
 const MOST_SAMPLES: f64 = 2e8;
 
 /// A run that has been checked against its data: what can go wrong has gone wrong by now.
 pub struct Experiment<'a> {
-    scene: Scene<'a>,
+    context: RunContext<'a>,
     data: &'a Dataset,
     rounds: usize,
     groups: usize,
@@ -154,22 +154,24 @@ impl<'a> Experiment<'a> {
             return Err(RunError::BadLabel { data: data.name.clone(), sample: sample + 1, label });
         }
         let owners = data.owners.as_ref().filter(|_| settings.partition == Partition::Auto);
-        let mut scene = Scene {
+        let mut context = RunContext {
             settings,
-            contestants: Vec::new(),
+            methods: Vec::new(),
             nodes: nodes(settings, owners.map(|owners| owners.names.len()))?,
             features: data.features,
             rounds: None,
-            scaler: scaler(settings, data.is_of_order_one || data.len() < FEW, || {
-                data.input_columns.clone()
-            })?,
+            scaler: scaler(
+                settings,
+                data.is_of_order_one || data.len() < SAMPLES_BEFORE_SCALE,
+                || data.input_columns.clone(),
+            )?,
             has_missing: data.missing > 0,
             delay: 0,
             grids: Grids::Open,
-            crew: crew(settings, owners.map(|owners| owners.names.len()))?,
+            parallelism: parallelism(settings, owners.map(|owners| owners.names.len()))?,
         };
-        scene.contestants = contestants(settings, data.is_time_series, &scene.scaler)?;
-        scene.delay = delay(settings, data.owners.is_some(), scene.nodes);
+        context.methods = methods(settings, data.is_time_series, &context.scaler)?;
+        context.delay = delay(settings, data.owners.is_some(), context.nodes);
         // Only drawn shares make streams whose lengths differ from trial to trial.
         let is_drawn =
             matches!(settings.partition, Partition::Dirichlet(_) | Partition::Unequal(_));
@@ -177,10 +179,10 @@ impl<'a> Experiment<'a> {
         let mut lasting = 0;
         for trial in 0..draws {
             let undealt = |source| RunError::Partition { data: data.name.clone(), source };
-            let streams = trial::deal(&scene, data, trial).map_err(undealt)?;
+            let streams = trial::deal(&context, data, trial).map_err(undealt)?;
             for (node, stream) in streams.iter().enumerate() {
                 let rounds =
-                    stream.len() as f64 / settings.participation.arrivals.mean(node, scene.nodes);
+                    stream.len() as f64 / settings.participation.arrivals.mean(node, context.nodes);
                 lasting = lasting.max(rounds.ceil() as usize);
             }
         }
@@ -188,11 +190,11 @@ impl<'a> Experiment<'a> {
         let usual = if is_generated && !is_drawn { BUILTIN_ROUNDS } else { lasting };
         let wanted = settings.rounds.unwrap_or(usual);
         let rounds = wanted.min(lasting).max(1);
-        scene.rounds = Some(rounds);
-        scene.grids = Grids::closed(rounds);
-        let memory = check_memory(&scene, data.len())?;
-        let groups = trial::groups(&scene)?.len();
-        Ok(Self { scene, data, rounds, groups, memory })
+        context.rounds = Some(rounds);
+        context.grids = Grids::closed(rounds);
+        let memory = check_memory(&context, data.len())?;
+        let groups = trial::groups(&context)?.len();
+        Ok(Self { context, data, rounds, groups, memory })
     }
 
     /// What it will take.
@@ -202,26 +204,28 @@ impl<'a> Experiment<'a> {
 
     /// How many steps of progress it will tell.
     pub fn steps(&self) -> u64 {
-        (self.scene.settings.trials * self.groups) as u64 * self.rounds as u64
+        (self.context.settings.trials * self.groups) as u64 * self.rounds as u64
     }
 
     /// Runs all trials. `step` is called for each step of progress, from any thread.
     pub fn run(&self, step: &(dyn Fn() + Sync)) -> Result<Results, RunError> {
         let start = Instant::now();
-        let Self { scene, data, rounds, .. } = self;
-        let trials: Vec<TrialResult> = threads(scene.settings)?.install(|| {
-            let play = |trial| trial::play(scene, data, *rounds, trial, step);
-            let trials = 0..scene.settings.trials;
-            match scene.crew {
-                Crew::Alone => trials.into_par_iter().map(play).collect::<Result<_, _>>(),
+        let Self { context, data, rounds, .. } = self;
+        let trials: Vec<TrialResult> = threads(context.settings)?.install(|| {
+            let play = |trial| trial::play(context, data, *rounds, trial, step);
+            let trials = 0..context.settings.trials;
+            match context.parallelism {
+                Parallelism::OverTrials => {
+                    trials.into_par_iter().map(play).collect::<Result<_, _>>()
+                }
                 // One trial at a time: a thread that waits for others would begin another, and
                 // memory with it.
-                Crew::Everybody => trials.map(play).collect(),
+                Parallelism::OverNodes => trials.map(play).collect(),
             }
         })?;
         let is_owned = data.owners.is_some();
         let seconds = start.elapsed().as_secs_f64();
-        summary::summarise(scene, &data.name, is_owned, &trials, *rounds as u64, seconds)
+        summary::summarise(context, &data.name, is_owned, &trials, *rounds as u64, seconds)
     }
 }
 
@@ -235,29 +239,29 @@ pub(crate) fn delay(settings: &Settings, has_owners: bool, nodes: usize) -> usiz
 /// Those asked for; a time series is always compared with the trivial forecasts. Where features
 /// change with an agreed scale, no fixed function is the best of all rounds: `hindsight` is left
 /// out, or refused if it was asked for.
-pub(crate) fn contestants(
+pub(crate) fn methods(
     settings: &Settings,
     is_time_series: bool,
     scaler: &Scaler,
-) -> Result<Vec<Contestant>, RunError> {
-    let mut contestants = settings.contestants.clone();
-    for trivial in [Learner::Last, Learner::Mean].map(Contestant::from) {
+) -> Result<Vec<MethodChoice>, RunError> {
+    let mut methods = settings.methods.clone();
+    for trivial in [Learner::Last, Learner::Mean].map(MethodChoice::from) {
         if is_time_series
             && settings.loss().ok() != Some(Loss::Logistic)
-            && !contestants.contains(&trivial)
+            && !methods.contains(&trivial)
         {
-            contestants.push(trivial);
+            methods.push(trivial);
         }
     }
-    if matches!(scaler, Scaler::Online { .. }) && contestants.contains(&Learner::Hindsight.into()) {
-        if !settings.has_default_contestants() {
+    if matches!(scaler, Scaler::Online { .. }) && methods.contains(&Learner::Hindsight.into()) {
+        if !settings.has_default_methods() {
             let bound =
                 "without hindsight where numbers are scaled online: features change with the scale";
             return Err(out_of_bounds("federation.methods", bound, "hindsight"));
         }
-        contestants.retain(|contestant| contestant.learner != Learner::Hindsight);
+        methods.retain(|choice| choice.learner != Learner::Hindsight);
     }
-    Ok(contestants)
+    Ok(methods)
 }
 
 /// K: as many as were asked for, and as the data names.
@@ -275,10 +279,10 @@ pub(crate) fn nodes(settings: &Settings, named: Option<usize>) -> Result<usize, 
 const MANY_NODES: usize = 20_000;
 
 /// Whether threads share the nodes of a trial or have a trial each.
-fn crew(settings: &Settings, named: Option<usize>) -> Result<Crew, RunError> {
+fn parallelism(settings: &Settings, named: Option<usize>) -> Result<Parallelism, RunError> {
     let is_shared =
         settings.trials < thread_count(settings) || nodes(settings, named)? >= MANY_NODES;
-    Ok(if is_shared { Crew::Everybody } else { Crew::Alone })
+    Ok(if is_shared { Parallelism::OverNodes } else { Parallelism::OverTrials })
 }
 
 fn thread_count(settings: &Settings) -> usize {
@@ -313,23 +317,25 @@ pub(crate) fn threads(settings: &Settings) -> Result<rayon::ThreadPool, RunError
 }
 
 /// Trials that are played at the same time.
-fn at_once(scene: &Scene<'_>) -> usize {
-    match (scene.rounds, scene.crew) {
+fn at_once(context: &RunContext<'_>) -> usize {
+    match (context.rounds, context.parallelism) {
         // Those of a live stream all are.
-        (None, _) => scene.settings.trials,
-        (Some(_), Crew::Everybody) => 1,
-        (Some(_), Crew::Alone) => scene.settings.trials.min(thread_count(scene.settings)),
+        (None, _) => context.settings.trials,
+        (Some(_), Parallelism::OverNodes) => 1,
+        (Some(_), Parallelism::OverTrials) => {
+            context.settings.trials.min(thread_count(context.settings))
+        }
     }
 }
 
 /// What a run will take, or that it won't fit; `samples` are in memory already.
-pub(crate) fn check_memory(scene: &Scene<'_>, samples: usize) -> Result<Memory, RunError> {
-    let at_once = at_once(scene);
-    let mut memory = memory::estimate(scene, at_once)?;
+pub(crate) fn check_memory(context: &RunContext<'_>, samples: usize) -> Result<Memory, RunError> {
+    let at_once = at_once(context);
+    let mut memory = memory::estimate(context, at_once)?;
     // Whose a sample is, trial by trial.
     memory.data += 4.0 * (samples * at_once) as f64;
     // Samples are there by now, and what is left is what counts.
-    memory.check(scene.settings, at_once)?;
-    memory.data += memory::of_samples(samples as f64, scene.features);
+    memory.check(context.settings, at_once)?;
+    memory.data += memory::of_samples(samples as f64, context.features);
     Ok(memory)
 }

@@ -11,7 +11,7 @@ use hedgerow::method::{Average, MkOptions, PofOptions};
 use hedgerow::{Method, Setup, SetupConfig};
 use toml::{Table, Value};
 
-pub use choices::{Arrivals, Contestant, Learner, MkVariant, Participation, Wire};
+pub use choices::{Arrivals, Learner, MethodChoice, MkVariant, Participation, Wire};
 use config::{Config, DataConfig, KernelConfig, Learning};
 pub use data::{DataChoice, Scaling, Source};
 pub use error::SettingsError;
@@ -42,7 +42,7 @@ pub struct Settings {
     /// r.
     pub budget: usize,
     /// What to run, in this order, without repetition.
-    pub contestants: Vec<Contestant>,
+    pub methods: Vec<MethodChoice>,
     /// Who sees what.
     pub partition: Partition,
     /// Repetitions.
@@ -163,20 +163,20 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Frequencies per kernel, D, that the budget gives a contestant.
-    pub fn frequencies(&self, contestant: Contestant) -> Result<usize, SettingsError> {
-        Ok(contestant.budget_method().frequencies(self.budget)?)
+    /// Frequencies per kernel, D, that the budget gives a choice.
+    pub fn frequencies(&self, choice: MethodChoice) -> Result<usize, SettingsError> {
+        Ok(choice.budget_method().frequencies(self.budget)?)
     }
 
-    /// What both halves of a contestant's method agree on, for a run of some size and a seed.
+    /// What both halves of a choice's method agree on, for a run of some size and a seed.
     pub fn setup(
         &self,
-        contestant: Contestant,
+        choice: MethodChoice,
         Sizes { nodes, inputs, rounds }: Sizes,
         seed: u64,
     ) -> Result<Setup, SettingsError> {
         let learning = &self.learning;
-        let variant = contestant.variant();
+        let variant = choice.variant();
         let schedule = |key, name: &str, scale| match name {
             "anytime" => Ok(Schedule::Anytime { scale }),
             "horizon" => match rounds {
@@ -196,7 +196,7 @@ impl Settings {
             schedule("learning.weight_schedule", &learning.weight_schedule, learning.weight_rate)?;
         let config = SetupConfig {
             kernels: self.kernels.len(),
-            frequencies: self.frequencies(contestant)?,
+            frequencies: self.frequencies(choice)?,
             nodes,
             inputs,
             budget: self.budget,
@@ -227,7 +227,7 @@ impl Settings {
     }
 
     /// Whether nobody chose whom to run.
-    pub fn has_default_contestants(&self) -> bool {
+    pub fn has_default_methods(&self) -> bool {
         self.is_default_choice
     }
 
@@ -248,14 +248,14 @@ impl Settings {
         name.parse().map_err(|_| out_of_bounds("learning.aggregation", bound, format!("{name:?}")))
     }
 
-    /// The map of a contestant in a trial, for samples of `inputs` numbers.
+    /// The map of a choice in a trial, for samples of `inputs` numbers.
     pub fn feature_spec(
         &self,
-        contestant: Contestant,
+        choice: MethodChoice,
         inputs: usize,
         seed: u64,
     ) -> Result<FeatureSpec, SettingsError> {
-        let variant = contestant.variant();
+        let variant = choice.variant();
         let kernels = self.kernels.iter().map(|kernel| match variant.frequencies {
             // σ^-2 = (10^(p-6))²: what multiplying by 10^(p-6) amounts to.
             true => Kernel { variance: (kernel.variance * kernel.variance).recip(), ..*kernel },
@@ -263,7 +263,7 @@ impl Settings {
         });
         let amplitude =
             if variant.unnormalised { Amplitude::Unnormalised } else { Amplitude::Normalised };
-        let frequencies = self.frequencies(contestant)?;
+        let frequencies = self.frequencies(choice)?;
         Ok(FeatureSpec {
             kernels: kernels.collect(),
             draw: self.draw,
@@ -297,17 +297,17 @@ fn unknown_name(key: &str, name: &str, known: &[&str]) -> SettingsError {
 
 /// Why there is no method of that name.
 fn unknown_method(name: &str) -> SettingsError {
-    let plain = name.strip_suffix(Contestant::PERSONAL).unwrap_or(name);
+    let plain = name.strip_suffix(MethodChoice::PERSONAL).unwrap_or(name);
     let (learner, wire) = plain.split_once('/').unwrap_or((plain, ""));
     let key = "federation.methods";
-    match Contestant::parse(learner) {
-        None => unknown_name(key, learner, &Contestant::NAMES),
+    match MethodChoice::parse(learner) {
+        None => unknown_name(key, learner, &MethodChoice::NAMES),
         Some(known) if !wire.is_empty() && !known.travels() => out_of_bounds(
             key,
             format!("{learner} alone: nothing of it travels that could be compressed"),
             format!("{name:?}"),
         ),
-        Some(_) if !wire.is_empty() && Contestant::parse(plain).is_none() => {
+        Some(_) if !wire.is_empty() && MethodChoice::parse(plain).is_none() => {
             let bound = format!(
                 "a method, then each once of {}",
                 Wire::OPTIONS.map(|option| format!("/{option}")).join(", ")
@@ -369,7 +369,7 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
         data: data::choice(data, source, by_column.clone(), learning.loss == "logistic")?,
         nodes: Some(within("federation.nodes", 1..=10_000_000, federation.nodes)?),
         budget: within("federation.budget", 0..=1_000_000, federation.budget)?,
-        contestants: contestants(&federation.methods, federation.personal)?,
+        methods: methods(&federation.methods, federation.personal)?,
         partition: match by_column {
             Some(_) => Partition::Auto,
             None => Partition::parse(&federation.partition).ok_or_else(|| {
@@ -401,34 +401,34 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
         is_default_choice: false,
         learning,
     };
-    let plain = |contestant: &Contestant| Contestant { personal: false, ..*contestant };
+    let plain = |choice: &MethodChoice| MethodChoice { personal: false, ..*choice };
     settings.is_default_choice =
-        settings.contestants.iter().map(plain).eq(DEFAULT_LEARNERS.map(Contestant::from));
-    let is_gr = |contestant: &Contestant| contestant.learner == Learner::Gr;
+        settings.methods.iter().map(plain).eq(DEFAULT_LEARNERS.map(MethodChoice::from));
+    let is_gr = |choice: &MethodChoice| choice.learner == Learner::Gr;
     if settings.is_default_choice && Method::GrOfl.frequencies(settings.budget).is_err() {
         // Among the defaults it is left out quietly.
-        settings.contestants.retain(|contestant| !is_gr(contestant));
+        settings.methods.retain(|choice| !is_gr(choice));
     }
     // Whatever else could be wrong comes to light here, before any data is read.
-    for &contestant in &settings.contestants {
+    for &choice in &settings.methods {
         let sizes =
             Sizes { nodes: DEFAULT_NODES, inputs: 1, rounds: Some(settings.rounds.unwrap_or(1)) };
-        settings.setup(contestant, sizes, settings.seed)?;
-        let spec = settings.feature_spec(contestant, 1, settings.seed)?;
+        settings.setup(choice, sizes, settings.seed)?;
+        let spec = settings.feature_spec(choice, 1, settings.seed)?;
         FeatureMap::new(&FeatureSpec { frequencies: 1, ..spec })?;
     }
     let aggregation = settings.aggregation()?;
-    let is_able = |contestant: &Contestant| contestant.budget_method().supports(aggregation);
-    if let Some(unable) = settings.contestants.iter().find(|contestant| !is_able(contestant)) {
-        if !settings.has_default_contestants() {
+    let is_able = |choice: &MethodChoice| choice.budget_method().supports(aggregation);
+    if let Some(unable) = settings.methods.iter().find(|choice| !is_able(choice)) {
+        if !settings.has_default_methods() {
             let bound = format!("mean for {}", unable.name());
             return Err(out_of_bounds("learning.aggregation", bound, aggregation));
         }
-        settings.contestants.retain(is_able);
+        settings.methods.retain(is_able);
     }
-    if settings.loss()? == Loss::Logistic && settings.contestants.iter().any(is_gr) {
+    if settings.loss()? == Loss::Logistic && settings.methods.iter().any(is_gr) {
         // Among the defaults it is left out quietly, too.
-        if !settings.has_default_contestants() {
+        if !settings.has_default_methods() {
             let bound = "without gr (its sums need the squared or the Huber loss)";
             return Err(out_of_bounds(
                 "federation.methods",
@@ -436,11 +436,9 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
                 format!("{:?}", federation.methods),
             ));
         }
-        settings.contestants.retain(|contestant| !is_gr(contestant));
+        settings.methods.retain(|choice| !is_gr(choice));
     }
-    if settings.contestants.iter().any(|contestant| contestant.personal)
-        && settings.loss()? == Loss::Logistic
-    {
+    if settings.methods.iter().any(|choice| choice.personal) && settings.loss()? == Loss::Logistic {
         let bound = "without a personal layer (it needs labels that are numbers)";
         return Err(out_of_bounds(
             "federation.methods",
@@ -448,11 +446,9 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
             format!("{:?}", federation.methods),
         ));
     }
-    if settings.contestants.contains(&Learner::Hindsight.into())
-        && settings.loss()? != Loss::Squared
-    {
+    if settings.methods.contains(&Learner::Hindsight.into()) && settings.loss()? != Loss::Squared {
         // Among the defaults it is left out quietly; asked for by name it is refused.
-        if !settings.has_default_contestants() {
+        if !settings.has_default_methods() {
             let bound = "without hindsight (its closed form needs the squared loss)";
             return Err(out_of_bounds(
                 "federation.methods",
@@ -460,7 +456,7 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
                 format!("{:?}", federation.methods),
             ));
         }
-        settings.contestants.retain(|contestant| contestant.learner != Learner::Hindsight);
+        settings.methods.retain(|choice| choice.learner != Learner::Hindsight);
     }
     Ok(settings)
 }
@@ -476,16 +472,16 @@ const DEFAULT_LEARNERS: [Learner; 7] = [
     Learner::Hindsight,
 ];
 
-fn contestants(names: &[String], personal: bool) -> Result<Vec<Contestant>, SettingsError> {
-    let mut chosen: Vec<Contestant> = Vec::new();
+fn methods(names: &[String], personal: bool) -> Result<Vec<MethodChoice>, SettingsError> {
+    let mut chosen: Vec<MethodChoice> = Vec::new();
     for name in names {
         let name = name.trim();
-        let mut contestant = Contestant::parse(name).ok_or_else(|| unknown_method(name))?;
-        contestant.personal |= personal && contestant.can_be_personal();
-        match chosen.iter_mut().find(|known| known.global_name() == contestant.global_name()) {
+        let mut choice = MethodChoice::parse(name).ok_or_else(|| unknown_method(name))?;
+        choice.personal |= personal && choice.can_be_personal();
+        match chosen.iter_mut().find(|known| known.global_name() == choice.global_name()) {
             // With a layer of the nodes' own both are reported.
-            Some(known) => known.personal |= contestant.personal,
-            None => chosen.push(contestant),
+            Some(known) => known.personal |= choice.personal,
+            None => chosen.push(choice),
         }
     }
     if chosen.is_empty() {
@@ -605,7 +601,7 @@ mod tests {
         assert!(load(16, vec!["gr"]).is_ok() && load(15, vec!["gr/q8"]).is_err());
         // Among the defaults it is left out where it can't be had.
         let has_gr = |key: &str, value: Value| {
-            with(key, value).unwrap().contestants.contains(&Learner::Gr.into())
+            with(key, value).unwrap().methods.contains(&Learner::Gr.into())
         };
         assert!(has_gr("federation.budget", 16.into()) && !has_gr("federation.budget", 15.into()));
         assert!(
@@ -633,9 +629,7 @@ mod tests {
         );
         // Among the defaults gr is left out.
         let robust = with("learning.aggregation", "median").unwrap();
-        assert!(
-            robust.has_default_contestants() && !robust.contestants.contains(&Learner::Gr.into())
-        );
+        assert!(robust.has_default_methods() && !robust.methods.contains(&Learner::Gr.into()));
         for (flags, parts) in [
             (&["learning.aggregation=average"][..], ["learning.aggregation", "median", "average"]),
             (&["learning.aggregation=trimmed-mean:0.5"], ["trimmed mean", "below 0.5", "0.5"]),
@@ -652,8 +646,8 @@ mod tests {
     #[test]
     fn hindsight_has_a_closed_form_for_the_squared_loss_only() {
         let settings = with("learning.loss", "huber").unwrap();
-        assert!(!settings.contestants.contains(&Learner::Hindsight.into()));
-        assert!(Settings::load(None, &[]).unwrap().has_default_contestants());
+        assert!(!settings.methods.contains(&Learner::Hindsight.into()));
+        assert!(Settings::load(None, &[]).unwrap().has_default_methods());
         let flags = ["learning.loss=huber", "federation.methods=[\"mk\", \"hindsight\"]"];
         let flags = flags.map(|flag| Override::parse(flag).unwrap());
         let message = Settings::load(None, &flags).unwrap_err().to_string();

@@ -22,18 +22,18 @@ const EXPERIMENTS: [(&str, &str); 4] = [
     ("fig2", include_str!("../experiments/fig2.toml")),
     ("fig3", include_str!("../experiments/fig3.toml")),
     ("fig4", include_str!("../experiments/fig4.toml")),
-    (AUTHORS, include_str!("../experiments/authors.toml")),
+    (AUTHORS_EXPERIMENT, include_str!("../experiments/authors.toml")),
 ];
-const AUTHORS: &str = "authors";
+const AUTHORS_EXPERIMENT: &str = "authors";
 
 /// To be raised with every change that changes results: stored runs of another revision are run
 /// again.
-const REVISION: u32 = 2;
+const RESULTS_REVISION: u32 = 2;
 
 /// One file of `experiments/`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Plan {
+struct ExperimentFile {
     #[serde(default)]
     figure: u32,
     /// Other figures whose runs it is drawn from.
@@ -61,7 +61,7 @@ fn one() -> usize {
 pub enum SuiteError {
     /// An experiment of the program's own that can't be used.
     #[error("experiments/{name}.toml: {source}")]
-    Plan {
+    Experiment {
         /// Which.
         name: &'static str,
         /// Why.
@@ -89,8 +89,8 @@ pub enum Scope {
 
 /// Runs, finished or not.
 pub struct Suite {
-    figures: Vec<(Plan, Vec<usize>)>,
-    variants: Option<(Plan, Vec<usize>)>,
+    figures: Vec<(ExperimentFile, Vec<usize>)>,
+    variants: Option<(ExperimentFile, Vec<usize>)>,
     runs: Runs,
 }
 
@@ -98,47 +98,52 @@ impl Suite {
     /// Looks what is stored in `folder`, and reads the data of what isn't. Flags change the
     /// settings of all runs.
     pub fn prepare(scope: Scope, flags: &[Override], folder: &Path) -> Result<Self, SuiteError> {
-        let mut plans: Vec<(&str, Plan)> = Vec::new();
+        let mut files: Vec<(&str, ExperimentFile)> = Vec::new();
         for (name, text) in EXPERIMENTS {
-            let plan = toml::from_str(text)
-                .map_err(|source| SuiteError::Plan { name, source: Box::new(source) })?;
-            plans.push((name, plan));
+            let file = toml::from_str(text)
+                .map_err(|source| SuiteError::Experiment { name, source: Box::new(source) })?;
+            files.push((name, file));
         }
         let wanted: Vec<u32> = match scope {
-            Scope::All => plans.iter().map(|(_, plan)| plan.figure).collect(),
+            Scope::All => files.iter().map(|(_, file)| file.figure).collect(),
             Scope::Figure(figure) => {
-                let runs_of = plans
+                let runs_of = files
                     .iter()
-                    .filter(|(_, plan)| plan.figure == figure)
-                    .flat_map(|(_, plan)| &plan.runs_of);
+                    .filter(|(_, file)| file.figure == figure)
+                    .flat_map(|(_, file)| &file.runs_of);
                 runs_of.copied().chain([figure]).collect()
             }
         };
         let mut suite = Self { figures: vec![], variants: None, runs: Runs::new(folder) };
-        for (name, plan) in plans {
-            if !wanted.contains(&plan.figure) || plan.data.is_empty() {
+        for (name, file) in files {
+            if !wanted.contains(&file.figure) || file.data.is_empty() {
                 continue;
             }
             let mut items = Vec::new();
-            for data in &plan.data {
+            for data in &file.data {
                 items.push(suite.runs.len());
-                suite.add(data, &plan, flags)?;
+                suite.add(data, &file, flags)?;
             }
-            match name == AUTHORS {
-                true => suite.variants = Some((plan, items)),
-                false => suite.figures.push((plan, items)),
+            match name == AUTHORS_EXPERIMENT {
+                true => suite.variants = Some((file, items)),
+                false => suite.figures.push((file, items)),
             }
         }
         Ok(suite)
     }
 
-    fn add(&mut self, data: &str, plan: &Plan, flags: &[Override]) -> Result<(), SuiteError> {
+    fn add(
+        &mut self,
+        data: &str,
+        file: &ExperimentFile,
+        flags: &[Override],
+    ) -> Result<(), SuiteError> {
         let title =
             catalog::find(data).map_or_else(|| data.to_owned(), |entry| entry.title.clone());
         let named =
             Override { key: "data.name".into(), value: data.into(), origin: "experiments".into() };
         let flags: Vec<Override> = flags.iter().cloned().chain([named]).collect();
-        let settings = Settings::with_layer(plan.settings.clone(), "experiments", &flags);
+        let settings = Settings::with_layer(file.settings.clone(), "experiments", &flags);
         self.runs.add(data, &title, settings, |_, _| {})
     }
 
@@ -171,15 +176,15 @@ impl Suite {
     pub fn reproduction(&self) -> Reproduction {
         let panels =
             |items: &[usize]| items.iter().filter_map(|place| self.panel(*place)).collect();
-        let figures = self.figures.iter().map(|(plan, items)| Figure {
-            number: plan.figure,
-            title: plan.title.clone(),
-            columns: plan.columns,
+        let figures = self.figures.iter().map(|(file, items)| Figure {
+            number: file.figure,
+            title: file.title.clone(),
+            columns: file.columns,
             panels: panels(items),
         });
-        let variants = self.variants.as_ref().map(|(plan, items)| Variants {
+        let variants = self.variants.as_ref().map(|(file, items)| Variants {
             panels: panels(items),
-            meanings: plan.meanings.clone(),
+            meanings: file.meanings.clone(),
         });
         Reproduction { figures: figures.collect(), variants: variants.unwrap_or_default() }
     }

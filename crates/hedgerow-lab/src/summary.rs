@@ -2,11 +2,11 @@
 
 use hedgerow::learning::Loss;
 
-use crate::intake::{IntakeTally, Scaler};
+use crate::preprocessor::{PreprocessorTally, Scaler};
 use crate::results::{Curve, DataSummary, MethodResult, Moments, Regret, Results};
 use crate::run::RunError;
-use crate::settings::{Contestant, Scaling, Source};
-use crate::trial::{HindsightTrack, Scene, Track, TrialResult};
+use crate::settings::{MethodChoice, Scaling, Source};
+use crate::trial::{HindsightTrack, RunContext, Track, TrialResult};
 use hedgerow_data::partition::Partition;
 
 /// Where courses were recorded.
@@ -18,36 +18,36 @@ struct Points {
 
 /// What all trials together have to say.
 pub(crate) fn summarise(
-    scene: &Scene<'_>,
+    context: &RunContext<'_>,
     data: &str,
     is_owned: bool,
     trials: &[TrialResult],
     last: u64,
     seconds: f64,
 ) -> Result<Results, RunError> {
-    let settings = scene.settings;
+    let settings = context.settings;
     let mean = |count: &dyn Fn(&TrialResult) -> f64| {
         trials.iter().map(count).sum::<f64>() / trials.len() as f64
     };
     let samples = mean(&|trial| trial.samples as f64);
-    if trials.iter().all(|trial| trial.samples as u64 == trial.intake.unscored) {
+    if trials.iter().all(|trial| trial.samples as u64 == trial.preprocessor.unscored) {
         return Err(RunError::NothingSeen(data.to_owned()));
     }
-    let (curve, regret) = scene.grids.points(last);
+    let (curve, regret) = context.grids.points(last);
     let points = Points { curve, regret, last };
     let tracks: Vec<&[Track]> = trials.iter().map(|trial| &trial.tracks[..]).collect();
     let hindsight: Vec<&HindsightTrack> =
         trials.iter().filter_map(|trial| trial.hindsight.as_ref()).collect();
     let mut methods: Vec<MethodResult> =
-        (0..tracks[0].len()).map(|entry| over_trials(scene, &points, &tracks, entry)).collect();
+        (0..tracks[0].len()).map(|entry| over_trials(context, &points, &tracks, entry)).collect();
     let by_sk = mark_best(&mut methods, settings.loss()? == Loss::Squared);
     let by_function = best_function(&hindsight);
     if let Some(kernel) = by_function {
         methods.push(hindsight_entry(settings.kernels.len(), &points, &hindsight, kernel));
     }
     methods.sort_by_key(|method| {
-        let global = method.name.strip_suffix(Contestant::PERSONAL).unwrap_or(&method.name);
-        scene.contestants.iter().position(|contestant| contestant.global_name() == global)
+        let global = method.name.strip_suffix(MethodChoice::PERSONAL).unwrap_or(&method.name);
+        context.methods.iter().position(|choice| choice.global_name() == global)
     });
     let columns = &settings.data.columns;
     let partition = match (is_owned && settings.partition == Partition::Auto, &columns.node) {
@@ -55,7 +55,9 @@ pub(crate) fn summarise(
         (true, None) => "by owner".to_owned(),
         (false, _) => settings.partition.name(),
     };
-    let count = |count: &dyn Fn(&IntakeTally) -> u64| mean(&|trial| count(&trial.intake) as f64);
+    let count = |count: &dyn Fn(&PreprocessorTally) -> u64| {
+        mean(&|trial| count(&trial.preprocessor) as f64)
+    };
     Ok(Results {
         schema: 1,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -63,7 +65,7 @@ pub(crate) fn summarise(
         data: DataSummary {
             name: data.to_owned(),
             samples: samples.round() as usize,
-            features: scene.features,
+            features: context.features,
             provenance: match &settings.data.source {
                 Source::Builtin(_) => "generated".to_owned(),
                 Source::Files { provenance, .. } => provenance.clone(),
@@ -73,11 +75,11 @@ pub(crate) fn summarise(
         },
         scaling: describe(
             &settings.scaling,
-            &scene.scaler,
+            &context.scaler,
             count(&|tally| tally.scales),
             count(&|tally| tally.unscored),
         ),
-        nodes: scene.nodes,
+        nodes: context.nodes,
         rounds: last as usize,
         budget: settings.budget,
         kernels: settings.kernels.iter().map(|kernel| kernel.label()).collect(),
@@ -128,16 +130,16 @@ fn moments(values: impl Iterator<Item = f64> + Clone) -> Moments {
 
 /// One entry, over all trials.
 fn over_trials(
-    scene: &Scene<'_>,
+    context: &RunContext<'_>,
     points: &Points,
     tracks: &[&[Track]],
     entry: usize,
 ) -> MethodResult {
-    let settings = scene.settings;
+    let settings = context.settings;
     let all = || tracks.iter().map(|tracks| &tracks[entry]);
     let over =
         |value: &dyn Fn(&Track) -> f64| moments(all().map(value).collect::<Vec<_>>().into_iter());
-    let node_rounds = scene.nodes as f64 * points.last as f64;
+    let node_rounds = context.nodes as f64 * points.last as f64;
     let per_turn =
         |count: &dyn Fn(&Track) -> u64| over(&|track| count(track) as f64 / node_rounds).mean;
     let course = |values: &dyn Fn(&Track) -> &[f64], points: usize| -> Vec<Moments> {
@@ -165,7 +167,7 @@ fn over_trials(
         numbers_down: per_turn(&|track| track.traffic.numbers_down),
         bytes_up: per_turn(&|track| track.traffic.bytes_up),
         bytes_down: per_turn(&|track| track.traffic.bytes_down),
-        selected: if !first.contestant.learner.has_kernels() {
+        selected: if !first.choice.learner.has_kernels() {
             vec![]
         } else {
             mean_share(&|track, kernel| track.shares[kernel])

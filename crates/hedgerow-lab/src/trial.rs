@@ -1,4 +1,4 @@
-//! One trial: every contestant plays the same stream with the same random features, and a [`Track`]
+//! One trial: every choice plays the same stream with the same random features, and a [`Track`]
 //! is kept of each.
 
 use std::collections::VecDeque;
@@ -14,19 +14,19 @@ use hedgerow::metrics::Traffic;
 use hedgerow::random::{CounterRng, Purpose};
 use hedgerow::scaling::{Rescaling, Scale};
 
-use crate::crew::Crew;
 use crate::grids::Grids;
-use crate::intake::{Intake, IntakeTally, RawRound, Round, Scaler, due};
-use crate::plan::{Plan, Turn};
-use crate::player::{Hand, Kind, Player, Trivial};
-use crate::settings::{Contestant, Learner, Settings, SettingsError, Sizes};
+use crate::method_run::{Algorithm, Batch, MethodRun, Trivial};
+use crate::parallelism::Parallelism;
+use crate::preprocessor::{Preprocessor, PreprocessorTally, RawRound, Round, Scaler, due};
+use crate::round_generator::{RoundGenerator, Turn};
+use crate::settings::{Learner, MethodChoice, Settings, SettingsError, Sizes};
 use hedgerow_data::Dataset;
 use hedgerow_data::partition::PartitionError;
 
 /// What a trial has to say about one entry of the results.
 #[derive(Debug, Clone)]
 pub(crate) struct Track {
-    pub(crate) contestant: Contestant,
+    pub(crate) choice: MethodChoice,
     /// Name in the results.
     pub(crate) name: String,
     /// For `sk`, from 0.
@@ -91,10 +91,10 @@ pub enum TrialError {
 
 /// What all trials of a run have in common.
 #[derive(Debug, Clone)]
-pub(crate) struct Scene<'a> {
+pub(crate) struct RunContext<'a> {
     pub(crate) settings: &'a Settings,
     /// Who plays, in this order.
-    pub(crate) contestants: Vec<Contestant>,
+    pub(crate) methods: Vec<MethodChoice>,
     /// K.
     pub(crate) nodes: usize,
     /// d.
@@ -108,10 +108,10 @@ pub(crate) struct Scene<'a> {
     pub(crate) delay: usize,
     pub(crate) grids: Grids,
     /// Who works inside a trial.
-    pub(crate) crew: Crew,
+    pub(crate) parallelism: Parallelism,
 }
 
-impl Scene<'_> {
+impl RunContext<'_> {
     pub(crate) fn sizes(&self) -> Sizes {
         Sizes { nodes: self.nodes, inputs: self.features, rounds: self.rounds }
     }
@@ -124,27 +124,28 @@ pub(crate) struct TrialResult {
     pub(crate) samples: usize,
     pub(crate) tracks: Vec<Track>,
     pub(crate) hindsight: Option<HindsightTrack>,
-    pub(crate) intake: IntakeTally,
+    pub(crate) preprocessor: PreprocessorTally,
 }
 
-/// Plays one trial. `tick` is called after every round of every group of contestants.
+/// Plays one trial. `tick` is called after every round of every group of methods.
 pub(crate) fn play(
-    scene: &Scene<'_>,
+    context: &RunContext<'_>,
     data: &Dataset,
     rounds: usize,
     trial: usize,
     tick: &(dyn Fn() + Sync),
 ) -> Result<TrialResult, TrialError> {
-    let streams = deal(scene, data, trial)?;
+    let streams = deal(context, data, trial)?;
     let mut found = Vec::new();
-    for group in groups(scene)? {
-        let mut stage = Stage::new(scene, &group, trial)?;
-        let randomness = trial_randomness(scene.settings, trial);
-        let mut plan = Plan::new(&streams, scene.settings.participation, rounds, randomness);
+    for group in groups(context)? {
+        let mut group_run = GroupRun::new(context, &group, trial)?;
+        let randomness = trial_randomness(context.settings, trial);
+        let mut generator =
+            RoundGenerator::new(&streams, context.settings.participation, rounds, randomness);
         let (mut raw, mut turns, mut samples) = (RawRound::default(), Vec::new(), Vec::new());
         for round in 1..=rounds {
             raw.clear();
-            plan.next_round(&mut turns, &mut samples);
+            generator.next_round(&mut turns, &mut samples);
             data.inputs(&samples, &mut raw.x)?;
             raw.y.extend(samples.iter().map(|sample| data.y[*sample as usize]));
             raw.last.extend(
@@ -152,21 +153,21 @@ pub(crate) fn play(
                     data.last.as_ref().map_or(f32::NAN, |last| last[*sample as usize])
                 }),
             );
-            stage
-                .play(round as u64, &turns, &raw, &scene.grids)
+            group_run
+                .play(round as u64, &turns, &raw, &context.grids)
                 .map_err(|source| TrialError::Round { trial: trial + 1, round, source })?;
             tick();
         }
         // Only what it found: the nodes of the next group need room.
-        found.push(stage.finish());
+        found.push(group_run.finish());
     }
     Ok(together(found))
 }
 
-/// What one group of contestants found.
+/// What one group of methods found.
 pub(crate) struct Found {
     samples: usize,
-    intake: IntakeTally,
+    preprocessor: PreprocessorTally,
     tracks: Vec<Track>,
     hindsight: Option<HindsightTrack>,
     hindsight_seconds: f64,
@@ -178,12 +179,12 @@ pub(crate) fn together(found: Vec<Found>) -> TrialResult {
         samples: 0,
         tracks: Vec::new(),
         hindsight: None,
-        intake: IntakeTally::default(),
+        preprocessor: PreprocessorTally::default(),
     };
     let mut hindsight_seconds = 0.0;
     for one in found {
         result.samples = one.samples;
-        result.intake = one.intake;
+        result.preprocessor = one.preprocessor;
         result.hindsight = one.hindsight.or(result.hindsight);
         hindsight_seconds += one.hindsight_seconds;
         result.tracks.extend(one.tracks);
@@ -201,127 +202,132 @@ pub(crate) fn trial_randomness(settings: &Settings, trial: usize) -> CounterRng 
 
 /// Each node's samples in a trial.
 pub(crate) fn deal(
-    scene: &Scene<'_>,
+    context: &RunContext<'_>,
     data: &Dataset,
     trial: usize,
 ) -> Result<Vec<Vec<u32>>, PartitionError> {
-    let seed = trial_randomness(scene.settings, trial).derive(Purpose::Partition, 0).bits_at(0);
-    scene.settings.partition.deal(data, scene.nodes, seed)
+    let seed = trial_randomness(context.settings, trial).derive(Purpose::Partition, 0).bits_at(0);
+    context.settings.partition.deal(data, context.nodes, seed)
 }
 
 /// Contestants that share a feature map: as many frequencies, drawn and scaled the same way.
-pub(crate) fn groups(scene: &Scene<'_>) -> Result<Vec<Vec<Contestant>>, SettingsError> {
-    let mut groups: Vec<Vec<Contestant>> = Vec::new();
-    let key = |contestant: Contestant| {
-        let variant = contestant.variant();
-        let kind = match contestant.learner {
+pub(crate) fn groups(context: &RunContext<'_>) -> Result<Vec<Vec<MethodChoice>>, SettingsError> {
+    let mut groups: Vec<Vec<MethodChoice>> = Vec::new();
+    let key = |choice: MethodChoice| {
+        let variant = choice.variant();
+        let kind = match choice.learner {
             Learner::Gr => "dictionary",
             Learner::Linear | Learner::LinearNewton => "inputs",
             _ => "kernels",
         };
         Ok::<_, SettingsError>((
             kind,
-            scene.settings.frequencies(contestant)?,
+            context.settings.frequencies(choice)?,
             variant.unnormalised,
             variant.frequencies,
         ))
     };
-    for &contestant in &scene.contestants {
+    for &choice in &context.methods {
         let mut known = None;
         for (position, group) in groups.iter().enumerate() {
-            if contestant.is_trivial() || key(group[0])? == key(contestant)? {
+            if choice.is_trivial() || key(group[0])? == key(choice)? {
                 known = Some(position);
                 break;
             }
         }
         match known {
-            Some(position) => groups[position].push(contestant),
-            None => groups.push(vec![contestant]),
+            Some(position) => groups[position].push(choice),
+            None => groups.push(vec![choice]),
         }
     }
     Ok(groups)
 }
 
-/// A group of contestants in one trial.
-pub(crate) struct Stage {
+/// A group of methods in one trial.
+pub(crate) struct GroupRun {
     map: SampleMap,
-    crew: Crew,
+    parallelism: Parallelism,
     objective: Objective,
     z: Vec<f32>,
-    intake: Intake,
+    preprocessor: Preprocessor,
     round: Round,
     samples: usize,
-    pub(crate) players: Vec<Player>,
-    plays_centrally: bool,
+    pub(crate) runs: Vec<MethodRun>,
+    has_centrally: bool,
     /// Whether somebody needs all samples of a round at once.
-    plays_at_once: bool,
+    has_at_once: bool,
     /// Rounds between a prediction and its label, and those that wait for theirs.
     delay: usize,
     waiting: VecDeque<(Vec<Turn>, RawRound)>,
     /// One per kernel, if the regret is wanted.
     hindsight: Vec<Hindsight>,
-    plays_hindsight: bool,
+    has_hindsight: bool,
     course: Vec<f64>,
     /// Objective per sample of each kernel's best function, when last taken.
     best_objectives: Vec<f64>,
     hindsight_seconds: f64,
 }
 
-impl Stage {
+impl GroupRun {
     pub(crate) fn new(
-        scene: &Scene<'_>,
-        group: &[Contestant],
+        context: &RunContext<'_>,
+        group: &[MethodChoice],
         trial: usize,
     ) -> Result<Self, SettingsError> {
-        let settings = scene.settings;
+        let settings = context.settings;
         let seed = trial_randomness(settings, trial).bits_at(0);
-        let spec = settings.feature_spec(group[0], scene.features, seed)?;
-        let own_setup = settings.setup(group[0], scene.sizes(), seed)?;
+        let spec = settings.feature_spec(group[0], context.features, seed)?;
+        let own_setup = settings.setup(group[0], context.sizes(), seed)?;
         let map = match group[0].budget_method() {
             // It plays every kernel.
             Method::SkOfl { .. } => Method::MkOfl.map(&own_setup, &spec)?,
             method => method.map(&own_setup, &spec)?,
         };
         let kernels = settings.kernels.len();
-        let mut players = Vec::new();
-        for &contestant in group {
-            let setup = settings.setup(contestant, scene.sizes(), seed)?;
-            let kinds: Vec<(Option<usize>, Kind)> =
-                match (contestant.learner, contestant.learner.method()) {
+        let mut runs = Vec::new();
+        for &choice in group {
+            let setup = settings.setup(choice, context.sizes(), seed)?;
+            let algorithms: Vec<(Option<usize>, Algorithm)> =
+                match (choice.learner, choice.learner.method()) {
                     (Learner::Sk, _) => {
                         let each = |kernel| {
                             (
                                 Some(kernel),
-                                Kind::federated(Method::SkOfl { kernel }, &setup, contestant.wire),
+                                Algorithm::federated(Method::SkOfl { kernel }, &setup, choice.wire),
                             )
                         };
                         (0..kernels).map(each).collect()
                     }
                     (_, Some(method)) => {
-                        vec![(None, Kind::federated(method, &setup, contestant.wire))]
+                        vec![(None, Algorithm::federated(method, &setup, choice.wire))]
                     }
                     (Learner::Central, _) => {
-                        vec![(None, Kind::Sequential(Box::new(Omkl::new(&setup))))]
+                        vec![(None, Algorithm::Sequential(Box::new(Omkl::new(&setup))))]
                     }
                     (Learner::CentralBatch, _) => {
-                        vec![(None, Kind::Batch(Box::new(Omkl::new(&setup))))]
+                        vec![(None, Algorithm::Batch(Box::new(Omkl::new(&setup))))]
                     }
-                    (Learner::Last, _) => vec![(None, Kind::Trivial(Trivial::last(scene.nodes)))],
-                    (Learner::Mean, _) => vec![(None, Kind::Trivial(Trivial::mean(scene.nodes)))],
+                    (Learner::Last, _) => {
+                        vec![(None, Algorithm::Trivial(Trivial::last(context.nodes)))]
+                    }
+                    (Learner::Mean, _) => {
+                        vec![(None, Algorithm::Trivial(Trivial::mean(context.nodes)))]
+                    }
                     _ => vec![],
                 };
-            let most = scene.rounds.or(settings.rounds);
+            let most = context.rounds.or(settings.rounds);
             let window = most.map_or(settings.window, |rounds| settings.window.min(rounds));
-            let of_all = (scene.nodes, scene.crew);
-            let make =
-                |(kernel, kind)| Player::new(contestant, kernel, kind, window, kernels, of_all);
-            players.extend(kinds.into_iter().map(make));
+            let of_all = (context.nodes, context.parallelism);
+            let make = |(kernel, algorithm)| {
+                MethodRun::new(choice, kernel, algorithm, window, kernels, of_all)
+            };
+            runs.extend(algorithms.into_iter().map(make));
         }
         // Other features have another best function: no regret is comparable with theirs.
         let is_paper_s = !group[0].variant().unnormalised && !group[0].variant().frequencies;
         let hindsight = match &map {
             SampleMap::Kernels(map)
-                if is_paper_s && scene.contestants.contains(&Learner::Hindsight.into()) =>
+                if is_paper_s && context.methods.contains(&Learner::Hindsight.into()) =>
             {
                 vec![Hindsight::new(map.model_len()); kernels]
             }
@@ -329,18 +335,23 @@ impl Stage {
         };
         Ok(Self {
             objective: own_setup.objective(),
-            crew: scene.crew,
+            parallelism: context.parallelism,
             z: Vec::new(),
-            intake: Intake::new(&scene.scaler, scene.features, scene.nodes, scene.has_missing),
+            preprocessor: Preprocessor::new(
+                &context.scaler,
+                context.features,
+                context.nodes,
+                context.has_missing,
+            ),
             round: Round::default(),
             samples: 0,
-            plays_centrally: players.iter().any(Player::is_central),
-            plays_at_once: players.iter().any(Player::is_batch),
-            delay: scene.delay,
+            has_centrally: runs.iter().any(MethodRun::is_central),
+            has_at_once: runs.iter().any(MethodRun::is_batch),
+            delay: context.delay,
             waiting: VecDeque::new(),
-            players,
+            runs,
             hindsight,
-            plays_hindsight: group.contains(&Learner::Hindsight.into()),
+            has_hindsight: group.contains(&Learner::Hindsight.into()),
             course: Vec::new(),
             best_objectives: Vec::new(),
             hindsight_seconds: 0.0,
@@ -357,18 +368,18 @@ impl Stage {
         grids: &Grids,
     ) -> Result<(), RoundError> {
         let start = Instant::now();
-        let Self { map, players, intake, .. } = self;
+        let Self { map, runs, preprocessor, .. } = self;
         // Nearly all nodes come from the same scale.
         let mut known: Option<(Scale, Rescaling)> = None;
-        intake.catch_up(turns, |node, from, to| {
+        preprocessor.catch_up(turns, |node, from, to| {
             let known = match &mut known {
                 Some(known) if known.0 == *from => known,
                 other => other.insert((from.clone(), map.transport(from, to))),
             };
-            players.iter_mut().try_for_each(|player| player.transport_node(node, &known.1))
+            runs.iter_mut().try_for_each(|run| run.transport_node(node, &known.1))
         })?;
         let width = self.map.width();
-        self.intake.admit(turns, raw, &mut self.round);
+        self.preprocessor.admit(turns, raw, &mut self.round);
         self.samples += self.round.y.len() + self.round.unscaled.len();
         // Labels that are forecast from afar are known only when their time has come.
         let learned = (self.delay > 0).then(|| {
@@ -379,58 +390,63 @@ impl Stage {
         });
         let mut due_round = Round::default();
         if let Some((turns, raw)) = &learned {
-            self.intake.admit_again(turns, raw, &mut due_round);
+            self.preprocessor.admit_again(turns, raw, &mut due_round);
         }
         let mut central = [Round::default(), Round::default()];
         let is_apart =
-            self.plays_centrally && self.intake.admit_centrally(turns, raw, &mut central[0]);
+            self.has_centrally && self.preprocessor.admit_centrally(turns, raw, &mut central[0]);
         if let (true, Some((turns, raw))) = (is_apart, &learned) {
-            self.intake.admit_centrally(turns, raw, &mut central[1]);
+            self.preprocessor.admit_centrally(turns, raw, &mut central[1]);
         }
         let (mut due_z, mut central_z) = (Vec::new(), [Vec::new(), Vec::new()]);
         let [central_now, central_due] = &mut central_z;
-        let (map, crew) = (&self.map, self.crew);
-        let hands = [
-            (&due_round, mapped(map, crew, &due_round, &mut due_z)),
-            (&central[0], mapped(map, crew, &central[0], central_now)),
-            (&central[1], mapped(map, crew, &central[1], central_due)),
+        let (map, parallelism) = (&self.map, self.parallelism);
+        let batches = [
+            (&due_round, mapped(map, parallelism, &due_round, &mut due_z)),
+            (&central[0], mapped(map, parallelism, &central[0], central_now)),
+            (&central[1], mapped(map, parallelism, &central[1], central_due)),
         ];
         let [due_visits, central_visits, central_due_visits] =
-            hands.map(|(round, z)| visits(round, &round.turns, 0, z, width));
-        let hand = |at: usize, visits, central, due| {
-            let (round, z): (&Round, _) = hands[at];
-            Hand { round, samples: 0..round.y.len(), z, width, visits, central, due }
+            batches.map(|(round, z)| visits(round, &round.turns, 0, z, width));
+        let batch = |at: usize, visits, central, due| {
+            let (round, z): (&Round, _) = batches[at];
+            Batch { round, samples: 0..round.y.len(), z, width, visits, central, due }
         };
-        let central_due = hand(2, &central_due_visits, None, None);
-        let due_hand = hand(0, &due_visits, is_apart.then_some(&central_due), None);
-        let central_now = hand(1, &central_visits, None, None);
-        self.players.iter_mut().for_each(Player::open_round);
-        // Features serve all players of the group, who share what they cost.
-        let mut share = start.elapsed().as_secs_f64() / self.players.len().max(1) as f64;
-        let most = match self.plays_at_once || is_apart || learned.is_some() {
+        let central_due = batch(2, &central_due_visits, None, None);
+        let due_batch = batch(0, &due_visits, is_apart.then_some(&central_due), None);
+        let central_now = batch(1, &central_visits, None, None);
+        self.runs.iter_mut().for_each(MethodRun::open_round);
+        // Features serve all runs of the group, who share what they cost.
+        let mut share = start.elapsed().as_secs_f64() / self.runs.len().max(1) as f64;
+        let most = match self.has_at_once || is_apart || learned.is_some() {
             true => usize::MAX,
             false => (FEATURES_AT_ONCE / width).clamp(LEAST_AT_ONCE, MOST_AT_ONCE),
         };
-        let mut wave = Wave::default();
-        while wave.advance(&self.round.turns, most) {
+        let mut chunk = Chunk::default();
+        while chunk.advance(&self.round.turns, most) {
             let start = Instant::now();
-            let samples = wave.samples.clone();
+            let samples = chunk.samples.clone();
             let x = &self.round.x[samples.start * map.inputs()..samples.end * map.inputs()];
             self.z.resize(samples.len() * width, 0.0);
-            let z = map.map_together(x, &mut self.z, &crew);
-            let visits =
-                visits(&self.round, &self.round.turns[wave.turns.clone()], samples.start, z, width);
-            let now = Hand {
+            let z = map.map_together(x, &mut self.z, &parallelism);
+            let visits = visits(
+                &self.round,
+                &self.round.turns[chunk.turns.clone()],
+                samples.start,
+                z,
+                width,
+            );
+            let now = Batch {
                 round: &self.round,
                 samples: samples.clone(),
                 z,
                 width,
                 visits: &visits,
                 central: is_apart.then_some(&central_now),
-                due: learned.is_some().then_some(&due_hand),
+                due: learned.is_some().then_some(&due_batch),
             };
-            share += start.elapsed().as_secs_f64() / self.players.len().max(1) as f64;
-            self.players.iter_mut().try_for_each(|player| player.play(self.objective, &now))?;
+            share += start.elapsed().as_secs_f64() / self.runs.len().max(1) as f64;
+            self.runs.iter_mut().try_for_each(|run| run.play(self.objective, &now))?;
             let start = Instant::now();
             let kernels = self.hindsight.len();
             for (kernel, sums) in self.hindsight.iter_mut().enumerate() {
@@ -439,11 +455,11 @@ impl Stage {
             self.hindsight_seconds += start.elapsed().as_secs_f64();
         }
         let is_recorded = grids.has_curve_point(number);
-        for player in &mut self.players {
-            player.seconds += share;
-            player.close_round(&self.round)?;
+        for run in &mut self.runs {
+            run.seconds += share;
+            run.close_round(&self.round)?;
             if is_recorded {
-                player.record();
+                run.record();
             }
         }
         if !self.hindsight.is_empty() && grids.has_regret_point(number) {
@@ -451,11 +467,11 @@ impl Stage {
             self.record_regret();
             self.hindsight_seconds += start.elapsed().as_secs_f64();
         }
-        let Self { map, players, intake, .. } = self;
+        let Self { map, runs, preprocessor, .. } = self;
         let (turns, raw) = learned.as_ref().map_or((turns, raw), |(turns, raw)| (turns, raw));
-        intake.close(turns, raw, |from, to| {
+        preprocessor.close(turns, raw, |from, to| {
             let transport = map.transport(from, to);
-            players.iter_mut().for_each(|player| player.transport_server(&transport));
+            runs.iter_mut().for_each(|run| run.transport_server(&transport));
         });
         Ok(())
     }
@@ -463,7 +479,7 @@ impl Stage {
     /// Records the last round of a live stream, unless it was recorded anyway.
     pub(crate) fn play_no_more(&mut self, last: u64, grids: &Grids) {
         if !grids.has_curve_point(last) {
-            self.players.iter_mut().for_each(Player::record);
+            self.runs.iter_mut().for_each(MethodRun::record);
         }
         if !self.hindsight.is_empty() && !grids.has_regret_point(last) {
             self.record_regret();
@@ -472,9 +488,9 @@ impl Stage {
 
     /// What it found.
     pub(crate) fn finish(self) -> Found {
-        let tally = self.intake.tally;
-        let mut tracks: Vec<Track> = self.players.into_iter().flat_map(Player::finish).collect();
-        for track in tracks.iter_mut().filter(|track| !track.contestant.is_trivial()) {
+        let tally = self.preprocessor.tally;
+        let mut tracks: Vec<Track> = self.runs.into_iter().flat_map(MethodRun::finish).collect();
+        for track in tracks.iter_mut().filter(|track| !track.choice.is_trivial()) {
             // The scale is agreed on once, whoever uses it.
             track.traffic.numbers_up += tally.numbers_up;
             track.traffic.numbers_down += tally.numbers_down;
@@ -485,9 +501,9 @@ impl Stage {
         let hindsight = HindsightTrack { objective, course, seconds: 0.0 };
         Found {
             samples: self.samples,
-            intake: tally,
+            preprocessor: tally,
             tracks,
-            hindsight: self.plays_hindsight.then_some(hindsight),
+            hindsight: self.has_hindsight.then_some(hindsight),
             hindsight_seconds: self.hindsight_seconds,
         }
     }
@@ -500,13 +516,13 @@ impl Stage {
         };
         let samples = self.hindsight[0].samples().max(1) as f64;
         // In the label's own unit, as all errors are.
-        let unit = self.intake.unit();
+        let unit = self.preprocessor.unit();
         let size = unit.raw(1.0) - unit.raw(0.0);
         self.course.push(least.squared_error / samples * size * size);
         self.best_objectives = best.iter().map(|best| best.total_loss / samples).collect();
-        for player in self.players.iter_mut().filter(|player| !player.contestant.is_trivial()) {
-            let rival = player.kernel.map_or(least, |kernel| &best[kernel]);
-            player.curve.regret.push(player.measures.objective - rival.total_loss);
+        for run in self.runs.iter_mut().filter(|run| !run.choice.is_trivial()) {
+            let rival = run.kernel.map_or(least, |kernel| &best[kernel]);
+            run.curve.regret.push(run.measures.objective - rival.total_loss);
         }
     }
 }
@@ -519,15 +535,15 @@ pub(crate) const MOST_AT_ONCE: usize = 1 << 14;
 
 /// Some neighbouring turns of a round, and their samples.
 #[derive(Default)]
-struct Wave {
+struct Chunk {
     turns: Range<usize>,
     samples: Range<usize>,
     has_begun: bool,
 }
 
-impl Wave {
+impl Chunk {
     /// Goes on to the next turns, of `most` samples together or the first turn that has more;
-    /// whether there are any. The first wave of a round is there even if nobody has a turn.
+    /// whether there are any. The first chunk of a round is there even if nobody has a turn.
     fn advance(&mut self, turns: &[Turn], most: usize) -> bool {
         let (mut turn, mut sample) = (self.turns.end, self.samples.end);
         if self.has_begun && turn == turns.len() {
@@ -545,9 +561,14 @@ impl Wave {
 }
 
 /// The features of a round's samples.
-fn mapped<'z>(map: &SampleMap, crew: Crew, round: &Round, z: &'z mut Vec<f32>) -> Features<'z> {
+fn mapped<'z>(
+    map: &SampleMap,
+    parallelism: Parallelism,
+    round: &Round,
+    z: &'z mut Vec<f32>,
+) -> Features<'z> {
     z.resize(round.y.len() * map.width(), 0.0);
-    map.map_together(&round.x, z, &crew)
+    map.map_together(&round.x, z, &parallelism)
 }
 
 /// Some turns of a round as visits; `first` is the sample that they begin with, and `z` the

@@ -1,7 +1,7 @@
 //! How methods get through changes of the data, as a table.
 
 use hedgerow_data::catalog;
-use hedgerow_lab::drift::{BACK, passages};
+use hedgerow_lab::drift::{RECOVERED_RATIO, passages};
 use hedgerow_lab::results::{MethodResult, Results};
 
 use crate::figures::{number, series};
@@ -36,7 +36,7 @@ pub fn meaning(results: &[Results]) -> String {
     };
     format!(
         "Errors over {window}: the last before a change of the data and the first whole one after it, means over all changes. Back: \
-         rounds from the end of a change until the windowed error is at most {BACK} times what it was before; means over the changes \
+         rounds from the end of a change until the windowed error is at most {RECOVERED_RATIO} times what it was before; means over the changes \
          after which it was, and of how many. MSE: over all rounds. A dash: nobody knows when the data changes, or there is no whole \
          window."
     )

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Cell;
-use super::ranking::{Entry, Ranking};
+use super::ranking::{RankedMethod, Ranking};
 use super::role::Role;
 
 /// How one method did over all runs.
@@ -71,8 +71,8 @@ fn standing(cells: &[Cell], name: &str, against: &str) -> Standing {
     };
     let ratios: Vec<f64> =
         found().filter_map(|(_, ranking, _)| ranking.ratio(name, against)).collect();
-    let has_won = |entry: &Entry| entry.rank == Some(1);
-    let is_clear = |ranking: &Ranking, best: &Entry| {
+    let has_won = |entry: &RankedMethod| entry.rank == Some(1);
+    let is_clear = |ranking: &Ranking, best: &RankedMethod| {
         ranking.ranked().filter(|other| other.rank != Some(1)).all(|other| !other.may_equal(best))
     };
     let to_sk = || found().filter_map(|(cell, _, entry)| Some((cell, entry.to_sk?)));

@@ -7,7 +7,7 @@ use super::student::{critical, two_sided};
 use crate::results::Moments;
 
 /// What an interval misses: it holds with the rest of 1.
-pub const MISSED: f64 = 0.05;
+pub const SIGNIFICANCE: f64 = 0.05;
 
 /// Spreads below this share of the mean are round-off between equal trials.
 const ROUND_OFF: f64 = 1e-12;
@@ -35,8 +35,8 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Mine as a multiple of the other, trial by trial; none where an error is zero, negative or not
-    /// finite.
+    /// Mine as a multiple of the other, trial by trial; none where an error is zero, negative or
+    /// not finite.
     #[must_use]
     pub fn of(mine: &[f64], other: &[f64]) -> Option<Self> {
         let has_logarithm = |value: &f64| value.is_finite() && *value > 0.0;
@@ -63,7 +63,7 @@ impl Ratio {
             true => 0.0,
             false => two_sided(mean / error, freedom),
         };
-        let reach = critical(MISSED, freedom) * error;
+        let reach = critical(SIGNIFICANCE, freedom) * error;
         let interval = Interval { low: (mean - reach).exp(), high: (mean + reach).exp() };
         Some(Self { value, interval: Some(interval), p: Some(p) })
     }
@@ -85,7 +85,7 @@ pub(super) fn of_mean(moments: Moments, trials: usize) -> Option<Interval> {
     if trials < 2 || !mean.is_finite() || !sd.is_finite() {
         return None;
     }
-    let reach = critical(MISSED, (trials - 1) as f64) * sd / (trials as f64).sqrt();
+    let reach = critical(SIGNIFICANCE, (trials - 1) as f64) * sd / (trials as f64).sqrt();
     Some(Interval { low: mean - reach, high: mean + reach })
 }
 

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::paired::{self, Interval, MISSED, Ratio};
+use super::paired::{self, Interval, Ratio, SIGNIFICANCE};
 use super::role::Role;
 use crate::measure::Measure;
 use crate::results::{MethodResult, Moments, Results};
@@ -14,12 +14,12 @@ pub struct Ranking {
     /// What they are compared by: `MSE`, or the mean of another loss.
     pub measure: String,
     /// One per method; of a method that was run with every kernel, its best in hindsight.
-    pub methods: Vec<Entry>,
+    pub methods: Vec<RankedMethod>,
 }
 
 /// One method of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Entry {
+pub struct RankedMethod {
     /// Name on the command line.
     pub name: String,
     /// The kernel of a method that has one, counted from 1.
@@ -52,7 +52,7 @@ pub struct Entry {
     pub bytes_down: f64,
 }
 
-impl Entry {
+impl RankedMethod {
     /// For tables and legends: `mk`, `sk 6 (best)`.
     pub fn label(&self) -> String {
         match self.kernel {
@@ -72,7 +72,7 @@ impl Entry {
     /// Whether what separates it from the first in rank may be chance.
     pub fn may_equal(&self, best: &Self) -> bool {
         match (self.p_holm, self.interval, best.interval) {
-            (Some(p), ..) => p >= MISSED,
+            (Some(p), ..) => p >= SIGNIFICANCE,
             (None, Some(mine), Some(other)) => mine.low <= other.high,
             _ => true,
         }
@@ -97,9 +97,9 @@ impl Ranking {
             ratio(measure, method, other)
         };
         let mut rank = 0;
-        let mut methods: Vec<Entry> = shown
+        let mut methods: Vec<RankedMethod> = shown
             .iter()
-            .map(|method| Entry {
+            .map(|method| RankedMethod {
                 name: method.name.clone(),
                 kernel: method.kernel,
                 role: Role::of(&method.name),
@@ -123,12 +123,12 @@ impl Ranking {
     }
 
     /// The first in rank.
-    pub fn best(&self) -> Option<&Entry> {
+    pub fn best(&self) -> Option<&RankedMethod> {
         self.methods.iter().find(|entry| entry.rank == Some(1))
     }
 
     /// Those with a rank, in its order.
-    pub fn ranked(&self) -> impl Iterator<Item = &Entry> {
+    pub fn ranked(&self) -> impl Iterator<Item = &RankedMethod> {
         self.methods.iter().filter(|entry| entry.rank.is_some())
     }
 
@@ -141,7 +141,7 @@ impl Ranking {
     }
 
     /// The one of that name.
-    pub fn method(&self, name: &str) -> Option<&Entry> {
+    pub fn method(&self, name: &str) -> Option<&RankedMethod> {
         self.methods.iter().find(|entry| entry.name == name)
     }
 }
@@ -172,7 +172,7 @@ fn ratio(measure: Measure, mine: &MethodResult, other: &MethodResult) -> Option<
 }
 
 /// Holm's correction over all that are ranked.
-fn correct(methods: &mut [Entry]) {
+fn correct(methods: &mut [RankedMethod]) {
     let tested: Vec<(usize, f64)> = methods
         .iter()
         .enumerate()

@@ -7,11 +7,11 @@ use hedgerow::Method;
 use hedgerow::learning::Loss;
 use toml::Value;
 
-use super::plan::{METHODS, Plan};
+use super::grid_config::{DEFAULT_METHODS, GridConfig};
 use super::role::Role;
 use super::{Cell, Comparison};
 use crate::run::Experiment;
-use crate::settings::{Contestant, Override, Settings, SettingsError, Source};
+use crate::settings::{MethodChoice, Override, Settings, SettingsError, Source};
 use crate::suite::{Runs, SuiteError};
 use hedgerow_data::Dataset;
 use hedgerow_data::builtin::Builtin;
@@ -19,18 +19,18 @@ use hedgerow_data::catalog::NotFound;
 use hedgerow_data::partition::Partition;
 
 /// Folder for a comparison unless told otherwise.
-const OUT: &str = "hedgerow-compare";
+const DEFAULT_FOLDER: &str = "hedgerow-compare";
 
 /// What is to be run, finished or not.
 pub struct Grid {
     runs: Runs,
-    places: Vec<Place>,
+    positions: Vec<GridPosition>,
     against: String,
     out: PathBuf,
 }
 
 /// Where a run stands in the grid.
-struct Place {
+struct GridPosition {
     data: String,
     title: String,
     partition: String,
@@ -39,10 +39,10 @@ struct Place {
 impl Grid {
     /// Checks everything, looks what is stored, and reads the data of what isn't. Flags change the
     /// settings of all runs.
-    pub fn prepare(plan: &Plan, flags: &[Override]) -> Result<Self, SuiteError> {
-        let data = axis(plan.data.as_deref(), "data.name", "data set", flags)?;
+    pub fn prepare(config: &GridConfig, flags: &[Override]) -> Result<Self, SuiteError> {
+        let data = axis(config.data.as_deref(), "data.name", "data set", flags)?;
         let partitions =
-            axis(plan.partitions.as_deref(), "federation.partition", "partition", flags)?;
+            axis(config.partitions.as_deref(), "federation.partition", "partition", flags)?;
         let partitions = partitions.map(canonical);
         let unsaid = vec![None];
         let each = |names: Option<Vec<String>>| {
@@ -59,20 +59,21 @@ impl Grid {
         let mut grid: Option<Self> = None;
         for (name, title) in data.iter().zip(&titles) {
             for partition in &partitions {
-                let settings = cell_settings(plan, flags, name.as_deref(), partition.as_deref());
+                let settings = cell_settings(config, flags, name.as_deref(), partition.as_deref());
                 if let Ok(settings) = &settings {
                     refuse_live(settings)?;
                 }
                 let grid = match &mut grid {
                     Some(grid) => grid,
-                    None => grid.insert(Self::empty(plan, flags, draws_courses)?),
+                    None => grid.insert(Self::empty(config, flags, draws_courses)?),
                 };
-                let place = grid.place(name.as_deref(), title, partition.as_deref(), &settings);
-                let told = format!("{}, {}", place.title, place.partition);
-                let file = file_name(&place.data);
-                grid.places.push(place);
+                let position =
+                    grid.position(name.as_deref(), title, partition.as_deref(), &settings);
+                let told = format!("{}, {}", position.title, position.partition);
+                let file = file_name(&position.data);
+                grid.positions.push(position);
                 let adapt = |settings: &mut Settings, data: &Dataset| {
-                    if !names_methods(plan, flags) {
+                    if !names_methods(config, flags) {
                         leave_out_hindsight(settings, data);
                     }
                 };
@@ -88,33 +89,37 @@ impl Grid {
 
     /// No runs yet, but everything that holds for all of them. Where the data of the first is
     /// doesn't matter to that.
-    fn empty(plan: &Plan, flags: &[Override], draws_courses: bool) -> Result<Self, SuiteError> {
+    fn empty(
+        config: &GridConfig,
+        flags: &[Override],
+        draws_courses: bool,
+    ) -> Result<Self, SuiteError> {
         // So what is said of it is left out.
         let flags: Vec<Override> =
             flags.iter().filter(|flag| !flag.key.starts_with("data.")).cloned().collect();
-        let mut plan = plan.clone();
-        plan.settings.remove("data");
-        let (plan, flags) = (&plan, &flags[..]);
-        let settings = cell_settings(plan, flags, Some("friedman"), Some("auto"))?;
+        let mut config = config.clone();
+        config.settings.remove("data");
+        let (config, flags) = (&config, &flags[..]);
+        let settings = cell_settings(config, flags, Some("friedman"), Some("auto"))?;
         let out = settings.out.clone();
         let runs = Runs::new(&out.join("runs"));
         let runs = if draws_courses { runs } else { runs.without_courses() };
-        Ok(Self { runs, places: Vec::new(), against: against(plan, &settings)?, out })
+        Ok(Self { runs, positions: Vec::new(), against: against(config, &settings)?, out })
     }
 
-    fn place(
+    fn position(
         &self,
         name: Option<&str>,
         title: &str,
         partition: Option<&str>,
         settings: &Result<Settings, SettingsError>,
-    ) -> Place {
+    ) -> GridPosition {
         let known = settings.as_ref().ok();
         let data = name.or(known.map(|settings| settings.data.name.as_str())).unwrap_or_default();
         let title = if title.is_empty() { self::title(data) } else { title.to_owned() };
         let own = known.map(|settings| settings.partition.name());
         let partition = partition.map(str::to_owned).or(own).unwrap_or_default();
-        Place { data: data.to_owned(), title, partition }
+        GridPosition { data: data.to_owned(), title, partition }
     }
 
     /// Where results go.
@@ -149,10 +154,15 @@ impl Grid {
 
     /// All that is finished.
     pub fn comparison(&self) -> Comparison {
-        let cell = |(at, place): (usize, &Place)| {
-            Cell::new(&place.data, &place.title, &place.partition, self.runs.results(at).cloned())
+        let cell = |(at, position): (usize, &GridPosition)| {
+            Cell::new(
+                &position.data,
+                &position.title,
+                &position.partition,
+                self.runs.results(at).cloned(),
+            )
         };
-        Comparison::new(self.places.iter().enumerate().map(cell).collect(), &self.against)
+        Comparison::new(self.positions.iter().enumerate().map(cell).collect(), &self.against)
     }
 }
 
@@ -193,15 +203,15 @@ fn canonical(names: Vec<String>) -> Vec<String> {
 
 /// The settings of one run. Its data and partition come last, so that nothing changes them.
 fn cell_settings(
-    plan: &Plan,
+    config: &GridConfig,
     flags: &[Override],
     data: Option<&str>,
     partition: Option<&str>,
 ) -> Result<Settings, SettingsError> {
-    let mut layer = plan.settings.clone();
+    let mut layer = config.settings.clone();
     let run = layer.entry("run").or_insert_with(|| Value::Table(toml::Table::new()));
     if let Some(run) = run.as_table_mut() {
-        run.entry("out").or_insert_with(|| OUT.into());
+        run.entry("out").or_insert_with(|| DEFAULT_FOLDER.into());
     }
     let flag = |key: &str, value: Value| Override {
         key: key.to_owned(),
@@ -213,21 +223,22 @@ fn cell_settings(
     flags.extend(partition.map(|name| flag("federation.partition", name.into())));
     let load = |flags: &[Override]| Settings::with_layer(layer.clone(), "the grid", flags);
     let settings = load(&flags)?;
-    if names_methods(plan, &flags) {
+    if names_methods(config, &flags) {
         return Ok(settings);
     }
     let (loss, budget) = (settings.loss()?, settings.budget);
     let aggregation = settings.aggregation()?;
-    let is_able = |contestant: Contestant| contestant.budget_method().supports(aggregation);
-    let is_able = |name: &str| Contestant::parse(name).is_none_or(is_able);
-    let methods = METHODS.into_iter().filter(|name| fits(name, loss, budget) && is_able(name));
+    let is_able = |choice: MethodChoice| choice.budget_method().supports(aggregation);
+    let is_able = |name: &str| MethodChoice::parse(name).is_none_or(is_able);
+    let methods =
+        DEFAULT_METHODS.into_iter().filter(|name| fits(name, loss, budget) && is_able(name));
     let methods: Vec<Value> = methods.map(Value::from).collect();
     flags.push(flag("federation.methods", methods.into()));
     load(&flags)
 }
 
-fn names_methods(plan: &Plan, flags: &[Override]) -> bool {
-    plan.names_methods() || flags.iter().any(|flag| flag.key == "federation.methods")
+fn names_methods(config: &GridConfig, flags: &[Override]) -> bool {
+    config.names_methods() || flags.iter().any(|flag| flag.key == "federation.methods")
 }
 
 /// Whether a method can be compared by this loss, and with this budget.
@@ -250,7 +261,7 @@ fn fits(name: &str, loss: Loss, budget: usize) -> bool {
 /// agreed scale, it is left out.
 fn leave_out_hindsight(settings: &mut Settings, data: &Dataset) {
     let mut without = settings.clone();
-    without.contestants.retain(|contestant| contestant.name() != "hindsight");
+    without.methods.retain(|choice| choice.name() != "hindsight");
     if Experiment::new(settings, data).is_err() && Experiment::new(&without, data).is_ok() {
         *settings = without;
     }
@@ -272,10 +283,9 @@ fn refuse_live(settings: &Settings) -> Result<(), SettingsError> {
 }
 
 /// The method that ratios are to: as asked for, else `mk`, else the first that one could choose.
-fn against(plan: &Plan, settings: &Settings) -> Result<String, SettingsError> {
-    let names: Vec<String> =
-        settings.contestants.iter().map(|contestant| contestant.name()).collect();
-    match &plan.against {
+fn against(config: &GridConfig, settings: &Settings) -> Result<String, SettingsError> {
+    let names: Vec<String> = settings.methods.iter().map(|choice| choice.name()).collect();
+    match &config.against {
         Some(name) if names.iter().any(|known| known == name.trim()) => Ok(name.trim().to_owned()),
         Some(name) => {
             let bound = format!("one of the methods that are run ({})", names.join(", "));
@@ -293,9 +303,9 @@ fn against(plan: &Plan, settings: &Settings) -> Result<String, SettingsError> {
 fn titles(data: &[Option<String>]) -> Vec<String> {
     let short: Vec<String> =
         data.iter().map(|name| name.as_deref().map_or(String::new(), title)).collect();
-    let full = |(place, short_one): (usize, &String)| {
+    let full = |(position, short_one): (usize, &String)| {
         let is_shared = short.iter().filter(|other| *other == short_one).count() > 1;
-        if is_shared { data[place].clone().unwrap_or_default() } else { short_one.clone() }
+        if is_shared { data[position].clone().unwrap_or_default() } else { short_one.clone() }
     };
     short.iter().enumerate().map(full).collect()
 }
@@ -333,42 +343,45 @@ fn out_of_bounds(key: &str, bound: impl ToString, value: impl ToString) -> Setti
 mod tests {
     use super::*;
 
-    fn plan(data: &[&str], partitions: &[&str]) -> Plan {
+    fn config(data: &[&str], partitions: &[&str]) -> GridConfig {
         let list = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
-        Plan { data: list(data), partitions: list(partitions), ..Plan::default() }
+        GridConfig { data: list(data), partitions: list(partitions), ..GridConfig::default() }
     }
 
     fn flags(texts: &[&str]) -> Vec<Override> {
         texts.iter().map(|text| Override::parse(text).unwrap()).collect()
     }
 
-    fn refusal(plan: &Plan, texts: &[&str]) -> String {
-        Grid::prepare(plan, &flags(texts)).err().map(|error| error.to_string()).unwrap_or_default()
+    fn refusal(config: &GridConfig, texts: &[&str]) -> String {
+        Grid::prepare(config, &flags(texts))
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default()
     }
 
     #[test]
     fn what_makes_no_sense_is_refused_by_key_bound_and_value() {
-        let usual = plan(&["friedman"], &["blocks"]);
-        let against = Plan { against: Some("gr".into()), ..usual.clone() };
-        for (plan, flags, parts) in [
+        let usual = config(&["friedman"], &["blocks"]);
+        let against = GridConfig { against: Some("gr".into()), ..usual.clone() };
+        for (config, flags, parts) in [
             (
-                &plan(&["friedmann"], &["blocks"]),
+                &config(&["friedmann"], &["blocks"]),
                 &[][..],
                 ["data.name", "friedman", "\"friedmann\""],
             ),
-            (&plan(&[], &["blocks"]), &[], ["data.name", "at least 1 data set", "empty"]),
-            (&plan(&[" "], &["blocks"]), &[], ["data.name", "at least 1 data set", "empty"]),
+            (&config(&[], &["blocks"]), &[], ["data.name", "at least 1 data set", "empty"]),
+            (&config(&[" "], &["blocks"]), &[], ["data.name", "at least 1 data set", "empty"]),
             (
-                &plan(&["friedman"], &[""]),
+                &config(&["friedman"], &[""]),
                 &[],
                 ["federation.partition", "at least 1 partition", "empty"],
             ),
             (
-                &plan(&["friedman"], &["block"]),
+                &config(&["friedman"], &["block"]),
                 &[],
                 ["federation.partition", "blocks", "\"block\""],
             ),
-            (&plan(&["-"], &["blocks"]), &[], ["data.name", "read again", "\"-\""]),
+            (&config(&["-"], &["blocks"]), &[], ["data.name", "read again", "\"-\""]),
             (&usual, &["federation.methods=[\"mc\"]"], ["federation.methods", "mk", "\"mc\""]),
             (
                 &usual,
@@ -383,7 +396,7 @@ mod tests {
             (&usual, &["run.trials=0"], ["run.trials", "at least 1", "0"]),
             (&against, &[], ["against", "one of the methods", "\"gr\""]),
         ] {
-            let message = refusal(plan, flags);
+            let message = refusal(config, flags);
             assert!(
                 parts.iter().all(|part| message.contains(part)),
                 "{message:?} lacks one of {parts:?}"
@@ -393,17 +406,18 @@ mod tests {
 
     #[test]
     fn names_are_taken_once_and_the_settings_decide_where_there_are_none() {
-        let twice = plan(&["friedman", "friedman"], &["dirichlet:0.3", "dirichlet:0.30", "blocks"]);
+        let twice =
+            config(&["friedman", "friedman"], &["dirichlet:0.3", "dirichlet:0.30", "blocks"]);
         let small = flags(&["run.rounds=5", "run.trials=2", "federation.nodes=2"]);
         let grid = Grid::prepare(&twice, &small).unwrap();
         let partitions: Vec<&str> =
-            grid.places.iter().map(|place| place.partition.as_str()).collect();
+            grid.positions.iter().map(|position| position.partition.as_str()).collect();
         assert_eq!(partitions, ["dirichlet:0.3", "blocks"]);
         let named = flags(&["data.name=narma", "federation.partition=blocks", "run.out=there"]);
-        let grid = Grid::prepare(&Plan::default(), &[small, named].concat()).unwrap();
-        let place = &grid.places[0];
+        let grid = Grid::prepare(&GridConfig::default(), &[small, named].concat()).unwrap();
+        let position = &grid.positions[0];
         assert_eq!(
-            (place.data.as_str(), place.partition.as_str(), grid.places.len()),
+            (position.data.as_str(), position.partition.as_str(), grid.positions.len()),
             ("narma", "blocks", 1)
         );
         assert_eq!((grid.out(), grid.against.as_str()), (Path::new("there"), "mk"));
@@ -412,10 +426,10 @@ mod tests {
     #[test]
     fn what_a_loss_or_an_aggregation_has_not_is_left_out_unless_asked_for() {
         let loss = |loss: &str| {
-            cell_settings(&Plan::default(), &flags(&[loss]), Some("rings"), None).unwrap()
+            cell_settings(&GridConfig::default(), &flags(&[loss]), Some("rings"), None).unwrap()
         };
         let has =
-            |settings: &Settings, name: &str| settings.contestants.iter().any(|c| c.name() == name);
+            |settings: &Settings, name: &str| settings.methods.iter().any(|c| c.name() == name);
         assert!(has(&loss("learning.loss=squared"), "hindsight"));
         let huber = loss("learning.loss=huber");
         assert!(!has(&huber, "hindsight") && has(&huber, "last"));
@@ -427,7 +441,7 @@ mod tests {
                 && !["gr", "pof", "linear-newton"].iter().any(|name| has(&median, name))
         );
         let asked = flags(&["learning.loss=huber", "federation.methods=[\"mk\", \"hindsight\"]"]);
-        assert!(cell_settings(&Plan::default(), &asked, None, None).is_err());
+        assert!(cell_settings(&GridConfig::default(), &asked, None, None).is_err());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Curve, MethodResult, Moments, Regret, Results};
 
 /// Version of this layout.
-const LAYOUT: u32 = 1;
+const STORED_LAYOUT: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,7 +36,7 @@ pub enum StoredError {
     #[error("not a stored run: {0}")]
     Json(#[from] serde_json::Error),
     /// Written by another version of the program.
-    #[error("a stored run of layout {found}, but this program reads layout {LAYOUT}")]
+    #[error("a stored run of layout {found}, but this program reads layout {STORED_LAYOUT}")]
     Layout {
         /// What it says.
         found: u32,
@@ -71,7 +71,7 @@ pub fn to_stored_json(results: &Results) -> Result<String, serde_json::Error> {
     }
     let curves =
         results.methods.iter_mut().map(|method| std::mem::take(&mut method.curve)).collect();
-    serde_json::to_string(&Stored { layout: LAYOUT, results, curves, not_finite })
+    serde_json::to_string(&Stored { layout: STORED_LAYOUT, results, curves, not_finite })
 }
 
 /// A run that [`to_stored_json`] wrote. Columns are of the lengths that readers rely on, whoever
@@ -82,7 +82,7 @@ pub fn from_stored_json(json: &str) -> Result<Results, StoredError> {
         layout: u32,
     }
     let Head { layout } = serde_json::from_str(json)?;
-    if layout != LAYOUT {
+    if layout != STORED_LAYOUT {
         return Err(StoredError::Layout { found: layout });
     }
     let Stored { mut results, curves, not_finite, .. } = serde_json::from_str(json)?;

@@ -7,7 +7,7 @@ use hedgerow::codec::{Coding, Compression, NumberFormat};
 
 /// Something that can be run and measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Contestant {
+pub struct MethodChoice {
     /// What learns.
     pub learner: Learner,
     /// How its messages travel.
@@ -185,13 +185,13 @@ impl Learner {
     }
 }
 
-impl From<Learner> for Contestant {
+impl From<Learner> for MethodChoice {
     fn from(learner: Learner) -> Self {
         Self { learner, wire: Wire::default(), personal: false }
     }
 }
 
-impl Contestant {
+impl MethodChoice {
     /// Names, as listed in messages.
     pub const NAMES: [&str; 21] = [
         "gr",
@@ -217,7 +217,7 @@ impl Contestant {
         "mk:fixed-step",
     ];
 
-    /// What follows the name of a contestant whose nodes have a layer of their own.
+    /// What follows the name of a choice whose nodes have a layer of their own.
     pub const PERSONAL: &str = "+personal";
 
     /// The one of that name: a learner, how its messages travel (`/q8`), and `+personal` if its
@@ -230,10 +230,9 @@ impl Contestant {
         let mut parts = plain.split('/');
         let learner = Learner::parse(parts.next()?)?;
         let wire = parts.try_fold(Wire::default(), |wire, part| wire.with(part))?;
-        let contestant = Self { learner, wire, personal };
-        ((!personal || contestant.can_be_personal())
-            && (wire == Wire::default() || contestant.travels()))
-        .then_some(contestant)
+        let choice = Self { learner, wire, personal };
+        ((!personal || choice.can_be_personal()) && (wire == Wire::default() || choice.travels()))
+            .then_some(choice)
     }
 
     /// Whether it has messages.
@@ -429,12 +428,12 @@ mod tests {
 
     #[test]
     fn names_are_found_again() {
-        for name in Contestant::NAMES {
-            assert_eq!(Contestant::parse(name).map(Contestant::name).as_deref(), Some(name));
+        for name in MethodChoice::NAMES {
+            assert_eq!(MethodChoice::parse(name).map(MethodChoice::name).as_deref(), Some(name));
         }
-        let both = Contestant::parse("mk:voters+no-k").unwrap();
+        let both = MethodChoice::parse("mk:voters+no-k").unwrap();
         assert_eq!(both.name(), "mk:no-k+voters");
-        let own = Contestant::parse("mk:voters+personal").unwrap();
+        let own = MethodChoice::parse("mk:voters+personal").unwrap();
         assert_eq!(
             (own.name().as_str(), own.global_name().as_str()),
             ("mk:voters+personal", "mk:voters")
@@ -442,7 +441,7 @@ mod tests {
         for name in
             ["gr/q8", "mk/q4-up", "sk/f16/every4/part2", "mk:voters/q8", "gr/part3+personal"]
         {
-            assert_eq!(Contestant::parse(name).map(Contestant::name).as_deref(), Some(name));
+            assert_eq!(MethodChoice::parse(name).map(MethodChoice::name).as_deref(), Some(name));
         }
         for name in [
             "gr/",
@@ -454,12 +453,12 @@ mod tests {
             "last/q8",
             "gr/-up",
         ] {
-            assert_eq!(Contestant::parse(name), None, "{name}");
+            assert_eq!(MethodChoice::parse(name), None, "{name}");
         }
         for name in
             ["mk:", "mk:voter", "MK", "mk:voters+", "sk:voters", "sk+personal", "last+personal"]
         {
-            assert_eq!(Contestant::parse(name), None, "{name}");
+            assert_eq!(MethodChoice::parse(name), None, "{name}");
         }
     }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use sha2::{Digest, Sha256};
 
-use super::{REVISION, SuiteError};
+use super::{RESULTS_REVISION, SuiteError};
 use crate::output::{OutputError, write_file};
 use crate::results::{Curve, Results, from_stored_json, to_stored_json};
 use crate::run::{Experiment, load_data};
@@ -183,7 +183,7 @@ pub(super) fn file(folder: &Path, name: &str, settings: &Settings) -> PathBuf {
         data.remove("dir");
     }
     let mut hash = Sha256::new();
-    hash.update(format!("{} {REVISION} {effective}", env!("CARGO_PKG_VERSION")));
+    hash.update(format!("{} {RESULTS_REVISION} {effective}", env!("CARGO_PKG_VERSION")));
     let files = match &settings.data.source {
         Source::Files { files, .. } => files.as_slice(),
         Source::Builtin(_) => &[],

@@ -1,7 +1,7 @@
 //! What the numbers amount to, in a sentence or two.
 
 use hedgerow_lab::compare::{
-    Comparison, Entry, MISSED, Ranking, Ratio, Role, Standing, geometric_mean,
+    Comparison, RankedMethod, Ranking, Ratio, Role, SIGNIFICANCE, Standing, geometric_mean,
 };
 use hedgerow_lab::results::Results;
 
@@ -31,7 +31,7 @@ pub(super) fn of_run(results: &Results, ranking: &Ranking) -> String {
     };
     let mut sentences: Vec<String> = Vec::new();
     sentences.extend(trivial_winner(ranking, best));
-    let level: Vec<&Entry> =
+    let level: Vec<&RankedMethod> =
         ranking.ranked().filter(|entry| entry.rank != Some(1) && entry.may_equal(best)).collect();
     let others = ranking.ranked().count() - 1;
     let error = significant(best.error.mean, 3);
@@ -52,7 +52,8 @@ pub(super) fn of_run(results: &Results, ranking: &Ranking) -> String {
         );
         first += &lead(ranking);
     } else {
-        let together: Vec<&Entry> = [best].into_iter().chain(level.iter().copied()).collect();
+        let together: Vec<&RankedMethod> =
+            [best].into_iter().chain(level.iter().copied()).collect();
         let names: Vec<&str> = together.iter().map(|entry| entry.name.as_str()).collect();
         first += &format!(
             "Nobody can be named: {} can't be told apart in {} trials ({} has the least {measure}, {error})",
@@ -60,7 +61,7 @@ pub(super) fn of_run(results: &Results, ranking: &Ranking) -> String {
             results.trials,
             best.name
         );
-        let bytes = |entry: &&Entry| entry.bytes().unwrap_or(f64::INFINITY);
+        let bytes = |entry: &&RankedMethod| entry.bytes().unwrap_or(f64::INFINITY);
         chosen = together.into_iter().min_by(|a, b| bytes(a).total_cmp(&bytes(b))).unwrap_or(best);
     }
     sentences.push(first + ".");
@@ -88,7 +89,7 @@ fn lead(ranking: &Ranking) -> String {
 }
 
 /// What the chosen one sends, and who comes near it for less.
-fn cost(ranking: &Ranking, best: &Entry, chosen: &Entry) -> Option<String> {
+fn cost(ranking: &Ranking, best: &RankedMethod, chosen: &RankedMethod) -> Option<String> {
     let bytes = chosen.bytes()?;
     let who = if chosen.name == best.name {
         "It".to_owned()
@@ -154,7 +155,7 @@ fn more_error(ratio: f64) -> String {
 }
 
 /// That a forecast without learning does better than everybody.
-fn trivial_winner(ranking: &Ranking, best: &Entry) -> Option<String> {
+fn trivial_winner(ranking: &Ranking, best: &RankedMethod) -> Option<String> {
     let winner = ranking.methods.iter().find(|entry| entry.role == Role::Trivial)?;
     if !winner.error.mean.is_finite() || winner.error.mean >= best.error.mean {
         return None;
@@ -244,7 +245,7 @@ fn between(comparison: &Comparison, best: &Standing, second: &Standing) -> Strin
         }
     }
     match Ratio::of(&mine, &other).and_then(|ratio| ratio.p) {
-        Some(p) if p >= MISSED => {
+        Some(p) if p >= SIGNIFICANCE => {
             format!(
                 ", though {} data sets can't tell it from {} ({})",
                 mine.len(),

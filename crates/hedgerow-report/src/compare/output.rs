@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use hedgerow_lab::compare::{Cell, Comparison, Entry, Interval, Ratio, Standing};
+use hedgerow_lab::compare::{Cell, Comparison, Interval, RankedMethod, Ratio, Standing};
 
 use super::sections::{self, Part, Section};
 use super::{advice, pictures};
@@ -134,7 +134,7 @@ fn of_run(cell: &Cell, results: &Results, measure: &str) -> Vec<String> {
     cells
 }
 
-fn of_method(entry: &Entry) -> Vec<String> {
+fn of_method(entry: &RankedMethod) -> Vec<String> {
     let number = |value: Option<f64>| {
         value.filter(|v| v.is_finite()).map_or(String::new(), |v| v.to_string())
     };

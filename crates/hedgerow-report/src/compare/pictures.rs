@@ -1,6 +1,6 @@
 //! The figures of a comparison: who has which error, and what it costs on the wire.
 
-use hedgerow_lab::compare::{Comparison, Entry, Ranking, Role};
+use hedgerow_lab::compare::{Comparison, RankedMethod, Ranking, Role};
 use hedgerow_lab::results::Results;
 
 use super::tables::shown_name;
@@ -63,7 +63,7 @@ pub(super) fn captions(comparison: &Comparison) -> [(&'static str, String); 2] {
 const HOLLOW: &str = "Hollow: references that nobody could choose.";
 
 fn ranked(results: &Results, ranking: &Ranking) -> Result<String, FigureError> {
-    let row = |entry: &Entry| Row {
+    let row = |entry: &RankedMethod| Row {
         method: entry.name.clone(),
         label: entry.label(),
         style: palette::method(results, &entry.name),
@@ -90,7 +90,7 @@ fn ranked(results: &Results, ranking: &Ranking) -> Result<String, FigureError> {
 }
 
 fn costs(results: &Results, ranking: &Ranking) -> Result<String, FigureError> {
-    let dot = |entry: &Entry| {
+    let dot = |entry: &RankedMethod| {
         Some(Dot {
             label: entry.label(),
             style: palette::method(results, &entry.name),

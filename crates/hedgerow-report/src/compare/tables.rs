@@ -1,7 +1,9 @@
 //! The tables of a comparison: one run method by method, or a grid with a table per partition and
 //! one for all.
 
-use hedgerow_lab::compare::{Cell, Comparison, Entry, Interval, Ranking, Standing, geometric_mean};
+use hedgerow_lab::compare::{
+    Cell, Comparison, Interval, RankedMethod, Ranking, Standing, geometric_mean,
+};
 
 use super::Table;
 use crate::figures::number::{fixed, power_of_ten, significant};
@@ -64,7 +66,7 @@ fn of_run(ranking: &Ranking) -> Table {
         "bytes up".to_owned(),
         "down".to_owned(),
     ];
-    let row = |entry: &Entry| {
+    let row = |entry: &RankedMethod| {
         let ratio = match entry.to_best {
             None if entry.rank == Some(1) => "1".to_owned(),
             None => NOTHING.to_owned(),
@@ -93,7 +95,7 @@ fn of_run(ranking: &Ranking) -> Table {
     }
 }
 
-fn rankless(entry: &Entry) -> String {
+fn rankless(entry: &RankedMethod) -> String {
     match entry.role.words() {
         "" => "diverged".to_owned(),
         words => words.to_owned(),
@@ -150,7 +152,7 @@ fn of_partition(comparison: &Comparison, partition: &str) -> Table {
     Table { headings, rows: comparison.standings.iter().map(row).collect(), of_words: false }
 }
 
-fn scaled(ranking: &Ranking, entry: &Entry, power: i32) -> String {
+fn scaled(ranking: &Ranking, entry: &RankedMethod, power: i32) -> String {
     let mark = match (entry.rank, ranking.best()) {
         (Some(1), _) => LEAST,
         (Some(_), Some(best)) if entry.may_equal(best) => LEVEL,

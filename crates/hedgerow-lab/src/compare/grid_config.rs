@@ -9,7 +9,7 @@ use toml::Table;
 use crate::settings::SettingsError;
 
 /// Whom to compare unless told otherwise: everybody, references included.
-pub const METHODS: [&str; 15] = [
+pub const DEFAULT_METHODS: [&str; 15] = [
     "gr+personal",
     "mk",
     "emk",
@@ -28,12 +28,12 @@ pub const METHODS: [&str; 15] = [
 ];
 
 /// The grid that comes with the program.
-const PUBLISHED: &str = include_str!("../../experiments/compare.toml");
+const PUBLISHED_GRID: &str = include_str!("../../experiments/compare.toml");
 
 /// A grid of runs.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Plan {
+pub struct GridConfig {
     /// Data sets; none is what the settings say.
     #[serde(default)]
     pub data: Option<Vec<String>>,
@@ -48,10 +48,10 @@ pub struct Plan {
     pub settings: Table,
 }
 
-impl Plan {
+impl GridConfig {
     /// The grid that comes with the program: nine data sets, dealt in five ways.
     pub fn published() -> Result<Self, SettingsError> {
-        Self::parse("experiments/compare.toml", PUBLISHED)
+        Self::parse("experiments/compare.toml", PUBLISHED_GRID)
     }
 
     /// The grid of a file.
@@ -80,24 +80,25 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Contestant;
+    use crate::settings::MethodChoice;
     use hedgerow_data::catalog;
     use hedgerow_data::partition::Partition;
 
     #[test]
     fn the_published_grid_names_what_there_is() {
-        let plan = Plan::published().unwrap();
-        let (data, partitions) = (plan.data.clone().unwrap(), plan.partitions.clone().unwrap());
+        let config = GridConfig::published().unwrap();
+        let (data, partitions) = (config.data.clone().unwrap(), config.partitions.clone().unwrap());
         assert_eq!((data.len(), partitions.len()), (9, 5));
         assert!(data.iter().all(|name| catalog::find(name).is_some()), "{data:?}");
         assert!(partitions.iter().all(|name| Partition::parse(name).is_some()), "{partitions:?}");
-        assert!(!plan.names_methods());
-        assert!(METHODS.iter().all(|name| Contestant::parse(name).is_some()));
+        assert!(!config.names_methods());
+        assert!(DEFAULT_METHODS.iter().all(|name| MethodChoice::parse(name).is_some()));
     }
 
     #[test]
     fn a_file_with_a_wrong_key_is_refused_in_one_line() {
-        let message = Plan::parse("my.toml", "partition = [\"blocks\"]\n").unwrap_err().to_string();
+        let message =
+            GridConfig::parse("my.toml", "partition = [\"blocks\"]\n").unwrap_err().to_string();
         assert!(
             message.starts_with("my.toml is not valid TOML") && message.contains("`partition`"),
             "{message}"

@@ -1,4 +1,4 @@
-//! [`Player`]: a contestant in a trial, and what has been measured of it.
+//! [`MethodRun`]: a choice in a trial, and what has been measured of it.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -12,13 +12,13 @@ use hedgerow::metrics::{ErrorMeter, Tally, Traffic};
 use hedgerow::scaling::Rescaling;
 use hedgerow::{Federation, Method, NodeId, Setup};
 
-use crate::crew::Crew;
-use crate::intake::{Round, Unscaled};
-use crate::settings::{Contestant, Wire};
+use crate::parallelism::Parallelism;
+use crate::preprocessor::{Round, Unscaled};
+use crate::settings::{MethodChoice, Wire};
 use crate::trial::{Track, TrackCurve};
 
-/// How a contestant learns.
-pub(crate) enum Kind {
+/// How a choice learns.
+pub(crate) enum Algorithm {
     /// Nodes and a server, with people missing.
     Federated(Box<Federation>),
     /// In one place, sample by sample.
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Trivial(Trivial),
 }
 
-impl Kind {
+impl Algorithm {
     pub(crate) fn federated(method: Method, setup: &Setup, wire: Wire) -> Self {
         Self::Federated(Box::new(match wire.compression() {
             None => Federation::new(method, setup),
@@ -82,7 +82,7 @@ impl Trivial {
 }
 
 /// Some samples of a round with their features.
-pub(crate) struct Hand<'a> {
+pub(crate) struct Batch<'a> {
     pub(crate) round: &'a Round,
     /// Which samples, in order; those of a round come in one hand or in several.
     pub(crate) samples: Range<usize>,
@@ -90,12 +90,12 @@ pub(crate) struct Hand<'a> {
     pub(crate) width: usize,
     pub(crate) visits: &'a [NodeRound<'a>],
     /// The same samples in the server's scale, where a node's differs: for who learns in one place.
-    pub(crate) central: Option<&'a Hand<'a>>,
+    pub(crate) central: Option<&'a Batch<'a>>,
     /// What is learned from, where labels are known only some rounds after they were predicted.
-    pub(crate) due: Option<&'a Hand<'a>>,
+    pub(crate) due: Option<&'a Batch<'a>>,
 }
 
-impl<'a> Hand<'a> {
+impl<'a> Batch<'a> {
     fn central(&self) -> &Self {
         self.central.unwrap_or(self)
     }
@@ -114,11 +114,11 @@ fn bad_sample(source: BadSample) -> RoundError {
     RoundError::BadSample { node: 0, source }
 }
 
-/// A contestant and what has been measured of it.
-pub(crate) struct Player {
-    pub(crate) contestant: Contestant,
+/// A choice and what has been measured of it.
+pub(crate) struct MethodRun {
+    pub(crate) choice: MethodChoice,
     pub(crate) kernel: Option<usize>,
-    kind: Kind,
+    algorithm: Algorithm,
     pub(crate) measures: Measures,
     pub(crate) seconds: f64,
     pub(crate) curve: TrackCurve,
@@ -127,13 +127,13 @@ pub(crate) struct Player {
     /// Numbers in all samples so far, for those that send samples.
     sent: u64,
     /// Who works for it, and what was written down of its predictions; scratch.
-    crew: Crew,
+    parallelism: Parallelism,
     notes: Vec<f64>,
 }
 
 /// What is noted of a prediction before the shares of its kernels: itself, and the norm of its
 /// model.
-const NOTED: usize = 2;
+const NOTES_BEFORE_SHARES: usize = 2;
 
 /// Every node's own layer over the predictions, and what has been measured of it.
 struct Own {
@@ -249,14 +249,14 @@ impl Measures {
     }
 }
 
-impl Player {
+impl MethodRun {
     pub(crate) fn new(
-        contestant: Contestant,
+        choice: MethodChoice,
         kernel: Option<usize>,
-        kind: Kind,
+        algorithm: Algorithm,
         window: usize,
         kernels: usize,
-        (nodes, crew): (usize, Crew),
+        (nodes, parallelism): (usize, Parallelism),
     ) -> Self {
         let own = || Own {
             layers: vec![Personal::default(); nodes],
@@ -264,15 +264,15 @@ impl Player {
             curve: TrackCurve::default(),
         };
         Self {
-            contestant,
+            choice,
             kernel,
-            kind,
-            own: contestant.personal.then(own),
+            algorithm,
+            own: choice.personal.then(own),
             measures: Measures::new(window, kernels),
             seconds: 0.0,
             curve: TrackCurve::default(),
             sent: 0,
-            crew,
+            parallelism,
             notes: Vec::new(),
         }
     }
@@ -285,12 +285,16 @@ impl Player {
     }
 
     /// Plays some of a round's samples, or all: predicts, then learns.
-    pub(crate) fn play(&mut self, objective: Objective, hand: &Hand<'_>) -> Result<(), RoundError> {
+    pub(crate) fn play(
+        &mut self,
+        objective: Objective,
+        batch: &Batch<'_>,
+    ) -> Result<(), RoundError> {
         let start = Instant::now();
-        match hand.due {
-            None => self.predict_and_learn(objective, hand)?,
+        match batch.due {
+            None => self.predict_and_learn(objective, batch)?,
             Some(due) => {
-                self.predict(objective, hand)?;
+                self.predict(objective, batch)?;
                 self.learn(due)?;
             }
         }
@@ -301,8 +305,8 @@ impl Player {
     /// All samples of the round have been played.
     pub(crate) fn close_round(&mut self, round: &Round) -> Result<(), RoundError> {
         let start = Instant::now();
-        if let Kind::Federated(federation) = &mut self.kind {
-            federation.close(&self.crew)?;
+        if let Algorithm::Federated(federation) = &mut self.algorithm {
+            federation.close(&self.parallelism)?;
         }
         self.measures.close_round();
         if let Some(own) = &mut self.own {
@@ -317,12 +321,12 @@ impl Player {
     fn predict_and_learn(
         &mut self,
         objective: Objective,
-        hand: &Hand<'_>,
+        batch: &Batch<'_>,
     ) -> Result<(), RoundError> {
         let measures = &mut self.measures;
-        let (round, central) = (hand.round, hand.central());
-        match &mut self.kind {
-            Kind::Sequential(learner) => {
+        let (round, central) = (batch.round, batch.central());
+        match &mut self.algorithm {
+            Algorithm::Sequential(learner) => {
                 for (sample, z) in central.samples() {
                     measures.see(
                         objective,
@@ -335,23 +339,23 @@ impl Player {
                     learner.learn(z, central.round.y[sample]).map_err(bad_sample)?;
                 }
             }
-            Kind::Federated(federation) => {
-                let (own, width) = (&mut self.own, NOTED + measures.shares.len());
-                self.notes.resize(hand.samples.len() * width, 0.0);
+            Algorithm::Federated(federation) => {
+                let (own, width) = (&mut self.own, NOTES_BEFORE_SHARES + measures.shares.len());
+                self.notes.resize(batch.samples.len() * width, 0.0);
                 let notes = Observations { numbers: &mut self.notes, width };
                 federation.visit(
-                    hand.visits,
-                    &self.crew,
+                    batch.visits,
+                    &self.parallelism,
                     notes,
                     |Prediction { value, half, .. }, note| {
                         (note[0], note[1]) = (f64::from(value), half.norm2());
-                        half.shares(&mut note[NOTED..]);
+                        half.shares(&mut note[NOTES_BEFORE_SHARES..]);
                     },
                 )?;
                 // What is added up is added up in the order of the samples, whoever made the
                 // predictions.
-                for (sample, note) in hand.samples.clone().zip(self.notes.chunks_exact(width)) {
-                    let (value, shares) = (note[0] as f32, &note[NOTED..]);
+                for (sample, note) in batch.samples.clone().zip(self.notes.chunks_exact(width)) {
+                    let (value, shares) = (note[0] as f32, &note[NOTES_BEFORE_SHARES..]);
                     measures.see(objective, value, round, sample, note[1]);
                     measures.mix(shares);
                     if let Some(own) = own {
@@ -361,10 +365,10 @@ impl Player {
                     }
                 }
             }
-            Kind::Trivial(trivial) => {
+            Algorithm::Trivial(trivial) => {
                 // Nothing is scored before the first scale, but remembered.
-                hand.unscaled().for_each(|sample| trivial.see(sample.node, sample.label));
-                for sample in hand.samples.clone() {
+                batch.unscaled().for_each(|sample| trivial.see(sample.node, sample.label));
+                for sample in batch.samples.clone() {
                     let node = round.nodes[sample];
                     if let Some(forecast) = trivial.forecast(node, round.last[sample]) {
                         measures.see_trivial(objective, forecast, round, sample);
@@ -372,54 +376,54 @@ impl Player {
                     trivial.see(node, round.raw[sample]);
                 }
             }
-            Kind::Batch(_) => {
-                self.predict(objective, hand)?;
-                self.learn(hand)?;
+            Algorithm::Batch(_) => {
+                self.predict(objective, batch)?;
+                self.learn(batch)?;
             }
         }
         Ok(())
     }
 
     /// Predicts the samples at hand.
-    fn predict(&mut self, objective: Objective, hand: &Hand<'_>) -> Result<(), RoundError> {
+    fn predict(&mut self, objective: Objective, batch: &Batch<'_>) -> Result<(), RoundError> {
         let measures = &mut self.measures;
-        match &mut self.kind {
-            Kind::Sequential(learner) | Kind::Batch(learner) => {
-                let hand = hand.central();
-                for (sample, z) in hand.samples() {
+        match &mut self.algorithm {
+            Algorithm::Sequential(learner) | Algorithm::Batch(learner) => {
+                let batch = batch.central();
+                for (sample, z) in batch.samples() {
                     measures.see(
                         objective,
                         learner.predict(z),
-                        hand.round,
+                        batch.round,
                         sample,
                         learner.norm2(),
                     );
                     measures.mix(learner.weights());
                 }
             }
-            Kind::Federated(federation) => {
-                for visit in hand.visits.iter().filter(|visit| visit.contact != Contact::Lost) {
+            Algorithm::Federated(federation) => {
+                for visit in batch.visits.iter().filter(|visit| visit.contact != Contact::Lost) {
                     federation.hear(visit.node)?;
                 }
                 self.notes.resize(measures.shares.len(), 0.0);
-                for (sample, z) in hand.samples() {
-                    if let Some(half) = federation.node(hand.round.nodes[sample]) {
+                for (sample, z) in batch.samples() {
+                    if let Some(half) = federation.node(batch.round.nodes[sample]) {
                         let value = half.predict(z);
-                        measures.see(objective, value, hand.round, sample, half.norm2());
+                        measures.see(objective, value, batch.round, sample, half.norm2());
                         half.shares(&mut self.notes);
                         measures.mix(&self.notes);
                         if let Some(own) = &mut self.own {
-                            own.see(objective, value, hand.round, sample);
+                            own.see(objective, value, batch.round, sample);
                             own.measures.mix(&self.notes);
                         }
                     }
                 }
             }
-            Kind::Trivial(trivial) => {
-                for sample in hand.samples.clone() {
-                    let node = hand.round.nodes[sample];
-                    if let Some(forecast) = trivial.forecast(node, hand.round.last[sample]) {
-                        measures.see_trivial(objective, forecast, hand.round, sample);
+            Algorithm::Trivial(trivial) => {
+                for sample in batch.samples.clone() {
+                    let node = batch.round.nodes[sample];
+                    if let Some(forecast) = trivial.forecast(node, batch.round.last[sample]) {
+                        measures.see_trivial(objective, forecast, batch.round, sample);
                     }
                 }
             }
@@ -428,26 +432,26 @@ impl Player {
     }
 
     /// Learns from samples that have been predicted before.
-    fn learn(&mut self, hand: &Hand<'_>) -> Result<(), RoundError> {
-        match &mut self.kind {
-            Kind::Sequential(learner) => {
-                let hand = hand.central();
-                for (sample, z) in hand.samples() {
-                    learner.learn(z, hand.round.y[sample]).map_err(bad_sample)?;
+    fn learn(&mut self, batch: &Batch<'_>) -> Result<(), RoundError> {
+        match &mut self.algorithm {
+            Algorithm::Sequential(learner) => {
+                let batch = batch.central();
+                for (sample, z) in batch.samples() {
+                    learner.learn(z, batch.round.y[sample]).map_err(bad_sample)?;
                 }
             }
-            Kind::Batch(learner) => {
-                let hand = hand.central();
-                learner.learn_batch(hand.z, &hand.round.y).map_err(bad_sample)?;
+            Algorithm::Batch(learner) => {
+                let batch = batch.central();
+                learner.learn_batch(batch.z, &batch.round.y).map_err(bad_sample)?;
             }
-            Kind::Federated(federation) => {
-                self.notes.resize(hand.samples.len(), 0.0);
+            Algorithm::Federated(federation) => {
+                self.notes.resize(batch.samples.len(), 0.0);
                 let notes = Observations { numbers: &mut self.notes, width: 1 };
-                federation.visit(hand.visits, &self.crew, notes, |prediction, note| {
+                federation.visit(batch.visits, &self.parallelism, notes, |prediction, note| {
                     note[0] = f64::from(prediction.value);
                 })?;
-                let round = hand.round;
-                for (sample, value) in hand.samples.clone().zip(&self.notes) {
+                let round = batch.round;
+                for (sample, value) in batch.samples.clone().zip(&self.notes) {
                     // By now the label is known, and the model is another: what it says today is
                     // what counts.
                     if let Some(own) = &mut self.own {
@@ -456,9 +460,9 @@ impl Player {
                     }
                 }
             }
-            Kind::Trivial(trivial) => {
-                let round = hand.round;
-                hand.unscaled().for_each(|sample| trivial.see(sample.node, sample.label));
+            Algorithm::Trivial(trivial) => {
+                let round = batch.round;
+                batch.unscaled().for_each(|sample| trivial.see(sample.node, sample.label));
                 round
                     .nodes
                     .iter()
@@ -471,12 +475,12 @@ impl Player {
 
     /// Whether it learns in one place.
     pub(crate) fn is_central(&self) -> bool {
-        matches!(self.kind, Kind::Sequential(_) | Kind::Batch(_))
+        matches!(self.algorithm, Algorithm::Sequential(_) | Algorithm::Batch(_))
     }
 
     /// Whether it learns from all samples of a round at once.
     pub(crate) fn is_batch(&self) -> bool {
-        matches!(self.kind, Kind::Batch(_))
+        matches!(self.algorithm, Algorithm::Batch(_))
     }
 
     /// A node's models follow it to another scale.
@@ -485,18 +489,20 @@ impl Player {
         node: NodeId,
         transport: &Rescaling,
     ) -> Result<(), RoundError> {
-        match &mut self.kind {
-            Kind::Federated(federation) => federation.transport_node(node, transport),
+        match &mut self.algorithm {
+            Algorithm::Federated(federation) => federation.transport_node(node, transport),
             _ => Ok(()),
         }
     }
 
     /// The server's model goes on in another scale.
     pub(crate) fn transport_server(&mut self, transport: &Rescaling) {
-        match &mut self.kind {
-            Kind::Federated(federation) => federation.transport_server(transport),
-            Kind::Sequential(learner) | Kind::Batch(learner) => learner.transport(transport),
-            Kind::Trivial(_) => {}
+        match &mut self.algorithm {
+            Algorithm::Federated(federation) => federation.transport_server(transport),
+            Algorithm::Sequential(learner) | Algorithm::Batch(learner) => {
+                learner.transport(transport)
+            }
+            Algorithm::Trivial(_) => {}
         }
     }
 
@@ -514,10 +520,12 @@ impl Player {
 
     /// What there is to say of it, and of what its nodes made of it.
     pub(crate) fn finish(self) -> Vec<Track> {
-        let (traffic, votes) = match self.kind {
-            Kind::Federated(federation) => (*federation.traffic(), federation.votes().to_vec()),
+        let (traffic, votes) = match self.algorithm {
+            Algorithm::Federated(federation) => {
+                (*federation.traffic(), federation.votes().to_vec())
+            }
             // Where samples are collected, they are what travels.
-            Kind::Batch(_) | Kind::Sequential(_) => {
+            Algorithm::Batch(_) | Algorithm::Sequential(_) => {
                 let sent = Traffic {
                     numbers_up: self.sent,
                     bytes_up: 4 * self.sent,
@@ -525,14 +533,14 @@ impl Player {
                 };
                 (sent, vec![])
             }
-            Kind::Trivial(_) => (Traffic::default(), vec![]),
+            Algorithm::Trivial(_) => (Traffic::default(), vec![]),
         };
-        let (contestant, kernel, seconds) = (self.contestant, self.kernel, self.seconds);
+        let (choice, kernel, seconds) = (self.choice, self.kernel, self.seconds);
         let track = |name, measures: Measures, curve| {
             // Rounds with predictions.
             let rounds = measures.shares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
             Track {
-                contestant,
+                choice,
                 name,
                 kernel,
                 mse: measures.meter.mse(),
@@ -546,8 +554,8 @@ impl Player {
                 curve,
             }
         };
-        let mut tracks = vec![track(contestant.global_name(), self.measures, self.curve)];
-        tracks.extend(self.own.map(|own| track(contestant.name(), own.measures, own.curve)));
+        let mut tracks = vec![track(choice.global_name(), self.measures, self.curve)];
+        tracks.extend(self.own.map(|own| track(choice.name(), own.measures, own.curve)));
         tracks
     }
 }

@@ -1,5 +1,5 @@
-//! [`Plan`]: what happens at whom in each round of a trial: which samples arrive, and who can reach
-//! the server.
+//! [`RoundGenerator`]: what happens at whom in each round of a trial: which samples arrive, and who
+//! can reach the server.
 
 use hedgerow::NodeId;
 use hedgerow::federation::Contact;
@@ -15,12 +15,12 @@ pub(crate) struct Turn {
     pub(crate) contact: Contact,
 }
 
-const CONTACT: u64 = 0;
-const LATENESS: u64 = 1;
-const ARRIVALS: u64 = 2;
+const CONTACT_DRAW: u64 = 0;
+const LATENESS_DRAW: u64 = 1;
+const ARRIVALS_DRAW: u64 = 2;
 
-/// Deals out the rounds of a trial, one after the other. The same seed gives the same plan.
-pub(crate) struct Plan<'a> {
+/// Deals out the rounds of a trial, one after the other. The same seed gives the same generator.
+pub(crate) struct RoundGenerator<'a> {
     /// Indices of each node's samples, in order.
     streams: &'a [Vec<u32>],
     taken: Vec<usize>,
@@ -30,7 +30,7 @@ pub(crate) struct Plan<'a> {
     round: u64,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> RoundGenerator<'a> {
     pub(crate) fn new(
         streams: &'a [Vec<u32>],
         participation: Participation,
@@ -53,9 +53,9 @@ impl<'a> Plan<'a> {
         nodes: usize,
         participation: Participation,
         randomness: CounterRng,
-    ) -> Plan<'static> {
+    ) -> RoundGenerator<'static> {
         let of_node = |node: usize| randomness.derive(Purpose::Participation, node as u64);
-        Plan {
+        RoundGenerator {
             streams: &[],
             taken: vec![],
             joins: vec![],
@@ -77,9 +77,10 @@ impl<'a> Plan<'a> {
             let arrivals = self.participation.arrivals;
             let arrived = match arrivals {
                 Arrivals::Fixed(count) => count,
-                Arrivals::Poisson(_) | Arrivals::Rates(..) => {
-                    poisson(arrivals.mean(node, self.streams.len()), self.uniform(node, ARRIVALS))
-                }
+                Arrivals::Poisson(_) | Arrivals::Rates(..) => poisson(
+                    arrivals.mean(node, self.streams.len()),
+                    self.uniform(node, ARRIVALS_DRAW),
+                ),
             };
             let new = &stream[self.taken[node]..];
             let new = &new[..arrived.min(new.len())];
@@ -99,9 +100,9 @@ impl<'a> Plan<'a> {
     }
 
     fn contact(&self, node: usize) -> Contact {
-        if self.uniform(node, CONTACT) < self.participation.dropout {
+        if self.uniform(node, CONTACT_DRAW) < self.participation.dropout {
             Contact::Lost
-        } else if self.uniform(node, LATENESS) < self.participation.late {
+        } else if self.uniform(node, LATENESS_DRAW) < self.participation.late {
             Contact::Late
         } else {
             Contact::Full
@@ -136,11 +137,12 @@ mod tests {
     fn play(participation: Participation, rounds: usize) -> Vec<(Vec<Turn>, Vec<u32>)> {
         let streams: Vec<Vec<u32>> =
             (0..10).map(|node| (0..200).map(|i| i * 10 + node).collect()).collect();
-        let mut plan = Plan::new(&streams, participation, rounds, CounterRng::from_seed(3));
+        let mut generator =
+            RoundGenerator::new(&streams, participation, rounds, CounterRng::from_seed(3));
         let mut turns = Vec::new();
         let mut samples = Vec::new();
         let rounds = (0..rounds).map(|_| {
-            plan.next_round(&mut turns, &mut samples);
+            generator.next_round(&mut turns, &mut samples);
             (turns.clone(), samples.clone())
         });
         rounds.collect()

@@ -1,6 +1,6 @@
-//! [`Intake`]: what happens to samples between a node's sensor and its features. Missing values are
-//! filled in, numbers are scaled, and the scale is agreed on between the nodes, as a live system
-//! would do it.
+//! [`Preprocessor`]: what happens to samples between a node's sensor and its features. Missing
+//! values are filled in, numbers are scaled, and the scale is agreed on between the nodes, as a
+//! live system would do it.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use hedgerow::federation::Contact;
 use hedgerow::message::Report;
 use hedgerow::scaling::{Axis, NodeScaling, Scale, ScaleKind, ServerScaling};
 
-use crate::plan::Turn;
+use crate::round_generator::Turn;
 
 /// A round as it comes from the nodes' sensors.
 #[derive(Debug, Clone, Default)]
@@ -110,18 +110,18 @@ pub(crate) enum Scaler {
 }
 
 /// The scales of all nodes and of the server.
-pub(crate) struct Intake {
+pub(crate) struct Preprocessor {
     features: usize,
     /// Empty where there is nothing to scale and nothing to fill in.
     nodes: Vec<NodeScaling>,
     server: Option<ServerScaling>,
     report: Report,
-    pub(crate) tally: IntakeTally,
+    pub(crate) tally: PreprocessorTally,
 }
 
 /// What was missing and what was sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct IntakeTally {
+pub(crate) struct PreprocessorTally {
     /// Inputs that were filled in.
     pub(crate) imputed: u64,
     /// Samples without a label.
@@ -135,7 +135,7 @@ pub(crate) struct IntakeTally {
     pub(crate) scales: u64,
 }
 
-impl Intake {
+impl Preprocessor {
     pub(crate) fn new(scaler: &Scaler, features: usize, nodes: usize, has_missing: bool) -> Self {
         let (each, server) = match scaler {
             Scaler::None if !has_missing => (None, None),
@@ -148,7 +148,13 @@ impl Intake {
             }
         };
         let nodes = each.map_or(vec![], |each| vec![each; nodes]);
-        Self { features, nodes, server, report: Report::default(), tally: IntakeTally::default() }
+        Self {
+            features,
+            nodes,
+            server,
+            report: Report::default(),
+            tally: PreprocessorTally::default(),
+        }
     }
 
     /// Nodes in contact hear of the latest scale: `moved` is told each one's old scale and the new
@@ -325,30 +331,32 @@ mod tests {
         (turns.collect(), RawRound { x, y, last: vec![NAN; samples.len()] })
     }
 
-    /// Plays a round as a stage does; whose models had to follow, and whether the server's had to.
+    /// Plays a round as a group_run does; whose models had to follow, and whether the server's had
+    /// to.
     fn play(
-        intake: &mut Intake,
+        preprocessor: &mut Preprocessor,
         samples: &[(NodeId, Contact, f32, f32)],
         round: &mut Round,
     ) -> (Vec<NodeId>, bool) {
         let (turns, raw) = raw(samples);
         let (mut moved, mut server) = (vec![], false);
-        let caught_up = intake.catch_up(&turns, |node, from, to| {
+        let caught_up = preprocessor.catch_up(&turns, |node, from, to| {
             assert_ne!(from, to);
             moved.push(node);
             Ok::<_, Infallible>(())
         });
         caught_up.unwrap();
-        intake.admit(&turns, &raw, round);
-        intake.close(&turns, &raw, |_, _| server = true);
+        preprocessor.admit(&turns, &raw, round);
+        preprocessor.close(&turns, &raw, |_, _| server = true);
         (moved, server)
     }
 
     #[test]
     fn where_nothing_is_to_be_done_nothing_is_done() {
-        let (mut intake, mut round) = (Intake::new(&Scaler::None, 1, 2, false), Round::default());
+        let (mut preprocessor, mut round) =
+            (Preprocessor::new(&Scaler::None, 1, 2, false), Round::default());
         play(
-            &mut intake,
+            &mut preprocessor,
             &[(1, Contact::Full, 3e7, -2e9), (0, Contact::Lost, 1.0, NAN)],
             &mut round,
         );
@@ -357,61 +365,67 @@ mod tests {
             (&[3e7][..], &[-2e9][..], &[1][..])
         );
         assert_eq!(round.turns.iter().map(|turn| turn.samples).collect::<Vec<_>>(), [1, 0]);
-        assert_eq!(intake.tally, IntakeTally { skipped: 1, ..IntakeTally::default() });
+        assert_eq!(
+            preprocessor.tally,
+            PreprocessorTally { skipped: 1, ..PreprocessorTally::default() }
+        );
         assert_eq!(round.unit_of(1), Axis::IDENTITY);
     }
 
     #[test]
     fn what_is_missing_becomes_the_node_s_own_mean() {
-        let (mut intake, mut round) = (Intake::new(&Scaler::None, 1, 2, true), Round::default());
+        let (mut preprocessor, mut round) =
+            (Preprocessor::new(&Scaler::None, 1, 2, true), Round::default());
         for x in [1.0, 3.0] {
             play(
-                &mut intake,
+                &mut preprocessor,
                 &[(0, Contact::Full, x, 0.0), (1, Contact::Full, 10.0 * x, 0.0)],
                 &mut round,
             );
         }
         play(
-            &mut intake,
+            &mut preprocessor,
             &[(0, Contact::Lost, NAN, 1.0), (1, Contact::Full, NAN, 1.0)],
             &mut round,
         );
         assert_eq!(round.x, [2.0, 20.0]);
         // Without a label nothing is filled in, but what is there is remembered.
         play(
-            &mut intake,
+            &mut preprocessor,
             &[(0, Contact::Full, NAN, NAN), (1, Contact::Full, 35.0, NAN)],
             &mut round,
         );
         assert!(round.x.is_empty());
-        play(&mut intake, &[(1, Contact::Full, NAN, 1.0)], &mut round);
+        play(&mut preprocessor, &[(1, Contact::Full, NAN, 1.0)], &mut round);
         assert_eq!(round.x, [25.0]);
-        assert_eq!((intake.tally.imputed, intake.tally.skipped), (3, 2));
+        assert_eq!((preprocessor.tally.imputed, preprocessor.tally.skipped), (3, 2));
     }
 
     #[test]
     fn a_node_waits_for_its_first_scale() {
-        let (mut intake, mut round) = (Intake::new(&ONLINE, 1, 2, true), Round::default());
+        let (mut preprocessor, mut round) =
+            (Preprocessor::new(&ONLINE, 1, 2, true), Round::default());
         for at in 0..8 {
             let value = 100.0 * at as f32;
             let samples = [(0, Contact::Full, value, value), (1, Contact::Full, value, 10.0)];
-            assert_eq!(play(&mut intake, &samples, &mut round), (vec![], false));
+            assert_eq!(play(&mut preprocessor, &samples, &mut round), (vec![], false));
             let Unscaled { node, label, .. } = round.unscaled[0];
             assert_eq!((node, label), (0, value));
             assert!(round.y.is_empty() && round.turns.iter().all(|turn| turn.samples == 0));
         }
         // Sixteen labels from 0 to 700 have been reported by now.
         let samples = [(0, Contact::Full, 350.0, 700.0), (1, Contact::Lost, 350.0, 700.0)];
-        assert_eq!(play(&mut intake, &samples, &mut round), (vec![], false));
+        assert_eq!(play(&mut preprocessor, &samples, &mut round), (vec![], false));
         assert_eq!((&round.x[..], &round.y[..], round.unscaled.len()), (&[0.5][..], &[1.0][..], 1));
         assert_eq!(round.unit_of(0).raw(0.5) as f32, 350.0);
         // An offset and a factor for an input and a label, to one node so far.
-        assert_eq!((intake.tally.numbers_down, intake.tally.scales), (4, 1));
+        assert_eq!((preprocessor.tally.numbers_down, preprocessor.tally.scales), (4, 1));
     }
 
     #[test]
     fn models_follow_the_scale_when_the_node_hears_of_it() {
-        let (mut intake, mut round) = (Intake::new(&ONLINE, 1, 2, true), Round::default());
+        let (mut preprocessor, mut round) =
+            (Preprocessor::new(&ONLINE, 1, 2, true), Round::default());
         let both = |second, size: f32, at: usize| {
             let value = size * (at % 5) as f32;
             [(0, Contact::Full, value, value), (1, second, value, value)]
@@ -421,7 +435,7 @@ mod tests {
             // Everything grows, and the second node is away for a while.
             let (size, second) = if at < 40 { (1.0, Contact::Full) } else { (50.0, Contact::Lost) };
             let second = if at < 150 { second } else { Contact::Late };
-            let (moved, server) = play(&mut intake, &both(second, size, at), &mut round);
+            let (moved, server) = play(&mut preprocessor, &both(second, size, at), &mut round);
             assert!(round.x.iter().all(|x| x.abs() <= Scale::LIMIT));
             moves.push((moved, server));
         }
@@ -431,6 +445,6 @@ mod tests {
         assert_eq!((first(0), first(1)), (Some(server + 1), Some(150)));
         assert_eq!(last, Some(&(vec![], false)));
         assert_eq!(round.unit_of(0), round.unit_of(1));
-        assert_eq!(round.unit_of(0), intake.unit());
+        assert_eq!(round.unit_of(0), preprocessor.unit());
     }
 }

@@ -178,7 +178,7 @@ fn of_serving(error: &ServeError) -> ExitCode {
         ServeError::Run { .. } | ServeError::Identity(_) => ExitCode::from(DATA),
         ServeError::Listen { .. } => ExitCode::from(NETWORK),
         ServeError::NotStored(_) => ExitCode::from(OUTPUT),
-        ServeError::NoRandomness => ExitCode::FAILURE,
+        ServeError::NoRandomness | ServeError::NoThread(_) => ExitCode::FAILURE,
     }
 }
 

@@ -13,7 +13,8 @@ use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel};
 use hedgerow::message::Upload;
 use hedgerow::scaling::Scale;
 use hedgerow::{Method, NodeMethod, SetupConfig};
-use hedgerow_net::storage::{Commit, Durability, Run, Store};
+use hedgerow_net::coordinator::records::{Commit, Run};
+use hedgerow_net::storage::{Durability, Storage, Store};
 use hedgerow_net::{Learning, Plan, Scaling};
 use tempfile::TempDir;
 
@@ -70,9 +71,7 @@ impl Trained {
         let mut store = Store::open(&folder.join("server.db"), Durability::Kill).unwrap();
         store.begin(&Run { id: "run-1".to_owned(), learning: plan.to_json() }).unwrap();
         let (state, round) = (server.save(), server.broadcast().round);
-        store
-            .commit(&Commit { round, server: &state, scaling: None, totals: &[], record: None })
-            .unwrap();
+        store.commit(&Commit { round, server: state, ..Commit::default() }).unwrap();
         let [_, node] = nodes;
         Self { store, plan, node, scale }
     }
@@ -171,10 +170,7 @@ fn a_model_is_exported_while_the_server_runs_and_over_an_older_one_only() {
     assert_eq!(std::fs::read(folder.path().join("m.safetensors")).unwrap(), first);
     // The server goes on all the while.
     let server = trained.plan.server().save();
-    trained
-        .store
-        .commit(&Commit { round: 1, server: &server, scaling: None, totals: &[], record: None })
-        .unwrap();
+    trained.store.commit(&Commit { round: 1, server, ..Commit::default() }).unwrap();
     assert_eq!(json(&hedgerow(folder.path(), &flags))["round"], 1);
     let refuses = |from: &str, out: &str, code, parts: &[&str]| {
         let output = hedgerow(folder.path(), &["export", "--from", from, "--out", out]);

@@ -15,8 +15,7 @@ use hedgerow::state::BadState;
 use hedgerow::{NodeId, ServerMethod};
 
 use crate::learning::Plan;
-use crate::storage::history::Record;
-use crate::storage::{NodeRecord, Saved};
+use records::{Commit, NodeRecord, RoundRecord, Saved};
 use rules::{Late, Limits, Quorum, Rules};
 
 mod checks;
@@ -24,6 +23,7 @@ mod judging;
 mod members;
 mod messages;
 mod opening;
+pub mod records;
 pub mod rules;
 #[cfg(test)]
 mod tests;
@@ -32,7 +32,7 @@ mod totals;
 use checks::Checks;
 pub use checks::Refused;
 pub use members::{Ledger, Member};
-pub use messages::{Closing, Envelope, Errors, Newcomer, Refusal, Sender, Sent, Verdict};
+pub use messages::{Envelope, Errors, Newcomer, Refusal, Sender, Sent, Verdict};
 use opening::Down;
 pub use opening::Opening;
 pub(crate) use totals::mean;
@@ -68,6 +68,13 @@ pub enum BadRun {
     Scaling,
 }
 
+/// A round that has closed and is not committed yet.
+struct Closing {
+    commit: Arc<Commit>,
+    /// What is told after the commit.
+    opening: Arc<Opening>,
+}
+
 /// The rounds of a run.
 pub struct Coordinator {
     plan: Plan,
@@ -83,7 +90,7 @@ pub struct Coordinator {
     totals: Totals,
     window: Window,
     /// The open round so far.
-    tally: Record,
+    tally: RoundRecord,
     acknowledged: NodeSet,
     /// Goes up whenever answers are counted anew.
     turn: u64,
@@ -159,7 +166,7 @@ impl Coordinator {
             connected: 0,
             totals,
             window: Window::default(),
-            tally: Record::default(),
+            tally: RoundRecord::default(),
             acknowledged: NodeSet::default(),
             turn: 1,
             answered: 0,
@@ -329,7 +336,7 @@ impl Coordinator {
 
     /// Closes the open round with whoever came. None if nobody did, or if an earlier one is still
     /// to be committed.
-    pub fn close(&mut self, at_ms: u64, wire: WireBytes) -> Option<&Closing> {
+    pub fn close(&mut self, at_ms: u64, wire: WireBytes) -> Option<&Arc<Commit>> {
         if self.closing.is_some() || self.answered == 0 {
             return None;
         }
@@ -346,8 +353,12 @@ impl Coordinator {
         self.first_answer = None;
         self.totals.wire = wire;
         let record = has_uploads.then(|| {
-            let closed =
-                Record { round, closed_at_ms: at_ms, selected, ..std::mem::take(&mut self.tally) };
+            let closed = RoundRecord {
+                round,
+                closed_at_ms: at_ms,
+                selected,
+                ..std::mem::take(&mut self.tally)
+            };
             self.totals.add(&closed, self.plan.setup().config().kernels);
             self.window.push(closed.clone());
             std::mem::swap(&mut self.totals.acknowledged, &mut self.acknowledged);
@@ -361,27 +372,28 @@ impl Coordinator {
             Arc::clone(&self.opening)
         };
         let has_scaling_news = std::mem::take(&mut self.has_scaling_news);
-        Some(self.closing.insert(Closing {
+        let commit = Commit {
             round: opening.round,
             server: self.half.save(),
             scaling: self.scaling.as_ref().filter(|_| has_scaling_news).map(ServerScaling::save),
             totals: self.totals.save(),
             record,
-            opening,
-        }))
+        };
+        let closing = self.closing.insert(Closing { commit: Arc::new(commit), opening });
+        Some(&closing.commit)
     }
 
     /// What is to be committed, if a round has closed and isn't.
-    pub fn closing(&self) -> Option<&Closing> {
-        self.closing.as_ref()
+    pub fn closing(&self) -> Option<&Arc<Commit>> {
+        self.closing.as_ref().map(|closing| &closing.commit)
     }
 
     /// It is committed: this is to be told, and the next round is open.
-    pub fn committed(&mut self, now: Instant) -> Option<(Arc<Opening>, Option<Record>)> {
-        let Closing { record, opening, .. } = self.closing.take()?;
+    pub fn committed(&mut self, now: Instant) -> Option<(Arc<Opening>, Arc<Commit>)> {
+        let Closing { commit, opening } = self.closing.take()?;
         self.opened_at = now;
         self.opening = opening;
-        Some((Arc::clone(&self.opening), record))
+        Some((Arc::clone(&self.opening), commit))
     }
 
     /// Nodes that have changed since they were last asked for here, at most so many.

@@ -15,9 +15,10 @@ use hedgerow::scaling::{NodeScaling, Scale};
 use hedgerow::state::BadState;
 use hedgerow::{Method, NodeMethod};
 
+use crate::coordinator::records::Run;
 use crate::file::{Access, FileError, NewFile, read_bounded};
 use crate::learning::{Plan, PlanError};
-use crate::storage::{Run, StoreError, View};
+use crate::storage::{StoreError, View};
 
 mod layout;
 

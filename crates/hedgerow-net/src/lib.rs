@@ -18,6 +18,7 @@ pub mod log;
 pub mod pki;
 #[cfg(feature = "server")]
 pub mod serve;
+pub mod session;
 #[cfg(feature = "server")]
 pub mod storage;
 pub mod transport;

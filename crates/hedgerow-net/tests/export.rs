@@ -8,8 +8,9 @@ use crate::common::{INPUTS, METHODS, learning, plan, sample};
 use hedgerow::message::{Report, Upload};
 use hedgerow::scaling::{NodeScaling, Scale, ScaleKind, ServerScaling};
 use hedgerow::{Method, NodeMethod, ServerMethod};
+use hedgerow_net::coordinator::records::{Commit, Run};
 use hedgerow_net::export::{Model, ModelError, Predictor};
-use hedgerow_net::storage::{Commit, Durability, Run, Store};
+use hedgerow_net::storage::{Durability, Storage, Store};
 use hedgerow_net::{Plan, Scaling};
 use tempfile::TempDir;
 
@@ -92,14 +93,7 @@ impl Federation {
     fn store(&self, store: &mut Store) {
         let scaling = self.scaling.as_ref().map(ServerScaling::save);
         let round = self.server.broadcast().round;
-        let server = self.server.save();
-        let commit = Commit {
-            round,
-            server: &server,
-            scaling: scaling.as_deref(),
-            totals: &[],
-            record: None,
-        };
+        let commit = Commit { round, server: self.server.save(), scaling, ..Commit::default() };
         store.commit(&commit).unwrap();
     }
 }

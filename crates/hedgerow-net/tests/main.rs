@@ -6,6 +6,7 @@ mod dashboard;
 mod engine;
 mod export;
 mod fuzz;
+mod generated;
 mod identity;
 mod node;
 mod node_http;

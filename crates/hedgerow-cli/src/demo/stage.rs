@@ -11,7 +11,7 @@ use hedgerow::scaling::ScaleKind;
 use hedgerow_data::Dataset;
 use hedgerow_lab::settings::{Scaling, Settings};
 use hedgerow_net::pki::{Authority, Issuing};
-use hedgerow_net::storage::{Durability, Store};
+use hedgerow_net::storage::{Durability, Storage, Store};
 
 use super::Arguments;
 

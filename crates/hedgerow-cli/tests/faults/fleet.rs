@@ -16,7 +16,7 @@ use hedgerow_net::Plan;
 use hedgerow_net::export::Model;
 use hedgerow_net::pki::{Authority, Issuing};
 use hedgerow_net::serve::config::ServeSettings;
-use hedgerow_net::storage::Store;
+use hedgerow_net::storage::View;
 
 pub(crate) const NODES: usize = 5;
 pub(crate) const ROUNDS: usize = 400;
@@ -170,7 +170,7 @@ impl Fleet {
     /// The round that is open according to the store.
     pub(crate) fn committed_round(&self) -> u64 {
         // Nothing may have been committed yet.
-        let read = Store::read(&self.path("server.db")).and_then(|store| store.load());
+        let read = View::open(&self.path("server.db")).and_then(|store| store.load());
         read.ok().flatten().map_or(1, |saved| saved.round)
     }
 
@@ -227,7 +227,7 @@ impl Fleet {
 
     /// Mean squared error as nodes told it.
     pub(crate) fn mse(&self) -> f64 {
-        let history = Store::read(&self.path("server.db")).unwrap().history(usize::MAX).unwrap();
+        let history = View::open(&self.path("server.db")).unwrap().history(usize::MAX).unwrap();
         let (sum, count) = history.iter().fold((0.0, 0), |(sum, count), record| {
             (sum + record.squared_error, count + record.samples)
         });
@@ -237,7 +237,7 @@ impl Fleet {
     /// Whether a round closed long before the one before it, by the server's clock.
     pub(crate) fn has_gone_back_in_time(&self) -> bool {
         const DAY: u64 = 86_400_000;
-        let history = Store::read(&self.path("server.db")).unwrap().history(usize::MAX).unwrap();
+        let history = View::open(&self.path("server.db")).unwrap().history(usize::MAX).unwrap();
         history.windows(2).any(|pair| pair[1].closed_at_ms + DAY < pair[0].closed_at_ms)
     }
 
@@ -256,7 +256,7 @@ impl Fleet {
         let settings = ServeSettings::read(Some(&self.path("serve.toml")), &[]).unwrap();
         let plan: Plan = settings.plan;
         // Numbers were given as nodes came.
-        let known = Store::read(&self.path("server.db")).unwrap().nodes().unwrap();
+        let known = View::open(&self.path("server.db")).unwrap().nodes().unwrap();
         let number =
             |node: usize| known.iter().find(|record| record.name == name(node)).unwrap().number;
         let mut federation = Federation::new(plan.learning().method, plan.setup());

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::messages::Errors;
-use crate::storage::NodeRecord;
+use super::records::NodeRecord;
 
 /// What is left of a node's recent errors from upload to upload: about its last hundred count.
 const RECENT_LEFT: f64 = 0.99;

@@ -1,12 +1,8 @@
 //! What is said to a [`super::Coordinator`], and what it answers.
 
-use std::sync::Arc;
-
 use hedgerow::NodeId;
 
-use super::{Opening, Refused};
-use crate::storage::Commit;
-use crate::storage::history::Record;
+use super::Refused;
 
 /// The stream that a message came on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,31 +85,4 @@ pub struct Refusal {
     pub reason: Refused,
     /// Enough is enough: the stream should end.
     pub is_last: bool,
-}
-
-/// A round that has closed, to be committed.
-#[derive(Debug)]
-pub struct Closing {
-    pub(super) round: u64,
-    pub(super) server: Vec<u8>,
-    /// None if it is as it was.
-    pub(super) scaling: Option<Vec<u8>>,
-    pub(super) totals: Vec<u8>,
-    /// What is to be remembered of the round; none if only the scaling moved on.
-    pub record: Option<Record>,
-    pub(super) opening: Arc<Opening>,
-}
-
-impl Closing {
-    /// What to store.
-    pub fn commit(&self) -> Commit<'_> {
-        let Self { round, server, scaling, totals, record, .. } = self;
-        Commit {
-            round: *round,
-            server,
-            scaling: scaling.as_deref(),
-            totals,
-            record: record.as_ref(),
-        }
-    }
 }

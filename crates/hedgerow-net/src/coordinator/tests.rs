@@ -10,7 +10,6 @@ use hedgerow::{Method, SetupConfig};
 
 use super::*;
 use crate::learning::{Learning, Scaling};
-use crate::storage::Commit;
 use crate::transport::protocol::numbers_from_bytes;
 
 mod chance;
@@ -125,7 +124,7 @@ impl Scene {
         self.coordinator.is_due(self.now)
     }
 
-    fn close(&mut self) -> Option<&Closing> {
+    fn close(&mut self) -> Option<&Arc<Commit>> {
         self.coordinator.close(4, WireBytes::default())
     }
 
@@ -261,7 +260,7 @@ fn what_is_not_committed_is_not_told_and_nothing_is_lost_or_counted_twice() {
     scene.verdict(0, 1);
     scene.verdict(1, 1);
     let first = scene.close().unwrap();
-    assert_eq!((first.commit().round, first.record.as_ref().unwrap().round), (2, 1));
+    assert_eq!((first.round, first.record.as_ref().unwrap().round), (2, 1));
     let bytes = (first.server.clone(), first.totals.clone());
     // The disk is full: nodes know round 1 still, and what comes for it is too late.
     for _ in 0..3 {
@@ -273,11 +272,11 @@ fn what_is_not_committed_is_not_told_and_nothing_is_lost_or_counted_twice() {
     scene.leave(0);
     scene.join_on(0, 50);
     assert_eq!(scene.coordinator.members[0].ledger.taken(1), 0, "not before it is committed");
-    // Scratch again: the very same is committed, once.
+    // There is room again: the very same is committed, once.
     let pending = scene.coordinator.closing().unwrap();
     assert_eq!((&pending.server, &pending.totals), (&bytes.0, &bytes.1));
-    let (opening, record) = scene.coordinator.committed(scene.now).unwrap();
-    assert_eq!((opening.round, record.unwrap().uploads), (2, 2));
+    let (opening, commit) = scene.coordinator.committed(scene.now).unwrap();
+    assert_eq!((opening.round, commit.record.as_ref().unwrap().uploads), (2, 2));
     assert!(scene.coordinator.committed(scene.now).is_none());
     assert_eq!(scene.coordinator.members[0].ledger.taken(2), 1);
     scene.verdict(0, 2);
@@ -299,9 +298,8 @@ fn a_run_goes_on_from_what_was_committed() {
             (0..2).for_each(|node| assert_eq!(scene.verdict(node, round), Verdict::Taken));
         }
         undisturbed.step();
-        let Commit { round, server, scaling, totals, .. } = killed.close().unwrap().commit();
-        let scaling = scaling.map(<[u8]>::to_vec);
-        saved = Some(Saved { round, server: server.to_vec(), scaling, totals: totals.to_vec() });
+        let Commit { round, server, scaling, totals, .. } = Commit::clone(killed.close().unwrap());
+        saved = Some(Saved { round, server, scaling, totals });
         // Killed before anybody hears of it.
         let nodes = killed.coordinator.changed_nodes(9);
         assert_eq!(nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(), ["n0", "n1"]);

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use hedgerow::NodeId;
 use serde::{Deserialize, Serialize};
 
-use crate::storage::history::Record;
+use crate::coordinator::records::RoundRecord;
 
 /// Rounds in the window.
 pub const WINDOW: usize = 100;
@@ -84,7 +84,7 @@ impl Totals {
     }
 
     /// A round has closed.
-    pub(super) fn add(&mut self, record: &Record, kernels: usize) {
+    pub(super) fn add(&mut self, record: &RoundRecord, kernels: usize) {
         self.rounds += 1;
         self.uploads += record.uploads;
         self.samples += record.samples;
@@ -137,11 +137,11 @@ impl NodeSet {
 
 /// The latest rounds.
 #[derive(Debug, Clone, Default)]
-pub struct Window(VecDeque<Record>);
+pub struct Window(VecDeque<RoundRecord>);
 
 impl Window {
     /// Takes in the next round, and lets go of the oldest.
-    pub fn push(&mut self, record: Record) {
+    pub fn push(&mut self, record: RoundRecord) {
         if self.0.len() == WINDOW {
             self.0.pop_front();
         }
@@ -183,14 +183,14 @@ pub(crate) fn mean(sum: f64, count: u64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn record(round: u64, selected: u32, votes: [u32; 3]) -> Record {
-        Record {
+    fn record(round: u64, selected: u32, votes: [u32; 3]) -> RoundRecord {
+        RoundRecord {
             round,
             samples: 2,
             squared_error: round as f64,
             selected: Some(selected),
             votes: votes.to_vec(),
-            ..Record::default()
+            ..RoundRecord::default()
         }
     }
 

@@ -2,8 +2,8 @@
 //! apart as they become many.
 
 use super::status::Point;
+use crate::coordinator::records::RoundRecord;
 use crate::coordinator::{Totals, WINDOW, Window};
-use crate::storage::history::Record;
 
 /// At most so many points are kept.
 const MOST: usize = 4_096;
@@ -18,7 +18,7 @@ pub struct HistoryCache {
 
 impl HistoryCache {
     /// What was stored of a run that has these totals. The window is left as after its last round.
-    pub fn from_records(records: &[Record], totals: &Totals, window: &mut Window) -> Self {
+    pub fn from_records(records: &[RoundRecord], totals: &Totals, window: &mut Window) -> Self {
         let mut past = Self::default();
         // Totals are exact today: from there backwards everything is, as far as all rounds are
         // remembered. Where rounds are missing, those that are there stand for them.
@@ -60,7 +60,7 @@ impl HistoryCache {
     }
 
     /// A round has closed.
-    pub fn push(&mut self, record: &Record, totals: &Totals, window: &Window) {
+    pub fn push(&mut self, record: &RoundRecord, totals: &Totals, window: &Window) {
         // Most rounds are not kept once there are many; what they would have is not even computed.
         if !self.keeps(record.round) {
             return;
@@ -109,8 +109,8 @@ impl HistoryCache {
 mod tests {
     use super::*;
 
-    fn record(round: u64) -> Record {
-        Record {
+    fn record(round: u64) -> RoundRecord {
+        RoundRecord {
             round,
             closed_at_ms: 1000 * round,
             uploads: 2,
@@ -118,7 +118,7 @@ mod tests {
             squared_error: (round % 7) as f64,
             bytes_up: 10,
             bytes_down: 20,
-            ..Record::default()
+            ..RoundRecord::default()
         }
     }
 

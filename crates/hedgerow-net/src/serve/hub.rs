@@ -1,21 +1,22 @@
-//! [`Hub`]: the coordinator and the store behind one lock, and the latest opening for everybody to
-//! hear. Streams call it directly.
+//! [`Hub`]: the coordinator behind a lock, the thread that stores rounds, and the latest opening,
+//! which all streams follow.
 //!
-//! A round is committed before it is told. If it can't be, nobody hears of it and the commit is
-//! tried again until it can.
+//! A round is committed before it is told. The commit runs on the storage's own thread, without the
+//! lock: streams are served meanwhile. If it fails, it is tried again until it succeeds.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hedgerow::NodeId;
 use hedgerow::message::{Rejected, Report, Upload};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
-use tonic::Status as Answer;
 
 use super::history_cache::HistoryCache;
 use super::metrics::{Direction, Layer, Metrics, Outcome};
 use super::throttle::Throttle;
+use crate::coordinator::records::Run;
 use crate::coordinator::rules::Limits;
 use crate::coordinator::{
     Coordinator, Envelope, Errors, Ledger, Newcomer, Opening, Refusal, Sender, Sent, Verdict,
@@ -23,71 +24,46 @@ use crate::coordinator::{
 };
 use crate::learning::Plan;
 use crate::pki::identity::Peer;
-use crate::storage::{Commit, NodeRecord, Run, Store, StoreError};
+use crate::session::{CloseReason, VERSION, Welcome};
+use crate::storage::writer::Writer;
+use crate::storage::{Storage, StoreError};
 use crate::transport::counted::Traffic;
-use crate::transport::protocol::{VERSION, wire};
 
+mod commits;
 mod source;
 #[cfg(test)]
 mod tests;
 
-/// How long to wait before a commit that failed is tried again.
-const RETRY: Duration = Duration::from_millis(250);
+use commits::CommitFailure;
+pub use commits::NotStored;
 
-/// Nodes that are stored in one go, so that rounds needn't wait long for it.
-const NODES_AT_ONCE: usize = 500;
-
-/// Where rounds and nodes are written: a [`Store`], or in tests one that fails.
-pub trait Journal: Send {
-    /// Stores a round, all of it or nothing.
-    fn commit(&mut self, commit: &Commit<'_>) -> Result<(), StoreError>;
-    /// The number of a node, which it gets when it first joins.
-    fn node_number(&mut self, name: &str, most: u32) -> Result<NodeId, StoreError>;
-    /// Stores what is known of nodes, all of it or nothing.
-    fn save_nodes(&mut self, nodes: &[NodeRecord]) -> Result<(), StoreError>;
-}
-
-impl Journal for Store {
-    fn commit(&mut self, commit: &Commit<'_>) -> Result<(), StoreError> {
-        Self::commit(self, commit)
-    }
-
-    fn node_number(&mut self, name: &str, most: u32) -> Result<NodeId, StoreError> {
-        Self::node_number(self, name, most)
-    }
-
-    fn save_nodes(&mut self, nodes: &[NodeRecord]) -> Result<(), StoreError> {
-        Self::save_nodes(self, nodes)
-    }
-}
-
-/// A node's slot at the table, as long as its stream lasts.
+/// A connected node's session.
 #[derive(Debug)]
 pub struct Session {
-    /// Whose.
+    /// The node and its stream.
     pub sender: Sender,
-    /// What it may be told of its uploads.
+    /// Which of its uploads were accepted.
     pub ledger: Ledger,
-    /// Says when to go; it is its connection's.
+    /// Ends the stream; it belongs to the connection.
     pub close_signal: Arc<CloseSignal>,
 }
 
-/// A word to a connection that its stream should end.
+/// Asks a connection to end its stream.
 #[derive(Debug, Default)]
 pub struct CloseSignal {
-    reason: OnceLock<Answer>,
+    reason: OnceLock<CloseReason>,
     given: Notify,
 }
 
 impl CloseSignal {
-    fn give(&self, reason: Answer) {
-        // The first one stands.
+    fn give(&self, reason: CloseReason) {
+        // The first reason stays.
         _ = self.reason.set(reason);
         self.given.notify_waiters();
     }
 
-    /// Waits until there is one.
-    pub async fn given(&self) -> Answer {
+    /// Waits until it is given.
+    pub async fn given(&self) -> CloseReason {
         loop {
             let given = self.given.notified();
             if let Some(reason) = self.reason.get() {
@@ -100,6 +76,9 @@ impl CloseSignal {
 
 /// Everything that streams share.
 pub struct Hub {
+    /// For the thread that stores rounds.
+    me: Weak<Self>,
+    runtime: Handle,
     run: Run,
     limits: Limits,
     plan: Plan,
@@ -107,7 +86,7 @@ pub struct Hub {
     openings: watch::Sender<Arc<Opening>>,
     /// Bytes through all sockets of this process.
     traffic: Arc<Traffic>,
-    /// What had gone through sockets before this process began.
+    /// Bytes through sockets before this process began.
     wire_before: WireBytes,
     metrics: Metrics,
     throttle: Throttle,
@@ -117,56 +96,48 @@ pub struct Hub {
 struct Inner {
     coordinator: Coordinator,
     /// None once the server has ended.
-    journal: Option<Box<dyn Journal>>,
+    writer: Option<Writer>,
+    /// Whether the closed round is being committed.
+    is_committing: bool,
+    failure: Option<CommitFailure>,
     numbers: HashMap<String, NodeId>,
-    /// Streams, by number of their node.
+    /// Open streams, by number of their node.
     sessions: HashMap<NodeId, (Arc<CloseSignal>, Option<Peer>)>,
     streams: u64,
     history: HistoryCache,
-    failure: Option<CommitFailure>,
-    /// Rounds and when, once a second, the oldest first.
-    pace: std::collections::VecDeque<(Instant, u64)>,
-    /// What the metrics have been told.
-    told: Told,
-}
-
-/// Why nothing is committed, and when it is tried again.
-struct CommitFailure {
-    message: String,
-    retry_at: Instant,
+    /// Closed rounds at a time, once a second, the oldest first.
+    pace: VecDeque<(Instant, u64)>,
+    /// Bytes that the metrics already count.
+    counted: CountedBytes,
 }
 
 #[derive(Default)]
-struct Told {
+struct CountedBytes {
     wire: WireBytes,
     messages: WireBytes,
 }
 
-/// What the last round said, if it could be stored.
-#[derive(Debug, thiserror::Error)]
-#[error("the last round could not be stored: {0}")]
-pub struct NotStored(String);
-
 impl Hub {
-    /// A hub of a run, from where its coordinator is.
+    /// The hub of a run that goes on from the state of `coordinator`. It needs a tokio runtime.
     pub fn new(
         run: Run,
         limits: Limits,
         coordinator: Coordinator,
-        journal: Box<dyn Journal>,
+        storage: Box<dyn Storage>,
         history: HistoryCache,
-    ) -> Self {
-        let numbers = coordinator
-            .members()
-            .iter()
-            .map(|member| (member.record.name.clone(), member.record.number));
+    ) -> std::io::Result<Arc<Self>> {
+        let writer = Writer::start(storage)?;
+        let records = coordinator.members().iter().map(|member| &member.record);
+        let numbers = records.map(|record| (record.name.clone(), record.number)).collect();
         let wire_before = coordinator.totals().wire;
         let messages = WireBytes {
             up: coordinator.totals().messages_up,
             down: coordinator.totals().messages_down,
         };
         let opening = Arc::clone(coordinator.opening());
-        Self {
+        Ok(Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            runtime: Handle::current(),
             run,
             limits,
             plan: coordinator.plan().clone(),
@@ -177,17 +148,18 @@ impl Hub {
             throttle: Throttle::default(),
             started: now(),
             inner: Mutex::new(Inner {
-                numbers: numbers.collect(),
+                numbers,
                 coordinator,
-                journal: Some(journal),
+                writer: Some(writer),
+                is_committing: false,
+                failure: None,
                 sessions: HashMap::new(),
                 streams: 0,
                 history,
-                failure: None,
-                pace: std::collections::VecDeque::new(),
-                told: Told { messages, ..Told::default() },
+                pace: VecDeque::new(),
+                counted: CountedBytes { messages, ..CountedBytes::default() },
             }),
-        }
+        }))
     }
 
     /// What everybody agreed on.
@@ -200,7 +172,7 @@ impl Hub {
         &self.limits
     }
 
-    /// Who counts the bytes through sockets.
+    /// Counts the bytes through sockets.
     pub fn traffic(&self) -> &Arc<Traffic> {
         &self.traffic
     }
@@ -215,37 +187,21 @@ impl Hub {
         self.openings.subscribe()
     }
 
-    /// Lets a node in, who has proved to be `name`; its stream before this one has to go.
-    pub fn join(
+    /// Admits a node that has proved to be `name`. Its earlier stream is ended.
+    pub async fn join(
         &self,
         name: &str,
         peer: Option<Peer>,
         software: &str,
         address: &str,
         close_signal: Arc<CloseSignal>,
-    ) -> Result<(Session, wire::Welcome), Answer> {
+    ) -> Result<(Session, Welcome), CloseReason> {
+        let (node, is_known) = self.number_of(name).await?;
         let mut guard = self.lock();
         let inner = &mut *guard;
-        let Some(journal) = &mut inner.journal else { return Err(going_down()) };
-        let known = inner.numbers.get(name).copied();
-        let node = match known {
-            Some(node) => node,
-            None => {
-                let node = journal.node_number(name, self.limits.nodes).map_err(|error| {
-                    tracing::warn!(name, %error, "a new node can't join");
-                    match error {
-                        StoreError::TooManyNodes { .. } => {
-                            Answer::resource_exhausted(error.to_string())
-                        }
-                        _ => Answer::unavailable(
-                            "the server can't store that you are new; try again",
-                        ),
-                    }
-                })?;
-                inner.numbers.insert(name.to_owned(), node);
-                node
-            }
-        };
+        if inner.writer.is_none() {
+            return Err(CloseReason::GoingDown);
+        }
         inner.streams += 1;
         let sender = Sender { node, stream: inner.streams };
         let (ledger, replaced) =
@@ -254,18 +210,37 @@ impl Hub {
         if let (Some(_), Some((before, _))) = (replaced, before)
             && !Arc::ptr_eq(&before, &close_signal)
         {
-            before.give(Answer::aborted(
-                "another stream of this node has taken the slot of this one",
-            ));
+            before.give(CloseReason::Replaced);
         }
-        let welcome = wire::Welcome {
-            protocol: VERSION,
-            run: self.run.id.clone(),
-            node,
-            learning: self.run.learning.clone(),
+        let Run { id: run, learning } = self.run.clone();
+        tracing::info!(node, name, address, known = is_known, "joined");
+        Ok((
+            Session { sender, ledger, close_signal },
+            Welcome { protocol: VERSION, run, node, learning },
+        ))
+    }
+
+    /// The number of a node, and whether it has joined before. The storage numbers new nodes.
+    async fn number_of(&self, name: &str) -> Result<(NodeId, bool), CloseReason> {
+        let numbering = {
+            let inner = self.lock();
+            let Some(writer) = &inner.writer else { return Err(CloseReason::GoingDown) };
+            if let Some(node) = inner.numbers.get(name) {
+                return Ok((*node, true));
+            }
+            let (name, most) = (name.to_owned(), self.limits.nodes);
+            writer.run(move |storage| storage.node_number(&name, most))
         };
-        tracing::info!(node, name, address, known = known.is_some(), "joined");
-        Ok((Session { sender, ledger, close_signal }, welcome))
+        let node = numbering.await.map_err(|error| {
+            tracing::warn!(name, %error, "a new node can't join");
+            match error {
+                StoreError::TooManyNodes { name, most } => CloseReason::TooManyNodes { name, most },
+                StoreError::Closed => CloseReason::GoingDown,
+                _ => CloseReason::NotStored,
+            }
+        })?;
+        self.lock().numbers.insert(name.to_owned(), node);
+        Ok((node, false))
     }
 
     /// A stream is over.
@@ -288,18 +263,14 @@ impl Hub {
         errors: Errors,
         envelope: Envelope,
     ) -> Result<(Verdict, Ledger), Refusal> {
-        let now = now();
-        let mut guard = self.lock();
-        let inner = &mut *guard;
-        let judged = inner.coordinator.upload(sender, upload, errors, envelope, (now, unix_ms()));
-        self.advance(inner, now);
-        drop(guard);
+        let judged = self.judge(sender, |coordinator, at| {
+            coordinator.upload(sender, upload, errors, envelope, at)
+        });
         match &judged {
             Ok((Verdict::Taken, _)) => self.metrics.upload(Outcome::Taken),
             Ok((Verdict::Merged, _)) => self.metrics.upload(Outcome::Merged),
             Ok((Verdict::Late, _)) => self.metrics.upload(Outcome::Late),
-            Ok((Verdict::Repeated, _)) => {}
-            Err(refusal) => self.note_refusal(sender, refusal),
+            Ok((Verdict::Repeated, _)) | Err(_) => {}
         }
         judged
     }
@@ -311,23 +282,12 @@ impl Hub {
         report: &Report,
         envelope: Envelope,
     ) -> Result<(), Refusal> {
-        let now = now();
-        let mut guard = self.lock();
-        let inner = &mut *guard;
-        let judged = inner.coordinator.report(sender, report, envelope, (now, unix_ms()));
-        self.advance(inner, now);
-        drop(guard);
-        judged.inspect_err(|refusal| self.note_refusal(sender, refusal))
+        self.judge(sender, |coordinator, at| coordinator.report(sender, report, envelope, at))
     }
 
-    /// A node has nothing to answer with. The quorum may be there now.
+    /// A node has nothing to answer with. The quorum may be reached now.
     pub fn idle(&self, sender: Sender, envelope: Envelope) -> Result<(), Refusal> {
-        let now = now();
-        let mut guard = self.lock();
-        let judged = guard.coordinator.idle(sender, envelope, (now, unix_ms()));
-        self.advance(&mut guard, now);
-        drop(guard);
-        judged.inspect_err(|refusal| self.note_refusal(sender, refusal))
+        self.judge(sender, |coordinator, at| coordinator.idle(sender, envelope, at))
     }
 
     /// A message came that can't be read.
@@ -337,7 +297,21 @@ impl Hub {
         refusal
     }
 
-    /// Looks whether a round is due, and says when to look again.
+    /// Passes a message to the coordinator, and closes the round if it is due.
+    fn judge<T>(
+        &self,
+        sender: Sender,
+        message: impl FnOnce(&mut Coordinator, (Instant, u64)) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let now = now();
+        let mut guard = self.lock();
+        let judged = message(&mut guard.coordinator, (now, unix_ms()));
+        self.advance(&mut guard, now);
+        drop(guard);
+        judged.inspect_err(|refusal| self.note_refusal(sender, refusal))
+    }
+
+    /// Closes the round if it is due, and returns when to look again.
     pub fn tick(&self) -> Option<Instant> {
         let now = now();
         let mut guard = self.lock();
@@ -345,73 +319,32 @@ impl Hub {
         guard.coordinator.wake_at(now)
     }
 
-    /// Once a second: what failed is tried again, nodes are stored, the pace is taken.
+    /// Once a second: tries failed commits again, stores nodes, updates pace and metrics.
     pub fn tidy(&self) {
         let now = now();
         let mut guard = self.lock();
         let inner = &mut *guard;
         self.advance(inner, now);
         inner.take_pace(now);
-        self.tell_metrics(inner);
-        if inner.failure.is_none() {
-            let nodes = inner.coordinator.changed_nodes(NODES_AT_ONCE);
-            self.save_nodes(inner, &nodes);
-        }
+        self.update_metrics(inner);
+        self.save_nodes(inner);
     }
 
-    /// Ends the streams of those who are no longer let in.
+    /// Ends the streams of nodes whose certificate was revoked.
     pub fn expel(&self, is_revoked: impl Fn(&Peer) -> bool) {
         for (node, (close_signal, peer)) in &self.lock().sessions {
             if peer.as_ref().is_some_and(&is_revoked) {
                 tracing::warn!(node, "revoked: its stream ends");
-                close_signal
-                    .give(Answer::permission_denied("this node's certificate has been revoked"));
+                close_signal.give(CloseReason::Revoked);
             }
         }
-    }
-
-    /// Closes the open round if it has the least number of uploads, stores everything, and tells
-    /// everybody that this was the last.
-    pub fn close(&self) -> Result<(), NotStored> {
-        let now = now();
-        let mut guard = self.lock();
-        let inner = &mut *guard;
-        if let Some(failure) = &mut inner.failure {
-            failure.retry_at = now;
-        }
-        // One that waited for its commit, and then the open one.
-        self.commit(inner, now);
-        if inner.coordinator.has_enough() {
-            inner.coordinator.close(unix_ms(), self.wire());
-            self.commit(inner, now);
-        }
-        loop {
-            let nodes = inner.coordinator.changed_nodes(NODES_AT_ONCE);
-            if nodes.is_empty() || !self.save_nodes(inner, &nodes) {
-                break;
-            }
-        }
-        let last = Opening { is_last: true, ..Opening::clone(inner.coordinator.opening()) };
-        self.openings.send_replace(Arc::new(last));
-        inner.journal = None;
-        let failure = inner.failure.as_ref().map(|failure| failure.message.clone());
-        failure.map_or(Ok(()), |message| Err(NotStored(message)))
-    }
-
-    /// Ends without a word, as if killed: what isn't stored is lost.
-    pub fn abandon(&self) {
-        let mut inner = self.lock();
-        inner.journal = None;
-        inner.sessions.values().for_each(|(close_signal, _)| close_signal.give(going_down()));
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(|_| {
-            // Something panicked halfway. What is stored is whole: whoever starts the server again
-            // goes on from there.
-            tracing::error!(
-                "the server's state can't be trusted any more: it ends here, to be started again"
-            );
+            // A panic may have left the state inconsistent. The stored state is not: a restarted
+            // server goes on from there.
+            tracing::error!("the server's state may be inconsistent: the process ends");
             std::process::abort()
         })
     }
@@ -426,66 +359,10 @@ impl Hub {
         WireBytes { up: self.traffic.read(), down: self.traffic.written() }
     }
 
-    /// Closes a round that is due, and commits one that has closed.
-    fn advance(&self, inner: &mut Inner, now: Instant) {
-        if inner.coordinator.is_due(now) {
-            inner.coordinator.close(unix_ms(), self.wire());
-        }
-        if inner.coordinator.closing().is_some() {
-            self.commit(inner, now);
-        }
-    }
-
-    /// Commits a round that has closed, and only then tells of it.
-    fn commit(&self, inner: &mut Inner, at: Instant) {
-        let Inner { coordinator, journal, failure, history, .. } = inner;
-        let (Some(closing), Some(journal)) = (coordinator.closing(), journal) else { return };
-        if failure.as_ref().is_some_and(|failure| at < failure.retry_at) {
-            return;
-        }
-        let start = Instant::now();
-        if let Err(error) = journal.commit(&closing.commit()) {
-            let message = error.to_string();
-            if failure.is_none() {
-                tracing::error!(round = closing.commit().round, %error, "a round can't be stored; it is tried again until it can");
-            }
-            *failure = Some(CommitFailure { message, retry_at: at + RETRY });
-            return;
-        }
-        self.metrics.committed(start.elapsed());
-        if failure.take().is_some() {
-            tracing::info!("rounds can be stored again");
-        }
-        let before = Arc::clone(coordinator.opening());
-        let open_for = at.saturating_duration_since(coordinator.opened_at());
-        let Some((opening, record)) = coordinator.committed(at) else { return };
-        if let Some(record) = record {
-            self.metrics.round_closed(open_for);
-            tracing::trace!(round = record.round, uploads = record.uploads, "closed");
-            history.push(&record, coordinator.totals(), coordinator.window());
-        }
-        if !Arc::ptr_eq(&opening, &before) {
-            self.openings.send_replace(opening);
-        }
-    }
-
-    /// Whether they are stored.
-    fn save_nodes(&self, inner: &mut Inner, nodes: &[NodeRecord]) -> bool {
-        let Some(journal) = inner.journal.as_mut().filter(|_| !nodes.is_empty()) else {
-            return true;
-        };
-        let stored = journal.save_nodes(nodes);
-        if let Err(error) = &stored {
-            tracing::warn!(%error, "what is known of nodes can't be stored; it is tried again");
-            inner.coordinator.changed_again(nodes);
-        }
-        stored.is_ok()
-    }
-
     fn note_refusal(&self, Sender { node, .. }: Sender, Refusal { reason, is_last, .. }: &Refusal) {
         self.metrics.upload(Outcome::Refused);
         if *is_last {
-            tracing::warn!(node, %reason, "refused once too often: the stream ends");
+            tracing::warn!(node, %reason, "refused too often: the stream ends");
         } else if self.throttle.allows() {
             tracing::warn!(node, %reason, "refused");
         } else {
@@ -493,13 +370,14 @@ impl Hub {
         }
     }
 
-    fn tell_metrics(&self, inner: &mut Inner) {
-        let (totals, told) = (inner.coordinator.totals(), &mut inner.told);
+    fn update_metrics(&self, inner: &mut Inner) {
+        let (totals, counted) = (inner.coordinator.totals(), &mut inner.counted);
         let messages = WireBytes { up: totals.messages_up, down: totals.messages_down };
         let wire = self.wire_now();
-        for (layer, now, before) in
-            [(Layer::Message, messages, &mut told.messages), (Layer::Wire, wire, &mut told.wire)]
-        {
+        for (layer, now, before) in [
+            (Layer::Message, messages, &mut counted.messages),
+            (Layer::Wire, wire, &mut counted.wire),
+        ] {
             self.metrics.bytes(Direction::Up, layer, now.up - before.up);
             self.metrics.bytes(Direction::Down, layer, now.down - before.down);
             *before = now;
@@ -524,12 +402,7 @@ impl Inner {
     }
 }
 
-/// What a stream is told when the server ends.
-pub(crate) fn going_down() -> Answer {
-    Answer::unavailable("the server is going down")
-}
-
-/// The time by which decisions are made: a jump of the clock doesn't change it, and tests can.
+/// The time for decisions: a change of the system's clock doesn't affect it, and tests control it.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
@@ -538,3 +411,9 @@ fn now() -> Instant {
 fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
 }
+
+/// How long to wait before a failed commit is tried again.
+const RETRY_COMMIT: Duration = Duration::from_millis(250);
+
+/// Most nodes in one transaction, so that commits of rounds don't wait long.
+const NODES_PER_TRANSACTION: usize = 500;

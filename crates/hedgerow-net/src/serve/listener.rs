@@ -24,7 +24,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
-use tonic::Code;
 use tonic::codegen::{Service as Serves, http};
 
 use super::hub::{CloseSignal, Hub};
@@ -32,6 +31,7 @@ use super::metrics::Metrics;
 use super::throttle::Throttle;
 use crate::coordinator::rules::Limits;
 use crate::pki::identity::{Peer, ServerIdentity, time_left};
+use crate::session::CloseReason;
 use crate::transport::counted::{Counted, Traffic};
 use crate::transport::protocol::wire::federation_server::FederationServer;
 use crate::transport::service::Service;
@@ -138,10 +138,7 @@ impl PeerConnection {
     /// Another stream of the same node may have taken its slot.
     fn may_be_replaced(&self) {
         let reason = self.close_signal.given().now_or_never();
-        let Some(peer) = self
-            .peer
-            .as_ref()
-            .filter(|_| reason.is_some_and(|reason| reason.code() == Code::Aborted))
+        let Some(peer) = self.peer.as_ref().filter(|_| reason == Some(CloseReason::Replaced))
         else {
             return;
         };

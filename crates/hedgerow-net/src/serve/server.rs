@@ -19,11 +19,12 @@ use super::history_cache::HistoryCache;
 use super::hub::{Hub, NotStored};
 use super::listener::{Listener, raise_descriptor_limit};
 use super::status::Source;
+use crate::coordinator::records::Run;
 use crate::coordinator::{BadRun, Coordinator, Window};
 use crate::learning::Plan;
 use crate::pki::identity::{IdentityError, PlainTextRefused, ServerIdentity, check_plain_text};
-use crate::storage::history::KEPT_WHOLE;
-use crate::storage::{Run, Store, StoreError};
+use crate::storage::sqlite::KEPT_WHOLE;
+use crate::storage::{Store, StoreError};
 use crate::transport::service::Service;
 
 /// Connections get so long to hear the last word.
@@ -74,7 +75,10 @@ pub enum ServeError {
     /// No randomness for a new run's name.
     #[error("the system has no randomness for the name of a new run")]
     NoRandomness,
-    /// The last round.
+    /// The system gives no thread for the store.
+    #[error("can't start the thread that writes the store: {0}")]
+    NoThread(io::Error),
+    /// The last round could not be stored.
     #[error(transparent)]
     NotStored(#[from] NotStored),
 }
@@ -148,7 +152,8 @@ impl Server {
         let past = HistoryCache::from_records(&records, coordinator.totals(), &mut window);
         *coordinator.window_mut() = window;
         let round = coordinator.opening().round;
-        let hub = Arc::new(Hub::new(run.clone(), limits, coordinator, Box::new(store), past));
+        let hub = Hub::new(run.clone(), limits, coordinator, Box::new(store), past)
+            .map_err(ServeError::NoThread)?;
 
         let failed = |address| move |source| ServeError::Listen { address, source };
         let listener = Listener::bind(address, identity.clone(), &hub).await;
@@ -201,7 +206,7 @@ impl Server {
         tracing::info!("going down");
         // No timer closes a round after the last one.
         self.chores.shutdown().await;
-        let stored = self.hub.close();
+        let stored = self.hub.close().await;
         _ = self.stop.send(true);
         if timeout(GRACE, &mut self.listener).await.is_err() {
             tracing::info!("some nodes did not hear the last word in time");

@@ -1,18 +1,18 @@
-//! What crosses the network: generated from `proto/hedgerow.proto`, and what turns it into the
-//! core's own types and back. Bytes are hostile until they have passed here.
+//! Protocol messages: generated from `proto/hedgerow.proto`, and their conversion to and from the
+//! core's types. Bytes from the network are untrusted until they have been converted here.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use hedgerow::message::{Broadcast, Rejected, Selection};
 use hedgerow::scaling::Scale;
 
-/// Messages and services as generated.
+/// Messages and services, generated from `proto/hedgerow.proto`; the test `generated` keeps the file
+/// up to date.
 #[expect(missing_docs, reason = "generated; the protocol file has the comments")]
 pub mod wire {
-    tonic::include_proto!("hedgerow.v1");
+    include!("generated/hedgerow.v1.rs");
 }
 
-/// Version of the protocol that this code speaks.
-pub const VERSION: u32 = 1;
+pub use crate::session::VERSION;
 
 /// Bytes of gRPC before each message.
 pub(crate) const FRAME: usize = 5;

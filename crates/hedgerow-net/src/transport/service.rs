@@ -15,10 +15,11 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::coordinator::{Envelope, Errors, Opening, Refusal, Sent, Verdict};
 use crate::pki::identity::check_node_name;
-use crate::serve::hub::{Hub, Session, going_down};
+use crate::serve::hub::{Hub, Session};
 use crate::serve::listener::PeerConnection;
+use crate::session::{CloseReason, VERSION, Welcome};
 use crate::transport::protocol::wire::{self, from_node, from_server};
-use crate::transport::protocol::{FRAME, VERSION, numbers_from_bytes};
+use crate::transport::protocol::{FRAME, numbers_from_bytes};
 
 /// A message without numbers is never longer.
 const HEAD: usize = 1024;
@@ -115,19 +116,19 @@ impl Conversation {
                 return Some(Ok(self.say(message)));
             }
             if self.opening.is_last {
-                return self.end(going_down());
+                return self.end(CloseReason::GoingDown.into());
             }
             let close_signal =
                 self.session.as_ref().map(|session| Arc::clone(&session.close_signal))?;
             tokio::select! {
                 biased;
-                reason = close_signal.given() => return self.end(reason),
+                reason = close_signal.given() => return self.end(reason.into()),
                 () = self.link.expired() => {
-                    return self.end(Status::permission_denied("this node's certificate has ended"));
+                    return self.end(CloseReason::Expired.into());
                 }
                 changed = self.openings.changed() => {
                     if changed.is_err() {
-                        return self.end(going_down());
+                        return self.end(CloseReason::GoingDown.into());
                     }
                     self.opening = Arc::clone(&self.openings.borrow_and_update());
                 }
@@ -135,7 +136,7 @@ impl Conversation {
                     Ok(Some(message)) => {
                         if let Some(Refusal { round, reason, is_last }) = self.hear(message) {
                             if is_last {
-                                return self.end(Status::resource_exhausted(format!("refused: {reason}")));
+                                return self.end(CloseReason::BadMessages(reason.to_string()).into());
                             }
                             let refusal = wire::Refusal { round, reason: reason.to_string() };
                             return Some(Ok(self.say(from_server::Message::Refusal(refusal))));
@@ -168,40 +169,38 @@ impl Conversation {
     /// Hears the Hello and lets the node in.
     async fn greet(&mut self) -> Result<wire::Welcome, Status> {
         let patience = self.hub.limits().handshake;
-        let late = |_| Status::deadline_exceeded("no Hello came in time");
+        let late = |_| CloseReason::NoHello(patience);
         let heard =
             tokio::time::timeout(patience, self.inbound.message()).await.map_err(late)??;
         let Some(wire::FromNode { message: Some(from_node::Message::Hello(hello)) }) = heard else {
-            return Err(Status::invalid_argument("the first message must be a Hello"));
+            return Err(CloseReason::NotHello.into());
         };
         let wire::Hello { protocol, name, software, .. } = hello;
         if protocol != VERSION {
-            let reason =
-                format!("this server speaks version {VERSION} of the protocol, not {protocol}");
-            return Err(Status::failed_precondition(reason));
+            return Err(CloseReason::Version(protocol).into());
         }
         match &self.link.peer {
             Some(peer) if peer.name != name => {
-                return Err(Status::permission_denied("the name is not that of the certificate"));
+                return Err(CloseReason::OtherName.into());
             }
             Some(_) => {}
-            None => check_node_name(&name)
-                .map_err(|error| Status::invalid_argument(error.to_string()))?,
+            None => check_node_name(&name).map_err(CloseReason::from)?,
         }
         let address = self.link.address.to_string();
         let close_signal = Arc::clone(&self.link.close_signal);
         let (session, welcome) =
-            self.hub.join(&name, self.link.peer.clone(), &software, &address, close_signal)?;
+            self.hub.join(&name, self.link.peer.clone(), &software, &address, close_signal).await?;
         self.link.joined();
         self.session = Some(session);
         // From here on it would be expelled; it may have been revoked between its certificate and
         // its Hello.
         if self.link.is_revoked() {
-            return Err(Status::permission_denied("this node's certificate has been revoked"));
+            return Err(CloseReason::Revoked.into());
         }
         // What has opened since is what it hears first.
         self.opening = Arc::clone(&self.openings.borrow_and_update());
-        Ok(welcome)
+        let Welcome { protocol, run, node, learning } = welcome;
+        Ok(wire::Welcome { protocol, run, node, learning })
     }
 
     /// What of the latest opening this stream has not heard.
@@ -293,5 +292,24 @@ impl Drop for Conversation {
             self.link.has_joined.store(false, Relaxed);
             self.hub.leave(session.sender, self.sent);
         }
+    }
+}
+
+impl From<CloseReason> for Status {
+    fn from(reason: CloseReason) -> Self {
+        let code = match reason {
+            CloseReason::GoingDown | CloseReason::NotStored => Code::Unavailable,
+            CloseReason::TooManyNodes { .. } | CloseReason::BadMessages(_) => {
+                Code::ResourceExhausted
+            }
+            CloseReason::Replaced => Code::Aborted,
+            CloseReason::Revoked | CloseReason::Expired | CloseReason::OtherName => {
+                Code::PermissionDenied
+            }
+            CloseReason::NoHello(_) => Code::DeadlineExceeded,
+            CloseReason::NotHello | CloseReason::BadName(_) => Code::InvalidArgument,
+            CloseReason::Version(_) => Code::FailedPrecondition,
+        };
+        Self::new(code, reason.to_string())
     }
 }

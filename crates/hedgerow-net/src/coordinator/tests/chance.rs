@@ -87,7 +87,8 @@ proptest! {
                 Event::Pass(ms) => scene.pass(ms.into()),
                 Event::Close => drop(scene.close().map(|_| ())),
                 Event::Commit => {
-                    if let Some((opening, record)) = scene.coordinator.committed(scene.now) {
+                    if let Some((opening, commit)) = scene.coordinator.committed(scene.now) {
+                        let record = commit.record.as_ref();
                         prop_assert!(opening.round >= told);
                         prop_assert_eq!(opening.round - told, u64::from(record.is_some()));
                         told = opening.round;
@@ -106,8 +107,8 @@ proptest! {
             prop_assert_eq!(members.iter().filter(here).count(), *answered_connected);
             prop_assert_eq!(members.iter().filter(|member| member.answered == *turn).count(), *answered);
         }
-        if let Some((_, record)) = scene.coordinator.committed(scene.now) {
-            recorded += record.map_or(0, |record| record.uploads);
+        if let Some((_, commit)) = scene.coordinator.committed(scene.now) {
+            recorded += commit.record.as_ref().map_or(0, |record| record.uploads);
         }
         prop_assert_eq!(recorded + scene.coordinator.uploads() as u64, counted);
         let totals = scene.coordinator.totals();

@@ -60,7 +60,7 @@ impl Source for Hub {
     fn is_ready(&self) -> Result<(), String> {
         let inner = self.lock();
         match &inner.failure {
-            _ if inner.journal.is_none() => Err("the server is going down".to_owned()),
+            _ if inner.writer.is_none() => Err("the server is going down".to_owned()),
             Some(failure) => Err(failure.message.clone()),
             None => Ok(()),
         }

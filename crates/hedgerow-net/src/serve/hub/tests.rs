@@ -2,17 +2,18 @@
 
 use std::path::PathBuf;
 
+use futures_util::FutureExt;
 use hedgerow::codec::Compression;
 use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel};
 use hedgerow::{Method, SetupConfig};
+use tokio::sync::mpsc;
 use tokio::time::advance;
 
 use super::*;
-use crate::coordinator::Window;
+use crate::coordinator::records::{Commit, NodeRecord, RoundRecord};
 use crate::coordinator::rules::{Quorum, Rules};
 use crate::learning::{Learning, Scaling};
 use crate::serve::status::Source;
-use crate::storage::history::Record;
 
 /// A store in memory that can be full.
 #[derive(Clone, Default)]
@@ -23,7 +24,7 @@ struct Written {
     is_full: bool,
     /// Failed attempts.
     attempts: usize,
-    rounds: Vec<(u64, Option<Record>)>,
+    rounds: Vec<(u64, Option<RoundRecord>)>,
     names: Vec<String>,
     nodes: Vec<NodeRecord>,
 }
@@ -48,9 +49,9 @@ impl Paper {
     }
 }
 
-impl Journal for Paper {
-    fn commit(&mut self, commit: &Commit<'_>) -> Result<(), StoreError> {
-        self.write(|written| written.rounds.push((commit.round, commit.record.cloned())))
+impl Storage for Paper {
+    fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
+        self.write(|written| written.rounds.push((commit.round, commit.record.clone())))
     }
 
     fn node_number(&mut self, name: &str, _most: u32) -> Result<NodeId, StoreError> {
@@ -65,7 +66,12 @@ impl Journal for Paper {
     }
 }
 
-fn hub(rules: Rules) -> (Hub, Paper) {
+fn hub(rules: Rules) -> (Arc<Hub>, Paper) {
+    let paper = Paper::default();
+    (hub_on(rules, Box::new(paper.clone())), paper)
+}
+
+fn hub_on(rules: Rules, storage: Box<dyn Storage>) -> Arc<Hub> {
     let kernels = vec![Kernel::gaussian(1.0)];
     let (inputs, frequencies, budget) = (1, 2, 4);
     let learning = Learning {
@@ -96,8 +102,7 @@ fn hub(rules: Rules) -> (Hub, Paper) {
     let run = Run { id: "run".into(), learning: plan.to_json() };
     let limits = Limits::default();
     let coordinator = Coordinator::new(plan, rules, limits, None, vec![], now()).unwrap();
-    let paper = Paper::default();
-    (Hub::new(run, limits, coordinator, Box::new(paper.clone()), HistoryCache::default()), paper)
+    Hub::new(run, limits, coordinator, storage, HistoryCache::default()).unwrap()
 }
 
 fn two() -> Rules {
@@ -110,36 +115,50 @@ fn send(hub: &Hub, session: &Session, round: u64) -> Verdict {
     hub.upload(session.sender, &mut upload, errors, Envelope::default()).unwrap().0
 }
 
-fn join(hub: &Hub, name: &str) -> Session {
-    hub.join(name, None, "test", "here", Arc::default()).unwrap().0
+async fn join(hub: &Hub, name: &str) -> Session {
+    hub.join(name, None, "test", "here", Arc::default()).await.unwrap().0
+}
+
+/// Waits until all queued jobs are done, and those that they queued.
+async fn settle(hub: &Hub) {
+    for _ in 0..2 {
+        let writer = hub.lock().writer.as_ref().map(|writer| writer.run(|_| Ok(())));
+        writer.unwrap().await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_disk_holds_rounds_up_and_loses_none() {
+async fn a_full_disk_delays_rounds_and_loses_none() {
     let (hub, paper) = hub(two());
     let openings = hub.openings();
     let told = || openings.borrow().round;
-    let sessions = ["a", "b"].map(|name| join(&hub, name));
+    let sessions = [join(&hub, "a").await, join(&hub, "b").await];
     sessions.iter().for_each(|session| assert_eq!(send(&hub, session, 1), Verdict::Taken));
+    settle(&hub).await;
     assert_eq!((told(), paper.rounds()), (2, vec![2]));
     paper.set_full(true);
     sessions.iter().for_each(|session| assert_eq!(send(&hub, session, 2), Verdict::Taken));
-    // Nobody hears of what isn't stored, however often it is tried.
+    settle(&hub).await;
+    // What isn't stored isn't told, however often it is tried.
     for second in 0..5 {
         assert_eq!((told(), paper.rounds()), (2, vec![2]));
         assert!(!hub.status().store_ok && hub.is_ready().unwrap_err().contains("no room"));
         let attempts = paper.0.lock().unwrap().attempts;
         assert_eq!(attempts, second + 1);
         hub.tick();
-        assert_eq!(paper.0.lock().unwrap().attempts, attempts, "not at every turn");
+        settle(&hub).await;
+        assert_eq!(paper.0.lock().unwrap().attempts, attempts, "not at every tick");
         advance(Duration::from_secs(1)).await;
         hub.tidy();
+        settle(&hub).await;
     }
-    assert!(hub.join("c", None, "", "", Arc::default()).is_err(), "who is new can't be remembered");
-    join(&hub, "a");
+    let refused = hub.join("c", None, "", "", Arc::default()).await.unwrap_err();
+    assert_eq!(refused, CloseReason::NotStored);
+    join(&hub, "a").await;
     paper.set_full(false);
     advance(Duration::from_secs(1)).await;
     hub.tidy();
+    settle(&hub).await;
     assert_eq!((told(), paper.rounds()), (3, vec![2, 3]));
     assert!(hub.status().store_ok && hub.is_ready().is_ok());
     // Nothing was lost, nothing counts twice.
@@ -156,36 +175,36 @@ async fn a_full_disk_holds_rounds_up_and_loses_none() {
     assert_eq!((status.round, status.samples, status.mse, status.uploads), (3, 4, Some(2.0), 0));
     assert_eq!(hub.history(10).iter().map(|point| point.round).collect::<Vec<_>>(), [1, 2]);
     hub.tidy();
+    settle(&hub).await;
     assert_eq!(paper.0.lock().unwrap().nodes.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_round_is_stored_before_the_last_word() {
+async fn the_last_round_is_stored_before_the_last_message() {
     let (first, paper) = hub(two());
-    let session = join(&first, "a");
+    let session = join(&first, "a").await;
     let openings = first.openings();
     send(&first, &session, 1);
-    first.close().unwrap();
+    first.close().await.unwrap();
     let last = openings.borrow().clone();
     assert_eq!((last.round, last.is_last, paper.rounds()), (2, true, vec![2]));
     assert_eq!(paper.0.lock().unwrap().nodes.len(), 1);
-    assert!(
-        first.join("b", None, "", "", Arc::default()).is_err()
-            && first.is_ready().unwrap_err().contains("going down")
-    );
+    let refused = first.join("b", None, "", "", Arc::default()).await.unwrap_err();
+    assert_eq!(refused, CloseReason::GoingDown);
+    assert!(first.is_ready().unwrap_err().contains("going down"));
 
     // Without an upload there is nothing to close.
     let (second, paper) = hub(two());
-    join(&second, "a");
-    second.close().unwrap();
+    join(&second, "a").await;
+    second.close().await.unwrap();
     assert!(paper.rounds().is_empty() && second.openings().borrow().round == 1);
 
     // What can't be stored isn't told, even now.
     let (third, paper) = hub(two());
-    let session = join(&third, "a");
+    let session = join(&third, "a").await;
     paper.set_full(true);
     send(&third, &session, 1);
-    assert!(third.close().unwrap_err().to_string().contains("no room"));
+    assert!(third.close().await.unwrap_err().to_string().contains("no room"));
     let last = third.openings().borrow().clone();
     assert_eq!((last.round, last.is_last), (1, true));
 }
@@ -194,7 +213,7 @@ async fn the_last_round_is_stored_before_the_last_word() {
 async fn time_closes_rounds() {
     let deadline = Some(Duration::from_secs(5));
     let (hub, paper) = hub(Rules { deadline, ..two() });
-    let session = join(&hub, "a");
+    let session = join(&hub, "a").await;
     let wake = hub.tick().unwrap();
     assert_eq!(wake - now(), Duration::from_secs(5));
     advance(Duration::from_secs(3)).await;
@@ -202,42 +221,93 @@ async fn time_closes_rounds() {
     advance(Duration::from_secs(2)).await;
     // The first look comes too early, the second in time.
     assert_eq!(hub.tick().unwrap() - now(), Duration::from_secs(3));
+    settle(&hub).await;
     assert!(paper.rounds().is_empty());
     advance(Duration::from_secs(3)).await;
     hub.tick();
+    settle(&hub).await;
     assert_eq!(paper.rounds(), [2]);
     hub.tidy();
     advance(Duration::from_secs(2)).await;
-    (2..12).for_each(|round| {
+    for round in 2..12 {
         send(&hub, &session, round);
-        hub.leave(join(&hub, "b").sender, Sent::default());
+        hub.leave(join(&hub, "b").await.sender, Sent::default());
+        settle(&hub).await;
         assert_eq!(paper.rounds().len() as u64, round - 1);
         hub.lock().coordinator.close(0, WireBytes::default());
         hub.tick();
-    });
+        settle(&hub).await;
+    }
     assert_eq!(hub.status().rounds_per_second, 5.0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_replaced_or_revoked_is_told() {
+async fn a_replaced_or_revoked_stream_is_told() {
     let (hub, _) = hub(two());
     let peer = |name: &str| Some(Peer { name: name.to_owned(), serial: name.as_bytes().to_vec() });
-    let (first, welcome) = hub.join("a", peer("a"), "", "", Arc::default()).unwrap();
-    let (second, again) = hub.join("a", peer("a"), "", "", Arc::default()).unwrap();
+    let enter = async |name| hub.join(name, peer(name), "", "", Arc::default()).await.unwrap();
+    let (first, welcome) = enter("a").await;
+    let (second, again) = enter("a").await;
     assert_eq!((welcome.node, &welcome.run), (again.node, &again.run));
-    assert_eq!(first.close_signal.given().await.code(), tonic::Code::Aborted);
+    assert_eq!(first.close_signal.given().await, CloseReason::Replaced);
     hub.leave(first.sender, Sent::default());
-    let (other, welcome) = hub.join("b", peer("b"), "", "", Arc::default()).unwrap();
+    let (other, welcome) = enter("b").await;
     assert_eq!((welcome.node, hub.status().connected), (1, 2));
     hub.expel(|peer| peer.name == "a");
-    assert_eq!(second.close_signal.given().await.code(), tonic::Code::PermissionDenied);
-    let is_quiet =
-        tokio::time::timeout(Duration::from_secs(1), other.close_signal.given()).await.is_err();
-    assert!(is_quiet);
+    assert_eq!(second.close_signal.given().await, CloseReason::Revoked);
+    assert!(other.close_signal.given().now_or_never().is_none());
     hub.leave(second.sender, Sent::default());
     let status = hub.status();
     assert_eq!((status.connected, status.nodes_known, status.nodes[0].number), (1, 2, 1));
-    let mut window = Window::default();
-    window.push(Record::default());
     assert_eq!(status.window_rounds, 0);
+}
+
+/// A storage whose commits wait until the test releases them.
+struct Gate {
+    paper: Paper,
+    begun: mpsc::UnboundedSender<u64>,
+    release: std::sync::mpsc::Receiver<()>,
+}
+
+impl Storage for Gate {
+    fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
+        self.begun.send(commit.round).unwrap();
+        self.release.recv().unwrap();
+        self.paper.commit(commit)
+    }
+
+    fn node_number(&mut self, name: &str, most: u32) -> Result<NodeId, StoreError> {
+        self.paper.node_number(name, most)
+    }
+
+    fn save_nodes(&mut self, nodes: &[NodeRecord]) -> Result<(), StoreError> {
+        self.paper.save_nodes(nodes)
+    }
+}
+
+/// On one thread: a commit that ran on it would stop the test.
+#[tokio::test]
+async fn a_slow_commit_stops_nobody_and_is_told_only_when_it_is_done() {
+    let paper = Paper::default();
+    let ((begun, mut has_begun), (open, release)) =
+        (mpsc::unbounded_channel(), std::sync::mpsc::channel());
+    let hub = hub_on(two(), Box::new(Gate { paper: paper.clone(), begun, release }));
+    let openings = hub.openings();
+    let mut sessions = [join(&hub, "a").await, join(&hub, "b").await];
+    let slow = join(&hub, "c").await;
+    for round in 1..=3 {
+        sessions.iter().for_each(|session| assert_eq!(send(&hub, session, round), Verdict::Taken));
+        assert_eq!(has_begun.recv().await, Some(round + 1));
+        // The commit waits. Streams are served: they join, upload, are told and leave.
+        assert_eq!(send(&hub, &slow, round), Verdict::Late);
+        hub.leave(join(&hub, "a").await.sender, Sent::default());
+        assert_eq!((hub.status().round, hub.tick(), hub.is_ready()), (round, None, Ok(())));
+        hub.tidy();
+        assert_eq!((openings.borrow().round, paper.rounds().len() as u64), (round, round - 1));
+        let mut opened = openings.clone();
+        open.send(()).unwrap();
+        opened.wait_for(|opening| opening.round == round + 1).await.unwrap();
+        assert_eq!(paper.rounds().len() as u64, round);
+        sessions[0] = join(&hub, "a").await;
+    }
 }

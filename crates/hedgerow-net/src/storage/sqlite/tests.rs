@@ -24,8 +24,8 @@ fn blob(round: u64, length: usize) -> Vec<u8> {
     (0..length as u64).map(|at| (at.wrapping_mul(round + 7) >> 3) as u8).collect()
 }
 
-fn record(round: u64) -> Record {
-    Record {
+fn record(round: u64) -> RoundRecord {
+    RoundRecord {
         round,
         closed_at_ms: 1_700_000_000_000 + round,
         uploads: round % 21,
@@ -45,10 +45,10 @@ fn commit(store: &mut Store, round: u64, length: usize) -> Result<(), StoreError
         (blob(round, length), blob(round + 1, 40), blob(round + 2, 300));
     store.commit(&Commit {
         round: round + 1,
-        server: &server,
-        scaling: round.is_multiple_of(2).then_some(&scaling),
-        totals: &totals,
-        record: Some(&record(round)),
+        server,
+        scaling: round.is_multiple_of(2).then_some(scaling),
+        totals,
+        record: Some(record(round)),
     })
 }
 
@@ -89,15 +89,16 @@ fn a_run_goes_on_where_it_was() {
         commit(&mut first, round, 1_000 * round as usize).unwrap();
     }
     // The scaling moves on, the round doesn't.
+    let [server, totals] = [b"s", b"t"].map(|bytes| bytes.to_vec());
     let only_scaling =
-        Commit { round: 6, server: b"s", scaling: Some(b"c"), totals: b"t", record: None };
+        Commit { round: 6, server, scaling: Some(b"c".to_vec()), totals, record: None };
     first.commit(&only_scaling).unwrap();
     let saved = first.load().unwrap().unwrap();
     first.close().unwrap();
     assert!(!folder.path().join("server.db-wal").exists(), "the log is in the store");
     let second = Store::open(&path, Durability::PowerLoss).unwrap();
     assert_eq!((second.run(), second.load().unwrap()), (Some(&run()), Some(saved)));
-    let history: Vec<Record> = (1..=5).map(record).collect();
+    let history: Vec<RoundRecord> = (1..=5).map(record).collect();
     assert_eq!(shown(&second.history(10).unwrap()), shown(&history));
 }
 
@@ -110,7 +111,7 @@ fn one_server_writes_and_others_look() {
     assert_eq!(second, format!("{}: another server is using it", path.display()));
     server.begin(&run()).unwrap();
     commit(&mut server, 1, 5_000).unwrap();
-    let view = Store::read(&path).unwrap();
+    let view = View::open(&path).unwrap();
     assert_eq!(view.run(), Some(&run()));
     assert_at(&view, 1, 5_000);
     commit(&mut server, 2, 5_000).unwrap();
@@ -245,7 +246,7 @@ fn what_is_no_store_of_ours_is_refused_and_left_alone() {
         std::fs::write(&path, &bytes).unwrap();
         let expected = format!("{}: {expected}", path.display());
         for error in
-            [Store::open(&path, Durability::Kill).unwrap_err(), Store::read(&path).unwrap_err()]
+            [Store::open(&path, Durability::Kill).unwrap_err(), View::open(&path).unwrap_err()]
         {
             assert!(error.to_string().starts_with(&expected), "{error} is not {expected}");
         }
@@ -254,7 +255,7 @@ fn what_is_no_store_of_ours_is_refused_and_left_alone() {
     std::fs::write(&path, negative).unwrap();
     assert!(matches!(open(&path).load(), Err(StoreError::Damaged { .. })));
     std::fs::remove_file(&path).unwrap();
-    assert!(matches!(Store::read(&path), Err(StoreError::Missing { .. })));
+    assert!(matches!(View::open(&path), Err(StoreError::Missing { .. })));
     let log = folder.path().join("server.db-wal");
     std::fs::write(&log, "rounds that nobody has seen").unwrap();
     assert!(matches!(Store::open(&path, Durability::Kill), Err(StoreError::LogAlone { .. })));
@@ -267,7 +268,7 @@ fn what_is_no_store_of_ours_is_refused_and_left_alone() {
     std::fs::write(folder.path().join("server.db.new"), &whole[..5000]).unwrap();
     std::fs::write(folder.path().join("server.db.new-journal"), "x").unwrap();
     drop(open(&path));
-    assert_eq!(Store::read(&path).unwrap().run(), None);
+    assert_eq!(View::open(&path).unwrap().run(), None);
     assert!(!folder.path().join("server.db.new").exists());
 }
 
@@ -291,7 +292,7 @@ fn whatever_is_altered_in_a_row_is_seen() {
     assert_eq!(columns.len(), 3 + 4 + 2 + 12 + 12);
     for (table, column, kind) in columns {
         std::fs::write(&path, &whole).unwrap();
-        assert!(told(&Store::read(&path).unwrap()).is_ok());
+        assert!(told(&View::open(&path).unwrap()).is_ok());
         let connection = Connection::open(&path).unwrap();
         let other = match kind.as_str() {
             "TEXT" => format!("{column} || 'x'"),
@@ -303,7 +304,7 @@ fn whatever_is_altered_in_a_row_is_seen() {
             connection.execute(&format!("UPDATE {table} SET {column} = {other} WHERE {row}"), []);
         assert!(changed.unwrap() > 0, "{table}, {column}");
         connection.close().unwrap();
-        let told = Store::read(&path).and_then(|view| told(&view));
+        let told = View::open(&path).and_then(|view| told(&view));
         assert!(matches!(told, Err(StoreError::Damaged { .. })), "{table}, {column}: {told:?}");
     }
 }
@@ -320,7 +321,7 @@ proptest! {
         static FILLED: LazyLock<(Vec<u8>, String)> = LazyLock::new(|| {
             let folder = TempDir::new().unwrap();
             filled(&store(&folder));
-            (std::fs::read(store(&folder)).unwrap(), told(&Store::read(&store(&folder)).unwrap()).unwrap())
+            (std::fs::read(store(&folder)).unwrap(), told(&View::open(&store(&folder)).unwrap()).unwrap())
         });
         let (whole, truth) = &*FILLED;
         let folder = TempDir::new().unwrap();
@@ -331,7 +332,7 @@ proptest! {
         }
         for bytes in [damaged, whole[..cut.index(whole.len())].to_vec()] {
             std::fs::write(&path, &bytes).unwrap();
-            if let Ok(said) = Store::read(&path).and_then(|view| told(&view)) {
+            if let Ok(said) = View::open(&path).and_then(|view| told(&view)) {
                 prop_assert_eq!(&said, truth);
             }
             prop_assert!(std::fs::read(&path).unwrap() == bytes);
@@ -356,7 +357,7 @@ fn a_log_begins_again_once_it_is_long() {
     assert!(lengths[0] > 500_000 && lengths[3] < 2 * lengths[0], "{lengths:?}");
     assert_at(&server, 80, 50_000);
     // A reader in the middle of something is waited for by nobody.
-    let reader = Store::read(&path).unwrap();
+    let reader = View::open(&path).unwrap();
     let transaction = reader.connection.unchecked_transaction().unwrap();
     assert_at(&reader, 80, 50_000);
     (81..=100).for_each(|round| commit(&mut server, round, 50_000).unwrap());
@@ -401,7 +402,7 @@ fn a_server_that_is_killed_has_every_round_that_it_committed() {
         child.wait().unwrap();
         let told: u64 = told.rsplit(' ').next().unwrap().parse().unwrap();
         // To look at it leaves the log as it is, for the next one to begin with.
-        let server = Store::read(&path).unwrap();
+        let server = View::open(&path).unwrap();
         let last = server.load().unwrap().unwrap().round - 1;
         assert!(last >= told && told >= known + rounds as u64, "{last}, {told}, {known}");
         assert_at(&server, last, 2_000 + (last as usize * 977) % 60_000);

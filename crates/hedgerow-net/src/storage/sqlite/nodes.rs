@@ -1,4 +1,4 @@
-//! The nodes of a run in its store.
+//! The table of nodes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,63 +6,35 @@ use hedgerow::NodeId;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::seal::{Seal, count, error_sum, stored};
+use crate::coordinator::records::NodeRecord;
 
-/// A node as the server knows it.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct NodeRecord {
-    /// Its number in the run.
-    pub number: NodeId,
-    /// Its name.
-    pub name: String,
-    /// When it first joined, in milliseconds since 1970.
-    pub first_seen_ms: u64,
-    /// When it was last heard of.
-    pub last_seen_ms: u64,
-    /// Uploads that were taken.
-    pub uploads: u64,
-    /// Messages that were refused.
-    pub refused: u64,
-    /// Uploads that came late.
-    pub late: u64,
-    /// Samples that it has learned from.
-    pub samples: u64,
-    /// Sum of its squared errors, in the label's own unit.
-    pub squared_error: f64,
-    /// Bytes that it sent.
-    pub bytes_up: u64,
-    /// Bytes that it was sent.
-    pub bytes_down: u64,
+/// The record of a node that joins now.
+pub(super) fn new_node(number: NodeId, name: &str) -> NodeRecord {
+    let now =
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
+    let name = name.to_owned();
+    NodeRecord { number, name, first_seen_ms: now, last_seen_ms: now, ..NodeRecord::default() }
 }
 
-impl NodeRecord {
-    /// One that joins now.
-    pub(super) fn new(number: NodeId, name: &str) -> Self {
-        let now =
-            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
-        let name = name.to_owned();
-        Self { number, name, first_seen_ms: now, last_seen_ms: now, ..Self::default() }
-    }
+/// Checksum of a row.
+pub(super) fn seal(node: &NodeRecord) -> i64 {
+    let seal = Seal::default().number(node.number.into()).bytes(node.name.as_bytes());
+    counts(node).into_iter().fold(seal, Seal::number).real(node.squared_error).finish()
+}
 
-    fn counts(&self) -> [i64; 8] {
-        let Self {
-            first_seen_ms,
-            last_seen_ms,
-            uploads,
-            refused,
-            late,
-            samples,
-            bytes_up,
-            bytes_down,
-            ..
-        } = *self;
-        [first_seen_ms, last_seen_ms, uploads, refused, late, samples, bytes_up, bytes_down]
-            .map(stored)
-    }
-
-    pub(super) fn seal(&self) -> i64 {
-        let seal = Seal::default().number(self.number.into()).bytes(self.name.as_bytes());
-        self.counts().into_iter().fold(seal, Seal::number).real(self.squared_error).finish()
-    }
+fn counts(node: &NodeRecord) -> [i64; 8] {
+    let NodeRecord {
+        first_seen_ms,
+        last_seen_ms,
+        uploads,
+        refused,
+        late,
+        samples,
+        bytes_up,
+        bytes_down,
+        ..
+    } = *node;
+    [first_seen_ms, last_seen_ms, uploads, refused, late, samples, bytes_up, bytes_down].map(stored)
 }
 
 pub(super) fn read(connection: &Connection) -> rusqlite::Result<Vec<(NodeRecord, i64)>> {
@@ -104,7 +76,7 @@ pub(super) fn insert(connection: &Connection, node: &NodeRecord) -> rusqlite::Re
     write(connection, sql, node).map(drop)
 }
 
-/// Says whether there is such a node.
+/// Returns whether there is such a node.
 pub(super) fn update(connection: &Connection, node: &NodeRecord) -> rusqlite::Result<bool> {
     let sql = "UPDATE nodes SET first_seen_ms = ?3, last_seen_ms = ?4, uploads = ?5, refused = ?6, late = ?7, \
                samples = ?8, bytes_up = ?9, bytes_down = ?10, squared_error = ?11, checksum = ?12 \
@@ -113,8 +85,8 @@ pub(super) fn update(connection: &Connection, node: &NodeRecord) -> rusqlite::Re
 }
 
 fn write(connection: &Connection, sql: &str, node: &NodeRecord) -> rusqlite::Result<usize> {
-    let [first, last, uploads, refused, late, samples, up, down] = node.counts();
-    let (number, name, error, seal) = (node.number, &node.name, node.squared_error, node.seal());
+    let [first, last, uploads, refused, late, samples, up, down] = counts(node);
+    let (number, name, error, seal) = (node.number, &node.name, node.squared_error, seal(node));
     connection.prepare_cached(sql)?.execute(params![
         number, name, first, last, uploads, refused, late, samples, up, down, error, seal
     ])

@@ -1,69 +1,49 @@
-//! What is remembered of every round: the newest [`KEPT_WHOLE`] all, and of those before every
-//! hundredth.
+//! The table of rounds: the newest [`KEPT_WHOLE`] rounds, and every hundredth of the older ones.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 
-use super::{Seal, count, error_sum, stored};
+use super::seal::{Seal, count, error_sum, stored};
+use crate::coordinator::records::RoundRecord;
 
-/// So many of the newest rounds are all remembered.
+/// How many of the newest rounds are all kept.
 pub const KEPT_WHOLE: u64 = 100_000;
 
-/// Of the rounds before, those whose number is a multiple of this.
+/// Older rounds are kept if their number is a multiple of this.
 const KEPT_EVERY: u64 = 100;
 
-/// A round that has closed.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Record {
-    /// Its number.
-    pub round: u64,
-    /// When it closed, in milliseconds since 1970.
-    pub closed_at_ms: u64,
-    /// Uploads that were taken.
-    pub uploads: u64,
-    /// Samples that nodes told of in it.
-    pub samples: u64,
-    /// Sum of their squared errors, in the label's own unit.
-    pub squared_error: f64,
-    /// The kernel that was selected, where a method selects.
-    pub selected: Option<u32>,
-    /// Votes for each kernel, where a method has votes.
-    pub votes: Vec<u32>,
-    /// Uploads that came late.
-    pub late: u64,
-    /// Messages that were refused.
-    pub refused: u64,
-    /// Bytes from nodes.
-    pub bytes_up: u64,
-    /// Bytes to nodes.
-    pub bytes_down: u64,
+/// Checksum of a row.
+pub(super) fn seal(record: &RoundRecord) -> i64 {
+    let seal = counts(record).into_iter().fold(Seal::default(), Seal::number);
+    let seal = seal.real(record.squared_error).bytes(&vote_bytes(record));
+    seal.number(record.selected.map_or(-1, i64::from)).finish()
 }
 
-impl Record {
-    pub(super) fn seal(&self) -> i64 {
-        let seal = self.counts().into_iter().fold(Seal::default(), Seal::number);
-        let seal = seal.real(self.squared_error).bytes(&self.vote_bytes());
-        seal.number(self.selected.map_or(-1, i64::from)).finish()
-    }
-
-    fn counts(&self) -> [i64; 8] {
-        let Self {
-            round, closed_at_ms, uploads, samples, late, refused, bytes_up, bytes_down, ..
-        } = *self;
-        [round, closed_at_ms, uploads, samples, late, refused, bytes_up, bytes_down].map(stored)
-    }
-
-    fn vote_bytes(&self) -> Vec<u8> {
-        self.votes.iter().flat_map(|votes| votes.to_le_bytes()).collect()
-    }
+fn counts(record: &RoundRecord) -> [i64; 8] {
+    let RoundRecord {
+        round,
+        closed_at_ms,
+        uploads,
+        samples,
+        late,
+        refused,
+        bytes_up,
+        bytes_down,
+        ..
+    } = *record;
+    [round, closed_at_ms, uploads, samples, late, refused, bytes_up, bytes_down].map(stored)
 }
 
-/// Remembers a round, and forgets what is to be forgotten.
-pub(super) fn write(connection: &Connection, record: &Record) -> rusqlite::Result<()> {
+fn vote_bytes(record: &RoundRecord) -> Vec<u8> {
+    record.votes.iter().flat_map(|votes| votes.to_le_bytes()).collect()
+}
+
+/// Writes a round and deletes those that need not be kept.
+pub(super) fn write(connection: &Connection, record: &RoundRecord) -> rusqlite::Result<()> {
     let sql = "INSERT OR REPLACE INTO history (round, closed_at_ms, uploads, samples, late, refused, bytes_up, \
                bytes_down, squared_error, selected, votes, checksum) \
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
-    let [round, closed, uploads, samples, late, refused, up, down] = record.counts();
-    let (error, votes, seal) = (record.squared_error, record.vote_bytes(), record.seal());
+    let [round, closed, uploads, samples, late, refused, up, down] = counts(record);
+    let (error, votes, seal) = (record.squared_error, vote_bytes(record), seal(record));
     connection.prepare_cached(sql)?.execute(params![
         round,
         closed,
@@ -79,7 +59,7 @@ pub(super) fn write(connection: &Connection, record: &Record) -> rusqlite::Resul
         seal
     ])?;
     if record.round.is_multiple_of(KEPT_EVERY) {
-        // A hundred at a time, so that most commits have nothing to do with it.
+        // A hundred at a time, so that most commits delete nothing.
         let end = record.round.saturating_sub(KEPT_WHOLE);
         let sql = "DELETE FROM history WHERE round > ?1 AND round < ?2 AND round % ?3 != 0";
         let begin = end.saturating_sub(KEPT_EVERY);
@@ -88,9 +68,11 @@ pub(super) fn write(connection: &Connection, record: &Record) -> rusqlite::Resul
     Ok(())
 }
 
-/// Rounds with their checksums: all of them, or about so many at even distances, the latest among
-/// them.
-pub(super) fn read(connection: &Connection, most: usize) -> rusqlite::Result<Vec<(Record, i64)>> {
+/// Rounds with their checksums: all of them, or about `most`, evenly spaced and with the latest.
+pub(super) fn read(
+    connection: &Connection,
+    most: usize,
+) -> rusqlite::Result<Vec<(RoundRecord, i64)>> {
     let sql = "SELECT count(*), min(round), max(round) FROM history";
     let (rounds, first, last): (i64, Option<i64>, Option<i64>) =
         connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
@@ -101,7 +83,7 @@ pub(super) fn read(connection: &Connection, most: usize) -> rusqlite::Result<Vec
     }
     let mut nearest = connection
         .prepare_cached("SELECT * FROM history WHERE round <= ?1 ORDER BY round DESC LIMIT 1")?;
-    let mut records: Vec<(Record, i64)> = Vec::with_capacity(most);
+    let mut records: Vec<(RoundRecord, i64)> = Vec::with_capacity(most);
     for at in 0..most {
         // From the back, so that a single one is the latest.
         let from_last = (most - 1 - at) as f64 / most.saturating_sub(1).max(1) as f64;
@@ -119,13 +101,13 @@ pub(super) fn read(connection: &Connection, most: usize) -> rusqlite::Result<Vec
 fn nearest_to(
     statement: &mut CachedStatement<'_>,
     round: i64,
-) -> rusqlite::Result<Option<(Record, i64)>> {
+) -> rusqlite::Result<Option<(RoundRecord, i64)>> {
     statement.query_row([round], record_of).optional()
 }
 
-fn record_of(row: &Row<'_>) -> rusqlite::Result<(Record, i64)> {
+fn record_of(row: &Row<'_>) -> rusqlite::Result<(RoundRecord, i64)> {
     let votes = row.get_ref("votes")?.as_blob()?;
-    let record = Record {
+    let record = RoundRecord {
         round: count(row, "round")?,
         closed_at_ms: count(row, "closed_at_ms")?,
         uploads: count(row, "uploads")?,
@@ -154,7 +136,7 @@ mod tests {
 
     fn remember(connection: &Connection, rounds: impl IntoIterator<Item = u64>) {
         for round in rounds {
-            write(connection, &Record { round, ..Record::default() }).unwrap();
+            write(connection, &RoundRecord { round, ..RoundRecord::default() }).unwrap();
         }
     }
 
@@ -190,13 +172,18 @@ mod tests {
     #[test]
     fn a_round_that_is_told_again_counts_once() {
         let connection = history();
-        let first = Record { round: 4, votes: vec![3, 4], selected: Some(1), ..Record::default() };
-        let second = Record { uploads: 9, squared_error: -0.0, ..first.clone() };
+        let first = RoundRecord {
+            round: 4,
+            votes: vec![3, 4],
+            selected: Some(1),
+            ..RoundRecord::default()
+        };
+        let second = RoundRecord { uploads: 9, squared_error: -0.0, ..first.clone() };
         for record in [&first, &second] {
             write(&connection, record).unwrap();
-            assert_eq!(read(&connection, 9).unwrap(), [(record.clone(), record.seal())]);
+            assert_eq!(read(&connection, 9).unwrap(), [(record.clone(), seal(record))]);
         }
-        assert_ne!(first.seal(), second.seal());
-        assert_eq!(read(&connection, 9).unwrap()[0].0.seal(), second.seal());
+        assert_ne!(seal(&first), seal(&second));
+        assert_eq!(seal(&read(&connection, 9).unwrap()[0].0), seal(&second));
     }
 }

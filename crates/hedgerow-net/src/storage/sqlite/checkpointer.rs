@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::{StoreError, failed, writer};
+use super::{failed, writer};
 use crate::file::FileError;
+use crate::storage::StoreError;
 
 /// How often it looks.
 const PERIOD: Duration = Duration::from_secs(5);

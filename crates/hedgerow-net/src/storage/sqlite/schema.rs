@@ -7,8 +7,9 @@ use std::path::Path;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::{StoreError, failed};
+use super::failed;
 use crate::file::{FileError, sync_folder, with_suffix};
+use crate::storage::StoreError;
 
 /// What SQLite files of this kind have in their header: `hdgr`.
 const APPLICATION: i32 = 0x6864_6772;

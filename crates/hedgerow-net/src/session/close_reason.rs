@@ -1,0 +1,51 @@
+use std::time::Duration;
+
+use super::VERSION;
+use crate::pki::identity::BadName;
+
+/// Why a server ends a node's stream, in words that the node hears.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// The server is shutting down.
+    #[error("the server is going down")]
+    GoingDown,
+    /// The store can't register a new node.
+    #[error("the server can't store that you are new; try again")]
+    NotStored,
+    /// The run has as many nodes as it may have.
+    #[error("node {name:?} would be one more than the {most} that a run may have")]
+    TooManyNodes {
+        /// The new node.
+        name: String,
+        /// The bound.
+        most: u32,
+    },
+    /// The node has opened another stream.
+    #[error("another stream of this node has taken the place of this one")]
+    Replaced,
+    /// The node's certificate is on the revocation list.
+    #[error("this node's certificate has been revoked")]
+    Revoked,
+    /// The node's certificate is no longer valid.
+    #[error("this node's certificate has ended")]
+    Expired,
+    /// Too many bad messages in a row.
+    #[error("refused: {0}")]
+    BadMessages(String),
+    /// The handshake took too long.
+    #[error("no Hello came in time")]
+    NoHello(Duration),
+    /// The stream began with another message.
+    #[error("the first message must be a Hello")]
+    NotHello,
+    /// The node speaks another version.
+    #[error("this server speaks version {VERSION} of the protocol, not {0}")]
+    Version(u32),
+    /// The certificate is another node's.
+    #[error("the name is not that of the certificate")]
+    OtherName,
+    /// The name is not allowed.
+    #[error(transparent)]
+    BadName(#[from] BadName),
+}

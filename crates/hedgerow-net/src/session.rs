@@ -8,4 +8,4 @@ mod close_reason;
 mod message;
 
 pub use close_reason::CloseReason;
-pub use message::{Hello, VERSION, Welcome};
+pub use message::{FromNode, FromServer, Hello, VERSION, Welcome};

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use super::VERSION;
 use crate::pki::identity::BadName;
 
@@ -35,7 +33,7 @@ pub enum CloseReason {
     BadMessages(String),
     /// The handshake took too long.
     #[error("no Hello came in time")]
-    NoHello(Duration),
+    NoHello,
     /// The stream began with another message.
     #[error("the first message must be a Hello")]
     NotHello,

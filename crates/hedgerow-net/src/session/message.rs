@@ -1,11 +1,37 @@
-//! The messages that open a stream.
+//! What travels on a stream.
 
 use hedgerow::NodeId;
+use hedgerow::message::{ToNode, ToServer};
 
 /// Version of the protocol that this code speaks.
 pub const VERSION: u32 = 1;
 
-/// The first message of a node.
+/// A message of a node.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FromNode {
+    /// The first message, and only the first.
+    Hello(Hello),
+    /// A message of the core.
+    Message(ToServer),
+}
+
+/// A message of the server.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FromServer {
+    /// The first message, and only the first.
+    Welcome(Welcome),
+    /// A message of the core.
+    Message(ToNode),
+    /// A message of the node was refused; the stream goes on.
+    Refusal {
+        /// The open round.
+        round: u64,
+        /// Why the message was refused.
+        reason: String,
+    },
+}
+
+/// How a node introduces itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
     /// Version of the protocol.
@@ -18,7 +44,7 @@ pub struct Hello {
     pub software: String,
 }
 
-/// The first message of the server.
+/// What a server tells an admitted node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Welcome {
     /// Version of the protocol.
@@ -29,4 +55,16 @@ pub struct Welcome {
     pub node: NodeId,
     /// The learning configuration as JSON.
     pub learning: String,
+}
+
+impl From<ToServer> for FromNode {
+    fn from(message: ToServer) -> Self {
+        Self::Message(message)
+    }
+}
+
+impl From<ToNode> for FromServer {
+    fn from(message: ToNode) -> Self {
+        Self::Message(message)
+    }
 }

@@ -169,7 +169,7 @@ impl Conversation {
     /// Hears the Hello and lets the node in.
     async fn greet(&mut self) -> Result<wire::Welcome, Status> {
         let patience = self.hub.limits().handshake;
-        let late = |_| CloseReason::NoHello(patience);
+        let late = |_| CloseReason::NoHello;
         let heard =
             tokio::time::timeout(patience, self.inbound.message()).await.map_err(late)??;
         let Some(wire::FromNode { message: Some(from_node::Message::Hello(hello)) }) = heard else {
@@ -306,7 +306,7 @@ impl From<CloseReason> for Status {
             CloseReason::Revoked | CloseReason::Expired | CloseReason::OtherName => {
                 Code::PermissionDenied
             }
-            CloseReason::NoHello(_) => Code::DeadlineExceeded,
+            CloseReason::NoHello => Code::DeadlineExceeded,
             CloseReason::NotHello | CloseReason::BadName(_) => Code::InvalidArgument,
             CloseReason::Version(_) => Code::FailedPrecondition,
         };

@@ -391,7 +391,7 @@ fn a_server_that_is_killed_has_every_round_that_it_committed() {
     let mut known = 0;
     for rounds in [1, 2, 40, 3, 80, 7, 5, 60, 1, 25] {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["server::store::tests::child_that_is_killed", "--exact", "--nocapture"]);
+        command.args(["storage::sqlite::tests::child_that_is_killed", "--exact", "--nocapture"]);
         command.env(CHILD, &path).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();

@@ -500,7 +500,7 @@ impl MethodRun {
         match &mut self.algorithm {
             Algorithm::Federated(federation) => federation.transport_server(transport),
             Algorithm::Sequential(learner) | Algorithm::Batch(learner) => {
-                learner.transport(transport)
+                learner.rescale(transport)
             }
             Algorithm::Trivial(_) => {}
         }

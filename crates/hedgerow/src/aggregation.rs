@@ -6,10 +6,14 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-pub(crate) mod gathering;
+use crate::message::check_numbers;
+
+mod gathering;
+mod partial;
 mod sum;
 
-use gathering::check_numbers;
+pub use gathering::Gathering;
+pub use partial::PartialSum;
 pub use sum::ExactSum;
 
 /// What becomes of the numbers that nodes upload in a round, coordinate by coordinate. Votes are

@@ -2,7 +2,6 @@
 //! hindsight.
 
 mod hindsight;
-pub(crate) mod omkl;
 
+pub use crate::method::omkl::Omkl;
 pub use hindsight::{BestFunction, Hindsight};
-pub use omkl::Omkl;

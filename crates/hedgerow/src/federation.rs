@@ -9,7 +9,7 @@ use crate::message::{BYTES_PER_NUMBER, NodeId, Rejected};
 use crate::method::{BadSample, Method, NodeMethod, ServerMethod, Setup};
 use crate::metrics::Traffic;
 use crate::scaling::Rescaling;
-use crate::state::{BadState, is_count, restore_state, save_state};
+use crate::state::{BadState, StateKind, is_count};
 
 mod lanes;
 mod wire;
@@ -117,7 +117,7 @@ pub struct Federation {
     wire: Option<Wire>,
 }
 
-const KIND: &str = "federation";
+const KIND: StateKind = StateKind::new("federation");
 
 /// What has to survive a restart.
 #[derive(Serialize, Deserialize)]
@@ -354,7 +354,7 @@ impl Federation {
     /// # Panics
     /// If the transport was made for another dictionary.
     pub fn transport_server(&mut self, transport: &Rescaling) {
-        self.server.transport(transport);
+        self.server.rescale(transport);
         if let Some(wire) = &mut self.wire {
             wire.transport_server(self.server.as_ref());
         }
@@ -372,7 +372,7 @@ impl Federation {
         let nodes = self.nodes.len();
         let half =
             self.nodes.get_mut(node as usize).ok_or(RoundError::NoSuchNode { node, nodes })?;
-        half.transport(transport);
+        half.rescale(transport);
         self.wire.iter_mut().for_each(|wire| wire.transport_node(node));
         Ok(())
     }
@@ -437,13 +437,13 @@ impl Federation {
             votes: self.votes.clone(),
             wire: self.wire.as_ref().map(Wire::save),
         };
-        save_state(KIND, &saved)
+        KIND.save(&saved)
     }
 
     /// Goes on from a saved state of a federation of the same method, setup and compression, or
     /// refuses it and stays as it was.
     pub fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
-        let saved = restore_state(KIND, saved, |saved: &Saved| {
+        let saved = KIND.restore(saved, |saved: &Saved| {
             saved.nodes.len() == self.nodes.len()
                 && saved.votes.len() == self.votes.len()
                 && saved.votes.iter().all(|votes| is_count(*votes))

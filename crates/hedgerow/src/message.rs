@@ -6,6 +6,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::MAX_NUMBER;
+use crate::simd;
+
 /// Identity of a node within its federation.
 pub type NodeId = u32;
 
@@ -281,4 +284,14 @@ pub enum Rejected {
         /// The sum that came.
         value: f32,
     },
+}
+
+/// Refuses numbers that are not finite or larger than [`MAX_NUMBER`].
+pub(crate) fn check_numbers(numbers: &[f32]) -> Result<(), Rejected> {
+    match simd::first_beyond(numbers, MAX_NUMBER) {
+        None => Ok(()),
+        Some((position, value)) => {
+            Err(Rejected::OutOfBounds { position, value, bound: MAX_NUMBER })
+        }
+    }
 }

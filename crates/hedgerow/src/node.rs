@@ -382,7 +382,7 @@ impl Node {
     /// # Panics
     /// If the rescaling was made for another dictionary.
     pub fn rescale(&mut self, rescaling: &Rescaling) {
-        self.heads.iter_mut().for_each(|head| head.transport(rescaling));
+        self.heads.iter_mut().for_each(|head| head.rescale(rescaling));
         self.encoders.iter_mut().for_each(Encoder::forget);
     }
 

@@ -16,12 +16,12 @@ use crate::method::ServerMethod;
 use crate::plan::Plan;
 use crate::relay::PartialSum;
 use crate::scaling::{Rescaling, Scale, ServerScaling};
-use crate::state::{BadState, restore_state, save_state};
+use crate::state::{BadState, StateKind};
 
 pub(crate) use codec::Down;
 pub use codec::UploadReader;
 
-const KIND: &str = "server-heads";
+const KIND: StateKind = StateKind::new("server-heads");
 
 /// The server of a federation. [`Plan::server`] makes one.
 pub struct Server {
@@ -224,7 +224,7 @@ impl Server {
         if let Some(before) = before {
             for (output, head) in self.heads.iter_mut().enumerate() {
                 if let Some(rescaling) = self.plan.rescaling(&before, scale, output) {
-                    head.transport(&rescaling);
+                    head.rescale(&rescaling);
                 }
             }
             self.down.rescaled(&self.heads);
@@ -238,7 +238,7 @@ impl Server {
     /// # Panics
     /// If the rescaling was made for another dictionary.
     pub fn rescale(&mut self, rescaling: &Rescaling) {
-        self.heads.iter_mut().for_each(|head| head.transport(rescaling));
+        self.heads.iter_mut().for_each(|head| head.rescale(rescaling));
         self.down.rescaled(&self.heads);
     }
 
@@ -286,9 +286,7 @@ impl Server {
     pub fn save(&self) -> Vec<u8> {
         match &self.heads[..] {
             [head] => head.save(),
-            heads => {
-                save_state(KIND, &Saved { heads: heads.iter().map(|head| head.save()).collect() })
-            }
+            heads => KIND.save(&Saved { heads: heads.iter().map(|head| head.save()).collect() }),
         }
     }
 
@@ -306,7 +304,7 @@ impl Server {
             [head] => head.restore(saved)?,
             heads => {
                 let is_sound = |saved: &Saved| saved.heads.len() == heads.len();
-                let saved = restore_state(KIND, saved, is_sound)?;
+                let saved = KIND.restore(saved, is_sound)?;
                 let mut both = heads.iter_mut().zip(&saved.heads);
                 both.try_for_each(|(head, saved)| head.restore(saved))?;
             }

@@ -1,10 +1,15 @@
-//! Saved states: versioned bytes that are checked before they are used.
+//! Saved states: bytes with a kind and a version, checked before they are used.
+//!
+//! Every kind of state has its own version. A change of one method's state raises the version of
+//! that kind only and adds a function that reads the version before; all other saved states stay
+//! valid.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::LAST_COUNT;
 
-/// A saved state that doesn't fit.
+/// A saved state that does not fit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("saved state does not fit this method and setup: {reason}")]
 pub struct BadState {
@@ -19,47 +24,87 @@ impl BadState {
     }
 }
 
-/// Version of saved states: one that this code doesn't know is refused, not guessed at.
-const STATE_VERSION: u16 = 4;
+/// A kind of saved state: its name and the version that is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StateKind {
+    name: &'static str,
+    version: u16,
+}
 
-/// Parses a saved state of this kind and checks it.
-pub(crate) fn restore_state<'a, S: Deserialize<'a>>(
-    kind: &str,
-    saved: &'a [u8],
-    is_sound: impl FnOnce(&S) -> bool,
-) -> Result<S, BadState> {
-    let (version, rest) = postcard::take_from_bytes::<u16>(saved).map_err(BadState::new)?;
-    if version != STATE_VERSION {
-        return Err(BadState::new(format!(
-            "it has version {version}, and this is version {STATE_VERSION}"
-        )));
+/// A version that is still read, and the function that turns its bytes into today's state.
+pub type OlderVersion<S> = (u16, fn(&[u8]) -> Result<S, BadState>);
+
+impl StateKind {
+    /// Version of all states before kinds had versions of their own.
+    const FIRST_VERSION: u16 = 4;
+
+    /// A kind in its first version.
+    pub const fn new(name: &'static str) -> Self {
+        Self { name, version: Self::FIRST_VERSION }
     }
-    let (found, rest) = postcard::take_from_bytes::<&str>(rest).map_err(BadState::new)?;
-    if found != kind {
-        return Err(BadState::new(format!("it belongs to {found:?}, not to {kind:?}")));
+
+    /// The same kind in a later version.
+    pub const fn version(self, version: u16) -> Self {
+        Self { version, ..self }
     }
-    match postcard::take_from_bytes::<S>(rest) {
-        Err(error) => Err(BadState::new(error)),
-        Ok((_, rest)) if !rest.is_empty() => {
-            Err(BadState::new(format!("{} bytes too many", rest.len())))
+
+    /// Bytes of a state, with its version and kind in front.
+    #[expect(
+        clippy::expect_used,
+        reason = "writing to memory can't fail, and an empty state would be a lost one"
+    )]
+    pub fn save(self, state: &impl Serialize) -> Vec<u8> {
+        postcard::to_allocvec(&(self.version, self.name, state)).expect("memory can be written")
+    }
+
+    /// Parses and checks a state that [`StateKind::save`] wrote.
+    pub fn restore<S: DeserializeOwned>(
+        self,
+        saved: &[u8],
+        is_sound: impl FnOnce(&S) -> bool,
+    ) -> Result<S, BadState> {
+        self.restore_any(saved, &[], is_sound)
+    }
+
+    /// The same, also for bytes of older versions.
+    pub fn restore_any<S: DeserializeOwned>(
+        self,
+        saved: &[u8],
+        older: &[OlderVersion<S>],
+        is_sound: impl FnOnce(&S) -> bool,
+    ) -> Result<S, BadState> {
+        let (version, rest) = postcard::take_from_bytes::<u16>(saved).map_err(BadState::new)?;
+        let (found, body) = postcard::take_from_bytes::<&str>(rest).map_err(BadState::new)?;
+        if found != self.name {
+            return Err(BadState::new(format!("it belongs to {found:?}, not to {:?}", self.name)));
         }
-        Ok((state, _)) if !is_sound(&state) => {
+        let state = match older.iter().find(|(older, _)| *older == version) {
+            _ if version == self.version => read_body(body)?,
+            Some((_, read)) => read(body)?,
+            None => {
+                let newest = self.version;
+                return Err(BadState::new(format!(
+                    "it has version {version}, and this is version {newest}"
+                )));
+            }
+        };
+        if is_sound(&state) {
+            Ok(state)
+        } else {
             Err(BadState::new("sizes or values are out of bounds"))
         }
-        Ok((state, _)) => Ok(state),
     }
 }
 
-/// Bytes of a state, with its version and kind in front.
-#[expect(
-    clippy::expect_used,
-    reason = "writing to memory can't fail, and an empty state would be a lost one"
-)]
-pub(crate) fn save_state(kind: &str, state: &impl Serialize) -> Vec<u8> {
-    postcard::to_stdvec(&(STATE_VERSION, kind, state)).expect("states can be written to memory")
+/// Parses what follows a version and a kind.
+pub fn read_body<'a, S: Deserialize<'a>>(body: &'a [u8]) -> Result<S, BadState> {
+    match postcard::take_from_bytes::<S>(body).map_err(BadState::new)? {
+        (state, []) => Ok(state),
+        (_, rest) => Err(BadState::new(format!("{} bytes too many", rest.len()))),
+    }
 }
 
-/// Whether a saved counter is one that a half could have reached.
+/// Whether a saved counter is one that a node or server could have reached.
 pub(crate) fn is_count(count: u64) -> bool {
     count < LAST_COUNT
 }

@@ -235,8 +235,8 @@ fn saved_at_any_moment_it_goes_on_bit_by_bit() {
         world.send(0);
         world.learn(1, t);
         if t % 25 == 24 {
-            world.server.transport(&transport);
-            world.nodes.iter_mut().for_each(|node| node.transport(&transport));
+            world.server.rescale(&transport);
+            world.nodes.iter_mut().for_each(|node| node.rescale(&transport));
         }
         let [mut one, mut other] = [world.restored(), world.restored()];
         assert_eq!(one.state(), world.state(), "round {t}");
@@ -303,8 +303,8 @@ impl Raw {
 
     fn go_to(&mut self, scale: Scale) {
         let transport = self.world.case.map().transport(&self.scale, &scale);
-        self.world.server.transport(&transport);
-        self.world.nodes.iter_mut().for_each(|node| node.transport(&transport));
+        self.world.server.rescale(&transport);
+        self.world.nodes.iter_mut().for_each(|node| node.rescale(&transport));
         self.scale = scale;
     }
 }
@@ -400,8 +400,8 @@ proptest! {
         let mut world = World::after(case(), before);
         let transport = world.case.map().transport(&scales[0], &scales[1]);
         for t in 0..3 {
-            world.server.transport(&transport);
-            world.nodes.iter_mut().for_each(|node| node.transport(&transport));
+            world.server.rescale(&transport);
+            world.nodes.iter_mut().for_each(|node| node.rescale(&transport));
             world = world.restored();
             prop_assert!((0..NODES).all(|node| world.prediction(node, t).is_finite()));
             world.round(before + t);

@@ -329,11 +329,16 @@ fn a_budget_buys_as_many_frequencies_as_fit_its_messages() {
     assert_eq!(Method::PofMkl.frequencies(100), Ok(49));
     let three = PofOptions { kernels_per_upload: 3, ..PofOptions::default() };
     for budget in 9..300 {
-        let frequencies = three.frequencies(budget).unwrap();
+        let frequencies = Method::PofMkl.info().frequencies(budget, &three).unwrap();
         assert!(3 * (2 * frequencies + 1) <= budget && 3 * (2 * frequencies + 3) > budget);
     }
     assert!(
-        three.frequencies(8).unwrap_err().to_string().contains("at least 9 numbers, but has 8")
+        Method::PofMkl
+            .info()
+            .frequencies(8, &three)
+            .unwrap_err()
+            .to_string()
+            .contains("at least 9 numbers, but has 8")
     );
 }
 

@@ -70,8 +70,8 @@ fn check_moves(here: &Scale, there: &Scale) {
         for t in 0..40u64 {
             let now = if t < 20 { here } else { there };
             if t == 20 {
-                server.transport(&transport);
-                moved.transport(&transport);
+                server.rescale(&transport);
+                moved.rescale(&transport);
                 let mut newcomer = method.node(&setup, 1);
                 newcomer.adopt(server.broadcast()).unwrap();
                 let z = scaled(now, &[0.3, 0.4]);
@@ -115,8 +115,8 @@ fn what_was_charged_counts_in_the_label_s_new_unit() {
             for t in 0..16 {
                 let scale = if moves && t < 8 { &from } else { &to };
                 if moves && t == 8 {
-                    server.transport(&transport);
-                    nodes.iter_mut().for_each(|node| node.transport(&transport));
+                    server.rescale(&transport);
+                    nodes.iter_mut().for_each(|node| node.rescale(&transport));
                 }
                 for (k, node) in nodes.iter_mut().enumerate() {
                     let (x, y) = raw(t, k);
@@ -159,7 +159,7 @@ fn em_kofl_takes_losses_to_the_label_s_new_unit() {
             server.accept(0, &Upload { round, vote: None, numbers }).unwrap();
             server.close_round();
             if moves && round == 1 {
-                server.transport(&transport);
+                server.rescale(&transport);
             }
         }
         server.broadcast().kernels.unwrap().next
@@ -180,7 +180,7 @@ fn em_kofl_takes_losses_to_the_label_s_new_unit() {
         upload.numbers.split_off(LEN)
     };
     let before = losses(node.as_ref());
-    node.transport(&transport);
+    node.rescale(&transport);
     let expected: Vec<f32> = before.iter().map(|loss| 4.0 * loss).collect();
     assert_eq!(losses(node.as_ref()), expected);
     assert!(before.iter().all(|loss| *loss > 0.0));
@@ -209,7 +209,7 @@ fn curvature_without_use_starts_anew() {
         let z = [1.0, 0.5, -0.5];
         let z = Features::checked(&z).unwrap();
         (0..5).for_each(|_| node.learn(z, 0.5).unwrap());
-        node.transport(&map.transport(&pair[0], &pair[1]));
+        node.rescale(&map.transport(&pair[0], &pair[1]));
         let mut restored = Method::LinearNewton.node(&setup, 0);
         restored.restore(&node.save()).unwrap();
         assert!(node.predict(z).is_finite() && node.norm2().is_finite());

@@ -73,7 +73,7 @@ fn offsets_and_label_factors_leave_all_predictions_as_they_were() {
             let before = predictions(|z| node.predict(z), &map, &from);
             let mut restored = case.method.node(&case.setup, 0);
             restored.restore(&node.save()).unwrap();
-            node.transport(&transport);
+            node.rescale(&transport);
             assert_same(&predictions(|z| node.predict(z), &map, &to), &before, 1e-4, case);
             let untouched = predictions(|z| node.predict(z), &map, &from);
             // POF-MKL may trust a kernel whose model nobody has chosen yet, and that is zero in any
@@ -83,7 +83,7 @@ fn offsets_and_label_factors_leave_all_predictions_as_they_were() {
                 untouched != before || (is_zero && case.is_personal()),
                 "the scales differ: {case:?}"
             );
-            restored.transport(&transport);
+            restored.rescale(&transport);
             assert!(restored.save() == node.save(), "{case:?}");
         }
     }
@@ -100,7 +100,7 @@ fn servers_broadcast_what_their_nodes_would_have_had() {
         let mut world = World::after(case, 4);
         let map = case.map();
         let before = predictions(|z| world.nodes[0].predict(z), &map, &from);
-        world.server.transport(&map.transport(&from, &to));
+        world.server.rescale(&map.transport(&from, &to));
         // A newcomer hears it only through the broadcast.
         let mut newcomer = case.method.node(&case.setup, 99);
         newcomer.adopt(world.server.broadcast()).unwrap();
@@ -116,11 +116,11 @@ fn uploads_of_the_old_scale_are_forgotten_and_can_be_sent_again() {
         let mut world = World::after(case, 2);
         world.learn(0, 2);
         world.send(0);
-        world.server.transport(&transport);
+        world.server.rescale(&transport);
         assert_eq!(world.server.uploads(), 0, "{case:?}");
         let mut restored = case.method.server(&case.setup);
         restored.restore(&world.server.save()).unwrap();
-        world.nodes[0].transport(&transport);
+        world.nodes[0].rescale(&transport);
         world.send(0);
         assert_eq!(world.server.uploads(), 1, "{case:?}");
     }
@@ -174,7 +174,7 @@ fn every_draw_and_family_turns_as_its_angles_do() {
                     for method in [Method::SkOfl { kernel }, Method::MkOfl] {
                         let mut node = told(method, kernels.len(), kernel, &model);
                         let before = predictions(|z| node.predict(z), &map, from);
-                        node.transport(&transport);
+                        node.rescale(&transport);
                         assert_same(
                             &predictions(|z| node.predict(z), &map, to),
                             &before,
@@ -199,7 +199,7 @@ fn learning_in_one_place_survives_too() {
         learner.learn(Features::checked(&z).unwrap(), y).unwrap();
     }
     let before = predictions(|z| learner.predict(z), &map, &from);
-    learner.transport(&map.transport(&from, &to));
+    learner.rescale(&map.transport(&from, &to));
     assert_same(&predictions(|z| learner.predict(z), &map, &to), &before, 1e-4, "omkl");
 }
 
@@ -240,7 +240,7 @@ fn a_stretch_takes_the_nearest_function() {
                 said.collect()
             };
             let before = said(node.as_ref(), &from);
-            node.transport(&transport);
+            node.rescale(&transport);
             let after = said(node.as_ref(), &to);
             let energy: f64 = before.iter().map(|value| value * value).sum();
             let off: f64 = before.iter().zip(&after).map(|(a, b)| (a - b) * (a - b)).sum();
@@ -260,21 +260,21 @@ fn there_and_back_is_nowhere() {
         let map = case.map();
         let mut world = World::after(case, 3);
         let before = predictions(|z| world.nodes[1].predict(z), &map, &here);
-        world.nodes[1].transport(&map.transport(&here, &there));
-        world.nodes[1].transport(&map.transport(&there, &here));
+        world.nodes[1].rescale(&map.transport(&here, &there));
+        world.nodes[1].rescale(&map.transport(&there, &here));
         assert_same(&predictions(|z| world.nodes[1].predict(z), &map, &here), &before, 1e-5, case);
         // And to where one is already, not a bit changes, but that GR-OFL's slices begin again.
         if case.method == Method::GrOfl {
             let before = predictions(|z| world.nodes[1].predict(z), &map, &here);
-            world.nodes[1].transport(&map.transport(&here, &here));
+            world.nodes[1].rescale(&map.transport(&here, &here));
             assert_eq!(predictions(|z| world.nodes[1].predict(z), &map, &here), before);
             continue;
         }
         let mut saved = world.nodes[1].save();
-        world.nodes[1].transport(&map.transport(&here, &here));
+        world.nodes[1].rescale(&map.transport(&here, &here));
         assert!(saved == world.nodes[1].save(), "{case:?}");
         saved = world.server.save();
-        world.server.transport(&map.transport(&here, &here));
+        world.server.rescale(&map.transport(&here, &here));
         assert!(saved == world.server.save(), "{case:?}");
     }
 }
@@ -289,7 +289,7 @@ fn models_stay_within_bounds_whatever_the_gain() {
         for size in [1e-30, 1.0, 1e30] {
             let model: Vec<f32> = numbers(1, 2 * FREQUENCIES).iter().map(|v| v * size).collect();
             let mut node = told(Method::SkOfl { kernel: 0 }, 1, 0, &model);
-            node.transport(&map.transport(from, to));
+            node.rescale(&map.transport(from, to));
             assert!(node.norm2() <= 1.001 * f64::from(MAX_NORM).powi(2), "{}", node.norm2());
         }
     }
@@ -300,7 +300,7 @@ fn models_stay_within_bounds_whatever_the_gain() {
     };
     // A label that has never varied has no scale, and no model either.
     let mut node = told(Method::SkOfl { kernel: 0 }, 1, 0, &numbers(1, 2 * FREQUENCIES));
-    node.transport(&map.transport(&constant(3.0), &scale(0.0, 1.0)));
+    node.rescale(&map.transport(&constant(3.0), &scale(0.0, 1.0)));
     assert_eq!(node.norm2(), 0.0);
 }
 
@@ -371,7 +371,7 @@ proptest! {
         let transport = map.transport(&scales[0], &scales[1]);
         let model: Vec<f32> = numbers(1, 2 * FREQUENCIES).iter().map(|v| v * 10f32.powi(size)).collect();
         let mut node = told(Method::MkOfl, 2, 1, &model);
-        node.transport(&transport);
+        node.rescale(&transport);
         prop_assert!(node.norm2() <= 1.001 * f64::from(MAX_NORM).powi(2));
         for value in predictions(|z| node.predict(z), &map, &scales[1]) {
             prop_assert!(value.is_finite());

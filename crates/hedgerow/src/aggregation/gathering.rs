@@ -9,12 +9,11 @@ use serde::{Deserialize, Serialize};
 use crate::aggregation::sum::ExactSum;
 use crate::aggregation::{Aggregation, Columns};
 use crate::limits::MAX_NUMBER;
-use crate::message::{NodeId, Rejected, Upload};
-use crate::simd;
+use crate::message::{NodeId, Rejected, Upload, check_numbers};
 
 /// Sums of what came in this round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Gathering {
+pub struct Gathering {
     /// One of everything, or one for each kernel that may be voted for.
     sums: Vec<ExactSum>,
     aggregation: Aggregation,
@@ -24,6 +23,9 @@ pub(crate) struct Gathering {
     /// Votes per kernel; empty if the method has none.
     votes: Vec<u64>,
     heard: Heard,
+    /// Kernels that an upload may have numbers for, at most.
+    #[serde(skip)]
+    parts: usize,
 }
 
 impl Gathering {
@@ -45,18 +47,27 @@ impl Gathering {
             kept: vec![Columns::new(len); kept],
             votes: vec![0; kernels],
             heard: Heard::default(),
+            parts: 1,
         }
     }
 
-    /// Takes an upload for the open round, or refuses it and stays as it was. It may have numbers
-    /// for up to `most` kernels: those of the one that it votes for, those of the others, and then
-    /// which the others are.
+    /// The same for uploads that may have numbers for several kernels: those of the kernel that it
+    /// votes for, those of others, then the indices of the others.
+    pub(crate) fn with_parts(self, parts: usize) -> Self {
+        Self { parts, ..self }
+    }
+
+    /// Kernels that an upload may have numbers for, at most.
+    pub(crate) fn parts(&self) -> usize {
+        self.parts
+    }
+
+    /// Takes an upload for the open round, or refuses it and stays as it was.
     pub(crate) fn accept(
         &mut self,
         open: u64,
         from: NodeId,
         upload: &Upload,
-        most: usize,
     ) -> Result<(), Rejected> {
         if upload.round != open {
             let found = upload.round;
@@ -64,8 +75,8 @@ impl Gathering {
         }
         let (len, found) = (self.sums[0].len(), upload.numbers.len());
         let parts = (found + 1) / (len + 1);
-        if (found + 1) % (len + 1) != 0 || parts > most || parts == 0 {
-            return Err(Rejected::WrongLength { expected: most * (len + 1) - 1, found });
+        if (found + 1) % (len + 1) != 0 || parts > self.parts || parts == 0 {
+            return Err(Rejected::WrongLength { expected: self.parts * (len + 1) - 1, found });
         }
         check_numbers(&upload.numbers)?;
         let (numbers, others) = upload.numbers.split_at(parts * len);
@@ -162,31 +173,32 @@ impl Gathering {
     }
 
     /// How many uploads came.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.heard.count
     }
 
-    pub(crate) fn votes(&self) -> &[u64] {
+    /// Votes per kernel; empty if the method has none.
+    pub fn votes(&self) -> &[u64] {
         &self.votes
     }
 
     /// Sums of what came for a kernel, number by number.
-    pub(crate) fn totals_of(&self, kernel: usize) -> impl Iterator<Item = f64> {
+    pub fn totals_of(&self, kernel: usize) -> impl Iterator<Item = f64> {
         self.sums[kernel].totals()
     }
 
     /// Sums, number by number.
-    pub(crate) fn totals(&self) -> impl Iterator<Item = f64> {
+    pub fn totals(&self) -> impl Iterator<Item = f64> {
         self.sums[0].totals()
     }
 
     /// Writes the mean of the first `out.len()` numbers.
-    pub(crate) fn mean(&self, out: &mut [f32]) {
+    pub fn mean(&self, out: &mut [f32]) {
         write_mean(&self.sums[0], self.count() as u64, out);
     }
 
     /// Writes the mean of those who voted for a kernel, which somebody must have done.
-    pub(crate) fn mean_of_voters(&self, kernel: usize, out: &mut [f32]) {
+    pub fn mean_of_voters(&self, kernel: usize, out: &mut [f32]) {
         write_mean(&self.sums[kernel], self.votes[kernel], out);
     }
 
@@ -198,9 +210,8 @@ impl Gathering {
         self.heard.clear();
     }
 
-    /// Whether a saved state has the shape of a known one and no number that can't be, for uploads
-    /// of up to `most` kernels.
-    pub(crate) fn is_sound(&self, known: &Self, most: usize) -> bool {
+    /// Whether a saved state has the shape of a known one and no number that can't be.
+    pub(crate) fn is_sound(&self, known: &Self) -> bool {
         let uploads = self.count() as u64;
         let cast: u64 = self.votes.iter().fold(0, |sum, votes| sum.saturating_add(*votes));
         let is_reached = |kernel: usize, sum: &ExactSum| {
@@ -220,7 +231,7 @@ impl Gathering {
             && self.heard.is_sound()
             && self.votes.iter().all(|votes| *votes <= uploads)
             && (self.votes.is_empty()
-                || (uploads..=uploads.saturating_mul(most as u64)).contains(&cast))
+                || (uploads..=uploads.saturating_mul(known.parts as u64)).contains(&cast))
     }
 }
 
@@ -228,16 +239,6 @@ fn write_mean(sum: &ExactSum, terms: u64, out: &mut [f32]) {
     let share = 1.0 / terms as f64;
     for (out, total) in out.iter_mut().zip(sum.totals()) {
         *out = (total * share) as f32;
-    }
-}
-
-/// Refuses numbers that no honest node sends.
-pub(crate) fn check_numbers(numbers: &[f32]) -> Result<(), Rejected> {
-    match simd::first_beyond(numbers, MAX_NUMBER) {
-        None => Ok(()),
-        Some((position, value)) => {
-            Err(Rejected::OutOfBounds { position, value, bound: MAX_NUMBER })
-        }
     }
 }
 
@@ -345,7 +346,7 @@ mod tests {
     fn voters_have_means_of_their_own() {
         let mut gathering = Gathering::by_vote(Aggregation::Mean, 1, 3);
         for (node, vote, number) in [(1, 0, 5.0), (2, 2, 1.0), (3, 2, 4.0)] {
-            gathering.accept(1, node, &upload(1, Some(vote), &[number]), 1).unwrap();
+            gathering.accept(1, node, &upload(1, Some(vote), &[number])).unwrap();
         }
         let means = [0, 2].map(|kernel| {
             let mut mean = [0.0];
@@ -353,10 +354,10 @@ mod tests {
             mean[0]
         });
         assert_eq!(means, [5.0, 2.5]);
-        assert!(gathering.is_sound(&Gathering::by_vote(Aggregation::Mean, 1, 3), 1));
+        assert!(gathering.is_sound(&Gathering::by_vote(Aggregation::Mean, 1, 3)));
         assert!(
-            !gathering.is_sound(&Gathering::new(Aggregation::Mean, 1, 3), 1)
-                && !gathering.is_sound(&Gathering::by_vote(Aggregation::Mean, 1, 4), 1)
+            !gathering.is_sound(&Gathering::new(Aggregation::Mean, 1, 3))
+                && !gathering.is_sound(&Gathering::by_vote(Aggregation::Mean, 1, 4))
         );
         gathering.clear();
         assert_eq!(
@@ -371,7 +372,7 @@ mod tests {
     #[test]
     fn bad_uploads_are_refused_and_change_nothing() {
         let mut gathering = Gathering::new(Aggregation::Mean, 2, 3);
-        gathering.accept(5, 1, &upload(5, Some(2), &[1.0, 2.0]), 1).unwrap();
+        gathering.accept(5, 1, &upload(5, Some(2), &[1.0, 2.0])).unwrap();
         let before = gathering.clone();
         let refused = [
             (2, upload(4, Some(0), &[1.0, 2.0])),
@@ -385,11 +386,11 @@ mod tests {
             (2, upload(5, Some(0), &[1e31, 2.0])),
         ];
         for (from, upload) in refused {
-            assert!(gathering.accept(5, from, &upload, 1).is_err(), "{upload:?}");
+            assert!(gathering.accept(5, from, &upload).is_err(), "{upload:?}");
             assert_eq!(gathering, before);
         }
-        gathering.accept(5, NodeId::MAX, &upload(5, Some(0), &[3.0, 4.0]), 1).unwrap();
-        assert!(gathering.accept(5, NodeId::MAX, &upload(5, Some(0), &[3.0, 4.0]), 1).is_err());
+        gathering.accept(5, NodeId::MAX, &upload(5, Some(0), &[3.0, 4.0])).unwrap();
+        assert!(gathering.accept(5, NodeId::MAX, &upload(5, Some(0), &[3.0, 4.0])).is_err());
         let mut mean = [0.0; 2];
         gathering.mean(&mut mean);
         assert_eq!((mean, gathering.count()), ([2.0, 3.0], 2));
@@ -404,12 +405,12 @@ mod tests {
                 let mut parts = [(); 3].map(|()| Gathering::by_vote(aggregation, 1, 3));
                 for (at, (node, vote, number)) in uploads.into_iter().enumerate() {
                     let upload = upload(1, Some(vote), &[number]);
-                    parts[usize::from(at >= split)].accept(1, node, &upload, 1).unwrap();
-                    parts[2].accept(1, node, &upload, 1).unwrap();
+                    parts[usize::from(at >= split)].accept(1, node, &upload).unwrap();
+                    parts[2].accept(1, node, &upload).unwrap();
                 }
                 let [mut one, other, mut flat] = parts;
                 one.merge(&other, 1).unwrap();
-                assert!(one.is_sound(&Gathering::by_vote(aggregation, 1, 3), 1));
+                assert!(one.is_sound(&Gathering::by_vote(aggregation, 1, 3)));
                 assert_eq!((one.count(), one.votes()), (4, flat.votes()));
                 assert!(
                     uploads.iter().all(|(node, ..)| one.has_heard(*node)) && !one.has_heard(71)
@@ -431,17 +432,17 @@ mod tests {
 
     #[test]
     fn parts_of_an_upload_go_to_their_kernels() {
-        let mut gathering = Gathering::by_vote(Aggregation::Mean, 2, 4);
+        let mut gathering = Gathering::by_vote(Aggregation::Mean, 2, 4).with_parts(3);
         // Kernels 2, 0 and 3; then 3 alone.
         let three = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 0.0, 3.0];
-        gathering.accept(1, 1, &upload(1, Some(2), &three), 3).unwrap();
-        gathering.accept(1, 2, &upload(1, Some(3), &[10.0, 20.0]), 3).unwrap();
+        gathering.accept(1, 1, &upload(1, Some(2), &three)).unwrap();
+        gathering.accept(1, 2, &upload(1, Some(3), &[10.0, 20.0])).unwrap();
         let totals: Vec<Vec<f64>> =
             (0..4).map(|kernel| gathering.totals_of(kernel).collect()).collect();
         assert_eq!(totals, [[3.0, 4.0], [0.0, 0.0], [1.0, 2.0], [15.0, 26.0]]);
         assert_eq!((gathering.votes(), gathering.count()), (&[1, 0, 1, 2][..], 2));
-        let known = Gathering::by_vote(Aggregation::Mean, 2, 4);
-        assert!(gathering.is_sound(&known, 3) && !gathering.is_sound(&known, 1));
+        let known = Gathering::by_vote(Aggregation::Mean, 2, 4).with_parts(3);
+        assert!(gathering.is_sound(&known) && !gathering.is_sound(&known.clone().with_parts(1)));
         let before = gathering.clone();
         let refused = [
             upload(1, Some(2), &[1.0, 2.0, 3.0, 4.0, 4.0]),
@@ -457,7 +458,7 @@ mod tests {
             upload(1, Some(0), &[]),
         ];
         for upload in refused {
-            assert!(gathering.accept(1, 9, &upload, 3).is_err(), "{upload:?}");
+            assert!(gathering.accept(1, 9, &upload).is_err(), "{upload:?}");
             assert_eq!(gathering, before);
         }
     }
@@ -467,9 +468,9 @@ mod tests {
         let mut gathering = Gathering::new(Aggregation::Median, 2, 0);
         let known = gathering.clone();
         for (node, first) in [(4, 3.0), (1, -1e30), (9, 5.0), (2, 1e30), (3, 4.0)] {
-            gathering.accept(1, node, &upload(1, None, &[first, 1.0]), 1).unwrap();
+            gathering.accept(1, node, &upload(1, None, &[first, 1.0])).unwrap();
         }
-        assert!(gathering.is_sound(&known, 1));
+        assert!(gathering.is_sound(&known));
         let saved = postcard::to_stdvec(&gathering).unwrap();
         let mut restored: Gathering = postcard::from_bytes(&saved).unwrap();
         let mut mean = [0.0; 2];
@@ -480,20 +481,20 @@ mod tests {
         }
         // Uploads of another length, then of this one.
         gathering.expect(3);
-        gathering.accept(2, 1, &upload(2, None, &[1.0; 3]), 1).unwrap();
+        gathering.accept(2, 1, &upload(2, None, &[1.0; 3])).unwrap();
         gathering.expect(2);
-        assert!(gathering.is_sound(&known, 1) && gathering.count() == 0);
+        assert!(gathering.is_sound(&known) && gathering.count() == 0);
     }
 
     #[test]
     fn states_of_kept_uploads_that_can_t_be_are_refused() {
         let known = Gathering::by_vote(Aggregation::Median, 1, 2);
         let mut sound = known.clone();
-        sound.accept(1, 7, &upload(1, Some(1), &[2.5]), 1).unwrap();
-        assert!(sound.is_sound(&known, 1));
+        sound.accept(1, 7, &upload(1, Some(1), &[2.5])).unwrap();
+        assert!(sound.is_sound(&known));
         let other = Aggregation::TrimmedMean { share: 0.1 };
-        assert!(!sound.is_sound(&Gathering::by_vote(other, 1, 2), 1));
-        assert!(!sound.is_sound(&Gathering::by_vote(Aggregation::Mean, 1, 2), 1));
+        assert!(!sound.is_sound(&Gathering::by_vote(other, 1, 2)));
+        assert!(!sound.is_sound(&Gathering::by_vote(Aggregation::Mean, 1, 2)));
         let spoils: [fn(&mut Gathering); 8] = [
             |state| state.aggregation = Aggregation::TrimmedMean { share: f64::NAN },
             |state| state.aggregation = Aggregation::Mean,
@@ -507,11 +508,11 @@ mod tests {
         for (which, spoil) in spoils.iter().enumerate() {
             let mut state = sound.clone();
             spoil(&mut state);
-            assert!(!state.is_sound(&known, 1), "{which}");
+            assert!(!state.is_sound(&known), "{which}");
         }
         let mut state = known.clone();
         state.kept[1].push(&[f32::NAN]);
         (state.votes[1], state.heard) = (1, sound.heard.clone());
-        assert!(!state.is_sound(&known, 1));
+        assert!(!state.is_sound(&known));
     }
 }

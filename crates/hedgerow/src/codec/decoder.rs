@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 
 use super::blocks::unpack;
 use super::{Coding, Cost, Head, NumberFormat, Reference, SectionHead};
-use crate::aggregation::gathering::check_numbers;
 use crate::message::Rejected;
+use crate::message::check_numbers;
 
 /// Reads what [`super::Encoder::encode`] wrote. `known` must be what the sender knew: the broadcast
 /// that opened the round of an upload, or the one before a broadcast; for [`super::Kind::Tracked`]

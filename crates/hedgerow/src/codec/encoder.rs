@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use super::blocks::{Chance, pack, pack_exactly};
 use super::{Coding, Cost, Head, Kind, NumberFormat, Reader, Reference, Section, SectionHead};
-use crate::aggregation::gathering::check_numbers;
 use crate::limits::MAX_NUMBER;
 use crate::message::NodeId;
+use crate::message::check_numbers;
 use crate::random::{CounterRng, Purpose};
-use crate::state::{BadState, is_count, restore_state, save_state};
+use crate::state::{BadState, StateKind, is_count};
 
-const KIND: &str = "encoder";
+const KIND: StateKind = StateKind::new("encoder");
 
 /// Turns the messages of one sender into bytes.
 ///
@@ -196,12 +196,12 @@ impl Encoder {
 
     /// Everything that has to survive a restart.
     pub fn save(&self) -> Vec<u8> {
-        save_state(KIND, &self.state)
+        KIND.save(&self.state)
     }
 
     /// Goes on from a saved state, or refuses it and stays as it was.
     pub fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
-        self.state = restore_state(KIND, saved, |state: &State| {
+        self.state = KIND.restore(saved, |state: &State| {
             let mut owed = state
                 .slots
                 .iter()

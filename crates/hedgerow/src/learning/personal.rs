@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::MAX_LABEL;
 use crate::linear::Cholesky;
-use crate::state::{BadState, is_count, restore_state, save_state};
+use crate::state::{BadState, StateKind, is_count};
 
 /// λ: how strongly coefficients are held to (0, 1, 0, 0).
 const PENALTY: f64 = 0.1;
@@ -21,7 +21,7 @@ const PENALTY: f64 = 0.1;
 /// Rate of the weights, per squared range.
 const RATE: f64 = 8.0;
 
-const KIND: &str = "personal";
+const KIND: StateKind = StateKind::new("personal");
 
 const TERMS: usize = 4;
 
@@ -124,12 +124,12 @@ impl Personal {
 
     /// Everything that has to survive a restart.
     pub fn save(&self) -> Vec<u8> {
-        save_state(KIND, self)
+        KIND.save(self)
     }
 
     /// Goes on from a saved state, or refuses it and stays as it was.
     pub fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
-        *self = restore_state(KIND, saved, |state: &Self| {
+        *self = KIND.restore(saved, |state: &Self| {
             let bound = f64::from(MAX_LABEL);
             let labels = [state.last, state.mean, state.smallest, state.largest];
             let sums = || state.gram.iter().chain(&state.moment).chain(&state.losses);

@@ -14,33 +14,51 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::basis::Basis;
-use super::rows::{Models, are_losses, descend, one_hot, pack_losses};
-use super::server::{FIRST, Rule, Server, check_losses, check_selection, is_selection};
-use super::{BadSample, NodeMethod, Setup};
-use crate::aggregation::gathering::Gathering;
+use super::info::{Halves, Look, MethodInfo};
+use super::layout::{BroadcastLayout, FIRST, Layout, UploadLayout, Votes};
+use super::node_shell::{NodeRule, NodeShell};
+use super::rows::{Models, add_losses, are_losses, descend, one_hot, pack_losses};
+use super::server_shell::{ServerRule, ServerShell, check_losses, check_selection, is_selection};
+use super::{ServerMethod, Setup};
+use crate::aggregation::Gathering;
 use crate::codec::{Kind, Section};
 use crate::features::Features;
 use crate::learning::weights::{ExponentialWeights, draw};
 use crate::message::{Broadcast, Rejected, Selection, Upload};
 use crate::random::{CounterRng, Purpose};
 use crate::scaling::Rescaling;
-use crate::state::{BadState, is_count, restore_state, save_state};
+use crate::state::StateKind;
 
-const KIND: &str = "emk-node";
+pub(super) static INFO: MethodInfo = MethodInfo {
+    name: "emk",
+    aliases: &["em-kofl"],
+    title: "eM-KOFL",
+    summary: "nodes upload one model and all losses, and the server draws the kernel",
+    look: Look::solid([0x8a, 0x6f, 0xd1]),
+    layout,
+    memory: super::mk_ofl::INFO.memory,
+    halves: Some(Halves { node: |setup, _| NodeShell::boxed(setup, Node::new(setup)), server }),
+    ..MethodInfo::BASE
+};
 
-pub(super) struct Node {
+fn layout(setup: &Setup) -> Layout {
+    let (kernels, len) = (setup.kernels(), setup.model_len());
+    Layout {
+        upload: UploadLayout::Models { models: 1, len, losses: kernels },
+        votes: Votes::None,
+        broadcast: BroadcastLayout::Selected { among: kernels, len },
+    }
+}
+
+struct Node {
     setup: Setup,
-    state: NodeState,
+    state: State,
     /// Objective of each kernel's model on the sample at hand; scratch.
     sample_losses: Vec<f64>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct NodeState {
-    round: u64,
-    /// Samples learned since the last broadcast.
-    learned: u64,
+struct State {
     selection: Selection,
     /// The global model.
     global: Models,
@@ -51,16 +69,14 @@ struct NodeState {
 }
 
 impl Node {
-    pub(super) fn new(setup: &Setup) -> Self {
-        let kernels = setup.kernels();
+    fn new(setup: &Setup) -> Self {
+        let (kernels, len) = (setup.kernels(), setup.model_len());
         Self {
             setup: *setup,
-            state: NodeState {
-                round: 1,
-                learned: 0,
+            state: State {
                 selection: FIRST,
-                global: Models::zero(1, setup.model_len()),
-                models: Models::zero(kernels, setup.model_len()),
+                global: Models::zero(1, len),
+                models: Models::zero(kernels, len),
                 losses: vec![0.0; kernels],
             },
             sample_losses: vec![0.0; kernels],
@@ -68,31 +84,29 @@ impl Node {
     }
 }
 
-impl NodeMethod for Node {
+impl NodeRule for Node {
+    type State = State;
+    const KIND: StateKind = StateKind::new("emk-node");
+
+    fn width(&self) -> usize {
+        self.setup.width()
+    }
+
     fn predict(&self, z: Features<'_>) -> f32 {
-        self.setup.assert_width(z);
         let (kernel, len) = (self.state.selection.current as usize, self.setup.model_len());
         self.state.global.predict(0, z.part(kernel * len..(kernel + 1) * len))
     }
 
-    fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
-        let rate = self.setup.config.step_size.rate(self.state.round + self.state.learned);
-        descend(&self.setup, rate, &mut self.state.models, z, y, &mut self.sample_losses)?;
-        for (total, loss) in self.state.losses.iter_mut().zip(&self.sample_losses) {
-            *total += loss;
-        }
-        self.state.learned += 1;
-        Ok(())
+    fn learn(&mut self, step: u64, z: Features<'_>, y: f32) {
+        let (rate, losses) = (self.setup.step_size(step), &mut self.sample_losses);
+        descend(&self.setup, rate, &mut self.state.models, z, y, losses);
+        add_losses(&mut self.state.losses, losses);
     }
 
-    fn upload(&self, out: &mut Upload) -> bool {
+    fn write(&self, _round: u64, upload: &mut Upload) {
         let state = &self.state;
-        out.round = state.round;
-        out.vote = None;
-        out.numbers.clear();
-        state.models.pack_row(state.selection.next as usize, &mut out.numbers);
-        pack_losses(&state.losses, &mut out.numbers);
-        state.learned > 0
+        state.models.pack_row(state.selection.next as usize, &mut upload.numbers);
+        pack_losses(&state.losses, &mut upload.numbers);
     }
 
     fn sections(&self, out: &mut Vec<Section>) {
@@ -100,25 +114,16 @@ impl NodeMethod for Node {
         out.push(Section { len: self.setup.model_len(), kind: Kind::Model { slot } });
     }
 
-    fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
-        let selection = check_selection(&self.setup, broadcast)?;
-        if broadcast.round > self.state.round {
-            self.state.round = broadcast.round;
-            self.state.learned = 0;
-            self.state.selection = selection;
-            self.state.global.set(0, &broadcast.numbers);
-            self.state.models.set(selection.current as usize, &broadcast.numbers);
-            self.state.losses.fill(0.0);
-        }
-        Ok(())
+    fn check(&self, broadcast: &Broadcast) -> Result<(), Rejected> {
+        check_selection(&self.setup, broadcast)
     }
 
-    fn forget_round(&mut self) {
-        self.state.round = 0;
-    }
-
-    fn round(&self) -> u64 {
-        self.state.round
+    fn adopt(&mut self, broadcast: &Broadcast) {
+        let (state, selection) = (&mut self.state, broadcast.kernels.unwrap_or(FIRST));
+        state.selection = selection;
+        state.global.set(0, &broadcast.numbers);
+        state.models.set(selection.current as usize, &broadcast.numbers);
+        state.losses.fill(0.0);
     }
 
     fn weights(&self, out: &mut [f64]) {
@@ -129,44 +134,51 @@ impl NodeMethod for Node {
         self.state.global.norm2(0)
     }
 
-    fn transport(&mut self, transport: &Rescaling) {
-        self.state.global.transport(0, self.state.selection.current as usize, transport);
-        self.state.models.transport_all(transport);
-        let factor = transport.loss_factor();
+    fn rescale(&mut self, rescaling: &Rescaling) {
+        self.state.global.rescale(0, self.state.selection.current as usize, rescaling);
+        self.state.models.rescale_all(rescaling);
+        let factor = rescaling.loss_factor();
         self.state.losses.iter_mut().for_each(|loss| *loss = (*loss * factor).min(1e300));
     }
 
-    fn save(&self) -> Vec<u8> {
-        save_state(KIND, &self.state)
+    fn state(&self) -> impl Serialize {
+        &self.state
     }
 
-    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
-        let setup = &self.setup;
-        self.state = restore_state(KIND, saved, |state: &NodeState| {
-            let (kernels, len) = (setup.kernels(), setup.model_len());
-            is_count(state.round)
-                && is_count(state.learned)
-                && is_selection(setup, state.selection)
-                && state.global.is_sound(1, len)
-                && state.models.is_sound(kernels, len)
-                && are_losses(&state.losses, kernels)
-        })?;
-        Ok(())
+    fn is_sound(&self, state: &State) -> bool {
+        let (kernels, len) = (self.setup.kernels(), self.setup.model_len());
+        is_selection(&self.setup, state.selection)
+            && state.global.is_sound(1, len)
+            && state.models.is_sound(kernels, len)
+            && are_losses(&state.losses, kernels)
+    }
+
+    fn restore(&mut self, state: State) {
+        self.state = state;
     }
 }
 
-/// Averages the uploaded models, charges the weights with everybody's losses and draws the kernel
-/// after next from them.
-pub(super) struct Randomised {
+/// Averages the uploaded models, charges the weights with the losses of all nodes and draws the
+/// kernel after next from them.
+struct Randomised {
     setup: Setup,
     selections: CounterRng,
 }
 
-impl Rule for Randomised {
+fn server(setup: &Setup) -> Box<dyn ServerMethod> {
+    let selections = CounterRng::from_seed(setup.config().seed).derive(Purpose::Selection, 0);
+    let weights = ExponentialWeights::new(setup.config().weight_rule, setup.kernels());
+    let numbers = vec![0.0; setup.model_len()];
+    let opening = Broadcast { round: 1, kernels: Some(FIRST), numbers };
+    let rule = Randomised { setup: *setup, selections };
+    ServerShell::boxed(setup, layout(setup), rule, weights, opening)
+}
+
+impl ServerRule for Randomised {
     type Memory = ExponentialWeights;
 
-    fn kind(&self) -> &'static str {
-        "emk-server"
+    fn kind(&self) -> StateKind {
+        StateKind::new("emk-server")
     }
 
     fn close(
@@ -183,13 +195,13 @@ impl Rule for Randomised {
         broadcast.kernels = Some(Selection { current: averaged, next: drawn });
     }
 
-    fn transport(
+    fn rescale(
         &self,
         weights: &mut ExponentialWeights,
         _broadcast: &mut Broadcast,
-        transport: &Rescaling,
+        rescaling: &Rescaling,
     ) {
-        weights.in_other_units(transport.loss_factor());
+        weights.in_other_units(rescaling.loss_factor());
     }
 
     fn check(&self, upload: &Upload, _broadcast: &Broadcast) -> Result<(), Rejected> {
@@ -198,36 +210,6 @@ impl Rule for Randomised {
 
     fn is_sound(&self, weights: &ExponentialWeights, broadcast: &Broadcast) -> bool {
         check_selection(&self.setup, broadcast).is_ok()
-            && weights.is_sound(self.setup.config.weight_rule, self.setup.kernels())
-    }
-}
-
-pub(super) fn server(setup: &Setup, basis: Basis) -> Server<Randomised> {
-    let selections = CounterRng::from_seed(setup.config.seed).derive(Purpose::Selection, 0);
-    let (kernels, len) = (setup.kernels(), setup.model_len());
-    let weights = ExponentialWeights::new(setup.config.weight_rule, kernels);
-    let opening = Broadcast { round: 1, kernels: Some(FIRST), numbers: vec![0.0; len] };
-    let gathering = Gathering::new(setup.config.aggregation, len + kernels, 0);
-    Server::new(Randomised { setup: *setup, selections }, weights, opening, gathering, basis)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::method::SetupConfig;
-
-    #[test]
-    fn states_with_losses_that_can_t_be_are_refused() {
-        let config = SetupConfig { kernels: 2, frequencies: 2, ..SetupConfig::default() };
-        let mut node = Node::new(&Setup::try_from(config).unwrap());
-        for losses in
-            [&[1.0, -1.0][..], &[f64::NAN, 1.0], &[1.0, f64::INFINITY], &[1.0], &[1.0, 0.0]]
-        {
-            let sound = node.save();
-            node.state.losses = losses.to_vec();
-            let damaged = node.save();
-            node.restore(&sound).unwrap();
-            assert_eq!(node.restore(&damaged).is_ok(), losses == [1.0, 0.0], "{losses:?}");
-        }
+            && weights.is_sound(self.setup.config().weight_rule, self.setup.kernels())
     }
 }

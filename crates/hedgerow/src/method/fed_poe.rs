@@ -20,23 +20,38 @@ use std::f64::consts::LN_2;
 
 use serde::{Deserialize, Serialize};
 
-use super::basis::Basis;
-use super::rows::{Models, descend};
-use super::server::{Mean, Server, check_broadcast};
-use super::{BadSample, NodeMethod, Setup};
-use crate::baseline::omkl::{Omkl, OmklState};
-use crate::codec::{Kind, Section};
+use super::Setup;
+use super::info::{Halves, Look, MethodInfo, row_bytes};
+use super::node_shell::{NodeRule, NodeShell};
+use super::omkl::{Omkl, OmklState};
+use super::rows::{Models, descend, every_model};
+use super::server_shell::{ServerShell, check_broadcast};
+use crate::codec::Section;
 use crate::features::Features;
 use crate::learning::weights::{ExponentialWeights, is_distribution};
 use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
-use crate::state::{BadState, is_count, restore_state, save_state};
+use crate::state::StateKind;
 
-const KIND: &str = "fedpoe-node";
+pub(super) static INFO: MethodInfo = MethodInfo {
+    name: "fedpoe",
+    aliases: &["fed-poe"],
+    title: "Fed-POE",
+    summary: "a federated and a local model, mixed by each node's own weights",
+    look: Look::solid([0xa6, 0x61, 0x1a]),
+    memory: |setup| 3 * setup.kernels() * row_bytes(setup.model_len()) + 7 * 8 * setup.kernels(),
+    halves: Some(Halves {
+        node: |setup, _| NodeShell::boxed(setup, Node::new(setup)),
+        server: |setup| {
+            ServerShell::averaging(setup, StateKind::new("fedpoe-server"), (INFO.layout)(setup))
+        },
+    }),
+    ..MethodInfo::BASE
+};
 
-pub(super) struct Node {
+struct Node {
     setup: Setup,
-    state: NodeState,
+    state: State,
     /// Learns alone.
     own: Omkl,
     /// Objective of each kernel's model on the sample at hand; scratch.
@@ -44,10 +59,7 @@ pub(super) struct Node {
 }
 
 #[derive(Serialize, Deserialize)]
-struct NodeState {
-    round: u64,
-    /// Samples learned since the last broadcast.
-    learned: u64,
+struct State {
     /// θ of the last broadcast.
     global: Models,
     /// Those and the gradient steps since.
@@ -62,14 +74,12 @@ struct NodeState {
 }
 
 impl Node {
-    pub(super) fn new(setup: &Setup) -> Self {
-        let (kernels, rule) = (setup.kernels(), setup.config.weight_rule);
+    fn new(setup: &Setup) -> Self {
+        let (kernels, rule) = (setup.kernels(), setup.config().weight_rule);
         let models = Models::zero(kernels, setup.model_len());
         Self {
             setup: *setup,
-            state: NodeState {
-                round: 1,
-                learned: 0,
+            state: State {
                 global: models.clone(),
                 models,
                 kernels: ExponentialWeights::new(rule, kernels),
@@ -88,71 +98,48 @@ impl Node {
     }
 }
 
-impl NodeMethod for Node {
+impl NodeRule for Node {
+    type State = (State, OmklState);
+    const KIND: StateKind = StateKind::new("fedpoe-node");
+
+    fn width(&self) -> usize {
+        self.setup.width()
+    }
+
     fn predict(&self, z: Features<'_>) -> f32 {
-        self.setup.assert_width(z);
         let [federated, own] = self.predictions(z).map(f64::from);
         (self.state.shares[0] * federated + self.state.shares[1] * own) as f32
     }
 
-    fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
-        self.setup.check_width(z)?;
-        self.setup.check_label(y)?;
-        let (config, round) = (&self.setup.config, self.state.round + self.state.learned);
-        let lost = self
-            .predictions(z)
-            .map(|prediction| config.loss.value(f64::from(prediction), f64::from(y)).min(1e60));
-        descend(
-            &self.setup,
-            config.step_size.rate(round),
-            &mut self.state.models,
-            z,
-            y,
-            &mut self.losses,
-        )?;
-        self.own.learn(z, y)?;
+    fn learn(&mut self, step: u64, z: Features<'_>, y: f32) {
+        let (setup, config, label) = (&self.setup, self.setup.config(), f64::from(y));
+        let loss = |prediction: f32| config.loss.value(f64::from(prediction), label).min(1e60);
+        let lost = self.predictions(z).map(loss);
         let state = &mut self.state;
-        state.global.objectives(self.setup.objective(), z, y, &mut self.losses);
-        state.kernels.charge(self.setup.weight_rate(round), self.losses.iter().copied());
+        descend(setup, setup.step_size(step), &mut state.models, z, y, &mut self.losses);
+        self.own.step(z, y);
+        state.global.objectives(setup.objective(), z, y, &mut self.losses);
+        state.kernels.charge(setup.weight_rate(step), self.losses.iter().copied());
         state.kernels.probabilities(&mut state.probabilities);
-        state.parts.charge(config.weight_rate.rate(round) * LN_2, lost);
+        state.parts.charge(config.weight_rate.rate(step) * LN_2, lost);
         state.parts.probabilities(&mut state.shares);
-        state.learned += 1;
-        Ok(())
     }
 
-    fn upload(&self, out: &mut Upload) -> bool {
-        out.round = self.state.round;
-        out.vote = None;
-        out.numbers.clear();
-        self.state.models.pack(&mut out.numbers);
-        self.state.learned > 0
+    fn write(&self, _round: u64, upload: &mut Upload) {
+        self.state.models.pack(&mut upload.numbers);
     }
 
     fn sections(&self, out: &mut Vec<Section>) {
-        let len = self.setup.model_len();
-        out.extend(
-            (0..self.setup.kernels()).map(|slot| Section { len, kind: Kind::Model { slot } }),
-        );
+        out.extend(every_model(&self.setup));
     }
 
-    fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
-        check_broadcast(broadcast, self.setup.width())?;
-        if broadcast.round > self.state.round {
-            self.state.round = broadcast.round;
-            self.state.learned = 0;
-            self.state.global.set(0, &broadcast.numbers);
-            self.state.models.set(0, &broadcast.numbers);
-        }
-        Ok(())
+    fn check(&self, broadcast: &Broadcast) -> Result<(), Rejected> {
+        check_broadcast(broadcast, self.setup.width())
     }
 
-    fn forget_round(&mut self) {
-        self.state.round = 0;
-    }
-
-    fn round(&self) -> u64 {
-        self.state.round
+    fn adopt(&mut self, broadcast: &Broadcast) {
+        self.state.global.set(0, &broadcast.numbers);
+        self.state.models.set(0, &broadcast.numbers);
     }
 
     fn weights(&self, out: &mut [f64]) {
@@ -160,7 +147,7 @@ impl NodeMethod for Node {
         for (out, (of_federated, of_own)) in
             out.iter_mut().zip(self.state.probabilities.iter().zip(self.own.weights()))
         {
-            // Two roundings may add up to more than all.
+            // The sum of two rounded numbers may exceed one.
             *out = (federated * of_federated + own * of_own).min(1.0);
         }
     }
@@ -170,40 +157,34 @@ impl NodeMethod for Node {
         self.state.shares[0] * federated + self.state.shares[1] * self.own.norm2()
     }
 
-    fn transport(&mut self, transport: &Rescaling) {
+    fn rescale(&mut self, rescaling: &Rescaling) {
         let state = &mut self.state;
-        state.global.transport_all(transport);
-        state.models.transport_all(transport);
-        self.own.transport(transport);
-        // The mixtures at hand stay, so that predictions do.
-        state.kernels.in_other_units(transport.loss_factor());
-        state.parts.in_other_units(transport.loss_factor());
+        state.global.rescale_all(rescaling);
+        state.models.rescale_all(rescaling);
+        self.own.rescale(rescaling);
+        // The mixtures stay, so that predictions do.
+        state.kernels.in_other_units(rescaling.loss_factor());
+        state.parts.in_other_units(rescaling.loss_factor());
     }
 
-    fn save(&self) -> Vec<u8> {
-        save_state(KIND, &(&self.state, &self.own.state))
+    fn state(&self) -> impl Serialize {
+        (&self.state, &self.own.state)
     }
 
-    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
-        let setup = &self.setup;
-        let (kernels, rule) = (setup.kernels(), setup.config.weight_rule);
-        let is_sound = |(state, own): &(NodeState, OmklState)| {
-            is_count(state.round)
-                && is_count(state.learned)
-                && state.global.is_sound(kernels, setup.model_len())
-                && state.models.is_sound(kernels, setup.model_len())
-                && state.kernels.is_sound(rule, kernels)
-                && state.probabilities.len() == kernels
-                && is_distribution(&state.probabilities)
-                && state.parts.is_sound(rule, 2)
-                && is_distribution(&state.shares)
-                && Omkl::is_sound(setup, own)
-        };
-        (self.state, self.own.state) = restore_state(KIND, saved, is_sound)?;
-        Ok(())
+    fn is_sound(&self, (state, own): &(State, OmklState)) -> bool {
+        let (setup, kernels) = (&self.setup, self.setup.kernels());
+        let rule = setup.config().weight_rule;
+        state.global.is_sound(kernels, setup.model_len())
+            && state.models.is_sound(kernels, setup.model_len())
+            && state.kernels.is_sound(rule, kernels)
+            && state.probabilities.len() == kernels
+            && is_distribution(&state.probabilities)
+            && state.parts.is_sound(rule, 2)
+            && is_distribution(&state.shares)
+            && Omkl::is_sound(setup, own)
     }
-}
 
-pub(super) fn server(setup: &Setup, basis: Basis) -> Server<Mean> {
-    Server::averaging(setup, "fedpoe-server", basis)
+    fn restore(&mut self, state: (State, OmklState)) {
+        (self.state, self.own.state) = state;
+    }
 }

@@ -11,95 +11,92 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::basis::Basis;
+use super::Setup;
+use super::info::{FeatureKind, Halves, Look, MethodInfo, row_bytes};
+use super::layout::{BroadcastLayout, Layout};
+use super::node_shell::{NodeRule, NodeShell};
 use super::rows::{Models, descend};
-use super::server::{Mean, Server, check_broadcast};
-use super::{BadSample, NodeMethod, Setup};
+use super::server_shell::{ServerShell, check_broadcast};
 use crate::codec::{Kind, Section};
 use crate::features::Features;
 use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
-use crate::state::{BadState, is_count, restore_state, save_state};
+use crate::state::StateKind;
 
-const KIND: &str = "linear-node";
+pub(super) static INFO: MethodInfo = MethodInfo {
+    name: "linear",
+    aliases: &["linear-sgd"],
+    title: "Linear",
+    summary: "a linear model, learned by gradient steps and averaged",
+    look: Look::solid([0x33, 0x66, 0x66]),
+    features: FeatureKind::Inputs,
+    layout,
+    memory: |setup| 2 * row_bytes(setup.linear_len()),
+    halves: Some(Halves {
+        node: |setup, _| NodeShell::boxed(setup, Node::new(setup)),
+        server: |setup| {
+            ServerShell::averaging(setup, StateKind::new("linear-server"), layout(setup))
+        },
+    }),
+    ..MethodInfo::BASE
+};
+
+pub(super) fn layout(setup: &Setup) -> Layout {
+    Layout::of_models(BroadcastLayout::Inputs { len: setup.linear_len() })
+}
 
 pub(super) struct Node {
     pub(super) setup: Setup,
-    pub(super) state: NodeState,
+    pub(super) state: State,
 }
 
 #[derive(Serialize, Deserialize)]
-pub(super) struct NodeState {
-    round: u64,
-    /// Samples learned since the last broadcast.
-    pub(super) learned: u64,
+pub(super) struct State {
     /// The model of the last broadcast.
     global: Models,
     /// It and the steps since.
     pub(super) local: Models,
 }
 
-impl NodeState {
-    pub(super) fn is_sound(&self, len: usize) -> bool {
-        is_count(self.round)
-            && is_count(self.learned)
-            && self.global.is_sound(1, len)
-            && self.local.is_sound(1, len)
-    }
-}
-
 impl Node {
     pub(super) fn new(setup: &Setup) -> Self {
         let model = Models::zero(1, setup.linear_len());
-        Self {
-            setup: *setup,
-            state: NodeState { round: 1, learned: 0, global: model.clone(), local: model },
-        }
+        Self { setup: *setup, state: State { global: model.clone(), local: model } }
     }
 }
 
-impl NodeMethod for Node {
+impl NodeRule for Node {
+    type State = State;
+    const KIND: StateKind = StateKind::new("linear-node");
+
+    fn width(&self) -> usize {
+        self.setup.linear_len()
+    }
+
     fn predict(&self, z: Features<'_>) -> f32 {
         self.state.global.predict(0, z)
     }
 
-    fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
-        let rate = self.setup.config.step_size.rate(self.state.round + self.state.learned);
-        let rate = rate / self.setup.linear_len() as f64;
-        descend(&self.setup, rate, &mut self.state.local, z, y, &mut [0.0])?;
-        self.state.learned += 1;
-        Ok(())
+    fn learn(&mut self, step: u64, z: Features<'_>, y: f32) {
+        let rate = self.setup.step_size(step) / self.setup.linear_len() as f64;
+        descend(&self.setup, rate, &mut self.state.local, z, y, &mut [0.0]);
     }
 
-    fn upload(&self, out: &mut Upload) -> bool {
-        out.round = self.state.round;
-        out.vote = None;
-        out.numbers.clear();
-        self.state.local.pack(&mut out.numbers);
-        self.state.learned > 0
+    fn write(&self, _round: u64, upload: &mut Upload) {
+        self.state.local.pack(&mut upload.numbers);
     }
 
     fn sections(&self, out: &mut Vec<Section>) {
         out.push(Section { len: self.setup.linear_len(), kind: Kind::Model { slot: 0 } });
     }
 
-    fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
-        check_broadcast(broadcast, self.setup.linear_len())?;
-        if broadcast.round > self.state.round {
-            self.state.round = broadcast.round;
-            self.state.learned = 0;
-            self.state.global.set(0, &broadcast.numbers);
-            self.state.local.set(0, &broadcast.numbers);
-        }
-        Ok(())
+    fn check(&self, broadcast: &Broadcast) -> Result<(), Rejected> {
+        check_broadcast(broadcast, self.setup.linear_len())
     }
 
-    fn forget_round(&mut self) {
-        self.state.round = 0;
-    }
-
-    fn round(&self) -> u64 {
-        self.state.round
+    fn adopt(&mut self, broadcast: &Broadcast) {
+        self.state.global.set(0, &broadcast.numbers);
+        self.state.local.set(0, &broadcast.numbers);
     }
 
     fn weights(&self, out: &mut [f64]) {
@@ -110,23 +107,21 @@ impl NodeMethod for Node {
         self.state.global.norm2(0)
     }
 
-    fn transport(&mut self, transport: &Rescaling) {
-        self.state.global.transport_linear(0, transport);
-        self.state.local.transport_linear(0, transport);
+    fn rescale(&mut self, rescaling: &Rescaling) {
+        self.state.global.rescale_linear(0, rescaling);
+        self.state.local.rescale_linear(0, rescaling);
     }
 
-    fn save(&self) -> Vec<u8> {
-        save_state(KIND, &self.state)
+    fn state(&self) -> impl Serialize {
+        &self.state
     }
 
-    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
+    fn is_sound(&self, state: &State) -> bool {
         let len = self.setup.linear_len();
-        self.state = restore_state(KIND, saved, |state: &NodeState| state.is_sound(len))?;
-        Ok(())
+        state.global.is_sound(1, len) && state.local.is_sound(1, len)
     }
-}
 
-/// The server of linear models, however nodes learn them.
-pub(super) fn server(setup: &Setup, basis: Basis, kind: &'static str) -> Server<Mean> {
-    Server::averaging(setup, kind, basis)
+    fn restore(&mut self, state: State) {
+        self.state = state;
+    }
 }

@@ -1,53 +1,84 @@
-//! Local only: every node learns alone, with all kernels, and nothing travels. What federation has
-//! to beat.
+//! Local only: every node learns alone, with all kernels, and nothing travels. A federation should
+//! be better than this.
 
-use super::{BadSample, NodeMethod, ServerMethod, Setup};
-use crate::aggregation::Aggregation;
-use crate::aggregation::gathering::Gathering;
-use crate::baseline::omkl::{Omkl, OmklState};
+use serde::Serialize;
+
+use super::info::{Halves, Look, MethodInfo, row_bytes};
+use super::layout::{BroadcastLayout, Layout, UploadLayout, Votes};
+use super::node_shell::{NodeRule, NodeShell};
+use super::omkl::{Omkl, OmklState};
+use super::{ServerMethod, Setup};
+use crate::aggregation::{Aggregation, Gathering, PartialSum};
 use crate::features::Features;
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
-use crate::relay::PartialSum;
 use crate::scaling::Rescaling;
-use crate::state::{BadState, restore_state, save_state};
+use crate::state::{BadState, OlderVersion, StateKind, read_body};
 
-const KIND: &str = "local-node";
+pub(super) static INFO: MethodInfo = MethodInfo {
+    name: "local",
+    title: "Local",
+    summary: "every node learns alone; nothing travels",
+    look: Look::dashed([0x56, 0xb4, 0xe9]),
+    layout: |_| Layout {
+        upload: UploadLayout::Nothing,
+        votes: Votes::None,
+        broadcast: BroadcastLayout::Nothing,
+    },
+    memory: |setup| setup.kernels() * (row_bytes(setup.model_len()) + 4 * 8),
+    halves: Some(Halves {
+        node: |setup, _| NodeShell::boxed(setup, Node::new(setup)),
+        server: |_| {
+            let broadcast = Broadcast { round: 1, ..Broadcast::default() };
+            Box::new(Server { broadcast })
+        },
+    }),
+    ..MethodInfo::BASE
+};
 
-pub(super) struct Node {
+struct Node {
     setup: Setup,
     learner: Omkl,
 }
 
 impl Node {
-    pub(super) fn new(setup: &Setup) -> Self {
+    fn new(setup: &Setup) -> Self {
         Self { setup: *setup, learner: Omkl::new(setup) }
     }
 }
 
-impl NodeMethod for Node {
+/// Version 4 had neither round nor number of samples.
+fn read_version_4(body: &[u8]) -> Result<(u64, u64, OmklState), BadState> {
+    Ok((1, 0, read_body(body)?))
+}
+
+impl NodeRule for Node {
+    type State = OmklState;
+    const KIND: StateKind = StateKind::new("local-node").version(5);
+    const OLDER: &'static [OlderVersion<(u64, u64, OmklState)>] = &[(4, read_version_4)];
+
+    fn width(&self) -> usize {
+        self.setup.width()
+    }
+
     fn predict(&self, z: Features<'_>) -> f32 {
         self.learner.predict(z)
     }
 
-    fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
-        self.learner.learn(z, y)
+    fn learn(&mut self, _step: u64, z: Features<'_>, y: f32) {
+        self.learner.step(z, y);
     }
 
-    fn upload(&self, out: &mut Upload) -> bool {
-        out.numbers.clear();
-        out.vote = None;
+    fn write(&self, _round: u64, _upload: &mut Upload) {}
+
+    fn has_news(&self, _learned: u64) -> bool {
         false
     }
 
-    fn adopt(&mut self, _broadcast: &Broadcast) -> Result<(), Rejected> {
+    fn check(&self, _broadcast: &Broadcast) -> Result<(), Rejected> {
         Ok(())
     }
 
-    fn forget_round(&mut self) {}
-
-    fn round(&self) -> u64 {
-        1
-    }
+    fn adopt(&mut self, _broadcast: &Broadcast) {}
 
     fn weights(&self, out: &mut [f64]) {
         out.copy_from_slice(self.learner.weights());
@@ -57,31 +88,26 @@ impl NodeMethod for Node {
         self.learner.norm2()
     }
 
-    fn transport(&mut self, transport: &Rescaling) {
-        self.learner.transport(transport);
+    fn rescale(&mut self, rescaling: &Rescaling) {
+        self.learner.rescale(rescaling);
     }
 
-    fn save(&self) -> Vec<u8> {
-        save_state(KIND, &self.learner.state)
+    fn state(&self) -> impl Serialize {
+        &self.learner.state
     }
 
-    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
-        let setup = &self.setup;
-        self.learner.state =
-            restore_state(KIND, saved, |state: &OmklState| Omkl::is_sound(setup, state))?;
-        Ok(())
+    fn is_sound(&self, state: &OmklState) -> bool {
+        Omkl::is_sound(&self.setup, state)
+    }
+
+    fn restore(&mut self, state: OmklState) {
+        self.learner.state = state;
     }
 }
 
-/// Has nothing to say: its round never closes.
-pub(super) struct Server {
+/// Takes no uploads: its round never closes.
+struct Server {
     broadcast: Broadcast,
-}
-
-impl Server {
-    pub(super) fn new() -> Self {
-        Self { broadcast: Broadcast { round: 1, ..Broadcast::default() } }
-    }
 }
 
 impl ServerMethod for Server {
@@ -126,7 +152,7 @@ impl ServerMethod for Server {
 
     fn replace_broadcast(&mut self, _told: &[f32]) {}
 
-    fn transport(&mut self, _transport: &Rescaling) {}
+    fn rescale(&mut self, _rescaling: &Rescaling) {}
 
     fn save(&self) -> Vec<u8> {
         Vec::new()

@@ -10,20 +10,47 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::basis::Basis;
+use super::Setup;
+use super::info::{Halves, Look, MethodInfo, row_bytes};
+use super::layout::{BroadcastLayout, FIRST, Layout, UploadLayout, Votes};
+use super::node_shell::{NodeRule, NodeShell};
 use super::rows::{Models, descend, one_hot};
-use super::server::{FIRST, Rule, Server, check_selection, is_selection};
-use super::{BadSample, NodeMethod, Setup};
-use crate::aggregation::gathering::Gathering;
+use super::server_shell::{ServerRule, ServerShell, check_selection, is_selection};
+use crate::aggregation::Gathering;
 use crate::codec::{Kind, Section};
 use crate::features::Features;
 use crate::learning::weights::{ExponentialWeights, draw, vote_log_weights};
 use crate::message::{Broadcast, NodeId, Rejected, Selection, Upload};
 use crate::random::{CounterRng, Purpose};
 use crate::scaling::Rescaling;
-use crate::state::{BadState, is_count, restore_state, save_state};
+use crate::state::StateKind;
 
-const KIND: &str = "mk-node";
+pub(super) static INFO: MethodInfo = MethodInfo {
+    name: "mk",
+    aliases: &["mk-ofl"],
+    title: "MK-OFL",
+    summary: "nodes vote for a kernel and upload one model",
+    look: Look::solid([0xd5, 0x5e, 0x00]).bold(),
+    layout,
+    memory: |setup| (setup.kernels() + 1) * row_bytes(setup.model_len()) + 3 * 8 * setup.kernels(),
+    halves: Some(Halves {
+        node: |setup, id| NodeShell::boxed(setup, Node::new(setup, id)),
+        server,
+    }),
+    ..MethodInfo::BASE
+};
+
+fn layout(setup: &Setup) -> Layout {
+    let (kernels, len) = (setup.kernels(), setup.model_len());
+    Layout {
+        upload: UploadLayout::Models { models: 1, len, losses: 0 },
+        votes: match setup.config().mk.average {
+            Average::All => Votes::Counted { kernels },
+            Average::Voters => Votes::Summed { kernels },
+        },
+        broadcast: BroadcastLayout::Selected { among: kernels, len },
+    }
+}
 
 /// Where the paper and its authors' published code part. The default is the paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,19 +79,16 @@ pub enum Average {
     Voters,
 }
 
-pub(super) struct Node {
+struct Node {
     setup: Setup,
     votes: CounterRng,
-    state: NodeState,
+    state: State,
     /// Objective of each kernel's model on the sample at hand; scratch.
     losses: Vec<f64>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct NodeState {
-    round: u64,
-    /// Samples learned since the last broadcast.
-    learned: u64,
+struct State {
     selection: Selection,
     /// ŵ_t.
     global: Models,
@@ -74,50 +98,47 @@ struct NodeState {
 }
 
 impl Node {
-    pub(super) fn new(setup: &Setup, id: NodeId) -> Self {
+    fn new(setup: &Setup, id: NodeId) -> Self {
+        let (kernels, len) = (setup.kernels(), setup.model_len());
         Self {
             setup: *setup,
-            votes: CounterRng::from_seed(setup.config.seed).derive(Purpose::Vote, u64::from(id)),
-            state: NodeState {
-                round: 1,
-                learned: 0,
+            votes: CounterRng::from_seed(setup.config().seed).derive(Purpose::Vote, u64::from(id)),
+            state: State {
                 selection: FIRST,
-                global: Models::zero(1, setup.model_len()),
-                models: Models::zero(setup.kernels(), setup.model_len()),
-                weights: ExponentialWeights::new(setup.config.weight_rule, setup.kernels()),
+                global: Models::zero(1, len),
+                models: Models::zero(kernels, len),
+                weights: ExponentialWeights::new(setup.config().weight_rule, kernels),
             },
-            losses: vec![0.0; setup.kernels()],
+            losses: vec![0.0; kernels],
         }
     }
 }
 
-impl NodeMethod for Node {
+impl NodeRule for Node {
+    type State = State;
+    const KIND: StateKind = StateKind::new("mk-node");
+
+    fn width(&self) -> usize {
+        self.setup.width()
+    }
+
     fn predict(&self, z: Features<'_>) -> f32 {
-        self.setup.assert_width(z);
         let (kernel, len) = (self.state.selection.current as usize, self.setup.model_len());
         self.state.global.predict(0, z.part(kernel * len..(kernel + 1) * len))
     }
 
-    fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
-        // Several samples in a round go on from one another, and so does the rate.
-        let round = self.state.round + self.state.learned;
-        let rate = self.setup.config.step_size.rate(round);
-        descend(&self.setup, rate, &mut self.state.models, z, y, &mut self.losses)?;
-        let nodes = if self.setup.config.mk.count_nodes { self.setup.config.nodes } else { 1 };
-        let rate = self.setup.weight_rate(round) * nodes as f64;
+    fn learn(&mut self, step: u64, z: Features<'_>, y: f32) {
+        let (setup, config) = (&self.setup, self.setup.config());
+        descend(setup, setup.step_size(step), &mut self.state.models, z, y, &mut self.losses);
+        let nodes = if config.mk.count_nodes { config.nodes } else { 1 };
+        let rate = setup.weight_rate(step) * nodes as f64;
         self.state.weights.charge(rate, self.losses.iter().copied());
-        self.state.learned += 1;
-        Ok(())
     }
 
-    fn upload(&self, out: &mut Upload) -> bool {
+    fn write(&self, round: u64, upload: &mut Upload) {
         let state = &self.state;
-        let uniform = self.votes.uniform_at(state.round);
-        out.round = state.round;
-        out.vote = Some(draw(state.weights.log(), uniform) as u32);
-        out.numbers.clear();
-        state.models.pack_row(state.selection.next as usize, &mut out.numbers);
-        state.learned > 0
+        upload.vote = Some(draw(state.weights.log(), self.votes.uniform_at(round)) as u32);
+        state.models.pack_row(state.selection.next as usize, &mut upload.numbers);
     }
 
     fn sections(&self, out: &mut Vec<Section>) {
@@ -125,25 +146,16 @@ impl NodeMethod for Node {
         out.push(Section { len: self.setup.model_len(), kind: Kind::Model { slot } });
     }
 
-    fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
-        let selection = check_selection(&self.setup, broadcast)?;
-        if broadcast.round > self.state.round {
-            self.state.round = broadcast.round;
-            self.state.learned = 0;
-            self.state.selection = selection;
-            self.state.global.set(0, &broadcast.numbers);
-            // From here on the model of the global kernel is the global model.
-            self.state.models.set(selection.current as usize, &broadcast.numbers);
-        }
-        Ok(())
+    fn check(&self, broadcast: &Broadcast) -> Result<(), Rejected> {
+        check_selection(&self.setup, broadcast)
     }
 
-    fn forget_round(&mut self) {
-        self.state.round = 0;
-    }
-
-    fn round(&self) -> u64 {
-        self.state.round
+    fn adopt(&mut self, broadcast: &Broadcast) {
+        let (state, selection) = (&mut self.state, broadcast.kernels.unwrap_or(FIRST));
+        state.selection = selection;
+        state.global.set(0, &broadcast.numbers);
+        // From here on the model of the global kernel is the global model.
+        state.models.set(selection.current as usize, &broadcast.numbers);
     }
 
     fn weights(&self, out: &mut [f64]) {
@@ -158,44 +170,50 @@ impl NodeMethod for Node {
         self.state.global.norm2(0)
     }
 
-    fn transport(&mut self, transport: &Rescaling) {
-        self.state.global.transport(0, self.state.selection.current as usize, transport);
-        self.state.models.transport_all(transport);
-        self.state.weights.in_other_units(transport.loss_factor());
+    fn rescale(&mut self, rescaling: &Rescaling) {
+        self.state.global.rescale(0, self.state.selection.current as usize, rescaling);
+        self.state.models.rescale_all(rescaling);
+        self.state.weights.in_other_units(rescaling.loss_factor());
     }
 
-    fn save(&self) -> Vec<u8> {
-        save_state(KIND, &self.state)
+    fn state(&self) -> impl Serialize {
+        &self.state
     }
 
-    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
-        let setup = &self.setup;
-        self.state = restore_state(KIND, saved, |state: &NodeState| {
-            let kernels = setup.kernels();
-            is_count(state.round)
-                && is_count(state.learned)
-                && is_selection(setup, state.selection)
-                && state.global.is_sound(1, setup.model_len())
-                && state.models.is_sound(kernels, setup.model_len())
-                && state.weights.is_sound(setup.config.weight_rule, kernels)
-        })?;
-        Ok(())
+    fn is_sound(&self, state: &State) -> bool {
+        let (kernels, len) = (self.setup.kernels(), self.setup.model_len());
+        is_selection(&self.setup, state.selection)
+            && state.global.is_sound(1, len)
+            && state.models.is_sound(kernels, len)
+            && state.weights.is_sound(self.setup.config().weight_rule, kernels)
+    }
+
+    fn restore(&mut self, state: State) {
+        self.state = state;
     }
 }
 
 /// Averages the uploaded models and draws the kernel after next from the votes.
-pub(super) struct Vote {
+struct Vote {
     setup: Setup,
     selections: CounterRng,
     /// Log-probability of each kernel in the draw; scratch.
     log: Vec<f64>,
 }
 
-impl Rule for Vote {
+fn server(setup: &Setup) -> Box<dyn super::ServerMethod> {
+    let selections = CounterRng::from_seed(setup.config().seed).derive(Purpose::Selection, 0);
+    let rule = Vote { setup: *setup, selections, log: vec![0.0; setup.kernels()] };
+    let numbers = vec![0.0; setup.model_len()];
+    let opening = Broadcast { round: 1, kernels: Some(FIRST), numbers };
+    ServerShell::boxed(setup, layout(setup), rule, (), opening)
+}
+
+impl ServerRule for Vote {
     type Memory = ();
 
-    fn kind(&self) -> &'static str {
-        "mk-server"
+    fn kind(&self) -> StateKind {
+        StateKind::new("mk-server")
     }
 
     fn close(&mut self, (): &mut (), sums: &Gathering, broadcast: &mut Broadcast) {
@@ -203,7 +221,7 @@ impl Rule for Vote {
         let drawn = draw(&self.log, self.selections.uniform_at(broadcast.round)) as u32;
         let averaged = broadcast.kernels.unwrap_or(FIRST).next;
         broadcast.kernels = Some(Selection { current: averaged, next: drawn });
-        match self.setup.config.mk.average {
+        match self.setup.config().mk.average {
             Average::All => sums.mean(&mut broadcast.numbers),
             Average::Voters => sums.mean_of_voters(drawn as usize, &mut broadcast.numbers),
         }
@@ -214,24 +232,10 @@ impl Rule for Vote {
     }
 }
 
-pub(super) fn server(setup: &Setup, basis: Basis) -> Server<Vote> {
-    let selections = CounterRng::from_seed(setup.config.seed).derive(Purpose::Selection, 0);
-    let rule = Vote { setup: *setup, selections, log: vec![0.0; setup.kernels()] };
-    let opening =
-        Broadcast { round: 1, kernels: Some(FIRST), numbers: vec![0.0; setup.model_len()] };
-    let (kernels, len) = (setup.kernels(), setup.model_len());
-    let aggregation = setup.config.aggregation;
-    let gathering = match setup.config.mk.average {
-        Average::All => Gathering::new(aggregation, len, kernels),
-        Average::Voters => Gathering::by_vote(aggregation, len, kernels),
-    };
-    Server::new(rule, (), opening, gathering, basis)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::method::SetupConfig;
+    use crate::method::{NodeMethod, SetupConfig};
 
     /// Votes of a thousand nodes that have all seen the same sample.
     fn votes(weight_rate: f64) -> (Vec<usize>, Vec<f64>) {
@@ -250,7 +254,7 @@ mod tests {
         let (mut counts, mut weights) = (vec![0; 4], vec![0.0; 4]);
         let mut upload = Upload::default();
         for id in 0..1000 {
-            let mut node = Node::new(&setup, id);
+            let mut node = NodeShell::new(&setup, Node::new(&setup, id));
             (0..2).for_each(|_| node.learn(z, 1.0).unwrap());
             assert!(node.upload(&mut upload));
             counts[upload.vote.unwrap() as usize] += 1;

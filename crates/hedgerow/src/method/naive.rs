@@ -7,37 +7,54 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::basis::Basis;
-use super::rows::{Models, are_losses, descend, pack_losses};
-use super::server::{Rule, Server, check_broadcast, check_losses};
-use super::{BadSample, NodeMethod, Setup};
-use crate::aggregation::gathering::Gathering;
-use crate::codec::{Kind, Section};
+use super::info::{Halves, Look, MethodInfo, row_bytes};
+use super::layout::{BroadcastLayout, Layout, UploadLayout, Votes};
+use super::node_shell::{NodeRule, NodeShell};
+use super::rows::{Models, add_losses, are_losses, descend, every_model, pack_losses};
+use super::server_shell::{ServerRule, ServerShell, check_broadcast, check_losses};
+use super::{ServerMethod, Setup};
+use crate::aggregation::Gathering;
+use crate::codec::Section;
 use crate::features::Features;
 use crate::learning::weights::{ExponentialWeights, is_distribution};
 use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
-use crate::state::{BadState, is_count, restore_state, save_state};
+use crate::state::StateKind;
+
+pub(super) static INFO: MethodInfo = MethodInfo {
+    name: "naive",
+    title: "Naive",
+    summary: "all models and weights travel",
+    look: Look::solid([0x00, 0x9e, 0x73]),
+    layout,
+    memory: |setup| 2 * setup.kernels() * row_bytes(setup.model_len()) + 4 * 8 * setup.kernels(),
+    halves: Some(Halves { node: |setup, _| NodeShell::boxed(setup, Node::new(setup)), server }),
+    ..MethodInfo::BASE
+};
+
+fn layout(setup: &Setup) -> Layout {
+    let (models, len) = (setup.kernels(), setup.model_len());
+    Layout {
+        upload: UploadLayout::Models { models, len, losses: models },
+        votes: Votes::None,
+        broadcast: BroadcastLayout::every_kernel(setup),
+    }
+}
 
 /// Length of both messages: models, then losses or weights.
 fn message_len(setup: &Setup) -> usize {
     setup.width() + setup.kernels()
 }
 
-const KIND: &str = "naive-node";
-
-pub(super) struct Node {
+struct Node {
     setup: Setup,
-    state: NodeState,
+    state: State,
     /// Objective of each kernel's model on the sample at hand; scratch.
     sample_losses: Vec<f64>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct NodeState {
-    round: u64,
-    /// Samples learned since the last broadcast.
-    learned: u64,
+struct State {
     /// The models of the last broadcast.
     global: Models,
     /// Those and the gradient steps since.
@@ -49,15 +66,14 @@ struct NodeState {
 }
 
 impl Node {
-    pub(super) fn new(setup: &Setup) -> Self {
+    fn new(setup: &Setup) -> Self {
         let kernels = setup.kernels();
+        let models = Models::zero(kernels, setup.model_len());
         Self {
             setup: *setup,
-            state: NodeState {
-                round: 1,
-                learned: 0,
-                global: Models::zero(kernels, setup.model_len()),
-                models: Models::zero(kernels, setup.model_len()),
+            state: State {
+                global: models.clone(),
+                models,
                 weights: vec![1.0 / kernels as f64; kernels],
                 losses: vec![0.0; kernels],
             },
@@ -66,59 +82,43 @@ impl Node {
     }
 }
 
-impl NodeMethod for Node {
+impl NodeRule for Node {
+    type State = State;
+    const KIND: StateKind = StateKind::new("naive-node");
+
+    fn width(&self) -> usize {
+        self.setup.width()
+    }
+
     fn predict(&self, z: Features<'_>) -> f32 {
-        self.setup.assert_width(z);
         self.state.global.predict_mixture(&self.state.weights, z)
     }
 
-    fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
-        let rate = self.setup.config.step_size.rate(self.state.round + self.state.learned);
-        descend(&self.setup, rate, &mut self.state.models, z, y, &mut self.sample_losses)?;
-        for (total, loss) in self.state.losses.iter_mut().zip(&self.sample_losses) {
-            *total += loss;
-        }
-        self.state.learned += 1;
-        Ok(())
+    fn learn(&mut self, step: u64, z: Features<'_>, y: f32) {
+        let (rate, losses) = (self.setup.step_size(step), &mut self.sample_losses);
+        descend(&self.setup, rate, &mut self.state.models, z, y, losses);
+        add_losses(&mut self.state.losses, losses);
     }
 
-    fn upload(&self, out: &mut Upload) -> bool {
-        let state = &self.state;
-        out.round = state.round;
-        out.vote = None;
-        out.numbers.clear();
-        state.models.pack(&mut out.numbers);
-        pack_losses(&state.losses, &mut out.numbers);
-        state.learned > 0
+    fn write(&self, _round: u64, upload: &mut Upload) {
+        self.state.models.pack(&mut upload.numbers);
+        pack_losses(&self.state.losses, &mut upload.numbers);
     }
 
     fn sections(&self, out: &mut Vec<Section>) {
-        let len = self.setup.model_len();
-        out.extend(
-            (0..self.setup.kernels()).map(|slot| Section { len, kind: Kind::Model { slot } }),
-        );
+        out.extend(every_model(&self.setup));
     }
 
-    fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
-        check_broadcast(broadcast, message_len(&self.setup))?;
-        if broadcast.round > self.state.round {
-            let (models, weights) = broadcast.numbers.split_at(self.setup.width());
-            self.state.round = broadcast.round;
-            self.state.learned = 0;
-            self.state.global.set(0, models);
-            self.state.models.set(0, models);
-            normalise(weights, &mut self.state.weights);
-            self.state.losses.fill(0.0);
-        }
-        Ok(())
+    fn check(&self, broadcast: &Broadcast) -> Result<(), Rejected> {
+        check_broadcast(broadcast, message_len(&self.setup))
     }
 
-    fn forget_round(&mut self) {
-        self.state.round = 0;
-    }
-
-    fn round(&self) -> u64 {
-        self.state.round
+    fn adopt(&mut self, broadcast: &Broadcast) {
+        let (models, weights) = broadcast.numbers.split_at(self.setup.width());
+        self.state.global.set(0, models);
+        self.state.models.set(0, models);
+        normalise(weights, &mut self.state.weights);
+        self.state.losses.fill(0.0);
     }
 
     fn weights(&self, out: &mut [f64]) {
@@ -129,27 +129,26 @@ impl NodeMethod for Node {
         self.state.global.norm2_mixture(&self.state.weights)
     }
 
-    fn transport(&mut self, transport: &Rescaling) {
-        self.state.global.transport_all(transport);
-        self.state.models.transport_all(transport);
+    fn rescale(&mut self, rescaling: &Rescaling) {
+        self.state.global.rescale_all(rescaling);
+        self.state.models.rescale_all(rescaling);
     }
 
-    fn save(&self) -> Vec<u8> {
-        save_state(KIND, &self.state)
+    fn state(&self) -> impl Serialize {
+        &self.state
     }
 
-    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
+    fn is_sound(&self, state: &State) -> bool {
         let (len, kernels) = (self.setup.model_len(), self.setup.kernels());
-        self.state = restore_state(KIND, saved, |state: &NodeState| {
-            is_count(state.round)
-                && is_count(state.learned)
-                && state.global.is_sound(kernels, len)
-                && state.models.is_sound(kernels, len)
-                && state.weights.len() == kernels
-                && is_distribution(&state.weights)
-                && are_losses(&state.losses, kernels)
-        })?;
-        Ok(())
+        state.global.is_sound(kernels, len)
+            && state.models.is_sound(kernels, len)
+            && state.weights.len() == kernels
+            && is_distribution(&state.weights)
+            && are_losses(&state.losses, kernels)
+    }
+
+    fn restore(&mut self, state: State) {
+        self.state = state;
     }
 }
 
@@ -163,18 +162,28 @@ fn normalise(received: &[f32], weights: &mut [f64]) {
     }
 }
 
-/// Averages the models kernel by kernel and charges the weights with everybody's losses.
-pub(super) struct Mixture {
+/// Averages the models kernel by kernel and charges the weights with the losses of all nodes.
+struct Mixture {
     setup: Setup,
     /// Weights that sum to one; scratch.
     probabilities: Vec<f64>,
 }
 
-impl Rule for Mixture {
+fn server(setup: &Setup) -> Box<dyn ServerMethod> {
+    let kernels = setup.kernels();
+    let mut numbers = vec![0.0; message_len(setup)];
+    numbers[setup.width()..].fill(1.0 / kernels as f32);
+    let rule = Mixture { setup: *setup, probabilities: vec![0.0; kernels] };
+    let weights = ExponentialWeights::new(setup.config().weight_rule, kernels);
+    let opening = Broadcast { round: 1, kernels: None, numbers };
+    ServerShell::boxed(setup, layout(setup), rule, weights, opening)
+}
+
+impl ServerRule for Mixture {
     type Memory = ExponentialWeights;
 
-    fn kind(&self) -> &'static str {
-        "naive-server"
+    fn kind(&self) -> StateKind {
+        StateKind::new("naive-server")
     }
 
     fn close(
@@ -192,14 +201,14 @@ impl Rule for Mixture {
         }
     }
 
-    fn transport(
+    fn rescale(
         &self,
         weights: &mut ExponentialWeights,
         _broadcast: &mut Broadcast,
-        transport: &Rescaling,
+        rescaling: &Rescaling,
     ) {
-        // Those of the broadcast stay, so that predictions do.
-        weights.in_other_units(transport.loss_factor());
+        // The weights of the broadcast stay, so that predictions do.
+        weights.in_other_units(rescaling.loss_factor());
     }
 
     fn check(&self, upload: &Upload, _broadcast: &Broadcast) -> Result<(), Rejected> {
@@ -208,17 +217,6 @@ impl Rule for Mixture {
 
     fn is_sound(&self, weights: &ExponentialWeights, broadcast: &Broadcast) -> bool {
         broadcast.kernels.is_none()
-            && weights.is_sound(self.setup.config.weight_rule, self.setup.kernels())
+            && weights.is_sound(self.setup.config().weight_rule, self.setup.kernels())
     }
-}
-
-pub(super) fn server(setup: &Setup, basis: Basis) -> Server<Mixture> {
-    let kernels = setup.kernels();
-    let mut numbers = vec![0.0; message_len(setup)];
-    numbers[setup.width()..].fill(1.0 / kernels as f32);
-    let rule = Mixture { setup: *setup, probabilities: vec![0.0; kernels] };
-    let weights = ExponentialWeights::new(setup.config.weight_rule, kernels);
-    let gathering = Gathering::new(setup.config.aggregation, numbers.len(), 0);
-    let opening = Broadcast { round: 1, kernels: None, numbers };
-    Server::new(rule, weights, opening, gathering, basis)
 }

@@ -25,11 +25,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::basis::Basis;
+use super::info::{Halves, Look, MethodInfo, frequencies_within, row_bytes};
+use super::layout::{BroadcastLayout, Layout, UploadLayout, Votes};
+use super::node_shell::{NodeRule, NodeShell};
 use super::rows::{Models, descend, write_pulled_back};
-use super::server::{Rule, Server, check_broadcast};
-use super::{BadSample, BudgetTooSmall, NodeMethod, Setup, frequencies_within};
-use crate::aggregation::gathering::Gathering;
+use super::server_shell::{ServerRule, ServerShell, check_broadcast};
+use super::{ServerMethod, Setup};
+use crate::aggregation::Gathering;
 use crate::codec::{Kind, Section};
 use crate::features::Features;
 use crate::learning::weights::{ExponentialWeights, is_distribution};
@@ -37,9 +39,41 @@ use crate::limits::MAX_NUMBER;
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
 use crate::random::{CounterRng, Purpose};
 use crate::scaling::Rescaling;
-use crate::state::{BadState, is_count, restore_state, save_state};
+use crate::state::StateKind;
 
-const KIND: &str = "pof-node";
+pub(super) static INFO: MethodInfo = MethodInfo {
+    name: "pof",
+    aliases: &["pof-mkl"],
+    title: "POF-MKL",
+    summary: "the server's models of all kernels, mixed by each node's own weights",
+    look: Look::solid([0x99, 0x99, 0x33]),
+    frequencies: |budget, pof| {
+        // The largest D with M·(2D + 1) ≤ r.
+        let kernels = pof.kernels_per_upload.max(1);
+        frequencies_within(budget / kernels, 1).map_err(|least| least * kernels)
+    },
+    // Nodes choose the kernels of their uploads, so a few bad nodes can be the majority of any.
+    is_robust: false,
+    layout,
+    memory: |setup| {
+        let models = setup.kernels() + setup.config().pof.kernels_per_upload;
+        models * row_bytes(setup.model_len()) + 5 * 8 * setup.kernels()
+    },
+    halves: Some(Halves {
+        node: |setup, id| NodeShell::boxed(setup, Node::new(setup, id)),
+        server,
+    }),
+    ..MethodInfo::BASE
+};
+
+fn layout(setup: &Setup) -> Layout {
+    let (kernels, len) = (setup.config().pof.kernels_per_upload, setup.model_len());
+    Layout {
+        upload: UploadLayout::Steps { kernels, len },
+        votes: Votes::Summed { kernels: setup.kernels() },
+        broadcast: BroadcastLayout::every_kernel(setup),
+    }
+}
 
 /// How POF-MKL chooses what to upload.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -59,23 +93,10 @@ impl Default for PofOptions {
     }
 }
 
-impl PofOptions {
-    /// How many frequencies per kernel a budget of r numbers allows: the largest D with M·(2D + 1)
-    /// ≤ r.
-    pub fn frequencies(self, budget: usize) -> Result<usize, BudgetTooSmall> {
-        let kernels = self.kernels_per_upload.max(1);
-        frequencies_within("pof", budget / kernels, 1).map_err(|error| BudgetTooSmall {
-            least: error.least * kernels,
-            budget,
-            ..error
-        })
-    }
-}
-
-pub(super) struct Node {
+struct Node {
     setup: Setup,
     choices: CounterRng,
-    state: NodeState,
+    state: State,
     /// Objective of each kernel's model on the sample at hand; scratch.
     losses: Vec<f64>,
     /// Kernels, the heaviest first; scratch.
@@ -83,10 +104,7 @@ pub(super) struct Node {
 }
 
 #[derive(Serialize, Deserialize)]
-struct NodeState {
-    round: u64,
-    /// Samples learned since the last broadcast.
-    learned: u64,
+struct State {
     /// θ of the last broadcast.
     global: Models,
     weights: ExponentialWeights,
@@ -102,41 +120,38 @@ struct NodeState {
 }
 
 impl Node {
-    pub(super) fn new(setup: &Setup, id: NodeId) -> Self {
-        let (kernels, len) = (setup.kernels(), setup.model_len());
+    fn new(setup: &Setup, id: NodeId) -> Self {
+        let (kernels, len, config) = (setup.kernels(), setup.model_len(), setup.config());
         let mut node = Self {
             setup: *setup,
-            choices: CounterRng::from_seed(setup.config.seed).derive(Purpose::Vote, u64::from(id)),
-            state: NodeState {
-                round: 1,
-                learned: 0,
+            choices: CounterRng::from_seed(config.seed).derive(Purpose::Vote, u64::from(id)),
+            state: State {
                 global: Models::zero(kernels, len),
-                weights: ExponentialWeights::new(setup.config.weight_rule, kernels),
+                weights: ExponentialWeights::new(config.weight_rule, kernels),
                 probabilities: vec![1.0 / kernels as f64; kernels],
                 chosen: Vec::new(),
                 probability: 1.0,
-                stepped: vec![Models::zero(1, len); setup.config.pof.kernels_per_upload],
+                stepped: vec![Models::zero(1, len); config.pof.kernels_per_upload],
             },
             losses: vec![0.0; kernels],
             order: (0..kernels as u32).collect(),
         };
-        node.choose();
+        node.choose(1);
         node
     }
 
-    /// Draws the bin of the round that has opened.
-    fn choose(&mut self) {
+    /// Draws the bin of a round.
+    fn choose(&mut self, round: u64) {
         let Self { state, order, .. } = self;
         let log = state.weights.log();
         order.sort_unstable_by(|a, b| log[*b as usize].total_cmp(&log[*a as usize]).then(a.cmp(b)));
-        let (explored, most) =
-            (self.setup.config.pof.exploration, self.setup.config.pof.kernels_per_upload);
-        let bins = order.len().div_ceil(most) as f64;
-        let mut left = self.choices.uniform_at(state.round);
-        for bin in order.chunks(most) {
+        let PofOptions { exploration, kernels_per_upload } = self.setup.config().pof;
+        let bins = order.len().div_ceil(kernels_per_upload) as f64;
+        let mut left = self.choices.uniform_at(round);
+        for bin in order.chunks(kernels_per_upload) {
             let weight: f64 = bin.iter().map(|kernel| state.probabilities[*kernel as usize]).sum();
-            let probability = (1.0 - explored) * weight + explored / bins;
-            // Rounding may leave a crumb behind the last one: then the last one it is.
+            let probability = (1.0 - exploration) * weight + exploration / bins;
+            // Rounding may leave a little behind the last bin: then the last one is drawn.
             if probability > 0.0 {
                 state.chosen.clear();
                 state.chosen.extend_from_slice(bin);
@@ -150,42 +165,40 @@ impl Node {
     }
 }
 
-impl NodeMethod for Node {
+impl NodeRule for Node {
+    type State = State;
+    const KIND: StateKind = StateKind::new("pof-node");
+
+    fn width(&self) -> usize {
+        self.setup.width()
+    }
+
     fn predict(&self, z: Features<'_>) -> f32 {
-        self.setup.assert_width(z);
         self.state.global.predict_mixture(&self.state.probabilities, z)
     }
 
-    fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
-        self.setup.check_width(z)?;
-        self.setup.check_label(y)?;
+    fn learn(&mut self, step: u64, z: Features<'_>, y: f32) {
         let (state, len) = (&mut self.state, self.setup.model_len());
-        let round = state.round + state.learned;
-        let rate = self.setup.config.step_size.rate(round);
+        let rate = self.setup.step_size(step);
         for (kernel, model) in state.chosen.iter().zip(&mut state.stepped) {
             let start = *kernel as usize * len;
-            descend(&self.setup, rate, model, z.part(start..start + len), y, &mut [0.0])?;
+            descend(&self.setup, rate, model, z.part(start..start + len), y, &mut [0.0]);
         }
         state.global.objectives(self.setup.objective(), z, y, &mut self.losses);
-        state.weights.charge(self.setup.weight_rate(round), self.losses.iter().copied());
+        state.weights.charge(self.setup.weight_rate(step), self.losses.iter().copied());
         state.weights.probabilities(&mut state.probabilities);
-        state.learned += 1;
-        Ok(())
     }
 
-    fn upload(&self, out: &mut Upload) -> bool {
+    fn write(&self, _round: u64, upload: &mut Upload) {
         let (state, bound) = (&self.state, f64::from(MAX_NUMBER));
-        out.round = state.round;
-        out.vote = state.chosen.first().copied();
-        out.numbers.clear();
+        upload.vote = state.chosen.first().copied();
         for (kernel, stepped) in state.chosen.iter().zip(&state.stepped) {
             let pairs = state.global.numbers(*kernel as usize).zip(stepped.numbers(0));
             let fallen = pairs.map(|(before, after)| f64::from(before) - f64::from(after));
-            out.numbers
-                .extend(fallen.map(|by| (by / state.probability).clamp(-bound, bound) as f32));
+            let weighted = fallen.map(|by| (by / state.probability).clamp(-bound, bound) as f32);
+            upload.numbers.extend(weighted);
         }
-        out.numbers.extend(state.chosen.iter().skip(1).map(|kernel| *kernel as f32));
-        state.learned > 0
+        upload.numbers.extend(state.chosen.iter().skip(1).map(|kernel| *kernel as f32));
     }
 
     fn sections(&self, out: &mut Vec<Section>) {
@@ -194,27 +207,17 @@ impl NodeMethod for Node {
         out.extend(slots.map(|slot| Section { len, kind: Kind::Steady { slot } }));
     }
 
-    fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
-        check_broadcast(broadcast, self.setup.width())?;
-        if broadcast.round > self.state.round {
-            self.state.round = broadcast.round;
-            self.state.learned = 0;
-            self.state.global.set(0, &broadcast.numbers);
-            self.choose();
-            let (state, len) = (&mut self.state, self.setup.model_len());
-            for (kernel, model) in state.chosen.iter().zip(&mut state.stepped) {
-                model.set(0, &broadcast.numbers[*kernel as usize * len..][..len]);
-            }
+    fn check(&self, broadcast: &Broadcast) -> Result<(), Rejected> {
+        check_broadcast(broadcast, self.setup.width())
+    }
+
+    fn adopt(&mut self, broadcast: &Broadcast) {
+        self.state.global.set(0, &broadcast.numbers);
+        self.choose(broadcast.round);
+        let (state, len) = (&mut self.state, self.setup.model_len());
+        for (kernel, model) in state.chosen.iter().zip(&mut state.stepped) {
+            model.set(0, &broadcast.numbers[*kernel as usize * len..][..len]);
         }
-        Ok(())
-    }
-
-    fn forget_round(&mut self) {
-        self.state.round = 0;
-    }
-
-    fn round(&self) -> u64 {
-        self.state.round
     }
 
     fn weights(&self, out: &mut [f64]) {
@@ -225,57 +228,62 @@ impl NodeMethod for Node {
         self.state.global.norm2_mixture(&self.state.probabilities)
     }
 
-    fn transport(&mut self, transport: &Rescaling) {
+    fn rescale(&mut self, rescaling: &Rescaling) {
         let state = &mut self.state;
-        state.global.transport_all(transport);
+        state.global.rescale_all(rescaling);
         for (kernel, model) in state.chosen.iter().zip(&mut state.stepped) {
-            model.transport(0, *kernel as usize, transport);
+            model.rescale(0, *kernel as usize, rescaling);
         }
-        // The mixture at hand stays, so that predictions do.
-        state.weights.in_other_units(transport.loss_factor());
+        // The mixture stays, so that predictions do.
+        state.weights.in_other_units(rescaling.loss_factor());
     }
 
-    fn save(&self) -> Vec<u8> {
-        save_state(KIND, &self.state)
+    fn state(&self) -> impl Serialize {
+        &self.state
     }
 
-    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
-        let setup = &self.setup;
-        self.state = restore_state(KIND, saved, |state: &NodeState| {
-            let (kernels, len) = (setup.kernels(), setup.model_len());
-            let most = setup.config.pof.kernels_per_upload;
-            let is_new = |(at, kernel): (usize, &u32)| !state.chosen[..at].contains(kernel);
-            is_count(state.round)
-                && is_count(state.learned)
-                && state.global.is_sound(kernels, len)
-                && state.weights.is_sound(setup.config.weight_rule, kernels)
-                && state.probabilities.len() == kernels
-                && is_distribution(&state.probabilities)
-                && (1..=most).contains(&state.chosen.len())
-                && state.chosen.iter().all(|kernel| (*kernel as usize) < kernels)
-                && state.chosen.iter().enumerate().all(is_new)
-                && state.probability > 0.0
-                && state.probability <= 1.0
-                && state.stepped.len() == most
-                && state.stepped.iter().all(|model| model.is_sound(1, len))
-        })?;
-        Ok(())
+    fn is_sound(&self, state: &State) -> bool {
+        let (kernels, len) = (self.setup.kernels(), self.setup.model_len());
+        let most = self.setup.config().pof.kernels_per_upload;
+        let is_new = |(at, kernel): (usize, &u32)| !state.chosen[..at].contains(kernel);
+        state.global.is_sound(kernels, len)
+            && state.weights.is_sound(self.setup.config().weight_rule, kernels)
+            && state.probabilities.len() == kernels
+            && is_distribution(&state.probabilities)
+            && (1..=most).contains(&state.chosen.len())
+            && state.chosen.iter().all(|kernel| (*kernel as usize) < kernels)
+            && state.chosen.iter().enumerate().all(is_new)
+            && state.probability > 0.0
+            && state.probability <= 1.0
+            && state.stepped.len() == most
+            && state.stepped.iter().all(|model| model.is_sound(1, len))
+    }
+
+    fn restore(&mut self, state: State) {
+        self.state = state;
     }
 }
 
 /// Takes the mean step of every kernel's model.
-pub(super) struct Steps {
+struct Steps {
     setup: Setup,
     /// A model after its step; scratch.
     stepped: Vec<f64>,
 }
 
-impl Rule for Steps {
+fn server(setup: &Setup) -> Box<dyn ServerMethod> {
+    let opening = Broadcast { round: 1, kernels: None, numbers: vec![0.0; setup.width()] };
+    let rule = Steps { setup: *setup, stepped: vec![0.0; setup.model_len()] };
+    let memory = setup.config().pof.kernels_per_upload;
+    ServerShell::boxed(setup, layout(setup), rule, memory, opening)
+}
+
+impl ServerRule for Steps {
     /// M, so that a state of other uploads is refused.
     type Memory = usize;
 
-    fn kind(&self) -> &'static str {
-        "pof-server"
+    fn kind(&self) -> StateKind {
+        StateKind::new("pof-server")
     }
 
     fn close(&mut self, _most: &mut usize, sums: &Gathering, broadcast: &mut Broadcast) {
@@ -289,22 +297,9 @@ impl Rule for Steps {
         }
     }
 
-    fn kernels_per_upload(&self) -> usize {
-        self.setup.config.pof.kernels_per_upload
-    }
-
     fn is_sound(&self, most: &usize, broadcast: &Broadcast) -> bool {
-        *most == self.kernels_per_upload() && broadcast.kernels.is_none()
+        *most == self.setup.config().pof.kernels_per_upload && broadcast.kernels.is_none()
     }
-}
-
-pub(super) fn server(setup: &Setup, basis: Basis) -> Server<Steps> {
-    let opening = Broadcast { round: 1, kernels: None, numbers: vec![0.0; setup.width()] };
-    let len = setup.model_len();
-    let rule = Steps { setup: *setup, stepped: vec![0.0; len] };
-    let most = rule.kernels_per_upload();
-    let gathering = Gathering::by_vote(setup.config.aggregation, len, setup.kernels());
-    Server::new(rule, most, opening, gathering, basis)
 }
 
 #[cfg(test)]
@@ -313,16 +308,13 @@ mod tests {
     use crate::method::SetupConfig;
 
     #[test]
-    fn states_with_odds_that_can_t_be_are_refused() {
-        let setup =
-            Setup::try_from(SetupConfig { frequencies: 2, ..SetupConfig::default() }).unwrap();
-        let mut node = Node::new(&setup, 0);
+    fn states_with_probabilities_out_of_bounds_are_refused() {
+        let config = SetupConfig { frequencies: 2, ..SetupConfig::default() };
+        let node = Node::new(&Setup::try_from(config).unwrap(), 0);
         for probability in [0.0, -0.5, f64::NAN, 1.5, 0.25] {
-            let sound = node.save();
-            node.state.probability = probability;
-            let damaged = node.save();
-            node.restore(&sound).unwrap();
-            assert_eq!(node.restore(&damaged).is_ok(), probability == 0.25, "{probability}");
+            let mut state = Node::new(&node.setup, 0).state;
+            state.probability = probability;
+            assert_eq!(node.is_sound(&state), probability == 0.25, "{probability}");
         }
     }
 }

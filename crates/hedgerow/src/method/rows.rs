@@ -3,11 +3,12 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{BadSample, Setup, check_width};
-use crate::aggregation::gathering::check_numbers;
+use super::Setup;
+use crate::codec::{Kind, Section};
 use crate::features::Features;
 use crate::learning::loss::{Objective, Step};
 use crate::limits::{MAX_NORM, MAX_NUMBER};
+use crate::message::check_numbers;
 use crate::scaling::Rescaling;
 use crate::simd::vector::{LANES, Line};
 use crate::simd::{self, Cpu};
@@ -122,24 +123,24 @@ impl Models {
         weights.iter().enumerate().map(|(row, weight)| weight * self.norm2(row)).sum()
     }
 
-    /// Takes one row, the model of a kernel, to another scale.
-    pub(crate) fn transport(&mut self, row: usize, kernel: usize, transport: &Rescaling) {
+    /// Moves one row, the model of a kernel, to another scale.
+    pub(crate) fn rescale(&mut self, row: usize, kernel: usize, rescaling: &Rescaling) {
         let mut packed = Vec::with_capacity(self.width);
         self.pack_row(row, &mut packed);
-        transport.apply(kernel, &mut packed);
+        rescaling.apply(kernel, &mut packed);
         self.set(row, &packed);
     }
 
     /// The same for rows that are the models of all kernels.
-    pub(crate) fn transport_all(&mut self, transport: &Rescaling) {
-        (0..self.rows()).for_each(|row| self.transport(row, row, transport));
+    pub(crate) fn rescale_all(&mut self, rescaling: &Rescaling) {
+        (0..self.rows()).for_each(|row| self.rescale(row, row, rescaling));
     }
 
     /// The same for one row that is a linear model.
-    pub(crate) fn transport_linear(&mut self, row: usize, transport: &Rescaling) {
+    pub(crate) fn rescale_linear(&mut self, row: usize, rescaling: &Rescaling) {
         let mut packed = Vec::with_capacity(self.width);
         self.pack_row(row, &mut packed);
-        transport.apply_linear(&mut packed);
+        rescaling.apply_linear(&mut packed);
         self.set(row, &packed);
     }
 
@@ -173,7 +174,7 @@ impl<'de> Deserialize<'de> for Models {
 }
 
 /// One step of online gradient descent on each row of `models`. Writes each row's objective before
-/// it to `losses`; refuses a bad sample before anything has changed.
+/// it to `losses`. Label and features have been checked.
 pub(crate) fn descend(
     setup: &Setup,
     rate: f64,
@@ -181,9 +182,7 @@ pub(crate) fn descend(
     z: Features<'_>,
     y: f32,
     losses: &mut [f64],
-) -> Result<(), BadSample> {
-    setup.check_label(y)?;
-    check_width(z, losses.len() * models.width)?;
+) {
     let step = Step {
         objective: setup.objective(),
         label: f64::from(y),
@@ -191,7 +190,6 @@ pub(crate) fn descend(
         longest: f64::from(MAX_NORM),
     };
     simd::descend_rows(Cpu::detect(), &mut models.lines, z.numbers(), models.width, &step, losses);
-    Ok(())
 }
 
 /// Weight one for a single kernel.
@@ -205,6 +203,17 @@ pub(crate) fn write_pulled_back(wide: &[f64], model: &mut [f32]) {
     let norm = wide.iter().map(|number| number * number).sum::<f64>().sqrt();
     let pull = if norm > f64::from(MAX_NORM) { f64::from(MAX_NORM) / norm } else { 1.0 };
     model.iter_mut().zip(wide).for_each(|(number, wide)| *number = (wide * pull) as f32);
+}
+
+/// The sections of a message with the models of all kernels.
+pub(crate) fn every_model(setup: &Setup) -> impl Iterator<Item = Section> + use<> {
+    let len = setup.model_len();
+    (0..setup.kernels()).map(move |slot| Section { len, kind: Kind::Model { slot } })
+}
+
+/// Adds the losses of a sample to those since the last broadcast.
+pub(crate) fn add_losses(totals: &mut [f64], losses: &[f64]) {
+    totals.iter_mut().zip(losses).for_each(|(total, loss)| *total += loss);
 }
 
 /// Appends losses as they travel.

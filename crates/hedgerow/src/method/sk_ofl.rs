@@ -6,29 +6,49 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::basis::Basis;
+use super::Setup;
+use super::info::{Halves, Look, MethodInfo, Role, frequencies_within, row_bytes};
+use super::layout::{BroadcastLayout, Layout};
+use super::node_shell::{NodeRule, NodeShell};
 use super::rows::{Models, descend, one_hot};
-use super::server::{Mean, Server, check_broadcast};
-use super::{BadSample, NodeMethod, Setup};
+use super::server_shell::{ServerShell, check_broadcast};
 use crate::codec::{Kind, Section};
 use crate::features::Features;
 use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
-use crate::state::{BadState, is_count, restore_state, save_state};
+use crate::state::{BadState, OlderVersion, StateKind, read_body};
 
-const KIND: &str = "sk-node";
+pub(super) static INFO: MethodInfo = MethodInfo {
+    name: "sk",
+    aliases: &["sk-ofl"],
+    title: "SK-OFL",
+    summary: "one kernel, chosen beforehand; the best of all kernels is known only afterwards",
+    role: Role::Hindsight,
+    look: Look::solid([0x00, 0x72, 0xb2]),
+    takes_kernel: true,
+    frequencies: |budget, _| frequencies_within(budget, 0),
+    layout,
+    memory: |setup| 2 * row_bytes(setup.model_len()),
+    halves: Some(Halves {
+        node: |setup, _| NodeShell::boxed(setup, Node::new(setup)),
+        server: |setup| ServerShell::averaging(setup, StateKind::new("sk-server"), layout(setup)),
+    }),
+    ..MethodInfo::BASE
+};
 
-pub(super) struct Node {
+fn layout(setup: &Setup) -> Layout {
+    let (kernel, len) = (setup.kernel(), setup.model_len());
+    Layout::of_models(BroadcastLayout::Kernels { kernels: kernel..kernel + 1, len })
+}
+
+struct Node {
     setup: Setup,
-    state: NodeState,
+    state: State,
 }
 
 #[derive(Serialize, Deserialize)]
-struct NodeState {
+struct State {
     kernel: usize,
-    round: u64,
-    /// Samples learned since the last broadcast.
-    learned: u64,
     /// ŵ_t.
     global: Models,
     /// ŵ_t and the gradient steps since.
@@ -36,100 +56,85 @@ struct NodeState {
 }
 
 impl Node {
-    pub(super) fn new(setup: &Setup, kernel: usize) -> Self {
-        assert!(kernel < setup.kernels(), "kernel {kernel} of {}", setup.kernels());
+    fn new(setup: &Setup) -> Self {
         let model = Models::zero(1, setup.model_len());
-        Self {
-            setup: *setup,
-            state: NodeState { kernel, round: 1, learned: 0, global: model.clone(), local: model },
-        }
+        let state = State { kernel: setup.kernel(), global: model.clone(), local: model };
+        Self { setup: *setup, state }
     }
 
     fn features<'a>(&self, z: Features<'a>) -> Features<'a> {
-        let len = self.setup.model_len();
-        z.part(self.state.kernel * len..(self.state.kernel + 1) * len)
+        let (kernel, len) = (self.setup.kernel(), self.setup.model_len());
+        z.part(kernel * len..(kernel + 1) * len)
     }
 }
 
-impl NodeMethod for Node {
+/// Version 4 had the kernel before the round.
+fn read_version_4(body: &[u8]) -> Result<(u64, u64, State), BadState> {
+    let (kernel, round, learned, global, local) = read_body(body)?;
+    Ok((round, learned, State { kernel, global, local }))
+}
+
+impl NodeRule for Node {
+    type State = State;
+    const KIND: StateKind = StateKind::new("sk-node").version(5);
+    const OLDER: &'static [OlderVersion<(u64, u64, State)>] = &[(4, read_version_4)];
+
+    fn width(&self) -> usize {
+        self.setup.width()
+    }
+
     fn predict(&self, z: Features<'_>) -> f32 {
-        self.setup.assert_width(z);
         self.state.global.predict(0, self.features(z))
     }
 
-    fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
-        self.setup.check_width(z)?;
-        let rate = self.setup.config.step_size.rate(self.state.round + self.state.learned);
-        let features = self.features(z);
-        descend(&self.setup, rate, &mut self.state.local, features, y, &mut [0.0])?;
-        self.state.learned += 1;
-        Ok(())
+    fn learn(&mut self, step: u64, z: Features<'_>, y: f32) {
+        let (rate, z) = (self.setup.step_size(step), self.features(z));
+        descend(&self.setup, rate, &mut self.state.local, z, y, &mut [0.0]);
     }
 
-    fn upload(&self, out: &mut Upload) -> bool {
-        out.round = self.state.round;
-        out.vote = None;
-        out.numbers.clear();
-        self.state.local.pack(&mut out.numbers);
-        self.state.learned > 0
+    fn write(&self, _round: u64, upload: &mut Upload) {
+        self.state.local.pack(&mut upload.numbers);
     }
 
     fn sections(&self, out: &mut Vec<Section>) {
-        out.push(Section {
-            len: self.setup.model_len(),
-            kind: Kind::Model { slot: self.state.kernel },
-        });
+        let (len, slot) = (self.setup.model_len(), self.setup.kernel());
+        out.push(Section { len, kind: Kind::Model { slot } });
     }
 
-    fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
-        check_broadcast(broadcast, self.setup.model_len())?;
-        if broadcast.round > self.state.round {
-            self.state.round = broadcast.round;
-            self.state.learned = 0;
-            self.state.global.set(0, &broadcast.numbers);
-            self.state.local.set(0, &broadcast.numbers);
-        }
-        Ok(())
+    fn check(&self, broadcast: &Broadcast) -> Result<(), Rejected> {
+        check_broadcast(broadcast, self.setup.model_len())
     }
 
-    fn forget_round(&mut self) {
-        self.state.round = 0;
-    }
-
-    fn round(&self) -> u64 {
-        self.state.round
+    fn adopt(&mut self, broadcast: &Broadcast) {
+        self.state.global.set(0, &broadcast.numbers);
+        self.state.local.set(0, &broadcast.numbers);
     }
 
     fn weights(&self, out: &mut [f64]) {
-        one_hot(self.state.kernel, out);
+        one_hot(self.setup.kernel(), out);
     }
 
     fn norm2(&self) -> f64 {
         self.state.global.norm2(0)
     }
 
-    fn transport(&mut self, transport: &Rescaling) {
-        self.state.global.transport(0, self.state.kernel, transport);
-        self.state.local.transport(0, self.state.kernel, transport);
+    fn rescale(&mut self, rescaling: &Rescaling) {
+        self.state.global.rescale(0, self.setup.kernel(), rescaling);
+        self.state.local.rescale(0, self.setup.kernel(), rescaling);
     }
 
-    fn save(&self) -> Vec<u8> {
-        save_state(KIND, &self.state)
+    fn state(&self) -> impl Serialize {
+        &self.state
     }
 
-    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
-        let (kernel, len) = (self.state.kernel, self.setup.model_len());
-        self.state = restore_state(KIND, saved, |state: &NodeState| {
-            state.kernel == kernel
-                && is_count(state.round)
-                && is_count(state.learned)
-                && state.global.is_sound(1, len)
-                && state.local.is_sound(1, len)
-        })?;
-        Ok(())
+    fn is_sound(&self, state: &State) -> bool {
+        let len = self.setup.model_len();
+        state.kernel == self.setup.kernel()
+            && state.global.is_sound(1, len)
+            && state.local.is_sound(1, len)
     }
-}
 
-pub(super) fn server(setup: &Setup, basis: Basis) -> Server<Mean> {
-    Server::averaging(setup, "sk-server", basis)
+    fn restore(&mut self, state: State) {
+        self.state = state;
+    }
 }

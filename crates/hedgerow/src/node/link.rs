@@ -265,7 +265,7 @@ impl Node {
             Some(old) => {
                 for (output, head) in self.heads.iter_mut().enumerate() {
                     if let Some(rescaling) = self.plan.rescaling(&old, &scale, output) {
-                        head.transport(&rescaling);
+                        head.rescale(&rescaling);
                         // What was owed was in another scale.
                         self.encoders.get_mut(output).into_iter().for_each(Encoder::forget);
                     }

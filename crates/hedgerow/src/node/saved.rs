@@ -10,9 +10,9 @@ use crate::learning::Personal;
 use crate::limits::MAX_HELD;
 use crate::message::{NodeId, Report};
 use crate::plan::Plan;
-use crate::state::{BadState, restore_state, save_state};
+use crate::state::{BadState, StateKind};
 
-const KIND: &str = "node";
+const KIND: StateKind = StateKind::new("node");
 
 #[derive(Deserialize)]
 struct Saved {
@@ -44,12 +44,13 @@ impl Node {
         };
         let heads = self.heads.iter().map(|head| head.save()).collect();
         let (scaling, state) = (raw.scaling.save(), &raw.state);
-        save_state(KIND, &ToSave { id: self.id, heads, scaling, state })
+        KIND.save(&ToSave { id: self.id, heads, scaling, state })
     }
 
     /// Goes on from a saved state of the same plan, without a connection.
     pub fn restore(plan: &Plan, saved: &[u8]) -> Result<Self, BadState> {
-        let Saved { id, heads, scaling, state } = restore_state(KIND, saved, |_: &Saved| true)
+        let Saved { id, heads, scaling, state } = KIND
+            .restore(saved, |_: &Saved| true)
             .or_else(|error| Unversioned::read(saved).ok_or(error))?;
         let (inputs, outputs) = (plan.inputs(), plan.outputs());
         let layers = if plan.config().personal { outputs } else { 0 };

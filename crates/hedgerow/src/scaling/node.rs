@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::scale::{Axis, Scale, ScaleKind};
 use super::summary::Summary;
 use crate::message::{Rejected, Report};
-use crate::state::{BadState, is_count, restore_state, save_state};
+use crate::state::{BadState, StateKind, is_count};
 
-const KIND: &str = "scaling-node";
+const KIND: StateKind = StateKind::new("scaling-node");
 
 /// Fills in what is missing, scales what is there, and remembers what it has seen.
 #[derive(Debug, Clone, PartialEq)]
@@ -165,7 +165,7 @@ impl NodeScaling {
 
     /// Everything that has to survive a restart.
     pub fn save(&self) -> Vec<u8> {
-        save_state(KIND, &self.state)
+        KIND.save(&self.state)
     }
 
     /// Goes on from a saved state, or refuses it and stays as it was.
@@ -175,7 +175,7 @@ impl NodeScaling {
             Some(kind) => scale.is_made_from(kind) && scale.columns() == columns,
             None => Some(scale) == self.scale(),
         };
-        self.state = restore_state(KIND, saved, |state: &State| {
+        self.state = KIND.restore(saved, |state: &State| {
             is_count(state.seen)
                 && state.reported <= state.seen
                 && is_count(state.version)

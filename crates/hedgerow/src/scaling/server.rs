@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::scale::{Scale, ScaleKind};
 use super::summary::Summary;
 use crate::message::{NodeId, Rejected, Report};
-use crate::state::{BadState, is_count, restore_state, save_state};
+use crate::state::{BadState, StateKind, is_count};
 
-const KIND: &str = "scaling-server";
+const KIND: StateKind = StateKind::new("scaling-server");
 
 /// Labels that must have been seen before the first agreement: the label's offset is kept for ever.
 const FIRST_LABELS: f64 = 16.0;
@@ -104,7 +104,7 @@ impl ServerScaling {
 
     /// Everything that has to survive a restart.
     pub fn save(&self) -> Vec<u8> {
-        save_state(KIND, &self.state)
+        KIND.save(&self.state)
     }
 
     /// Goes on from a saved state, or refuses it and stays as it was.
@@ -112,7 +112,7 @@ impl ServerScaling {
         let columns = self.columns;
         let is_fitting =
             |scale: &Scale| scale.is_made_from(self.kind) && scale.columns() == columns;
-        self.state = restore_state(KIND, saved, |state: &State| {
+        self.state = KIND.restore(saved, |state: &State| {
             is_count(state.version)
                 && state.scale.is_some() == (state.version > 0)
                 && state.scale.as_ref().is_none_or(is_fitting)

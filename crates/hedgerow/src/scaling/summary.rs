@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::aggregation::gathering::check_numbers;
 use crate::limits::MAX_NUMBER;
+use crate::message::check_numbers;
 use crate::message::{Rejected, Report};
 
 /// Count, mean, spread and range of every column of the samples so far: the inputs, then the label.

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::super::Setup;
+use super::super::node_shell::NodeRule;
 use super::super::rows::Models;
-use super::super::{BadSample, NodeMethod, Setup};
-use super::{CYCLE, LEFT, Layout, MOVES, Order, Sizes, TAIL, push_move, to_wire, triangle};
+use super::{CYCLE, LEFT, MOVES, Order, Sizes, TAIL, UploadShape, push_move, to_wire, triangle};
 use crate::codec::{Kind, Section};
 use crate::features::Features;
 use crate::learning::loss::Loss;
@@ -13,11 +14,9 @@ use crate::linear::{dot, multiply_triangle};
 use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
 use crate::simd::{self, Cpu};
-use crate::state::{BadState, is_count, restore_state, save_state};
+use crate::state::{BadState, OlderVersion, StateKind, is_count, read_body};
 
-const KIND: &str = "gr-node";
-
-pub(in super::super) struct Node {
+pub(super) struct Node {
     setup: Setup,
     sizes: Sizes,
     state: State,
@@ -30,7 +29,7 @@ pub(in super::super) struct Node {
 }
 
 #[derive(Serialize, Deserialize)]
-struct State {
+pub(super) struct State {
     broadcast: Broadcast,
     /// The last moves of the model, the latest first, as far back as no broadcast was missed.
     moves: Vec<Vec<f64>>,
@@ -67,8 +66,7 @@ struct RoundSums {
 }
 
 impl Node {
-    pub(in super::super) fn new(setup: &Setup) -> Self {
-        assert!(setup.config().loss != Loss::Logistic, "GR-OFL has no logistic loss");
+    pub(super) fn new(setup: &Setup) -> Self {
         let sizes = Sizes::new(setup.config().budget);
         let order = Order::opening(&sizes);
         let mut numbers = vec![0.0; sizes.first];
@@ -133,17 +131,26 @@ impl Node {
     }
 }
 
-impl NodeMethod for Node {
+/// Version 4 had the round in the broadcast, and the number of samples in the sums of the round.
+fn read_version_4(body: &[u8]) -> Result<(u64, u64, State), BadState> {
+    let state: State = read_body(body)?;
+    Ok((state.broadcast.round, state.round.samples, state))
+}
+
+impl NodeRule for Node {
+    type State = State;
+    const KIND: StateKind = StateKind::new("gr-node").version(5);
+    const OLDER: &'static [OlderVersion<(u64, u64, State)>] = &[(4, read_version_4)];
+
+    fn width(&self) -> usize {
+        self.sizes.features
+    }
+
     fn predict(&self, z: Features<'_>) -> f32 {
         self.order.predict(self.model.predict(0, z))
     }
 
-    fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
-        self.setup.check_label(y)?;
-        let (expected, found) = (self.sizes.features, z.numbers().len());
-        if found != expected {
-            return Err(BadSample::Width { expected, found });
-        }
+    fn learn(&mut self, _step: u64, z: Features<'_>, y: f32) {
         let says = self.model.predict(0, z);
         let Order { origin, low, high, .. } = self.order;
         let error = f64::from(origin + says.clamp(low, high)) - f64::from(y);
@@ -180,22 +187,22 @@ impl NodeMethod for Node {
         state.round.error += weight * error * error;
         state.round.constant_error += weight * offset * offset;
         state.round.constant_offset += weight * offset;
-        Ok(())
     }
 
-    fn upload(&self, out: &mut Upload) -> bool {
+    fn has_news(&self, _learned: u64) -> bool {
+        self.state.count > 0.0
+    }
+
+    fn write(&self, _round: u64, upload: &mut Upload) {
         let Self { state, order, .. } = self;
-        out.round = order.round;
-        out.vote = None;
-        let numbers = &mut out.numbers;
-        numbers.clear();
-        let Layout { slice: (begin, end), len } = order.layout(&self.sizes);
+        let numbers = &mut upload.numbers;
+        let UploadShape { slice: (begin, end), len } = order.layout(&self.sizes);
         numbers.reserve(len);
         if order.is_first() {
             numbers.extend(state.gram[begin..end].iter().map(|a| to_wire(*a)));
             numbers.extend(state.moment[..order.len].iter().map(|b| to_wire(*b)));
             numbers.extend([to_wire(state.energy), to_wire(state.count)]);
-            return state.count > 0.0;
+            return;
         }
         numbers.extend(state.gradient.iter().map(|g| to_wire(*g)));
         // A slice with which an epoch begins is of the sums at hand.
@@ -226,7 +233,6 @@ impl NodeMethod for Node {
         numbers.push(to_wire(round.error));
         numbers.extend(told.map(to_wire));
         numbers.extend([to_wire(state.count), to_wire(round.samples as f64)]);
-        state.count > 0.0
     }
 
     fn sections(&self, out: &mut Vec<Section>) {
@@ -239,11 +245,12 @@ impl NodeMethod for Node {
         out.push(Section { len: order.len, kind: Kind::Tracked { slot: 0 } });
     }
 
-    fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
-        let order = Order::read(&self.sizes, broadcast)?;
-        if order.round <= self.order.round {
-            return Ok(());
-        }
+    fn check(&self, broadcast: &Broadcast) -> Result<(), Rejected> {
+        Order::read(&self.sizes, broadcast).map(|_| ())
+    }
+
+    fn adopt(&mut self, broadcast: &Broadcast) {
+        let Ok(order) = Order::read(&self.sizes, broadcast) else { return };
         let state = &mut self.state;
         // A model never shrinks, unless its server went back to an earlier state: then there is no
         // knowing its moves.
@@ -274,15 +281,10 @@ impl NodeMethod for Node {
         }
         self.follow(order);
         self.look_back();
-        Ok(())
     }
 
     fn forget_round(&mut self) {
         self.order.round = 0;
-    }
-
-    fn round(&self) -> u64 {
-        self.order.round
     }
 
     fn weights(&self, out: &mut [f64]) {
@@ -294,9 +296,9 @@ impl NodeMethod for Node {
         self.model.norm2(0)
     }
 
-    fn transport(&mut self, transport: &Rescaling) {
-        let (state, gain) = (&mut self.state, transport.gain());
-        let refit = transport.refit();
+    fn rescale(&mut self, rescaling: &Rescaling) {
+        let (state, gain) = (&mut self.state, rescaling.gain());
+        let refit = rescaling.refit();
         let sums = refit.sums(self.sizes.features);
         sums.gram(&mut state.gram, state.count);
         sums.moment(&mut state.moment);
@@ -320,25 +322,26 @@ impl NodeMethod for Node {
         }
         state.moves.clear();
         state.snapshot_epoch = 0;
-        if let Some(order) =
-            super::transport_broadcast(&self.sizes, &mut state.broadcast, transport)
+        if let Some(order) = super::rescale_broadcast(&self.sizes, &mut state.broadcast, rescaling)
         {
             self.follow(order);
             self.look_back();
         }
     }
 
-    fn save(&self) -> Vec<u8> {
-        save_state(KIND, &self.state)
+    fn state(&self) -> impl Serialize {
+        &self.state
     }
 
-    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
-        let sizes = self.sizes;
-        let state = restore_state(KIND, saved, |state: &State| is_sound(&sizes, state))?;
-        let order = Order::read(&sizes, &state.broadcast).map_err(BadState::new)?;
+    fn is_sound(&self, state: &State) -> bool {
+        is_sound(&self.sizes, state)
+    }
+
+    fn restore(&mut self, state: State) {
         self.state = state;
-        self.follow(order);
-        Ok(())
+        if let Ok(order) = Order::read(&self.sizes, &self.state.broadcast) {
+            self.follow(order);
+        }
     }
 }
 

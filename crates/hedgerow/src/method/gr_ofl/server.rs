@@ -2,21 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::Setup;
-use super::super::basis::Basis;
 use super::super::rows::write_pulled_back;
-use super::super::server::{Rule, Server};
+use super::super::server_shell::{ServerRule, ServerShell};
+use super::super::{ServerMethod, Setup};
 use super::matrix::{self, Work};
 use super::{
-    Layout, MOVES, Order, PENALTY, Sizes, TAIL, next_in_cycle, plane, push_move, to_wire,
-    transport_broadcast, triangle, whole_rows,
+    INFO, MOVES, Order, PENALTY, Sizes, TAIL, UploadShape, next_in_cycle, plane, push_move,
+    rescale_broadcast, to_wire, triangle, whole_rows,
 };
-use crate::aggregation::gathering::Gathering;
-use crate::learning::loss::Loss;
+use crate::aggregation::Gathering;
 use crate::limits::MAX_NUMBER;
 use crate::linear::dot;
 use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
+use crate::state::StateKind;
 
 /// The first range of predictions reaches so many deviations to either side of the mean.
 const FIRST_RANGE: f64 = 1.0;
@@ -58,7 +57,7 @@ const SAMPLES_FOR_TRUST: f64 = 1.5;
 /// How quickly the usual number of samples in a round is learned.
 const PACE: f64 = 0.1;
 
-pub(in super::super) struct Growth {
+struct Growth {
     sizes: Sizes,
     scratch: Scratch,
 }
@@ -79,7 +78,7 @@ struct Scratch {
 
 /// What the server knows beyond its broadcast.
 #[derive(Serialize, Deserialize)]
-pub(in super::super) struct Memory {
+struct Memory {
     /// w, as broadcast.
     model: Vec<f64>,
     /// The last moves of the model, the latest first.
@@ -125,8 +124,7 @@ struct Errors {
     trust: f64,
 }
 
-pub(in super::super) fn server(setup: &Setup, basis: Basis) -> Server<Growth> {
-    assert!(setup.config().loss != Loss::Logistic, "GR-OFL has no logistic loss");
+pub(super) fn server(setup: &Setup) -> Box<dyn ServerMethod> {
     let sizes = Sizes::new(setup.config().budget);
     let order = Order::opening(&sizes);
     let mut numbers = vec![0.0; sizes.first];
@@ -143,15 +141,15 @@ pub(in super::super) fn server(setup: &Setup, basis: Basis) -> Server<Growth> {
         epoch: Epoch::default(),
         errors: Errors { wait: 2.5 * WINDOW, trust: TRUST_FIRST, ..Errors::default() },
     };
-    let gathering = Gathering::new(setup.config().aggregation, order.layout(&sizes).len, 0);
-    Server::new(Growth { sizes, scratch: Scratch::default() }, memory, opening, gathering, basis)
+    let rule = Growth { sizes, scratch: Scratch::default() };
+    ServerShell::boxed(setup, (INFO.layout)(setup), rule, memory, opening)
 }
 
-impl Rule for Growth {
+impl ServerRule for Growth {
     type Memory = Memory;
 
-    fn kind(&self) -> &'static str {
-        "gr-server"
+    fn kind(&self) -> StateKind {
+        StateKind::new("gr-server")
     }
 
     fn close(&mut self, memory: &mut Memory, sums: &Gathering, broadcast: &mut Broadcast) {
@@ -175,16 +173,16 @@ impl Rule for Growth {
         Order::read(&self.sizes, broadcast).ok().map(|order| order.layout(&self.sizes).len)
     }
 
-    fn transport(&self, memory: &mut Memory, broadcast: &mut Broadcast, transport: &Rescaling) {
-        let gain = transport.gain();
+    fn rescale(&self, memory: &mut Memory, broadcast: &mut Broadcast, rescaling: &Rescaling) {
+        let gain = rescaling.gain();
         if !memory.curvature.is_empty() {
             let len = memory.model.len();
-            transport.refit().sums(len).gram(&mut memory.curvature, 1.0);
+            rescaling.refit().sums(len).gram(&mut memory.curvature, 1.0);
             Work::default().repair(&mut memory.curvature, len);
             memory.check_curvature();
         }
         // The broadcast is the server's own.
-        let Some(order) = transport_broadcast(&self.sizes, broadcast, transport) else { return };
+        let Some(order) = rescale_broadcast(&self.sizes, broadcast, rescaling) else { return };
         memory.model.clear();
         memory.model.extend(broadcast.numbers[..order.len].iter().map(|w| f64::from(*w)));
         memory.moves.clear();
@@ -199,7 +197,7 @@ impl Rule for Growth {
 
     fn check(&self, upload: &Upload, broadcast: &Broadcast) -> Result<(), Rejected> {
         let Ok(order) = Order::read(&self.sizes, broadcast) else { return Ok(()) };
-        let Layout { len, .. } = order.layout(&self.sizes);
+        let UploadShape { len, .. } = order.layout(&self.sizes);
         // What every server checks is refused by its name.
         if upload.round != order.round || upload.numbers.len() != len {
             return Ok(());
@@ -281,7 +279,7 @@ impl Memory {
     /// After every other round; samples in the histories of those who answered.
     fn go_on(&mut self, sizes: &Sizes, order: &mut Order, scratch: &mut Scratch) -> f64 {
         let Scratch { sums, gradient, .. } = scratch;
-        let Layout { slice: (begin, end), .. } = order.layout(sizes);
+        let UploadShape { slice: (begin, end), .. } = order.layout(sizes);
         let len = order.len;
         let (count, samples) = (sums[sums.len() - 2], sums[sums.len() - 1]);
         if count <= 0.0 {

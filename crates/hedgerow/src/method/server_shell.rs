@@ -1,41 +1,35 @@
-//! The server half that all methods share: it checks and sums uploads, and a [`Rule`] makes the
-//! next broadcast of the sums.
+//! [`ServerShell`]: what all methods have in common on the server. It checks and adds up uploads;
+//! a [`ServerRule`] makes the next broadcast from the sums.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::basis::Basis;
+use super::layout::{BroadcastLayout, Layout};
 use super::{ServerMethod, Setup};
-use crate::aggregation::gathering::{Gathering, check_numbers};
+use crate::aggregation::{Gathering, PartialSum};
 use crate::codec::Section;
-use crate::message::{Broadcast, NodeId, Rejected, Selection, Upload};
-use crate::relay::PartialSum;
+use crate::message::{Broadcast, NodeId, Rejected, Selection, Upload, check_numbers};
 use crate::scaling::Rescaling;
-use crate::state::{BadState, is_count, restore_state, save_state};
+use crate::state::{BadState, StateKind, is_count};
 
-/// What is special about a method's server.
-pub(super) trait Rule: Send + Sync {
-    /// What it has to remember beyond the broadcast.
+/// What is special about a method on the server.
+pub trait ServerRule: Send + Sync {
+    /// What has to survive a restart, beside the broadcast and the uploads of the open round.
     type Memory: Serialize + DeserializeOwned + Send + Sync;
 
-    /// Name of its saved states.
-    fn kind(&self) -> &'static str;
+    /// Kind of its saved states.
+    fn kind(&self) -> StateKind;
 
     /// Turns the sums of a round into the numbers and kernels of the next broadcast.
     fn close(&mut self, memory: &mut Self::Memory, sums: &Gathering, broadcast: &mut Broadcast);
 
-    /// Kernels that an upload may have numbers for, at most.
-    fn kernels_per_upload(&self) -> usize {
-        1
-    }
-
-    /// Takes what it remembers to another scale, and of the broadcast what isn't a model of its
-    /// [`Basis`]; those are taken there anyway.
-    fn transport(
+    /// Moves to another scale what it remembers, and the part of the broadcast that isn't a model
+    /// of its [`BroadcastLayout`]; the shell moves those models.
+    fn rescale(
         &self,
         _memory: &mut Self::Memory,
         _broadcast: &mut Broadcast,
-        _transport: &Rescaling,
+        _rescaling: &Rescaling,
     ) {
     }
 
@@ -58,9 +52,10 @@ pub(super) trait Rule: Send + Sync {
     fn is_sound(&self, memory: &Self::Memory, broadcast: &Broadcast) -> bool;
 }
 
-pub(super) struct Server<R: Rule> {
+/// The part of a method on the server: checks, sums, save and restore around a [`ServerRule`].
+pub struct ServerShell<R: ServerRule> {
     rule: R,
-    basis: Basis,
+    layout: BroadcastLayout,
     state: State<R::Memory>,
 }
 
@@ -71,24 +66,51 @@ struct State<M> {
     memory: M,
 }
 
-impl<R: Rule> Server<R> {
+impl<R: ServerRule> ServerShell<R> {
     /// A server whose first round `opening` opens.
-    pub(super) fn new(
+    pub fn new(
+        setup: &Setup,
+        layout: Layout,
         rule: R,
         memory: R::Memory,
         opening: Broadcast,
-        gathering: Gathering,
-        basis: Basis,
     ) -> Self {
-        Self { rule, basis, state: State { broadcast: opening, gathering, memory } }
+        let mut gathering = layout.gathering(setup.config().aggregation);
+        if let Some(len) = rule.upload_len(&opening) {
+            gathering.expect(len);
+        }
+        let state = State { broadcast: opening, gathering, memory };
+        Self { rule, layout: layout.broadcast, state }
+    }
+
+    /// The same behind a pointer.
+    pub(super) fn boxed(
+        setup: &Setup,
+        layout: Layout,
+        rule: R,
+        memory: R::Memory,
+        opening: Broadcast,
+    ) -> Box<dyn ServerMethod>
+    where
+        R: 'static,
+    {
+        Box::new(Self::new(setup, layout, rule, memory, opening))
     }
 }
 
-impl<R: Rule> ServerMethod for Server<R> {
+impl ServerShell<Mean> {
+    /// A server that averages the models of a layout.
+    pub fn averaging(setup: &Setup, kind: StateKind, layout: Layout) -> Box<dyn ServerMethod> {
+        let (models, len) = layout.broadcast.size();
+        let opening = Broadcast { round: 1, kernels: None, numbers: vec![0.0; models * len] };
+        Self::boxed(setup, layout, Mean { kind }, (), opening)
+    }
+}
+
+impl<R: ServerRule> ServerMethod for ServerShell<R> {
     fn accept(&mut self, from: NodeId, upload: &Upload) -> Result<(), Rejected> {
         self.rule.check(upload, &self.state.broadcast)?;
-        let most = self.rule.kernels_per_upload();
-        self.state.gathering.accept(self.state.broadcast.round, from, upload, most)
+        self.state.gathering.accept(self.state.broadcast.round, from, upload)
     }
 
     fn part(&self) -> PartialSum {
@@ -113,7 +135,7 @@ impl<R: Rule> ServerMethod for Server<R> {
         if upload.round == broadcast.round && gathering.has_heard(from) {
             return Err(Rejected::Duplicate { node: from, round: upload.round });
         }
-        part.gathering_mut().accept(broadcast.round, from, upload, self.rule.kernels_per_upload())
+        part.gathering_mut().accept(broadcast.round, from, upload)
     }
 
     fn merge(&mut self, part: &PartialSum) -> Result<(), Rejected> {
@@ -156,29 +178,29 @@ impl<R: Rule> ServerMethod for Server<R> {
     }
 
     fn sections(&self, out: &mut Vec<Section>) {
-        self.basis.sections(&self.state.broadcast, out);
+        self.layout.sections(&self.state.broadcast, out);
     }
 
     fn replace_broadcast(&mut self, told: &[f32]) {
         self.state.broadcast.numbers.copy_from_slice(told);
     }
 
-    fn transport(&mut self, transport: &Rescaling) {
+    fn rescale(&mut self, rescaling: &Rescaling) {
         let State { broadcast, gathering, memory } = &mut self.state;
         gathering.clear();
-        self.rule.transport(memory, broadcast, transport);
-        self.basis.transport(broadcast, transport);
+        self.rule.rescale(memory, broadcast, rescaling);
+        self.layout.rescale(broadcast, rescaling);
         if let Some(len) = self.rule.upload_len(broadcast) {
             gathering.expect(len);
         }
     }
 
     fn save(&self) -> Vec<u8> {
-        save_state(self.rule.kind(), &self.state)
+        self.rule.kind().save(&self.state)
     }
 
     fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
-        self.state = restore_state(self.rule.kind(), saved, |state: &State<R::Memory>| {
+        let is_sound = |state: &State<R::Memory>| {
             let len = self.rule.broadcast_len(&state.broadcast);
             let mut known = self.state.gathering.clone();
             if let Some(len) = self.rule.upload_len(&state.broadcast) {
@@ -186,15 +208,19 @@ impl<R: Rule> ServerMethod for Server<R> {
             }
             check_broadcast(&state.broadcast, len.unwrap_or(self.state.broadcast.numbers.len()))
                 .is_ok()
-                && state.gathering.is_sound(&known, self.rule.kernels_per_upload())
+                && state.gathering.is_sound(&known)
                 && self.rule.is_sound(&state.memory, &state.broadcast)
-        })?;
+        };
+        let mut state = self.rule.kind().restore(saved, is_sound)?;
+        state.gathering = state.gathering.with_parts(self.state.gathering.parts());
+        self.state = state;
         Ok(())
     }
 }
 
-/// Refuses a broadcast whose round or numbers can't be.
-pub(super) fn check_broadcast(broadcast: &Broadcast, len: usize) -> Result<(), Rejected> {
+/// Refuses a broadcast with an impossible round, another number of numbers than `len`, or a number
+/// out of bounds.
+pub fn check_broadcast(broadcast: &Broadcast, len: usize) -> Result<(), Rejected> {
     if broadcast.round == 0 || !is_count(broadcast.round) {
         return Err(Rejected::NoSuchRound { round: broadcast.round });
     }
@@ -204,19 +230,16 @@ pub(super) fn check_broadcast(broadcast: &Broadcast, len: usize) -> Result<(), R
     check_numbers(&broadcast.numbers)
 }
 
-/// The selection of the first round.
-pub(super) const FIRST: Selection = Selection { current: 0, next: 0 };
-
 pub(super) fn is_selection(setup: &Setup, selection: Selection) -> bool {
     let kernels = setup.kernels();
     (selection.current as usize) < kernels && (selection.next as usize) < kernels
 }
 
-/// The two kernels of a broadcast of one model that is fit to be adopted.
-pub(super) fn check_selection(setup: &Setup, broadcast: &Broadcast) -> Result<Selection, Rejected> {
+/// Refuses a broadcast of one model that doesn't name two kernels of the dictionary.
+pub(super) fn check_selection(setup: &Setup, broadcast: &Broadcast) -> Result<(), Rejected> {
     check_broadcast(broadcast, setup.model_len())?;
     match broadcast.kernels {
-        Some(selection) if is_selection(setup, selection) => Ok(selection),
+        Some(selection) if is_selection(setup, selection) => Ok(()),
         other => {
             let found = other.map(|selection| selection.current.max(selection.next));
             let last = setup.kernels() as u32 - 1;
@@ -225,8 +248,7 @@ pub(super) fn check_selection(setup: &Setup, broadcast: &Broadcast) -> Result<Se
     }
 }
 
-/// Refuses losses, from a position of an upload on, that are below zero: they would buy a kernel
-/// weight.
+/// Refuses losses below zero, from a position of an upload on: they would raise a kernel's weight.
 pub(super) fn check_losses(upload: &Upload, from: usize) -> Result<(), Rejected> {
     match upload.numbers.iter().enumerate().skip(from).find(|(_, loss)| **loss < 0.0) {
         None => Ok(()),
@@ -234,15 +256,15 @@ pub(super) fn check_losses(upload: &Upload, from: usize) -> Result<(), Rejected>
     }
 }
 
-/// The rule of all methods whose server only averages: what was uploaded becomes its mean.
-pub(super) struct Mean {
-    kind: &'static str,
+/// The rule of all methods whose server only averages.
+pub struct Mean {
+    kind: StateKind,
 }
 
-impl Rule for Mean {
+impl ServerRule for Mean {
     type Memory = ();
 
-    fn kind(&self) -> &'static str {
+    fn kind(&self) -> StateKind {
         self.kind
     }
 
@@ -252,20 +274,5 @@ impl Rule for Mean {
 
     fn is_sound(&self, (): &(), broadcast: &Broadcast) -> bool {
         broadcast.kernels.is_none()
-    }
-}
-
-impl Server<Mean> {
-    /// A server that averages models.
-    pub(super) fn averaging(setup: &Setup, kind: &'static str, basis: Basis) -> Self {
-        let len = basis.numbers();
-        let opening = Broadcast { round: 1, kernels: None, numbers: vec![0.0; len] };
-        Self::new(
-            Mean { kind },
-            (),
-            opening,
-            Gathering::new(setup.config.aggregation, len, 0),
-            basis,
-        )
     }
 }

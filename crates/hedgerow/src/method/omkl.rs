@@ -4,12 +4,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::rows::{Models, descend};
+use super::setup::{check_label, check_width};
+use super::{BadSample, Setup};
 use crate::features::Features;
 use crate::learning::weights::{ExponentialWeights, is_distribution};
-use crate::limits::LAST_COUNT;
-use crate::method::rows::{Models, descend};
-use crate::method::{BadSample, Setup};
 use crate::scaling::Rescaling;
+use crate::state::is_count;
 
 /// P models, their weights, and the number of samples seen.
 #[derive(Debug, Clone)]
@@ -33,7 +34,7 @@ pub(crate) struct OmklState {
 impl Omkl {
     /// Knows nothing yet.
     pub fn new(setup: &Setup) -> Self {
-        let kernels = setup.config().kernels;
+        let kernels = setup.kernels();
         Self {
             setup: *setup,
             state: OmklState {
@@ -48,20 +49,27 @@ impl Omkl {
 
     /// Σ_p q_p·w_pᵀz_p.
     pub fn predict(&self, z: Features<'_>) -> f32 {
-        self.setup.assert_width(z);
+        assert_eq!(z.numbers().len(), self.setup.width(), "features of another dictionary");
         self.state.models.predict_mixture(&self.state.probabilities, z)
     }
 
     /// One step on every model, then on the weights; t is the number of samples.
     pub fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
+        check_label(self.setup.config().loss, y)?;
+        check_width(z, self.setup.width())?;
+        self.step(z, y);
+        Ok(())
+    }
+
+    /// The same for a sample that has been checked.
+    pub(super) fn step(&mut self, z: Features<'_>, y: f32) {
         let state = &mut self.state;
-        let rate = self.setup.config().step_size.rate(state.steps + 1);
-        descend(&self.setup, rate, &mut state.models, z, y, &mut self.losses)?;
+        let rate = self.setup.step_size(state.steps + 1);
+        descend(&self.setup, rate, &mut state.models, z, y, &mut self.losses);
         state.steps += 1;
         let rate = self.setup.weight_rate(state.steps);
         state.weights.charge(rate, self.losses.iter().copied());
         state.weights.probabilities(&mut state.probabilities);
-        Ok(())
     }
 
     /// One step on every model along the mean gradient of several samples, then on the weights for
@@ -69,16 +77,13 @@ impl Omkl {
     /// has changed; no samples change nothing.
     pub fn learn_batch(&mut self, z: Features<'_>, y: &[f32]) -> Result<(), BadSample> {
         let (width, len) = (self.setup.width(), self.setup.model_len());
-        let (expected, found) = (y.len() * width, z.numbers().len());
-        if found != expected {
-            return Err(BadSample::Width { expected, found });
-        }
-        y.iter().try_for_each(|label| self.setup.check_label(*label))?;
+        check_width(z, y.len() * width)?;
+        y.iter().try_for_each(|label| check_label(self.setup.config().loss, *label))?;
         if y.is_empty() {
             return Ok(());
         }
         let state = &mut self.state;
-        let step_size = self.setup.config().step_size.rate(state.steps + 1);
+        let step_size = self.setup.step_size(state.steps + 1);
         let mut stepped = state.models.clone();
         let mut sum = vec![0.0; width];
         let mut totals = vec![0.0; self.losses.len()];
@@ -86,7 +91,7 @@ impl Omkl {
             // Each sample's own step from the same models; their mean is the step along the mean
             // gradient.
             stepped.clone_from(&state.models);
-            descend(&self.setup, step_size, &mut stepped, z, label, &mut self.losses)?;
+            descend(&self.setup, step_size, &mut stepped, z, label, &mut self.losses);
             for kernel in 0..totals.len() {
                 totals[kernel] += self.losses[kernel];
                 stepped.add_row_to(kernel, &mut sum[kernel * len..(kernel + 1) * len]);
@@ -100,14 +105,14 @@ impl Omkl {
         Ok(())
     }
 
-    /// Takes all models from the scale that they were learned in to another.
+    /// Moves all models from the scale that they were learned in to another.
     ///
     /// # Panics
-    /// If the transport was made for another dictionary.
-    pub fn transport(&mut self, transport: &Rescaling) {
-        self.state.models.transport_all(transport);
-        // The mixture at hand stays, so that predictions do.
-        self.state.weights.in_other_units(transport.loss_factor());
+    /// If the rescaling was made for another dictionary.
+    pub fn rescale(&mut self, rescaling: &Rescaling) {
+        self.state.models.rescale_all(rescaling);
+        // The mixture stays, so that predictions do.
+        self.state.weights.in_other_units(rescaling.loss_factor());
     }
 
     /// How much each kernel has in the prediction; sums to one.
@@ -121,11 +126,11 @@ impl Omkl {
     }
 
     pub(crate) fn is_sound(setup: &Setup, state: &OmklState) -> bool {
-        let kernels = setup.config().kernels;
+        let kernels = setup.kernels();
         state.models.is_sound(kernels, setup.model_len())
             && state.weights.is_sound(setup.config().weight_rule, kernels)
             && state.probabilities.len() == kernels
             && is_distribution(&state.probabilities)
-            && state.steps < LAST_COUNT
+            && is_count(state.steps)
     }
 }

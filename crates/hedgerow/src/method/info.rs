@@ -1,0 +1,244 @@
+//! [`MethodInfo`]: everything that others need to know about a method. [`METHODS`] lists them all.
+
+use super::{BroadcastLayout, Layout, NodeMethod, PofOptions, ServerMethod, Setup};
+use crate::aggregation::Aggregation;
+use crate::features::dictionary::Dictionary;
+use crate::features::{FeatureError, FeatureMap, FeatureSpec, SampleMap};
+use crate::learning::Loss;
+use crate::message::NodeId;
+
+/// Every method and reference that comes with the crate, in the order in which lists show them.
+pub static METHODS: &[&MethodInfo] = &[
+    &super::gr_ofl::INFO,
+    &super::mk_ofl::INFO,
+    &super::sk_ofl::INFO,
+    &super::naive::INFO,
+    &super::em_kofl::INFO,
+    &super::pof_mkl::INFO,
+    &super::fed_poe::INFO,
+    &super::linear_sgd::INFO,
+    &super::linear_newton::INFO,
+    &super::local::INFO,
+    &super::references::CENTRAL,
+    &super::references::CENTRAL_BATCH,
+    &super::references::HINDSIGHT,
+    &super::references::LAST,
+    &super::references::MEAN,
+];
+
+/// The method or reference of this name among [`METHODS`], aliases included.
+pub fn find(name: &str) -> Option<&'static MethodInfo> {
+    METHODS.iter().copied().find(|info| info.has_name(name))
+}
+
+/// The description of a method, or of a reference that methods are compared with.
+///
+/// A description outside this crate names what it has and takes the rest from
+/// [`MethodInfo::BASE`]:
+///
+/// ```
+/// use hedgerow::method::MethodInfo;
+///
+/// static INFO: MethodInfo = MethodInfo { name: "own", title: "Own", ..MethodInfo::BASE };
+/// assert!(INFO.has_name("own") && INFO.halves.is_none());
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct MethodInfo {
+    /// Short name, as on the command line and in results.
+    pub name: &'static str,
+    /// Other names that are read, such as the one in stored plans.
+    pub aliases: &'static [&'static str],
+    /// Name in texts.
+    pub title: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// What it is in a comparison.
+    pub role: Role,
+    /// How its lines look in figures.
+    pub look: Look,
+    /// The features that it learns from.
+    pub features: FeatureKind,
+    /// Whether it uses a single kernel, which a plan names.
+    pub takes_kernel: bool,
+    /// Frequencies per kernel that a budget of numbers per upload allows, or else the least budget.
+    pub frequencies: fn(usize, &PofOptions) -> Result<usize, usize>,
+    /// Whether it can learn with a loss.
+    pub supports_loss: fn(&Loss) -> bool,
+    /// Whether its server can combine uploads by other aggregations than the mean.
+    pub is_robust: bool,
+    /// What its messages consist of.
+    pub layout: fn(&Setup) -> Layout,
+    /// Bytes that a node keeps, without the overhead of allocations.
+    pub memory: fn(&Setup) -> usize,
+    /// What runs on nodes and server; references have neither.
+    pub halves: Option<Halves>,
+}
+
+/// Constructors of the two parts of a method.
+#[derive(Debug, Clone, Copy)]
+pub struct Halves {
+    /// The part of a node.
+    pub node: fn(&Setup, NodeId) -> Box<dyn NodeMethod>,
+    /// The part of the server.
+    pub server: fn(&Setup) -> Box<dyn ServerMethod>,
+}
+
+/// What a method is in a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Somebody could run it: it is ranked.
+    Choice,
+    /// It needs all samples in one place.
+    Central,
+    /// It is known only afterwards.
+    Hindsight,
+    /// A forecast without learning.
+    Trivial,
+}
+
+/// How the lines of a method look in figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// Red, green and blue.
+    pub colour: [u8; 3],
+    /// How lines are broken.
+    pub dash: Dash,
+    /// Whether lines are wider than others.
+    pub is_bold: bool,
+}
+
+impl Look {
+    /// A solid line.
+    pub const fn solid(colour: [u8; 3]) -> Self {
+        Self { colour, dash: Dash::Solid, is_bold: false }
+    }
+
+    /// A dashed line.
+    pub const fn dashed(colour: [u8; 3]) -> Self {
+        Self { colour, dash: Dash::Dashes, is_bold: false }
+    }
+
+    /// The same with a wider line.
+    pub const fn bold(self) -> Self {
+        Self { is_bold: true, ..self }
+    }
+}
+
+/// How a line is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dash {
+    /// Not at all.
+    Solid,
+    /// Into dashes.
+    Dashes,
+    /// Into dots.
+    Dots,
+}
+
+/// The features that a method learns from.
+#[derive(Debug, Clone, Copy)]
+pub enum FeatureKind {
+    /// Random features of every kernel, one after the other. A method with a single kernel reads
+    /// only the features of that kernel.
+    Kernels,
+    /// A [`Dictionary`] of all bandwidths, of a size that follows from the budget.
+    Dictionary(fn(usize) -> DictionarySize),
+    /// A one and the inputs themselves.
+    Inputs,
+    /// None.
+    Nothing,
+}
+
+/// How many features a [`Dictionary`] has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DictionarySize {
+    /// All of them.
+    pub features: usize,
+    /// The linear ones among them, at most.
+    pub linear: usize,
+}
+
+/// A budget that leaves no room for a single frequency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{method} needs a budget of at least {least} numbers, but has {budget}")]
+pub struct BudgetTooSmall {
+    method: &'static str,
+    least: usize,
+    budget: usize,
+}
+
+impl MethodInfo {
+    /// What descriptions don't have to say: a method with the features of all kernels, that
+    /// uploads and broadcasts their models.
+    pub const BASE: Self = Self {
+        name: "",
+        aliases: &[],
+        title: "",
+        summary: "",
+        role: Role::Choice,
+        look: Look::solid([0x44, 0x77, 0xaa]),
+        features: FeatureKind::Kernels,
+        takes_kernel: false,
+        frequencies: |budget, _| frequencies_within(budget, 2),
+        supports_loss: |_| true,
+        is_robust: true,
+        layout: |setup| Layout::of_models(BroadcastLayout::every_kernel(setup)),
+        memory: |setup| 2 * setup.kernels() * row_bytes(setup.model_len()),
+        halves: None,
+    };
+
+    /// Whether it is called so.
+    pub fn has_name(&self, name: &str) -> bool {
+        self.name == name || self.aliases.contains(&name)
+    }
+
+    /// Length of the features that it learns from.
+    pub fn width(&self, setup: &Setup) -> usize {
+        match self.features {
+            FeatureKind::Kernels => setup.width(),
+            FeatureKind::Dictionary(size) => size(setup.config().budget).features,
+            FeatureKind::Inputs => setup.linear_len(),
+            FeatureKind::Nothing => 0,
+        }
+    }
+
+    /// The map that makes these features, and nothing that the method doesn't read.
+    pub fn map(&self, setup: &Setup, spec: &FeatureSpec) -> Result<SampleMap, FeatureError> {
+        Ok(match self.features {
+            FeatureKind::Kernels if self.takes_kernel => {
+                SampleMap::Kernels(FeatureMap::new(spec)?.only(setup.kernel()))
+            }
+            FeatureKind::Kernels => SampleMap::Kernels(FeatureMap::new(spec)?),
+            FeatureKind::Dictionary(size) => {
+                let DictionarySize { features, linear } = size(setup.config().budget);
+                SampleMap::Dictionary(Dictionary::new(spec, features, linear)?)
+            }
+            FeatureKind::Inputs | FeatureKind::Nothing => SampleMap::Inputs(setup.config().inputs),
+        })
+    }
+
+    /// How many frequencies per kernel a budget of r numbers allows.
+    pub fn frequencies(&self, budget: usize, pof: &PofOptions) -> Result<usize, BudgetTooSmall> {
+        let too_small = |least| BudgetTooSmall { method: self.name, least, budget };
+        (self.frequencies)(budget, pof).map_err(too_small)
+    }
+
+    /// Whether its server can combine uploads so.
+    pub fn supports(&self, aggregation: Aggregation) -> bool {
+        aggregation == Aggregation::Mean || self.is_robust
+    }
+}
+
+/// The largest D for which a model of 2D numbers and some indices fit a budget, or else the least
+/// budget.
+pub fn frequencies_within(budget: usize, indices: usize) -> Result<usize, usize> {
+    match budget.checked_sub(indices) {
+        Some(left) if left >= 2 => Ok(left / 2),
+        _ => Err(indices + 2),
+    }
+}
+
+/// Bytes of a model in memory, where it begins on a cache line.
+pub fn row_bytes(numbers: usize) -> usize {
+    64 * numbers.div_ceil(16)
+}

@@ -1,0 +1,180 @@
+//! [`NodeShell`]: what all methods have in common on a node. A [`NodeRule`] adds what is special.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::setup::{check_label, check_width};
+use super::{BadSample, NodeMethod, Setup};
+use crate::codec::Section;
+use crate::features::Features;
+use crate::learning::Loss;
+use crate::message::{Broadcast, Rejected, Upload};
+use crate::scaling::Rescaling;
+use crate::state::{BadState, OlderVersion, StateKind, is_count};
+
+/// What is special about a method on a node.
+pub trait NodeRule: Send {
+    /// What has to survive a restart, beside round and number of samples.
+    type State: Serialize + DeserializeOwned + 'static;
+
+    /// Kind of its saved states.
+    const KIND: StateKind;
+
+    /// Older versions of saved states that are still read.
+    const OLDER: &'static [OlderVersion<(u64, u64, Self::State)>] = &[];
+
+    /// Length of the features that it learns from.
+    fn width(&self) -> usize;
+
+    /// Predicts from the features of a sample.
+    fn predict(&self, z: Features<'_>) -> f32;
+
+    /// Learns from one sample. `step` is the round plus the samples learned since it opened: rates
+    /// that fall with the round go on falling within it.
+    fn learn(&mut self, step: u64, z: Features<'_>, y: f32);
+
+    /// Writes numbers and vote of the upload for a round; both are empty.
+    fn write(&self, round: u64, upload: &mut Upload);
+
+    /// Whether there is something to upload after so many samples in this round.
+    fn has_news(&self, learned: u64) -> bool {
+        learned > 0
+    }
+
+    /// Appends what the numbers of its upload are, in order.
+    fn sections(&self, _out: &mut Vec<Section>) {}
+
+    /// Refuses a broadcast that no server of this method sends.
+    fn check(&self, broadcast: &Broadcast) -> Result<(), Rejected>;
+
+    /// Takes over a broadcast that is sound and newer than the last one.
+    fn adopt(&mut self, broadcast: &Broadcast);
+
+    /// The server has lost rounds: the next broadcast doesn't follow the last one.
+    fn forget_round(&mut self) {}
+
+    /// How much the node trusts each kernel.
+    fn weights(&self, out: &mut [f64]);
+
+    /// How much of the prediction each kernel makes.
+    fn shares(&self, out: &mut [f64]) {
+        self.weights(out);
+    }
+
+    /// ‖w‖² of the model behind the predictions.
+    fn norm2(&self) -> f64;
+
+    /// Moves all models to another scale.
+    fn rescale(&mut self, rescaling: &Rescaling);
+
+    /// What is saved: the bytes of a [`NodeRule::State`].
+    fn state(&self) -> impl Serialize;
+
+    /// Whether a saved state could have been reached.
+    fn is_sound(&self, state: &Self::State) -> bool;
+
+    /// Continues from a state that is sound.
+    fn restore(&mut self, state: Self::State);
+}
+
+/// The part of a method on a node: round, number of samples, checks, save and restore around a
+/// [`NodeRule`].
+#[derive(Debug, Clone)]
+pub struct NodeShell<R> {
+    rule: R,
+    loss: Loss,
+    round: u64,
+    /// Samples learned since the last broadcast.
+    learned: u64,
+}
+
+impl<R: NodeRule> NodeShell<R> {
+    /// Before the first round.
+    pub fn new(setup: &Setup, rule: R) -> Self {
+        Self { rule, loss: setup.config().loss, round: 1, learned: 0 }
+    }
+
+    /// The same behind a pointer.
+    pub(super) fn boxed(setup: &Setup, rule: R) -> Box<dyn NodeMethod>
+    where
+        R: 'static,
+    {
+        Box::new(Self::new(setup, rule))
+    }
+}
+
+impl<R: NodeRule> NodeMethod for NodeShell<R> {
+    fn predict(&self, z: Features<'_>) -> f32 {
+        assert_eq!(z.numbers().len(), self.rule.width(), "features of another dictionary");
+        self.rule.predict(z)
+    }
+
+    fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
+        check_label(self.loss, y)?;
+        check_width(z, self.rule.width())?;
+        self.rule.learn(self.round + self.learned, z, y);
+        self.learned += 1;
+        Ok(())
+    }
+
+    fn upload(&self, out: &mut Upload) -> bool {
+        out.round = self.round;
+        out.vote = None;
+        out.numbers.clear();
+        self.rule.write(self.round, out);
+        self.rule.has_news(self.learned)
+    }
+
+    fn sections(&self, out: &mut Vec<Section>) {
+        self.rule.sections(out);
+    }
+
+    fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
+        self.rule.check(broadcast)?;
+        if broadcast.round > self.round {
+            self.rule.adopt(broadcast);
+            self.round = broadcast.round;
+            self.learned = 0;
+        }
+        Ok(())
+    }
+
+    fn forget_round(&mut self) {
+        self.round = 0;
+        self.rule.forget_round();
+    }
+
+    fn round(&self) -> u64 {
+        self.round
+    }
+
+    fn weights(&self, out: &mut [f64]) {
+        self.rule.weights(out);
+    }
+
+    fn shares(&self, out: &mut [f64]) {
+        self.rule.shares(out);
+    }
+
+    fn norm2(&self) -> f64 {
+        self.rule.norm2()
+    }
+
+    fn rescale(&mut self, rescaling: &Rescaling) {
+        self.rule.rescale(rescaling);
+    }
+
+    fn save(&self) -> Vec<u8> {
+        R::KIND.save(&(self.round, self.learned, self.rule.state()))
+    }
+
+    fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
+        let is_sound = |(round, learned, state): &(u64, u64, R::State)| {
+            is_count(*round) && is_count(*learned) && self.rule.is_sound(state)
+        };
+        let (round, learned, state) = R::KIND.restore_any(saved, R::OLDER, is_sound)?;
+        (self.round, self.learned) = (round, learned);
+        self.rule.restore(state);
+        Ok(())
+    }
+}

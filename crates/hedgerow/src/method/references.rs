@@ -1,0 +1,57 @@
+//! Descriptions of what methods are compared with: learning in one place, the best function in
+//! hindsight, and forecasts without learning. They have no part on nodes or server; whoever runs
+//! them uses [`crate::baseline`].
+
+use super::info::{Dash, FeatureKind, Look, MethodInfo, Role};
+
+/// Central learning, sample by sample.
+pub(super) static CENTRAL: MethodInfo = MethodInfo {
+    name: "central",
+    title: "Central",
+    summary: "all samples in one place, learned one by one",
+    role: Role::Central,
+    look: Look::dashed([0xcc, 0x79, 0xa7]),
+    memory: |_| 0,
+    ..MethodInfo::BASE
+};
+
+/// Central learning, a round at a time.
+pub(super) static CENTRAL_BATCH: MethodInfo = MethodInfo {
+    name: "central-batch",
+    title: "Central, in batches",
+    summary: "all samples in one place, learned a round at a time",
+    look: Look::dashed([0xe6, 0x9f, 0x00]),
+    ..CENTRAL
+};
+
+/// The best fixed function.
+pub(super) static HINDSIGHT: MethodInfo = MethodInfo {
+    name: "hindsight",
+    title: "Hindsight",
+    summary: "the best fixed function of all samples, known only afterwards",
+    role: Role::Hindsight,
+    look: Look::dashed([0x1a, 0x1a, 0x1a]),
+    memory: |_| 0,
+    ..MethodInfo::BASE
+};
+
+/// The last label.
+pub(super) static LAST: MethodInfo = MethodInfo {
+    name: "last",
+    title: "Last value",
+    summary: "the node's last label",
+    role: Role::Trivial,
+    look: Look { colour: [0x5f, 0x65, 0x6d], dash: Dash::Dots, is_bold: false },
+    features: FeatureKind::Nothing,
+    memory: |_| 16,
+    ..MethodInfo::BASE
+};
+
+/// The mean label.
+pub(super) static MEAN: MethodInfo = MethodInfo {
+    name: "mean",
+    title: "Mean so far",
+    summary: "the mean of the node's labels so far",
+    look: Look::dashed([0x8d, 0x93, 0x9b]),
+    ..LAST
+};

@@ -1,5 +1,5 @@
-//! A table of any length goes through in memory of one size. Allocations are counted, so this test
-//! stands alone.
+//! A table of any length is read in bounded memory. The test counts allocations, so it is a program
+//! of its own.
 
 #![allow(unsafe_code, clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ static HELD: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: everything is passed on to the system's allocator as it came.
+// SAFETY: every call goes unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let held = HELD.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
@@ -37,10 +37,10 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 const ROWS: u64 = 600_000;
-/// The row that has text where all others have a number, and the line it stands in.
+/// The only row with text instead of a number, and its line.
 const ODD_ROW: u64 = 500_000;
 
-/// A table whose rows are made when they are asked for.
+/// A table that generates its rows on demand.
 struct Made {
     rows: u64,
     line: fn(&mut Vec<u8>, u64) -> io::Result<()>,

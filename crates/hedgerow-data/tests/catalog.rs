@@ -1,4 +1,4 @@
-//! The catalogue against the real files, where they are at hand: in the folder that
+//! Compares the catalogue with the real files, if they are available: in the folder that
 //! `HEDGEROW_DATA_DIR` names, or in `../shared/data` beside the project.
 
 #![allow(clippy::unwrap_used)]
@@ -16,11 +16,11 @@ fn data_folder() -> PathBuf {
     std::env::var_os("HEDGEROW_DATA_DIR").map_or_else(beside, PathBuf::from)
 }
 
-/// A variant of a data set; `None`, said plainly, where it is not at hand.
+/// A variant of a data set. Prints a message and returns `None` if it is not available.
 fn at_hand(entry: &Entry, kind: Kind) -> Option<Located> {
     let located = locate(entry, Wanted::Only(kind), &[data_folder()]).ok();
     if located.is_none() {
-        // Not by println, which the test runner swallows.
+        // Not with println, because the test runner captures it.
         let told = writeln!(
             std::io::stderr(),
             "SKIPPED: no {kind} of {} (set HEDGEROW_DATA_DIR to the folder of the data sets)",
@@ -47,7 +47,7 @@ fn text(path: &Path) -> String {
     text
 }
 
-/// The rows of a file without its header, cut at this separator.
+/// The rows of a file without its header, split at this separator.
 fn rows(path: &Path, separator: char) -> Vec<Vec<String>> {
     let cut = |line: &str| {
         line.split(separator).map(|cell| cell.trim_matches(['"', ' ']).to_owned()).collect()
@@ -115,7 +115,7 @@ fn every_file_at_hand_has_the_promised_columns_rows_and_target() {
             let whole = |key: &str| {
                 settings.get(key).map_or(0, |value| value.as_integer().unwrap() as usize)
             };
-            // The rows to take, and in each file the first few that have no past.
+            // The rows to read, and in each file the first rows, which have no lags.
             let taken = if whole("rows") > 0 { samples.min(whole("rows")) } else { samples };
             let past = whole("lags") * located.files.len();
             if entry.name != "air-quality" {
@@ -132,7 +132,7 @@ fn files_at_hand_have_the_checksums_of_the_catalogue() {
         if at_hand(entry, Kind::Original).is_none() {
             continue;
         }
-        // Nobody is there, so nothing can be downloaded.
+        // No server listens there, so nothing can be downloaded.
         let mirror = Mirror::parse("http://127.0.0.1:1").unwrap();
         let options = Options { folder: data_folder(), mirror, patience: Patience::default() };
         let fetched = fetch(entry, &options, &mut |progress| panic!("{progress:?}")).unwrap();
@@ -191,7 +191,7 @@ fn air_quality_is_the_hours_with_carbon_monoxide_to_the_digits_of_uci_s_file() {
 fn appliances_are_the_rows_up_to_300() {
     let Some((original, excerpt)) = both("appliances") else { return };
     let all = rows(&original.files[0], ',');
-    // The date in front and two random columns at the end are left out; the label comes second.
+    // The first column (date) and the last two (random) are left out; the label is the second.
     let all = all
         .iter()
         .map(|row| row[1..27].iter().map(|cell| cell.parse().unwrap()).collect::<Vec<f64>>());

@@ -1,5 +1,5 @@
-//! Fetching data sets from a server that breaks off, lies, or isn't there: one that each test runs
-//! on this machine.
+//! Fetches data sets from servers that disconnect, send wrong data or do not exist. Each test runs
+//! its own server on this machine.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ use zip::write::{SimpleFileOptions, ZipWriter};
 /// Of "abc", from the standard.
 const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-/// A request, as far as it matters here.
+/// The parts of a request that these tests need.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Asked {
     path: String,
@@ -28,7 +28,7 @@ struct Asked {
     if_range: Option<String>,
 }
 
-/// What a server says: the status, headers, and bytes after which it hangs up.
+/// A server's answer: status, headers and bytes, after which it disconnects.
 struct Answer {
     head: String,
     body: Vec<u8>,
@@ -40,7 +40,7 @@ struct Server {
 }
 
 impl Server {
-    /// Answers each request, counted from 0, as told, and hangs up after each.
+    /// Answers each request, numbered from 0, with the given function, and then disconnects.
     fn start(answer: impl Fn(usize, &Asked) -> Answer + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -53,14 +53,14 @@ impl Server {
                 let Answer { head, body } = answer(count, &request);
                 log.lock().unwrap().push(request);
                 let head = format!("HTTP/1.1 {head}\r\nConnection: close\r\n\r\n");
-                // A client that has seen enough is no failure of the server.
+                // The client may disconnect early.
                 let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
             }
         });
         Self { address, asked }
     }
 
-    /// One that always has the same to offer, and knows pieces.
+    /// A server that always sends the same file and supports ranges.
     fn of(archive: Vec<u8>) -> Self {
         Self::start(move |_, asked| piece(&archive, asked, archive.len()))
     }
@@ -91,7 +91,7 @@ fn read_request(stream: &TcpStream) -> Asked {
     asked
 }
 
-/// The whole or the piece that was asked for, of which at most so many bytes are sent.
+/// The file or the requested range, limited to this number of bytes.
 fn piece(archive: &[u8], asked: &Asked, most: usize) -> Answer {
     let total = archive.len();
     let start = asked.range.unwrap_or(0) as usize;
@@ -107,7 +107,7 @@ fn piece(archive: &[u8], asked: &Asked, most: usize) -> Answer {
     Answer { head, body }
 }
 
-/// The whole, whatever piece was asked for, of which at most so many bytes are sent.
+/// The whole file for every request, limited to this number of bytes.
 fn whole(archive: &[u8], most: usize) -> Answer {
     piece(archive, &Asked::default(), most)
 }
@@ -137,7 +137,7 @@ fn tarred(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut tar = tar::Builder::new(Vec::new());
     for (name, content) in members {
         let mut header = tar::Header::new_gnu();
-        // By hand, because the builder refuses names that lead out of a folder.
+        // Written by hand, because the builder refuses names outside the folder.
         header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
         header.set_entry_type(tar::EntryType::Regular);
         header.set_size(content.len() as u64);
@@ -183,7 +183,7 @@ fn get(entry: &Entry, folder: &TempDir, address: &str) -> Result<Vec<Fetched>, F
     fetch(entry, &options(folder, address), &mut |_| {})
 }
 
-/// What lies in the folder of the data set.
+/// The files in the folder of the data set.
 fn left_in(folder: &TempDir) -> Vec<String> {
     let Ok(files) = folder.path().join("pond").read_dir() else { return Vec::new() };
     let mut names: Vec<_> =
@@ -203,7 +203,7 @@ fn assert_says(error: &FetchError, parts: &[&str]) {
     }
 }
 
-/// Bytes that don't shrink, so that an archive of them is as long.
+/// Bytes that don't compress, so that an archive of them has the same length.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 1u64;
     let mut next = || {
@@ -312,7 +312,7 @@ fn a_later_call_goes_on_with_what_an_earlier_one_left() {
     assert_eq!(std::fs::read(folder.path().join("pond/noise.bin")).unwrap(), content);
 }
 
-/// Leaves what an earlier call would have: bytes, whose they are, and the mark of their version.
+/// Writes what an earlier, interrupted call would leave: bytes, their source and their version tag.
 fn leave_partial(folder: &TempDir, bytes: &[u8], address: &str, version: &str) {
     let partial = folder.path().join("pond/pond.zip.partial");
     std::fs::create_dir_all(partial.parent().unwrap()).unwrap();
@@ -324,7 +324,7 @@ fn leave_partial(folder: &TempDir, bytes: &[u8], address: &str, version: &str) {
 #[test]
 fn a_piece_that_may_belong_to_something_else_is_not_gone_on_with() {
     let server = Server::of(zipped(&[("abc.csv", b"abc")]));
-    // Of another server, and of one that doesn't mark versions.
+    // From another server, and from one without version tags.
     for (address, version) in [("http://other.example", "\"one\""), (&server.address, "")] {
         let folder = TempDir::new().unwrap();
         leave_partial(&folder, b"something", address, version);
@@ -337,10 +337,10 @@ fn a_piece_that_may_belong_to_something_else_is_not_gone_on_with() {
 #[test]
 fn a_piece_of_an_older_version_gives_way_to_the_whole() {
     let archive = zipped(&[("abc.csv", b"abc")]);
-    // The tag is another one by now, so the server sends the whole.
+    // The tag has changed, so the server sends the whole file.
     let server = Server::start(move |_, _| whole(&archive, archive.len()));
     let folder = TempDir::new().unwrap();
-    // Longer than the whole, by more than a reader of zip archives looks back.
+    // Longer than the whole file, by more than a zip reader searches backwards.
     leave_partial(&folder, &noise(200_000), &server.address, "\"old\"");
     get(&abc(), &folder, &server.address).unwrap();
     let asked = server.asked().remove(0);
@@ -542,7 +542,7 @@ fn an_unknown_checksum_is_recorded_and_compared_later() {
     std::fs::remove_file(folder.path().join("pond/abc.csv")).unwrap();
     assert_says(&checked().unwrap_err(), &["abc.csv", "first download", ABC, "SHA256SUMS"]);
     assert_eq!(left_in(&folder), ["SHA256SUMS"]);
-    // Put there by hand, and nothing to compare it with.
+    // A file placed by hand, without a checksum.
     std::fs::remove_file(folder.path().join("pond/SHA256SUMS")).unwrap();
     std::fs::write(folder.path().join("pond/abc.csv"), "own").unwrap();
     assert_eq!(checked().unwrap(), Checked::Nothing);

@@ -1,5 +1,5 @@
-//! Whatever bytes come as a table, they are read or refused: no panic, and no cell that isn't what
-//! it promises to be.
+//! Any bytes given as a table are read or refused. Nothing panics, and every cell has its promised
+//! type.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,7 +21,7 @@ fn zstandard(content: &[u8]) -> Vec<u8> {
     zstd::encode_all(content, 1).unwrap()
 }
 
-/// Gives a few bytes at a time.
+/// Returns a few bytes per read.
 struct Slow(io::Cursor<Vec<u8>>, usize);
 
 impl Read for Slow {
@@ -70,8 +70,8 @@ fn drain(rows: Result<Box<dyn Rows>, ReadError>) -> Result<(u64, bool), TestCase
     }
 }
 
-/// Reads the bytes at once and piece by piece, which must make no difference. Only of damaged
-/// archives more may come out of smaller pieces.
+/// Reads the bytes at once and in pieces. Both must give the same rows, except that smaller pieces
+/// may give more rows of a damaged archive.
 fn check(content: Vec<u8>, piece: usize, format: &Format) -> Result<(), TestCaseError> {
     let is_text = !content.starts_with(b"\x1f\x8b") && !content.starts_with(b"\x28\xb5");
     let (rows, failed) =

@@ -1,4 +1,5 @@
-//! Data, from outside. `cargo test -p hedgerow-data --test all fetch::` runs one file.
+//! Integration tests of the data crate. `cargo test -p hedgerow-data --test all fetch::` runs one
+//! file.
 
 mod catalog;
 mod fetch;

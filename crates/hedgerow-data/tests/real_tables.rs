@@ -1,5 +1,4 @@
-//! Files as their publishers wrote them, where they are at hand: nothing has to be said about how
-//! they are laid out.
+//! Files as published, if they are available. Their layout is detected without settings.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,12 +7,12 @@ use std::path::PathBuf;
 
 use hedgerow_data::rows::{self, Cell, Format, Row};
 
-/// `None`, said plainly, where the file is not at hand.
+/// Prints a message and returns `None` if the file is not available.
 fn file(name: &str) -> Option<PathBuf> {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let path = std::env::var_os("HEDGEROW_DATA_DIR").map_or_else(beside, PathBuf::from).join(name);
     if !path.exists() {
-        // Not by println, which the test runner swallows.
+        // Not with println, because the test runner captures it.
         let told = writeln!(
             std::io::stderr(),
             "SKIPPED: no {name} (set HEDGEROW_DATA_DIR to the folder of the data sets)"

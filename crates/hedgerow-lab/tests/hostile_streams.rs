@@ -1,5 +1,4 @@
-//! Whatever a small table holds and whatever is said about it: it is learned from or refused, and
-//! nothing else.
+//! Any small table with any settings is either learned from or refused.
 
 #![allow(clippy::unwrap_used)]
 
@@ -86,7 +85,7 @@ fn flags() -> impl Strategy<Value = Vec<&'static str>> {
         .prop_map(|(a, b, c, d, e, f)| [a, b, c, d, e, f].concat())
 }
 
-/// Whether it was learned from.
+/// Whether the table was learned from.
 fn check(content: &str, flags: &[&str]) -> Result<bool, TestCaseError> {
     let files = Files::one(content);
     let mut short = vec![
@@ -140,7 +139,7 @@ fn check(content: &str, flags: &[&str]) -> Result<bool, TestCaseError> {
     Ok(true)
 }
 
-/// The same as it comes.
+/// The same as a live stream.
 fn check_live(content: &str, flags: &[&str]) -> Result<bool, TestCaseError> {
     let files = Files::one(content);
     let short = [

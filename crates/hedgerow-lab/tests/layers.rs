@@ -1,5 +1,5 @@
-//! Settings about data: what makes no sense is refused by key, and what the user says goes before
-//! what the catalogue says.
+//! Settings about data: wrong values are refused with their key, and the user's settings override
+//! those of the catalogue.
 
 #![allow(clippy::unwrap_used)]
 

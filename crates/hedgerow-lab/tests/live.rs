@@ -1,5 +1,5 @@
-//! Live runs: the same as with known data, as far as that can be; and nothing that only hindsight
-//! knows.
+//! Live runs give the same results as runs on known data where possible, and use nothing that is
+//! known only afterwards.
 
 #![allow(clippy::unwrap_used)]
 
@@ -63,7 +63,7 @@ fn a_live_run_is_the_run_that_it_would_have_been() {
         (&["data.scaling=none"][..], 1.0),
         (&["data.scaling=online"], 300.0),
         (&["data.scaling=online-range", "data.lags=2"], 300.0),
-        // Quiet at first: one sample alone would not tell that a scale is needed.
+        // Small at first: one sample alone would not show that a scale is needed.
         (&["data.scaling=auto", "data.features=[\"a\"]"], 3.5),
         (&["data.scaling=online", "participation.dropout=0.4", "participation.late=0.2"], 300.0),
         (&["data.target=\"b,y\"", "data.lags=1", "federation.nodes=2"], 1.0),
@@ -176,7 +176,7 @@ fn what_only_a_whole_file_has_is_refused() {
     ] {
         assert_says(&run(&table(30, 1.0), flags).unwrap_err(), parts);
     }
-    // Asked for rounds, it need not be kept longer than those.
+    // With a given number of rounds, the stream is not read further.
     assert!(
         run(&table(30, 1.0), &["run.window=1000000000000", "run.rounds=1", "run.trials=1"]).is_ok()
     );
@@ -200,7 +200,7 @@ fn what_is_wrong_on_the_way_is_named() {
     assert_says(&message, &["no sample"]);
 }
 
-/// Rows without end, which counts those that were asked for.
+/// An endless table that counts the rows read.
 struct Endless {
     columns: Vec<String>,
     asked: Arc<AtomicU64>,

@@ -1,5 +1,4 @@
-//! Data, experiments and reports, from outside. `cargo test -p hedgerow-lab --test all runs::` runs
-//! one file.
+//! Integration tests of experiments. `cargo test -p hedgerow-lab --test all runs::` runs one file.
 
 mod common;
 mod hostile_streams;

@@ -1,6 +1,6 @@
-//! GR-OFL never diverges: whatever the stream, the number of nodes and what gets lost, its error is
-//! finite and at most 1.05 times that of the best single kernel in hindsight or of the nodes'
-//! running means: of both where nothing is lost, but for the cases that say why.
+//! GR-OFL never diverges. For every stream, number of nodes and loss of messages, its error is
+//! finite and at most 1.05 times that of a reference: the best single kernel in hindsight or the
+//! nodes' running means. Without losses it meets both bounds; exceptions give their reason.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,8 +9,8 @@ use hedgerow_lab::results::Results;
 use hedgerow_lab::run::{Experiment, load_data};
 use hedgerow_lab::settings::{Override, Settings};
 
-/// Half of all uploads are lost, and every tenth broadcast, with which a round's upload is lost as
-/// well.
+/// Half of all uploads are lost, and every tenth broadcast, which also loses the upload of that
+/// round.
 const LOSSES: [&str; 2] = ["participation.late=0.5", "participation.dropout=0.1"];
 
 fn run(flags: &[&str]) -> Results {
@@ -21,7 +21,7 @@ fn run(flags: &[&str]) -> Results {
     Experiment::new(&settings, &data).unwrap().run(&|| {}).unwrap()
 }
 
-/// Which of the two references bounds the error.
+/// The reference that bounds the error.
 #[derive(Clone, Copy, PartialEq)]
 enum Bound {
     Both,
@@ -34,7 +34,7 @@ impl Bound {
     }
 }
 
-/// Asserts the bound, and shows how far off it is.
+/// Asserts the bound and prints the ratio.
 #[allow(clippy::print_stdout)]
 fn assert_bounded(results: &Results, what: &str, bound: Bound) {
     let error = |name: &str| method(results, name).mse.mean;
@@ -65,7 +65,7 @@ fn on_every_stream_with_everything_that_gets_lost() {
         ] {
             let data = format!("data.name={stream}");
             let flags = [&[data.as_str(), "run.rounds=300"], losses].concat();
-            // Who sums up its whole past is slow where that slides, or comes and goes.
+            // A method that sums up its whole past adapts slowly to gradual or recurring drift.
             let slides = matches!(stream, "drift" | "drift-gradual" | "drift-recurring");
             assert_bounded(
                 &run(&flags),
@@ -140,8 +140,8 @@ fn on_labels_of_any_size_and_features_that_say_nothing() {
                 "data.scaling=none",
             ];
             let results = Files::one(table).run(&[&usual[..], losses].concat()).unwrap();
-            // A flip is noticed only after a while; and nobody knows in the first round that labels
-            // are around a million.
+            // A change of sign is detected after some rounds, and in the first round labels of
+            // about a million are unknown.
             let takes_time = matches!(*what, "a label flip" | "labels around 1e6");
             let bound = Bound::when(takes_time || !losses.is_empty());
             assert_bounded(&results, &format!("{what} {losses:?}"), bound);

@@ -1,5 +1,5 @@
-//! What the paper and the reference runs promise, on real data where it is at hand. The data is not
-//! part of the project: it is looked for in the folder that `HEDGEROW_DATA_DIR` names, or in
+//! The results of the paper and of reference runs, on real data if it is available. The data is not
+//! part of the project: it is searched in the folder that `HEDGEROW_DATA_DIR` names, or in
 //! `../shared/data` beside the project.
 
 #![allow(clippy::unwrap_used)]
@@ -19,14 +19,14 @@ fn simulate(changes: &[String]) -> Results {
     Experiment::new(&settings, &data).unwrap().run(&|| {}).unwrap()
 }
 
-/// The paper's protocol on one of the authors' files; `None`, said plainly, where the file is not
-/// at hand.
+/// The paper's protocol on one of the authors' files. Prints a message and returns `None` if the
+/// file is not available.
 fn paper_run(file: &str, trials: usize) -> Option<Results> {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let folder = std::env::var_os("HEDGEROW_DATA_DIR").map_or_else(beside, PathBuf::from);
     let path = folder.join("authors_csv").join(file);
     if !path.exists() {
-        // Not by println, which the test runner swallows.
+        // Not with println, because the test runner captures it.
         let told = writeln!(
             std::io::stderr(),
             "SKIPPED: no {file} (set HEDGEROW_DATA_DIR to the folder of the data sets)"
@@ -110,7 +110,7 @@ fn centralised_mini_batches_are_the_naive_extension_with_one_sample_from_everyon
     );
     // One sends models, the other samples.
     assert_eq!((naive.numbers_up, batch.numbers_up), (1089.0, 11.0));
-    // Several samples are one batch here, and one step after the other there.
+    // Several samples are one batch here and several steps there.
     let several = with("fixed:5");
     let (naive, batch) = (method(&several, "naive"), method(&several, "central-batch"));
     assert!(
@@ -154,8 +154,7 @@ fn nodes_with_slices_of_their_own_keep_the_vote_from_settling() {
         ]);
         method(&results, "mk").mse.mean / method(&results, "sk").mse.mean
     };
-    // The paper's method is close to the best kernel where nodes are alike, and far from it where
-    // they are not.
+    // The paper's method is close to the best kernel if nodes are alike, and far from it otherwise.
     assert!(settled("friedman") < 1.2);
     assert!(settled("slices") > 2.0);
 }

@@ -1,4 +1,4 @@
-//! What can't be learned from is refused, with file, row, column and value as far as there are any.
+//! Unusable data is refused, with file, row, column and value where they exist.
 
 #![allow(clippy::unwrap_used)]
 
@@ -205,7 +205,7 @@ fn texts_without_end() {
     refused(&rows(1001), &["data.categories=one-hot"], &parts);
     let most = Files::one(&rows(1000)).read(&["data.categories=one-hot"]).unwrap();
     assert_eq!(most.features, 1001);
-    // Nobody asks how many texts a column has that is left out.
+    // The number of texts in an unused column doesn't matter.
     let flags = ["data.categories=one-hot", "data.drop=[\"c\"]"];
     assert_eq!(Files::one(&rows(1001)).read(&flags).unwrap().features, 1);
 }

@@ -1,5 +1,4 @@
-//! Runs on tables: scaling and missing values on the way, and the forecasts that everybody has to
-//! beat.
+//! Runs on tables with scaling and missing values, compared with the trivial forecasts.
 
 #![allow(clippy::unwrap_used)]
 
@@ -66,7 +65,7 @@ fn units_do_not_matter_when_scales_are_agreed_on() {
     let unscaled = run(&table(&other), &["data.scaling=none"]);
     assert_eq!(unscaled.scaling, "");
     assert!(late_error(&unscaled, "mk") > late_error(&unscaled, "mean"));
-    // Who says nothing gets the scale that is needed.
+    // Without a setting, the needed scaling is chosen.
     let auto = |rows: &[[f64; 3]]| run(&table(rows), &["data.scaling=auto"]).scaling;
     assert_eq!((auto(&rows).as_str(), auto(&other).contains("online")), ("", true));
 }
@@ -122,7 +121,7 @@ fn nodes_out_of_contact_keep_the_scale_they_have() {
     let rows: Vec<[f64; 3]> = smooth(4000)
         .into_iter()
         .enumerate()
-        // Units change on the way, so that scales do too.
+        // Units change during the run, so scales change too.
         .map(|(at, [a, b, y])| if at < 1000 { [a, b, y] } else { [30.0 * a, b - 5.0, 20.0 * y] })
         .collect();
     for scaling in ["data.scaling=online", "data.scaling=online-range"] {
@@ -265,8 +264,8 @@ fn too_few_samples_for_a_scale_are_said_to_be() {
     assert!(error.contains("too few to agree on a scale"), "{error}");
 }
 
-/// Levels of ±1 that are drawn anew every 50 rows: who knows a label before its time does far
-/// better than chance.
+/// Levels of ±1 that change at random every 50 rows. A method that sees a label too early has much
+/// less error than chance.
 #[test]
 fn a_label_is_not_known_before_its_time() {
     let mut text = String::from("y\n");
@@ -282,7 +281,7 @@ fn a_label_is_not_known_before_its_time() {
         "learning.step_size=0.5",
     ];
     let results = Files::one(&text).run(&flags).unwrap();
-    // Half of the forecasts cross a border, behind which either level is as likely: the best
+    // Half of the forecasts cross a change of level, where both levels are equally likely: the best
     // possible error is about 0.5.
     for name in ["mk", "sk", "naive", "central", "local"] {
         let best = results

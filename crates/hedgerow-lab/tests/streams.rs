@@ -1,4 +1,4 @@
-//! From files to samples: what every option about columns and time promises.
+//! From files to samples: every option about columns and time.
 
 #![allow(clippy::unwrap_used)]
 
@@ -350,7 +350,7 @@ fn the_catalogue_s_data_sets_are_as_large_as_it_says() {
             let flags = flags.map(|flag| Override::parse(&flag).unwrap());
             let settings = match Settings::load(None, &flags) {
                 Err(SettingsError::NotFound(missing)) => {
-                    // Not by println, which the test runner swallows.
+                    // Not with println, because the test runner captures it.
                     let told = writeln!(std::io::stderr(), "SKIPPED: {missing}");
                     told.unwrap();
                     continue;

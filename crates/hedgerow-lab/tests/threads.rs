@@ -1,5 +1,4 @@
-//! Results are the same bits for any number of threads, also where threads share the nodes of a
-//! trial.
+//! Results are the same bits for any number of threads, also if threads share the nodes of a trial.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +6,7 @@ use hedgerow_lab::results::Results;
 use hedgerow_lab::run::{Experiment, load_data};
 use hedgerow_lab::settings::{Override, Settings};
 
-/// A run on so many threads, without what its clock said.
+/// A run on this number of threads, without its times.
 fn run(flags: &[&str], threads: usize) -> Results {
     let threads = format!("run.threads={threads}");
     let common = [threads.as_str(), "run.rounds=12", "federation.budget=60"];
@@ -22,7 +21,7 @@ fn run(flags: &[&str], threads: usize) -> Results {
     results
 }
 
-/// Without NaN, which equals nothing, in words that tell every bit.
+/// As text that shows every bit, because NaN does not equal itself.
 fn bits(results: &Results) -> String {
     format!("{results:?}")
 }
@@ -38,7 +37,7 @@ fn assert_same(name: &str, flags: &[&str]) {
 #[test]
 fn threads_that_share_nodes_change_no_bit() {
     let methods = r#"federation.methods=["mk","emk","pof","fedpoe","naive","sk","local","central","mk/q8","mk:voters/f16/every2"]"#;
-    // Enough nodes for rounds to be divided, in two waves or more.
+    // Enough nodes for rounds to be divided into at least two chunks.
     let usual =
         ["federation.nodes=2500", "run.trials=1", "kernels.variances=[0.1, 1.0, 10.0]", methods];
     let with = |more: &[&'static str]| [&usual[..], more].concat();

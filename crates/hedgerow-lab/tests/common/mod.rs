@@ -1,5 +1,4 @@
-//! What the tests of tables share: small files, settings as flags make them, and data in a form
-//! that can be read.
+//! Helpers for tests of tables: small files, settings as made by flags, and data as readable text.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +10,7 @@ use hedgerow_lab::run::{Experiment, load_data};
 use hedgerow_lab::settings::{Override, Settings};
 use tempfile::TempDir;
 
-/// A folder with these files, and flags for each.
+/// A folder with these files, and settings for each.
 pub(crate) struct Files(TempDir);
 
 impl Files {
@@ -79,7 +78,7 @@ pub(crate) fn numbers(numbers: &[f32]) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
-/// Names of the nodes, and whose the samples are.
+/// The names of the nodes, and the node of each sample.
 pub(crate) fn owners(data: &Dataset) -> (Vec<&str>, &[u32]) {
     let owners = data.owners.as_ref().unwrap();
     (owners.names.iter().map(String::as_str).collect(), &owners.ids)

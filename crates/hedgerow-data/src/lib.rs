@@ -1,9 +1,30 @@
-//! Data: generated from a seed ([`builtin`]) or read from tables ([`rows`], [`samples`]), and dealt
-//! to nodes ([`partition`]).
+//! Data for Hedgerow: bytes become samples, and samples are dealt to nodes.
 //!
-//! Tables flow one way: bytes → [`rows::Rows`] → numbers of the chosen [`columns`] →
-//! [`samples::SampleStream`], which knows the past of each series → [`Dataset`], or straight into a
-//! live run.
+//! | task | module |
+//! |---|---|
+//! | generate a stream from a seed | [`builtin`] |
+//! | open a data set by name, or fetch it | [`catalog`], [`folders`], [`fetch`] |
+//! | read a table row by row | [`rows`], [`csv`] |
+//! | choose columns, lags and horizons | [`columns`], [`samples`] |
+//! | describe an unknown file | [`info`] |
+//! | deal samples to nodes | [`partition`] |
+//!
+//! ```
+//! use hedgerow_data::builtin::Builtin;
+//!
+//! let nodes = 20;
+//! let data = Builtin::Friedman.generate(1_000, nodes, 1);
+//! assert_eq!((data.y.len(), data.features), (1_000, 10));
+//! ```
+//!
+//! Data flows in one direction, in bounded memory:
+//!
+//! ```text
+//! bytes ─▶ Rows ─▶ numbers of the chosen columns ─▶ SampleStream ─▶ Dataset
+//! ```
+//!
+//! A [`samples::SampleStream`] has the past of each series. A [`Dataset`] can be read several times; a
+//! live run reads the stream directly. Wrong data is a [`DataError`] with file, row and column.
 
 pub mod builtin;
 pub mod catalog;

@@ -126,7 +126,7 @@ fn of_running(error: &RunError) -> ExitCode {
 
 fn of_fetching(error: &FetchError) -> u8 {
     match error {
-        FetchError::BadMirror(_) | FetchError::NoFolder => USAGE,
+        FetchError::BadMirror(_) | FetchError::NoFolder | FetchError::NotBuilt => USAGE,
         FetchError::Unreachable { .. }
         | FetchError::Timeout { .. }
         | FetchError::BrokeOff { .. } => NETWORK,

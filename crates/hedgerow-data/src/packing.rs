@@ -46,11 +46,12 @@ impl Packing {
 pub(crate) enum Input {
     Plain(Raw),
     Gzip(Box<MultiGzDecoder<BufReader<Raw>>>),
+    #[cfg(feature = "zstandard")]
     Zstandard(Box<zstd::Decoder<'static, BufReader<Raw>>>),
 }
 
 impl Input {
-    /// Looks at the first bytes.
+    /// Unpacks what the first bytes announce.
     pub(crate) fn recognised(input: Box<dyn Read + Send>) -> io::Result<Self> {
         let mut raw = Raw { input, head: Vec::new(), bytes: 0, failed: false };
         let mut block = [0; 512];
@@ -67,8 +68,15 @@ impl Input {
         Ok(match packing {
             None => Self::Plain(raw),
             Some(Packing::Gzip) => Self::Gzip(Box::new(MultiGzDecoder::new(buffered(raw)))),
+            #[cfg(feature = "zstandard")]
             Some(Packing::Zstandard) => {
                 Self::Zstandard(Box::new(zstd::Decoder::with_buffer(buffered(raw))?))
+            }
+            #[cfg(not(feature = "zstandard"))]
+            Some(Packing::Zstandard) => {
+                let why =
+                    "zstandard data, and this build can't read it: build with --features zstandard";
+                return Err(io::Error::new(io::ErrorKind::Unsupported, why));
             }
         })
     }
@@ -77,6 +85,7 @@ impl Input {
         match self {
             Self::Plain(raw) => raw,
             Self::Gzip(decoder) => decoder.get_ref().get_ref(),
+            #[cfg(feature = "zstandard")]
             Self::Zstandard(decoder) => decoder.get_ref().get_ref(),
         }
     }
@@ -96,6 +105,7 @@ impl Input {
         match self {
             Self::Plain(_) => None,
             Self::Gzip(_) => Some(Packing::Gzip),
+            #[cfg(feature = "zstandard")]
             Self::Zstandard(_) => Some(Packing::Zstandard),
         }
     }
@@ -106,6 +116,7 @@ impl Read for Input {
         match self {
             Self::Plain(raw) => raw.read(buffer),
             Self::Gzip(decoder) => decoder.read(buffer),
+            #[cfg(feature = "zstandard")]
             Self::Zstandard(decoder) => decoder.read(buffer),
         }
     }

@@ -8,8 +8,10 @@ use std::time::Duration;
 use ureq::http::{HeaderMap, Response};
 use ureq::{Agent, Body};
 
-use super::{FetchError, MOST_ARCHIVE_BYTES, Options, Patience, Progress};
+use super::{FetchError, Options, Patience, Progress};
 
+/// Bytes that an archive may have. The largest of the catalogue has a tenth of it.
+const MOST_ARCHIVE_BYTES: u64 = 1 << 30;
 /// An attempt that brings so much is no failure, however it ends.
 const WORTH_AN_ATTEMPT: u64 = 1 << 20;
 /// The longest pause between two attempts.
@@ -104,7 +106,9 @@ pub(super) fn download(
     options: &Options,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<File, FetchError> {
-    let agent = agent(&options.patience, !options.mirror.is_open());
+    // Without encryption only if the user named such a mirror: anybody on the way may change it.
+    let only_https = options.mirror.0.starts_with("https://");
+    let agent = agent(&options.patience, only_https);
     let (mut failures, mut furthest) = (0, partial.have);
     while let Err(error) = attempt(&agent, partial, progress) {
         if !may_pass(&error) {

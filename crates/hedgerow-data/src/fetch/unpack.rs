@@ -11,12 +11,14 @@ use tempfile::NamedTempFile;
 use zip::ZipArchive;
 
 use super::checksums::hexadecimal;
-use super::{FetchError, MOST_INNER_BYTES, Progress};
+use super::{FetchError, Progress};
 use crate::catalog::SourceFile;
 use crate::file::waiting_file;
 
-/// Archives within archives are opened so deep.
-const DEEPEST: usize = 2;
+/// Bytes that archives inside an archive may hold together.
+const MOST_INNER_BYTES: u64 = 4 << 30;
+/// How deep archives inside archives are opened.
+const MAX_ARCHIVE_DEPTH: usize = 2;
 /// Bytes of something that is not a zip archive that a message repeats.
 const QUOTED_BYTES: usize = 40;
 
@@ -76,7 +78,7 @@ impl Search<'_> {
             }
         }
         for (index, name) in names.iter().enumerate() {
-            if self.is_done() || depth == DEEPEST {
+            if self.is_done() || depth == MAX_ARCHIVE_DEPTH {
                 break;
             }
             let lower = name.to_ascii_lowercase();

@@ -1,6 +1,6 @@
-//! Streams made from a seed, so that everything runs without a file. Scales are fixed constants: no
-//! stream needs to have been seen whole. But for those that drift, whose changes sit at fixed
-//! shares of their length, a longer stream begins with the shorter one.
+//! Streams generated from a seed, so that every run works without a file. Scales are fixed
+//! constants. A longer stream starts with the shorter one, except for streams that drift: their
+//! changes are at fixed shares of their length.
 
 mod drift;
 
@@ -26,9 +26,9 @@ pub enum Builtin {
     Narma,
     /// The best kernel changes midway.
     Drift,
-    /// One function slides into another over the middle third.
+    /// One function changes gradually into another over the middle third.
     DriftGradual,
-    /// Two functions take turns.
+    /// Two functions alternate.
     DriftRecurring,
     /// Labels change sign midway.
     DriftFlip,
@@ -39,7 +39,7 @@ pub enum Builtin {
 }
 
 impl Builtin {
-    /// All of them, in the order they are listed.
+    /// All streams, in the order of lists.
     pub const ALL: [Self; 9] = [
         Self::Friedman,
         Self::MackeyGlass,
@@ -97,8 +97,8 @@ impl Builtin {
         Self::ALL.into_iter().find(|stream| stream.name() == name)
     }
 
-    /// When it changes if every node gets its samples of so many rounds in turn; empty if it never
-    /// does.
+    /// The changes of a stream of this number of rounds, if samples are dealt in turn. Empty if it
+    /// never changes.
     pub fn changes(self, rounds: usize) -> Vec<Change> {
         self.course().map_or(Vec::new(), |course| course.changes(rounds))
     }
@@ -112,9 +112,9 @@ impl Builtin {
         }
     }
 
-    /// The first `samples` samples from `seed`. `nodes` matters where the stream knows who sees
-    /// what: `slices`, which is rounded down to whole rounds so that every node has as many
-    /// samples, and those that drift, which change between two rounds.
+    /// The first `samples` samples from `seed`. `nodes` matters for `slices`, which assigns samples
+    /// to nodes and is rounded down to whole rounds, and for streams that drift, which change
+    /// between two rounds.
     pub fn generate(self, samples: usize, nodes: usize, seed: u64) -> Dataset {
         let nodes = nodes.max(1);
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -163,7 +163,7 @@ impl Builtin {
 /// Number of features, inputs row by row, labels.
 type Samples = (usize, Vec<f32>, Vec<f32>);
 
-/// Samples that don't depend on each other, drawn one after the other.
+/// Independent samples, drawn in order.
 fn independent<const D: usize>(
     samples: usize,
     rng: &mut ChaCha8Rng,

@@ -1,5 +1,5 @@
-//! Data sets that go by name: where they come from, which files they are made of, how they are to
-//! be read (`catalog.toml`), and where on this machine they are.
+//! Data sets by name: their source, their files, how they are read (`catalog.toml`), and where they
+//! are on this machine.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,18 +15,18 @@ const EXCERPTS: &str = "authors_csv";
 const ENDINGS: [&str; 3] = ["", ".gz", ".zst"];
 /// Most places that a message lists.
 const LISTED_PLACES: usize = 6;
-/// How alike two names have to be for one to be suggested, of 1.
+/// The similarity, from 0 to 1, from which a name is suggested.
 const SUGGESTION_LIKENESS: f64 = 0.7;
 
 static EMBEDDED: LazyLock<Catalog> =
     LazyLock::new(|| Catalog::parse(include_str!("catalog.toml")).unwrap_or_default());
 
-/// The data sets that go by name, and under which terms.
+/// The data sets by name, and their licences.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    /// Under which terms UCI's files are.
+    /// The licence of UCI's files.
     pub licence_of_originals: String,
-    /// Under which terms the authors' files are.
+    /// The licence of the authors' files.
     pub licence_of_excerpts: String,
     /// The data sets.
     pub entries: Vec<Entry>,
@@ -39,7 +39,7 @@ pub struct Entry {
     pub name: String,
     /// Name in the paper.
     pub title: String,
-    /// What is to be predicted from what, in a line.
+    /// The prediction task, in one line.
     pub description: String,
     /// Where UCI keeps it.
     pub source: Source,
@@ -89,9 +89,10 @@ pub enum Kind {
 /// One form of a data set.
 #[derive(Debug, Clone)]
 pub struct Variant {
-    /// Which.
+    /// Excerpt or original.
     pub kind: Kind,
-    /// What its files may be, the best first: those that `provenance` speaks of, then stand-ins.
+    /// Alternative sets of files, the best first: those that `provenance` describes, then
+    /// substitutes.
     pub candidates: Vec<Candidate>,
     /// Columns of a file.
     pub columns: usize,
@@ -99,7 +100,7 @@ pub struct Variant {
     pub samples: usize,
     /// Columns and lags that are learned from.
     pub features: usize,
-    /// Settings that lie between the defaults and the user's own.
+    /// Settings between the defaults and the user's own.
     pub settings: Table,
 }
 
@@ -130,7 +131,7 @@ pub struct Located {
     pub files: Vec<PathBuf>,
     /// What they are, in words.
     pub provenance: String,
-    /// Settings that lie between the defaults and the user's own.
+    /// Settings between the defaults and the user's own.
     pub settings: Table,
     /// Which it is.
     pub variant: Kind,
@@ -154,7 +155,7 @@ pub struct NotFound {
     pub name: String,
     /// Every place that was looked at.
     pub places: Vec<PathBuf>,
-    /// A file that is missing beside others that are there.
+    /// A missing file of an otherwise complete set.
     pub incomplete: Option<PathBuf>,
 }
 
@@ -402,7 +403,7 @@ mod tests {
                     entry.name
                 );
             }
-            // What is fetched is what is found afterwards.
+            // A fetched data set is found afterwards.
             let original =
                 entry.variants.iter().find(|variant| variant.kind == Kind::Original).unwrap();
             let fetched: Vec<_> = files.iter().map(|file| &file.name).collect();

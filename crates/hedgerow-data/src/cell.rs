@@ -1,10 +1,9 @@
-//! From a piece of text to a [`Cell`]: numbers with a decimal point or comma, and the markers that
-//! stand for nothing.
+//! Parses text as a [`Cell`]: numbers with a decimal point or comma, and marks of missing values.
 
 use super::rows::{Cell, Place, ReadError};
 use super::text::excerpt;
 
-/// Texts that stand for a missing value unless the user says otherwise, besides an empty cell.
+/// Default marks of a missing value, besides an empty cell.
 const USUAL_MARKERS: [&str; 6] = ["NA", "N/A", "NaN", "nan", "null", "?"];
 
 /// Those texts, and `more`: what [`Format::missing`](super::rows::Format) takes.

@@ -1,5 +1,5 @@
-//! Which columns of a table mean what: as the user says ([`ColumnChoice`]), and as the table has
-//! them (`Roles`).
+//! The roles of columns: as the user chooses them ([`ColumnChoice`]), and as found in the table
+//! (`Roles`).
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::text::excerpt;
 pub struct ColumnChoice {
     /// How its text is to be read.
     pub format: Format,
-    /// What is predicted; empty is the last column that is nothing else. Several are several
+    /// The target. Empty means the last column without another role. Several targets are several
     /// series.
     pub targets: Vec<String>,
     /// What it is predicted from.
@@ -21,24 +21,24 @@ pub struct ColumnChoice {
     pub drop: Vec<String>,
     /// Columns that make up the time, joined by blanks; empty if there is none.
     pub time: Vec<String>,
-    /// The column that says whose sample it is; [`BY_FILE`] takes the file's name.
+    /// The column with the node of a sample; [`BY_FILE`] uses the file's name.
     pub node: Option<String>,
     /// What becomes of columns with text.
     pub categories: Categories,
-    /// Only so many rows.
+    /// The maximal number of rows.
     pub rows: Option<usize>,
     /// Past labels among the inputs, s.
     pub lags: usize,
     /// Steps ahead that are predicted, from 1.
     pub horizon: usize,
-    /// Columns whose past counts like that of the label.
+    /// Columns whose past values are inputs, like those of the label.
     pub lagged: Vec<String>,
     /// Whether the other inputs are of the label's own row or of the row that the forecast is made
     /// in.
     pub exogenous: Exogenous,
-    /// What becomes of rows whose time is before that of the row above.
+    /// How to handle rows that go back in time.
     pub disorder: Disorder,
-    /// What becomes of rows with the time of the row above.
+    /// How to handle rows with the same time as the row before.
     pub duplicates: Duplicates,
     /// Whether labels must be -1 or +1.
     pub signs: bool,
@@ -86,7 +86,7 @@ pub enum Categories {
     Refuse,
     /// An input for each text there is.
     OneHot,
-    /// So many inputs, and a text's hash says which.
+    /// This number of inputs; the hash of a text chooses one.
     Hashed(usize),
 }
 
@@ -123,7 +123,7 @@ pub enum Duplicates {
 
 /// Most columns that a message lists.
 const LISTED_COLUMNS: usize = 10;
-/// How alike two names have to be for one to be suggested, of 1.
+/// The similarity, from 0 to 1, from which a name is suggested.
 const SUGGESTION_LIKENESS: f64 = 0.6;
 
 /// The position of each column that counts.
@@ -137,7 +137,7 @@ pub(super) struct Roles {
 }
 
 impl Roles {
-    /// Finds the columns that were named, and those that nobody had to name.
+    /// Finds the named columns and the implied ones.
     pub(super) fn find(
         file: &Path,
         names: &[String],

@@ -16,8 +16,7 @@ use super::rows::{Format, MAX_COLUMNS, ReadError, Row, Rows, check_names};
 use super::source::{Source, Span};
 use super::text::excerpt;
 
-/// Rows that the layout is found out from in a file. What comes little by little has to tell by its
-/// first two.
+/// Rows of a file from which the layout is detected. A live stream uses its first two.
 const SAMPLE_ROWS: usize = 100;
 /// Where a sample ends in any case.
 const SAMPLE_BYTES: usize = 1 << 20;
@@ -114,7 +113,7 @@ impl Csv {
         let text = self.source.text(span)?;
         self.lines.find_decimal(text);
         row.clear(self.source.line());
-        // What is wrong with the row as a whole is said first.
+        // Errors of the whole row come first.
         self.fill(row, text).map_err(|error| self.check_row(text).err().unwrap_or(error))?;
         self.source.consume(span);
         Ok(true)

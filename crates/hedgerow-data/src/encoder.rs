@@ -21,9 +21,9 @@ const LARGEST_COUNT: f64 = 9_007_199_254_740_992.0;
 pub(super) struct Numbers {
     /// The inputs of this row, then the lagged columns, then the labels.
     pub(super) values: Vec<f32>,
-    /// Whose it is; 0 where nobody says.
+    /// The node; 0 if the data names none.
     pub(super) owner: u32,
-    /// Seconds; 0 where nobody says.
+    /// The time in seconds; 0 if the data has none.
     pub(super) time: f64,
 }
 

@@ -11,7 +11,7 @@ pub enum DataError {
     /// The table can't be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// A named column that isn't there; what is, the nearest name in front, comes after.
+    /// A named column that doesn't exist, and the existing columns, the nearest name first.
     #[error("{0}: no column {1:?}{2}")]
     NoColumn(Place, String, String),
     /// No column is left to be the target.
@@ -47,7 +47,7 @@ pub enum DataError {
     /// A row without an owner.
     #[error("{0}: no value, but this column says whose the sample is")]
     NoNode(Place),
-    /// A number that can't be told from its neighbours.
+    /// A number too large for exact whole numbers.
     #[error(
         "{0}: {1} is too long a number to tell nodes apart: 15 digits at most, or a letter among them"
     )]
@@ -55,7 +55,7 @@ pub enum DataError {
     /// No time.
     #[error("{0}: {1:?} is no time (such as 2013-03-01 17:00:00, 01/03/2013 17.00, or seconds)")]
     BadTime(Place, String),
-    /// Time goes backwards, by so many seconds.
+    /// The time goes back by this number of seconds.
     #[error(
         "{0}: time goes back by {1} seconds (--set data.disorder=sort puts rows in order, keep leaves them)"
     )]
@@ -107,7 +107,7 @@ pub enum DataError {
         "{0}: {1} rows of the past are needed before the first sample, and no series has more than that"
     )]
     TooShort(String, usize),
-    /// Arrays that don't belong together: there are so many labels.
+    /// Arrays of different lengths, and the number of labels.
     #[error("{0}: inputs and owners don't fit its {1} labels")]
     OtherLengths(String, usize),
     /// More rows than can be counted.

@@ -25,7 +25,7 @@ pub const UCI: &str = "https://archive.ics.uci.edu/static/public";
 /// Names a mirror of UCI's archives.
 pub const MIRROR_VARIABLE: &str = "HEDGEROW_MIRROR";
 
-/// What a download is told.
+/// Options of a download.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Folder of data sets: files go to the folder of their source in it.

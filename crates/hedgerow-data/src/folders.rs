@@ -1,11 +1,11 @@
-//! Folders that data sets are looked for in and fetched to.
+//! The folders of data sets.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Names the folder of data sets.
 pub const DATA_DIR_VARIABLE: &str = "HEDGEROW_DATA_DIR";
-/// Names the folder for whatever can be fetched or made again.
+/// The variable with the folder for caches.
 pub const CACHE_DIR_VARIABLE: &str = "HEDGEROW_CACHE_DIR";
 
 /// Where data sets are looked for: the folder that the user names, the one of the environment, and

@@ -1,4 +1,4 @@
-//! What is in a table: columns, types, ranges, what is missing, and the flags that this suggests.
+//! The description of a table: columns, types, ranges, missing values, and suggested flags.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use super::text::excerpt;
 use super::time;
 use crate::partition::DEFAULT_NODES;
 
-/// A table, looked at from front to back.
+/// The description of a whole table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TableInfo {
     /// The files.
@@ -91,7 +91,7 @@ const LONGEST_TEXT: usize = 256;
 const SHOWN_TEXTS: usize = 5;
 /// Of a column with more texts than this, no inputs are made by suggestion.
 const FEW_TEXTS: usize = 50;
-/// At most so many texts among numbers are taken for markers of missing values.
+/// At most this number of texts among numbers are treated as marks of missing values.
 const FEW_MARKERS: usize = 5;
 /// Past labels that a series without other inputs is learned from: the paper's s.
 const SUGGESTED_LAGS: u64 = 5;
@@ -192,7 +192,7 @@ impl Column {
     }
 }
 
-/// Reads the files once. `progress` is told how many bytes have been read.
+/// Reads the files once. `progress` gets the number of bytes read.
 pub fn look_at(
     files: &[PathBuf],
     format: &Format,
@@ -293,7 +293,7 @@ pub fn quoted(text: &str) -> String {
 fn suggest(infos: &[ColumnInfo], columns: &[Column], files: usize, rows: u64) -> Vec<String> {
     let all = || infos.iter().zip(columns);
     let mut flags = Vec::new();
-    // Whatever is a target, a time, a node or dropped is no input.
+    // Targets, times, nodes and dropped columns are no inputs.
     let mut taken: BTreeSet<&str> = BTreeSet::new();
     let is_number = |(info, column): &(&ColumnInfo, &Column)| {
         info.kind == ColumnKind::Number || column.markers().is_some()

@@ -60,7 +60,7 @@ use samples::{InputColumns, Sample, SampleStream};
 use series::{Series, Shape};
 use store::{MOST_IN_MEMORY, Store, StoreWriter};
 
-/// Samples in order of time, to be read as often as one likes.
+/// Samples in order of time, which can be read several times.
 #[derive(Debug)]
 pub struct Dataset {
     /// Name of the stream, or the path of the file.
@@ -69,7 +69,7 @@ pub struct Dataset {
     pub features: usize,
     /// The labels, one per sample; NaN is missing.
     pub y: Vec<f32>,
-    /// Whose each sample is, when the data itself says so.
+    /// The node of each sample, if the data names nodes.
     pub owners: Option<Owners>,
     /// Nodes that the data names and that have too few rows for a single sample: they don't take
     /// part.
@@ -83,7 +83,7 @@ pub struct Dataset {
     pub missing: u64,
     /// Whether the first samples are of the order of one.
     pub is_of_order_one: bool,
-    /// Which columns each input may come from; empty if nobody named them.
+    /// The columns of each input; empty if columns have no names.
     pub input_columns: InputColumns,
     x: Store,
     /// Of each input, then of the label.
@@ -92,7 +92,7 @@ pub struct Dataset {
     affine: Option<Vec<(f64, f64)>>,
 }
 
-/// Whose samples are.
+/// The nodes of samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owners {
     /// The node of each sample.
@@ -102,7 +102,7 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// Those that have a sample, counted anew, and the names of those that have none.
+    /// The nodes with samples, renumbered, and the names of those without.
     fn with_samples(mut self) -> (Self, Vec<String>) {
         let mut has_sample = vec![false; self.names.len()];
         self.ids.iter().for_each(|id| has_sample[*id as usize] = true);
@@ -130,7 +130,7 @@ impl Range {
     const EMPTY: Self = Self { least: f32::INFINITY, greatest: f32::NEG_INFINITY };
 
     fn see(&mut self, value: f32) {
-        // Comparisons with what is missing are false.
+        // Comparisons with NaN are false.
         if value < self.least {
             self.least = value;
         }
@@ -139,7 +139,7 @@ impl Range {
         }
     }
 
-    /// Offset and factor that take it to the unit interval; what is constant goes to zero. In f64
+    /// Offset and factor that map the range to the unit interval. A constant becomes zero. In f64
     /// no difference overflows.
     fn to_unit(self) -> (f64, f64) {
         let (least, greatest) = (f64::from(self.least), f64::from(self.greatest));
@@ -179,8 +179,8 @@ impl Dataset {
         }
     }
 
-    /// Samples that somebody else's program has in memory, and whose they are if it knows. What
-    /// can't be learned is refused.
+    /// Samples from arrays of another program, with their nodes if known. Unusable samples are
+    /// refused.
     pub fn from_arrays(
         name: &str,
         features: usize,
@@ -212,8 +212,7 @@ impl Dataset {
         Ok(data)
     }
 
-    /// Everything that a stream has, but for a live one. `progress` is told how many bytes have
-    /// been read.
+    /// Reads a whole stream, which must not be live. `progress` gets the number of bytes read.
     pub fn read(
         name: &str,
         stream: &mut SampleStream,
@@ -222,7 +221,7 @@ impl Dataset {
         Self::read_within(MOST_IN_MEMORY, name, stream, progress)
     }
 
-    /// The same with so many bytes of inputs in memory; more go to a file.
+    /// The same with a bound on the bytes in memory; the rest goes to a file.
     fn read_within(
         most_in_memory: usize,
         name: &str,
@@ -248,7 +247,7 @@ impl Dataset {
         Ok(data)
     }
 
-    /// The same samples with a past, as the choice says: lags, horizon.
+    /// The same samples with lags and horizon.
     pub fn with_past(self, choice: &ColumnChoice) -> Result<Self, DataError> {
         let shape = Shape {
             inputs: self.features,

@@ -1,5 +1,5 @@
-//! [`Input`]: bytes that are unpacked on the way if their beginning says that they are packed.
-//! Nothing waits for a full block, and what the packer flushed can be read.
+//! [`Input`]: bytes that are decompressed if their first bytes show a compressed format. Reading
+//! doesn't wait for a full block: everything that the compressor flushed can be read.
 
 use std::io::{self, BufReader, Read};
 
@@ -127,7 +127,7 @@ pub(crate) fn tells_what_it_is(head: &[u8]) -> bool {
     head.len() >= MAGIC_LENGTH || memchr2(b'\n', b'\r', head).is_some()
 }
 
-/// Reads once, whatever interrupts it.
+/// Reads once, also after interruptions by signals.
 pub(crate) fn read_some(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match input.read(buffer) {

@@ -1,5 +1,5 @@
-//! [`Parquet`]: flat Parquet files, row group by row group, a batch of rows at a time. What is kept
-//! is that batch, and of every column the page it comes from.
+//! [`Parquet`]: flat Parquet files, read in batches of rows within row groups. Only one batch and
+//! the current page of every column are in memory.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,4 @@
-//! Who sees which sample: dealing a data set to nodes.
+//! Deals the samples of a data set to nodes.
 
 use std::io;
 use std::ops::Range;
@@ -131,9 +131,9 @@ impl Partition {
         }
     }
 
-    /// For each node the indices of its samples, in the order it sees them. Every sample is dealt,
-    /// so streams can differ in length by one (by more only where the data names the owners, and
-    /// where shares are drawn). `seed` matters to what is random.
+    /// For each node the indices of its samples, in order. Every sample is dealt, so nodes can
+    /// differ by one sample (by more if the data names the nodes or shares are drawn). `seed` is
+    /// for random partitions.
     pub fn deal(
         self,
         data: &Dataset,
@@ -251,8 +251,8 @@ fn for_each_row(data: &Dataset, mut see: impl FnMut(usize, &[f32])) -> io::Resul
 
 const LABEL_BINS: usize = 10;
 
-/// Cuts the samples into so many bins and deals each in proportions of its own; a node left with
-/// nothing gets a sample of the richest.
+/// Divides the samples into bins and deals each bin in its own proportions. A node without samples
+/// gets one from the largest node.
 fn by_proportions(
     mut order: Vec<u32>,
     bins: usize,
@@ -300,7 +300,7 @@ fn by_proportions(
     dealt
 }
 
-/// A stream of its own: generated data may come from the same seed.
+/// A separate random stream, because generated data may use the same seed.
 fn shuffling(seed: u64) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(1);

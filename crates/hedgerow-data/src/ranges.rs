@@ -36,7 +36,7 @@ struct Schema {
     ranges: BTreeMap<String, (f64, f64)>,
 }
 
-/// The scale for these columns; what is only 0 or 1 needs no range.
+/// The scale for these columns. Columns of only 0 and 1 need no range.
 pub fn read(file: &Path, columns: &InputColumns) -> Result<Scale, RangesError> {
     let place = || file.display().to_string();
     let text =

@@ -1,4 +1,4 @@
-//! [`Rows`]: a table read row by row in bounded memory, whatever its format. [`Row`] is one reused
+//! [`Rows`]: a table of any format, read row by row in bounded memory. [`Row`] is one reused
 //! buffer.
 
 use std::collections::HashMap;
@@ -126,7 +126,7 @@ pub trait Rows: Send {
     fn bytes_read(&self) -> u64;
 }
 
-/// How a text file is to be read; what is `None` is found out from its beginning.
+/// How a text file is read. `None` means that it is detected.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Format {
     /// Between cells; a blank stands for any run of blanks and tabs.
@@ -135,8 +135,8 @@ pub struct Format {
     pub decimal: Option<char>,
     /// Whether the first row names the columns.
     pub header: Option<bool>,
-    /// What stands for a missing value, besides nothing at all. Numbers are compared as numbers:
-    /// `-200` is also `-200.0`.
+    /// Marks of a missing value, besides an empty cell. Numbers are compared as numbers: `-200` is
+    /// also `-200.0`.
     pub missing: Vec<String>,
 }
 
@@ -221,7 +221,7 @@ pub enum ReadError {
     /// NaN or infinity, spelled out.
     #[error("{0}: {1:?} is not finite")]
     NotFinite(Place, String),
-    /// A number too large to be told from infinity.
+    /// A number too large for f64.
     #[error("{0}: {1:?} is beyond the bound of ±{max:e}", max = f64::MAX)]
     TooLarge(Place, String),
     /// A row without end.

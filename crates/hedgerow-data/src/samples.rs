@@ -19,7 +19,7 @@ pub struct Sample {
     pub x: Vec<f32>,
     /// The label.
     pub y: f32,
-    /// Whose it is.
+    /// The node of the sample.
     pub owner: u32,
     /// In a time series, the latest label that was known when the forecast was made.
     pub last: Option<f32>,
@@ -102,7 +102,7 @@ impl SampleStream {
         if files.len() > 1 {
             return Err(DataError::NeedsWholeFile("a file beside it"));
         }
-        // Nobody should wait for a row only to be refused.
+        // Refuse before waiting for the first row.
         check_live(choice)?;
         Self::live(rows::open(Path::new("-"), &choice.format)?, choice)
     }
@@ -168,13 +168,12 @@ impl SampleStream {
         self.shape.looks_back() || !self.choice.time.is_empty()
     }
 
-    /// Names of the nodes that have appeared so far; empty if the data doesn't say whose a sample
-    /// is.
+    /// Names of the nodes so far; empty if the data names no nodes.
     pub fn owners(&self) -> &[String] {
         &self.owners.names
     }
 
-    /// Whether the data says whose a sample is.
+    /// Whether the data names nodes.
     pub fn has_owners(&self) -> bool {
         self.choice.node.is_some() || self.columns.targets.len() > 1
     }
@@ -220,7 +219,7 @@ impl SampleStream {
         }
     }
 
-    /// Takes the next row whose time is as it should be.
+    /// Reads the next row with a valid time.
     fn next_row(&mut self) -> Result<bool, DataError> {
         loop {
             if self.choice.rows == Some(self.rows_taken) {
@@ -257,7 +256,7 @@ impl SampleStream {
         }
     }
 
-    /// Reads everything and goes on from there in order of time.
+    /// Reads everything and continues in order of time.
     fn sort(&mut self) -> Result<(), DataError> {
         let mut writer =
             StoreWriter::new(self.shape.inputs + self.shape.lagged + self.columns.targets.len());

@@ -439,7 +439,7 @@ mod tests {
         assert_eq!(error.to_string(), "can't read t, row 1: the disk is gone");
     }
 
-    /// Gives what was sent. Where a real pipe would have to wait, it fails.
+    /// Returns what was sent. Fails where a real pipe would wait.
     struct Pipe(Receiver<Vec<u8>>);
 
     impl Read for Pipe {

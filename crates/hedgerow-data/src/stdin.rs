@@ -17,7 +17,7 @@ pub fn end_standard_input() {
 /// How long an end may go unnoticed.
 const NOTICE: Duration = Duration::from_millis(50);
 
-/// Reads on a thread of its own, and stops waiting when the input has been ended.
+/// Reads on a separate thread, and stops waiting when the input is closed.
 pub(super) struct StandardInput {
     pieces: Receiver<io::Result<Vec<u8>>>,
     piece: io::Cursor<Vec<u8>>,

@@ -25,7 +25,7 @@ impl Table {
         format!("{}{rule}{rows}", line(&self.headings))
     }
 
-    /// With a name for those who can't see where it stands.
+    /// With an accessible name.
     pub(crate) fn html(&self, label: &str) -> String {
         let headings: String = self
             .headings

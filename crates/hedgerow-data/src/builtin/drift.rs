@@ -1,4 +1,4 @@
-//! Streams whose function changes, from one concept to another, and when: always between two
+//! Streams whose function changes from one concept to another. A change is always between two
 //! rounds, so that all nodes see the same concept in a round.
 
 use std::f64::consts::{FRAC_PI_2, TAU};
@@ -8,14 +8,14 @@ use rand_chacha::ChaCha8Rng;
 
 use super::{friedman, gaussian};
 
-/// How a stream gets from one concept to the other.
+/// How a stream changes from one concept to the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Course {
     /// At once, at half time.
     Sudden,
     /// In equal steps over the middle third.
     Gradual,
-    /// There and back again, in six equal parts.
+    /// Alternating, in six equal parts.
     Recurring,
 }
 
@@ -39,7 +39,7 @@ impl Change {
 const PARTS: usize = 6;
 
 impl Course {
-    /// How much of the second concept there is in a round, counted from 0, of so many.
+    /// The share of the second concept in a round, counted from 0.
     pub(super) fn share(self, round: usize, rounds: usize) -> f64 {
         match self {
             Self::Sudden => f64::from(round >= rounds / 2),
@@ -54,7 +54,7 @@ impl Course {
         }
     }
 
-    /// The changes of a stream of so many rounds, in order.
+    /// The changes of a stream of this number of rounds, in order.
     pub(super) fn changes(self, rounds: usize) -> Vec<Change> {
         let mut changes: Vec<Change> = Vec::new();
         for round in 1..rounds {

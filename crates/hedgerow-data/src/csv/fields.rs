@@ -13,7 +13,7 @@ pub struct BadQuotes;
 /// character; a blank stands for any run of blanks and tabs.
 #[derive(Debug, Clone)]
 pub struct Fields<'a> {
-    /// What is left; `None` behind the last field.
+    /// The rest of the row; `None` after the last field.
     rest: Option<&'a str>,
     separator: u8,
     has_quotes: bool,

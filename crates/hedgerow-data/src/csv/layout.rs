@@ -19,7 +19,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// What is asked for, and for the rest what these rows tell, of which there is at least one.
+    /// The given format, completed from these rows, of which there is at least one.
     pub(crate) fn find(rows: &[&str], format: &Format) -> Result<Self, ReadError> {
         let separator = match format.separator {
             Some(separator) => checked_separator(separator)?,
@@ -109,7 +109,7 @@ fn merit(rows: &[&str], separator: u8) -> Option<(f64, f64)> {
     separates.then_some((alike, numbers as f64 / fields as f64))
 }
 
-/// Whether a field is a number, with whatever decimal mark it can have.
+/// Whether a field is a number with either decimal mark.
 fn is_number(field: &str, separator: u8) -> bool {
     is_finite(parse_number(field, b'.'))
         || separator != b',' && is_finite(parse_number(field, b','))

@@ -1,4 +1,4 @@
-//! One archive over HTTP, into a file that a later attempt goes on with.
+//! Downloads one archive over HTTP into a file that a later attempt can resume.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -12,13 +12,12 @@ use super::{FetchError, Options, Patience, Progress};
 
 /// Bytes that an archive may have. The largest of the catalogue has a tenth of it.
 const MOST_ARCHIVE_BYTES: u64 = 1 << 30;
-/// An attempt that brings so much is no failure, however it ends.
+/// An attempt that brings at least this number of bytes doesn't count as a failure.
 const WORTH_AN_ATTEMPT: u64 = 1 << 20;
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// What has come of an archive so far. Beside it stands what it belongs to: its address, and the
-/// server's mark of its version.
+/// The downloaded part of an archive, with its address and the server's version tag.
 pub(super) struct Partial {
     path: PathBuf,
     url: String,
@@ -28,8 +27,8 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// Goes on with what an earlier call left, if it belongs to the same address and the server can
-    /// be asked for the same version.
+    /// Resumes an earlier download if it has the same address and the server supports requests for
+    /// the same version.
     pub(super) fn open(path: &Path, url: &str) -> Result<Self, FetchError> {
         let unwritable = |source| FetchError::Unwritable { path: path.to_owned(), source };
         let mut options = OpenOptions::new();
@@ -100,7 +99,7 @@ impl Partial {
     }
 }
 
-/// Downloads what is missing, in as many attempts as patience allows, and gives back the whole.
+/// Downloads the missing part, with several attempts. Returns the whole archive.
 pub(super) fn download(
     partial: &mut Partial,
     options: &Options,
@@ -151,8 +150,7 @@ fn may_pass(error: &FetchError) -> bool {
     }
 }
 
-/// Asks for what is missing and appends what comes; starts over if that is all that the server
-/// offers.
+/// Requests the missing part and appends it. Starts again if the server doesn't support ranges.
 fn attempt(
     agent: &Agent,
     partial: &mut Partial,
@@ -184,8 +182,7 @@ fn attempt(
                 return Err(broke_off(0, None));
             }
         },
-        // Nothing comes after what is here: it is the whole, or something else than the server has
-        // now.
+        // Nothing is missing: this is the whole archive, or another version than the server's.
         416 if have > 0 => {
             let total = content_range(response.headers()).and_then(|(_, total)| total);
             if total == Some(have) {

@@ -14,18 +14,18 @@ pub enum FetchError {
     /// There is no folder to put it in.
     #[error("there is no home folder to fetch to; name a folder with --data-dir")]
     NoFolder,
-    /// No name for the server, nobody there, or no trust, and why.
+    /// The server can't be reached or trusted, and why.
     #[error("can't reach {url}: {why}; is there a network? A mirror can be given with --mirror")]
     Unreachable {
-        /// What was asked for.
+        /// The requested address.
         url: String,
-        /// Why.
+        /// The cause.
         why: String,
     },
     /// Silence.
     #[error("{url}: no answer in time ({what})")]
     Timeout {
-        /// What was asked for.
+        /// The requested address.
         url: String,
         /// What took too long.
         what: String,
@@ -33,7 +33,7 @@ pub enum FetchError {
     /// Fewer bytes than there should be.
     #[error("{url}: the connection broke off after {have} {}", of_bytes(*.total))]
     BrokeOff {
-        /// What was asked for.
+        /// The requested address.
         url: String,
         /// Bytes that came.
         have: u64,
@@ -43,7 +43,7 @@ pub enum FetchError {
     /// The server refused.
     #[error("{url}: {}", status_in_words(*.status))]
     Status {
-        /// What was asked for.
+        /// The requested address.
         url: String,
         /// Its answer.
         status: u16,
@@ -59,7 +59,7 @@ pub enum FetchError {
     /// More than any archive of the catalogue has.
     #[error("{url}: more than the {most} bytes that an archive may have")]
     ArchiveTooLarge {
-        /// What was asked for.
+        /// The requested address.
         url: String,
         /// The bound.
         most: u64,
@@ -67,7 +67,7 @@ pub enum FetchError {
     /// Something else, such as a page that asks for a password; and how it begins.
     #[error("{url}: not a zip archive; it begins with {begins:?}")]
     NotAZip {
-        /// What was asked for.
+        /// The requested address.
         url: String,
         /// Its beginning.
         begins: String,
@@ -79,7 +79,7 @@ pub enum FetchError {
         url: String,
         /// What is damaged.
         member: String,
-        /// Why.
+        /// The cause.
         why: String,
     },
     /// The archive lacks a file of the catalogue.
@@ -138,23 +138,23 @@ pub enum FetchError {
         /// By the file.
         found: String,
     },
-    /// Somebody else is at it.
+    /// Another process is fetching it.
     #[error("{} is being downloaded by another process", .0.display())]
     Busy(PathBuf),
     /// A file or folder here, and what the system said.
     #[error("can't write to {}: {source}", path.display())]
     Unwritable {
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// A file here, and what the system said.
     #[error("can't read {}: {source}", path.display())]
     Unreadable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
 }

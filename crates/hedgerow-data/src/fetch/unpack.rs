@@ -1,5 +1,5 @@
-//! Files out of an archive, by their names alone: no path from an archive is ever a path here, and
-//! nothing grows beyond its bound.
+//! Extracts files from an archive by name. Paths in the archive are never used, and sizes are
+//! bounded.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -210,7 +210,7 @@ impl Search<'_> {
     }
 }
 
-/// A reader that fails rather than bring more than it may.
+/// A reader that fails beyond a bound.
 struct Bounded<R> {
     content: R,
     left: u64,
@@ -230,8 +230,7 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
-/// What stands behind the last folder, whichever way slashes lean; nothing for a folder, or for
-/// what a Mac adds of its own.
+/// The name after the last slash or backslash. Empty for a folder and for macOS metadata.
 fn base_name(path: &str) -> &str {
     match path.starts_with("__MACOSX") {
         true => "",

@@ -8,14 +8,14 @@ use hedgerow_lab::results::Results;
 use crate::figures::frontier::bytes_in_words;
 use crate::figures::number::{percent, significant};
 
-/// An error is nearly as good as another if it is at most so many times as large.
+/// An error within this factor of another counts as nearly as good.
 const NEARLY: f64 = 1.1;
-/// Somebody is cheaper who sends at most this share of the bytes.
+/// A method is cheaper if it sends at most this share of the bytes.
 const CHEAPER: f64 = 0.8;
 /// More names than this are counted instead.
 const MOST_NAMES: usize = 4;
 
-/// Which method, how sure, what it costs on the wire, and who is nearly as good for less.
+/// The recommended method, its significance, its message size, and a cheaper alternative.
 pub fn advice(comparison: &Comparison) -> String {
     match (comparison.only(), comparison.found().count()) {
         (Some((results, ranking)), _) => of_run(results, ranking),
@@ -88,7 +88,7 @@ fn lead(ranking: &Ranking) -> String {
     }
 }
 
-/// What the chosen one sends, and who comes near it for less.
+/// The message size of the chosen method, and a cheaper alternative.
 fn cost(ranking: &Ranking, best: &RankedMethod, chosen: &RankedMethod) -> Option<String> {
     let bytes = chosen.bytes()?;
     let who = if chosen.name == best.name {
@@ -154,7 +154,7 @@ fn more_error(ratio: f64) -> String {
     }
 }
 
-/// That a forecast without learning does better than everybody.
+/// A note if a trivial forecast has less error than every method.
 fn trivial_winner(ranking: &Ranking, best: &RankedMethod) -> Option<String> {
     let winner = ranking.methods.iter().find(|entry| entry.role == Role::Trivial)?;
     if !winner.error.mean.is_finite() || winner.error.mean >= best.error.mean {
@@ -187,7 +187,7 @@ fn of_grid(comparison: &Comparison) -> String {
         .iter()
         .filter(|standing| standing.role == Role::Choice && standing.ratio.is_some())
         .collect();
-    // Who diverged somewhere can't be advised, however good elsewhere.
+    // A method that diverged in some run is never recommended.
     let sound: Vec<&Standing> = choices
         .iter()
         .copied()
@@ -273,7 +273,7 @@ fn grid_cost(best: &Standing, sound: &[&Standing]) -> Option<String> {
     Some(sentence + ".")
 }
 
-/// Runs in which nobody beats a trivial forecast.
+/// Runs in which a trivial forecast has the least error.
 fn trivial_runs(comparison: &Comparison) -> Option<String> {
     let lost: Vec<String> = comparison
         .found()

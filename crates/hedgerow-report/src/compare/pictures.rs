@@ -1,4 +1,4 @@
-//! The figures of a comparison: who has which error, and what it costs on the wire.
+//! The figures of a comparison: errors and message sizes.
 
 use hedgerow_lab::compare::{Comparison, RankedMethod, Ranking, Role};
 use hedgerow_lab::results::Results;

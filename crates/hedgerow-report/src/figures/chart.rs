@@ -1,4 +1,4 @@
-//! A chart: heading, axes and grid, what is drawn between them, and a legend beside it.
+//! A chart: heading, axes, grid, content and a legend beside it.
 
 use plotters::style::text_anchor::HPos;
 use plotters::style::{RGBColor, WHITE};

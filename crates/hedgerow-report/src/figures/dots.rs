@@ -1,5 +1,5 @@
-//! Methods side by side: a dot and an interval each, the least error first, and beside them how the
-//! errors came about over rounds.
+//! Methods in rows: a dot and an interval each, the least error first, with the curves of the
+//! errors beside them.
 
 use plotters::style::WHITE;
 use plotters::style::text_anchor::HPos;
@@ -179,7 +179,7 @@ fn draw_courses(
     chart.axes()
 }
 
-/// Filled for what one could choose, hollow for what is only shown.
+/// Filled for methods that can be chosen, hollow for references.
 pub(super) fn dot(
     canvas: &Canvas<'_>,
     spot: Spot,

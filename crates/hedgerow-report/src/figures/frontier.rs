@@ -1,4 +1,4 @@
-//! Error against bytes: one dot per method, and the front of those that nobody beats in both.
+//! Error against bytes: one dot per method, and the Pareto front.
 
 use plotters::style::text_anchor::HPos;
 
@@ -20,7 +20,7 @@ pub(crate) struct Dot {
     pub(crate) error: f64,
 }
 
-/// Room for those who send nothing, for whom a logarithmic axis has no place.
+/// Space for methods that send nothing, which a logarithmic axis can't show.
 const NOTHING_SENT: f64 = 58.0;
 /// Pixels that a letter of a label takes, about.
 const LETTER: f64 = 6.0;

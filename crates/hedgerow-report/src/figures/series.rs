@@ -292,7 +292,7 @@ pub(crate) fn kernel_label(results: &Results, kernel: usize) -> String {
     }
 }
 
-/// The lines in words, for those who can't see them.
+/// The lines as text for screen readers.
 pub(crate) fn describe(lines: &[Line], quantity: &str) -> String {
     let mut ends: Vec<&Line> = lines.iter().filter(|line| !line.points.is_empty()).collect();
     ends.sort_by(|a, b| a.last().total_cmp(&b.last()));

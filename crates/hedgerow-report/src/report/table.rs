@@ -15,7 +15,7 @@ struct Cell {
 
 struct Column<'r> {
     heading: String,
-    /// What the numbers are, for those who wonder.
+    /// An explanation of the numbers.
     meaning: &'static str,
     /// For the style sheet; may be empty.
     class: &'static str,

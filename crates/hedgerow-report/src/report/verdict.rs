@@ -112,7 +112,7 @@ fn against_naive(results: &Results, subject: &MethodResult) -> Option<String> {
     ))
 }
 
-/// Whoever loses to a rule that learns nothing should hear it.
+/// A note for every method that loses to a trivial forecast.
 fn against_trivial(results: &Results, subject: &MethodResult) -> Vec<String> {
     let rules =
         results.methods.iter().filter(|method| method.is_trivial() && !subject.is_trivial());
@@ -141,7 +141,7 @@ fn against_trivial(results: &Results, subject: &MethodResult) -> Vec<String> {
     rules.filter_map(sentence).collect()
 }
 
-/// Who won among the methods that know nothing beforehand, and whether that could be chance.
+/// The best method that can be chosen, and whether its lead could be chance.
 fn lowest(results: &Results, subject: &MethodResult) -> Option<String> {
     let measure = Measure::of(results);
     let error = |method: &MethodResult| measure.moments(method).mean;

@@ -1,4 +1,4 @@
-//! What the paper claims, checked against what was measured, data set by data set.
+//! The paper's claims, compared with the measurements per data set.
 
 use super::measured::{
     NEARLY_ALL, Selection, favourite, late_ratio, mse_ratio, ratio, second_single, selection,

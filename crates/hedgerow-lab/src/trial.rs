@@ -374,7 +374,7 @@ impl GroupRun {
         preprocessor.catch_up(turns, |node, from, to| {
             let known = match &mut known {
                 Some(known) if known.0 == *from => known,
-                other => other.insert((from.clone(), map.transport(from, to))),
+                other => other.insert((from.clone(), map.rescaling(from, to))),
             };
             runs.iter_mut().try_for_each(|run| run.transport_node(node, &known.1))
         })?;
@@ -470,7 +470,7 @@ impl GroupRun {
         let Self { map, runs, preprocessor, .. } = self;
         let (turns, raw) = learned.as_ref().map_or((turns, raw), |(turns, raw)| (turns, raw));
         preprocessor.close(turns, raw, |from, to| {
-            let transport = map.transport(from, to);
+            let transport = map.rescaling(from, to);
             runs.iter_mut().for_each(|run| run.transport_server(&transport));
         });
         Ok(())

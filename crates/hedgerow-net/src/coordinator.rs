@@ -428,7 +428,7 @@ impl Coordinator {
         let before = scaling.scale().cloned();
         let Some(scale) = scaling.close_round() else { return false };
         if let Some(before) = before {
-            self.half.rescale(&self.plan.map().transport(&before, scale));
+            self.half.rescale(&self.plan.map().rescaling(&before, scale));
             self.down.transported(self.half.as_ref());
         }
         true

@@ -63,7 +63,7 @@ impl Federation {
         if let Some(server) = &mut self.scaling {
             let before = server.scale().cloned();
             if let (Some(scale), Some(before)) = (server.close_round(), &before) {
-                self.server.rescale(&self.plan.map().transport(before, scale));
+                self.server.rescale(&self.plan.map().rescaling(before, scale));
             }
         }
         for (half, scaling) in &mut self.nodes {
@@ -74,7 +74,7 @@ impl Federation {
                 if scaling.adopt(server.version(), scale).unwrap()
                     && let Some(before) = before
                 {
-                    half.rescale(&self.plan.map().transport(&before, scale));
+                    half.rescale(&self.plan.map().rescaling(&before, scale));
                 }
             }
             half.adopt(self.server.broadcast()).unwrap();

@@ -66,7 +66,7 @@ fn in_one_process(plan: &Plan) -> Vec<Broadcast> {
                     && let Some(old) = old
                 {
                     federation
-                        .transport_node(node as NodeId, &plan.map().transport(&old, scale))
+                        .transport_node(node as NodeId, &plan.map().rescaling(&old, scale))
                         .unwrap();
                 }
             }
@@ -103,7 +103,7 @@ fn in_one_process(plan: &Plan) -> Vec<Broadcast> {
         if let Some(server) = &mut server {
             let before = server.scale().cloned();
             if let (Some(before), Some(scale)) = (before, server.close_round()) {
-                federation.transport_server(&plan.map().transport(&before, scale));
+                federation.transport_server(&plan.map().rescaling(&before, scale));
             }
         }
         told.push(federation.server().broadcast().clone());

@@ -105,7 +105,7 @@ impl Central {
         let before = scaling.scale().cloned();
         let Some(scale) = scaling.close_round() else { return false };
         if let Some(before) = before {
-            self.half.rescale(&self.plan.map().transport(&before, scale));
+            self.half.rescale(&self.plan.map().rescaling(&before, scale));
         }
         true
     }

@@ -12,6 +12,7 @@ use std::f64::consts::FRAC_2_PI;
 use serde::{Deserialize, Serialize};
 
 use crate::features::structured::Structured;
+use crate::limits::MAX_FEATURE;
 use crate::simd::loops::{PADDING, Projection, Tail, Use, few_frequencies};
 use crate::simd::trig::LARGEST_DIRECT;
 use crate::simd::vector::{LANES, Line};
@@ -163,7 +164,7 @@ pub struct NotAFeature {
 impl<'a> Features<'a> {
     /// Largest size of a feature. Sines and cosines are at most one; inputs that are features
     /// themselves end here.
-    pub const LIMIT: f32 = 32.0;
+    pub const LIMIT: f32 = MAX_FEATURE;
 
     /// Takes numbers that a map of this crate has made.
     pub(crate) fn made(numbers: &'a [f32]) -> Self {

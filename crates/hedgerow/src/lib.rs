@@ -46,6 +46,7 @@ pub mod federation;
 pub mod learning;
 pub mod limits;
 mod linear;
+mod math;
 pub mod message;
 pub mod method;
 pub mod metrics;

@@ -35,3 +35,24 @@ pub const MAX_SCALE_BYTES: usize = 1 << 20;
 /// Most samples of a node that wait for the next round, or for the first scale. Beyond it the
 /// oldest is learned in the round at hand, or forgotten if there is no scale.
 pub const MAX_HELD: usize = 256;
+
+/// Largest size of a feature.
+pub const MAX_FEATURE: f32 = 32.0;
+
+/// Largest size of a scaled input or label.
+pub const MAX_SCALED: f32 = 8.0;
+
+/// Most features of a dictionary, whatever the budget: sums grow with their square.
+pub const MAX_DICTIONARY: usize = 1024;
+
+/// Most nodes whose reports a server keeps.
+pub const MAX_REPORTING: usize = 1 << 20;
+
+/// Largest number of samples in a report.
+pub const MAX_REPORTED: f64 = 1e15;
+
+/// Largest size of a number that follows from uploads or samples: squares of numbers in messages.
+pub(crate) const MAX_SUM: f64 = 1e60;
+
+/// Largest size of a log-weight or of a sum of losses.
+pub(crate) const MAX_LOSS: f64 = 1e300;

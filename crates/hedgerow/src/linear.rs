@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::MAX_NORM;
+use crate::math;
+
 /// A = L·Lᵀ, ready to solve with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cholesky<S = Vec<f64>> {
@@ -68,7 +71,7 @@ impl Cholesky {
     pub(crate) fn add_square(&mut self, g: &mut [f64]) {
         let row = triangle_row;
         for j in 0..self.len {
-            let pivot = self.factor[row(j) + j].hypot(g[j]);
+            let pivot = math::hypot(self.factor[row(j) + j], g[j]);
             let (cos, sin) = (self.factor[row(j) + j] / pivot, g[j] / pivot);
             self.factor[row(j) + j] = pivot;
             for (i, g) in g.iter_mut().enumerate().skip(j + 1) {
@@ -117,6 +120,13 @@ pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     let rest: f64 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
     let [a, b, c, d, e, f, g, h] = sums;
     ((a + e) + (b + f)) + ((c + g) + (d + h)) + rest
+}
+
+/// Writes a vector, shortened to [`MAX_NORM`] if it is longer.
+pub(crate) fn write_bounded(wide: &[f64], out: &mut [f32]) {
+    let norm = wide.iter().map(|number| number * number).sum::<f64>().sqrt();
+    let factor = if norm > f64::from(MAX_NORM) { f64::from(MAX_NORM) / norm } else { 1.0 };
+    out.iter_mut().zip(wide).for_each(|(number, wide)| *number = (wide * factor) as f32);
 }
 
 /// Writes the product of a symmetric matrix (lower triangle row by row) and a vector.

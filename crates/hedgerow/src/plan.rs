@@ -203,7 +203,7 @@ impl Plan {
     pub(crate) fn rescaling(&self, from: &Scale, to: &Scale, output: usize) -> Option<Rescaling> {
         let of_output = |scale: &Scale| scale.for_output(self.inputs(), output);
         let (from, to) = (of_output(from), of_output(to));
-        (self.outputs() == 1 || from != to).then(|| self.map().transport(&from, &to))
+        (self.outputs() == 1 || from != to).then(|| self.map().rescaling(&from, &to))
     }
 
     /// Appends what the numbers of a broadcast of one output are, in order, for nodes, which have

@@ -9,8 +9,7 @@ pub(crate) mod loops;
 pub(crate) mod trig;
 pub(crate) mod vector;
 
-use self::loops::{Angles, GROUP, NO_ANGLES, Projection, TILE};
-use crate::features::structured::Block;
+use self::loops::{Angles, Block, GROUP, NO_ANGLES, Projection, TILE};
 use crate::learning::loss::Step;
 use crate::simd::vector::{LANES, Line};
 
@@ -116,7 +115,7 @@ dispatched! {
     fn descend_rows(models: &mut [Line], z: &[f32], width: usize, step: &Step, losses: &mut [f64]);
     /// The largest size of a number; NaN is larger than any.
     fn largest_size(values: &[f32]) -> f32;
-    /// Adds `values` to a sum in exact parts; see [`crate::aggregation::sum::ExactSum`].
+    /// Adds `values` to a sum in exact parts; see [`crate::aggregation::ExactSum`].
     fn add_exactly(parts: &mut [Vec<f64>; 3], values: &[f32]);
     /// Adds z zᵀ of a block of rows, each as long as `moment`, to a lower triangle, and z y to
     /// `moment`.

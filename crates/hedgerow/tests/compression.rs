@@ -416,7 +416,7 @@ fn who_was_away_gets_the_whole_broadcast() {
     federation.round(&[visit(0, Contact::Full), visit(1, Contact::Lost)], |_| {}).unwrap();
     let scale = Scale::from_ranges(&[(-1.0, 1.0); INPUTS + 1]).unwrap();
     federation
-        .transport_server(&map_for(Method::SkOfl { kernel: 0 }, KERNELS).transport(&scale, &scale));
+        .transport_server(&map_for(Method::SkOfl { kernel: 0 }, KERNELS).rescaling(&scale, &scale));
     let before = federation.traffic().bytes_down;
     federation.hear(1).unwrap();
     assert_eq!(federation.traffic().bytes_down - before, 4 * 2 * FREQUENCIES as u64);
@@ -496,7 +496,7 @@ fn compressed_federations_follow_a_change_of_scale() {
     let [from, to] =
         [(-1.0, 1.0), (-1.2, 1.5)].map(|range| Scale::from_ranges(&[range; INPUTS + 1]).unwrap());
     for method in methods(KERNELS) {
-        let transport = map_for(method, KERNELS).transport(&from, &to);
+        let transport = map_for(method, KERNELS).rescaling(&from, &to);
         // Without rounding it is the plain one here too.
         let mut plain = Federation::new(method, &small_setup());
         let mut exact = Federation::compressed(method, &small_setup(), Compression::default());

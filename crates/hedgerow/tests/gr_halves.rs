@@ -226,7 +226,7 @@ fn uneven_round(world: &mut World, t: u64) {
 fn saved_at_any_moment_it_goes_on_bit_by_bit() {
     let (here, there) = (scale(-1.0, 1.0, 1.0), scale(-1.3, 0.9, 2.0));
     let map = case().map();
-    let transport = map.transport(&here, &there);
+    let transport = map.rescaling(&here, &there);
     let mut world = World::new(case());
     let (mut epochs, mut lengths) = (vec![], vec![]);
     for t in 0..60 {
@@ -302,7 +302,7 @@ impl Raw {
     }
 
     fn go_to(&mut self, scale: Scale) {
-        let transport = self.world.case.map().transport(&self.scale, &scale);
+        let transport = self.world.case.map().rescaling(&self.scale, &scale);
         self.world.server.rescale(&transport);
         self.world.nodes.iter_mut().for_each(|node| node.rescale(&transport));
         self.scale = scale;
@@ -398,7 +398,7 @@ proptest! {
             })
             .collect();
         let mut world = World::after(case(), before);
-        let transport = world.case.map().transport(&scales[0], &scales[1]);
+        let transport = world.case.map().rescaling(&scales[0], &scales[1]);
         for t in 0..3 {
             world.server.rescale(&transport);
             world.nodes.iter_mut().for_each(|node| node.rescale(&transport));

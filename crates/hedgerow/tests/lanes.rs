@@ -145,7 +145,7 @@ impl World {
                 let scale = |size: f64| {
                     Scale::from_ranges(&[(0.0, size), (0.0, size), (0.0, 1.0)]).unwrap()
                 };
-                let transport = self.map.transport(&scale(1.0), &scale(1.3));
+                let transport = self.map.rescaling(&scale(1.0), &scale(1.3));
                 federation.transport_server(&transport);
                 for node in 0..self.setup.config().nodes as NodeId {
                     federation.transport_node(node, &transport).unwrap();

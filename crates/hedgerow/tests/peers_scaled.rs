@@ -66,7 +66,7 @@ fn check_moves(here: &Scale, there: &Scale) {
     for method in [Method::LinearSgd, Method::LinearNewton] {
         let (mut moved, mut stayed) = (method.node(&setup, 0), method.node(&setup, 0));
         let (mut server, mut other) = (method.server(&setup), method.server(&setup));
-        let transport = map.transport(here, there);
+        let transport = map.rescaling(here, there);
         for t in 0..40u64 {
             let now = if t < 20 { here } else { there };
             if t == 20 {
@@ -104,7 +104,7 @@ fn what_was_charged_counts_in_the_label_s_new_unit() {
         [(Method::Naive, 3), (Method::Local, 3), (Method::PofMkl, 3), (Method::FedPoe, 1)];
     for (method, kernels) in methods {
         let map = map_for(method, kernels);
-        let transport = map.transport(&from, &to);
+        let transport = map.rescaling(&from, &to);
         // All kernels in every upload, so that chance doesn't part the runs.
         let pof = PofOptions { kernels_per_upload: kernels, exploration: 0.1 };
         let setup = setup(SetupConfig { kernels, pof, ..*the_setup().config() });
@@ -149,7 +149,7 @@ fn what_was_charged_counts_in_the_label_s_new_unit() {
 fn em_kofl_takes_losses_to_the_label_s_new_unit() {
     let map = map_for(Method::EmKofl, KERNELS);
     // Twice the factor, four times the loss.
-    let transport = map.transport(&scale(-1.0, 2.0, 1.0), &scale(-1.0, 2.0, 0.5));
+    let transport = map.rescaling(&scale(-1.0, 2.0, 1.0), &scale(-1.0, 2.0, 0.5));
     let drawn = |seed: u64, size: f32, moves: bool| {
         let config = SetupConfig { seed, ..*the_setup().config() };
         let mut server = Method::EmKofl.server(&setup(config));
@@ -209,7 +209,7 @@ fn curvature_without_use_starts_anew() {
         let z = [1.0, 0.5, -0.5];
         let z = Features::checked(&z).unwrap();
         (0..5).for_each(|_| node.learn(z, 0.5).unwrap());
-        node.rescale(&map.transport(&pair[0], &pair[1]));
+        node.rescale(&map.rescaling(&pair[0], &pair[1]));
         let mut restored = Method::LinearNewton.node(&setup, 0);
         restored.restore(&node.save()).unwrap();
         assert!(node.predict(z).is_finite() && node.norm2().is_finite());

@@ -74,7 +74,7 @@ impl Fleet {
             && let Some(before) = before
             && self.transports
         {
-            let transport = self.map.transport(&before, newest);
+            let transport = self.map.rescaling(&before, newest);
             self.federation.transport_node(node as u32, &transport).unwrap();
         }
     }
@@ -127,7 +127,7 @@ impl Fleet {
             if let Some(before) = before
                 && self.transports
             {
-                let transport = self.map.transport(&before, newest);
+                let transport = self.map.rescaling(&before, newest);
                 self.federation.transport_server(&transport);
             }
             (0..NODES).filter(|node| Some(*node) != lost).for_each(|node| self.follow(node));

@@ -68,7 +68,7 @@ fn offsets_and_label_factors_leave_all_predictions_as_they_were() {
         // In the middle of a round.
         (0..world.nodes.len()).for_each(|node| world.learn(node, 3));
         let map = case.map();
-        let transport = map.transport(&from, &to);
+        let transport = map.rescaling(&from, &to);
         for node in &mut world.nodes {
             let before = predictions(|z| node.predict(z), &map, &from);
             let mut restored = case.method.node(&case.setup, 0);
@@ -100,7 +100,7 @@ fn servers_broadcast_what_their_nodes_would_have_had() {
         let mut world = World::after(case, 4);
         let map = case.map();
         let before = predictions(|z| world.nodes[0].predict(z), &map, &from);
-        world.server.rescale(&map.transport(&from, &to));
+        world.server.rescale(&map.rescaling(&from, &to));
         // A newcomer hears it only through the broadcast.
         let mut newcomer = case.method.node(&case.setup, 99);
         newcomer.adopt(world.server.broadcast()).unwrap();
@@ -112,7 +112,7 @@ fn servers_broadcast_what_their_nodes_would_have_had() {
 fn uploads_of_the_old_scale_are_forgotten_and_can_be_sent_again() {
     let (from, to) = (scale(0.0, 4.0), scale(0.5, 4.0));
     for case in few_cases(3).into_iter().filter(|case| case.method != Method::Local) {
-        let transport = case.map().transport(&from, &to);
+        let transport = case.map().rescaling(&from, &to);
         let mut world = World::after(case, 2);
         world.learn(0, 2);
         world.send(0);
@@ -168,7 +168,7 @@ fn every_draw_and_family_turns_as_its_angles_do() {
             let map = SampleMap::Kernels(FeatureMap::new(&spec).unwrap());
             let transports = [(spread(0.0), spread(1.7)), (scale(0.0, 1.0), scale(-1.3, 1.0))];
             for (from, to) in &transports {
-                let transport = map.transport(from, to);
+                let transport = map.rescaling(from, to);
                 for kernel in 0..kernels.len() {
                     let model = numbers(kernel as u64, 2 * FREQUENCIES);
                     for method in [Method::SkOfl { kernel }, Method::MkOfl] {
@@ -199,7 +199,7 @@ fn learning_in_one_place_survives_too() {
         learner.learn(Features::checked(&z).unwrap(), y).unwrap();
     }
     let before = predictions(|z| learner.predict(z), &map, &from);
-    learner.rescale(&map.transport(&from, &to));
+    learner.rescale(&map.rescaling(&from, &to));
     assert_same(&predictions(|z| learner.predict(z), &map, &to), &before, 1e-4, "omkl");
 }
 
@@ -224,7 +224,7 @@ fn a_stretch_takes_the_nearest_function() {
     let from = ranges(0.0, 1.0);
     for (low, high) in [(-0.5, 1.5), (0.0, 2.0), (0.3, 0.8)] {
         let to = ranges(low, high);
-        let transport = map.transport(&from, &to);
+        let transport = map.rescaling(&from, &to);
         let points = numbers(9, 400 * INPUTS);
         let middle_half = |x: &f32| (low + (high - low) * (0.5 + 0.25 * f64::from(*x))) as f32;
         let points: Vec<f32> = points.iter().map(middle_half).collect();
@@ -260,21 +260,21 @@ fn there_and_back_is_nowhere() {
         let map = case.map();
         let mut world = World::after(case, 3);
         let before = predictions(|z| world.nodes[1].predict(z), &map, &here);
-        world.nodes[1].rescale(&map.transport(&here, &there));
-        world.nodes[1].rescale(&map.transport(&there, &here));
+        world.nodes[1].rescale(&map.rescaling(&here, &there));
+        world.nodes[1].rescale(&map.rescaling(&there, &here));
         assert_same(&predictions(|z| world.nodes[1].predict(z), &map, &here), &before, 1e-5, case);
         // And to where one is already, not a bit changes, but that GR-OFL's slices begin again.
         if case.method == Method::GrOfl {
             let before = predictions(|z| world.nodes[1].predict(z), &map, &here);
-            world.nodes[1].rescale(&map.transport(&here, &here));
+            world.nodes[1].rescale(&map.rescaling(&here, &here));
             assert_eq!(predictions(|z| world.nodes[1].predict(z), &map, &here), before);
             continue;
         }
         let mut saved = world.nodes[1].save();
-        world.nodes[1].rescale(&map.transport(&here, &here));
+        world.nodes[1].rescale(&map.rescaling(&here, &here));
         assert!(saved == world.nodes[1].save(), "{case:?}");
         saved = world.server.save();
-        world.server.rescale(&map.transport(&here, &here));
+        world.server.rescale(&map.rescaling(&here, &here));
         assert!(saved == world.server.save(), "{case:?}");
     }
 }
@@ -289,7 +289,7 @@ fn models_stay_within_bounds_whatever_the_gain() {
         for size in [1e-30, 1.0, 1e30] {
             let model: Vec<f32> = numbers(1, 2 * FREQUENCIES).iter().map(|v| v * size).collect();
             let mut node = told(Method::SkOfl { kernel: 0 }, 1, 0, &model);
-            node.rescale(&map.transport(from, to));
+            node.rescale(&map.rescaling(from, to));
             assert!(node.norm2() <= 1.001 * f64::from(MAX_NORM).powi(2), "{}", node.norm2());
         }
     }
@@ -300,7 +300,7 @@ fn models_stay_within_bounds_whatever_the_gain() {
     };
     // A label that has never varied has no scale, and no model either.
     let mut node = told(Method::SkOfl { kernel: 0 }, 1, 0, &numbers(1, 2 * FREQUENCIES));
-    node.rescale(&map.transport(&constant(3.0), &scale(0.0, 1.0)));
+    node.rescale(&map.rescaling(&constant(3.0), &scale(0.0, 1.0)));
     assert_eq!(node.norm2(), 0.0);
 }
 
@@ -314,7 +314,7 @@ fn a_move_in_the_middle_of_a_run_changes_nothing_that_follows() {
     let is_turned = |method: &Method| !is_linear(*method) && *method != Method::GrOfl;
     for method in methods(4).into_iter().filter(is_turned) {
         let map = map_for(method, 4);
-        let to_there = map.transport(&here, &there);
+        let to_there = map.rescaling(&here, &there);
         let setup = setup(SetupConfig { kernels: 4, nodes: NODES, ..SetupConfig::default() });
         let (mut moved, mut stayed) =
             (Federation::new(method, &setup), Federation::new(method, &setup));
@@ -368,7 +368,7 @@ proptest! {
             })
             .collect();
         let map = map_for(Method::MkOfl, 2);
-        let transport = map.transport(&scales[0], &scales[1]);
+        let transport = map.rescaling(&scales[0], &scales[1]);
         let model: Vec<f32> = numbers(1, 2 * FREQUENCIES).iter().map(|v| v * 10f32.powi(size)).collect();
         let mut node = told(Method::MkOfl, 2, 1, &model);
         node.rescale(&transport);

@@ -9,15 +9,14 @@ use std::f64::consts::FRAC_2_PI;
 
 use crate::features::kernel::Kernel;
 use crate::features::{FeatureError, FeatureSpec, Features, check, orthonormal_rows};
+use crate::math;
 use crate::random::{CounterRng, Purpose};
+use crate::simd::loops::COSINE_SIZE;
 use crate::simd::vector::{LANES, Line};
 use crate::simd::{self, Cpu};
 
 /// Size of the linear features, times √d.
 const LINEAR_SIZE: f64 = 3.0;
-
-/// Size of the cosines.
-pub(crate) const COSINE_SIZE: f32 = 0.2;
 
 /// The constant, projections and cosines, in this order.
 #[derive(Debug, Clone, PartialEq)]
@@ -154,7 +153,7 @@ impl Feature {
     /// E[f·h] over normal g.
     pub(crate) fn mean_product(&self, other: &Self) -> f64 {
         let dot = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
-        let fade = |length2: f64| if length2 < 1400.0 { (-0.5 * length2).exp() } else { 0.0 };
+        let fade = |length2: f64| if length2 < 1400.0 { math::exp(-0.5 * length2) } else { 0.0 };
         let size = f64::from(COSINE_SIZE);
         let along = dot(&self.along, &other.along);
         match (self.is_cosine, other.is_cosine) {
@@ -165,13 +164,13 @@ impl Feature {
                 if faded == 0.0 {
                     0.0
                 } else {
-                    faded * (self.at * other.at.cos() - along * other.at.sin())
+                    faded * (self.at * math::cos(other.at) - along * math::sin(other.at))
                 }
             }
             (true, true) => {
                 let lengths = dot(&self.along, &self.along) + dot(&other.along, &other.along);
-                let minus = fade((lengths - 2.0 * along).max(0.0)) * (self.at - other.at).cos();
-                let plus = fade((lengths + 2.0 * along).max(0.0)) * (self.at + other.at).cos();
+                let minus = fade((lengths - 2.0 * along).max(0.0)) * math::cos(self.at - other.at);
+                let plus = fade((lengths + 2.0 * along).max(0.0)) * math::cos(self.at + other.at);
                 0.5 * size * size * (minus + plus)
             }
         }

@@ -5,6 +5,8 @@ use rand::Rng;
 use rand_distr::{Cauchy, ChiSquared, Distribution, Exp1, StandardNormal};
 use serde::{Deserialize, Serialize};
 
+use crate::math;
+
 /// The shape of a kernel, at bandwidth 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -110,7 +112,7 @@ impl Kernel {
 
     /// The paper's dictionary: eleven Gaussians, σ_p² = 10^(p−6) for p = 1..11.
     pub fn paper_dictionary() -> Vec<Self> {
-        (1..=11).map(|p| Self::gaussian(10f64.powi(p - 6))).collect()
+        (1..=11).map(|p| Self::gaussian(math::powi(10.0, p - 6))).collect()
     }
 
     /// κ(a, b).
@@ -120,16 +122,16 @@ impl Kernel {
         let distance =
             |gaps: &mut dyn Iterator<Item = f64>| gaps.map(|g| g * g).sum::<f64>().sqrt();
         match self.family {
-            Family::Gaussian => (-gaps.map(|g| g * g).sum::<f64>() / 2.0).exp(),
-            Family::Laplacian => (-gaps.map(f64::abs).sum::<f64>()).exp(),
+            Family::Gaussian => math::exp(-gaps.map(|g| g * g).sum::<f64>() / 2.0),
+            Family::Laplacian => math::exp(-gaps.map(f64::abs).sum::<f64>()),
             Family::Cauchy => gaps.map(|g| 1.0 / (1.0 + g * g)).product(),
             Family::Matern32 => {
                 let r = 3f64.sqrt() * distance(&mut { gaps });
-                (1.0 + r) * (-r).exp()
+                (1.0 + r) * math::exp(-r)
             }
             Family::Matern52 => {
                 let r = 5f64.sqrt() * distance(&mut { gaps });
-                (1.0 + r + r * r / 3.0) * (-r).exp()
+                (1.0 + r + r * r / 3.0) * math::exp(-r)
             }
         }
     }

@@ -3,7 +3,6 @@
 use crate::executor::Executor;
 use crate::features::dictionary::Dictionary;
 use crate::features::{FeatureMap, Features};
-use crate::scaling::{Rescaling, Scale};
 
 /// Tasks that a batch is divided into, features for which that is worth it, and samples that a task
 /// is best a multiple of.
@@ -90,19 +89,6 @@ impl SampleMap {
             }
         });
         Features::made(z)
-    }
-
-    /// What takes the models of these features from one scale to another, however many there were
-    /// between.
-    ///
-    /// # Panics
-    /// If either scale has another number of inputs than the map.
-    pub fn transport(&self, from: &Scale, to: &Scale) -> Rescaling {
-        match self {
-            Self::Kernels(map) => map.transport(from, to),
-            Self::Dictionary(map) => map.transport(from, to),
-            Self::Inputs(_) => Rescaling::linear(from, to),
-        }
     }
 }
 

@@ -13,7 +13,7 @@ use rand::Rng;
 use rand_distr::{ChiSquared, Distribution};
 
 use crate::features::kernel::Family;
-use crate::simd::loops::{Projection, TILE};
+use crate::simd::loops::{Block, Projection, TILE};
 use crate::simd::vector::{LANES, Line};
 use crate::simd::{self, Cpu};
 
@@ -32,19 +32,6 @@ pub(crate) struct Structured {
     /// Lines of angles of each family.
     lines: usize,
     families: Vec<Vec<Block>>,
-}
-
-/// Some frequencies of one family: at most as many as the padded inputs.
-#[derive(Debug, Clone)]
-pub(crate) struct Block {
-    /// D₁ and D₂, as long as the padded inputs.
-    pub(crate) first: Vec<Line>,
-    pub(crate) second: Vec<Line>,
-    /// D₃, as long as the small transform.
-    pub(crate) third: Vec<Line>,
-    /// S, with all that makes the transforms orthogonal and angles quarter turns; zero beyond the
-    /// last frequency.
-    pub(crate) lengths: Vec<Line>,
 }
 
 impl Block {

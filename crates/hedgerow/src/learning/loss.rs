@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::MAX_SUM;
+use crate::math;
+
 /// A convex loss of a prediction against a label.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -37,7 +40,7 @@ impl Loss {
             Self::Logistic => {
                 let margin = label * prediction;
                 // ln(1+e^−m) without overflow for either sign.
-                (-margin).max(0.0) + (-margin.abs()).exp().ln_1p()
+                (-margin).max(0.0) + math::ln_1p(math::exp(-margin.abs()))
             }
             Self::Huber { delta } if error.abs() > delta => delta * (2.0 * error.abs() - delta),
             Self::Huber { .. } => error * error,
@@ -53,7 +56,7 @@ impl Loss {
             Self::Logistic => {
                 let margin = label * prediction;
                 // −y/(1+e^m), again without overflow.
-                let e = (-margin.abs()).exp();
+                let e = math::exp(-margin.abs());
                 -label * if margin > 0.0 { e / (1.0 + e) } else { 1.0 / (1.0 + e) }
             }
             Self::Huber { delta } => 2.0 * error.clamp(-delta, delta),
@@ -114,7 +117,7 @@ impl Step {
     pub(crate) fn of(&self, prediction: f32, norm2: f32) -> (f64, f32, f32) {
         let (prediction, norm2) = (f64::from(prediction), f64::from(norm2));
         // A model that came in absurdly long has no finite norm in f32.
-        let value = self.objective.value(prediction, self.label, norm2).min(1e60);
+        let value = self.objective.value(prediction, self.label, norm2).min(MAX_SUM);
         let (mut shrink, along) = self.objective.step(prediction, self.label, self.rate);
         if norm2 > self.longest * self.longest {
             shrink = self.pulled_back(shrink, norm2);

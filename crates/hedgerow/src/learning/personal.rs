@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::MAX_LABEL;
 use crate::linear::Cholesky;
+use crate::math;
 use crate::state::{BadState, StateKind, is_count};
 
 /// λ: how strongly coefficients are held to (0, 1, 0, 0).
@@ -118,7 +119,7 @@ impl Personal {
         if size2 == 0.0 {
             return [1.0, 0.0];
         }
-        let own = 1.0 / (1.0 + (RATE / size2 * (self.losses[1] - self.losses[0])).exp());
+        let own = 1.0 / (1.0 + math::exp(RATE / size2 * (self.losses[1] - self.losses[0])));
         [1.0 - own, own]
     }
 

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::MAX_LOSS;
+use crate::math;
+
 /// The two textbook forms of the recursion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -53,7 +56,7 @@ impl ExponentialWeights {
         }
         let largest = largest(&self.log);
         // The floor keeps a hopeless kernel finite however long it goes on losing.
-        self.log.iter_mut().for_each(|log| *log = (*log - largest).max(-1e300));
+        self.log.iter_mut().for_each(|log| *log = (*log - largest).max(-MAX_LOSS));
     }
 
     /// As if all losses so far had come `factor` times as large: what was charged in another unit
@@ -62,7 +65,7 @@ impl ExponentialWeights {
         self.log
             .iter_mut()
             .chain(&mut self.losses)
-            .for_each(|value| *value = (*value * factor).clamp(-1e300, 1e300));
+            .for_each(|value| *value = (*value * factor).clamp(-MAX_LOSS, MAX_LOSS));
     }
 
     /// Log-weights, the largest of them zero.
@@ -109,7 +112,7 @@ fn larger(a: f64, b: f64) -> f64 {
 /// e^gap for a gap of at most zero; a weight too small to matter is zero, without the slow path of
 /// underflow.
 fn relative_weight(gap: f64) -> f64 {
-    if gap < -700.0 { 0.0 } else { gap.exp() }
+    if gap < -700.0 { 0.0 } else { math::exp(gap) }
 }
 
 /// Probabilities proportional to exp(log); −∞ means never.
@@ -136,7 +139,7 @@ pub fn draw(log: &[f64], uniform: f64) -> usize {
     // Most dictionaries fit here, and then no exponential is taken twice.
     let mut known = [0.0; 32];
     let mut total = 0.0;
-    let relative_weight = |gap: f64| if gap < -60.0 { 0.0 } else { gap.exp() };
+    let relative_weight = |gap: f64| if gap < -60.0 { 0.0 } else { math::exp(gap) };
     for (index, log) in log.iter().enumerate() {
         let weight = relative_weight(log - largest);
         total += weight;
@@ -165,7 +168,7 @@ pub fn draw(log: &[f64], uniform: f64) -> usize {
 pub fn vote_log_weights(votes: &[u64], out: &mut [f64]) {
     let cast: u64 = votes.iter().sum();
     for (out, &votes) in out.iter_mut().zip(votes) {
-        *out = cast as f64 * (votes as f64).ln();
+        *out = cast as f64 * math::ln(votes as f64);
     }
 }
 

@@ -24,6 +24,7 @@ use crate::aggregation::Gathering;
 use crate::codec::{Kind, Section};
 use crate::features::Features;
 use crate::learning::weights::{ExponentialWeights, draw};
+use crate::limits::MAX_LOSS;
 use crate::message::{Broadcast, Rejected, Selection, Upload};
 use crate::random::{CounterRng, Purpose};
 use crate::scaling::Rescaling;
@@ -138,7 +139,7 @@ impl NodeRule for Node {
         self.state.global.rescale(0, self.state.selection.current as usize, rescaling);
         self.state.models.rescale_all(rescaling);
         let factor = rescaling.loss_factor();
-        self.state.losses.iter_mut().for_each(|loss| *loss = (*loss * factor).min(1e300));
+        self.state.losses.iter_mut().for_each(|loss| *loss = (*loss * factor).min(MAX_LOSS));
     }
 
     fn state(&self) -> impl Serialize {

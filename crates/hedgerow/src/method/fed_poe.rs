@@ -29,6 +29,7 @@ use super::server_shell::{ServerShell, check_broadcast};
 use crate::codec::Section;
 use crate::features::Features;
 use crate::learning::weights::{ExponentialWeights, is_distribution};
+use crate::limits::MAX_SUM;
 use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
 use crate::state::StateKind;
@@ -113,7 +114,7 @@ impl NodeRule for Node {
 
     fn learn(&mut self, step: u64, z: Features<'_>, y: f32) {
         let (setup, config, label) = (&self.setup, self.setup.config(), f64::from(y));
-        let loss = |prediction: f32| config.loss.value(f64::from(prediction), label).min(1e60);
+        let loss = |prediction: f32| config.loss.value(f64::from(prediction), label).min(MAX_SUM);
         let lost = self.predictions(z).map(loss);
         let state = &mut self.state;
         descend(setup, setup.step_size(step), &mut state.models, z, y, &mut self.losses);

@@ -72,9 +72,9 @@ mod server;
 use super::info::{DictionarySize, FeatureKind, Halves, Look, MethodInfo, frequencies_within};
 use super::layout::{BroadcastLayout, Layout, UploadLayout, Votes};
 use super::node_shell::NodeShell;
-use super::rows::write_pulled_back;
 use crate::learning::Loss;
-use crate::limits::{LAST_COUNT, MAX_NUMBER};
+use crate::limits::{LAST_COUNT, MAX_DICTIONARY, MAX_NUMBER};
+use crate::linear::write_bounded;
 use crate::message::{Broadcast, Rejected, check_numbers};
 use crate::scaling::Rescaling;
 
@@ -119,9 +119,6 @@ pub(super) static INFO: MethodInfo = MethodInfo {
 /// The least budget: below it there is no room for a slice beside a gradient worth having.
 const LEAST_BUDGET: usize = 16;
 
-/// So many features are enough for any budget: sums grow with their square.
-const MOST_FEATURES: usize = 1024;
-
 /// Numbers of a usual upload that are neither gradient nor slice, at most.
 const MOST_SCALARS: usize = 10;
 
@@ -155,7 +152,7 @@ struct Sizes {
 impl Sizes {
     fn new(budget: usize) -> Self {
         let budget = budget.max(LEAST_BUDGET);
-        let features = (budget * 4 / 5).min(budget - MOST_SCALARS - 1).min(MOST_FEATURES);
+        let features = (budget * 4 / 5).min(budget - MOST_SCALARS - 1).min(MAX_DICTIONARY);
         let first =
             (1..=features).take_while(|n| triangle(*n) + n + 2 <= budget).last().unwrap_or(1);
         Self { budget, features, linear: (budget * 12 / 25).min(features - 1), first }
@@ -344,7 +341,7 @@ fn rescale_broadcast(
     }
     model.iter_mut().filter(|w| !w.is_finite()).for_each(|w| *w = 0.0);
     broadcast.numbers.truncate(len);
-    write_pulled_back(&model, &mut broadcast.numbers);
+    write_bounded(&model, &mut broadcast.numbers);
     order.write(&mut broadcast.numbers);
     Some(order)
 }

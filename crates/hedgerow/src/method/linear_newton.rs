@@ -16,12 +16,12 @@ use super::Setup;
 use super::info::{Halves, Look, MethodInfo, row_bytes};
 use super::linear_sgd;
 use super::node_shell::{NodeRule, NodeShell};
-use super::rows::write_pulled_back;
 use super::server_shell::ServerShell;
 use crate::codec::Section;
 use crate::features::Features;
 use crate::learning::loss::Objective;
-use crate::linear::Cholesky;
+use crate::limits::MAX_SUM;
+use crate::linear::{Cholesky, write_bounded};
 use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
 use crate::state::StateKind;
@@ -49,9 +49,8 @@ pub(super) static INFO: MethodInfo = MethodInfo {
     ..linear_sgd::INFO
 };
 
-/// Bounds of L, far from what gradients make of it.
+/// Least entry on the diagonal of L, far below what gradients make of it.
 const SMALLEST_PIVOT: f64 = 1e-30;
-const LARGEST_ENTRY: f64 = 1e60;
 
 struct Node {
     /// All but the curvature.
@@ -107,7 +106,7 @@ impl NodeRule for Node {
         }
         // A damaged state may have a curvature that no gradients have; then there is no step.
         if direction.iter().all(|w| w.is_finite()) {
-            write_pulled_back(direction, stepped);
+            write_bounded(direction, stepped);
             state.local.set(0, stepped);
         }
     }
@@ -161,7 +160,7 @@ impl NodeRule for Node {
 }
 
 fn is_curvature(factor: &Cholesky, len: usize) -> bool {
-    factor.is_sound(len, SMALLEST_PIVOT, LARGEST_ENTRY)
+    factor.is_sound(len, SMALLEST_PIVOT, MAX_SUM)
 }
 
 #[cfg(test)]
@@ -174,7 +173,7 @@ mod tests {
         let setup = Setup::try_from(SetupConfig { inputs: 7, ..SetupConfig::default() }).unwrap();
         let mut rule = Node::new(&setup);
         for (at, row) in rule.curvature.rows_mut().enumerate() {
-            row.fill(LARGEST_ENTRY);
+            row.fill(MAX_SUM);
             row[at] = SMALLEST_PIVOT;
         }
         let saved = NodeShell::new(&setup, rule).save();

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use super::info::{Halves, Look, MethodInfo, frequencies_within, row_bytes};
 use super::layout::{BroadcastLayout, Layout, UploadLayout, Votes};
 use super::node_shell::{NodeRule, NodeShell};
-use super::rows::{Models, descend, write_pulled_back};
+use super::rows::{Models, descend};
 use super::server_shell::{ServerRule, ServerShell, check_broadcast};
 use super::{ServerMethod, Setup};
 use crate::aggregation::Gathering;
@@ -36,6 +36,7 @@ use crate::codec::{Kind, Section};
 use crate::features::Features;
 use crate::learning::weights::{ExponentialWeights, is_distribution};
 use crate::limits::MAX_NUMBER;
+use crate::linear::write_bounded;
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
 use crate::random::{CounterRng, Purpose};
 use crate::scaling::Rescaling;
@@ -293,7 +294,7 @@ impl ServerRule for Steps {
             for (stepped, (number, total)) in self.stepped.iter_mut().zip(steps) {
                 *stepped = f64::from(*number) - share * total;
             }
-            write_pulled_back(&self.stepped, model);
+            write_bounded(&self.stepped, model);
         }
     }
 

@@ -7,7 +7,7 @@ use super::Setup;
 use crate::codec::{Kind, Section};
 use crate::features::Features;
 use crate::learning::loss::{Objective, Step};
-use crate::limits::{MAX_NORM, MAX_NUMBER};
+use crate::limits::{MAX_NORM, MAX_NUMBER, MAX_SUM};
 use crate::message::check_numbers;
 use crate::scaling::Rescaling;
 use crate::simd::vector::{LANES, Line};
@@ -108,14 +108,14 @@ impl Models {
     ) {
         for (row, (out, z)) in out.iter_mut().zip(z.samples(self.width)).enumerate() {
             let prediction = f64::from(self.predict(row, z));
-            *out = objective.value(prediction, f64::from(y), self.norm2(row)).min(1e60);
+            *out = objective.value(prediction, f64::from(y), self.norm2(row)).min(MAX_SUM);
         }
     }
 
     /// ‖w‖² of one row.
     pub(crate) fn norm2(&self, row: usize) -> f64 {
         // A hostile model may be too long for f32; what is measured of it stays finite.
-        f64::from(simd::norm2(Cpu::detect(), self.row(row))).min(1e60)
+        f64::from(simd::norm2(Cpu::detect(), self.row(row))).min(MAX_SUM)
     }
 
     /// Σ_p q_p·‖w_p‖².
@@ -196,13 +196,6 @@ pub(crate) fn descend(
 pub(crate) fn one_hot(kernel: usize, out: &mut [f64]) {
     out.fill(0.0);
     out[kernel] = 1.0;
-}
-
-/// Writes a model, pulled back to [`MAX_NORM`] if it is longer.
-pub(crate) fn write_pulled_back(wide: &[f64], model: &mut [f32]) {
-    let norm = wide.iter().map(|number| number * number).sum::<f64>().sqrt();
-    let pull = if norm > f64::from(MAX_NORM) { f64::from(MAX_NORM) / norm } else { 1.0 };
-    model.iter_mut().zip(wide).for_each(|(number, wide)| *number = (wide * pull) as f32);
 }
 
 /// The sections of a message with the models of all kernels.

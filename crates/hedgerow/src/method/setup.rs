@@ -9,6 +9,7 @@ use crate::learning::Schedule;
 use crate::learning::loss::{Loss, Objective};
 use crate::learning::weights::WeightRule;
 use crate::limits::MAX_LABEL;
+use crate::math;
 use crate::simd;
 
 /// What both halves of a method must agree on, as it is written down.
@@ -170,7 +171,7 @@ impl TryFrom<SetupConfig> for Setup {
             "between 0 and 1",
             (0.0..=1.0).contains(&exploration),
         )?;
-        Ok(Self { config, kernel: 0, log_kernels: (config.kernels as f64).ln() })
+        Ok(Self { config, kernel: 0, log_kernels: math::ln(config.kernels as f64) })
     }
 }
 

@@ -1,4 +1,4 @@
-//! [`Rescaling`]: takes models from one scale to another.
+//! [`Rescaling`]: moves models from one scale to another.
 //!
 //! A change of offsets turns every angle θ = v·x' by a fixed φ, so each (sine, cosine) pair of a
 //! model only has to be rotated by φ: w_s' = w_s·cos φ − w_c·sin φ and w_c' = w_s·sin φ + w_c·cos
@@ -21,11 +21,10 @@ use std::f64::consts::FRAC_PI_2;
 
 use super::refit::Refit;
 use super::scale::Scale;
-use crate::features::FeatureMap;
-use crate::features::dictionary::Dictionary;
+use crate::features::{Dictionary, FeatureMap, SampleMap};
 use crate::limits::MAX_NUMBER;
-use crate::linear::Cholesky;
-use crate::method::rows::write_pulled_back;
+use crate::linear::{Cholesky, write_bounded};
+use crate::math;
 
 /// What turns models of one scale into models of another.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,12 +74,27 @@ const RELUCTANCE: f64 = 1e-3;
 /// the cube of their number.
 const MOST_STRETCHED: usize = 512;
 
-impl FeatureMap {
-    /// What takes models of this map from one scale to another, however many there were between.
+impl SampleMap {
+    /// What moves the models of these features from one scale to another, however many there were
+    /// between.
     ///
     /// # Panics
     /// If either scale has another number of inputs than the map.
-    pub fn transport(&self, from: &Scale, to: &Scale) -> Rescaling {
+    pub fn rescaling(&self, from: &Scale, to: &Scale) -> Rescaling {
+        match self {
+            Self::Kernels(map) => map.rescaling(from, to),
+            Self::Dictionary(map) => map.rescaling(from, to),
+            Self::Inputs(_) => Rescaling::linear(from, to),
+        }
+    }
+}
+
+impl FeatureMap {
+    /// What moves models of this map from one scale to another, however many there were between.
+    ///
+    /// # Panics
+    /// If either scale has another number of inputs than the map.
+    pub fn rescaling(&self, from: &Scale, to: &Scale) -> Rescaling {
         let inputs = self.inputs();
         assert_eq!((from.inputs(), to.inputs()), (inputs, inputs), "numbers per sample");
         let [(before, wide_before), (after, wide)] = [from, to].map(|scale| law(scale, to));
@@ -111,11 +125,11 @@ impl FeatureMap {
 }
 
 impl Dictionary {
-    /// What takes sums and models over these features from one scale to another.
+    /// What moves sums and models over these features from one scale to another.
     ///
     /// # Panics
     /// If either scale has another number of inputs than the dictionary.
-    pub fn transport(&self, from: &Scale, to: &Scale) -> Rescaling {
+    pub fn rescaling(&self, from: &Scale, to: &Scale) -> Rescaling {
         let inputs = self.inputs();
         assert_eq!((from.inputs(), to.inputs()), (inputs, inputs), "numbers per sample");
         let [(old_centre, old_spread), (new_centre, new_spread)] =
@@ -147,19 +161,19 @@ fn gain(from: &Scale, to: &Scale) -> f64 {
 
 impl Rescaling {
     /// What squared losses in the label's old unit have to be multiplied by in its new one.
-    pub(crate) fn loss_factor(&self) -> f64 {
+    pub fn loss_factor(&self) -> f64 {
         (self.gain * self.gain).min(f64::from(MAX_NUMBER))
     }
 
-    /// Takes the model of one kernel over. The result is no longer than
+    /// Moves the model of one kernel. The result is no longer than
     /// [`crate::limits::MAX_NORM`].
     ///
     /// # Panics
-    /// If the transport was made for another dictionary.
-    pub(crate) fn apply(&self, kernel: usize, model: &mut [f32]) {
-        let Moves::Kernels(moves) = &self.moves else { panic!("transport of another dictionary") };
+    /// If the rescaling was made for another dictionary.
+    pub fn apply(&self, kernel: usize, model: &mut [f32]) {
+        let Moves::Kernels(moves) = &self.moves else { panic!("rescaling of another dictionary") };
         let Move { turns, stretch } = &moves[kernel];
-        assert_eq!(model.len(), 2 * turns.len(), "transport of another dictionary");
+        assert_eq!(model.len(), 2 * turns.len(), "rescaling of another dictionary");
         let mut wide: Vec<f64> =
             model.iter().map(|number| f64::from(*number) * self.gain).collect();
         let (sines, cosines) = wide.split_at_mut(turns.len());
@@ -169,16 +183,16 @@ impl Rescaling {
             multiply(&stretch.cosines, cosines);
             rotate(sines, cosines, &stretch.turns);
         }
-        write_pulled_back(&wide, model);
+        write_bounded(&wide, model);
     }
 
-    /// Takes a linear model over, its constant first. The result is no longer than
+    /// Moves a linear model, its constant first. The result is no longer than
     /// [`crate::limits::MAX_NORM`].
     ///
     /// # Panics
-    /// If the transport was made for another number of inputs.
-    pub(crate) fn apply_linear(&self, model: &mut [f32]) {
-        assert_eq!(model.len(), self.inputs.len() + 1, "transport of other inputs");
+    /// If the rescaling was made for another number of inputs.
+    pub fn apply_linear(&self, model: &mut [f32]) {
+        assert_eq!(model.len(), self.inputs.len() + 1, "rescaling of other inputs");
         let mut wide: Vec<f64> =
             model.iter().map(|number| f64::from(*number) * self.gain).collect();
         let (constant, slopes) = wide.split_at_mut(1);
@@ -186,16 +200,16 @@ impl Rescaling {
             constant[0] += *slope * c;
             *slope *= a;
         }
-        write_pulled_back(&wide, model);
+        write_bounded(&wide, model);
     }
 
-    /// Takes L of A = Σ g·gᵀ over, where g are slopes of a linear model's losses: g' = gain·B⁻¹g if
+    /// Moves L of A = Σ g·gᵀ, where g are slopes of a linear model's losses: g' = gain·B⁻¹g if
     /// z = B·z'. The constant comes first, so that B⁻¹ is a lower triangle too.
     ///
     /// # Panics
-    /// If the transport was made for another number of inputs.
+    /// If the rescaling was made for another number of inputs.
     pub(crate) fn apply_to_squares(&self, squares: &mut Cholesky) {
-        assert_eq!(squares.len(), self.inputs.len() + 1, "transport of other inputs");
+        assert_eq!(squares.len(), self.inputs.len() + 1, "rescaling of other inputs");
         let mut constant = 0.0;
         let maps = [(1.0, 0.0)].iter().chain(&self.inputs);
         for (at, (row, (a, c))) in squares.rows_mut().zip(maps).enumerate() {
@@ -213,22 +227,22 @@ impl Rescaling {
     }
 
     /// The label's new factor over its old one.
-    pub(crate) fn gain(&self) -> f64 {
+    pub fn gain(&self) -> f64 {
         self.gain
     }
 
     /// What happens to sums and models over a dictionary.
     ///
     /// # Panics
-    /// If the transport was made for another dictionary.
+    /// If the rescaling was made for another dictionary.
     pub(crate) fn refit(&self) -> &Refit {
         match &self.moves {
             Moves::Dictionary(refit) => refit,
-            _ => panic!("transport of another dictionary"),
+            _ => panic!("rescaling of another dictionary"),
         }
     }
 
-    /// What takes linear models from one scale to another.
+    /// What moves linear models from one scale to another.
     ///
     /// # Panics
     /// If the scales differ in their number of inputs.
@@ -256,7 +270,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 fn turn(quarters: f64) -> (f64, f64) {
     // Four are a whole one; an overflowed angle counts as zero, as it does in the map.
     let angle = if quarters.is_finite() { quarters % 4.0 * FRAC_PI_2 } else { 0.0 };
-    (angle.cos(), angle.sin())
+    (math::cos(angle), math::sin(angle))
 }
 
 fn rotate(sines: &mut [f64], cosines: &mut [f64], turns: &[(f64, f64)]) {
@@ -310,7 +324,7 @@ fn mean_products(one: &[f64], other: &[f64], inputs: usize) -> Vec<[f64; 2]> {
 
 /// E[cos(a·g)] from ‖a‖²; what overflowed swings too fast to have a mean.
 fn mean_cosine(length2: f64) -> f64 {
-    if length2 < 1400.0 { (-0.5 * length2).exp() } else { 0.0 }
+    if length2 < 1400.0 { math::exp(-0.5 * length2) } else { 0.0 }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::summary::Summary;
-use crate::limits::{MAX_LABEL, MAX_NUMBER, MAX_SCALE_BYTES};
+use crate::limits::{MAX_LABEL, MAX_NUMBER, MAX_SCALE_BYTES, MAX_SCALED};
 use crate::message::{BYTES_PER_NUMBER, Rejected};
 
 /// What a scale is made from.
@@ -97,7 +97,7 @@ pub enum BadScale {
 impl Scale {
     /// Largest size of a scaled input, unless nothing is scaled: farther out is no farther, so an
     /// outlier can't wreck anything.
-    pub const LIMIT: f32 = 8.0;
+    pub const LIMIT: f32 = MAX_SCALED;
 
     /// Leaves everything as it is.
     ///

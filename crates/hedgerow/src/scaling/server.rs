@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::scale::{Scale, ScaleKind};
 use super::summary::Summary;
+use crate::limits::MAX_REPORTING;
 use crate::message::{NodeId, Rejected, Report};
 use crate::state::{BadState, StateKind, is_count};
 
@@ -13,9 +14,6 @@ const KIND: StateKind = StateKind::new("scaling-server");
 
 /// Labels that must have been seen before the first agreement: the label's offset is kept for ever.
 const FIRST_LABELS: f64 = 16.0;
-
-/// Reports of more nodes than this are refused, so that made-up nodes can't ask for memory.
-const MAX_NODES: usize = 1 << 20;
 
 /// Merges what nodes report into a scale for everybody.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,8 +58,8 @@ impl ServerScaling {
     pub fn accept(&mut self, from: NodeId, report: &Report) -> Result<(), Rejected> {
         let summary = Summary::read(self.columns, report)?;
         let known = &mut self.state.known;
-        if known.len() >= MAX_NODES && !known.contains_key(&from) {
-            return Err(Rejected::TooManyNodes { node: from, bound: MAX_NODES });
+        if known.len() >= MAX_REPORTING && !known.contains_key(&from) {
+            return Err(Rejected::TooManyNodes { node: from, bound: MAX_REPORTING });
         }
         known.insert(from, summary);
         self.state.is_news = true;
@@ -116,7 +114,7 @@ impl ServerScaling {
             is_count(state.version)
                 && state.scale.is_some() == (state.version > 0)
                 && state.scale.as_ref().is_none_or(is_fitting)
-                && state.known.len() <= MAX_NODES
+                && state.known.len() <= MAX_REPORTING
                 && state.known.values().all(|summary| summary.is_sound(columns))
         })?;
         Ok(())
@@ -237,8 +235,8 @@ mod tests {
     fn made_up_nodes_can_t_ask_for_memory() {
         let mut server = ServerScaling::new(ScaleKind::Spread, 0);
         let report = Report { numbers: vec![0.0; 5] };
-        (0..MAX_NODES as u32).for_each(|node| server.accept(node, &report).unwrap());
-        let refused = Rejected::TooManyNodes { node: u32::MAX, bound: MAX_NODES };
+        (0..MAX_REPORTING as u32).for_each(|node| server.accept(node, &report).unwrap());
+        let refused = Rejected::TooManyNodes { node: u32::MAX, bound: MAX_REPORTING };
         assert_eq!(server.accept(u32::MAX, &report), Err(refused));
         assert_eq!(server.accept(7, &report), Ok(()));
     }

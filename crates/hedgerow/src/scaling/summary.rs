@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::MAX_NUMBER;
-use crate::message::check_numbers;
-use crate::message::{Rejected, Report};
+use crate::limits::{MAX_NUMBER, MAX_REPORTED};
+use crate::math;
+use crate::message::{Rejected, Report, check_numbers};
 
 /// Count, mean, spread and range of every column of the samples so far: the inputs, then the label.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,9 +21,6 @@ const KNOWN: f64 = 8.0;
 
 /// How many standard deviations away a value may be when outliers are rare.
 const REACH: f64 = 5.0;
-
-/// Nobody has seen more samples than this.
-const MAX_COUNT: f64 = 1e15;
 
 impl Summary {
     /// Nothing has been seen yet.
@@ -66,7 +63,7 @@ impl Summary {
     /// Root of the mean square distance of a column's values from a point.
     pub fn deviation_from(&self, column: usize, point: f64) -> f64 {
         let column = &self.columns[column];
-        if column.count > 0.0 { column.deviation().hypot(column.mean - point) } else { 0.0 }
+        if column.count > 0.0 { math::hypot(column.deviation(), column.mean - point) } else { 0.0 }
     }
 
     /// Smallest and largest value of a column, once it has had one.
@@ -252,7 +249,7 @@ impl Column {
         let bound = f64::from(MAX_NUMBER);
         let spread = self.max - self.min;
         let is_empty = self.count == 0.0;
-        (0.0..=MAX_COUNT).contains(&self.count)
+        (0.0..=MAX_REPORTED).contains(&self.count)
             && self.min <= self.mean
             && self.mean <= self.max
             && -bound <= self.min

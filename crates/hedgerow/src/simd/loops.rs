@@ -1,8 +1,7 @@
 //! The loops that all time goes into, written once over [`Vector`] and called through `simd.rs`.
 
-use crate::features::Features;
-use crate::features::dictionary::COSINE_SIZE;
 use crate::learning::loss::Step;
+use crate::limits::MAX_FEATURE;
 use crate::simd::trig::{LARGEST_DIRECT, Waves, tame};
 use crate::simd::vector::{LANES, Line, Vector};
 
@@ -11,6 +10,9 @@ mod projection;
 
 pub(crate) use hadamard::*;
 pub(crate) use projection::*;
+
+/// Size of a cosine of a dictionary.
+pub(crate) const COSINE_SIZE: f32 = 0.2;
 
 /// Features of one sample: a constant, `linear` projections, cosines; see
 /// [`crate::features::dictionary::Dictionary`].
@@ -39,7 +41,7 @@ pub(crate) fn map_dictionary<V: Vector>(
                 0 => 1.0,
                 // What overflowed has no size that could be told.
                 row if row <= linear && sums[lane].is_nan() => 0.0,
-                row if row <= linear => sums[lane].clamp(-Features::LIMIT, Features::LIMIT),
+                row if row <= linear => sums[lane].clamp(-MAX_FEATURE, MAX_FEATURE),
                 _ => cosines[lane],
             };
         }

@@ -229,7 +229,7 @@ impl Engine {
         }
         match old {
             Some(old) => {
-                self.half.rescale(&self.plan.map().transport(&old, &scale));
+                self.half.rescale(&self.plan.map().rescaling(&old, &scale));
                 // What was owed was in another scale.
                 self.link.encoder.forget();
             }

@@ -9,8 +9,9 @@ use super::{CYCLE, LEFT, MOVES, Order, Sizes, TAIL, UploadShape, push_move, to_w
 use crate::codec::{Kind, Section};
 use crate::features::Features;
 use crate::learning::loss::Loss;
-use crate::limits::{MAX_LABEL, MAX_NUMBER};
+use crate::limits::{MAX_LABEL, MAX_NUMBER, MAX_SUM};
 use crate::linear::{dot, multiply_triangle};
+use crate::math;
 use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
 use crate::simd::{self, Cpu};
@@ -267,7 +268,7 @@ impl NodeRule for Node {
         let times = (order.forgotten + CYCLE - self.order.forgotten) % CYCLE;
         // Half the cycle and more is a server that went back to an earlier state.
         if (1..CYCLE / 2).contains(&times) {
-            let left = LEFT.powi(times.min(100) as i32);
+            let left = math::powi(LEFT, times.min(100) as i32);
             let sums = state.gram.iter_mut().chain(&mut state.moment);
             sums.for_each(|sum| *sum *= left);
             state.count *= left;
@@ -318,7 +319,7 @@ impl NodeRule for Node {
         for (sum, factor) in
             [(error, gain * gain), (constant_error, gain * gain), (constant_offset, gain)]
         {
-            *sum = (*sum * factor).clamp(-FARTHEST, FARTHEST);
+            *sum = (*sum * factor).clamp(-MAX_PRODUCT, MAX_PRODUCT);
         }
         state.moves.clear();
         state.snapshot_epoch = 0;
@@ -345,19 +346,16 @@ impl NodeRule for Node {
     }
 }
 
-/// Largest size of a number that a node keeps.
-const MOST: f64 = 1e60;
-
 fn is_number(number: &f64) -> bool {
-    number.abs() <= MOST
+    number.abs() <= MAX_SUM
 }
 
-/// The same of what follows from a broadcast, which may say more than sums ever do.
-const FARTHEST: f64 = 1e200;
+/// Largest size of a number that follows from a broadcast and sums.
+const MAX_PRODUCT: f64 = 1e200;
 
 fn is_sound(sizes: &Sizes, state: &State) -> bool {
     let Ok(order) = Order::read(sizes, &state.broadcast) else { return false };
-    let follows = |number: &f64| number.abs() <= FARTHEST;
+    let follows = |number: &f64| number.abs() <= MAX_PRODUCT;
     let is_label = |label: f64| label.abs() <= f64::from(MAX_LABEL);
     let entries = triangle(sizes.features);
     let range = (state.smallest, state.largest);

@@ -1,6 +1,7 @@
 //! Small problems in the plane of the last moves: one or two dimensions, in closed form.
 
 use super::MOVES;
+use crate::math;
 
 /// A symmetric table; only the first rows and columns count where there are fewer moves.
 pub(super) type Table = [[f64; MOVES]; MOVES];
@@ -42,8 +43,8 @@ pub(super) fn surplus(
     let d01 = (v / p - q * u / (p * p)) / r;
     let d11 = (w - 2.0 * q * v / p + q * q * u / (p * p)) / (r * r);
     // Its eigenvectors are a rotation.
-    let angle = 0.5 * (2.0 * d01).atan2(d00 - d11);
-    let (cos, sin) = (angle.cos(), angle.sin());
+    let angle = 0.5 * math::atan2(2.0 * d01, d00 - d11);
+    let (cos, sin) = (math::cos(angle), math::sin(angle));
     let value = |x: f64, y: f64| x * x * d00 + 2.0 * x * y * d01 + y * y * d11;
     [(cos, sin), (-sin, cos)].map(|(x, y)| {
         let more = value(x, y) - 1.0;

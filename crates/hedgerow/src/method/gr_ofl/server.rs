@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::rows::write_pulled_back;
 use super::super::server_shell::{ServerRule, ServerShell};
 use super::super::{ServerMethod, Setup};
 use super::matrix::{self, Work};
@@ -11,8 +10,9 @@ use super::{
     rescale_broadcast, to_wire, triangle, whole_rows,
 };
 use crate::aggregation::Gathering;
-use crate::limits::MAX_NUMBER;
-use crate::linear::dot;
+use crate::limits::{MAX_NUMBER, MAX_SUM};
+use crate::linear::{dot, write_bounded};
+use crate::math;
 use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
 use crate::state::StateKind;
@@ -165,7 +165,7 @@ impl ServerRule for Growth {
             memory.go_on(sizes, &mut order, scratch)
         };
         let seen = (count / (SAMPLES_FOR_TRUST * order.len as f64)).clamp(0.0, 1.0);
-        order.trust = (seen / (1.0 + (-memory.errors.trust).exp())) as f32;
+        order.trust = (seen / (1.0 + math::exp(-memory.errors.trust))) as f32;
         memory.write(&mut order, broadcast, is_first, scratch);
     }
 
@@ -188,7 +188,7 @@ impl ServerRule for Growth {
         memory.moves.clear();
         let Errors { recent, usual, constant, .. } = &mut memory.errors;
         for error in [recent, usual, constant] {
-            *error = (*error * gain * gain).min(MOST);
+            *error = (*error * gain * gain).min(MAX_SUM);
         }
         if !order.is_first() {
             memory.open_epoch(&self.sizes);
@@ -241,11 +241,8 @@ impl ServerRule for Growth {
     }
 }
 
-/// Largest size of a number that the server keeps.
-const MOST: f64 = 1e60;
-
 fn are_numbers(numbers: &[f64]) -> bool {
-    numbers.iter().all(|number| number.abs() <= MOST)
+    numbers.iter().all(|number| number.abs() <= MAX_SUM)
 }
 
 impl Memory {
@@ -307,7 +304,7 @@ impl Memory {
         if behind_slice > 0.0 {
             let slice = &scratch.sums[len..len + end - begin];
             for (entry, sum) in self.epoch.entries[begin..end].iter_mut().zip(slice) {
-                *entry = (sum / behind_slice).clamp(-MOST, MOST);
+                *entry = (sum / behind_slice).clamp(-MAX_SUM, MAX_SUM);
             }
             order.begin = end;
         }
@@ -460,7 +457,7 @@ impl Memory {
         }
         let errors = &mut self.errors;
         let [loss, constant, offset] =
-            [error, told[0], told[1]].map(|sum| (sum / samples).clamp(-MOST, MOST));
+            [error, told[0], told[1]].map(|sum| (sum / samples).clamp(-MAX_SUM, MAX_SUM));
         // Reports come in every other round and stand for both.
         let covered = 2.0 * samples;
         let quick = (covered / WINDOW).min(QUICKEST);
@@ -498,7 +495,7 @@ impl Memory {
         let sent = &mut scratch.sent;
         sent.clear();
         sent.resize(self.model.len(), 0.0);
-        write_pulled_back(&self.model, sent);
+        write_bounded(&self.model, sent);
         self.model.iter_mut().zip(&*sent).for_each(|(w, sent)| *w = f64::from(*sent));
         let before = &broadcast.numbers[..broadcast.numbers.len() - TAIL];
         if !is_first {

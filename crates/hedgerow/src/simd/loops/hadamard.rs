@@ -1,7 +1,20 @@
 //! Projections by fast Walsh-Hadamard transforms; see [`crate::features::structured`].
 
-use crate::features::structured::Block;
 use crate::simd::vector::{LANES, Line, Vector};
+
+/// Some structured frequencies of one family, at most as many as the padded inputs; see
+/// `features/structured.rs` for the products that they are.
+#[derive(Debug, Clone)]
+pub(crate) struct Block {
+    /// D₁ and D₂, as long as the padded inputs.
+    pub(crate) first: Vec<Line>,
+    pub(crate) second: Vec<Line>,
+    /// D₃, as long as the small transform.
+    pub(crate) third: Vec<Line>,
+    /// S, with all that makes the transforms orthogonal and angles quarter turns; zero beyond the
+    /// last frequency.
+    pub(crate) lengths: Vec<Line>,
+}
 
 /// The angles of one sample on a block's frequencies. The buffer is as long as the block's
 /// transform.

@@ -1,0 +1,128 @@
+//! States that were saved before kinds had versions of their own (version 4 of everything) are
+//! still read, and go on with the same bits.
+
+#![allow(clippy::unwrap_used)]
+
+use hedgerow::codec::{Coding, Encoder, Kind, NumberFormat, Reference, Section};
+use hedgerow::features::Features;
+use hedgerow::learning::Personal;
+use hedgerow::message::Upload;
+use hedgerow::method::{METHODS, Setup, SetupConfig};
+use hedgerow::random::CounterRng;
+use hedgerow::scaling::{NodeScaling, ScaleKind, ServerScaling};
+
+fn fixture(name: &str) -> Vec<u8> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/states");
+    std::fs::read(format!("{folder}/{name}.bin")).unwrap()
+}
+
+fn setup() -> Setup {
+    let config = SetupConfig {
+        kernels: 3,
+        frequencies: 2,
+        nodes: 3,
+        inputs: 2,
+        budget: 24,
+        ..SetupConfig::default()
+    };
+    Setup::try_from(config).unwrap()
+}
+
+/// The sample of a time.
+fn sample(width: usize, time: u64) -> (Vec<f32>, f32) {
+    let noise = CounterRng::from_seed(time);
+    let number = |at| if at == 0 { 1.0 } else { noise.uniform_at(at) as f32 - 0.5 };
+    ((0..width as u64).map(number).collect(), noise.uniform_at(999) as f32)
+}
+
+fn bytes(numbers: impl IntoIterator<Item = f32>) -> Vec<u8> {
+    numbers.into_iter().flat_map(f32::to_le_bytes).collect()
+}
+
+#[test]
+fn nodes_and_servers_of_every_method_go_on() {
+    for info in METHODS {
+        let Some(halves) = info.halves else { continue };
+        let setup = if info.takes_kernel { setup().with_kernel(1) } else { setup() };
+        let (mut node, mut server) = ((halves.node)(&setup, 0), (halves.server)(&setup));
+        node.restore(&fixture(&format!("{}-node", info.name))).unwrap();
+        server.restore(&fixture(&format!("{}-server", info.name))).unwrap();
+        // What is saved now is read too, and is the same state.
+        let saved = node.save();
+        node = (halves.node)(&setup, 0);
+        node.restore(&saved).unwrap();
+        assert_eq!(node.save(), saved, "{}", info.name);
+        // Six rounds of three nodes with two samples each; then one sample at two nodes.
+        let width = info.width(&setup);
+        let (z, y) = sample(width, 39);
+        node.learn(Features::checked(&z).unwrap(), y).unwrap();
+        let (mut upload, mut after) = (Upload::default(), Vec::new());
+        if node.upload(&mut upload) {
+            after.extend(&upload.numbers);
+            server.accept(0, &upload).unwrap();
+        }
+        let broadcast = server.close_round().clone();
+        after.extend(&broadcast.numbers);
+        node.adopt(&broadcast).unwrap();
+        after.push(node.predict(Features::checked(&sample(width, 77).0).unwrap()));
+        assert_eq!(bytes(after), fixture(&format!("{}-after", info.name)), "{}", info.name);
+    }
+}
+
+#[test]
+fn partial_sums_are_read() {
+    let halves = hedgerow::method::find("mk").unwrap().halves.unwrap();
+    let mut server = (halves.server)(&setup());
+    let mut sum = server.part();
+    let stored = fixture("partial-sum");
+    let read = sum.read(&stored).unwrap();
+    assert_eq!((read.uploads(), read.to_bytes()), (2, stored));
+    for id in 0..2 {
+        let numbers = sample(4, u64::from(id)).0;
+        let upload = Upload { round: 1, vote: Some(id), numbers };
+        server.accept_into(&mut sum, id, &upload).unwrap();
+    }
+    assert_eq!(sum, read);
+    server.merge(&read).unwrap();
+}
+
+#[test]
+fn personal_layers_go_on() {
+    let mut personal = Personal::default();
+    personal.restore(&fixture("personal")).unwrap();
+    assert_eq!(bytes([personal.predict(0.5)]), fixture("personal-after"));
+}
+
+#[test]
+fn scales_go_on() {
+    let mut node = NodeScaling::new(ScaleKind::Spread, 2);
+    let mut server = ServerScaling::new(ScaleKind::Spread, 2);
+    node.restore(&fixture("node-scaling")).unwrap();
+    server.restore(&fixture("server-scaling")).unwrap();
+    assert_eq!((node.version(), node.scale()), (server.version(), server.scale()));
+    let mut scaled = [0.0; 2];
+    node.prepare(&[0.25, -0.75], &mut scaled);
+    assert_eq!(bytes(scaled), fixture("scaling-after"));
+}
+
+#[test]
+fn encoders_go_on() {
+    let coding = Coding { numbers: NumberFormat::Bits8, ..Coding::default() };
+    let mut encoder = Encoder::for_node(coding, 5, 2);
+    encoder.restore(&fixture("encoder")).unwrap();
+    let sections = [Section { len: 8, kind: Kind::Model { slot: 1 } }];
+    let mut message = Vec::new();
+    encoder.encode(9, &sections, &sample(8, 9).0, &Reference::default(), &mut message);
+    assert_eq!(message, fixture("encoder-after"));
+}
+
+#[test]
+fn later_versions_and_other_kinds_are_refused() {
+    let mut personal = Personal::default();
+    let mut later = fixture("personal");
+    later[0] = 99;
+    let error = personal.restore(&later).unwrap_err().to_string();
+    assert!(error.contains("version 99") && error.contains("version 4"), "{error}");
+    let error = personal.restore(&fixture("encoder")).unwrap_err().to_string();
+    assert!(error.contains("\"encoder\"") && error.contains("\"personal\""), "{error}");
+}

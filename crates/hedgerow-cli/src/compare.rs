@@ -6,9 +6,8 @@ use hedgerow_lab::compare::{Comparison, Grid, GridConfig};
 use hedgerow_lab::output::{OutputFolder, write_file};
 use hedgerow_lab::settings::{Override, SettingsError};
 use hedgerow_report::compare;
-use hedgerow_report::figures::png::to_png;
 
-use crate::reproduce::Incomplete;
+use crate::reproduce::{Incomplete, write_figure};
 use crate::simulate::{print, progress_bar};
 use crate::table::aligned;
 
@@ -94,8 +93,8 @@ Examples:
   hedgerow compare --data friedman,narma --partition round-robin,sorted-label,dirichlet:0.3
   hedgerow compare --published --data-dir ~/data
 
-Writes compare.md, compare.html, compare.csv, compare.json, and the figures compare and bytes as SVG and PNG. Data sets of a grid
-that are missing are named and left out, and the exit code is 5.";
+Writes compare.md, compare.html, compare.csv, compare.json, and the figures compare and bytes as SVG (and
+as PNG if built with `--features png`). Data sets of a grid that are missing are named and left out, and the exit code is 5.";
 
 pub(crate) fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     let talks = !arguments.quiet && !arguments.json;
@@ -142,14 +141,13 @@ fn in_words(comparison: &Comparison) -> String {
 }
 
 fn write(out: &Path, comparison: &Comparison, json: &str) -> anyhow::Result<()> {
-    for (name, svg) in compare::figures(comparison)? {
-        write_file(&out.join(&name), svg.as_bytes())?;
-        write_file(&out.join(name.replace(".svg", ".png")), &to_png(&svg)?)?;
+    for (name, svg) in compare::figures(comparison) {
+        write_figure(out, &name, &svg)?;
     }
     write_file(&out.join("compare.csv"), compare::csv(comparison).as_bytes())?;
     write_file(&out.join("compare.json"), json.as_bytes())?;
     write_file(&out.join("compare.md"), compare::document(comparison).as_bytes())?;
-    write_file(&out.join("compare.html"), compare::page(comparison)?.as_bytes())?;
+    write_file(&out.join("compare.html"), compare::page(comparison).as_bytes())?;
     Ok(())
 }
 

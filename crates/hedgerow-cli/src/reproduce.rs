@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use hedgerow_lab::output::{OutputError, OutputFolder, write_file};
 use hedgerow_lab::settings::{Override, Settings};
 use hedgerow_lab::suite::{Panel, Reproduction, Scope, Suite};
-use hedgerow_report::figures::png::to_png;
 use hedgerow_report::reproduction;
 use serde_json::json;
 
@@ -14,8 +13,8 @@ use crate::simulate::{print, progress_bar};
 /// Run the paper's experiments again and draw its figures.
 ///
 /// Runs are stored as they finish: after an interruption the same command goes on where it was.
-/// Figures go to the folder as SVG and PNG, tables as Markdown and CSV, and all of it together as
-/// report.html.
+/// Figures go to the folder as SVG (and as PNG if built with `--features png`), tables as Markdown
+/// and CSV, and all of it together as report.html.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Data sets that are missing are named and left out, and the exit code is 5. `hedgerow data fetch NAME` gets them."
@@ -161,13 +160,23 @@ fn as_json(reproduction: &Reproduction, missing: &[String]) -> serde_json::Value
 
 /// Figures, tables and the report.
 fn write(out: &Path, reproduction: &Reproduction) -> anyhow::Result<()> {
-    for (name, svg) in reproduction::figures(reproduction)? {
-        write_file(&out.join(&name), svg.as_bytes())?;
-        write_file(&out.join(name.replace(".svg", ".png")), &to_png(&svg)?)?;
+    for (name, svg) in reproduction::figures(reproduction) {
+        write_figure(out, &name, &svg)?;
     }
     write_file(&out.join("table.csv"), reproduction::table_csv(reproduction).as_bytes())?;
     write_file(&out.join("reproduction.md"), reproduction::document(reproduction).as_bytes())?;
-    write_file(&out.join("report.html"), reproduction::page(reproduction)?.as_bytes())?;
+    write_file(&out.join("report.html"), reproduction::page(reproduction).as_bytes())?;
+    Ok(())
+}
+
+/// Writes a figure as SVG, and as PNG if the program can.
+pub(crate) fn write_figure(out: &Path, name: &str, svg: &str) -> anyhow::Result<()> {
+    write_file(&out.join(name), svg.as_bytes())?;
+    #[cfg(feature = "png")]
+    write_file(
+        &out.join(name.replace(".svg", ".png")),
+        &hedgerow_report::figures::png::to_png(svg)?,
+    )?;
     Ok(())
 }
 

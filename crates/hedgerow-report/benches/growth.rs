@@ -125,7 +125,7 @@ fn draw_server(file: &Path) {
         "nodes, K",
         "seconds of CPU",
     ];
-    let svg = growth(words, &[line("server", 2), line("bare echo", 4)]).unwrap();
+    let svg = growth(words, &[line("server", 2), line("bare echo", 4)]);
     std::fs::write(file.with_extension("svg"), &svg).unwrap();
     std::fs::write(file.with_extension("png"), to_png(&svg).unwrap()).unwrap();
 }
@@ -191,10 +191,7 @@ fn main() {
                 .map(|one| format!("{} {:.2}", one.label, one.exponent().unwrap_or(f64::NAN)));
             println!("{title}, by {}: {}", sweep.size, exponents.collect::<Vec<_>>().join(", "));
             let name = format!("{}-{}.svg", ["time", "bytes"][kind], sweep.name);
-            charts.push((
-                name,
-                growth([title, sweep.fixed, sweep.size, unit], &kinds[kind]).unwrap(),
-            ));
+            charts.push((name, growth([title, sweep.fixed, sweep.size, unit], &kinds[kind])));
         }
     }
     println!("{csv}");

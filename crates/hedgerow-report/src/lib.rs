@@ -4,6 +4,7 @@
 pub mod compare;
 pub mod drift;
 pub mod figures;
+mod page;
 pub mod report;
 pub mod reproduction;
 pub mod run;

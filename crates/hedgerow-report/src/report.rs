@@ -1,14 +1,14 @@
-//! The report: one HTML page with interactive charts that opens without a network.
+//! The report: one HTML page that opens without a network.
 //!
-//! The words and the table are plain HTML, readable without the script; `charts` hands the same
-//! curves as the figures to the script, and `verdict` says in a paragraph what they amount to. All
-//! foreign text is escaped on the way in.
+//! Words, table and charts are plain HTML and SVG, readable without the script; the charts are
+//! drawn from the same descriptions as the figures. The script shows values at the pointer, zooms,
+//! hides lines and sorts the table. `verdict` says in a paragraph what the numbers amount to. All
+//! foreign text is escaped.
 
 mod charts;
 pub(crate) mod compare;
 mod settings;
 mod table;
-mod traces;
 mod verdict;
 
 use crate::figures::markup::escape;
@@ -16,10 +16,8 @@ use hedgerow_lab::results::Results;
 
 /// The whole report as one HTML document. Nothing is written and nothing is fetched.
 pub fn render(results: &Results) -> String {
-    let charts = charts::charts(results);
-    let sections: String = charts.iter().map(charts::Chart::section).collect();
-    let data: serde_json::Map<String, serde_json::Value> =
-        charts.into_iter().filter_map(|chart| Some((chart.id.to_owned(), chart.figure?))).collect();
+    let sections: String =
+        charts::charts(results).iter().map(charts::ChartSection::markup).collect();
     fill(
         include_str!("report/template.html"),
         &[
@@ -31,9 +29,7 @@ pub fn render(results: &Results) -> String {
             ("charts", &sections),
             ("settings", &settings::settings(results)),
             ("style", include_str!("report/report.css")),
-            ("data", &inside_script(&serde_json::Value::Object(data).to_string())),
-            ("plotly", plotly_script(&plotly::Plot::offline_js_sources())),
-            ("script", include_str!("report/report.js")),
+            ("script", concat!(include_str!("report/charts.js"), include_str!("report/table.js"))),
         ],
     )
 }
@@ -63,49 +59,14 @@ pub(crate) fn fill(template: &str, values: &[(&str, &str)]) -> String {
     page
 }
 
-/// JSON that can stand inside a script element: no text in it can end the element or open a
-/// comment.
-fn inside_script(json: &str) -> String {
-    json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
-}
-
-/// The crate offers Plotly and, behind it, a typesetter for formulas of two megabytes: only the
-/// first is needed.
-fn plotly_script(offline_sources: &str) -> &str {
-    let script = offline_sources.split_once('>').map_or("", |(_, script)| script);
-    script.split_once("</script").map_or(script, |(script, _)| script)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use hedgerow_lab::testing as sample;
 
-    /// The page without the charting library, whose text is not ours.
-    fn own_markup(results: &Results) -> String {
-        let page = render(results);
-        let library = plotly::Plot::offline_js_sources();
-        page.replace(plotly_script(&library), "")
-    }
-
-    fn chart_data(page: &str) -> serde_json::Value {
-        let start = "<script type=\"application/json\" id=\"chart-data\">";
-        let (_, rest) = page.split_once(start).unwrap();
-        serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
-    }
-
-    #[test]
-    fn the_page_holds_plotly_and_no_typesetter() {
-        let library = plotly::Plot::offline_js_sources();
-        let script = plotly_script(&library);
-        assert!(script.len() > 1_000_000 && script.contains("plotly.js"));
-        assert!(!script.contains("MathJax.loader") && script.len() < library.len() - 1_000_000);
-        assert!(render(&sample::results(3, 20, 2)).contains(script));
-    }
-
     #[test]
     fn every_slot_of_the_template_is_filled() {
-        let page = own_markup(&sample::results(3, 20, 2));
+        let page = render(&sample::results(3, 20, 2));
         assert!(!page.contains("{{"), "{}", &page[page.find("{{").unwrap()..][..40]);
         for part in [
             "<table",
@@ -122,7 +83,7 @@ mod tests {
 
     #[test]
     fn nothing_is_fetched() {
-        let page = own_markup(&sample::results(3, 20, 2));
+        let page = render(&sample::results(3, 20, 2)).replace("http://www.w3.org/2000/svg", "");
         for foreign in ["http://", "https://", "src=", "href=", "@import", "url("] {
             assert!(!page.contains(foreign), "{foreign}");
         }
@@ -131,7 +92,7 @@ mod tests {
 
     #[test]
     fn foreign_text_cannot_break_out() {
-        let attack = "</script><script>alert(1)</script><!-- {{plotly}} \" '";
+        let attack = "</script><script>alert(1)</script><!-- {{script}} \" '";
         let mut results = sample::results(2, 5, 2);
         results.data.name = attack.into();
         results.kernels = vec![attack.into(); 2];
@@ -139,32 +100,30 @@ mod tests {
         results.loss = attack.into();
         results.participation = attack.into();
         results.methods[0].name = attack.into();
-        let page = own_markup(&results);
-        let plain = own_markup(&sample::results(2, 5, 2));
+        let page = render(&results);
+        let plain = render(&sample::results(2, 5, 2));
         for tag in ["<script", "</script", "<!--"] {
             assert_eq!(page.matches(tag).count(), plain.matches(tag).count(), "{tag}");
         }
-        assert!(
-            chart_data(&page)["mse"]["views"]["running"].to_string().contains("&lt;/script&gt;")
-        );
+        assert!(page.contains("data-label=\"&lt;/script&gt;"));
     }
 
     #[test]
-    fn data_of_the_charts_is_json_without_holes() {
+    fn no_number_of_a_chart_is_lost() {
         for (kernels, rounds, trials) in [(1, 1, 1), (11, 700, 5), (1000, 30, 2)] {
-            let page = own_markup(&sample::results(kernels, rounds, trials));
-            let data = chart_data(&page);
-            assert_eq!(data.as_object().unwrap().len(), 4);
-            assert!(!data.to_string().contains("null"));
+            let page = render(&sample::results(kernels, rounds, trials));
+            assert_eq!(page.matches("<div class=\"chart\"").count(), 4);
+            let (charts, _) = page.split_once("<script>").unwrap();
+            assert!(!charts.contains("NaN") && !charts.contains("\"inf"));
         }
         let mut empty = sample::results(1, 1, 1);
         empty.methods.clear();
-        assert_eq!(chart_data(&own_markup(&empty)), serde_json::json!({}));
+        assert!(!render(&empty).contains("<div class=\"chart\""));
     }
 
     #[test]
     fn a_long_dictionary_stays_a_page() {
-        assert!(own_markup(&sample::results(1000, 300, 3)).len() < 3_000_000);
+        assert!(render(&sample::results(1000, 300, 3)).len() < 3_000_000);
     }
 
     #[test]
@@ -175,10 +134,10 @@ mod tests {
     #[test]
     fn participation_and_scaling_are_told_at_the_head_if_there_is_something_to_tell() {
         let mut results = sample::results(2, 5, 2);
-        assert!(!own_markup(&results).contains("Participation: "));
+        assert!(!render(&results).contains("Participation: "));
         results.participation = "nodes join <late>".into();
         results.scaling = "by <hindsight>".into();
-        let page = own_markup(&results);
+        let page = render(&results);
         let (head, _) = page.split_once("</header>").unwrap();
         assert!(head.contains("Participation: nodes join &lt;late&gt;"), "{head}");
         assert!(head.contains("Scaling: by &lt;hindsight&gt;"), "{head}");

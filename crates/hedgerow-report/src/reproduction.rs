@@ -13,7 +13,6 @@ pub use document::document;
 pub use page::page;
 pub use tables::table_csv;
 
-use crate::figures::FigureError;
 use crate::figures::panels::{Pane, convergence_panels, mse_panels};
 use hedgerow_lab::suite::{Panel, Reproduction};
 
@@ -21,14 +20,14 @@ use hedgerow_lab::suite::{Panel, Reproduction};
 const CONVERGENCE: u32 = 2;
 
 /// Every figure as file name and SVG document: `fig2.svg` and so on.
-pub fn figures(reproduction: &Reproduction) -> Result<Vec<(String, String)>, FigureError> {
+pub fn figures(reproduction: &Reproduction) -> Vec<(String, String)> {
     let panes: Vec<Pane<'_>> = reproduction.panels().map(pane).collect();
-    let mut drawn = vec![(file(CONVERGENCE), convergence_panels(CONVERGENCE_TITLE, &panes)?)];
+    let mut drawn = vec![(file(CONVERGENCE), convergence_panels(CONVERGENCE_TITLE, &panes))];
     for figure in &reproduction.figures {
         let panes: Vec<Pane<'_>> = figure.panels.iter().map(pane).collect();
-        drawn.push((file(figure.number), mse_panels(&figure.title, figure.columns, &panes)?));
+        drawn.push((file(figure.number), mse_panels(&figure.title, figure.columns, &panes)));
     }
-    Ok(drawn)
+    drawn
 }
 
 const CONVERGENCE_TITLE: &str = "Convergence to the best kernel";
@@ -135,7 +134,7 @@ mod tests {
     #[test]
     fn every_figure_has_its_number_and_its_caption() {
         let reproduction = sample::reproduction();
-        let drawn = figures(&reproduction).unwrap();
+        let drawn = figures(&reproduction);
         let files: Vec<&str> = drawn.iter().map(|(file, _)| file.as_str()).collect();
         assert_eq!(files, ["fig2.svg", "fig3.svg", "fig4.svg"]);
         let captions = captions(&reproduction);
@@ -148,9 +147,9 @@ mod tests {
     #[test]
     fn nothing_at_all_is_still_a_reproduction() {
         let empty = Reproduction::default();
-        assert_eq!(figures(&empty).unwrap().len(), 1);
+        assert_eq!(figures(&empty).len(), 1);
         assert_eq!(empty.setting(), "No data set was available.");
-        assert!(page(&empty).unwrap().contains("No data set was available."));
+        assert!(page(&empty).contains("No data set was available."));
         assert!(document(&empty).contains("No data set was available."));
     }
 }

@@ -6,9 +6,8 @@ use hedgerow_lab::compare::{Cell, Comparison, Interval, RankedMethod, Ratio, Sta
 
 use super::sections::{self, Part, Section};
 use super::{advice, pictures};
-use crate::figures::FigureError;
 use crate::figures::markup::escape;
-use crate::report::fill;
+use crate::page;
 use crate::table::{plain, quoted};
 use hedgerow_lab::results::Results;
 
@@ -38,8 +37,8 @@ pub fn document(comparison: &Comparison) -> String {
 }
 
 /// `compare.html`: one page with its figures inside, without scripts, that opens without a network.
-pub fn page(comparison: &Comparison) -> Result<String, FigureError> {
-    let figures = pictures::figures(comparison)?;
+pub fn page(comparison: &Comparison) -> String {
+    let figures = pictures::figures(comparison);
     let markup = |part: &Part| match part {
         Part::Text(text) => format!("<p class=\"verdict\">{}</p>\n", escape(text)),
         Part::Note(text) => format!("<p class=\"caption\">{}</p>\n", escape(text)),
@@ -52,34 +51,16 @@ pub fn page(comparison: &Comparison) -> Result<String, FigureError> {
             format!("<figure>\n{svg}<figcaption>{}</figcaption>\n</figure>\n", escape(caption))
         }
     };
-    let sections = sections::sections(comparison);
-    let link = |Section { id, heading, .. }: &Section| {
-        format!("<li><a href=\"#{id}\">{heading}</a></li>\n")
+    let setting: Vec<String> =
+        sections::circumstances(comparison).iter().map(|line| escape(line)).collect();
+    let section = |Section { id, heading, parts }: Section| page::Section {
+        id,
+        heading,
+        content: parts.iter().map(markup).collect(),
     };
-    let section = |Section { id, heading, parts }: &Section| {
-        let content: String = parts.iter().map(markup).collect();
-        format!(
-            "<section id=\"{id}\" aria-labelledby=\"{id}-heading\">\n<h2 id=\"{id}-heading\">{heading}</h2>\n{content}</section>\n"
-        )
-    };
-    Ok(fill(
-        include_str!("../reproduction/page.html"),
-        &[
-            ("title", &escape(&sections::title(comparison))),
-            ("style", include_str!("../report/report.css")),
-            ("own_style", include_str!("../reproduction/page.css")),
-            (
-                "setting",
-                &sections::circumstances(comparison)
-                    .iter()
-                    .map(|line| escape(line))
-                    .collect::<Vec<_>>()
-                    .join("<br>"),
-            ),
-            ("links", &sections.iter().map(link).collect::<String>()),
-            ("sections", &sections.iter().map(section).collect::<String>()),
-        ],
-    ))
+    let sections: Vec<page::Section> =
+        sections::sections(comparison).into_iter().map(section).collect();
+    page::page(&sections::title(comparison), &setting.join("<br>"), &sections)
 }
 
 /// `compare.csv`: one row per run and method, every number as it was measured; cells of what is not
@@ -205,7 +186,7 @@ mod tests {
     #[test]
     fn advice_tables_and_figures_are_in_document_and_page() {
         for comparison in [one(run(&[("mk", 1.1), ("gr/q8", 1.0)])), grid()] {
-            let (document, page) = (document(&comparison), page(&comparison).unwrap());
+            let (document, page) = (document(&comparison), page(&comparison));
             for id in ["advice", "numbers", "figures"] {
                 assert!(
                     page.contains(&format!("<section id=\"{id}\""))
@@ -250,13 +231,13 @@ mod tests {
         let cells =
             [attack, "two"].map(|data| Cell::new(data, data, "p", Some(results.clone()))).to_vec();
         for comparison in [one(results), Comparison::new(cells, "mk")] {
-            let (document, page) = (document(&comparison), page(&comparison).unwrap());
+            let (document, page) = (document(&comparison), page(&comparison));
             assert!(
                 !page.contains("<script")
                     && !document.contains("<script")
                     && !document.contains("[x](")
             );
-            assert_eq!(page.matches("</svg>").count(), 4);
+            assert_eq!(page.matches("</svg>").count(), 2);
             let page = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
             for foreign in ["http:", "https:", "src=", "href=\"h", "@import", "url("] {
                 assert!(!page.contains(foreign), "{foreign}");

@@ -4,7 +4,6 @@ use hedgerow_lab::compare::{Comparison, RankedMethod, Ranking, Role};
 use hedgerow_lab::results::Results;
 
 use super::tables::shown_name;
-use crate::figures::FigureError;
 use crate::figures::dots::{Heading, Row, dots};
 use crate::figures::drift::drift_panels;
 use crate::figures::frontier::{Dot, frontier};
@@ -20,18 +19,18 @@ const CHANGES: &str = "drift.svg";
 
 /// The figures as file name and SVG document: `compare.svg`, `bytes.svg`, and `drift.svg` where it
 /// is known when the data changes.
-pub fn figures(comparison: &Comparison) -> Result<Vec<(String, String)>, FigureError> {
+pub fn figures(comparison: &Comparison) -> Vec<(String, String)> {
     let (errors, bytes) = match comparison.only() {
-        Some((results, ranking)) => (ranked(results, ranking)?, costs(results, ranking)?),
-        None => (ratios(comparison)?, grid_costs(comparison)?),
+        Some((results, ranking)) => (ranked(results, ranking), costs(results, ranking)),
+        None => (ratios(comparison), grid_costs(comparison)),
     };
     let mut figures = vec![(ERRORS.to_owned(), errors), (BYTES.to_owned(), bytes)];
     let runs = comparison.changing();
     if !runs.is_empty() {
         let columns = runs.len().min(2);
-        figures.push((CHANGES.to_owned(), drift_panels("When the data changes", columns, &runs)?));
+        figures.push((CHANGES.to_owned(), drift_panels("When the data changes", columns, &runs)));
     }
-    Ok(figures)
+    figures
 }
 
 /// File name and caption of the picture of changes.
@@ -62,7 +61,7 @@ pub(super) fn captions(comparison: &Comparison) -> [(&'static str, String); 2] {
 
 const HOLLOW: &str = "Hollow: references that nobody could choose.";
 
-fn ranked(results: &Results, ranking: &Ranking) -> Result<String, FigureError> {
+fn ranked(results: &Results, ranking: &Ranking) -> String {
     let row = |entry: &RankedMethod| Row {
         method: entry.name.clone(),
         label: entry.label(),
@@ -89,7 +88,7 @@ fn ranked(results: &Results, ranking: &Ranking) -> Result<String, FigureError> {
     dots(results, &heading, &rows)
 }
 
-fn costs(results: &Results, ranking: &Ranking) -> Result<String, FigureError> {
+fn costs(results: &Results, ranking: &Ranking) -> String {
     let dot = |entry: &RankedMethod| {
         Some(Dot {
             label: entry.label(),
@@ -108,7 +107,7 @@ fn costs(results: &Results, ranking: &Ranking) -> Result<String, FigureError> {
     frontier(&heading, &Measure::of(results).name(results), &dots)
 }
 
-fn ratios(comparison: &Comparison) -> Result<String, FigureError> {
+fn ratios(comparison: &Comparison) -> String {
     let titles: Vec<String> =
         comparison.each_once(|cell| &cell.title).into_iter().map(str::to_owned).collect();
     let ratio = |name: &str, title: &str, partition: &str| {
@@ -139,7 +138,7 @@ fn ratios(comparison: &Comparison) -> Result<String, FigureError> {
     heat(&heading, &titles, &blocks)
 }
 
-fn grid_costs(comparison: &Comparison) -> Result<String, FigureError> {
+fn grid_costs(comparison: &Comparison) -> String {
     let dots: Vec<Dot> = comparison
         .standings
         .iter()
@@ -171,7 +170,6 @@ fn style(comparison: &Comparison, name: &str) -> Option<LineStyle> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::png::to_png;
     use hedgerow_lab::testing::{grid, one, run};
 
     #[test]
@@ -179,30 +177,30 @@ mod tests {
         for comparison in
             [one(run(&[("mk", 1.1), ("gr/q8", 1.0), ("local", 3.0), ("last", 2.0)])), grid()]
         {
-            let drawn = figures(&comparison).unwrap();
+            let drawn = figures(&comparison);
             let files: Vec<&str> = drawn.iter().map(|(file, _)| file.as_str()).collect();
             assert_eq!(files, captions(&comparison).each_ref().map(|(file, _)| *file));
             for (file, svg) in &drawn {
-                assert!(to_png(svg).is_ok() && svg.contains("K = 20 nodes"), "{file}");
+                assert!(svg.contains("K = 20 nodes"), "{file}");
             }
         }
     }
 
     #[test]
     fn every_method_is_in_both_figures_of_a_run() {
-        let drawn = figures(&one(run(&[("mk", 1.1), ("gr/q8", 1.0), ("last", 2.0)]))).unwrap();
+        let drawn = figures(&one(run(&[("mk", 1.1), ("gr/q8", 1.0), ("last", 2.0)])));
         for label in ["mk", "gr/q8", "last", "sk 2 (best)"] {
-            assert!(drawn.iter().all(|(_, svg)| svg.contains(&format!("\n{label}\n"))), "{label}");
+            assert!(drawn.iter().all(|(_, svg)| svg.contains(&format!(">{label}<"))), "{label}");
         }
         // What never ran anywhere has sent nothing that could be compared.
-        assert!(drawn[0].1.contains("\nhindsight 2\n") && !drawn[1].1.contains("\nhindsight 2\n"));
+        assert!(drawn[0].1.contains(">hindsight 2<") && !drawn[1].1.contains(">hindsight 2<"));
     }
 
     #[test]
     fn nothing_at_all_is_still_drawn() {
-        assert!(figures(&Comparison::new(vec![], "mk")).is_ok());
+        assert_eq!(figures(&Comparison::new(vec![], "mk")).len(), 2);
         let mut empty = run(&[]);
         empty.methods.clear();
-        assert!(figures(&one(empty)).is_ok());
+        assert_eq!(figures(&one(empty)).len(), 2);
     }
 }

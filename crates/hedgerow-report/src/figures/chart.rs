@@ -1,364 +1,401 @@
-//! A chart: heading, axes, grid, content and a legend beside it.
+//! [`Chart`]: the description of a chart, from which figures and pages are drawn.
 
-use plotters::style::text_anchor::HPos;
-use plotters::style::{RGBColor, WHITE};
-
-use super::canvas::{Canvas, DrawError, HEIGHT, Spot, WIDTH, Writing};
-use super::palette::{self, Dash, INK, LineStyle};
+use super::number;
+use super::palette::{Color, Dash, FINE_GRID, GRID, INK, LineStyle, PAPER, SOFT_INK};
 use super::scale::{Axis, Spacing};
-use super::series::Line;
+use super::series::{Line, Point};
+use super::svg::{Anchor, HEIGHT, Spot, Svg, WIDTH, Writing};
 
-/// Where the axes stand, in pixels.
-#[derive(Clone, Copy)]
-pub(super) struct Frame {
-    pub(super) left: f64,
-    pub(super) right: f64,
-    pub(super) top: f64,
-    pub(super) bottom: f64,
+/// Everything that a chart shows.
+pub(crate) struct Chart {
+    pub(crate) words: Words,
+    /// The chart in words, for readers who can't see it.
+    pub(crate) described: String,
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
+    /// What is drawn between the axes, the lowest first.
+    pub(crate) marks: Vec<Mark>,
+    /// What the numbers of the legend are.
+    pub(crate) legend_heading: &'static str,
+    pub(crate) legend: Vec<Entry>,
+    /// Small print below a figure, in up to two lines.
+    pub(crate) note: String,
 }
 
-impl Frame {
-    /// Of the only chart on a sheet, with room for a legend so wide beside it.
-    pub(super) fn alone(legend: f64) -> Self {
-        Self { left: 74.0, right: WIDTH - legend, top: 66.0, bottom: HEIGHT - 74.0 }
+/// The words around a chart.
+#[derive(Clone)]
+pub(crate) struct Words {
+    pub(crate) title: String,
+    pub(crate) subtitle: String,
+    pub(crate) x: String,
+    pub(crate) y: String,
+}
+
+/// One row of a legend.
+pub(crate) struct Entry {
+    pub(crate) label: String,
+    pub(crate) key: Key,
+    /// A number at the end of the row; may be empty.
+    pub(crate) value: String,
+    pub(crate) bold: bool,
+}
+
+/// How a row of the legend shows what it names.
+pub(crate) enum Key {
+    Line(LineStyle),
+    Patch(Color),
+    /// It is not in the chart.
+    Nothing,
+}
+
+/// One thing between the axes.
+pub(crate) struct Mark {
+    pub(crate) shape: Shape,
+    /// The label of the legend's row that it belongs to; empty for none.
+    pub(crate) entry: String,
+    pub(crate) readout: Readout,
+}
+
+/// What is drawn.
+pub(crate) enum Shape {
+    /// A line through the means.
+    Line(Line),
+    /// Mean ± standard deviation as a shade; as a bar where there is one point only.
+    Band(Line),
+    /// What was measured at one place, from the least to the most.
+    Range { x: f64, ends: (f64, f64), style: LineStyle },
+    /// An area from the floor to its tops, below the layers drawn before it.
+    Layer { rounds: Vec<f64>, tops: Vec<f64>, color: Color, has_edge: bool },
+    /// Rounds in which the data changes: a line, or a shade where it takes longer.
+    Change { from: f64, to: f64 },
+}
+
+/// Whether a page shows the value at the pointer.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Readout {
+    Always,
+    /// Only if no other line is nearer.
+    Nearest,
+    Never,
+}
+
+impl Mark {
+    pub(crate) fn line(line: &Line) -> Self {
+        Self {
+            shape: Shape::Line(line.clone()),
+            entry: line.label.clone(),
+            readout: Readout::Always,
+        }
+    }
+
+    /// A line that belongs to the entry of another, or to that of a group.
+    pub(crate) fn quiet(line: &Line, entry: &str, readout: Readout) -> Self {
+        Self { shape: Shape::Line(line.clone()), entry: entry.to_owned(), readout }
+    }
+
+    /// The spread of a line; none if it has none.
+    pub(crate) fn band(line: &Line) -> Option<Self> {
+        line.points.iter().any(|point| point.sd > 0.0).then(|| Self {
+            shape: Shape::Band(line.clone()),
+            entry: line.label.clone(),
+            readout: Readout::Never,
+        })
+    }
+
+    /// What has no entry in the legend.
+    pub(crate) fn plain(shape: Shape) -> Self {
+        Self { shape, entry: String::new(), readout: Readout::Never }
+    }
+
+    /// Spreads below all lines, the first line on top.
+    pub(crate) fn lines(lines: &[Line]) -> impl Iterator<Item = Self> {
+        let bands = lines.iter().rev().filter_map(Self::band);
+        bands.chain(lines.iter().rev().map(Self::line))
     }
 }
 
-/// What a usual legend needs.
-pub(super) const LEGEND: f64 = 196.0;
+impl Entry {
+    pub(crate) fn plain(label: impl Into<String>, key: Key) -> Self {
+        Self { label: label.into(), key, value: String::new(), bold: false }
+    }
 
-/// What a legend with numbers needs for these names, within bounds.
-pub(super) fn legend_for<'l>(names: impl Iterator<Item = &'l str>) -> f64 {
-    let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
-    (LEGEND + 6.4 * longest.saturating_sub(14) as f64).min(1.5 * LEGEND)
+    /// The entries of lines in the order in which they end, highest first.
+    pub(crate) fn ranked(lines: &[Line]) -> Vec<Self> {
+        let mut ranked: Vec<&Line> = lines.iter().collect();
+        ranked.sort_by(|a, b| b.last().total_cmp(&a.last()));
+        let entry = |line: &Line| Self {
+            label: line.label.clone(),
+            key: Key::Line(line.style),
+            value: number::significant(line.last(), 3),
+            bold: matches!(line.label.as_str(), "gr" | "mk"),
+        };
+        ranked.into_iter().map(entry).collect()
+    }
 }
 
-pub(super) const SOFT_INK: RGBColor = RGBColor(0x5a, 0x60, 0x68);
-pub(super) const GRID: RGBColor = RGBColor(0xdd, 0xe0, 0xe4);
-pub(super) const FINE_GRID: RGBColor = RGBColor(0xf0, 0xf2, 0xf4);
+/// Where the axes stand, in pixels.
+#[derive(Clone, Copy)]
+pub(crate) struct Frame {
+    pub(crate) left: f64,
+    pub(crate) right: f64,
+    pub(crate) top: f64,
+    pub(crate) bottom: f64,
+}
 
+/// What a usual legend beside a chart needs.
+const LEGEND_WIDTH: f64 = 196.0;
 const LEGEND_ROW: f64 = 19.0;
 /// Rows that fit beside the frame.
 const LEGEND_ROWS: usize = 17;
 
-/// The words around a chart.
-pub(super) struct Words {
-    pub(super) title: String,
-    pub(super) subtitle: String,
-    pub(super) x: String,
-    pub(super) y: String,
-}
+const PLAIN: Writing =
+    Writing { size: 12.0, color: INK, bold: false, anchor: Anchor::Start, upwards: false };
 
-/// One row of the legend.
-pub(super) struct Entry {
-    pub(super) label: String,
-    pub(super) key: Key,
-    /// A number at the end of the row; may be empty.
-    pub(super) value: String,
-    pub(super) bold: bool,
-}
-
-/// What a row of the legend shows of the picture.
-pub(super) enum Key {
-    Line(LineStyle),
-    Patch(RGBColor),
-    /// There is nothing of it in the picture.
-    Nothing,
-}
-
-pub(super) struct Chart<'c, 'a> {
-    canvas: &'c Canvas<'a>,
-    frame: Frame,
-    x: Axis,
-    y: Axis,
-}
-
-impl<'c, 'a> Chart<'c, 'a> {
-    /// An empty chart: words and grid.
-    pub(super) fn new(
-        canvas: &'c Canvas<'a>,
-        frame: Frame,
-        words: &Words,
-        (x, y): (Axis, Axis),
-    ) -> Result<Self, DrawError> {
-        let chart = Self::blank(canvas, frame, words, (x, y))?;
-        chart.grid((7, 6), 11.5)?;
-        Ok(chart)
+impl Chart {
+    /// A figure of its own: an SVG document.
+    pub(crate) fn sheet(&self) -> String {
+        self.document(|svg, frame| {
+            plot(svg, frame, (&self.x, &self.y), &self.marks, TICKS);
+            self.draw_note(svg, frame);
+            self.draw_legend(svg, frame);
+        })
     }
 
-    /// One of several on a sheet: a grid with few names, and no words.
-    pub(super) fn small(
-        canvas: &'c Canvas<'a>,
-        frame: Frame,
-        (x, y): (Axis, Axis),
-    ) -> Result<Self, DrawError> {
-        let chart = Self { canvas, frame, x, y };
-        chart.grid((4, 4), 10.5)?;
-        Ok(chart)
+    /// The figure with a sentence in place of the axes and what is between them.
+    pub(crate) fn sheet_with_sentence(&self, sentence: &str) -> String {
+        self.document(|svg, frame| instead(svg, frame, sentence))
     }
 
-    /// A box that has no axes.
-    pub(super) fn framed(canvas: &'c Canvas<'a>, frame: Frame) -> Result<Self, DrawError> {
-        let chart =
-            Self { canvas, frame, x: Axis::exactly(0.0..=1.0), y: Axis::exactly(0.0..=1.0) };
-        let Frame { left, right, top, bottom } = frame;
-        for (from, to) in [((left, top), (right, top)), ((right, top), (right, bottom))] {
-            chart.rule(from, to, GRID)?;
-            let opposite = |(x, y): Spot| (left + right - x, top + bottom - y);
-            chart.rule(opposite(from), opposite(to), GRID)?;
-        }
-        Ok(chart)
-    }
-
-    /// The words alone.
-    pub(super) fn blank(
-        canvas: &'c Canvas<'a>,
-        frame: Frame,
-        words: &Words,
-        (x, y): (Axis, Axis),
-    ) -> Result<Self, DrawError> {
-        let chart = Self { canvas, frame, x, y };
-        let Frame { left, right, top, bottom } = frame;
-        let plain =
-            Writing { size: 12.5, color: INK, bold: false, anchor: HPos::Left, upwards: false };
-        canvas.text(
-            &shortened(&words.title, 80),
-            (left, 20.0),
-            Writing { size: 15.5, bold: true, ..plain },
-        )?;
-        canvas.text(
-            &shortened(&words.subtitle, 120),
-            (left, 42.0),
-            Writing { color: SOFT_INK, ..plain },
-        )?;
-        let centered = Writing { size: 13.0, anchor: HPos::Center, ..plain };
-        canvas.text(&words.x, ((left + right) / 2.0, bottom + 38.0), centered)?;
-        canvas.text(
-            &words.y,
-            (16.0, (top + bottom) / 2.0),
-            Writing { upwards: true, ..centered },
-        )?;
-        Ok(chart)
-    }
-
-    fn grid(&self, about: (usize, usize), size: f64) -> Result<(), DrawError> {
-        let Frame { left, right, top, bottom } = self.frame;
-        let writing =
-            Writing { size, color: SOFT_INK, bold: false, anchor: HPos::Center, upwards: false };
-        // The fine grid first, so that no line of it crosses a named one.
-        let (x, y) = (self.x.ticks(about.0), self.y.ticks(about.1));
-        for fine in [true, false] {
-            let color = if fine { FINE_GRID } else { GRID };
-            for tick in x.iter().filter(|tick| tick.label.is_empty() == fine) {
-                let (across, _) = self.spot(tick.value, self.y.low());
-                self.rule((across, top), (across, bottom), color)?;
-                self.canvas.text(&tick.label, (across, bottom + 16.0), writing)?;
-            }
-            for tick in y.iter().filter(|tick| tick.label.is_empty() == fine) {
-                let (_, up) = self.spot(self.x.low(), tick.value);
-                self.rule((left, up), (right, up), color)?;
-                let right_aligned = Writing { anchor: HPos::Right, ..writing };
-                self.canvas.text(&tick.label, (left - 8.0, up), right_aligned)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The two axes, over everything that touches them.
-    pub(super) fn axes(&self) -> Result<(), DrawError> {
-        let Frame { left, right, top, bottom } = self.frame;
-        self.rule((left, bottom), (right, bottom), SOFT_INK)?;
-        self.rule((left, top), (left, bottom), SOFT_INK)
-    }
-
-    /// Small print below, in up to two lines.
-    pub(super) fn note(&self, note: &str) -> Result<(), DrawError> {
-        let left = self.frame.left;
-        let small = Writing {
-            size: 10.5,
-            color: SOFT_INK,
-            bold: false,
-            anchor: HPos::Left,
-            upwards: false,
+    fn document(&self, paint: impl FnOnce(&mut Svg, Frame)) -> String {
+        let frame = Frame {
+            left: 74.0,
+            right: WIDTH - self.legend_width(),
+            top: 66.0,
+            bottom: HEIGHT - 74.0,
         };
-        match note.split_once('\n') {
-            Some((first, second)) => {
-                self.canvas.text(first, (left, HEIGHT - 20.0), small)?;
-                self.canvas.text(second, (left, HEIGHT - 7.0), small)
-            }
-            None => self.canvas.text(note, (left, HEIGHT - 12.0), small),
-        }
+        let described = format!("{}. {}", self.words.title, self.described);
+        Svg::document(described.trim_end(), (WIDTH, HEIGHT), |svg| {
+            draw_words(svg, frame, &self.words);
+            paint(svg, frame);
+        })
     }
 
-    /// A sentence in the middle of the frame where there is nothing to draw.
-    pub(super) fn instead(&self, sentence: &str) -> Result<(), DrawError> {
-        let Frame { left, right, top, bottom } = self.frame;
-        let middle = ((left + right) / 2.0, (top + bottom) / 2.0);
-        let writing = Writing {
-            size: 12.5,
-            color: SOFT_INK,
-            bold: false,
-            anchor: HPos::Center,
-            upwards: false,
+    /// Room for the longest name, within bounds.
+    fn legend_width(&self) -> f64 {
+        let with_numbers = self.legend.iter().filter(|entry| !entry.value.is_empty());
+        let length = |entry: &Entry| {
+            entry.label.chars().count() + entry.value.chars().count().saturating_sub(7)
         };
-        self.canvas.text(sentence, middle, writing)
-    }
-
-    fn rule(&self, from: Spot, to: Spot, color: RGBColor) -> Result<(), DrawError> {
-        self.canvas
-            .line(&[from, to], LineStyle { color, dash: Dash::Solid, width: 1.0, opacity: 1.0 })
-    }
-
-    fn spot(&self, x: f64, y: f64) -> Spot {
-        let Frame { left, right, top, bottom } = self.frame;
-        let (across, up) = (self.x.position(x), self.y.position(y));
-        (left + (right - left) * across, bottom - (bottom - top) * up)
-    }
-
-    /// A line through the means. Gaps where a logarithmic axis has no place for a value would hide
-    /// it: it is drawn at the edge.
-    pub(super) fn line(&self, line: &Line) -> Result<(), DrawError> {
-        let spots: Vec<Spot> =
-            line.points.iter().map(|point| self.spot(point.round, point.mean)).collect();
-        self.canvas.line(&spots, line.style)
-    }
-
-    /// Mean ± standard deviation as a shade; as a bar where there is one point only.
-    pub(super) fn band(&self, line: &Line) -> Result<(), DrawError> {
-        if line.points.iter().all(|point| point.sd <= 0.0) {
-            return Ok(());
-        }
-        if let [point] = line.points.as_slice() {
-            let ends =
-                [point.mean - point.sd, point.mean + point.sd].map(|y| self.spot(point.round, y));
-            return self.canvas.line(&ends, LineStyle { width: 1.0, ..line.style });
-        }
-        let upper = line.points.iter().map(|point| self.spot(point.round, point.mean + point.sd));
-        let lower =
-            line.points.iter().rev().map(|point| self.spot(point.round, point.mean - point.sd));
-        let outline: Vec<Spot> = upper.chain(lower).collect();
-        self.canvas.area(&outline, line.style.color, 0.16)
-    }
-
-    /// What was measured at one place, from the least to the most.
-    pub(super) fn range(
-        &self,
-        x: f64,
-        (least, most): (f64, f64),
-        style: LineStyle,
-    ) -> Result<(), DrawError> {
-        self.canvas
-            .line(&[least, most].map(|y| self.spot(x, y)), LineStyle { opacity: 0.6, ..style })
-    }
-
-    /// A straight line, on these axes, between two points.
-    pub(super) fn guide(&self, ends: [(f64, f64); 2]) -> Result<(), DrawError> {
-        self.canvas.line(&ends.map(|(x, y)| self.spot(x, y)), palette::GUIDE)
-    }
-
-    /// Rounds in which the data changes: a line, or a shade where it takes longer.
-    pub(super) fn change(&self, from: f64, to: f64) -> Result<(), DrawError> {
-        let (low, high) = (self.y.low(), self.y.high());
-        let corners =
-            [(from, low), (from, high), (to, high), (to, low)].map(|(x, y)| self.spot(x, y));
-        if corners[2].0 - corners[1].0 < 3.0 {
-            return self.canvas.line(&corners[..2], palette::CHANGE);
-        }
-        self.canvas.area(&corners, palette::CHANGE.color, 0.13)
-    }
-
-    /// Areas on top of each other. Each is drawn down to the floor and covered by the ones below
-    /// it, so that no seams show.
-    pub(super) fn stack(
-        &self,
-        rounds: &[f64],
-        layers: &[(&[f64], RGBColor)],
-    ) -> Result<(), DrawError> {
-        let mut tops = vec![0.0; rounds.len()];
-        let mut outlines = Vec::new();
-        for (heights, color) in layers {
-            for (top, height) in tops.iter_mut().zip(*heights) {
-                *top += height;
-            }
-            outlines.push((tops.clone(), *color));
-        }
-        for (i, (tops, color)) in outlines.iter().enumerate().rev() {
-            let edge: Vec<Spot> = rounds.iter().zip(tops).map(|(x, y)| self.spot(*x, *y)).collect();
-            let floor =
-                [rounds.last(), rounds.first()].into_iter().flatten().map(|x| self.spot(*x, 0.0));
-            let outline: Vec<Spot> = edge.iter().copied().chain(floor).collect();
-            self.canvas.area(&outline, *color, 1.0)?;
-            if i + 1 < outlines.len() {
-                self.canvas.line(
-                    &edge,
-                    LineStyle { color: WHITE, dash: Dash::Solid, width: 0.5, opacity: 0.7 },
-                )?;
-            }
-        }
-        Ok(())
+        let longest = with_numbers.map(length).max().unwrap_or(0);
+        (LEGEND_WIDTH + 6.4 * longest.saturating_sub(14) as f64).min(1.5 * LEGEND_WIDTH)
     }
 
     /// Rows beside the frame, under a heading for the numbers.
-    pub(super) fn legend(&self, heading: &str, entries: &[Entry]) -> Result<(), DrawError> {
-        let Frame { right, top, .. } = self.frame;
+    fn draw_legend(&self, svg: &mut Svg, Frame { right, top, .. }: Frame) {
         let key_left = right + 16.0;
         let text_left = key_left + 30.0;
         let numbers_right = WIDTH - 10.0;
-        let plain =
-            Writing { size: 12.0, color: INK, bold: false, anchor: HPos::Left, upwards: false };
-        let number = Writing { size: 11.0, color: SOFT_INK, anchor: HPos::Right, ..plain };
-        self.canvas.text(heading, (numbers_right, top), number)?;
-        let mut height = if heading.is_empty() { top + 4.0 } else { top + LEGEND_ROW };
+        let number = Writing { size: 11.0, color: SOFT_INK, anchor: Anchor::End, ..PLAIN };
+        svg.text(self.legend_heading, (numbers_right, top), number);
+        let mut height = top + if self.legend_heading.is_empty() { 4.0 } else { LEGEND_ROW };
+        let entries = &self.legend;
         let shown = if entries.len() > LEGEND_ROWS { LEGEND_ROWS - 1 } else { entries.len() };
         for entry in &entries[..shown] {
-            draw_key(self.canvas, &entry.key, (key_left, height))?;
+            draw_key(svg, &entry.key, (key_left, height));
             // Names give way to numbers.
             let number_width = match entry.value.chars().count() {
                 0 => 0.0,
                 digits => 5.8 * digits as f64 + 6.0,
             };
             let room = ((numbers_right - text_left - number_width) / 6.36) as usize;
-            let writing = Writing { bold: entry.bold, ..plain };
-            self.canvas.text(&shortened(&entry.label, room), (text_left, height), writing)?;
-            self.canvas.text(&entry.value, (numbers_right, height), number)?;
+            let writing = Writing { bold: entry.bold, ..PLAIN };
+            svg.text(&shortened(&entry.label, room), (text_left, height), writing);
+            svg.text(&entry.value, (numbers_right, height), number);
             height += LEGEND_ROW;
         }
         if shown < entries.len() {
-            self.canvas.text(
-                &format!("and {} more", entries.len() - shown),
-                (text_left, height),
-                plain,
-            )?;
+            let more = format!("and {} more", entries.len() - shown);
+            svg.text(&more, (text_left, height), PLAIN);
         }
-        Ok(())
     }
 
-    /// Whether some value lies below a logarithmic axis.
-    pub(super) fn cuts(&self, lines: &[Line]) -> bool {
-        self.y.spacing() == Spacing::Log
-            && lines.iter().flat_map(|line| &line.points).any(|point| point.mean < self.y.low())
+    fn draw_note(&self, svg: &mut Svg, frame: Frame) {
+        note(svg, frame, &self.note);
     }
 }
 
-/// A piece of the picture, from its left end.
-pub(super) fn draw_key(
-    canvas: &Canvas<'_>,
-    key: &Key,
-    (left, height): Spot,
-) -> Result<(), DrawError> {
+/// About how many ticks the axes of a large chart have, and the size of their numbers.
+pub(super) const TICKS: (usize, usize, f64) = (7, 6, 11.5);
+/// The same for one of several charts on a sheet.
+pub(super) const FEW_TICKS: (usize, usize, f64) = (4, 4, 10.5);
+
+/// Title, subtitle and names of the axes.
+pub(super) fn draw_words(svg: &mut Svg, frame: Frame, words: &Words) {
+    let Frame { left, right, top, bottom } = frame;
+    let title = Writing { size: 15.5, bold: true, ..PLAIN };
+    svg.text(&shortened(&words.title, 80), (left, 20.0), title);
+    let soft = Writing { size: 12.5, color: SOFT_INK, ..PLAIN };
+    svg.text(&shortened(&words.subtitle, 120), (left, 42.0), soft);
+    let centered = Writing { size: 13.0, anchor: Anchor::Middle, ..PLAIN };
+    svg.text(&words.x, ((left + right) / 2.0, bottom + 38.0), centered);
+    let upwards = Writing { upwards: true, ..centered };
+    svg.text(&words.y, (16.0, (top + bottom) / 2.0), upwards);
+}
+
+/// Small print below, in up to two lines.
+pub(super) fn note(svg: &mut Svg, Frame { left, .. }: Frame, note: &str) {
+    let small = Writing { size: 10.5, color: SOFT_INK, ..PLAIN };
+    match note.split_once('\n') {
+        Some((first, second)) => {
+            svg.text(first, (left, HEIGHT - 20.0), small);
+            svg.text(second, (left, HEIGHT - 7.0), small);
+        }
+        None => svg.text(note, (left, HEIGHT - 12.0), small),
+    }
+}
+
+/// Grid, marks and axes, with about so many ticks across and up, and numbers of this size.
+pub(super) fn plot(
+    svg: &mut Svg,
+    frame: Frame,
+    axes: (&Axis, &Axis),
+    marks: &[Mark],
+    ticks: (usize, usize, f64),
+) {
+    grid(svg, frame, axes, ticks);
+    for mark in marks {
+        shape(svg, frame, axes, &mark.shape);
+    }
+    rules(svg, frame);
+}
+
+pub(super) fn grid(
+    svg: &mut Svg,
+    frame: Frame,
+    (x, y): (&Axis, &Axis),
+    (across, up, size): (usize, usize, f64),
+) {
+    let Frame { left, right, top, bottom } = frame;
+    let writing = Writing { size, color: SOFT_INK, anchor: Anchor::Middle, ..PLAIN };
+    let (x_ticks, y_ticks) = (x.ticks(across), y.ticks(up));
+    // The fine grid first, so that no line of it crosses a named one.
+    for fine in [true, false] {
+        let color = if fine { FINE_GRID } else { GRID };
+        for tick in x_ticks.iter().filter(|tick| tick.label.is_empty() == fine) {
+            let (across, _) = frame.spot((x, y), tick.value, y.low());
+            rule(svg, (across, top), (across, bottom), color);
+            svg.text(&tick.label, (across, bottom + 16.0), writing);
+        }
+        for tick in y_ticks.iter().filter(|tick| tick.label.is_empty() == fine) {
+            let (_, up) = frame.spot((x, y), x.low(), tick.value);
+            rule(svg, (left, up), (right, up), color);
+            svg.text(&tick.label, (left - 8.0, up), Writing { anchor: Anchor::End, ..writing });
+        }
+    }
+}
+
+/// The two axes, over everything that touches them.
+pub(super) fn rules(svg: &mut Svg, Frame { left, right, top, bottom }: Frame) {
+    rule(svg, (left, bottom), (right, bottom), SOFT_INK);
+    rule(svg, (left, top), (left, bottom), SOFT_INK);
+}
+
+pub(super) fn shape(svg: &mut Svg, frame: Frame, axes: (&Axis, &Axis), shape: &Shape) {
+    let spot = |x: f64, y: f64| frame.spot(axes, x, y);
+    match shape {
+        // A value that a logarithmic axis has no place for is drawn at its end: a gap would hide it.
+        Shape::Line(line) => {
+            let spots: Vec<Spot> =
+                line.points.iter().map(|point| spot(point.round, point.mean)).collect();
+            svg.line(&spots, line.style);
+        }
+        Shape::Band(line) => {
+            let ends = |point: &Point, sign: f64| spot(point.round, point.mean + sign * point.sd);
+            if let [point] = line.points.as_slice() {
+                let style = LineStyle { width: 1.0, ..line.style };
+                return svg.line(&[ends(point, -1.0), ends(point, 1.0)], style);
+            }
+            let upper = line.points.iter().map(|point| ends(point, 1.0));
+            let lower = line.points.iter().rev().map(|point| ends(point, -1.0));
+            svg.area(&upper.chain(lower).collect::<Vec<_>>(), line.style.color, 0.16);
+        }
+        Shape::Range { x, ends: (least, most), style } => {
+            let ends = [spot(*x, *least), spot(*x, *most)];
+            svg.line(&ends, LineStyle { opacity: 0.6, ..*style });
+        }
+        Shape::Layer { rounds, tops, color, has_edge } => {
+            let edge: Vec<Spot> = rounds.iter().zip(tops).map(|(x, y)| spot(*x, *y)).collect();
+            let floor = [rounds.last(), rounds.first()].into_iter().flatten();
+            let outline: Vec<Spot> =
+                edge.iter().copied().chain(floor.map(|x| spot(*x, 0.0))).collect();
+            svg.area(&outline, *color, 1.0);
+            if *has_edge {
+                let style = LineStyle { color: PAPER, dash: Dash::Solid, width: 0.5, opacity: 0.7 };
+                svg.line(&edge, style);
+            }
+        }
+        Shape::Change { from, to } => {
+            let (low, high) = (axes.1.low(), axes.1.high());
+            let corners =
+                [(*from, low), (*from, high), (*to, high), (*to, low)].map(|(x, y)| spot(x, y));
+            if corners[2].0 - corners[1].0 < 3.0 {
+                svg.line(&corners[..2], super::palette::CHANGE);
+            } else {
+                svg.area(&corners, super::palette::CHANGE.color, 0.13);
+            }
+        }
+    }
+}
+
+impl Frame {
+    /// Where a value falls.
+    pub(super) fn spot(&self, (x, y): (&Axis, &Axis), across: f64, up: f64) -> Spot {
+        let Self { left, right, top, bottom } = *self;
+        (left + (right - left) * x.position(across), bottom - (bottom - top) * y.position(up))
+    }
+}
+
+/// A box without axes and a sentence in it, where there is nothing to draw.
+pub(super) fn framed_sentence(svg: &mut Svg, frame: Frame, sentence: &str) {
+    let Frame { left, right, top, bottom } = frame;
+    let corners = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)];
+    svg.line(&corners, LineStyle { color: GRID, dash: Dash::Solid, width: 1.0, opacity: 1.0 });
+    instead(svg, frame, sentence);
+}
+
+/// A sentence in the middle of the frame.
+pub(super) fn instead(svg: &mut Svg, frame: Frame, sentence: &str) {
+    let Frame { left, right, top, bottom } = frame;
+    let writing = Writing { size: 12.5, color: SOFT_INK, anchor: Anchor::Middle, ..PLAIN };
+    svg.text(sentence, ((left + right) / 2.0, (top + bottom) / 2.0), writing);
+}
+
+pub(super) fn rule(svg: &mut Svg, from: Spot, to: Spot, color: Color) {
+    svg.line(&[from, to], LineStyle { color, dash: Dash::Solid, width: 1.0, opacity: 1.0 });
+}
+
+/// A piece of what the legend names, from its left end.
+pub(super) fn draw_key(svg: &mut Svg, key: &Key, (left, height): Spot) {
     match *key {
-        Key::Line(style) => canvas.line(&[(left, height), (left + 23.0, height)], style),
+        Key::Line(style) => svg.line(&[(left, height), (left + 23.0, height)], style),
         Key::Patch(color) => {
             let (from, to) = ((left, height - 5.5), (left + 23.0, height + 5.5));
-            canvas.area(&[from, (to.0, from.1), to, (from.0, to.1)], color, 1.0)
+            svg.area(&[from, (to.0, from.1), to, (from.0, to.1)], color, 1.0);
         }
-        Key::Nothing => Ok(()),
+        Key::Nothing => {}
     }
 }
 
+/// Whether some value of the lines lies below a logarithmic axis.
+pub(super) fn cuts(axis: &Axis, lines: &[Line]) -> bool {
+    axis.spacing() == Spacing::Log
+        && lines.iter().flat_map(|line| &line.points).any(|point| point.mean < axis.low())
+}
+
+/// At most so many characters, an ellipsis included.
 pub(super) fn shortened(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
+    match text.chars().count() <= most {
+        true => text.to_owned(),
+        false => hedgerow_data::text::shortened(text, most.saturating_sub(1)),
     }
-    text.chars().take(most.saturating_sub(1)).chain(std::iter::once('…')).collect()
 }

@@ -1,13 +1,11 @@
 //! Error against bytes: one dot per method, and the Pareto front.
 
-use plotters::style::text_anchor::HPos;
-
-use super::canvas::{Canvas, DrawError, HEIGHT, Spot, WIDTH, Writing};
-use super::chart::{Chart, FINE_GRID, Frame, GRID, SOFT_INK, Words, shortened};
-use super::dots::{Heading, PLAIN, SMALL, dot, rule};
-use super::palette::{Dash, GUIDE, INK, LineStyle};
+use super::chart::{Frame, Words, draw_words, instead, note, rule, rules, shortened};
+use super::dots::{Heading, PLAIN, SMALL, dot};
+use super::number;
+use super::palette::{FINE_GRID, GRID, GUIDE, INK, LineStyle, SOFT_INK};
 use super::scale::Axis;
-use super::{FigureError, SHEET, number};
+use super::svg::{Anchor, HEIGHT, Spot, Svg, WIDTH, Writing};
 
 /// One method.
 #[derive(Debug, Clone)]
@@ -27,13 +25,45 @@ const LETTER: f64 = 6.0;
 const LABEL_HEIGHT: f64 = 13.0;
 
 /// The chart; `y` says what the error is.
-pub(crate) fn frontier(
-    heading: &Heading<'_>,
-    y: &str,
-    dots: &[Dot],
-) -> Result<String, FigureError> {
-    draw(heading, y, dots)
-        .map_err(|source| FigureError::Draw { figure: "errors against bytes", source })
+pub(crate) fn frontier(heading: &Heading<'_>, y: &str, dots: &[Dot]) -> String {
+    let drawable = |dot: &&Dot| dot.error.is_finite() && dot.error > 0.0 && dot.bytes.is_finite();
+    let dots: Vec<Dot> = dots.iter().filter(drawable).cloned().collect();
+    let plane = Plane::new(&dots);
+    let words = Words {
+        title: heading.title.to_owned(),
+        subtitle: heading.subtitle.to_owned(),
+        x: "bytes up and down per node and round (log scale)".into(),
+        y: format!("{y} (log scale)"),
+    };
+    let front = front(&dots);
+    let named: Vec<&str> = front.iter().map(|place| dots[*place].label.as_str()).collect();
+    let alternative = format!(
+        "{}. Nobody beats these in both, by rising bytes: {}.",
+        words.title,
+        named.join(", ")
+    );
+    Svg::document(&alternative, (WIDTH, HEIGHT), |svg| {
+        draw_words(svg, plane.frame, &words);
+        if dots.is_empty() {
+            return instead(svg, plane.frame, "No error is positive.");
+        }
+        plane.grid(svg);
+        let corners: Vec<Spot> =
+            front.iter().map(|place| plane.spot(dots[*place].bytes, dots[*place].error)).collect();
+        svg.line(&stairs(&corners, &plane), GUIDE);
+        let spots: Vec<Spot> = dots.iter().map(|one| plane.spot(one.bytes, one.error)).collect();
+        for wanted in [true, false] {
+            for (one, spot) in dots.iter().zip(&spots).filter(|(one, _)| one.is_reference == wanted)
+            {
+                dot(svg, *spot, one.style, one.is_reference);
+            }
+        }
+        for (one, (label, spot)) in dots.iter().zip(labels(&dots, &spots, &front, &plane)) {
+            let ink = if one.is_reference { SOFT_INK } else { INK };
+            svg.text(&label, spot, Writing { size: 11.0, color: ink, ..PLAIN });
+        }
+        note(svg, plane.frame, heading.note);
+    })
 }
 
 /// Places in `dots` of those that nobody beats in both, by rising bytes and falling errors;
@@ -79,82 +109,33 @@ impl Plane {
         (across, bottom - (bottom - top) * self.y.position(error))
     }
 
-    fn grid(&self, canvas: &Canvas<'_>) -> Result<(), DrawError> {
+    fn grid(&self, svg: &mut Svg) {
         let Frame { left, right, top, bottom } = self.frame;
-        let centred = Writing { anchor: HPos::Center, ..SMALL };
+        let centred = Writing { anchor: Anchor::Middle, ..SMALL };
         for fine in [true, false] {
             let color = if fine { FINE_GRID } else { GRID };
             for tick in self.x.ticks(7).iter().filter(|tick| tick.label.is_empty() == fine) {
                 let (across, _) = self.spot(tick.value, self.y.low());
-                rule(canvas, (across, top), (across, bottom), color)?;
-                canvas.text(&tick.label, (across, bottom + 16.0), centred)?;
+                rule(svg, (across, top), (across, bottom), color);
+                svg.text(&tick.label, (across, bottom + 16.0), centred);
             }
             for tick in self.y.ticks(6).iter().filter(|tick| tick.label.is_empty() == fine) {
                 let (_, up) = self.spot(self.x.low(), tick.value);
-                rule(canvas, (left, up), (right, up), color)?;
-                canvas.text(
-                    &tick.label,
-                    (left - 8.0, up),
-                    Writing { anchor: HPos::Right, ..SMALL },
-                )?;
+                rule(svg, (left, up), (right, up), color);
+                svg.text(&tick.label, (left - 8.0, up), Writing { anchor: Anchor::End, ..SMALL });
             }
         }
         if self.inner > left {
             let (zero, _) = self.spot(0.0, self.y.low());
-            canvas.text("0", (zero, bottom + 16.0), centred)?;
+            svg.text("0", (zero, bottom + 16.0), centred);
             // Where the axis is broken.
             for shift in [0.0, 5.0] {
                 let middle = left + NOTHING_SENT - 10.0 + shift;
-                rule(canvas, (middle - 2.0, bottom + 5.0), (middle + 2.0, bottom - 5.0), SOFT_INK)?;
+                rule(svg, (middle - 2.0, bottom + 5.0), (middle + 2.0, bottom - 5.0), SOFT_INK);
             }
         }
-        rule(canvas, (left, bottom), (right, bottom), SOFT_INK)?;
-        rule(canvas, (left, top), (left, bottom), SOFT_INK)
+        rules(svg, self.frame);
     }
-}
-
-fn draw(heading: &Heading<'_>, y: &str, dots: &[Dot]) -> Result<String, DrawError> {
-    let drawable = |dot: &&Dot| dot.error.is_finite() && dot.error > 0.0 && dot.bytes.is_finite();
-    let dots: Vec<Dot> = dots.iter().filter(drawable).cloned().collect();
-    let plane = Plane::new(&dots);
-    let words = Words {
-        title: heading.title.to_owned(),
-        subtitle: heading.subtitle.to_owned(),
-        x: "bytes up and down per node and round (log scale)".into(),
-        y: format!("{y} (log scale)"),
-    };
-    let front = front(&dots);
-    let named: Vec<&str> = front.iter().map(|place| dots[*place].label.as_str()).collect();
-    let alternative = format!(
-        "{}. Nobody beats these in both, by rising bytes: {}.",
-        words.title,
-        named.join(", ")
-    );
-    Canvas::document(&alternative, SHEET, |canvas| {
-        let chart = Chart::blank(canvas, plane.frame, &words, (plane.x, plane.y))?;
-        if dots.is_empty() {
-            return chart.instead("No error is positive.");
-        }
-        plane.grid(canvas)?;
-        let corners: Vec<Spot> =
-            front.iter().map(|place| plane.spot(dots[*place].bytes, dots[*place].error)).collect();
-        canvas.line(
-            &stairs(&corners, &plane),
-            LineStyle { color: GUIDE.color, dash: Dash::Dashes, ..GUIDE },
-        )?;
-        let spots: Vec<Spot> = dots.iter().map(|one| plane.spot(one.bytes, one.error)).collect();
-        for wanted in [true, false] {
-            for (one, spot) in dots.iter().zip(&spots).filter(|(one, _)| one.is_reference == wanted)
-            {
-                dot(canvas, *spot, one.style, one.is_reference)?;
-            }
-        }
-        for (one, (label, spot)) in dots.iter().zip(labels(&dots, &spots, &front, &plane)) {
-            let ink = if one.is_reference { SOFT_INK } else { INK };
-            canvas.text(&label, spot, Writing { size: 11.0, color: ink, ..PLAIN })?;
-        }
-        chart.note(heading.note)
-    })
 }
 
 /// From corner to corner: with so many bytes, this is the least error to be had.
@@ -292,10 +273,10 @@ mod tests {
         let named: Vec<&str> =
             front(&all).into_iter().map(|place| all[place].label.as_str()).collect();
         assert_eq!(named, ["silent", "middle", "dear"]);
-        let svg = frontier(&HEADING, "MSE", &all).unwrap();
+        let svg = frontier(&HEADING, "MSE", &all);
         assert!(svg.contains("by rising bytes: silent, middle, dear.") && !svg.contains("<t>"));
         for label in ["dear", "beaten", "silent", "reference"] {
-            assert!(svg.contains(&format!("\n{label}\n")), "{label}");
+            assert!(svg.contains(&format!(">{label}<")), "{label}");
         }
     }
 
@@ -335,7 +316,7 @@ mod tests {
                 ("c", 1e-300, 1e300, false),
             ],
         ] {
-            let svg = frontier(&HEADING, "MSE", &dots(all)).unwrap();
+            let svg = frontier(&HEADING, "MSE", &dots(all));
             assert!(!svg.contains("NaN") && !svg.contains("\"inf"), "{all:?}");
         }
     }

@@ -1,10 +1,9 @@
 //! How a cost grows with a size: both on logarithmic axes, where a power is a straight line.
 
-use super::canvas::{Canvas, DrawError};
-use super::chart::{Chart, Entry, Frame, Key, LEGEND, Words};
+use super::chart::{Chart, Entry, Key, Mark, Shape, Words};
 use super::scale::Axis;
 use super::series::{Line, Point};
-use super::{FigureError, SHEET, number, palette};
+use super::{number, palette};
 
 /// One thing whose cost grows.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,26 +31,16 @@ impl Growth {
 }
 
 /// The chart of all of them; `words` are its title, what was held fixed, the size and the cost.
-pub fn growth(words: [&str; 4], all: &[Growth]) -> Result<String, FigureError> {
-    draw(words, all).map_err(|source| FigureError::Draw { figure: "growth", source })
-}
-
-fn draw([title, fixed, size, cost]: [&str; 4], all: &[Growth]) -> Result<String, DrawError> {
+pub fn growth([title, fixed, size, cost]: [&str; 4], all: &[Growth]) -> String {
     let words =
         Words { title: title.into(), subtitle: fixed.into(), x: size.into(), y: cost.into() };
     let points = || all.iter().flat_map(|growth| &growth.points);
     let x = Axis::log(points().map(|point| point.0), 0.02);
     let y = Axis::log(points().flat_map(|point| point.1), 0.05);
-    let line = |(index, growth): (usize, &Growth)| Line {
-        label: growth.label.clone(),
-        method: String::new(),
-        style: palette::series(index),
-        points: growth
-            .points
-            .iter()
-            .map(|(size, cost)| Point { round: *size, mean: cost[1], sd: 0.0 })
-            .collect(),
-        in_hindsight: false,
+    let line = |(index, growth): (usize, &Growth)| {
+        let point = |(size, cost): &(f64, [f64; 3])| Point { round: *size, mean: cost[1], sd: 0.0 };
+        let points = growth.points.iter().map(point).collect();
+        Line { style: palette::series(index), ..Line::guide(growth.label.clone(), points) }
     };
     let lines: Vec<Line> = all.iter().enumerate().map(line).collect();
     let entries: Vec<Entry> = all
@@ -64,18 +53,26 @@ fn draw([title, fixed, size, cost]: [&str; 4], all: &[Growth]) -> Result<String,
             bold: false,
         })
         .collect();
-    Canvas::document(title, SHEET, |canvas| {
-        let chart = Chart::new(canvas, Frame::alone(LEGEND), &words, (x, y))?;
-        for (growth, line) in all.iter().zip(&lines) {
-            for (size, [least, _, most]) in &growth.points {
-                chart.range(*size, (*least, *most), line.style)?;
-            }
-            chart.line(line)?;
-        }
-        chart.axes()?;
-        chart.note("Medians, with the least and the most as bars. Exponent: slope through the larger half of the sizes.")?;
-        chart.legend("exponent", &entries)
-    })
+    let mut marks = Vec::new();
+    for (growth, line) in all.iter().zip(&lines) {
+        marks.extend(growth.points.iter().map(|(x, [least, _, most])| {
+            Mark::plain(Shape::Range { x: *x, ends: (*least, *most), style: line.style })
+        }));
+        marks.push(Mark::line(line));
+    }
+    let chart = Chart {
+        words,
+        described: String::new(),
+        x,
+        y,
+        marks,
+        legend_heading: "exponent",
+        legend: entries,
+        note: "Medians, with the least and the most as bars. Exponent: slope through the larger \
+               half of the sizes."
+            .into(),
+    };
+    chart.sheet()
 }
 
 #[cfg(test)]
@@ -103,8 +100,7 @@ mod tests {
 
     #[test]
     fn the_chart_names_everything() {
-        let svg =
-            growth(["Time", "P = 11", "nodes", "seconds"], &[power(1.0), power(2.0)]).unwrap();
+        let svg = growth(["Time", "P = 11", "nodes", "seconds"], &[power(1.0), power(2.0)]);
         for part in ["Time", "P = 11", "nodes", "seconds", "power 1", "power 2", "1.00", "2.00"] {
             assert!(svg.contains(part), "{part}");
         }

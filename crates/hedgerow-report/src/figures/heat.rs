@@ -1,13 +1,10 @@
 //! Ratios as colours: a block per partition, a row per method, a column per data set.
 
-use plotters::style::text_anchor::HPos;
-use plotters::style::{RGBColor, WHITE};
-
-use super::canvas::{Canvas, DrawError, WIDTH, Writing};
-use super::chart::{SOFT_INK, shortened};
+use super::chart::shortened;
 use super::dots::{Heading, PLAIN, SMALL};
-use super::palette::INK;
-use super::{FigureError, number};
+use super::number;
+use super::palette::{Color, INK, PAPER, SOFT_INK};
+use super::svg::{Anchor, Svg, WIDTH, Writing};
 
 /// One block.
 #[derive(Debug, Clone)]
@@ -47,14 +44,46 @@ const FULL: f64 = 2.0;
 const BELOW: (u8, u8, u8) = (0x00, 0x72, 0xb2);
 const ABOVE: (u8, u8, u8) = (0xd5, 0x5e, 0x00);
 
+/// Text on the colours of cells, which are the same on light and dark pages.
+const LIGHT_TEXT: Color = Color::rgb(0xff, 0xff, 0xff);
+const DARK_TEXT: Color = Color::rgb(0x1a, 0x1a, 0x1a);
+
 /// The blocks below each other, with these columns in each.
-pub(crate) fn heat(
-    heading: &Heading<'_>,
-    columns: &[String],
-    blocks: &[Block],
-) -> Result<String, FigureError> {
-    draw(heading, columns, blocks)
-        .map_err(|source| FigureError::Draw { figure: "ratios of several runs", source })
+pub(crate) fn heat(heading: &Heading<'_>, columns: &[String], blocks: &[Block]) -> String {
+    let columns_shown = &columns[..columns.len().min(MOST_COLUMNS)];
+    let sheet = Sheet::new(columns_shown);
+    let (mut height, mut blocks_shown) = (TOP, 0);
+    for block in blocks {
+        if blocks_shown > 0 && height + sheet.height(block) > MOST_HEIGHT {
+            break;
+        }
+        height += sheet.height(block);
+        blocks_shown += 1;
+    }
+    let alternative = format!("{}. {}", heading.title, heading.subtitle);
+    Svg::document(&alternative, (sheet.width, height + FOOT), |svg| {
+        let head = Writing { size: 15.5, bold: true, ..PLAIN };
+        svg.text(&shortened(heading.title, 90), (16.0, 20.0), head);
+        let soft = Writing { size: 12.5, color: SOFT_INK, ..PLAIN };
+        svg.text(&shortened(heading.subtitle, 120), (16.0, 42.0), soft);
+        let mut top = TOP;
+        for block in &blocks[..blocks_shown] {
+            draw_block(svg, &sheet, columns_shown, block, top);
+            top += sheet.height(block);
+        }
+        draw_scale(svg, height + 10.0);
+        let left_out = (blocks.len() - blocks_shown, columns.len() - columns_shown.len());
+        let note = match left_out {
+            (0, 0) => heading.note.to_owned(),
+            (blocks, columns) => {
+                format!(
+                    "{} {blocks} partitions and {columns} data sets more are in the tables.",
+                    heading.note
+                )
+            }
+        };
+        svg.text(&note, (16.0, height + FOOT - 14.0), SMALL);
+    })
 }
 
 /// How the sheet is divided.
@@ -82,122 +111,78 @@ impl Sheet {
     }
 }
 
-fn draw(heading: &Heading<'_>, columns: &[String], blocks: &[Block]) -> Result<String, DrawError> {
-    let columns_shown = &columns[..columns.len().min(MOST_COLUMNS)];
-    let sheet = Sheet::new(columns_shown);
-    let (mut height, mut blocks_shown) = (TOP, 0);
-    for block in blocks {
-        if blocks_shown > 0 && height + sheet.height(block) > MOST_HEIGHT {
-            break;
-        }
-        height += sheet.height(block);
-        blocks_shown += 1;
-    }
-    let alternative = format!("{}. {}", heading.title, heading.subtitle);
-    Canvas::document(&alternative, (sheet.width, height + FOOT), |canvas| {
-        let head = Writing { size: 15.5, bold: true, ..PLAIN };
-        canvas.text(&shortened(heading.title, 90), (16.0, 20.0), head)?;
-        let soft = Writing { size: 12.5, color: SOFT_INK, ..PLAIN };
-        canvas.text(&shortened(heading.subtitle, 120), (16.0, 42.0), soft)?;
-        let mut top = TOP;
-        for block in &blocks[..blocks_shown] {
-            draw_block(canvas, &sheet, columns_shown, block, top)?;
-            top += sheet.height(block);
-        }
-        draw_scale(canvas, height + 10.0)?;
-        let left_out = (blocks.len() - blocks_shown, columns.len() - columns_shown.len());
-        let note = match left_out {
-            (0, 0) => heading.note.to_owned(),
-            (blocks, columns) => {
-                format!(
-                    "{} {blocks} partitions and {columns} data sets more are in the tables.",
-                    heading.note
-                )
-            }
-        };
-        canvas.text(&note, (16.0, height + FOOT - 14.0), SMALL)
-    })
-}
-
-fn draw_block(
-    canvas: &Canvas<'_>,
-    sheet: &Sheet,
-    columns: &[String],
-    block: &Block,
-    top: f64,
-) -> Result<(), DrawError> {
-    canvas.text(
+fn draw_block(svg: &mut Svg, sheet: &Sheet, columns: &[String], block: &Block, top: f64) {
+    svg.text(
         &shortened(&block.title, 80),
         (16.0, top + 12.0),
         Writing { size: 13.0, bold: true, ..PLAIN },
-    )?;
+    );
     let first = top + BLOCK_HEAD + sheet.names;
     for (place, name) in columns.iter().enumerate() {
         let middle = LABELS + sheet.cell * (place as f64 + 0.5);
-        let (anchor, height) =
-            if sheet.upwards { (HPos::Left, first - 4.0) } else { (HPos::Center, first - 8.0) };
-        canvas.text(
+        let (anchor, height) = if sheet.upwards {
+            (Anchor::Start, first - 4.0)
+        } else {
+            (Anchor::Middle, first - 8.0)
+        };
+        svg.text(
             &shortened(name, 24),
             (middle, height),
             Writing { anchor, upwards: sheet.upwards, color: INK, ..SMALL },
-        )?;
+        );
     }
     for (place, row) in block.rows.iter().enumerate() {
         let middle = first + ROW * (place as f64 + 0.5);
         let color = if row.is_reference { SOFT_INK } else { INK };
-        let label = Writing { anchor: HPos::Right, color, ..PLAIN };
-        canvas.text(&shortened(&row.label, 19), (LABELS - 8.0, middle), label)?;
+        let label = Writing { anchor: Anchor::End, color, ..PLAIN };
+        svg.text(&shortened(&row.label, 19), (LABELS - 8.0, middle), label);
         for (column, ratio) in row.ratios.iter().take(columns.len()).enumerate() {
             let left = LABELS + sheet.cell * column as f64;
-            let (paper, ink) = ratio.map_or((WHITE, SOFT_INK), colours);
+            let (paper, ink) = ratio.map_or((PAPER, SOFT_INK), colours);
             patch(
-                canvas,
+                svg,
                 (left + 0.5, middle - ROW / 2.0 + 0.5),
                 (sheet.cell - 1.0, ROW - 1.0),
                 paper,
-            )?;
+            );
             let text = ratio.map_or("–".to_owned(), in_words);
-            let writing = Writing { size: 10.5, color: ink, anchor: HPos::Center, ..PLAIN };
-            canvas.text(&text, (left + sheet.cell / 2.0, middle), writing)?;
+            let writing = Writing { size: 10.5, color: ink, anchor: Anchor::Middle, ..PLAIN };
+            svg.text(&text, (left + sheet.cell / 2.0, middle), writing);
         }
     }
-    Ok(())
 }
 
 /// What the colours mean.
-fn draw_scale(canvas: &Canvas<'_>, top: f64) -> Result<(), DrawError> {
-    canvas.text("ratio", (16.0, top + 8.0), SMALL)?;
+fn draw_scale(svg: &mut Svg, top: f64) {
+    svg.text("ratio", (16.0, top + 8.0), SMALL);
     for (place, ratio) in [0.5, 0.71, 0.87, 1.0, 1.15, 1.41, 2.0].into_iter().enumerate() {
         let left = 52.0 + 46.0 * place as f64;
         let (paper, ink) = colours(ratio);
-        patch(canvas, (left, top), (45.0, 16.0), paper)?;
+        patch(svg, (left, top), (45.0, 16.0), paper);
         let text = match place {
             0 => "≤ 0.50".to_owned(),
             6 => "≥ 2.00".to_owned(),
             _ => in_words(ratio),
         };
-        let writing = Writing { size: 10.5, color: ink, anchor: HPos::Center, ..PLAIN };
-        canvas.text(&text, (left + 22.5, top + 8.0), writing)?;
+        let writing = Writing { size: 10.5, color: ink, anchor: Anchor::Middle, ..PLAIN };
+        svg.text(&text, (left + 22.5, top + 8.0), writing);
     }
-    Ok(())
 }
 
-fn patch(
-    canvas: &Canvas<'_>,
-    (left, top): (f64, f64),
-    (width, height): (f64, f64),
-    color: RGBColor,
-) -> Result<(), DrawError> {
+fn patch(svg: &mut Svg, (left, top): (f64, f64), (width, height): (f64, f64), color: Color) {
     let (right, bottom) = (left + width, top + height);
-    canvas.area(&[(left, top), (right, top), (right, bottom), (left, bottom)], color, 1.0)
+    svg.area(&[(left, top), (right, top), (right, bottom), (left, bottom)], color, 1.0);
 }
 
 /// Paper and ink of a cell, evenly by the logarithm of the ratio.
-fn colours(ratio: f64) -> (RGBColor, RGBColor) {
+fn colours(ratio: f64) -> (Color, Color) {
     let share = (ratio.ln() / FULL.ln()).clamp(-1.0, 1.0);
     let (r, g, b) = if share < 0.0 { BELOW } else { ABOVE };
     let mixed = |part: u8| (255.0 + (f64::from(part) - 255.0) * share.abs()).round() as u8;
-    (RGBColor(mixed(r), mixed(g), mixed(b)), if share.abs() > 0.7 { WHITE } else { INK })
+    (
+        Color::rgb(mixed(r), mixed(g), mixed(b)),
+        if share.abs() > 0.7 { LIGHT_TEXT } else { DARK_TEXT },
+    )
 }
 
 fn in_words(ratio: f64) -> String {
@@ -225,16 +210,16 @@ mod tests {
     #[test]
     fn every_cell_has_its_number_and_its_colour() {
         let columns = ["one".to_owned(), "two".to_owned(), "three".to_owned()];
-        let svg = heat(&HEADING, &columns, &[block(&[Some(0.25), Some(12.345), None])]).unwrap();
-        for text in ["\n0.25\n", "\n12.3\n", "\n–\n", "\nthree\n", "\nshuffled\n"] {
+        let svg = heat(&HEADING, &columns, &[block(&[Some(0.25), Some(12.345), None])]);
+        for text in [">0.25<", ">12.3<", ">–<", ">three<", ">shuffled<"] {
             assert!(svg.contains(text), "{text}");
         }
         assert!(!svg.contains("<k>") && !svg.contains("<t>"));
         let words = [1e-9, 0.004, 0.0949, 0.0951, 9.994, 99.94, 999.4, 1e5].map(in_words);
         assert_eq!(words, ["< 0.001", "0.004", "0.095", "0.10", "9.99", "99.9", "999", "≥ 1000"]);
-        assert_eq!(colours(1.0), (WHITE, INK));
-        assert_eq!(colours(0.1), (RGBColor(0x00, 0x72, 0xb2), WHITE));
-        assert_eq!(colours(1e9), (RGBColor(0xd5, 0x5e, 0x00), WHITE));
+        assert_eq!(colours(1.0), (LIGHT_TEXT, DARK_TEXT));
+        assert_eq!(colours(0.1), (Color::rgb(0x00, 0x72, 0xb2), LIGHT_TEXT));
+        assert_eq!(colours(1e9), (Color::rgb(0xd5, 0x5e, 0x00), LIGHT_TEXT));
     }
 
     #[test]
@@ -243,9 +228,9 @@ mod tests {
         let many: Vec<String> = (0..150).map(|i| format!("data-set-{i}")).collect();
         assert!(Sheet::new(&many).upwards);
         let blocks = vec![block(&vec![Some(1.0); 150]); 400];
-        let svg = heat(&HEADING, &many, &blocks).unwrap();
+        let svg = heat(&HEADING, &many, &blocks);
         assert!(svg.contains("50 data sets more are in the tables"));
-        assert!(super::super::png::to_png(&svg).is_ok());
-        assert!(heat(&HEADING, &[], &[]).is_ok());
+        assert!(svg.ends_with("</svg>\n"));
+        assert!(heat(&HEADING, &[], &[]).contains("<svg"));
     }
 }

@@ -1,19 +1,56 @@
 //! Colours that hold for every figure and for the report: one per method name, and a sequence for
 //! kernels.
 
-use plotters::style::RGBColor;
-
 use hedgerow_lab::results::Results;
 
+/// A colour of the figures. On a page, those with a role take the colour of the page's style.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Color {
+    rgb: (u8, u8, u8),
+    role: &'static str,
+}
+
+impl Color {
+    pub(crate) const fn rgb(red: u8, green: u8, blue: u8) -> Self {
+        Self { rgb: (red, green, blue), role: "" }
+    }
+
+    const fn with_role(red: u8, green: u8, blue: u8, role: &'static str) -> Self {
+        Self { rgb: (red, green, blue), role }
+    }
+
+    /// `#d55e00`
+    pub(crate) fn hex(self) -> String {
+        let (red, green, blue) = self.rgb;
+        format!("#{red:02x}{green:02x}{blue:02x}")
+    }
+
+    /// Attributes that paint a shape, where `of` is `fill` or `stroke`; the class is for the style
+    /// of a page.
+    pub(super) fn attributes(self, of: &str) -> String {
+        match self.role {
+            "" => format!(" {of}=\"{}\"", self.hex()),
+            role => format!(" class=\"{role}-{of}\" {of}=\"{}\"", self.hex()),
+        }
+    }
+}
+
 /// The colour of text, axes and of what is known only in hindsight.
-pub(crate) const INK: RGBColor = RGBColor(0x1a, 0x1a, 0x1a);
+pub(crate) const INK: Color = Color::with_role(0x1a, 0x1a, 0x1a, "ink");
+/// Text of less weight, and axes.
+pub(crate) const SOFT_INK: Color = Color::with_role(0x5a, 0x60, 0x68, "soft");
 /// What stays in the background.
-pub(crate) const FAINT: RGBColor = RGBColor(0xb4, 0xb8, 0xbe);
+pub(crate) const FAINT: Color = Color::with_role(0xb4, 0xb8, 0xbe, "faint");
+/// The lines of the grid that have a number, and the others.
+pub(crate) const GRID: Color = Color::with_role(0xdd, 0xe0, 0xe4, "grid");
+pub(crate) const FINE_GRID: Color = Color::with_role(0xf0, 0xf2, 0xf4, "fine");
+/// What everything is drawn on.
+pub(crate) const PAPER: Color = Color::with_role(0xff, 0xff, 0xff, "paper");
 
 /// How the line of a method looks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct LineStyle {
-    pub(crate) color: RGBColor,
+    pub(crate) color: Color,
     /// Comparators outside federated learning are broken, so that the kinds differ without colour.
     pub(crate) dash: Dash,
     pub(crate) width: f64,
@@ -34,34 +71,34 @@ pub(crate) const GUIDE: LineStyle =
 
 /// Where the data changes.
 pub(crate) const CHANGE: LineStyle =
-    LineStyle { color: RGBColor(0x5a, 0x60, 0x68), dash: Dash::Dots, width: 1.5, opacity: 1.0 };
+    LineStyle { color: SOFT_INK, dash: Dash::Dots, width: 1.5, opacity: 1.0 };
 
 /// Of Okabe and Ito, told apart by colour-blind readers; yellow is left out, too pale on white. The
 /// peers' are darker. What learns nothing has no colour.
-const KNOWN: [(&str, RGBColor, Dash); 15] = [
-    ("gr", RGBColor(0xa8, 0x00, 0x2a), Dash::Solid),
-    ("emk", RGBColor(0x8a, 0x6f, 0xd1), Dash::Solid),
-    ("pof", RGBColor(0x99, 0x99, 0x33), Dash::Solid),
-    ("fedpoe", RGBColor(0xa6, 0x61, 0x1a), Dash::Solid),
-    ("linear", RGBColor(0x33, 0x66, 0x66), Dash::Solid),
-    ("linear-newton", RGBColor(0x33, 0x66, 0x66), Dash::Dashes),
-    ("mk", RGBColor(0xd5, 0x5e, 0x00), Dash::Solid),
-    ("sk", RGBColor(0x00, 0x72, 0xb2), Dash::Solid),
-    ("naive", RGBColor(0x00, 0x9e, 0x73), Dash::Solid),
-    ("central", RGBColor(0xcc, 0x79, 0xa7), Dash::Dashes),
-    ("central-batch", RGBColor(0xe6, 0x9f, 0x00), Dash::Dashes),
-    ("local", RGBColor(0x56, 0xb4, 0xe9), Dash::Dashes),
-    ("last", RGBColor(0x5f, 0x65, 0x6d), Dash::Dots),
-    ("mean", RGBColor(0x8d, 0x93, 0x9b), Dash::Dashes),
+const KNOWN: [(&str, Color, Dash); 15] = [
+    ("gr", Color::rgb(0xa8, 0x00, 0x2a), Dash::Solid),
+    ("emk", Color::rgb(0x8a, 0x6f, 0xd1), Dash::Solid),
+    ("pof", Color::rgb(0x99, 0x99, 0x33), Dash::Solid),
+    ("fedpoe", Color::rgb(0xa6, 0x61, 0x1a), Dash::Solid),
+    ("linear", Color::rgb(0x33, 0x66, 0x66), Dash::Solid),
+    ("linear-newton", Color::rgb(0x33, 0x66, 0x66), Dash::Dashes),
+    ("mk", Color::rgb(0xd5, 0x5e, 0x00), Dash::Solid),
+    ("sk", Color::rgb(0x00, 0x72, 0xb2), Dash::Solid),
+    ("naive", Color::rgb(0x00, 0x9e, 0x73), Dash::Solid),
+    ("central", Color::rgb(0xcc, 0x79, 0xa7), Dash::Dashes),
+    ("central-batch", Color::rgb(0xe6, 0x9f, 0x00), Dash::Dashes),
+    ("local", Color::rgb(0x56, 0xb4, 0xe9), Dash::Dashes),
+    ("last", Color::rgb(0x5f, 0x65, 0x6d), Dash::Dots),
+    ("mean", Color::rgb(0x8d, 0x93, 0x9b), Dash::Dashes),
     ("hindsight", INK, Dash::Dashes),
 ];
 
 /// For methods without a colour of their own, in the order in which they come.
-const SPARE: [RGBColor; 4] = [
-    RGBColor(0x44, 0x77, 0xaa),
-    RGBColor(0x77, 0x99, 0x55),
-    RGBColor(0x66, 0x44, 0x22),
-    RGBColor(0x88, 0x22, 0x55),
+const SPARE: [Color; 4] = [
+    Color::rgb(0x44, 0x77, 0xaa),
+    Color::rgb(0x77, 0x99, 0x55),
+    Color::rgb(0x66, 0x44, 0x22),
+    Color::rgb(0x88, 0x22, 0x55),
 ];
 
 /// Shades of a method's colour for its variants: how far towards black (below zero) or white, and
@@ -95,13 +132,13 @@ pub(crate) fn method(results: &Results, name: &str) -> LineStyle {
 
 /// Looks for a dozen things that are not methods: colours first, then broken lines.
 pub(crate) fn series(index: usize) -> LineStyle {
-    const COLORS: [RGBColor; 9] = [
-        RGBColor(0xd5, 0x5e, 0x00),
-        RGBColor(0x00, 0x72, 0xb2),
-        RGBColor(0x00, 0x9e, 0x73),
-        RGBColor(0xcc, 0x79, 0xa7),
-        RGBColor(0xe6, 0x9f, 0x00),
-        RGBColor(0x56, 0xb4, 0xe9),
+    const COLORS: [Color; 9] = [
+        Color::rgb(0xd5, 0x5e, 0x00),
+        Color::rgb(0x00, 0x72, 0xb2),
+        Color::rgb(0x00, 0x9e, 0x73),
+        Color::rgb(0xcc, 0x79, 0xa7),
+        Color::rgb(0xe6, 0x9f, 0x00),
+        Color::rgb(0x56, 0xb4, 0xe9),
         INK,
         SPARE[3],
         SPARE[1],
@@ -114,12 +151,12 @@ pub(crate) fn series(index: usize) -> LineStyle {
     LineStyle { color: COLORS[index % COLORS.len()], dash, width: 1.8, opacity: 1.0 }
 }
 
-fn known(name: &str) -> Option<(RGBColor, Dash)> {
+fn known(name: &str) -> Option<(Color, Dash)> {
     KNOWN.into_iter().find(|(known, ..)| *known == name).map(|(_, color, dash)| (color, dash))
 }
 
 /// What `mk:voters` is a variant of.
-fn original(name: &str) -> Option<((RGBColor, Dash), &str)> {
+fn original(name: &str) -> Option<((Color, Dash), &str)> {
     let (original, _) = name.split_once([':', '/', '+'])?;
     Some((known(original)?, original))
 }
@@ -135,21 +172,16 @@ fn place(results: &Results, name: &str, belongs: impl Fn(&str) -> bool) -> usize
     names.iter().position(|other| *other == name).unwrap_or(0)
 }
 
-fn shade(RGBColor(r, g, b): RGBColor, towards: f64) -> RGBColor {
+fn shade(Color { rgb: (r, g, b), .. }: Color, towards: f64) -> Color {
     let end = if towards < 0.0 { 0.0 } else { 255.0 };
     let moved =
         |part: u8| (f64::from(part) + (end - f64::from(part)) * towards.abs()).round() as u8;
-    RGBColor(moved(r), moved(g), moved(b))
-}
-
-/// `#d55e00`
-pub(crate) fn hex(RGBColor(r, g, b): RGBColor) -> String {
-    format!("#{r:02x}{g:02x}{b:02x}")
+    Color::rgb(moved(r), moved(g), moved(b))
 }
 
 /// Kernels are ordered by bandwidth: dark for the first, light for the last, evenly to the eye
 /// (after viridis).
-pub(crate) fn kernel(index: usize, count: usize) -> RGBColor {
+pub(crate) fn kernel(index: usize, count: usize) -> Color {
     const STOPS: [(u8, u8, u8); 9] = [
         (68, 1, 84),
         (71, 45, 123),
@@ -170,7 +202,7 @@ pub(crate) fn kernel(index: usize, count: usize) -> RGBColor {
     let below = (place.floor() as usize).min(last - 1);
     let (from, to, share) = (STOPS[below], STOPS[below + 1], place - below as f64);
     let blend = |a: u8, b: u8| (f64::from(a) + (f64::from(b) - f64::from(a)) * share).round() as u8;
-    RGBColor(blend(from.0, to.0), blend(from.1, to.1), blend(from.2, to.2))
+    Color::rgb(blend(from.0, to.0), blend(from.1, to.1), blend(from.2, to.2))
 }
 
 #[cfg(test)]
@@ -198,13 +230,13 @@ mod tests {
             names.map(|name| MethodResult { name: name.into(), ..mk.clone() }).to_vec();
         let look = |name: &str| {
             let LineStyle { color, dash, .. } = method(&results, name);
-            (hex(color), format!("{dash:?}"))
+            (color.hex(), format!("{dash:?}"))
         };
         let looks: std::collections::BTreeSet<_> = names.into_iter().map(look).collect();
         assert_eq!(looks.len(), names.len());
         // Near the method's own: vermilion has more red than green, and more green than blue.
         for variant in &names[1..7] {
-            let RGBColor(r, g, b) = method(&results, variant).color;
+            let Color { rgb: (r, g, b), .. } = method(&results, variant).color;
             assert!(r > g && g >= b, "{variant}");
         }
     }
@@ -218,7 +250,8 @@ mod tests {
     #[test]
     fn what_learns_nothing_has_no_colour() {
         for name in ["last", "mean"] {
-            let LineStyle { color: RGBColor(r, g, b), dash, .. } = method(&results(3, 5, 2), name);
+            let LineStyle { color: Color { rgb: (r, g, b), .. }, dash, .. } =
+                method(&results(3, 5, 2), name);
             assert!(r.abs_diff(g) < 20 && g.abs_diff(b) < 20 && dash != Dash::Solid, "{name}");
         }
     }
@@ -227,12 +260,12 @@ mod tests {
     fn kernels_run_from_dark_to_light() {
         for count in [2, 11, 1000] {
             let lightness = |i| {
-                let RGBColor(r, g, b) = kernel(i, count);
+                let Color { rgb: (r, g, b), .. } = kernel(i, count);
                 0.2126 * f64::from(r) + 0.7152 * f64::from(g) + 0.0722 * f64::from(b)
             };
             assert!((1..count).all(|i| lightness(i) > lightness(i - 1) - 1.0));
             assert!(lightness(count - 1) > lightness(0) + 100.0);
         }
-        assert_eq!(kernel(0, 1), RGBColor(33, 145, 140));
+        assert_eq!(kernel(0, 1), Color::rgb(33, 145, 140));
     }
 }

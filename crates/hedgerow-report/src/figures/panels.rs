@@ -1,15 +1,16 @@
 //! Figures of several runs: one small chart per data set with a common legend, and the convergence
 //! of all in one chart.
 
-use plotters::style::text_anchor::HPos;
-
-use super::canvas::{Canvas, DrawError, Spot, WIDTH, Writing};
-use super::chart::{Chart, Entry, Frame, Key, SOFT_INK, Words, draw_key, shortened};
+use super::chart::{
+    Chart, Entry, FEW_TICKS, Frame, Key, Mark, Readout, Shape, Words, draw_key, framed_sentence,
+    plot, shortened,
+};
 use super::errors::{self, Error, Errors};
-use super::palette::{self, INK, LineStyle};
+use super::palette::{self, INK, LineStyle, SOFT_INK};
 use super::scale::{Axis, Spacing};
 use super::series::{self, Line};
-use super::{FigureError, SHEET, last_round, number};
+use super::svg::{Anchor, Spot, Svg, WIDTH, Writing};
+use super::{last_round, number};
 use hedgerow_data::builtin::Change;
 use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::Results;
@@ -30,17 +31,8 @@ pub(crate) const NOT_AVAILABLE: &str = "This data set was not available.";
 const MOST_COLUMNS: usize = 6;
 
 /// MSE(t) of every method, a chart per data set, so many charts in a row.
-pub fn mse_panels(title: &str, columns: usize, panes: &[Pane<'_>]) -> Result<String, FigureError> {
-    let content = Content { error: Error::Running, changes: &|_| Vec::new() };
-    draw_errors(title, columns, panes, content)
-        .map_err(|source| FigureError::Draw { figure: "the errors of several runs", source })
-}
-
-/// The fraction of trials in which `mk` has selected the best kernel, over rounds, a line per data
-/// set.
-pub fn convergence_panels(title: &str, panes: &[Pane<'_>]) -> Result<String, FigureError> {
-    draw_convergence(title, panes)
-        .map_err(|source| FigureError::Draw { figure: "the convergence of several runs", source })
+pub fn mse_panels(title: &str, columns: usize, panes: &[Pane<'_>]) -> String {
+    draw_errors(title, columns, panes, Content { error: Error::Running, changes: &|_| Vec::new() })
 }
 
 /// What charts of errors show.
@@ -121,7 +113,7 @@ impl Sheet {
 }
 
 const PLAIN: Writing =
-    Writing { size: 12.0, color: INK, bold: false, anchor: HPos::Left, upwards: false };
+    Writing { size: 12.0, color: INK, bold: false, anchor: Anchor::Start, upwards: false };
 const SMALL: Writing = Writing { size: 10.5, color: SOFT_INK, ..PLAIN };
 
 /// The errors of all methods, a chart per data set.
@@ -130,7 +122,7 @@ pub(super) fn draw_errors(
     columns: usize,
     panes: &[Pane<'_>],
     content: Content<'_>,
-) -> Result<String, DrawError> {
+) -> String {
     let columns = columns.clamp(1, MOST_COLUMNS);
     let found: Vec<Option<Errors>> = panes
         .iter()
@@ -141,20 +133,20 @@ pub(super) fn draw_errors(
     let mut entries = common_legend(found.iter().flatten());
     if changes().next().is_some() {
         let (label, key) = ("the data changes".to_owned(), Key::Line(palette::CHANGE));
-        entries.push(Entry { label, key, value: String::new(), bold: false });
+        entries.push(Entry::plain(label, key));
     }
     let sheet = Sheet::new(columns, panes.len(), entries.len());
     let alternative = format!("{title}. {}", in_words(panes, &found, content));
-    Canvas::document(&alternative, (sheet.width, sheet.height), |canvas| {
-        head(canvas, title, panes)?;
+    Svg::document(&alternative, (sheet.width, sheet.height), |svg| {
+        head(svg, title, panes);
         for (place, (pane, found)) in panes.iter().zip(&found).enumerate() {
-            draw_pane(canvas, &sheet, (place, panes.len()), pane, found.as_ref(), content)?;
+            draw_pane(svg, &sheet, (place, panes.len()), pane, found.as_ref(), content);
         }
         for (place, entry) in entries.iter().enumerate() {
             let (left, height) = sheet.legend_spot(place);
-            draw_key(canvas, &entry.key, (left, height))?;
+            draw_key(svg, &entry.key, (left, height));
             let writing = Writing { bold: entry.bold, ..PLAIN };
-            canvas.text(&shortened(&entry.label, 18), (left + 30.0, height), writing)?;
+            svg.text(&shortened(&entry.label, 18), (left + 30.0, height), writing);
         }
         let mut notes = vec!["Lower is better; the vertical axes differ.".to_owned()];
         if let Some(trials) = same(panes, |results| results.trials).filter(|trials| *trials > 1) {
@@ -171,19 +163,15 @@ pub(super) fn draw_errors(
         if found.iter().flatten().any(cut) {
             notes.push("Early errors below an axis are drawn at its lower end.".into());
         }
-        canvas.text(&notes.join(" "), (AXIS_TITLE + 44.0, sheet.height - 12.0), SMALL)
+        svg.text(&notes.join(" "), (AXIS_TITLE + 44.0, sheet.height - 12.0), SMALL);
     })
 }
 
-fn head(canvas: &Canvas<'_>, title: &str, panes: &[Pane<'_>]) -> Result<(), DrawError> {
+fn head(svg: &mut Svg, title: &str, panes: &[Pane<'_>]) {
     let left = AXIS_TITLE + 44.0;
-    canvas.text(
-        &shortened(title, 90),
-        (left, 18.0),
-        Writing { size: 15.5, bold: true, ..PLAIN },
-    )?;
+    svg.text(&shortened(title, 90), (left, 18.0), Writing { size: 15.5, bold: true, ..PLAIN });
     let setting = same(panes, Results::sizes).unwrap_or_default();
-    canvas.text(&setting, (left, 39.0), Writing { color: SOFT_INK, ..PLAIN })
+    svg.text(&setting, (left, 39.0), Writing { color: SOFT_INK, ..PLAIN });
 }
 
 /// What holds for all that was run; none if it differs.
@@ -194,58 +182,60 @@ fn same<T: PartialEq>(panes: &[Pane<'_>], of: impl Fn(&Results) -> T) -> Option<
 }
 
 fn draw_pane(
-    canvas: &Canvas<'_>,
+    svg: &mut Svg,
     sheet: &Sheet,
     (place, panes): (usize, usize),
     pane: &Pane<'_>,
     found: Option<&Errors>,
     content: Content<'_>,
-) -> Result<(), DrawError> {
+) {
     let frame = sheet.frame(place);
     let Frame { left, right, top, bottom } = frame;
     let room = ((right - left) / 7.2) as usize;
     let title = format!("{}{}", letter(place, panes), pane.title);
-    canvas.text(
+    svg.text(
         &shortened(&title, room),
         (left, top - 29.0),
         Writing { size: 13.0, bold: true, ..PLAIN },
-    )?;
+    );
     let sizes = pane.results.map_or(String::new(), sizes);
-    canvas.text(&shortened(&sizes, ((right - left) / 5.4) as usize), (left, top - 12.0), SMALL)?;
-    let centered = Writing { color: INK, anchor: HPos::Center, ..PLAIN };
+    svg.text(&shortened(&sizes, ((right - left) / 5.4) as usize), (left, top - 12.0), SMALL);
+    let centered = Writing { color: INK, anchor: Anchor::Middle, ..PLAIN };
     if place.is_multiple_of(sheet.columns)
         && let Some(results) = pane.results
     {
         let spot = (12.0, (top + bottom) / 2.0);
-        canvas.text(&content.axis(results), spot, Writing { upwards: true, ..centered })?;
+        svg.text(&content.axis(results), spot, Writing { upwards: true, ..centered });
     }
     // Below the last chart of each column.
     if place + sheet.columns >= panes {
-        canvas.text("round t", ((left + right) / 2.0, bottom + 33.0), centered)?;
+        svg.text("round t", ((left + right) / 2.0, bottom + 33.0), centered);
     }
     let Some((found, y)) = found.and_then(|found| Some((found, error_axis(found)?))) else {
-        let chart = Chart::framed(canvas, frame)?;
-        return chart.instead(if found.is_some() {
-            "Every error is zero."
-        } else if pane.results.is_some() {
-            "No course of the error is known."
-        } else {
-            NOT_AVAILABLE
-        });
+        let sentence = match (found, pane.results) {
+            (Some(_), _) => "Every error is zero.",
+            (None, Some(_)) => "No course of the error is known.",
+            (None, None) => NOT_AVAILABLE,
+        };
+        return framed_sentence(svg, frame, sentence);
     };
     let x = Axis::rounds(Spacing::Linear, last_round(found.others.iter().chain(&found.lines)));
-    let chart = Chart::small(canvas, frame, (x, y))?;
-    for change in pane.results.map_or(Vec::new(), content.changes) {
-        chart.change(change.after as f64, change.complete as f64)?;
-    }
-    found.others.iter().try_for_each(|line| chart.line(line))?;
-    found.lines.iter().filter(|line| line.method == "mk").try_for_each(|line| chart.band(line))?;
+    let change = |change: Change| {
+        let (from, to) = (change.after as f64, change.complete as f64);
+        Mark::plain(Shape::Change { from, to })
+    };
+    let changes = pane.results.map_or(Vec::new(), content.changes).into_iter().map(change);
+    let others = found.others.iter().map(|line| Mark::quiet(line, "", Readout::Never));
+    let bands = found.lines.iter().filter(|line| line.method == "mk").filter_map(Mark::band);
     let mut lines: Vec<&Line> = found.lines.iter().collect();
     lines.sort_by_key(|line| std::cmp::Reverse(rank(&line.method)));
-    for line in lines {
-        chart.line(&if line.in_hindsight { line.entering(&y) } else { line.clone() })?;
-    }
-    chart.axes()
+    let entering = |line: &&Line| match line.in_hindsight {
+        true => Mark::line(&line.entering(&y)),
+        false => Mark::line(line),
+    };
+    let marks: Vec<Mark> =
+        changes.chain(others).chain(bands).chain(lines.iter().map(entering)).collect();
+    plot(svg, frame, (&x, &y), &marks, FEW_TICKS);
 }
 
 /// A logarithmic axis that is not stretched downwards by the first few rounds, when a method may
@@ -356,8 +346,10 @@ fn mk_convergence(results: &Results) -> Option<(Line, usize)> {
     Some((line, convergence.averaged))
 }
 
-fn draw_convergence(title: &str, panes: &[Pane<'_>]) -> Result<String, DrawError> {
-    let (mut lines, mut entries, mut averaged) = (Vec::new(), Vec::new(), 1);
+/// The fraction of trials in which `mk` has selected the best kernel, over rounds, a line per data
+/// set.
+pub fn convergence_panels(title: &str, panes: &[Pane<'_>]) -> String {
+    let (mut lines, mut legend, mut averaged) = (Vec::new(), Vec::new(), 1);
     for (place, pane) in panes.iter().enumerate() {
         let style = palette::series(place);
         let label = pane.title.to_owned();
@@ -372,37 +364,34 @@ fn draw_convergence(title: &str, panes: &[Pane<'_>]) -> Result<String, DrawError
             None if pane.results.is_some() => (Key::Nothing, "not known".to_owned()),
             None => (Key::Nothing, "not available".to_owned()),
         };
-        entries.push(Entry { label, key, value, bold: false });
+        legend.push(Entry { label, key, value, bold: false });
     }
-    let words = Words {
-        title: title.to_owned(),
-        subtitle: same(panes, Results::sizes).unwrap_or_default(),
-        x: "round t (log scale)".into(),
-        y: "share of trials at the best kernel".into(),
-    };
-    let described =
-        series::describe(&lines, "Share of trials in which mk has selected the best kernel");
-    let alternative = format!("{title}. {described}");
+    let mut note = "Best: the single kernel with the least loss on the whole stream.".to_owned();
+    if averaged > 1 {
+        note += &format!(" Averages of up to {averaged} neighbouring points.");
+    }
     let rounds = lines.iter().flat_map(|line| &line.points).map(|point| point.round);
-    // A little beyond, so that a line at none or at all of the trials is not hidden by the frame.
-    let axes = (Axis::log(rounds, 0.0), Axis::exactly(-0.02..=1.02));
-    Canvas::document(&alternative, SHEET, |canvas| {
-        let frame = Frame::alone(236.0);
-        if lines.is_empty() {
-            return Chart::blank(canvas, frame, &words, axes)?
-                .instead("No selection of kernels is known.");
-        }
-        let chart = Chart::new(canvas, frame, &words, axes)?;
-        lines.iter().rev().try_for_each(|line| chart.line(line))?;
-        chart.axes()?;
-        let mut notes = vec!["Best: the single kernel with the least loss on the whole stream."];
-        let smooth = format!("Averages of up to {averaged} neighbouring points.");
-        if averaged > 1 {
-            notes.push(&smooth);
-        }
-        chart.note(&notes.join(" "))?;
-        chart.legend("last rounds", &entries)
-    })
+    let quantity = "Share of trials in which mk has selected the best kernel";
+    let chart = Chart {
+        words: Words {
+            title: title.to_owned(),
+            subtitle: same(panes, Results::sizes).unwrap_or_default(),
+            x: "round t (log scale)".into(),
+            y: "share of trials at the best kernel".into(),
+        },
+        described: series::describe(&lines, quantity),
+        x: Axis::log(rounds, 0.0),
+        // A little beyond, so that the frame hides no line at none or at all of the trials.
+        y: Axis::exactly(-0.02..=1.02),
+        marks: lines.iter().rev().map(Mark::line).collect(),
+        legend_heading: "last rounds",
+        legend,
+        note,
+    };
+    match lines.is_empty() {
+        true => chart.sheet_with_sentence("No selection of kernels is known."),
+        false => chart.sheet(),
+    }
 }
 
 #[cfg(test)]
@@ -436,7 +425,7 @@ mod tests {
         let plain = results(11, 50, 4);
         let panes =
             [pane("One", Some(&plain)), pane("Two", Some(&with_trivial)), pane("Three", None)];
-        let svg = mse_panels("All", 2, &panes).unwrap();
+        let svg = mse_panels("All", 2, &panes);
         let texts = texts(&svg);
         for title in ["(a) One", "(b) Two", "(c) Three", "1000 × 77, best kernel: 6", NOT_AVAILABLE]
         {
@@ -492,7 +481,7 @@ mod tests {
         results.methods[0].curve.mse[3].mean = 1e-9;
         let found = errors::errors(&results, errors::Error::Running).unwrap();
         assert_eq!(error_axis(&found).unwrap().low(), plain.low());
-        let svg = mse_panels("All", 2, &[pane("One", Some(&results))]).unwrap();
+        let svg = mse_panels("All", 2, &[pane("One", Some(&results))]);
         assert!(svg.contains("drawn at its lower end"));
         results.methods[0].curve.mse[60].mean = 1e-9;
         let found = errors::errors(&results, errors::Error::Running).unwrap();
@@ -517,13 +506,13 @@ mod tests {
             [&zero, &wild, &nothing, &one, &many].map(|results| pane("<b>&\u{1}", Some(results)));
         for panes in [&all[..], &all[..1], &[]] {
             for columns in [0, 1, 3, usize::MAX] {
-                let svg = mse_panels("<b>", columns, panes).unwrap();
+                let svg = mse_panels("<b>", columns, panes);
                 assert!(!svg.contains("NaN") && !svg.contains("\"inf") && !svg.contains("<b>"));
                 assert!(!svg.contains('\u{1}'));
             }
-            assert!(!convergence_panels("<b>", panes).unwrap().contains("<b>"));
+            assert!(!convergence_panels("<b>", panes).contains("<b>"));
         }
-        let svg = mse_panels("All", 2, &all).unwrap();
+        let svg = mse_panels("All", 2, &all);
         assert!(
             svg.contains("Every error is zero.")
                 && svg.contains("No course of the error is known.")
@@ -546,23 +535,22 @@ mod tests {
             pane("Unknown", Some(&unknown)),
             pane("Missing", None),
         ];
-        let svg = convergence_panels("Convergence", &panes).unwrap();
+        let svg = convergence_panels("Convergence", &panes);
         let texts = texts(&svg);
         let value = |name: &str| texts[texts.iter().position(|text| *text == name).unwrap() + 1];
         assert_eq!(
             ["Half", "Full", "Unknown", "Missing"].map(value),
             ["50%", "100%", "not known", "not available"]
         );
-        let nobody = convergence_panels("Convergence", &panes[2..]).unwrap();
+        let nobody = convergence_panels("Convergence", &panes[2..]);
         assert!(nobody.contains("No selection of kernels is known."));
     }
 
     #[test]
     fn what_differs_between_runs_is_not_said_of_all() {
         let (few, many) = (results(3, 50, 4), results(3, 50, 9));
-        let svg = |other| {
-            mse_panels("All", 2, &[pane("One", Some(&few)), pane("Two", Some(other))]).unwrap()
-        };
+        let svg =
+            |other| mse_panels("All", 2, &[pane("One", Some(&few)), pane("Two", Some(other))]);
         assert!(svg(&few).contains("4 trials") && !svg(&many).contains("4 trials"));
     }
 }

@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_same_figure_gives_the_same_bytes() {
-        let (_, svg) = render(&sample::results(5, 60, 3)).unwrap().swap_remove(0);
+        let (_, svg) = render(&sample::results(5, 60, 3)).swap_remove(0);
         let png = to_png(&svg).unwrap();
         assert_eq!(png, to_png(&svg).unwrap());
         assert_eq!(png[..8], *b"\x89PNG\r\n\x1a\n");

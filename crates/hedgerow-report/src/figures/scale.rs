@@ -93,6 +93,16 @@ impl Axis {
         self.spacing
     }
 
+    /// The axis for the script of a page: spacing, ends and the least step between ticks.
+    pub(super) fn specification(&self) -> String {
+        let spacing = match self.spacing {
+            Spacing::Linear => "linear",
+            Spacing::Root => "root",
+            Spacing::Log => "log",
+        };
+        format!("{spacing} {} {} {}", self.low, self.high, self.least_step)
+    }
+
     /// About so many named values, and a fine grid where it helps to read a logarithmic axis.
     pub(crate) fn ticks(&self, about: usize) -> Vec<Tick> {
         match self.spacing {

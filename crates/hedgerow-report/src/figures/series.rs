@@ -43,6 +43,12 @@ impl Line {
         }
     }
 
+    /// A reference that belongs to no method.
+    pub(crate) fn guide(label: String, points: Vec<Point>) -> Self {
+        let style = palette::GUIDE;
+        Self { label, method: String::new(), style, points, in_hindsight: false }
+    }
+
     pub(crate) fn last(&self) -> f64 {
         self.points.last().map_or(f64::NEG_INFINITY, |point| point.mean)
     }

@@ -1,354 +1,220 @@
-//! Charts for the script, and the markup around them.
+//! The charts of the report and the markup around them.
 
-use serde_json::{Value, json};
-
-use super::traces::{
-    axis, layout, line_trace, log_axis, plain, range, root_axis, rounded, rounds_axis, share_axis,
-    traces,
-};
-use crate::figures::markup::escape;
-use crate::figures::number::percent;
-use crate::figures::palette;
-use crate::figures::scale::Axis;
-use crate::figures::series::{self, Line, Point};
-use crate::figures::{errors, last_round, spread_note};
 use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::Results;
 
-/// What the regret is.
-pub(super) const REGRET: &str = "sum of losses, ridge term included, minus that of the best fixed function known afterwards: of \
-                                 its own kernel for sk, of the best kernel for the others";
-/// How its growth is measured.
-pub(super) const GROWTH: &str = "exponent of t fitted over the last two decades of rounds; a dash where regret is not positive or was \
-                                 not measured";
+use crate::figures::chart::Chart;
+use crate::figures::errors::{self, Error};
+use crate::figures::markup::escape;
+use crate::figures::{convergence_chart, error_chart, kernel_chart, regret_chart};
 
-/// One chart of the report.
-pub(super) struct Chart {
-    pub(super) id: &'static str,
+/// How the growth of the regret is measured.
+pub(super) const GROWTH: &str = "exponent of t fitted over the last two decades of rounds; a dash \
+    where regret is not positive or was not measured";
+
+/// One section of the report with a chart.
+pub(super) struct ChartSection {
+    id: &'static str,
     heading: String,
-    /// The chart in words.
-    alternative: String,
     /// What to know to read it.
     caption: String,
-    /// Ready markup of its switches.
-    controls: String,
-    /// `views` (traces by name), `layout`, and of the vertical axis `ranges` by view and kind, and
-    /// `titles` where they differ between views. None if the caption says why there is nothing to
-    /// draw.
-    pub(super) figure: Option<Value>,
+    switches: Vec<Switch>,
+    /// Charts by what the switches say, with blanks between; the first is shown. None if the
+    /// caption says why there is nothing to draw.
+    views: Vec<(String, Chart)>,
+}
+
+/// A choice between views; the first option is on.
+struct Switch {
+    name: &'static str,
+    legend: &'static str,
+    /// Value and label of each.
+    options: Vec<(&'static str, String)>,
 }
 
 /// All charts that there is data for.
-pub(super) fn charts(results: &Results) -> Vec<Chart> {
-    [mse(results), kernels(results), convergence(results), regret(results)]
-        .into_iter()
-        .flatten()
-        .collect()
+pub(super) fn charts(results: &Results) -> Vec<ChartSection> {
+    [
+        errors_over_time(results),
+        kernel_chart(results).map(|chart| ChartSection::of("kernels", results, chart)),
+        convergence_chart(results).map(|chart| ChartSection::of("convergence", results, chart)),
+        regret_chart(results).map(|chart| {
+            let mut section = ChartSection::of("regret", results, chart);
+            section.caption += &format!(" Growth: {GROWTH}.");
+            section
+        }),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
-impl Chart {
+impl ChartSection {
+    /// A chart without switches; its title and note become heading and caption. The page's own
+    /// title names the data.
+    fn of(id: &'static str, results: &Results, chart: Chart) -> Self {
+        let title = &chart.words.title;
+        let heading = title.strip_suffix(&format!(" on {}", results.data_name()));
+        Self {
+            id,
+            heading: heading.unwrap_or(title).to_owned(),
+            caption: chart.note.replace('\n', " "),
+            switches: Vec::new(),
+            views: vec![(String::new(), chart)],
+        }
+    }
+
     /// Its part of the page.
-    pub(super) fn section(&self) -> String {
-        let Self { id, heading, alternative, caption, controls, .. } = self;
-        let (heading, alternative, caption) =
-            (escape(heading), escape(alternative), escape(caption));
-        let plot = match self.figure {
-            Some(_) => {
-                format!(
-                    "<div class=\"plot\" id=\"{id}\" role=\"img\" aria-label=\"{alternative}\"></div>\n"
-                )
-            }
-            None => String::new(),
+    pub(super) fn markup(&self) -> String {
+        let (id, heading, caption) = (self.id, escape(&self.heading), escape(&self.caption));
+        let switches: String = self.switches.iter().map(|switch| switch.markup(id)).collect();
+        let controls = match self.switches.is_empty() {
+            true => String::new(),
+            false => format!("<div class=\"controls\">{switches}</div>\n"),
+        };
+        let view = |(place, (name, chart)): (usize, &(String, Chart))| {
+            let hidden = if place == 0 { "" } else { " hidden" };
+            let chart = chart.in_page();
+            format!("<div class=\"view\" data-view=\"{name}\"{hidden}>\n{chart}</div>\n")
+        };
+        let views: String = self.views.iter().enumerate().map(view).collect();
+        let chart = match self.views.is_empty() {
+            true => String::new(),
+            false => format!("<div class=\"chart\" id=\"{id}\">\n{views}</div>\n"),
         };
         format!(
-            "<section aria-labelledby=\"{id}-heading\">\n<h2 id=\"{id}-heading\">{heading}</h2>\n{controls}{plot}\
-             <p class=\"caption\">{caption}</p>\n</section>\n"
+            "<section aria-labelledby=\"{id}-heading\">\n<h2 id=\"{id}-heading\">{heading}</h2>\n\
+             {controls}{chart}<p class=\"caption\">{caption}</p>\n</section>\n"
         )
     }
 }
 
-fn mse(results: &Results) -> Option<Chart> {
-    let running = errors::errors(results, errors::Error::Running)?;
+impl Switch {
+    /// A group of radio buttons.
+    fn markup(&self, chart: &str) -> String {
+        let option = |(i, (value, label)): (usize, &(&str, String))| {
+            let (name, checked) = (self.name, if i == 0 { " checked" } else { "" });
+            let label = escape(label);
+            format!(
+                "<label><input type=\"radio\" name=\"{chart}-{name}\" value=\"{value}\" \
+                 data-chart=\"{chart}\"{checked}> {label}</label>\n"
+            )
+        };
+        let options: String = self.options.iter().enumerate().map(option).collect();
+        format!("<fieldset><legend>{}</legend>\n{options}</fieldset>\n", self.legend)
+    }
+}
+
+/// The errors on a logarithmic and on a linear axis, over all rounds and over a window.
+fn errors_over_time(results: &Results) -> Option<ChartSection> {
+    let running = errors::errors(results, Error::Running)?;
     let measure = Measure::of(results);
-    let name = measure.name(results);
     let heading = match measure {
         Measure::Mse => "Error over time".to_owned(),
         Measure::Loss => format!("{} over time", measure.title(results)),
     };
-    if running.log_axis().is_none() {
-        let (alternative, caption) = (String::new(), errors::NOTHING_POSITIVE.into());
-        return Some(Chart {
-            id: "mse",
-            heading,
-            alternative,
-            caption,
-            controls: String::new(),
-            figure: None,
-        });
-    }
-    let mut caption = spread_note(results);
-    if running.others.len() < running.others_in_all {
-        caption += &format!(
-            "{} of {} other single kernels are drawn. ",
-            running.others.len(),
-            running.others_in_all
-        );
-    }
-    caption += "Solid: federated methods; dashed or dotted: for comparison.";
-    let (mut views, mut ranges) = (serde_json::Map::new(), serde_json::Map::new());
-    views.insert("running".into(), error_traces(&running));
-    ranges.insert("running".into(), error_ranges(&running));
-    let mut controls =
-        switch("mse", "axis", "Vertical axis", &[("log", "logarithmic"), ("linear", "linear")]);
-    let of_window = format!("last {} rounds", results.window);
-    if let Some(windowed) = errors::errors(results, errors::Error::Windowed) {
-        views.insert("windowed".into(), error_traces(&windowed));
-        ranges.insert("windowed".into(), error_ranges(&windowed));
-        controls += &switch(
-            "mse",
-            "view",
-            "Error over",
-            &[("running", "all rounds so far"), ("windowed", &of_window)],
-        );
-    }
-    Some(Chart {
+    let mut section = ChartSection {
         id: "mse",
         heading,
-        alternative: series::describe(&running.lines, &format!("Running {name}")),
-        caption,
-        controls: format!("<div class=\"controls\">{controls}</div>\n"),
-        figure: Some(json!({
-            "views": views,
-            "ranges": ranges,
-            "layout": layout(rounds_axis(), log_axis(&escape(&measure.axis(results)))),
-            "titles": { "windowed": format!("{name} of the {of_window}") },
-        })),
-    })
-}
-
-/// How far the vertical axis goes, by its kind: by itself Plotly would make room for every spread.
-fn error_ranges(errors: &errors::Errors) -> Value {
-    let mut ranges = json!({ "linear": range(&errors.linear_axis()) });
-    if let Some(axis) = errors.log_axis() {
-        ranges["log"] = range(&axis);
-    }
-    ranges
-}
-
-fn error_traces(errors: &errors::Errors) -> Value {
-    let others = errors.others.iter().enumerate().map(|(i, line)| {
-        let mut trace = line_trace(line);
-        trace["legendgroup"] = json!("others");
-        trace["showlegend"] = json!(i == 0);
-        // The legend names the group, the pointer each of them.
-        trace["hovertemplate"] =
-            json!(format!("{}<br>round %{{x}}: %{{y:.3g}}<extra></extra>", plain(&line.label)));
-        trace["name"] = json!("sk, other kernels");
-        trace["legendrank"] = json!(2000);
-        trace
-    });
-    Value::Array(others.chain(traces(&errors.lines)).collect())
-}
-
-fn kernels(results: &Results) -> Option<Chart> {
-    let shares = series::shares(results)?;
-    let count = shares.groups.len();
-    let traces: Vec<Value> = shares
-        .groups
-        .iter()
-        .enumerate()
-        .map(|(i, group)| {
-            let name = escape(&group.label);
-            json!({
-                "name": if group.has_best { format!("<b>{name}</b>") } else { name },
-                "x": rounded(shares.rounds.iter().copied()),
-                "y": rounded(group.shares.iter().copied()),
-                "mode": "lines", "stackgroup": "kernels",
-                "line": { "width": 0.5, "color": "rgba(255,255,255,0.7)" },
-                "fillcolor": palette::hex(palette::kernel(i, count)),
-                "hovertemplate": "%{y:.0%}",
-            })
-        })
-        .collect();
-    let best = shares.groups.iter().find(|group| group.has_best);
-    let mut caption = format!("Share of each kernel in the predictions of {}. ", shares.method);
-    if let Some(best) = best {
-        caption += &format!("Bold in the legend: the best in hindsight, {}. ", best.label);
-    }
-    if shares.averaged > 1 {
-        caption += &format!("Averages of {} neighbouring points.", shares.averaged);
-    }
-    let at_end = |group: &&series::Group| group.shares.last().copied().unwrap_or(0.0);
-    let leading = shares.groups.iter().max_by(|a, b| at_end(a).total_cmp(&at_end(b)))?;
-    let share = percent(at_end(&leading));
-    let mut layout = layout(rounds_axis(), share_axis("share of the predictions"));
-    layout["hovermode"] = json!("x unified");
-    layout["legend"] = json!({ "traceorder": "reversed" });
-    Some(Chart {
-        id: "kernels",
-        heading: format!("Kernels used by {}", shares.method),
-        alternative: format!("At the end, the largest share is {share}, of {}.", leading.label),
-        caption,
-        controls: String::new(),
-        figure: Some(json!({ "views": { "shares": traces }, "layout": layout })),
-    })
-}
-
-fn convergence(results: &Results) -> Option<Chart> {
-    let convergence = series::convergence(results)?;
-    let raw = convergence.raw.iter().map(|line| {
-        let mut trace = line_trace(line);
-        trace["showlegend"] = json!(false);
-        trace["hoverinfo"] = json!("skip");
-        trace["hovertemplate"] = json!("");
-        trace
-    });
-    let mut caption = format!(
-        "Best in hindsight: kernel {}. Where a method selects one kernel, its share is the fraction of trials that \
-         selected it; where it mixes kernels, the mean weight.",
-        series::kernel_label(results, convergence.kernel)
-    );
-    if !convergence.raw.is_empty() {
-        caption +=
-            &format!(" Strong lines: averages of {} neighbouring points.", convergence.averaged);
-    }
-    Some(Chart {
-        id: "convergence",
-        heading: "Convergence to the best kernel".into(),
-        alternative: series::describe(&convergence.lines, "Share of the best kernel"),
-        caption,
-        controls: String::new(),
-        figure: Some(json!({
-            "views": { "shares": raw.chain(traces(&convergence.lines)).collect::<Vec<_>>() },
-            "layout": layout(rounds_axis(), share_axis("share of the best kernel")),
-        })),
-    })
-}
-
-fn regret(results: &Results) -> Option<Chart> {
-    let lines = series::regrets(results);
-    if lines.is_empty() {
-        return None;
-    }
-    let logarithmic = series::mostly_positive(&lines);
-    let mut traces: Vec<Value> = traces(&lines).collect();
-    let values = || lines.iter().flat_map(|line| &line.points).map(|point| point.mean);
-    let (mut x, mut y) = (rounds_axis(), axis("regret R(t)"));
-    let mut caption = spread_note(results);
-    if logarithmic {
-        (x, y) = (log_axis("round t"), log_axis("regret R(t)"));
-        y["range"] = range(&Axis::log(values(), 0.04));
-        caption +=
-            "On these axes powers of t are straight, t^a with slope a; the guide grows as √t.";
-        traces.extend(series::root_guide(&lines).map(|ends| {
-            let points = ends.map(|(round, mean)| Point { round, mean, sd: 0.0 }).to_vec();
-            let mut trace = line_trace(&Line {
-                label: "slope of √t".into(),
-                method: String::new(),
-                style: palette::GUIDE,
-                points,
-                in_hindsight: false,
-            });
-            trace["hoverinfo"] = json!("skip");
-            trace["hovertemplate"] = json!("");
-            trace
-        }));
-    } else {
-        root_axis(&mut x, &mut traces, last_round(lines.iter()));
-        y["range"] = range(&Axis::around(values().chain([0.0])));
-        caption += "The horizontal axis is spaced by √t: growth as √t is a straight line.";
-    }
-    caption += &format!(" Regret: {REGRET}; growth: {GROWTH}.");
-    Some(Chart {
-        id: "regret",
-        heading: "Regret against the best fixed function".into(),
-        alternative: series::describe(&lines, "Regret"),
-        caption,
-        controls: String::new(),
-        figure: Some(json!({ "views": { "regret": traces }, "layout": layout(x, y) })),
-    })
-}
-
-/// A group of radio buttons; the first option is on.
-fn switch(chart: &str, purpose: &str, legend: &str, options: &[(&str, &str)]) -> String {
-    let option = |(i, (value, label)): (usize, &(&str, &str))| {
-        let checked = if i == 0 { " checked" } else { "" };
-        format!(
-            "<label><input type=\"radio\" name=\"{chart}-{purpose}\" value=\"{value}\" data-chart=\"{chart}\" \
-             data-purpose=\"{purpose}\"{checked}> {label}</label>\n"
-        )
+        caption: errors::NOTHING_POSITIVE.to_owned(),
+        switches: Vec::new(),
+        views: Vec::new(),
     };
-    let options: String = options.iter().enumerate().map(option).collect();
-    format!("<fieldset><legend>{legend}</legend>\n{options}</fieldset>\n")
+    if running.log_axis().is_none() {
+        return Some(section);
+    }
+    let windowed = errors::errors(results, Error::Windowed);
+    let axes = [("log", "logarithmic"), ("linear", "linear")];
+    section.switches.push(Switch {
+        name: "axis",
+        legend: "Vertical axis",
+        options: axes.map(|(value, label)| (value, label.to_owned())).to_vec(),
+    });
+    if windowed.is_some() {
+        let of_window = format!("last {} rounds", results.window);
+        section.switches.push(Switch {
+            name: "error",
+            legend: "Error over",
+            options: vec![("running", "all rounds so far".into()), ("windowed", of_window)],
+        });
+    }
+    let has_window = windowed.is_some();
+    let all = [(Error::Running, Some(running)), (Error::Windowed, windowed)];
+    for (axis, _) in axes {
+        for (error, found) in &all {
+            let Some(found) = found else { continue };
+            let linear = Some(found.linear_axis());
+            let y = if axis == "log" { found.log_axis().or(linear) } else { linear };
+            let Some(y) = y else { continue };
+            let name = match error {
+                Error::Running => "running",
+                Error::Windowed => "windowed",
+            };
+            let view = if has_window { format!("{axis} {name}") } else { axis.to_owned() };
+            section.views.push((view, error_chart(results, found, *error, y)));
+        }
+    }
+    let note = section.views.first().map_or("", |(_, chart)| chart.note.trim_end());
+    section.caption = format!("{note} Solid: federated methods; dashed or dotted: for comparison.");
+    Some(section)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use hedgerow_lab::testing::results;
+
+    use super::*;
+    use crate::figures::{REGRET_MEANING, palette};
+
+    fn views(section: &ChartSection) -> Vec<&str> {
+        section.views.iter().map(|(name, _)| name.as_str()).collect()
+    }
+
+    fn section(results: &Results, id: &str) -> ChartSection {
+        charts(results).into_iter().find(|section| section.id == id).unwrap()
+    }
 
     #[test]
     fn both_errors_can_be_shown_if_both_are_there() {
         let mut results = results(3, 20, 2);
-        let chart = mse(&results).unwrap();
-        assert_eq!(chart.figure.as_ref().unwrap()["views"].as_object().unwrap().len(), 2);
-        assert!(
-            chart.controls.contains("value=\"windowed\"")
-                && chart.controls.contains("value=\"linear\"")
-        );
+        let all = ["log running", "log windowed", "linear running", "linear windowed"];
+        let found = section(&results, "mse");
+        assert_eq!(views(&found), all);
+        let markup = found.markup();
+        assert!(markup.contains("value=\"windowed\"") && markup.contains("value=\"linear\""));
+        assert_eq!(markup.matches(" hidden>").count(), 3);
         results.methods.iter_mut().for_each(|method| method.curve.mse_window.clear());
-        assert!(!mse(&results).unwrap().controls.contains("windowed"));
+        let found = section(&results, "mse");
+        assert_eq!(views(&found), ["log", "linear"]);
+        assert!(!found.markup().contains("windowed"));
     }
 
     #[test]
     fn a_method_has_the_colour_of_the_figures() {
         let results = results(3, 20, 2);
-        let expected = palette::hex(palette::method(&results, "naive").color);
-        for chart in charts(&results).iter().filter(|chart| chart.id != "kernels") {
-            let views = chart.figure.as_ref().unwrap()["views"].as_object().unwrap();
-            let traces = views.values().flat_map(|view| view.as_array().unwrap());
-            let lines: Vec<_> = traces
-                .filter(|trace| trace["name"] == "naive" && trace["fill"].is_null())
-                .collect();
-            assert!(
-                !lines.is_empty()
-                    && lines.iter().all(|line| line["line"]["color"] == expected.as_str())
-            );
+        let color = palette::method(&results, "naive").color.hex();
+        for section in charts(&results).iter().filter(|section| section.id != "kernels") {
+            let markup = section.markup();
+            let (_, line) = markup.split_once("data-label=\"naive\"").unwrap();
+            let (line, _) = line.split_once("</g>").unwrap();
+            assert!(line.contains(&color), "{}: {line}", section.id);
         }
     }
 
     #[test]
     fn other_single_kernels_share_one_entry_of_the_legend() {
-        let chart = mse(&results(11, 20, 2)).unwrap();
-        let traces = chart.figure.as_ref().unwrap()["views"]["running"].as_array().unwrap();
-        let others: Vec<_> =
-            traces.iter().filter(|trace| trace["legendgroup"] == "others").collect();
-        assert_eq!(others.len(), 10);
-        assert_eq!(others.iter().filter(|trace| trace["showlegend"] == true).count(), 1);
+        let section = section(&results(11, 20, 2), "mse");
+        let markup = section.views[0].1.in_page();
+        assert_eq!(markup.matches("data-readout=\"nearest\"").count(), 10);
+        assert_eq!(markup.matches("<span>sk, other kernels</span>").count(), 1);
     }
 
     #[test]
     fn negative_regret_is_spaced_by_square_root() {
         let mut results = results(3, 100, 2);
         results.methods[0].curve.regret.iter_mut().for_each(|regret| regret.mean -= 100.0);
-        let chart = regret(&results).unwrap();
-        assert!(chart.figure.as_ref().unwrap()["layout"]["xaxis"]["tickvals"].is_array());
-        let trace = &chart.figure.as_ref().unwrap()["views"]["regret"][0];
-        assert_eq!(
-            trace["x"].as_array().unwrap().len(),
-            trace["customdata"].as_array().unwrap().len()
-        );
-        assert!(chart.caption.contains("spaced by √t"));
-    }
-
-    #[test]
-    fn bands_stay_positive_where_means_are() {
-        let mut results = results(1, 20, 2);
-        results.methods[0].curve.mse[3].sd = 1e9;
-        let chart = mse(&results).unwrap();
-        let traces = chart.figure.as_ref().unwrap()["views"]["running"].as_array().unwrap();
-        let values = traces.iter().flat_map(|trace| trace["y"].as_array().unwrap());
-        assert!(values.into_iter().all(|value| value.as_f64().unwrap() > 0.0));
+        let markup = section(&results, "regret").markup();
+        assert!(markup.contains("data-x=\"root 0 ") && markup.contains("√ scale"), "{markup}");
     }
 
     #[test]
@@ -356,26 +222,22 @@ mod tests {
         let mut results = results(3, 100, 2);
         results.methods[0].curve.mse[0].sd = 1e9;
         results.methods[0].curve.regret[0].sd = 1e9;
-        let [mse, regret] =
-            [mse(&results), regret(&results)].map(|chart| chart.unwrap().figure.unwrap());
-        let ranges = &mse["ranges"]["running"];
-        let high = |range: &Value| range[1].as_f64().unwrap();
-        assert!((-0.5..0.5).contains(&high(&ranges["log"])), "{ranges}");
-        assert!((0.5..2.0).contains(&high(&ranges["linear"])), "{ranges}");
-        assert!(high(&regret["layout"]["yaxis"]["range"]) < 3.0);
+        for (id, most) in [("mse", 2.0), ("regret", 1000.0)] {
+            for (view, chart) in section(&results, id).views {
+                assert!(chart.y.high() < most, "{id} {view}: {}", chart.y.high());
+            }
+        }
     }
 
     #[test]
     fn another_loss_has_its_own_words_and_no_window() {
         let mut results = results(3, 20, 2);
         results.loss = "logistic".into();
-        let chart = mse(&results).unwrap();
-        assert_eq!(chart.heading, "Mean logistic loss over time");
-        assert_eq!(
-            chart.figure.unwrap()["layout"]["yaxis"]["title"]["text"],
-            "mean logistic loss up to t"
-        );
-        assert!(!chart.controls.contains("windowed") && !chart.alternative.contains("MSE"));
+        let section = section(&results, "mse");
+        assert_eq!(section.heading, "Mean logistic loss over time");
+        assert_eq!(section.views[0].1.words.y, "mean logistic loss up to t");
+        let markup = section.markup();
+        assert!(!markup.contains("windowed") && !markup.contains("MSE"), "{markup}");
     }
 
     #[test]
@@ -385,16 +247,13 @@ mod tests {
             method.mse.mean = 0.0;
             method.curve.mse.iter_mut().for_each(|mse| mse.mean = 0.0);
         }
-        let section = mse(&results).unwrap().section();
-        assert!(
-            section.contains("Every error is zero") && !section.contains("class=\"plot\""),
-            "{section}"
-        );
+        let markup = section(&results, "mse").markup();
+        assert!(markup.contains("Every error is zero") && !markup.contains("<svg"), "{markup}");
     }
 
     #[test]
     fn the_regret_is_defined_below_its_chart() {
-        let caption = regret(&results(3, 20, 2)).unwrap().caption;
-        assert!(caption.contains(REGRET) && caption.contains(GROWTH), "{caption}");
+        let caption = section(&results(3, 20, 2), "regret").caption;
+        assert!(caption.contains(REGRET_MEANING) && caption.contains(GROWTH), "{caption}");
     }
 }

@@ -1,6 +1,7 @@
 //! The table of methods: plain HTML; the script only sorts its rows and folds the single kernels.
 
-use super::charts::{GROWTH, REGRET};
+use super::charts::GROWTH;
+use crate::figures::REGRET_MEANING;
 use crate::figures::markup::escape;
 use crate::figures::number::{fixed, percent, significant, with_spread};
 use crate::figures::{palette, series};
@@ -32,7 +33,7 @@ pub(super) fn table(results: &Results) -> String {
         .methods
         .iter()
         .map(|method| {
-            let swatch = palette::hex(palette::method(results, &method.name).color);
+            let swatch = palette::method(results, &method.name).color.hex();
             // The one colour that would vanish on a dark page is left to the style sheet.
             let known_in_hindsight = method.name == "hindsight";
             let swatch = if known_in_hindsight { String::new() } else { format!(" style=\"background:{swatch}\"") };
@@ -134,7 +135,7 @@ fn columns(results: &Results) -> Vec<Column<'_>> {
         ));
     }
     if any(|m| m.regret.is_some()) {
-        columns.push(column("Regret", REGRET, move |m| {
+        columns.push(column("Regret", REGRET_MEANING, move |m| {
             let moments =
                 m.regret.as_ref().map(|regret| Moments { mean: regret.mean, sd: regret.sd });
             spread(moments, trials)
@@ -249,7 +250,7 @@ mod tests {
     #[test]
     fn regret_growth_and_time_say_what_they_are() {
         let table = table(&results(3, 10, 2));
-        for meaning in [REGRET, GROWTH, "of the time spent in all methods"] {
+        for meaning in [REGRET_MEANING, GROWTH, "of the time spent in all methods"] {
             assert!(table.contains(&format!("title=\"{meaning}")), "{meaning}");
         }
     }

@@ -5,20 +5,11 @@ use super::claims::ABOUT_CRITERIA;
 use super::claims::{Claim, claims};
 use super::document::{details, outline};
 use super::{Reproduction, captions, figures, tables, variants};
-use crate::figures::FigureError;
 use crate::figures::markup::escape;
-use crate::report::fill;
-
-/// One part of the page.
-struct Section {
-    id: &'static str,
-    heading: &'static str,
-    /// Ready markup.
-    content: String,
-}
+use crate::page::{self, Section};
 
 /// The whole page.
-pub fn page(reproduction: &Reproduction) -> Result<String, FigureError> {
+pub fn page(reproduction: &Reproduction) -> String {
     let claims = claims(reproduction);
     let mut sections = vec![
         Section {
@@ -27,7 +18,7 @@ pub fn page(reproduction: &Reproduction) -> Result<String, FigureError> {
             content: outline(&claims).html("Claims"),
         },
         Section { id: "numbers", heading: "Errors and costs", content: numbers(reproduction) },
-        Section { id: "figures", heading: "Figures", content: drawn(reproduction)? },
+        Section { id: "figures", heading: "Figures", content: drawn(reproduction) },
         Section {
             id: "details",
             heading: "Claim by claim",
@@ -51,26 +42,7 @@ pub fn page(reproduction: &Reproduction) -> Result<String, FigureError> {
     }
     let data = tables::provenance(reproduction).html("Data sets");
     sections.push(Section { id: "data", heading: "Data", content: data });
-    let link = |Section { id, heading, .. }: &Section| {
-        format!("<li><a href=\"#{id}\">{}</a></li>\n", escape(heading))
-    };
-    let section = |Section { id, heading, content }: &Section| {
-        let heading = escape(heading);
-        format!(
-            "<section id=\"{id}\" aria-labelledby=\"{id}-heading\">\n<h2 id=\"{id}-heading\">{heading}</h2>\n{content}</section>\n"
-        )
-    };
-    Ok(fill(
-        include_str!("page.html"),
-        &[
-            ("title", "The paper's experiments, again"),
-            ("style", include_str!("../report/report.css")),
-            ("own_style", include_str!("page.css")),
-            ("setting", &escape(&reproduction.setting())),
-            ("links", &sections.iter().map(link).collect::<String>()),
-            ("sections", &sections.iter().map(section).collect::<String>()),
-        ],
-    ))
+    page::page("The paper's experiments, again", &escape(&reproduction.setting()), &sections)
 }
 
 fn numbers(reproduction: &Reproduction) -> String {
@@ -82,14 +54,14 @@ fn numbers(reproduction: &Reproduction) -> String {
     )
 }
 
-fn drawn(reproduction: &Reproduction) -> Result<String, FigureError> {
+fn drawn(reproduction: &Reproduction) -> String {
     let figure = |((_, svg), (number, caption)): (&(String, String), (u32, String))| {
         let caption = escape(&caption);
         format!(
             "<figure id=\"fig{number}\">\n{svg}<figcaption>Figure {number}: {caption}</figcaption>\n</figure>\n"
         )
     };
-    Ok(figures(reproduction)?.iter().zip(captions(reproduction)).map(figure).collect())
+    figures(reproduction).iter().zip(captions(reproduction)).map(figure).collect()
 }
 
 fn detailed(claim: &Claim) -> String {
@@ -112,7 +84,7 @@ mod tests {
 
     #[test]
     fn every_part_is_there_and_can_be_jumped_to() {
-        let page = page(&reproduction()).unwrap();
+        let page = page(&reproduction());
         for id in ["claims", "numbers", "figures", "details", "variants", "data"] {
             assert!(page.contains(&format!("<section id=\"{id}\"")), "{id}");
             assert!(page.contains(&format!("href=\"#{id}\"")), "{id}");
@@ -132,7 +104,7 @@ mod tests {
 
     #[test]
     fn nothing_is_fetched_and_nothing_runs() {
-        let page = page(&reproduction()).unwrap();
+        let page = page(&reproduction());
         // The name of the format of the figures is no address.
         let page = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
         for foreign in [
@@ -165,9 +137,9 @@ mod tests {
         reproduction.figures[0].title = attack.into();
         reproduction.variants.panels[0].title = attack.into();
         reproduction.variants.meanings[0].1 = attack.into();
-        let page = page(&reproduction).unwrap();
+        let page = page(&reproduction);
         assert!(!page.contains("<script"));
-        assert_eq!((page.matches("</svg>").count(), page.matches("</section>").count()), (6, 6));
+        assert_eq!((page.matches("</svg>").count(), page.matches("</section>").count()), (3, 6));
         assert!(page.contains("{{style}}"), "values are not searched for slots");
     }
 }

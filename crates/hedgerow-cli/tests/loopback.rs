@@ -101,7 +101,7 @@ impl Run {
 
     /// The federation in one process: every prediction and every broadcast.
     fn compare_with_federation(&self, method: Method) {
-        let mut federation = Federation::new(method, self.plan.setup());
+        let mut federation = Federation::new(&self.plan.core().unwrap());
         let (mut x, mut z) = (Vec::new(), vec![vec![0.0; self.plan.map().width()]; NODES]);
         for round in 0..ROUNDS {
             let mut labels = Vec::new();
@@ -125,7 +125,7 @@ impl Run {
                 assert_eq!(found.to_bits(), prediction.to_bits(), "{method:?}, round {round}");
                 assert_eq!(
                     &heard.broadcasts[round],
-                    federation.server().broadcast(),
+                    federation.server().broadcast(0),
                     "{method:?}, round {round}"
                 );
             }

@@ -153,7 +153,7 @@ pub fn check(settings: &Settings) -> Result<(), RunError> {
     }
     for &choice in &settings.methods {
         let sizes = Sizes { nodes: run::nodes(settings, None)?, inputs: 1, rounds: None };
-        settings.setup(choice, sizes, settings.seed)?;
+        settings.plan(choice, sizes, settings.seed)?;
     }
     if settings.rounds.is_none_or(|rounds| rounds > MOST_WINDOW) && settings.window > MOST_WINDOW {
         let bound = format!("at most {MOST_WINDOW} for standard input, whose end nobody knows");

@@ -6,13 +6,14 @@ use std::path::Path;
 
 use hedgerow::aggregation::Aggregation;
 use hedgerow::learning::Personal;
+use hedgerow::method::Setup;
 use hedgerow::scaling::NodeScaling;
-use hedgerow::{Method, Setup};
+use hedgerow::{Node, Plan};
 
 use crate::preprocessor::Scaler;
 use crate::round_generator::Turn;
 use crate::run::RunError;
-use crate::settings::{Learner, MethodChoice, Settings, SettingsError};
+use crate::settings::{Learner, MethodChoice, Settings, SettingsError, Wire};
 use crate::trial::{self, FEATURES_AT_ONCE, LEAST_AT_ONCE, MOST_AT_ONCE, RunContext};
 
 /// Bytes that a run will take, by what they are for.
@@ -149,14 +150,13 @@ fn of_group(context: &RunContext<'_>, group: &[MethodChoice]) -> Result<Memory, 
     let settings = context.settings;
     let (nodes, inputs) = (context.nodes as f64, context.features as f64);
     let samples = nodes * settings.participation.arrivals.bounds().1.max(1.0);
-    let setup = settings.setup(group[0], context.sizes(), 0)?;
-    let width = group[0].budget_method().width(&setup) as f64;
+    let width = settings.plan(group[0], context.sizes(), 0)?.width() as f64;
     let kernels = settings.kernels.len() as f64;
     let mut memory = Memory::default();
     for &choice in group {
-        let setup = settings.setup(choice, context.sizes(), 0)?;
-        memory.nodes += nodes * of_node(choice, &setup);
-        memory.messages += of_messages(choice, &setup);
+        let plan = settings.plan(choice, context.sizes(), 0)?;
+        memory.nodes += nodes * of_node(choice, &plan);
+        memory.messages += of_messages(choice, &plan);
         let runs = if choice.learner == Learner::Sk { kernels } else { 1.0 };
         // A live stream has as many rounds as it has, unless so many were asked for.
         let rounds = context.rounds.or(settings.rounds).unwrap_or(usize::MAX);
@@ -201,19 +201,21 @@ fn of_group(context: &RunContext<'_>, group: &[MethodChoice]) -> Result<Memory, 
 }
 
 /// What a node of a choice remembers.
-fn of_node(choice: MethodChoice, setup: &Setup) -> f64 {
-    let config = setup.config();
+fn of_node(choice: MethodChoice, plan: &Plan) -> f64 {
+    let config = plan.setup().config();
     let kernels = config.kernels as f64;
     // Rows of models stand on lines of 64 bytes.
     let row = |numbers: usize| 64.0 * numbers.div_ceil(16) as f64;
     let model = row(2 * config.frequencies);
     let weights = 8.0 * kernels;
     let linear = config.inputs as f64 + 1.0;
-    let overhead = size_of::<Setup>() as f64 + 256.0 + ALLOCATIONS_PER_NODE * ALLOCATION_BYTES;
+    let overhead = (size_of::<Setup>() + size_of::<Node>()) as f64
+        + 256.0
+        + ALLOCATIONS_PER_NODE * ALLOCATION_BYTES;
     let own = if choice.personal { size_of::<Personal>() as f64 } else { 0.0 };
     own + match choice.learner {
         Learner::Gr => {
-            let features = Method::GrOfl.width(setup) as f64;
+            let features = plan.width() as f64;
             // The sums in f64, and what is left to send of them in f32.
             overhead + 6.0 * features * features + 64.0 * features
         }
@@ -236,8 +238,8 @@ fn of_node(choice: MethodChoice, setup: &Setup) -> f64 {
 }
 
 /// Sums of uploads, uploads that are kept, and what compressed messages owe.
-fn of_messages(choice: MethodChoice, setup: &Setup) -> f64 {
-    let config = setup.config();
+fn of_messages(choice: MethodChoice, plan: &Plan) -> f64 {
+    let config = plan.setup().config();
     let (kernels, nodes) = (config.kernels as f64, config.nodes as f64);
     let model = 2.0 * config.frequencies as f64;
     // Numbers of an upload, of all that the server keeps sums of, and of what is owed in the long
@@ -252,7 +254,7 @@ fn of_messages(choice: MethodChoice, setup: &Setup) -> f64 {
     };
     let is_averaged = config.aggregation == Aggregation::Mean;
     let kept = if is_averaged { 0.0 } else { 2.0 * 4.0 * nodes * upload };
-    let ends = if choice.wire.compression().is_some() { nodes * (8.0 * owed + 300.0) } else { 0.0 };
+    let ends = if choice.wire == Wire::default() { 0.0 } else { nodes * (8.0 * owed + 300.0) };
     (1.0 + MOST_LANES.min(nodes)) * 24.0 * sums + nodes * 10.0 + kept + ends
 }
 

@@ -10,11 +10,11 @@ use hedgerow::learning::{Objective, Personal};
 use hedgerow::method::BadSample;
 use hedgerow::metrics::{ErrorMeter, Tally, Traffic};
 use hedgerow::scaling::Rescaling;
-use hedgerow::{Federation, Method, NodeId, Setup};
+use hedgerow::{Federation, NodeId, Plan};
 
 use crate::parallelism::Parallelism;
 use crate::preprocessor::{Round, Unscaled};
-use crate::settings::{MethodChoice, Wire};
+use crate::settings::MethodChoice;
 use crate::trial::{Track, TrackCurve};
 
 /// How a choice learns.
@@ -30,11 +30,8 @@ pub(crate) enum Algorithm {
 }
 
 impl Algorithm {
-    pub(crate) fn federated(method: Method, setup: &Setup, wire: Wire) -> Self {
-        Self::Federated(Box::new(match wire.compression() {
-            None => Federation::new(method, setup),
-            Some(compression) => Federation::compressed(method, setup, compression),
-        }))
+    pub(crate) fn federated(plan: &Plan) -> Self {
+        Self::Federated(Box::new(Federation::new(plan)))
     }
 }
 
@@ -347,9 +344,9 @@ impl MethodRun {
                     batch.visits,
                     &self.parallelism,
                     notes,
-                    |Prediction { value, half, .. }, note| {
-                        (note[0], note[1]) = (f64::from(value), half.norm2());
-                        half.shares(&mut note[NOTES_BEFORE_SHARES..]);
+                    |Prediction { value, method, .. }, note| {
+                        (note[0], note[1]) = (f64::from(value), method.norm2());
+                        method.shares(&mut note[NOTES_BEFORE_SHARES..]);
                     },
                 )?;
                 // What is added up is added up in the order of the samples, whoever made the
@@ -407,10 +404,11 @@ impl MethodRun {
                 }
                 self.notes.resize(measures.shares.len(), 0.0);
                 for (sample, z) in batch.samples() {
-                    if let Some(half) = federation.node(batch.round.nodes[sample]) {
-                        let value = half.predict(z);
-                        measures.see(objective, value, batch.round, sample, half.norm2());
-                        half.shares(&mut self.notes);
+                    let node = batch.round.nodes[sample] as usize;
+                    if let Some(method) = federation.nodes().get(node).map(|node| node.method(0)) {
+                        let value = method.predict(z);
+                        measures.see(objective, value, batch.round, sample, method.norm2());
+                        method.shares(&mut self.notes);
                         measures.mix(&self.notes);
                         if let Some(own) = &mut self.own {
                             own.see(objective, value, batch.round, sample);
@@ -490,7 +488,7 @@ impl MethodRun {
         transport: &Rescaling,
     ) -> Result<(), RoundError> {
         match &mut self.algorithm {
-            Algorithm::Federated(federation) => federation.transport_node(node, transport),
+            Algorithm::Federated(federation) => federation.rescale_node(node, transport),
             _ => Ok(()),
         }
     }
@@ -498,7 +496,7 @@ impl MethodRun {
     /// The server's model goes on in another scale.
     pub(crate) fn transport_server(&mut self, transport: &Rescaling) {
         match &mut self.algorithm {
-            Algorithm::Federated(federation) => federation.transport_server(transport),
+            Algorithm::Federated(federation) => federation.rescale_server(transport),
             Algorithm::Sequential(learner) | Algorithm::Batch(learner) => {
                 learner.rescale(transport)
             }

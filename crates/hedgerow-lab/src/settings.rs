@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use hedgerow::aggregation::Aggregation;
 use hedgerow::features::{Amplitude, Draw, Family, FeatureMap, FeatureSpec, Kernel};
 use hedgerow::learning::{Loss, Schedule, WeightRule};
-use hedgerow::method::{Average, MkOptions, PofOptions};
-use hedgerow::{Method, Setup, SetupConfig};
+use hedgerow::method::{Average, MkOptions};
+use hedgerow::{Method, Plan, PlanConfig};
 use toml::{Table, Value};
 
 pub use choices::{Arrivals, Learner, MethodChoice, MkVariant, Participation, Wire};
@@ -168,13 +168,14 @@ impl Settings {
         Ok(choice.budget_method().frequencies(self.budget)?)
     }
 
-    /// What both halves of a choice's method agree on, for a run of some size and a seed.
-    pub fn setup(
+    /// What the federation of a choice agrees on, for a run of some size and a seed. A choice that
+    /// runs with every kernel in turn begins with the first; a reference has the plan of MK-OFL.
+    pub fn plan(
         &self,
         choice: MethodChoice,
         Sizes { nodes, inputs, rounds }: Sizes,
         seed: u64,
-    ) -> Result<Setup, SettingsError> {
+    ) -> Result<Plan, SettingsError> {
         let learning = &self.learning;
         let variant = choice.variant();
         let schedule = |key, name: &str, scale| match name {
@@ -194,36 +195,39 @@ impl Settings {
         let step_size = schedule("learning.step_schedule", step_schedule, learning.step_size)?;
         let weight_rate =
             schedule("learning.weight_schedule", &learning.weight_schedule, learning.weight_rate)?;
-        let config = SetupConfig {
-            kernels: self.kernels.len(),
-            frequencies: self.frequencies(choice)?,
-            nodes,
-            inputs,
-            budget: self.budget,
-            loss: self.loss()?,
-            ridge: learning.ridge,
-            step_size,
-            weight_rate,
-            weight_rule: match learning.weight_rule.as_str() {
-                "incremental" => WeightRule::Incremental,
-                "cumulative" => WeightRule::Cumulative,
-                other => {
-                    return Err(unknown_name(
-                        "learning.weight_rule",
-                        other,
-                        &["incremental", "cumulative"],
-                    ));
-                }
-            },
-            seed,
-            aggregation: self.aggregation()?,
-            pof: PofOptions::default(),
-            mk: MkOptions {
-                count_nodes: !variant.no_k,
-                average: if variant.voters { Average::Voters } else { Average::All },
-            },
+        let weight_rule = match learning.weight_rule.as_str() {
+            "incremental" => WeightRule::Incremental,
+            "cumulative" => WeightRule::Cumulative,
+            other => {
+                let known = ["incremental", "cumulative"];
+                return Err(unknown_name("learning.weight_rule", other, &known));
+            }
         };
-        Ok(Setup::try_from(config)?)
+        let mk = MkOptions {
+            count_nodes: !variant.no_k,
+            average: if variant.voters { Average::Voters } else { Average::All },
+        };
+        let FeatureSpec { kernels, draw, amplitude, frequencies, .. } =
+            self.feature_spec(choice, inputs, seed)?;
+        let config = PlanConfig::default()
+            .method(choice.budget_method().into())
+            .inputs(inputs)
+            .nodes(nodes)
+            .budget(self.budget)
+            .frequencies(Some(frequencies))
+            .kernels(kernels)
+            .draw(draw)
+            .amplitude(amplitude)
+            .seed(seed)
+            .loss(self.loss()?)
+            .ridge(learning.ridge)
+            .step_size(step_size)
+            .weight_rate(weight_rate)
+            .weight_rule(weight_rule)
+            .aggregation(self.aggregation()?)
+            .mk(mk)
+            .compression(choice.wire.compression());
+        Ok(Plan::new(config)?)
     }
 
     /// Whether nobody chose whom to run.
@@ -409,14 +413,6 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
         // Among the defaults it is left out quietly.
         settings.methods.retain(|choice| !is_gr(choice));
     }
-    // Whatever else could be wrong comes to light here, before any data is read.
-    for &choice in &settings.methods {
-        let sizes =
-            Sizes { nodes: DEFAULT_NODES, inputs: 1, rounds: Some(settings.rounds.unwrap_or(1)) };
-        settings.setup(choice, sizes, settings.seed)?;
-        let spec = settings.feature_spec(choice, 1, settings.seed)?;
-        FeatureMap::new(&FeatureSpec { frequencies: 1, ..spec })?;
-    }
     let aggregation = settings.aggregation()?;
     let is_able = |choice: &MethodChoice| choice.budget_method().supports(aggregation);
     if let Some(unable) = settings.methods.iter().find(|choice| !is_able(choice)) {
@@ -437,6 +433,14 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
             ));
         }
         settings.methods.retain(|choice| !is_gr(choice));
+    }
+    // Whatever else could be wrong comes to light here, before any data is read.
+    for &choice in &settings.methods {
+        let sizes =
+            Sizes { nodes: DEFAULT_NODES, inputs: 1, rounds: Some(settings.rounds.unwrap_or(1)) };
+        settings.plan(choice, sizes, settings.seed)?;
+        let spec = settings.feature_spec(choice, 1, settings.seed)?;
+        FeatureMap::new(&FeatureSpec { frequencies: 1, ..spec })?;
     }
     if settings.methods.iter().any(|choice| choice.personal) && settings.loss()? == Loss::Logistic {
         let bound = "without a personal layer (it needs labels that are numbers)";
@@ -545,8 +549,8 @@ mod tests {
         assert_eq!(settings.kernels, Kernel::paper_dictionary());
         let mk = Learner::Mk(MkVariant::PAPER).into();
         let sizes = Sizes { nodes: DEFAULT_NODES, inputs: 1, rounds: Some(500) };
-        let setup = settings.setup(mk, sizes, 1).unwrap();
-        assert_eq!(setup.config(), &SetupConfig::default());
+        let plan = settings.plan(mk, sizes, 1).unwrap();
+        assert_eq!(plan, Plan::new(PlanConfig::default()).unwrap());
         assert_eq!(settings.participation.describe(), "");
     }
 

@@ -5,14 +5,15 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Instant;
 
-use hedgerow::Method;
 use hedgerow::baseline::{Hindsight, Omkl};
 use hedgerow::features::{Features, SampleMap};
 use hedgerow::federation::{NodeRound, RoundError};
 use hedgerow::learning::{Loss, Objective};
+use hedgerow::method::MethodSpec;
 use hedgerow::metrics::Traffic;
 use hedgerow::random::{CounterRng, Purpose};
 use hedgerow::scaling::{Rescaling, Scale};
+use hedgerow::{Plan, PlanError};
 
 use crate::grids::Grids;
 use crate::method_run::{Algorithm, Batch, MethodRun, Trivial};
@@ -245,7 +246,8 @@ pub(crate) fn groups(context: &RunContext<'_>) -> Result<Vec<Vec<MethodChoice>>,
 
 /// A group of methods in one trial.
 pub(crate) struct GroupRun {
-    map: SampleMap,
+    /// The plan whose features all of the group learn from.
+    features: Plan,
     parallelism: Parallelism,
     objective: Objective,
     z: Vec<f32>,
@@ -276,36 +278,33 @@ impl GroupRun {
     ) -> Result<Self, SettingsError> {
         let settings = context.settings;
         let seed = trial_randomness(settings, trial).bits_at(0);
-        let spec = settings.feature_spec(group[0], context.features, seed)?;
-        let own_setup = settings.setup(group[0], context.sizes(), seed)?;
-        let map = match group[0].budget_method() {
-            // It plays every kernel.
-            Method::SkOfl { .. } => Method::MkOfl.map(&own_setup, &spec)?,
-            method => method.map(&own_setup, &spec)?,
+        let plan = settings.plan(group[0], context.sizes(), seed)?;
+        let features = match plan.config().method.kernel() {
+            // It runs with every kernel.
+            Some(_) => Plan::new(plan.config().clone().method(MethodSpec::default()))?,
+            None => plan,
         };
         let kernels = settings.kernels.len();
         let mut runs = Vec::new();
         for &choice in group {
-            let setup = settings.setup(choice, context.sizes(), seed)?;
+            let plan = settings.plan(choice, context.sizes(), seed)?;
             let algorithms: Vec<(Option<usize>, Algorithm)> =
                 match (choice.learner, choice.learner.method()) {
                     (Learner::Sk, _) => {
                         let each = |kernel| {
-                            (
-                                Some(kernel),
-                                Algorithm::federated(Method::SkOfl { kernel }, &setup, choice.wire),
-                            )
+                            let config = plan.config().clone();
+                            let method = config.method.clone().with_kernel(kernel);
+                            let plan = Plan::new(config.method(method))?;
+                            Ok((Some(kernel), Algorithm::federated(&plan)))
                         };
-                        (0..kernels).map(each).collect()
+                        (0..kernels).map(each).collect::<Result<_, PlanError>>()?
                     }
-                    (_, Some(method)) => {
-                        vec![(None, Algorithm::federated(method, &setup, choice.wire))]
-                    }
+                    (_, Some(_)) => vec![(None, Algorithm::federated(&plan))],
                     (Learner::Central, _) => {
-                        vec![(None, Algorithm::Sequential(Box::new(Omkl::new(&setup))))]
+                        vec![(None, Algorithm::Sequential(Box::new(Omkl::new(plan.setup()))))]
                     }
                     (Learner::CentralBatch, _) => {
-                        vec![(None, Algorithm::Batch(Box::new(Omkl::new(&setup))))]
+                        vec![(None, Algorithm::Batch(Box::new(Omkl::new(plan.setup()))))]
                     }
                     (Learner::Last, _) => {
                         vec![(None, Algorithm::Trivial(Trivial::last(context.nodes)))]
@@ -325,7 +324,7 @@ impl GroupRun {
         }
         // Other features have another best function: no regret is comparable with theirs.
         let is_paper_s = !group[0].variant().unnormalised && !group[0].variant().frequencies;
-        let hindsight = match &map {
+        let hindsight = match features.map() {
             SampleMap::Kernels(map)
                 if is_paper_s && context.methods.contains(&Learner::Hindsight.into()) =>
             {
@@ -334,7 +333,7 @@ impl GroupRun {
             _ => vec![],
         };
         Ok(Self {
-            objective: own_setup.objective(),
+            objective: features.objective(),
             parallelism: context.parallelism,
             z: Vec::new(),
             preprocessor: Preprocessor::new(
@@ -355,7 +354,7 @@ impl GroupRun {
             course: Vec::new(),
             best_objectives: Vec::new(),
             hindsight_seconds: 0.0,
-            map,
+            features,
         })
     }
 
@@ -368,7 +367,8 @@ impl GroupRun {
         grids: &Grids,
     ) -> Result<(), RoundError> {
         let start = Instant::now();
-        let Self { map, runs, preprocessor, .. } = self;
+        let Self { features, runs, preprocessor, .. } = self;
+        let map = features.map();
         // Nearly all nodes come from the same scale.
         let mut known: Option<(Scale, Rescaling)> = None;
         preprocessor.catch_up(turns, |node, from, to| {
@@ -378,7 +378,7 @@ impl GroupRun {
             };
             runs.iter_mut().try_for_each(|run| run.transport_node(node, &known.1))
         })?;
-        let width = self.map.width();
+        let width = self.features.width();
         self.preprocessor.admit(turns, raw, &mut self.round);
         self.samples += self.round.y.len() + self.round.unscaled.len();
         // Labels that are forecast from afar are known only when their time has come.
@@ -386,7 +386,7 @@ impl GroupRun {
             self.waiting.push_back((turns.to_vec(), raw.clone()));
             let earlier =
                 if self.waiting.len() > self.delay { self.waiting.pop_front() } else { None };
-            due(turns, &earlier.unwrap_or_default(), self.map.inputs())
+            due(turns, &earlier.unwrap_or_default(), self.features.inputs())
         });
         let mut due_round = Round::default();
         if let Some((turns, raw)) = &learned {
@@ -400,7 +400,7 @@ impl GroupRun {
         }
         let (mut due_z, mut central_z) = (Vec::new(), [Vec::new(), Vec::new()]);
         let [central_now, central_due] = &mut central_z;
-        let (map, parallelism) = (&self.map, self.parallelism);
+        let (map, parallelism) = (self.features.map(), self.parallelism);
         let batches = [
             (&due_round, mapped(map, parallelism, &due_round, &mut due_z)),
             (&central[0], mapped(map, parallelism, &central[0], central_now)),
@@ -467,7 +467,8 @@ impl GroupRun {
             self.record_regret();
             self.hindsight_seconds += start.elapsed().as_secs_f64();
         }
-        let Self { map, runs, preprocessor, .. } = self;
+        let Self { features, runs, preprocessor, .. } = self;
+        let map = features.map();
         let (turns, raw) = learned.as_ref().map_or((turns, raw), |(turns, raw)| (turns, raw));
         preprocessor.close(turns, raw, |from, to| {
             let transport = map.rescaling(from, to);

@@ -141,6 +141,32 @@ impl Plan {
         Ok(Self { learning, setup, map })
     }
 
+    /// The same as the core has it.
+    pub fn core(&self) -> Result<hedgerow::Plan, hedgerow::PlanError> {
+        let Learning { method, setup, features, .. } = &self.learning;
+        let config = hedgerow::PlanConfig::default()
+            .method((*method).into())
+            .inputs(setup.inputs)
+            .nodes(setup.nodes)
+            .budget(setup.budget)
+            .frequencies(Some(setup.frequencies))
+            .kernels(features.kernels.clone())
+            .draw(features.draw)
+            .amplitude(features.amplitude)
+            .seed(setup.seed)
+            .loss(setup.loss)
+            .ridge(setup.ridge)
+            .step_size(setup.step_size)
+            .weight_rate(setup.weight_rate)
+            .weight_rule(setup.weight_rule)
+            .aggregation(setup.aggregation)
+            .mk(setup.mk)
+            .pof(setup.pof)
+            .compression(self.learning.compression)
+            .personal(self.learning.personal);
+        hedgerow::Plan::new(config)
+    }
+
     /// Reads what [`Plan::to_json`] wrote.
     pub fn from_json(json: &str) -> Result<Self, PlanError> {
         Self::new(serde_json::from_str(json)?)

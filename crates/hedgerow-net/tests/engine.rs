@@ -100,7 +100,7 @@ fn engines_and_a_server_half_are_the_federation() {
     for method in METHODS {
         let nodes = 5;
         let plan = plan(method, nodes);
-        let mut federation = Federation::new(method, plan.setup());
+        let mut federation = Federation::new(&plan.core().unwrap());
         let mut engines: Vec<Engine> =
             (0..nodes as u32).map(|number| node(&plan, number)).collect();
         let mut server = plan.server();
@@ -134,7 +134,7 @@ fn engines_and_a_server_half_are_the_federation() {
                 server.accept(engine.number(), &upload).unwrap();
             }
             let closed = server.close_round().clone();
-            assert_eq!(&closed, federation.server().broadcast(), "{method:?} round {time}");
+            assert_eq!(&closed, federation.server().broadcast(0), "{method:?} round {time}");
             for engine in &mut engines {
                 engine.hear(&message(&closed, closed.round - 1)).unwrap();
                 assert!(!engine.awaits_broadcast());

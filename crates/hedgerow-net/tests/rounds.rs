@@ -49,9 +49,7 @@ fn settings(store: &Path, changes: &[&str]) -> ServeSettings {
 /// What is broadcast after each time, in one process: nodes hear of a scale, then of a broadcast;
 /// they learn; the round closes; reports go up.
 fn in_one_process(plan: &Plan) -> Vec<Broadcast> {
-    let learning = plan.learning();
-    let mut federation =
-        Federation::compressed(learning.method, plan.setup(), learning.compression);
+    let mut federation = Federation::new(&plan.core().unwrap());
     let mut nodes: Vec<_> = (0..NODES).map(|_| plan.node_scaling()).collect();
     let mut server = plan.server_scaling();
     let mut told = vec![];
@@ -66,7 +64,7 @@ fn in_one_process(plan: &Plan) -> Vec<Broadcast> {
                     && let Some(old) = old
                 {
                     federation
-                        .transport_node(node as NodeId, &plan.map().rescaling(&old, scale))
+                        .rescale_node(node as NodeId, &plan.map().rescaling(&old, scale))
                         .unwrap();
                 }
             }
@@ -103,10 +101,10 @@ fn in_one_process(plan: &Plan) -> Vec<Broadcast> {
         if let Some(server) = &mut server {
             let before = server.scale().cloned();
             if let (Some(before), Some(scale)) = (before, server.close_round()) {
-                federation.transport_server(&plan.map().rescaling(&before, scale));
+                federation.rescale_server(&plan.map().rescaling(&before, scale));
             }
         }
-        told.push(federation.server().broadcast().clone());
+        told.push(federation.server().broadcast(0).clone());
     }
     told
 }

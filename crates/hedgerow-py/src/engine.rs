@@ -1,31 +1,22 @@
 //! [`Engine`]: a node without sockets.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use hedgerow::NodeId;
-use hedgerow::message::Selection;
-use hedgerow_net::agent::engine::{self, Answer, BadInput, LinkSnapshot};
-use hedgerow_net::transport::protocol::{self, wire};
+use hedgerow::message::{
+    BroadcastHead, BroadcastMessage, Numbers as Carried, ScaleMessage, Selection, ToNode, ToServer,
+};
+use hedgerow::node::LinkSnapshot;
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyType};
 
 use crate::Pickled;
 use crate::arrays::{self, Numbers};
-use crate::batch::{self, Predictor, lock};
+use crate::batch::{self, lock};
 use crate::errors;
 use crate::messages::{Speech, Upload, count, kernels, narrow};
 use crate::plan::Plan;
-
-impl Predictor for engine::Engine {
-    fn predict(&mut self, x: &[f32]) -> Result<Answer, BadInput> {
-        self.predict(x)
-    }
-
-    fn learn(&mut self, x: &[f32], y: f32) -> Result<Answer, BadInput> {
-        self.learn(x, y)
-    }
-}
 
 /// A node without sockets: it predicts, learns, hears a server and says what there is to say;
 /// whoever drives it carries the messages.
@@ -48,8 +39,8 @@ impl Predictor for engine::Engine {
 /// True
 #[pyclass(frozen, module = "hedgerow")]
 pub(crate) struct Engine {
-    plan: Arc<hedgerow_net::Plan>,
-    engine: Mutex<engine::Engine>,
+    plan: hedgerow::Plan,
+    node: Mutex<hedgerow::Node>,
 }
 
 #[pymethods]
@@ -58,52 +49,39 @@ impl Engine {
     #[pyo3(signature = (plan, run="", number=None), text_signature = "(plan, run='', number=0)")]
     fn new(plan: &Plan, run: &str, number: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let number = number.map_or(Ok(0), node)?;
-        let engine = engine::Engine::new((*plan.0).clone(), run, number);
-        Ok(Self { plan: Arc::clone(&plan.0), engine: Mutex::new(engine) })
+        let mut node = plan.0.node(number);
+        node.set_run(run);
+        Ok(Self { plan: plan.0.clone(), node: Mutex::new(node) })
     }
 
     /// Predicts the label of one sample.
-    fn predict_one(&self, py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<f64> {
-        let x = self.sample(x)?;
-        let answer = lock(py, &self.engine).predict(&x).map_err(errors::value)?;
-        Ok(f64::from(answer.value))
+    fn predict_one(&self, x: &Bound<'_, PyAny>) -> PyResult<f64> {
+        batch::predict_one(&self.node, &self.plan, x)
     }
 
     /// Learns from one sample; the result is what it would have predicted.
-    fn learn_one(
-        &self,
-        py: Python<'_>,
-        x: &Bound<'_, PyAny>,
-        y: &Bound<'_, PyAny>,
-    ) -> PyResult<f64> {
-        let (x, y) = (self.sample(x)?, arrays::label(y)?);
-        let answer = lock(py, &self.engine).learn(&x, y).map_err(errors::value)?;
-        Ok(f64::from(answer.value))
+    fn learn_one(&self, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<f64> {
+        batch::learn_one(&self.node, &self.plan, x, y)
     }
 
     /// Predicts the labels of samples, a row for each.
-    fn predict<'py>(
-        &self,
-        py: Python<'py>,
-        x: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        batch::predict(py, &self.engine, &self.plan, x)
+    fn predict<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        batch::predict(&self.node, &self.plan, x)
     }
 
     /// Learns from samples, one after the other; the result is what was predicted before each.
     fn learn<'py>(
         &self,
-        py: Python<'py>,
         x: &Bound<'py, PyAny>,
         y: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        batch::learn(py, &self.engine, &self.plan, x, y)
+        batch::learn(&self.node, &self.plan, x, y)
     }
 
     /// Predicts, and remembers the sample until its label comes.
     fn predict_later(&self, py: Python<'_>, id: &str, x: &Bound<'_, PyAny>) -> PyResult<f64> {
-        let x = self.sample(x)?;
-        let answer = lock(py, &self.engine).predict_later(id, &x).map_err(errors::value)?;
+        let x = batch::sample(&self.plan, x)?;
+        let answer = lock(py, &self.node).predict_later(id, &x).map_err(errors::value)?;
         Ok(f64::from(answer.value))
     }
 
@@ -111,26 +89,25 @@ impl Engine {
     /// this name.
     fn learn_by_id(&self, py: Python<'_>, id: &str, y: &Bound<'_, PyAny>) -> PyResult<f64> {
         let y = arrays::label(y)?;
-        let answer = lock(py, &self.engine).learn_by_id(id, y).map_err(errors::input)?;
+        let answer = lock(py, &self.node).learn_by_id(id, &[y]).map_err(errors::input)?;
         Ok(f64::from(answer.value))
     }
 
     /// A connection is up: it begins with nothing said on either side.
     fn connected(&self, py: Python<'_>) {
-        lock(py, &self.engine).connected();
+        lock(py, &self.node).connected();
     }
 
     /// It is down: from here on samples are learned as they come.
     fn disconnected(&self, py: Python<'_>) {
-        lock(py, &self.engine).disconnected();
+        lock(py, &self.node).disconnected();
     }
 
     /// Takes a scale, as ``Server.scale`` tells it. Hear it before the broadcast that comes with
     /// it.
     fn hear_scale(&self, py: Python<'_>, version: &Bound<'_, PyAny>, scale: &[u8]) -> PyResult<()> {
-        let scale =
-            wire::Scale { version: count("version", version)?, scale: scale.to_vec().into() };
-        self.hear(py, wire::from_server::Message::Scale(scale))
+        let scale = ScaleMessage { version: count("version", version)?, scale: scale.to_vec() };
+        self.hear(py, ToNode::Scale(scale))
     }
 
     /// Takes a broadcast. ``taken`` is the latest round whose upload of this node the server has
@@ -148,12 +125,10 @@ impl Engine {
         taken: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let kernels = self::kernels(kernels)?.map(|(current, next)| Selection { current, next });
-        let numbers = Numbers::vector(numbers)?.as_slice().to_vec();
-        let broadcast =
-            hedgerow::message::Broadcast { round: count("round", round)?, kernels, numbers };
+        let numbers = Carried::Plain(Numbers::vector(numbers)?.as_slice().to_vec());
+        let (round, heads) = (count("round", round)?, vec![BroadcastHead { kernels, numbers }]);
         let taken = taken.map_or(Ok(0), |taken| count("taken", taken))?;
-        let broadcast = wire::Broadcast { taken, ..protocol::broadcast_to_wire(&broadcast) };
-        self.hear(py, wire::from_server::Message::Broadcast(broadcast))
+        self.hear(py, ToNode::Broadcast(BroadcastMessage { round, heads, taken }))
     }
 
     /// What there is to say now, each thing once a round. Who has learned nothing in this round
@@ -166,23 +141,18 @@ impl Engine {
             ));
         }
         let mut said = Vec::new();
-        lock(py, &self.engine).speak(even_so, &mut said);
+        lock(py, &self.node).speak(even_so, |message| said.push(message));
         let mut speech = Speech { report: None, upload: None };
         for message in said {
-            match message.message {
-                Some(wire::from_node::Message::Report(report)) => {
-                    let numbers = self.numbers(&report.numbers)?;
-                    speech.report = Some(PyArray1::from_vec(py, numbers).unbind());
+            match message {
+                ToServer::Report(report) => {
+                    speech.report = Some(PyArray1::from_vec(py, report.numbers).unbind());
                 }
-                Some(wire::from_node::Message::Upload(upload)) => {
-                    let wire::Upload { round, vote, numbers, samples, squared_error } = upload;
-                    let upload =
-                        hedgerow::message::Upload { round, vote, numbers: self.numbers(&numbers)? };
-                    let upload = Upload::new(py, upload, samples, squared_error.into());
-                    speech.upload = Some(Py::new(py, upload)?);
+                ToServer::Upload(upload) => {
+                    speech.upload =
+                        Upload::new(py, upload).map(|it| Py::new(py, it)).transpose()?;
                 }
-                Some(wire::from_node::Message::Idle(_) | wire::from_node::Message::Hello(_))
-                | None => {}
+                ToServer::Idle => {}
             }
         }
         Ok(speech)
@@ -190,45 +160,43 @@ impl Engine {
 
     /// How much each kernel has in the predictions; zero everywhere if the method has no kernels.
     fn shares(&self, py: Python<'_>) -> Vec<f64> {
-        let mut shares = vec![0.0; self.plan.setup().config().kernels];
-        lock(py, &self.engine).half().shares(&mut shares);
-        shares
+        batch::shares(&lock(py, &self.node))
     }
 
     /// What it belongs to.
     #[getter]
     fn plan(&self) -> Plan {
-        Plan(Arc::clone(&self.plan))
+        Plan(self.plan.clone())
     }
 
     /// The run that it belongs to.
     #[getter]
     fn run(&self, py: Python<'_>) -> String {
-        lock(py, &self.engine).run().to_owned()
+        lock(py, &self.node).run().to_owned()
     }
 
     /// Its number in the run.
     #[getter]
     fn number(&self, py: Python<'_>) -> NodeId {
-        lock(py, &self.engine).number()
+        lock(py, &self.node).id()
     }
 
     /// The round that it is in.
     #[getter]
     fn round(&self, py: Python<'_>) -> u64 {
-        lock(py, &self.engine).round()
+        lock(py, &self.node).round()
     }
 
     /// Whether it has a scale: without one nothing can be learned yet.
     #[getter]
     fn is_scaled(&self, py: Python<'_>) -> bool {
-        lock(py, &self.engine).is_scaled()
+        lock(py, &self.node).is_scaled()
     }
 
     /// Whether it has answered the open round and waits for the next one.
     #[getter]
     fn awaits_broadcast(&self, py: Python<'_>) -> bool {
-        lock(py, &self.engine).awaits_broadcast()
+        lock(py, &self.node).awaits_broadcast()
     }
 
     /// What it has seen and done: samples, mse, imputed, uploads, taken, refused, forgotten,
@@ -236,8 +204,8 @@ impl Engine {
     #[getter]
     fn tally<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (tally, (waiting, held)) = {
-            let engine = lock(py, &self.engine);
-            (*engine.tally(), engine.waiting())
+            let node = lock(py, &self.node);
+            (node.tally(), node.waiting())
         };
         let named = PyDict::new(py);
         named.set_item("samples", tally.samples)?;
@@ -254,65 +222,49 @@ impl Engine {
 
     /// Everything that has to survive a restart. Its connection is not part of it.
     fn save<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &lock(py, &self.engine).save())
+        PyBytes::new(py, &lock(py, &self.node).save())
     }
 
     /// Goes on from a saved state of the same plan, without a connection.
     #[staticmethod]
     fn restore(plan: &Plan, saved: &[u8]) -> PyResult<Self> {
-        let engine = engine::Engine::restore((*plan.0).clone(), saved).map_err(errors::value)?;
-        Ok(Self { plan: Arc::clone(&plan.0), engine: Mutex::new(engine) })
+        let node = hedgerow::Node::restore(&plan.0, saved).map_err(errors::value)?;
+        Ok(Self { plan: plan.0.clone(), node: Mutex::new(node) })
     }
 
     /// The same, in the middle of a connection.
     #[staticmethod]
-    fn _resume(plan: &Plan, saved: &[u8], standing: &[u8]) -> PyResult<Self> {
-        let standing: LinkSnapshot = postcard::from_bytes(standing).map_err(errors::value)?;
-        let mut engine =
-            engine::Engine::restore((*plan.0).clone(), saved).map_err(errors::value)?;
-        engine.resume(standing);
-        Ok(Self { plan: Arc::clone(&plan.0), engine: Mutex::new(engine) })
+    fn _resume(plan: &Plan, saved: &[u8], link: &[u8]) -> PyResult<Self> {
+        let link: LinkSnapshot = postcard::from_bytes(link).map_err(errors::value)?;
+        let mut node = hedgerow::Node::restore(&plan.0, saved).map_err(errors::value)?;
+        node.resume(link);
+        Ok(Self { plan: plan.0.clone(), node: Mutex::new(node) })
     }
 
     fn __reduce__<'py>(
         &self,
         py: Python<'py>,
     ) -> Pickled<'py, (Plan, Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
-        let (saved, standing) = {
-            let engine = lock(py, &self.engine);
-            (engine.save(), engine.standing())
+        let (saved, link) = {
+            let node = lock(py, &self.node);
+            (node.save(), node.link())
         };
-        let standing = postcard::to_stdvec(&standing).map_err(errors::value)?;
-        let parts = (self.plan(), PyBytes::new(py, &saved), PyBytes::new(py, &standing));
+        let link = postcard::to_stdvec(&link).map_err(errors::value)?;
+        let parts = (self.plan(), PyBytes::new(py, &saved), PyBytes::new(py, &link));
         Ok((PyType::new::<Self>(py).getattr("_resume")?, parts))
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let engine = lock(py, &self.engine);
-        let samples = engine.tally().samples;
-        format!(
-            "Engine({}, number={}, round={}, samples={samples})",
-            self.plan().__repr__(),
-            engine.number(),
-            engine.round()
-        )
+        let node = lock(py, &self.node);
+        let (id, round, samples) = (node.id(), node.round(), node.tally().samples);
+        let plan = self.plan().__repr__();
+        format!("Engine({plan}, number={id}, round={round}, samples={samples})")
     }
 }
 
 impl Engine {
-    fn sample(&self, x: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
-        arrays::sample(x, self.plan.inputs(), &self.plan.learning().columns)
-    }
-
-    fn hear(&self, py: Python<'_>, message: wire::from_server::Message) -> PyResult<()> {
-        lock(py, &self.engine).hear(&message.into()).map_err(errors::value)
-    }
-
-    fn numbers(&self, bytes: &[u8]) -> PyResult<Vec<f32>> {
-        let mut numbers = Vec::new();
-        protocol::numbers_from_bytes(bytes, self.plan.most_numbers(), &mut numbers)
-            .map_err(errors::value)?;
-        Ok(numbers)
+    fn hear(&self, py: Python<'_>, message: ToNode) -> PyResult<()> {
+        lock(py, &self.node).hear(&message).map_err(errors::value)
     }
 }
 

@@ -4,11 +4,11 @@ use std::error::Error;
 use std::fmt::Display;
 use std::io;
 
+use hedgerow::node::BadInput;
 use hedgerow_data::DataError;
 use hedgerow_data::rows::ReadError;
 use hedgerow_lab::run::RunError;
 use hedgerow_lab::settings::SettingsError;
-use hedgerow_net::agent::engine::BadInput;
 use hedgerow_net::layers::LayerError;
 use hedgerow_net::learning::config::LearningError;
 use pyo3::PyErr;

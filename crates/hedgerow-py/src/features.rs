@@ -1,10 +1,8 @@
 //! [`FeatureMap`]: random features of samples.
 
-use hedgerow::codec::Compression;
-use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel};
-use hedgerow::{Method, SetupConfig};
+use hedgerow::features::{Draw, Kernel};
+use hedgerow::{Plan, PlanConfig};
 use hedgerow_net::learning::config::first_seed;
-use hedgerow_net::{Learning, Plan, Scaling};
 use numpy::{PyArray1, PyArrayDyn, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -61,21 +59,10 @@ impl FeatureMap {
         let seed = at_least("seed", 0, seed)?;
         // The naive extension has the features of all kernels, and a plan has bounds that nothing
         // outgrows.
-        let setup =
-            SetupConfig { kernels: kernels.len(), frequencies, inputs, ..SetupConfig::default() };
-        let amplitude = Amplitude::Normalised;
-        let features =
-            FeatureSpec { kernels, draw, inputs, frequencies, seed: first_seed(seed), amplitude };
-        let plan = Plan::new(Learning {
-            method: Method::Naive,
-            setup,
-            features,
-            scaling: Scaling::None,
-            compression: Compression::default(),
-            personal: false,
-            columns: Vec::new(),
-            target: String::new(),
-        });
+        let method = "naive".parse().map_err(errors::value)?;
+        let config = PlanConfig::default().method(method).kernels(kernels).draw(draw);
+        let config = config.inputs(inputs).frequencies(Some(frequencies)).seed(first_seed(seed));
+        let plan = Plan::new(config);
         Ok(Self { plan: plan.map_err(errors::value)?, seed })
     }
 
@@ -139,13 +126,13 @@ impl FeatureMap {
     /// Frequencies of each kernel.
     #[getter]
     fn frequencies(&self) -> usize {
-        self.plan.learning().features.frequencies
+        self.plan.config().frequencies.unwrap_or(0)
     }
 
     /// How they were drawn.
     #[getter]
     fn draw(&self) -> &'static str {
-        self.plan.learning().features.draw.name()
+        self.plan.config().draw.name()
     }
 
     /// Where the draw begins.
@@ -157,7 +144,7 @@ impl FeatureMap {
     /// The dictionary, as pairs of a family and a squared bandwidth.
     #[getter]
     fn kernels(&self) -> Vec<(&'static str, f64)> {
-        plan::pairs(&self.plan.learning().features.kernels)
+        plan::pairs(&self.plan.config().kernels)
     }
 
     fn __repr__(&self) -> String {

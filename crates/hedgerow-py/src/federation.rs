@@ -1,35 +1,20 @@
 //! [`Federation`]: K nodes and their server in one process.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use hedgerow::message::{Report, Upload};
-use hedgerow::{Method, NodeId};
-use hedgerow_net::agent::engine::{Answer, BadInput, Engine, LinkSnapshot};
-use hedgerow_net::transport::protocol::{self, wire};
+use hedgerow::Node;
+use hedgerow::node::{Answer, BadInput, LinkSnapshot};
 use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
 use serde::{Deserialize, Serialize};
 
-use crate::arrays::{self, Numbers};
-use crate::batch::lock;
-use crate::central::Central;
+use crate::arrays::Numbers;
+use crate::batch::{self, SAMPLES_PER_SIGNAL_CHECK, lock};
 use crate::engine;
 use crate::errors;
 use crate::plan::Plan;
-
-/// Samples between two looks at whether somebody wants to end it.
-const PIECE: usize = 256;
-
-/// Everybody.
-struct Everybody {
-    engines: Vec<Engine>,
-    server: Central,
-    traffic: Traffic,
-    said: Vec<wire::FromNode>,
-    report: Report,
-    upload: Upload,
-}
+use crate::server::SavedServer;
 
 /// Numbers that went up and down, all nodes together.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
@@ -41,143 +26,90 @@ struct Traffic {
 #[derive(Serialize, Deserialize)]
 struct Saved {
     plan: String,
-    engines: Vec<(Vec<u8>, LinkSnapshot)>,
+    nodes: Vec<(Vec<u8>, LinkSnapshot)>,
     server: Vec<u8>,
     traffic: Traffic,
 }
 
-impl Everybody {
-    fn new(plan: &hedgerow_net::Plan) -> Self {
-        let nodes = 0..plan.setup().config().nodes as NodeId;
-        let engines = nodes.map(|number| Engine::new(plan.clone(), "", number)).collect();
-        let mut all = Self::of(engines, Central::new(plan.clone()), Traffic::default());
-        for number in 0..all.engines.len() {
-            all.engines[number].connected();
-            all.hear(number);
-        }
-        all.traffic = Traffic::default();
-        all
-    }
+/// A federation, and what travelled before it was saved.
+struct State {
+    federation: hedgerow::Federation,
+    before: Traffic,
+}
 
-    fn of(engines: Vec<Engine>, server: Central, traffic: Traffic) -> Self {
-        let (said, report, upload) = (Vec::new(), Report::default(), Upload::default());
-        Self { engines, server, traffic, said, report, upload }
-    }
-
-    /// A node hears what the server has to tell. It refuses nothing that its own server says.
-    fn hear(&mut self, number: usize) {
-        let engine = &mut self.engines[number];
-        if let Some(scale) = self.server.scale() {
-            _ = engine.hear(&wire::from_server::Message::Scale(scale).into());
-        }
-        let broadcast = self.server.broadcast(number as NodeId);
-        _ = engine.hear(&wire::from_server::Message::Broadcast(broadcast).into());
-        self.traffic.down =
-            self.traffic.down.saturating_add(self.server.half().broadcast().count() as u64);
-    }
-
-    /// A node says what it has to say.
-    fn speak(&mut self, number: usize) {
-        let engine = &mut self.engines[number];
-        engine.speak(false, &mut self.said);
-        let (node, most) = (number as NodeId, engine.plan().most_numbers());
-        for message in self.said.drain(..) {
-            match message.message {
-                Some(wire::from_node::Message::Report(report)) => {
-                    if protocol::numbers_from_bytes(&report.numbers, most, &mut self.report.numbers)
-                        .is_ok()
-                    {
-                        self.traffic.up =
-                            self.traffic.up.saturating_add(self.report.count() as u64);
-                        _ = self.server.accept_report(node, &self.report);
-                    }
-                }
-                Some(wire::from_node::Message::Upload(upload)) => {
-                    (self.upload.round, self.upload.vote) = (upload.round, upload.vote);
-                    if protocol::numbers_from_bytes(&upload.numbers, most, &mut self.upload.numbers)
-                        .is_ok()
-                    {
-                        self.traffic.up =
-                            self.traffic.up.saturating_add(self.upload.count() as u64);
-                        let errors = (upload.samples.into(), upload.squared_error.into());
-                        _ = self.server.accept_upload(node, &self.upload, errors.0, errors.1);
-                    }
-                }
-                Some(wire::from_node::Message::Idle(_) | wire::from_node::Message::Hello(_))
-                | None => {}
-            }
-        }
-    }
-
-    /// A round: samples are predicted and learned where they are, everybody who has learned speaks,
-    /// and all hear what came of it.
+impl State {
+    /// A round: samples are predicted and learned where they are, every node that has learned
+    /// speaks, and all hear what came of it.
     fn round(
         &mut self,
         rows: &[Row<'_>],
         mut seen: impl FnMut(usize, Answer),
     ) -> Result<(), BadInput> {
         for row in rows {
-            let answer = self.engines[row.node].learn(row.x, row.y)?;
-            seen(row.at, answer);
+            seen(row.at, self.federation.nodes_mut()[row.node].learn(row.x, &[row.y])?);
         }
-        for number in 0..self.engines.len() {
-            self.speak(number);
-        }
-        if self.server.close_round() {
-            (0..self.engines.len()).for_each(|number| self.hear(number));
-        }
+        self.federation.exchange();
         Ok(())
     }
 
-    fn save(&self, plan: &hedgerow_net::Plan) -> Vec<u8> {
-        let engines =
-            self.engines.iter().map(|engine| (engine.save(), engine.standing())).collect();
-        let (plan, server) = (plan.to_json(), self.server.save());
-        // Writing to memory can't fail; were it to, an empty state would be refused.
-        postcard::to_stdvec(&Saved { plan, engines, server, traffic: self.traffic })
-            .unwrap_or_default()
+    fn traffic(&self) -> Traffic {
+        let Traffic { up, down } = self.before;
+        let since = self.federation.traffic();
+        Traffic { up: up + since.numbers_up, down: down + since.numbers_down }
     }
 
-    fn restore(saved: &[u8]) -> PyResult<(hedgerow_net::Plan, Self)> {
+    fn save(&self, plan: &Plan) -> PyResult<Vec<u8>> {
+        let nodes = self.federation.nodes().iter().map(|node| (node.save(), node.link()));
+        let saved = Saved {
+            plan: plan.to_json(),
+            nodes: nodes.collect(),
+            server: SavedServer::new(self.federation.server()).to_bytes()?,
+            traffic: self.traffic(),
+        };
+        postcard::to_stdvec(&saved).map_err(errors::value)
+    }
+
+    fn restore(saved: &[u8]) -> PyResult<Self> {
         let unreadable =
             |error| errors::value(format!("the saved federation can't be read: {error}"));
-        let Saved { plan, engines: saved, server, traffic } =
+        let Saved { plan, nodes: saved, server, traffic } =
             postcard::from_bytes(saved).map_err(unreadable)?;
-        let plan = hedgerow_net::Plan::from_json(&plan).map_err(errors::value)?;
+        let plan = Plan::from_json(&plan)?.0;
         check(&plan)?;
-        let (expected, found) = (plan.setup().config().nodes, saved.len());
+        let (expected, found) = (plan.config().nodes, saved.len());
         if expected != found {
             return Err(errors::value(format!(
                 "{expected} nodes were expected, but {found} were saved"
             )));
         }
-        let mut engines = Vec::new();
-        for (engine, standing) in saved {
-            let mut engine = Engine::restore(plan.clone(), &engine).map_err(errors::value)?;
-            engine.resume(standing);
-            engines.push(engine);
+        let mut nodes = Vec::new();
+        for (node, link) in saved {
+            let mut node = Node::restore(&plan, &node).map_err(errors::value)?;
+            node.resume(link);
+            nodes.push(node);
         }
-        let server = Central::restore(plan.clone(), &server).map_err(errors::value)?;
-        Ok((plan, Self::of(engines, server, traffic)))
+        let server = SavedServer::from_bytes(&server)?.restore(&plan)?;
+        let federation = hedgerow::Federation::from_parts(server, nodes);
+        Ok(Self { federation, before: traffic })
     }
 }
 
-/// Bytes that all nodes may take; more would be the end of the process, not an exception.
-const MOST_MEMORY: f64 = 16.0 * 1024.0 * 1024.0 * 1024.0;
+/// Bytes that all nodes may take; more would end the process instead of raising an exception.
+const MAX_MEMORY: f64 = 16.0 * 1024.0 * 1024.0 * 1024.0;
 
 /// Refuses what has no meaning in one process, or doesn't fit into it.
-fn check(plan: &hedgerow_net::Plan) -> PyResult<()> {
+fn check(plan: &hedgerow::Plan) -> PyResult<()> {
     if !plan.is_plain() {
         return Err(errors::value(
-            "compression must be \"none\" and part 1 in a federation of one process: simulate() has the others",
+            "compression must be \"none\" and part 1 in a federation of one process: simulate() \
+             has the others",
         ));
     }
-    let nodes = plan.setup().config().nodes;
-    let (width, inputs) = (plan.map().width() as f64, plan.inputs() as f64);
-    let is_square = matches!(plan.learning().method, Method::GrOfl | Method::LinearNewton);
-    // Models and buffers, and what methods of second order know of their features.
-    let each = 1024.0 + 64.0 * (width + inputs) + if is_square { 8.0 * width * width } else { 0.0 };
-    let most = MOST_MEMORY / each;
+    let nodes = plan.config().nodes;
+    let (width, inputs) = (plan.width() as f64, plan.inputs() as f64);
+    // Buffers, and what the method keeps.
+    let each = 1024.0 + 64.0 * (width + inputs) + (plan.method().memory)(plan.setup()) as f64;
+    let most = MAX_MEMORY / each;
     if nodes as f64 <= most {
         return Ok(());
     }
@@ -198,8 +130,8 @@ struct Row<'a> {
 /// is made from it.
 #[pyclass(frozen, subclass, name = "_Federation", module = "hedgerow._hedgerow")]
 pub(crate) struct Federation {
-    plan: Arc<hedgerow_net::Plan>,
-    all: Mutex<Everybody>,
+    plan: hedgerow::Plan,
+    state: Mutex<State>,
 }
 
 type Outcome<'py> =
@@ -210,7 +142,10 @@ impl Federation {
     #[new]
     fn new(plan: &Plan) -> PyResult<Self> {
         check(&plan.0)?;
-        Ok(Self { plan: Arc::clone(&plan.0), all: Mutex::new(Everybody::new(&plan.0)) })
+        let mut federation = hedgerow::Federation::new(&plan.0);
+        federation.connect();
+        let state = State { federation, before: Traffic::default() };
+        Ok(Self { plan: plan.0.clone(), state: Mutex::new(state) })
     }
 
     /// Plays samples: in a single round, or as many rounds as it takes if each node sees one sample
@@ -225,14 +160,8 @@ impl Federation {
         single: bool,
     ) -> PyResult<Outcome<'py>> {
         let inputs = self.plan.inputs();
-        let x = Numbers::samples(x, inputs, &self.plan.learning().columns)?;
-        let y = Numbers::labels(y, x.rows())?;
-        for (row, y) in y.as_slice().iter().enumerate() {
-            self.plan
-                .setup()
-                .check_label(*y)
-                .map_err(|error| errors::value(format!("row {row}: {error}")))?;
-        }
+        let x = Numbers::samples(x, inputs, &self.plan.config().columns)?;
+        let y = batch::labels(&self.plan, y, x.rows())?;
         let nodes = self.nodes_of(x.rows(), node)?;
         let mut rows: Vec<Row<'_>> = x
             .as_slice()
@@ -244,7 +173,7 @@ impl Federation {
             .collect();
         let mut rounds = vec![0i64; rows.len()];
         if !single {
-            let mut seen = vec![0; self.plan.setup().config().nodes];
+            let mut seen = vec![0; self.plan.config().nodes];
             for row in &rows {
                 rounds[row.at] = seen[row.node];
                 seen[row.node] += 1;
@@ -255,13 +184,13 @@ impl Federation {
         let mut played = 0;
         while played < rows.len() {
             let piece = py.detach(|| {
-                let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-                let end = rows.len().min(played.saturating_add(PIECE));
+                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                let end = rows.len().min(played.saturating_add(SAMPLES_PER_SIGNAL_CHECK));
                 while played < end {
                     let round = rounds[rows[played].at];
                     let len =
                         rows[played..].iter().take_while(|row| rounds[row.at] == round).count();
-                    all.round(&rows[played..played + len], |at, answer| {
+                    state.round(&rows[played..played + len], |at, answer| {
                         (predictions[at], known[at]) = (answer.value, answer.known);
                     })?;
                     played += len;
@@ -288,13 +217,14 @@ impl Federation {
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         let inputs = self.plan.inputs();
         let (node, x) =
-            (self.node(node)?, Numbers::samples(x, inputs, &self.plan.learning().columns)?);
+            (self.node(node)?, Numbers::samples(x, inputs, &self.plan.config().columns)?);
         let mut predictions = Vec::with_capacity(x.rows());
-        for piece in x.as_slice().chunks(PIECE * inputs) {
+        for piece in x.as_slice().chunks(SAMPLES_PER_SIGNAL_CHECK * inputs) {
             let outcome = py.detach(|| {
-                let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                let node = &mut state.federation.nodes_mut()[node];
                 piece.chunks_exact(inputs).try_for_each(|x| {
-                    predictions.push(all.engines[node].predict(x)?.value);
+                    predictions.push(node.predict(x)?.value);
                     Ok(())
                 })
             });
@@ -313,37 +243,35 @@ impl Federation {
         node: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<f64> {
         let node = self.node(node)?;
-        let x = arrays::sample(x, self.plan.inputs(), &self.plan.learning().columns)?;
-        let answer = lock(py, &self.all).engines[node].predict(&x).map_err(errors::value)?;
-        Ok(f64::from(answer.value))
+        let x = batch::sample(&self.plan, x)?;
+        let answer = lock(py, &self.state).federation.nodes_mut()[node].predict(&x);
+        Ok(f64::from(answer.map_err(errors::value)?.value))
     }
 
     /// How much each kernel has in the predictions of a node.
     #[pyo3(signature = (node=None), text_signature = "($self, node=0)")]
     fn shares(&self, py: Python<'_>, node: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<f64>> {
         let node = self.node(node)?;
-        let mut shares = vec![0.0; self.plan.setup().config().kernels];
-        lock(py, &self.all).engines[node].half().shares(&mut shares);
-        Ok(shares)
+        Ok(batch::shares(&lock(py, &self.state).federation.nodes()[node]))
     }
 
     /// What everybody agreed on.
     #[getter]
     fn plan(&self) -> Plan {
-        Plan(Arc::clone(&self.plan))
+        Plan(self.plan.clone())
     }
 
     /// The open round, from 1. Rounds without a model, before nodes agree on a scale, are not
     /// counted.
     #[getter]
     fn rounds(&self, py: Python<'_>) -> u64 {
-        lock(py, &self.all).server.half().broadcast().round
+        lock(py, &self.state).federation.server().round()
     }
 
     /// Labels that were learned, by all nodes together.
     #[getter]
     fn samples(&self, py: Python<'_>) -> u64 {
-        lock(py, &self.all).engines.iter().map(|engine| engine.tally().samples).sum()
+        lock(py, &self.state).federation.nodes().iter().map(|node| node.tally().samples).sum()
     }
 
     /// Mean squared error of the models' predictions before their labels; 0 before the first. With
@@ -351,9 +279,9 @@ impl Federation {
     /// that aren't counted.
     #[getter]
     fn mse(&self, py: Python<'_>) -> f64 {
-        let all = lock(py, &self.all);
+        let state = lock(py, &self.state);
         let (mut scored, mut squared_error) = (0, 0.0);
-        for tally in all.engines.iter().map(Engine::tally) {
+        for tally in state.federation.nodes().iter().map(Node::tally) {
             scored += tally.scored;
             squared_error += tally.squared_error;
         }
@@ -363,38 +291,39 @@ impl Federation {
     /// Numbers that went up and down, all nodes together.
     #[getter]
     fn traffic(&self, py: Python<'_>) -> (u64, u64) {
-        let Traffic { up, down } = lock(py, &self.all).traffic;
+        let Traffic { up, down } = lock(py, &self.state).traffic();
         (up, down)
     }
 
     /// Everything that has to survive a restart, the plan among it.
-    fn save<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &lock(py, &self.all).save(&self.plan))
+    fn save<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let saved = lock(py, &self.state).save(&self.plan())?;
+        Ok(PyBytes::new(py, &saved))
     }
 
-    fn __getstate__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+    fn __getstate__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         self.save(py)
     }
 
     fn __setstate__(&self, py: Python<'_>, saved: &[u8]) -> PyResult<()> {
-        let (plan, all) = Everybody::restore(saved)?;
-        if plan.learning() != self.plan.learning() {
+        let state = State::restore(saved)?;
+        if *state.federation.plan() != self.plan {
             return Err(errors::value("the saved federation has another plan"));
         }
-        *lock(py, &self.all) = all;
+        *lock(py, &self.state) = state;
         Ok(())
     }
 
     fn __reduce__<'py>(
         slf: &Bound<'py, Self>,
-    ) -> (Bound<'py, PyType>, (Plan,), Bound<'py, PyBytes>) {
+    ) -> PyResult<(Bound<'py, PyType>, (Plan,), Bound<'py, PyBytes>)> {
         let this = slf.get();
-        (slf.get_type(), (this.plan(),), this.save(slf.py()))
+        Ok((slf.get_type(), (this.plan(),), this.save(slf.py())?))
     }
 
     #[staticmethod]
     fn _plan_of(saved: &[u8]) -> PyResult<Plan> {
-        Ok(Plan(Arc::new(Everybody::restore(saved)?.0)))
+        Ok(Plan(State::restore(saved)?.federation.plan().clone()))
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
@@ -406,7 +335,7 @@ impl Federation {
 impl Federation {
     fn node(&self, node: Option<&Bound<'_, PyAny>>) -> PyResult<usize> {
         let number = node.map_or(Ok(0), engine::node)? as usize;
-        let nodes = self.plan.setup().config().nodes;
+        let nodes = self.plan.config().nodes;
         if number < nodes {
             Ok(number)
         } else {
@@ -416,7 +345,7 @@ impl Federation {
 
     /// Whose each sample is: in turn, unless somebody says so.
     fn nodes_of(&self, rows: usize, node: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<usize>> {
-        let nodes = self.plan.setup().config().nodes;
+        let nodes = self.plan.config().nodes;
         let Some(node) = node else { return Ok((0..rows).map(|row| row % nodes).collect()) };
         let numpy = node.py().import("numpy")?;
         let numbers = numpy.call_method1("asarray", (node,))?;

@@ -4,7 +4,6 @@
 
 mod arrays;
 mod batch;
-mod central;
 mod engine;
 mod errors;
 mod features;

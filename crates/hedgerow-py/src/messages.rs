@@ -1,6 +1,6 @@
 //! What crosses between nodes and server, as Python sees it.
 
-use hedgerow::message::Selection;
+use hedgerow::message::{Errors, Numbers as Carried, Selection, UploadHead, UploadMessage};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
@@ -26,20 +26,15 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
-    pub(crate) fn new(
-        py: Python<'_>,
-        upload: hedgerow::message::Upload,
-        samples: u32,
-        squared_error: f64,
-    ) -> Self {
-        let hedgerow::message::Upload { round, vote, numbers } = upload;
-        Self {
-            round,
-            vote,
-            numbers: PyArray1::from_vec(py, numbers).unbind(),
-            samples,
-            squared_error,
-        }
+    /// The first output of a message; none if it is compressed.
+    pub(crate) fn new(py: Python<'_>, message: UploadMessage) -> Option<Self> {
+        let UploadMessage { round, heads, errors: Errors { samples, squared_error } } = message;
+        let UploadHead { vote, numbers: Carried::Plain(numbers) } = heads.into_iter().next()?
+        else {
+            return None;
+        };
+        let numbers = PyArray1::from_vec(py, numbers).unbind();
+        Some(Self { round, vote, numbers, samples, squared_error: squared_error.into() })
     }
 
     pub(crate) fn read(&self, py: Python<'_>) -> PyResult<(hedgerow::message::Upload, u32, f64)> {

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use hedgerow_net::Plan as NetPlan;
 use hedgerow_net::agent::config::{AtEnd, Settings, SettingsError, Source};
 use hedgerow_net::agent::driver::{self, AgentError, Parts};
 use hedgerow_net::agent::http::{Asked, Question, Reply};
@@ -22,7 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::batch::lock;
+use crate::batch::{self, lock};
 use crate::errors;
 use crate::{arrays, plan::Plan};
 
@@ -45,7 +44,7 @@ const QUEUE: usize = 64;
 #[pyclass(frozen, module = "hedgerow")]
 pub(crate) struct Node {
     live: Mutex<Option<Live>>,
-    plan: OnceLock<Arc<NetPlan>>,
+    plan: OnceLock<Plan>,
     server: String,
     /// The process that its threads are in: they don't come along into forks.
     process: u32,
@@ -189,7 +188,7 @@ impl Node {
     /// What the server said is learned.
     #[getter]
     fn plan(&self, py: Python<'_>) -> PyResult<Plan> {
-        Ok(Plan(self.told(py)?))
+        self.told(py)
     }
 
     /// Whether it was closed.
@@ -261,18 +260,17 @@ impl Node {
     }
 
     fn sample(&self, py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
-        let plan = self.told(py)?;
-        arrays::sample(x, plan.inputs(), &plan.learning().columns)
+        batch::sample(&self.told(py)?.0, x)
     }
 
     /// What is learned, once the server has told it.
-    fn told(&self, py: Python<'_>) -> PyResult<Arc<NetPlan>> {
+    fn told(&self, py: Python<'_>) -> PyResult<Plan> {
         if let Some(plan) = self.plan.get() {
-            return Ok(Arc::clone(plan));
+            return Ok(plan.clone());
         }
         let reply = self.answered(self.ask(py, Question::Plan)?)?;
-        let plan = NetPlan::from_json(reply.as_str().unwrap_or_default()).map_err(errors::value)?;
-        Ok(Arc::clone(self.plan.get_or_init(|| Arc::new(plan))))
+        let plan = Plan::from_json(reply.as_str().unwrap_or_default())?;
+        Ok(self.plan.get_or_init(|| plan).clone())
     }
 
     fn take(&self, py: Python<'_>, sample: Sample) -> PyResult<f64> {

@@ -1,8 +1,5 @@
 //! [`Plan`]: all that a federation agrees on.
 
-use std::sync::Arc;
-
-use hedgerow::Method;
 use hedgerow::features::{Family, Kernel};
 use hedgerow::message::Upload;
 use pyo3::basic::CompareOp;
@@ -48,7 +45,7 @@ use crate::errors;
 /// ValueError: learning.budget: gr needs a budget of at least 16 numbers, but has 3
 #[pyclass(frozen, module = "hedgerow", from_py_object)]
 #[derive(Clone)]
-pub(crate) struct Plan(pub(crate) Arc<hedgerow_net::Plan>);
+pub(crate) struct Plan(pub(crate) hedgerow::Plan);
 
 #[pymethods]
 impl Plan {
@@ -78,27 +75,28 @@ impl Plan {
         sections.insert("learning".into(), learning.into());
         let plan =
             hedgerow_net::Plan::from_changes(sections, dictionary).map_err(errors::learning)?;
-        Ok(Self(Arc::new(plan)))
+        Self::from_json(&plan.to_json())
     }
 
     /// Reads what ``to_json`` wrote, or what a server told its nodes.
     #[staticmethod]
-    fn from_json(text: &str) -> PyResult<Self> {
-        hedgerow_net::Plan::from_json(text).map(|plan| Self(Arc::new(plan))).map_err(errors::value)
+    pub(crate) fn from_json(text: &str) -> PyResult<Self> {
+        let unreadable =
+            |error| errors::value(format!("the learning configuration can't be read: {error}"));
+        let config = serde_json::from_str(text).map_err(unreadable)?;
+        hedgerow::Plan::new(config).map(Self).map_err(errors::value)
     }
 
     /// All of it as text.
-    fn to_json(&self) -> String {
-        self.0.to_json()
+    pub(crate) fn to_json(&self) -> String {
+        // Writing to memory can't fail: all keys are strings and all numbers finite.
+        serde_json::to_string(self.0.config()).unwrap_or_default()
     }
 
     /// The method, as it was named.
     #[getter]
     fn method(&self) -> String {
-        match self.0.learning().method {
-            Method::SkOfl { kernel } => format!("sk:{}", kernel + 1),
-            method => method.name().to_owned(),
-        }
+        self.0.config().method.to_string()
     }
 
     /// Numbers in a sample.
@@ -110,31 +108,31 @@ impl Plan {
     /// Names of the inputs; empty if they have none.
     #[getter]
     fn columns(&self) -> Vec<String> {
-        self.0.learning().columns.clone()
+        self.0.config().columns.clone()
     }
 
     /// Name of the label.
     #[getter]
     fn target(&self) -> &str {
-        &self.0.learning().target
+        &self.0.config().target
     }
 
     /// Nodes that are expected, K.
     #[getter]
     fn nodes(&self) -> usize {
-        self.0.setup().config().nodes
+        self.0.config().nodes
     }
 
     /// Numbers that a message may have, r.
     #[getter]
     fn budget(&self) -> usize {
-        self.0.setup().config().budget
+        self.0.config().budget
     }
 
     /// Numbers that an upload has, a vote among them.
     #[getter]
     fn numbers(&self) -> usize {
-        let (mut half, mut upload) = (self.0.node(0), Upload::default());
+        let (mut half, mut upload) = (self.0.node_method(0), Upload::default());
         let (x, mut z) = (vec![0.0; self.0.inputs()], vec![0.0; self.0.map().width()]);
         // The label is one that all losses know.
         _ = half.learn(self.0.map().map_batch(&x, &mut z), 1.0);
@@ -151,7 +149,7 @@ impl Plan {
     /// The dictionary, as pairs of a family and a squared bandwidth.
     #[getter]
     fn kernels(&self) -> Vec<(&'static str, f64)> {
-        pairs(&self.0.learning().features.kernels)
+        pairs(&self.0.config().kernels)
     }
 
     pub(crate) fn __repr__(&self) -> String {
@@ -161,7 +159,7 @@ impl Plan {
     }
 
     fn __richcmp__(&self, other: &Self, compared: CompareOp) -> PyResult<bool> {
-        let is_equal = self.0.learning() == other.0.learning();
+        let is_equal = self.0 == other.0;
         match compared {
             CompareOp::Eq => Ok(is_equal),
             CompareOp::Ne => Ok(!is_equal),

@@ -1,27 +1,72 @@
-//! [`Server`]: the server's half without sockets.
+//! [`Server`]: the server of a federation without sockets.
 
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 
+use hedgerow::NodeId;
 use hedgerow::message::Report;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
+use serde::{Deserialize, Serialize};
 
 use crate::Pickled;
 use crate::arrays::Numbers;
 use crate::batch::lock;
-use crate::central::Central;
 use crate::engine::node;
 use crate::errors;
 use crate::messages::{Broadcast, Upload};
 use crate::plan::Plan;
+
+/// What the open round and those before have brought.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Counted {
+    /// The latest round of each node whose upload was taken.
+    taken: BTreeMap<NodeId, u64>,
+    samples: u64,
+    squared_error: f64,
+}
+
+/// A server as it is saved.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct SavedServer {
+    models: Vec<u8>,
+    scaling: Option<Vec<u8>>,
+    counted: Counted,
+}
+
+impl SavedServer {
+    pub(crate) fn new(server: &hedgerow::Server) -> Self {
+        let counted = Counted::default();
+        Self { models: server.save(), scaling: server.save_scaling(), counted }
+    }
+
+    pub(crate) fn to_bytes(&self) -> PyResult<Vec<u8>> {
+        postcard::to_stdvec(self).map_err(errors::value)
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> PyResult<Self> {
+        let unreadable = |error| errors::value(format!("the saved server can't be read: {error}"));
+        postcard::from_bytes(bytes).map_err(unreadable)
+    }
+
+    pub(crate) fn restore(&self, plan: &hedgerow::Plan) -> PyResult<hedgerow::Server> {
+        hedgerow::Server::restore(plan, &self.models, self.scaling.as_deref())
+            .map_err(errors::value)
+    }
+}
+
+struct State {
+    server: hedgerow::Server,
+    counted: Counted,
+}
 
 /// A server without sockets: it takes what nodes say, closes rounds, and has a broadcast and a
 /// scale for everybody; whoever drives it carries the messages. See :class:`Engine` for the other
 /// side.
 #[pyclass(frozen, module = "hedgerow")]
 pub(crate) struct Server {
-    plan: Arc<hedgerow_net::Plan>,
-    central: Mutex<Central>,
+    plan: hedgerow::Plan,
+    state: Mutex<State>,
 }
 
 #[pymethods]
@@ -33,13 +78,14 @@ impl Server {
                 "compression must be \"none\" for messages that Python carries",
             ));
         }
-        Ok(Self { plan: Arc::clone(&plan.0), central: Mutex::new(Central::new((*plan.0).clone())) })
+        let state = State { server: plan.0.server(), counted: Counted::default() };
+        Ok(Self { plan: plan.0.clone(), state: Mutex::new(state) })
     }
 
     /// What opens the round: tell it to everybody.
     #[getter]
     fn broadcast(&self, py: Python<'_>) -> Broadcast {
-        let broadcast = lock(py, &self.central).half().broadcast().clone();
+        let broadcast = lock(py, &self.state).server.broadcast(0).clone();
         Broadcast::new(py, &broadcast)
     }
 
@@ -47,15 +93,18 @@ impl Server {
     /// yet.
     #[getter]
     fn scale<'py>(&self, py: Python<'py>) -> Option<(u64, Bound<'py, PyBytes>)> {
-        let scale = lock(py, &self.central).scale()?;
-        Some((scale.version, PyBytes::new(py, &scale.scale)))
+        let (version, scale) = {
+            let server = &lock(py, &self.state).server;
+            (server.scale_version(), server.scale()?.to_bytes())
+        };
+        Some((version, PyBytes::new(py, &scale)))
     }
 
     /// The latest round whose upload of this node was taken; 0 if none was. Tell it to the node
     /// with the broadcast.
     fn taken(&self, py: Python<'_>, node: &Bound<'_, PyAny>) -> PyResult<u64> {
         let node = self::node(node)?;
-        Ok(lock(py, &self.central).taken(node))
+        Ok(lock(py, &self.state).counted.taken.get(&node).copied().unwrap_or(0))
     }
 
     /// Takes a node's report of what it has seen. ValueError if it makes no sense; then nothing
@@ -68,7 +117,7 @@ impl Server {
     ) -> PyResult<()> {
         let node = self::node(node)?;
         let report = Report { numbers: Numbers::vector(numbers)?.as_slice().to_vec() };
-        lock(py, &self.central).accept_report(node, &report).map_err(errors::value)
+        lock(py, &self.state).server.accept_report(node, &report).map_err(errors::value)
     }
 
     /// Takes a node's upload. ValueError if it is of another round, a second one, or makes no
@@ -81,63 +130,78 @@ impl Server {
     ) -> PyResult<()> {
         let node = self::node(node)?;
         let (upload, samples, squared_error) = upload.read(py)?;
-        let accepted =
-            lock(py, &self.central).accept_upload(node, &upload, samples.into(), squared_error);
-        accepted.map_err(errors::value)
+        if !(0.0..=f64::MAX).contains(&squared_error) {
+            return Err(errors::value(format!(
+                "a sum of squared errors must be a number and at least 0, but is {squared_error}"
+            )));
+        }
+        let round = upload.round;
+        let State { server, counted } = &mut *lock(py, &self.state);
+        server.accept_uploads(node, &[upload]).map_err(errors::value)?;
+        counted.taken.insert(node, round);
+        counted.samples = counted.samples.saturating_add(samples.into());
+        counted.squared_error = (counted.squared_error + squared_error).min(f64::MAX);
+        Ok(())
     }
 
     /// Closes the round with whoever came. Whether there is a new broadcast or scale to be told.
     fn close_round(&self, py: Python<'_>) -> bool {
         py.detach(|| {
-            self.central.lock().unwrap_or_else(std::sync::PoisonError::into_inner).close_round()
+            let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            state.server.close_round().is_news()
         })
     }
 
     /// Uploads that the open round has so far.
     #[getter]
     fn uploads(&self, py: Python<'_>) -> usize {
-        lock(py, &self.central).half().uploads()
+        lock(py, &self.state).server.uploads()
     }
 
     /// The open round.
     #[getter]
     fn round(&self, py: Python<'_>) -> u64 {
-        lock(py, &self.central).half().broadcast().round
+        lock(py, &self.state).server.round()
     }
 
     /// Samples that uploads have told of.
     #[getter]
     fn samples(&self, py: Python<'_>) -> u64 {
-        lock(py, &self.central).errors().0
+        lock(py, &self.state).counted.samples
     }
 
     /// Mean squared error of the nodes' predictions, as they tell; 0 before the first.
     #[getter]
     fn mse(&self, py: Python<'_>) -> f64 {
-        let (samples, squared_error) = lock(py, &self.central).errors();
+        let Counted { samples, squared_error, .. } = lock(py, &self.state).counted;
         if samples == 0 { 0.0 } else { squared_error / samples as f64 }
     }
 
     /// What everybody agreed on.
     #[getter]
     fn plan(&self) -> Plan {
-        Plan(Arc::clone(&self.plan))
+        Plan(self.plan.clone())
     }
 
     /// Everything that has to survive a restart. Uploads of the open round are not part of it.
-    fn save<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &lock(py, &self.central).save())
+    fn save<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let saved = {
+            let State { server, counted } = &*lock(py, &self.state);
+            SavedServer { counted: counted.clone(), ..SavedServer::new(server) }
+        };
+        Ok(PyBytes::new(py, &saved.to_bytes()?))
     }
 
     /// Goes on from a saved state of the same plan.
     #[staticmethod]
     fn restore(plan: &Plan, saved: &[u8]) -> PyResult<Self> {
-        let central = Central::restore((*plan.0).clone(), saved).map_err(errors::value)?;
-        Ok(Self { plan: Arc::clone(&plan.0), central: Mutex::new(central) })
+        let saved = SavedServer::from_bytes(saved)?;
+        let state = State { server: saved.restore(&plan.0)?, counted: saved.counted };
+        Ok(Self { plan: plan.0.clone(), state: Mutex::new(state) })
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> Pickled<'py, (Plan, Bound<'py, PyBytes>)> {
-        Ok((PyType::new::<Self>(py).getattr("restore")?, (self.plan(), self.save(py))))
+        Ok((PyType::new::<Self>(py).getattr("restore")?, (self.plan(), self.save(py)?)))
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {

@@ -13,11 +13,11 @@ use std::error::Error;
 use std::num::NonZeroU16;
 
 use hedgerow::codec::{Coding, Compression, NumberFormat};
-use hedgerow::features::{Amplitude, Draw, FeatureMap, FeatureSpec, Kernel};
+use hedgerow::features::Draw;
 use hedgerow::federation::{Contact, NodeRound};
 use hedgerow::metrics::ErrorMeter;
 use hedgerow::random::{CounterRng, Purpose};
-use hedgerow::{Federation, Method, Setup, SetupConfig};
+use hedgerow::{Federation, Plan, PlanConfig};
 
 const NODES: usize = 20;
 const ROUNDS: u64 = 1000;
@@ -32,19 +32,11 @@ fn label(x: &[f32], noise: f32) -> f32 {
 }
 
 /// Mean square error, and bytes up and down per sample.
-fn play(method: Method, compression: Compression, seed: u64) -> Result<[f64; 3], Box<dyn Error>> {
-    let frequencies = method.frequencies(100)?;
-    let map = FeatureMap::new(&FeatureSpec {
-        kernels: Kernel::paper_dictionary(),
-        draw: Draw::Independent,
-        inputs: INPUTS,
-        frequencies,
-        seed,
-        amplitude: Amplitude::Normalised,
-    })?;
-    let setup =
-        Setup::try_from(SetupConfig { nodes: NODES, frequencies, seed, ..SetupConfig::default() })?;
-    let mut federation = Federation::compressed(method, &setup, compression);
+fn play(method: &str, compression: Compression, seed: u64) -> Result<[f64; 3], Box<dyn Error>> {
+    let config = PlanConfig::default().method(method.parse()?).draw(Draw::Independent);
+    let config = config.inputs(INPUTS).nodes(NODES).seed(seed).compression(compression);
+    let plan = Plan::new(config)?;
+    let (mut federation, map) = (Federation::new(&plan), plan.map());
     let chance = CounterRng::from_seed(seed).derive(Purpose::Data, 0);
     let mut meter = ErrorMeter::new(1);
     let mut buffer = vec![0.0; NODES * map.width()];
@@ -96,9 +88,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
 
-    let methods = [Method::SkOfl { kernel: 5 }, Method::MkOfl, Method::Naive];
+    let methods = ["sk:6", "mk", "naive"];
     print!("{:>16}", "");
-    methods.iter().for_each(|method| print!("  {:>6} {:>7} {:>7}", method.name(), "up", "down"));
+    methods.iter().for_each(|method| print!("  {:>6} {:>7} {:>7}", method, "up", "down"));
     println!();
     let mut first = [1.0; 3];
     for (name, compression) in ways {

@@ -2,8 +2,8 @@
 //! data to anyone.
 //!
 //! Each device sees only its own slice of y = sin(2πx), but is asked about the whole range.
-//! Sequential it can't know what it has never seen; through the federation it learns from all
-//! others, at the cost of one small vector per round.
+//! Alone it can't know what it has never seen; through the federation it learns from all others, at
+//! the cost of one small vector per round.
 //!
 //! Run it with `cargo run --release -p hedgerow --example first_federation`.
 
@@ -12,43 +12,36 @@
 use std::error::Error;
 use std::f32::consts::TAU;
 
-use hedgerow::features::{Amplitude, Draw, FeatureMap, FeatureSpec, Kernel};
+use hedgerow::features::Draw;
 use hedgerow::federation::{Contact, NodeRound};
 use hedgerow::metrics::Tally;
 use hedgerow::random::{CounterRng, Purpose};
-use hedgerow::{Federation, Method, Setup, SetupConfig};
+use hedgerow::{Federation, Plan, PlanConfig};
 
 const NODES: usize = 24;
 const ROUNDS: u64 = 3000;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // A budget of 42 numbers per message is enough for 20 random frequencies per kernel.
-    let frequencies = Method::MkOfl.frequencies(42)?;
-    // Nobody knows which bandwidth suits the data, so there is a whole dictionary of kernels.
-    // Everyone derives the same features from the same seed: frequencies never travel.
-    let map = FeatureMap::new(&FeatureSpec {
-        kernels: Kernel::paper_dictionary(),
-        draw: Draw::Independent,
-        inputs: 1,
-        frequencies,
-        seed: 7,
-        amplitude: Amplitude::Normalised,
-    })?;
-    let setup =
-        Setup::try_from(SetupConfig { nodes: NODES, frequencies, ..SetupConfig::default() })?;
+    // A budget of 42 numbers per message is enough for 20 random frequencies per kernel. Nobody
+    // knows which bandwidth suits the data, so there is a whole dictionary of kernels. Everyone
+    // derives the same features from the same seed: frequencies never travel.
+    let config = PlanConfig::default().budget(42).nodes(NODES).seed(7).draw(Draw::Independent);
+    let plan = Plan::new(config.clone())?;
+    let map = plan.map();
 
     // The same nodes twice: together, and each for itself.
-    let mut together = Federation::new(Method::MkOfl, &setup);
-    let mut alone = Federation::new(Method::Local, &setup);
+    let mut together = Federation::new(&plan);
+    let mut alone = Federation::new(&Plan::new(config.method("local".parse()?))?);
 
     // Error is measured everywhere, on points that most devices never see.
     let grid: Vec<f32> = (0..20).map(|i| i as f32 / 20.0).collect();
     let mut grid_features = vec![0.0; grid.len() * map.width()];
     let grid_features = map.map_batch(&grid, &mut grid_features);
     let mean_square_error = |federation: &Federation| {
-        let errors = federation.nodes().flat_map(|node| {
+        let errors = federation.nodes().iter().flat_map(|node| {
             let points = grid_features.samples(map.width()).zip(&grid);
-            points.map(move |(z, x)| f64::from(node.predict(z) - (TAU * x).sin()).powi(2))
+            points
+                .map(move |(z, x)| f64::from(node.predict_features(0, z) - (TAU * x).sin()).powi(2))
         });
         errors.sum::<f64>() / (NODES * grid.len()) as f64
     };
@@ -81,6 +74,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             errors = [Tally::default(); 2];
         }
     }
-    println!("{} numbers per upload; no sample ever left its device.", 2 * frequencies + 1);
+    println!("41 numbers per upload; no sample ever left its device.");
     Ok(())
 }

@@ -32,14 +32,14 @@ pub use sum::ExactSum;
 /// are fewer.
 ///
 /// ```
-/// use hedgerow::{Federation, Method, Setup, SetupConfig};
+/// use hedgerow::{Federation, Plan, PlanConfig};
 /// use hedgerow::aggregation::Aggregation;
 ///
 /// let aggregation = Aggregation::TrimmedMean { share: 0.2 };
-/// assert!(Method::MkOfl.supports(aggregation));
-/// let setup = Setup::try_from(SetupConfig { aggregation, ..SetupConfig::default() })?;
-/// let federation = Federation::new(Method::MkOfl, &setup); // 20 nodes, of which 4 may be bad
-/// # Ok::<(), hedgerow::SetupError>(())
+/// let plan = Plan::new(PlanConfig::default().aggregation(aggregation))?;
+/// assert!(plan.method().supports(aggregation));
+/// let federation = Federation::new(&plan); // 20 nodes, of which 4 may be bad
+/// # Ok::<(), hedgerow::PlanError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]

@@ -1,25 +1,27 @@
-//! [`Federation`]: one server and K nodes in one process, round by round, with people missing as
-//! they do.
+//! [`Federation`]: one server and K nodes in one process, round by round, with nodes that miss
+//! rounds.
 
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{Compression, Cost};
+use crate::executor::{Executor, Sequential};
 use crate::features::Features;
 use crate::message::{BYTES_PER_NUMBER, NodeId, Rejected};
-use crate::method::{BadSample, Method, NodeMethod, ServerMethod, Setup};
+use crate::method::{BadSample, NodeMethod};
 use crate::metrics::Traffic;
+use crate::node::Node;
+use crate::plan::Plan;
 use crate::scaling::Rescaling;
+use crate::server::{Server, UploadReader};
 use crate::state::{BadState, StateKind, is_count};
 
 mod lanes;
+mod raw;
 mod wire;
 
 use lanes::{Everybody, LANES, Lane, Scene, can_be_divided, is_taken};
-use wire::{Telling, Wire};
 
 pub use lanes::Observations;
-
-use crate::executor::{Executor, Sequential};
 
 /// How well a node can reach the server in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,11 +38,11 @@ pub enum Contact {
 /// What happens at one node in one round. A node that isn't visited doesn't exist yet.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeRound<'a> {
-    /// Which.
+    /// The number of the node.
     pub node: NodeId,
     /// Features of the samples that arrived, one after the other: none, one or several.
     pub z: Features<'a>,
-    /// Their labels.
+    /// Their labels; those of all outputs of a sample stand together.
     pub y: &'a [f32],
     /// Whether it can reach the server.
     pub contact: Contact,
@@ -49,31 +51,34 @@ pub struct NodeRound<'a> {
 /// A prediction that a node made before it saw the label.
 #[derive(Clone, Copy)]
 pub struct Prediction<'a> {
-    /// Who made it.
+    /// The node that made it.
     pub node: NodeId,
+    /// The output that it is of, from 0.
+    pub output: usize,
     /// ŷ.
     pub value: f32,
     /// y.
     pub label: f32,
-    /// The node's half as it was then.
-    pub half: &'a dyn NodeMethod,
+    /// The method's node half as it was then.
+    pub method: &'a dyn NodeMethod,
 }
 
 /// Why a round could not be played.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RoundError {
     /// A node that the federation doesn't have.
     #[error("node {node} was visited, but there are {nodes}")]
     NoSuchNode {
-        /// Who.
+        /// The number that came.
         node: NodeId,
-        /// How many there are.
+        /// How many nodes there are.
         nodes: usize,
     },
     /// Features and labels don't belong together.
     #[error("node {node}: {labels} labels came with {numbers} features, but a sample has {width}")]
     Shape {
-        /// Whose.
+        /// The number of the node.
         node: NodeId,
         /// Labels that came.
         labels: usize,
@@ -85,36 +90,52 @@ pub enum RoundError {
     /// A sample that can't be learned from.
     #[error("node {node}: {source}")]
     BadSample {
-        /// Whose.
+        /// The number of the node.
         node: NodeId,
         /// What is wrong with it.
         source: BadSample,
     },
-    /// A half refused the other's message: they were not made from one setup.
+    /// Node or server refused the other's message: they are in different scales.
     #[error("node {node}: {source}")]
     Rejected {
-        /// Who.
+        /// The number of the node.
         node: NodeId,
-        /// Why.
+        /// Why it was refused.
         source: Rejected,
     },
 }
 
 /// One server and K nodes.
+///
+/// ```
+/// use hedgerow::{Federation, Plan, PlanConfig};
+/// use hedgerow::codec::{Coding, Compression, NumberFormat};
+///
+/// // Compressed messages really become bytes and are read from them again.
+/// let coding = Coding { numbers: NumberFormat::Bits8, ..Coding::default() };
+/// let compression = Compression { up: coding, down: coding, ..Compression::default() };
+/// let plan = Plan::new(PlanConfig::default().compression(compression))?;
+/// let federation = Federation::new(&plan);
+/// assert_eq!(federation.traffic().bytes_up, 0); // nobody has spoken yet
+/// # Ok::<(), hedgerow::PlanError>(())
+/// ```
 pub struct Federation {
-    server: Box<dyn ServerMethod>,
-    nodes: Vec<Box<dyn NodeMethod>>,
+    plan: Plan,
+    server: Server,
+    nodes: Vec<Node>,
+    /// The server's readers, one for each node; empty if uploads travel as they are.
+    readers: Vec<UploadReader>,
     traffic: Traffic,
     votes: Vec<u64>,
-    /// Who was visited in this round so far.
+    /// Nodes that were visited in this round so far.
     visited: Vec<(NodeId, Contact)>,
     late: Vec<NodeId>,
+    /// The last round of which each node's upload was taken, where raw samples are learned.
+    taken: Vec<u64>,
     lanes: Box<[Lane; LANES]>,
-    method: Method,
-    setup: Setup,
     width: usize,
-    /// Between nodes and server; none if messages travel as they are.
-    wire: Option<Wire>,
+    /// How often everyone was visited in the open round.
+    visits: u16,
 }
 
 const KIND: StateKind = StateKind::new("federation");
@@ -123,6 +144,7 @@ const KIND: StateKind = StateKind::new("federation");
 #[derive(Serialize, Deserialize)]
 struct Saved {
     server: Vec<u8>,
+    /// Halves of all nodes, and of all outputs of a node one after the other.
     nodes: Vec<Vec<u8>>,
     traffic: Traffic,
     votes: Vec<u64>,
@@ -130,45 +152,30 @@ struct Saved {
 }
 
 impl Federation {
-    /// A federation of as many nodes as the setup says.
-    ///
-    /// # Panics
-    /// If the method doesn't support the setup's aggregation, see [`Method::supports`].
-    pub fn new(method: Method, setup: &Setup) -> Self {
-        let nodes = 0..setup.config().nodes as NodeId;
+    /// A federation of as many nodes as the plan says.
+    pub fn new(plan: &Plan) -> Self {
+        let nodes = (0..plan.config().nodes as NodeId).map(|id| plan.node(id)).collect();
+        Self::from_parts(plan.server(), nodes)
+    }
+
+    /// A federation of a server and nodes of its plan.
+    pub fn from_parts(server: Server, nodes: Vec<Node>) -> Self {
+        let plan = server.plan().clone();
+        let readers = if plan.is_plain_up() { 0 } else { nodes.len() };
         Self {
-            server: method.server(setup),
-            nodes: nodes.map(|id| method.node(setup, id)).collect(),
+            server,
+            readers: vec![UploadReader::new(plan.outputs()); readers],
+            taken: vec![0; nodes.len()],
+            nodes,
             traffic: Traffic::default(),
-            votes: vec![0; setup.kernels()],
+            votes: vec![0; plan.kernels()],
             visited: Vec::new(),
             late: Vec::new(),
             lanes: Box::default(),
-            width: method.width(setup),
-            method,
-            setup: *setup,
-            wire: None,
+            width: plan.width(),
+            visits: 0,
+            plan,
         }
-    }
-
-    /// The same with compressed messages: they really become bytes and are read from them again.
-    ///
-    /// ```
-    /// use hedgerow::{Federation, Method, Setup, SetupConfig};
-    /// use hedgerow::codec::{Coding, Compression, NumberFormat};
-    ///
-    /// let setup = Setup::try_from(SetupConfig::default())?;
-    /// let coding = Coding { numbers: NumberFormat::Bits8, ..Coding::default() };
-    /// let compression = Compression { up: coding, down: coding, ..Compression::default() };
-    /// let federation = Federation::compressed(Method::MkOfl, &setup, compression);
-    /// assert_eq!(federation.traffic().bytes_up, 0); // nobody has spoken yet
-    /// # Ok::<(), hedgerow::SetupError>(())
-    /// ```
-    pub fn compressed(method: Method, setup: &Setup, compression: Compression) -> Self {
-        let mut federation = Self::new(method, setup);
-        let (seed, nodes) = (setup.config().seed, federation.nodes.len());
-        federation.wire = Some(Wire::new(compression, seed, nodes, federation.server.as_ref()));
-        federation
     }
 
     /// Plays one round: nodes in contact hear the latest broadcast; everyone predicts and learns;
@@ -219,12 +226,9 @@ impl Federation {
             // Who comes again must be known to have come.
             self.merge_lanes()?;
         }
-        let open = self.server.broadcast().round;
-        let is_last_visit = self.wire.as_ref().is_none_or(|wire| wire.is_last_visit(open));
-        let (telling, ends) = split(&mut self.wire);
-        let scene =
-            Scene { server: self.server.as_ref(), telling, width: self.width, is_last_visit };
-        let everybody = Everybody { nodes: &mut self.nodes, ends };
+        let is_last_visit = self.is_last_visit();
+        let scene = Scene { server: &self.server, width: self.width, is_last_visit };
+        let everybody = Everybody { nodes: &mut self.nodes, readers: &mut self.readers };
         let played =
             lanes::visit_all(&mut self.lanes, scene, everybody, visits, notes, workers, look);
         self.hear_lanes();
@@ -239,8 +243,7 @@ impl Federation {
         seen: &mut impl FnMut(Prediction<'_>),
     ) -> Result<(), RoundError> {
         self.merge_lanes()?;
-        let open = self.server.broadcast().round;
-        let is_last_visit = self.wire.as_ref().is_none_or(|wire| wire.is_last_visit(open));
+        let is_last_visit = self.is_last_visit();
         let mut play = |visit| self.visit_one(visit, is_last_visit, seen);
         let played = visits.iter().try_for_each(&mut play);
         self.lanes[0].report(&mut self.traffic, &mut self.late, &mut self.votes);
@@ -253,17 +256,15 @@ impl Federation {
         is_last_visit: bool,
         seen: &mut impl FnMut(Prediction<'_>),
     ) -> Result<(), RoundError> {
-        let (node, nodes) = (visit.node, self.nodes.len());
-        let half =
-            self.nodes.get_mut(node as usize).ok_or(RoundError::NoSuchNode { node, nodes })?;
-        let (telling, ends) = split(&mut self.wire);
-        let end = ends.get_mut(node as usize);
-        let scene =
-            Scene { server: self.server.as_ref(), telling, width: self.width, is_last_visit };
-        if self.lanes[0].visit(scene, half.as_mut(), end, visit, seen)? {
-            self.take(node).map_err(|source| RoundError::Rejected { node, source })?;
+        let (id, nodes) = (visit.node, self.nodes.len());
+        let node =
+            self.nodes.get_mut(id as usize).ok_or(RoundError::NoSuchNode { node: id, nodes })?;
+        let reader = self.readers.get_mut(id as usize);
+        let scene = Scene { server: &self.server, width: self.width, is_last_visit };
+        if self.lanes[0].visit(scene, node, reader, visit, seen)? {
+            self.take(id).map_err(|source| RoundError::Rejected { node: id, source })?;
         }
-        self.visited.push((node, visit.contact));
+        self.visited.push((id, visit.contact));
         Ok(())
     }
 
@@ -277,38 +278,30 @@ impl Federation {
 
     fn close_with_whoever_came(&mut self, workers: &impl Executor) -> Result<(), RoundError> {
         self.merge_lanes()?;
-        let open = self.server.broadcast().round;
-        if self.wire.as_ref().is_some_and(|wire| !wire.is_last_visit(open)) {
-            self.wire.iter_mut().for_each(Wire::count_visit);
+        if !self.is_last_visit() {
+            self.visits += 1;
             return Ok(());
         }
-        self.wire.iter_mut().for_each(Wire::begin_round);
-        let is_closed = self.server.close_round().round > open;
-        if let Some(wire) = self.wire.as_mut().filter(|_| is_closed) {
-            wire.send_down(self.server.as_mut());
-        }
+        self.visits = 0;
+        let is_closed = self.server.close_round().has_uploads;
         // The uploads of the late arrive now; their round is over, unless nobody else came and it
         // is still open.
         for at in 0..self.late.len() {
-            let node = self.late[at];
-            let half = self.nodes[node as usize].as_ref();
-            let Lane { upload, scratch, .. } = &mut self.lanes[0];
-            half.upload(upload);
-            let (telling, ends) = split(&mut self.wire);
-            if let (Some(telling), Some(end), false) =
-                (telling, ends.get_mut(node as usize), is_closed)
-            {
+            let (id, lane) = (self.late[at], &mut self.lanes[0]);
+            let node = &mut self.nodes[id as usize];
+            lane.write_uploads(node);
+            if let (Some(reader), false) = (self.readers.get_mut(id as usize), is_closed) {
                 // The same bytes as before.
-                end.send_up(half, telling, scratch, upload)
-                    .map_err(|source| RoundError::Rejected { node, source })?;
+                let Lane { uploads, scratch, .. } = lane;
+                scratch
+                    .send_up(node, reader, &self.server, uploads)
+                    .map_err(|source| RoundError::Rejected { node: id, source })?;
             }
-            if self.take(node).is_err() {
+            if self.take(id).is_err() {
                 self.traffic.uploads_late += 1;
             }
         }
-        let (telling, _) = split(&mut self.wire);
-        let scene =
-            Scene { server: self.server.as_ref(), telling, width: self.width, is_last_visit: true };
+        let scene = Scene { server: &self.server, width: self.width, is_last_visit: true };
         if can_be_divided(&self.visited, self.nodes.len(), self.width) {
             let heard = lanes::deliver_to_all(
                 &mut self.lanes,
@@ -321,12 +314,16 @@ impl Federation {
             return heard;
         }
         for &(node, _) in self.visited.iter().filter(|(_, contact)| *contact != Contact::Lost) {
-            let half = self.nodes[node as usize].as_mut();
             scene
-                .deliver(half, &mut self.traffic)
+                .deliver(&mut self.nodes[node as usize], &mut self.traffic)
                 .map_err(|source| RoundError::Rejected { node, source })?;
         }
         Ok(())
+    }
+
+    /// Whether the next visit of everyone is the one that closes the open round.
+    fn is_last_visit(&self) -> bool {
+        self.visits + 1 >= self.plan.config().compression.visits(self.server.round())
     }
 
     /// Adds up what lanes have counted.
@@ -338,10 +335,10 @@ impl Federation {
 
     /// Hands what lanes have added up to the server.
     fn merge_lanes(&mut self) -> Result<(), RoundError> {
-        for part in self.lanes.iter_mut().filter_map(|lane| lane.part.as_mut()) {
-            if part.uploads() > 0 {
-                let merged = self.server.merge(part);
-                self.server.renew(part);
+        for Lane { parts, .. } in self.lanes.iter_mut() {
+            if parts.first().is_some_and(|part| part.uploads() > 0) {
+                let merged = self.server.merge(parts);
+                self.server.renew(parts);
                 merged.map_err(|source| RoundError::Rejected { node: 0, source })?;
             }
         }
@@ -352,28 +349,20 @@ impl Federation {
     /// visited in contact again.
     ///
     /// # Panics
-    /// If the transport was made for another dictionary.
-    pub fn transport_server(&mut self, transport: &Rescaling) {
-        self.server.rescale(transport);
-        if let Some(wire) = &mut self.wire {
-            wire.transport_server(self.server.as_ref());
-        }
+    /// If the rescaling was made for another dictionary.
+    pub fn rescale_server(&mut self, rescaling: &Rescaling) {
+        self.server.rescale(rescaling);
     }
 
     /// Takes a node from the scale that it is in to another.
     ///
     /// # Panics
-    /// If the transport was made for another dictionary.
-    pub fn transport_node(
-        &mut self,
-        node: NodeId,
-        transport: &Rescaling,
-    ) -> Result<(), RoundError> {
+    /// If the rescaling was made for another dictionary.
+    pub fn rescale_node(&mut self, node: NodeId, rescaling: &Rescaling) -> Result<(), RoundError> {
         let nodes = self.nodes.len();
-        let half =
-            self.nodes.get_mut(node as usize).ok_or(RoundError::NoSuchNode { node, nodes })?;
-        half.rescale(transport);
-        self.wire.iter_mut().for_each(|wire| wire.transport_node(node));
+        let known = self.nodes.get_mut(node as usize);
+        known.ok_or(RoundError::NoSuchNode { node, nodes })?.rescale(rescaling);
+        self.readers.get_mut(node as usize).into_iter().for_each(UploadReader::forget);
         Ok(())
     }
 
@@ -383,38 +372,37 @@ impl Federation {
         let nodes = self.nodes.len();
         let half =
             self.nodes.get_mut(node as usize).ok_or(RoundError::NoSuchNode { node, nodes })?;
-        let (telling, _) = split(&mut self.wire);
-        let scene =
-            Scene { server: self.server.as_ref(), telling, width: self.width, is_last_visit: true };
+        let scene = Scene { server: &self.server, width: self.width, is_last_visit: true };
         scene
-            .deliver(half.as_mut(), &mut self.traffic)
+            .deliver(half, &mut self.traffic)
             .map_err(|source| RoundError::Rejected { node, source })
     }
 
-    /// One node's half.
-    pub fn node(&self, node: NodeId) -> Option<&dyn NodeMethod> {
-        self.nodes.get(node as usize).map(|half| half.as_ref())
-    }
-
-    /// Hands the upload at hand to the server.
-    fn take(&mut self, node: NodeId) -> Result<(), Rejected> {
-        let upload = &self.lanes[0].upload;
-        let (_, ends) = split(&mut self.wire);
-        if is_taken(ends.get_mut(node as usize), self.server.accept(node, upload))? {
+    /// Hands the uploads at hand to the server.
+    fn take(&mut self, id: NodeId) -> Result<(), Rejected> {
+        let (at, uploads) = (id as usize, &self.lanes[0].uploads);
+        let taken = self.server.accept_uploads(id, uploads);
+        if is_taken(self.readers.get_mut(at), &mut self.nodes[at], taken)? {
             self.traffic.uploads_accepted += 1;
-            upload.vote.into_iter().for_each(|vote| self.votes[vote as usize] += 1);
+            let votes = uploads.iter().filter_map(|upload| upload.vote);
+            votes.for_each(|vote| self.votes[vote as usize] += 1);
         }
         Ok(())
     }
 
-    /// The server's half.
-    pub fn server(&self) -> &dyn ServerMethod {
-        self.server.as_ref()
+    /// What everyone agreed on.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
     }
 
-    /// The nodes' halves.
-    pub fn nodes(&self) -> impl Iterator<Item = &dyn NodeMethod> {
-        self.nodes.iter().map(|node| node.as_ref())
+    /// The server.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// All nodes, by number.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
     }
 
     /// What has travelled so far.
@@ -427,43 +415,51 @@ impl Federation {
         &self.votes
     }
 
-    /// Everything that has to survive a restart: both halves, what messages still owe, and what was
-    /// counted.
+    /// Everything that has to survive a restart of a federation that is given features: models,
+    /// what messages still owe, and what was counted.
     pub fn save(&self) -> Vec<u8> {
+        let halves = self.nodes.iter().flat_map(|node| &node.heads);
         let saved = Saved {
             server: self.server.save(),
-            nodes: self.nodes.iter().map(|node| node.save()).collect(),
+            nodes: halves.map(|half| half.save()).collect(),
             traffic: self.traffic,
             votes: self.votes.clone(),
-            wire: self.wire.as_ref().map(Wire::save),
+            wire: self
+                .is_compressed()
+                .then(|| wire::Saved::new(&self.nodes, &self.server, self.visits)),
         };
         KIND.save(&saved)
     }
 
-    /// Goes on from a saved state of a federation of the same method, setup and compression, or
-    /// refuses it and stays as it was.
+    /// Goes on from a saved state of a federation of the same plan, or refuses it and stays as it
+    /// was.
     pub fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
+        let (plan, nodes) = (&self.plan, self.nodes.len());
         let saved = KIND.restore(saved, |saved: &Saved| {
-            saved.nodes.len() == self.nodes.len()
+            saved.nodes.len() == nodes * plan.outputs()
                 && saved.votes.len() == self.votes.len()
                 && saved.votes.iter().all(|votes| is_count(*votes))
                 && saved.traffic.is_sound()
-                && match (&self.wire, &saved.wire) {
-                    (Some(wire), Some(saved)) => wire.is_sound(saved),
-                    (None, None) => true,
-                    _ => false,
-                }
+                && saved.wire.is_some() == self.is_compressed()
+                && saved.wire.as_ref().is_none_or(|wire| wire.is_sound(plan, nodes))
         })?;
-        let mut fresh = Self::new(self.method, &self.setup);
-        fresh.server.restore(&saved.server)?;
-        for (node, saved) in fresh.nodes.iter_mut().zip(&saved.nodes) {
-            node.restore(saved)?;
+        let server = Server::restore(plan, &saved.server, plan.server().save_scaling().as_deref())?;
+        let nodes = (0..nodes as NodeId).map(|id| plan.node(id)).collect();
+        let mut fresh = Self::from_parts(server, nodes);
+        let halves = fresh.nodes.iter_mut().flat_map(|node| &mut node.heads);
+        for (half, saved) in halves.zip(&saved.nodes) {
+            half.restore(saved)?;
         }
-        if let (Some(wire), Some(saved)) = (&self.wire, &saved.wire) {
-            fresh.wire = Some(wire.restored(saved, fresh.server.as_ref())?);
+        if let Some(wire) = &saved.wire {
+            wire.restore(&mut fresh.nodes, &mut fresh.readers, &mut fresh.server)?;
+            fresh.visits = wire.visits;
         }
         *self = Self { traffic: saved.traffic, votes: saved.votes, ..fresh };
         Ok(())
+    }
+
+    fn is_compressed(&self) -> bool {
+        self.plan.config().compression != Compression::default()
     }
 }
 
@@ -475,15 +471,4 @@ fn cost_with_indices(compressed: Option<Cost>, count: usize, numbers: usize) -> 
     let indices = plain(count - numbers);
     let cost = compressed.unwrap_or_else(|| plain(numbers));
     Cost { numbers: cost.numbers + indices.numbers, bytes: cost.bytes + indices.bytes }
-}
-
-/// What everyone needs to know of the wire, and their ends of it; of none, none.
-fn split(wire: &mut Option<Wire>) -> (Option<Telling<'_>>, &mut [wire::End]) {
-    match wire {
-        None => (None, &mut []),
-        Some(wire) => {
-            let (telling, ends) = wire.split();
-            (Some(telling), ends)
-        }
-    }
 }

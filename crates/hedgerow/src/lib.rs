@@ -2,32 +2,22 @@
 //!
 //! Devices that can't share their data learn one nonlinear predictor together, sample by sample, at
 //! the wire cost of a single small model. This crate has no I/O, clock, threads or global
-//! randomness: a [`FeatureMap`] turns samples into features, a [`NodeMethod`] predicts and learns
-//! from them, a [`ServerMethod`] combines what nodes upload, and a [`Federation`] drives both in
-//! one process.
+//! randomness. A [`Plan`] is what everyone agrees on; it makes [`Node`]s, which predict and learn,
+//! and a [`Server`], which combines what nodes upload. A [`Federation`] drives them in one process.
 //!
 //! ```
-//! use hedgerow::{Federation, Method, Setup, SetupConfig};
-//! use hedgerow::features::{Amplitude, Draw, FeatureMap, FeatureSpec, Kernel};
+//! use hedgerow::{Federation, Plan, PlanConfig};
 //! use hedgerow::federation::{Contact, NodeRound};
 //!
-//! let frequencies = Method::MkOfl.frequencies(100)?; // what a budget of 100 numbers per message allows
-//! let map = FeatureMap::new(&FeatureSpec {
-//!     kernels: Kernel::paper_dictionary(),
-//!     draw: Draw::Independent,
-//!     inputs: 1,
-//!     frequencies,
-//!     seed: 7,
-//!     amplitude: Amplitude::Normalised,
-//! })?;
-//! let setup = Setup::try_from(SetupConfig { nodes: 2, frequencies, ..SetupConfig::default() })?;
-//! let mut federation = Federation::new(Method::MkOfl, &setup);
+//! // A budget of 100 numbers per message, for two nodes.
+//! let plan = Plan::new(PlanConfig::default().budget(100).nodes(2).seed(7))?;
+//! let mut federation = Federation::new(&plan);
 //!
-//! let mut buffer = vec![0.0; map.width()];
+//! let mut buffer = vec![0.0; plan.width()];
 //! let mut last_error = 0.0;
 //! for t in 0..600 {
 //!     let x = (t % 20) as f32 / 20.0;
-//!     let z = map.map(&[x], &mut buffer);
+//!     let z = plan.map().map_batch(&[x], &mut buffer);
 //!     let y = [(6.0 * x).sin()];
 //!     let visits = [0, 1].map(|node| NodeRound { node, z, y: &y, contact: Contact::Full });
 //!     federation.round(&visits, |prediction| last_error = prediction.value - prediction.label)?;

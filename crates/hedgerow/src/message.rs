@@ -141,6 +141,43 @@ pub struct Report {
 
 pub(crate) const BYTES_PER_NUMBER: usize = 4;
 
+impl ToServer {
+    /// Bytes of its numbers and votes; framing of a transport comes on top.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Upload(UploadMessage { heads, .. }) => {
+                let vote = |head: &UploadHead| usize::from(head.vote.is_some()) * BYTES_PER_NUMBER;
+                heads.iter().map(|head| head.numbers.bytes() + vote(head)).sum()
+            }
+            Self::Report(report) => report.bytes(),
+            Self::Idle => 0,
+        }
+    }
+}
+
+impl ToNode {
+    /// Bytes of its numbers and kernels; framing of a transport comes on top.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Broadcast(BroadcastMessage { heads, .. }) => {
+                let kernels =
+                    |head: &BroadcastHead| head.kernels.map_or(0, |_| 2 * BYTES_PER_NUMBER);
+                heads.iter().map(|head| head.numbers.bytes() + kernels(head)).sum()
+            }
+            Self::Scale(scale) => scale.scale.len(),
+        }
+    }
+}
+
+impl Numbers {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Plain(numbers) => BYTES_PER_NUMBER * numbers.len(),
+            Self::Compressed(bytes) => bytes.len(),
+        }
+    }
+}
+
 impl Upload {
     /// Numbers on the wire.
     pub fn count(&self) -> usize {

@@ -265,8 +265,11 @@ impl Node {
     }
 
     /// The method's node half of an output.
-    pub fn method(&self, output: usize) -> Option<&dyn NodeMethod> {
-        self.heads.get(output).map(|head| head.as_ref())
+    ///
+    /// # Panics
+    /// If the plan has no such output.
+    pub fn method(&self, output: usize) -> &dyn NodeMethod {
+        self.heads[output].as_ref()
     }
 
     /// What it has seen and done with raw samples.

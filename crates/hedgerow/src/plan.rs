@@ -5,13 +5,15 @@ mod config;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use crate::aggregation::Aggregation;
 use crate::codec::{Coding, Section};
 use crate::features::{self, Draw, FeatureError, FeatureSpec, SampleMap};
 use crate::learning::{Loss, Objective};
 use crate::limits::{MAX_BUDGET, MAX_INPUTS, MAX_OUTPUTS, MAX_WIDTH};
 use crate::message::{Broadcast, NodeId};
 use crate::method::{
-    BadSample, BudgetTooSmall, Method, NodeMethod, ServerMethod, Setup, SetupError,
+    self, BadSample, BudgetTooSmall, FeatureKind, Halves, MethodInfo, NodeMethod, ServerMethod,
+    Setup, SetupError,
 };
 use crate::scaling::{NodeScaling, Rescaling, Scale, ServerScaling};
 
@@ -37,6 +39,8 @@ pub struct Plan {
 
 struct Shared {
     config: PlanConfig,
+    info: &'static MethodInfo,
+    halves: Halves,
     setup: Setup,
     /// Made when it is first needed: simulations share one between several plans.
     map: OnceLock<SampleMap>,
@@ -65,6 +69,26 @@ pub enum PlanError {
     /// The budget leaves no room for a model.
     #[error(transparent)]
     Budget(#[from] BudgetTooSmall),
+    /// No method has this name.
+    #[error("there is no method {name:?}")]
+    UnknownMethod {
+        /// The name that came.
+        name: String,
+    },
+    /// What methods are compared with has neither nodes nor a server.
+    #[error("{method} is a reference, which no federation can run")]
+    Reference {
+        /// Short name of the reference.
+        method: &'static str,
+    },
+    /// A kernel where none is used, or none where one is.
+    #[error("{method} {}", if *.takes_kernel { "needs a kernel" } else { "takes no kernel" })]
+    Kernel {
+        /// Short name of the method.
+        method: &'static str,
+        /// Whether it uses a single kernel.
+        takes_kernel: bool,
+    },
     /// The method can't minimise this loss.
     #[error("{method} has no {loss} loss")]
     Loss {
@@ -74,14 +98,33 @@ pub enum PlanError {
         loss: &'static str,
     },
     /// The method's server can't combine uploads like this.
-    #[error("this method can't have another aggregation than the mean")]
-    Aggregation,
+    #[error("{method} can't have the aggregation {aggregation}, only the mean")]
+    Aggregation {
+        /// Short name of the method.
+        method: &'static str,
+        /// What was asked for.
+        aggregation: Aggregation,
+    },
 }
 
 impl Plan {
     /// Checks a configuration: what comes from a wire, a file or a user is not trusted before.
-    pub fn new(mut config: PlanConfig) -> Result<Self, PlanError> {
-        let PlanConfig { inputs, outputs, budget, method, .. } = config;
+    pub fn new(config: PlanConfig) -> Result<Self, PlanError> {
+        Self::with_methods(config, &[])
+    }
+
+    /// The same, with methods beside those of this crate.
+    pub fn with_methods(
+        mut config: PlanConfig,
+        others: &[&'static MethodInfo],
+    ) -> Result<Self, PlanError> {
+        let PlanConfig { inputs, outputs, budget, .. } = config;
+        let name = config.method.name();
+        let other = others.iter().copied().find(|info| info.has_name(name));
+        let unknown = || PlanError::UnknownMethod { name: name.to_owned() };
+        let info = other.or_else(|| method::find(name)).ok_or_else(unknown)?;
+        let method = info.name;
+        let halves = info.halves.ok_or(PlanError::Reference { method })?;
         at_most("the number of inputs", MAX_INPUTS, inputs)?;
         at_most("the number of outputs", MAX_OUTPUTS, outputs)?;
         at_least("the number of outputs", 1, outputs)?;
@@ -92,34 +135,46 @@ impl Plan {
             equal("the columns of the scale", inputs + outputs, scale.columns())?;
         }
         at_most("the budget", MAX_BUDGET, budget)?;
-        if method == Method::GrOfl {
-            method.frequencies(budget)?;
-        }
-        let frequencies = match config.frequencies {
-            Some(frequencies) => frequencies,
-            None => method.frequencies(budget)?,
+        let frequencies = match (info.features, config.frequencies) {
+            // The budget alone decides on a dictionary.
+            (FeatureKind::Dictionary(_), Some(frequencies)) => {
+                info.frequencies(budget, &config.pof)?;
+                frequencies
+            }
+            (_, Some(frequencies)) => frequencies,
+            (_, None) => info.frequencies(budget, &config.pof)?,
         };
         config.frequencies = Some(frequencies);
         let width = config.kernels.len().saturating_mul(frequencies).saturating_mul(2);
         at_most("kernels times frequencies times two", MAX_WIDTH, width)?;
         at_most("width times inputs", MAX_WIDTH * 64, width.saturating_mul(inputs))?;
-        if let Method::SkOfl { kernel } = method {
-            at_most("the kernel", config.kernels.len().saturating_sub(1), kernel)?;
+        let takes_kernel = info.takes_kernel;
+        if takes_kernel != config.method.kernel().is_some() {
+            return Err(PlanError::Kernel { method, takes_kernel });
         }
-        if method == Method::GrOfl && config.loss == Loss::Logistic {
-            return Err(PlanError::Loss { method: method.name(), loss: "logistic" });
+        let kernel = config.method.kernel().unwrap_or(0);
+        at_most("the kernel", config.kernels.len().saturating_sub(1), kernel)?;
+        if !(info.supports_loss)(&config.loss) {
+            return Err(PlanError::Loss { method, loss: config.loss.name() });
         }
-        if !method.supports(config.aggregation) {
-            return Err(PlanError::Aggregation);
+        let aggregation = config.aggregation;
+        if !info.supports(aggregation) {
+            return Err(PlanError::Aggregation { method, aggregation });
         }
-        let setup = Setup::try_from(config.setup())?;
-        check_features(method, &setup, config.feature_spec())?;
-        Ok(Self { shared: Arc::new(Shared { config, setup, map: OnceLock::new() }) })
+        let setup = Setup::try_from(config.setup())?.with_kernel(kernel);
+        check_features(info, &setup, config.feature_spec())?;
+        let map = OnceLock::new();
+        Ok(Self { shared: Arc::new(Shared { config, info, halves, setup, map }) })
     }
 
     /// What was checked.
     pub fn config(&self) -> &PlanConfig {
         &self.shared.config
+    }
+
+    /// The description of its method.
+    pub fn method(&self) -> &'static MethodInfo {
+        self.shared.info
     }
 
     /// The numbers that the two halves of its method need.
@@ -130,13 +185,13 @@ impl Plan {
     /// What turns scaled samples into features.
     #[expect(clippy::expect_used, reason = "all that can be wrong was refused by Plan::new")]
     pub fn map(&self) -> &SampleMap {
-        let Shared { config, setup, map } = &*self.shared;
-        map.get_or_init(|| config.method.map(setup, &config.feature_spec()).expect("was checked"))
+        let Shared { config, info, setup, map, .. } = &*self.shared;
+        map.get_or_init(|| info.map(setup, &config.feature_spec()).expect("was checked"))
     }
 
     /// Length of the features of a sample.
     pub fn width(&self) -> usize {
-        self.config().method.width(self.setup())
+        self.shared.info.width(self.setup())
     }
 
     /// Numbers in a sample, d.
@@ -166,12 +221,12 @@ impl Plan {
 
     /// A new node half of its method.
     pub fn node_method(&self, id: NodeId) -> Box<dyn NodeMethod> {
-        self.config().method.node(self.setup(), id)
+        (self.shared.halves.node)(self.setup(), id)
     }
 
     /// A new server half of its method.
     pub fn server_method(&self) -> Box<dyn ServerMethod> {
-        self.config().method.server(self.setup())
+        (self.shared.halves.server)(self.setup())
     }
 
     /// A node's part of the scaling.
@@ -209,7 +264,7 @@ impl Plan {
     /// Appends what the numbers of a broadcast of one output are, in order, for nodes, which have
     /// no server half.
     pub(crate) fn broadcast_sections(&self, broadcast: &Broadcast, out: &mut Vec<Section>) {
-        self.config().method.broadcast_sections(self.setup(), broadcast, out);
+        (self.shared.info.layout)(self.setup()).broadcast.sections(broadcast, out);
     }
 
     /// A bound on the numbers of one output in any message.
@@ -250,15 +305,14 @@ impl fmt::Debug for Plan {
 }
 
 /// Refuses a dictionary that the method's map can't be made from.
-fn check_features(method: Method, setup: &Setup, spec: FeatureSpec) -> Result<(), FeatureError> {
-    match method {
-        Method::LinearSgd | Method::LinearNewton => Ok(()),
-        Method::GrOfl => features::check(&FeatureSpec {
-            frequencies: method.width(setup),
-            draw: Draw::Independent,
-            ..spec
-        }),
-        _ => features::check(&spec),
+fn check_features(info: &MethodInfo, setup: &Setup, spec: FeatureSpec) -> Result<(), FeatureError> {
+    match info.features {
+        FeatureKind::Kernels => features::check(&spec),
+        FeatureKind::Dictionary(_) => {
+            let frequencies = info.width(setup);
+            features::check(&FeatureSpec { frequencies, draw: Draw::Independent, ..spec })
+        }
+        FeatureKind::Inputs | FeatureKind::Nothing => Ok(()),
     }
 }
 

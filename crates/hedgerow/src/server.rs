@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::aggregation::PartialSum;
 use crate::codec::Reference;
 use crate::message::{
-    BroadcastHead, BroadcastMessage, NodeId, Numbers, Rejected, Report, ScaleMessage, ToNode,
-    ToServer, Upload, UploadMessage,
+    Broadcast, BroadcastHead, BroadcastMessage, NodeId, Numbers, Rejected, Report, ScaleMessage,
+    ToNode, ToServer, Upload, UploadMessage,
 };
 use crate::method::ServerMethod;
 use crate::plan::Plan;
-use crate::relay::PartialSum;
 use crate::scaling::{Rescaling, Scale, ServerScaling};
 use crate::state::{BadState, StateKind};
 
@@ -31,7 +31,7 @@ pub struct Server {
     scaling: Option<ServerScaling>,
     pub(crate) down: Down,
     /// By node; only of those that are connected, and only if uploads are compressed.
-    pub(crate) readers: Vec<UploadReader>,
+    readers: Vec<UploadReader>,
     uploads: Vec<Upload>,
 }
 
@@ -92,8 +92,19 @@ impl Server {
     }
 
     /// The method's server half of an output.
-    pub fn method(&self, output: usize) -> Option<&dyn ServerMethod> {
-        self.heads.get(output).map(|head| head.as_ref())
+    ///
+    /// # Panics
+    /// If the plan has no such output.
+    pub fn method(&self, output: usize) -> &dyn ServerMethod {
+        self.heads[output].as_ref()
+    }
+
+    /// The latest broadcast of an output.
+    ///
+    /// # Panics
+    /// If the plan has no such output.
+    pub fn broadcast(&self, output: usize) -> &Broadcast {
+        self.heads[output].broadcast()
     }
 
     /// The scale that was agreed on; none if there is none, or none yet.
@@ -193,17 +204,31 @@ impl Server {
     /// Takes all uploads of a part at once, or refuses it and stays as it was. The result has the
     /// bits of the uploads one by one.
     pub fn merge(&mut self, parts: &[PartialSum]) -> Result<(), Rejected> {
-        check_outputs(self.heads.len(), parts.len())?;
-        if let [_, others @ ..] = parts
-            && !others.is_empty()
-        {
-            let mut heads = self.heads.iter().zip(parts);
-            heads.try_for_each(|(head, part)| part.fits(&head.part()))?;
-            if others.iter().any(|part| !part.has_same_nodes(&parts[0])) {
-                return Err(Rejected::Garbled { what: "parts of different nodes" });
-            }
-        }
+        self.check_parts(parts)?;
         self.heads.iter_mut().zip(parts).try_for_each(|(head, part)| head.merge(part))
+    }
+
+    /// Refuses parts of several outputs that one output could merge and another could not.
+    pub(crate) fn check_parts(&self, parts: &[PartialSum]) -> Result<(), Rejected> {
+        check_outputs(self.heads.len(), parts.len())?;
+        let [first, others @ ..] = parts else { return Ok(()) };
+        if others.is_empty() {
+            return Ok(());
+        }
+        let mut heads = self.heads.iter().zip(parts);
+        heads.try_for_each(|(head, part)| part.fits(&head.part()))?;
+        if others.iter().all(|part| part.has_same_nodes(first)) {
+            Ok(())
+        } else {
+            Err(Rejected::Garbled { what: "parts of different nodes" })
+        }
+    }
+
+    /// Takes over the broadcasts of another server of the same plan, for relays: it knows what
+    /// uploads of that round look like, but can't close it.
+    pub(crate) fn follow(&mut self, broadcasts: &[Broadcast]) -> Result<(), Rejected> {
+        check_outputs(self.heads.len(), broadcasts.len())?;
+        self.heads.iter_mut().zip(broadcasts).try_for_each(|(head, one)| head.follow(one))
     }
 
     /// Closes the round with whoever came: first the models, then reports become a scale and the
@@ -225,6 +250,8 @@ impl Server {
             for (output, head) in self.heads.iter_mut().enumerate() {
                 if let Some(rescaling) = self.plan.rescaling(&before, scale, output) {
                     head.rescale(&rescaling);
+                    // Nodes forget what they owe when they hear of the scale.
+                    self.readers.iter_mut().for_each(|node| node.readers[output].forget());
                 }
             }
             self.down.rescaled(&self.heads);

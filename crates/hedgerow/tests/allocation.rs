@@ -11,12 +11,12 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use common::{INPUTS, features, few_cases, map_for, methods, numbers};
+use hedgerow::Method;
 use hedgerow::codec::{Coding, Compression, NumberFormat};
 use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound};
 use hedgerow::message::{Report, Upload};
 use hedgerow::scaling::{NodeScaling, Scale, ScaleKind};
-use hedgerow::{Federation, Method};
 
 thread_local! {
     /// Allocations of this thread: tests run side by side.
@@ -146,12 +146,12 @@ fn federations_never_allocate_once_warm() {
     let coding = Coding { numbers: NumberFormat::Bits4, part: 2.try_into().unwrap() };
     let compression = Compression { up: coding, down: coding, ..Compression::default() };
     let federations = few_cases(KERNELS).into_iter().flat_map(|case| {
-        let plain = Federation::new(case.method, &case.setup);
+        let plain = crate::common::federation(case.method, &case.setup);
         // Whoever compresses keeps errors for each kernel, once it is asked for.
         let kept = 2 * (NODES as u64 + 1) * KERNELS as u64;
         [
             (0, case, plain),
-            (kept, case, Federation::compressed(case.method, &case.setup, compression)),
+            (kept, case, crate::common::compressed(case.method, &case.setup, compression)),
         ]
     });
     for (most, case, mut federation) in federations {

@@ -9,7 +9,7 @@ use hedgerow::baseline::{BestFunction, Hindsight, Omkl};
 use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound};
 use hedgerow::learning::Loss;
-use hedgerow::{Federation, Method, Setup, SetupConfig};
+use hedgerow::{Method, Setup, SetupConfig};
 use proptest::prelude::*;
 
 const KERNELS: usize = 4;
@@ -103,7 +103,7 @@ fn naive_with_everyone_present_is_centralised_mini_batch_learning() {
             let (setup, rounds) = (setup_of(loss, nodes), 300);
             let (z, y) = samples(rounds * nodes, loss);
             let width = z.len() / y.len();
-            let mut federation = Federation::new(Method::Naive, &setup);
+            let mut federation = crate::common::federation(Method::Naive, &setup);
             let mut reference = Reference::new(setup);
             for (z, y) in z.chunks_exact(nodes * width).zip(y.chunks_exact(nodes)) {
                 let features = Features::checked(z).unwrap().samples(width);
@@ -220,11 +220,12 @@ fn regret_stays_below_the_bound_of_online_gradient_descent() {
     let rounds = 3000;
     for kernel in 0..KERNELS {
         let (points, best) = (one_kernel(rounds, kernel), best(rounds, kernel, RIDGE));
-        let mut federation = Federation::new(Method::SkOfl { kernel }, &setup_of(Loss::Squared, 1));
+        let mut federation =
+            crate::common::federation(Method::SkOfl { kernel }, &setup_of(Loss::Squared, 1));
         let (z, y) = samples(rounds, Loss::Squared);
         let (mut suffered, mut farthest, mut steps) = (0.0, 0.0f64, 0.0);
         for (t, (exact, label)) in points.iter().enumerate() {
-            let model = wide(&federation.server().broadcast().numbers);
+            let model = wide(&federation.server().broadcast(0).numbers);
             let error = dot(&model, exact) - label;
             suffered += error * error + RIDGE * dot(&model, &model);
             let away: f64 = model.iter().zip(&best.model).map(|(w, b)| (w - b).powi(2)).sum();
@@ -241,7 +242,7 @@ fn regret_stays_below_the_bound_of_online_gradient_descent() {
         let regret = suffered - best.total_loss;
         assert!(regret <= bound, "kernel {kernel}: {regret} above {bound}");
         // Whatever was learned in the end is a fixed function too, and so is knowing nothing.
-        for fixed in [wide(&federation.server().broadcast().numbers), vec![0.0; LEN]] {
+        for fixed in [wide(&federation.server().broadcast(0).numbers), vec![0.0; LEN]] {
             assert!(total_loss(&points, &fixed, RIDGE) >= best.total_loss);
         }
     }

@@ -80,14 +80,20 @@ fn try_play(
 const FORWARD: [u32; NODES] = [0, 1, 2, 3, 4, 5];
 
 fn states(federation: &Federation) -> Vec<Vec<u8>> {
-    federation.nodes().map(|node| node.save()).chain([federation.server().save()]).collect()
+    federation
+        .nodes()
+        .iter()
+        .map(|node| node.method(0).save())
+        .chain([federation.server().save()])
+        .collect()
 }
 
 #[test]
 fn without_rounding_a_compressed_federation_is_the_plain_one() {
     for method in methods(KERNELS) {
-        let mut plain = Federation::new(method, &small_setup());
-        let mut compressed = Federation::compressed(method, &small_setup(), Compression::default());
+        let mut plain = crate::common::federation(method, &small_setup());
+        let mut compressed =
+            crate::common::compressed(method, &small_setup(), Compression::default());
         for t in 0..40 {
             let expected = play(method, &mut plain, t, &FORWARD, 1.0);
             assert_eq!(expected, play(method, &mut compressed, t, &FORWARD, 1.0), "{method:?}");
@@ -106,7 +112,8 @@ fn everything_stays_finite_in_every_format() {
             for (part, every) in [(1, 1), (3, 1), (1, 3), (4, 2), (1000, 1000)] {
                 for size in [1e-12, 1.0, 1e12] {
                     let compression = Compression { every: count(every), ..both(format, part) };
-                    let mut federation = Federation::compressed(case.method, &setup, compression);
+                    let mut federation =
+                        crate::common::compressed(case.method, &setup, compression);
                     for t in 0..60 {
                         let predictions = play(case.method, &mut federation, t, &FORWARD, size);
                         // Newton steps begin with a curvature of one, in whatever unit labels have.
@@ -127,7 +134,7 @@ fn order_of_uploads_is_irrelevant() {
     for method in methods(KERNELS) {
         for compression in [both(NumberFormat::Bits4, 1), both(NumberFormat::Bits8, 3)] {
             let [mut one, mut other] =
-                [(); 2].map(|()| Federation::compressed(method, &small_setup(), compression));
+                [(); 2].map(|()| crate::common::compressed(method, &small_setup(), compression));
             for t in 0..30 {
                 let forward = play(method, &mut one, t, &FORWARD, 1.0);
                 assert_eq!(
@@ -146,7 +153,7 @@ fn a_restored_federation_goes_on_the_same() {
     for method in methods(KERNELS) {
         for every in [1, 3] {
             let compression = Compression { every: count(every), ..both(NumberFormat::Bits4, 2) };
-            let new = || Federation::compressed(method, &small_setup(), compression);
+            let new = || crate::common::compressed(method, &small_setup(), compression);
             let mut federation = new();
             (0..29).for_each(|t| drop(play(method, &mut federation, t, &FORWARD, 1.0)));
             let saved = federation.save();
@@ -162,10 +169,10 @@ fn a_restored_federation_goes_on_the_same() {
 
             // What doesn't fit is refused and changes nothing.
             let before = copy.save();
-            assert!(Federation::new(method, &small_setup()).restore(&saved).is_err());
+            assert!(crate::common::federation(method, &small_setup()).restore(&saved).is_err());
             let more =
                 setup(SetupConfig { kernels: KERNELS, nodes: NODES + 1, ..SetupConfig::default() });
-            assert!(Federation::compressed(method, &more, compression).restore(&saved).is_err());
+            assert!(crate::common::compressed(method, &more, compression).restore(&saved).is_err());
             for len in 0..saved.len() {
                 assert!(copy.restore(&saved[..len]).is_err());
             }
@@ -193,21 +200,23 @@ fn everyone_holds_what_the_server_was_told_they_hold() {
     // However they came to it: by a difference, or by the whole after they were away.
     let method = Method::SkOfl { kernel: 1 };
     let mut federation =
-        Federation::compressed(method, &small_setup(), both(NumberFormat::Bits4, 2));
+        crate::common::compressed(method, &small_setup(), both(NumberFormat::Bits4, 2));
     for t in 0..50 {
         play(method, &mut federation, t, &FORWARD, 1.0);
-        let server = federation.server().broadcast().clone();
+        let server = federation.server().broadcast(0).clone();
         let expected: f32 = server.numbers.iter().map(|number| number * number).sum();
-        for node in federation.nodes().filter(|node| node.round() == server.round) {
+        for node in federation.nodes().iter().filter(|node| node.round() == server.round) {
             assert!(
-                (node.norm2() - f64::from(expected)).abs() <= 1e-5 * f64::from(expected),
+                (node.method(0).norm2() - f64::from(expected)).abs() <= 1e-5 * f64::from(expected),
                 "round {t}"
             );
         }
-        let behind = federation.nodes().filter(|node| node.round() < server.round).count();
+        let behind = federation.nodes().iter().filter(|node| node.round() < server.round).count();
         if t == 49 {
             (0..NODES as u32).for_each(|node| federation.hear(node).unwrap());
-            assert!(behind > 0 && federation.nodes().all(|node| node.round() == server.round));
+            assert!(
+                behind > 0 && federation.nodes().iter().all(|node| node.round() == server.round)
+            );
         }
     }
 }
@@ -240,14 +249,14 @@ fn broadcasts_are_rounded_for_everyone() {
     for method in travelling() {
         let down = Coding { numbers: NumberFormat::Bits4, ..Coding::default() };
         let compression = Compression { down, ..Compression::default() };
-        let mut plain = Federation::new(method, &small_setup());
-        let mut rounded = Federation::compressed(method, &small_setup(), compression);
+        let mut plain = crate::common::federation(method, &small_setup());
+        let mut rounded = crate::common::compressed(method, &small_setup(), compression);
         round(method, &mut plain, 1);
         round(method, &mut rounded, 1);
         let mut sections = vec![];
-        plain.server().sections(&mut sections);
+        plain.server().method(0).sections(&mut sections);
         let [plain, rounded] =
-            [plain, rounded].map(|federation| federation.server().broadcast().numbers.clone());
+            [plain, rounded].map(|federation| federation.server().broadcast(0).numbers.clone());
         let (mut plain, mut rounded) = (&plain[..], &rounded[..]);
         for section in sections {
             let ((exact, plain_rest), (model, rounded_rest)) =
@@ -351,7 +360,7 @@ fn traffic_is_counted_to_the_byte() {
             (Method::LinearSgd, INPUTS as u64 + 1, [1, 1], [0, 0]),
             (Method::LinearNewton, INPUTS as u64 + 1, [1, 1], [0, 0]),
         ] {
-            let mut federation = Federation::compressed(method, &small_setup(), both(format, 1));
+            let mut federation = crate::common::compressed(method, &small_setup(), both(format, 1));
             (0..20).for_each(|seed| round(method, &mut federation, seed));
             let (traffic, messages) = (federation.traffic(), 20 * NODES as u64);
             assert_eq!(traffic.numbers_up, messages * (models_up * len + others_up), "{method:?}");
@@ -375,7 +384,7 @@ fn traffic_is_counted_to_the_byte() {
 fn messages_of_gr_ofl_shrink_with_the_format() {
     let method = Method::GrOfl;
     let bytes = NumberFormat::ALL.map(|format| {
-        let mut federation = Federation::compressed(method, &small_setup(), both(format, 1));
+        let mut federation = crate::common::compressed(method, &small_setup(), both(format, 1));
         (0..60).for_each(|t| round(method, &mut federation, t));
         let traffic = federation.traffic();
         assert!(traffic.numbers_up <= (60 * NODES * BUDGET) as u64);
@@ -395,7 +404,7 @@ fn messages_of_gr_ofl_shrink_with_the_format() {
 
 #[test]
 fn who_was_away_gets_the_whole_broadcast() {
-    let mut federation = Federation::compressed(
+    let mut federation = crate::common::compressed(
         Method::SkOfl { kernel: 0 },
         &small_setup(),
         both(NumberFormat::Bits8, 1),
@@ -410,13 +419,13 @@ fn who_was_away_gets_the_whole_broadcast() {
     assert_eq!(before, 5 * (2 + 2 * FREQUENCIES as u64));
     federation.hear(1).unwrap();
     assert_eq!(federation.traffic().bytes_down - before, 4 * 2 * FREQUENCIES as u64);
-    assert_eq!(federation.node(1).unwrap().norm2(), federation.node(0).unwrap().norm2());
+    assert_eq!(federation.nodes()[1].method(0).norm2(), federation.nodes()[0].method(0).norm2());
 
     // And so does who hears of it in another scale.
     federation.round(&[visit(0, Contact::Full), visit(1, Contact::Lost)], |_| {}).unwrap();
     let scale = Scale::from_ranges(&[(-1.0, 1.0); INPUTS + 1]).unwrap();
     federation
-        .transport_server(&map_for(Method::SkOfl { kernel: 0 }, KERNELS).rescaling(&scale, &scale));
+        .rescale_server(&map_for(Method::SkOfl { kernel: 0 }, KERNELS).rescaling(&scale, &scale));
     let before = federation.traffic().bytes_down;
     federation.hear(1).unwrap();
     assert_eq!(federation.traffic().bytes_down - before, 4 * 2 * FREQUENCIES as u64);
@@ -426,15 +435,15 @@ fn who_was_away_gets_the_whole_broadcast() {
 fn uploads_wait_for_their_round_and_numbers_for_their_turn() {
     for method in travelling() {
         let compression = Compression { every: count(4), ..Compression::default() };
-        let mut federation = Federation::compressed(method, &small_setup(), compression);
+        let mut federation = crate::common::compressed(method, &small_setup(), compression);
         // Rounds 1 to 3 last one visit, 4 to 8 two, 9 to 15 three, all others four.
         let visits = 3 + 5 * 2 + 7 * 3 + 10 * 4;
         (0..visits).for_each(|seed| round(method, &mut federation, seed));
-        assert_eq!(federation.server().broadcast().round, 1 + 25, "{method:?}");
+        assert_eq!(federation.server().broadcast(0).round, 1 + 25, "{method:?}");
         assert_eq!(federation.traffic().uploads_accepted, 25 * NODES as u64);
 
         let mut federation =
-            Federation::compressed(method, &small_setup(), both(NumberFormat::F32, 4));
+            crate::common::compressed(method, &small_setup(), both(NumberFormat::F32, 4));
         (0..100).for_each(|seed| round(method, &mut federation, seed));
         let whole = (100 * NODES * 2 * FREQUENCIES) as u64;
         let sent = federation.traffic().numbers_up;
@@ -455,7 +464,7 @@ fn uploads_wait_for_their_round_and_numbers_for_their_turn() {
 #[test]
 fn late_uploads_are_counted_and_owe_nothing() {
     let [mut with, mut without] = [(); 2].map(|()| {
-        Federation::compressed(
+        crate::common::compressed(
             Method::SkOfl { kernel: 0 },
             &small_setup(),
             both(NumberFormat::Bits4, 2),
@@ -498,19 +507,19 @@ fn compressed_federations_follow_a_change_of_scale() {
     for method in methods(KERNELS) {
         let transport = map_for(method, KERNELS).rescaling(&from, &to);
         // Without rounding it is the plain one here too.
-        let mut plain = Federation::new(method, &small_setup());
-        let mut exact = Federation::compressed(method, &small_setup(), Compression::default());
+        let mut plain = crate::common::federation(method, &small_setup());
+        let mut exact = crate::common::compressed(method, &small_setup(), Compression::default());
         let mut coarse =
-            Federation::compressed(method, &small_setup(), both(NumberFormat::Bits4, 3));
+            crate::common::compressed(method, &small_setup(), both(NumberFormat::Bits4, 3));
         let mut forgotten = vec![];
         for t in 0..60 {
             let mut seen = vec![];
             for federation in [&mut plain, &mut exact, &mut coarse] {
                 if t % 20 == 19 {
                     let before = federation.save().len();
-                    federation.transport_server(&transport);
+                    federation.rescale_server(&transport);
                     (0..NODES as u32)
-                        .for_each(|node| federation.transport_node(node, &transport).unwrap());
+                        .for_each(|node| federation.rescale_node(node, &transport).unwrap());
                     // What was owed is forgotten: all by the server, and all by the nodes.
                     forgotten.push((before as f64 - federation.save().len() as f64) / 4.0);
                 }

@@ -11,7 +11,7 @@ use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel};
 use hedgerow::federation::{Contact, NodeRound};
 use hedgerow::learning::Schedule;
 use hedgerow::metrics::ErrorMeter;
-use hedgerow::{Federation, Method, Setup, SetupConfig};
+use hedgerow::{Method, Setup, SetupConfig};
 
 fn count(count: u16) -> NonZeroU16 {
     NonZeroU16::new(count).unwrap()
@@ -60,7 +60,7 @@ fn error(method: Method, compression: Compression, seed: u64, sights: Sights) ->
     };
     let setup = Setup::try_from(config).unwrap();
     let map = method.map(&setup, &spec).unwrap();
-    let mut federation = Federation::compressed(method, &setup, compression);
+    let mut federation = crate::common::compressed(method, &setup, compression);
     let mut meter = ErrorMeter::new(1);
     let mut buffer = vec![0.0; K * map.width()];
     for t in 0..rounds {

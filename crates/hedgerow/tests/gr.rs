@@ -59,7 +59,7 @@ struct Fleet {
 
 impl Fleet {
     fn new(shape: &Shape) -> Self {
-        Self { map: shape.map(), federation: Federation::new(METHOD, &shape.setup()) }
+        Self { map: shape.map(), federation: crate::common::federation(METHOD, &shape.setup()) }
     }
 
     /// Predictions and labels of a round.
@@ -82,7 +82,7 @@ impl Fleet {
             .unwrap();
         assert!(said.iter().all(|(value, _)| value.is_finite()), "{said:?}");
         assert!(
-            self.federation.server().broadcast().numbers.iter().all(|number| number.is_finite())
+            self.federation.server().broadcast(0).numbers.iter().all(|number| number.is_finite())
         );
         said
     }
@@ -164,7 +164,7 @@ fn it_comes_to_the_ridge_solution_of_everybody_s_data() {
             fleet.round(&arrivals);
         }
         silence(&mut fleet, &shape, 100);
-        let broadcast = &fleet.federation.server().broadcast().numbers;
+        let broadcast = &fleet.federation.server().broadcast(0).numbers;
         let len = broadcast.len() - TAIL;
         let origin = f64::from(broadcast[len]);
         let mut gram = vec![vec![0.0; len]; len];
@@ -301,7 +301,7 @@ fn an_abrupt_change_is_recovered_from() {
         {
             errors[t as usize / 200].add(f64::from(said - label).powi(2));
         }
-        let broadcast = &fleet.federation.server().broadcast().numbers;
+        let broadcast = &fleet.federation.server().broadcast(0).numbers;
         forgotten[t as usize / 800] = broadcast[broadcast.len() - 2] as u32;
     }
     let errors = errors.map(Tally::mean);

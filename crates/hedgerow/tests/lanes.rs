@@ -70,8 +70,8 @@ impl World {
 
     fn federation(&self, compression: Option<Compression>) -> Federation {
         match compression {
-            None => Federation::new(self.method, &self.setup),
-            Some(compression) => Federation::compressed(self.method, &self.setup, compression),
+            None => crate::common::federation(self.method, &self.setup),
+            Some(compression) => crate::common::compressed(self.method, &self.setup, compression),
         }
     }
 
@@ -125,14 +125,14 @@ impl World {
             let visits: Vec<NodeRound<'_>> = turns.iter().map(visit).collect();
             match workers {
                 None => federation
-                    .round(&visits, |one| seen.push(f64::from(one.value) + one.half.norm2()))
+                    .round(&visits, |one| seen.push(f64::from(one.value) + one.method.norm2()))
                     .unwrap(),
                 Some(workers) => {
                     for visits in visits.chunks(visits.len().div_ceil(waves)) {
                         let mut notes = vec![0.0; visits.iter().map(|visit| visit.y.len()).sum()];
                         let note = Observations { numbers: &mut notes, width: 1 };
                         let look = |one: hedgerow::federation::Prediction<'_>, note: &mut [f64]| {
-                            note[0] = f64::from(one.value) + one.half.norm2();
+                            note[0] = f64::from(one.value) + one.method.norm2();
                         };
                         federation.visit(visits, workers, note, look).unwrap();
                         seen.extend(notes);
@@ -146,9 +146,9 @@ impl World {
                     Scale::from_ranges(&[(0.0, size), (0.0, size), (0.0, 1.0)]).unwrap()
                 };
                 let transport = self.map.rescaling(&scale(1.0), &scale(1.3));
-                federation.transport_server(&transport);
+                federation.rescale_server(&transport);
                 for node in 0..self.setup.config().nodes as NodeId {
-                    federation.transport_node(node, &transport).unwrap();
+                    federation.rescale_node(node, &transport).unwrap();
                 }
             }
         }
@@ -221,7 +221,7 @@ fn who_comes_twice_in_a_round_is_counted_once() {
     federation.close(&Sequential).unwrap();
     assert_eq!(federation.traffic().uploads_accepted, nodes as u64);
     assert_eq!(
-        (federation.server().broadcast().round, federation.votes().iter().sum()),
+        (federation.server().broadcast(0).round, federation.votes().iter().sum()),
         (2, nodes as u64)
     );
 }
@@ -245,5 +245,5 @@ fn the_first_bad_visit_is_named_and_the_round_stays_open() {
         matches!(error, RoundError::BadSample { node, .. } if node as usize == nodes / 2),
         "{error}"
     );
-    assert_eq!(federation.server().broadcast().round, 1);
+    assert_eq!(federation.server().broadcast(0).round, 1);
 }

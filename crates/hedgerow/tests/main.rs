@@ -14,6 +14,7 @@ mod laws;
 mod leak;
 mod modules;
 mod node_server;
+mod old_nodes;
 mod old_states;
 mod participation;
 mod peers;

@@ -18,7 +18,7 @@ const NODES: u32 = 3;
 
 fn config(method: Method) -> PlanConfig {
     let kernels = crate::common::spec(3, Default::default()).kernels;
-    let config = PlanConfig::default().method(method).kernels(kernels).inputs(INPUTS);
+    let config = PlanConfig::default().method(method.into()).kernels(kernels).inputs(INPUTS);
     config.nodes(NODES as usize).budget(24).frequencies(Some(5))
 }
 
@@ -71,16 +71,12 @@ impl World {
                 }
             }
         }
-        let version = self.server.scale_version();
         if self.server.close_round().is_news() {
             for node in &mut self.nodes {
                 let taken = self.taken[node.id() as usize];
                 let in_step = node.round() + 1 == self.server.round();
                 for message in self.server.opening(taken, in_step) {
                     node.hear(&message).unwrap();
-                }
-                if self.server.scale_version() > version {
-                    self.server.connected(node.id());
                 }
             }
         }

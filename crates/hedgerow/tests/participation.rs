@@ -43,7 +43,7 @@ impl Samples {
 
 fn federation(method: Method) -> Federation {
     let config = SetupConfig { kernels: KERNELS, nodes: NODES, ..SetupConfig::default() };
-    Federation::new(method, &setup(config))
+    crate::common::federation(method, &setup(config))
 }
 
 /// A round of everyone with one sample each, in this order and contact.
@@ -69,11 +69,16 @@ fn everyone(contact: Contact) -> Vec<(u32, Contact)> {
 }
 
 fn node(federation: &Federation, node: usize) -> &dyn NodeMethod {
-    federation.nodes().nth(node).unwrap()
+    federation.nodes()[node].method(0)
 }
 
 fn states(federation: &Federation) -> Vec<Vec<u8>> {
-    federation.nodes().map(|node| node.save()).chain([federation.server().save()]).collect()
+    federation
+        .nodes()
+        .iter()
+        .map(|node| node.method(0).save())
+        .chain([federation.server().save()])
+        .collect()
 }
 
 /// Numbers of a method's messages, up and down.
@@ -165,7 +170,7 @@ fn lost_nodes_keep_their_round_and_catch_up() {
 
         let predictions = round(method, &mut federation, 5, &everyone(Contact::Full));
         assert_eq!(predictions.len(), NODES);
-        assert!(federation.nodes().all(|node| node.round() == 7), "{method:?}");
+        assert!(federation.nodes().iter().all(|node| node.round() == 7), "{method:?}");
         // Who comes back hears the latest broadcast before it speaks and the next one after it.
         assert_traffic(&federation, method, 32, 26 + 7, 32, 0);
         let z = samples(&map_for(method, KERNELS), 77, 1).z;
@@ -209,7 +214,7 @@ fn late_uploads_are_counted_and_left_out() {
             round(method, &mut without, t, &who);
             // The late one changes nothing for the server, but hears the broadcast like everyone.
             assert_eq!(with.server().save(), without.server().save(), "{method:?}");
-            assert!(with.nodes().all(|node| node.round() == t + 2), "{method:?}");
+            assert!(with.nodes().iter().all(|node| node.round() == t + 2), "{method:?}");
         }
         assert_traffic(&with, method, 36, 36, 30, 6);
     }
@@ -222,11 +227,11 @@ fn a_round_with_late_uploads_only_stays_open_for_them() {
         round(method, &mut federation, 0, &everyone(Contact::Full));
         round(method, &mut federation, 1, &everyone(Contact::Late));
         // Nobody was in time, so the round did not close, and the late ones still came for it.
-        assert_eq!(federation.server().broadcast().round, 2, "{method:?}");
+        assert_eq!(federation.server().broadcast(0).round, 2, "{method:?}");
         assert_traffic(&federation, method, 12, 6, 12, 0);
         // They are part of the round when it closes; sending again is not counted twice.
         round(method, &mut federation, 2, &everyone(Contact::Full));
-        assert_eq!(federation.server().broadcast().round, 3, "{method:?}");
+        assert_eq!(federation.server().broadcast(0).round, 3, "{method:?}");
         assert_traffic(&federation, method, 18, 12, 12, 0);
         round(method, &mut federation, 3, &everyone(Contact::Full));
         assert_traffic(&federation, method, 24, 18, 18, 0);
@@ -293,7 +298,7 @@ fn whoever_comes_and_goes_everything_stays_finite_and_is_learned() {
         };
         let config =
             SetupConfig { kernels: KERNELS, nodes: NODES, step_size, ..SetupConfig::default() };
-        let mut federation = Federation::new(method, &setup(config));
+        let mut federation = crate::common::federation(method, &setup(config));
         let chance = CounterRng::from_seed(8);
         let (mut first, mut last) = (Tally::default(), Tally::default());
         for t in 0..rounds {
@@ -313,12 +318,12 @@ fn whoever_comes_and_goes_everything_stays_finite_and_is_learned() {
                 .collect();
             let tally = if t < 20 { &mut first } else { &mut last };
             let seen = |p: Prediction<'_>| {
-                assert!(p.value.is_finite() && p.half.norm2().is_finite(), "{method:?}");
+                assert!(p.value.is_finite() && p.method.norm2().is_finite(), "{method:?}");
                 tally.add(f64::from(p.value - p.label).powi(2));
             };
             federation.round(&visits, seen).unwrap();
             assert!(
-                federation.server().broadcast().numbers.iter().all(|number| number.is_finite())
+                federation.server().broadcast(0).numbers.iter().all(|number| number.is_finite())
             );
         }
         // With small steps there are no large errors to begin with.
@@ -331,7 +336,7 @@ fn whoever_comes_and_goes_everything_stays_finite_and_is_learned() {
 fn strangers_and_bad_samples_are_named() {
     for case in few_cases(KERNELS) {
         let method = case.method;
-        let mut federation = Federation::new(method, &case.setup);
+        let mut federation = crate::common::federation(method, &case.setup);
         let mut sample = samples(&map_for(method, KERNELS), 1, 1);
         let stranger = federation.round(&[sample.visit(3, Contact::Full)], |_| {});
         assert_eq!(stranger, Err(RoundError::NoSuchNode { node: 3, nodes: 3 }));

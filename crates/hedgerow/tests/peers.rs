@@ -14,7 +14,7 @@ use hedgerow::message::{Broadcast, Upload};
 use hedgerow::method::PofOptions;
 use hedgerow::metrics::Tally;
 use hedgerow::random::{CounterRng, Purpose};
-use hedgerow::{Federation, Method, Setup, SetupConfig};
+use hedgerow::{Method, Setup, SetupConfig};
 
 const KERNELS: usize = 3;
 const NODES: usize = 4;
@@ -438,7 +438,7 @@ fn every_method_learns_what_it_can() {
         let config =
             SetupConfig { kernels: KERNELS, nodes: NODES, step_size, ..SetupConfig::default() };
         let setup = setup(SetupConfig { ridge: 1e-4, ..config });
-        let mut federation = Federation::new(method, &setup);
+        let mut federation = crate::common::federation(method, &setup);
         let (mut error, mut label) = (Tally::default(), Tally::default());
         for t in 0..rounds {
             let x: Vec<Vec<f32>> = (0..NODES).map(|k| numbers(10 * t + k as u64, INPUTS)).collect();

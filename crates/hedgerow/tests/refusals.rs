@@ -13,7 +13,7 @@ use hedgerow::learning::{Loss, WeightRule};
 use hedgerow::limits::{MAX_LABEL, MAX_NUMBER};
 use hedgerow::message::{Broadcast, Rejected, Selection, Upload};
 use hedgerow::method::{Average, BadSample};
-use hedgerow::{Federation, Method, NodeMethod, ServerMethod, Setup, SetupConfig};
+use hedgerow::{Method, NodeMethod, ServerMethod, Setup, SetupConfig};
 use proptest::prelude::*;
 
 #[test]
@@ -400,7 +400,7 @@ fn labels_without_their_features_are_refused() {
         ..SetupConfig::default()
     })
     .unwrap();
-    let mut federation = Federation::new(Method::MkOfl, &setup);
+    let mut federation = crate::common::federation(Method::MkOfl, &setup);
     let numbers = [0.1; 16];
     let z = Features::checked(&numbers).unwrap();
     for (z, y) in

@@ -3,10 +3,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use crate::common::{World, few_cases};
-use hedgerow::aggregation::Aggregation;
+use crate::common::{World, few_cases, plan_of};
+use hedgerow::aggregation::{Aggregation, PartialSum};
 use hedgerow::message::{Rejected, Upload};
-use hedgerow::relay::{PartialSum, Relay};
+use hedgerow::relay::Relay;
 use hedgerow::{NodeId, SetupConfig};
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ fn through_relays(
 ) {
     if uploads.len() < 2 || bits & 7 == 0 {
         for (node, upload) in uploads {
-            top.accept(*node, upload).unwrap();
+            top.accept(*node, std::slice::from_ref(upload)).unwrap();
         }
         return;
     }
@@ -34,10 +34,10 @@ fn through_relays(
     let mut lower = make();
     through_relays(&mut lower, make, left, next);
     // On its way it is bytes, and may come last.
-    let sum = top.read(&lower.sum().to_bytes()).unwrap();
-    assert_eq!(&sum, lower.sum());
+    let sum = top.read(0, &lower.sums()[0].to_bytes()).unwrap();
+    assert_eq!(&sum, &lower.sums()[0]);
     through_relays(top, make, right, next ^ bits);
-    top.merge(&sum).unwrap();
+    top.merge(&[sum]).unwrap();
 }
 
 proptest! {
@@ -48,7 +48,7 @@ proptest! {
             let config = SetupConfig { nodes: NODES, ..*case.setup.config() };
             case.setup = config.try_into().unwrap();
             if config.aggregation != Aggregation::Mean {
-                let refused = Relay::new(case.method, &case.setup).map(drop).unwrap_err().to_string();
+                let refused = Relay::new(&plan_of(case.method, &case.setup)).map(drop).unwrap_err().to_string();
                 let expected = format!("relays can't add up uploads for a {}", config.aggregation);
                 prop_assert!(refused.starts_with(&expected), "{}", refused);
                 continue;
@@ -64,14 +64,14 @@ proptest! {
                 }
                 let broadcast = tree.server.broadcast().clone();
                 let make = || {
-                    let mut relay = Relay::new(case.method, &case.setup).unwrap();
-                    relay.follow(&broadcast).unwrap();
+                    let mut relay = Relay::new(&plan_of(case.method, &case.setup)).unwrap();
+                    relay.follow(std::slice::from_ref(&broadcast)).unwrap();
                     relay
                 };
                 let mut top = make();
                 through_relays(&mut top, &make, &uploads, shape.rotate_left(t as u32));
-                prop_assert_eq!(top.sum().uploads(), uploads.len());
-                tree.server.merge(top.sum()).unwrap();
+                prop_assert_eq!(top.sums()[0].uploads(), uploads.len());
+                tree.server.merge(&top.sums()[0]).unwrap();
                 prop_assert_eq!(tree.server.uploads(), flat.server.uploads());
                 flat.close();
                 tree.close();
@@ -90,17 +90,20 @@ fn sums_that_do_not_belong_are_refused_and_change_nothing() {
             continue;
         }
         let mut world = World::after(case, 3);
-        let mut relay = Relay::new(case.method, &case.setup).unwrap();
-        let early = relay.sum().clone();
+        let mut relay = Relay::new(&plan_of(case.method, &case.setup)).unwrap();
+        let early = relay.sums()[0].clone();
         let before = world.server.save();
         assert!(matches!(world.server.merge(&early), Err(Rejected::WrongRound { .. })), "{case:?}");
-        relay.follow(world.server.broadcast()).unwrap();
+        relay.follow(std::slice::from_ref(world.server.broadcast())).unwrap();
         let old = early.to_bytes();
-        assert!(relay.read(&old).is_err(), "a sum of another round: {case:?}");
+        assert!(relay.read(0, &old).is_err(), "a sum of another round: {case:?}");
         world.learn(0, 9);
         let upload = world.upload(0).unwrap();
-        relay.accept(0, &upload).unwrap();
-        assert!(matches!(relay.accept(0, &upload), Err(Rejected::Duplicate { node: 0, .. })));
+        relay.accept(0, std::slice::from_ref(&upload)).unwrap();
+        assert!(matches!(
+            relay.accept(0, std::slice::from_ref(&upload)),
+            Err(Rejected::Duplicate { node: 0, .. })
+        ));
         let of_another_kernel_count = SetupConfig {
             kernels: KERNELS + 1,
             frequencies: 9,
@@ -109,27 +112,27 @@ fn sums_that_do_not_belong_are_refused_and_change_nothing() {
             ..*case.setup.config()
         };
         let mut other = case.method.server(&of_another_kernel_count.try_into().unwrap());
-        assert!(other.merge(relay.sum()).is_err(), "{case:?}");
+        assert!(other.merge(&relay.sums()[0]).is_err(), "{case:?}");
         assert_eq!(world.server.save(), before);
-        world.server.merge(relay.sum()).unwrap();
+        world.server.merge(&relay.sums()[0]).unwrap();
         let after = world.server.save();
         assert!(matches!(
-            world.server.merge(relay.sum()),
+            world.server.merge(&relay.sums()[0]),
             Err(Rejected::Duplicate { node: 0, .. })
         ));
         assert!(world.server.accept(0, &upload).is_err());
         assert_eq!(world.server.save(), after);
         // What nobody writes can't be read, whatever is changed.
-        let sound = relay.sum().to_bytes();
+        let sound = relay.sums()[0].to_bytes();
         for at in 0..sound.len() {
             for flip in [1, 0x80, 0xff] {
                 let mut spoilt = sound.clone();
                 spoilt[at] ^= flip;
-                let read: Result<PartialSum, _> = relay.read(&spoilt);
+                let read: Result<PartialSum, _> = relay.read(0, &spoilt);
                 let sum = read.ok().filter(|sum| sum.uploads() <= 1);
-                assert!(sum.is_none_or(|sum| sum.round() == relay.sum().round()));
+                assert!(sum.is_none_or(|sum| sum.round() == relay.sums()[0].round()));
             }
-            assert!(relay.read(&sound[..at]).is_err());
+            assert!(relay.read(0, &sound[..at]).is_err());
         }
     }
 }
@@ -137,13 +140,13 @@ fn sums_that_do_not_belong_are_refused_and_change_nothing() {
 #[test]
 fn a_sum_is_as_large_as_a_few_uploads_however_many_are_in_it() {
     let setup = SetupConfig { nodes: 10_000, ..SetupConfig::default() }.try_into().unwrap();
-    let mut relay = Relay::new(hedgerow::Method::MkOfl, &setup).unwrap();
+    let mut relay = Relay::new(&plan_of(hedgerow::Method::MkOfl, &setup)).unwrap();
     let upload = Upload { round: 1, vote: Some(2), numbers: vec![0.1; 98] };
     for node in 50_000..60_000 {
-        relay.accept(node, &upload).unwrap();
+        relay.accept(node, std::slice::from_ref(&upload)).unwrap();
     }
-    assert_eq!(relay.sum().bytes_of_sums(), 98 * 24 + 11 * 8);
+    assert_eq!(relay.sums()[0].bytes_of_sums(), 98 * 24 + 11 * 8);
     // A little more than a bit for each node.
-    let bytes = relay.sum().to_bytes().len();
+    let bytes = relay.sums()[0].to_bytes().len();
     assert!(bytes < 98 * 24 + 11 * 8 + 10_000 / 6, "{bytes}");
 }

@@ -52,7 +52,7 @@ impl Fleet {
         let setup = config.try_into().unwrap();
         Self {
             map: method.map(&setup, &spec).unwrap(),
-            federation: Federation::new(method, &setup),
+            federation: crate::common::federation(method, &setup),
             nodes: vec![NodeScaling::new(kind, INPUTS); NODES],
             server: ServerScaling::new(kind, INPUTS),
             transports: true,
@@ -75,7 +75,7 @@ impl Fleet {
             && self.transports
         {
             let transport = self.map.rescaling(&before, newest);
-            self.federation.transport_node(node as u32, &transport).unwrap();
+            self.federation.rescale_node(node as u32, &transport).unwrap();
         }
     }
 
@@ -128,7 +128,7 @@ impl Fleet {
                 && self.transports
             {
                 let transport = self.map.rescaling(&before, newest);
-                self.federation.transport_server(&transport);
+                self.federation.rescale_server(&transport);
             }
             (0..NODES).filter(|node| Some(*node) != lost).for_each(|node| self.follow(node));
         }

@@ -317,11 +317,11 @@ fn a_move_in_the_middle_of_a_run_changes_nothing_that_follows() {
         let to_there = map.rescaling(&here, &there);
         let setup = setup(SetupConfig { kernels: 4, nodes: NODES, ..SetupConfig::default() });
         let (mut moved, mut stayed) =
-            (Federation::new(method, &setup), Federation::new(method, &setup));
+            (crate::common::federation(method, &setup), crate::common::federation(method, &setup));
         for t in 0..60 {
             if t == 25 {
-                moved.transport_server(&to_there);
-                (0..NODES as u32).for_each(|node| moved.transport_node(node, &to_there).unwrap());
+                moved.rescale_server(&to_there);
+                (0..NODES as u32).for_each(|node| moved.rescale_node(node, &to_there).unwrap());
             }
             let raw = numbers(t, NODES * INPUTS);
             let y: Vec<f32> = raw.chunks_exact(INPUTS).map(|x| (3.0 * x[0]).sin() + x[1]).collect();
@@ -345,7 +345,7 @@ fn a_move_in_the_middle_of_a_run_changes_nothing_that_follows() {
             assert_same(&found, &expected, 1e-4, (method, t));
         }
         assert_eq!(moved.votes(), stayed.votes());
-        let stranger = moved.transport_node(NODES as u32, &to_there);
+        let stranger = moved.rescale_node(NODES as u32, &to_there);
         assert_eq!(stranger, Err(RoundError::NoSuchNode { node: NODES as u32, nodes: NODES }));
     }
 }

@@ -218,7 +218,7 @@ impl Fleet {
 
     /// What an undisturbed federation tells last.
     pub(crate) fn undisturbed(&self) -> Broadcast {
-        self.in_one_process().0.server().broadcast().clone()
+        self.in_one_process().0.server().broadcast(0).clone()
     }
 
     pub(crate) fn undisturbed_mse(&self) -> f64 {
@@ -259,7 +259,7 @@ impl Fleet {
         let known = View::open(&self.path("server.db")).unwrap().nodes().unwrap();
         let number =
             |node: usize| known.iter().find(|record| record.name == name(node)).unwrap().number;
-        let mut federation = Federation::new(plan.learning().method, plan.setup());
+        let mut federation = Federation::new(&plan.core().unwrap());
         let (mut z, mut meter) = (vec![vec![0.0; plan.map().width()]; NODES], ErrorMeter::new(1));
         for round in 0..ROUNDS {
             let labels: Vec<f32> = (0..NODES).map(|node| sample(node, round).1).collect();

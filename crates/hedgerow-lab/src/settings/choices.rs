@@ -334,11 +334,10 @@ impl Wire {
         suffix
     }
 
-    /// For a federation; nothing if messages travel as they are.
-    pub fn compression(self) -> Option<Compression> {
+    /// As plans have it.
+    pub fn compression(self) -> Compression {
         let coding = |numbers| Coding { numbers, part: self.part };
-        let (up, down) = (coding(self.up), coding(self.down));
-        (self != Self::default()).then_some(Compression { every: self.every, up, down })
+        Compression { every: self.every, up: coding(self.up), down: coding(self.down) }
     }
 }
 

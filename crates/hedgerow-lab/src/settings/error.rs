@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hedgerow::SetupError;
+use hedgerow::PlanError;
 use hedgerow::features::FeatureError;
 use hedgerow::method::BudgetTooSmall;
 
@@ -73,5 +73,15 @@ pub enum SettingsError {
     Kernels(#[from] FeatureError),
     /// Learning parameters that make no sense.
     #[error("learning: {0}")]
-    Learning(#[from] SetupError),
+    Learning(PlanError),
+}
+
+impl From<PlanError> for SettingsError {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Budget(error) => Self::Budget(error),
+            PlanError::Features(error) => Self::Kernels(error),
+            error => Self::Learning(error),
+        }
+    }
 }

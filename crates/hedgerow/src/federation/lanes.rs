@@ -1,14 +1,15 @@
-//! [`Executor`]: who does the work of a round, and the lanes that it is divided into for them. A
-//! lane has nodes of its own and adds up their uploads by itself; nothing in it depends on another,
-//! so the number of workers changes no bit.
+//! The lanes that a round is divided into. A lane has nodes of its own and adds up their uploads by
+//! itself; nothing in it depends on another, so the number of workers changes no bit.
 
-use super::wire::{End, Scratch, Telling};
+use super::wire::Scratch;
 use super::{Contact, NodeRound, Prediction, RoundError, cost_with_indices};
+use crate::aggregation::PartialSum;
+use crate::codec::Encoder;
 use crate::executor::Executor;
 use crate::message::{NodeId, Rejected, Upload};
-use crate::method::{NodeMethod, ServerMethod};
 use crate::metrics::Traffic;
-use crate::relay::PartialSum;
+use crate::node::Node;
+use crate::server::{Server, UploadReader};
 
 /// Lanes of a round, at most; how many there are never depends on who works on them.
 pub(super) const LANES: usize = 32;
@@ -32,12 +33,10 @@ impl<'a> Observations<'a> {
     }
 }
 
-/// What everybody in a round shares.
+/// What all nodes of a round share.
 #[derive(Clone, Copy)]
 pub(super) struct Scene<'a> {
-    pub(super) server: &'a dyn ServerMethod,
-    /// None if messages travel as they are.
-    pub(super) telling: Option<Telling<'a>>,
+    pub(super) server: &'a Server,
     /// Features of one sample.
     pub(super) width: usize,
     pub(super) is_last_visit: bool,
@@ -45,18 +44,19 @@ pub(super) struct Scene<'a> {
 
 impl Scene<'_> {
     /// Hands the latest broadcast to a node that doesn't have it yet.
-    pub(super) fn deliver(
-        self,
-        node: &mut dyn NodeMethod,
-        traffic: &mut Traffic,
-    ) -> Result<(), Rejected> {
-        let broadcast = self.server.broadcast();
-        if broadcast.round > node.round() {
-            // Who missed the one before gets all of it, exactly.
-            let is_next = node.round() + 1 == broadcast.round;
-            let cost = self.telling.and_then(|telling| telling.latest).filter(|_| is_next);
-            let cost = cost_with_indices(cost, broadcast.count(), broadcast.numbers.len());
-            node.adopt(broadcast)?;
+    pub(super) fn deliver(self, node: &mut Node, traffic: &mut Traffic) -> Result<(), Rejected> {
+        let (round, before) = (self.server.round(), node.round());
+        if round > before {
+            let (mut count, mut numbers) = (0, 0);
+            for (head, server) in node.heads.iter_mut().zip(&self.server.heads) {
+                let broadcast = server.broadcast();
+                head.adopt(broadcast)?;
+                count += broadcast.count();
+                numbers += broadcast.numbers.len();
+            }
+            // A node that missed the one before gets all of it, exactly.
+            let cost = self.server.down.cost.filter(|_| before + 1 == round);
+            let cost = cost_with_indices(cost, count, numbers);
             traffic.numbers_down += cost.numbers;
             traffic.bytes_down += cost.bytes;
         }
@@ -67,8 +67,9 @@ impl Scene<'_> {
 /// Some of a round's nodes, and what came of them.
 #[derive(Default)]
 pub(super) struct Lane {
-    pub(super) part: Option<PartialSum>,
-    pub(super) upload: Upload,
+    /// One for each output, once there are any.
+    pub(super) parts: Vec<PartialSum>,
+    pub(super) uploads: Vec<Upload>,
     pub(super) scratch: Scratch,
     pub(super) traffic: Traffic,
     pub(super) late: Vec<NodeId>,
@@ -81,52 +82,71 @@ impl Lane {
     pub(super) fn visit(
         &mut self,
         scene: Scene<'_>,
-        half: &mut dyn NodeMethod,
-        end: Option<&mut End>,
+        node: &mut Node,
+        reader: Option<&mut UploadReader>,
         visit: &NodeRound<'_>,
         seen: &mut impl FnMut(Prediction<'_>),
     ) -> Result<bool, RoundError> {
-        let (node, width) = (visit.node, scene.width);
+        let (id, width, outputs) = (visit.node, scene.width, node.heads.len());
         let (labels, numbers) = (visit.y.len(), visit.z.numbers().len());
-        if numbers != labels * width {
-            return Err(RoundError::Shape { node, labels, numbers, width });
+        if numbers * outputs != labels * width {
+            return Err(RoundError::Shape { node: id, labels, numbers, width });
         }
-        let rejected = |source| RoundError::Rejected { node, source };
+        let rejected = |source| RoundError::Rejected { node: id, source };
         if visit.contact != Contact::Lost {
-            scene.deliver(half, &mut self.traffic).map_err(rejected)?;
+            scene.deliver(node, &mut self.traffic).map_err(rejected)?;
         }
-        for (z, &label) in visit.z.samples(width).zip(visit.y) {
-            seen(Prediction { node, value: half.predict(z), label, half });
-            half.learn(z, label).map_err(|source| RoundError::BadSample { node, source })?;
+        for (z, y) in visit.z.samples(width).zip(visit.y.chunks_exact(outputs)) {
+            for (output, (head, &label)) in node.heads.iter().zip(y).enumerate() {
+                let (value, method) = (head.predict(z), head.as_ref());
+                seen(Prediction { node: id, output, value, label, method });
+            }
+            for (head, &label) in node.heads.iter_mut().zip(y) {
+                head.learn(z, label)
+                    .map_err(|source| RoundError::BadSample { node: id, source })?;
+            }
         }
-        let upload = &mut self.upload;
-        if !scene.is_last_visit || visit.contact == Contact::Lost || !half.upload(upload) {
+        if !scene.is_last_visit || visit.contact == Contact::Lost || !self.write_uploads(node) {
             return Ok(false);
         }
-        let cost = match (end, scene.telling) {
-            (Some(end), Some(telling)) => {
-                Some(end.send_up(half, telling, &mut self.scratch, upload).map_err(rejected)?)
-            }
-            _ => None,
+        let cost = match reader {
+            Some(reader) => Some(
+                self.scratch
+                    .send_up(node, reader, scene.server, &mut self.uploads)
+                    .map_err(rejected)?,
+            ),
+            None => None,
         };
-        let cost = cost_with_indices(cost, upload.count(), upload.numbers.len());
+        let count = self.uploads.iter().map(Upload::count).sum();
+        let numbers = self.uploads.iter().map(|upload| upload.numbers.len()).sum();
+        let cost = cost_with_indices(cost, count, numbers);
         self.traffic.numbers_up += cost.numbers;
         self.traffic.bytes_up += cost.bytes;
         if visit.contact == Contact::Late {
-            self.late.push(node);
+            self.late.push(id);
         }
         Ok(visit.contact == Contact::Full)
+    }
+
+    /// Writes what a node has to say, and says whether there is something.
+    pub(super) fn write_uploads(&mut self, node: &Node) -> bool {
+        self.uploads.resize_with(node.heads.len(), Upload::default);
+        node.heads.iter().zip(&mut self.uploads).all(|(head, upload)| head.upload(upload))
     }
 }
 
 /// What `taken`, the answer to an upload, means for who sent it; whether it counts.
 pub(super) fn is_taken(
-    end: Option<&mut End>,
+    reader: Option<&mut UploadReader>,
+    node: &mut Node,
     taken: Result<(), Rejected>,
 ) -> Result<bool, Rejected> {
     match taken {
         Ok(()) => {
-            end.into_iter().for_each(End::acknowledge);
+            if let Some(reader) = reader {
+                reader.acknowledge();
+                node.encoders.iter_mut().for_each(Encoder::acknowledge);
+            }
             Ok(true)
         }
         // Sent again because the round did not close: the first one stands.
@@ -135,10 +155,10 @@ pub(super) fn is_taken(
     }
 }
 
-/// Everybody's halves and ends of the wire, of which there may be none.
+/// All nodes, and the server's readers of them, of which there may be none.
 pub(super) struct Everybody<'a> {
-    pub(super) nodes: &'a mut [Box<dyn NodeMethod>],
-    pub(super) ends: &'a mut [End],
+    pub(super) nodes: &'a mut [Node],
+    pub(super) readers: &'a mut [UploadReader],
 }
 
 /// Neighbours, and what happens at some of them.
@@ -146,8 +166,8 @@ struct Task<'a, V> {
     lane: &'a mut Lane,
     /// Who is the first of the neighbours.
     first: NodeId,
-    nodes: &'a mut [Box<dyn NodeMethod>],
-    ends: &'a mut [End],
+    nodes: &'a mut [Node],
+    readers: &'a mut [UploadReader],
     visits: &'a [V],
     notes: Observations<'a>,
 }
@@ -194,7 +214,7 @@ fn divide<'a, V: Visited>(
     visits: &'a [V],
     notes: Observations<'a>,
 ) -> [Option<Task<'a, V>>; LANES] {
-    let Everybody { mut nodes, mut ends } = everybody;
+    let Everybody { mut nodes, mut readers } = everybody;
     let (mut notes, width) = (notes.numbers, notes.width);
     let mut chunks = visits.chunks(visits.len().div_ceil(LANES).max(1));
     let mut first: NodeId = 0;
@@ -204,15 +224,15 @@ fn divide<'a, V: Visited>(
         let len = (last - first) as usize + 1;
         let (own_nodes, rest) = std::mem::take(&mut nodes).split_at_mut(len);
         nodes = rest;
-        let of_ends = len.min(ends.len());
-        let (own_ends, rest) = std::mem::take(&mut ends).split_at_mut(of_ends);
-        ends = rest;
+        let of_readers = len.min(readers.len());
+        let (own_readers, rest) = std::mem::take(&mut readers).split_at_mut(of_readers);
+        readers = rest;
         let samples: usize = visits.iter().map(Visited::samples).sum();
         let of_notes = (samples * width).min(notes.len());
         let (own_notes, rest) = std::mem::take(&mut notes).split_at_mut(of_notes);
         notes = rest;
         let notes = Observations { numbers: own_notes, width };
-        let task = Task { lane, first, nodes: own_nodes, ends: own_ends, visits, notes };
+        let task = Task { lane, first, nodes: own_nodes, readers: own_readers, visits, notes };
         first = last + 1;
         Some(task)
     })
@@ -230,31 +250,30 @@ pub(super) fn visit_all(
 ) -> Result<(), RoundError> {
     let mut tasks = divide(lanes, everybody, visits, notes);
     workers.each(&mut tasks, |task| {
-        let Some(Task { lane, first, nodes, ends, visits, notes }) = task.take() else { return };
+        let Some(Task { lane, first, nodes, readers, visits, notes }) = task.take() else { return };
         let mut notes = notes.each();
         let mut seen = |prediction: Prediction<'_>| {
             if let Some(note) = notes.next() {
                 look(prediction, note);
             }
         };
-        // A part that is empty may be of an earlier round.
-        let mut part = match lane.part.take() {
-            Some(mut part) if part.uploads() == 0 => {
-                scene.server.renew(&mut part);
-                part
-            }
-            part => part.unwrap_or_else(|| scene.server.part()),
-        };
+        // Parts that are empty may be of an earlier round.
+        let mut parts = std::mem::take(&mut lane.parts);
+        match parts.first().map(PartialSum::uploads) {
+            None => parts = scene.server.parts(),
+            Some(0) => scene.server.renew(&mut parts),
+            Some(_) => {}
+        }
         for visit in visits {
             let at = (visit.node - first) as usize;
             let mut play = || {
-                let (half, mut end) = (nodes[at].as_mut(), ends.get_mut(at));
-                if lane.visit(scene, half, end.as_deref_mut(), visit, &mut seen)? {
-                    let taken = scene.server.accept_into(&mut part, visit.node, &lane.upload);
+                let (node, mut reader) = (&mut nodes[at], readers.get_mut(at));
+                if lane.visit(scene, node, reader.as_deref_mut(), visit, &mut seen)? {
+                    let taken = scene.server.accept_into(&mut parts, visit.node, &lane.uploads);
                     let rejected = |source| RoundError::Rejected { node: visit.node, source };
-                    if is_taken(end, taken).map_err(rejected)? {
+                    if is_taken(reader, node, taken).map_err(rejected)? {
                         lane.traffic.uploads_accepted += 1;
-                        lane.votes.extend(lane.upload.vote);
+                        lane.votes.extend(lane.uploads.iter().filter_map(|upload| upload.vote));
                     }
                 }
                 Ok(())
@@ -264,7 +283,7 @@ pub(super) fn visit_all(
                 break;
             }
         }
-        lane.part = Some(part);
+        lane.parts = parts;
     });
     first_failure(lanes)
 }
@@ -273,16 +292,16 @@ pub(super) fn visit_all(
 pub(super) fn deliver_to_all(
     lanes: &mut [Lane; LANES],
     scene: Scene<'_>,
-    nodes: &mut [Box<dyn NodeMethod>],
+    nodes: &mut [Node],
     visited: &[(NodeId, Contact)],
     workers: &impl Executor,
 ) -> Result<(), RoundError> {
-    let everybody = Everybody { nodes, ends: &mut [] };
+    let everybody = Everybody { nodes, readers: &mut [] };
     let mut tasks = divide(lanes, everybody, visited, Observations { numbers: &mut [], width: 0 });
     workers.each(&mut tasks, |task| {
         let Some(Task { lane, first, nodes, visits, .. }) = task.take() else { return };
         for (node, _) in visits.iter().filter(|(_, contact)| *contact != Contact::Lost) {
-            let half = nodes[(node - first) as usize].as_mut();
+            let half = &mut nodes[(node - first) as usize];
             if let Err(source) = scene.deliver(half, &mut lane.traffic) {
                 lane.failure = Some(RoundError::Rejected { node: *node, source });
                 break;

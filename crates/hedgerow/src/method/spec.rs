@@ -52,6 +52,23 @@ impl MethodSpec {
     }
 }
 
+impl Default for MethodSpec {
+    /// MK-OFL.
+    fn default() -> Self {
+        Self::from(&super::mk_ofl::INFO)
+    }
+}
+
+impl From<super::Method> for MethodSpec {
+    fn from(method: super::Method) -> Self {
+        let spec = Self::from(method.info());
+        match method {
+            super::Method::SkOfl { kernel } => spec.with_kernel(kernel),
+            _ => spec,
+        }
+    }
+}
+
 impl From<&'static MethodInfo> for MethodSpec {
     fn from(info: &'static MethodInfo) -> Self {
         Self { name: Cow::Borrowed(info.name), kernel: None }

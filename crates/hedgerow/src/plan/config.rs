@@ -6,7 +6,7 @@ use crate::aggregation::Aggregation;
 use crate::codec::Compression;
 use crate::features::{Amplitude, Draw, FeatureSpec, Kernel};
 use crate::learning::{Loss, Schedule, WeightRule};
-use crate::method::{Method, MkOptions, PofOptions, SetupConfig};
+use crate::method::{MethodSpec, MkOptions, PofOptions, SetupConfig, find};
 use crate::scaling::{Scale, ScaleKind};
 
 /// How raw numbers become numbers of the order of one.
@@ -62,7 +62,7 @@ macro_rules! plan_config {
 
 plan_config! {
     /// The method.
-    method: Method = Method::MkOfl,
+    method: MethodSpec = MethodSpec::default(),
     /// Numbers in a sample, d.
     inputs: usize = 1,
     /// Labels of a sample, q.
@@ -148,7 +148,7 @@ impl PlanConfig {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
-    method: Method,
+    method: MethodSpec,
     setup: SetupConfig,
     features: FeatureSpec,
     scaling: Scaling,
@@ -171,9 +171,10 @@ fn is_one(outputs: &usize) -> bool {
 impl From<PlanConfig> for Written {
     fn from(mut config: PlanConfig) -> Self {
         // A plan always has a number here.
-        let frequencies =
-            config.frequencies.or_else(|| config.method.frequencies(config.budget).ok());
-        config.frequencies = frequencies;
+        config.frequencies = config.frequencies.or_else(|| {
+            let info = find(config.method.name())?;
+            info.frequencies(config.budget, &config.pof).ok()
+        });
         let (setup, features) = (config.setup(), config.feature_spec());
         let PlanConfig { method, scaling, compression, personal, columns, target, outputs, .. } =
             config;

@@ -7,6 +7,9 @@ use crate::codec::{Coding, Compression, Cost, Encoder, Reader, Reference, Sectio
 use crate::message::{Numbers, Rejected, Upload, UploadMessage};
 use crate::method::ServerMethod;
 use crate::plan::{Plan, PlanConfig};
+use crate::state::{BadState, StateKind};
+
+const KIND: StateKind = StateKind::new("server-encoders");
 
 /// What the server remembers of one node's compressed uploads.
 #[derive(Debug, Clone)]
@@ -84,7 +87,7 @@ pub(crate) struct Down {
     /// One for each output; empty if broadcasts travel as they are.
     pub(crate) encoders: Vec<Encoder>,
     /// The latest broadcast of each output; empty if nothing is compressed.
-    pub(super) known: Arc<Vec<Reference>>,
+    pub(crate) known: Arc<Vec<Reference>>,
     /// The latest broadcast of each output for nodes that have the one before.
     bytes: Vec<Vec<u8>>,
     /// What that costs; none where nobody could make sense of it.
@@ -112,7 +115,8 @@ impl Down {
 
     /// The latest broadcast of each output, for nodes that have the one before.
     pub(super) fn latest(&self) -> Option<&[Vec<u8>]> {
-        self.cost.map(|_| &self.bytes[..])
+        let is_known = self.cost.is_some() && self.bytes.iter().all(|bytes| !bytes.is_empty());
+        is_known.then_some(&self.bytes[..])
     }
 
     /// Compresses the broadcasts that the heads have just made; from here on everyone takes what
@@ -150,6 +154,31 @@ impl Down {
         self.encoders.iter_mut().for_each(Encoder::forget);
         self.cost = None;
         self.learn_broadcast(heads);
+    }
+
+    /// What has to survive a restart, for federations in one process.
+    pub(crate) fn save(&self) -> Vec<u8> {
+        match &self.encoders[..] {
+            [encoder] => encoder.save(),
+            encoders => KIND.save(&encoders.iter().map(Encoder::save).collect::<Vec<_>>()),
+        }
+    }
+
+    /// Goes on from it, and from what the latest broadcast cost.
+    pub(crate) fn restore(&mut self, saved: &[u8], cost: Option<Cost>) -> Result<(), BadState> {
+        match &mut self.encoders[..] {
+            // Whatever was saved then says nothing.
+            [] => return Ok(()),
+            [encoder] => encoder.restore(saved)?,
+            encoders => {
+                let is_sound = |saved: &Vec<Vec<u8>>| saved.len() == encoders.len();
+                let saved = KIND.restore(saved, is_sound)?;
+                let mut both = encoders.iter_mut().zip(&saved);
+                both.try_for_each(|(encoder, saved)| encoder.restore(saved))?;
+            }
+        }
+        self.cost = cost;
+        Ok(())
     }
 
     pub(super) fn learn_broadcast(&mut self, heads: &[Box<dyn ServerMethod>]) {

@@ -4,12 +4,15 @@
 #![allow(clippy::unwrap_used)]
 
 use hedgerow::aggregation::Aggregation;
+use hedgerow::codec::Compression;
 use hedgerow::features::{Amplitude, Draw, FeatureMap, FeatureSpec, Features, Kernel, SampleMap};
 use hedgerow::learning::{Loss, Schedule, WeightRule};
 use hedgerow::message::Upload;
 use hedgerow::method::{Average, MkOptions, PofOptions};
 use hedgerow::random::CounterRng;
-use hedgerow::{Method, NodeMethod, ServerMethod, Setup, SetupConfig};
+use hedgerow::{
+    Federation, Method, NodeMethod, Plan, PlanConfig, ServerMethod, Setup, SetupConfig,
+};
 
 pub(crate) const FREQUENCIES: usize = 5;
 pub(crate) const INPUTS: usize = 2;
@@ -176,6 +179,41 @@ pub(crate) fn setup(config: SetupConfig) -> Setup {
     SetupConfig { frequencies: FREQUENCIES, inputs: INPUTS, budget: BUDGET, ..config }
         .try_into()
         .unwrap()
+}
+
+/// The plan of a method in a setup.
+pub(crate) fn plan_of(method: Method, setup: &Setup) -> Plan {
+    Plan::new(config_of(method, setup)).unwrap()
+}
+
+pub(crate) fn config_of(method: Method, setup: &Setup) -> PlanConfig {
+    let config = setup.config();
+    PlanConfig::default()
+        .method(method.into())
+        .kernels(Kernel::paper_dictionary().into_iter().cycle().take(config.kernels).collect())
+        .frequencies(Some(config.frequencies))
+        .inputs(config.inputs)
+        .budget(config.budget)
+        .nodes(config.nodes)
+        .seed(config.seed)
+        .loss(config.loss)
+        .ridge(config.ridge)
+        .step_size(config.step_size)
+        .weight_rate(config.weight_rate)
+        .weight_rule(config.weight_rule)
+        .aggregation(config.aggregation)
+        .mk(config.mk)
+        .pof(config.pof)
+}
+
+/// A federation of a method in a setup.
+pub(crate) fn federation(method: Method, setup: &Setup) -> Federation {
+    Federation::new(&plan_of(method, setup))
+}
+
+/// The same with compressed messages.
+pub(crate) fn compressed(method: Method, setup: &Setup, compression: Compression) -> Federation {
+    Federation::new(&Plan::new(config_of(method, setup).compression(compression)).unwrap())
 }
 
 /// A map for such a setup.

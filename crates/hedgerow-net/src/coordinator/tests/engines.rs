@@ -128,7 +128,7 @@ fn compressed_rounds_are_those_of_one_process_to_the_bit() {
             let learning = Learning { compression, ..learning(method) };
             let (scene, _, told) = play(&learning, ROUNDS, sample);
             let plan = scene.coordinator.plan();
-            let mut federation = Federation::compressed(method, plan.setup(), compression);
+            let mut federation = Federation::new(&plan.core().unwrap());
             for time in 1..=ROUNDS {
                 let samples: Vec<_> = (0..NODES as NodeId).map(|node| sample(node, time)).collect();
                 let mut z = vec![0.0; NODES * plan.map().width()];
@@ -147,7 +147,7 @@ fn compressed_rounds_are_those_of_one_process_to_the_bit() {
                     .collect();
                 federation.round(&visits, |_| ()).unwrap();
                 let exact =
-                    crate::transport::protocol::broadcast_to_wire(federation.server().broadcast());
+                    crate::transport::protocol::broadcast_to_wire(federation.server().broadcast(0));
                 assert_eq!(
                     told[time as usize - 1].exact,
                     exact,

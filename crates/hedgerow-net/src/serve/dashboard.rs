@@ -1,8 +1,8 @@
-//! The page that an operator watches, and what else a server tells over HTTP: status, history,
-//! events, metrics, health.
+//! The operator's page, and the server's other routes over HTTP: status, history, events, metrics,
+//! health.
 //!
-//! Nothing here changes anything: all routes are read, and none asks who is reading. So it listens
-//! on loopback unless told otherwise, and answers only to its own names ([`Hosts`]).
+//! All routes only read, and none authenticates. So the server listens on loopback by default, and
+//! answers only requests for its own names ([`Hosts`]).
 
 mod assets;
 mod listen;
@@ -30,9 +30,8 @@ use live::{Live, MOST_POINTS};
 use super::metrics::{self, Metrics};
 use super::status::Source;
 
-/// Own scripts only, none inline, and nothing from elsewhere. Charts set styles as they draw, and
-/// keep the picture that they save in a `data:` address.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
+/// Own scripts, styles and pictures only, none inline, and nothing from elsewhere.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Headers of every answer.
@@ -48,14 +47,9 @@ const HEADERS: [(HeaderName, &str); 6] = [
 /// All routes, for requests that name one of `hosts`.
 pub fn router(source: Arc<dyn Source>, metrics: Metrics, hosts: Hosts) -> Router {
     let files = assets::FILES.into_iter().fold(Router::new(), |router, file| {
-        router.route(
-            file.path,
-            get(async move |headers: HeaderMap| assets::file(headers, file).await),
-        )
+        router.route(file.path, get(async move |headers: HeaderMap| file.answer(&headers)))
     });
     files
-        .route("/", get(assets::index))
-        .route("/plotly.js", get(assets::plotly))
         .route("/api/status", get(status))
         .route("/api/history", get(history))
         .route("/events", get(events))
@@ -67,7 +61,7 @@ pub fn router(source: Arc<dyn Source>, metrics: Metrics, hosts: Hosts) -> Router
         .layer(middleware::from_fn_with_state(Arc::new(hosts), guard))
 }
 
-/// Refuses requests for other hosts, and puts the headers on every answer.
+/// Refuses requests for other hosts, and adds the headers to every answer.
 async fn guard(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
     let mut answer = match hosts.check(&request) {
         Ok(()) => next.run(request).await,
@@ -77,7 +71,7 @@ async fn guard(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) ->
     for (name, value) in HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    // What is live is not kept; assets say for themselves.
+    // Live data is not cached; files have their own rule.
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     answer
 }

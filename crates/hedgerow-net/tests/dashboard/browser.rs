@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) struct Browser {
     child: Child,
@@ -179,6 +179,11 @@ impl Browser {
             );
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    pub(crate) fn mouse(&mut self, kind: &str, x: f64, y: f64, clicks: u32) {
+        let event = json!({ "type": kind, "x": x, "y": y, "button": "left", "clickCount": clicks });
+        self.call("Input.dispatchMouseEvent", event);
     }
 
     /// A key with its usual effect.

@@ -58,12 +58,13 @@ fn a_browser_shows_the_page_and_finds_the_server_again() {
     browser.wait("document.getElementById('connection').textContent === 'live'");
     browser.wait("document.getElementById('run').textContent.includes('run-b')");
     // Nothing of the old run is left, even while the new one's past can't be had.
-    browser.wait("document.getElementById('error-chart').data[0].x.at(-1) < 4000");
+    browser.wait("document.getElementById('error-chart').chart.lines[0].x.at(-1) < 4000");
     assert!(
-        browser.eval("document.getElementById('error-chart').data[0].x[0]").as_u64() >= Some(700)
+        browser.eval("document.getElementById('error-chart').chart.lines[0].x[0]").as_u64()
+            >= Some(700)
     );
     browser.eval("window.fetch = window.realFetch");
-    browser.wait("document.getElementById('error-chart').data[0].x[0] < 10");
+    browser.wait("document.getElementById('error-chart').chart.lines[0].x[0] < 10");
     assert_eq!(browser.eval("document.getElementById('kernels').hidden"), json!(true));
     assert_eq!(
         browser.eval("document.getElementById('no-kernels').checkVisibility()"),
@@ -85,10 +86,8 @@ fn a_browser_shows_the_page_and_finds_the_server_again() {
 
 fn shows_what_the_server_says(browser: &mut Browser) {
     browser.wait("document.getElementById('connection')?.textContent === 'live'");
-    browser.wait(
-        "document.querySelectorAll('.plot .main-svg .plot path, .plot .main-svg .bars path').length > 20",
-    );
-    browser.wait("document.getElementById('error-chart').data?.[0].x.length > 1000");
+    browser.wait("document.querySelectorAll('.plot svg svg > *').length > 20");
+    browser.wait("document.getElementById('error-chart').chart?.lines[0].x.length > 1000");
     assert!(browser.text("run").starts_with("Run run-a; method mk, budget 100"));
     assert!(browser.text("mse").parse::<f64>().is_ok_and(|mse| mse > 0.0));
     assert!(browser.text("selected").starts_with("gaussian"));
@@ -101,29 +100,50 @@ fn shows_what_the_server_says(browser: &mut Browser) {
     assert_eq!(browser.text("node-count"), "250 nodes; 100 shown");
     assert_eq!(browser.eval("document.getElementById('warning').checkVisibility()"), json!(false));
     for chart in ["error-chart", "shares-chart", "kernels-chart", "bytes-chart"] {
-        let drawn = format!("document.querySelectorAll('#{chart} .main-svg').length > 0");
+        let drawn = format!("document.querySelectorAll('#{chart} svg svg > *').length > 0");
         assert_eq!(browser.eval(&drawn), json!(true), "{chart}");
     }
     // It grows by events alone: the history is asked for once.
-    let round = browser.eval("document.getElementById('error-chart').data[0].x.at(-1)");
-    browser.wait(&format!("document.getElementById('error-chart').data[0].x.at(-1) > {round}"));
+    let round = browser.eval("document.getElementById('error-chart').chart.lines[0].x.at(-1)");
+    browser
+        .wait(&format!("document.getElementById('error-chart').chart.lines[0].x.at(-1) > {round}"));
     assert_eq!(browser.requests.iter().filter(|url| url.ends_with("/api/history")).count(), 1);
 }
 
 fn charts_follow_the_controls(browser: &mut Browser) {
-    let axis = "document.getElementById('error-chart').layout.yaxis.type";
-    assert_eq!(browser.eval(axis), json!("log"));
+    let axis = "document.getElementById('error-chart').chart.y.log";
+    assert_eq!(browser.eval(axis), json!(true));
     // By keyboard: the arrow goes to the next choice.
     browser.eval("document.querySelector('input[name=axis]:checked').focus()");
     browser.press("ArrowRight", 39, "");
-    browser.wait(&format!("{axis} === 'linear'"));
+    browser.wait(&format!("{axis} === false"));
     // Twenty rounds a second, so that 12,000 make ten minutes.
-    let first = "document.getElementById('error-chart').data[0].x[0]";
+    let first = "document.getElementById('error-chart').chart.lines[0].x[0]";
     assert!(browser.eval(first).as_u64() < Some(10));
     browser.eval("document.querySelector('input[value=recent]').click()");
     browser.wait(&format!("{first} > 2900"));
     browser.eval("document.querySelector('input[value=whole]').click()");
     browser.wait(&format!("{first} < 10"));
+    // With a mouse: values at the pointer, zoom by dragging, all of it again by a double click.
+    browser.eval("document.getElementById('error-chart').scrollIntoView()");
+    let part = "document.getElementById('error-chart').getBoundingClientRect()";
+    let place = browser.eval(&format!("[{part}.left, {part}.top, {part}.width]"));
+    let [left, top, width] = [0, 1, 2].map(|index| place[index].as_f64().unwrap());
+    let (from, to, y) = (left + 0.4 * width, left + 0.6 * width, top + 100.0);
+    browser.mouse("mouseMoved", from, y, 0);
+    browser
+        .wait("document.querySelector('#error-chart .readout').textContent.includes('lately: 0.')");
+    browser.mouse("mousePressed", from, y, 1);
+    browser.mouse("mouseMoved", to, y, 0);
+    browser.mouse("mouseReleased", to, y, 1);
+    let range = "document.getElementById('error-chart').chart.x.range";
+    browser.wait(&format!("{range}[0] > 3000 && {range}[1] < 13000"));
+    for clicks in [1, 2] {
+        browser.mouse("mousePressed", to, y, clicks);
+        browser.mouse("mouseReleased", to, y, clicks);
+    }
+    browser.wait(&format!("{range}[0] < 10"));
+    browser.mouse("mouseMoved", 1.0, 1.0, 0);
 }
 
 fn table_sorts_and_filters(browser: &mut Browser) {
@@ -187,7 +207,7 @@ fn everything_has_a_name(browser: &mut Browser) {
 }
 
 fn dark_and_narrow(browser: &mut Browser) {
-    let ink = "document.getElementById('error-chart').layout.font.color";
+    let ink = "document.querySelector('#error-chart svg').getAttribute('fill')";
     assert_eq!(
         browser.eval("getComputedStyle(document.body).backgroundColor"),
         json!("rgb(246, 247, 248)")
@@ -200,7 +220,7 @@ fn dark_and_narrow(browser: &mut Browser) {
     );
     browser.wait(&format!("{ink} === '#e8eaed'"));
     browser.wait(
-        "[...document.querySelectorAll('.plot .main-svg')].every((svg) => svg.clientWidth < 340)",
+        "[...document.querySelectorAll('.plot > svg')].every((svg) => svg.clientWidth < 340)",
     );
     assert_eq!(browser.eval("document.documentElement.scrollWidth"), json!(360));
     assert_eq!(browser.eval("document.getElementById('sideways').checkVisibility()"), json!(true));

@@ -161,8 +161,6 @@ for (const change of ["(prefers-color-scheme: dark)", "(max-width: 40rem)"]) {
   matchMedia(change).addEventListener("change", () => drawCharts(true));
 }
 document.addEventListener("visibilitychange", () => drawCharts(true));
-// The library is large: numbers don't wait for it.
-document.getElementById("library").addEventListener("load", () => drawCharts(true));
 setInterval(() => {
   if (events && performance.now() - heard > silence) lost();
 }, 1000);

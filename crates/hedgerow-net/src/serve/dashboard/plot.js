@@ -66,8 +66,8 @@ function paint(element, state) {
   ruler.font = `${size}px ${family}`;
   const x = { ...chart.x, range: state.zoom ?? wide(chart.x.range) };
   const y = { ...chart.y, range: chart.y.range ?? fit(chart, x.range) };
-  y.labels ??= ticks(y, height / 45).map((value) => [value, y.format(value)]);
-  x.labels ??= ticks(x, Math.min(6, width / 80)).map((value) => [value, x.format(value)]);
+  y.labels ??= labels(y, height / 45);
+  x.labels ??= labels(x, Math.min(6, width / 80));
   const widest = Math.max(...y.labels.map(([, text]) => ruler.measureText(text).width));
   const left = Math.min(widest, 0.4 * width) + 12 + (y.title ? 1.5 * size : 0);
   const [right, top] = [width - 14, chart.legend ? 2 * size : 8];
@@ -106,9 +106,9 @@ function paint(element, state) {
     add(words, "text", { x: at + 1.4 * size, y: size }, name);
     at += ruler.measureText(name).width + 2.8 * size;
   }
-  for (const box of chart.boxes ?? []) add(shapes, "rect", { ...area(state, box), fill: box.color });
+  for (const box of chart.boxes ?? []) add(shapes, "rect", { ...area(state, box), fill: box.color, "shape-rendering": "crispEdges" });
   for (const line of chart.lines ?? []) {
-    add(shapes, "path", { d: path(line, across, up, y.log), fill: "none", stroke: line.color, "stroke-width": 2, "stroke-linejoin": "round", "stroke-linecap": "round" });
+    add(shapes, "path", { d: path(line, across, up, y.log), fill: "none", stroke: line.color, "stroke-width": line.x.length > 1 ? 2 : 8, "stroke-linejoin": "round", "stroke-linecap": "round" });
   }
   element.chart = { ...chart, x, y };
 }
@@ -193,6 +193,11 @@ function scale({ log, range }, from, to) {
   const place = (value) => from + ((log ? Math.log10(value) : value) - first) * step;
   place.value = (at) => first + (at - from) / step;
   return place;
+}
+
+function labels(axis, most) {
+  const all = ticks(axis, most).map((value) => [value, axis.format(value)]);
+  return all.filter(([, text], index) => text !== all[index - 1]?.[1]);
 }
 
 // Multiples of 1, 2 or 5 times a power of ten. On a logarithmic axis powers of ten, and their

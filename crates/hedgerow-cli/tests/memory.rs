@@ -7,12 +7,11 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{command, gzip, skipped};
+use crate::process::{command, gzip, skipped, wait_until};
 
 /// As many as UCI's Twitter.data has.
 const ROWS: usize = 583_250;
@@ -68,19 +67,17 @@ fn watched(folder: &Path, arguments: &[&str]) -> (Value, Option<u64>) {
         .stderr(Stdio::inherit())
         .spawn()
         .unwrap();
-    let mut most = None;
-    let status = loop {
+    let (mut most, mut status) = (None, None);
+    wait_until("the end of the process", || {
         let told =
             std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
         let peak = told.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let peak = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse().ok());
         most = most.max(peak);
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    assert!(status.success(), "{arguments:?}");
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(status.is_some_and(|status| status.success()), "{arguments:?}");
     (serde_json::from_slice(&std::fs::read(&printed).unwrap()).unwrap(), most)
 }
 

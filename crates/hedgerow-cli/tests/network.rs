@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use crate::process::{command, hedgerow, text, write};
+use crate::process::{command, hedgerow, text, wait_until, write};
 use hedgerow::Federation;
 use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound};
@@ -291,12 +291,10 @@ fn labels_come_later_and_questions_over_http() {
     let predicted = post("/predict", "[{\"temperature\": 0.5, \"wind\": 0.25}]");
     assert!(predicted[0]["prediction"].is_number(), "{predicted}");
     // What it has learned moves it towards the label, as soon as the round has closed.
-    let moved = (0..500).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(10));
+    wait_until("a prediction that has moved", || {
         post("/predict", "{\"temperature\": 0.5, \"wind\": 0.25}")["prediction"].as_f64()
             > first["prediction"].as_f64()
     });
-    assert!(moved);
     node.signal("-TERM");
     assert_eq!(node.end().0, Some(0));
     server.signal("-TERM");

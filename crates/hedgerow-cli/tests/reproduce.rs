@@ -5,12 +5,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{assert_refused, command, hedgerow, json, real_data, skipped, text, write};
+use crate::process::{
+    assert_refused, command, hedgerow, json, real_data, skipped, text, wait_until, write,
+};
 
 /// Reproduces with one trial into the folder `out`, unless the flags say otherwise.
 fn reproduce(folder: &Path, what: &str, data: &Path, flags: &[&str]) -> Output {
@@ -167,9 +169,7 @@ fn a_killed_reproduction_goes_on_where_it_was() {
     let spawn =
         || command(folder, &flags).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let mut child = spawn();
-    while runs(folder).is_empty() && child.try_wait().unwrap().is_none() {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_until("a run", || !runs(folder).is_empty() || child.try_wait().unwrap().is_some());
     child.kill().unwrap();
     child.wait().unwrap();
     let stored = runs(folder);
@@ -179,9 +179,12 @@ fn a_killed_reproduction_goes_on_where_it_was() {
         skipped("the kill came too late to leave anything undone");
     }
     // At any other moment, too: while data is read, while a run is stored, while figures are drawn.
-    for milliseconds in [20, 120, 350, 700] {
+    for mut looks in [4, 24, 70, 140] {
         let mut child = spawn();
-        std::thread::sleep(Duration::from_millis(milliseconds));
+        wait_until("that moment", || {
+            looks -= 1;
+            looks == 0
+        });
         child.kill().unwrap();
         child.wait().unwrap();
         assert_all_runs_whole(folder);

@@ -5,28 +5,17 @@
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-fn hedgerow(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_hedgerow"))
-        .args(arguments)
-        .current_dir(folder)
-        .output()
-        .unwrap()
-}
+use crate::process::{hedgerow, text, wait_until};
 
 /// A small run, quick enough for a test.
 const SMALL: [&str; 7] = ["simulate", "--trials", "2", "--rounds", "40", "--nodes", "5"];
 
 fn small(folder: &Path, more: &[&str]) -> Output {
     hedgerow(folder, &[&SMALL[..], more].concat())
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// Asserts that a run failed with this code and a message with all these parts, and left nothing
@@ -315,10 +304,10 @@ fn an_interruption_says_what_it_costs() {
     command.args(["simulate", "--trials", "1000", "--out", "results"]).current_dir(folder.path());
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let results = folder.path().join("results");
-    while !results.exists() {
+    wait_until("results", || {
         assert_eq!(child.try_wait().unwrap(), None, "it has ended before it began");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+        results.exists()
+    });
     assert!(
         Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success()
     );

@@ -6,7 +6,6 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
-use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -365,7 +364,7 @@ fn live(folder: &Path, flags: &[&str]) -> Child {
     command.spawn().unwrap()
 }
 
-/// Writes line by line, with pauses; the process has to wait.
+/// Writes line by line, in pieces; the process has to wait.
 fn feed(child: &mut Child, lines: &str) {
     let mut input = child.stdin.take().unwrap();
     for (at, line) in lines.split_inclusive('\n').enumerate() {
@@ -374,7 +373,7 @@ fn feed(child: &mut Child, lines: &str) {
         input.write_all(begin.as_bytes()).unwrap();
         input.flush().unwrap();
         if at < 10 {
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::yield_now();
             assert!(child.try_wait().unwrap().is_none(), "it did not wait");
         }
         input.write_all(end.as_bytes()).unwrap();

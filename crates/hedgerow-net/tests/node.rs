@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::common::{INPUTS, learning, sample};
-use crate::stage::{Session, Stage, accept, append, checked};
+use crate::common::{INPUTS, learning, sample, until};
+use crate::stage::{Session, Stage, accept, append, checked, pass};
 use hedgerow::scaling::{ScaleKind, ServerScaling};
 use hedgerow::{Method, ServerMethod};
 use hedgerow_net::agent::Engine;
@@ -114,9 +114,7 @@ async fn it_goes_on_without_the_server_and_catches_up() {
     stage.is_down.store(true, Ordering::SeqCst);
     drop(session);
     let tries = stage.tries.lock().unwrap().len();
-    while stage.tries.lock().unwrap().len() < tries + 5 {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    until("five tries", async || stage.tries.lock().unwrap().len() >= tries + 5).await;
     writer.write_all(lines(1..11).as_bytes()).unwrap();
     let output = node.wrote(11).await;
     assert!(output.iter().all(|line| line["prediction"].is_number()), "{output:?}");
@@ -156,7 +154,7 @@ async fn tries_are_ever_rarer_and_a_refusal_is_tried_rarely() {
         Input::None,
         None,
     );
-    tokio::time::sleep(Duration::from_secs(600)).await;
+    pass(600).await;
     let tries = stage.tries.lock().unwrap().clone();
     let waits: Vec<f64> = tries.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
     // Full jitter below 0.1 s, 0.2 s, 0.4 s, ... 30 s.
@@ -618,12 +616,12 @@ async fn a_node_whose_input_has_ended_waits_for_a_scale_and_learns_what_it_holds
     let scale = agree(&mut session, &mut scaling).await;
     assert_eq!(node.wrote(40).await.len(), 40);
     // However long it takes, and though the stream breaks off.
-    tokio::time::sleep(Duration::from_secs(3600)).await;
+    pass(3600).await;
     assert!(node.is_running());
     drop(session);
     let mut session = stage.next().await;
     session.welcome("r1", &json).await;
-    tokio::time::sleep(Duration::from_secs(3600)).await;
+    pass(3600).await;
     assert!(node.is_running());
     // And though the node is ended meanwhile.
     node.stopped().await.1.unwrap();
@@ -659,7 +657,7 @@ async fn a_node_without_a_scale_reads_no_more_than_it_can_hold() {
     session.broadcast(server.broadcast(), 0).await;
     let scale = agree(&mut session, &mut scaling).await;
     node.wrote(MAX_HELD).await;
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    pass(60).await;
     assert_eq!(node.output().len(), MAX_HELD);
     // The round that is open is the one that they are learned in.
     session.say(scale.clone()).await;

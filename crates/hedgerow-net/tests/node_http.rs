@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::common::learning;
+use crate::common::{learning, until};
 use crate::stage::{Node, Session, Stage, checked};
 use hedgerow::Method;
 use hedgerow_net::agent::http;
@@ -78,9 +78,7 @@ async fn joined_to(
     let mut session = stage.next().await;
     session.welcome("r1", json).await;
     session.broadcast(plan.server().broadcast(), 0).await;
-    while endpoint.get("/readyz").await.0 != 200 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until("readiness", async || endpoint.get("/readyz").await.0 == 200).await;
     (endpoint, session)
 }
 
@@ -264,9 +262,7 @@ async fn questions_wait_in_a_short_line_and_connections_have_a_bound() {
     };
     // Nobody answers: two wait, the third is told to come back.
     let (mut first, mut second) = (ask().await, ask().await);
-    while asked.len() < 2 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until("two questions", async || asked.len() == 2).await;
     let mut answer = String::new();
     ask().await.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 429") && answer.contains("retry-after: 1"), "{answer}");

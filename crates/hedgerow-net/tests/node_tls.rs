@@ -7,6 +7,7 @@ use std::io::Cursor;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::common::until;
 use hedgerow_net::agent::config::Settings;
 use hedgerow_net::agent::driver::{self, AgentError, Parts};
 use hedgerow_net::agent::input::Input;
@@ -134,9 +135,7 @@ async fn a_certificate_that_is_revoked_ends_the_stream_with_a_reason() {
     let changes = with_certificate(&format!("localhost:{}", server.address().port()), &file);
     let source = server.source();
     let revoke = async {
-        while source.status().connected == 0 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        until("a node", async || source.status().connected > 0).await;
         authority.revoke("n1").unwrap();
     };
     let (ended, ()) = tokio::join!(node(folder, "n1", &changes), revoke);
@@ -178,9 +177,7 @@ async fn a_server_that_dies_is_gone_and_no_library_says_so() {
     let changes = with_certificate(&format!("localhost:{}", server.address().port()), &file);
     let source = server.source();
     let kill = async {
-        while source.status().connected == 0 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        until("a node", async || source.status().connected > 0).await;
         drop(server);
     };
     let (ended, ()) = tokio::join!(node(folder, "n1", &changes), kill);

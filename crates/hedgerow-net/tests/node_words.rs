@@ -8,7 +8,7 @@ use std::io::Cursor;
 use std::time::Duration;
 
 use crate::common::{learning, sample};
-use crate::stage::{Log, Session, Stage, accept, checked};
+use crate::stage::{Log, Session, Stage, accept, checked, pass};
 use hedgerow::{Method, ServerMethod};
 use hedgerow_net::agent::driver::AgentError;
 use hedgerow_net::agent::http::{Asked, Question};
@@ -220,7 +220,7 @@ async fn two_that_take_each_other_s_place_do_so_ever_more_rarely() {
         session.welcome("r1", &json).await;
         session.broadcast(plan.server().broadcast(), 0).await;
         // Longer than the first waits.
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        pass(1).await;
         session
             .end(Status::aborted("another stream of this node has taken the place of this one"))
             .await;

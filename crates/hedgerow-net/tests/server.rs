@@ -20,13 +20,12 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tonic::transport::Endpoint;
 use tonic::{Code, Status, Streaming};
 
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::common::{PATIENCE, until};
 
 fn settings(store: &Path, changes: &[&str]) -> ServeSettings {
     let base = [
@@ -205,18 +204,12 @@ async fn a_node_is_told_everything_and_rounds_go_on() {
     assert_eq!(server.source().history(100).len(), 20);
     // A node that goes is seen to go.
     drop(a);
-    timeout(PATIENCE, async {
-        while server.source().status().connected > 1 {
-            sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await
-    .unwrap();
+    until("one node", async || server.source().status().connected == 1).await;
 }
 
 #[tokio::test]
 async fn who_begins_wrongly_is_turned_away() {
-    let (server, _folder) = server(&["limits.handshake=300ms"]).await;
+    let (patient, _folder) = server(&[]).await;
     let wrong_version = wire::Hello { protocol: 9, name: "a".into(), ..Default::default() };
     for (first, code, part) in [
         (from_node::Message::Hello(wrong_version), Code::FailedPrecondition, "version 1"),
@@ -224,26 +217,28 @@ async fn who_begins_wrongly_is_turned_away() {
         (hello("Not A Name"), Code::InvalidArgument, "name"),
         (hello(""), Code::InvalidArgument, "name"),
     ] {
-        let mut node = Node::open(server.address()).await;
+        let mut node = Node::open(patient.address()).await;
         node.say(first).await;
         let status = node.hear().await.unwrap_err();
         assert!(status.code() == code && status.message().contains(part), "{status:?}");
     }
     // Silence is no beginning either, on a stream or without one.
+    let (server, _folder) = server(&["limits.handshake=1s"]).await;
+    let cut_off = async |said: &[u8]| {
+        let mut socket = TcpStream::connect(server.address()).await.unwrap();
+        socket.write_all(said).await.unwrap();
+        _ = timeout(PATIENCE, socket.read_to_end(&mut vec![])).await.expect("it is cut off");
+    };
     let mut silent = Node::open(server.address()).await;
-    let mut bare = TcpStream::connect(server.address()).await.unwrap();
-    let mut slow = TcpStream::connect(server.address()).await.unwrap();
-    slow.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
+    cut_off(b"").await;
+    cut_off(b"PRI * HTTP/2.0\r\n").await;
     silent.hear().await.unwrap_err();
-    for socket in [&mut bare, &mut slow] {
-        let mut rest = vec![];
-        _ = timeout(PATIENCE, socket.read_to_end(&mut rest)).await.expect("it is cut off");
-    }
     assert_eq!(server.source().status().nodes_known, 0);
-    // Whoever has joined may be silent for as long as he likes.
+    // Whoever has joined may be silent for as long as he likes, and longer than it takes to be cut
+    // off.
     let (mut a, _) = Node::join(server.address(), "a").await;
     a.broadcast().await;
-    sleep(Duration::from_millis(700)).await;
+    cut_off(b"").await;
     a.upload(1).await;
     assert_eq!(a.broadcast().await.round, 2);
 }
@@ -332,21 +327,16 @@ async fn what_was_said_again_is_what_the_next_upload_differs_from() {
     a.broadcast().await;
     b.broadcast().await;
     a.say(encoded_upload(1, &mut encoder(), &tracked, 5.0)).await;
-    while server.source().status().uploads == 0 {
-        sleep(Duration::from_millis(1)).await;
-    }
+    until("an upload", async || server.source().status().uploads > 0).await;
     // On another stream both sides begin afresh.
     let (mut a, _) = Node::join(server.address(), "a").await;
     a.broadcast().await;
     let mut encoder = encoder();
     a.say(encoded_upload(1, &mut encoder, &tracked, 5.0)).await;
-    timeout(PATIENCE, async {
-        while server.source().status().nodes.iter().all(|node| node.bytes_up < 300) {
-            sleep(Duration::from_millis(1)).await;
-        }
+    until("another", async || {
+        server.source().status().nodes.iter().any(|node| node.bytes_up >= 300)
     })
-    .await
-    .unwrap();
+    .await;
     b.say(compressed_upload(1)).await;
     assert_eq!(a.broadcast().await.taken, 1);
     encoder.acknowledge();
@@ -400,9 +390,7 @@ async fn a_run_goes_on_after_its_server_was_stopped_or_killed() {
     let opened = a.broadcast().await;
     // Stopped: the round closes with the one upload that it has, and all hear of it.
     a.upload(2).await;
-    while server.source().status().uploads == 0 {
-        sleep(Duration::from_millis(1)).await;
-    }
+    until("an upload", async || server.source().status().uploads > 0).await;
     let served = server.stop().await.unwrap();
     assert_eq!((served.round, &served.run), (3, &first.run));
     let last = a.broadcast().await;
@@ -428,9 +416,7 @@ async fn a_run_goes_on_after_its_server_was_stopped_or_killed() {
     assert_eq!(server.source().history(9).len(), 2);
     // Killed: what the open round had is gone, and can be said again.
     a.upload(3).await;
-    while server.source().status().uploads == 0 {
-        sleep(Duration::from_millis(1)).await;
-    }
+    until("an upload", async || server.source().status().uploads > 0).await;
     drop(server);
     assert!(a.hear().await.is_err());
     let server = Server::start(settings(&["rounds.quorum=2"])).await.unwrap();
@@ -469,23 +455,14 @@ async fn connections_are_limited() {
     assert_eq!(a.broadcast().await.round, 2);
     drop(idle);
     // There is room again.
-    timeout(PATIENCE, async {
-        loop {
-            let channel =
-                tonic::transport::Endpoint::from_shared(format!("http://{}", server.address()))
-                    .unwrap();
-            if let Ok(channel) = channel.connect().await {
-                let (_to, mut said) = mpsc::channel(1);
-                let stream = poll_fn(move |context| said.poll_recv(context));
-                if FederationClient::new(channel).join(stream).await.is_ok() {
-                    break;
-                }
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
+    until("room", async || {
+        let channel = Endpoint::from_shared(format!("http://{}", server.address())).unwrap();
+        let Ok(channel) = channel.connect().await else { return false };
+        let (_to, mut said) = mpsc::channel(1);
+        let stream = poll_fn(move |context| said.poll_recv(context));
+        FederationClient::new(channel).join(stream).await.is_ok()
     })
-    .await
-    .unwrap();
+    .await;
 }
 
 #[tokio::test]

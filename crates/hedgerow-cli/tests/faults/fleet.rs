@@ -2,6 +2,7 @@
 //! one process.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -23,8 +24,11 @@ pub(crate) const ROUNDS: usize = 400;
 
 const INPUTS: usize = 2;
 
-/// Longer than this nothing takes.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The identity of the last sample, which a node's output repeats.
+const LAST: &str = "last";
+
+/// Longer than anything takes, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// When rounds close.
 #[derive(Clone, Copy, PartialEq)]
@@ -51,9 +55,12 @@ impl Kind {
 pub(crate) struct Fleet {
     folder: tempfile::TempDir,
     kind: Kind,
+    closing: Closing,
     address: SocketAddr,
     server: Option<Child>,
     nodes: Vec<Option<Child>>,
+    /// Samples that every node has been given.
+    fed: usize,
 }
 
 impl Fleet {
@@ -76,17 +83,27 @@ impl Fleet {
             path("server.db"),
         );
         fs::write(path("serve.toml"), text).unwrap();
+        let nodes = (0..NODES).map(|_| None).collect();
+        (0..NODES).for_each(|node| fs::write(path(&format!("{}.jsonl", name(node))), "").unwrap());
+        Self { kind, closing, address, server: None, nodes, folder, fed: 0 }
+    }
+
+    /// Gives every node its samples up to this many. Each sample takes a round, so that a run gets
+    /// no further than this, however fast the machine is.
+    pub(crate) fn feed(&mut self, until: usize) {
         for node in 0..NODES {
-            let lines: String = (0..ROUNDS)
+            let lines: String = (self.fed..until)
                 .map(|round| {
                     let (x, y) = sample(node, round);
-                    format!("{}\n", serde_json::json!({ "x": x, "y": y }))
+                    let id = if round + 1 == ROUNDS { LAST } else { "earlier" };
+                    format!("{}\n", serde_json::json!({ "id": id, "x": x, "y": y }))
                 })
                 .collect();
-            fs::write(path(&format!("{}.jsonl", name(node))), lines).unwrap();
+            let path = self.path(&format!("{}.jsonl", name(node)));
+            let mut file = File::options().append(true).open(path).unwrap();
+            file.write_all(lines.as_bytes()).unwrap();
         }
-        let nodes = (0..NODES).map(|_| None).collect();
-        Self { kind, address, server: None, nodes, folder }
+        self.fed = until;
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -130,10 +147,6 @@ impl Fleet {
         );
     }
 
-    pub(crate) fn server_log(&self) -> String {
-        fs::read_to_string(self.path("server.log")).unwrap()
-    }
-
     pub(crate) fn set_clock(&self, clock: &str) {
         fs::write(self.path("clock"), clock).unwrap();
     }
@@ -151,8 +164,8 @@ impl Fleet {
         let identity = self.path("pki").join("nodes").join(format!("{name}.pem"));
         let text = format!(
             "[server]\naddress = \"localhost:{}\"\nidentity = {identity:?}\nretry_least = \"20ms\"\nretry_most = \"200ms\"\n\
-             retry_refused = \"200ms\"\nconnect_timeout = \"2s\"\nkeep_alive = \"1s\"\n\n\
-             [samples]\nsource = \"follow\"\npath = {:?}\nformat = \"json\"\npace = \"round\"\npatience = \"1h\"\nquiet = true\n\n\
+             retry_refused = \"200ms\"\nconnect_timeout = \"10s\"\nkeep_alive = \"5s\"\n\n\
+             [samples]\nsource = \"follow\"\npath = {:?}\nformat = \"json\"\npace = \"round\"\npatience = \"1h\"\n\n\
              [state]\npath = {:?}\nsave_every = \"50ms\"\n",
             to.port(),
             self.path(&format!("{name}.jsonl")),
@@ -175,39 +188,40 @@ impl Fleet {
     }
 
     pub(crate) fn wait_for_round(&self, round: u64) {
-        let since = Instant::now();
-        while self.committed_round() < round {
-            assert!(
-                since.elapsed() < PATIENCE,
-                "no round {round} after {PATIENCE:?}:\n{}",
-                self.logs()
-            );
-            std::thread::sleep(Duration::from_millis(5));
+        self.wait_until(&format!("round {round}"), || self.committed_round() >= round);
+    }
+
+    /// Waits until the server has logged this so often.
+    pub(crate) fn wait_for_log(&self, part: &str, times: usize) {
+        let path = self.path("server.log");
+        let log = || fs::read_to_string(&path).unwrap_or_default();
+        self.wait_until(&format!("{part:?} in the log"), || log().matches(part).count() >= times);
+    }
+
+    /// Gives nodes the rest of their samples, and waits until each has learned all of them.
+    pub(crate) fn finish(&mut self) {
+        self.feed(ROUNDS);
+        for node in 0..NODES {
+            let path = self.path(&format!("{}.out", name(node)));
+            let output = || fs::read_to_string(&path).unwrap_or_default();
+            let last = format!("{LAST:?}");
+            self.wait_until(&format!("the end of node {node}"), || output().contains(&last));
+        }
+        if self.closing == Closing::Everybody && self.kind.scaling == "none" {
+            self.wait_for_round(ROUNDS as u64 + 1);
         }
     }
 
-    /// Until the last sample of everybody is learned.
-    pub(crate) fn wait_for_the_end(&mut self) {
-        // The first samples make a scale and no round.
-        let least = ROUNDS as u64 - if self.kind.scaling == "none" { 0 } else { 10 };
+    fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
         let since = Instant::now();
-        let (mut round, mut moved) = (0, Instant::now());
-        loop {
-            let now = self.committed_round();
-            if now > round {
-                (round, moved) = (now, Instant::now());
-            }
-            // Those who were away have samples left when others have none: then rounds go on with
-            // whoever is there.
-            if round > least && moved.elapsed() > Duration::from_secs(2) {
-                return;
-            }
+        while !is_so() {
+            let round = self.committed_round();
             assert!(
                 since.elapsed() < PATIENCE,
-                "round {round} after {PATIENCE:?}:\n{}",
+                "no {what} after {PATIENCE:?}, round {round}:\n{}",
                 self.logs()
             );
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 
@@ -312,17 +326,16 @@ impl Fleet {
         arguments: &[PathBuf],
         variables: &[(&str, PathBuf)],
     ) -> Child {
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.path(&format!("{name}.log")))
-            .unwrap();
+        let file = |ending: &str| {
+            let path = self.path(&format!("{name}.{ending}"));
+            File::options().create(true).append(true).open(path).unwrap()
+        };
         Command::new(program)
             .args(arguments)
             .envs(variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
+            .stdout(file("out"))
+            .stderr(file("log"))
             .spawn()
             .unwrap()
     }

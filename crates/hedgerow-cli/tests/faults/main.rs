@@ -1,6 +1,6 @@
-//! A server that is killed, nodes that are killed, a network that cuts, delays and spoils, a full
-//! disk, a clock that jumps: what was committed stays, and what is learned is what an undisturbed
-//! run learns.
+//! A server that is killed, nodes that are killed, a network that cuts, delays and corrupts, a full
+//! disk, a clock that jumps: committed rounds stay, and the run learns what an undisturbed run
+//! learns.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
@@ -11,9 +11,6 @@ use std::time::Duration;
 
 use fleet::{Closing, Fleet, Kind, NODES, ROUNDS};
 use proxy::{Mischief, Proxy};
-
-/// So that a run lasts as long as what happens to it.
-const SLOWLY: Mischief = Mischief::Delay(Duration::from_millis(3));
 
 /// Numbers that look random and are the same every time.
 struct Dice(u64);
@@ -28,44 +25,44 @@ impl Dice {
 
 #[test]
 fn a_server_killed_twenty_times_loses_no_bit() {
+    const STEP: usize = ROUNDS / 21;
     let mut fleet = Fleet::new(Kind::plain("mk"), Closing::Everybody);
     fleet.start_server();
-    let proxy = Proxy::start(fleet.address(), |_| SLOWLY);
-    fleet.start_nodes(proxy.address());
+    fleet.start_nodes(fleet.address());
     let mut dice = Dice(7);
     let mut committed = 1;
-    for kill in 0..20 {
-        // Every other one hits a server at work, the rest whatever it is about to do.
-        if kill % 2 == 0 {
-            fleet.wait_for_round(committed + 1);
-        }
-        std::thread::sleep(Duration::from_millis(dice.below(80)));
+    for kill in 1..=20 {
+        fleet.feed(kill * STEP);
+        // Some round that the nodes have samples for, or none: then the server is just starting.
+        fleet.wait_for_round(committed + dice.below(STEP as u64));
         fleet.kill_server();
         let round = fleet.committed_round();
         assert!(round >= committed, "round {round} after round {committed}");
         committed = round;
         fleet.start_server();
     }
-    assert!(committed < ROUNDS as u64, "the last ones were too late: round {committed}");
-    fleet.wait_for_the_end();
+    fleet.finish();
     assert_eq!(fleet.model(), fleet.undisturbed());
     fleet.assert_calm_logs();
 }
 
 #[test]
 fn a_killed_server_goes_on_with_scales_and_compressed_messages() {
-    // What compressors still owe is lost with a connection, so the bits differ; the error doesn't.
+    // A connection's end loses what compressors still owe, so the bits differ; the error doesn't.
     let kind = Kind { method: "gr", scaling: "online", compression: "q8" };
     let mse = |kills: usize| {
         let mut fleet = Fleet::new(kind, Closing::Everybody);
         fleet.start_server();
         fleet.start_nodes(fleet.address());
-        for _ in 0..kills {
-            std::thread::sleep(Duration::from_millis(150));
+        for kill in 1..=kills {
+            let fed = kill * ROUNDS / (kills + 1);
+            fleet.feed(fed);
+            // The first samples make a scale and no round.
+            fleet.wait_for_round(fed as u64 - 20);
             fleet.kill_server();
             fleet.start_server();
         }
-        fleet.wait_for_the_end();
+        fleet.finish();
         fleet.assert_calm_logs();
         fleet.mse()
     };
@@ -77,21 +74,23 @@ fn a_killed_server_goes_on_with_scales_and_compressed_messages() {
 fn a_full_disk_stops_rounds_until_there_is_room_again() {
     let mut fleet = Fleet::new(Kind::plain("mk"), Closing::Everybody);
     fleet.start_server_on_small_disk();
-    let proxy = Proxy::start(fleet.address(), |_| SLOWLY);
-    fleet.start_nodes(proxy.address());
-    for _ in 0..3 {
-        fleet.wait_for_round(fleet.committed_round() + 5);
+    fleet.start_nodes(fleet.address());
+    for outage in 1..=3 {
+        let fed = outage * ROUNDS / 4;
+        fleet.feed(fed - ROUNDS / 8);
+        fleet.wait_for_round((fed - ROUNDS / 8) as u64);
         fleet.set_disk("4096");
-        std::thread::sleep(Duration::from_millis(400));
+        fleet.feed(fed);
+        fleet.wait_for_log("a round can't be stored", outage);
         let full = fleet.committed_round();
-        std::thread::sleep(Duration::from_millis(200));
-        assert_eq!(fleet.committed_round(), full, "nothing is committed on a full disk");
+        for _ in 0..50 {
+            assert_eq!(fleet.committed_round(), full, "nothing is committed on a full disk");
+        }
         fleet.set_disk("unlimited");
+        fleet.wait_for_log("can be stored again", outage);
     }
-    fleet.wait_for_the_end();
+    fleet.finish();
     assert_eq!(fleet.model(), fleet.undisturbed());
-    let log = fleet.server_log();
-    assert!(log.contains("can't be stored") && log.contains("can be stored again"), "{log}");
     fleet.assert_calm_logs();
 }
 
@@ -107,7 +106,7 @@ fn a_network_that_cuts_delays_and_spoils_changes_no_bit() {
         _ => Mischief::Delay(Duration::from_millis(3)),
     });
     fleet.start_nodes(proxy.address());
-    fleet.wait_for_the_end();
+    fleet.finish();
     assert!(proxy.connections() > 2 * NODES as u64, "{} connections", proxy.connections());
     assert_eq!(fleet.model(), fleet.undisturbed());
     fleet.assert_calm_logs();
@@ -115,20 +114,24 @@ fn a_network_that_cuts_delays_and_spoils_changes_no_bit() {
 
 #[test]
 fn nodes_that_are_killed_come_back_and_learn_on() {
-    // A method without luck: the votes of mk alone move its error by some percent.
+    // A method without chance: the votes of mk alone move its error by some percent.
     let mut fleet = Fleet::new(Kind::plain("sk:6"), Closing::WhoeverIsThere);
     fleet.start_server();
-    let proxy = Proxy::start(fleet.address(), |_| SLOWLY);
-    fleet.start_nodes(proxy.address());
+    fleet.start_nodes(fleet.address());
     let mut dice = Dice(11);
-    for _ in 0..12 {
-        std::thread::sleep(Duration::from_millis(100 + dice.below(200)));
+    for kill in 1..=12 {
+        let (before, fed) = ((kill - 1) * ROUNDS / 13, kill * ROUNDS / 13);
+        fleet.feed(fed);
+        fleet.wait_for_round(before as u64 + 1 + dice.below(10));
         let node = dice.below(NODES as u64) as usize;
         fleet.kill_node(node);
-        std::thread::sleep(Duration::from_millis(dice.below(100)));
-        fleet.start_node(node, proxy.address());
+        if dice.below(2) == 0 {
+            // The others go on without it until they have no samples left.
+            fleet.wait_for_round(fed as u64);
+        }
+        fleet.start_node(node, fleet.address());
     }
-    fleet.wait_for_the_end();
+    fleet.finish();
     let (found, expected) = (fleet.mse(), fleet.undisturbed_mse());
     // It may be less: what was learned after the last save is predicted again, by a model that
     // knows more.
@@ -145,13 +148,14 @@ fn a_clock_that_jumps_changes_nothing() {
     };
     let mut fleet = Fleet::new(Kind::plain("mk"), Closing::Everybody);
     fleet.start_server_with_clock(&library, "+0");
-    let proxy = Proxy::start(fleet.address(), |_| SLOWLY);
-    fleet.start_nodes(proxy.address());
-    for jump in ["+90d", "-400d", "+0", "-3h"] {
-        std::thread::sleep(Duration::from_millis(300));
-        fleet.set_clock(jump);
+    fleet.start_nodes(fleet.address());
+    for (jump, clock) in ["+90d", "-400d", "+0", "-3h"].into_iter().enumerate() {
+        // Rounds close by the clock as it is before the next jump.
+        fleet.feed((jump + 1) * ROUNDS / 5);
+        fleet.wait_for_round(((jump + 1) * ROUNDS / 5) as u64);
+        fleet.set_clock(clock);
     }
-    fleet.wait_for_the_end();
+    fleet.finish();
     assert!(fleet.has_gone_back_in_time(), "the clock has not jumped");
     assert_eq!(fleet.model(), fleet.undisturbed());
     fleet.assert_calm_logs();

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output};
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -26,12 +26,24 @@ pub(crate) fn hedgerow(folder: &Path, arguments: &[&str]) -> Output {
     command(folder, arguments).output().unwrap()
 }
 
+/// Longer than anything takes, also on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Waits until something is so.
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Waits for a process whose input stays open: it has to end by itself. One that waits for the end
-/// of its input all the same gets it after a minute.
+/// of its input all the same gets it in the end.
 pub(crate) fn ended_by_itself(child: Child, held_open: ChildStdin) -> Output {
     let (ended, end) = channel::<()>();
     let holder = std::thread::spawn(move || {
-        let _ = end.recv_timeout(Duration::from_secs(60));
+        let _ = end.recv_timeout(PATIENCE);
         drop(held_open);
     });
     let output = child.wait_with_output().unwrap();

@@ -2,9 +2,31 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::time::Duration;
+
 use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel};
 use hedgerow::{Method, SetupConfig};
 use hedgerow_net::{Learning, Plan, Scaling};
+
+/// Longer than anything takes, also on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Waits until something is so. Whether it came to that.
+pub(crate) async fn comes_true(mut is_so: impl AsyncFnMut() -> bool) -> bool {
+    let began = std::time::Instant::now();
+    while !is_so().await {
+        if began.elapsed() > PATIENCE {
+            return false;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    true
+}
+
+/// The same, or the test fails.
+pub(crate) async fn until(what: &str, is_so: impl AsyncFnMut() -> bool) {
+    assert!(comes_true(is_so).await, "never: {what}");
+}
 
 /// Numbers in a sample.
 pub(crate) const INPUTS: usize = 3;

@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::common::PATIENCE;
 
 pub(crate) struct Browser {
     child: Child,

@@ -80,7 +80,7 @@ impl Served {
 
     fn connect(&self, request: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
         stream.write_all(request).unwrap();
         stream
     }

@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
 
 use hedgerow_net::serve::dashboard::{Hosts, router, serve};
 use hedgerow_net::serve::metrics::{Metrics, Outcome};
@@ -10,6 +9,7 @@ use hedgerow_net::serve::status::{Point, Status};
 
 use super::invented::Invented;
 use super::{Answer, Fake, Served};
+use crate::common::PATIENCE;
 
 const PATHS: [&str; 15] = [
     "/",
@@ -255,14 +255,13 @@ fn stopping_ends_the_streams_that_have_no_end() {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let serving =
         runtime.spawn(serve(listener, routes, async { stopped.await.unwrap_or_default() }));
-    listener_stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    listener_stream.set_read_timeout(Some(PATIENCE)).unwrap();
     listener_stream.write_all(LISTEN).unwrap();
     let mut events = BufReader::new(listener_stream);
     next_status(&mut events);
     stop.send(()).unwrap();
-    let patience = Duration::from_secs(20);
     runtime
-        .block_on(async { tokio::time::timeout(patience, serving).await })
+        .block_on(async { tokio::time::timeout(PATIENCE, serving).await })
         .expect("it stops")
         .unwrap();
     let ended = std::io::copy(&mut events, &mut std::io::sink()).map_err(|error| error.kind());
@@ -373,14 +372,12 @@ fn there_is_an_end_to_listeners_and_a_place_when_one_leaves() {
     );
     assert_eq!(served.get("/api/status").code, 200);
     listeners.pop();
+    let begun = std::time::Instant::now();
     // The server notices with the next event that it can't send.
-    for _ in 0..100 {
-        if read_head(&mut BufReader::new(served.connect(LISTEN))).starts_with("HTTP/1.1 200") {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(100));
+    while !read_head(&mut BufReader::new(served.connect(LISTEN))).starts_with("HTTP/1.1 200") {
+        assert!(begun.elapsed() < PATIENCE, "no place became free");
+        std::thread::yield_now();
     }
-    panic!("no place became free");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::stream::poll_fn;
 use hedgerow_net::pki::identity::NodeIdentity;
@@ -32,20 +32,12 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
+use crate::common::{PATIENCE, comes_true};
 use crate::identity::hall::Hall;
 
-/// Longer than anything here takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-
-/// So many honest rounds are to close while something goes on.
+/// So many honest rounds are to close while something goes on. A server that is made to wait closes
+/// next to none.
 pub(crate) const ROUNDS: u64 = 20;
-
-/// And at least this share of those that would have closed if nobody had disturbed them: a server
-/// that is made to wait closes next to none.
-const SHARE: f64 = 0.1;
-
-/// How long the pace of the undisturbed is taken.
-const UNDISTURBED: Duration = Duration::from_millis(200);
 
 /// What honest nodes upload, again and again: so many numbers, all the same. Their mean is the same
 /// again.
@@ -60,8 +52,6 @@ pub(crate) struct House {
     pub(crate) server: Server,
     pub(crate) hall: Hall,
     pub(crate) log: Log,
-    /// Honest rounds a second while nobody disturbs them.
-    pace: f64,
     /// What honest nodes have to complain of.
     complaints: Arc<Mutex<Vec<String>>>,
     _honest: JoinSet<()>,
@@ -104,7 +94,6 @@ impl House {
             server,
             hall,
             log,
-            pace: 0.0,
             complaints: Arc::default(),
             _honest: JoinSet::new(),
             _capture: capture,
@@ -126,9 +115,6 @@ impl House {
             });
         }
         house.rounds(ROUNDS).await;
-        let undisturbed = house.watch();
-        sleep(UNDISTURBED).await;
-        house.pace = undisturbed.rounds(&house) as f64 / undisturbed.since.elapsed().as_secs_f64();
         house
     }
 
@@ -163,13 +149,8 @@ impl House {
 
     /// Waits until something is so.
     pub(crate) async fn until(&self, what: &str, is_so: impl Fn(&Standing) -> bool) {
-        let waiting = async {
-            while !is_so(&self.status()) {
-                sleep(Duration::from_millis(2)).await;
-            }
-        };
-        let Err(_) = timeout(PATIENCE, waiting).await else { return };
-        panic!("not {what}: {:?}\n{}", self.status(), self.log.tail());
+        let came = comes_true(async || is_so(&self.status())).await;
+        assert!(came, "not {what}: {:?}\n{}", self.status(), self.log.tail());
     }
 
     /// Waits for so many more honest rounds. Nobody honest may have anything to complain of.
@@ -184,22 +165,18 @@ impl House {
         assert!(complaints.is_empty(), "{complaints:?}\n{}", self.log.tail());
     }
 
-    /// Begins to count honest rounds.
-    pub(crate) fn watch(&self) -> Watch {
-        Watch { begin: self.status().round, since: Instant::now() }
-    }
-
     /// Attacks without a pause, until enough honest rounds have closed meanwhile. How often it was.
     pub(crate) async fn besiege(&self, mut attack: impl AsyncFnMut()) -> u64 {
-        let (watch, mut times) = (self.watch(), 0);
+        let (begin, mut times) = (self.status().round, 0);
         let siege = async {
-            while times < 3 || !watch.is_kept(self) {
+            while times < 3 || self.status().round < begin + ROUNDS {
                 attack().await;
                 times += 1;
             }
         };
-        let siege = timeout(2 * PATIENCE, siege).await;
-        assert!(siege.is_ok(), "{}\n{}", watch.tell(self), self.log.tail());
+        let siege = timeout(PATIENCE, siege).await;
+        let rounds = self.status().round - begin;
+        assert!(siege.is_ok(), "{rounds} rounds during {times} attacks\n{}", self.log.tail());
         self.is_well();
         times
     }
@@ -236,38 +213,6 @@ impl House {
         timeout(PATIENCE, socket.read_to_string(&mut page)).await.unwrap().unwrap();
         let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.unwrap_or_else(|| panic!("no {name} in:\n{page}")).trim().parse().unwrap()
-    }
-}
-
-/// Honest rounds since some moment.
-pub(crate) struct Watch {
-    begin: u64,
-    since: Instant,
-}
-
-impl Watch {
-    fn rounds(&self, house: &House) -> u64 {
-        house.status().round - self.begin
-    }
-
-    fn is_kept(&self, house: &House) -> bool {
-        let rounds = self.rounds(house);
-        rounds >= ROUNDS && rounds as f64 >= SHARE * house.pace * self.since.elapsed().as_secs_f64()
-    }
-
-    fn tell(&self, house: &House) -> String {
-        let rounds = self.rounds(house);
-        format!(
-            "{rounds} rounds in {:?}, and {:.0} a second before",
-            self.since.elapsed(),
-            house.pace
-        )
-    }
-
-    /// Enough rounds must have closed, and nobody honest may have anything to complain of.
-    pub(crate) fn ends(&self, house: &House) {
-        assert!(self.is_kept(house), "{}\n{}", self.tell(house), house.log.tail());
-        house.is_well();
     }
 }
 
@@ -433,13 +378,8 @@ impl Log {
 
     /// Waits for a line that has all of these.
     pub(crate) async fn says(&self, parts: &[&str]) {
-        let waiting = async {
-            while !self.has(parts) {
-                sleep(Duration::from_millis(2)).await;
-            }
-        };
-        let Err(_) = timeout(PATIENCE, waiting).await else { return };
-        panic!("nothing of {parts:?} in:\n{}", self.tail());
+        let came = comes_true(async || self.has(parts)).await;
+        assert!(came, "nothing of {parts:?} in:\n{}", self.tail());
     }
 
     /// The latest, without what comes every round.

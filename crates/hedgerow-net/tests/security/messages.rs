@@ -130,7 +130,7 @@ async fn bad_uploads_are_refused_with_a_reason_and_change_nothing() {
             }
         }
     };
-    tokio::time::timeout(super::house::PATIENCE, twice).await.unwrap();
+    tokio::time::timeout(crate::common::PATIENCE, twice).await.unwrap();
     assert_eq!((house.node("mallory").samples, house.node("mallory").uploads), (1, 1));
     house.rounds(ROUNDS).await;
 }

@@ -8,8 +8,9 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 use tonic::Code;
 
-use super::house::{Guest, House, PATIENCE, ROUNDS, hello, reach};
+use super::house::{Guest, House, ROUNDS, hello, reach};
 use super::raw::Raw;
+use crate::common::PATIENCE;
 use crate::identity::hall::{Hall, certificates, forge, node_params, unchecked_client};
 
 #[tokio::test]
@@ -106,11 +107,10 @@ async fn whose_certificate_ends_has_to_go() {
         }
         seconds *= 2;
     };
-    let watch = house.watch();
     let end = brief.end().await;
     assert!(end.code() == Code::PermissionDenied && end.message().contains("has ended"), "{end:?}");
     _ = timeout(PATIENCE, deaf.read_to_end(&mut vec![])).await.expect("it is cut off");
-    watch.ends(&house);
+    house.rounds(ROUNDS).await;
     house
         .log
         .says(&["WARN", "its certificate has ended", "brief", &brief.address.to_string()])
@@ -187,7 +187,7 @@ async fn who_leaves_has_done_nothing_wrong() {
         drop(raw);
         house.until("alone", |status| status.connected == 2).await;
     }
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    house.rounds(ROUNDS).await;
     assert_eq!(
         (house.status().refused, house.node("a").refused, house.turned_away().await),
         (0, 0, 0)

@@ -10,7 +10,8 @@ use rustls::ClientConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::house::{PATIENCE, hello, reach};
+use super::house::{hello, reach};
+use crate::common::PATIENCE;
 
 /// Types of frames.
 pub(crate) const DATA: u8 = 0;

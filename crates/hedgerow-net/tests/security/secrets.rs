@@ -15,8 +15,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::version::TLS13;
 use tokio::time::timeout;
 
-use super::house::{House, PATIENCE, ROUNDS, Style};
+use super::house::{House, ROUNDS, Style};
 use super::raw::{DATA, Raw, frame, grpc};
+use crate::common::PATIENCE;
 use crate::identity::hall::{certificates, unchecked_client};
 
 /// Samples of a node with numbers that are found nowhere else.

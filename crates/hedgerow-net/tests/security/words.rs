@@ -6,11 +6,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::house::{House, PATIENCE, Style, reach, upload};
+use super::house::{House, Style, reach, upload};
 use super::raw::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, Raw, SETTINGS, WINDOW_UPDATE,
     frame, grpc, header, request_headers,
 };
+use crate::common::PATIENCE;
 
 /// More than the server ever has to take.
 const PLENTY: u32 = 0x7fff_ffff;

@@ -293,6 +293,11 @@ impl Node {
     }
 }
 
+/// Lets seconds pass on a paused clock.
+pub async fn pass(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
 /// Plans, as JSON and as they are.
 pub fn checked(learning: Learning) -> (String, Plan) {
     let plan = Plan::new(learning).unwrap();

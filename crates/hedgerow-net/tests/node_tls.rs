@@ -5,7 +5,6 @@
 
 use std::io::Cursor;
 use std::path::Path;
-use std::time::Duration;
 
 use crate::common::until;
 use hedgerow_net::agent::config::Settings;

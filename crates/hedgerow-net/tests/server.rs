@@ -5,7 +5,6 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
 
 use futures_util::stream::poll_fn;
 use hedgerow::codec::{Coding, Encoder, Kind, NumberFormat, Reference, Section};

@@ -88,7 +88,7 @@ def free_port() -> int:
 def wait_for(address: str) -> None:
     """Waits until a process listens there."""
     host, port = address.split(":")
-    for _ in range(600):
+    for _ in range(6000):
         try:
             socket.create_connection((host, int(port)), timeout=1).close()
         except OSError:
@@ -100,7 +100,7 @@ def wait_for(address: str) -> None:
 
 def until(condition: Callable[[], bool], what: str) -> None:
     """Waits until a condition holds."""
-    for _ in range(600):
+    for _ in range(6000):
         if condition():
             return
         time.sleep(0.05)

@@ -71,7 +71,7 @@ class Fleet:
     ) -> None:
         self._end()
 
-    def run(self, *config: str, nodes: int = 0, seconds: float = 600.0, app: Path = EXAMPLE) -> str:
+    def run(self, *config: str, nodes: int = 0, seconds: float = 1800.0, app: Path = EXAMPLE) -> str:
         """Runs an app with these settings to its end. Returns its log."""
         command = [_program("flwr"), "run", str(app), "fleet", "--stream"]
         command += [part for setting in config for part in ("--run-config", setting)]
@@ -85,7 +85,7 @@ class Fleet:
         return output
 
     def _runs(self) -> list[str]:
-        listed = self._flwr([_program("flwr"), "ls", "fleet", "--format", "json"], 60.0)
+        listed = self._flwr([_program("flwr"), "ls", "fleet", "--format", "json"], 600.0)
         runs = json.loads(listed[listed.index("{") :])["runs"]
         return [f"{run['run-id']} {run['status']}" for run in runs]
 
@@ -148,7 +148,7 @@ class Fleet:
         self._processes.append(process)
 
     def _until_it_listens(self) -> None:
-        for _ in range(600):
+        for _ in range(3000):
             if self._processes[0].poll() is not None:
                 break
             try:

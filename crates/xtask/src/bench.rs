@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: node steps of this library and of plain numpy, in turns, so that both meet
-//! the same neighbours on a shared machine and their ratio means something.
+//! `cargo xtask bench`: node steps of this library and of plain numpy. They run in turns, so that
+//! their ratio is meaningful on a shared machine.
 
 use std::env;
 use std::fs;
@@ -15,8 +15,9 @@ const MARK: &str = "node-step";
 const HEAD: &str = "\
 # Benchmarks
 
-Measured on one core by `cargo xtask bench --write`, which replaces the marked section below. Machines are shared and differ:
-only ratios count, between programs that ran in turns on the same core.
+Measured on one core by `cargo xtask bench --write`, which replaces the marked section below.
+Machines are shared and differ: compare only ratios between programs that ran in turns on the same
+core.
 ";
 
 pub(crate) struct Options {
@@ -44,17 +45,17 @@ impl Options {
     }
 }
 
-/// One turn of each program: a JSON object per case.
+/// The output of one turn of each program: a JSON object per case.
 struct Round {
     ours: Vec<Value>,
     threads: Vec<Value>,
     numpy: Vec<Value>,
 }
 
-/// What tells cases apart.
+/// The keys that identify a case.
 const CASE: [&str; 5] = ["kernels", "frequencies", "inputs", "draw", "batch"];
 
-/// A number of the same case in another list.
+/// A number of the same case in a list.
 fn of_case(list: &[Value], case: &Value, name: &str) -> Option<f64> {
     list.iter().find(|other| CASE.iter().all(|key| other[key] == case[key]))?[name].as_f64()
 }
@@ -63,9 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let binary =
         executable("bench --package hedgerow --features probe --bench node_step --no-run")?;
     let python = python_with_numpy()
-        .inspect_err(|error| {
-            eprintln!("going on without numpy, so without ratios to it: {error:#}")
-        })
+        .inspect_err(|error| eprintln!("continuing without numpy and its ratios: {error:#}"))
         .ok();
     let mut rounds = Vec::new();
     for round in 1..=options.rounds {
@@ -89,7 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// A Python of our own with numpy, and numpy's version. Made at the first run.
+/// A Python environment with numpy, made at the first run, and numpy's version.
 fn python_with_numpy() -> Result<(PathBuf, String)> {
     let target = env::var_os("CARGO_TARGET_DIR").unwrap_or("target".into());
     let folder = root().join(target).join("bench-venv");
@@ -99,7 +98,7 @@ fn python_with_numpy() -> Result<(PathBuf, String)> {
         output(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))
             .context("python3 with its venv module is needed")?;
         output(Command::new(&python).args(["-m", "pip", "install", "--quiet", "numpy"]))
-            .context("numpy could not be installed; is the network there?")?;
+            .context("numpy can't be installed; is there a network?")?;
         fs::write(folder.join("numpy-installed"), "")?;
     }
     let version =
@@ -107,7 +106,7 @@ fn python_with_numpy() -> Result<(PathBuf, String)> {
     Ok((python, version.trim().to_owned()))
 }
 
-/// The cases that a program prints, run on one core if that is wanted and can be had.
+/// Runs a program, on one core if requested and possible, and parses the cases that it prints.
 fn measure(program: &Path, argument: Option<&str>, on_one_core: bool) -> Result<Vec<Value>> {
     let pin = ["-c", "0"];
     let can_pin = on_one_core
@@ -131,10 +130,12 @@ fn section(rounds: &[Round], numpy: &str) -> Result<String> {
     let date = output(Command::new("date").args(["-u", "+%F"]))?;
     let mut text = format!(
         "## A node's step\n\n\
-         Features of one sample (d inputs, P kernels of D frequencies), prediction, learning and upload of MK-OFL: {}, {} rounds, {}. \
-         Medians over the rounds, one core; of two nodes on two threads, steps per second as a multiple of one's, and in brackets the same for \
-         multiplications that touch no memory: what two cores can give.\n\n\
-         | P, D, d | draw | samples | steps per second | ns | floor, ns | share of the floor | two threads |\n\
+         Features of one sample (d inputs, P kernels of D frequencies), prediction, learning and\n\
+         upload of MK-OFL: {}, {} rounds, {}. Medians over the rounds, one core. Two threads:\n\
+         steps per second of two nodes as a multiple of one node's, and in brackets the same for\n\
+         multiplications that touch no memory, which is what two cores can give.\n\n\
+         | P, D, d | draw | samples | steps per second | ns | floor, ns | share of the floor \
+         | two threads |\n\
          |---|---|---|--:|--:|--:|--:|--:|\n",
         machine["cpu"].as_str().unwrap_or("unknown"),
         rounds.len(),
@@ -170,11 +171,13 @@ fn section(rounds: &[Round], numpy: &str) -> Result<String> {
     let rate =
         |name: &str| median(rounds.iter().filter_map(|round| round.ours.first()?[name].as_f64()));
     text += &format!(
-        "\nThe floor adds up what each phase needs at least, since each needs the one before. Projection: its multiply-adds at the core's \
-         measured {:.1} per ns, or reading the frequencies (once per batch) at the rate of a loop that only reads as much memory as \
-         the step goes through, whichever takes longer. Sines and cosines: at {:.2} ns a pair. Learning: four multiply-adds for each number \
-         of the models, or loading features and models, or storing models. The global prediction, and one exponential ({:.1} ns) for \
-         each kernel whose weight still matters.\n\n",
+        "\nThe floor is the sum of the least time of each phase, since each needs the one before.\n\
+         Projection: its multiply-adds at the core's measured {:.1} per ns, or reading the\n\
+         frequencies (once per batch) at the rate of a loop that only reads as much memory as the\n\
+         step uses, whichever takes longer. Sines and cosines: {:.2} ns a pair. Learning: four\n\
+         multiply-adds for each number of the models, or loading features and models, or storing\n\
+         models. The global prediction, and one exponential ({:.1} ns) for each kernel whose\n\
+         weight still matters.\n\n",
         rate("mul_adds_per_ns"),
         rate("ns_per_sin_cos"),
         rate("ns_per_exp"),
@@ -182,7 +185,7 @@ fn section(rounds: &[Round], numpy: &str) -> Result<String> {
     Ok(text + &beside_numpy(rounds, cases, numpy))
 }
 
-/// Ratios for the one shape that numpy computes too.
+/// Ratios for the shape that numpy computes too.
 fn beside_numpy(rounds: &[Round], cases: &[Value], numpy: &str) -> String {
     let nodes = rounds
         .iter()
@@ -191,9 +194,11 @@ fn beside_numpy(rounds: &[Round], cases: &[Value], numpy: &str) -> String {
         .max();
     let nodes = nodes.unwrap_or(1);
     let mut text = format!(
-        "Beside {numpy}, in turns on the same core, P = 11, D = 49, d = 77. numpy computes in double precision, as one would write it from \
-         the paper; this library in single. How many times faster this library is: median [least, most] over the rounds.\n\n\
-         | draw | samples | one node, same draw | one node, independent | {nodes} nodes per call, same draw |\n\
+        "Beside {numpy}, in turns on the same core, P = 11, D = 49, d = 77. numpy computes in\n\
+         double precision, as one would write it from the paper; this library in single precision. How\n\
+         many times faster this library is: median [least, most] over the rounds.\n\n\
+         | draw | samples | one node, same draw | one node, independent \
+         | {nodes} nodes per call, same draw |\n\
          |---|---|--:|--:|--:|\n"
     );
     let shape = |case: &&Value| {
@@ -231,7 +236,7 @@ fn way(case: &Value) -> String {
     if *batch == 1 { "one at a time".to_owned() } else { format!("in batches of {batch}") }
 }
 
-/// Median, least and most, or a dash if there is nothing.
+/// Median, least and most, or a dash without values.
 fn spread(values: impl Iterator<Item = f64> + Clone) -> String {
     let least = values.clone().fold(f64::INFINITY, f64::min);
     let most = values.clone().fold(0.0, f64::max);
@@ -239,7 +244,7 @@ fn spread(values: impl Iterator<Item = f64> + Clone) -> String {
     if median.is_nan() { "–".to_owned() } else { format!("{median:.1} [{least:.1}, {most:.1}]") }
 }
 
-/// Not a number, if there is nothing.
+/// NaN without values.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -247,7 +252,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     (at(values.len().saturating_sub(1) / 2) + at(values.len() / 2)) / 2.0
 }
 
-/// The document with the text between the marks of this name replaced, or put at the end.
+/// The document with the text between the marks of this name replaced, or appended.
 pub(crate) fn with_section(document: &str, name: &str, section: &str) -> Result<String> {
     let (first, last) = (format!("<!-- {name}:begin -->"), format!("<!-- {name}:end -->"));
     let marked = format!("{first}\n{section}{last}");

@@ -1,5 +1,5 @@
 //! `cargo xtask guard`: instructions of the hot path, counted under callgrind and compared with a
-//! committed baseline. Unlike time, counts are the same on a busy machine.
+//! committed baseline. Unlike times, counts don't depend on how busy the machine is.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,19 +14,19 @@ use crate::{executable, output, root};
 const BASELINE: &str = "crates/xtask/bench/instructions.json";
 /// Debian's package, and a file of it.
 pub(crate) const VALGRIND: (&str, &str) = ("valgrind", "/usr/bin/valgrind");
-/// The best that valgrind knows.
+/// The largest instruction set that valgrind supports.
 const CPU: &str = "AVX2";
-/// More than one of so many parts of the baseline is a regression; as much less is an improvement
-/// that wants to be kept.
+/// A difference of more than one part in this many fails: more is a regression, less is an
+/// improvement whose counts have to be committed.
 const PARTS: u64 = 20;
-/// The work is counted as the difference of two runs, so that what comes before it doesn't matter.
+/// Repetitions of the work in two runs. Their difference excludes start-up.
 const TIMES: [u64; 2] = [10, 60];
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Baseline {
-    /// Another compiler counts otherwise.
+    /// Counts depend on the compiler.
     rustc: String,
-    /// By case, for one time of its work.
+    /// Instructions of one repetition, by case.
     instructions: BTreeMap<String, u64>,
 }
 
@@ -68,17 +68,18 @@ pub(crate) fn run(write: bool) -> Result<()> {
     }
     ensure!(
         !verdict.worse,
-        "the hot path needs more instructions than {BASELINE} allows; if that is worth it, `cargo xtask guard --write` takes the new counts"
+        "the hot path needs more instructions than {BASELINE} allows; if that is justified, run \
+         `cargo xtask guard --write`"
     );
     ensure!(
         !verdict.better,
-        "the hot path needs fewer instructions: keep that by `cargo xtask guard --write`, and commit {BASELINE}"
+        "the hot path needs fewer instructions than {BASELINE} says: run \
+         `cargo xtask guard --write` and commit the file"
     );
     Ok(())
 }
 
-/// Instructions of a whole run, or nothing if it didn't use the instruction set that the baseline
-/// is for.
+/// Instructions of a whole run. `None` if it didn't use the baseline's instruction set.
 fn count(program: &PathBuf, case: &str, times: u64) -> Result<Option<u64>> {
     let mut command = Command::new(VALGRIND.1);
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);

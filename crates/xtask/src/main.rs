@@ -1,6 +1,6 @@
 //! The project's chores: `cargo xtask NAME`.
 
-// Chores talk to the person at the terminal; nothing depends on this crate.
+// Chores print for a person at a terminal; nothing depends on this crate.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
@@ -19,32 +19,34 @@ use serde_json::Value;
 const CHORES: [&str; 4] = ["test", "bench", "bench-peers", "guard"];
 
 const HELP: &str = "\
-The project's chores. They stop at the first failure.
+The project's chores. Each stops at the first failure.
 
 cargo xtask test
-    Everything a change has to pass: formatting, lints, documentation, tests, those of the Python package, the first
-    example, instructions of the hot path, the README's commands. Needs cargo and python3 (3.11 or later); what else Python needs is installed below
-    target/ at the first run.
+    Everything that a change has to pass: formatting, lints, documentation, tests, tests of the
+    Python package, the first example, instruction counts of the hot path, the README's commands.
+    Needs cargo and python3 (3.11 or later). The first run installs Python packages below target/,
+    and chromium, faketime and valgrind with apt-get where they are missing.
 
 cargo xtask bench [--rounds N] [--write]
-    Speed of a node's step, in turns with plain numpy, as a Markdown table. numpy is installed below target/ at
-    the first run; without python3 or the network the table lacks its ratios.
-    --rounds N   how many turns each takes [default: 7]
+    Speed of a node's step, in turns with plain numpy, as a Markdown table. The first run installs
+    numpy below target/; without python3 or a network the table lacks the ratios.
+    --rounds N   turns of each program [default: 7]
     --write      put the table into BENCHMARKS.md
 
 cargo xtask bench-peers [--quick] [--write]
-    This library beside numpy, River, scikit-learn, Vowpal Wabbit and Flower on the same streams, in turns, errors
-    beside speeds, as Markdown tables; ten minutes. They are installed below target/ at the first run; Vowpal Wabbit
-    is left out where it can't be.
+    This library beside numpy, River, scikit-learn, Vowpal Wabbit and Flower on the same streams, in
+    turns, with errors and speeds, as Markdown tables. Takes ten minutes. The first run installs the
+    peers below target/; Vowpal Wabbit is left out where it can't be installed.
     --quick      fewer turns, for a first look
     --write      put the tables into BENCHMARKS.md
 
 cargo xtask guard [--write]
-    Instructions of the hot path under valgrind, compared with crates/xtask/bench/instructions.json: fails if they are
-    more than 5% away. Without valgrind it says so; with another compiler than the baseline's it only warns.
-    --write      take today's counts as the baseline
+    Instructions of the hot path under valgrind, compared with
+    crates/xtask/bench/instructions.json: fails if they differ by more than 5%. Without valgrind it
+    only says so; with another compiler than the baseline's it only warns.
+    --write      make the current counts the baseline
 
-Exit codes: 0 all is well, 1 a chore failed, 2 the command line is wrong.";
+Exit codes: 0 success, 1 a chore failed, 2 the command line is wrong.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -55,7 +57,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["test"] => test::run(),
-        ["test", option, ..] => return misuse(&format!("`test` takes no {option:?}")),
+        ["test", option, ..] => return misuse(&format!("`test` takes no options, not {option:?}")),
         ["bench", ref options @ ..] => match bench::Options::parse(options) {
             Ok(options) => bench::run(&options),
             Err(error) => return misuse(&error.to_string()),
@@ -67,7 +69,7 @@ fn main() -> ExitCode {
         ["guard"] => guard::run(false),
         ["guard", "--write"] => guard::run(true),
         ["guard", ref options @ ..] => {
-            return misuse(&format!("`guard` takes --write alone, and no {options:?}"));
+            return misuse(&format!("`guard` takes only --write, not {options:?}"));
         }
         [name, ..] => {
             return misuse(&format!("no chore {name:?}; there are {}", CHORES.join(", ")));
@@ -87,8 +89,8 @@ fn misuse(message: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Asked of cargo at run time: a program built in another checkout with the same target folder
-/// would know the wrong one.
+/// The workspace's root, from cargo at run time: a program that was built in another checkout with
+/// the same target folder would have the wrong path.
 fn root() -> PathBuf {
     let here = env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into());
     Path::new(&here).join("../..")
@@ -98,8 +100,8 @@ fn root() -> PathBuf {
 fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));
     command.current_dir(root()).args(arguments);
-    // What cargo told this program of itself; some build scripts would take it for news and build
-    // everything once more.
+    // Variables that cargo set for this program. Some build scripts would see a change and build
+    // everything again.
     for (name, _) in env::vars_os() {
         let is_own =
             |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
@@ -110,7 +112,7 @@ fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Where cargo puts the one program that these arguments make it build.
+/// The path of the one program that cargo builds with these arguments.
 fn executable(arguments: &str) -> Result<PathBuf> {
     let arguments = arguments.split(' ').chain(["--message-format", "json-render-diagnostics"]);
     let messages = output(&mut cargo(&arguments.collect::<Vec<_>>()))?;
@@ -121,7 +123,7 @@ fn executable(arguments: &str) -> Result<PathBuf> {
     program.context("cargo built no program")
 }
 
-/// What a command prints, if it succeeds. Its errors go to the terminal.
+/// What a command prints if it succeeds. Its standard error goes to the terminal.
 fn output(command: &mut Command) -> Result<String> {
     let name = command.get_program().display().to_string();
     let output = command.stderr(std::process::Stdio::inherit()).output();

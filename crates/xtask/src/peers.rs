@@ -1,6 +1,6 @@
-//! `cargo xtask bench-peers`: this library beside what one would otherwise take, on the same
-//! streams and in turns: numpy, River, scikit-learn, Vowpal Wabbit and Flower. Errors stand beside
-//! speeds, so that nobody wins by learning less.
+//! `cargo xtask bench-peers`: this library and its alternatives (numpy, River, scikit-learn, Vowpal
+//! Wabbit, Flower) on the same streams, in turns. Tables show errors beside speeds: a faster
+//! program may have learned less.
 
 use std::fs;
 use std::path::Path;
@@ -13,8 +13,8 @@ use crate::{cargo, output, python, root};
 
 const MARK: &str = "peers";
 const BUILD: &str =
-    "build --release --package hedgerow-cli --package hedgerow-node --package hedgerow-py";
-/// Not among what the tests need, and not for every machine.
+    "build --profile dist --package hedgerow-cli --package hedgerow-node --package hedgerow-py";
+/// Not needed by the tests, and not available for every machine.
 const WABBIT: &str = "vowpalwabbit==9.11.9";
 
 pub(crate) struct Options {
@@ -36,8 +36,7 @@ impl Options {
     }
 }
 
-/// A script, what it is told when there is time and when there is none, and whether it needs the
-/// programs.
+/// A script, its arguments for long and quick runs, and the programs that it needs.
 struct Part {
     title: &'static str,
     script: &'static str,
@@ -75,10 +74,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let status =
         cargo(&BUILD.split(' ').collect::<Vec<_>>()).status().context("can't run cargo")?;
     ensure!(status.success(), "`cargo {BUILD}` ended with {status}");
-    let release = python::target()?.join("release");
+    let built = python::target()?.join("dist");
     let python = python.join().map_err(|_| anyhow!("python's environment"))??;
-    python::place_module(&release)?;
-    // Where it can't be had, the table says so.
+    python::place_module(&built)?;
+    // Without it the table has a note.
     _ = install_wabbit(&python)
         .inspect_err(|error| eprintln!("going on without Vowpal Wabbit: {error:#}"));
     let mut text = heading(options)?;
@@ -89,7 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         command.args(if options.quick { part.quick } else { part.long }.split(' '));
         for program in part.programs {
             let name = if *program == "node" { "hedgerow-node" } else { program };
-            command.arg(format!("--{program}")).arg(release.join(name));
+            command.arg(format!("--{program}")).arg(built.join(name));
         }
         let table = output(&mut command).with_context(|| part.script)?;
         text += &format!("\n### {}\n\n{}\n", part.title, table.trim_end());
@@ -128,8 +127,10 @@ fn heading(options: &Options) -> Result<String> {
     let quick = if options.quick { " --quick" } else { "" };
     Ok(format!(
         "## Beside the peers\n\n\
-         `cargo xtask bench-peers{quick} --write`, {}, {cores} cores: the same streams and samples, in turns in one script, errors beside \
-         speeds. [docs/python.md](docs/python.md#how-fast) and [docs/flower.md](docs/flower.md#a-mini-batch-a-round) say more.\n",
+         `cargo xtask bench-peers{quick} --write`, {}, {cores} cores: the same streams and\n\
+         samples, in turns in one script, errors beside speeds. More in\n\
+         [docs/python.md](docs/python.md#how-fast) and\n\
+         [docs/flower.md](docs/flower.md#a-mini-batch-a-round).\n",
         date.trim(),
     ))
 }

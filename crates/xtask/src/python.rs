@@ -1,5 +1,4 @@
-//! The Python package within `cargo xtask test`: an environment of its own, the compiled module,
-//! pytest.
+//! The Python package in `cargo xtask test`: its own environment, the compiled module, pytest.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::fs::{self, File};
@@ -13,18 +12,17 @@ use crate::{cargo, output, root};
 
 const PACKAGE: &str = "crates/hedgerow-py";
 const REQUIREMENTS: &str = "requirements-test.txt";
-// What the tests were built with, so that nothing but the module itself is left to be built.
+// As the tests are built, so that only the module itself is left to be built.
 const BUILD: &str = "build --workspace --all-features --lib --bins --tests --examples";
 
-/// The package's tests while they run: they wait more than they work, so they share the cores with
-/// others.
+/// The package's tests while they run, beside other steps.
 pub(crate) struct Tests {
     pytest: Child,
     log: PathBuf,
 }
 
 impl Tests {
-    /// Builds the module and starts them.
+    /// Builds the module and starts the tests.
     pub(crate) fn start(python: &Path) -> Result<Self> {
         println!("\n== python: cargo {BUILD}, pytest");
         let package = package()?;
@@ -45,7 +43,7 @@ impl Tests {
         Ok(Self { pytest, log })
     }
 
-    /// Waits for their end, and tells it.
+    /// Waits until they have ended, and prints their output.
     pub(crate) fn finish(mut self) -> Result<()> {
         println!("\n== python: pytest");
         let status = self.pytest.wait()?;
@@ -57,22 +55,22 @@ impl Tests {
 
 impl Drop for Tests {
     fn drop(&mut self) {
-        // Where others have failed, nobody waits for these.
+        // Another step has failed.
         _ = self.pytest.kill();
         _ = self.pytest.wait();
     }
 }
 
-/// Makes the environment meanwhile; the result is its interpreter.
+/// Makes the environment in the background. The result is the path of its interpreter.
 pub(crate) fn prepare() -> JoinHandle<Result<PathBuf>> {
     thread::spawn(|| environment(&target()?.join("python"), &package()?))
 }
 
-/// Puts the module that was built in this folder beside the package's sources.
+/// Copies the module from this folder to the package's sources.
 pub(crate) fn place_module(built: &Path) -> Result<()> {
     let built = built.join(format!("{DLL_PREFIX}_hedgerow{DLL_SUFFIX}"));
     let module = package()?.join("python/hedgerow/_hedgerow.abi3.so");
-    // A process that has the old one open keeps it.
+    // By renaming, so that a process that has the old file open keeps it.
     let beside = module.with_extension("new");
     fs::copy(&built, &beside).with_context(|| format!("can't copy {}", built.display()))?;
     fs::rename(&beside, &module)?;
@@ -89,8 +87,8 @@ pub(crate) fn target() -> Result<PathBuf> {
     Ok(root().canonicalize()?.join(target))
 }
 
-/// A virtual environment with what the tests need, made anew when that has changed. The package is
-/// found where its sources are.
+/// A virtual environment with the required packages and the package's sources. It is made again
+/// when the requirements change.
 fn environment(folder: &Path, package: &Path) -> Result<PathBuf> {
     let (python, stamp) = (folder.join("bin/python"), folder.join(REQUIREMENTS));
     let wanted = package.join(REQUIREMENTS);

@@ -15,7 +15,6 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::time::Duration;
 
 use hedgerow_net::serve::dashboard::{Hosts, router, serve};
 use hedgerow_net::serve::metrics::Metrics;

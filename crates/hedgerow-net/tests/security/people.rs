@@ -1,7 +1,5 @@
 //! Who isn't who he should be.
 
-use std::time::Duration;
-
 use hedgerow_net::pki::identity::NodeIdentity;
 use rustls::version::{TLS12, TLS13};
 use tokio::io::AsyncReadExt;

@@ -100,7 +100,7 @@ function paint(element, state) {
     const turned = `translate(${size} ${(top + bottom) / 2}) rotate(-90)`;
     add(words, "text", { transform: turned, "text-anchor": "middle" }, y.title);
   }
-  let at = left;
+  let at = width < 560 ? 4 : left;
   for (const [name, shown] of chart.legend ?? []) {
     add(words, "rect", { x: at, y: 0.35 * size, width: size, height: 0.7 * size, fill: shown });
     add(words, "text", { x: at + 1.4 * size, y: size }, name);

@@ -11,10 +11,11 @@ mod runs;
 mod student;
 
 pub use grid::{Standing, Worst, geometric_mean};
-pub use grid_config::{DEFAULT_METHODS, GridConfig};
+pub use grid_config::{GridConfig, default_methods};
 pub use paired::{Interval, Ratio, SIGNIFICANCE};
 pub use ranking::{RankedMethod, Ranking};
-pub use role::Role;
+pub use hedgerow::method::Role;
+pub use role::role_of;
 pub use runs::Grid;
 
 use crate::results::Results;

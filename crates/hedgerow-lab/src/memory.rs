@@ -6,14 +6,14 @@ use std::path::Path;
 
 use hedgerow::aggregation::Aggregation;
 use hedgerow::learning::Personal;
-use hedgerow::method::Setup;
+use hedgerow::method::{Reference, Setup};
 use hedgerow::scaling::NodeScaling;
 use hedgerow::{Node, Plan};
 
 use crate::preprocessor::Scaler;
 use crate::round_generator::Turn;
 use crate::run::RunError;
-use crate::settings::{Learner, MethodChoice, Settings, SettingsError, Wire};
+use crate::settings::{MethodChoice, Settings, SettingsError, Wire};
 use crate::trial::{self, FEATURES_AT_ONCE, LEAST_AT_ONCE, MOST_AT_ONCE, RunContext};
 
 /// Bytes that a run will take, by what they are for.
@@ -137,7 +137,7 @@ pub(crate) fn estimate(context: &RunContext<'_>, at_once: usize) -> Result<Memor
     };
     // Courses of all trials are kept to the end, when their means stand beside them.
     let points = context.rounds.map_or(2000, |rounds| rounds.min(1500)) as f64;
-    let of_sk = |choice: &&MethodChoice| choice.learner == Learner::Sk;
+    let of_sk = |choice: &&MethodChoice| choice.info.takes_kernel;
     let kernels = settings.kernels.len() as f64;
     let entries = context.methods.len() as f64
         + context.methods.iter().filter(of_sk).count() as f64 * kernels;
@@ -157,13 +157,13 @@ fn of_group(context: &RunContext<'_>, group: &[MethodChoice]) -> Result<Memory, 
         let plan = settings.plan(choice, context.sizes(), 0)?;
         memory.nodes += nodes * of_node(choice, &plan);
         memory.messages += of_messages(choice, &plan);
-        let runs = if choice.learner == Learner::Sk { kernels } else { 1.0 };
+        let runs = if choice.info.takes_kernel { kernels } else { 1.0 };
         // A live stream has as many rounds as it has, unless so many were asked for.
         let rounds = context.rounds.or(settings.rounds).unwrap_or(usize::MAX);
         memory.results += runs * 16.0 * settings.window.min(rounds) as f64;
     }
     // All at once where somebody needs them all.
-    let needs_all = group.iter().any(|choice| choice.learner == Learner::CentralBatch);
+    let needs_all = group.iter().any(|choice| choice.is(Reference::CentralBatch));
     let most = if needs_all || context.delay > 0 {
         samples
     } else {
@@ -192,7 +192,7 @@ fn of_group(context: &RunContext<'_>, group: &[MethodChoice]) -> Result<Memory, 
     memory.data += (2.0 + context.delay as f64) * (samples * (4.0 * inputs + 16.0) + nodes * turn);
     // Who is dealt what, and what is drawn for each node.
     memory.data += nodes * (24.0 + ALLOCATION_BYTES + 4.0 * 8.0);
-    if group.iter().any(|choice| choice.learner == Learner::Hindsight) {
+    if group.iter().any(|choice| choice.is(Reference::Hindsight)) {
         let model = 2.0 * frequencies;
         memory.results += kernels * (4.0 * model * (model + 1.0) + 3.0 * 8.0 * model)
             + 8.0 * model * samples.min(most);
@@ -202,56 +202,30 @@ fn of_group(context: &RunContext<'_>, group: &[MethodChoice]) -> Result<Memory, 
 
 /// What a node of a choice remembers.
 fn of_node(choice: MethodChoice, plan: &Plan) -> f64 {
-    let config = plan.setup().config();
-    let kernels = config.kernels as f64;
-    // Rows of models stand on lines of 64 bytes.
-    let row = |numbers: usize| 64.0 * numbers.div_ceil(16) as f64;
-    let model = row(2 * config.frequencies);
-    let weights = 8.0 * kernels;
-    let linear = config.inputs as f64 + 1.0;
     let overhead = (size_of::<Setup>() + size_of::<Node>()) as f64
         + 256.0
         + ALLOCATIONS_PER_NODE * ALLOCATION_BYTES;
     let own = if choice.personal { size_of::<Personal>() as f64 } else { 0.0 };
-    own + match choice.learner {
-        Learner::Gr => {
-            let features = plan.width() as f64;
-            // The sums in f64, and what is left to send of them in f32.
-            overhead + 6.0 * features * features + 64.0 * features
-        }
-        Learner::Linear => overhead + 2.0 * row(config.inputs + 1),
-        Learner::LinearNewton => {
-            overhead + 2.0 * row(config.inputs + 1) + linear * (4.0 * (linear + 1.0) + 20.0)
-        }
-        Learner::Mk(_) | Learner::Emk => overhead + (kernels + 1.0) * model + 3.0 * weights,
-        // One federation for each kernel.
-        Learner::Sk => kernels * (overhead + 2.0 * model),
-        Learner::Naive => overhead + 2.0 * kernels * model + 4.0 * weights,
-        Learner::Pof => {
-            overhead + (kernels + config.pof.kernels_per_upload as f64) * model + 5.0 * weights
-        }
-        Learner::FedPoe => overhead + 3.0 * kernels * model + 7.0 * weights,
-        Learner::Local => overhead + kernels * model + 4.0 * weights,
-        Learner::Last | Learner::Mean => 16.0,
-        Learner::Central | Learner::CentralBatch | Learner::Hindsight => 0.0,
-    }
+    let overhead = if choice.info.halves.is_some() { overhead } else { 0.0 };
+    own + runs(choice, plan) * (overhead + (choice.info.memory)(plan.setup()) as f64)
+}
+
+/// Federations that a choice runs: one for each kernel, if it uses a single one.
+fn runs(choice: MethodChoice, plan: &Plan) -> f64 {
+    if choice.info.takes_kernel { plan.kernels() as f64 } else { 1.0 }
 }
 
 /// Sums of uploads, uploads that are kept, and what compressed messages owe.
 fn of_messages(choice: MethodChoice, plan: &Plan) -> f64 {
     let config = plan.setup().config();
-    let (kernels, nodes) = (config.kernels as f64, config.nodes as f64);
-    let model = 2.0 * config.frequencies as f64;
-    // Numbers of an upload, of all that the server keeps sums of, and of what is owed in the long
-    // run.
-    let (upload, sums, owed) = match choice.learner {
-        Learner::Gr => (config.budget as f64, config.budget as f64, config.budget as f64),
-        Learner::Linear | Learner::LinearNewton => [config.inputs as f64 + 1.0; 3].into(),
-        Learner::Mk(_) | Learner::Emk => (model + kernels, model + kernels, kernels * model),
-        Learner::Pof => (model, kernels * model, kernels * model),
-        Learner::Sk | Learner::Naive | Learner::FedPoe => [kernels * model; 3].into(),
-        _ => return 0.0,
-    };
+    if !choice.info.travels() {
+        return 0.0;
+    }
+    let nodes = config.nodes as f64;
+    let layout = (choice.info.layout)(plan.setup());
+    let of_all = |numbers: usize| runs(choice, plan) * numbers as f64;
+    let upload = of_all(layout.upload.max_len());
+    let (sums, owed) = (of_all(layout.sums()), of_all(layout.remembered()));
     let is_averaged = config.aggregation == Aggregation::Mean;
     let kept = if is_averaged { 0.0 } else { 2.0 * 4.0 * nodes * upload };
     let ends = if choice.wire == Wire::default() { 0.0 } else { nodes * (8.0 * owed + 300.0) };

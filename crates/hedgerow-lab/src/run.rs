@@ -4,6 +4,7 @@
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
+use hedgerow::method::{METHODS, Reference, Role};
 use hedgerow::learning::Loss;
 use hedgerow::random::{CounterRng, Purpose};
 use hedgerow::scaling::ScaleKind;
@@ -15,7 +16,7 @@ use crate::parallelism::Parallelism;
 use crate::preprocessor::Scaler;
 use crate::results::Results;
 use crate::settings::{
-    BUILTIN_ROUNDS, DataChoice, Learner, MethodChoice, Scaling, Settings, SettingsError, Source,
+    BUILTIN_ROUNDS, DataChoice, MethodChoice, Scaling, Settings, SettingsError, Source,
 };
 use crate::summary;
 use crate::trial::{self, RunContext, TrialError, TrialResult};
@@ -245,7 +246,8 @@ pub(crate) fn methods(
     scaler: &Scaler,
 ) -> Result<Vec<MethodChoice>, RunError> {
     let mut methods = settings.methods.clone();
-    for trivial in [Learner::Last, Learner::Mean].map(MethodChoice::from) {
+    let trivial = METHODS.iter().filter(|info| info.role == Role::Trivial);
+    for trivial in trivial.map(|info| MethodChoice::from(*info)) {
         if is_time_series
             && settings.loss().ok() != Some(Loss::Logistic)
             && !methods.contains(&trivial)
@@ -253,13 +255,13 @@ pub(crate) fn methods(
             methods.push(trivial);
         }
     }
-    if matches!(scaler, Scaler::Online { .. }) && methods.contains(&Learner::Hindsight.into()) {
+    if matches!(scaler, Scaler::Online { .. }) && methods.iter().any(|choice| choice.is(Reference::Hindsight)) {
         if !settings.has_default_methods() {
             let bound =
                 "without hindsight where numbers are scaled online: features change with the scale";
             return Err(out_of_bounds("federation.methods", bound, "hindsight"));
         }
-        methods.retain(|choice| choice.learner != Learner::Hindsight);
+        methods.retain(|choice| !choice.is(Reference::Hindsight));
     }
     Ok(methods)
 }

@@ -8,10 +8,11 @@ use hedgerow::aggregation::Aggregation;
 use hedgerow::features::{Amplitude, Draw, Family, FeatureMap, FeatureSpec, Kernel};
 use hedgerow::learning::{Loss, Schedule, WeightRule};
 use hedgerow::method::{Average, MkOptions};
-use hedgerow::{Method, Plan, PlanConfig};
+use hedgerow::method::{FeatureKind, PofOptions, Reference};
+use hedgerow::{Plan, PlanConfig};
 use toml::{Table, Value};
 
-pub use choices::{Arrivals, Learner, MethodChoice, MkVariant, Participation, Wire};
+pub use choices::{Arrivals, MethodChoice, MkVariant, Participation, Wire};
 use config::{Config, DataConfig, KernelConfig, Learning};
 pub use data::{DataChoice, Scaling, Source};
 pub use error::SettingsError;
@@ -165,7 +166,7 @@ impl Settings {
 
     /// Frequencies per kernel, D, that the budget gives a choice.
     pub fn frequencies(&self, choice: MethodChoice) -> Result<usize, SettingsError> {
-        Ok(choice.budget_method().frequencies(self.budget)?)
+        Ok(choice.info.frequencies(self.budget, &PofOptions::default())?)
     }
 
     /// What the federation of a choice agrees on, for a run of some size and a seed. A choice that
@@ -177,7 +178,7 @@ impl Settings {
         seed: u64,
     ) -> Result<Plan, SettingsError> {
         let learning = &self.learning;
-        let variant = choice.variant();
+        let variant = choice.variant;
         let schedule = |key, name: &str, scale| match name {
             "anytime" => Ok(Schedule::Anytime { scale }),
             "horizon" => match rounds {
@@ -210,7 +211,7 @@ impl Settings {
         let FeatureSpec { kernels, draw, amplitude, frequencies, .. } =
             self.feature_spec(choice, inputs, seed)?;
         let config = PlanConfig::default()
-            .method(choice.budget_method().into())
+            .method(choice.spec())
             .inputs(inputs)
             .nodes(nodes)
             .budget(self.budget)
@@ -259,7 +260,7 @@ impl Settings {
         inputs: usize,
         seed: u64,
     ) -> Result<FeatureSpec, SettingsError> {
-        let variant = choice.variant();
+        let variant = choice.variant;
         let kernels = self.kernels.iter().map(|kernel| match variant.frequencies {
             // σ^-2 = (10^(p-6))²: what multiplying by 10^(p-6) amounts to.
             true => Kernel { variance: (kernel.variance * kernel.variance).recip(), ..*kernel },
@@ -291,7 +292,8 @@ fn effective(layers: &[(Table, String)]) -> Result<(Table, Config), SettingsErro
     Ok((table, config))
 }
 
-fn unknown_name(key: &str, name: &str, known: &[&str]) -> SettingsError {
+fn unknown_name(key: &str, name: &str, known: &[impl AsRef<str>]) -> SettingsError {
+    let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
     let likeness = |candidate: &&&str| strsim::jaro_winkler(candidate, name);
     let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     let hint = nearest.filter(|nearest| likeness(nearest) > 0.7);
@@ -305,8 +307,8 @@ fn unknown_method(name: &str) -> SettingsError {
     let (learner, wire) = plain.split_once('/').unwrap_or((plain, ""));
     let key = "federation.methods";
     match MethodChoice::parse(learner) {
-        None => unknown_name(key, learner, &MethodChoice::NAMES),
-        Some(known) if !wire.is_empty() && !known.travels() => out_of_bounds(
+        None => unknown_name(key, learner, &MethodChoice::names()),
+        Some(known) if !wire.is_empty() && !known.info.travels() => out_of_bounds(
             key,
             format!("{learner} alone: nothing of it travels that could be compressed"),
             format!("{name:?}"),
@@ -407,14 +409,17 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
     };
     let plain = |choice: &MethodChoice| MethodChoice { personal: false, ..*choice };
     settings.is_default_choice =
-        settings.methods.iter().map(plain).eq(DEFAULT_LEARNERS.map(MethodChoice::from));
-    let is_gr = |choice: &MethodChoice| choice.learner == Learner::Gr;
-    if settings.is_default_choice && Method::GrOfl.frequencies(settings.budget).is_err() {
-        // Among the defaults it is left out quietly.
-        settings.methods.retain(|choice| !is_gr(choice));
+        settings.methods.iter().map(plain).eq(DEFAULT_METHODS.iter().filter_map(|name| MethodChoice::parse(name)));
+    if settings.is_default_choice {
+        // Among the defaults a method whose own features don't fit the budget is left out quietly.
+        let budget = settings.budget;
+        settings.methods.retain(|choice| {
+            !matches!(choice.info.features, FeatureKind::Dictionary(_))
+                || choice.info.frequencies(budget, &PofOptions::default()).is_ok()
+        });
     }
     let aggregation = settings.aggregation()?;
-    let is_able = |choice: &MethodChoice| choice.budget_method().supports(aggregation);
+    let is_able = |choice: &MethodChoice| choice.info.supports(aggregation);
     if let Some(unable) = settings.methods.iter().find(|choice| !is_able(choice)) {
         if !settings.has_default_methods() {
             let bound = format!("mean for {}", unable.name());
@@ -422,17 +427,20 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
         }
         settings.methods.retain(is_able);
     }
-    if settings.loss()? == Loss::Logistic && settings.methods.iter().any(is_gr) {
+    let loss = settings.loss()?;
+    let learns = |choice: &MethodChoice| (choice.info.supports_loss)(&loss);
+    if let Some(unable) = settings.methods.iter().find(|choice| !learns(choice)) {
         // Among the defaults it is left out quietly, too.
         if !settings.has_default_methods() {
-            let bound = "without gr (its sums need the squared or the Huber loss)";
+            let (name, loss) = (unable.info.name, loss.name());
+            let bound = format!("without {name} (it can't learn with the {loss} loss)");
             return Err(out_of_bounds(
                 "federation.methods",
                 bound,
                 format!("{:?}", federation.methods),
             ));
         }
-        settings.methods.retain(|choice| !is_gr(choice));
+        settings.methods.retain(learns);
     }
     // Whatever else could be wrong comes to light here, before any data is read.
     for &choice in &settings.methods {
@@ -450,7 +458,8 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
             format!("{:?}", federation.methods),
         ));
     }
-    if settings.methods.contains(&Learner::Hindsight.into()) && settings.loss()? != Loss::Squared {
+    if settings.methods.iter().any(|choice| choice.is(Reference::Hindsight))
+        && settings.loss()? != Loss::Squared {
         // Among the defaults it is left out quietly; asked for by name it is refused.
         if !settings.has_default_methods() {
             let bound = "without hindsight (its closed form needs the squared loss)";
@@ -460,21 +469,14 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
                 format!("{:?}", federation.methods),
             ));
         }
-        settings.methods.retain(|choice| choice.learner != Learner::Hindsight);
+        settings.methods.retain(|choice| !choice.is(Reference::Hindsight));
     }
     Ok(settings)
 }
 
 /// What `defaults.toml` names; a test compares them.
-const DEFAULT_LEARNERS: [Learner; 7] = [
-    Learner::Gr,
-    Learner::Mk(MkVariant::PAPER),
-    Learner::Sk,
-    Learner::Naive,
-    Learner::Central,
-    Learner::Local,
-    Learner::Hindsight,
-];
+const DEFAULT_METHODS: [&str; 7] =
+    ["gr", "mk", "sk", "naive", "central", "local", "hindsight"];
 
 fn methods(names: &[String], personal: bool) -> Result<Vec<MethodChoice>, SettingsError> {
     let mut chosen: Vec<MethodChoice> = Vec::new();
@@ -547,7 +549,7 @@ mod tests {
         let settings = Settings::load(None, &[]).unwrap();
         assert_eq!((settings.nodes, settings.budget, settings.kernels.len()), (None, 100, 11));
         assert_eq!(settings.kernels, Kernel::paper_dictionary());
-        let mk = Learner::Mk(MkVariant::PAPER).into();
+        let mk = MethodChoice::parse("mk").unwrap();
         let sizes = Sizes { nodes: DEFAULT_NODES, inputs: 1, rounds: Some(500) };
         let plan = settings.plan(mk, sizes, 1).unwrap();
         assert_eq!(plan, Plan::new(PlanConfig::default()).unwrap());
@@ -605,7 +607,7 @@ mod tests {
         assert!(load(16, vec!["gr"]).is_ok() && load(15, vec!["gr/q8"]).is_err());
         // Among the defaults it is left out where it can't be had.
         let has_gr = |key: &str, value: Value| {
-            with(key, value).unwrap().methods.contains(&Learner::Gr.into())
+            with(key, value).unwrap().methods.contains(&MethodChoice::parse("gr").unwrap())
         };
         assert!(has_gr("federation.budget", 16.into()) && !has_gr("federation.budget", 15.into()));
         assert!(
@@ -633,7 +635,8 @@ mod tests {
         );
         // Among the defaults gr is left out.
         let robust = with("learning.aggregation", "median").unwrap();
-        assert!(robust.has_default_methods() && !robust.methods.contains(&Learner::Gr.into()));
+        let gr = MethodChoice::parse("gr").unwrap();
+        assert!(robust.has_default_methods() && !robust.methods.contains(&gr));
         for (flags, parts) in [
             (&["learning.aggregation=average"][..], ["learning.aggregation", "median", "average"]),
             (&["learning.aggregation=trimmed-mean:0.5"], ["trimmed mean", "below 0.5", "0.5"]),
@@ -650,7 +653,7 @@ mod tests {
     #[test]
     fn hindsight_has_a_closed_form_for_the_squared_loss_only() {
         let settings = with("learning.loss", "huber").unwrap();
-        assert!(!settings.methods.contains(&Learner::Hindsight.into()));
+        assert!(!settings.methods.iter().any(|choice| choice.is(Reference::Hindsight)));
         assert!(Settings::load(None, &[]).unwrap().has_default_methods());
         let flags = ["learning.loss=huber", "federation.methods=[\"mk\", \"hindsight\"]"];
         let flags = flags.map(|flag| Override::parse(flag).unwrap());

@@ -167,7 +167,7 @@ fn over_trials(
         numbers_down: per_turn(&|track| track.traffic.numbers_down),
         bytes_up: per_turn(&|track| track.traffic.bytes_up),
         bytes_down: per_turn(&|track| track.traffic.bytes_down),
-        selected: if !first.choice.learner.has_kernels() {
+        selected: if !first.choice.info.uses_kernels() {
             vec![]
         } else {
             mean_share(&|track, kernel| track.shares[kernel])

@@ -2,6 +2,7 @@
 //! is kept of each.
 
 use std::collections::VecDeque;
+use std::mem::discriminant;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -9,7 +10,7 @@ use hedgerow::baseline::{Hindsight, Omkl};
 use hedgerow::features::{Features, SampleMap};
 use hedgerow::federation::{NodeRound, RoundError};
 use hedgerow::learning::{Loss, Objective};
-use hedgerow::method::MethodSpec;
+use hedgerow::method::{MethodSpec, Reference};
 use hedgerow::metrics::Traffic;
 use hedgerow::random::{CounterRng, Purpose};
 use hedgerow::scaling::{Rescaling, Scale};
@@ -20,7 +21,7 @@ use crate::method_run::{Algorithm, Batch, MethodRun, Trivial};
 use crate::parallelism::Parallelism;
 use crate::preprocessor::{Preprocessor, PreprocessorTally, RawRound, Round, Scaler, due};
 use crate::round_generator::{RoundGenerator, Turn};
-use crate::settings::{Learner, MethodChoice, Settings, SettingsError, Sizes};
+use crate::settings::{MethodChoice, Settings, SettingsError, Sizes};
 use hedgerow_data::Dataset;
 use hedgerow_data::partition::PartitionError;
 
@@ -215,14 +216,9 @@ pub(crate) fn deal(
 pub(crate) fn groups(context: &RunContext<'_>) -> Result<Vec<Vec<MethodChoice>>, SettingsError> {
     let mut groups: Vec<Vec<MethodChoice>> = Vec::new();
     let key = |choice: MethodChoice| {
-        let variant = choice.variant();
-        let kind = match choice.learner {
-            Learner::Gr => "dictionary",
-            Learner::Linear | Learner::LinearNewton => "inputs",
-            _ => "kernels",
-        };
+        let variant = choice.variant;
         Ok::<_, SettingsError>((
-            kind,
+            discriminant(&choice.info.features),
             context.settings.frequencies(choice)?,
             variant.unnormalised,
             variant.frequencies,
@@ -288,9 +284,8 @@ impl GroupRun {
         let mut runs = Vec::new();
         for &choice in group {
             let plan = settings.plan(choice, context.sizes(), seed)?;
-            let algorithms: Vec<(Option<usize>, Algorithm)> =
-                match (choice.learner, choice.learner.method()) {
-                    (Learner::Sk, _) => {
+            let algorithms: Vec<(Option<usize>, Algorithm)> = match choice.info.reference {
+                    None if choice.info.takes_kernel => {
                         let each = |kernel| {
                             let config = plan.config().clone();
                             let method = config.method.clone().with_kernel(kernel);
@@ -299,20 +294,20 @@ impl GroupRun {
                         };
                         (0..kernels).map(each).collect::<Result<_, PlanError>>()?
                     }
-                    (_, Some(_)) => vec![(None, Algorithm::federated(&plan))],
-                    (Learner::Central, _) => {
+                    None => vec![(None, Algorithm::federated(&plan))],
+                    Some(Reference::Central) => {
                         vec![(None, Algorithm::Sequential(Box::new(Omkl::new(plan.setup()))))]
                     }
-                    (Learner::CentralBatch, _) => {
+                    Some(Reference::CentralBatch) => {
                         vec![(None, Algorithm::Batch(Box::new(Omkl::new(plan.setup()))))]
                     }
-                    (Learner::Last, _) => {
+                    Some(Reference::LastLabel) => {
                         vec![(None, Algorithm::Trivial(Trivial::last(context.nodes)))]
                     }
-                    (Learner::Mean, _) => {
+                    Some(Reference::MeanLabel) => {
                         vec![(None, Algorithm::Trivial(Trivial::mean(context.nodes)))]
                     }
-                    _ => vec![],
+                    Some(Reference::Hindsight) => vec![],
                 };
             let most = context.rounds.or(settings.rounds);
             let window = most.map_or(settings.window, |rounds| settings.window.min(rounds));
@@ -323,10 +318,10 @@ impl GroupRun {
             runs.extend(algorithms.into_iter().map(make));
         }
         // Other features have another best function: no regret is comparable with theirs.
-        let is_paper_s = !group[0].variant().unnormalised && !group[0].variant().frequencies;
+        let is_paper_s = !group[0].variant.unnormalised && !group[0].variant.frequencies;
         let hindsight = match features.map() {
             SampleMap::Kernels(map)
-                if is_paper_s && context.methods.contains(&Learner::Hindsight.into()) =>
+                if is_paper_s && context.methods.iter().any(|choice| choice.is(Reference::Hindsight)) =>
             {
                 vec![Hindsight::new(map.model_len()); kernels]
             }
@@ -350,7 +345,7 @@ impl GroupRun {
             waiting: VecDeque::new(),
             runs,
             hindsight,
-            has_hindsight: group.contains(&Learner::Hindsight.into()),
+            has_hindsight: group.iter().any(|choice| choice.is(Reference::Hindsight)),
             course: Vec::new(),
             best_objectives: Vec::new(),
             hindsight_seconds: 0.0,

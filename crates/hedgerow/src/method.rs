@@ -39,7 +39,7 @@ mod sk_ofl;
 mod spec;
 
 pub use info::{
-    BudgetTooSmall, Dash, DictionarySize, FeatureKind, Halves, Look, METHODS, MethodInfo, Role,
+    BudgetTooSmall, Dash, DictionarySize, FeatureKind, Halves, Look, METHODS, MethodInfo, Reference, Role,
     find, frequencies_within, row_bytes,
 };
 pub use layout::{BroadcastLayout, Layout, UploadLayout, Votes};

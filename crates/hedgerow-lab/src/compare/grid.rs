@@ -1,10 +1,11 @@
 //! Many runs together: how a method does over all data sets and partitions.
 
+use hedgerow::method::Role;
 use serde::Serialize;
 
 use super::Cell;
 use super::ranking::{RankedMethod, Ranking};
-use super::role::Role;
+use super::role::role_of;
 
 /// How one method did over all runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -80,7 +81,7 @@ fn standing(cells: &[Cell], name: &str, against: &str) -> Standing {
     let bytes: Vec<f64> = found().filter_map(|(_, _, entry)| entry.bytes()).collect();
     Standing {
         name: name.to_owned(),
-        role: Role::of(name),
+        role: role_of(name),
         runs: ratios.len(),
         diverged: found().filter(|(_, _, entry)| !entry.error.mean.is_finite()).count(),
         ratio: geometric_mean(&ratios),

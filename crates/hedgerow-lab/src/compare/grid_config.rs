@@ -3,29 +3,19 @@
 
 use std::path::Path;
 
+use hedgerow::method::METHODS;
 use serde::Deserialize;
 use toml::Table;
 
-use crate::settings::SettingsError;
+use crate::settings::{MethodChoice, SettingsError};
 
 /// Whom to compare unless told otherwise: everybody, references included.
-pub const DEFAULT_METHODS: [&str; 15] = [
-    "gr+personal",
-    "mk",
-    "emk",
-    "pof",
-    "fedpoe",
-    "naive",
-    "linear",
-    "linear-newton",
-    "local",
-    "sk",
-    "central",
-    "central-batch",
-    "hindsight",
-    "last",
-    "mean",
-];
+pub fn default_methods() -> impl Iterator<Item = MethodChoice> {
+    METHODS.iter().map(|&info| {
+        let personal = info.prefers_personal;
+        MethodChoice { personal, ..MethodChoice::from(info) }
+    })
+}
 
 /// The grid that comes with the program.
 const PUBLISHED_GRID: &str = include_str!("../../experiments/compare.toml");

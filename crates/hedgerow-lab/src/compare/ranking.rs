@@ -1,10 +1,11 @@
 //! One run as a ranking: those whom one could choose by their mean error, everybody with an
 //! interval and a ratio to the best.
 
+use hedgerow::method::Role;
 use serde::Serialize;
 
 use super::paired::{self, Interval, Ratio, SIGNIFICANCE};
-use super::role::Role;
+use super::role::role_of;
 use crate::measure::Measure;
 use crate::results::{MethodResult, Moments, Results};
 
@@ -88,7 +89,7 @@ impl Ranking {
         // What is not a number is above all numbers in this order.
         shown.sort_by(|a, b| error(a).abs().total_cmp(&error(b).abs()));
         let is_ranked = |method: &MethodResult| {
-            Role::of(&method.name) == Role::Choice && error(method).is_finite()
+            role_of(&method.name) == Role::Choice && error(method).is_finite()
         };
         let best = shown.iter().copied().find(|method| is_ranked(method));
         let sk = shown.iter().copied().find(|method| method.name == "sk");
@@ -102,7 +103,7 @@ impl Ranking {
             .map(|method| RankedMethod {
                 name: method.name.clone(),
                 kernel: method.kernel,
-                role: Role::of(&method.name),
+                role: role_of(&method.name),
                 rank: is_ranked(method).then(|| {
                     rank += 1;
                     rank

@@ -1,46 +1,18 @@
-//! Whom one could choose, and what is shown beside them.
+//! The role of a method in a comparison, by its name.
 
-use serde::Serialize;
+use hedgerow::method::{Role, find};
 
-/// What a method is in a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Role {
-    /// Somebody could run it: it is ranked.
-    Choice,
-    /// All samples in one place, which is what a federation is there to avoid.
-    Central,
-    /// Known only afterwards.
-    Hindsight,
-    /// A forecast that takes no learning.
-    Trivial,
-}
-
-impl Role {
-    /// That of a method by its name. Variants (`mk:voters`, `gr/q8`) have that of their method; a
-    /// name that is not known is a method like others.
-    pub fn of(name: &str) -> Self {
-        match name.split([':', '/']).next().unwrap_or(name) {
-            "central" | "central-batch" => Self::Central,
-            "sk" | "hindsight" => Self::Hindsight,
-            "last" | "mean" => Self::Trivial,
-            _ => Self::Choice,
-        }
-    }
-
-    /// What stands in a table instead of a rank.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Choice => "",
-            Self::Central => "central",
-            Self::Hindsight => "hindsight",
-            Self::Trivial => "trivial",
-        }
-    }
+/// The role of a method by its name. Variants (`mk:voters`, `gr/q8`) have that of their method; a
+/// name that is not known is a method like others.
+pub fn role_of(name: &str) -> Role {
+    let method = name.split([':', '/', '+']).next().unwrap_or(name);
+    find(method).map_or(Role::Choice, |info| info.role)
 }
 
 #[cfg(test)]
 mod tests {
+    use hedgerow::method::Role;
+
     use super::*;
 
     #[test]
@@ -59,7 +31,7 @@ mod tests {
             ("last", Role::Trivial),
             ("mean", Role::Trivial),
         ] {
-            assert_eq!(Role::of(name), role, "{name}");
+            assert_eq!(role_of(name), role, "{name}");
         }
     }
 }

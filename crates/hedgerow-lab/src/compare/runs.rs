@@ -3,12 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use hedgerow::Method;
+use hedgerow::method::{FeatureKind, PofOptions, Reference, Role};
 use hedgerow::learning::Loss;
 use toml::Value;
 
-use super::grid_config::{DEFAULT_METHODS, GridConfig};
-use super::role::Role;
+use super::grid_config::{GridConfig, default_methods};
+use super::role::role_of;
 use super::{Cell, Comparison};
 use crate::run::Experiment;
 use crate::settings::{MethodChoice, Override, Settings, SettingsError, Source};
@@ -228,11 +228,10 @@ fn cell_settings(
     }
     let (loss, budget) = (settings.loss()?, settings.budget);
     let aggregation = settings.aggregation()?;
-    let is_able = |choice: MethodChoice| choice.budget_method().supports(aggregation);
-    let is_able = |name: &str| MethodChoice::parse(name).is_none_or(is_able);
+    let is_able = |choice: &MethodChoice| choice.info.supports(aggregation);
     let methods =
-        DEFAULT_METHODS.into_iter().filter(|name| fits(name, loss, budget) && is_able(name));
-    let methods: Vec<Value> = methods.map(Value::from).collect();
+        default_methods().filter(|choice| fits(*choice, &loss, budget) && is_able(choice));
+    let methods: Vec<Value> = methods.map(|choice| choice.name().into()).collect();
     flags.push(flag("federation.methods", methods.into()));
     load(&flags)
 }
@@ -242,18 +241,18 @@ fn names_methods(config: &GridConfig, flags: &[Override]) -> bool {
 }
 
 /// Whether a method can be compared by this loss, and with this budget.
-fn fits(name: &str, loss: Loss, budget: usize) -> bool {
-    let is_gr = name.split(['/', '+']).next() == Some("gr");
-    match Role::of(name) {
-        // Its sums need labels that are numbers, and room.
-        Role::Choice if is_gr => {
-            loss != Loss::Logistic && Method::GrOfl.frequencies(budget).is_ok()
-        }
+fn fits(choice: MethodChoice, loss: &Loss, budget: usize) -> bool {
+    let info = choice.info;
+    let has_room = || match info.features {
+        FeatureKind::Dictionary(_) => info.frequencies(budget, &PofOptions::default()).is_ok(),
+        _ => true,
+    };
+    match info.role {
         // The best fixed function has a closed form for the squared loss only.
-        Role::Hindsight => name != "hindsight" || loss == Loss::Squared,
+        Role::Hindsight => !choice.is(Reference::Hindsight) || *loss == Loss::Squared,
         // A value is no score.
-        Role::Trivial => loss != Loss::Logistic,
-        Role::Choice | Role::Central => true,
+        Role::Trivial => *loss != Loss::Logistic,
+        Role::Choice | Role::Central => (info.supports_loss)(loss) && has_room(),
     }
 }
 
@@ -261,7 +260,7 @@ fn fits(name: &str, loss: Loss, budget: usize) -> bool {
 /// agreed scale, it is left out.
 fn leave_out_hindsight(settings: &mut Settings, data: &Dataset) {
     let mut without = settings.clone();
-    without.methods.retain(|choice| choice.name() != "hindsight");
+    without.methods.retain(|choice| !choice.is(Reference::Hindsight));
     if Experiment::new(settings, data).is_err() && Experiment::new(&without, data).is_ok() {
         *settings = without;
     }
@@ -293,7 +292,7 @@ fn against(config: &GridConfig, settings: &Settings) -> Result<String, SettingsE
         }
         None => {
             let usual = names.iter().find(|name| *name == "mk");
-            let chosen = usual.or(names.iter().find(|name| Role::of(name) == Role::Choice));
+            let chosen = usual.or(names.iter().find(|name| role_of(name) == Role::Choice));
             Ok(chosen.or(names.first()).cloned().unwrap_or_default())
         }
     }

@@ -2,53 +2,20 @@
 
 use std::num::NonZeroU16;
 
-use hedgerow::Method;
 use hedgerow::codec::{Coding, Compression, NumberFormat};
+use hedgerow::method::{METHODS, MethodInfo, MethodSpec, Reference, Role};
 
 /// Something that can be run and measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MethodChoice {
-    /// What learns.
-    pub learner: Learner,
+    /// A method or a reference.
+    pub info: &'static MethodInfo,
+    /// In what it differs from the paper, if it has variants.
+    pub variant: MkVariant,
     /// How its messages travel.
     pub wire: Wire,
     /// Whether its nodes have a layer of their own over its predictions; both are reported.
     pub personal: bool,
-}
-
-/// What learns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Learner {
-    /// GR-OFL.
-    Gr,
-    /// MK-OFL.
-    Mk(MkVariant),
-    /// SK-OFL with every kernel in turn.
-    Sk,
-    /// The naive extension.
-    Naive,
-    /// Centralised, sample by sample.
-    Central,
-    /// Centralised, a round at a time.
-    CentralBatch,
-    /// Every node alone.
-    Local,
-    /// The best fixed function.
-    Hindsight,
-    /// The last value that was known.
-    Last,
-    /// The node's running mean.
-    Mean,
-    /// eM-KOFL.
-    Emk,
-    /// POF-MKL.
-    Pof,
-    /// Fed-POE.
-    FedPoe,
-    /// A linear model by gradient steps.
-    Linear,
-    /// A linear model by online Newton steps.
-    LinearNewton,
 }
 
 /// In what MK-OFL follows the authors' published code instead of their paper.
@@ -105,117 +72,37 @@ impl MkVariant {
         Some(variant)
     }
 
-    fn name(mut self) -> String {
+    /// The name of a method in this variant.
+    fn name(mut self, method: &str) -> String {
         match self {
-            Self::PAPER => "mk".to_owned(),
-            Self::AUTHORS => "mk:authors".to_owned(),
+            Self::PAPER => method.to_owned(),
+            Self::AUTHORS => format!("{method}:authors"),
             _ => {
                 let flags = self.flags();
                 let named = Self::OPTIONS.iter().zip(&flags).filter(|(_, flag)| ***flag);
-                format!("mk:{}", named.map(|(name, _)| *name).collect::<Vec<_>>().join("+"))
+                format!("{method}:{}", named.map(|(name, _)| *name).collect::<Vec<_>>().join("+"))
             }
         }
     }
 }
 
-impl Learner {
-    /// The one of that name.
-    fn parse(name: &str) -> Option<Self> {
-        Some(match name {
-            "gr" => Self::Gr,
-            "mk" => Self::Mk(MkVariant::PAPER),
-            "sk" => Self::Sk,
-            "naive" => Self::Naive,
-            "central" => Self::Central,
-            "central-batch" => Self::CentralBatch,
-            "local" => Self::Local,
-            "hindsight" => Self::Hindsight,
-            "last" => Self::Last,
-            "mean" => Self::Mean,
-            "emk" => Self::Emk,
-            "pof" => Self::Pof,
-            "fedpoe" => Self::FedPoe,
-            "linear" => Self::Linear,
-            "linear-newton" => Self::LinearNewton,
-            _ => Self::Mk(MkVariant::parse(name.strip_prefix("mk:")?)?),
-        })
-    }
-
-    fn name(self) -> String {
-        let name = match self {
-            Self::Mk(variant) => return variant.name(),
-            Self::Gr => "gr",
-            Self::Sk => "sk",
-            Self::Naive => "naive",
-            Self::Central => "central",
-            Self::CentralBatch => "central-batch",
-            Self::Local => "local",
-            Self::Hindsight => "hindsight",
-            Self::Last => "last",
-            Self::Mean => "mean",
-            Self::Emk => "emk",
-            Self::Pof => "pof",
-            Self::FedPoe => "fedpoe",
-            Self::Linear => "linear",
-            Self::LinearNewton => "linear-newton",
-        };
-        name.to_owned()
-    }
-
-    /// Its method, where it has a node half and a server half; SK-OFL with its first kernel.
-    pub fn method(self) -> Option<Method> {
-        match self {
-            Self::Gr => Some(Method::GrOfl),
-            Self::Mk(_) => Some(Method::MkOfl),
-            Self::Sk => Some(Method::SkOfl { kernel: 0 }),
-            Self::Naive => Some(Method::Naive),
-            Self::Local => Some(Method::Local),
-            Self::Emk => Some(Method::EmKofl),
-            Self::Pof => Some(Method::PofMkl),
-            Self::FedPoe => Some(Method::FedPoe),
-            Self::Linear => Some(Method::LinearSgd),
-            Self::LinearNewton => Some(Method::LinearNewton),
-            Self::Central | Self::CentralBatch | Self::Hindsight | Self::Last | Self::Mean => None,
-        }
-    }
-
-    /// Whether it predicts from kernels, and can tell how much of each.
-    pub fn has_kernels(self) -> bool {
-        !matches!(self, Self::Gr | Self::Linear | Self::LinearNewton | Self::Last | Self::Mean)
-    }
-}
-
-impl From<Learner> for MethodChoice {
-    fn from(learner: Learner) -> Self {
-        Self { learner, wire: Wire::default(), personal: false }
+impl From<&'static MethodInfo> for MethodChoice {
+    fn from(info: &'static MethodInfo) -> Self {
+        Self { info, variant: MkVariant::PAPER, wire: Wire::default(), personal: false }
     }
 }
 
 impl MethodChoice {
     /// Names, as listed in messages.
-    pub const NAMES: [&str; 21] = [
-        "gr",
-        "mk",
-        "sk",
-        "naive",
-        "emk",
-        "pof",
-        "fedpoe",
-        "linear",
-        "linear-newton",
-        "central",
-        "central-batch",
-        "local",
-        "hindsight",
-        "last",
-        "mean",
-        "mk:authors",
-        "mk:unnormalised",
-        "mk:frequencies",
-        "mk:no-k",
-        "mk:voters",
-        "mk:fixed-step",
-    ];
+    pub fn names() -> Vec<String> {
+        let variants = |info: &&MethodInfo| {
+            let options = ["authors"].into_iter().chain(MkVariant::OPTIONS);
+            let name = info.name;
+            info.has_variants.then(|| options.map(move |option| format!("{name}:{option}")))
+        };
+        let plain = METHODS.iter().map(|info| info.name.to_owned());
+        plain.chain(METHODS.iter().filter_map(variants).flatten()).collect()
+    }
 
     /// What follows the name of a choice whose nodes have a layer of their own.
     pub const PERSONAL: &str = "+personal";
@@ -228,16 +115,18 @@ impl MethodChoice {
             None => (name, false),
         };
         let mut parts = plain.split('/');
-        let learner = Learner::parse(parts.next()?)?;
+        let (name, variant) = match parts.next()?.split_once(':') {
+            Some((name, options)) => (name, Some(MkVariant::parse(options)?)),
+            None => (plain.split('/').next()?, None),
+        };
+        let info = METHODS.iter().copied().find(|info| info.name == name)?;
+        if variant.is_some() && !info.has_variants {
+            return None;
+        }
         let wire = parts.try_fold(Wire::default(), |wire, part| wire.with(part))?;
-        let choice = Self { learner, wire, personal };
-        ((!personal || choice.can_be_personal()) && (wire == Wire::default() || choice.travels()))
+        let choice = Self { info, variant: variant.unwrap_or_default(), wire, personal };
+        ((!personal || choice.can_be_personal()) && (wire == Wire::default() || choice.info.travels()))
             .then_some(choice)
-    }
-
-    /// Whether it has messages.
-    pub fn travels(self) -> bool {
-        self.learner.method().is_some() && self.learner != Learner::Local
     }
 
     /// Name on the command line.
@@ -248,28 +137,33 @@ impl MethodChoice {
 
     /// The same without what its nodes add.
     pub fn global_name(self) -> String {
-        self.learner.name() + &self.wire.suffix()
+        self.variant.name(self.info.name) + &self.wire.suffix()
     }
 
-    /// Whether nodes can have a layer of their own over its predictions; SK-OFL stands for as many
-    /// as there are kernels.
+    /// Whether nodes can have a layer of their own over its predictions. A method with a single
+    /// kernel stands for as many methods as there are kernels.
     pub fn can_be_personal(self) -> bool {
-        self.learner.method().is_some() && self.learner != Learner::Sk
+        self.info.halves.is_some() && !self.info.takes_kernel
     }
 
-    /// Whether it needs no features: a forecast that anybody can make.
+    /// The method of its plan: a reference has the features of the default method, and a method
+    /// with a single kernel begins with the first.
+    pub fn spec(self) -> MethodSpec {
+        match self.info.halves {
+            None => MethodSpec::default(),
+            Some(_) if self.info.takes_kernel => MethodSpec::from(self.info).with_kernel(0),
+            Some(_) => MethodSpec::from(self.info),
+        }
+    }
+
+    /// Whether it is this reference.
+    pub fn is(self, reference: Reference) -> bool {
+        self.info.reference == Some(reference)
+    }
+
+    /// Whether it needs no features: a forecast without learning.
     pub fn is_trivial(self) -> bool {
-        matches!(self.learner, Learner::Last | Learner::Mean)
-    }
-
-    /// The paper's way, unless it is an MK-OFL of another.
-    pub fn variant(self) -> MkVariant {
-        if let Learner::Mk(variant) = self.learner { variant } else { MkVariant::PAPER }
-    }
-
-    /// The method whose budget rule and features it has.
-    pub fn budget_method(self) -> Method {
-        self.learner.method().unwrap_or(Method::MkOfl)
+        self.info.role == Role::Trivial
     }
 }
 
@@ -427,7 +321,8 @@ mod tests {
 
     #[test]
     fn names_are_found_again() {
-        for name in MethodChoice::NAMES {
+        for name in MethodChoice::names() {
+            let name = name.as_str();
             assert_eq!(MethodChoice::parse(name).map(MethodChoice::name).as_deref(), Some(name));
         }
         let both = MethodChoice::parse("mk:voters+no-k").unwrap();

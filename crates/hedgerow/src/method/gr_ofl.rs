@@ -84,6 +84,7 @@ pub(super) static INFO: MethodInfo = MethodInfo {
     title: "GR-OFL",
     summary: "growing ridge: sums over whole histories, one model of all bandwidths",
     look: Look::solid([0xa8, 0x00, 0x2a]).bold(),
+    prefers_personal: true,
     features: FeatureKind::Dictionary(|budget| {
         let Sizes { features, linear, .. } = Sizes::new(budget);
         DictionarySize { features, linear }

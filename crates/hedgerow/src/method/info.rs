@@ -1,5 +1,7 @@
 //! [`MethodInfo`]: everything that others need to know about a method. [`METHODS`] lists them all.
 
+use serde::Serialize;
+
 use super::{BroadcastLayout, Layout, NodeMethod, PofOptions, ServerMethod, Setup};
 use crate::aggregation::Aggregation;
 use crate::features::dictionary::Dictionary;
@@ -11,14 +13,14 @@ use crate::message::NodeId;
 pub static METHODS: &[&MethodInfo] = &[
     &super::gr_ofl::INFO,
     &super::mk_ofl::INFO,
-    &super::sk_ofl::INFO,
-    &super::naive::INFO,
     &super::em_kofl::INFO,
     &super::pof_mkl::INFO,
     &super::fed_poe::INFO,
+    &super::naive::INFO,
     &super::linear_sgd::INFO,
     &super::linear_newton::INFO,
     &super::local::INFO,
+    &super::sk_ofl::INFO,
     &super::references::CENTRAL,
     &super::references::CENTRAL_BATCH,
     &super::references::HINDSIGHT,
@@ -72,6 +74,37 @@ pub struct MethodInfo {
     pub memory: fn(&Setup) -> usize,
     /// What runs on nodes and server; references have neither.
     pub halves: Option<Halves>,
+    /// How a reference is computed.
+    pub reference: Option<Reference>,
+    /// Whether nodes learn without a server.
+    pub is_local: bool,
+    /// Whether [`super::MkOptions`] apply to it.
+    pub has_variants: bool,
+    /// Whether comparisons run it with a personal layer on every node.
+    pub prefers_personal: bool,
+}
+
+impl PartialEq for MethodInfo {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for MethodInfo {}
+
+/// How a reference is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reference {
+    /// By one learner of all samples, one by one.
+    Central,
+    /// By one learner of all samples, a round at a time.
+    CentralBatch,
+    /// As the best fixed function of all samples.
+    Hindsight,
+    /// As the node's last label.
+    LastLabel,
+    /// As the mean of the node's labels so far.
+    MeanLabel,
 }
 
 /// Constructors of the two parts of a method.
@@ -84,7 +117,8 @@ pub struct Halves {
 }
 
 /// What a method is in a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// Somebody could run it: it is ranked.
     Choice,
@@ -94,6 +128,18 @@ pub enum Role {
     Hindsight,
     /// A forecast without learning.
     Trivial,
+}
+
+impl Role {
+    /// What stands in a table instead of a rank.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Choice => "",
+            Self::Central => "central",
+            Self::Hindsight => "hindsight",
+            Self::Trivial => "trivial",
+        }
+    }
 }
 
 /// How the lines of a method look in figures.
@@ -185,11 +231,25 @@ impl MethodInfo {
         layout: |setup| Layout::of_models(BroadcastLayout::every_kernel(setup)),
         memory: |setup| 2 * setup.kernels() * row_bytes(setup.model_len()),
         halves: None,
+        reference: None,
+        is_local: false,
+        has_variants: false,
+        prefers_personal: false,
     };
 
     /// Whether it is called so.
     pub fn has_name(&self, name: &str) -> bool {
         self.name == name || self.aliases.contains(&name)
+    }
+
+    /// Whether it has messages.
+    pub fn travels(&self) -> bool {
+        self.halves.is_some() && !self.is_local
+    }
+
+    /// Whether it learns from features of kernels.
+    pub fn uses_kernels(&self) -> bool {
+        matches!(self.features, FeatureKind::Kernels)
     }
 
     /// Length of the features that it learns from.

@@ -19,6 +19,7 @@ pub(super) static INFO: MethodInfo = MethodInfo {
     title: "Local",
     summary: "every node learns alone; nothing travels",
     look: Look::dashed([0x56, 0xb4, 0xe9]),
+    is_local: true,
     layout: |_| Layout {
         upload: UploadLayout::Nothing,
         votes: Votes::None,

@@ -31,6 +31,7 @@ pub(super) static INFO: MethodInfo = MethodInfo {
     title: "MK-OFL",
     summary: "nodes vote for a kernel and upload one model",
     look: Look::solid([0xd5, 0x5e, 0x00]).bold(),
+    has_variants: true,
     layout,
     memory: |setup| (setup.kernels() + 1) * row_bytes(setup.model_len()) + 3 * 8 * setup.kernels(),
     halves: Some(Halves {

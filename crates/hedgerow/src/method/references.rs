@@ -2,12 +2,13 @@
 //! hindsight, and forecasts without learning. They have no part on nodes or server; whoever runs
 //! them uses [`crate::baseline`].
 
-use super::info::{Dash, FeatureKind, Look, MethodInfo, Role};
+use super::info::{Dash, FeatureKind, Look, MethodInfo, Reference, Role};
 
 /// Central learning, sample by sample.
 pub(super) static CENTRAL: MethodInfo = MethodInfo {
     name: "central",
     title: "Central",
+    reference: Some(Reference::Central),
     summary: "all samples in one place, learned one by one",
     role: Role::Central,
     look: Look::dashed([0xcc, 0x79, 0xa7]),
@@ -19,6 +20,7 @@ pub(super) static CENTRAL: MethodInfo = MethodInfo {
 pub(super) static CENTRAL_BATCH: MethodInfo = MethodInfo {
     name: "central-batch",
     title: "Central, in batches",
+    reference: Some(Reference::CentralBatch),
     summary: "all samples in one place, learned a round at a time",
     look: Look::dashed([0xe6, 0x9f, 0x00]),
     ..CENTRAL
@@ -28,6 +30,7 @@ pub(super) static CENTRAL_BATCH: MethodInfo = MethodInfo {
 pub(super) static HINDSIGHT: MethodInfo = MethodInfo {
     name: "hindsight",
     title: "Hindsight",
+    reference: Some(Reference::Hindsight),
     summary: "the best fixed function of all samples, known only afterwards",
     role: Role::Hindsight,
     look: Look::dashed([0x1a, 0x1a, 0x1a]),
@@ -39,6 +42,7 @@ pub(super) static HINDSIGHT: MethodInfo = MethodInfo {
 pub(super) static LAST: MethodInfo = MethodInfo {
     name: "last",
     title: "Last value",
+    reference: Some(Reference::LastLabel),
     summary: "the node's last label",
     role: Role::Trivial,
     look: Look { colour: [0x5f, 0x65, 0x6d], dash: Dash::Dots, is_bold: false },
@@ -51,6 +55,7 @@ pub(super) static LAST: MethodInfo = MethodInfo {
 pub(super) static MEAN: MethodInfo = MethodInfo {
     name: "mean",
     title: "Mean so far",
+    reference: Some(Reference::MeanLabel),
     summary: "the mean of the node's labels so far",
     look: Look::dashed([0x8d, 0x93, 0x9b]),
     ..LAST

@@ -12,9 +12,9 @@ mod student;
 
 pub use grid::{Standing, Worst, geometric_mean};
 pub use grid_config::{GridConfig, default_methods};
+pub use hedgerow::method::Role;
 pub use paired::{Interval, Ratio, SIGNIFICANCE};
 pub use ranking::{RankedMethod, Ranking};
-pub use hedgerow::method::Role;
 pub use role::role_of;
 pub use runs::Grid;
 

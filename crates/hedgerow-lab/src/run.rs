@@ -4,8 +4,8 @@
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
-use hedgerow::method::{METHODS, Reference, Role};
 use hedgerow::learning::Loss;
+use hedgerow::method::{METHODS, Reference, Role};
 use hedgerow::random::{CounterRng, Purpose};
 use hedgerow::scaling::ScaleKind;
 use rayon::prelude::*;
@@ -255,7 +255,9 @@ pub(crate) fn methods(
             methods.push(trivial);
         }
     }
-    if matches!(scaler, Scaler::Online { .. }) && methods.iter().any(|choice| choice.is(Reference::Hindsight)) {
+    if matches!(scaler, Scaler::Online { .. })
+        && methods.iter().any(|choice| choice.is(Reference::Hindsight))
+    {
         if !settings.has_default_methods() {
             let bound =
                 "without hindsight where numbers are scaled online: features change with the scale";

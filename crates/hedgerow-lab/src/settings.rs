@@ -408,8 +408,11 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
         learning,
     };
     let plain = |choice: &MethodChoice| MethodChoice { personal: false, ..*choice };
-    settings.is_default_choice =
-        settings.methods.iter().map(plain).eq(DEFAULT_METHODS.iter().filter_map(|name| MethodChoice::parse(name)));
+    settings.is_default_choice = settings
+        .methods
+        .iter()
+        .map(plain)
+        .eq(DEFAULT_METHODS.iter().filter_map(|name| MethodChoice::parse(name)));
     if settings.is_default_choice {
         // Among the defaults a method whose own features don't fit the budget is left out quietly.
         let budget = settings.budget;
@@ -459,7 +462,8 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
         ));
     }
     if settings.methods.iter().any(|choice| choice.is(Reference::Hindsight))
-        && settings.loss()? != Loss::Squared {
+        && settings.loss()? != Loss::Squared
+    {
         // Among the defaults it is left out quietly; asked for by name it is refused.
         if !settings.has_default_methods() {
             let bound = "without hindsight (its closed form needs the squared loss)";
@@ -475,8 +479,7 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
 }
 
 /// What `defaults.toml` names; a test compares them.
-const DEFAULT_METHODS: [&str; 7] =
-    ["gr", "mk", "sk", "naive", "central", "local", "hindsight"];
+const DEFAULT_METHODS: [&str; 7] = ["gr", "mk", "sk", "naive", "central", "local", "hindsight"];
 
 fn methods(names: &[String], personal: bool) -> Result<Vec<MethodChoice>, SettingsError> {
     let mut chosen: Vec<MethodChoice> = Vec::new();

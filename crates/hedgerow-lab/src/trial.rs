@@ -285,30 +285,30 @@ impl GroupRun {
         for &choice in group {
             let plan = settings.plan(choice, context.sizes(), seed)?;
             let algorithms: Vec<(Option<usize>, Algorithm)> = match choice.info.reference {
-                    None if choice.info.takes_kernel => {
-                        let each = |kernel| {
-                            let config = plan.config().clone();
-                            let method = config.method.clone().with_kernel(kernel);
-                            let plan = Plan::new(config.method(method))?;
-                            Ok((Some(kernel), Algorithm::federated(&plan)))
-                        };
-                        (0..kernels).map(each).collect::<Result<_, PlanError>>()?
-                    }
-                    None => vec![(None, Algorithm::federated(&plan))],
-                    Some(Reference::Central) => {
-                        vec![(None, Algorithm::Sequential(Box::new(Omkl::new(plan.setup()))))]
-                    }
-                    Some(Reference::CentralBatch) => {
-                        vec![(None, Algorithm::Batch(Box::new(Omkl::new(plan.setup()))))]
-                    }
-                    Some(Reference::LastLabel) => {
-                        vec![(None, Algorithm::Trivial(Trivial::last(context.nodes)))]
-                    }
-                    Some(Reference::MeanLabel) => {
-                        vec![(None, Algorithm::Trivial(Trivial::mean(context.nodes)))]
-                    }
-                    Some(Reference::Hindsight) => vec![],
-                };
+                None if choice.info.takes_kernel => {
+                    let each = |kernel| {
+                        let config = plan.config().clone();
+                        let method = config.method.clone().with_kernel(kernel);
+                        let plan = Plan::new(config.method(method))?;
+                        Ok((Some(kernel), Algorithm::federated(&plan)))
+                    };
+                    (0..kernels).map(each).collect::<Result<_, PlanError>>()?
+                }
+                None => vec![(None, Algorithm::federated(&plan))],
+                Some(Reference::Central) => {
+                    vec![(None, Algorithm::Sequential(Box::new(Omkl::new(plan.setup()))))]
+                }
+                Some(Reference::CentralBatch) => {
+                    vec![(None, Algorithm::Batch(Box::new(Omkl::new(plan.setup()))))]
+                }
+                Some(Reference::LastLabel) => {
+                    vec![(None, Algorithm::Trivial(Trivial::last(context.nodes)))]
+                }
+                Some(Reference::MeanLabel) => {
+                    vec![(None, Algorithm::Trivial(Trivial::mean(context.nodes)))]
+                }
+                Some(Reference::Hindsight) => vec![],
+            };
             let most = context.rounds.or(settings.rounds);
             let window = most.map_or(settings.window, |rounds| settings.window.min(rounds));
             let of_all = (context.nodes, context.parallelism);
@@ -321,7 +321,8 @@ impl GroupRun {
         let is_paper_s = !group[0].variant.unnormalised && !group[0].variant.frequencies;
         let hindsight = match features.map() {
             SampleMap::Kernels(map)
-                if is_paper_s && context.methods.iter().any(|choice| choice.is(Reference::Hindsight)) =>
+                if is_paper_s
+                    && context.methods.iter().any(|choice| choice.is(Reference::Hindsight)) =>
             {
                 vec![Hindsight::new(map.model_len()); kernels]
             }

@@ -39,8 +39,8 @@ mod sk_ofl;
 mod spec;
 
 pub use info::{
-    BudgetTooSmall, Dash, DictionarySize, FeatureKind, Halves, Look, METHODS, MethodInfo, Reference, Role,
-    find, frequencies_within, row_bytes,
+    BudgetTooSmall, Dash, DictionarySize, FeatureKind, Halves, Look, METHODS, MethodInfo,
+    Reference, Role, find, frequencies_within, row_bytes,
 };
 pub use layout::{BroadcastLayout, Layout, UploadLayout, Votes};
 pub use mk_ofl::{Average, MkOptions};

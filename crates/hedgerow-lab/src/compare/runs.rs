@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use hedgerow::method::{FeatureKind, PofOptions, Reference, Role};
 use hedgerow::learning::Loss;
+use hedgerow::method::{FeatureKind, PofOptions, Reference, Role};
 use toml::Value;
 
 use super::grid_config::{GridConfig, default_methods};

@@ -125,8 +125,9 @@ impl MethodChoice {
         }
         let wire = parts.try_fold(Wire::default(), |wire, part| wire.with(part))?;
         let choice = Self { info, variant: variant.unwrap_or_default(), wire, personal };
-        ((!personal || choice.can_be_personal()) && (wire == Wire::default() || choice.info.travels()))
-            .then_some(choice)
+        ((!personal || choice.can_be_personal())
+            && (wire == Wire::default() || choice.info.travels()))
+        .then_some(choice)
     }
 
     /// Name on the command line.

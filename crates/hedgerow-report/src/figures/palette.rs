@@ -1,6 +1,8 @@
 //! Colours that hold for every figure and for the report: one per method name, and a sequence for
 //! kernels.
 
+pub(crate) use hedgerow::method::Dash;
+use hedgerow::method::{Look, find};
 use hedgerow_lab::results::Results;
 
 /// A colour of the figures. On a page, those with a role take the colour of the page's style.
@@ -57,14 +59,6 @@ pub(crate) struct LineStyle {
     pub(crate) opacity: f64,
 }
 
-/// How a line is broken.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Dash {
-    Solid,
-    Dashes,
-    Dots,
-}
-
 /// A reference slope.
 pub(crate) const GUIDE: LineStyle =
     LineStyle { color: FAINT, dash: Dash::Dashes, width: 1.4, opacity: 1.0 };
@@ -72,26 +66,6 @@ pub(crate) const GUIDE: LineStyle =
 /// Where the data changes.
 pub(crate) const CHANGE: LineStyle =
     LineStyle { color: SOFT_INK, dash: Dash::Dots, width: 1.5, opacity: 1.0 };
-
-/// Of Okabe and Ito, told apart by colour-blind readers; yellow is left out, too pale on white. The
-/// peers' are darker. What learns nothing has no colour.
-const KNOWN: [(&str, Color, Dash); 15] = [
-    ("gr", Color::rgb(0xa8, 0x00, 0x2a), Dash::Solid),
-    ("emk", Color::rgb(0x8a, 0x6f, 0xd1), Dash::Solid),
-    ("pof", Color::rgb(0x99, 0x99, 0x33), Dash::Solid),
-    ("fedpoe", Color::rgb(0xa6, 0x61, 0x1a), Dash::Solid),
-    ("linear", Color::rgb(0x33, 0x66, 0x66), Dash::Solid),
-    ("linear-newton", Color::rgb(0x33, 0x66, 0x66), Dash::Dashes),
-    ("mk", Color::rgb(0xd5, 0x5e, 0x00), Dash::Solid),
-    ("sk", Color::rgb(0x00, 0x72, 0xb2), Dash::Solid),
-    ("naive", Color::rgb(0x00, 0x9e, 0x73), Dash::Solid),
-    ("central", Color::rgb(0xcc, 0x79, 0xa7), Dash::Dashes),
-    ("central-batch", Color::rgb(0xe6, 0x9f, 0x00), Dash::Dashes),
-    ("local", Color::rgb(0x56, 0xb4, 0xe9), Dash::Dashes),
-    ("last", Color::rgb(0x5f, 0x65, 0x6d), Dash::Dots),
-    ("mean", Color::rgb(0x8d, 0x93, 0x9b), Dash::Dashes),
-    ("hindsight", INK, Dash::Dashes),
-];
 
 /// For methods without a colour of their own, in the order in which they come.
 const SPARE: [Color; 4] = [
@@ -114,7 +88,7 @@ const SHADES: [(f64, Dash); 6] = [
 
 /// The style of the method called `name` in every picture of these results.
 pub(crate) fn method(results: &Results, name: &str) -> LineStyle {
-    let width = if matches!(name, "gr" | "mk") { 2.4 } else { 1.7 };
+    let width = if find(name).is_some_and(|info| info.look.is_bold) { 2.4 } else { 1.7 };
     let style = |color, dash| LineStyle { color, dash, width, opacity: 1.0 };
     if let Some((color, dash)) = known(name) {
         return style(color, dash);
@@ -151,8 +125,13 @@ pub(crate) fn series(index: usize) -> LineStyle {
     LineStyle { color: COLORS[index % COLORS.len()], dash, width: 1.8, opacity: 1.0 }
 }
 
+/// The colours of methods are those of Okabe and Ito, told apart by colour-blind readers, without
+/// yellow, which is too pale on white; other authors' methods are darker.
 fn known(name: &str) -> Option<(Color, Dash)> {
-    KNOWN.into_iter().find(|(known, ..)| *known == name).map(|(_, color, dash)| (color, dash))
+    let Look { colour: [red, green, blue], dash, .. } = find(name)?.look;
+    let colour = Color::rgb(red, green, blue);
+    // A colour with a role follows the style of the page.
+    Some((if colour.rgb == INK.rgb { INK } else { colour }, dash))
 }
 
 /// What `mk:voters` is a variant of.

@@ -3,28 +3,24 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::net::SocketAddr;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use futures_util::stream;
 use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound};
-use hedgerow::message::Broadcast;
+use hedgerow::message::{Broadcast, BroadcastHead, BroadcastMessage, Numbers, ToNode};
 use hedgerow::metrics::ErrorMeter;
 use hedgerow::random::{CounterRng, Purpose};
-use hedgerow::{Federation, Method};
+use hedgerow::{Federation, Method, Node, Plan};
 use hedgerow_data::Dataset;
 use hedgerow_lab::run::{self, Experiment};
 use hedgerow_lab::settings::{Override, Settings};
-use hedgerow_net::agent::Engine;
 use hedgerow_net::serve::config::ServeSettings;
 use hedgerow_net::serve::server::Server;
-use hedgerow_net::transport::protocol::{numbers_from_bytes, wire};
-use hedgerow_net::{Plan, transport::protocol};
-use tokio::sync::mpsc;
-use tonic::Streaming;
-use tonic::transport::Endpoint;
-use wire::federation_client::FederationClient;
-use wire::from_server::Message;
+use hedgerow_net::session::{FromServer, Joined, NodeSession, hello};
+use hedgerow_net::transport::grpc::{ClientSender, ClientStream, Opened};
+use tokio::net::TcpStream;
 
 const NODES: usize = 20;
 const ROUNDS: usize = 80;
@@ -101,7 +97,7 @@ impl Run {
 
     /// The federation in one process: every prediction and every broadcast.
     fn compare_with_federation(&self, method: Method) {
-        let mut federation = Federation::new(&self.plan.core().unwrap());
+        let mut federation = Federation::new(&self.plan);
         let (mut x, mut z) = (Vec::new(), vec![vec![0.0; self.plan.map().width()]; NODES]);
         for round in 0..ROUNDS {
             let mut labels = Vec::new();
@@ -159,11 +155,11 @@ fn serve_settings(
 
 async fn over_loopback(settings: ServeSettings, data: &Dataset, deals: &[Vec<u32>]) -> Vec<Heard> {
     let server = Server::start(settings).await.unwrap();
-    let address = format!("http://{}", server.address());
+    let address = server.address();
     let mut streams = Vec::new();
     // Numbers are given in the order of joining.
     for node in 0..NODES {
-        streams.push(Line::join(&address, &format!("node-{node}")).await);
+        streams.push(Line::join(address, &format!("node-{node}")).await);
     }
     let tasks: Vec<_> = streams
         .into_iter()
@@ -186,77 +182,65 @@ async fn over_loopback(settings: ServeSettings, data: &Dataset, deals: &[Vec<u32
     heard
 }
 
-/// One node's stream and engine.
+/// One node and its stream.
 struct Line {
-    engine: Engine,
-    sender: mpsc::Sender<wire::FromNode>,
-    incoming: Streaming<wire::FromServer>,
+    node: Node,
+    session: NodeSession,
+    sender: ClientSender,
+    incoming: ClientStream,
 }
 
 impl Line {
-    async fn join(address: &str, name: &str) -> Self {
-        let channel = Endpoint::from_shared(address.to_owned()).unwrap().connect().await.unwrap();
-        let mut client = FederationClient::new(channel);
-        let (sender, outgoing) = mpsc::channel::<wire::FromNode>(4);
-        let outgoing = stream::unfold(outgoing, async |mut from| Some((from.recv().await?, from)));
-        let hello = wire::Hello {
-            protocol: protocol::VERSION,
-            name: name.to_owned(),
-            ..wire::Hello::default()
-        };
-        sender.send(wire::from_node::Message::Hello(hello).into()).await.unwrap();
-        let mut incoming = client.join(outgoing).await.unwrap().into_inner();
-        let welcome = incoming.message().await.unwrap().unwrap();
-        let Some(Message::Welcome(welcome)) = welcome.message else {
-            panic!("a welcome comes first")
-        };
-        let plan = Plan::from_json(&welcome.learning).unwrap();
-        let mut engine = Engine::new(plan, &welcome.run, welcome.node);
-        engine.connected();
-        let mut line = Self { engine, sender, incoming };
-        assert!(matches!(line.hear().await, Message::Broadcast(_)));
+    async fn join(address: SocketAddr, name: &str) -> Self {
+        let connection = Box::new(TcpStream::connect(address).await.unwrap());
+        let keep_alive = Duration::from_secs(600);
+        let opened = ClientStream::open(connection, keep_alive, hello(name, "")).await.unwrap();
+        let Opened { stream: mut incoming, sender, .. } = opened;
+        let Joined { number, plan, .. } =
+            Joined::from_first(incoming.first().await.unwrap()).unwrap();
+        let mut node = plan.node(number);
+        let session = NodeSession::new(&mut node, None);
+        let mut line = Self { node, session, sender, incoming };
+        assert!(matches!(line.hear().await, ToNode::Broadcast(_)));
         line
     }
 
-    async fn hear(&mut self) -> Message {
-        let message = self.incoming.message().await.unwrap().unwrap();
-        self.engine.hear(&message).unwrap();
-        message.message.unwrap()
+    async fn hear(&mut self) -> ToNode {
+        let (message, _) = self.incoming.next().await.unwrap();
+        let message = message.unwrap();
+        self.session.receive(&mut self.node, &message, Instant::now()).unwrap();
+        let FromServer::Message(message) = message else { panic!("{message:?}") };
+        message
     }
 
     async fn play(mut self, samples: Vec<(Vec<f32>, f32)>) -> Heard {
-        let (mut heard, mut spoken) = (Heard::default(), Vec::new());
+        let mut heard = Heard::default();
         for (x, y) in samples {
-            let answer = self.engine.learn(&x, y).unwrap();
+            let answer = self.node.learn(&x, &[y]).unwrap();
             heard.predictions.push(answer.known.then_some(answer.value));
-            self.engine.speak(false, &mut spoken);
-            for message in spoken.drain(..) {
-                self.sender.send(message).await.unwrap();
-            }
+            let Self { node, session, sender, .. } = &mut self;
+            session.speak(node, false, Instant::now(), |message| {
+                assert!(sender.send(message.into()).1);
+            });
             // Without a scale, the next thing to come is one.
             loop {
                 match self.hear().await {
-                    Message::Scale(_) if !answer.known => break,
-                    Message::Broadcast(broadcast) => {
-                        heard.broadcasts.push(self.decoded(&broadcast));
+                    ToNode::Scale(_) if !answer.known => break,
+                    ToNode::Scale(_) => {}
+                    ToNode::Broadcast(BroadcastMessage { round, heads, .. }) => {
+                        let [BroadcastHead { kernels, numbers: Numbers::Plain(numbers) }] =
+                            &heads[..]
+                        else {
+                            panic!("one output, not compressed")
+                        };
+                        let (kernels, numbers) = (*kernels, numbers.clone());
+                        heard.broadcasts.push(Broadcast { round, kernels, numbers });
                         break;
                     }
-                    _ => {}
                 }
             }
         }
         heard
-    }
-
-    fn decoded(&self, broadcast: &wire::Broadcast) -> Broadcast {
-        let mut numbers = Vec::new();
-        numbers_from_bytes(&broadcast.numbers, self.engine.plan().most_numbers(), &mut numbers)
-            .unwrap();
-        Broadcast {
-            round: broadcast.round,
-            kernels: protocol::kernels_from_wire(broadcast),
-            numbers,
-        }
     }
 }
 

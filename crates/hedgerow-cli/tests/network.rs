@@ -145,7 +145,7 @@ fn row(at: usize) -> String {
 /// in each of 300 rounds.
 fn in_one_process(folder: &Path, starts: [usize; 2]) -> Vec<Vec<f32>> {
     let plan = ServeSettings::read(Some(&folder.join("serve.toml")), &[]).unwrap().plan;
-    let mut federation = Federation::new(&plan.core().unwrap());
+    let mut federation = Federation::new(&plan);
     let mut z = [vec![0.0; plan.map().width()], vec![0.0; plan.map().width()]];
     let round = |at: usize| {
         let labels = starts.map(|start| sample(start + at).2 as f32);

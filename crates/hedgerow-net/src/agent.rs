@@ -2,7 +2,8 @@
 //! answers questions, and keeps in touch with the server.
 
 mod answers;
-pub(crate) mod backoff;
+mod backoff;
+pub mod client;
 pub mod config;
 mod dialogue;
 pub mod driver;
@@ -25,7 +26,6 @@ use std::net::SocketAddr;
 use tokio::net::TcpListener;
 use tracing::info;
 
-use crate::transport::client;
 use config::{Settings, SettingsError, Source};
 use driver::{AgentError, Parts};
 pub use engine::Engine;

@@ -10,11 +10,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hedgerow::scaling::ServerScaling;
 use hedgerow::state::BadState;
-use hedgerow::{NodeId, ServerMethod};
+use hedgerow::{NodeId, Plan, Server};
 
-use crate::learning::Plan;
 use records::{Commit, NodeRecord, RoundRecord, Saved};
 use rules::{Late, Limits, Quorum, Rules};
 
@@ -32,8 +30,7 @@ mod totals;
 use checks::Checks;
 pub use checks::Refused;
 pub use members::{Ledger, Member};
-pub use messages::{Envelope, Errors, Newcomer, Refusal, Sender, Sent, Verdict};
-use opening::Down;
+pub use messages::{Envelope, Newcomer, Refusal, Sender, Sent, Verdict};
 pub use opening::Opening;
 pub(crate) use totals::mean;
 pub use totals::{BadTotals, NodeSet, Totals, WINDOW, Window, WireBytes};
@@ -63,9 +60,6 @@ pub enum BadRun {
         /// Who is.
         found: NodeId,
     },
-    /// Scales are agreed on, or they aren't.
-    #[error("the store and the configuration differ on whether scales are agreed on")]
-    Scaling,
 }
 
 /// A round that has closed and is not committed yet.
@@ -81,9 +75,7 @@ pub struct Coordinator {
     rules: Rules,
     limits: Limits,
     checks: Checks,
-    half: Box<dyn ServerMethod>,
-    scaling: Option<ServerScaling>,
-    down: Down,
+    server: Server,
     /// By number.
     members: Vec<Member>,
     connected: usize,
@@ -127,41 +119,34 @@ impl Coordinator {
         nodes: Vec<NodeRecord>,
         now: Instant,
     ) -> Result<Self, BadRun> {
-        let (mut half, mut scaling) = (plan.server(), plan.server_scaling());
-        let mut totals = Totals::default();
-        if let Some(saved) = saved {
-            half.restore(&saved.server)?;
-            match (&mut scaling, &saved.scaling) {
-                (Some(scaling), Some(saved)) => scaling.restore(saved)?,
-                (None, None) => {}
-                _ => return Err(BadRun::Scaling),
+        let (server, totals) = match saved {
+            None => (plan.server(), Totals::default()),
+            Some(saved) => {
+                let server = Server::restore(&plan, &saved.server, saved.scaling.as_deref())?;
+                let (expected, found) = (saved.round, server.round());
+                if expected != found {
+                    return Err(BadRun::Round { expected, found });
+                }
+                (server, Totals::restore(&saved.totals, plan.kernels(), nodes.len())?)
             }
-            totals = Totals::restore(&saved.totals, plan.setup().config().kernels, nodes.len())?;
-            let (expected, found) = (saved.round, half.broadcast().round);
-            if expected != found {
-                return Err(BadRun::Round { expected, found });
-            }
-        }
+        };
         if let Some((place, node)) = (0..).zip(&nodes).find(|(place, node)| node.number != *place) {
             return Err(BadRun::Node { expected: place, found: node.number });
         }
         let mut members: Vec<Member> = nodes.into_iter().map(Member::new).collect();
-        let closed = half.broadcast().round.saturating_sub(1);
+        let closed = server.round().saturating_sub(1);
         for (node, member) in members.iter_mut().enumerate() {
             if totals.acknowledged.contains(node as NodeId) {
                 member.ledger.count(closed);
             }
         }
-        let down = Down::new(&plan, half.as_ref());
-        let opening = Arc::new(Opening::new(half.as_ref(), scaling.as_ref(), &down));
+        let opening = Arc::new(Opening::new(&server));
         let mut coordinator = Self {
             checks: Checks::new(&plan, limits.norm),
             plan,
             rules,
             limits,
-            half,
-            scaling,
-            down,
+            server,
             members,
             connected: 0,
             totals,
@@ -180,7 +165,7 @@ impl Coordinator {
             closing: None,
             has_scaling_news: saved.is_none(),
         };
-        coordinator.ask();
+        coordinator.ask(&Arc::clone(&coordinator.opening));
         Ok(coordinator)
     }
 
@@ -211,7 +196,7 @@ impl Coordinator {
 
     /// Uploads that the open round has taken.
     pub fn uploads(&self) -> usize {
-        self.half.uploads()
+        self.server.uploads()
     }
 
     /// Since when the open round has been open.
@@ -308,7 +293,7 @@ impl Coordinator {
 
     /// Whether as many have answered as a round must have, however it closes.
     pub fn has_enough(&self) -> bool {
-        let answers = if self.is_unscaled() { self.answered } else { self.uploads() };
+        let answers = if self.server.is_unscaled() { self.answered } else { self.uploads() };
         answers >= self.rules.least.max(1)
     }
 
@@ -340,42 +325,38 @@ impl Coordinator {
         if self.closing.is_some() || self.answered == 0 {
             return None;
         }
-        let has_uploads = self.half.uploads() > 0;
-        let before = self.half.broadcast();
-        let (round, selected) = (before.round, before.kernels.map(|kernels| kernels.current));
-        if has_uploads {
-            self.half.close_round();
-            self.down.send(self.half.as_mut());
-        }
-        let has_scaled = self.close_scaling();
+        let (round, selected) =
+            (self.server.round(), self.opening.kernels.map(|kernels| kernels.current));
+        let closed = self.server.close_round();
         self.turn += 1;
         (self.answered, self.answered_connected) = (0, 0);
         self.first_answer = None;
         self.totals.wire = wire;
-        let record = has_uploads.then(|| {
+        let record = closed.has_uploads.then(|| {
             let closed = RoundRecord {
                 round,
                 closed_at_ms: at_ms,
                 selected,
                 ..std::mem::take(&mut self.tally)
             };
-            self.totals.add(&closed, self.plan.setup().config().kernels);
+            self.totals.add(&closed, self.plan.kernels());
             self.window.push(closed.clone());
             std::mem::swap(&mut self.totals.acknowledged, &mut self.acknowledged);
             self.acknowledged.clear();
             closed
         });
-        let opening = if has_uploads || has_scaled {
-            self.ask();
-            Arc::new(Opening::new(self.half.as_ref(), self.scaling.as_ref(), &self.down))
+        let opening = if closed.is_news() {
+            let opening = Opening::new(&self.server);
+            self.ask(&opening);
+            Arc::new(opening)
         } else {
             Arc::clone(&self.opening)
         };
         let has_scaling_news = std::mem::take(&mut self.has_scaling_news);
         let commit = Commit {
             round: opening.round,
-            server: self.half.save(),
-            scaling: self.scaling.as_ref().filter(|_| has_scaling_news).map(ServerScaling::save),
+            server: self.server.save(),
+            scaling: if has_scaling_news { self.server.save_scaling() } else { None },
             totals: self.totals.save(),
             record,
         };
@@ -418,22 +399,6 @@ impl Coordinator {
         }
     }
 
-    fn is_unscaled(&self) -> bool {
-        self.scaling.as_ref().is_some_and(|scaling| scaling.scale().is_none())
-    }
-
-    /// Reports become a scale. If it is another one, the models follow.
-    fn close_scaling(&mut self) -> bool {
-        let Some(scaling) = &mut self.scaling else { return false };
-        let before = scaling.scale().cloned();
-        let Some(scale) = scaling.close_round() else { return false };
-        if let Some(before) = before {
-            self.half.rescale(&self.plan.map().rescaling(&before, scale));
-            self.down.transported(self.half.as_ref());
-        }
-        true
-    }
-
     /// Whether there is a beat now. Beats are as far from each other as they should be, however
     /// late one was looked at.
     fn pass_beat(&mut self, now: Instant) -> bool {
@@ -449,13 +414,12 @@ impl Coordinator {
     }
 
     /// Remembers what the open round asks for.
-    fn ask(&mut self) {
+    fn ask(&mut self, opening: &Opening) {
         let Late::Merge { rounds } = self.rules.late else { return };
-        let broadcast = self.half.broadcast();
         let asked = Asked {
-            round: broadcast.round,
-            kernel: broadcast.kernels.map(|kernels| kernels.next),
-            scale: self.scaling.as_ref().map_or(0, ServerScaling::version),
+            round: opening.round,
+            kernel: opening.kernels.map(|kernels| kernels.next),
+            scale: opening.scale_version,
         };
         self.asked
             .retain(|known| known.round != asked.round && asked.round - known.round <= rounds);

@@ -56,6 +56,39 @@ pub struct Learning {
     pub target: String,
 }
 
+impl From<Learning> for hedgerow::PlanConfig {
+    fn from(learning: Learning) -> Self {
+        let Learning { method, setup, features, .. } = learning;
+        Self::default()
+            .method(method.into())
+            .inputs(setup.inputs)
+            .nodes(setup.nodes)
+            .budget(setup.budget)
+            .frequencies(Some(setup.frequencies))
+            .kernels(features.kernels)
+            .draw(features.draw)
+            .amplitude(features.amplitude)
+            .seed(setup.seed)
+            .loss(setup.loss)
+            .ridge(setup.ridge)
+            .step_size(setup.step_size)
+            .weight_rate(setup.weight_rate)
+            .weight_rule(setup.weight_rule)
+            .aggregation(setup.aggregation)
+            .mk(setup.mk)
+            .pof(setup.pof)
+            .scaling(match learning.scaling {
+                Scaling::None => hedgerow::plan::Scaling::None,
+                Scaling::Fixed(scale) => hedgerow::plan::Scaling::Fixed(scale),
+                Scaling::Online { kind } => hedgerow::plan::Scaling::Online { kind },
+            })
+            .compression(learning.compression)
+            .personal(learning.personal)
+            .columns(learning.columns)
+            .target(learning.target)
+    }
+}
+
 /// Why a federation can't be.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
@@ -143,28 +176,7 @@ impl Plan {
 
     /// The same as the core has it.
     pub fn core(&self) -> Result<hedgerow::Plan, hedgerow::PlanError> {
-        let Learning { method, setup, features, .. } = &self.learning;
-        let config = hedgerow::PlanConfig::default()
-            .method((*method).into())
-            .inputs(setup.inputs)
-            .nodes(setup.nodes)
-            .budget(setup.budget)
-            .frequencies(Some(setup.frequencies))
-            .kernels(features.kernels.clone())
-            .draw(features.draw)
-            .amplitude(features.amplitude)
-            .seed(setup.seed)
-            .loss(setup.loss)
-            .ridge(setup.ridge)
-            .step_size(setup.step_size)
-            .weight_rate(setup.weight_rate)
-            .weight_rule(setup.weight_rule)
-            .aggregation(setup.aggregation)
-            .mk(setup.mk)
-            .pof(setup.pof)
-            .compression(self.learning.compression)
-            .personal(self.learning.personal);
-        hedgerow::Plan::new(config)
+        hedgerow::Plan::new(self.learning.clone().into())
     }
 
     /// Reads what [`Plan::to_json`] wrote.

@@ -16,6 +16,7 @@ pub mod layers;
 pub mod learning;
 pub mod log;
 pub mod pki;
+pub mod plan_json;
 #[cfg(feature = "server")]
 pub mod serve;
 pub mod session;

@@ -1,6 +1,7 @@
 //! The server process: listener, limits, metrics, dashboard.
 
 pub mod config;
+pub mod conversation;
 pub mod dashboard;
 mod difference;
 pub mod history_cache;

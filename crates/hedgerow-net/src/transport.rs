@@ -1,9 +1,15 @@
-//! How messages travel between a node and a server: gRPC over HTTP/2.
+//! How messages travel between a node and a server: gRPC over HTTP/2 today. Another transport is
+//! another file beside [`grpc`].
 
-pub mod client;
-mod connect_error;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+pub mod convert;
 pub mod counted;
+pub mod grpc;
 pub mod protocol;
-#[cfg(feature = "server")]
-pub mod service;
-mod watched;
+pub(crate) mod watched;
+
+/// A connection of any kind.
+pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}

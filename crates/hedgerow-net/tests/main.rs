@@ -3,6 +3,7 @@
 
 mod common;
 mod dashboard;
+mod earlier;
 mod engine;
 mod export;
 mod fuzz;

@@ -7,6 +7,7 @@ use std::io::Cursor;
 use std::path::Path;
 
 use crate::common::until;
+use hedgerow_net::agent::client::{self, ConnectError};
 use hedgerow_net::agent::config::Settings;
 use hedgerow_net::agent::driver::{self, AgentError, Parts};
 use hedgerow_net::agent::input::Input;
@@ -14,7 +15,6 @@ use hedgerow_net::agent::output::Output;
 use hedgerow_net::pki::Authority;
 use hedgerow_net::serve::config::ServeSettings;
 use hedgerow_net::serve::server::Server;
-use hedgerow_net::transport::client::{self, ConnectError};
 use tempfile::TempDir;
 
 async fn server(folder: &Path, more: &[&str]) -> Server {

@@ -12,6 +12,7 @@ use hedgerow::message::{Broadcast, Report};
 use hedgerow::{Federation, NodeId};
 use hedgerow_net::Plan;
 use hedgerow_net::agent::Engine;
+use hedgerow_net::plan_json::plan_to_json;
 use hedgerow_net::serve::{ServeSettings, Server};
 use hedgerow_net::transport::protocol::wire::federation_client::FederationClient;
 use hedgerow_net::transport::protocol::wire::{self, from_node, from_server};
@@ -187,7 +188,7 @@ impl Node {
 async fn compare(changes: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let settings = settings(&folder.path().join("run.db"), changes);
-    let plan = settings.plan.clone();
+    let plan = Plan::from_json(&plan_to_json(&settings.plan)).unwrap();
     let server = Server::start(settings).await.unwrap();
     let mut nodes = vec![];
     for node in 0..NODES {

@@ -5,6 +5,7 @@ use std::process;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use hedgerow_net::agent::client;
 use hedgerow_net::agent::config::{AtEnd, Settings, SettingsError, Source};
 use hedgerow_net::agent::driver::{self, AgentError, Parts};
 use hedgerow_net::agent::http::{Asked, Question, Reply};
@@ -12,7 +13,6 @@ use hedgerow_net::agent::input::Input;
 use hedgerow_net::agent::output::Output;
 use hedgerow_net::agent::sample::Sample;
 use hedgerow_net::agent::state::StateError;
-use hedgerow_net::transport::client;
 use pyo3::exceptions::{PyConnectionError, PyFileNotFoundError, PyKeyError, PyOSError};
 use pyo3::prelude::*;
 use tempfile::TempDir;

@@ -13,7 +13,6 @@ use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound};
 use hedgerow::message::Broadcast;
 use hedgerow::metrics::ErrorMeter;
-use hedgerow_net::Plan;
 use hedgerow_net::export::Model;
 use hedgerow_net::pki::{Authority, Issuing};
 use hedgerow_net::serve::config::ServeSettings;
@@ -268,12 +267,12 @@ impl Fleet {
 
     fn in_one_process(&self) -> (Federation, f64) {
         let settings = ServeSettings::read(Some(&self.path("serve.toml")), &[]).unwrap();
-        let plan: Plan = settings.plan;
+        let plan = settings.plan;
         // Numbers were given as nodes came.
         let known = View::open(&self.path("server.db")).unwrap().nodes().unwrap();
         let number =
             |node: usize| known.iter().find(|record| record.name == name(node)).unwrap().number;
-        let mut federation = Federation::new(&plan.core().unwrap());
+        let mut federation = Federation::new(&plan);
         let (mut z, mut meter) = (vec![vec![0.0; plan.map().width()]; NODES], ErrorMeter::new(1));
         for round in 0..ROUNDS {
             let labels: Vec<f32> = (0..NODES).map(|node| sample(node, round).1).collect();

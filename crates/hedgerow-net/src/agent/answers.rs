@@ -1,14 +1,15 @@
 //! What the agent answers to those who ask it over HTTP.
 
 use axum::http::StatusCode;
+use hedgerow::node::BadInput;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::driver::{Agent, Node};
-use super::engine::BadInput;
+use super::driver::{Agent, LocalNode};
 use super::http::{Question, Reply};
 use super::output::Predicted;
 use super::sample::{BadRow, Sample, Schema};
+use crate::plan_json::plan_to_json;
 
 /// Which of the two is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +28,7 @@ impl Agent {
             Question::Sample(sample) => self.take_sample(sample),
             Question::Status => Reply::ok(self.status()),
             Question::Plan => match &self.node {
-                Some(node) => Reply::ok(node.engine.plan().to_json().into()),
+                Some(local) => Reply::ok(plan_to_json(local.node.plan()).into()),
                 None => self.not_ready(),
             },
             Question::Health => Reply::ok(self.health()),
@@ -85,17 +86,18 @@ impl Agent {
     }
 
     fn status(&self) -> Value {
-        let engine = self.node.as_ref().map(|node| {
-            let (tally, (pending, held)) = (node.engine.tally(), node.engine.waiting());
+        let node = self.node.as_ref().map(|LocalNode { node, .. }| {
+            let (tally, (pending, held)) = (node.tally(), node.waiting());
+            let config = node.plan().config();
             json!({
-                "run": node.engine.run(),
-                "number": node.engine.number(),
-                "method": node.engine.plan().learning().method,
-                "columns": node.engine.plan().learning().columns,
-                "target": node.engine.plan().learning().target,
-                "inputs": node.engine.plan().inputs(),
-                "round": node.engine.round(),
-                "scaled": node.engine.is_scaled(),
+                "run": node.run(),
+                "number": node.id(),
+                "method": config.method,
+                "columns": config.columns,
+                "target": config.target,
+                "inputs": config.inputs,
+                "round": node.round(),
+                "scaled": node.is_scaled(),
                 "samples": tally.samples,
                 "mse": tally.mse(),
                 "imputed": tally.imputed,
@@ -116,7 +118,7 @@ impl Agent {
             "connected": self.link.is_up(),
             "connections": self.counts.connections,
             "trouble": self.link.trouble.as_ref().map(ToString::to_string),
-            "node": engine,
+            "node": node,
             "lines": self.counts.lines,
             "bad_lines": self.counts.bad_lines,
             "requests": self.counts.requests,
@@ -198,7 +200,7 @@ fn check(wish: Wish, sample: &Sample) -> Result<(), BadRequest> {
     }
 }
 
-fn reply_to(node: &mut Node, sample: &Sample) -> Reply {
+fn reply_to(node: &mut LocalNode, sample: &Sample) -> Reply {
     match answer_to(node, sample) {
         Ok(answer) => Reply::ok(answer),
         Err(bad) => {
@@ -207,7 +209,7 @@ fn reply_to(node: &mut Node, sample: &Sample) -> Reply {
     }
 }
 
-fn answer_to(node: &mut Node, sample: &Sample) -> Result<Value, BadInput> {
+fn answer_to(node: &mut LocalNode, sample: &Sample) -> Result<Value, BadInput> {
     let Predicted { prediction, round, known } = node.take(sample)?.into();
     let mut answer = json!({ "prediction": prediction, "round": round, "known": known });
     if let Some(id) = &sample.id {
@@ -219,8 +221,8 @@ fn answer_to(node: &mut Node, sample: &Sample) -> Result<Value, BadInput> {
 fn trouble_with(sample: &Sample, bad: &BadInput, label: &str) -> Value {
     let field = match bad {
         BadInput::WrongLength { .. } => "x",
-        BadInput::Sample(_) => label,
         BadInput::UnknownId { .. } | BadInput::RepeatedId { .. } | BadInput::LongId { .. } => "id",
+        _ => label,
     };
     let mut trouble = json!({ "error": bad.to_string(), "field": field });
     if let Some(id) = &sample.id {
@@ -233,8 +235,6 @@ fn status_of(bad: &BadInput) -> StatusCode {
     match bad {
         BadInput::UnknownId { .. } => StatusCode::NOT_FOUND,
         BadInput::RepeatedId { .. } => StatusCode::CONFLICT,
-        BadInput::WrongLength { .. } | BadInput::Sample(_) | BadInput::LongId { .. } => {
-            StatusCode::UNPROCESSABLE_ENTITY
-        }
+        _ => StatusCode::UNPROCESSABLE_ENTITY,
     }
 }

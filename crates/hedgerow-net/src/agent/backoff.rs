@@ -5,19 +5,19 @@ use std::time::Duration;
 /// Waits that double from try to try, each with full jitter, so that nodes which lost the same
 /// server don't come back all at once.
 #[derive(Debug, Clone)]
-pub(crate) struct Backoff {
+pub(super) struct Backoff {
     least: Duration,
     most: Duration,
     ceiling: Duration,
 }
 
 impl Backoff {
-    pub(crate) fn new(least: Duration, most: Duration) -> Self {
+    pub(super) fn new(least: Duration, most: Duration) -> Self {
         Self { least, most, ceiling: least.min(most) }
     }
 
     /// The next wait: this share, from 0 to 1, of a ceiling that doubles.
-    pub(crate) fn wait(&mut self, share: f64) -> Duration {
+    pub(super) fn wait(&mut self, share: f64) -> Duration {
         let wait = self.ceiling.mul_f64(share.clamp(0.0, 1.0));
         self.ceiling = self.ceiling.saturating_mul(2).min(self.most);
         wait
@@ -25,7 +25,7 @@ impl Backoff {
 
     /// A connection was there for so long. If that is longer than the longest wait that would
     /// follow, it was a good one.
-    pub(crate) fn lasted(&mut self, time: Duration) {
+    pub(super) fn lasted(&mut self, time: Duration) {
         if time >= self.ceiling {
             self.ceiling = self.least.min(self.most);
         }

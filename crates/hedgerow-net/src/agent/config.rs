@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
 
+use super::client::{Patience, Security};
 use super::rows::Format;
 use super::sample::Others;
 use crate::duration::Span;
@@ -13,7 +14,6 @@ use crate::file::FileError;
 use crate::layers::{self, LayerError};
 use crate::log::Log;
 use crate::pki::identity::{BadName, IdentityError, NodeIdentity, check_node_name};
-use crate::transport::client::{Patience, Security};
 
 /// The commented defaults.
 pub const DEFAULTS: &str = include_str!("../node-defaults.toml");

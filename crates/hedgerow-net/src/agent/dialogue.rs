@@ -1,60 +1,69 @@
-//! How an agent and its server speak with each other: what a stream brings, and what is said on it.
+//! How an agent drives the session with its server.
 
-use std::time::Duration;
-
-use hedgerow::NodeId;
-use prost::Message;
-use tokio::sync::mpsc;
+use hedgerow::Node;
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
+use super::client::{ConnectError, Event};
 use super::config::Pace;
-use super::driver::{Agent, AgentError, Node};
-use super::engine::Engine;
+use super::driver::{Agent, AgentError, LocalNode};
 use super::rows::{Format, Rows};
 use super::sample::Schema;
 use super::state::StateError;
-use crate::learning::Plan;
-use crate::transport::client::{ConnectError, Event};
-use crate::transport::protocol::{FRAME, wire};
+use crate::session::{FromNode, Heard, Joined, NodeSession};
+use crate::transport::grpc::{ClientSender, Received};
 
-/// How long a node that plays in step waits for the first scale before it takes another sample:
-/// perhaps too few have been seen.
-const SCALE_WAIT: Duration = Duration::from_secs(2);
-
-/// The stream to the server.
+/// The stream to the server, if there is one.
 #[derive(Default)]
 pub(super) struct ServerLink {
-    pub(super) sender: Option<mpsc::Sender<wire::FromNode>>,
+    pub(super) stream: Option<(NodeSession, ClientSender)>,
     /// Why there is none.
     pub(super) trouble: Option<ConnectError>,
-    /// When the node answers with what it has.
-    pub(super) answer_at: Option<Instant>,
-    /// Until when a node without a scale waits for one before it takes another sample.
-    pub(super) wait_until: Option<Instant>,
-    /// Whether this stream has told which round is open.
-    pub(super) has_heard: bool,
 }
 
 impl ServerLink {
     pub(super) fn is_up(&self) -> bool {
-        self.sender.is_some()
+        self.stream.is_some()
+    }
+
+    fn session(&self) -> Option<&NodeSession> {
+        self.stream.as_ref().map(|(session, _)| session)
+    }
+
+    pub(super) fn has_heard_round(&self) -> bool {
+        self.session().is_some_and(NodeSession::has_heard_round)
+    }
+
+    pub(super) fn awaits_scale(&self) -> bool {
+        self.session().is_some_and(NodeSession::awaits_scale)
+    }
+
+    pub(super) fn wake_at(&self) -> Option<Instant> {
+        self.session()?.wake_at().map(Instant::from)
+    }
+
+    /// Time has passed. Returns whether the node answers with what it has.
+    pub(super) fn wake(&mut self) -> bool {
+        let now = Instant::now().into_std();
+        self.stream.as_mut().is_some_and(|(session, _)| session.wake(now))
+    }
+
+    /// The input has ended: the node answers rounds with what it has.
+    pub(super) fn set_patience(&mut self, patience: std::time::Duration) {
+        self.stream.iter_mut().for_each(|(session, _)| session.set_patience(patience));
     }
 }
 
 impl Agent {
     pub(super) async fn take_event(&mut self, event: Event) -> Result<(), AgentError> {
         match event {
-            Event::Up { run, number, plan, sender } => {
-                self.welcomed(&run, number, *plan, sender).await?
-            }
-            Event::Heard(message) => self.hear(&message),
+            Event::Up { joined, sender } => self.welcomed(*joined, sender).await?,
+            Event::Heard(received) => self.hear(received),
             Event::Down { trouble, again_in } => {
                 self.has_begun |= self.is_restored;
-                self.link =
-                    ServerLink { trouble: self.link.trouble.take(), ..ServerLink::default() };
-                if let Some(node) = &mut self.node {
-                    node.engine.disconnected();
+                self.link.stream = None;
+                if let Some(local) = &mut self.node {
+                    local.node.disconnected();
                 }
                 if self.settings.server.once {
                     return Err(AgentError::ConnectError(trouble));
@@ -63,14 +72,10 @@ impl Agent {
                 if let Some(detail) = trouble.detail() {
                     debug!("in detail: {detail}");
                 }
+                let is_known = |known: &ConnectError| known.to_string() == trouble.to_string();
                 if trouble.is_lasting() {
                     error!(again_in_ms = ms, "{trouble}");
-                } else if self
-                    .link
-                    .trouble
-                    .as_ref()
-                    .is_some_and(|known| known.to_string() == trouble.to_string())
-                {
+                } else if self.link.trouble.as_ref().is_some_and(is_known) {
                     debug!(again_in_ms = ms, "{trouble}");
                 } else {
                     warn!(again_in_ms = ms, "{trouble}");
@@ -81,34 +86,28 @@ impl Agent {
         Ok(())
     }
 
-    async fn welcomed(
-        &mut self,
-        run: &str,
-        number: NodeId,
-        plan: Plan,
-        sender: mpsc::Sender<wire::FromNode>,
-    ) -> Result<(), AgentError> {
-        let fits = |node: &Node| {
-            let engine = &node.engine;
-            engine.run() == run
-                && engine.number() == number
-                && engine.plan().learning() == plan.learning()
+    async fn welcomed(&mut self, joined: Joined, sender: ClientSender) -> Result<(), AgentError> {
+        let Joined { run, number, plan } = &joined;
+        let fits = |LocalNode { node, .. }: &LocalNode| {
+            node.run() == run && node.id() == *number && node.plan() == plan
         };
         if !self.node.as_ref().is_some_and(fits) {
-            self.begin(plan, run, number).await?;
+            self.begin(&joined).await?;
         }
-        if let Some(node) = &mut self.node {
-            node.engine.connected();
-            info!(run, number, round = node.engine.round(), "connected");
-        }
+        let Some(LocalNode { node, .. }) = &mut self.node else { return Ok(()) };
+        // A node in step answers when it has learned enough.
+        let is_patient = self.settings.samples.pace != Pace::Round || self.has_input_ended;
+        let patience = is_patient.then_some(self.settings.samples.patience.0);
+        let session = NodeSession::new(node, patience);
+        info!(run, number, round = node.round(), "connected");
         self.counts.connections += 1;
-        self.link.sender = Some(sender);
-        self.link.trouble = None;
+        self.link = ServerLink { stream: Some((session, sender)), trouble: None };
         Ok(())
     }
 
-    /// Begins a run; what belongs to another is set aside.
-    async fn begin(&mut self, plan: Plan, run: &str, number: NodeId) -> Result<(), StateError> {
+    /// Begins a run; the state of another run is set aside.
+    async fn begin(&mut self, joined: &Joined) -> Result<(), StateError> {
+        let Joined { run, number, plan } = joined;
         self.finish_saving().await;
         if let Some(aside) = self.file.set_aside()? {
             warn!(file = %aside.display(), "the node's state belongs to another run: it is set aside");
@@ -120,19 +119,21 @@ impl Agent {
                 );
             }
         }
-        info!(run, number, method = ?plan.learning().method, inputs = plan.inputs(), "a new node of the run");
-        self.node = Some(self.with_schema(Engine::new(plan, run, number)));
-        self.run.send_replace(run.to_owned());
+        info!(run, number, method = ?plan.config().method, inputs = plan.inputs(), "a new node of the run");
+        let mut node = plan.node(*number);
+        node.set_run(run);
+        self.node = Some(self.with_schema(node));
+        self.run.send_replace(run.clone());
         (self.is_restored, self.has_begun) = (false, false);
         self.saving.is_due = true;
         self.save();
         Ok(())
     }
 
-    pub(super) fn with_schema(&mut self, mut engine: Engine) -> Node {
-        // In step, what comes before the first scale only makes it, as in a simulation.
-        engine.hold_unscaled(self.settings.samples.pace != Pace::Round);
-        let schema = Schema::new(engine.plan(), self.settings.samples.others);
+    pub(super) fn with_schema(&mut self, mut node: Node) -> LocalNode {
+        // In step, samples before the first scale only make the scale, as in a simulation.
+        node.hold_unscaled(self.settings.samples.pace != Pace::Round);
+        let schema = Schema::new(node.plan(), self.settings.samples.others);
         let format = self.settings.samples.format;
         let header = self.header.take().or_else(|| self.rows.header().map(<[u8]>::to_vec));
         if let Some(header) = header.filter(|_| format != Format::Json) {
@@ -144,71 +145,56 @@ impl Agent {
                 }
             }
         }
-        Node::new(engine, schema)
+        LocalNode::new(node, schema)
     }
 
-    fn hear(&mut self, message: &wire::FromServer) {
-        self.counts.message_bytes_down += (message.encoded_len() + FRAME) as u64;
-        // A stream that was given up has nothing more to say.
-        let Some(node) = self.node.as_mut().filter(|_| self.link.sender.is_some()) else { return };
-        let before = node.engine.round();
-        if let Err(rejected) = node.engine.hear(message) {
-            // Out of step: a new stream begins anew.
-            warn!("a message of the server was not taken: {rejected}");
-            self.link.sender = None;
+    fn hear(&mut self, (message, bytes): Received) {
+        self.counts.message_bytes_down += bytes;
+        // Messages of a stream that was given up are dropped.
+        let (Some(local), Some((session, _))) = (&mut self.node, &mut self.link.stream) else {
             return;
-        }
-        self.saving.is_due = true;
-        match &message.message {
-            Some(wire::from_server::Message::Broadcast(broadcast)) => {
-                if broadcast.round < before {
+        };
+        let now = Instant::now().into_std();
+        let heard = message.and_then(|message| session.receive(&mut local.node, &message, now));
+        match heard {
+            Ok(Heard::Round { lost_from }) => {
+                if let Some(known) = lost_from {
                     warn!(
-                        known = before,
-                        round = broadcast.round,
+                        known,
+                        round = local.node.round(),
                         "the server has lost rounds: the node goes on from its"
                     );
                 }
-                (self.link.has_heard, self.has_begun) = (true, true);
-                self.link.wait_until = None;
-                self.link.answer_at = self.patience();
+                self.has_begun = true;
             }
-            Some(wire::from_server::Message::Refusal(refusal)) => {
-                warn!(round = refusal.round, "the server refused a message: {}", refusal.reason);
+            Ok(Heard::Scale) => {}
+            Ok(Heard::Refused { round, reason }) => {
+                warn!(round, "the server refused a message: {reason}");
             }
-            Some(wire::from_server::Message::Scale(_)) => self.link.wait_until = None,
-            _ => {}
+            Err(rejected) => {
+                // Out of step: a new stream begins anew.
+                warn!("a message of the server was not taken: {rejected}");
+                self.link.stream = None;
+                return;
+            }
         }
-    }
-
-    /// When it answers with what it has. Who plays in step answers when it has learned enough.
-    fn patience(&self) -> Option<Instant> {
-        let is_patient = self.settings.samples.pace != Pace::Round || self.has_input_ended;
-        is_patient.then(|| Instant::now() + self.settings.samples.patience.0)
+        self.saving.is_due = true;
     }
 
     /// Says what there is to say.
     pub(super) fn speak(&mut self, even_so: bool) {
-        let (Some(node), Some(sender)) = (&mut self.node, &self.link.sender) else { return };
-        node.engine.speak(even_so, &mut self.outbox);
-        let mut is_behind = false;
-        for message in self.outbox.drain(..) {
-            self.counts.message_bytes_up += (message.encoded_len() + FRAME) as u64;
-            if matches!(message.message, Some(wire::from_node::Message::Report(_)))
-                && !node.engine.is_scaled()
-            {
-                self.link.wait_until = Some(Instant::now() + SCALE_WAIT);
-            }
+        let (Some(local), Some((session, sender))) = (&mut self.node, &mut self.link.stream) else {
+            return;
+        };
+        let (bytes_up, mut has_room) = (&mut self.counts.message_bytes_up, true);
+        session.speak(&mut local.node, even_so, Instant::now().into_std(), |message| {
+            let (bytes, is_sent) = sender.send(FromNode::Message(message));
+            *bytes_up += bytes;
+            has_room &= is_sent;
+        });
+        if !has_room {
             // The server has stopped reading.
-            is_behind |= sender.try_send(message).is_err();
-        }
-        let (awaits, learned) = (node.engine.awaits_broadcast(), node.engine.learned());
-        if awaits {
-            self.link.answer_at = None;
-        } else if learned > 0 && self.link.answer_at.is_none() {
-            self.link.answer_at = self.patience();
-        }
-        if is_behind {
-            self.link.sender = None;
+            self.link.stream = None;
         }
     }
 }

@@ -5,14 +5,16 @@ use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hedgerow::Node;
+use hedgerow::node::{Answer, BadInput};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 use tracing::{info, warn};
 
+use super::client::{Client, ConnectError, Dial, Event, Security};
 use super::config::{Pace, Settings};
 use super::dialogue::ServerLink;
-use super::engine::{Answer, BadInput, Engine};
 use super::http::Asked;
 use super::input::Input;
 use super::lines::Line;
@@ -22,9 +24,7 @@ use super::sample::{BadRow, Sample, Schema};
 use super::saving::Saving;
 use super::state::{Kept, Reading, StateError, StateFile};
 use crate::file::FileError;
-use crate::transport::client::{Client, ConnectError, Dial, Event, Security};
 use crate::transport::counted::Traffic;
-use crate::transport::protocol::wire;
 
 /// How long a stream is waited for when the node ends.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -87,11 +87,10 @@ pub async fn run(
 ) -> Result<(), AgentError> {
     let Parts { dial, security, input, output, asked } = parts;
     let (file, kept) = StateFile::open(&settings.state.path, security.name())?;
-    let (engine, reading) =
-        kept.map_or((None, None), |Kept { engine, reading }| (Some(engine), reading));
+    let (node, reading) = kept.map_or((None, None), |Kept { node, reading }| (Some(node), reading));
     let reading = reading.filter(|reading| reading.path == settings.samples.path);
     let (run, current) =
-        watch::channel(engine.as_ref().map_or(String::new(), |engine| engine.run().to_owned()));
+        watch::channel(node.as_ref().map_or(String::new(), |node| node.run().to_owned()));
     let traffic = Arc::new(Traffic::default());
     let input = input(reading.as_ref());
     settings.samples.pace = settle_pace(settings.samples.pace, &input);
@@ -102,7 +101,7 @@ pub async fn run(
         counts: Counts::default(),
         traffic: Arc::clone(&traffic),
         began: Instant::now(),
-        is_restored: engine.is_some(),
+        is_restored: node.is_some(),
         has_begun: false,
         has_input_ended: matches!(input, Input::None),
         input,
@@ -114,17 +113,16 @@ pub async fn run(
         run,
         file,
         saving: Saving::default(),
-        outbox: Vec::new(),
         settings,
     };
-    if let Some(engine) = engine {
+    if let Some(node) = node {
         info!(
-            run = engine.run(),
-            round = engine.round(),
-            samples = engine.tally().samples,
+            run = node.run(),
+            round = node.round(),
+            samples = node.tally().samples,
             "the node goes on"
         );
-        agent.node = Some(agent.with_schema(engine));
+        agent.node = Some(agent.with_schema(node));
     }
     let client = Client::new(dial, security, agent.settings.patience(), current, traffic);
     agent.drive(client, asked, shutdown).await
@@ -133,7 +131,7 @@ pub async fn run(
 pub(super) struct Agent {
     pub(super) settings: Settings,
     pub(super) name: String,
-    pub(super) node: Option<Node>,
+    pub(super) node: Option<LocalNode>,
     pub(super) link: ServerLink,
     pub(super) counts: Counts,
     pub(super) traffic: Arc<Traffic>,
@@ -157,12 +155,11 @@ pub(super) struct Agent {
     pub(super) run: watch::Sender<String>,
     pub(super) file: StateFile,
     pub(super) saving: Saving,
-    pub(super) outbox: Vec<wire::FromNode>,
 }
 
-/// What there is once the server, or an earlier life, has told what is learned.
-pub(super) struct Node {
-    pub(super) engine: Engine,
+/// The node, which exists once the server or a state file has told what is learned.
+pub(super) struct LocalNode {
+    pub(super) node: Node,
     pub(super) schema: Schema,
     /// Inputs that some sample did not name, so that it is said once of each.
     is_told_absent: Vec<bool>,
@@ -170,25 +167,23 @@ pub(super) struct Node {
     taken_before: u64,
 }
 
-impl Node {
-    pub(super) fn new(engine: Engine, schema: Schema) -> Self {
+impl LocalNode {
+    pub(super) fn new(node: Node, schema: Schema) -> Self {
         let is_told_absent = vec![false; schema.inputs()];
-        let taken_before = engine.tally().taken;
-        Self { engine, schema, is_told_absent, taken_before }
+        let taken_before = node.tally().taken;
+        Self { node, schema, is_told_absent, taken_before }
     }
 
     /// Does what a sample asks for.
     pub(super) fn take(&mut self, sample: &Sample) -> Result<Answer, BadInput> {
-        let engine = &mut self.engine;
+        let node = &mut self.node;
         let answer = match (&sample.id, &sample.x, sample.y) {
-            (_, Some(x), Some(y)) => engine.learn(x, y),
-            (None, Some(x), None) => engine.predict(x),
-            (Some(id), Some(x), None) => engine.predict_later(id, x),
-            (Some(id), None, Some(y)) => engine.learn_by_id(id, y),
+            (_, Some(x), Some(y)) => node.learn(x, &[y]),
+            (None, Some(x), None) => node.predict(x),
+            (Some(id), Some(x), None) => node.predict_later(id, x),
+            (Some(id), None, Some(y)) => node.learn_by_id(id, &[y]),
             // Samples have inputs, or an id and a label.
-            (_, None, _) => {
-                Err(BadInput::WrongLength { expected: engine.plan().inputs(), found: 0 })
-            }
+            (_, None, _) => Err(BadInput::WrongLength { expected: node.plan().inputs(), found: 0 }),
         }?;
         for position in &sample.absent {
             let is_told = self
@@ -224,8 +219,7 @@ enum Happening {
     Line(Option<Line>),
     Saved(Result<(), String>),
     SaveDue,
-    AnswerDue,
-    WaitOver,
+    SessionDue,
 }
 
 impl Agent {
@@ -242,7 +236,7 @@ impl Agent {
         save_due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let outcome = loop {
             let may_read = self.may_read();
-            let (answer_at, wait_until) = (self.link.answer_at, self.link.wait_until);
+            let session_due = self.link.wake_at();
             let happening = tokio::select! {
                 () = &mut shutdown => Happening::Shutdown,
                 event = events.recv() => Happening::Event(event),
@@ -250,8 +244,7 @@ impl Agent {
                 line = next_line(&mut self.input, &self.output), if may_read => Happening::Line(line),
                 saved = self.saving.finished() => Happening::Saved(saved),
                 _ = save_due.tick() => Happening::SaveDue,
-                () = at(answer_at) => Happening::AnswerDue,
-                () = at(wait_until) => Happening::WaitOver,
+                () = at(session_due) => Happening::SessionDue,
             };
             match happening {
                 Happening::Shutdown => break Ok(()),
@@ -270,11 +263,11 @@ impl Agent {
                 Happening::Line(None) => self.end_input(),
                 Happening::Saved(outcome) => self.saved(outcome),
                 Happening::SaveDue => self.save(),
-                Happening::AnswerDue => {
-                    self.link.answer_at = None;
-                    self.speak(true);
+                Happening::SessionDue => {
+                    if self.link.wake() {
+                        self.speak(true);
+                    }
                 }
-                Happening::WaitOver => self.link.wait_until = None,
             }
             self.speak(self.is_leaving());
             self.tell_wait();
@@ -292,7 +285,7 @@ impl Agent {
         outcome: Result<(), AgentError>,
     ) -> Result<(), AgentError> {
         // What waits to be sent is sent before the stream ends.
-        self.link.sender = None;
+        self.link.stream = None;
         drop(events);
         if timeout(FAREWELL, &mut talking).await.is_err() {
             talking.abort();
@@ -304,31 +297,33 @@ impl Agent {
 
     /// Whether another line may be read.
     fn may_read(&self) -> bool {
-        let Some(Node { engine, .. }) = &self.node else { return false };
+        let Some(LocalNode { node, .. }) = &self.node else { return false };
         if self.has_input_ended {
             return false;
         }
         match self.settings.samples.pace {
             // On a new stream the round comes first: what is learned before it is no answer to it.
             Pace::Free | Pace::Auto => {
-                self.has_begun && engine.has_room() && (self.link.has_heard || !self.link.is_up())
+                self.has_begun
+                    && node.has_room()
+                    && (self.link.has_heard_round() || !self.link.is_up())
             }
             // In step with the others: a round has begun, and this node hasn't answered it.
-            Pace::Round if !engine.is_scaled() => {
-                self.link.has_heard && self.link.wait_until.is_none()
+            Pace::Round if !node.is_scaled() => {
+                self.link.has_heard_round() && !self.link.awaits_scale()
             }
-            Pace::Round => self.link.has_heard && !engine.has_learned_enough(),
+            Pace::Round => self.link.has_heard_round() && !node.has_learned_enough(),
         }
     }
 
     /// Whether nothing more comes, and the node leaves when all is said.
     fn is_leaving(&self) -> bool {
-        let has_learned = self.node.as_ref().is_some_and(|node| node.engine.learned() > 0);
+        let has_learned = self.node.as_ref().is_some_and(|local| local.node.learned() > 0);
         self.has_input_ended && self.settings.leaves_at_end() && has_learned
     }
 
     fn is_done(&self) -> bool {
-        let is_idle = |node: &Node| node.engine.waiting().1 == 0 && node.engine.learned() == 0;
+        let is_idle = |local: &LocalNode| local.node.waiting().1 == 0 && local.node.learned() == 0;
         self.has_input_ended
             && self.settings.leaves_at_end()
             && self.node.as_ref().is_some_and(is_idle)
@@ -336,10 +331,10 @@ impl Agent {
 
     /// Says, once, that nothing can be learned before there is a scale, when it stops the node.
     fn tell_wait(&mut self) {
-        let Some(Node { engine, .. }) = &self.node else { return };
-        let held = engine.waiting().1;
+        let Some(LocalNode { node, .. }) = &self.node else { return };
+        let held = node.waiting().1;
         let is_stopped =
-            !engine.is_scaled() && held > 0 && (self.has_input_ended || !engine.has_room());
+            !node.is_scaled() && held > 0 && (self.has_input_ended || !node.has_room());
         if is_stopped && !self.has_told_wait {
             warn!(held, "samples wait for the federation to agree on a scale");
         }
@@ -349,6 +344,7 @@ impl Agent {
     /// Nothing more is read.
     fn end_input(&mut self) {
         self.has_input_ended = true;
+        self.link.set_patience(self.settings.samples.patience.0);
         let Counts { lines, bad_lines, .. } = self.counts;
         info!(lines, bad = bad_lines, "the input has ended");
     }
@@ -368,7 +364,7 @@ impl Agent {
             return Err(AgentError::NothingOfUse { lines, bad, first, reason });
         }
         let taken =
-            self.node.as_ref().map_or(0, |node| node.engine.tally().taken - node.taken_before);
+            self.node.as_ref().map_or(0, |local| local.node.tally().taken - local.taken_before);
         if self.settings.samples.pace != Pace::Round
             && learned >= MANY
             && learned / MANY_A_ROUND > taken

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use super::engine::Answer;
+use hedgerow::node::Answer;
 
 /// Lines that may wait to be written.
 const MAX_UNWRITTEN: usize = 64;

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::learning::Plan;
+use hedgerow::Plan;
 
 /// Most bytes of an id.
 pub const MAX_ID: usize = 256;
@@ -182,8 +182,8 @@ pub struct Schema {
 impl Schema {
     /// The columns of a plan.
     pub fn new(plan: &Plan, others: Others) -> Self {
-        let learning = plan.learning();
-        Self::named(plan.inputs(), &learning.columns, &learning.target, others)
+        let config = plan.config();
+        Self::named(plan.inputs(), &config.columns, &config.target, others)
     }
 
     /// Columns with these names, or so many without.

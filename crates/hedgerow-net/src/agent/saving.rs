@@ -63,7 +63,7 @@ impl Agent {
         else {
             return;
         };
-        let snapshot = self.file.snapshot(&node.engine, self.reading());
+        let snapshot = self.file.snapshot(&node.node, self.reading());
         self.saving.is_due = false;
         self.saving.task = Some(tokio::task::spawn_blocking(move || snapshot.write()));
     }
@@ -90,7 +90,7 @@ impl Agent {
     pub(super) async fn save_at_last(&mut self) -> Result<(), FileError> {
         self.finish_saving().await;
         let node = self.node.as_ref().filter(|_| self.saving.is_due);
-        node.map_or(Ok(()), |node| self.file.snapshot(&node.engine, self.reading()).write())
+        node.map_or(Ok(()), |node| self.file.snapshot(&node.node, self.reading()).write())
     }
 }
 

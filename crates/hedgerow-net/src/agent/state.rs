@@ -3,12 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
+use hedgerow::Node;
 use serde::{Deserialize, Serialize};
 
-use super::engine::{Engine, RestoreError};
 use super::follow::Bookmark;
 use crate::file::{FileError, Format, Lock};
-use crate::learning::{Plan, PlanError};
+use crate::plan_json::{plan_from_json, plan_to_json};
 
 /// All that fits into 128 MiB: predictions that wait for their labels are most of it.
 const FORMAT: Format = Format::new("node", 1, 128 << 20);
@@ -84,14 +84,14 @@ pub struct Reading {
 struct Body {
     name: String,
     learning: String,
-    engine: Vec<u8>,
+    node: Vec<u8>,
     reading: Option<Reading>,
 }
 
 /// What was in a file.
 pub struct Kept {
     /// The node.
-    pub engine: Engine,
+    pub node: Node,
     /// Where its input was.
     pub reading: Option<Reading>,
 }
@@ -124,7 +124,7 @@ impl StateFile {
 
     fn restore(&self, body: &[u8]) -> Result<Kept, StateError> {
         let unfit = |reason: String| StateError::Unfit { path: self.path.clone(), reason };
-        let Body { name, learning, engine, reading } =
+        let Body { name, learning, node, reading } =
             postcard::from_bytes(body).map_err(|error| unfit(error.to_string()))?;
         if name != self.name {
             return Err(StateError::OtherNode {
@@ -133,19 +133,17 @@ impl StateFile {
                 found: name,
             });
         }
-        let plan =
-            Plan::from_json(&learning).map_err(|error: PlanError| unfit(error.to_string()))?;
-        let engine = Engine::restore(plan, &engine)
-            .map_err(|error: RestoreError| unfit(error.to_string()))?;
-        Ok(Kept { engine, reading })
+        let plan = plan_from_json(&learning).map_err(|error| unfit(error.to_string()))?;
+        let node = Node::restore(&plan, &node).map_err(|error| unfit(error.to_string()))?;
+        Ok(Kept { node, reading })
     }
 
     /// The node as it is now.
-    pub fn snapshot(&self, engine: &Engine, reading: Option<Reading>) -> Snapshot {
+    pub fn snapshot(&self, node: &Node, reading: Option<Reading>) -> Snapshot {
         let body = Body {
             name: self.name.clone(),
-            learning: engine.plan().to_json(),
-            engine: engine.save(),
+            learning: plan_to_json(node.plan()),
+            node: node.save(),
             reading,
         };
         // Writing to memory can't fail; were it to, an empty body would be refused when it is read.

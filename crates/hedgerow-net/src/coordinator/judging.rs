@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use hedgerow::NodeId;
-use hedgerow::message::{Rejected, Report, Upload};
+use hedgerow::message::{Errors, Rejected, Report, Upload};
 
-use super::messages::{Envelope, Errors, Refusal, Sender, Sent, Verdict};
+use super::messages::{Envelope, Refusal, Sender, Sent, Verdict};
 use super::{Asked, Coordinator, Ledger, Refused};
 
 impl Coordinator {
@@ -14,14 +14,14 @@ impl Coordinator {
     pub fn upload(
         &mut self,
         sender: Sender,
-        upload: &mut Upload,
+        uploads: &mut [Upload],
         errors: Errors,
         envelope: Envelope,
         (now, at_ms): (Instant, u64),
     ) -> Result<(Verdict, Ledger), Refusal> {
         let judged = self
             .receive(sender, envelope, now, at_ms)
-            .and_then(|()| self.judge(sender, upload, errors));
+            .and_then(|()| self.judge(sender, uploads, errors));
         match judged {
             Ok(verdict) => {
                 if verdict == Verdict::Taken || verdict == Verdict::Merged {
@@ -46,14 +46,11 @@ impl Coordinator {
     ) -> Result<(), Refusal> {
         let mut judged = self.receive(sender, envelope, now, at_ms);
         if judged.is_ok() {
-            judged = match &mut self.scaling {
-                Some(scaling) => scaling.accept(sender.node, report).map_err(Refused::from),
-                None => Err(Refused::Rejected(Rejected::NotExpected)),
-            };
+            judged = self.server.accept_report(sender.node, report).map_err(Refused::from);
         }
         judged.map_err(|reason| self.refuse(sender.node, reason))?;
         self.has_scaling_news = true;
-        if self.is_unscaled() {
+        if self.server.is_unscaled() {
             self.answer(sender.node, now);
         }
         self.members[sender.node as usize].bad = 0;
@@ -128,29 +125,31 @@ impl Coordinator {
     fn judge(
         &mut self,
         sender: Sender,
-        upload: &mut Upload,
+        uploads: &mut [Upload],
         errors: Errors,
     ) -> Result<Verdict, Refused> {
         let Sender { node, .. } = sender;
-        let is_unscaled = self.is_unscaled();
-        let (open, of) = (self.half.broadcast().round, upload.round);
+        let Some(of) = uploads.first().map(|upload| upload.round) else {
+            return Err(Rejected::WrongLength { expected: self.plan.outputs(), found: 0 }.into());
+        };
+        let open = self.server.round();
         if of <= self.members[node as usize].heard {
             return Err(Rejected::Duplicate { node, round: of }.into());
         }
         if of > open {
             return Err(Rejected::WrongRound { open, found: of }.into());
         }
-        if is_unscaled {
-            return Err(Refused::Unscaled);
+        if self.server.is_unscaled() {
+            return Err(Rejected::Unscaled.into());
         }
         let is_late = of < open;
         if is_late && !self.can_merge(of) {
             self.note(node, of, is_late);
             return Ok(Verdict::Late);
         }
-        upload.round = open;
-        self.checks.check(upload, errors)?;
-        let is_repeated = match self.half.accept(node, upload) {
+        uploads.iter_mut().for_each(|upload| upload.round = open);
+        self.checks.check(uploads, errors)?;
+        let is_repeated = match self.server.accept_uploads(node, uploads) {
             Ok(()) => false,
             Err(Rejected::Duplicate { .. }) => true,
             Err(rejected) => return Err(rejected.into()),
@@ -161,18 +160,20 @@ impl Coordinator {
         }
         if is_repeated {
             // The first stands, but what was learned since then counts: it won't be told again.
-            let news = self.members[node as usize].told.until(errors);
-            self.count_errors(node, news);
+            let told = self.members[node as usize].told;
+            let samples = errors.samples.saturating_sub(told.samples);
+            let squared_error = (errors.squared_error - told.squared_error).max(0.0);
+            self.count_errors(node, Errors { samples, squared_error });
             return Ok(Verdict::Repeated);
         }
         // A merged one is not told to have been taken: what it tells of errors comes again, with
         // the node's next upload.
         self.count_errors(node, if is_late { Errors::default() } else { errors });
         self.tally.uploads += 1;
-        if let Some(vote) = upload.vote {
+        if let Some(vote) = uploads[0].vote {
             let votes = &mut self.tally.votes;
             // Beyond the dictionary it would have been refused.
-            votes.resize(self.plan.setup().config().kernels, 0);
+            votes.resize(self.plan.kernels(), 0);
             votes.get_mut(vote as usize).into_iter().for_each(|votes| *votes += 1);
         }
         let member = &mut self.members[node as usize];
@@ -213,7 +214,7 @@ impl Coordinator {
             member.bad += 1;
             is_last = member.bad >= self.limits.bad_messages;
         }
-        Refusal { round: self.half.broadcast().round, reason, is_last }
+        Refusal { round: self.server.round(), reason, is_last }
     }
 
     /// A node has answered; once a turn is enough.

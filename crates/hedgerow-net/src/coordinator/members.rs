@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use super::messages::Errors;
+use hedgerow::message::Errors;
+
 use super::records::NodeRecord;
 
 /// What is left of a node's recent errors from upload to upload: about its last hundred count.

@@ -44,25 +44,6 @@ pub struct Sent {
     pub broadcasts: u64,
 }
 
-/// What a node tells of its errors.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Errors {
-    /// Samples.
-    pub samples: u32,
-    /// Sum of their squared errors.
-    pub squared_error: f32,
-}
-
-impl Errors {
-    /// What has come to these until those.
-    pub(super) fn until(self, later: Self) -> Self {
-        Self {
-            samples: later.samples.saturating_sub(self.samples),
-            squared_error: (later.squared_error - self.squared_error).max(0.0),
-        }
-    }
-}
-
 /// What became of an upload that wasn't refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {

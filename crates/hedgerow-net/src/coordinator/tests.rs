@@ -2,52 +2,31 @@
 
 use std::time::Duration;
 
-use hedgerow::codec::Compression;
-use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel};
-use hedgerow::message::{Rejected, Report, Upload};
+use hedgerow::features::Kernel;
+use hedgerow::message::{Errors, Numbers, Rejected, Report, ToNode, Upload};
+use hedgerow::plan::Scaling;
 use hedgerow::scaling::ScaleKind;
-use hedgerow::{Method, SetupConfig};
+use hedgerow::{Method, PlanConfig};
 
 use super::*;
-use crate::learning::{Learning, Scaling};
-use crate::transport::protocol::numbers_from_bytes;
 
 mod chance;
-mod engines;
 mod messages;
 
 const NODES: usize = 4;
 /// Numbers of a model.
 const LEN: usize = 4;
 
-fn learning(method: Method) -> Learning {
-    let kernels = [0.1, 1.0, 10.0].map(Kernel::gaussian).to_vec();
-    let (inputs, budget) = (2, if method == Method::GrOfl { 24 } else { LEN + 2 });
-    let frequencies = method.frequencies(budget).unwrap();
-    Learning {
-        method,
-        setup: SetupConfig {
-            kernels: 3,
-            frequencies,
-            nodes: NODES,
-            inputs,
-            budget,
-            ..SetupConfig::default()
-        },
-        features: FeatureSpec {
-            kernels,
-            draw: Draw::Independent,
-            inputs,
-            frequencies,
-            seed: 3,
-            amplitude: Amplitude::Normalised,
-        },
-        scaling: Scaling::None,
-        compression: Compression::default(),
-        personal: false,
-        columns: vec![],
-        target: "y".into(),
-    }
+fn learning(method: Method) -> PlanConfig {
+    let budget = if method == Method::GrOfl { 24 } else { LEN + 2 };
+    PlanConfig::default()
+        .method(method.into())
+        .kernels([0.1, 1.0, 10.0].map(Kernel::gaussian).to_vec())
+        .inputs(2)
+        .nodes(NODES)
+        .budget(budget)
+        .seed(3)
+        .target("y".into())
 }
 
 /// A coordinator and the time.
@@ -59,7 +38,7 @@ struct Scene {
 const RULES: Rules =
     Rules { quorum: Quorum::Share(1.0), least: 1, deadline: None, cadence: None, late: Late::Drop };
 
-fn scene_of(learning: Learning, rules: Rules, limits: Limits) -> Scene {
+fn scene_of(learning: PlanConfig, rules: Rules, limits: Limits) -> Scene {
     let now = Instant::now();
     let plan = Plan::new(learning).unwrap();
     Scene { coordinator: Coordinator::new(plan, rules, limits, None, vec![], now).unwrap(), now }
@@ -98,9 +77,9 @@ impl Scene {
         self.coordinator.leave(self.sender(node), Sent::default(), 2);
     }
 
-    fn send(&mut self, node: NodeId, mut upload: Upload) -> Result<(Verdict, Ledger), Refusal> {
+    fn send(&mut self, node: NodeId, upload: Upload) -> Result<(Verdict, Ledger), Refusal> {
         let envelope = Envelope { bytes: 100, sent: Sent { bytes: 50, broadcasts: 1 } };
-        self.coordinator.upload(self.sender(node), &mut upload, ERRORS, envelope, (self.now, 3))
+        self.coordinator.upload(self.sender(node), &mut [upload], ERRORS, envelope, (self.now, 3))
     }
 
     fn verdict(&mut self, node: NodeId, round: u64) -> Verdict {
@@ -151,9 +130,8 @@ fn a_round_closes_when_all_who_are_there_have_answered() {
     scene.verdict(2, 1);
     assert_eq!(scene.step(), 2);
     let mean = (0.0 + 1.0 + 2.0) / 3.0;
-    let mut told = vec![];
-    numbers_from_bytes(&scene.coordinator.opening.exact.numbers, LEN, &mut told).unwrap();
-    assert_eq!(told, [mean; LEN]);
+    let ToNode::Broadcast(told) = scene.coordinator.opening.broadcast(0, false) else { panic!() };
+    assert_eq!(told.heads[0].numbers, Numbers::Plain(vec![mean; LEN]));
     assert_eq!(scene.coordinator.uploads(), 0);
     // Whoever leaves is not waited for; whoever was there and has left still counts.
     scene.verdict(0, 2);
@@ -309,8 +287,9 @@ fn a_run_goes_on_from_what_was_committed() {
                 .unwrap();
     }
     assert_eq!(killed.coordinator.opening().round, 4);
-    assert_eq!(killed.coordinator.half.save(), undisturbed.coordinator.half.save());
-    assert_eq!(killed.coordinator.opening().exact, undisturbed.coordinator.opening().exact);
+    assert_eq!(killed.coordinator.server.save(), undisturbed.coordinator.server.save());
+    let told = |scene: &Scene| scene.coordinator.opening().broadcast(0, false);
+    assert_eq!(told(&killed), told(&undisturbed));
     // Who was taken is known, and what was counted.
     let (ledger, _) = killed.join_on(1, 9);
     assert_eq!(ledger.taken(4), 3);
@@ -396,4 +375,48 @@ fn nodes_are_stored_when_they_have_changed() {
         (uploads, samples, squared_error, bytes_up, bytes_down, last_seen_ms),
         (1, 2, 3.0, 100, 50, 3)
     );
+}
+
+#[test]
+fn without_a_scale_there_are_no_uploads_and_reports_are_answers() {
+    let online = Scaling::Online { kind: ScaleKind::Range };
+    let deadline = Some(Duration::from_millis(100));
+    let mut scene = scene_of(
+        learning(Method::MkOfl).scaling(online),
+        Rules { deadline, ..RULES },
+        Limits::default(),
+    );
+    scene.join(0..2);
+    assert_eq!(
+        scene.send(0, upload(1, 1.0)).unwrap_err().reason,
+        Refused::Rejected(Rejected::Unscaled)
+    );
+    // Count, mean, deviation, least and greatest of each column.
+    let column = |count: f32| [count, 0.5, 0.25, 0.0, 1.0];
+    let report = |count| Report { numbers: [column(count); 3].concat() };
+    let send = |scene: &mut Scene, node, report: &Report| {
+        let sender = scene.sender(node);
+        scene.coordinator.report(sender, report, Envelope::default(), (scene.now, 0))
+    };
+    send(&mut scene, 0, &report(10.0)).unwrap();
+    send(&mut scene, 0, &report(11.0)).unwrap();
+    assert_eq!((scene.coordinator.answered, scene.is_due()), (1, false));
+    let lying = Report { numbers: vec![-1.0; 15] };
+    assert!(send(&mut scene, 1, &lying).unwrap_err().reason.to_string().contains("column 0"));
+    scene.pass(100);
+    assert!(scene.is_due());
+    // Too few labels: what was said is stored, and nothing is told.
+    let before = Arc::clone(scene.coordinator.opening());
+    let closing = scene.close().unwrap();
+    assert_eq!((closing.round, closing.record.is_some()), (1, false));
+    let (opening, _) = scene.coordinator.committed(scene.now).unwrap();
+    assert!(Arc::ptr_eq(&opening, &before));
+    send(&mut scene, 1, &report(20.0)).unwrap();
+    send(&mut scene, 0, &report(22.0)).unwrap();
+    assert_eq!(scene.step(), 1);
+    assert_eq!(scene.coordinator.opening().scale_version, 1);
+    // From now on reports are no answers.
+    send(&mut scene, 0, &report(44.0)).unwrap();
+    assert_eq!(scene.coordinator.answered, 0);
+    assert_eq!(scene.verdict(0, 1), Verdict::Taken);
 }

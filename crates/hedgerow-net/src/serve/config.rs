@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hedgerow::Method;
 use hedgerow::limits::MAX_NORM;
 use serde::Deserialize;
 
@@ -14,10 +13,11 @@ use crate::duration::{NotASpan, Span};
 use crate::layers::{self, LayerError};
 pub use crate::learning::config::DEFAULTS;
 use crate::learning::config::{KernelConfig, LearningConfig, LearningError, OutOfBounds};
-use crate::learning::{Learning, Plan, PlanError, Scaling};
 use crate::log::Log;
 use crate::pki::identity::{PlainTextRefused, check_plain_text};
 use crate::storage::Durability;
+use hedgerow::plan::Scaling;
+use hedgerow::{Plan, PlanError};
 
 /// Settings that make no sense.
 #[derive(Debug, thiserror::Error)]
@@ -157,7 +157,7 @@ impl ServeSettings {
     pub fn read(file: Option<&Path>, changes: &[String]) -> Result<Self, ConfigError> {
         let Config { learning, kernels, rounds, listen, store, limits, log } =
             layers::read(DEFAULTS, file, changes)?;
-        let plan = Plan::new(learning.checked(kernels.dictionary()?, kernels.draw)?)?;
+        let plan = Plan::new(learning.checked(kernels.dictionary()?, kernels.draw)?.into())?;
         let limits = limits.checked(&plan)?;
         let rules = rounds.checked(&plan)?;
         let address = socket("listen.address", &listen.address)?;
@@ -243,8 +243,8 @@ impl NormConfig {
             // Labels of any size make models of any size, and gr sends sums over histories of any
             // length.
             Self::Word(word) if word == "auto" => {
-                let Learning { method, scaling, .. } = plan.learning();
-                let is_bounded = *scaling != Scaling::None && *method != Method::GrOfl;
+                let is_unbounded = (plan.method().layout)(plan.setup()).upload.is_unbounded();
+                let is_bounded = plan.config().scaling != Scaling::None && !is_unbounded;
                 Ok(if is_bounded { SCALED_NORM } else { MAX_NORM })
             }
             Self::Word(word) => refused(word.clone()),
@@ -286,7 +286,6 @@ mod tests {
     use hedgerow::{Method, SetupConfig};
 
     use super::*;
-    use crate::learning::Scaling;
 
     fn read(changes: &[&str]) -> Result<ServeSettings, ConfigError> {
         let changes: Vec<String> = changes.iter().map(|change| (*change).to_owned()).collect();
@@ -301,10 +300,10 @@ mod tests {
             "{message}"
         );
         let settings = read(&["learning.columns=[\"a\", \"b\"]"]).unwrap();
-        let learning = settings.plan.learning();
+        let learning = settings.plan.config();
         assert_eq!(
-            (learning.method, learning.setup.inputs, learning.target.as_str()),
-            (Method::GrOfl, 2, "y")
+            (learning.method.clone(), learning.inputs, learning.target.as_str()),
+            (Method::GrOfl.into(), 2, "y")
         );
         assert_eq!(settings.rules.describe(), "all connected nodes, or 5s after the first");
         assert_eq!(settings.limits, Limits::default());
@@ -314,8 +313,8 @@ mod tests {
         );
         // Everything else is as in a simulation.
         let mk = read(&["learning.inputs=1", "learning.method=mk"]).unwrap();
-        let setup = SetupConfig { seed: mk.plan.learning().setup.seed, ..SetupConfig::default() };
-        assert_eq!(mk.plan.learning().setup, setup);
+        let setup = SetupConfig { seed: mk.plan.config().seed, ..SetupConfig::default() };
+        assert_eq!(mk.plan.setup().config(), &setup);
     }
 
     #[test]
@@ -338,8 +337,8 @@ mod tests {
             "limits.norm=100",
         ])
         .unwrap();
-        let learning = settings.plan.learning();
-        assert_eq!(learning.method, Method::SkOfl { kernel: 6 });
+        let learning = settings.plan.config();
+        assert_eq!(learning.method, Method::SkOfl { kernel: 6 }.into());
         assert!(
             matches!(&learning.scaling, Scaling::Fixed(scale) if scale.scale_label(-1.5) == 0.0)
         );
@@ -348,7 +347,7 @@ mod tests {
             (every.get(), up.numbers, down.numbers),
             (3, NumberFormat::Bits8, NumberFormat::F32)
         );
-        assert_eq!(learning.setup.aggregation, Aggregation::TrimmedMean { share: 0.2 });
+        assert_eq!(learning.aggregation, Aggregation::TrimmedMean { share: 0.2 });
         assert_eq!((settings.rules.quorum, settings.rules.least), (Quorum::Share(0.8), 2));
         assert_eq!(
             (settings.rules.deadline, settings.dashboard, settings.identity),

@@ -8,8 +8,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use hedgerow::NodeId;
-use hedgerow::message::{Rejected, Report, Upload};
+use hedgerow::message::{Errors, Rejected, Report, Upload};
+use hedgerow::{NodeId, Plan};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
@@ -19,12 +19,10 @@ use super::throttle::Throttle;
 use crate::coordinator::records::Run;
 use crate::coordinator::rules::Limits;
 use crate::coordinator::{
-    Coordinator, Envelope, Errors, Ledger, Newcomer, Opening, Refusal, Sender, Sent, Verdict,
-    WireBytes,
+    Coordinator, Envelope, Ledger, Newcomer, Opening, Refusal, Sender, Sent, Verdict, WireBytes,
 };
-use crate::learning::Plan;
 use crate::pki::identity::Peer;
-use crate::session::{CloseReason, VERSION, Welcome};
+use crate::session::{CloseReason, Receiver, VERSION, Welcome};
 use crate::storage::writer::Writer;
 use crate::storage::{Storage, StoreError};
 use crate::transport::counted::Traffic;
@@ -255,48 +253,6 @@ impl Hub {
         self.advance(inner, now());
     }
 
-    /// An upload came, its numbers read.
-    pub fn upload(
-        &self,
-        sender: Sender,
-        upload: &mut Upload,
-        errors: Errors,
-        envelope: Envelope,
-    ) -> Result<(Verdict, Ledger), Refusal> {
-        let judged = self.judge(sender, |coordinator, at| {
-            coordinator.upload(sender, upload, errors, envelope, at)
-        });
-        match &judged {
-            Ok((Verdict::Taken, _)) => self.metrics.upload(Outcome::Taken),
-            Ok((Verdict::Merged, _)) => self.metrics.upload(Outcome::Merged),
-            Ok((Verdict::Late, _)) => self.metrics.upload(Outcome::Late),
-            Ok((Verdict::Repeated, _)) | Err(_) => {}
-        }
-        judged
-    }
-
-    /// A report came.
-    pub fn report(
-        &self,
-        sender: Sender,
-        report: &Report,
-        envelope: Envelope,
-    ) -> Result<(), Refusal> {
-        self.judge(sender, |coordinator, at| coordinator.report(sender, report, envelope, at))
-    }
-
-    /// A node has nothing to answer with. The quorum may be reached now.
-    pub fn idle(&self, sender: Sender, envelope: Envelope) -> Result<(), Refusal> {
-        self.judge(sender, |coordinator, at| coordinator.idle(sender, envelope, at))
-    }
-
-    /// A message came that can't be read.
-    pub fn garbled(&self, sender: Sender, reason: Rejected, envelope: Envelope) -> Refusal {
-        let refusal = self.lock().coordinator.garbled(sender, reason, envelope, (now(), unix_ms()));
-        self.note_refusal(sender, &refusal);
-        refusal
-    }
-
     /// Passes a message to the coordinator, and closes the round if it is due.
     fn judge<T>(
         &self,
@@ -385,6 +341,46 @@ impl Hub {
     }
 }
 
+impl Receiver for &Hub {
+    fn upload(
+        &mut self,
+        sender: Sender,
+        uploads: &mut [Upload],
+        errors: Errors,
+        envelope: Envelope,
+    ) -> Result<(Verdict, Ledger), Refusal> {
+        let judged = self.judge(sender, |coordinator, at| {
+            coordinator.upload(sender, uploads, errors, envelope, at)
+        });
+        match &judged {
+            Ok((Verdict::Taken, _)) => self.metrics.upload(Outcome::Taken),
+            Ok((Verdict::Merged, _)) => self.metrics.upload(Outcome::Merged),
+            Ok((Verdict::Late, _)) => self.metrics.upload(Outcome::Late),
+            Ok((Verdict::Repeated, _)) | Err(_) => {}
+        }
+        judged
+    }
+
+    fn report(
+        &mut self,
+        sender: Sender,
+        report: &Report,
+        envelope: Envelope,
+    ) -> Result<(), Refusal> {
+        self.judge(sender, |coordinator, at| coordinator.report(sender, report, envelope, at))
+    }
+
+    fn idle(&mut self, sender: Sender, envelope: Envelope) -> Result<(), Refusal> {
+        self.judge(sender, |coordinator, at| coordinator.idle(sender, envelope, at))
+    }
+
+    fn garbled(&mut self, sender: Sender, reason: Rejected, envelope: Envelope) -> Refusal {
+        let refusal = self.lock().coordinator.garbled(sender, reason, envelope, (now(), unix_ms()));
+        self.note_refusal(sender, &refusal);
+        refusal
+    }
+}
+
 impl Inner {
     fn take_pace(&mut self, now: Instant) {
         const SECONDS: usize = 10;
@@ -403,7 +399,7 @@ impl Inner {
 }
 
 /// The time for decisions: a change of the system's clock doesn't affect it, and tests control it.
-fn now() -> Instant {
+pub(super) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 

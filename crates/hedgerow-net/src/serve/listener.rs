@@ -4,6 +4,7 @@
 //! Whatever goes wrong with one of them is its own affair. The loop goes on, even if the system has
 //! no more room for connections.
 
+use std::convert::Infallible;
 use std::error::Error;
 use std::fmt::Display;
 use std::future::pending;
@@ -17,14 +18,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http2;
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
-use tonic::codegen::{Service as Serves, http};
+use tower::Service;
 
 use super::hub::{CloseSignal, Hub};
 use super::metrics::Metrics;
@@ -33,8 +36,6 @@ use crate::coordinator::rules::Limits;
 use crate::pki::identity::{Peer, ServerIdentity, time_left};
 use crate::session::CloseReason;
 use crate::transport::counted::{Counted, Traffic};
-use crate::transport::protocol::wire::federation_server::FederationServer;
-use crate::transport::service::Service;
 
 mod connection;
 mod duplicate_identity;
@@ -162,6 +163,33 @@ impl PeerConnection {
     }
 }
 
+/// An HTTP/2 service that a listener can serve: a transport's.
+pub trait Serves:
+    Service<
+        Request<Incoming>,
+        Response = Response<Self::Body>,
+        Error = Infallible,
+        Future: Send + 'static,
+    > + Clone
+    + Send
+    + 'static
+{
+    /// The body of its responses.
+    type Body: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
+}
+
+impl<S, B> Serves for S
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send + 'static,
+    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+{
+    type Body = B;
+}
+
 /// Takes connections.
 pub struct Listener {
     tcp: TcpListener,
@@ -207,7 +235,7 @@ impl Listener {
 
     /// Serves until `stop` says that nobody else is let in, and then until all who are there have
     /// gone. If nobody is left to say so, all connections are dropped.
-    pub async fn serve(self, service: FederationServer<Service>, stop: watch::Receiver<bool>) {
+    pub async fn serve<S: Serves>(self, service: S, stop: watch::Receiver<bool>) {
         // Every connection holds one; the last one that goes closes it.
         let (here, mut gone) = mpsc::channel::<()>(1);
         let mut stopped = stop.clone();
@@ -219,9 +247,9 @@ impl Listener {
         gone.recv().await;
     }
 
-    async fn accept(
+    async fn accept<S: Serves>(
         &self,
-        service: FederationServer<Service>,
+        service: S,
         stop: watch::Receiver<bool>,
         here: mpsc::Sender<()>,
     ) {
@@ -252,7 +280,7 @@ impl Listener {
                 let _here = here;
                 match admission.pass(tcp, address, slot, stop.clone()).await {
                     Ok((connection, link)) => {
-                        let service = WithLink { service, link: Arc::clone(&link) };
+                        let service = WithPeer { service, peer: Arc::clone(&link) };
                         link.ended(talk(connection, service, stop).await);
                     }
                     Err(reason) => admission.turn_away(address, None, &reason),
@@ -263,12 +291,12 @@ impl Listener {
 }
 
 /// Speaks HTTP/2 on a connection until it ends.
-async fn talk(
+async fn talk<S: Serves>(
     connection: Connection,
-    service: WithLink,
+    service: WithPeer<S>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), hyper::Error> {
-    let link = Arc::clone(&service.link);
+    let link = Arc::clone(&service.peer);
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -301,27 +329,24 @@ async fn talk(
     talk.await
 }
 
-/// A service whose requests know where they come from.
+/// A service that knows the peer of each request.
 #[derive(Clone)]
-struct WithLink {
-    service: FederationServer<Service>,
-    link: Arc<PeerConnection>,
+struct WithPeer<S> {
+    service: S,
+    peer: Arc<PeerConnection>,
 }
 
-impl<B> Serves<http::Request<B>> for WithLink
-where
-    FederationServer<Service>: Serves<http::Request<B>>,
-{
-    type Response = <FederationServer<Service> as Serves<http::Request<B>>>::Response;
-    type Error = <FederationServer<Service> as Serves<http::Request<B>>>::Error;
-    type Future = <FederationServer<Service> as Serves<http::Request<B>>>::Future;
+impl<S: Serves> Service<Request<Incoming>> for WithPeer<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.service.poll_ready(context)
     }
 
-    fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
-        request.extensions_mut().insert(Arc::clone(&self.link));
+    fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(Arc::clone(&self.peer));
         self.service.call(request)
     }
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hedgerow::Plan;
 use rustls::crypto::ring::default_provider;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -21,11 +22,11 @@ use super::listener::{Listener, raise_descriptor_limit};
 use super::status::Source;
 use crate::coordinator::records::Run;
 use crate::coordinator::{BadRun, Coordinator, Window};
-use crate::learning::Plan;
 use crate::pki::identity::{IdentityError, PlainTextRefused, ServerIdentity, check_plain_text};
+use crate::plan_json::{plan_from_json, plan_to_json};
 use crate::storage::sqlite::KEPT_WHOLE;
 use crate::storage::{Store, StoreError};
-use crate::transport::service::Service;
+use crate::transport::grpc;
 
 /// Connections get so long to hear the last word.
 const GRACE: Duration = Duration::from_secs(5);
@@ -175,7 +176,7 @@ impl Server {
         };
         chores.spawn(keep_time(Arc::clone(&hub)));
         chores.spawn(keep_tidy(Arc::clone(&hub), identity));
-        let listener = tokio::spawn(listener.serve(Service::server(Arc::clone(&hub)), stopped));
+        let listener = tokio::spawn(listener.serve(grpc::service(Arc::clone(&hub)), stopped));
         tracing::info!(run = run.id, round, %address, "serving");
         Ok(Self { hub, run: run.id, address, dashboard, stop, listener, chores })
     }
@@ -227,11 +228,11 @@ impl Drop for Server {
 
 /// The run of a store: the one that is there, if it learns the same, or a new one.
 fn begin(store: &mut Store, plan: &Plan, path: &std::path::Path) -> Result<Run, ServeError> {
-    let learning = plan.to_json();
+    let learning = plan_to_json(plan);
     if let Some(run) = store.run() {
         // What older ones didn't write has its default.
-        let stored = Plan::from_json(&run.learning)
-            .map_or_else(|_| run.learning.clone(), |plan| plan.to_json());
+        let stored = plan_from_json(&run.learning)
+            .map_or_else(|_| run.learning.clone(), |plan| plan_to_json(&plan));
         return match super::difference::first(&stored, &learning) {
             None => Ok(run.clone()),
             Some(difference) => Err(ServeError::OtherRun { path: path.to_owned(), difference }),

@@ -14,9 +14,6 @@ pub mod wire {
 
 pub use crate::session::VERSION;
 
-/// Bytes of gRPC before each message.
-pub(crate) const FRAME: usize = 5;
-
 /// Largest number of columns that a scale may come for.
 const MAX_SCALE_BYTES: usize = 1 << 20;
 

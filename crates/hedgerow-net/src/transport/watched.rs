@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::connect_error::ConnectError;
+use crate::session::ConnectError;
 
 /// Bytes that are read for a reason when nothing can be written any more, at a time and in all.
 const LAST_WORDS: usize = 1 << 10;
@@ -16,10 +16,10 @@ const MOST_WORDS: usize = 1 << 14;
 
 /// What a connection had to say when it failed.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Note(Arc<Mutex<Option<ConnectError>>>);
+pub(crate) struct Note(Arc<Mutex<Option<ConnectError>>>);
 
 impl Note {
-    pub(super) fn read(&self) -> Option<ConnectError> {
+    pub(crate) fn read(&self) -> Option<ConnectError> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -31,7 +31,7 @@ impl Note {
 }
 
 /// Notes what goes wrong.
-pub(super) struct Watched<T> {
+pub(crate) struct Watched<T> {
     inner: T,
     note: Note,
     is_plain: bool,
@@ -43,7 +43,7 @@ pub(super) struct Watched<T> {
 
 impl<T> Watched<T> {
     /// A connection within TLS, or one in plain text.
-    pub(super) fn new(inner: T, is_plain: bool) -> (Note, Self) {
+    pub(crate) fn new(inner: T, is_plain: bool) -> (Note, Self) {
         let note = Note::default();
         (note.clone(), Self { inner, note, is_plain, has_read: false, failed: None })
     }

@@ -104,7 +104,7 @@ impl Idler {
 }
 
 /// Writes a byte now and then, and never the last one, until the other side ends it.
-async fn dribble(io: Box<dyn hedgerow_net::transport::client::Connection>, bytes: &[u8]) {
+async fn dribble(io: Box<dyn hedgerow_net::transport::Connection>, bytes: &[u8]) {
     let (mut reader, mut writer) = tokio::io::split(io);
     let writing = async {
         for byte in &bytes[..bytes.len() - 1] {

@@ -11,7 +11,7 @@ use futures_util::stream::poll_fn;
 use hedgerow_net::pki::identity::NodeIdentity;
 use hedgerow_net::serve::status::{NodeStatus, Status as Standing};
 use hedgerow_net::serve::{ServeSettings, Server};
-use hedgerow_net::transport::client::Connection;
+use hedgerow_net::transport::Connection;
 use hedgerow_net::transport::protocol::wire::federation_client::FederationClient;
 use hedgerow_net::transport::protocol::wire::{self, from_node, from_server};
 use hedgerow_net::transport::protocol::{VERSION, numbers_from_bytes, numbers_to_bytes};

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use hedgerow_net::transport::client::Connection;
+use hedgerow_net::transport::Connection;
 use hedgerow_net::transport::protocol::wire;
 use prost::Message;
 use rustls::ClientConfig;

@@ -5,11 +5,11 @@ use std::io::Cursor;
 use std::path::Path;
 use std::time::Duration;
 
+use hedgerow_net::agent::client;
 use hedgerow_net::agent::config::Settings;
 use hedgerow_net::agent::driver::{self, Parts};
 use hedgerow_net::agent::input::Input;
 use hedgerow_net::agent::output::Output;
-use hedgerow_net::transport::client;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::version::TLS13;

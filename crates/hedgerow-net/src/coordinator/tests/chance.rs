@@ -48,20 +48,20 @@ proptest! {
         let rules = Rules { quorum, least, deadline: span(deadline), cadence: span(cadence), late };
         let scaling = if online { Scaling::Online { kind: ScaleKind::Spread } } else { Scaling::None };
         let limits = Limits { messages_per_second: 20, ..Limits::default() };
-        let mut scene = scene_of(Learning { scaling, ..learning(Method::MkOfl) }, rules, limits);
+        let mut scene = scene_of(learning(Method::MkOfl).scaling(scaling), rules, limits);
         let (mut told, mut counted, mut merged, mut again, mut recorded, mut in_round) = (1, 0, 0, 0, 0, vec![]);
         for event in events {
             match event {
                 Event::Join(node, stream) => _ = scene.join_on(node, stream),
                 Event::Leave(node, stream) => scene.coordinator.leave(Sender { node, stream }, Sent::default(), 0),
                 Event::Upload(node, stream, ago, number, vote) => {
-                    let open = scene.coordinator.half.broadcast().round;
+                    let open = scene.coordinator.server.round();
                     let round = open.saturating_add_signed(i64::from(ago));
-                    let mut upload = Upload { vote: Some(vote.into()), ..upload(round, number) };
+                    let upload = Upload { vote: Some(vote.into()), ..upload(round, number) };
                     let sender = Sender { node, stream };
-                    let (before, samples) = (scene.coordinator.half.save(), scene.coordinator.tally.samples);
+                    let (before, samples) = (scene.coordinator.server.save(), scene.coordinator.tally.samples);
                     let at = (scene.now, 0);
-                    match scene.coordinator.upload(sender, &mut upload, ERRORS, Envelope::default(), at) {
+                    match scene.coordinator.upload(sender, &mut [upload], ERRORS, Envelope::default(), at) {
                         Ok((verdict @ (Verdict::Taken | Verdict::Merged), _)) => {
                             counted += 1;
                             merged += u64::from(verdict == Verdict::Merged);
@@ -69,7 +69,7 @@ proptest! {
                             in_round.push((open, node));
                         }
                         _ => {
-                            prop_assert_eq!(scene.coordinator.half.save(), before);
+                            prop_assert_eq!(scene.coordinator.server.save(), before);
                             again += scene.coordinator.tally.samples - samples;
                         }
                     }

@@ -65,7 +65,7 @@ fn bad_uploads_are_refused_with_a_reason_and_change_nothing() {
     let limits = Limits { norm: 10.0, bad_messages: 100, ..Limits::default() };
     let mut scene = scene_of(learning(Method::MkOfl), RULES, limits);
     scene.join(0..2);
-    let before = scene.coordinator.half.save();
+    let before = scene.coordinator.server.save();
     let bad = [
         (upload(2, 1.0), "round 1 is open"),
         (Upload { numbers: vec![1.0; LEN + 1], ..upload(1, 1.0) }, "5 came"),
@@ -81,11 +81,11 @@ fn bad_uploads_are_refused_with_a_reason_and_change_nothing() {
         assert!(message.contains(part), "{message}");
     }
     for squared_error in [-1.0, f32::NAN, f32::INFINITY] {
-        let (sender, mut upload) = (scene.sender(0), upload(1, 1.0));
+        let (sender, upload) = (scene.sender(0), upload(1, 1.0));
         let errors = Errors { samples: 1, squared_error };
         let refused = scene.coordinator.upload(
             sender,
-            &mut upload,
+            &mut [upload],
             errors,
             Envelope::default(),
             (scene.now, 0),
@@ -96,7 +96,7 @@ fn bad_uploads_are_refused_with_a_reason_and_change_nothing() {
     let refused =
         scene.coordinator.report(scene.sender(0), &report, Envelope::default(), (scene.now, 0));
     assert_eq!(refused.unwrap_err().reason, Refused::Rejected(Rejected::NotExpected));
-    assert_eq!(scene.coordinator.half.save(), before);
+    assert_eq!(scene.coordinator.server.save(), before);
     assert_eq!(
         (scene.coordinator.totals.refused, scene.coordinator.members[0].record.refused),
         (count + 4, count + 4)
@@ -162,7 +162,7 @@ fn a_second_stream_replaces_the_first() {
     assert_eq!(scene.coordinator.connected(), 1);
     let refused = scene.coordinator.upload(
         old,
-        &mut upload(1, 1.0),
+        &mut [upload(1, 1.0)],
         ERRORS,
         Envelope::default(),
         (scene.now, 0),
@@ -180,8 +180,7 @@ fn only_bad_messages_in_a_row_end_a_stream() {
     let limits = Limits { bad_messages: 2, ..Limits::default() };
     let online = Scaling::Online { kind: ScaleKind::Range };
     let rules = Rules { quorum: Quorum::Count(1), ..RULES };
-    let mut scene =
-        scene_of(Learning { scaling: online, ..learning(Method::MkOfl) }, rules, limits);
+    let mut scene = scene_of(learning(Method::MkOfl).scaling(online), rules, limits);
     scene.join([0]);
     let report = Report { numbers: [[20.0, 0.5, 0.25, 0.0, 1.0]; 3].concat() };
     for _ in 0..3 {

@@ -151,7 +151,8 @@ impl Hub {
         }
         let (writer, failure) = {
             let mut inner = self.lock();
-            let last = Opening { is_last: true, ..Opening::clone(inner.coordinator.opening()) };
+            let mut last = Opening::clone(inner.coordinator.opening());
+            last.is_last = true;
             self.openings.send_replace(Arc::new(last));
             (inner.writer.take(), inner.failure.take())
         };

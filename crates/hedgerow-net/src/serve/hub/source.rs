@@ -14,15 +14,15 @@ impl Source for Hub {
         let Inner { coordinator, failure, .. } = &*inner;
         let (totals, window, opening) =
             (coordinator.totals(), coordinator.window(), coordinator.opening());
-        let learning = self.plan.learning();
-        let (naive_up, naive_down) = self.plan.naive_numbers();
-        let kernels = &opening.exact.kernels;
+        let config = self.plan.config();
+        let naive = 4 * self.plan.naive_numbers();
+        let selected = opening.kernels.map(|kernels| kernels.current);
         let ms = |since| at.saturating_duration_since(since).as_millis() as u64;
         Status {
             schema: SCHEMA,
             run: self.run.id.clone(),
-            method: learning.method.name().to_owned(),
-            budget: learning.setup.budget as u64,
+            method: self.plan.method().name.to_owned(),
+            budget: config.budget as u64,
             at_ms: unix_ms(),
             uptime_ms: ms(self.started),
             round: opening.round,
@@ -36,8 +36,8 @@ impl Source for Hub {
             mse: totals.mse(),
             window_mse: window.mse(),
             window_rounds: window.rounds() as u64,
-            selected: kernels.map(|kernels| kernels.current),
-            kernels: if kernels.is_some() { self.kernels(coordinator) } else { vec![] },
+            selected,
+            kernels: if selected.is_some() { self.kernels(coordinator) } else { vec![] },
             rounds_per_second: inner.rounds_per_second(at),
             late: totals.late,
             refused: totals.refused,
@@ -45,8 +45,8 @@ impl Source for Hub {
             messages_down: totals.messages_down,
             wire_up: wire.up,
             wire_down: wire.down,
-            naive_up: 4 * naive_up * totals.uploads,
-            naive_down: 4 * naive_down * totals.broadcasts,
+            naive_up: naive * totals.uploads,
+            naive_down: naive * totals.broadcasts,
             store_ok: failure.is_none(),
             nodes: nodes(coordinator),
             nodes_left_out: coordinator.members().len().saturating_sub(MOST_NODES) as u64,
@@ -69,7 +69,7 @@ impl Source for Hub {
 
 impl Hub {
     fn kernels(&self, coordinator: &Coordinator) -> Vec<KernelStatus> {
-        let kernels = &self.plan.learning().features.kernels;
+        let kernels = &self.plan.config().kernels;
         let status = |(at, kernel): (usize, &hedgerow::features::Kernel)| {
             let (selected_share, vote_share) = coordinator.window().shares(at);
             KernelStatus { name: kernel.label(), selected_share, vote_share }

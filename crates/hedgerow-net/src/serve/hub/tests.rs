@@ -3,16 +3,15 @@
 use std::path::PathBuf;
 
 use futures_util::FutureExt;
-use hedgerow::codec::Compression;
-use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel};
-use hedgerow::{Method, SetupConfig};
+use hedgerow::features::Kernel;
+use hedgerow::{Method, PlanConfig};
 use tokio::sync::mpsc;
 use tokio::time::advance;
 
 use super::*;
 use crate::coordinator::records::{Commit, NodeRecord, RoundRecord};
 use crate::coordinator::rules::{Quorum, Rules};
-use crate::learning::{Learning, Scaling};
+use crate::plan_json::plan_to_json;
 use crate::serve::status::Source;
 
 /// A store in memory that can be full.
@@ -72,34 +71,15 @@ fn hub(rules: Rules) -> (Arc<Hub>, Paper) {
 }
 
 fn hub_on(rules: Rules, storage: Box<dyn Storage>) -> Arc<Hub> {
-    let kernels = vec![Kernel::gaussian(1.0)];
-    let (inputs, frequencies, budget) = (1, 2, 4);
-    let learning = Learning {
-        method: Method::SkOfl { kernel: 0 },
-        setup: SetupConfig {
-            kernels: 1,
-            frequencies,
-            inputs,
-            budget,
-            nodes: 2,
-            ..SetupConfig::default()
-        },
-        features: FeatureSpec {
-            kernels,
-            draw: Draw::Independent,
-            inputs,
-            frequencies,
-            seed: 1,
-            amplitude: Amplitude::Normalised,
-        },
-        scaling: Scaling::None,
-        compression: Compression::default(),
-        personal: false,
-        columns: vec![],
-        target: "y".into(),
-    };
-    let plan = Plan::new(learning).unwrap();
-    let run = Run { id: "run".into(), learning: plan.to_json() };
+    let config = PlanConfig::default()
+        .method(Method::SkOfl { kernel: 0 }.into())
+        .kernels(vec![Kernel::gaussian(1.0)])
+        .nodes(2)
+        .budget(4)
+        .frequencies(Some(2))
+        .target("y".into());
+    let plan = Plan::new(config).unwrap();
+    let run = Run { id: "run".into(), learning: plan_to_json(&plan) };
     let limits = Limits::default();
     let coordinator = Coordinator::new(plan, rules, limits, None, vec![], now()).unwrap();
     Hub::new(run, limits, coordinator, storage, HistoryCache::default()).unwrap()
@@ -109,10 +89,10 @@ fn two() -> Rules {
     Rules { quorum: Quorum::Count(2), ..Rules::default() }
 }
 
-fn send(hub: &Hub, session: &Session, round: u64) -> Verdict {
-    let mut upload = Upload { round, vote: None, numbers: vec![1.0; 4] };
+fn send(mut hub: &Hub, session: &Session, round: u64) -> Verdict {
+    let upload = Upload { round, vote: None, numbers: vec![1.0; 4] };
     let errors = Errors { samples: 1, squared_error: 2.0 };
-    hub.upload(session.sender, &mut upload, errors, Envelope::default()).unwrap().0
+    hub.upload(session.sender, &mut [upload], errors, Envelope::default()).unwrap().0
 }
 
 async fn join(hub: &Hub, name: &str) -> Session {

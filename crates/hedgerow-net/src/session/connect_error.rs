@@ -6,7 +6,6 @@ use std::io;
 use std::time::Duration;
 
 use rustls::{AlertDescription, CertificateError};
-use tonic::{Code, Status};
 
 use crate::pki::identity::PlainTextRefused;
 
@@ -92,16 +91,30 @@ impl ConnectError {
         }
     }
 
-    pub(super) fn unreachable(address: &str, reason: impl ToString) -> Self {
+    pub(crate) fn unreachable(address: &str, reason: impl ToString) -> Self {
         Self::Unreachable { address: address.to_owned(), reason: reason.to_string() }
     }
 
-    pub(super) fn broken(error: &dyn Error) -> Self {
-        Self::Broken { detail: causes(error) }
+    pub(crate) fn broken(error: &dyn Error) -> Self {
+        Self::Broken { detail: Self::causes(error) }
+    }
+
+    /// An error with what caused it.
+    pub(crate) fn causes(error: &dyn Error) -> String {
+        let mut text = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            let more = error.to_string();
+            if !text.contains(&more) {
+                text = format!("{text}: {more}");
+            }
+            cause = error.source();
+        }
+        text
     }
 
     /// The same, if it came before the server's welcome.
-    pub(super) fn before_welcome(self, is_plain: bool) -> Self {
+    pub(crate) fn before_welcome(self, is_plain: bool) -> Self {
         match self {
             Self::Broken { detail } => Self::Unwelcome { is_plain, detail },
             Self::Ended => Self::Unwelcome { is_plain, detail: Self::Ended.to_string() },
@@ -109,28 +122,9 @@ impl ConnectError {
         }
     }
 
-    /// Why a stream ended, or was never begun.
-    pub(super) fn from_status(status: &Status, is_joining: bool) -> Self {
-        let words = || status.message().to_owned();
-        // What the server says has no cause on this side.
-        let is_said = status.source().is_none() && !status.message().is_empty();
-        match status.code() {
-            Code::FailedPrecondition | Code::PermissionDenied | Code::Unauthenticated => {
-                Self::Refused(words())
-            }
-            Code::InvalidArgument if is_joining => Self::Refused(words()),
-            Code::Unimplemented => Self::Foreign(words()),
-            Code::Aborted if is_said => Self::Replaced,
-            Code::Unavailable | Code::ResourceExhausted | Code::DeadlineExceeded if is_said => {
-                Self::Dismissed(words())
-            }
-            code => Self::Broken { detail: format!("{code}: {}", causes(status)) },
-        }
-    }
-
     /// What TLS says about an error, if one of the two sides doesn't want the other. (Whatever else
     /// goes wrong may go well the next time.)
-    pub(super) fn from_tls(error: &io::Error) -> Option<Self> {
+    pub(crate) fn from_tls(error: &io::Error) -> Option<Self> {
         let meaning = match error.get_ref()?.downcast_ref::<rustls::Error>()? {
             rustls::Error::AlertReceived(alert) => {
                 format!("the server refuses this node's certificate: {}", refusal(*alert)?)
@@ -150,7 +144,7 @@ impl ConnectError {
 
     /// What the first bytes of a server say that was spoken to in plain text, if they are of TLS:
     /// an alert, or a handshake.
-    pub(super) fn from_first_bytes(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn from_first_bytes(bytes: &[u8]) -> Option<Self> {
         let is_tls = matches!(bytes, [0x15 | 0x16, 0x03, ..]);
         is_tls.then(|| {
             Self::Tls(
@@ -188,20 +182,6 @@ fn unfitness(reason: &CertificateError) -> String {
         }
         other => other.to_string(),
     }
-}
-
-/// An error with what caused it.
-fn causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]
@@ -245,22 +225,5 @@ mod tests {
         for bytes in [&[][..], &[0x15], &[0, 0, 24, 4, 0, 0, 0, 0, 0], b"HTTP/1.1 400"] {
             assert_eq!(ConnectError::from_first_bytes(bytes), None, "{bytes:?}");
         }
-    }
-
-    #[test]
-    fn words_of_the_server_are_told_and_those_of_libraries_kept_for_who_asks() {
-        let said =
-            ConnectError::from_status(&Status::unavailable("the server is going down"), false);
-        assert_eq!(said.to_string(), "the server ended the stream: the server is going down");
-        let broken = Status::from_error(Box::new(io::Error::from(io::ErrorKind::ConnectionReset)));
-        let trouble = ConnectError::from_status(&broken, false);
-        assert_eq!(trouble.to_string(), "the server is gone: the stream broke off");
-        assert!(trouble.detail().unwrap().contains("connection reset"), "{trouble:?}");
-        let early = trouble.before_welcome(false);
-        assert!(early.to_string().contains("may be revoked") && !early.is_lasting(), "{early}");
-        assert!(early.detail().unwrap().contains("connection reset"), "{early:?}");
-        assert!(ConnectError::Ended.before_welcome(true).to_string().contains("plain text"));
-        let refused = ConnectError::from_status(&Status::permission_denied("revoked"), true);
-        assert_eq!(refused.clone().before_welcome(false), refused);
     }
 }

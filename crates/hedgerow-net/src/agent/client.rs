@@ -1,39 +1,27 @@
-//! [`Client`]: keeps a node in touch with its server. It connects, introduces itself, hands over
-//! what it hears, and begins again when the stream ends, ever more patiently.
+//! [`Client`]: keeps a node connected to its server. It connects, joins, passes on what it receives,
+//! and connects again when the stream ends, after waits that grow.
 
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Poll, ready};
 use std::time::Duration;
 
-use futures_util::stream;
-use hedgerow::NodeId;
-use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsConnector;
-use tonic::transport::Endpoint;
-use tonic::{Status, Streaming};
 
-pub use super::connect_error::ConnectError;
-use super::watched::{Note, Watched};
-use crate::agent::backoff::Backoff;
-use crate::learning::Plan;
+use super::backoff::Backoff;
 use crate::pki::identity::{NodeIdentity, check_plain_text};
+pub use crate::session::ConnectError;
+use crate::session::{Joined, hello};
+use crate::transport::Connection;
 use crate::transport::counted::{Counted, Traffic};
-use crate::transport::protocol::{self, wire};
-
-/// Most bytes of a message from the server.
-const MAX_MESSAGE: usize = 8 << 20;
-
-/// Messages that may wait to be sent: a node says little, and waits for answers.
-const MAX_UNSENT: usize = 64;
+use crate::transport::grpc::{ClientSender, ClientStream, Opened, Received};
+use crate::transport::watched::{Note, Watched};
 
 /// Messages that may wait to be heard.
 const MAX_UNHEARD: usize = 16;
@@ -43,11 +31,6 @@ const ATTEMPT: Duration = Duration::from_secs(4);
 
 /// How long a server may take to end a stream on which the node says no more.
 const FAREWELL: Duration = Duration::from_secs(1);
-
-/// A connection of any kind.
-pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
 /// Makes a connection.
 pub type Dial = Arc<
@@ -103,17 +86,13 @@ pub struct Patience {
 pub enum Event {
     /// A stream is up. It ends when the sender is dropped.
     Up {
-        /// The run that is joined.
-        run: String,
-        /// The node's number in it.
-        number: NodeId,
-        /// What is learned.
-        plan: Box<Plan>,
-        /// Takes what the node says.
-        sender: mpsc::Sender<wire::FromNode>,
+        /// The run that was joined.
+        joined: Box<Joined>,
+        /// Sends the node's messages.
+        sender: ClientSender,
     },
-    /// The server has said something.
-    Heard(wire::FromServer),
+    /// A message of the server came.
+    Heard(Received),
     /// The stream is down, or none could be made.
     Down {
         /// Why.
@@ -215,13 +194,13 @@ impl Client {
             joined = timeout(self.patience.connect, self.join()) => joined,
             () = events.closed() => return ConnectError::Ended,
         };
-        let Joined { mut stream, run, number, plan, sender, mut silent, note } = match joined {
+        let (joined, Opened { mut stream, sender, mut silent }, note) = match joined {
             Ok(Ok(joined)) => joined,
             Ok(Err(trouble)) => return trouble,
             Err(_) => return ConnectError::Silent(self.patience.connect),
         };
         let since = Instant::now();
-        if events.send(Event::Up { run, number, plan, sender }).await.is_err() {
+        if events.send(Event::Up { joined: Box::new(joined), sender }).await.is_err() {
             return ConnectError::Ended;
         }
         // A node that says no more waits for the server to end the stream, but not for ever.
@@ -231,20 +210,18 @@ impl Client {
             sleep(FAREWELL).await;
         });
         let trouble = loop {
-            let message = tokio::select! {
-                message = stream.message() => message,
+            let received = tokio::select! {
+                received = stream.next() => received,
                 () = &mut end => break ConnectError::Ended,
             };
-            match message {
-                Ok(Some(message)) => {
-                    if events.send(Event::Heard(message)).await.is_err() {
+            match received {
+                Ok(received) => {
+                    if events.send(Event::Heard(received)).await.is_err() {
                         break ConnectError::Ended;
                     }
                 }
-                Ok(None) => break ConnectError::Ended,
-                Err(status) => {
-                    break note.read().unwrap_or_else(|| ConnectError::from_status(&status, false));
-                }
+                Err(ConnectError::Ended) => break ConnectError::Ended,
+                Err(error) => break note.read().unwrap_or(error),
             }
         };
         // Two that take each other's place do so ever more rarely.
@@ -255,7 +232,7 @@ impl Client {
     }
 
     /// A connection, and the server's welcome on it.
-    async fn join(&mut self) -> Result<Joined, ConnectError> {
+    async fn join(&mut self) -> Result<(Joined, Opened, Note), ConnectError> {
         if let Security::Tls { identity, .. } = &mut self.security {
             match identity.reopen_if_changed() {
                 Ok(true) => tracing::info!("the node's certificate was renewed"),
@@ -273,9 +250,11 @@ impl Client {
         let connection = Counted::new((self.dial)().await?, Arc::clone(&self.traffic));
         let (note, connection) = self.secure(connection).await?;
         let is_plain = matches!(self.security, Security::PlainText { .. });
-        let outcome = self.introduce(connection, &note).await;
-        // What TLS says is the reason for all that comes after.
-        outcome.map_err(|trouble| note.read().unwrap_or_else(|| trouble.before_welcome(is_plain)))
+        match self.introduce(connection).await {
+            Ok((joined, opened)) => Ok((joined, opened, note)),
+            // What TLS says is the reason for all that comes after.
+            Err(error) => Err(note.read().unwrap_or_else(|| error.before_welcome(is_plain))),
+        }
     }
 
     async fn secure(
@@ -299,81 +278,12 @@ impl Client {
     async fn introduce(
         &self,
         connection: Box<dyn Connection>,
-        note: &Note,
-    ) -> Result<Joined, ConnectError> {
-        // The name in the address is of no use: the connection is there already.
-        let endpoint = Endpoint::from_static("http://hedgerow")
-            .http2_keep_alive_interval(self.patience.keep_alive)
-            .keep_alive_timeout(self.patience.keep_alive)
-            .keep_alive_while_idle(true);
-        let mut connection = Some(connection);
-        let once = tower::service_fn(move |_| {
-            let connection =
-                connection.take().ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted));
-            std::future::ready(connection.map(TokioIo::new))
-        });
-        let broken = |error: tonic::transport::Error| ConnectError::broken(&error);
-        let channel = endpoint.connect_with_connector(once).await.map_err(broken)?;
-        let mut client = wire::federation_client::FederationClient::new(channel)
-            .max_decoding_message_size(MAX_MESSAGE)
-            .max_encoding_message_size(MAX_MESSAGE);
-        let (sender, mut unsent) = mpsc::channel(MAX_UNSENT);
-        let hello = wire::Hello {
-            protocol: protocol::VERSION,
-            name: self.security.name().to_owned(),
-            run: self.run.borrow().clone(),
-            software: concat!("hedgerow-node ", env!("CARGO_PKG_VERSION")).to_owned(),
-        };
-        // There is room for the first message.
-        _ = sender.try_send(wire::from_node::Message::Hello(hello).into());
-        let (speaking, silent) = oneshot::channel();
-        let mut speaking = Some(speaking);
-        let outgoing = stream::poll_fn(move |context| {
-            let message = ready!(unsent.poll_recv(context));
-            if message.is_none() {
-                drop(speaking.take());
-            }
-            Poll::Ready(message)
-        });
-        let refused = |status: Status| ConnectError::from_status(&status, true);
-        let answer = client.join(outgoing).await.map_err(refused)?;
-        let mut stream = answer.into_inner();
-        let first = stream.message().await.map_err(refused)?.ok_or(ConnectError::Ended)?;
-        match first.message {
-            Some(wire::from_server::Message::Welcome(welcome))
-                if welcome.protocol == protocol::VERSION =>
-            {
-                let wire::Welcome { run, node: number, learning, .. } = welcome;
-                let plan = Plan::from_json(&learning)
-                    .map_err(|error| ConnectError::Plan(error.to_string()))?;
-                let plan = Box::new(plan);
-                Ok(Joined { stream, run, number, plan, sender, silent, note: note.clone() })
-            }
-            Some(wire::from_server::Message::Welcome(welcome)) => {
-                Err(ConnectError::Foreign(format!(
-                    "it speaks version {}, and this node version {}",
-                    welcome.protocol,
-                    protocol::VERSION
-                )))
-            }
-            Some(wire::from_server::Message::Refusal(refusal)) => {
-                Err(ConnectError::Refused(refusal.reason))
-            }
-            _ => Err(ConnectError::Foreign("its first message is no welcome".to_owned())),
-        }
+    ) -> Result<(Joined, Opened), ConnectError> {
+        let hello = hello(self.security.name(), &self.run.borrow());
+        let keep_alive = self.patience.keep_alive;
+        let mut opened = ClientStream::open(connection, keep_alive, hello).await?;
+        Ok((Joined::from_first(opened.stream.first().await?)?, opened))
     }
-}
-
-/// A stream that is up.
-struct Joined {
-    stream: Streaming<wire::FromServer>,
-    run: String,
-    number: NodeId,
-    plan: Box<Plan>,
-    sender: mpsc::Sender<wire::FromNode>,
-    /// Comes when the node has no more to say.
-    silent: oneshot::Receiver<()>,
-    note: Note,
 }
 
 /// A random number from 0 to 1.

@@ -1,0 +1,246 @@
+//! [`ServerSession`]: the server's side of a stream.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hedgerow::Plan;
+use hedgerow::message::{Errors, Numbers, Rejected, Report, ToServer, Upload, UploadMessage};
+use hedgerow::server::UploadReader;
+
+use super::{CloseReason, FromNode, FromServer, Hello, VERSION, Welcome};
+use crate::coordinator::{Envelope, Ledger, Opening, Refusal, Sender, Sent, Verdict};
+use crate::pki::identity::check_node_name;
+
+/// Who takes the messages of a session: a coordinator, behind a lock or not.
+pub trait Receiver {
+    /// Takes the uploads of a node, one for each output.
+    fn upload(
+        &mut self,
+        sender: Sender,
+        uploads: &mut [Upload],
+        errors: Errors,
+        envelope: Envelope,
+    ) -> Result<(Verdict, Ledger), Refusal>;
+    /// Takes a report.
+    fn report(
+        &mut self,
+        sender: Sender,
+        report: &Report,
+        envelope: Envelope,
+    ) -> Result<(), Refusal>;
+    /// The node has nothing to answer with.
+    fn idle(&mut self, sender: Sender, envelope: Envelope) -> Result<(), Refusal>;
+    /// A message could not be read.
+    fn garbled(&mut self, sender: Sender, reason: Rejected, envelope: Envelope) -> Refusal;
+}
+
+/// A node that may join: the driver admits it, or ends the session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub struct JoinRequest {
+    /// The node's name.
+    pub name: String,
+    /// The node's program and version.
+    pub software: String,
+}
+
+/// The server's side of a stream, from Hello to the end. It holds at most one unsent refusal; what
+/// it sends of rounds is always the latest.
+pub struct ServerSession {
+    plan: Plan,
+    /// The name in the node's certificate; none in plain text.
+    certified: Option<String>,
+    /// When a Hello must have come.
+    hello_by: Instant,
+    /// None until the node is admitted.
+    member: Option<(Sender, Ledger)>,
+    opening: Arc<Opening>,
+    /// The latest round and scale that were sent; 0 for none.
+    told_round: u64,
+    told_scale: u64,
+    /// What to send before anything else.
+    unsent: Option<FromServer>,
+    end: Option<CloseReason>,
+    reader: UploadReader,
+    uploads: Vec<Upload>,
+    /// Bytes and broadcasts sent since the node's last message.
+    sent: Sent,
+}
+
+impl ServerSession {
+    /// A stream on which nothing has been said. `certified` is the name in the node's certificate.
+    pub fn new(
+        plan: &Plan,
+        certified: Option<String>,
+        hello_by: Instant,
+        opening: Arc<Opening>,
+    ) -> Self {
+        Self {
+            plan: plan.clone(),
+            certified,
+            hello_by,
+            member: None,
+            opening,
+            told_round: 0,
+            told_scale: 0,
+            unsent: None,
+            end: None,
+            reader: UploadReader::new(plan.outputs()),
+            uploads: Vec::new(),
+            sent: Sent::default(),
+        }
+    }
+
+    /// The node and its stream, once it is admitted.
+    pub fn sender(&self) -> Option<Sender> {
+        self.member.map(|(sender, _)| sender)
+    }
+
+    /// Bytes and broadcasts that no message of the node has accounted for.
+    pub fn unaccounted(&self) -> Sent {
+        self.sent
+    }
+
+    /// When a Hello must have come; none once it has.
+    pub fn deadline(&self) -> Option<Instant> {
+        (self.member.is_none() && self.end.is_none()).then_some(self.hello_by)
+    }
+
+    /// Ends the session; the first reason stays.
+    pub fn close(&mut self, reason: CloseReason) {
+        self.end.get_or_insert(reason);
+    }
+
+    /// Why the session ends, once everything is sent.
+    pub fn ended(&self) -> Option<&CloseReason> {
+        self.end.as_ref()
+    }
+
+    /// A newer opening.
+    pub fn open(&mut self, opening: Arc<Opening>) {
+        self.opening = opening;
+    }
+
+    /// The driver has admitted the node.
+    pub fn admit(&mut self, sender: Sender, ledger: Ledger, welcome: Welcome) {
+        self.member = Some((sender, ledger));
+        self.unsent = Some(FromServer::Welcome(welcome));
+    }
+
+    /// Hears the first message.
+    pub fn greet(&mut self, message: Option<FromNode>) -> Result<JoinRequest, CloseReason> {
+        let Some(FromNode::Hello(Hello { protocol, name, software, .. })) = message else {
+            return Err(CloseReason::NotHello);
+        };
+        if protocol != VERSION {
+            return Err(CloseReason::Version(protocol));
+        }
+        match &self.certified {
+            Some(certified) if *certified != name => return Err(CloseReason::OtherName),
+            Some(_) => {}
+            None => check_node_name(&name)?,
+        }
+        Ok(JoinRequest { name, software })
+    }
+
+    /// Hears a message of an admitted node that has `bytes` bytes, or one that can't be read.
+    pub fn receive(
+        &mut self,
+        message: Result<FromNode, Rejected>,
+        bytes: u64,
+        receiver: &mut impl Receiver,
+    ) {
+        let Some((sender, ledger)) = &mut self.member else { return };
+        let (sender, envelope) =
+            (*sender, Envelope { bytes, sent: std::mem::take(&mut self.sent) });
+        let heard = match message {
+            Ok(FromNode::Message(ToServer::Upload(message))) => {
+                match read(&message, &self.opening, &self.plan, &mut self.reader, &mut self.uploads)
+                {
+                    Ok(()) => {
+                        let UploadMessage { errors, .. } = message;
+                        let judged = receiver.upload(sender, &mut self.uploads, errors, envelope);
+                        judged.map(|(verdict, latest)| {
+                            *ledger = latest;
+                            // A repeated upload on a new stream is what this stream goes on from:
+                            // its sender will hear that it was accepted.
+                            if matches!(verdict, Verdict::Taken | Verdict::Repeated) {
+                                self.reader.acknowledge();
+                            }
+                        })
+                    }
+                    Err(reason) => Err(receiver.garbled(sender, reason, envelope)),
+                }
+            }
+            Ok(FromNode::Message(ToServer::Report(report))) => {
+                receiver.report(sender, &report, envelope)
+            }
+            Ok(FromNode::Message(ToServer::Idle)) => receiver.idle(sender, envelope),
+            Ok(FromNode::Hello(_)) => {
+                let reason = Rejected::Garbled { what: "a second Hello" };
+                Err(receiver.garbled(sender, reason, envelope))
+            }
+            Err(reason) => Err(receiver.garbled(sender, reason, envelope)),
+        };
+        let Err(Refusal { round, reason, is_last }) = heard else { return };
+        if is_last {
+            self.close(CloseReason::BadMessages(reason.to_string()));
+        } else {
+            self.unsent = Some(FromServer::Refusal { round, reason: reason.to_string() });
+        }
+    }
+
+    /// The next message to send; none if everything is sent. A session that ends sends nothing
+    /// more.
+    pub fn transmit(&mut self) -> Option<FromServer> {
+        let (_, ledger) = self.member.filter(|_| self.end.is_none())?;
+        if let Some(message) = self.unsent.take() {
+            return Some(message);
+        }
+        let opening = &self.opening;
+        if opening.scale_version > self.told_scale {
+            self.told_scale = opening.scale_version;
+            // What the node owed was in another scale.
+            self.reader.forget();
+            return opening.scale.clone().map(FromServer::from);
+        }
+        if opening.round <= self.told_round {
+            if opening.is_last {
+                self.close(CloseReason::GoingDown);
+            }
+            return None;
+        }
+        let has_previous = self.told_round > 0 && self.told_round + 1 == opening.round;
+        self.told_round = opening.round;
+        self.sent.broadcasts += 1;
+        Some(opening.broadcast(ledger.taken(opening.round), has_previous).into())
+    }
+
+    /// The last message that was sent has so many bytes.
+    pub fn sent(&mut self, bytes: u64) {
+        self.sent.bytes += bytes;
+    }
+}
+
+/// Reads an upload into one for each output.
+fn read(
+    message: &UploadMessage,
+    opening: &Opening,
+    plan: &Plan,
+    reader: &mut UploadReader,
+    uploads: &mut Vec<Upload>,
+) -> Result<(), Rejected> {
+    if !plan.is_plain_up() && message.round == opening.round {
+        return reader.read(message, &opening.references, plan.most_numbers(), uploads);
+    }
+    uploads.resize_with(message.heads.len(), Upload::default);
+    for (upload, head) in uploads.iter_mut().zip(&message.heads) {
+        (upload.round, upload.vote) = (message.round, head.vote);
+        match &head.numbers {
+            Numbers::Plain(numbers) => upload.numbers.clone_from(numbers),
+            // The broadcast that it differs from is gone: the upload is too late whatever it says.
+            Numbers::Compressed(_) => upload.numbers.clear(),
+        }
+    }
+    Ok(())
+}

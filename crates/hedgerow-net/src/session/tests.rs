@@ -1,0 +1,398 @@
+//! Both sides of streams, without sockets, on simulated time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hedgerow::codec::{Coding, Compression, NumberFormat};
+use hedgerow::features::Kernel;
+use hedgerow::message::{Errors, Rejected, Report, ToNode, ToServer, Upload};
+use hedgerow::plan::{Plan, PlanConfig, Scaling};
+use hedgerow::scaling::ScaleKind;
+use hedgerow::{Method, Node, NodeId};
+
+use super::*;
+use crate::coordinator::rules::{Limits, Quorum, Rules};
+use crate::coordinator::{
+    Coordinator, Envelope, Ledger, Newcomer, Refusal, Sender, Verdict, WireBytes,
+};
+use crate::plan_json::plan_to_json;
+use crate::transport::convert::{
+    from_node_from_wire, from_node_to_wire, from_server_from_wire, from_server_to_wire,
+};
+
+const NODES: usize = 4;
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A coordinator at a time.
+struct At<'a>(&'a mut Coordinator, Instant);
+
+impl Receiver for At<'_> {
+    fn upload(
+        &mut self,
+        sender: Sender,
+        uploads: &mut [Upload],
+        errors: Errors,
+        envelope: Envelope,
+    ) -> Result<(Verdict, Ledger), Refusal> {
+        self.0.upload(sender, uploads, errors, envelope, (self.1, 0))
+    }
+
+    fn report(&mut self, from: Sender, report: &Report, mail: Envelope) -> Result<(), Refusal> {
+        self.0.report(from, report, mail, (self.1, 0))
+    }
+
+    fn idle(&mut self, sender: Sender, envelope: Envelope) -> Result<(), Refusal> {
+        self.0.idle(sender, envelope, (self.1, 0))
+    }
+
+    fn garbled(&mut self, sender: Sender, reason: Rejected, envelope: Envelope) -> Refusal {
+        self.0.garbled(sender, reason, envelope, (self.1, 0))
+    }
+}
+
+/// Both ends of a stream.
+struct Stream {
+    node: Node,
+    near: NodeSession,
+    far: ServerSession,
+}
+
+struct World {
+    plan: Plan,
+    coordinator: Coordinator,
+    now: Instant,
+    streams: Vec<Stream>,
+}
+
+impl World {
+    fn new(config: PlanConfig, patience: Option<Duration>) -> Self {
+        let (plan, now) = (Plan::new(config).unwrap(), Instant::now());
+        let rules = Rules { quorum: Quorum::Count(NODES), ..Rules::default() };
+        let coordinator =
+            Coordinator::new(plan.clone(), rules, Limits::default(), None, vec![], now).unwrap();
+        let mut world = Self { plan, coordinator, now, streams: vec![] };
+        for number in 0..NODES as NodeId {
+            let stream = world.join(number, patience);
+            world.streams.push(stream);
+        }
+        world
+    }
+
+    fn session(&self) -> ServerSession {
+        let opening = Arc::clone(self.coordinator.opening());
+        ServerSession::new(&self.plan, None, self.now + Duration::from_secs(10), opening)
+    }
+
+    fn join(&mut self, number: NodeId, patience: Option<Duration>) -> Stream {
+        let mut far = self.session();
+        let hello = FromNode::Hello(hello(&format!("n{number}"), ""));
+        let JoinRequest { name, software } = far.greet(Some(hello)).unwrap();
+        let sender = Sender { node: number, stream: u64::from(number) + 1 };
+        let newcomer = Newcomer { sender, name: &name, software: &software, address: "here" };
+        let (ledger, _) = self.coordinator.join(newcomer, 0);
+        let learning = plan_to_json(&self.plan);
+        let welcome = Welcome { protocol: VERSION, run: "run".into(), node: number, learning };
+        far.admit(sender, ledger, welcome);
+        let joined = Joined::from_first(travel_down(far.transmit().unwrap())).unwrap();
+        let mut node = joined.plan.node(joined.number);
+        let near = NodeSession::new(&mut node, patience);
+        Stream { node, near, far }
+    }
+
+    /// Moves messages until nobody has anything to say.
+    fn exchange(&mut self, even_so: bool) {
+        for Stream { node, near, far } in &mut self.streams {
+            while let Some(message) = far.transmit() {
+                near.receive(node, &travel_down(message), self.now).unwrap();
+            }
+            let mut said = vec![];
+            near.speak(node, even_so, self.now, |message| said.push(message));
+            for message in said {
+                let message = travel_up(message, &self.plan);
+                far.receive(message, 10, &mut At(&mut self.coordinator, self.now));
+                assert_eq!(far.ended(), None);
+            }
+        }
+    }
+
+    /// Closes the round if it is due, stores it and tells it.
+    fn close(&mut self) -> u64 {
+        if self.coordinator.is_due(self.now) {
+            self.coordinator.close(0, WireBytes::default()).unwrap();
+            let (opening, _) = self.coordinator.committed(self.now).unwrap();
+            self.streams.iter_mut().for_each(|stream| stream.far.open(Arc::clone(&opening)));
+        }
+        self.coordinator.opening().round
+    }
+
+    fn learn(&mut self, time: u64, sample: fn(NodeId, u64) -> Sample) {
+        for (number, stream) in self.streams.iter_mut().enumerate() {
+            let (x, y) = sample(number as NodeId, time);
+            stream.node.learn(&x, &[y]).unwrap();
+        }
+    }
+}
+
+/// Through the bytes of the protocol.
+fn travel_down(message: FromServer) -> FromServer {
+    let arrived = from_server_from_wire(from_server_to_wire(message.clone())).unwrap();
+    assert_eq!(arrived, message);
+    arrived
+}
+
+fn travel_up(message: ToServer, plan: &Plan) -> Result<FromNode, Rejected> {
+    let wire = from_node_to_wire(FromNode::Message(message.clone()));
+    let arrived = from_node_from_wire(wire, plan.is_plain_up(), plan.most_numbers());
+    assert_eq!(arrived, Ok(FromNode::Message(message)));
+    arrived
+}
+
+type Sample = ([f32; 2], f32);
+
+fn sample(node: NodeId, time: u64) -> Sample {
+    let phase = (u64::from(node) * 31 + time * 17) as f32;
+    let x = [phase.sin(), 0.5 + 0.5 * (1.7 * phase).cos()];
+    (x, 0.5 + (3.0 * x[0]).sin() * x[1])
+}
+
+/// The same in other units, and ever larger.
+fn growing_sample(node: NodeId, time: u64) -> Sample {
+    let ([a, b], y) = sample(node, time);
+    ([300.0 + 10.0 * a * time as f32, b - 9.0], 1000.0 * y)
+}
+
+fn config(method: Method) -> PlanConfig {
+    let budget = if method == Method::GrOfl { 24 } else { 6 };
+    PlanConfig::default()
+        .method(method.into())
+        .kernels([0.1, 1.0, 10.0].map(Kernel::gaussian).to_vec())
+        .inputs(2)
+        .nodes(NODES)
+        .budget(budget)
+        .seed(3)
+        .target("y".into())
+}
+
+#[test]
+fn rounds_are_those_of_one_process_to_the_bit() {
+    const ROUNDS: u64 = 40;
+    for method in [Method::MkOfl, Method::Naive, Method::GrOfl, Method::LinearSgd] {
+        for (up, down) in [
+            (NumberFormat::F32, NumberFormat::F32),
+            (NumberFormat::Bits8, NumberFormat::Bits8),
+            (NumberFormat::Bits4, NumberFormat::F32),
+            (NumberFormat::F32, NumberFormat::F16),
+        ] {
+            let coding = |numbers| Coding { numbers, ..Coding::default() };
+            let compression =
+                Compression { up: coding(up), down: coding(down), ..Compression::default() };
+            let mut world = World::new(config(method).compression(compression), None);
+            let mut server = world.plan.server();
+            let mut nodes: Vec<Node> =
+                (0..NODES as NodeId).map(|number| world.plan.node(number)).collect();
+            for (number, node) in nodes.iter_mut().enumerate() {
+                node.connected();
+                server.connected(number as NodeId);
+            }
+            for time in 1..=ROUNDS {
+                world.exchange(false);
+                world.learn(time, sample);
+                world.exchange(false);
+                assert_eq!(world.close(), time + 1);
+                for (number, node) in nodes.iter_mut().enumerate() {
+                    server
+                        .opening(time - 1, time > 1)
+                        .for_each(|message| node.hear(&message).unwrap());
+                    let (x, y) = sample(number as NodeId, time);
+                    node.learn(&x, &[y]).unwrap();
+                    node.speak(false, |said| server.accept(number as NodeId, &said).unwrap());
+                }
+                assert!(server.close_round().has_uploads);
+                for has_previous in [false, true] {
+                    assert_eq!(
+                        world.coordinator.opening().broadcast(time, has_previous),
+                        server.broadcast_message(time, has_previous),
+                        "{method:?} {up:?} {down:?} round {time}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_scale_is_agreed_on_before_anything_else() {
+    let online = Scaling::Online { kind: ScaleKind::Range };
+    let mut world = World::new(config(Method::MkOfl).scaling(online), None);
+    let mut versions = vec![];
+    for time in 1..=30 {
+        world.exchange(false);
+        world.learn(time, growing_sample);
+        world.exchange(false);
+        world.close();
+        let opening = world.coordinator.opening();
+        versions.push((opening.round, opening.scale_version));
+    }
+    // Four nodes have seen sixteen samples after four rounds each.
+    assert_eq!(versions[..5], [(1, 0), (1, 0), (1, 0), (1, 1), (2, 1)], "{versions:?}");
+    assert!(versions.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0 || pair[1].0 == 1));
+    assert!(versions[29].1 > 1, "it grows with the samples");
+    assert!(world.streams.iter().all(|stream| stream.node.is_scaled()));
+    assert_eq!(world.coordinator.totals().rounds, 26);
+}
+
+#[test]
+fn a_node_answers_with_what_it_has_when_its_patience_ends() {
+    // More samples are wanted than come.
+    let compression = Compression { every: 3.try_into().unwrap(), ..Compression::default() };
+    let mut world = World::new(config(Method::MkOfl).compression(compression), Some(PATIENCE));
+    let learn_until = |world: &mut World, round| {
+        while world.coordinator.opening().round < round {
+            world.exchange(false);
+            world.learn(round, sample);
+            world.exchange(false);
+            world.close();
+        }
+        world.exchange(false);
+    };
+    learn_until(&mut world, 10);
+    world.learn(1, sample);
+    world.exchange(false);
+    assert_eq!(world.close(), 10, "nobody has learned enough");
+    let wake = world.streams[0].near.wake_at().unwrap();
+    assert_eq!(wake, world.now + PATIENCE);
+    world.now += PATIENCE / 2;
+    let now = world.now;
+    assert!(world.streams.iter_mut().all(|stream| !stream.near.wake(now)));
+    world.now += PATIENCE / 2;
+    let now = world.now;
+    assert!(world.streams.iter_mut().all(|stream| stream.near.wake(now)));
+    world.exchange(true);
+    assert_eq!(world.close(), 11);
+    // A node in step has no patience: it waits for its samples.
+    let mut world = World::new(config(Method::MkOfl).compression(compression), None);
+    learn_until(&mut world, 10);
+    world.learn(1, sample);
+    world.exchange(false);
+    assert_eq!((world.close(), world.streams[0].near.wake_at()), (10, None));
+}
+
+#[test]
+fn a_node_without_a_scale_waits_for_one_and_then_takes_another_sample() {
+    let online = Scaling::Online { kind: ScaleKind::Range };
+    let mut world = World::new(config(Method::MkOfl).scaling(online), None);
+    world.exchange(false);
+    for time in 1..=4 {
+        world.learn(time, sample);
+    }
+    // The server is slow: no scale comes.
+    world.exchange(false);
+    let near = &mut world.streams[0].near;
+    assert!(near.awaits_scale());
+    let until = near.wake_at().unwrap();
+    assert!(!near.wake(until - Duration::from_millis(1)) && near.awaits_scale());
+    assert!(!near.wake(until) && !near.awaits_scale());
+    assert_eq!(near.wake_at(), None);
+    // With the scale, nobody waits.
+    world.close();
+    world.exchange(false);
+    assert!(world.streams.iter().all(|stream| !stream.near.awaits_scale()));
+}
+
+#[test]
+fn a_stream_begins_with_a_hello_that_fits() {
+    let world = World::new(config(Method::MkOfl), None);
+    let greet = |certified: Option<&str>, message| {
+        let opening = Arc::clone(world.coordinator.opening());
+        let certified = certified.map(str::to_owned);
+        let mut session = ServerSession::new(&world.plan, certified, world.now, opening);
+        assert_eq!(session.deadline(), Some(world.now));
+        session.greet(message).map(|request| request.name)
+    };
+    let said = |hello| Some(FromNode::Hello(hello));
+    assert_eq!(greet(None, said(hello("a", ""))), Ok("a".to_owned()));
+    assert_eq!(greet(Some("a"), said(hello("a", ""))), Ok("a".to_owned()));
+    assert_eq!(greet(Some("b"), said(hello("a", ""))), Err(CloseReason::OtherName));
+    assert!(matches!(greet(None, said(hello("A b", ""))), Err(CloseReason::BadName(_))));
+    assert_eq!(greet(None, Some(ToServer::Idle.into())), Err(CloseReason::NotHello));
+    assert_eq!(greet(None, None), Err(CloseReason::NotHello));
+    let newer = Hello { protocol: 9, ..hello("a", "") };
+    assert_eq!(greet(None, said(newer)), Err(CloseReason::Version(9)));
+}
+
+#[test]
+fn a_welcome_is_checked() {
+    let world = World::new(config(Method::MkOfl), None);
+    let learning = plan_to_json(&world.plan);
+    let good = Welcome { protocol: VERSION, run: "run".into(), node: 3, learning };
+    let first = |message: FromServer| Joined::from_first(message);
+    let joined = first(FromServer::Welcome(good.clone())).unwrap();
+    assert_eq!((joined.run.as_str(), joined.number, joined.plan), ("run", 3, world.plan.clone()));
+    let newer = Welcome { protocol: 2, ..good.clone() };
+    assert!(matches!(first(FromServer::Welcome(newer)), Err(ConnectError::Foreign(_))));
+    let odd = Welcome { learning: "{}".into(), ..good };
+    assert!(matches!(first(FromServer::Welcome(odd)), Err(ConnectError::Plan(_))));
+    let refusal = FromServer::Refusal { round: 1, reason: "no".into() };
+    assert_eq!(first(refusal).unwrap_err(), ConnectError::Refused("no".into()));
+    let broadcast = world.coordinator.opening().broadcast(0, false);
+    assert!(matches!(first(broadcast.into()), Err(ConnectError::Foreign(_))));
+}
+
+#[test]
+fn bad_messages_are_refused_and_too_many_end_the_stream() {
+    let mut world = World::new(config(Method::MkOfl), None);
+    world.exchange(false);
+    let World { coordinator, now, streams, .. } = &mut world;
+    let Stream { node, near, far } = &mut streams[0];
+    let bad = Limits::default().bad_messages;
+    for count in 1..=bad {
+        let message = match count % 2 {
+            0 => Ok(FromNode::Hello(hello("n0", ""))),
+            _ => Err(Rejected::Garbled { what: "an empty message" }),
+        };
+        far.receive(message, 10, &mut At(coordinator, *now));
+        if count < bad {
+            let refusal = far.transmit().unwrap();
+            let heard = near.receive(node, &travel_down(refusal), *now).unwrap();
+            let Heard::Refused { round: 1, reason } = heard else { panic!("{heard:?}") };
+            assert!(reason.contains("can't be read"), "{reason}");
+        }
+    }
+    assert_eq!(far.transmit(), None);
+    assert!(matches!(far.ended(), Some(CloseReason::BadMessages(_))), "{:?}", far.ended());
+    assert_eq!(node.tally().refused, u64::from(bad) - 1);
+    // What no server says.
+    let welcome = Welcome { protocol: VERSION, run: String::new(), node: 0, learning: "".into() };
+    assert!(near.receive(node, &FromServer::Welcome(welcome), *now).is_err());
+}
+
+#[test]
+fn a_slow_node_hears_the_latest_round_only_and_the_end_last() {
+    let mut world = World::new(config(Method::MkOfl), None);
+    let mut slow = world.streams.pop().unwrap();
+    let sender = slow.far.sender().unwrap();
+    world.exchange(false);
+    for time in 1..=5 {
+        world.learn(time, sample);
+        let upload = Upload { round: time, vote: Some(0), numbers: vec![0.5; 4] };
+        let mut at = At(&mut world.coordinator, world.now);
+        at.upload(sender, &mut [upload], Errors::default(), Envelope::default()).unwrap();
+        world.exchange(false);
+        assert_eq!(world.close(), time + 1);
+        world.exchange(false);
+    }
+    slow.far.open(Arc::clone(world.coordinator.opening()));
+    let first = slow.far.transmit().unwrap();
+    let FromServer::Message(ToNode::Broadcast(broadcast)) = &first else { panic!("{first:?}") };
+    assert_eq!(broadcast.round, 6);
+    assert_eq!((slow.far.transmit(), slow.far.unaccounted().broadcasts), (None, 1));
+    // The server has lost rounds: the node goes on from the server's.
+    slow.near.receive(&mut slow.node, &first, world.now).unwrap();
+    let older = World::new(config(Method::MkOfl), None).coordinator.opening().broadcast(0, false);
+    let heard = slow.near.receive(&mut slow.node, &older.into(), world.now).unwrap();
+    assert_eq!(heard, Heard::Round { lost_from: Some(6) });
+    let mut last = world.coordinator.opening().as_ref().clone();
+    last.is_last = true;
+    slow.far.open(Arc::new(last));
+    assert_eq!((slow.far.transmit(), slow.far.ended()), (None, Some(&CloseReason::GoingDown)));
+}

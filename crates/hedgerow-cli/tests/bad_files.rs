@@ -1,5 +1,5 @@
-//! Every kind of bad file, as a user meets it: an exit code, one line that says where and what, and
-//! nothing left behind.
+//! Every kind of bad file gives an exit code and one line with place and reason, and leaves no
+//! output.
 
 #![allow(clippy::unwrap_used)]
 
@@ -93,7 +93,7 @@ fn archives_that_break_off_or_are_damaged() {
         case("d.csv.zst", cut(&packed, 0.6), &[], &["row ", "zstandard data breaks off"]),
         case("d.csv.zst", packed[..9].to_vec(), &[], &["zstandard data breaks off"]),
         case("d.csv.gz.gz", gzip(&gzipped), &[], &["packed more than once"]),
-        // Whatever the ending says, the content decides.
+        // The content decides, not the file extension.
         case("d.csv", cut(&gzipped, 0.6), &[], &["row ", "gzipped data breaks off"]),
     ]);
     // A damaged byte anywhere is noticed, if only by the checksum; what is said depends on where it
@@ -392,8 +392,7 @@ fn known_ranges_that_are_not_known() {
     }
 }
 
-/// A run on standard input that says nothing and never ends: what is refused is refused without
-/// waiting for it.
+/// A run on a silent, endless standard input: refusals must not wait for it.
 fn refused_unheard(folder: &Path, flags: &[&str]) -> Output {
     let mut command =
         command(folder, &[&["simulate", "--data", "-", "--trials", "1"], flags].concat());

@@ -1,5 +1,4 @@
-//! `hedgerow compare` as a process: what it writes and says, what it doesn't do twice, and what it
-//! refuses.
+//! `hedgerow compare` as a process: its files and output, stored runs, and refusals.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::process::{assert_refused, command, hedgerow, json, text, write};
 
-/// Quick enough for a test.
+/// Settings for a quick run.
 const SMALL: [&str; 7] = ["compare", "--trials", "3", "--rounds", "30", "--nodes", "4"];
 
 fn small(folder: &Path, more: &[&str]) -> Output {
@@ -80,7 +79,7 @@ fn one_stream_has_a_ranking_two_figures_and_advice() {
     let summary: Value = serde_json::from_str(&read(folder, "compare.json")).unwrap();
     let advice = summary["advice"].as_str().unwrap();
     assert!(shown.contains(advice) && advice.contains("per node and round"), "{advice}");
-    // Least error first, one sk, and ranks for those only that one could choose.
+    // Least error first, one sk, and ranks only for methods that can be chosen.
     let run = &summary["runs"][0];
     let errors: Vec<f64> = run["methods"]
         .as_array()
@@ -182,7 +181,7 @@ fn a_grid_is_run_once_and_mended_where_it_is_damaged() {
     for run in summary["runs"].as_array().unwrap() {
         assert!(["mk", "naive", "sk"].iter().all(|name| methods(run).contains(name)));
     }
-    // One is cut short: it alone is made anew, and comes out the same.
+    // A truncated run is repeated alone, with the same result.
     let (path, _) = &first[2];
     let content = std::fs::read(path).unwrap();
     std::fs::write(path, &content[..content.len() / 2]).unwrap();

@@ -1,4 +1,4 @@
-//! `hedgerow data` as a user meets it: as a process, with its output and its exit codes.
+//! `hedgerow data` as a process, with its output and exit codes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use zip::write::{SimpleFileOptions, ZipWriter};
 
-/// With a cache of its own, whatever the user's environment says.
+/// With its own cache, independent of the user's environment.
 fn hedgerow(cache: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hedgerow"));
     command
@@ -123,7 +123,7 @@ fn a_data_set_is_fetched_into_the_cache_and_found_there() {
     assert!(
         text(&hedgerow(cache.path(), &["data", "list"]).stdout).contains(file.to_str().unwrap())
     );
-    // Nobody is there any more, and nobody is needed.
+    // The server is gone and not needed.
     let flags = ["data", "fetch", "wave", "--mirror", "http://127.0.0.1:1", "--json"];
     let again: Value = serde_json::from_slice(&hedgerow(cache.path(), &flags).stdout).unwrap();
     assert_eq!(

@@ -1,5 +1,4 @@
-//! `hedgerow data info`: what it says of a file, and that the command it suggests runs as it is
-//! printed.
+//! `hedgerow data info`: its output, and that the suggested command runs as printed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -138,13 +137,13 @@ fn the_suggested_command_runs_as_it_is_printed() {
     assert_eq!(summary["settings"]["data"]["time"], "Date+Time");
     write(folder, "few.csv", "a,y\n1,2\n2,4\n3,5\n");
     assert_eq!(run_as_suggested(folder, &["few.csv"])["nodes"], 1);
-    // Times that come again far apart come together when they are sorted.
+    // Equal times that are far apart become neighbours by sorting.
     let shuffled: String = (0..60)
         .map(|row| format!("2020-01-{:02},{},0.{}\n", 1 + row * 7 % 30, row % 3, row % 7))
         .collect();
     write(folder, "shuffled.csv", format!("day,a,y\n{shuffled}"));
     assert_eq!(run_as_suggested(folder, &["shuffled.csv"])["data"]["samples"], 30);
-    // A text that comes late, among texts and among numbers.
+    // A text that appears late, among texts and among numbers.
     let late: String = (0..3000)
         .map(|row| match row {
             2500 => "broken,,0.5\n".to_owned(),

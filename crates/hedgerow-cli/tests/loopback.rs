@@ -1,5 +1,5 @@
-//! Twenty nodes and a server over loopback are `hedgerow simulate`, bit for bit: every prediction,
-//! every broadcast, every recorded error.
+//! Twenty nodes and a server over loopback equal `hedgerow simulate` bit for bit: every prediction,
+//! broadcast and recorded error.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,7 +25,7 @@ use tokio::net::TcpStream;
 const NODES: usize = 20;
 const ROUNDS: usize = 80;
 
-/// What one node predicted, and what it heard, round by round.
+/// The predictions of one node and the broadcasts it received, round by round.
 #[derive(Default)]
 struct Heard {
     /// None where there was no scale yet.

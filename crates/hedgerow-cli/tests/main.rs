@@ -1,4 +1,4 @@
-//! The program, as its users run it. `cargo test -p hedgerow-cli --test all compare::` runs one
+//! Tests of the program as a process. `cargo test -p hedgerow-cli --test all compare::` runs one
 //! file.
 
 mod bad_files;

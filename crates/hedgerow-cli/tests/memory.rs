@@ -1,5 +1,4 @@
-//! A table of the size of the paper's largest goes through in bounded memory, and all of it is
-//! read.
+//! A table as large as the paper's largest is read completely in bounded memory.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,8 +17,7 @@ const ROWS: usize = 583_250;
 const COLUMNS: usize = 78;
 const MOST_MEGABYTES: u64 = 200;
 
-/// Counts and shares such as the original has: small whole numbers, and decimals of up to six
-/// digits.
+/// Counts and shares like the original: small whole numbers, and decimals of up to six digits.
 fn number(state: &mut u64) -> String {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let drawn = *state >> 33;
@@ -31,8 +29,8 @@ fn number(state: &mut u64) -> String {
     }
 }
 
-/// In the format of UCI's file. Blocks of rows are packed once and come again; the last row has a
-/// label like no other.
+/// In the format of UCI's file. Blocks of rows are compressed once and repeated. The last row has a
+/// unique label.
 fn write_twitter(path: &Path) {
     const BLOCK: usize = 1000;
     let mut state = 1;
@@ -57,10 +55,9 @@ fn write_twitter(path: &Path) {
     file.flush().unwrap();
 }
 
-/// What a run prints, and the most memory it ever held, in kilobytes; `None` where the system
-/// doesn't tell.
+/// The output of a run and its peak memory in kilobytes, or `None` if the system doesn't report it.
 fn watched(folder: &Path, arguments: &[&str]) -> (Value, Option<u64>) {
-    // To a file: nobody reads a pipe while the process is watched.
+    // To a file, because a pipe would not be read meanwhile.
     let printed = folder.join("printed.json");
     let mut child = command(folder, arguments)
         .stdout(File::create(&printed).unwrap())
@@ -119,7 +116,7 @@ fn the_largest_data_set_of_the_paper_needs_little_memory() {
     assert_bounded("simulate", most);
 }
 
-/// How far the estimate may be from what a run really takes, where that is much.
+/// How far the estimate may be from the real peak of a large run.
 const CLOSE: std::ops::Range<f64> = 0.7..1.3;
 
 #[test]

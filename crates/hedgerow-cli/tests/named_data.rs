@@ -1,5 +1,5 @@
-//! Data sets by name, where they are at hand: each can be learned from, and is what the catalogue
-//! promises.
+//! Data sets by name, if they are available: each can be learned from and agrees with the
+//! catalogue.
 
 #![allow(clippy::unwrap_used)]
 
@@ -57,7 +57,7 @@ fn every_data_set_at_hand_is_learned_from_as_promised() {
             assert_eq!(counted, 40 * nodes, "{name}, {kind}");
             let mse = summary["methods"][0]["mse"]["mean"].as_f64().unwrap();
             assert!(mse.is_finite() && mse > 0.0, "{name}, {kind}: {mse}");
-            // Unless somebody says otherwise, it is the excerpt that the paper's authors made.
+            // By default it is the excerpt of the paper's authors.
             if kind == entry["variants"][0]["variant"] {
                 let auto = run(name, "auto", "40");
                 assert_eq!(auto["methods"][0]["mse"], summary["methods"][0]["mse"], "{name}");
@@ -82,7 +82,7 @@ fn all_samples_that_are_promised_are_there() {
             let (name, kind) =
                 (entry["name"].as_str().unwrap(), variant["variant"].as_str().unwrap());
             let change = format!("data.variant={kind}");
-            // The quickest there is: nothing but a running mean.
+            // The quickest method: a running mean.
             let flags = ["--trials", "1", "--method", "mean", "--json", "--set", &change];
             let flags = [&["simulate", "--data", name, "--data-dir", data], &flags[..]].concat();
             let summary = json(&hedgerow(folder.path(), &flags));

@@ -1,5 +1,5 @@
-//! From nothing to nodes that learn together, as a user does it: certificates, a server, nodes,
-//! each a process of its own.
+//! A complete federation as a user builds it: certificates, a server, nodes, each as its own
+//! process.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -16,7 +16,7 @@ use hedgerow_net::serve::config::ServeSettings;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A process that is ended with its test, whatever happens.
+/// A process that ends with its test.
 struct Running {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -58,7 +58,7 @@ impl Running {
         log
     }
 
-    /// Waits until it has ended: its code, what was left to read, and its log.
+    /// Waits for its end. Returns the exit code, the remaining output and the log.
     fn end(mut self) -> (Option<i32>, Vec<Value>, String) {
         drop(self.child.stdin.take());
         let mut rest = String::new();
@@ -125,7 +125,7 @@ fn status(line: &Value) -> Value {
     serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
 }
 
-/// Something to learn.
+/// A sample.
 fn sample(at: usize) -> (f64, f64, f64) {
     let (temperature, wind) = ((at as f64 * 0.37).sin(), (at as f64 * 0.73).cos());
     (temperature, wind, 0.5 + 0.3 * temperature * wind)
@@ -192,7 +192,7 @@ fn two_nodes_learn_together_from_objects_and_from_rows() {
         (&2.into(), &301.into(), &600.into()),
         "{seen}"
     );
-    // What they predicted is what a federation in one process predicts, whoever of them came first.
+    // The predictions equal those of a federation in one process, for any order of joining.
     let is_alpha_first =
         seen["nodes"].as_array().unwrap().iter().any(|node| {
             (node["name"].as_str(), node["number"].as_u64()) == (Some("alpha"), Some(0))
@@ -241,14 +241,14 @@ fn node_and_server_are_ended_and_killed_and_go_on() {
         }
     };
     read(&mut node, 10);
-    // The server dies and comes back.
+    // The server is killed and restarted.
     server.signal("-KILL");
     server.end();
     append(10..20);
     let (server, again) = serve(folder.path(), port(&line));
     assert_eq!(again["run"], line["run"]);
     read(&mut node, 10);
-    // The node is ended and comes back; so is it killed, after it was told to save all the time.
+    // The node is stopped and restarted, then killed and restarted, with frequent saves.
     node.signal("-TERM");
     let (code, rest, messages) = node.end();
     assert_eq!((code, rest.len()), (Some(0), 0), "{messages}");
@@ -266,7 +266,7 @@ fn node_and_server_are_ended_and_killed_and_go_on() {
 fn labels_come_later_and_questions_over_http() {
     let folder = prepare(&["alpha"]);
     let (server, line) = serve(folder.path(), 0);
-    // Any free port; somebody else may take it in between, but nobody does.
+    // A free port.
     let free =
         std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let mut node = join(folder.path(), "alpha", port(&line), &["--http", &free]);
@@ -318,7 +318,7 @@ fn a_file_on_standard_input_is_played_in_step_and_one_of_no_use_has_a_code() {
     assert!(done.status.success() && log.contains("standard input is a file"), "{log}");
     assert!(log.contains("learned=50 predicted=0 refused=0 answers_taken=50"), "{log}");
     assert_eq!(status(&line)["round"], 51);
-    // The same again, and no wish to wait for rounds.
+    // The same again without waiting for rounds.
     let done = play(&content, &["--pace", "free"]);
     assert!(done.status.success(), "{}", text(&done.stderr));
     // Without an input; without anything that is known.
@@ -344,7 +344,7 @@ fn the_defaults_can_be_printed_and_used() {
     let folder = TempDir::new().unwrap();
     let printed = hedgerow(folder.path(), &["config", "join"]);
     write(folder.path(), "join.toml", &printed.stdout);
-    // All is well but for the certificate.
+    // Only the certificate is wrong.
     let done = hedgerow(folder.path(), &["join", "join.toml"]);
     let message = text(&done.stderr);
     assert!(done.status.code() == Some(3) && message.contains("node.pem"), "{message}");

@@ -1,5 +1,5 @@
-//! `hedgerow export` and `hedgerow predict` as a user meets them: a model leaves its server and
-//! predicts what nodes predict.
+//! `hedgerow export` and `hedgerow predict` as processes: an exported model predicts what nodes
+//! predict.
 
 #![allow(clippy::unwrap_used)]
 
@@ -168,7 +168,7 @@ fn a_model_is_exported_while_the_server_runs_and_over_an_older_one_only() {
         (&61.into(), &"run-1".into(), &"mk".into())
     );
     assert_eq!(std::fs::read(folder.path().join("m.safetensors")).unwrap(), first);
-    // The server goes on all the while.
+    // The server keeps running.
     let server = trained.plan.server().save();
     trained.store.commit(&Commit { round: 1, server, ..Commit::default() }).unwrap();
     assert_eq!(json(&hedgerow(folder.path(), &flags))["round"], 1);

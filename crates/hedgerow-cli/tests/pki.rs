@@ -1,4 +1,4 @@
-//! `hedgerow pki`: from nothing to an enrolled node and out again, and what is refused.
+//! `hedgerow pki`: enrolling and revoking a node, and refusals.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::process::{assert_refused, hedgerow, json, text};
 
-/// What a command printed, once it has ended well and quietly.
+/// The output of a command that succeeded without messages on standard error.
 fn words(folder: &Path, arguments: &[&str]) -> String {
     let output = hedgerow(folder, arguments);
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));

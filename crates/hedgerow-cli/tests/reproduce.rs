@@ -1,5 +1,4 @@
-//! `hedgerow reproduce` as a process: what it writes, what it doesn't do twice, and what it does
-//! without data.
+//! `hedgerow reproduce` as a process: its files, stored runs, and missing data.
 
 #![allow(clippy::unwrap_used)]
 
@@ -111,7 +110,7 @@ fn a_figure_is_made_once_and_mended_where_it_is_damaged() {
     assert_eq!(runs(folder), first);
     assert_eq!(text(&read(folder, "table.csv")), table);
 
-    // One is gone, one is cut short, one is no run at all: each alone is made anew.
+    // One run is missing, one is truncated, one is invalid: only these are repeated.
     let damage: [&dyn Fn(&Path); 4] = [
         &|path| std::fs::remove_file(path).unwrap(),
         &|path| {
@@ -143,7 +142,7 @@ fn a_figure_is_made_once_and_mended_where_it_is_damaged() {
     assert_eq!(summary["figures"][0]["runs"]["traffic"]["trials"], 2);
     assert!(summary["claims"].as_array().unwrap().len() >= 5);
     assert_eq!(runs(folder).len(), 6);
-    // All over again.
+    // Everything again.
     let before = runs(folder);
     assert!(reproduce(folder, "fig4", &data, &["--fresh", "--quiet"]).status.success());
     let fresh = runs(folder);
@@ -302,7 +301,7 @@ fn what_goes_wrong_has_its_exit_code() {
     assert_eq!(hedgerow(folder, &["reproduce", "fig5"]).status.code(), Some(2));
     write(folder, "taken", "a file, not a folder");
     refused(&["--out", "taken/out"], 4, &["taken/out"]);
-    // With the rows mended it runs, and flags that make no sense cost none of it.
+    // With corrected rows it runs, and wrong flags lose no stored run.
     write(folder, "data/authors_csv/AirData.csv", format!("x1,y\n{rows}"));
     assert!(reproduce(folder, "fig4", &data, &["--quiet"]).status.success());
     let stored = runs(folder);

@@ -72,7 +72,7 @@ fn a_server_says_where_it_is_and_ends_when_told() {
     let (code, log) = end(child, "-INT");
     assert_eq!(code, Some(0), "{log}");
     log.lines().for_each(|line| drop(serde_json::from_str::<Value>(line).unwrap()));
-    // Killed, it goes on all the same.
+    // After a kill it continues.
     let (child, _) = start(folder.path(), &[]);
     end(child, "-KILL");
     let (child, again) = start(folder.path(), &[]);

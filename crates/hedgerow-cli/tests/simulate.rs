@@ -1,5 +1,4 @@
-//! The command line as a user meets it: as a process, with its output, its files and its exit
-//! codes.
+//! The command line as a process, with its output, files and exit codes.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,4 @@
-//! Files, folders and standard input as they come: what is learned from them, and what the results
-//! say about it.
+//! Runs on files, folders and standard input, and what the results say about them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -368,7 +367,7 @@ fn live(folder: &Path, flags: &[&str]) -> Child {
 fn feed(child: &mut Child, lines: &str) {
     let mut input = child.stdin.take().unwrap();
     for (at, line) in lines.split_inclusive('\n').enumerate() {
-        // In two pieces, as a slow line may bring them.
+        // In two pieces, like a slow connection.
         let (begin, end) = line.split_at(line.len() / 2);
         input.write_all(begin.as_bytes()).unwrap();
         input.flush().unwrap();

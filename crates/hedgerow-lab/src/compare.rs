@@ -38,7 +38,7 @@ pub struct Cell {
 impl Cell {
     /// Ranks what was found.
     pub fn new(data: &str, title: &str, partition: &str, results: Option<Results>) -> Self {
-        // A run knows better than a flag who dealt its samples.
+        // The run names its real partition, which may differ from the flag.
         let partition = results.as_ref().map_or(partition, |results| &results.partition).to_owned();
         let ranking = results.as_ref().map(Ranking::new);
         Self { data: data.to_owned(), title: title.to_owned(), partition, results, ranking }

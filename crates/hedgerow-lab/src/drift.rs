@@ -10,8 +10,8 @@ use hedgerow_data::builtin::Builtin;
 /// change.
 pub const RECOVERED_RATIO: f64 = 1.5;
 
-/// When the data of a run changes; empty where nobody knows. A generated stream knows its rounds if
-/// every node sees its samples in turn, as many in every round.
+/// The changes of a run's data; empty if unknown. They are known for a generated stream whose
+/// samples are dealt in turn, the same number in every round.
 pub fn changes(results: &Results) -> Vec<Change> {
     let setting = |key: &str| results.settings.pointer(key);
     let is = |key: &str, expected: f64| {

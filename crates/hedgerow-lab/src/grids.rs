@@ -13,7 +13,7 @@ const OPEN_REGRET: f64 = 4.0;
 pub(crate) enum Grids {
     /// The number of rounds is known: these rounds.
     Closed { curve: Vec<u64>, regret: Vec<u64> },
-    /// Nobody knows when it ends: ever more rarely.
+    /// The end is unknown: rounds are recorded more and more rarely.
     Open,
 }
 

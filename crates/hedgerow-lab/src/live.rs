@@ -1,8 +1,9 @@
-//! A live run: samples are learned from as they come, once, until the stream ends. Nothing is kept
-//! but the models.
+//! A live run: samples are learned once, as they arrive, until the stream ends. Only the models are
+//! kept.
 //!
-//! A round is a sample of each node. Where the data names the nodes, it closes as soon as one of
-//! them comes again; those that have come before but not in this round hear of it all the same.
+//! A round has one sample of each node. If the data names the nodes, a round closes when a node
+//! appears for the second time. Nodes that appeared earlier but not in this round receive its
+//! broadcast too.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -265,7 +266,7 @@ impl Rounds {
         })
     }
 
-    /// Reads until so many samples wait, or there are no more.
+    /// Reads until this number of samples is waiting, or the stream ends.
     fn read_ahead(&mut self, stream: &mut SampleStream, count: usize) -> Result<(), DataError> {
         while self.ahead.len() < count && stream.next(&mut self.spare)? {
             self.ahead.push_back(std::mem::take(&mut self.spare));

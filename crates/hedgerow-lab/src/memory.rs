@@ -26,7 +26,7 @@ pub struct Memory {
     /// What is on its way, and what is owed: compressed messages, sums of uploads, uploads that are
     /// kept.
     pub messages: f64,
-    /// Samples, whose they are, and those of the open round.
+    /// Samples, their nodes, and the samples of the open round.
     pub data: f64,
     /// Courses, windows and sums of what was measured.
     pub results: f64,
@@ -135,7 +135,7 @@ pub(crate) fn estimate(context: &RunContext<'_>, at_once: usize) -> Result<Memor
         results: one.results * times,
         program: PROGRAM_BYTES,
     };
-    // Courses of all trials are kept to the end, when their means stand beside them.
+    // The curves of all trials are kept to the end, and their means are added then.
     let points = context.rounds.map_or(2000, |rounds| rounds.min(1500)) as f64;
     let of_sk = |choice: &&MethodChoice| choice.info.takes_kernel;
     let kernels = settings.kernels.len() as f64;
@@ -158,11 +158,11 @@ fn of_group(context: &RunContext<'_>, group: &[MethodChoice]) -> Result<Memory, 
         memory.nodes += nodes * of_node(choice, &plan);
         memory.messages += of_messages(choice, &plan);
         let runs = if choice.info.takes_kernel { kernels } else { 1.0 };
-        // A live stream has as many rounds as it has, unless so many were asked for.
+        // The number of rounds of a live stream is unknown unless it was given.
         let rounds = context.rounds.or(settings.rounds).unwrap_or(usize::MAX);
         memory.results += runs * 16.0 * settings.window.min(rounds) as f64;
     }
-    // All at once where somebody needs them all.
+    // All at once if a method needs them all.
     let needs_all = group.iter().any(|choice| choice.is(Reference::CentralBatch));
     let most = if needs_all || context.delay > 0 {
         samples
@@ -190,7 +190,7 @@ fn of_group(context: &RunContext<'_>, group: &[MethodChoice]) -> Result<Memory, 
     // A round as it comes and as it is learned from, and those that wait for their labels.
     let turn = size_of::<Turn>() as f64;
     memory.data += (2.0 + context.delay as f64) * (samples * (4.0 * inputs + 16.0) + nodes * turn);
-    // Who is dealt what, and what is drawn for each node.
+    // The partition, and what is drawn for each node.
     memory.data += nodes * (24.0 + ALLOCATION_BYTES + 4.0 * 8.0);
     if group.iter().any(|choice| choice.is(Reference::Hindsight)) {
         let model = 2.0 * frequencies;
@@ -232,8 +232,8 @@ fn of_messages(choice: MethodChoice, plan: &Plan) -> f64 {
     (1.0 + MOST_LANES.min(nodes)) * 24.0 * sums + nodes * 10.0 + kept + ends
 }
 
-/// Bytes of samples that stand in memory: inputs, labels, who they are dealt to, and for a while
-/// once more in the making.
+/// Bytes of samples in memory: inputs, labels and their nodes, with a temporary second copy while
+/// they are made.
 pub(crate) fn of_samples(samples: f64, features: usize) -> f64 {
     samples * (4.0 * features as f64 + 4.0 + 4.0)
 }

@@ -86,7 +86,8 @@ pub(crate) struct Batch<'a> {
     pub(crate) z: Features<'a>,
     pub(crate) width: usize,
     pub(crate) visits: &'a [NodeRound<'a>],
-    /// The same samples in the server's scale, where a node's differs: for who learns in one place.
+    /// The same samples in the server's scale, if a node's scale differs, for methods that learn in
+    /// one place.
     pub(crate) central: Option<&'a Batch<'a>>,
     /// What is learned from, where labels are known only some rounds after they were predicted.
     pub(crate) due: Option<&'a Batch<'a>>,
@@ -123,7 +124,7 @@ pub(crate) struct MethodRun {
     own: Option<Own>,
     /// Numbers in all samples so far, for those that send samples.
     sent: u64,
-    /// Who works for it, and what was written down of its predictions; scratch.
+    /// The threads of the run, and its recorded predictions; scratch.
     parallelism: Parallelism,
     notes: Vec<f64>,
 }
@@ -349,8 +350,7 @@ impl MethodRun {
                         method.shares(&mut note[NOTES_BEFORE_SHARES..]);
                     },
                 )?;
-                // What is added up is added up in the order of the samples, whoever made the
-                // predictions.
+                // Sums run in the order of the samples for any number of threads.
                 for (sample, note) in batch.samples.clone().zip(self.notes.chunks_exact(width)) {
                     let (value, shares) = (note[0] as f32, &note[NOTES_BEFORE_SHARES..]);
                     measures.see(objective, value, round, sample, note[1]);
@@ -381,7 +381,7 @@ impl MethodRun {
         Ok(())
     }
 
-    /// Predicts the samples at hand.
+    /// Predicts the current samples.
     fn predict(&mut self, objective: Objective, batch: &Batch<'_>) -> Result<(), RoundError> {
         let measures = &mut self.measures;
         match &mut self.algorithm {
@@ -493,7 +493,7 @@ impl MethodRun {
         }
     }
 
-    /// The server's model goes on in another scale.
+    /// Takes the server's model to another scale.
     pub(crate) fn transport_server(&mut self, transport: &Rescaling) {
         match &mut self.algorithm {
             Algorithm::Federated(federation) => federation.rescale_server(transport),

@@ -76,7 +76,7 @@ impl OutputFolder {
             })?;
             written.push(path);
         }
-        // A figure of an earlier run beside the results of this one would mislead.
+        // A figure of an earlier run would mislead.
         for stale in self
             .names
             .iter()

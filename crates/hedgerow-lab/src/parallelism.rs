@@ -1,9 +1,9 @@
-//! [`Parallelism`]: who works inside a trial.
+//! [`Parallelism`]: the threads inside a trial.
 
 use hedgerow::executor::Executor;
 use rayon::prelude::*;
 
-/// Who works inside a trial. It changes nothing but the time.
+/// The threads inside a trial. They change only the time, not the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parallelism {
     /// One thread: the others have trials of their own.

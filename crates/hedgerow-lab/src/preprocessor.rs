@@ -157,7 +157,7 @@ impl Preprocessor {
         }
     }
 
-    /// Nodes in contact hear of the latest scale: `moved` is told each one's old scale and the new
+    /// Nodes in contact receive the latest scale. `moved` gets each node's old scale and the new
     /// one.
     pub(crate) fn catch_up<E>(
         &mut self,
@@ -268,7 +268,7 @@ impl Preprocessor {
         round.last.push(last);
     }
 
-    /// Nodes remember the round's samples; reports that are due go up. `moved` is told of a new
+    /// Nodes add the round's samples to their summaries, and due reports go up. `moved` gets a new
     /// scale.
     pub(crate) fn close(
         &mut self,
@@ -331,8 +331,8 @@ mod tests {
         (turns.collect(), RawRound { x, y, last: vec![NAN; samples.len()] })
     }
 
-    /// Plays a round as a group_run does; whose models had to follow, and whether the server's had
-    /// to.
+    /// Runs a round like `GroupRun`. Returns the nodes whose models were rescaled, and whether the
+    /// server's were.
     fn play(
         preprocessor: &mut Preprocessor,
         samples: &[(NodeId, Contact, f32, f32)],

@@ -59,7 +59,7 @@ pub struct Results {
 pub struct DataSummary {
     /// Name of the stream or path of the file.
     pub name: String,
-    /// Samples dealt to the nodes, but for those without a label.
+    /// Samples dealt to the nodes, without those that have no label.
     pub samples: usize,
     /// Numbers per sample, d.
     pub features: usize,
@@ -178,15 +178,14 @@ impl MethodResult {
         }
     }
 
-    /// Whether it learns nothing: the last value, or the mean of all so far. Whoever loses to these
-    /// has learned little.
+    /// Whether it is a trivial forecast: the last value, or the mean so far.
     pub fn is_trivial(&self) -> bool {
         matches!(self.name.as_str(), "last" | "mean")
     }
 }
 
 impl Results {
-    /// What a reader should know of the data and the nodes, besides sizes: heading and words.
+    /// Notes about the data and the nodes, besides sizes: heading and text.
     pub fn circumstances(&self) -> Vec<(&'static str, String)> {
         let DataSummary { provenance, missing_inputs, missing_labels, .. } = &self.data;
         let missing = format!(

@@ -1,5 +1,5 @@
-//! [`RoundGenerator`]: what happens at whom in each round of a trial: which samples arrive, and who
-//! can reach the server.
+//! [`RoundGenerator`]: what happens at each node in each round of a trial: which samples arrive,
+//! and which nodes have contact.
 
 use hedgerow::NodeId;
 use hedgerow::federation::Contact;
@@ -109,8 +109,7 @@ impl<'a> RoundGenerator<'a> {
         }
     }
 
-    /// The contacts of the next round, in which the nodes that `turns` names have samples, whoever
-    /// dealt them.
+    /// The contacts of the next round, in which the nodes in `turns` have samples.
     pub(crate) fn next_contacts(&mut self, turns: &mut [Turn]) {
         self.round += 1;
         turns.iter_mut().for_each(|turn| turn.contact = self.contact(turn.node as usize));

@@ -66,7 +66,7 @@ pub enum RunError {
     Memory {
         /// How much.
         needed: String,
-        /// Who says how much there is.
+        /// The source of the memory bound.
         has: &'static str,
         /// How much there is.
         most: String,
@@ -95,8 +95,7 @@ pub enum RunError {
     },
 }
 
-/// The data that the settings name: generated or read. `progress` is told how many bytes of files
-/// have been read.
+/// The data that the settings name, generated or read. `progress` gets the number of bytes read.
 pub fn load_data(settings: &Settings, progress: &dyn Fn(u64)) -> Result<Dataset, RunError> {
     let DataChoice { name, source, columns } = &settings.data;
     let mut data = match source {
@@ -336,7 +335,7 @@ fn at_once(context: &RunContext<'_>) -> usize {
 pub(crate) fn check_memory(context: &RunContext<'_>, samples: usize) -> Result<Memory, RunError> {
     let at_once = at_once(context);
     let mut memory = memory::estimate(context, at_once)?;
-    // Whose a sample is, trial by trial.
+    // The node of each sample, trial by trial.
     memory.data += 4.0 * (samples * at_once) as f64;
     // Samples are there by now, and what is left is what counts.
     memory.check(context.settings, at_once)?;

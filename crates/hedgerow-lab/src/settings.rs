@@ -28,7 +28,7 @@ mod layers;
 /// The commented defaults.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
 
-/// Rounds of a built-in stream unless told otherwise.
+/// The default number of rounds of a built-in stream.
 pub const BUILTIN_ROUNDS: usize = 500;
 
 /// A checked description of a run.
@@ -38,13 +38,13 @@ pub struct Settings {
     pub data: DataChoice,
     /// What makes its numbers of the order of one.
     pub scaling: Scaling,
-    /// K; `None` if nobody said: as many as the data names, or [`DEFAULT_NODES`].
+    /// K. `None` means as many as the data names, or [`DEFAULT_NODES`].
     pub nodes: Option<usize>,
     /// r.
     pub budget: usize,
     /// What to run, in this order, without repetition.
     pub methods: Vec<MethodChoice>,
-    /// Who sees what.
+    /// How samples are dealt to nodes.
     pub partition: Partition,
     /// Repetitions.
     pub trials: usize,
@@ -64,11 +64,11 @@ pub struct Settings {
     pub kernels: Vec<Kernel>,
     /// How frequencies are drawn.
     pub draw: Draw,
-    /// Who is missing when.
+    /// Arrivals, dropout and late uploads.
     pub participation: Participation,
     /// All of it as it was written: defaults, file and flags together.
     pub effective: Table,
-    /// Nobody chose whom to run. (Some of the defaults may be left out, where they can't be had.)
+    /// The default methods. Some may be left out if they are not possible.
     is_default_choice: bool,
     learning: Learning,
 }
@@ -80,7 +80,7 @@ pub struct Sizes {
     pub nodes: usize,
     /// d.
     pub inputs: usize,
-    /// T; `None` if nobody knows.
+    /// T; `None` if it is unknown.
     pub rounds: Option<usize>,
 }
 
@@ -231,7 +231,7 @@ impl Settings {
         Ok(Plan::new(config)?)
     }
 
-    /// Whether nobody chose whom to run.
+    /// Whether the methods are the default ones.
     pub fn has_default_methods(&self) -> bool {
         self.is_default_choice
     }
@@ -347,7 +347,7 @@ fn within(key: &str, bounds: RangeInclusive<i64>, value: i64) -> Result<usize, S
     }
 }
 
-/// Bytes that a run may take, if somebody says so.
+/// The memory limit of a run in bytes, if given.
 fn memory_limit(gigabytes: f64) -> Result<Option<f64>, SettingsError> {
     match gigabytes {
         gigabytes if gigabytes >= 0.0 => Ok(Some(1e9 * gigabytes).filter(|bytes| *bytes > 0.0)),
@@ -445,7 +445,7 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
         }
         settings.methods.retain(learns);
     }
-    // Whatever else could be wrong comes to light here, before any data is read.
+    // All other errors are found here, before any data is read.
     for &choice in &settings.methods {
         let sizes =
             Sizes { nodes: DEFAULT_NODES, inputs: 1, rounds: Some(settings.rounds.unwrap_or(1)) };

@@ -36,7 +36,7 @@ const RESULTS_REVISION: u32 = 2;
 struct ExperimentFile {
     #[serde(default)]
     figure: u32,
-    /// Other figures whose runs it is drawn from.
+    /// Other figures whose runs it uses.
     #[serde(default)]
     runs_of: Vec<u32>,
     #[serde(default)]
@@ -162,8 +162,8 @@ impl Suite {
         self.runs.missing()
     }
 
-    /// Runs what isn't finished, one after the other, and stores each. `start` is told the name of
-    /// each, `step` of each step.
+    /// Runs the unfinished runs in order and stores each. `start` gets the name of each run, `step`
+    /// is called for each step.
     pub fn run(
         &mut self,
         start: &dyn Fn(&str),

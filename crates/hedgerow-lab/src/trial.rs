@@ -95,13 +95,13 @@ pub enum TrialError {
 #[derive(Debug, Clone)]
 pub(crate) struct RunContext<'a> {
     pub(crate) settings: &'a Settings,
-    /// Who plays, in this order.
+    /// The methods, in this order.
     pub(crate) methods: Vec<MethodChoice>,
     /// K.
     pub(crate) nodes: usize,
     /// d.
     pub(crate) features: usize,
-    /// T; nobody knows it of a live stream.
+    /// T; unknown for a live stream.
     pub(crate) rounds: Option<usize>,
     pub(crate) scaler: Scaler,
     /// Whether values may be missing.
@@ -109,7 +109,7 @@ pub(crate) struct RunContext<'a> {
     /// Rounds until a label that was forecast is known.
     pub(crate) delay: usize,
     pub(crate) grids: Grids,
-    /// Who works inside a trial.
+    /// The threads inside a trial.
     pub(crate) parallelism: Parallelism,
 }
 
@@ -252,7 +252,7 @@ pub(crate) struct GroupRun {
     samples: usize,
     pub(crate) runs: Vec<MethodRun>,
     has_centrally: bool,
-    /// Whether somebody needs all samples of a round at once.
+    /// Whether a method needs all samples of a round at once.
     has_at_once: bool,
     /// Rounds between a prediction and its label, and those that wait for theirs.
     delay: usize,
@@ -412,7 +412,7 @@ impl GroupRun {
         let due_batch = batch(0, &due_visits, is_apart.then_some(&central_due), None);
         let central_now = batch(1, &central_visits, None, None);
         self.runs.iter_mut().for_each(MethodRun::open_round);
-        // Features serve all runs of the group, who share what they cost.
+        // All runs of the group use the same features and share their cost.
         let mut share = start.elapsed().as_secs_f64() / self.runs.len().max(1) as f64;
         let most = match self.has_at_once || is_apart || learned.is_some() {
             true => usize::MAX,
@@ -488,7 +488,7 @@ impl GroupRun {
         let tally = self.preprocessor.tally;
         let mut tracks: Vec<Track> = self.runs.into_iter().flat_map(MethodRun::finish).collect();
         for track in tracks.iter_mut().filter(|track| !track.choice.is_trivial()) {
-            // The scale is agreed on once, whoever uses it.
+            // All methods use the same scale.
             track.traffic.numbers_up += tally.numbers_up;
             track.traffic.numbers_down += tally.numbers_down;
             track.traffic.bytes_up += 4 * tally.numbers_up;

@@ -1,11 +1,10 @@
-//! Rounds per second, CPU and memory of a server beside a bare tonic echo of the same messages,
+//! Rounds per second, CPU and memory of a server and of a bare tonic echo of the same messages,
 //! over loopback with mutual TLS.
 //!
 //! `cargo bench -p hedgerow-net --bench network` compares at K = 2, 20, 200 and 1,000 (`-- --write
-//! FILE.csv` keeps it); `-- --nodes 10000` connects that many. Each server is a process of its own,
-//! so that its CPU and memory are its own, and the two take turns. Nodes are scripts: they answer
-//! each broadcast at once with the same numbers, in both cases, so that all that differs is the
-//! server.
+//! FILE.csv` stores the table); `-- --nodes 10000` connects that many. Each server is a separate
+//! process, so that its CPU and memory can be measured, and the two take turns. Nodes are scripts:
+//! they answer each broadcast at once with the same numbers, so that only the server differs.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -93,7 +92,7 @@ async fn compare() -> String {
     csv
 }
 
-/// So many nodes at once: do rounds close, and what does a node cost?
+/// Connects this number of nodes. Measures rounds and the cost per node.
 async fn connect_many(nodes: usize) {
     let stage = Stage::new(nodes);
     let mut server = stage.start("hedgerow");
@@ -132,7 +131,7 @@ fn median(turns: &mut [Measured]) -> Measured {
     Measured { rounds: middle(|turn| turn.rounds), cpu: middle(|turn| turn.cpu) }
 }
 
-/// A folder with certificates for everybody.
+/// A folder with certificates for all nodes.
 struct Stage {
     folder: tempfile::TempDir,
     nodes: Vec<NodeIdentity>,
@@ -176,7 +175,7 @@ impl Stage {
         Measured { rounds, cpu }
     }
 
-    /// Connects everybody; who is connected answers until the crowd is dropped.
+    /// Connects all nodes. They answer until the crowd is dropped.
     async fn crowd(&self, address: SocketAddr, count: &Arc<AtomicU64>) -> tokio::task::JoinSet<()> {
         let (mut crowd, (ready, mut arrived)) =
             (tokio::task::JoinSet::new(), mpsc::channel(self.nodes.len()));
@@ -265,7 +264,7 @@ async fn connect(address: SocketAddr, tls: TlsConnector) -> Channel {
     Endpoint::from_static("http://localhost").connect_with_connector(connector).await.unwrap()
 }
 
-/// The least that a server can do: it sends back what comes, stream by stream.
+/// A minimal server: it returns every message of a stream.
 struct Echo;
 
 type Answers = stream::BoxStream<'static, Result<wire::FromServer, Status>>;
@@ -354,7 +353,7 @@ impl AsyncWrite for Secured {
     }
 }
 
-/// Our server, with MK-OFL of the paper's size, that waits for everybody.
+/// Hedgerow's server with MK-OFL of the paper's size. It waits for all nodes.
 async fn hedgerow(folder: &Path, nodes: usize) {
     let text = |key: &str, path: PathBuf| format!("{key}={:?}", path.to_str().unwrap());
     let changes = [

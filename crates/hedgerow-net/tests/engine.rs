@@ -1,4 +1,4 @@
-//! The engine of a node beside the federation in one process: the same bits, message by message.
+//! A node compared with a federation in one process: the same bits, message by message.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,7 +19,7 @@ fn message(broadcast: &Broadcast, taken: u64) -> wire::FromServer {
         .into()
 }
 
-/// A node that is connected and in step.
+/// A connected node in the current round.
 fn node(plan: &Plan, number: u32) -> Engine {
     let mut engine = Engine::new(plan.clone(), "run", number);
     engine.connected();
@@ -154,7 +154,7 @@ fn a_restored_node_goes_on_as_if_nothing_had_happened() {
             let (x, y) = sample(0, time);
             engine.predict_later(&format!("p{time}"), &x).unwrap();
             engine.learn(&x, y).unwrap();
-            // Away and back in the middle of a round: the upload is said again.
+            // After a disconnection in the middle of a round, the upload is repeated.
             let before = spoken(&mut engine).unwrap();
             engine = Engine::restore(plan.clone(), &engine.save()).unwrap();
             assert_eq!(spoken(&mut engine), None, "not connected");

@@ -1,5 +1,5 @@
-//! A model that is taken out of a server's store predicts, far from any server, what the nodes of
-//! the run predict: bit for bit.
+//! A model exported from a server's store predicts what the nodes of the run predict, bit for bit,
+//! without a server.
 
 #![cfg(feature = "server")]
 #![allow(clippy::unwrap_used)]
@@ -129,7 +129,7 @@ fn exported_models_predict_like_nodes_bit_for_bit() {
             model.write(&out).unwrap();
             let mut predictors =
                 [&model, &Model::read(&out).unwrap()].map(|model| Predictor::new(model).unwrap());
-            // Those who keep weights to themselves are like one that has just come.
+            // Nodes with their own weights are compared as new nodes.
             if matches!(method, Method::PofMkl | Method::FedPoe) {
                 federation.nodes[1].0 = federation.plan.node(9);
                 federation.nodes[1].0.adopt(federation.server.broadcast()).unwrap();

@@ -1,5 +1,5 @@
-//! A million messages that nobody sends, to whatever reads messages: nothing panics, nothing
-//! allocates beyond its bounds, and what isn't refused is finite.
+//! A million corrupted messages to every reader: nothing panics or allocates beyond its bounds, and
+//! accepted messages are finite.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ use prost::Message;
 
 const INPUTS: usize = 1_000_000;
 
-/// Numbers that look random and are the same every time.
+/// Deterministic pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -31,7 +31,7 @@ impl Dice {
         (self.next() % bound as u64) as usize
     }
 
-    /// A few things that go wrong on wires and in heads.
+    /// Changes of a message: some random, some malicious.
     fn spoil(&mut self, bytes: &mut Vec<u8>, other: &[u8]) {
         for _ in 0..=self.below(4) {
             let at = self.below(bytes.len().max(1));
@@ -169,7 +169,7 @@ fn a_server_hears_a_million_odd_messages() {
             heard += 1;
         }
         assert!(listener.taken > 0, "some that are only a little odd are fine");
-        // What got in can't spoil what comes out.
+        // Accepted messages must not make the output infinite.
         assert!(listener.server.close_round().numbers.iter().all(|number| number.is_finite()));
         _ = listener.scaling.close_round();
     }

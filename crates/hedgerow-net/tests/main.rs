@@ -1,5 +1,5 @@
-//! Server, nodes, protocol and page, from outside. `cargo test -p hedgerow-net --test all server::`
-//! runs one file.
+//! Integration tests of the network. `cargo test -p hedgerow-net --test all server::` runs one
+//! file.
 
 mod common;
 mod dashboard;

@@ -1,5 +1,5 @@
-//! A running node against a server that does as the test says: in step, away, refused, restarted,
-//! misled.
+//! A running node with a scripted server: in step, disconnected, refused, restarted, with wrong
+//! messages.
 
 #![allow(clippy::unwrap_used)]
 
@@ -35,7 +35,7 @@ fn cursor(text: impl Into<String>) -> Input {
     Input::reading(Cursor::new(text.into()))
 }
 
-/// Closes rounds as long as the node answers; how many.
+/// Closes rounds as long as the node answers. Returns their number.
 async fn serve(session: &mut Session, server: &mut dyn ServerMethod, rounds: usize) -> usize {
     for round in 0..rounds {
         let Some(message) = session.hear().await else { return round };
@@ -110,7 +110,7 @@ async fn it_goes_on_without_the_server_and_catches_up() {
     session.broadcast(server.broadcast(), 0).await;
     writer.write_all(lines(0..1).as_bytes()).unwrap();
     assert_eq!(serve(&mut session, server.as_mut(), 1).await, 1);
-    // Gone, and not to be reached.
+    // The server is unreachable.
     stage.is_down.store(true, Ordering::SeqCst);
     drop(session);
     let tries = stage.tries.lock().unwrap().len();
@@ -118,7 +118,7 @@ async fn it_goes_on_without_the_server_and_catches_up() {
     writer.write_all(lines(1..11).as_bytes()).unwrap();
     let output = node.wrote(11).await;
     assert!(output.iter().all(|line| line["prediction"].is_number()), "{output:?}");
-    // Back, and three rounds further.
+    // The server returns, three rounds later.
     stage.is_down.store(false, Ordering::SeqCst);
     let mut session = stage.next().await;
     let hello = session.welcome("r1", &json).await;
@@ -137,7 +137,7 @@ async fn it_goes_on_without_the_server_and_catches_up() {
     assert!(session.is_quiet().await, "what was learned in another round is no answer to this one");
     writer.write_all(lines(11..12).as_bytes()).unwrap();
     let upload = session.hear_upload().await;
-    // All labels that came while nobody listened are told of.
+    // The upload counts all labels that came meanwhile.
     assert_eq!((upload.round, upload.samples), (5, 11));
     let (output, outcome) = node.stopped().await;
     outcome.unwrap();
@@ -301,7 +301,7 @@ async fn a_node_that_was_ended_goes_on_where_it_was() {
         }
         time += 1;
     }
-    // As if nobody had ever ended.
+    // As if the node had never stopped.
     let mut twin = Engine::new(plan.clone(), "r1", 0);
     let mut server = plan.server();
     twin.connected();
@@ -349,7 +349,7 @@ async fn a_state_of_another_run_is_set_aside_and_a_damaged_one_is_refused() {
         "{message}"
     );
     assert_eq!(std::fs::read(&state).unwrap(), damaged);
-    // Somebody else's.
+    // Another node's file.
     std::fs::write(&state, &whole).unwrap();
     let node = stage.node(stage.settings(&["server.node=n2"]), cursor(""), None);
     let message = node.ended().await.1.unwrap_err().to_string();
@@ -398,7 +398,7 @@ async fn nonsense_from_a_server_is_survived() {
         session.say(first).await;
         assert_eq!(session.hear().await, None);
     }
-    // Broadcasts that aren't.
+    // Invalid broadcasts.
     let good = hedgerow_net::transport::protocol::broadcast_to_wire(plan.server().broadcast());
     for bad in [
         wire::Broadcast { numbers: vec![1; 7].into(), ..good.clone() },
@@ -419,7 +419,7 @@ async fn nonsense_from_a_server_is_survived() {
         session.say(wire::from_server::Message::Broadcast(bad)).await;
         assert_eq!(session.hear().await, None);
     }
-    // And then a good one.
+    // Then a valid one.
     let mut session = stage.next().await;
     session.welcome("r1", &json).await;
     let mut server = plan.server();
@@ -505,7 +505,7 @@ async fn methods_that_remember_answer_without_a_sample_after_a_while() {
     session.broadcast(server.broadcast(), 0).await;
     writer.write_all(lines(0..1).as_bytes()).unwrap();
     assert_eq!(serve(&mut session, server.as_mut(), 1).await, 1);
-    // No sample, but news all the same.
+    // No sample, but a new upload.
     let began = tokio::time::Instant::now();
     assert!(session.is_quiet().await);
     let upload = session.hear_upload().await;
@@ -615,7 +615,7 @@ async fn a_node_whose_input_has_ended_waits_for_a_scale_and_learns_what_it_holds
     session.broadcast(server.broadcast(), 0).await;
     let scale = agree(&mut session, &mut scaling).await;
     assert_eq!(node.wrote(40).await.len(), 40);
-    // However long it takes, and though the stream breaks off.
+    // For any time, and across a broken stream.
     pass(3600).await;
     assert!(node.is_running());
     drop(session);
@@ -623,7 +623,7 @@ async fn a_node_whose_input_has_ended_waits_for_a_scale_and_learns_what_it_holds
     session.welcome("r1", &json).await;
     pass(3600).await;
     assert!(node.is_running());
-    // And though the node is ended meanwhile.
+    // Also across a restart of the node.
     node.stopped().await.1.unwrap();
     let node = stage.node(stage.settings(&[]), cursor(""), None);
     let mut session = stage.next().await;
@@ -777,7 +777,7 @@ async fn another_run_reads_on_where_the_one_before_stopped() {
     assert!(stage.path("state.old-2").exists());
 }
 
-/// Takes a few bytes, and then no more.
+/// Accepts a few bytes, then blocks.
 struct Stuck(Arc<Mutex<Vec<u8>>>, std::sync::mpsc::Receiver<()>);
 
 impl Write for Stuck {
@@ -820,7 +820,7 @@ async fn a_reader_who_does_not_read_stops_the_input_but_not_the_node() {
         session.broadcast(&closed, upload.round).await;
     }
     assert!((1..400).contains(&learned), "{learned} samples");
-    // Somebody reads again.
+    // The reader continues.
     drop(release);
     while learned < 5000 {
         let upload = session.hear_upload().await;

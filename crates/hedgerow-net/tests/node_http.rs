@@ -1,4 +1,4 @@
-//! A node's own endpoint over real loopback: what it answers, and what it refuses.
+//! A node's HTTP endpoint over loopback: answers and refusals.
 
 #![allow(clippy::unwrap_used)]
 
@@ -33,7 +33,7 @@ impl Endpoint {
         Self { address, node: stage.node(settings, Input::None, Some(asked)) }
     }
 
-    /// Sends this and reads until the other side closes: status, head, body.
+    /// Sends this and reads to the end. Returns status, headers and body.
     async fn raw(&self, request: &str) -> (u16, String, Value) {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -62,7 +62,7 @@ impl Endpoint {
     }
 }
 
-/// A node that has joined and heard of the first round.
+/// A node that has joined and received the first round.
 async fn joined(stage: &mut Stage, changes: &[&str]) -> (Endpoint, Session) {
     let (json, plan) = checked(learning(Method::MkOfl, 1));
     joined_to(stage, &json, &plan, changes).await
@@ -154,7 +154,7 @@ async fn what_is_wrong_is_said_with_its_field_and_changes_nothing() {
         assert_eq!((found, &answer["field"]), (status, &field), "{body}: {answer}");
         assert!(answer["error"].as_str().unwrap().contains(part), "{body}: {answer}");
     }
-    // A list is taken as a whole or not at all.
+    // A list is accepted as a whole or not at all.
     let (status, answer) = endpoint.post("/learn", r#"[{"a": 1, "y": 2}, {"a": 1}]"#).await;
     assert_eq!(
         (status, &answer["index"], &answer["field"]),
@@ -208,7 +208,7 @@ async fn strangers_and_giants_are_refused() {
     }
     assert_eq!(endpoint.get("/nothing").await.0, 404);
     assert_eq!(endpoint.get("/predict").await.0, 405);
-    // What a page can send without asking.
+    // A request that a web page can send without a preflight.
     for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"] {
         let request = format!(
             "POST /learn HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nConnection: close\r\n\

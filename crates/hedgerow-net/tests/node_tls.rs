@@ -1,5 +1,4 @@
-//! Nodes and a real server over loopback: whom they believe, and what a node says when it isn't
-//! believed.
+//! Nodes and a real server over loopback: trust, and a node's messages when it is refused.
 
 #![allow(clippy::unwrap_used)]
 
@@ -34,7 +33,7 @@ async fn server(folder: &Path, more: &[&str]) -> Server {
     Server::start(ServeSettings::read(None, &changes).unwrap()).await.unwrap()
 }
 
-/// A node with these settings; it tries once and plays three samples.
+/// A node with these settings. It connects once and learns three samples.
 async fn node(folder: &Path, name: &str, changes: &[String]) -> Result<(), AgentError> {
     let mut all = vec![
         "server.once=true".to_owned(),
@@ -83,8 +82,8 @@ async fn those_with_a_good_certificate_learn_and_others_are_told_why_not() {
         node(folder, name, &with_certificate(&format!("{host}:{port}"), &good)).await.unwrap();
     }
     let address = format!("localhost:{port}");
-    // The server's word may be lost with the connection, but never that it was the server who ended
-    // it.
+    // The server's message may be lost with the connection, but the node always knows that the
+    // server ended it.
     for _ in 0..20 {
         let revoked = trouble(node(folder, "c", &with_certificate(&address, &bad)).await);
         let is_told = revoked.is_lasting() && revoked.to_string().contains("it has been revoked");
@@ -153,7 +152,7 @@ async fn plain_text_goes_nowhere_but_to_loopback() {
             "server.node=n1".to_owned(),
         ]
     };
-    // A documentation address: nobody is there to be reached.
+    // A documentation address, which is unreachable.
     let refused = trouble(node(folder.path(), "n1", &changes("192.0.2.1:7443")).await);
     assert!(refused.is_lasting() && matches!(refused, ConnectError::PlainText(_)), "{refused}");
     let server = server(folder.path(), &["listen.tls=false"]).await;

@@ -1,5 +1,5 @@
-//! What a node tells whoever looks after it: how it reads, what it lacks, how it ended, and why it
-//! has no server.
+//! A node's messages for its operator: how it reads, what is missing, how it ended, and why it has
+//! no server.
 
 #![allow(clippy::unwrap_used)]
 
@@ -29,7 +29,7 @@ fn text(text: &str) -> Input {
     Input::reading(Cursor::new(text.to_owned()))
 }
 
-/// Closes rounds until the node goes; how many samples each upload told of.
+/// Closes rounds until the node disconnects. Returns the samples of each upload.
 async fn play(session: &mut Session, server: &mut dyn ServerMethod) -> Vec<u32> {
     let mut samples = Vec::new();
     while let Some(message) = session.hear().await {
@@ -42,7 +42,7 @@ async fn play(session: &mut Session, server: &mut dyn ServerMethod) -> Vec<u32> 
     samples
 }
 
-/// A node that reads this to its end: what it wrote, how it ended, and what its uploads told.
+/// A node that reads this to its end. Returns its output, its end and the samples of its uploads.
 async fn read(changes: &[&str], input: Input) -> (Vec<Value>, Result<(), AgentError>, Vec<u32>) {
     let mut stage = Stage::new();
     let (json, plan) = checked(learning(Method::MkOfl, 1));
@@ -78,7 +78,7 @@ async fn a_file_is_learned_in_step_and_a_pipe_as_it_comes_unless_told_otherwise(
         assert_eq!(samples == [1; 40], is_in_step, "{changes:?}: {samples:?}");
         assert_eq!(log.count(said), 1, "{}", log.text());
     }
-    // Who could have been slower is told so.
+    // A node that should use another pace says so.
     for (changes, is_told) in [(&[][..], 1), (&["samples.pace=round"], 0)] {
         let (log, _guard) = Log::begin();
         read(changes, text(&objects(2000))).await.1.unwrap();
@@ -105,7 +105,7 @@ async fn an_input_of_which_nothing_was_of_use_is_a_failure() {
         assert!(reason.contains(part), "{input:?}: {error}");
         assert!(error.to_string().contains(&format!("{bad} of {lines} lines were bad")), "{error}");
     }
-    // One good line is enough, and nothing is nothing bad.
+    // One good line is enough, and an empty input is no error.
     for input in ["{no JSON\n{\"x\": [1, 2, 3]}\n", "", "\n\n", "a,b,c,y\n"] {
         let input = Input::reading(Cursor::new(input));
         read(&[], input).await.1.unwrap_or_else(|error| panic!("{error}"));

@@ -1,4 +1,4 @@
-//! An authority's folder: what is written, what is never overwritten, and what it says of itself.
+//! An authority's folder: files, overwriting, and listings.
 
 #![cfg(feature = "server")]
 #![allow(clippy::unwrap_used)]
@@ -208,10 +208,10 @@ fn a_name_is_one_nodes_until_it_is_revoked() {
     let before = content(authority.folder());
     let refusal = authority.issue("a", 10).unwrap_err();
     assert!(matches!(&refusal, PkiError::Enrolled { node, .. } if node == "a"), "{refusal}");
-    // Nor does anybody else get one.
+    // No other node gets one.
     assert!(authority.issue_all(&["b", "a"], 10, Issuing::First).is_err());
     assert_eq!(content(authority.folder()), before);
-    // The file went to the device: the name is taken all the same.
+    // The file was moved to the device, but the name stays taken.
     std::fs::remove_file(&file).unwrap();
     assert!(matches!(authority.issue("a", 10), Err(PkiError::Enrolled { .. })));
     let renewed = authority.issue_all(&["a"], 20, Issuing::Renewal).unwrap();
@@ -225,7 +225,7 @@ fn a_name_is_one_nodes_until_it_is_revoked() {
         server.is_revoked(first.peer())
             && server.is_revoked(NodeIdentity::open(&file).unwrap().peer())
     );
-    // The revoked aren't renewed by the way, but may be enrolled again.
+    // Revoked nodes can't be renewed but can be enrolled again.
     let refusal = authority.issue_all(&["a"], 10, Issuing::Renewal).unwrap_err();
     assert!(matches!(&refusal, PkiError::Revoked { node, .. } if node == "a"), "{refusal}");
     authority.issue("a", 10).unwrap();
@@ -270,7 +270,7 @@ fn lists_have_rising_numbers_whatever_happens() {
         assert!(now.0 > last.0 && now.1 == count, "{last:?} {now:?}");
         last = now;
     }
-    // A list that was lost or spoilt is made anew from the index.
+    // A lost or damaged list is rebuilt from the index.
     let file = authority.folder().join("crl.pem");
     for spoil in [None, Some("spoilt")] {
         match spoil {

@@ -1,5 +1,5 @@
-//! Rounds over connections are those of one process, to the bit, also where scales are agreed on
-//! and messages are compressed.
+//! Rounds over connections equal those of one process, to the bit, also with online scaling and
+//! compressed messages.
 
 // What fails here fails the test.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -47,8 +47,8 @@ fn settings(store: &Path, changes: &[&str]) -> ServeSettings {
     ServeSettings::read(None, &changes).unwrap()
 }
 
-/// What is broadcast after each time, in one process: nodes hear of a scale, then of a broadcast;
-/// they learn; the round closes; reports go up.
+/// The broadcasts of a federation in one process: nodes receive a scale, then a broadcast; they
+/// learn; the round closes; reports go up.
 fn in_one_process(plan: &Plan) -> Vec<Broadcast> {
     let mut federation = Federation::new(&plan.core().unwrap());
     let mut nodes: Vec<_> = (0..NODES).map(|_| plan.node_scaling()).collect();

@@ -1,4 +1,4 @@
-//! The server over loopback, spoken to by a client that knows nothing but the protocol.
+//! The server over loopback with a minimal client of the protocol.
 
 // What fails here fails the test.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -265,7 +265,7 @@ async fn bad_messages_are_refused_with_a_reason_and_harm_nobody() {
         end.code() == Code::ResourceExhausted && end.message().contains("empty message"),
         "{end:?}"
     );
-    // Others, and the same node on another stream, aren't the worse for it.
+    // Other nodes, and the same node on another stream, are not affected.
     let (mut good, _) = Node::join(server.address(), "bad").await;
     good.broadcast().await;
     good.upload(1).await;
@@ -343,7 +343,7 @@ async fn what_was_said_again_is_what_the_next_upload_differs_from() {
     b.broadcast().await;
     b.say(encoded_upload(2, &mut encoder.clone(), &[], 5.0)).await;
     a.broadcast().await;
-    // Who comes now hears the mean of both as it is.
+    // A new node receives the uncompressed mean of both.
     let (mut c, _) = Node::join(server.address(), "c").await;
     let mut numbers = vec![];
     numbers_from_bytes(&c.broadcast().await.numbers, 98, &mut numbers).unwrap();
@@ -387,7 +387,7 @@ async fn a_run_goes_on_after_its_server_was_stopped_or_killed() {
         node.upload(1).await;
     }
     let opened = a.broadcast().await;
-    // Stopped: the round closes with the one upload that it has, and all hear of it.
+    // Stopped: the round closes with its only upload, and all nodes receive the result.
     a.upload(2).await;
     until("an upload", async || server.source().status().uploads > 0).await;
     let served = server.stop().await.unwrap();
@@ -413,7 +413,7 @@ async fn a_run_goes_on_after_its_server_was_stopped_or_killed() {
     let status = server.source().status();
     assert_eq!((status.samples, status.nodes_known, status.window_rounds), (6, 2, 2));
     assert_eq!(server.source().history(9).len(), 2);
-    // Killed: what the open round had is gone, and can be said again.
+    // Killed: the uploads of the open round are lost and can be sent again.
     a.upload(3).await;
     until("an upload", async || server.source().status().uploads > 0).await;
     drop(server);
@@ -453,7 +453,7 @@ async fn connections_are_limited() {
     a.upload(1).await;
     assert_eq!(a.broadcast().await.round, 2);
     drop(idle);
-    // There is room again.
+    // A slot is free again.
     until("room", async || {
         let channel = Endpoint::from_shared(format!("http://{}", server.address())).unwrap();
         let Ok(channel) = channel.connect().await else { return false };
@@ -489,7 +489,7 @@ async fn a_node_is_who_its_certificate_says_until_it_is_revoked() {
     assert_eq!((nodes[0].broadcast().await.round, nodes[1].broadcast().await.round), (2, 2));
     let status = server.source().status();
     assert!(status.wire_up > status.messages_up + 2_000, "handshakes are counted: {status:?}");
-    // Its stream ends, and there is no other for it; nobody else notices.
+    // Its stream ends, and it gets no other. Other nodes are not affected.
     authority.revoke("a").unwrap();
     assert_eq!(nodes[0].hear().await.unwrap_err().code(), Code::PermissionDenied);
     assert!(Node::open_tls(server.address(), &a).await.is_err());

@@ -1,4 +1,4 @@
-//! The lean binary as a process, without a server: what it refuses, and with which code.
+//! The lean binary as a process without a server: refusals and exit codes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

@@ -1,4 +1,4 @@
-//! What a node takes of a small device's memory while it learns, over TLS, from a stream.
+//! Memory of a node that learns from a stream over TLS.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
@@ -15,10 +15,10 @@ use serde_json::Value;
 
 const SAMPLES: usize = 3000;
 
-/// Bytes of resident memory, at most so far.
+/// Peak resident memory in bytes.
 const MOST: u64 = 20_000_000;
 
-/// Ended with its test, whatever happens.
+/// A process that ends with its test.
 struct Running(Child);
 
 impl Drop for Running {
@@ -48,7 +48,7 @@ fn sample(at: usize) -> String {
     format!("{{\"x\": {x:?}, \"y\": {}}}\n", 20.0 + 5.0 * x[0] * x[1] - x[2])
 }
 
-/// Feeds a node and says the most memory that it took, after it has answered for all of it.
+/// Sends samples to a node. Returns its peak memory after it has answered all of them.
 fn learn(folder: &Path, server: SocketAddr) -> u64 {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hedgerow-node"));
     command.current_dir(folder).args(["--server", &format!("localhost:{}", server.port())]);

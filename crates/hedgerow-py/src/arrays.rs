@@ -1,5 +1,5 @@
-//! Numbers from Python: numpy arrays of any layout, and whatever numpy can make one of. Those of
-//! f32 in order are not copied.
+//! Numbers from Python: numpy arrays of any layout, and everything that numpy can convert to one.
+//! Contiguous arrays of f32 are not copied.
 
 use numpy::{
     Element, PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArray,
@@ -24,8 +24,8 @@ enum Held<'py> {
 }
 
 impl<'py> Numbers<'py> {
-    /// What numpy makes of an object, if its shape will do; text, dates, complex numbers and the
-    /// like are refused.
+    /// Converts an object with numpy and checks its shape. Text, dates and complex numbers are
+    /// refused.
     fn read(
         object: &Bound<'py, PyAny>,
         check: impl FnOnce(&[usize]) -> PyResult<()>,
@@ -60,8 +60,7 @@ impl<'py> Numbers<'py> {
                 held: Held::Copied(narrowed(wide.as_slice().map_err(errors::value)?)?),
             });
         }
-        // Other widths of whole and broken numbers, those of other machines, and those that lie
-        // apart or askew.
+        // Other number types, other byte orders, and arrays that are not contiguous or not aligned.
         let arranged = (array, intern!(py, "float64"), intern!(py, "CA"));
         let numpy = py.import(intern!(py, "numpy"))?;
         let arranged = numpy.call_method1(intern!(py, "require"), arranged)?.cast_into()?;
@@ -120,7 +119,7 @@ impl<'py> Numbers<'py> {
         Ok(Self { shape: vec![rows, columns.len()], held: Held::Copied(numbers) })
     }
 
-    /// Rows of any length but none.
+    /// Rows of any length except zero.
     pub(crate) fn table(object: &Bound<'py, PyAny>) -> PyResult<Self> {
         Self::read(object, |shape| match shape {
             [rows, columns] if *rows > 0 && *columns > 0 => Ok(()),
@@ -163,7 +162,7 @@ impl<'py> Numbers<'py> {
         self.shape.get(1).copied().unwrap_or(1)
     }
 
-    /// All of them, row by row, for oneself.
+    /// All numbers, row by row, as a vector.
     fn into_vec(self) -> Vec<f32> {
         match self.held {
             Held::Borrowed(_) => self.as_slice().to_vec(),
@@ -171,17 +170,17 @@ impl<'py> Numbers<'py> {
         }
     }
 
-    /// All of them, row by row.
+    /// All numbers, row by row.
     pub(crate) fn as_slice(&self) -> &[f32] {
         match &self.held {
-            // It was looked at when it was read.
+            // Checked when the array was read.
             Held::Borrowed(array) => array.as_slice().unwrap_or_default(),
             Held::Copied(numbers) => numbers,
         }
     }
 }
 
-/// An array of this kind whose numbers lie one after the other, where the processor expects them.
+/// A contiguous, aligned array of this type.
 fn in_order<'py, T: Element>(
     array: &Bound<'py, PyUntypedArray>,
 ) -> PyResult<Option<PyReadonlyArrayDyn<'py, T>>> {
@@ -192,7 +191,7 @@ fn in_order<'py, T: Element>(
     array.try_readonly().map(Some).map_err(errors::value)
 }
 
-/// What is masked is missing.
+/// Masked numbers are missing.
 fn unmasked<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = object.py();
     let masked = py.import(intern!(py, "numpy"))?.getattr(intern!(py, "ma"))?;
@@ -203,7 +202,7 @@ fn unmasked<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     wide.call_method1(intern!(py, "filled"), (f64::NAN,))
 }
 
-/// Whether it has columns with names, as those of pandas and polars have.
+/// Whether it has named columns, like frames of pandas and polars.
 fn is_frame(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = object.py();
     Ok(!object.is_instance_of::<PyUntypedArray>() && object.hasattr(intern!(py, "columns"))?)
@@ -262,7 +261,7 @@ pub(crate) fn sample(
     }
 }
 
-/// A sample whose numbers have names; what isn't there is missing.
+/// A sample with named numbers. Absent ones are missing.
 fn by_name<'py>(
     columns: &[String],
     is_empty: bool,
@@ -301,7 +300,7 @@ fn number(item: &Bound<'_, PyAny>) -> PyResult<f32> {
     float(item, "a number")
 }
 
-/// A number, however it is written; whole ones may be beyond all others.
+/// A Python number. An int may be too large for a float.
 fn float(item: &Bound<'_, PyAny>, what: &str) -> PyResult<f32> {
     item.extract().map(narrow).map_err(|error| {
         if error.is_instance_of::<PyOverflowError>(item.py()) {

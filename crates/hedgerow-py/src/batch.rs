@@ -97,8 +97,8 @@ pub(crate) fn predict<'py>(
     Ok(PyArray1::from_vec(py, predictions))
 }
 
-/// Learns all rows, one after the other; the predictions are those before each. A label that can't
-/// be learned is refused with its row, and nothing is learned.
+/// Learns all rows in order. Returns the predictions made before each. A bad label is refused with
+/// its row, and nothing is learned.
 pub(crate) fn learn<'py>(
     shared: &Mutex<impl Predictor>,
     plan: &Plan,
@@ -138,7 +138,7 @@ pub(crate) fn labels<'py>(
     Ok(y)
 }
 
-/// How much each kernel has in the predictions of a node.
+/// The weight of each kernel in the predictions of a node.
 pub(crate) fn shares(node: &Node) -> Vec<f64> {
     let mut shares = vec![0.0; node.plan().kernels()];
     node.method(0).shares(&mut shares);

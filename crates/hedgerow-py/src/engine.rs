@@ -59,17 +59,17 @@ impl Engine {
         batch::predict_one(&self.node, &self.plan, x)
     }
 
-    /// Learns from one sample; the result is what it would have predicted.
+    /// Learns from one sample. Returns the prediction made before.
     fn learn_one(&self, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<f64> {
         batch::learn_one(&self.node, &self.plan, x, y)
     }
 
-    /// Predicts the labels of samples, a row for each.
+    /// Predicts the labels of samples, one per row.
     fn predict<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<f32>>> {
         batch::predict(&self.node, &self.plan, x)
     }
 
-    /// Learns from samples, one after the other; the result is what was predicted before each.
+    /// Learns from samples in order. Returns the predictions made before each.
     fn learn<'py>(
         &self,
         x: &Bound<'py, PyAny>,
@@ -78,40 +78,39 @@ impl Engine {
         batch::learn(&self.node, &self.plan, x, y)
     }
 
-    /// Predicts, and remembers the sample until its label comes.
+    /// Predicts, and remembers the sample until its label arrives.
     fn predict_later(&self, py: Python<'_>, id: &str, x: &Bound<'_, PyAny>) -> PyResult<f64> {
         let x = batch::sample(&self.plan, x)?;
         let answer = lock(py, &self.node).predict_later(id, &x).map_err(errors::value)?;
         Ok(f64::from(answer.value))
     }
 
-    /// Learns the label of an earlier prediction, which is the result. KeyError if none waits under
-    /// this name.
+    /// Learns the label of an earlier prediction. Returns that prediction. Raises KeyError if no
+    /// prediction waits under this id.
     fn learn_by_id(&self, py: Python<'_>, id: &str, y: &Bound<'_, PyAny>) -> PyResult<f64> {
         let y = arrays::label(y)?;
         let answer = lock(py, &self.node).learn_by_id(id, &[y]).map_err(errors::input)?;
         Ok(f64::from(answer.value))
     }
 
-    /// A connection is up: it begins with nothing said on either side.
+    /// Starts a connection, without messages so far.
     fn connected(&self, py: Python<'_>) {
         lock(py, &self.node).connected();
     }
 
-    /// It is down: from here on samples are learned as they come.
+    /// Ends the connection. Samples are then learned without rounds.
     fn disconnected(&self, py: Python<'_>) {
         lock(py, &self.node).disconnected();
     }
 
-    /// Takes a scale, as ``Server.scale`` tells it. Hear it before the broadcast that comes with
-    /// it.
+    /// Accepts a scale from ``Server.scale``. Call it before ``hear_broadcast`` of the same round.
     fn hear_scale(&self, py: Python<'_>, version: &Bound<'_, PyAny>, scale: &[u8]) -> PyResult<()> {
         let scale = ScaleMessage { version: count("version", version)?, scale: scale.to_vec() };
         self.hear(py, ToNode::Scale(scale))
     }
 
-    /// Takes a broadcast. ``taken`` is the latest round whose upload of this node the server has
-    /// taken.
+    /// Accepts a broadcast. ``taken`` is the latest round in which the server accepted an upload of
+    /// this node.
     #[pyo3(
         signature = (round, kernels, numbers, taken=None),
         text_signature = "($self, round, kernels, numbers, taken=0)"
@@ -131,8 +130,8 @@ impl Engine {
         self.hear(py, ToNode::Broadcast(BroadcastMessage { round, heads, taken }))
     }
 
-    /// What there is to say now, each thing once a round. Who has learned nothing in this round
-    /// answers only if ``even_so``, and if the method has something to say.
+    /// Returns the messages for the server, each once per round. A node that has learned nothing in
+    /// this round answers only with ``even_so``, and only if the method supports it.
     #[pyo3(signature = (even_so=false))]
     fn speak(&self, py: Python<'_>, even_so: bool) -> PyResult<Speech> {
         if !self.plan.is_plain_up() {
@@ -158,18 +157,18 @@ impl Engine {
         Ok(speech)
     }
 
-    /// How much each kernel has in the predictions; zero everywhere if the method has no kernels.
+    /// The weight of each kernel in the predictions. All zero if the method has no kernels.
     fn shares(&self, py: Python<'_>) -> Vec<f64> {
         batch::shares(&lock(py, &self.node))
     }
 
-    /// What it belongs to.
+    /// The plan.
     #[getter]
     fn plan(&self) -> Plan {
         Plan(self.plan.clone())
     }
 
-    /// The run that it belongs to.
+    /// The run of the node.
     #[getter]
     fn run(&self, py: Python<'_>) -> String {
         lock(py, &self.node).run().to_owned()
@@ -181,13 +180,13 @@ impl Engine {
         lock(py, &self.node).id()
     }
 
-    /// The round that it is in.
+    /// The current round.
     #[getter]
     fn round(&self, py: Python<'_>) -> u64 {
         lock(py, &self.node).round()
     }
 
-    /// Whether it has a scale: without one nothing can be learned yet.
+    /// Whether it has a scale. Without one nothing can be learned.
     #[getter]
     fn is_scaled(&self, py: Python<'_>) -> bool {
         lock(py, &self.node).is_scaled()
@@ -199,8 +198,7 @@ impl Engine {
         lock(py, &self.node).awaits_broadcast()
     }
 
-    /// What it has seen and done: samples, mse, imputed, uploads, taken, refused, forgotten,
-    /// waiting, held.
+    /// Counters: samples, mse, imputed, uploads, taken, refused, forgotten, waiting, held.
     #[getter]
     fn tally<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (tally, (waiting, held)) = {
@@ -220,19 +218,19 @@ impl Engine {
         Ok(named)
     }
 
-    /// Everything that has to survive a restart. Its connection is not part of it.
+    /// The complete state, without the connection.
     fn save<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &lock(py, &self.node).save())
     }
 
-    /// Goes on from a saved state of the same plan, without a connection.
+    /// Continues from a saved state of the same plan, without a connection.
     #[staticmethod]
     fn restore(plan: &Plan, saved: &[u8]) -> PyResult<Self> {
         let node = hedgerow::Node::restore(&plan.0, saved).map_err(errors::value)?;
         Ok(Self { plan: plan.0.clone(), node: Mutex::new(node) })
     }
 
-    /// The same, in the middle of a connection.
+    /// The same with the state of the connection.
     #[staticmethod]
     fn _resume(plan: &Plan, saved: &[u8], link: &[u8]) -> PyResult<Self> {
         let link: LinkSnapshot = postcard::from_bytes(link).map_err(errors::value)?;

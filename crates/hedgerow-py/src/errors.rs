@@ -1,4 +1,4 @@
-//! Which exception an error becomes.
+//! Conversion of errors to Python exceptions.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -17,18 +17,17 @@ use pyo3::exceptions::{
     PyValueError,
 };
 
-/// A value that won't do.
+/// ValueError.
 pub(crate) fn value(error: impl Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// Something of the wrong kind.
+/// TypeError.
 pub(crate) fn kind(error: impl Display) -> PyErr {
     PyTypeError::new_err(error.to_string())
 }
 
-/// What is wrong with a plan: names that there aren't and values of the wrong kind are what Python
-/// calls type errors.
+/// Errors of a plan: unknown names and values of the wrong type are a TypeError.
 pub(crate) fn learning(error: LearningError) -> PyErr {
     match &error {
         LearningError::Layers(LayerError::UnknownKey { .. }) => kind(error),
@@ -49,7 +48,7 @@ pub(crate) fn input(error: BadInput) -> PyErr {
     }
 }
 
-/// Nobody is there, or not any more.
+/// ConnectionError.
 pub(crate) fn connection(error: impl Display) -> PyErr {
     PyConnectionError::new_err(error.to_string())
 }

@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::arrays::{self, Numbers};
 use crate::{errors, plan};
 
-/// Samples between two looks at whether somebody wants to end it.
+/// Samples between two checks for Ctrl-C.
 const PIECE: usize = 1024;
 
 /// Random Fourier features of a dictionary of kernels: a sine and a cosine for each random
@@ -66,7 +66,7 @@ impl FeatureMap {
         Ok(Self { plan: plan.map_err(errors::value)?, seed })
     }
 
-    /// Features of samples, a row for each: ``(n, inputs)`` gives ``(n, width)``.
+    /// Features of samples, one per row: ``(n, inputs)`` gives ``(n, width)``.
     fn transform<'py>(
         &self,
         py: Python<'py>,
@@ -135,7 +135,7 @@ impl FeatureMap {
         self.plan.config().draw.name()
     }
 
-    /// Where the draw begins.
+    /// The seed.
     #[getter]
     fn seed(&self) -> u64 {
         self.seed

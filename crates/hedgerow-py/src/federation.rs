@@ -16,7 +16,7 @@ use crate::errors;
 use crate::plan::Plan;
 use crate::server::SavedServer;
 
-/// Numbers that went up and down, all nodes together.
+/// Numbers sent up and down by all nodes.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Traffic {
     up: u64,
@@ -248,14 +248,14 @@ impl Federation {
         Ok(f64::from(answer.map_err(errors::value)?.value))
     }
 
-    /// How much each kernel has in the predictions of a node.
+    /// The weight of each kernel in the predictions of a node.
     #[pyo3(signature = (node=None), text_signature = "($self, node=0)")]
     fn shares(&self, py: Python<'_>, node: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<f64>> {
         let node = self.node(node)?;
         Ok(batch::shares(&lock(py, &self.state).federation.nodes()[node]))
     }
 
-    /// What everybody agreed on.
+    /// The plan.
     #[getter]
     fn plan(&self) -> Plan {
         Plan(self.plan.clone())
@@ -268,7 +268,7 @@ impl Federation {
         lock(py, &self.state).federation.server().round()
     }
 
-    /// Labels that were learned, by all nodes together.
+    /// Number of labels learned by all nodes.
     #[getter]
     fn samples(&self, py: Python<'_>) -> u64 {
         lock(py, &self.state).federation.nodes().iter().map(|node| node.tally().samples).sum()
@@ -288,14 +288,14 @@ impl Federation {
         if scored == 0 { 0.0 } else { squared_error / scored as f64 }
     }
 
-    /// Numbers that went up and down, all nodes together.
+    /// Numbers sent up and down by all nodes.
     #[getter]
     fn traffic(&self, py: Python<'_>) -> (u64, u64) {
         let Traffic { up, down } = lock(py, &self.state).traffic();
         (up, down)
     }
 
-    /// Everything that has to survive a restart, the plan among it.
+    /// The complete state, with the plan.
     fn save<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let saved = lock(py, &self.state).save(&self.plan())?;
         Ok(PyBytes::new(py, &saved))

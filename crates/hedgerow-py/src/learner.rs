@@ -72,17 +72,17 @@ impl Learner {
         batch::predict_one(&self.federation, &self.plan, x)
     }
 
-    /// Learns from one sample; the result is the prediction before.
+    /// Learns from one sample. Returns the prediction made before.
     fn learn_one(&self, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<f64> {
         batch::learn_one(&self.federation, &self.plan, x, y)
     }
 
-    /// Predicts the labels of samples, a row for each.
+    /// Predicts the labels of samples, one per row.
     fn predict<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<f32>>> {
         batch::predict(&self.federation, &self.plan, x)
     }
 
-    /// Learns from samples, one after the other; the result is what was predicted before each.
+    /// Learns from samples in order. Returns the predictions made before each.
     fn learn<'py>(
         &self,
         x: &Bound<'py, PyAny>,
@@ -91,7 +91,7 @@ impl Learner {
         batch::learn(&self.federation, &self.plan, x, y)
     }
 
-    /// Labels that were learned.
+    /// Number of labels learned.
     #[getter]
     fn samples(&self, py: Python<'_>) -> u64 {
         lock(py, &self.federation).nodes()[0].tally().samples
@@ -105,25 +105,25 @@ impl Learner {
         lock(py, &self.federation).nodes()[0].tally().mse()
     }
 
-    /// Rounds that have closed, and one.
+    /// The open round, from 1.
     #[getter]
     fn round(&self, py: Python<'_>) -> u64 {
         lock(py, &self.federation).nodes()[0].round()
     }
 
-    /// How much each kernel has in the predictions; zero everywhere for methods that have no
-    /// weights of kernels, such as gr.
+    /// The weight of each kernel in the predictions. All zero for methods without kernel weights,
+    /// such as gr.
     fn shares(&self, py: Python<'_>) -> Vec<f64> {
         batch::shares(&lock(py, &self.federation).nodes()[0])
     }
 
-    /// What is learned.
+    /// The plan.
     #[getter]
     fn plan(&self) -> Plan {
         Plan(self.plan.clone())
     }
 
-    /// Everything that has to survive a restart, the plan among it.
+    /// The complete state, with the plan.
     fn save<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let (node, server) = {
             let federation = lock(py, &self.federation);
@@ -133,7 +133,7 @@ impl Learner {
         Ok(PyBytes::new(py, &postcard::to_stdvec(&saved).map_err(errors::value)?))
     }
 
-    /// Goes on from a saved state.
+    /// Continues from a saved state.
     #[staticmethod]
     fn restore(saved: &[u8]) -> PyResult<Self> {
         let unreadable = |error| errors::value(format!("the saved learner can't be read: {error}"));

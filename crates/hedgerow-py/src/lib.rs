@@ -1,6 +1,5 @@
-//! The native module of the Python package `hedgerow`: the same halves, engine and client as
-//! everywhere, with numpy arrays in and out. Long calls release the interpreter; whatever a user
-//! can get wrong is a Python exception.
+//! The native module of the Python package `hedgerow`: the core and the network client with numpy
+//! arrays. Long calls release the interpreter. Every user mistake is a Python exception.
 
 mod arrays;
 mod batch;
@@ -17,7 +16,7 @@ mod simulate;
 
 use pyo3::prelude::*;
 
-/// What pickle wants to know: a function that makes the object anew, and its arguments.
+/// The result of `__reduce__`: a function that makes the object again, and its arguments.
 type Pickled<'py, T> = PyResult<(Bound<'py, PyAny>, T)>;
 
 /// What is compiled of the package.

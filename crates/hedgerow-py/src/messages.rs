@@ -1,4 +1,4 @@
-//! What crosses between nodes and server, as Python sees it.
+//! The messages between nodes and server as Python classes.
 
 use hedgerow::message::{Errors, Numbers as Carried, Selection, UploadHead, UploadMessage};
 use numpy::PyArray1;
@@ -7,10 +7,10 @@ use pyo3::prelude::*;
 use crate::arrays::Numbers;
 use crate::errors;
 
-/// What a node sends: its share of the sums that the server needs.
+/// A node's message: its share of the sums that the server needs.
 ///
-/// ``vote`` is the kernel that it votes for, where a method has votes; ``samples`` and
-/// ``squared_error`` tell of its predictions since the last upload that was taken.
+/// ``vote`` is the kernel it votes for, if the method has votes. ``samples`` and ``squared_error``
+/// describe its predictions since its last accepted upload.
 #[pyclass(frozen, get_all, module = "hedgerow")]
 pub(crate) struct Upload {
     /// The round that it answers.
@@ -86,7 +86,7 @@ impl Upload {
     }
 }
 
-/// What the server sends: the state of the global model.
+/// The server's message: the global model.
 #[pyclass(frozen, get_all, module = "hedgerow")]
 pub(crate) struct Broadcast {
     /// The round that it opens.
@@ -133,13 +133,12 @@ impl Broadcast {
     }
 }
 
-/// What a node has to say: a report of what it has seen, an upload of what it has learned, both or
-/// neither.
+/// A node's messages: a report for the scale, an upload, both or neither.
 #[pyclass(frozen, get_all, module = "hedgerow")]
 pub(crate) struct Speech {
-    /// A summary of its columns, or None.
+    /// The summary of its columns, or None.
     pub(crate) report: Option<Py<PyArray1<f32>>>,
-    /// What it has learned, or None.
+    /// The upload, or None.
     pub(crate) upload: Option<Py<Upload>>,
 }
 

@@ -25,7 +25,7 @@ use crate::batch::{self, lock};
 use crate::errors;
 use crate::{arrays, plan::Plan};
 
-/// How often somebody may want to end it.
+/// Interval of checks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Questions that may wait.
@@ -141,7 +141,7 @@ impl Node {
         self.take(py, Sample { x, ..Sample::default() })
     }
 
-    /// Learns from one sample; the result is what it would have predicted.
+    /// Learns from one sample. Returns the prediction made before.
     fn learn_one(
         &self,
         py: Python<'_>,
@@ -152,40 +152,40 @@ impl Node {
         self.take(py, Sample { x, y, ..Sample::default() })
     }
 
-    /// Predicts, and remembers the sample until its label comes.
+    /// Predicts, and remembers the sample until its label arrives.
     fn predict_later(&self, py: Python<'_>, id: &str, x: &Bound<'_, PyAny>) -> PyResult<f64> {
         let x = Some(self.sample(py, x)?);
         self.take(py, Sample { id: Some(id.to_owned()), x, ..Sample::default() })
     }
 
-    /// Learns the label of an earlier prediction, which is the result. KeyError if none waits under
-    /// this name.
+    /// Learns the label of an earlier prediction. Returns that prediction. Raises KeyError if no
+    /// prediction waits under this id.
     fn learn_by_id(&self, py: Python<'_>, id: &str, y: &Bound<'_, PyAny>) -> PyResult<f64> {
         let y = Some(arrays::label(y)?);
         self.take(py, Sample { id: Some(id.to_owned()), y, ..Sample::default() })
     }
 
-    /// How things are: what ``GET /status`` of a node tells.
+    /// The status, like ``GET /status`` of a node.
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let reply = self.ask(py, Question::Status)?;
         py.import("json")?.call_method1("loads", (reply.body.to_string(),))
     }
 
-    /// Whether the server is there.
+    /// Whether it is connected to the server.
     #[getter]
     fn is_connected(&self, py: Python<'_>) -> PyResult<bool> {
         let reply = self.ask(py, Question::Status)?;
         Ok(reply.body["connected"].as_bool().unwrap_or(false))
     }
 
-    /// The round that it is in.
+    /// The current round.
     #[getter]
     fn round(&self, py: Python<'_>) -> PyResult<u64> {
         let reply = self.ask(py, Question::Status)?;
         Ok(reply.body["node"]["round"].as_u64().unwrap_or(0))
     }
 
-    /// What the server said is learned.
+    /// The plan of the server.
     #[getter]
     fn plan(&self, py: Python<'_>) -> PyResult<Plan> {
         self.told(py)
@@ -197,7 +197,7 @@ impl Node {
         self.is_elsewhere() || lock(py, &self.live).is_none()
     }
 
-    /// Says what there is to say, saves itself and leaves. A second time does nothing.
+    /// Sends its last messages, saves the state and disconnects. A second call does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if self.is_elsewhere() {
             return Ok(());
@@ -218,7 +218,7 @@ impl Node {
         error: Option<&Bound<'_, PyAny>>,
         trace: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        // Whatever happened in the block: the node leaves.
+        // The node leaves, also after an exception in the block.
         _ = (kind, error, trace);
         self.close(py)
     }

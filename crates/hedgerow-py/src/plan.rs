@@ -78,7 +78,7 @@ impl Plan {
         Self::from_json(&plan.to_json())
     }
 
-    /// Reads what ``to_json`` wrote, or what a server told its nodes.
+    /// Reads the output of ``to_json``, or the plan that a server sends to its nodes.
     #[staticmethod]
     pub(crate) fn from_json(text: &str) -> PyResult<Self> {
         let unreadable =
@@ -87,13 +87,13 @@ impl Plan {
         hedgerow::Plan::new(config).map(Self).map_err(errors::value)
     }
 
-    /// All of it as text.
+    /// The plan as JSON.
     pub(crate) fn to_json(&self) -> String {
         // Writing to memory can't fail: all keys are strings and all numbers finite.
         serde_json::to_string(self.0.config()).unwrap_or_default()
     }
 
-    /// The method, as it was named.
+    /// The name of the method.
     #[getter]
     fn method(&self) -> String {
         self.0.config().method.to_string()
@@ -117,19 +117,19 @@ impl Plan {
         &self.0.config().target
     }
 
-    /// Nodes that are expected, K.
+    /// The expected number of nodes, K.
     #[getter]
     fn nodes(&self) -> usize {
         self.0.config().nodes
     }
 
-    /// Numbers that a message may have, r.
+    /// The largest number of numbers in a message, r.
     #[getter]
     fn budget(&self) -> usize {
         self.0.config().budget
     }
 
-    /// Numbers that an upload has, a vote among them.
+    /// The number of numbers in an upload, with the vote.
     #[getter]
     fn numbers(&self) -> usize {
         let (mut half, mut upload) = (self.0.node_method(0), Upload::default());

@@ -82,15 +82,14 @@ impl Server {
         Ok(Self { plan: plan.0.clone(), state: Mutex::new(state) })
     }
 
-    /// What opens the round: tell it to everybody.
+    /// The broadcast of the open round, for all nodes.
     #[getter]
     fn broadcast(&self, py: Python<'_>) -> Broadcast {
         let broadcast = lock(py, &self.state).server.broadcast(0).clone();
         Broadcast::new(py, &broadcast)
     }
 
-    /// The scale that it is in: its version and what a node hears. None if there is none, or none
-    /// yet.
+    /// The current scale: its version and its encoding for nodes. None if there is none.
     #[getter]
     fn scale<'py>(&self, py: Python<'py>) -> Option<(u64, Bound<'py, PyBytes>)> {
         let (version, scale) = {
@@ -100,15 +99,14 @@ impl Server {
         Some((version, PyBytes::new(py, &scale)))
     }
 
-    /// The latest round whose upload of this node was taken; 0 if none was. Tell it to the node
-    /// with the broadcast.
+    /// The latest round in which an upload of this node was accepted; 0 if none. Send it to the
+    /// node with the broadcast.
     fn taken(&self, py: Python<'_>, node: &Bound<'_, PyAny>) -> PyResult<u64> {
         let node = self::node(node)?;
         Ok(lock(py, &self.state).counted.taken.get(&node).copied().unwrap_or(0))
     }
 
-    /// Takes a node's report of what it has seen. ValueError if it makes no sense; then nothing
-    /// changes.
+    /// Accepts a node's report. Raises ValueError if it is invalid; then nothing changes.
     fn accept_report(
         &self,
         py: Python<'_>,
@@ -120,8 +118,8 @@ impl Server {
         lock(py, &self.state).server.accept_report(node, &report).map_err(errors::value)
     }
 
-    /// Takes a node's upload. ValueError if it is of another round, a second one, or makes no
-    /// sense; then nothing changes.
+    /// Accepts a node's upload. Raises ValueError if it has another round, is a second one, or is
+    /// invalid; then nothing changes.
     fn accept_upload(
         &self,
         py: Python<'_>,
@@ -144,7 +142,8 @@ impl Server {
         Ok(())
     }
 
-    /// Closes the round with whoever came. Whether there is a new broadcast or scale to be told.
+    /// Closes the round with the accepted uploads. Returns whether there is a new broadcast or
+    /// scale.
     fn close_round(&self, py: Python<'_>) -> bool {
         py.detach(|| {
             let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -164,26 +163,26 @@ impl Server {
         lock(py, &self.state).server.round()
     }
 
-    /// Samples that uploads have told of.
+    /// Number of samples that uploads reported.
     #[getter]
     fn samples(&self, py: Python<'_>) -> u64 {
         lock(py, &self.state).counted.samples
     }
 
-    /// Mean squared error of the nodes' predictions, as they tell; 0 before the first.
+    /// Mean squared error of the nodes' predictions, as reported; 0 before the first.
     #[getter]
     fn mse(&self, py: Python<'_>) -> f64 {
         let Counted { samples, squared_error, .. } = lock(py, &self.state).counted;
         if samples == 0 { 0.0 } else { squared_error / samples as f64 }
     }
 
-    /// What everybody agreed on.
+    /// The plan.
     #[getter]
     fn plan(&self) -> Plan {
         Plan(self.plan.clone())
     }
 
-    /// Everything that has to survive a restart. Uploads of the open round are not part of it.
+    /// The state, without the uploads of the open round.
     fn save<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let saved = {
             let State { server, counted } = &*lock(py, &self.state);
@@ -192,7 +191,7 @@ impl Server {
         Ok(PyBytes::new(py, &saved.to_bytes()?))
     }
 
-    /// Goes on from a saved state of the same plan.
+    /// Continues from a saved state of the same plan.
     #[staticmethod]
     fn restore(plan: &Plan, saved: &[u8]) -> PyResult<Self> {
         let saved = SavedServer::from_bytes(saved)?;

@@ -24,7 +24,7 @@ use crate::arrays::Numbers;
 use crate::errors;
 use crate::plan::to_toml;
 
-/// How often somebody may want to end it.
+/// Interval of checks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Runs trials of one or more methods. ``changes`` are settings such as ``{"federation.nodes":
@@ -75,7 +75,7 @@ pub(crate) fn simulate(
     Ok(Run(results.map_err(|error| errors::run(&error))?))
 }
 
-/// What unwinds a run that nobody wants any more.
+/// The panic payload that ends an interrupted run.
 struct Stopped;
 
 fn stop_if(stop: &AtomicBool) {
@@ -171,18 +171,18 @@ impl Given {
     }
 }
 
-/// What a simulation found.
+/// The results of a simulation.
 #[pyclass(frozen, module = "hedgerow._hedgerow")]
 pub(crate) struct Run(Results);
 
 #[pymethods]
 impl Run {
-    /// What is in ``summary.json``.
+    /// The content of ``summary.json``.
     fn summary_json(&self) -> PyResult<String> {
         summary_json(&self.0).map_err(|error| errors::of_system(&error))
     }
 
-    /// The course of every method: a row for each recorded round, as in ``curves.csv``.
+    /// The curves of every method, with a row per recorded round, as in ``curves.csv``.
     fn curves<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (mut names, mut kernels, mut rounds) = (Vec::new(), Vec::new(), Vec::new());
         let mut columns: [Vec<f64>; 6] = Default::default();
@@ -217,7 +217,7 @@ impl Run {
         py.detach(|| report::render(&self.0))
     }
 
-    /// Writes summary, curves, figures and report to a folder; the files that were written.
+    /// Writes summary, curves, figures and report to a folder. Returns the files.
     fn write(&self, py: Python<'_>, folder: PathBuf) -> PyResult<Vec<PathBuf>> {
         let files = py.detach(|| run_files::files(&self.0)).map_err(errors::value)?;
         let written = py.detach(|| OutputFolder::prepare(&folder, run_files::FILES)?.write(&files));

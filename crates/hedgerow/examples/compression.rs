@@ -1,9 +1,8 @@
-//! What compression costs: the same federations with messages of fewer bytes, beside the plain
-//! ones.
+//! The cost of compression: the same federation with compressed and plain messages.
 //!
-//! Twenty devices learn a smooth function of five inputs with some noise. Each row is one way to
-//! save on traffic, with the error it leads to as a multiple of the plain federation's, and the
-//! bytes that a device sends and receives per sample.
+//! Twenty devices learn a smooth function of five inputs with some noise. Each row is one format,
+//! with its error as a multiple of the plain federation's, and the bytes that a device sends and
+//! receives per sample.
 //!
 //! Run it with `cargo run --release -p hedgerow --example compression`.
 

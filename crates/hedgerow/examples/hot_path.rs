@@ -1,8 +1,8 @@
-//! A fixed amount of the work that nodes do most, for `cargo xtask guard` to count instructions of:
-//! `hot_path CASE TIMES`.
+//! A fixed amount of the most frequent work of nodes, whose instructions `cargo xtask guard`
+//! counts: `hot_path CASE TIMES`.
 //!
-//! Without a case it names them. It prints the instruction set it used: counts of different ones
-//! don't compare.
+//! Without a case it lists them. It prints the instruction set it used, because counts of different
+//! sets don't compare.
 
 #![allow(clippy::print_stdout)]
 

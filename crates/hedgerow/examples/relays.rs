@@ -1,8 +1,8 @@
-//! Ten million nodes upload through relays: nodes are made up, their uploads are not. Says how long
-//! each tier takes, what it sends, and that the server ends up with the bits that it would have
-//! without relays.
+//! Ten million nodes upload through relays. Nodes are simulated, their uploads are real. Prints how
+//! long each tier takes and what it sends, and checks that the server gets the same bits as without
+//! relays.
 //!
-//!     cargo run --release --example relays -- [NODES] [PER RELAY] [RELAYS PER UPPER RELAY]
+//! cargo run --release --example relays -- [NODES] [PER RELAY] [RELAYS PER UPPER RELAY]
 
 // Results go to the terminal.
 #![allow(clippy::print_stdout, clippy::expect_used)]
@@ -27,7 +27,7 @@ fn upload(chance: CounterRng, node: NodeId, out: &mut Upload) {
     }
 }
 
-/// A tier: who is in it, what it took, and what it sent.
+/// A tier of relays: its size, its time and what it sent.
 #[derive(Default)]
 struct Tier {
     relays: usize,
@@ -85,7 +85,7 @@ fn main() {
             first.relays += 1;
             let own = node..nodes.min(node + per_relay);
             node = own.end;
-            // A batch at a time, so that the clock isn't what is measured.
+            // A batch at a time, so that reading the clock takes no share of the time.
             let uploads: Vec<(NodeId, [Upload; 1])> = own
                 .map(|node| {
                     upload(chance, node as NodeId, &mut message);

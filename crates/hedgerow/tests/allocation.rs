@@ -1,7 +1,7 @@
-//! Nothing allocates once it is warm: a device may run for years. A counting allocator watches
-//! every call of every method.
+//! No method allocates after its first rounds, because a device may run for years. A counting
+//! allocator checks every call.
 
-// An allocator can't be written without; it only counts and hands on.
+// An allocator needs unsafe code. This one only counts and forwards.
 #![allow(unsafe_code, clippy::unwrap_used)]
 
 #[allow(dead_code, reason = "the other tests need more of it")]
@@ -19,7 +19,7 @@ use hedgerow::message::{Report, Upload};
 use hedgerow::scaling::{NodeScaling, Scale, ScaleKind};
 
 thread_local! {
-    /// Allocations of this thread: tests run side by side.
+    /// Allocations of this thread, because tests run in parallel.
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -27,12 +27,12 @@ struct Counting;
 
 impl Counting {
     fn count(&self) {
-        // A thread that is ending has no counter any more.
+        // An ending thread has no counter.
         let _ = COUNT.try_with(|count| count.set(count.get() + 1));
     }
 }
 
-// SAFETY: every call goes to the system's allocator as it came.
+// SAFETY: every call goes unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.count();
@@ -56,10 +56,10 @@ const KERNELS: usize = 11;
 const ROUNDS: usize = 1000;
 const NODES: usize = 3;
 
-/// Rounds to get warm, in which models that grow have grown.
+/// Warm-up rounds, after which growing models have their final size.
 const WARM: usize = 200;
 
-/// Allocations of a thousand rounds after those to get warm.
+/// Allocations in a thousand rounds after the warm-up.
 fn allocations(mut round: impl FnMut(usize)) -> u64 {
     (0..WARM).for_each(&mut round);
     let before = COUNT.get();
@@ -147,7 +147,7 @@ fn federations_never_allocate_once_warm() {
     let compression = Compression { up: coding, down: coding, ..Compression::default() };
     let federations = few_cases(KERNELS).into_iter().flat_map(|case| {
         let plain = crate::common::federation(case.method, &case.setup);
-        // Whoever compresses keeps errors for each kernel, once it is asked for.
+        // An encoder keeps the rounding errors of each requested kernel.
         let kept = 2 * (NODES as u64 + 1) * KERNELS as u64;
         [
             (0, case, plain),

@@ -1,6 +1,6 @@
-//! What federations are measured against: the naive extension with everyone present is centralised
-//! mini-batch learning, one sample per step is the sequential form, and no fixed function beats the
-//! best one in hindsight. The reference is written here again, in f64 and as plainly as possible.
+//! References: the naive extension with all nodes present equals centralised mini-batch learning,
+//! one sample per step is the sequential form, and no fixed function has less loss than the best
+//! one in hindsight. The reference is implemented here again, simply and in f64.
 
 #![allow(clippy::unwrap_used)]
 
@@ -165,7 +165,7 @@ fn total_loss(samples: &[(Vec<f64>, f64)], model: &[f64], ridge: f64) -> f64 {
 fn best(count: usize, kernel: usize, ridge: f64) -> BestFunction {
     let (z, y) = samples(count, Loss::Squared);
     let mut hindsight = Hindsight::new(LEN);
-    // In blocks of different sizes, as they come.
+    // In blocks of different sizes.
     let (width, mut at) = (KERNELS * LEN, 0);
     for block in (1..).take_while(|block| block * (block - 1) / 2 < count) {
         let end = (at + block).min(count);
@@ -241,7 +241,7 @@ fn regret_stays_below_the_bound_of_online_gradient_descent() {
         let bound = farthest * (rounds as f64).sqrt() / 2.0 + steps;
         let regret = suffered - best.total_loss;
         assert!(regret <= bound, "kernel {kernel}: {regret} above {bound}");
-        // Whatever was learned in the end is a fixed function too, and so is knowing nothing.
+        // The final model is also a fixed function, and so is zero.
         for fixed in [wide(&federation.server().broadcast(0).numbers), vec![0.0; LEN]] {
             assert!(total_loss(&points, &fixed, RIDGE) >= best.total_loss);
         }

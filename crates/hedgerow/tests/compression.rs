@@ -1,5 +1,5 @@
-//! Federations whose messages are compressed: the same to the bit where nothing is rounded, nearly
-//! as good where it is, and consistent whoever is missing.
+//! Federations with compressed messages: equal to the bit without rounding, nearly as accurate with
+//! rounding, and consistent if nodes are missing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -36,7 +36,7 @@ fn small_setup() -> Setup {
     setup(SetupConfig { kernels: KERNELS, nodes: NODES, ..SetupConfig::default() })
 }
 
-/// Everyone with one sample; who is missing depends on the time.
+/// All nodes with one sample each; the missing nodes depend on the time.
 fn play(method: Method, federation: &mut Federation, t: u64, order: &[u32], size: f32) -> Vec<u32> {
     try_play(method, federation, t, order, size).unwrap()
 }
@@ -167,7 +167,7 @@ fn a_restored_federation_goes_on_the_same() {
             assert_eq!(federation.save(), copy.save(), "{method:?}");
             assert_eq!(federation.traffic(), copy.traffic(), "{method:?}");
 
-            // What doesn't fit is refused and changes nothing.
+            // A message of the wrong size is refused and changes nothing.
             let before = copy.save();
             assert!(crate::common::federation(method, &small_setup()).restore(&saved).is_err());
             let more =
@@ -182,8 +182,8 @@ fn a_restored_federation_goes_on_the_same() {
                 let at = stream.bits_at(2 * i) as usize % spoiled.len();
                 spoiled[at] ^= stream.bits_at(2 * i + 1) as u8 | 1;
                 if copy.restore(&spoiled).is_ok() {
-                    // Halves may no longer agree on the round or on what an upload has, and then
-                    // they say so.
+                    // Node and server may disagree about the round or the size of an upload. Then
+                    // they refuse the message.
                     let played = try_play(method, &mut copy, 60, &FORWARD, 1.0);
                     let is_told = matches!(&played, Ok(_) | Err(RoundError::Rejected { .. }));
                     assert!(is_told, "{method:?}: {played:?}");
@@ -197,7 +197,7 @@ fn a_restored_federation_goes_on_the_same() {
 
 #[test]
 fn everyone_holds_what_the_server_was_told_they_hold() {
-    // However they came to it: by a difference, or by the whole after they were away.
+    // Whether they received a difference, or the whole model after an absence.
     let method = Method::SkOfl { kernel: 1 };
     let mut federation =
         crate::common::compressed(method, &small_setup(), both(NumberFormat::Bits4, 2));
@@ -397,8 +397,7 @@ fn messages_of_gr_ofl_shrink_with_the_format() {
     });
     let [exact, half, eight, four] = bytes;
     assert_eq!(exact, 4.0);
-    // Gradients have half precision, however coarse a format was asked for; slices, counts and the
-    // like are exact.
+    // Gradients have half precision for every requested format; slices and counts are exact.
     assert!(half < 3.4 && eight == half && four == half, "{bytes:?}");
 }
 

@@ -1,5 +1,5 @@
-//! What compression costs: mean square errors of every method on a smooth stream, beside those of
-//! plain messages.
+//! The cost of compression: mean squared errors of every method on a smooth stream, compared with
+//! those of plain messages.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,7 +22,7 @@ fn both(numbers: NumberFormat, part: u16) -> Compression {
     Compression { up: coding, down: coding, ..Compression::default() }
 }
 
-/// What nodes see of the inputs.
+/// The inputs that nodes see.
 #[derive(Clone, Copy, PartialEq)]
 enum Sights {
     /// All of them.
@@ -108,7 +108,7 @@ fn compression_costs_little() {
             up: Coding { numbers, ..Coding::default() },
             ..Compression::default()
         };
-        // A round is a Newton step of GR-OFL, and there is no making up for one that wasn't taken.
+        // A round is one Newton step of GR-OFL, and a missing step can't be made up for.
         let rarely = if method == Method::GrOfl { 2.0 } else { 1.15 };
         for (name, compression, most) in [
             ("16 bits up", up(NumberFormat::F16), 1.005),
@@ -130,8 +130,8 @@ fn compression_costs_little() {
 
 #[test]
 fn compression_costs_little_where_everyone_sees_something_else() {
-    // Gradients of nodes that are worlds apart nearly cancel in their sum, and what rounding does
-    // to each doesn't.
+    // Gradients of very different nodes nearly cancel in their sum, but their rounding errors
+    // don't.
     for method in [Method::GrOfl, Method::SkOfl { kernel: 5 }, Method::MkOfl, Method::PofMkl] {
         let mean = |compression| {
             (1..=3).map(|seed| error(method, compression, seed, Sights::Parted)).sum::<f64>() / 3.0

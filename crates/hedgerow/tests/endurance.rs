@@ -1,5 +1,5 @@
-//! A million rounds of every method under labels that jump between signs and over eighteen orders
-//! of magnitude, and a vote of ten thousand nodes: nothing overflows, nothing becomes NaN.
+//! A million rounds of every method with labels that change sign and vary over eighteen orders of
+//! magnitude, and a vote of ten thousand nodes: nothing overflows or becomes NaN.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,13 +15,13 @@ use hedgerow::{Method, Setup, SetupConfig};
 
 const KERNELS: usize = 11;
 
-/// Signs switch at another pace than sizes, so that every size comes with both.
+/// Signs change at another rate than sizes, so that every size occurs with both signs.
 fn harsh_label(t: u64) -> f32 {
     let size = [1e-6, 1.0, MAX_LABEL, 0.3, 1e-6, 1e5, 1e-20][(t % 7) as usize];
     if t.is_multiple_of(3) { -size } else { size }
 }
 
-/// Two nodes, one of them there every other round only.
+/// Two nodes, one of them present only every second round.
 fn endure(method: Method, setup: &Setup, amplitude: Amplitude, rounds: u64) {
     let map = method.map(setup, &spec(KERNELS, amplitude)).unwrap();
     let length = match amplitude {
@@ -51,7 +51,7 @@ fn endure(method: Method, setup: &Setup, amplitude: Amplitude, rounds: u64) {
             let total: f64 = weights.iter().sum();
             let expected = if has_kernels(method) { 1.0 } else { 0.0 };
             assert!((total - expected).abs() < 1e-9, "{method:?}, round {t}: {weights:?}");
-            // A model may be as long as it can be and then take a step as long as it can be.
+            // A model of maximal length may take a step of maximal length.
             let longest = (1.0 + length) * f64::from(MAX_NORM);
             assert!(
                 node.norm2() <= 1.001 * longest * longest,
@@ -70,7 +70,7 @@ fn endure(method: Method, setup: &Setup, amplitude: Amplitude, rounds: u64) {
     assert!(method == Method::Local || server.broadcast().round == rounds + 1);
 }
 
-/// A million rounds as the paper has them.
+/// A million rounds of the paper's protocol.
 fn a_million(method: Method) {
     let setup = setup(SetupConfig { kernels: KERNELS, nodes: 2, ..SetupConfig::default() });
     endure(method, &setup, Amplitude::Normalised, 1_000_000);
@@ -124,7 +124,7 @@ fn a_million_rounds_of_linear_models() {
 
 #[test]
 fn steps_far_too_long_stay_finite() {
-    // Every step overshoots a thousandfold, in its own direction each time.
+    // Every step is a thousand times too long, each in its own direction.
     let schedule = Schedule::Constant { scale: 1000.0 };
     for loss in [Loss::Squared, Loss::Logistic, Loss::Huber { delta: 1e9 }] {
         for (ridge, weight_rule) in
@@ -199,7 +199,7 @@ fn ten_thousand_votes_select_as_one() {
         let mean = (nodes - 1) as f32 / 2.0;
         assert!(broadcast.numbers.iter().all(|number| *number == mean), "{:?}", broadcast.numbers);
     }
-    // A tie is broken by the draw, and only among those who tie.
+    // The draw breaks a tie, and only among the tied kernels.
     let mut wins = [0; 11];
     for seed in 0..60 {
         let next = after_votes(nodes, seed, |node| [3, 9][node as usize % 2]).kernels.unwrap().next;

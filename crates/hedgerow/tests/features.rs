@@ -1,6 +1,6 @@
-//! Feature maps: the same bits however samples are batched, on the unit sphere, and on average the
-//! kernel itself. The first numbers of every draw are frozen: nodes of different releases must
-//! derive the same map from the same seed.
+//! Feature maps: the same bits for every batch size, features of length one, and products that
+//! estimate the kernel. The first numbers of every draw are fixed, because nodes of different
+//! releases must derive the same map from the same seed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -34,7 +34,7 @@ fn spec(draw: Draw, kernels: usize, frequencies: usize, inputs: usize, seed: u64
     }
 }
 
-/// Features in a buffer that shows what was not written.
+/// Features in a buffer that shows unwritten numbers.
 fn features(map: &FeatureMap, x: &[f32]) -> Vec<f32> {
     let mut z = vec![f32::NAN; x.len() / map.inputs() * map.width()];
     map.map_batch(x, &mut z);
@@ -345,7 +345,7 @@ fn a_map_of_one_kernel_has_its_features_and_no_others() {
     }
     for spec in specs {
         let (draw, inputs) = (spec.draw, spec.inputs);
-        // As they come, and so large that angles go round many times.
+        // Normal inputs, and inputs so large that angles make many turns.
         for size in [1.0, 1e9] {
             let all = FeatureMap::new(&spec).unwrap();
             let x: Vec<f32> = numbers(6, inputs * samples).iter().map(|x| x * size).collect();

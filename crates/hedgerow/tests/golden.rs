@@ -13,7 +13,7 @@ use hedgerow::message::{Broadcast, Selection, Upload};
 use hedgerow::{Method, NodeMethod, Setup, SetupConfig};
 use serde_json::Value;
 
-/// One file: a small world, and what the reference made of it.
+/// One file: a small federation, and the values of the reference.
 struct Golden {
     file: Value,
     nodes: usize,
@@ -51,7 +51,7 @@ impl Golden {
         (0..self.nodes as u32).map(|id| method.node(&self.setup, id)).collect()
     }
 
-    /// Predictions of all nodes in a round; then they learn and the server hears them.
+    /// Predictions of all nodes in a round. Then they learn and upload.
     fn play(&self, method: Method, mut each: impl FnMut(usize, &[f32], &Broadcast, &Broadcast)) {
         let (mut nodes, mut server) = (self.node_halves(method), method.server(&self.setup));
         let (mut buffer, mut upload) = (Vec::new(), Upload::default());
@@ -97,7 +97,7 @@ fn assert_close(what: &str, found: &[f64], expected: &[f64], (relative, absolute
     }
 }
 
-/// Room for what is computed in f32.
+/// The tolerance for f32.
 const SINGLE: (f64, f64) = (1e-5, 1e-6);
 
 #[test]

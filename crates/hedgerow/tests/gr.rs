@@ -1,6 +1,6 @@
-//! What is special about GR-OFL: it comes to the ridge solution of everybody's data, in any unit of
-//! the labels, however samples are dealt; it is hardly ever worse than a running mean; and it lives
-//! with whoever is missing, with drift, wild labels and hostile messages.
+//! Properties of GR-OFL: it reaches the ridge solution of all data, in any unit of the labels and
+//! for any partition; it is rarely worse than a running mean; and it handles missing nodes, drift,
+//! extreme labels and hostile messages.
 
 #![allow(clippy::unwrap_used)]
 
@@ -88,7 +88,7 @@ impl Fleet {
     }
 }
 
-/// A sample of everyone in each round.
+/// One sample of every node in each round.
 fn everyone(
     shape: &Shape,
     t: u64,
@@ -208,7 +208,7 @@ fn predictions_follow_the_unit_of_the_labels() {
     let plain: Vec<f64> = run(1.0, 0.0);
     for (factor, offset) in [(1e6, 0.0), (1e-6, 0.0), (1e6, 7.0), (1e-6, -7.0), (1.0, 7.0)] {
         let other: Vec<f64> = run(factor, offset);
-        // Nobody knows of an offset in the first round.
+        // The offset is unknown in the first round.
         let apart = plain.iter().zip(&other).skip(USUAL.nodes).map(|(a, b)| (a - b).abs());
         let most = apart.fold(0.0, f64::max);
         assert!(most < 1e-3, "times {factor}, after adding {offset}: {most}");
@@ -245,7 +245,7 @@ fn samples_may_be_dealt_in_any_way() {
         ("most to one", run(3, &|_, at| at.saturating_sub(9))),
         ("in turns", run(4, &|t, _| t as usize % 4)),
     ] {
-        // At first the bounds of predictions differ: who has several samples tells only of the
+        // At first the bounds of predictions differ: a node with several samples reports only the
         // largest.
         let apart = alone.iter().zip(&other).skip(20 * 12).map(|(a, b)| (a - b).powi(2));
         let apart = (apart.sum::<f64>() / (alone.len() - 20 * 12) as f64).sqrt();
@@ -262,7 +262,7 @@ fn whoever_comes_and_goes_it_learns() {
         let (mut late, mut labels) = (Tally::default(), Tally::default());
         for t in 0..600u64 {
             let mut arrivals = everyone(&shape, t, as_they_are, wave);
-            // Node 6 joins late, node 7 leaves for good, node 5 is away for long and comes back.
+            // Node 6 joins late, node 7 leaves, node 5 is absent for many rounds and returns.
             arrivals.retain(|arrival| match arrival.node {
                 6 => t >= 200,
                 7 => t < 300,

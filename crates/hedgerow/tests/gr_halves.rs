@@ -1,5 +1,5 @@
-//! GR-OFL's halves one by one: what they refuse of each other's messages and what they live with,
-//! states saved at every moment of an epoch, and changes of scale.
+//! Node and server of GR-OFL: refused and accepted messages, states saved at every moment of an
+//! epoch, and changes of scale.
 
 #![allow(clippy::unwrap_used)]
 
@@ -101,7 +101,7 @@ fn hostile_broadcasts_are_refused_in_every_round_and_change_nothing() {
         ] {
             hostile.push((len - from_end, number));
         }
-        // A range whose ends are the wrong way round.
+        // A range with its ends exchanged.
         hostile.push((len - TAIL + 2, MAX_NUMBER));
         for (at, number) in hostile {
             let mut broadcast = sound.clone();
@@ -144,14 +144,14 @@ proptest! {
                 upload.numbers[len - from_end] = upload.numbers[len - from_end].abs();
             }
             world.server.accept(0, &upload).unwrap();
-            // An honest one beside it, now and then.
+            // Sometimes with an honest upload.
             if t.is_multiple_of(2) {
                 world.learn(1, t);
                 world.send(1);
             }
             world.close();
             prop_assert!((0..NODES).all(|node| world.prediction(node, t).is_finite()));
-            // And all of it can be saved and goes on.
+            // The states can be saved and restored.
             world = world.restored();
         }
         for t in 0..5 {
@@ -191,7 +191,7 @@ proptest! {
 
 #[test]
 fn a_model_that_shrinks_is_lived_with() {
-    // As when a server goes on from an older state.
+    // As after a server restarts from an older state.
     let (early, mut world) = (World::after(case(), 2), World::after(case(), 30));
     for more in 1..4 {
         let older = early.server.broadcast().clone();
@@ -205,7 +205,7 @@ fn a_model_that_shrinks_is_lived_with() {
     }
 }
 
-/// A round with several samples or none, in which not everyone speaks and listens.
+/// A round with several samples or none, in which some nodes don't upload or receive.
 fn uneven_round(world: &mut World, t: u64) {
     for node in 0..NODES {
         let chance = t + node as u64;
@@ -215,7 +215,7 @@ fn uneven_round(world: &mut World, t: u64) {
         }
         (0..chance % 3).for_each(|which| world.learn(node, 100 * t + which));
         let upload = world.upload(node).filter(|upload| upload.round == latest.round);
-        // Who has spoken already is not heard again.
+        // A second upload is refused.
         let taken = upload.map_or(Ok(()), |upload| world.server.accept(node as u32, &upload));
         assert!(matches!(taken, Ok(()) | Err(Rejected::Duplicate { .. })), "{taken:?}");
     }
@@ -252,7 +252,7 @@ fn saved_at_any_moment_it_goes_on_bit_by_bit() {
         epochs.push(numbers[numbers.len() - 4] as u32);
         lengths.push(numbers.len() - TAIL);
     }
-    // There was all that could happen: several epochs, growth, and moments between.
+    // The run had several epochs, growth, and states between them.
     epochs.dedup();
     lengths.dedup();
     assert!(epochs.len() > 5 && lengths.len() > 3, "{epochs:?}, {lengths:?}");

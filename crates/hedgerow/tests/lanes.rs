@@ -1,5 +1,5 @@
-//! A round that is divided among workers has the bits of a round that is not: for every method,
-//! whoever is missing, with compressed messages and when scales change.
+//! A round divided among workers has the same bits as an undivided round: for every method, with
+//! missing nodes, compressed messages and changes of scale.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,10 +18,10 @@ use hedgerow::{Federation, Method, NodeId, Setup, SetupConfig};
 const KERNELS: usize = 3;
 const INPUTS: usize = 2;
 
-/// Features of a round that is divided, and a few more for those who stay away.
+/// Features of a divided round, and some more for absent nodes.
 const FEATURES: usize = (1 << 18) + 20_000;
 
-/// Threads that take tasks as they come to them, in whatever order the system likes.
+/// Threads that take tasks in any order.
 struct Threads(usize);
 
 impl Executor for Threads {
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// Who has how many samples in a round, and who can't reach the server.
+    /// The number of samples per node in a round, and the nodes without contact.
     fn turns(&self, round: u64) -> Vec<(NodeId, usize, Contact)> {
         let nodes = self.setup.config().nodes as u64;
         let turn = |node: u64| {
@@ -86,13 +86,13 @@ impl World {
                 _ => Contact::Full,
             };
             let samples = [1, 1, 1, 0, 2][(dice >> 8) as usize % 5];
-            // Some come later, and some stay away.
+            // Some nodes join late, and some are absent.
             (dice >> 16 & 63 != 0).then_some((node as NodeId, samples, contact))
         };
         (0..nodes).filter_map(turn).collect()
     }
 
-    /// Plays rounds and says what everybody knows afterwards, and what was predicted.
+    /// Runs rounds. Returns the final states and all predictions.
     fn play(
         &self,
         workers: Option<&Threads>,
@@ -141,7 +141,7 @@ impl World {
                 }
             }
             if round == 1 {
-                // Everybody in another scale.
+                // All nodes in another scale.
                 let scale = |size: f64| {
                     Scale::from_ranges(&[(0.0, size), (0.0, size), (0.0, 1.0)]).unwrap()
                 };
@@ -171,7 +171,7 @@ fn the_number_of_workers_changes_no_bit() {
             let world = World::new(method, Aggregation::Mean, FEATURES);
             let alone = world.play(None, 1, compression);
             assert!(alone.1.len() > 2 * world.setup.config().nodes);
-            // Waves of which some are too small to be divided, too.
+            // Also chunks that are too small to be divided.
             for (threads, waves) in [(1, 1), (2, 1), (3, 2), (7, 1)] {
                 let together = world.play(Some(&Threads(threads)), waves, compression);
                 let name =

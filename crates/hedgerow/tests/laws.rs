@@ -1,5 +1,4 @@
-//! The laws that every method obeys, checked over every method in many setups. What a half must
-//! refuse is in `refusals.rs`.
+//! Laws of all methods, checked in many setups. `refusals.rs` has what they must refuse.
 
 #![allow(clippy::unwrap_used)]
 
@@ -32,8 +31,8 @@ fn prediction_is_pure() {
 
 #[test]
 fn predictions_change_with_a_round_only() {
-    // Otherwise what a node says would depend on whether it has learned already. Who learns alone
-    // has no rounds, and what is a node's own acts at once.
+    // Otherwise predictions would depend on whether the node has already learned. Local learning
+    // has no rounds, and a node's own state acts at once.
     let of_rounds = |case: &Case| case.method != Method::Local && !case.is_personal();
     for case in cases().into_iter().filter(of_rounds) {
         let mut world = World::after(case, 3);
@@ -51,13 +50,13 @@ fn upload_is_pure() {
     for case in cases() {
         assert_eq!(World::new(case).upload(0), None, "nothing learned, nothing to say: {case:?}");
         let mut world = World::after(case, 2);
-        // Nor in a round without samples, unless the past says something new of the new model.
+        // Nor in a round without samples, unless the method uploads its history.
         assert_eq!(world.upload(0).is_some(), speaks_of_its_past(case.method), "{case:?}");
         world.learn(0, 2);
         let before = world.state();
         let first = world.upload(0);
         assert_eq!(first.is_some(), case.method != Method::Local);
-        // Whatever was in the buffer before.
+        // For any earlier content of the buffer.
         let mut used = Upload { round: 99, vote: Some(7), numbers: vec![f32::NAN; 300] };
         let says = world.nodes[0].upload(&mut used);
         assert_eq!(first, says.then_some(used), "{case:?}");
@@ -128,7 +127,7 @@ fn order_of_uploads_is_irrelevant_where_plain_sums_would_round() {
 #[test]
 fn save_and_load_changes_nothing() {
     for case in cases() {
-        // At first, between rounds, and with half of a round played.
+        // At the start, between rounds, and in the middle of a round.
         for (rounds, half) in [(0, false), (5, false), (5, true)] {
             let mut world = World::after(case, rounds);
             let nodes = world.nodes.len();
@@ -161,7 +160,7 @@ fn weights_and_shares_sum_to_one() {
     for case in cases() {
         let mut world = World::new(case);
         let kernels = case.setup.config().kernels;
-        // Who has no kernels trusts none.
+        // Methods without kernels have no weights.
         let total = if has_kernels(case.method) { 1.0 } else { 0.0 };
         for t in 0..ROUNDS {
             for node in &world.nodes {
@@ -233,7 +232,7 @@ fn stale_and_repeated_broadcasts_are_ignored() {
         let before = world.state();
         let latest = world.server.broadcast().clone();
         for round in 1..=latest.round {
-            // Another model, so that taking it over would show.
+            // Another model, so that its adoption would be visible.
             let mut numbers = latest.numbers.clone();
             numbers.iter_mut().take(2).for_each(|number| *number += 1.0);
             let stale = Broadcast { round, numbers, ..latest.clone() };

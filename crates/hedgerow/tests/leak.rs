@@ -1,5 +1,5 @@
-//! What a curious server can read off messages: the claims of `docs/privacy.md`, with the attack of
-//! `examples/leak`.
+//! What a curious server can read from messages: the claims of `docs/privacy.md`, with the attack
+//! of `examples/leak`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -69,8 +69,8 @@ fn a_sum_over_twenty_nodes_reads_no_better_than_a_guess() {
             let scene = Scene::single(method, inputs, 0);
             let found = found([Scene { nodes: 20, message: Message::Sum, ..scene }]);
             assert!(found.hits <= found.lucky, "{scene:?}: {found:?}");
-            // The wider a kernel, the more a sum is that of a mean, which is nearer to everybody
-            // than most guesses are.
+            // For wide kernels, a sum gives the mean of the inputs, which is nearer to each node
+            // than most guesses.
             assert!(found.distance > 0.8 * found.guess, "{scene:?}: {found:?}");
         }
     }
@@ -97,9 +97,9 @@ fn several_samples_in_a_round_hide_as_much_as_several_nodes() {
 #[test]
 fn a_sum_of_two_is_no_protection() {
     let one_input = Scene { nodes: 2, ..Scene::single(NARROW, 1, 0) };
-    // Narrow kernels keep samples apart, so the larger of two shows through the smaller.
+    // Narrow kernels keep samples apart, so the larger of two remains visible.
     assert!(share(&found([Scene { message: Message::Sum, ..one_input }])) > 0.4);
-    // And a server that looks for two finds two.
+    // A server that searches for two samples finds both.
     let apart = Scene { message: Message::Pair, method: MIDDLE, ..one_input };
     let found = found([apart]);
     assert!(share(&found) > 0.8 && found.label < 1e-2, "{found:?}");
@@ -146,8 +146,8 @@ fn first_uploads(nodes: u32, inputs: usize, seed: u64) -> (SampleMap, Vec<f64>, 
     (map, sums, samples)
 }
 
-/// What a curious server makes of the first column of a Gram matrix: the mean of the linear
-/// features, and so of the inputs.
+/// The mean of the inputs, from the first column of a Gram matrix, which has the mean of the linear
+/// features.
 fn read_inputs(map: &SampleMap, sums: &[f64], inputs: usize, nodes: u32) -> Vec<f64> {
     let mut z = vec![0.0; map.width()];
     // Column by column of the linear features' map; its rows are orthogonal and of one length.

@@ -1,4 +1,4 @@
-//! The mathematics, from outside. `cargo test -p hedgerow --test all laws::` runs one file.
+//! Integration tests of the core. `cargo test -p hedgerow --test all laws::` runs one file.
 
 mod common;
 mod comparator;

@@ -1,4 +1,4 @@
-//! Nodes and a server that exchange messages: the same bits as a federation, for one output or
+//! Nodes and a server that exchange messages give the same bits as a federation, for one output or
 //! several, plain or compressed, with any scaling.
 
 #![allow(clippy::unwrap_used)]
@@ -53,8 +53,8 @@ impl World {
         world
     }
 
-    /// Everyone learns its sample and speaks; the round closes and everyone hears. The predictions
-    /// of all outputs.
+    /// A round: all nodes learn their sample and upload, and receive the new broadcast. Returns the
+    /// predictions of all outputs.
     fn round(&mut self, time: u64, labels: &[usize]) -> Vec<Vec<f32>> {
         let mut predicted = Vec::new();
         for node in &mut self.nodes {

@@ -1,6 +1,5 @@
-//! People are missing: nodes that lose contact, come late, join late, and have no sample or
-//! several. Whatever happens, everything stays finite, nobody falls behind for good, and traffic is
-//! counted to the number.
+//! Nodes that lose contact, upload late, join late, and have no sample or several. Everything stays
+//! finite, every node catches up, and traffic is counted exactly.
 
 #![allow(clippy::unwrap_used)]
 
@@ -46,7 +45,7 @@ fn federation(method: Method) -> Federation {
     crate::common::federation(method, &setup(config))
 }
 
-/// A round of everyone with one sample each, in this order and contact.
+/// A round of all nodes with one sample each, in this order and contact.
 fn round(
     method: Method,
     federation: &mut Federation,
@@ -171,7 +170,8 @@ fn lost_nodes_keep_their_round_and_catch_up() {
         let predictions = round(method, &mut federation, 5, &everyone(Contact::Full));
         assert_eq!(predictions.len(), NODES);
         assert!(federation.nodes().iter().all(|node| node.round() == 7), "{method:?}");
-        // Who comes back hears the latest broadcast before it speaks and the next one after it.
+        // A returning node receives the latest broadcast before it uploads, and the next one after
+        // it.
         assert_traffic(&federation, method, 32, 26 + 7, 32, 0);
         let z = samples(&map_for(method, KERNELS), 77, 1).z;
         let z = Features::checked(&z).unwrap();
@@ -226,7 +226,7 @@ fn a_round_with_late_uploads_only_stays_open_for_them() {
         let mut federation = federation(method);
         round(method, &mut federation, 0, &everyone(Contact::Full));
         round(method, &mut federation, 1, &everyone(Contact::Late));
-        // Nobody was in time, so the round did not close, and the late ones still came for it.
+        // No upload was in time, so the round stayed open, and the late uploads still count.
         assert_eq!(federation.server().broadcast(0).round, 2, "{method:?}");
         assert_traffic(&federation, method, 12, 6, 12, 0);
         // They are part of the round when it closes; sending again is not counted twice.
@@ -253,7 +253,7 @@ fn nodes_without_a_sample_listen_and_say_nothing() {
         assert_eq!((node(&federation, 0).round(), node(&federation, 1).round()), (2, 2));
         // One upload for three samples.
         assert_traffic(&federation, method, 1, 2, 1, 0);
-        // Nobody has anything to say: the round stays open and nothing travels.
+        // No node uploads: the round stays open, and nothing travels.
         let before = states(&federation);
         federation.round(&[], |_| {}).unwrap();
         if speaks_of_its_past(method) {

@@ -1,6 +1,6 @@
-//! The peers against their definitions: each is written down once more, as plainly as it can be, in
-//! f64 and without any of the library's parts but its random numbers, and must say the same round
-//! after round. And their choices by chance are unbiased, and they learn.
+//! Methods of other papers compared with their definitions. Each is implemented here again, simply,
+//! in f64 and without the library except for its random numbers, and must agree in every round.
+//! Random choices are unbiased, and every method learns.
 
 #![allow(clippy::unwrap_used)]
 

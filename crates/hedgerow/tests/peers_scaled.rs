@@ -1,5 +1,5 @@
-//! The peers and changes of scale: linear models survive those of inputs exactly, Newton steps
-//! don't notice them, and what was charged counts in the label's new unit.
+//! Methods of other papers under changes of scale: linear models are converted exactly, Newton
+//! steps are invariant, and earlier losses count in the label's new unit.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,7 +1,7 @@
-//! What every method must refuse: bad samples, hostile messages, saved states that don't fit.
-//! Whoever refuses stays as it was, to the bit, and nothing of it ever panics. Saved states carry
-//! no checksum, so a changed number inside a model can't be told from a real one; whatever is taken
-//! must then still give finite predictions and messages that the other half takes.
+//! What every method must refuse: bad samples, hostile messages, wrong saved states. A refusal
+//! changes nothing, to the bit, and nothing panics. Saved states carry no checksum, so a changed
+//! number in a model can't be detected; an accepted state must still give finite predictions and
+//! valid messages.
 
 #![allow(clippy::unwrap_used)]
 
@@ -170,7 +170,7 @@ fn hostile_uploads_are_refused_and_change_nothing() {
     }
 }
 
-/// A half that can be saved and restored, whichever it is.
+/// A node or a server method that can be saved and restored.
 enum Half {
     Node(Box<dyn NodeMethod>),
     Server(Box<dyn ServerMethod>),
@@ -184,7 +184,7 @@ impl Half {
         }
     }
 
-    /// Whether it takes the state; if not, it stays as it was.
+    /// Whether it accepts the state. A refusal must change nothing.
     fn takes(&mut self, saved: &[u8]) -> bool {
         let before = self.save();
         let taken = match self {
@@ -247,7 +247,7 @@ fn shape(
     // One kernel has the same voters as votes.
     let by_vote = !is_node && kernels > 1 && mk.average == Average::Voters;
     let per_upload = if case.method == Method::PofMkl { pof.kernels_per_upload } else { 1 };
-    // Nodes know nothing of it, and who learns alone has nothing to aggregate.
+    // Nodes don't depend on it, and local learning has nothing to aggregate.
     let is_agnostic = is_node || case.method == Method::Local;
     let aggregation = if is_agnostic { Aggregation::Mean } else { aggregation };
     (is_node, case.method.name(), kernels, frequencies, rule, by_vote, per_upload, aggregation)
@@ -274,7 +274,7 @@ fn foreign_states_are_refused() {
     }
 }
 
-/// What a half must still do after it took a state, whatever was in it.
+/// What a method must still do after it accepted any state.
 fn check_works(case: Case, half: &mut Half) {
     let world = World::new(case);
     let (z, y) = world.sample(0, 5);

@@ -1,5 +1,4 @@
-//! A tree of relays of any shape gives the server the bits that it would have got from all nodes
-//! directly.
+//! A tree of relays of any shape gives the server the same bits as all nodes directly.
 
 #![allow(clippy::unwrap_used)]
 
@@ -122,7 +121,7 @@ fn sums_that_do_not_belong_are_refused_and_change_nothing() {
         ));
         assert!(world.server.accept(0, &upload).is_err());
         assert_eq!(world.server.save(), after);
-        // What nobody writes can't be read, whatever is changed.
+        // A state of an unknown kind can't be read.
         let sound = relay.sums()[0].to_bytes();
         for at in 0..sound.len() {
             for flip in [1, 0x80, 0xff] {

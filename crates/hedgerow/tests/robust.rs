@@ -1,5 +1,5 @@
-//! What robust aggregation promises: a few bad nodes can't decide for all. With the federation of
-//! `examples/robust`; errors are multiples of those that the mean makes where nobody is bad.
+//! Robust aggregation: a few bad nodes can't decide the result. Uses the federation of
+//! `examples/robust`; errors are multiples of the mean's error without bad nodes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -84,8 +84,8 @@ fn a_median_stands_a_quarter_and_nearly_half_where_they_don_t_agree() {
     for (poison, most) in [(Poison::Scattered, 3.0), (Poison::Opposite, 25.0)] {
         check(Aggregation::Median, Scene { bad: 9, poison, ..CLEAN }, |_, factor| factor < most);
     }
-    // Who are nearly half and agree move it by the spread of the good ones in each round, which
-    // grows with the error.
+    // Nearly half of the nodes, if they agree, move it in each round by the spread of the good
+    // nodes, which grows with the error.
     let agreed = Scene { bad: 9, poison: Poison::Huge, ..CLEAN };
     let (mut mean, mut worst) = (vec![], 0.0);
     check(Aggregation::Mean, agreed, |_, factor| {

@@ -1,6 +1,5 @@
-//! Raw samples in their own units, and a scale that everybody agrees on as they come: whole
-//! federations on streams that wander off or widen, and what their scalings save and refuse. That
-//! models survive a change is in `transport.rs`.
+//! Federations on raw samples with online scaling, on streams that shift or widen; states and
+//! refusals of scaling. `transport.rs` tests the conversion of models.
 
 #![allow(clippy::unwrap_used)]
 
@@ -171,7 +170,7 @@ fn inputs_that_wander_off_cost_little_more_than_with_a_scale_known_beforehand() 
         for t in 0..rounds {
             let low = 2.0 * (t as f32 / rounds as f32);
             for (fleet, tally) in fleets.iter_mut().zip(&mut tallies) {
-                // One after the other is out of reach, and follows later.
+                // One node after the other has no contact and catches up later.
                 let lost = (t % 50 > 30).then_some((t / 50) as usize % NODES);
                 let error = error(fleet, &samples(t, low, 1.0), lost);
                 if t > 100 {
@@ -205,7 +204,7 @@ fn a_range_that_doubles_is_learned_faster_than_from_nothing() {
                 t += 1;
                 assert!(t < 600, "{kind:?}: the scale never changed");
             }
-            // Who begins now, with the scale that the others have come to.
+            // A node that starts now, with the current scale.
             let mut fresh = Fleet::knowing(method, old.server.scale().unwrap());
             let (mut recovering, mut beginning) = (Tally::default(), Tally::default());
             for t in t..t + 60 {

@@ -1,5 +1,5 @@
-//! Models survive a change of scale: to the rounding where it only moves inputs or resizes labels,
-//! as the nearest function where it stretches inputs, and within bounds whatever the scales are.
+//! Models survive a change of scale: exactly up to rounding if it only shifts inputs or scales
+//! labels, as the nearest function if it scales inputs, and within bounds for all scales.
 
 #![allow(clippy::unwrap_used)]
 
@@ -92,7 +92,7 @@ fn offsets_and_label_factors_leave_all_predictions_as_they_were() {
 #[test]
 fn servers_broadcast_what_their_nodes_would_have_had() {
     let from = scale(0.0, 4.0);
-    // A newcomer has none of what nodes keep to themselves.
+    // A new node has none of the state that nodes keep.
     for case in
         cases().into_iter().filter(|case| case.method != Method::Local && !case.is_personal())
     {
@@ -101,7 +101,7 @@ fn servers_broadcast_what_their_nodes_would_have_had() {
         let map = case.map();
         let before = predictions(|z| world.nodes[0].predict(z), &map, &from);
         world.server.rescale(&map.rescaling(&from, &to));
-        // A newcomer hears it only through the broadcast.
+        // A new node gets it only through the broadcast.
         let mut newcomer = case.method.node(&case.setup, 99);
         newcomer.adopt(world.server.broadcast()).unwrap();
         assert_same(&predictions(|z| newcomer.predict(z), &map, &to), &before, 1e-4, case);
@@ -263,7 +263,7 @@ fn there_and_back_is_nowhere() {
         world.nodes[1].rescale(&map.rescaling(&here, &there));
         world.nodes[1].rescale(&map.rescaling(&there, &here));
         assert_same(&predictions(|z| world.nodes[1].predict(z), &map, &here), &before, 1e-5, case);
-        // And to where one is already, not a bit changes, but that GR-OFL's slices begin again.
+        // A change to the same scale changes no bit, except that GR-OFL's slices start again.
         if case.method == Method::GrOfl {
             let before = predictions(|z| world.nodes[1].predict(z), &map, &here);
             world.nodes[1].rescale(&map.rescaling(&here, &here));

@@ -1,5 +1,5 @@
-//! [`Fleet`]: a server and nodes as processes that can be killed, and the same run undisturbed, in
-//! one process.
+//! [`Fleet`]: a server and nodes as processes that can be killed, and the same run without faults
+//! in one process.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -125,7 +125,7 @@ impl Fleet {
             Some(self.spawn("server", &["serve".into(), self.path("serve.toml")], &variables));
     }
 
-    /// A server that meets a full disk as an error, not as the end.
+    /// A server for which a full disk is an error, not a fatal signal.
     pub(crate) fn start_server_on_small_disk(&mut self) {
         let exec = format!("trap '' XFSZ; exec {} serve \"$0\"", env!("CARGO_BIN_EXE_hedgerow"));
         self.server = Some(self.spawn_program(
@@ -224,12 +224,12 @@ impl Fleet {
         }
     }
 
-    /// What the server has told last.
+    /// The latest broadcast of the server.
     pub(crate) fn model(&self) -> Broadcast {
         Model::from_store(&self.path("server.db")).unwrap().broadcast().clone()
     }
 
-    /// What an undisturbed federation tells last.
+    /// The latest broadcast of a federation without faults.
     pub(crate) fn undisturbed(&self) -> Broadcast {
         self.in_one_process().0.server().broadcast(0).clone()
     }
@@ -238,7 +238,7 @@ impl Fleet {
         self.in_one_process().1
     }
 
-    /// Mean squared error as nodes told it.
+    /// Mean squared error as reported by the nodes.
     pub(crate) fn mse(&self) -> f64 {
         let history = View::open(&self.path("server.db")).unwrap().history(usize::MAX).unwrap();
         let (sum, count) = history.iter().fold((0.0, 0), |(sum, count), record| {
@@ -254,7 +254,7 @@ impl Fleet {
         history.windows(2).any(|pair| pair[1].closed_at_ms + DAY < pair[0].closed_at_ms)
     }
 
-    /// Nobody panicked.
+    /// No process panicked.
     pub(crate) fn assert_calm_logs(&self) {
         for name in self.names() {
             let log = fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default();

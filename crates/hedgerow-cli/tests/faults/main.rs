@@ -12,7 +12,7 @@ use std::time::Duration;
 use fleet::{Closing, Fleet, Kind, NODES, ROUNDS};
 use proxy::{Mischief, Proxy};
 
-/// Numbers that look random and are the same every time.
+/// Deterministic pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -133,8 +133,7 @@ fn nodes_that_are_killed_come_back_and_learn_on() {
     }
     fleet.finish();
     let (found, expected) = (fleet.mse(), fleet.undisturbed_mse());
-    // It may be less: what was learned after the last save is predicted again, by a model that
-    // knows more.
+    // It may be less: samples after the last save are predicted again, by a later model.
     assert!(found <= 1.02 * expected, "MSE {found}, undisturbed {expected}");
     assert!(fleet.committed_round() >= ROUNDS as u64);
     fleet.assert_calm_logs();

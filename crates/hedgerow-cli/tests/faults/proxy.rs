@@ -1,4 +1,4 @@
-//! [`Proxy`]: a network between nodes and their server that does what networks do on bad days.
+//! [`Proxy`]: a network between nodes and server that cuts, corrupts, repeats, drops and delays.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -27,7 +27,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// `mischief` is asked for each connection, counted from 0.
+    /// `mischief` chooses the fault of each connection, numbered from 0.
     pub(crate) fn start(to: SocketAddr, mischief: fn(u64) -> Mischief) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, connections) = (listener.local_addr().unwrap(), Arc::new(AtomicU64::new(0)));

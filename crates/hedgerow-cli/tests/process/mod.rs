@@ -12,8 +12,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
 
-/// To be run in this folder, with a cache of its own and whatever else the user's environment says
-/// left out.
+/// A command in this folder with its own cache and without the user's environment.
 pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hedgerow"));
     command.env_remove("HEDGEROW_DATA_DIR").env_remove("HEDGEROW_MIRROR");
@@ -56,7 +55,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// What a process printed as JSON, once it has ended well.
+/// The JSON output of a process that succeeded.
 pub(crate) fn json(output: &Output) -> Value {
     assert!(output.status.success(), "{}", text(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
@@ -89,13 +88,13 @@ pub(crate) fn write(folder: &Path, name: &str, content: impl AsRef<[u8]>) {
     std::fs::write(path, content).unwrap();
 }
 
-/// Not by println, which the test runner swallows.
+/// Not with println, because the test runner captures it.
 pub(crate) fn skipped(why: &str) {
     let told = writeln!(std::io::stderr(), "SKIPPED: {why}");
     told.unwrap();
 }
 
-/// The folder of the real data sets; `None`, said plainly, where there is none.
+/// The folder of the real data sets. Prints a message and returns `None` if there is none.
 pub(crate) fn real_data() -> Option<PathBuf> {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let folder = std::env::var_os("HEDGEROW_DATA_DIR").map_or_else(beside, PathBuf::from);

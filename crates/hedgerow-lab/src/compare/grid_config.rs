@@ -9,7 +9,7 @@ use toml::Table;
 
 use crate::settings::{MethodChoice, SettingsError};
 
-/// Whom to compare unless told otherwise: everybody, references included.
+/// The methods that are compared by default: all, with references.
 pub fn default_methods() -> impl Iterator<Item = MethodChoice> {
     METHODS.iter().map(|&info| {
         let personal = info.prefers_personal;

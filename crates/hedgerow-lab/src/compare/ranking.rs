@@ -1,5 +1,5 @@
-//! One run as a ranking: those whom one could choose by their mean error, everybody with an
-//! interval and a ratio to the best.
+//! The ranking of one run: methods that can be chosen, by mean error, and an interval and a ratio
+//! to the best for all.
 
 use hedgerow::method::Role;
 use serde::Serialize;

@@ -18,7 +18,7 @@ use hedgerow_data::builtin::Builtin;
 use hedgerow_data::catalog::NotFound;
 use hedgerow_data::partition::Partition;
 
-/// Folder for a comparison unless told otherwise.
+/// The default folder of a comparison.
 const DEFAULT_FOLDER: &str = "hedgerow-compare";
 
 /// What is to be run, finished or not.
@@ -142,8 +142,8 @@ impl Grid {
         self.runs.missing()
     }
 
-    /// Runs what isn't finished, one after the other, and stores each. `start` is told the name of
-    /// each, `step` of each step.
+    /// Runs the unfinished runs in order and stores each. `start` gets the name of each run, `step`
+    /// is called for each step.
     pub fn run(
         &mut self,
         start: &dyn Fn(&str),
@@ -166,8 +166,7 @@ impl Grid {
     }
 }
 
-/// The names along one side of the grid, each once; none where nobody gave any, and then the
-/// settings decide.
+/// The names along one side of the grid, each once. If none are given, the settings decide.
 fn axis(
     names: Option<&[String]>,
     key: &str,
@@ -256,8 +255,8 @@ fn fits(choice: MethodChoice, loss: &Loss, budget: usize) -> bool {
     }
 }
 
-/// Nobody asked for `hindsight` by name: where it has no meaning, because features change with an
-/// agreed scale, it is left out.
+/// `hindsight` is left out if it was not named and has no meaning because features change with an
+/// agreed scale.
 fn leave_out_hindsight(settings: &mut Settings, data: &Dataset) {
     let mut without = settings.clone();
     without.methods.retain(|choice| !choice.is(Reference::Hindsight));

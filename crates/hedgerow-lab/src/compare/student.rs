@@ -2,8 +2,7 @@
 
 use statrs::function::beta::checked_beta_reg;
 
-/// Probability that a t variable with so many degrees of freedom is at least as far from zero as
-/// `t`.
+/// The two-sided p-value of `t` with these degrees of freedom.
 pub(super) fn two_sided(t: f64, freedom: f64) -> f64 {
     let share = freedom / (freedom + t * t);
     checked_beta_reg(freedom / 2.0, 0.5, share).unwrap_or(f64::NAN)

@@ -74,8 +74,7 @@ pub fn to_stored_json(results: &Results) -> Result<String, serde_json::Error> {
     serde_json::to_string(&Stored { layout: STORED_LAYOUT, results, curves, not_finite })
 }
 
-/// A run that [`to_stored_json`] wrote. Columns are of the lengths that readers rely on, whoever
-/// wrote the file.
+/// Reads a run that [`to_stored_json`] wrote. The lengths of all columns are checked.
 pub fn from_stored_json(json: &str) -> Result<Results, StoredError> {
     #[derive(Deserialize)]
     struct Head {

@@ -174,9 +174,9 @@ pub struct Wire {
     /// What numbers are on their way up, and down.
     up: NumberFormat,
     down: NumberFormat,
-    /// Only each so many rounds.
+    /// Send only every N-th round.
     every: NonZeroU16,
-    /// Only each so many numbers at a time, taking turns.
+    /// Send only every N-th number, in turn.
     part: NonZeroU16,
 }
 

@@ -27,7 +27,7 @@ pub enum SettingsError {
         /// What the parser says.
         message: String,
     },
-    /// A key that nobody knows.
+    /// An unknown key.
     #[error("{origin}: unknown key {key:?}{}", suggestion.as_ref().map(|s| format!(", did you mean {s:?}?")).unwrap_or_default())]
     UnknownKey {
         /// Where.

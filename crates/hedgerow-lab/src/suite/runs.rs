@@ -25,7 +25,7 @@ pub(crate) struct Runs {
 struct Item {
     /// Beginning of the name of its file.
     name: String,
-    /// What users are told that it is.
+    /// The title for users.
     title: String,
     state: State,
 }
@@ -123,8 +123,8 @@ impl Runs {
         missing
     }
 
-    /// Runs what isn't finished, one after the other, and stores each. `start` is told the title of
-    /// each, `step` of each step.
+    /// Runs the unfinished runs in order and stores each. `start` gets the title of each run,
+    /// `step` is called for each step.
     pub(crate) fn run(
         &mut self,
         start: &dyn Fn(&str),

@@ -1,5 +1,5 @@
-//! A run that never was: an error that falls, rises when the data changes, and falls again; kernels
-//! that take turns; nodes that come and go.
+//! An invented run: an error that falls, rises when the data changes, and falls again; changing
+//! kernels; nodes that join and leave.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -191,7 +191,7 @@ impl Source for Invented {
     }
 }
 
-/// The kernel of a round: one is best for a season, and its neighbours get a turn now and then.
+/// The kernel of a round: one is best for some time, its neighbours sometimes.
 fn selected(round: u64) -> u32 {
     let best = 3 + 2 * (round / SEASON % 4) as u32;
     let spread = 3.0 / (1.0 + (round % SEASON) as f64 / 300.0);
@@ -199,7 +199,7 @@ fn selected(round: u64) -> u32 {
     (f64::from(best) + away).round().clamp(0.0, f64::from(KERNELS - 1)) as u32
 }
 
-/// Between 0 and 1, as if by chance.
+/// A pseudo-random number between 0 and 1.
 fn chance(of: u64, purpose: u64) -> f64 {
     let mut bits = of
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)

@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Something to see at `/metrics`.
+/// Content for `/metrics`.
 async fn count(metrics: Metrics, nodes: u32) {
     let mut beat = tokio::time::interval(invented::ROUND);
     loop {

@@ -1,4 +1,4 @@
-//! What tests of the network share: plans, streams and the methods that travel.
+//! Helpers for tests of the network: plans, streams and the methods with messages.
 
 #![allow(clippy::unwrap_used)]
 
@@ -31,7 +31,7 @@ pub(crate) async fn until(what: &str, is_so: impl AsyncFnMut() -> bool) {
 /// Numbers in a sample.
 pub(crate) const INPUTS: usize = 3;
 
-/// Every method that travels.
+/// Every method with messages.
 pub(crate) const METHODS: [Method; 9] = [
     Method::GrOfl,
     Method::SkOfl { kernel: 6 },

@@ -1,5 +1,5 @@
-//! A browser without a window, driven by messages through a pipe (the DevTools protocol): no driver
-//! and no library are needed.
+//! A headless browser, controlled by DevTools messages through a pipe, without a driver or a
+//! library.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -19,14 +19,14 @@ pub(crate) struct Browser {
     messages: Receiver<Value>,
     session: Option<String>,
     commands_sent: u64,
-    /// What the page complained about: errors, warnings, exceptions.
+    /// Errors, warnings and exceptions of the page.
     pub(crate) complaints: Vec<String>,
     /// Addresses that were asked for.
     pub(crate) requests: BTreeSet<String>,
     _profile: TempDir,
 }
 
-/// Debian's chromium; `None`, with a word, if there is none.
+/// Debian's chromium. Prints a message and returns `None` if it is missing.
 fn chromium() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders =
@@ -147,7 +147,7 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", json!({ "features": scheme }));
     }
 
-    /// What an expression comes to, once it has settled.
+    /// The value of an expression, after its promise has settled.
     pub(crate) fn eval(&mut self, expression: &str) -> Value {
         let wanted =
             json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
@@ -167,7 +167,7 @@ impl Browser {
             .to_owned()
     }
 
-    /// Until an expression is true.
+    /// Waits until an expression is true.
     pub(crate) fn wait(&mut self, expression: &str) {
         let begun = Instant::now();
         while self.eval(&format!("Boolean({expression})")) != json!(true) {

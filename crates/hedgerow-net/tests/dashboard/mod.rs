@@ -1,5 +1,4 @@
-//! The dashboard over real HTTP, with a server behind it that is invented; and its page in a real
-//! browser.
+//! The dashboard over real HTTP with an invented run behind it, and its page in a real browser.
 
 #![cfg(feature = "server")]
 #![allow(clippy::expect_used, clippy::print_stderr, clippy::unwrap_used)]
@@ -23,7 +22,7 @@ use invented::Invented;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-/// An invented run that can be told to misbehave.
+/// An invented run that can fail on demand.
 struct Fake {
     run: Invented,
     asked: AtomicUsize,
@@ -57,7 +56,7 @@ impl Source for Fake {
     }
 }
 
-/// A dashboard on a port of its own; with it go all its connections.
+/// A dashboard on its own port. Dropping it closes all its connections.
 struct Served {
     _runtime: Runtime,
     address: SocketAddr,
@@ -87,7 +86,7 @@ impl Served {
     /// The answer to these very bytes.
     fn ask_raw(&self, request: &[u8]) -> Answer {
         let mut bytes = Vec::new();
-        // A server may hang up on what it hasn't read.
+        // A server may disconnect before it has read everything.
         match self.connect(request).read_to_end(&mut bytes) {
             Err(error) if error.kind() != io::ErrorKind::ConnectionReset => panic!("{error}"),
             _ => Answer::parse(&bytes),

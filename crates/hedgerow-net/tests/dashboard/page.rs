@@ -1,4 +1,4 @@
-//! The page as a person meets it, in a browser.
+//! The page in a browser.
 
 use hedgerow_net::serve::metrics::Metrics;
 use serde_json::{Value, json};
@@ -173,7 +173,7 @@ fn table_sorts_and_filters(browser: &mut Browser) {
     assert_eq!(column(browser, 0).len(), NODES as usize);
 }
 
-/// As a screen reader would hear it.
+/// As a screen reader reads it.
 fn everything_has_a_name(browser: &mut Browser) {
     let tree = browser.call("Accessibility.getFullAXTree", json!({}));
     let nodes = tree["nodes"].as_array().unwrap();

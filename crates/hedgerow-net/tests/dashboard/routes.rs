@@ -1,4 +1,4 @@
-//! Every route, asked well and badly.
+//! Every route, with good and bad requests.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::sync::atomic::Ordering::SeqCst;

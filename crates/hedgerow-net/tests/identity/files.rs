@@ -1,4 +1,4 @@
-//! Files that are damaged, odd or open to others, and what is shown of them: nothing secret.
+//! Damaged, unusual and world-readable files, and that no secret of them is shown.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -58,7 +58,7 @@ fn damaged_files_of_a_node_are_refused_by_name_and_never_quoted() {
     for length in (0..whole.trim_end().len() - 1).step_by(7) {
         refusal(&whole[..length]);
     }
-    // What editors and mails do to a file is no harm.
+    // Changes by editors and mail programs are accepted.
     std::fs::write(&file, "# node a\r\n".to_owned() + &whole.replace('\n', "\r\n")).unwrap();
     assert_eq!(NodeIdentity::open(&file).unwrap().name(), "a");
     for missing in [hall.folder.path().join("none.pem"), hall.folder.path().to_owned()] {
@@ -78,8 +78,8 @@ fn no_flipped_bit_is_believed() {
         let mut content = whole.clone();
         content[place] ^= 1 << (place % 7);
         std::fs::write(&file, content).unwrap();
-        // Where the bit was in a signature, only the handshake can tell; where in the authority,
-        // the node believes nobody.
+        // A changed bit in a signature is found only in the handshake. With a changed authority,
+        // the node trusts no server.
         let Ok(identity) = NodeIdentity::open(&file) else { continue };
         opened += 1;
         let meeting = meet(server.config(), identity.config(), "localhost");
@@ -134,7 +134,6 @@ fn damaged_certificates_are_read_without_harm() {
         }
         assert!(Peer::from_certificate(&CertificateDer::from(&whole[..place])).is_err());
     }
-    // That is what signatures are for.
     assert!(readable > 0);
 }
 

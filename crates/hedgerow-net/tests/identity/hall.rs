@@ -1,4 +1,4 @@
-//! An authority with its nodes, and the two ends of a handshake.
+//! An authority with its nodes, and both ends of a handshake.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-/// An authority with a node `a`, in a folder that goes away.
+/// An authority with a node `a`, in a temporary folder.
 pub(crate) struct Hall {
     pub(crate) folder: TempDir,
     pub(crate) authority: Authority,
@@ -54,7 +54,7 @@ impl Hall {
     }
 }
 
-/// How a handshake went at either end. A node learns that it was refused only when it listens.
+/// The result of a handshake at both ends. A node sees a refusal only when it reads.
 pub(crate) struct Meeting {
     pub(crate) server: Result<Peer, String>,
     pub(crate) client: Result<Seen, String>,
@@ -77,7 +77,7 @@ pub(crate) fn meet(server: Arc<ServerConfig>, client: Arc<ClientConfig>, host: &
         stream.flush().await?;
         let peer =
             Peer::from_certificate(&stream.get_ref().1.peer_certificates().unwrap()[0]).unwrap();
-        // Until the node has gone, so that it hears everything.
+        // Until the node has closed, so that it receives everything.
         let _ = stream.read(&mut [0]).await;
         io::Result::Ok(peer)
     };
@@ -126,7 +126,7 @@ pub(crate) fn roots(authority: &CertificateDer<'static>) -> RootCertStore {
     roots
 }
 
-/// TLS with a file's key and certificate, for whom none of our checks are made.
+/// TLS with a file's key and certificate, without our checks.
 pub(crate) fn unchecked_client(
     file: Option<&Path>,
     authority: &CertificateDer<'static>,
@@ -145,7 +145,7 @@ pub(crate) fn unchecked_client(
     })
 }
 
-/// A server that asks nobody for a certificate.
+/// A server that asks for no certificate.
 pub(crate) fn unchecked_server(
     file: &Path,
     version: &'static SupportedProtocolVersion,
@@ -185,7 +185,7 @@ pub(crate) fn node_params(name: &str) -> CertificateParams {
     params
 }
 
-/// Writes a node's file with a certificate of one's own making.
+/// Writes a node's file with the given certificate.
 pub(crate) fn forge(
     hall: &Hall,
     name: &str,

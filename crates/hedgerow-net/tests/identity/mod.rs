@@ -1,5 +1,4 @@
-//! Who is let in and who is not: real handshakes, in memory, with the files that an authority
-//! writes.
+//! Admission: real TLS handshakes in memory, with the files of an authority.
 
 #![cfg(feature = "server")]
 #![allow(clippy::unwrap_used)]
@@ -62,7 +61,7 @@ fn certificates_of_another_authority_are_worth_nothing() {
         &meet(other.server().config(), hall.node().config(), "localhost"),
         "UnknownIssuer",
     );
-    // Whoever makes an authority of the same name and key identifiers.
+    // An authority with the same name and key identifiers.
     let mut params = CertificateParams::new([]).unwrap();
     let (_, real) = x509_parser::parse_x509_certificate(&ours[0]).unwrap();
     let name = real.subject().iter_common_name().next().unwrap().as_str().unwrap();
@@ -183,7 +182,7 @@ fn a_node_that_is_enrolled_again_comes_in_by_its_new_certificate_only() {
     let mut new = old.clone();
     assert!(new.reopen_if_changed().unwrap());
     assert!(!new.reopen_if_changed().unwrap());
-    // What can't be used is told once, and the identity at hand stays.
+    // An unusable file is logged once, and the current identity stays.
     let content = read(&hall.a);
     std::fs::write(&hall.a, "spoilt").unwrap();
     assert!(new.reopen_if_changed().is_err());
@@ -307,7 +306,7 @@ fn what_can_not_be_used_leaves_the_server_as_it_was() {
         std::fs::write(&list, content).unwrap();
         let refusal = server.reload_if_changed().unwrap_err().to_string();
         assert!(refusal.contains("crl.pem") && refusal.contains(reason), "{refusal}");
-        // Told once.
+        // Logged once.
         assert!(!server.reload_if_changed().unwrap());
         assert!(server.is_revoked(hall.node().peer()));
         assert_turned_away(&meet(server.config(), hall.node().config(), "localhost"), "Revoked");
@@ -319,7 +318,7 @@ fn what_can_not_be_used_leaves_the_server_as_it_was() {
     std::fs::remove_file(&list).unwrap();
     let refusal = server.reload_if_changed().unwrap_err();
     assert!(is_missing(&refusal), "{refusal}");
-    // Without the list nobody is let in: a server that starts must not forget who was revoked.
+    // Without the list, no node is admitted: a starting server must not forget revocations.
     let refusal = ServerIdentity::open(hall.authority.folder()).unwrap_err();
     assert!(is_missing(&refusal));
     std::fs::write(&list, second).unwrap();

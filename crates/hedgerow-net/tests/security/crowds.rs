@@ -1,4 +1,4 @@
-//! Many at once: connections that only stand there, and more of them than there are places.
+//! Many connections at once: idle ones, and more than the limit.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::house::{Guest, House, ROUNDS, hello, reach};
 use super::raw::{DATA, PING, PREFACE, Raw, frame};
 use crate::common::{PATIENCE, until};
 
-/// A way to stand in the way.
+/// A way to block a connection slot.
 #[derive(Debug, Clone, Copy)]
 enum Idler {
     /// Says nothing at all.
@@ -49,7 +49,7 @@ const IDLERS: [Idler; 8] = [
 ];
 
 impl Idler {
-    /// Stands there until the server ends it. Where it stood.
+    /// Waits until the server ends the connection. Returns its address.
     async fn stand(self, server: SocketAddr, tls: Arc<ClientConfig>) -> SocketAddr {
         match self {
             Self::Silent => {
@@ -142,7 +142,7 @@ async fn whoever_only_stands_there_is_cut_off() {
     let status = house.status();
     assert_eq!((status.nodes_known, status.connected), (2, 2));
     assert_eq!(house.turned_away().await, (crowds * EACH * IDLERS.len()) as u64);
-    // Their places are free again: all of them.
+    // All their slots are free again.
     let mut places = vec![];
     for at in 0..60 {
         places.push(house.guest(&format!("n{at}")).await);
@@ -221,7 +221,7 @@ async fn a_flood_of_connections_finds_no_place() {
     assert_eq!(house.turned_away().await, before + times);
     let warnings = house.log.count(&["WARN", "too many connections"]) as u64;
     assert!((1..=times / 2).contains(&warnings), "{warnings} of {times}");
-    // Elsewhere there are places still.
+    // Other addresses still have slots.
     if cfg!(target_os = "linux") {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
@@ -230,7 +230,7 @@ async fn a_flood_of_connections_finds_no_place() {
         tokio_rustls::TlsConnector::from(house.tls("far")).connect(name, tcp).await.unwrap();
     }
     house.rounds(ROUNDS).await;
-    // And here, once the crowd has gone.
+    // This address too, once the crowd has disconnected.
     drop(crowd);
     let tls = house.tls("late");
     until("a place", async || {

@@ -1,5 +1,4 @@
-//! A server with two honest nodes, everything that it logs, and guests who say what a test tells
-//! them.
+//! A server with two honest nodes, its log, and scripted attackers.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -44,15 +43,15 @@ pub(crate) const ROUNDS: u64 = 20;
 pub(crate) const NUMBERS: usize = 98;
 pub(crate) const NUMBER: f32 = 0.01;
 
-/// Who they are.
+/// Their names.
 const HONEST: [&str; 2] = ["honest-1", "honest-2"];
 
-/// Everything together.
+/// The server, its nodes and its log.
 pub(crate) struct House {
     pub(crate) server: Server,
     pub(crate) hall: Hall,
     pub(crate) log: Log,
-    /// What honest nodes have to complain of.
+    /// Errors that honest nodes observed.
     complaints: Arc<Mutex<Vec<String>>>,
     _honest: JoinSet<()>,
     _capture: DefaultGuard,
@@ -72,8 +71,8 @@ pub(crate) struct Style<'a> {
 
 impl Default for Style<'_> {
     fn default() -> Self {
-        // Whoever learns takes a moment. Without it, rounds would take all of the processor, and
-        // any attack a share of that.
+        // Honest nodes pause before they answer. Otherwise rounds would use all CPU time, and every
+        // attack would take a share of it.
         let nap = Duration::from_millis(5);
         Self { changes: &[], nap, is_plain: false, is_chatty: false, is_tolerant: false }
     }
@@ -153,7 +152,7 @@ impl House {
         assert!(came, "not {what}: {:?}\n{}", self.status(), self.log.tail());
     }
 
-    /// Waits for so many more honest rounds. Nobody honest may have anything to complain of.
+    /// Waits for this number of honest rounds. Honest nodes must not see errors.
     pub(crate) async fn rounds(&self, more: u64) {
         let end = self.status().round + more;
         self.until("so many rounds", |status| status.round >= end).await;
@@ -165,7 +164,8 @@ impl House {
         assert!(complaints.is_empty(), "{complaints:?}\n{}", self.log.tail());
     }
 
-    /// Attacks without a pause, until enough honest rounds have closed meanwhile. How often it was.
+    /// Attacks without a pause until enough honest rounds have closed. Returns the number of
+    /// attacks.
     pub(crate) async fn besiege(&self, mut attack: impl AsyncFnMut()) -> u64 {
         let (begin, mut times) = (self.status().round, 0);
         let siege = async {
@@ -181,7 +181,8 @@ impl House {
         times
     }
 
-    /// Knocks with a certificate or without, and has to be turned away without a word. Where from.
+    /// Connects with or without a certificate. The server must refuse silently. Returns the
+    /// address.
     pub(crate) async fn knock(&self, tls: Arc<ClientConfig>) -> SocketAddr {
         let tcp = TcpStream::connect(self.address()).await.unwrap();
         let from = tcp.local_addr().unwrap();
@@ -248,7 +249,7 @@ pub(crate) async fn reach(
     Ok((Box::new(TlsConnector::from(tls).connect(name, tcp).await?), from))
 }
 
-/// A stream of whoever knows the protocol.
+/// A stream of a client that knows the protocol.
 pub(crate) struct Guest {
     to: mpsc::Sender<wire::FromNode>,
     from: Streaming<wire::FromServer>,
@@ -256,7 +257,7 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// Opens a stream, without a word.
+    /// Opens a stream without a message.
     pub(crate) async fn open(
         server: SocketAddr,
         tls: Option<Arc<ClientConfig>>,
@@ -314,7 +315,7 @@ impl Guest {
         timeout(PATIENCE, ending).await.expect("the server ends it")
     }
 
-    /// Answers every broadcast as it should. Comes back only with a complaint.
+    /// Answers every broadcast correctly. Returns only with an error.
     async fn be_honest(mut self, nap: Duration, is_tolerant: bool) -> String {
         let mut numbers = vec![];
         loop {

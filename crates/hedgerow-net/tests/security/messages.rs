@@ -1,4 +1,4 @@
-//! Nodes of good standing that send what they shouldn't.
+//! Nodes with valid certificates that send bad messages.
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ fn with_number(round: u64, position: usize, number: f32) -> from_node::Message {
 /// Something wrong for a round, and words of the reason that it is refused for.
 type Wrong = (fn(u64) -> from_node::Message, &'static str);
 
-/// Says it, for one round after the other, until it comes in time to be refused. Rounds of others
-/// don't wait for it.
+/// Sends it round after round until it arrives in time to be refused. Other nodes' rounds don't
+/// wait for it.
 async fn provoke(guest: &mut Guest, message: fn(u64) -> from_node::Message) -> String {
     loop {
         let round = guest.round().await;
@@ -162,7 +162,7 @@ async fn who_goes_on_and_on_is_shown_out() {
 #[tokio::test]
 async fn a_flood_of_messages_is_dammed() {
     const WAVE: u64 = 100;
-    // Honest nodes need far less than that, however quick the machine is.
+    // Honest nodes need far less than that on any machine.
     let changes = ["limits.messages_per_second=100", "limits.bad_messages=1000000"];
     let nap = Duration::from_millis(25);
     let house = House::with(Style { changes: &changes, nap, ..Style::default() }).await;
@@ -190,7 +190,7 @@ async fn a_flood_of_messages_is_dammed() {
     let node = format!("node={}", house.node("mallory").number);
     house.log.says(&["refused", &node, "100 messages a second"]).await;
     assert_eq!(house.log.count(&["refused", &node]) as u64, flood, "each is logged,");
-    // but only a few of them loudly.
+    // Only a few of them are logged as warnings.
     let warnings = house.log.count(&["WARN", "refused", &node]) as u64;
     assert!((1..flood / 4).contains(&warnings), "{warnings} of {flood}");
     // Another stream brings no new allowance.
@@ -241,7 +241,7 @@ async fn who_says_hello_wrongly_is_turned_away() {
         .await;
     assert_eq!(house.turned_away().await, times * wrongs.len() as u64);
     assert_eq!(house.status().nodes_known, 2);
-    // What is shown to people is short and plain, whatever was said.
+    // What people see is short and printable for any input.
     let mut odd = Guest::open(house.address(), Some(a)).await.unwrap();
     odd.say(named("\u{1b}[2J\n<b>".to_owned() + &"y".repeat(500), VERSION)).await;
     odd.welcome().await;

@@ -1,6 +1,5 @@
-//! A real server over loopback, two honest nodes that keep its rounds going, and all kinds of
-//! people who mean no good. Whatever they try is refused, counted and logged, and the honest rounds
-//! go on meanwhile.
+//! A real server over loopback with two honest nodes, and attackers of all kinds. Every attack is
+//! refused, counted and logged, and honest rounds continue meanwhile.
 
 #![cfg(feature = "server")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]

@@ -1,4 +1,4 @@
-//! Who isn't who he should be.
+//! Wrong identities.
 
 use hedgerow_net::pki::identity::NodeIdentity;
 use rustls::version::{TLS12, TLS13};

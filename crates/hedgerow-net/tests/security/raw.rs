@@ -1,4 +1,4 @@
-//! HTTP/2 by hand, so that it can be done wrongly.
+//! HTTP/2 written by hand, so that it can be wrong.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Raw {
         raw
     }
 
-    /// Whatever becomes of it: the server may have ended the connection.
+    /// Ignores errors, because the server may have ended the connection.
     pub(crate) async fn write(&mut self, bytes: &[u8]) {
         _ = self.io.write_all(bytes).await;
         _ = self.io.flush().await;

@@ -1,4 +1,4 @@
-//! What a log must never say, however much it says.
+//! Secrets must not appear in any log.
 
 use std::fmt::Write;
 use std::io::Cursor;

@@ -1,4 +1,4 @@
-//! Bytes that are no messages, no gRPC, or no HTTP/2.
+//! Bytes that are invalid messages, invalid gRPC or invalid HTTP/2.
 
 use hedgerow_net::transport::protocol::wire::{self, from_node};
 use prost::Message;

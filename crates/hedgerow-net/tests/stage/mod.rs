@@ -1,4 +1,4 @@
-//! A server that does as a test tells it, and a node that joins it, all in memory.
+//! A scripted server and a node, both in memory.
 
 #![allow(unreachable_pub, clippy::unwrap_used)]
 
@@ -43,8 +43,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// What the node says next; `None` once it has ended the stream or is gone. That it has nothing
-    /// to say depends on when it is asked, and doesn't count.
+    /// The node's next message, or `None` after the end of the stream. Idle messages depend on
+    /// timing and are skipped.
     pub async fn hear(&mut self) -> Option<wire::from_node::Message> {
         loop {
             let message = self.heard.message().await.ok().flatten()?.message.unwrap();
@@ -124,7 +124,7 @@ pub struct Stage {
     pub sessions: mpsc::Receiver<Session>,
     /// Whether nobody can be reached.
     pub is_down: Arc<AtomicBool>,
-    /// From here on nothing passes, in neither direction, and nobody is told.
+    /// Drops all bytes in both directions from now on, without closing.
     pub freeze: Arc<Notify>,
     /// When it was tried.
     pub tries: Arc<Mutex<Vec<Instant>>>,
@@ -156,7 +156,6 @@ impl Stage {
                 });
                 let service = TowerToHyperService::new(service.clone());
                 tokio::spawn(async move {
-                    // However it ends.
                     _ = Builder::new(TokioExecutor::new())
                         .serve_connection(TokioIo::new(far), service)
                         .await;
@@ -179,7 +178,7 @@ impl Stage {
         Settings::read(None, &all).unwrap()
     }
 
-    /// A node that reads this and is asked by those.
+    /// A node with this input and these requests.
     pub fn node(
         &self,
         settings: Settings,
@@ -209,7 +208,7 @@ impl Stage {
         self.node_to(settings, input, asked, written, output)
     }
 
-    /// One that writes wherever it is told.
+    /// A node with this output.
     pub fn node_to(
         &self,
         settings: Settings,
@@ -261,8 +260,7 @@ impl Node {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Waits until it has written so many lines. (Not by time, which may be paused while others
-    /// work.)
+    /// Waits until it has written this number of lines. (Not by time, which may be paused.)
     pub async fn wrote(&self, lines: usize) -> Vec<Value> {
         loop {
             let output = self.output();
@@ -274,7 +272,7 @@ impl Node {
         }
     }
 
-    /// Waits for it to end by itself.
+    /// Waits for its own end.
     pub async fn ended(self) -> (Vec<Value>, Result<(), AgentError>) {
         let Self { written, running, stop } = self;
         let outcome = running.await.unwrap();
@@ -310,7 +308,7 @@ pub fn append(path: &Path, text: &str) {
     file.write_all(text.as_bytes()).unwrap();
 }
 
-/// Everything that is logged on this thread, but for what is logged for who looks for it.
+/// Everything that is logged on this thread at level INFO and above.
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<Vec<u8>>>);
 

@@ -1,5 +1,5 @@
-//! Structured draws beside shared ones: features of a sample, how near their products come to the
-//! kernel, and what is learned from them.
+//! Structured and shared draws: time for the features of a sample, error of the kernel estimate,
+//! and error of a learner.
 
 use std::hint::black_box;
 

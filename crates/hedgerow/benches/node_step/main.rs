@@ -1,7 +1,7 @@
-//! Node steps per second: features, prediction, learning and upload of MK-OFL, beside the machine's
-//! floor.
+//! Node steps per second: features, prediction, learning and upload of MK-OFL, compared with the
+//! least time the machine needs.
 //!
-//! Prints one JSON object per case; `cargo xtask bench` runs it alternately with numpy and makes
+//! Prints one JSON object per case. `cargo xtask bench` runs it alternately with numpy and makes
 //! the table. Arguments: `main` is one shape alone, `threads` compares two threads with one,
 //! `draws` structured frequencies with shared ones, `methods` GR-OFL with MK-OFL.
 

@@ -1,4 +1,4 @@
-//! GR-OFL beside MK-OFL: what a sample, a round and a saved node cost.
+//! GR-OFL and MK-OFL: the cost of a sample, a round and a saved node.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -140,7 +140,7 @@ impl Work {
 pub(crate) fn report(case: &Case) {
     let mut work = Work::new(case, 0);
     let steps = work.steps as f64;
-    // In turns, so that what others do to the machine meets all of them.
+    // In turns, so that other load on the machine affects all of them.
     let mut phases = [f64::INFINITY; 4];
     let (mut machine, mut memory) = (probe::machine(), probe::memory(case.working_set()));
     for _ in 0..5 {
@@ -195,7 +195,7 @@ pub(crate) fn report(case: &Case) {
 pub(crate) fn compare_threads(case: &Case) {
     let mut works = [Lines(Work::new(case, 0)), Lines(Work::new(case, 1))];
     let mut spins = [(), ()];
-    // The fastest of many: on a shared machine everything slower is someone else's doing.
+    // The fastest of many, because other load on a shared machine only slows down.
     let mut best = [f64::INFINITY; 4];
     for _ in 0..300 {
         let took = [

@@ -1,10 +1,10 @@
-//! What a curious server does with an upload. It knows the dictionary and the seed, so it has the
-//! same feature map and the same halves as everyone, and all that it broadcast.
+//! The attack of a curious server on an upload. It knows the dictionary, the seed and all its
+//! broadcasts, so it has the same feature map and methods as the nodes.
 //!
 //! After one sample a model is u = (1 − 2ηλ)·w + a·z(x) with a = −2η(wᵀz − y). The server knows w,
-//! so it has a·z; since ‖z‖ = 1 it has a and z up to a sign, the sign since only one of the two
-//! fits an x, the angles Vx up to whole turns from their sines and cosines, and x where the number
-//! of inputs is below that of the frequencies. The label follows from a.
+//! so it knows a·z. Since ‖z‖ = 1, it knows a and z up to a sign; only one sign fits an x. Sines
+//! and cosines give the angles Vx up to whole turns, and these give x if there are fewer inputs
+//! than frequencies. The label follows from a.
 
 use std::cell::OnceCell;
 use std::error::Error;
@@ -16,10 +16,10 @@ use hedgerow::{Method, NodeMethod, Setup};
 
 use super::lattice::{Frequencies, Unwinder, dot};
 
-/// Angles that fit worse than this (in radians) are no reading.
+/// Angles that fit worse than this (in radians) don't count as a result.
 const CONVINCING: f64 = 0.05;
 
-/// A sample read off an upload.
+/// A sample reconstructed from an upload.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reading {
     pub(crate) x: Vec<f32>,
@@ -29,7 +29,7 @@ pub(crate) struct Reading {
     pub(crate) misfit: f64,
 }
 
-/// What everybody in a federation has, and so a curious server too.
+/// What every member of a federation knows, also a curious server.
 pub(crate) struct Knowledge<'m> {
     map: &'m FeatureMap,
     setup: Setup,
@@ -134,8 +134,8 @@ pub(crate) fn narrowed(x: &[f64]) -> Vec<f32> {
     x.iter().map(|x| *x as f32).collect()
 }
 
-/// A server that follows one node: it plays the node's part with the samples that it reads, and so
-/// knows all of the node's models.
+/// A server that follows one node. It repeats the node's computation with the samples it reads, so
+/// it knows all of the node's models.
 pub(crate) struct Spy<'k> {
     knowledge: &'k Knowledge<'k>,
     method: Method,

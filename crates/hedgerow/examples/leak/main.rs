@@ -1,6 +1,6 @@
-//! What a curious server reads off the messages of a federation: single uploads of SK-OFL, MK-OFL
-//! and the naive extension give away the sample behind them; sums of many mostly don't.
-//! `docs/privacy.md` says what follows from that.
+//! What a curious server reads from the messages of a federation: single uploads of SK-OFL, MK-OFL
+//! and the naive extension reveal their sample; sums of many mostly don't. `docs/privacy.md`
+//! describes the consequences.
 //!
 //! Run it with `cargo run --release -p hedgerow --example leak`.
 

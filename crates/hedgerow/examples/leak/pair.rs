@@ -1,6 +1,6 @@
-//! A sum of two uploads, taken apart: the two inputs and the two errors are four numbers, and the
-//! sum has a hundred. For samples of one input a search over all pairs and a few steps of Newton's
-//! method will do.
+//! Separates a sum of two uploads. The two inputs and the two errors are four numbers, and the sum
+//! has a hundred. For samples of one input, a search over all pairs and a few steps of Newton's
+//! method are enough.
 
 use super::lattice::{dot, solve};
 
@@ -31,7 +31,7 @@ pub(crate) fn take_apart(frequencies: &[Vec<f64>], step: &[f64]) -> [[f64; 2]; 2
     refine(frequencies, step, places.map(|place| grid[place]), factors)
 }
 
-/// Gauss's variant of Newton's method, with as much of Levenberg's caution as it needs.
+/// The Gauss-Newton method with Levenberg's damping.
 fn refine(
     frequencies: &[Vec<f64>],
     step: &[f64],

@@ -1,4 +1,5 @@
-//! Federations with a curious server: real halves play, and every message of interest is attacked.
+//! Federations with a curious server: real nodes and servers run, and every message of interest is
+//! attacked.
 
 use std::error::Error;
 
@@ -36,7 +37,7 @@ pub(crate) enum Message {
     Pair,
 }
 
-/// How a message was read, beside a random guess.
+/// The result of an attack, and a random guess.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attempt {
     pub(crate) read: Miss,
@@ -103,7 +104,7 @@ impl Scene {
         Self { method, message: Message::Single, inputs, samples: 1, nodes: 3, rounds: 30, seed }
     }
 
-    /// Plays all rounds; an attempt for each message whose starting point the server knows.
+    /// Runs all rounds. Returns an attempt for each message whose starting point the server knows.
     pub(crate) fn play(self) -> Result<Vec<Attempt>, Box<dyn Error>> {
         let Self { method, inputs, nodes, seed, .. } = self;
         let frequencies = method.frequencies(BUDGET)?;

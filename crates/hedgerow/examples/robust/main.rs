@@ -1,5 +1,5 @@
-//! What robust aggregation costs and what it buys: error of the good nodes by what the server makes
-//! of uploads, as a multiple of the mean's in the same world without bad nodes.
+//! Cost and benefit of robust aggregation: the error of the good nodes for each aggregation, as a
+//! multiple of the mean's error without bad nodes.
 //!
 //! Run it with `cargo run --release -p hedgerow --example robust`, or with names of methods for
 //! only those.

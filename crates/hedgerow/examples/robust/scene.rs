@@ -1,4 +1,4 @@
-//! Twenty devices that learn a smooth function together, some of them bad.
+//! Twenty devices that learn a smooth function together. Some of them are bad.
 
 use std::error::Error;
 
@@ -23,8 +23,7 @@ pub(crate) enum World {
     Differing,
 }
 
-/// What bad nodes make of what they have to upload. Where there are votes, they all vote for the
-/// first kernel.
+/// How bad nodes change their uploads. They all vote for the first kernel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Poison {
     /// Numbers of an enormous size, all in one direction.
@@ -63,8 +62,8 @@ impl Scene {
         (x, label(&x) + 0.05 * (draw(INPUTS) - 0.5) + offset)
     }
 
-    /// Spoils an upload that begins with so many numbers of models; losses, which come after them,
-    /// can't be negative.
+    /// Changes the numbers of models at the start of an upload. Losses, which follow them, can't be
+    /// negative.
     fn spoil(&self, upload: &mut Upload, models: usize, chance: CounterRng) {
         for (at, number) in upload.numbers.iter_mut().enumerate() {
             let poisoned = match self.poison {

@@ -1,5 +1,4 @@
-//! A small world for the tests: every method in many setups, and a driver that plays rounds by
-//! hand.
+//! Helpers for tests: every method in many setups, and a driver that runs rounds step by step.
 
 #![allow(clippy::unwrap_used)]
 
@@ -60,8 +59,8 @@ impl Case {
         })
     }
 
-    /// Whether nodes that have heard the same broadcast may say different things: one that keeps
-    /// weights or a model to itself.
+    /// Whether nodes with the same broadcast may predict differently, because they keep their own
+    /// weights or models.
     pub(crate) fn is_personal(&self) -> bool {
         is_personal(self.method, self.setup.config().kernels)
     }
@@ -92,13 +91,13 @@ pub(crate) fn methods(kernels: usize) -> [Method; 10] {
     ]
 }
 
-/// Whether nodes that have heard the same broadcast may say different things. Weights over a single
-/// kernel are nobody's own.
+/// Whether nodes with the same broadcast may predict differently. Weights of a single kernel don't
+/// differ.
 pub(crate) fn is_personal(method: Method, kernels: usize) -> bool {
     method == Method::FedPoe || (method == Method::PofMkl && kernels > 1)
 }
 
-/// Whether it predicts from kernels, and trusts each by a weight.
+/// Whether it uses kernels with weights.
 pub(crate) fn has_kernels(method: Method) -> bool {
     !is_linear(method) && method != Method::GrOfl
 }
@@ -108,14 +107,13 @@ pub(crate) fn is_linear(method: Method) -> bool {
     matches!(method, Method::LinearSgd | Method::LinearNewton)
 }
 
-/// Whether a node has something to say in a round without samples: the gradient of its history at a
-/// new model is news.
+/// Whether a node uploads in a round without samples, because the gradient of its history at a new
+/// model is new.
 pub(crate) fn speaks_of_its_past(method: Method) -> bool {
     method == Method::GrOfl
 }
 
-/// Whether a method has this loss. Sums can't be reweighted afterwards, as the logistic loss would
-/// need it.
+/// Whether a method supports this loss. The logistic loss would need to reweight sums afterwards.
 pub(crate) fn has_loss(method: Method, loss: Loss) -> bool {
     method != Method::GrOfl || loss != Loss::Logistic
 }
@@ -291,7 +289,7 @@ impl World {
         self.nodes[node].learn(Features::checked(&z).unwrap(), y).unwrap();
     }
 
-    /// What a node has to say, if anything.
+    /// A node's upload, if any.
     pub(crate) fn upload(&self, node: usize) -> Option<Upload> {
         let mut upload = Upload::default();
         self.nodes[node].upload(&mut upload).then_some(upload)
@@ -304,13 +302,13 @@ impl World {
         }
     }
 
-    /// Closes the round and tells everyone.
+    /// Closes the round and sends the broadcast to all nodes.
     pub(crate) fn close(&mut self) {
         let broadcast = self.server.close_round();
         self.nodes.iter_mut().for_each(|node| node.adopt(broadcast).unwrap());
     }
 
-    /// A whole round with everyone.
+    /// A whole round with all nodes.
     pub(crate) fn round(&mut self, t: u64) {
         for node in 0..self.nodes.len() {
             self.learn(node, t);
@@ -319,7 +317,7 @@ impl World {
         self.close();
     }
 
-    /// The state of everyone, to the bit.
+    /// The states of server and nodes, to the bit.
     pub(crate) fn state(&self) -> Vec<Vec<u8>> {
         self.nodes.iter().map(|node| node.save()).chain([self.server.save()]).collect()
     }

@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use hedgerow_config::ConfigError;
+use hedgerow_config::flags::{Flag, FlagSet, SettingFlags};
 use hedgerow_lab::compare::{Comparison, Grid, GridConfig};
 use hedgerow_lab::output::{OutputFolder, write_file};
-use hedgerow_lab::settings::{Override, SettingsError};
 use hedgerow_report::compare;
 
+use crate::flags;
 use crate::reproduce::{Incomplete, write_figure};
 use crate::simulate::{print, progress_bar};
 use crate::table::aligned;
@@ -30,59 +32,46 @@ pub(crate) struct Arguments {
     /// commas between them
     #[arg(long, value_name = "NAME|FILE,...")]
     data: Option<String>,
-    /// The column to predict; the last one by default
-    #[arg(long, value_name = "COLUMN")]
-    target: Option<String>,
     /// Who sees what: round-robin, shuffled, blocks, sorted-label, sorted-direction,
     /// dirichlet:ALPHA, unequal:ALPHA, column:NAME
     #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
     partition: Option<Vec<String>>,
-    /// Whom to compare; all by default, references included
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    method: Option<Vec<String>>,
     /// The method whose error is 1 in the ratios of a grid; mk by default
     #[arg(long, value_name = "METHOD")]
     against: Option<String>,
-    /// Folder with data sets, to be looked into first
-    #[arg(long, value_name = "DIR")]
-    data_dir: Option<String>,
-    /// What makes numbers of the order of one: none, online, online-range, whole-file,
-    /// whole-file-joint, auto, or known ranges
-    #[arg(long, value_name = "KIND|FILE.toml")]
-    scaling: Option<String>,
-    /// Number of nodes, K; 20, or as many as the data names
-    #[arg(long, value_name = "K", allow_negative_numbers = true)]
-    nodes: Option<i64>,
-    /// Numbers per message, r
-    #[arg(long, value_name = "R", allow_negative_numbers = true)]
-    budget: Option<i64>,
-    /// Repetitions with fresh random features; intervals and tests are over these
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    trials: Option<i64>,
-    /// Rounds, T; 0 is 500 for a built-in stream and all of a file
-    #[arg(long, value_name = "T", allow_negative_numbers = true)]
-    rounds: Option<i64>,
-    /// Where everything random begins
-    #[arg(long, value_name = "S", allow_negative_numbers = true)]
-    seed: Option<i64>,
-    /// Share of node-rounds without contact to the server
-    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
-    dropout: Option<f64>,
-    /// Threads; 0 is one per core. Results don't depend on it
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    threads: Option<i64>,
-    /// Folder for runs, tables, figures and the page; hedgerow-compare by default
-    #[arg(long, value_name = "DIR")]
-    out: Option<String>,
-    /// Any other setting, such as data.target=price or learning.ridge=0.001; may be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    changes: Vec<String>,
+    #[command(flatten)]
+    flags: SettingFlags<CompareFlags>,
     /// Print compare.json instead of tables
     #[arg(long)]
     json: bool,
     /// Print nothing but errors
     #[arg(long, short)]
     quiet: bool,
+}
+
+#[derive(Debug, Clone)]
+struct CompareFlags;
+
+impl FlagSet for CompareFlags {
+    const FLAGS: &'static [Flag] = &[
+        flags::TARGET,
+        Flag { help: "Methods to compare; all by default, references included", ..flags::METHOD },
+        flags::DATA_DIR,
+        flags::SCALING,
+        flags::NODES,
+        flags::BUDGET,
+        flags::TRIALS,
+        flags::ROUNDS,
+        flags::SEED,
+        flags::DROPOUT,
+        flags::THREADS,
+        Flag {
+            help: "Folder for runs, tables, figures and the page; hedgerow-compare by default",
+            ..flags::OUT
+        },
+    ];
+    const SET: &'static str =
+        "Any other setting, such as data.lags=5 or learning.ridge=0.001; may be repeated";
 }
 
 const EXAMPLES: &str = "\
@@ -99,7 +88,7 @@ as PNG if built with `--features png`). Data sets of a grid that are missing are
 pub(crate) fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     let talks = !arguments.quiet && !arguments.json;
     // Whatever can go wrong should do so before the work, not after it.
-    let mut grid = Grid::prepare(&arguments.config()?, &arguments.overrides()?)?;
+    let mut grid = Grid::prepare(&arguments.config()?, &arguments.flags.layers(None)?)?;
     let steps = grid.steps()?;
     OutputFolder::prepare(grid.out(), &[])?;
     let missing: Vec<String> = grid.missing().iter().map(|missing| missing.name.clone()).collect();
@@ -153,7 +142,7 @@ fn write(out: &Path, comparison: &Comparison, json: &str) -> anyhow::Result<()> 
 
 impl Arguments {
     /// What the file says, changed by what flags say.
-    fn config(&self) -> Result<GridConfig, SettingsError> {
+    fn config(&self) -> Result<GridConfig, ConfigError> {
         let config = match &self.file {
             Some(file) => GridConfig::read(file)?,
             None if self.published => GridConfig::published()?,
@@ -165,32 +154,6 @@ impl Arguments {
             against: self.against.clone().or(config.against),
             ..config
         })
-    }
-
-    /// Other flags as changes to the settings; `--set` comes last and wins.
-    fn overrides(&self) -> Result<Vec<Override>, SettingsError> {
-        let flags: [(&str, &str, Option<toml::Value>); 12] = [
-            ("--target", "data.target", self.target.clone().map(Into::into)),
-            ("--data-dir", "data.dir", self.data_dir.clone().map(Into::into)),
-            ("--scaling", "data.scaling", self.scaling.clone().map(Into::into)),
-            ("--method", "federation.methods", self.method.clone().map(Into::into)),
-            ("--nodes", "federation.nodes", self.nodes.map(Into::into)),
-            ("--budget", "federation.budget", self.budget.map(Into::into)),
-            ("--trials", "run.trials", self.trials.map(Into::into)),
-            ("--rounds", "run.rounds", self.rounds.map(Into::into)),
-            ("--seed", "run.seed", self.seed.map(Into::into)),
-            ("--threads", "run.threads", self.threads.map(Into::into)),
-            ("--out", "run.out", self.out.clone().map(Into::into)),
-            ("--dropout", "participation.dropout", self.dropout.map(Into::into)),
-        ];
-        let given = flags.into_iter().filter_map(|(origin, key, value)| {
-            Some(Override { key: key.to_owned(), value: value?, origin: origin.to_owned() })
-        });
-        let mut all: Vec<Override> = given.collect();
-        for change in &self.changes {
-            all.push(Override::parse(change)?);
-        }
-        Ok(all)
     }
 }
 

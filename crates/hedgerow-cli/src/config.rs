@@ -2,7 +2,7 @@
 
 use hedgerow_lab::settings::DEFAULTS;
 use hedgerow_net::agent::config::DEFAULTS as JOIN_DEFAULTS;
-use hedgerow_net::serve::config::DEFAULTS as SERVE_DEFAULTS;
+use hedgerow_net::learning::config::DEFAULTS as SERVE_DEFAULTS;
 
 use crate::simulate::print;
 

@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use hedgerow_config::Layer;
 use hedgerow_lab::run::{self, Experiment};
-use hedgerow_lab::settings::{Override, Settings};
+use hedgerow_lab::settings::Settings;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
@@ -133,16 +134,15 @@ pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
 /// The simulation that does the same.
 fn simulation(arguments: &Arguments) -> anyhow::Result<Settings> {
     let method = if arguments.method.starts_with("sk:") { "sk" } else { &arguments.method };
-    let changes = [
-        format!("data.name={}", arguments.data),
-        format!("federation.methods=[{method:?}]"),
-        format!("federation.nodes={}", arguments.nodes),
-        format!("run.rounds={}", arguments.rounds),
-        format!("run.seed={}", arguments.seed),
-        "run.trials=1".to_owned(),
-    ];
-    let changes: Result<Vec<_>, _> = changes.iter().map(|change| Override::parse(change)).collect();
-    Ok(Settings::load(None, &changes?)?)
+    let layer = |key, value: toml::Value| Layer::value("", key, value);
+    Ok(Settings::load(&[
+        layer("data.name", arguments.data.as_str().into()),
+        layer("federation.methods", vec![method].into()),
+        layer("federation.nodes", i64::from(arguments.nodes).into()),
+        layer("run.rounds", i64::from(arguments.rounds).into()),
+        layer("run.seed", i64::from(arguments.seed).into()),
+        layer("run.trials", 1.into()),
+    ])?)
 }
 
 /// What the dashboard said last.

@@ -1,10 +1,13 @@
 //! `hedgerow data info`: what is in a file, and the flags that it suggests.
 
+use hedgerow_config::flags::{Flag, FlagSet, SettingFlags};
+use hedgerow_config::{ConfigError, Layer};
 use hedgerow_data::catalog;
 use hedgerow_data::info::{ColumnInfo, TableInfo, look_at, quoted};
-use hedgerow_lab::settings::{Override, Settings, SettingsError, Source};
+use hedgerow_lab::settings::{Settings, Source};
 use serde_json::json;
 
+use crate::flags;
 use crate::simulate::{bytes_bar, print};
 use crate::table::significant;
 
@@ -19,26 +22,30 @@ pub(crate) struct Arguments {
     /// Data set by name, file or folder
     #[arg(value_name = "NAME|FILE")]
     data: String,
-    /// Folder with data sets, to be looked into first
-    #[arg(long, value_name = "DIR")]
-    data_dir: Option<String>,
-    /// What stands for a missing value, besides an empty cell
-    #[arg(long, value_name = "LIST", value_delimiter = ',', allow_hyphen_values = true)]
-    missing: Option<Vec<String>>,
-    /// How to read it, such as data.separator=tab or data.header=no; may be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    changes: Vec<String>,
+    #[command(flatten)]
+    flags: SettingFlags<InfoFlags>,
     /// Print it as JSON
     #[arg(long)]
     json: bool,
 }
 
+#[derive(Debug, Clone)]
+struct InfoFlags;
+
+impl FlagSet for InfoFlags {
+    const FLAGS: &'static [Flag] = &[flags::DATA_DIR, flags::MISSING];
+    const SET: &'static str = flags::SET_READING;
+}
+
 pub(crate) fn info(arguments: &Arguments) -> anyhow::Result<()> {
-    let settings = Settings::load(None, &arguments.overrides()?)?;
+    let mut layers = arguments.flags.layers(None)?;
+    layers.push(Layer::value("", "data.name", arguments.data.as_str()));
+    let settings = Settings::load(&layers)?;
     let Source::Files { files, provenance } = &settings.data.source else {
-        let bound = "a file or a data set: a built-in stream has no columns (hedgerow simulate --help describes it)";
-        let (key, value) = ("data.name".to_owned(), format!("{:?}", arguments.data));
-        return Err(SettingsError::OutOfBounds { key, bound: bound.to_owned(), value }.into());
+        let bound = "a file or a data set: a built-in stream has no columns (hedgerow simulate \
+                     --help describes it)";
+        let value = format!("{:?}", arguments.data);
+        return Err(ConfigError::out_of_bounds("data.name", bound, value).into());
     };
     let bar = bytes_bar(&settings.data.source, !arguments.json);
     let info = look_at(files, &settings.data.columns.format, &|read| bar.set_position(read));
@@ -65,8 +72,10 @@ pub(crate) fn info(arguments: &Arguments) -> anyhow::Result<()> {
     text += &in_words(&info);
     text += &match entry {
         Some(entry) => {
-            let folder =
-                arguments.data_dir.as_ref().map(|folder| format!(" --data-dir {}", quoted(folder)));
+            let folder = arguments
+                .flags
+                .given("data-dir")
+                .map(|folder| format!(" --data-dir {}", quoted(&folder)));
             let folder = folder.unwrap_or_default();
             format!("\nIts columns are known: hedgerow simulate --data {}{folder}\n", entry.name)
         }
@@ -125,33 +134,13 @@ impl Arguments {
     /// The user's own flags, which a run needs too.
     fn repeated(&self, suggested: &[String]) -> Vec<String> {
         let mut flags: Vec<String> =
-            self.changes.iter().map(|change| format!("--set {}", quoted(change))).collect();
+            self.flags.sets().iter().map(|change| format!("--set {}", quoted(change))).collect();
         // A suggestion of what is missing names the user's own as well.
-        if let Some(missing) = &self.missing
+        if let Some(missing) = self.flags.given("missing")
             && !suggested.iter().any(|flag| flag.starts_with("--missing"))
         {
-            flags.push(format!("--missing {}", quoted(&missing.join(","))));
+            flags.push(format!("--missing {}", quoted(&missing)));
         }
         flags
-    }
-
-    fn overrides(&self) -> Result<Vec<Override>, SettingsError> {
-        let flags: [(&str, &str, Option<toml::Value>); 3] = [
-            ("NAME|FILE", "data.name", Some(self.data.clone().into())),
-            ("--data-dir", "data.dir", self.data_dir.clone().map(Into::into)),
-            ("--missing", "data.missing", self.missing.clone().map(Into::into)),
-        ];
-        let mut all: Vec<Override> = Vec::new();
-        for (origin, key, value) in flags {
-            all.extend(value.map(|value| Override {
-                key: key.to_owned(),
-                value,
-                origin: origin.to_owned(),
-            }));
-        }
-        for change in &self.changes {
-            all.push(Override::parse(change)?);
-        }
-        Ok(all)
     }
 }

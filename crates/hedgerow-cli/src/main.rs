@@ -10,6 +10,7 @@ mod data;
 mod demo;
 mod exit;
 mod export;
+mod flags;
 mod info;
 mod join;
 mod pki;
@@ -25,7 +26,7 @@ use clap::{Parser, Subcommand};
 
 /// Online federated learning with many kernels.
 #[derive(Debug, Parser)]
-#[command(name = "hedgerow", version, about, after_help = exit::HELP, propagate_version = true)]
+#[command(name = "hedgerow", version, about, after_help = hedgerow_node::EXIT_CODES, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -65,7 +66,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // Our messages name their causes themselves.
             eprintln!("error: {error}");
-            exit::code(&error)
+            exit::of(&error).into()
         }
     }
 }

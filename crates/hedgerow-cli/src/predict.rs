@@ -4,14 +4,16 @@ use std::io::{BufWriter, ErrorKind, Stdout, Write};
 use std::path::{Path, PathBuf};
 
 use hedgerow::limits::MAX_LABEL;
+use hedgerow_config::flags::{Flag, FlagSet, SettingFlags};
 use hedgerow_data::rows::{self, Cell, Place, Row};
 use hedgerow_data::text::excerpt;
 use hedgerow_lab::output::OutputError;
-use hedgerow_lab::settings::{Override, Settings, SettingsError};
+use hedgerow_lab::settings::Settings;
 use hedgerow_net::export::{Model, Predictor};
 use hedgerow_net::file::{Access, NewFile};
 use serde_json::json;
 
+use crate::flags;
 use crate::table::significant;
 
 /// Predict with a model that `hedgerow export` wrote.
@@ -36,15 +38,19 @@ pub(crate) struct Arguments {
     /// File to write instead of standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// What stands for a missing value, besides an empty cell
-    #[arg(long, value_name = "LIST", value_delimiter = ',', allow_hyphen_values = true)]
-    missing: Option<Vec<String>>,
-    /// How to read the rows, such as data.separator=tab or data.header=no; may be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    changes: Vec<String>,
+    #[command(flatten)]
+    flags: SettingFlags<PredictFlags>,
     /// Write JSON Lines instead of CSV, and the summary as JSON too
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Clone)]
+struct PredictFlags;
+
+impl FlagSet for PredictFlags {
+    const FLAGS: &'static [Flag] = &[flags::MISSING];
+    const SET: &'static str = flags::SET_READING;
 }
 
 const HELP: &str = "\
@@ -79,7 +85,7 @@ pub(crate) enum PredictError {
 }
 
 pub(crate) fn predict(arguments: &Arguments) -> anyhow::Result<()> {
-    let format = Settings::load(None, &arguments.overrides()?)?.data.columns.format;
+    let format = Settings::load(&arguments.flags.layers(None)?)?.data.columns.format;
     let model = Model::read(&arguments.model)?;
     let mut predictor = Predictor::new(&model)?;
     let mut output = Output::open(arguments)?;
@@ -319,17 +325,5 @@ fn goes_on(written: std::io::Result<()>, path: Option<&PathBuf>) -> Result<bool,
             let path = path.cloned().unwrap_or_else(|| "standard output".into());
             Err(OutputError::Unwritable { path, source })
         }
-    }
-}
-
-impl Arguments {
-    fn overrides(&self) -> Result<Vec<Override>, SettingsError> {
-        let missing = self.missing.clone().map(|missing| Override {
-            key: "data.missing".to_owned(),
-            value: missing.into(),
-            origin: "--missing".to_owned(),
-        });
-        let changes = self.changes.iter().map(|change| Override::parse(change));
-        missing.map(Ok).into_iter().chain(changes).collect()
     }
 }

@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use hedgerow_config::flags::{Flag, FlagSet, SettingFlags};
 use hedgerow_lab::output::{OutputError, OutputFolder, write_file};
-use hedgerow_lab::settings::{Override, Settings};
+use hedgerow_lab::settings::Settings;
 use hedgerow_lab::suite::{Panel, Reproduction, Scope, Suite};
 use hedgerow_report::reproduction;
 use serde_json::json;
 
+use crate::flags;
 use crate::simulate::{print, progress_bar};
 
 /// Run the paper's experiments again and draw its figures.
@@ -23,19 +25,11 @@ pub(crate) struct Arguments {
     /// Which figure of the paper, or all of them
     #[arg(value_enum)]
     what: What,
-    /// Folder with data sets, to be looked into first
-    #[arg(long, value_name = "DIR")]
-    data_dir: Option<String>,
     /// Folder for runs, figures, tables and the report; one figure gets a folder in it
     #[arg(long, value_name = "DIR", default_value = "hedgerow-reproduction")]
     out: PathBuf,
-    /// Repetitions with fresh random features, instead of the paper's 50 (and 10 for the variants
-    /// of mk)
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    trials: Option<i64>,
-    /// Threads; 0 is one per core. Results don't depend on it
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    threads: Option<i64>,
+    #[command(flatten)]
+    flags: SettingFlags<ReproduceFlags>,
     /// Run everything again, whatever is stored
     #[arg(long)]
     fresh: bool,
@@ -45,6 +39,22 @@ pub(crate) struct Arguments {
     /// Print nothing but errors
     #[arg(long, short)]
     quiet: bool,
+}
+
+#[derive(Debug, Clone)]
+struct ReproduceFlags;
+
+impl FlagSet for ReproduceFlags {
+    const FLAGS: &'static [Flag] = &[
+        flags::DATA_DIR,
+        Flag {
+            help: "Repetitions with fresh random features, instead of the paper's 50 (and 10 for \
+                   the variants of mk)",
+            ..flags::TRIALS
+        },
+        flags::THREADS,
+    ];
+    const SET: &'static str = "";
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -68,7 +78,8 @@ pub(crate) fn reproduce(arguments: &Arguments) -> anyhow::Result<()> {
     let talks = !arguments.quiet && !arguments.json;
     let runs = arguments.out.join("runs");
     // Flags that make no sense are found out before anything is removed or made.
-    Settings::load(None, &arguments.overrides())?;
+    let layers = arguments.flags.layers(None)?;
+    Settings::load(&layers)?;
     if arguments.fresh {
         forget(&runs)?;
     }
@@ -79,7 +90,7 @@ pub(crate) fn reproduce(arguments: &Arguments) -> anyhow::Result<()> {
         What::Fig4 => Scope::Figure(4),
         What::All => Scope::All,
     };
-    let mut suite = Suite::prepare(scope, &arguments.overrides(), &runs)?;
+    let mut suite = Suite::prepare(scope, &layers, &runs)?;
     let missing: Vec<String> = suite.missing().iter().map(|missing| missing.name.clone()).collect();
     if talks {
         suite.missing().iter().for_each(|missing| eprintln!("skipped: {missing}"));
@@ -178,18 +189,4 @@ pub(crate) fn write_figure(out: &Path, name: &str, svg: &str) -> anyhow::Result<
         &hedgerow_report::figures::png::to_png(svg)?,
     )?;
     Ok(())
-}
-
-impl Arguments {
-    fn overrides(&self) -> Vec<Override> {
-        let flags: [(&str, &str, Option<toml::Value>); 3] = [
-            ("--data-dir", "data.dir", self.data_dir.clone().map(Into::into)),
-            ("--trials", "run.trials", self.trials.map(Into::into)),
-            ("--threads", "run.threads", self.threads.map(Into::into)),
-        ];
-        let given = flags.into_iter().filter_map(|(origin, key, value)| {
-            Some(Override { key: key.to_owned(), value: value?, origin: origin.to_owned() })
-        });
-        given.collect()
-    }
 }

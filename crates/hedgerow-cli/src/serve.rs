@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use hedgerow_config::flags::{Flag, FlagSet, SettingFlags, Takes};
 use hedgerow_net::serve::{ServeSettings, Server};
+use hedgerow_node::Exit;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -20,27 +22,8 @@ pub(crate) struct Arguments {
     /// Settings that differ from the defaults
     #[arg(value_name = "CONFIG.toml")]
     file: Option<PathBuf>,
-    /// Where nodes connect to; port 0 is any
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Option<String>,
-    /// Where the dashboard is; never for none
-    #[arg(long, value_name = "ADDRESS")]
-    dashboard: Option<String>,
-    /// File that the run is kept in
-    #[arg(long, value_name = "FILE")]
-    store: Option<String>,
-    /// Folder with the server's certificate, as `hedgerow pki init` makes it
-    #[arg(long, value_name = "DIR")]
-    pki: Option<String>,
-    /// No TLS, on loopback addresses only: everybody is believed to be who he says
-    #[arg(long, conflicts_with = "pki")]
-    plain_text: bool,
-    /// Log as JSON
-    #[arg(long)]
-    log_json: bool,
-    /// Any other setting, such as rounds.quorum=80%; may be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    changes: Vec<String>,
+    #[command(flatten)]
+    flags: SettingFlags<ServeFlags>,
     /// Print the addresses as a line of JSON, once nodes can connect
     #[arg(long)]
     json: bool,
@@ -49,12 +32,50 @@ pub(crate) struct Arguments {
     quiet: bool,
 }
 
+#[derive(Debug, Clone)]
+struct ServeFlags;
+
+impl FlagSet for ServeFlags {
+    const FLAGS: &'static [Flag] = &[
+        Flag::new(
+            "listen",
+            "listen.address",
+            Takes::Text("ADDRESS"),
+            "Address that nodes connect to; port 0 is any free port",
+        ),
+        Flag::new(
+            "dashboard",
+            "listen.dashboard",
+            Takes::Text("ADDRESS"),
+            "Address of the dashboard; never for none",
+        ),
+        Flag::new("store", "store.path", Takes::Text("FILE"), "File that the run is stored in"),
+        Flag::new(
+            "pki",
+            "listen.identity",
+            Takes::Text("DIR"),
+            "Folder with the server's certificate, as `hedgerow pki init` makes it",
+        ),
+        Flag {
+            conflicts_with: Some("pki"),
+            ..Flag::new(
+                "plain-text",
+                "listen.tls",
+                Takes::Nothing(false),
+                "No TLS, on loopback addresses only: every node is believed to be who it says",
+            )
+        },
+        Flag::new("log-json", "log.format", Takes::NothingFor("json"), "Log as JSON"),
+    ];
+    const SET: &'static str = "Any other setting, such as rounds.quorum=80%; may be repeated";
+}
+
 const HELP: &str = "\
 Example, after `hedgerow pki init`:
   hedgerow serve --set 'learning.columns=[\"temperature\", \"pressure\"]' --set learning.target=power";
 
 pub(crate) fn serve(arguments: &Arguments) -> anyhow::Result<()> {
-    let settings = ServeSettings::read(arguments.file.as_deref(), &arguments.changes())?;
+    let settings = ServeSettings::read(&arguments.flags.layers(arguments.file.as_deref())?)?;
     settings.log.start()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(run(settings, arguments))
@@ -85,25 +106,6 @@ async fn run(settings: ServeSettings, arguments: &Arguments) -> anyhow::Result<(
     tokio::select! {
         ended = server.stop() => ended.map(drop).map_err(anyhow::Error::from),
         // Whoever asks twice doesn't want to wait.
-        _ = interrupt.recv() => std::process::exit(130),
-    }
-}
-
-impl Arguments {
-    /// What the flags say, each as a change of a setting; `--set` goes before them.
-    fn changes(&self) -> Vec<String> {
-        let text = |key: &str, value: &Option<String>| {
-            // A value in quotes is taken as it is.
-            value.as_ref().map(|value| format!("{key}={}", toml::Value::String(value.clone())))
-        };
-        let flags = [
-            text("listen.address", &self.listen),
-            text("listen.dashboard", &self.dashboard),
-            text("listen.identity", &self.pki),
-            text("store.path", &self.store),
-            self.plain_text.then(|| "listen.tls=false".to_owned()),
-            self.log_json.then(|| "log.format=json".to_owned()),
-        ];
-        flags.into_iter().flatten().chain(self.changes.iter().cloned()).collect()
+        _ = interrupt.recv() => Exit::Interrupted.now(),
     }
 }

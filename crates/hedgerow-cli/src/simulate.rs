@@ -4,6 +4,7 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use hedgerow_config::flags::{Flag, FlagSet, SettingFlags};
 use hedgerow_data::Dataset;
 use hedgerow_data::builtin::Builtin;
 use hedgerow_data::samples::SampleStream;
@@ -13,9 +14,11 @@ use hedgerow_lab::memory::gigabytes;
 use hedgerow_lab::output::{OutputError, OutputFolder, summary_json};
 use hedgerow_lab::results::Results;
 use hedgerow_lab::run::{self, Experiment, RunError};
-use hedgerow_lab::settings::{Override, Scaling, Settings, SettingsError, Source};
+use hedgerow_lab::settings::{Scaling, Settings, Source};
+use hedgerow_node::Exit;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::flags;
 use crate::table;
 
 /// Run a federation on this machine and show what it learned.
@@ -29,59 +32,8 @@ pub(crate) struct Arguments {
     /// Settings that differ from the defaults
     #[arg(value_name = "EXPERIMENT.toml")]
     file: Option<PathBuf>,
-    /// Built-in stream, data set by name (see `hedgerow data list`), file, folder, or - for
-    /// standard input, read live
-    #[arg(long, value_name = "NAME|FILE|-")]
-    data: Option<String>,
-    /// Folder with data sets, to be looked into first
-    #[arg(long, value_name = "DIR")]
-    data_dir: Option<String>,
     #[command(flatten)]
-    columns: ColumnFlags,
-    /// What makes numbers of the order of one: none, online, online-range, whole-file,
-    /// whole-file-joint, auto, or known ranges
-    #[arg(long, value_name = "KIND|FILE.toml")]
-    scaling: Option<String>,
-    /// What to run: gr, mk, sk, naive, emk, pof, fedpoe, linear, linear-newton, central,
-    /// central-batch, local, hindsight, last, mean, mk:OPTION; with /q8 and the like for fewer
-    /// bytes, +personal for a layer of the nodes' own (see `hedgerow config`)
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    method: Option<Vec<String>>,
-    /// Number of nodes, K; 20, or as many as the data names
-    #[arg(long, value_name = "K", allow_negative_numbers = true)]
-    nodes: Option<i64>,
-    /// Numbers per message, r
-    #[arg(long, value_name = "R", allow_negative_numbers = true)]
-    budget: Option<i64>,
-    /// Repetitions with fresh random features
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    trials: Option<i64>,
-    /// Rounds, T; 0 is 500 for a built-in stream and all of a file
-    #[arg(long, value_name = "T", allow_negative_numbers = true)]
-    rounds: Option<i64>,
-    /// Where everything random begins
-    #[arg(long, value_name = "S", allow_negative_numbers = true)]
-    seed: Option<i64>,
-    /// Who sees what: round-robin, shuffled, blocks, sorted-label, sorted-direction,
-    /// dirichlet:ALPHA, unequal:ALPHA, column:NAME
-    #[arg(long, value_name = "KIND")]
-    partition: Option<String>,
-    /// Share of node-rounds without contact to the server
-    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
-    dropout: Option<f64>,
-    /// Threads; 0 is one per core. Results don't depend on it
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    threads: Option<i64>,
-    /// Gigabytes of memory that the run may take; what the machine has left by default. A run that
-    /// needs more is refused
-    #[arg(long, value_name = "GB", allow_negative_numbers = true)]
-    memory_limit: Option<f64>,
-    /// Folder for the results
-    #[arg(long, value_name = "DIR")]
-    out: Option<String>,
-    /// Any other setting, such as learning.ridge=0.001; may be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    changes: Vec<String>,
+    flags: SettingFlags<SimulateFlags>,
     /// Print the summary as JSON instead of a table
     #[arg(long)]
     json: bool,
@@ -90,37 +42,36 @@ pub(crate) struct Arguments {
     quiet: bool,
 }
 
-/// What the columns of a file mean.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Columns of a file")]
-struct ColumnFlags {
-    /// Column to predict; the last one by default. Several (a,b) are several series, one node each
-    #[arg(long, value_name = "COLUMN")]
-    target: Option<String>,
-    /// Columns to predict from; all others by default, - for none
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    features: Option<Vec<String>>,
-    /// Columns to leave out
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    drop: Option<Vec<String>>,
-    /// Column of the time; several are joined (Date+Time)
-    #[arg(long, value_name = "COLUMN")]
-    time: Option<String>,
-    /// Column that says whose sample it is; @file makes every file a node
-    #[arg(long, value_name = "COLUMN")]
-    node: Option<String>,
-    /// What stands for a missing value, besides an empty cell
-    #[arg(long, value_name = "LIST", value_delimiter = ',', allow_hyphen_values = true)]
-    missing: Option<Vec<String>>,
-    /// Columns with text: refuse, one-hot, hashed:N
-    #[arg(long, value_name = "KIND")]
-    categories: Option<String>,
-    /// Past labels among the features: AR(s)
-    #[arg(long, value_name = "S", allow_negative_numbers = true)]
-    lags: Option<i64>,
-    /// Steps ahead to predict
-    #[arg(long, value_name = "H", allow_negative_numbers = true)]
-    horizon: Option<i64>,
+#[derive(Debug, Clone)]
+struct SimulateFlags;
+
+impl FlagSet for SimulateFlags {
+    const FLAGS: &'static [Flag] = &[
+        flags::DATA,
+        flags::DATA_DIR,
+        flags::TARGET,
+        flags::FEATURES,
+        flags::DROP,
+        flags::TIME,
+        flags::NODE,
+        flags::MISSING,
+        flags::CATEGORIES,
+        flags::LAGS,
+        flags::HORIZON,
+        flags::SCALING,
+        flags::METHOD,
+        flags::NODES,
+        flags::BUDGET,
+        flags::TRIALS,
+        flags::ROUNDS,
+        flags::SEED,
+        flags::PARTITION,
+        flags::DROPOUT,
+        flags::THREADS,
+        flags::MEMORY_LIMIT,
+        flags::OUT,
+    ];
+    const SET: &'static str = "Any other setting, such as learning.ridge=0.001; may be repeated";
 }
 
 /// Bytes of memory from which on a run says what it will take.
@@ -128,7 +79,7 @@ const WORTH_TELLING: f64 = 1e9;
 
 pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
     // Whatever can go wrong should do so before the work, not after it.
-    let settings = Settings::load(arguments.file.as_deref(), &arguments.overrides()?)?;
+    let settings = Settings::load(&arguments.flags.layers(arguments.file.as_deref())?)?;
     let talks = !arguments.quiet && !arguments.json;
     let (folder, results, because) = match &settings.data.source {
         Source::Files { files, .. } if files.iter().any(|file| file == Path::new("-")) => {
@@ -177,7 +128,7 @@ fn tell_when_interrupted(bar: &ProgressBar) {
     _ = ctrlc::set_handler(move || {
         bar.finish_and_clear();
         eprintln!("interrupted: results are written at the end alone");
-        std::process::exit(130);
+        Exit::Interrupted.now();
     });
 }
 
@@ -192,7 +143,7 @@ fn learn_live(
     // Without a handler an interruption ends the program, as it always does.
     _ = ctrlc::set_handler(move || {
         if was_interrupted {
-            std::process::exit(130);
+            Exit::Interrupted.now();
         }
         was_interrupted = true;
         end_standard_input();
@@ -263,46 +214,6 @@ Examples:
   hedgerow simulate my.toml --json
 
 `hedgerow config` prints every setting with its default.";
-
-impl Arguments {
-    /// Flags as changes to the settings; `--set` comes last and wins.
-    fn overrides(&self) -> Result<Vec<Override>, SettingsError> {
-        let mut all = Vec::new();
-        let mut flag = |name: &str, key: &str, value: Option<toml::Value>| {
-            if let Some(value) = value {
-                all.push(Override { key: key.to_owned(), value, origin: format!("--{name}") });
-            }
-        };
-        flag("data", "data.name", self.data.clone().map(Into::into));
-        let columns = &self.columns;
-        flag("data-dir", "data.dir", self.data_dir.clone().map(Into::into));
-        flag("target", "data.target", columns.target.clone().map(Into::into));
-        flag("features", "data.features", columns.features.clone().map(Into::into));
-        flag("drop", "data.drop", columns.drop.clone().map(Into::into));
-        flag("time", "data.time", columns.time.clone().map(Into::into));
-        flag("node", "data.node", columns.node.clone().map(Into::into));
-        flag("missing", "data.missing", columns.missing.clone().map(Into::into));
-        flag("categories", "data.categories", columns.categories.clone().map(Into::into));
-        flag("lags", "data.lags", columns.lags.map(Into::into));
-        flag("horizon", "data.horizon", columns.horizon.map(Into::into));
-        flag("scaling", "data.scaling", self.scaling.clone().map(Into::into));
-        flag("method", "federation.methods", self.method.clone().map(Into::into));
-        flag("nodes", "federation.nodes", self.nodes.map(Into::into));
-        flag("budget", "federation.budget", self.budget.map(Into::into));
-        flag("partition", "federation.partition", self.partition.clone().map(Into::into));
-        flag("trials", "run.trials", self.trials.map(Into::into));
-        flag("rounds", "run.rounds", self.rounds.map(Into::into));
-        flag("seed", "run.seed", self.seed.map(Into::into));
-        flag("threads", "run.threads", self.threads.map(Into::into));
-        flag("memory-limit", "run.memory_limit", self.memory_limit.map(Into::into));
-        flag("out", "run.out", self.out.clone().map(Into::into));
-        flag("dropout", "participation.dropout", self.dropout.map(Into::into));
-        for change in &self.changes {
-            all.push(Override::parse(change)?);
-        }
-        Ok(all)
-    }
-}
 
 /// A bar with an estimate of the time left; invisible where nobody watches.
 pub(crate) fn progress_bar(steps: u64, wanted: bool) -> ProgressBar {

@@ -13,9 +13,10 @@ use hedgerow::message::{Broadcast, BroadcastHead, BroadcastMessage, Numbers, ToN
 use hedgerow::metrics::ErrorMeter;
 use hedgerow::random::{CounterRng, Purpose};
 use hedgerow::{Federation, Method, Node, Plan};
+use hedgerow_config::Layer;
 use hedgerow_data::Dataset;
 use hedgerow_lab::run::{self, Experiment};
-use hedgerow_lab::settings::{Override, Settings};
+use hedgerow_lab::settings::Settings;
 use hedgerow_net::serve::config::ServeSettings;
 use hedgerow_net::serve::server::Server;
 use hedgerow_net::session::{FromServer, Joined, NodeSession, hello};
@@ -50,9 +51,7 @@ impl Run {
         let mut changes: Vec<String> = text.split(' ').map(String::from).collect();
         changes.push(format!("federation.methods=[\"{}\"]", method[0]));
         changes.push(format!("data.scaling={scaling}"));
-        let changes: Vec<Override> =
-            changes.iter().map(|change| Override::parse(change).unwrap()).collect();
-        let settings = Settings::load(None, &changes).unwrap();
+        let settings = Settings::load(&Layer::sets(changes).unwrap()).unwrap();
         let data = run::load_data(&settings, &|_| ()).unwrap();
         let seed = CounterRng::from_seed(settings.seed)
             .derive(Purpose::Trial, 0)
@@ -150,7 +149,7 @@ fn serve_settings(
     ];
     let changes: Vec<String> =
         changes.iter().copied().chain(more.iter().copied()).map(String::from).collect();
-    ServeSettings::read(None, &changes).unwrap()
+    ServeSettings::read(&Layer::sets(&changes).unwrap()).unwrap()
 }
 
 async fn over_loopback(settings: ServeSettings, data: &Dataset, deals: &[Vec<u32>]) -> Vec<Heard> {

@@ -12,6 +12,7 @@ use crate::process::{command, hedgerow, text, wait_until, write};
 use hedgerow::Federation;
 use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound};
+use hedgerow_config::Layer;
 use hedgerow_net::serve::config::ServeSettings;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -144,7 +145,8 @@ fn row(at: usize) -> String {
 /// The same federation without sockets: what node 0 and node 1, whose samples begin there, predict
 /// in each of 300 rounds.
 fn in_one_process(folder: &Path, starts: [usize; 2]) -> Vec<Vec<f32>> {
-    let plan = ServeSettings::read(Some(&folder.join("serve.toml")), &[]).unwrap().plan;
+    let file = Layer::file(&folder.join("serve.toml")).unwrap();
+    let plan = ServeSettings::read(&[file]).unwrap().plan;
     let mut federation = Federation::new(&plan);
     let mut z = [vec![0.0; plan.map().width()], vec![0.0; plan.map().width()]];
     let round = |at: usize| {

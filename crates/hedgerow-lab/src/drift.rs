@@ -82,8 +82,9 @@ fn passage(method: &MethodResult, change: Change, end: u64, window: u64) -> Opti
 mod tests {
     use super::*;
     use crate::results::Moments;
-    use crate::settings::{Override, Settings};
+    use crate::settings::Settings;
     use crate::testing;
+    use hedgerow_config::Layer;
 
     /// A run on a stream whose methods all have this windowed error.
     fn run(stream: &str, rounds: usize, window: usize, error: impl Fn(u64) -> f64) -> Results {
@@ -194,9 +195,8 @@ mod tests {
             names.partition(|name| Builtin::parse(name).is_some());
         assert_eq!(others, ["air-quality"]);
         for name in &streams {
-            let flag = Override::parse(&format!("data.name={name}")).unwrap();
-            let layer = plan["settings"].as_table().unwrap().clone();
-            let settings = Settings::with_layer(layer, "experiments", &[flag]).unwrap();
+            let layer = Layer::table("experiments", plan["settings"].as_table().unwrap().clone());
+            let settings = Settings::load(&[layer, Layer::value("", "data.name", *name)]).unwrap();
             // Room for a window between changes.
             let changes = Builtin::parse(name).unwrap().changes(settings.rounds.unwrap());
             let gaps = changes.windows(2).map(|pair| pair[1].after - pair[0].complete);

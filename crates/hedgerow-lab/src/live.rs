@@ -138,8 +138,7 @@ pub fn check(settings: &Settings) -> Result<(), RunError> {
         return needs("participation.join_within, a share of its rounds,");
     }
     let out_of_bounds = |key: &str, bound: &str, value: String| {
-        let (key, bound) = (key.to_owned(), bound.to_owned());
-        Err(SettingsError::OutOfBounds { key, bound, value }.into())
+        Err(SettingsError::out_of_bounds(key, bound, value).into())
     };
     if settings.participation.arrivals != Arrivals::Fixed(1) {
         let bound = "\"one\" for standard input, whose samples arrive when they do";

@@ -105,7 +105,7 @@ pub fn load_data(settings: &Settings, progress: &dyn Fn(u64)) -> Result<Dataset,
         }
     };
     if let Scaling::WholeFile { jointly } = settings.scaling {
-        data.scale_with_hindsight(jointly, settings.loss()? == Loss::Logistic);
+        data.scale_with_hindsight(jointly, settings.loss() == Loss::Logistic);
     }
     Ok(data)
 }
@@ -128,8 +128,7 @@ fn generate(settings: &Settings, stream: Builtin) -> Result<Dataset, RunError> {
 }
 
 fn out_of_bounds(key: &str, bound: impl ToString, value: impl ToString) -> RunError {
-    let (key, bound, value) = (key.to_owned(), bound.to_string(), value.to_string());
-    RunError::Settings(SettingsError::OutOfBounds { key, bound, value })
+    RunError::Settings(SettingsError::out_of_bounds(key, bound, value))
 }
 
 /// So few samples are over before a scale is agreed on.
@@ -150,7 +149,7 @@ pub struct Experiment<'a> {
 impl<'a> Experiment<'a> {
     /// Checks settings and data against each other.
     pub fn new(settings: &'a Settings, data: &'a Dataset) -> Result<Self, RunError> {
-        if let Some((sample, label)) = trial::first_bad_label(settings.loss()?, data) {
+        if let Some((sample, label)) = trial::first_bad_label(settings.loss(), data) {
             return Err(RunError::BadLabel { data: data.name.clone(), sample: sample + 1, label });
         }
         let owners = data.owners.as_ref().filter(|_| settings.partition == Partition::Auto);
@@ -247,10 +246,7 @@ pub(crate) fn methods(
     let mut methods = settings.methods.clone();
     let trivial = METHODS.iter().filter(|info| info.role == Role::Trivial);
     for trivial in trivial.map(|info| MethodChoice::from(*info)) {
-        if is_time_series
-            && settings.loss().ok() != Some(Loss::Logistic)
-            && !methods.contains(&trivial)
-        {
+        if is_time_series && settings.loss() != Loss::Logistic && !methods.contains(&trivial) {
             methods.push(trivial);
         }
     }
@@ -301,7 +297,7 @@ pub(crate) fn scaler(
     needs_no_scale: bool,
     columns: impl FnOnce() -> InputColumns,
 ) -> Result<Scaler, RunError> {
-    let raw_labels = settings.loss()? == Loss::Logistic;
+    let raw_labels = settings.loss() == Loss::Logistic;
     Ok(match &settings.scaling {
         Scaling::None | Scaling::WholeFile { .. } => Scaler::None,
         Scaling::Auto if needs_no_scale => Scaler::None,

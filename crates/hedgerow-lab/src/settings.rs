@@ -1,29 +1,27 @@
-//! From TOML and flags to [`Settings`] that can't be wrong. Defaults live in `defaults.toml`, which
-//! users can print; what isn't in there isn't a key.
+//! [`Settings`] of a run: checked once, before any data is read. `defaults.toml` has every key with
+//! its default.
 
-use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use hedgerow::Plan;
 use hedgerow::aggregation::Aggregation;
-use hedgerow::features::{Amplitude, Draw, Family, FeatureMap, FeatureSpec, Kernel};
-use hedgerow::learning::{Loss, Schedule, WeightRule};
+use hedgerow::features::{Amplitude, Draw, FeatureMap, FeatureSpec, Kernel};
+use hedgerow::learning::Loss;
 use hedgerow::method::{Average, MkOptions};
 use hedgerow::method::{FeatureKind, PofOptions, Reference};
-use hedgerow::{Plan, PlanConfig};
-use toml::{Table, Value};
+use hedgerow_config::{ConfigError, Layer, LearningSection, Merged};
+use toml::Table;
 
 pub use choices::{Arrivals, MethodChoice, MkVariant, Participation, Wire};
-use config::{Config, DataConfig, KernelConfig, Learning};
+use config::Config;
 pub use data::{DataChoice, Scaling, Source};
 pub use error::SettingsError;
 use hedgerow_data::partition::{DEFAULT_NODES, Partition};
-use layers::{merge, nested, parse};
 
 mod choices;
 mod config;
 mod data;
 mod error;
-mod layers;
 
 /// The commented defaults.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
@@ -70,7 +68,7 @@ pub struct Settings {
     pub effective: Table,
     /// The default methods. Some may be left out if they are not possible.
     is_default_choice: bool,
-    learning: Learning,
+    learning: LearningSection,
 }
 
 /// What a run's data decides about its methods.
@@ -84,84 +82,23 @@ pub struct Sizes {
     pub rounds: Option<usize>,
 }
 
-/// One change to the defaults, as given by a flag.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Override {
-    /// Such as `federation.nodes`.
-    pub key: String,
-    /// The new value.
-    pub value: Value,
-    /// What the user typed, for messages.
-    pub origin: String,
-}
-
-impl Override {
-    /// `key=value`; a value that isn't TOML is taken as text.
-    pub fn parse(text: &str) -> Result<Self, SettingsError> {
-        let origin = format!("--set {text}");
-        let Some((key, value)) = text.split_once('=') else {
-            let message = "it should look like key=value".to_owned();
-            return Err(SettingsError::NotToml { origin, message });
-        };
-        let (key, value) = (key.trim().to_owned(), value.trim());
-        let parsed = format!("value = {value}")
-            .parse::<Table>()
-            .ok()
-            .and_then(|mut table| table.remove("value"));
-        Ok(Self { key, value: parsed.unwrap_or_else(|| Value::String(value.to_owned())), origin })
-    }
-}
-
 /// The defaults without their comments.
-pub fn defaults_as_json() -> Result<serde_json::Value, SettingsError> {
-    let table = parse("the defaults", DEFAULTS)?;
-    serde_json::to_value(table).map_err(|error| SettingsError::NotToml {
-        origin: "the defaults".into(),
-        message: error.to_string(),
-    })
+pub fn defaults_as_json() -> serde_json::Value {
+    let table = DEFAULTS.parse::<Table>().ok();
+    table.and_then(|table| serde_json::to_value(table).ok()).unwrap_or_default()
 }
 
 impl Settings {
-    /// Defaults, changed by what the catalogue says of a named data set, by a file, by flags.
-    pub fn load(file: Option<&Path>, flags: &[Override]) -> Result<Self, SettingsError> {
-        let mut layers = Vec::new();
-        if let Some(file) = file {
-            let unreadable = |source| SettingsError::Unreadable { file: file.to_owned(), source };
-            let text = std::fs::read_to_string(file).map_err(unreadable)?;
-            let origin = file.display().to_string();
-            layers.push((parse(&origin, &text)?, origin));
-        }
-        Self::from_layers(layers, flags)
-    }
-
-    /// The same with a layer that has been read already.
-    pub fn with_layer(
-        layer: Table,
-        origin: &str,
-        flags: &[Override],
-    ) -> Result<Self, SettingsError> {
-        Self::from_layers(vec![(layer, origin.to_owned())], flags)
-    }
-
-    fn from_layers(
-        mut layers: Vec<(Table, String)>,
-        flags: &[Override],
-    ) -> Result<Self, SettingsError> {
-        layers.extend(
-            flags.iter().map(|flag| (nested(&flag.key, flag.value.clone()), flag.origin.clone())),
-        );
-        // Which data set it is decides about a layer below the user's own.
-        let located = data::locate(&effective(&layers)?.1.data)?;
-        if let Some(settings) = located.settings {
-            layers.insert(0, (settings, "the catalogue".to_owned()));
-        }
-        let (table, config) = effective(&layers)?;
-        let says_nodes =
-            |(layer, _): &(Table, String)| layer.get("federation")?.get("nodes").map(|_| ());
-        let are_nodes_given = layers.iter().any(|layer| says_nodes(layer).is_some());
-        let mut settings = check(config, table, located.source)?;
-        settings.nodes = settings.nodes.filter(|_| are_nodes_given);
-        Ok(settings)
+    /// The defaults with layers over them: a later one wins. What the catalogue says of a named
+    /// data set stands between the defaults and the layers.
+    pub fn load(layers: &[Layer]) -> Result<Self, SettingsError> {
+        let named = Merged::new(DEFAULTS, layers)?;
+        let located = data::locate(&named.read::<Config>()?.data);
+        let located = located.map_err(|error| at(&named, error))?;
+        let known = located.settings.map(|settings| Layer::table("the catalogue", settings));
+        let layers: Vec<Layer> = known.into_iter().chain(layers.iter().cloned()).collect();
+        let merged = Merged::new(DEFAULTS, &layers)?;
+        check(&merged, located.source).map_err(|error| at(&merged, error))
     }
 
     /// Frequencies per kernel, D, that the budget gives a choice.
@@ -179,38 +116,15 @@ impl Settings {
     ) -> Result<Plan, SettingsError> {
         let learning = &self.learning;
         let variant = choice.variant;
-        let schedule = |key, name: &str, scale| match name {
-            "anytime" => Ok(Schedule::Anytime { scale }),
-            "horizon" => match rounds {
-                Some(rounds) => Ok(Schedule::Horizon { scale, rounds: rounds as u64 }),
-                None => Err(out_of_bounds(
-                    key,
-                    "anytime or constant for a live stream, whose end nobody knows",
-                    name,
-                )),
-            },
-            "constant" => Ok(Schedule::Constant { scale }),
-            _ => Err(unknown_name(key, name, &["anytime", "horizon", "constant"])),
-        };
-        let step_schedule = if variant.fixed_step { "horizon" } else { &learning.step_schedule };
-        let step_size = schedule("learning.step_schedule", step_schedule, learning.step_size)?;
-        let weight_rate =
-            schedule("learning.weight_schedule", &learning.weight_schedule, learning.weight_rate)?;
-        let weight_rule = match learning.weight_rule.as_str() {
-            "incremental" => WeightRule::Incremental,
-            "cumulative" => WeightRule::Cumulative,
-            other => {
-                let known = ["incremental", "cumulative"];
-                return Err(unknown_name("learning.weight_rule", other, &known));
-            }
-        };
         let mk = MkOptions {
             count_nodes: !variant.no_k,
             average: if variant.voters { Average::Voters } else { Average::All },
         };
         let FeatureSpec { kernels, draw, amplitude, frequencies, .. } =
             self.feature_spec(choice, inputs, seed)?;
-        let config = PlanConfig::default()
+        let rounds = rounds.map(|rounds| rounds as u64);
+        let mut config = learning
+            .config(rounds)?
             .method(choice.spec())
             .inputs(inputs)
             .nodes(nodes)
@@ -220,14 +134,11 @@ impl Settings {
             .draw(draw)
             .amplitude(amplitude)
             .seed(seed)
-            .loss(self.loss()?)
-            .ridge(learning.ridge)
-            .step_size(step_size)
-            .weight_rate(weight_rate)
-            .weight_rule(weight_rule)
-            .aggregation(self.aggregation()?)
             .mk(mk)
             .compression(choice.wire.compression());
+        if variant.fixed_step {
+            config.step_size = learning.fixed_step_size(rounds)?;
+        }
         Ok(Plan::new(config)?)
     }
 
@@ -237,20 +148,13 @@ impl Settings {
     }
 
     /// The loss that is minimised.
-    pub fn loss(&self) -> Result<Loss, SettingsError> {
-        match self.learning.loss.as_str() {
-            "squared" => Ok(Loss::Squared),
-            "logistic" => Ok(Loss::Logistic),
-            "huber" => Ok(Loss::Huber { delta: self.learning.huber_delta }),
-            other => Err(unknown_name("learning.loss", other, &["squared", "logistic", "huber"])),
-        }
+    pub fn loss(&self) -> Loss {
+        self.learning.loss()
     }
 
-    /// What servers make of uploads.
-    pub fn aggregation(&self) -> Result<Aggregation, SettingsError> {
-        let name = &self.learning.aggregation;
-        let bound = "mean, median or trimmed-mean:SHARE (such as trimmed-mean:0.2)";
-        name.parse().map_err(|_| out_of_bounds("learning.aggregation", bound, format!("{name:?}")))
+    /// How servers combine uploads.
+    pub fn aggregation(&self) -> Aggregation {
+        self.learning.aggregation
     }
 
     /// The map of a choice in a trial, for samples of `inputs` numbers.
@@ -280,25 +184,12 @@ impl Settings {
     }
 }
 
-/// The defaults with these layers over them.
-fn effective(layers: &[(Table, String)]) -> Result<(Table, Config), SettingsError> {
-    let mut table = parse("the defaults", DEFAULTS)?;
-    for (layer, origin) in layers {
-        merge(&mut table, layer.clone(), "", origin)?;
+/// Adds to an error where its key was set.
+fn at(merged: &Merged, error: SettingsError) -> SettingsError {
+    match error {
+        SettingsError::Config(error) => merged.locate(error).into(),
+        other => other,
     }
-    let config = table.clone().try_into().map_err(|error: toml::de::Error| {
-        SettingsError::NotToml { origin: "settings".into(), message: error.to_string() }
-    })?;
-    Ok((table, config))
-}
-
-fn unknown_name(key: &str, name: &str, known: &[impl AsRef<str>]) -> SettingsError {
-    let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
-    let likeness = |candidate: &&&str| strsim::jaro_winkler(candidate, name);
-    let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    let hint = nearest.filter(|nearest| likeness(nearest) > 0.7);
-    let hint = hint.map(|nearest| format!(" (did you mean {nearest:?}?)")).unwrap_or_default();
-    out_of_bounds(key, format!("one of {}{hint}", known.join(", ")), format!("{name:?}"))
 }
 
 /// Why there is no method of that name.
@@ -330,51 +221,33 @@ fn unknown_method(name: &str) -> SettingsError {
 }
 
 fn out_of_bounds(key: &str, bound: impl ToString, value: impl ToString) -> SettingsError {
-    SettingsError::OutOfBounds {
-        key: key.to_owned(),
-        bound: bound.to_string(),
-        value: value.to_string(),
-    }
+    SettingsError::out_of_bounds(key, bound, value)
 }
 
-fn within(key: &str, bounds: RangeInclusive<i64>, value: i64) -> Result<usize, SettingsError> {
-    match usize::try_from(value) {
-        Ok(count) if bounds.contains(&value) => Ok(count),
-        _ if value < *bounds.start() => {
-            Err(out_of_bounds(key, format!("at least {}", bounds.start()), value))
-        }
-        _ => Err(out_of_bounds(key, format!("at most {}", bounds.end()), value)),
-    }
+fn unknown_name(key: &str, name: &str, known: &[impl AsRef<str>]) -> SettingsError {
+    ConfigError::unknown_name(key, name, known).into()
 }
 
-/// The memory limit of a run in bytes, if given.
+/// Bytes that a run may take; none is what the machine has left.
 fn memory_limit(gigabytes: f64) -> Result<Option<f64>, SettingsError> {
     match gigabytes {
         gigabytes if gigabytes >= 0.0 => Ok(Some(1e9 * gigabytes).filter(|bytes| *bytes > 0.0)),
         other => Err(out_of_bounds(
             "run.memory_limit",
-            "a number of gigabytes, or 0 for what there is",
+            "a number of gigabytes, or 0 for what the machine has left",
             other,
         )),
     }
 }
 
-fn share(key: &str, value: f64) -> Result<f64, SettingsError> {
-    if (0.0..=1.0).contains(&value) {
-        Ok(value)
-    } else {
-        Err(out_of_bounds(key, "between 0 and 1", value))
-    }
-}
-
-fn check(config: Config, effective: Table, source: Source) -> Result<Settings, SettingsError> {
-    let Config { data, federation, run, learning, kernels, participation } = config;
+fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
+    let Config { data, federation, run, learning, kernels, participation } = merged.read()?;
     let by_column = federation.partition.strip_prefix("column:").map(str::to_owned);
     let mut settings = Settings {
         scaling: data::scaling(&data.scaling)?,
-        data: data::choice(data, source, by_column.clone(), learning.loss == "logistic")?,
-        nodes: Some(within("federation.nodes", 1..=10_000_000, federation.nodes)?),
-        budget: within("federation.budget", 0..=1_000_000, federation.budget)?,
+        data: data::choice(data, source, by_column.clone(), learning.loss() == Loss::Logistic)?,
+        nodes: Some(federation.nodes).filter(|_| merged.is_given("federation.nodes")),
+        budget: federation.budget,
         methods: methods(&federation.methods, federation.personal)?,
         partition: match by_column {
             Some(_) => Partition::Auto,
@@ -382,28 +255,25 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
                 unknown_name("federation.partition", &federation.partition, &Partition::NAMES)
             })?,
         },
-        trials: within("run.trials", 1..=1_000_000, run.trials)?,
-        rounds: Some(within("run.rounds", 0..=1_000_000_000, run.rounds)?)
-            .filter(|rounds| *rounds > 0),
-        seed: within("run.seed", 0..=i64::MAX, run.seed)? as u64,
-        threads: within("run.threads", 0..=1024, run.threads)?,
-        window: within("run.window", 1..=i64::MAX, run.window)?,
+        trials: run.trials,
+        rounds: Some(run.rounds).filter(|rounds| *rounds > 0),
+        seed: run.seed,
+        threads: run.threads,
+        window: run.window,
         memory_limit: memory_limit(run.memory_limit)?,
         out: match run.out.as_str() {
             "" => return Err(out_of_bounds("run.out", "the name of a folder", "empty")),
             out => PathBuf::from(out),
         },
-        kernels: dictionary(&kernels)?,
-        draw: Draw::ALL.into_iter().find(|draw| draw.name() == kernels.draw).ok_or_else(|| {
-            unknown_name("kernels.draw", &kernels.draw, &Draw::ALL.map(Draw::name))
-        })?,
+        kernels: kernels.dictionary(),
+        draw: kernels.draw,
         participation: Participation {
-            dropout: share("participation.dropout", participation.dropout)?,
-            late: share("participation.late", participation.late)?,
-            join_within: share("participation.join_within", participation.join_within)?,
+            dropout: participation.dropout,
+            late: participation.late,
+            join_within: participation.join_within,
             arrivals: arrivals(&participation.arrivals)?,
         },
-        effective,
+        effective: merged.table().clone(),
         is_default_choice: false,
         learning,
     };
@@ -421,7 +291,7 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
                 || choice.info.frequencies(budget, &PofOptions::default()).is_ok()
         });
     }
-    let aggregation = settings.aggregation()?;
+    let aggregation = settings.aggregation();
     let is_able = |choice: &MethodChoice| choice.info.supports(aggregation);
     if let Some(unable) = settings.methods.iter().find(|choice| !is_able(choice)) {
         if !settings.has_default_methods() {
@@ -430,7 +300,7 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
         }
         settings.methods.retain(is_able);
     }
-    let loss = settings.loss()?;
+    let loss = settings.loss();
     let learns = |choice: &MethodChoice| (choice.info.supports_loss)(&loss);
     if let Some(unable) = settings.methods.iter().find(|choice| !learns(choice)) {
         // Among the defaults it is left out quietly, too.
@@ -453,7 +323,7 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
         let spec = settings.feature_spec(choice, 1, settings.seed)?;
         FeatureMap::new(&FeatureSpec { frequencies: 1, ..spec })?;
     }
-    if settings.methods.iter().any(|choice| choice.personal) && settings.loss()? == Loss::Logistic {
+    if settings.methods.iter().any(|choice| choice.personal) && settings.loss() == Loss::Logistic {
         let bound = "without a personal layer (it needs labels that are numbers)";
         return Err(out_of_bounds(
             "federation.methods",
@@ -462,7 +332,7 @@ fn check(config: Config, effective: Table, source: Source) -> Result<Settings, S
         ));
     }
     if settings.methods.iter().any(|choice| choice.is(Reference::Hindsight))
-        && settings.loss()? != Loss::Squared
+        && settings.loss() != Loss::Squared
     {
         // Among the defaults it is left out quietly; asked for by name it is refused.
         if !settings.has_default_methods() {
@@ -499,18 +369,6 @@ fn methods(names: &[String], personal: bool) -> Result<Vec<MethodChoice>, Settin
     Ok(chosen)
 }
 
-fn dictionary(config: &KernelConfig) -> Result<Vec<Kernel>, SettingsError> {
-    let mut kernels = Vec::new();
-    for name in &config.families {
-        let family = Family::ALL.into_iter().find(|family| family.name() == name);
-        let family = family.ok_or_else(|| {
-            unknown_name("kernels.families", name, &Family::ALL.map(Family::name))
-        })?;
-        kernels.extend(config.variances.iter().map(|&variance| Kernel { family, variance }));
-    }
-    Ok(kernels)
-}
-
 fn arrivals(text: &str) -> Result<Arrivals, SettingsError> {
     let wrong = || {
         let bound = "\"one\", \"fixed:N\" with N from 1 to 1000000, \"poisson:MEAN\" with a mean from 0.001 to 100, or \"rates:LOW..HIGH\" with such means";
@@ -538,24 +396,23 @@ fn arrivals(text: &str) -> Result<Arrivals, SettingsError> {
 
 #[cfg(test)]
 mod tests {
+    use toml::Value;
+
     use super::*;
 
     fn with(key: &str, value: impl Into<Value>) -> Result<Settings, SettingsError> {
-        Settings::load(
-            None,
-            &[Override { key: key.into(), value: value.into(), origin: format!("--set {key}") }],
-        )
+        Settings::load(&[Layer::value("--set", key, value)])
     }
 
     #[test]
     fn defaults_are_the_paper_s_experiment() {
-        let settings = Settings::load(None, &[]).unwrap();
+        let settings = Settings::load(&[]).unwrap();
         assert_eq!((settings.nodes, settings.budget, settings.kernels.len()), (None, 100, 11));
         assert_eq!(settings.kernels, Kernel::paper_dictionary());
         let mk = MethodChoice::parse("mk").unwrap();
         let sizes = Sizes { nodes: DEFAULT_NODES, inputs: 1, rounds: Some(500) };
         let plan = settings.plan(mk, sizes, 1).unwrap();
-        assert_eq!(plan, Plan::new(PlanConfig::default()).unwrap());
+        assert_eq!(plan, Plan::new(hedgerow::PlanConfig::default()).unwrap());
         assert_eq!(settings.participation.describe(), "");
     }
 
@@ -595,13 +452,10 @@ mod tests {
     #[test]
     fn the_least_budget_depends_on_the_method() {
         let load = |budget: i64, methods: Vec<&str>| {
-            let flag =
-                |key: &str, value: Value| Override { key: key.into(), value, origin: key.into() };
-            let methods = Value::from(methods);
-            Settings::load(
-                None,
-                &[flag("federation.budget", budget.into()), flag("federation.methods", methods)],
-            )
+            Settings::load(&[
+                Layer::value("", "federation.budget", budget),
+                Layer::value("", "federation.methods", methods),
+            ])
         };
         assert!(load(2, vec!["sk"]).is_ok());
         assert!(load(1, vec!["sk"]).is_err());
@@ -617,25 +471,17 @@ mod tests {
             has_gr("learning.loss", "huber".into()) && !has_gr("learning.loss", "logistic".into())
         );
         let flags = ["learning.loss=logistic", "federation.methods=[\"gr/q8\"]"];
-        let message =
-            Settings::load(None, &flags.map(|flag| Override::parse(flag).unwrap())).unwrap_err();
+        let message = Settings::load(&Layer::sets(flags).unwrap()).unwrap_err();
         assert!(message.to_string().contains("without gr"), "{message}");
     }
 
     #[test]
     fn aggregations_are_for_methods_that_can_do_with_them() {
-        let load = |flags: &[&str]| {
-            let flags: Vec<Override> =
-                flags.iter().map(|flag| Override::parse(flag).unwrap()).collect();
-            Settings::load(None, &flags)
-        };
+        let load = |flags: &[&str]| Settings::load(&Layer::sets(flags).unwrap());
         let aggregation =
             |text| load(&[&format!("learning.aggregation={text}")]).unwrap().aggregation();
-        assert_eq!(aggregation("median").unwrap(), Aggregation::Median);
-        assert_eq!(
-            aggregation("trimmed-mean:0.2").unwrap(),
-            Aggregation::TrimmedMean { share: 0.2 }
-        );
+        assert_eq!(aggregation("median"), Aggregation::Median);
+        assert_eq!(aggregation("trimmed-mean:0.2"), Aggregation::TrimmedMean { share: 0.2 });
         // Among the defaults gr is left out.
         let robust = with("learning.aggregation", "median").unwrap();
         let gr = MethodChoice::parse("gr").unwrap();
@@ -657,10 +503,9 @@ mod tests {
     fn hindsight_has_a_closed_form_for_the_squared_loss_only() {
         let settings = with("learning.loss", "huber").unwrap();
         assert!(!settings.methods.iter().any(|choice| choice.is(Reference::Hindsight)));
-        assert!(Settings::load(None, &[]).unwrap().has_default_methods());
+        assert!(Settings::load(&[]).unwrap().has_default_methods());
         let flags = ["learning.loss=huber", "federation.methods=[\"mk\", \"hindsight\"]"];
-        let flags = flags.map(|flag| Override::parse(flag).unwrap());
-        let message = Settings::load(None, &flags).unwrap_err().to_string();
+        let message = Settings::load(&Layer::sets(flags).unwrap()).unwrap_err().to_string();
         assert!(message.contains("hindsight") && message.contains("squared"), "{message}");
     }
 }

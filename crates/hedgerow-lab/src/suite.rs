@@ -11,7 +11,8 @@ pub(crate) use runs::Runs;
 
 use crate::output::OutputError;
 use crate::run::RunError;
-use crate::settings::{Override, Settings, SettingsError};
+use crate::settings::{Settings, SettingsError};
+use hedgerow_config::Layer;
 use hedgerow_data::catalog::{self, NotFound};
 
 mod reproduction;
@@ -97,7 +98,7 @@ pub struct Suite {
 impl Suite {
     /// Looks what is stored in `folder`, and reads the data of what isn't. Flags change the
     /// settings of all runs.
-    pub fn prepare(scope: Scope, flags: &[Override], folder: &Path) -> Result<Self, SuiteError> {
+    pub fn prepare(scope: Scope, flags: &[Layer], folder: &Path) -> Result<Self, SuiteError> {
         let mut files: Vec<(&str, ExperimentFile)> = Vec::new();
         for (name, text) in EXPERIMENTS {
             let file = toml::from_str(text)
@@ -136,14 +137,14 @@ impl Suite {
         &mut self,
         data: &str,
         file: &ExperimentFile,
-        flags: &[Override],
+        flags: &[Layer],
     ) -> Result<(), SuiteError> {
         let title =
             catalog::find(data).map_or_else(|| data.to_owned(), |entry| entry.title.clone());
-        let named =
-            Override { key: "data.name".into(), value: data.into(), origin: "experiments".into() };
-        let flags: Vec<Override> = flags.iter().cloned().chain([named]).collect();
-        let settings = Settings::with_layer(file.settings.clone(), "experiments", &flags);
+        let mut layers = vec![Layer::table("experiments", file.settings.clone())];
+        layers.extend(flags.iter().cloned());
+        layers.push(Layer::value("experiments", "data.name", data));
+        let settings = Settings::load(&layers);
         self.runs.add(data, &title, settings, |_, _| {})
     }
 

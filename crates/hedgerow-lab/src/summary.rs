@@ -40,7 +40,7 @@ pub(crate) fn summarise(
         trials.iter().filter_map(|trial| trial.hindsight.as_ref()).collect();
     let mut methods: Vec<MethodResult> =
         (0..tracks[0].len()).map(|entry| over_trials(context, &points, &tracks, entry)).collect();
-    let by_sk = mark_best(&mut methods, settings.loss()? == Loss::Squared);
+    let by_sk = mark_best(&mut methods, settings.loss() == Loss::Squared);
     let by_function = best_function(&hindsight);
     if let Some(kernel) = by_function {
         methods.push(hindsight_entry(settings.kernels.len(), &points, &hindsight, kernel));
@@ -86,7 +86,7 @@ pub(crate) fn summarise(
         trials: settings.trials,
         seed: settings.seed,
         partition,
-        loss: settings.loss()?.name().to_owned(),
+        loss: settings.loss().name().to_owned(),
         window: settings.window.min(last as usize),
         participation: settings.participation.describe(),
         best_kernel: by_sk.or(by_function).map(|kernel| kernel + 1),
@@ -161,8 +161,7 @@ fn over_trials(
         mse_last_window: Some(over(&|track| track.window_mse))
             .filter(|window| window.mean.is_finite()),
         mean_loss: over(&|track| track.mean_loss),
-        error_rate: (settings.loss().ok() == Some(Loss::Logistic))
-            .then(|| over(&|track| track.error_rate)),
+        error_rate: (settings.loss() == Loss::Logistic).then(|| over(&|track| track.error_rate)),
         numbers_up: per_turn(&|track| track.traffic.numbers_up),
         numbers_down: per_turn(&|track| track.traffic.numbers_down),
         bytes_up: per_turn(&|track| track.traffic.bytes_up),

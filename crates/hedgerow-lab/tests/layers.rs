@@ -4,12 +4,12 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{Files, assert_says, samples};
+use hedgerow_config::Layer;
 use hedgerow_data::columns::{Disorder, Duplicates};
-use hedgerow_lab::settings::{Override, Scaling, Settings, Source};
+use hedgerow_lab::settings::{Scaling, Settings, Source};
 
 fn load(flags: &[&str]) -> Result<Settings, String> {
-    let flags: Vec<Override> = flags.iter().map(|flag| Override::parse(flag).unwrap()).collect();
-    Settings::load(None, &flags).map_err(|error| error.to_string())
+    Settings::load(&Layer::sets(flags).unwrap()).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -99,8 +99,8 @@ fn the_user_goes_before_the_catalogue() {
     // A file of settings as well.
     std::fs::write(files.path().join("own.toml"), "[data]\nname = \"traffic\"\nlags = 2\n")
         .unwrap();
-    let flags = [Override::parse(&folder).unwrap()];
-    let own = Settings::load(Some(&files.path().join("own.toml")), &flags).unwrap();
+    let file = Layer::file(&files.path().join("own.toml")).unwrap();
+    let own = Settings::load(&[file, Layer::set(&folder).unwrap()]).unwrap();
     assert_eq!((own.data.columns.lags, own.effective["data"]["target"].as_str()), (2, Some("y")));
 }
 

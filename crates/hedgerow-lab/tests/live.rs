@@ -10,17 +10,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{Files, assert_says, method};
+use hedgerow_config::Layer;
 use hedgerow_data::Dataset;
 use hedgerow_data::rows::{self, ReadError, Row, Rows};
 use hedgerow_data::samples::SampleStream;
 use hedgerow_lab::live;
 use hedgerow_lab::results::Results;
-use hedgerow_lab::settings::{Override, Settings};
+use hedgerow_lab::settings::Settings;
 
 fn settings(flags: &[&str]) -> Settings {
-    let flags =
-        flags.iter().copied().chain(["data.name=-"]).map(|flag| Override::parse(flag).unwrap());
-    Settings::load(None, &flags.collect::<Vec<_>>()).unwrap()
+    Settings::load(&Layer::sets(flags.iter().copied().chain(["data.name=-"])).unwrap()).unwrap()
 }
 
 fn stream(settings: &Settings, input: impl Read + Send + 'static) -> Result<SampleStream, String> {

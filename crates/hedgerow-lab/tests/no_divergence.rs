@@ -5,9 +5,10 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{Files, method};
+use hedgerow_config::Layer;
 use hedgerow_lab::results::Results;
 use hedgerow_lab::run::{Experiment, load_data};
-use hedgerow_lab::settings::{Override, Settings};
+use hedgerow_lab::settings::Settings;
 
 /// Half of all uploads are lost, and every tenth broadcast, which also loses the upload of that
 /// round.
@@ -15,8 +16,7 @@ const LOSSES: [&str; 2] = ["participation.late=0.5", "participation.dropout=0.1"
 
 fn run(flags: &[&str]) -> Results {
     let usual = ["federation.methods=[\"gr+personal\", \"sk\", \"mean\"]", "run.trials=2"];
-    let flags = usual.iter().chain(flags).map(|flag| Override::parse(flag).unwrap());
-    let settings = Settings::load(None, &flags.collect::<Vec<_>>()).unwrap();
+    let settings = Settings::load(&Layer::sets(usual.iter().chain(flags)).unwrap()).unwrap();
     let data = load_data(&settings, &|_| {}).unwrap();
     Experiment::new(&settings, &data).unwrap().run(&|| {}).unwrap()
 }

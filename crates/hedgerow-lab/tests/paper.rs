@@ -7,14 +7,13 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use hedgerow_config::Layer;
 use hedgerow_lab::results::{MethodResult, Results};
 use hedgerow_lab::run::{Experiment, load_data};
-use hedgerow_lab::settings::{Override, Settings};
+use hedgerow_lab::settings::Settings;
 
 fn simulate(changes: &[String]) -> Results {
-    let changes: Vec<Override> =
-        changes.iter().map(|change| Override::parse(change).unwrap()).collect();
-    let settings = Settings::load(None, &changes).unwrap();
+    let settings = Settings::load(&Layer::sets(changes).unwrap()).unwrap();
     let data = load_data(&settings, &|_| {}).unwrap();
     Experiment::new(&settings, &data).unwrap().run(&|| {}).unwrap()
 }

@@ -303,11 +303,8 @@ fn built_in_streams_last_as_long_as_is_said() {
         "data.name=slices",
     ] {
         let flags = [flag, "run.trials=1", "federation.methods=[\"last\"]", "federation.nodes=3"];
-        let flags: Vec<_> = flags
-            .iter()
-            .map(|flag| hedgerow_lab::settings::Override::parse(flag).unwrap())
-            .collect();
-        let settings = hedgerow_lab::settings::Settings::load(None, &flags).unwrap();
+        let layers = hedgerow_config::Layer::sets(flags).unwrap();
+        let settings = hedgerow_lab::settings::Settings::load(&layers).unwrap();
         let data = hedgerow_lab::run::load_data(&settings, &|_| {}).unwrap();
         let results =
             hedgerow_lab::run::Experiment::new(&settings, &data).unwrap().run(&|| {}).unwrap();

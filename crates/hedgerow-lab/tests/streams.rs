@@ -6,9 +6,10 @@ use std::io::Write;
 
 use crate::common::{Files, assert_says, last, owners, samples};
 use flate2::{Compression, write::GzEncoder};
+use hedgerow_config::Layer;
 use hedgerow_data::catalog::{Kind, entries};
 use hedgerow_lab::run::load_data;
-use hedgerow_lab::settings::{Override, Settings, SettingsError};
+use hedgerow_lab::settings::{Settings, SettingsError};
 
 #[test]
 fn the_last_free_column_is_the_target() {
@@ -347,8 +348,7 @@ fn the_catalogue_s_data_sets_are_as_large_as_it_says() {
                 format!("data.dir={}", folder.display()),
                 format!("data.variant={}", variant.kind),
             ];
-            let flags = flags.map(|flag| Override::parse(&flag).unwrap());
-            let settings = match Settings::load(None, &flags) {
+            let settings = match Settings::load(&Layer::sets(flags).unwrap()) {
                 Err(SettingsError::NotFound(missing)) => {
                     // Not with println, because the test runner captures it.
                     let told = writeln!(std::io::stderr(), "SKIPPED: {missing}");

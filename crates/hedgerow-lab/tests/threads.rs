@@ -2,17 +2,17 @@
 
 #![allow(clippy::unwrap_used)]
 
+use hedgerow_config::Layer;
 use hedgerow_lab::results::Results;
 use hedgerow_lab::run::{Experiment, load_data};
-use hedgerow_lab::settings::{Override, Settings};
+use hedgerow_lab::settings::Settings;
 
 /// A run on this number of threads, without its times.
 fn run(flags: &[&str], threads: usize) -> Results {
     let threads = format!("run.threads={threads}");
     let common = [threads.as_str(), "run.rounds=12", "federation.budget=60"];
-    let flags = flags.iter().chain(&common);
-    let flags: Vec<Override> = flags.map(|flag| Override::parse(flag).unwrap()).collect();
-    let settings = Settings::load(None, &flags).unwrap();
+    let layers = Layer::sets(flags.iter().chain(&common)).unwrap();
+    let settings = Settings::load(&layers).unwrap();
     let data = load_data(&settings, &|_| {}).unwrap();
     let mut results = Experiment::new(&settings, &data).unwrap().run(&|| {}).unwrap();
     results.settings["run"]["threads"] = 0.into();

@@ -19,6 +19,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::stream;
+use hedgerow_config::Layer;
 use hedgerow_net::pki::identity::{NodeIdentity, ServerIdentity};
 use hedgerow_net::pki::{Authority, Issuing};
 use hedgerow_net::serve::config::ServeSettings;
@@ -370,7 +371,9 @@ async fn hedgerow(folder: &Path, nodes: usize) {
         text("listen.identity", folder.join("pki")),
         text("store.path", folder.join(format!("{}.db", std::process::id()))),
     ];
-    let server = ServeServer::start(ServeSettings::read(None, &changes).unwrap()).await.unwrap();
+    let server = ServeServer::start(ServeSettings::read(&Layer::sets(&changes).unwrap()).unwrap())
+        .await
+        .unwrap();
     announce(server.address());
     std::future::pending::<()>().await;
 }

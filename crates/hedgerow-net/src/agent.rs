@@ -63,7 +63,7 @@ pub async fn run(settings: Settings, shutdown: impl Future<Output = ()>) -> Resu
     };
     let mut endpoint = None;
     let mut questions = None;
-    if let Some(address) = settings.http_address()? {
+    if let Some(address) = settings.http_address().map_err(SettingsError::from)? {
         let listen = |source| NodeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         info!(address = %listener.local_addr().map_err(listen)?, "listening for questions");

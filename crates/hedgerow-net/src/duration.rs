@@ -11,12 +11,10 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub struct Span(pub Duration);
 
-/// Text that is no length of time.
+/// Text that isn't a length of time. The message states what it must be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is no length of time: write a number and ms, s, m, h or d, such as \"250ms\" or \"10s\", and at most 365d"
-)]
-pub struct NotASpan(String);
+#[error("a number and ms, s, m, h or d, such as \"250ms\" or \"10s\", and at most 365d")]
+pub struct NotASpan;
 
 /// From the largest; a span is written in the largest that leaves no rest.
 const UNITS: [(&str, u64); 5] =
@@ -28,7 +26,7 @@ impl FromStr for Span {
     type Err = NotASpan;
 
     fn from_str(text: &str) -> Result<Self, NotASpan> {
-        let wrong = || NotASpan(text.to_owned());
+        let wrong = || NotASpan;
         let (digits, unit) =
             text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
         let (_, unit) =
@@ -86,12 +84,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_span_is_refused_by_its_name() {
+    fn other_text_is_refused() {
         for text in
             ["", "10", "s", "-1s", "1.5s", "10 sec", "366d", "99999999999999999999s", "1s ", "١s"]
         {
-            let message = text.parse::<Span>().unwrap_err().to_string();
-            assert!(message.contains(&format!("{text:?}")), "{message}");
+            assert_eq!(text.parse::<Span>(), Err(NotASpan), "{text:?}");
         }
     }
 }

@@ -12,7 +12,6 @@ pub mod duration;
 pub mod export;
 pub mod file;
 pub mod hosts;
-pub mod layers;
 pub mod learning;
 pub mod log;
 pub mod pki;

@@ -58,7 +58,9 @@ async fn serve(folder: &Path, method: &str) -> Server {
     .to_vec();
     changes.push(format!("learning.method={method}"));
     changes.push(format!("store.path={:?}", folder.join("store.db")));
-    Server::start(ServeSettings::read(None, &changes).unwrap()).await.unwrap()
+    Server::start(ServeSettings::read(&hedgerow_config::Layer::sets(&changes).unwrap()).unwrap())
+        .await
+        .unwrap()
 }
 
 /// A node that plays its samples and leaves; what it wrote.
@@ -70,7 +72,7 @@ async fn play(folder: &Path, name: &str, address: String, samples: String) -> St
         "server.plain_text=true".to_owned(),
         "samples.pace=round".to_owned(),
     ];
-    let settings = Settings::read(None, &changes).unwrap();
+    let settings = Settings::read(&hedgerow_config::Layer::sets(&changes).unwrap()).unwrap();
     let written = Written::default();
     let parts = Parts {
         dial: client::tcp(&settings.server.address, true),

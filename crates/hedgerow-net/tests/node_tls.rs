@@ -6,6 +6,7 @@ use std::io::Cursor;
 use std::path::Path;
 
 use crate::common::until;
+use hedgerow_config::Layer;
 use hedgerow_net::agent::client::{self, ConnectError};
 use hedgerow_net::agent::config::Settings;
 use hedgerow_net::agent::driver::{self, AgentError, Parts};
@@ -30,7 +31,7 @@ async fn server(folder: &Path, more: &[&str]) -> Server {
     .collect();
     changes.push(format!("listen.identity={:?}", folder.join("pki")));
     changes.push(format!("store.path={:?}", folder.join("server.db")));
-    Server::start(ServeSettings::read(None, &changes).unwrap()).await.unwrap()
+    Server::start(ServeSettings::read(&Layer::sets(&changes).unwrap()).unwrap()).await.unwrap()
 }
 
 /// A node with these settings. It connects once and learns three samples.
@@ -42,7 +43,7 @@ async fn node(folder: &Path, name: &str, changes: &[String]) -> Result<(), Agent
         format!("state.path={:?}", folder.join(format!("{name}.state"))),
     ];
     all.extend_from_slice(changes);
-    let settings = Settings::read(None, &all).unwrap();
+    let settings = Settings::read(&Layer::sets(&all).unwrap()).unwrap();
     let text = "{\"x\": [0.1, 0.2], \"y\": 0.3}\n".repeat(3);
     let parts = Parts {
         dial: client::tcp(&settings.server.address, settings.server.plain_text),

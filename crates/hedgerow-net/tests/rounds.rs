@@ -10,6 +10,7 @@ use futures_util::stream::poll_fn;
 use hedgerow::federation::{Contact, NodeRound};
 use hedgerow::message::{Broadcast, Report};
 use hedgerow::{Federation, NodeId};
+use hedgerow_config::Layer;
 use hedgerow_net::Plan;
 use hedgerow_net::agent::Engine;
 use hedgerow_net::plan_json::plan_to_json;
@@ -44,7 +45,7 @@ fn settings(store: &Path, changes: &[&str]) -> ServeSettings {
     let mut changes: Vec<String> =
         base.iter().chain(changes).map(|change| (*change).to_owned()).collect();
     changes.push(format!("store.path={store:?}"));
-    ServeSettings::read(None, &changes).unwrap()
+    ServeSettings::read(&Layer::sets(&changes).unwrap()).unwrap()
 }
 
 /// The broadcasts of a federation in one process: nodes receive a scale, then a broadcast; they

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use futures_util::stream::poll_fn;
 use hedgerow::codec::{Coding, Encoder, Kind, NumberFormat, Reference, Section};
+use hedgerow_config::Layer;
 use hedgerow_net::pki::Authority;
 use hedgerow_net::pki::identity::NodeIdentity;
 use hedgerow_net::serve::{ServeSettings, Server};
@@ -39,7 +40,7 @@ fn settings(store: &Path, changes: &[&str]) -> ServeSettings {
     let mut changes: Vec<String> =
         base.iter().chain(changes).map(|change| (*change).to_owned()).collect();
     changes.push(format!("store.path={store:?}"));
-    ServeSettings::read(None, &changes).unwrap()
+    ServeSettings::read(&Layer::sets(&changes).unwrap()).unwrap()
 }
 
 /// A server in a folder of its own.

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use hedgerow_config::Layer;
 use hedgerow_net::pki::Authority;
 use hedgerow_net::serve::config::ServeSettings;
 use hedgerow_net::serve::server::Server;
@@ -40,7 +41,7 @@ async fn server(folder: &Path, method: &str) -> Server {
     changes.push(format!("learning.method={method}"));
     changes.push(format!("listen.identity={:?}", folder.join("pki")));
     changes.push(format!("store.path={:?}", folder.join("server.db")));
-    Server::start(ServeSettings::read(None, &changes).unwrap()).await.unwrap()
+    Server::start(ServeSettings::read(&Layer::sets(&changes).unwrap()).unwrap()).await.unwrap()
 }
 
 fn sample(at: usize) -> String {

@@ -5,12 +5,11 @@ use std::fmt::Display;
 use std::io;
 
 use hedgerow::node::BadInput;
+use hedgerow_config::ConfigError;
 use hedgerow_data::DataError;
 use hedgerow_data::rows::ReadError;
 use hedgerow_lab::run::RunError;
 use hedgerow_lab::settings::SettingsError;
-use hedgerow_net::layers::LayerError;
-use hedgerow_net::learning::config::LearningError;
 use pyo3::PyErr;
 use pyo3::exceptions::{
     PyConnectionError, PyFileNotFoundError, PyKeyError, PyOSError, PyPermissionError, PyTypeError,
@@ -27,16 +26,11 @@ pub(crate) fn kind(error: impl Display) -> PyErr {
     PyTypeError::new_err(error.to_string())
 }
 
-/// Errors of a plan: unknown names and values of the wrong type are a TypeError.
-pub(crate) fn learning(error: LearningError) -> PyErr {
-    match &error {
-        LearningError::Layers(LayerError::UnknownKey { .. }) => kind(error),
-        LearningError::Layers(LayerError::NotToml { message, .. })
-            if message.contains("invalid type") =>
-        {
-            kind(error)
-        }
-        _ => value(error),
+/// A wrong setting: Python calls an unknown name and a value of the wrong type type errors.
+pub(crate) fn config(error: &ConfigError) -> PyErr {
+    match error {
+        ConfigError::UnknownKey { .. } | ConfigError::WrongType { .. } => kind(error),
+        _ => of_system(error),
     }
 }
 
@@ -86,7 +80,7 @@ pub(crate) fn run(error: &RunError) -> PyErr {
 /// What is wrong with the settings of an experiment.
 pub(crate) fn settings(error: &SettingsError) -> PyErr {
     match error {
-        SettingsError::UnknownKey { .. } | SettingsError::WrongType { .. } => kind(error),
+        SettingsError::Config(error) => config(error),
         SettingsError::NotFound(_) => PyFileNotFoundError::new_err(error.to_string()),
         _ => of_system(error),
     }

@@ -5,6 +5,7 @@ use std::process;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use hedgerow_config::Layer;
 use hedgerow_net::agent::client;
 use hedgerow_net::agent::config::{AtEnd, Settings, SettingsError, Source};
 use hedgerow_net::agent::driver::{self, AgentError, Parts};
@@ -89,15 +90,15 @@ impl Node {
             .map_err(|error| errors::of_system(&error))?;
         let own = || folder.as_ref().map(|folder| folder.path().join("node.state"));
         let state = state.or_else(own).unwrap_or_default();
-        let mut changes = vec![
-            set("server.address", server),
-            set("server.node", name),
-            set("server.name", server_name),
-            set("state.path", text(&state)?),
-            format!("server.plain_text={}", identity.is_none()),
+        let mut layers = vec![
+            Layer::value("", "server.address", server),
+            Layer::value("", "server.node", name),
+            Layer::value("", "server.name", server_name),
+            Layer::value("", "state.path", text(&state)?),
+            Layer::value("", "server.plain_text", identity.is_none()),
         ];
         if let Some(identity) = &identity {
-            changes.push(set("server.identity", text(identity)?));
+            layers.push(Layer::value("", "server.identity", text(identity)?));
         }
         for (key, value) in settings.unwrap_or_default() {
             if key.starts_with("samples.") {
@@ -105,9 +106,9 @@ impl Node {
                     "{key} has no meaning here: samples come from Python"
                 )));
             }
-            changes.push(format!("{key}={}", crate::plan::to_toml(&key, &value)?));
+            layers.push(Layer::value("", &key, crate::plan::to_toml(&key, &value)?));
         }
-        let mut settings = Settings::read(None, &changes).map_err(|error| refused(&error))?;
+        let mut settings = Settings::read(&layers).map_err(|error| errors::config(&error))?;
         settings.samples.source = Source::None;
         settings.samples.at_end = AtEnd::Stay;
         let security = settings.security().map_err(|error| refused(&error))?;
@@ -360,16 +361,9 @@ fn text(path: &Path) -> PyResult<&str> {
         .ok_or_else(|| errors::value(format!("a path must be UTF-8, but is {}", path.display())))
 }
 
-/// A text as a change of settings.
-fn set(key: &str, text: &str) -> String {
-    format!("{key}={}", toml::Value::String(text.to_owned()))
-}
-
 fn refused(error: &SettingsError) -> PyErr {
     match error {
-        SettingsError::Layers(hedgerow_net::layers::LayerError::UnknownKey { .. }) => {
-            errors::kind(error)
-        }
+        SettingsError::Config(error) => errors::config(error),
         SettingsError::NoIdentity(path) => PyFileNotFoundError::new_err(format!(
             "there is no {}: `hedgerow pki issue NODE` makes a node's identity, on the server's side",
             path.display()

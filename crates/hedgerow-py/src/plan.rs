@@ -2,6 +2,8 @@
 
 use hedgerow::features::{Family, Kernel};
 use hedgerow::message::Upload;
+use hedgerow_config::Layer;
+use hedgerow_net::learning::config::read_plan;
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString, PyTuple, PyType};
@@ -73,9 +75,8 @@ impl Plan {
             }
         }
         sections.insert("learning".into(), learning.into());
-        let plan =
-            hedgerow_net::Plan::from_changes(sections, dictionary).map_err(errors::learning)?;
-        Self::from_json(&plan.to_json())
+        let plan = read_plan(&[Layer::table("", sections)], dictionary);
+        plan.map(Self).map_err(|error| errors::config(&error))
     }
 
     /// Reads the output of ``to_json``, or the plan that a server sends to its nodes.

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use hedgerow::learning::Loss;
 use hedgerow::limits::MAX_LABEL;
+use hedgerow_config::Layer;
 use hedgerow_data::{Dataset, Owners};
 use hedgerow_lab::output::{OutputFolder, summary_json};
 use hedgerow_lab::results::{Moments, Results, from_stored_json, to_stored_json};
 use hedgerow_lab::run::{self, Experiment, RunError};
-use hedgerow_lab::settings::{Override, Scaling, Settings};
+use hedgerow_lab::settings::{Scaling, Settings};
 use hedgerow_report::{report, run as run_files};
 use numpy::PyArray1;
 use pyo3::prelude::*;
@@ -39,11 +40,11 @@ pub(crate) fn simulate(
     y: Option<&Bound<'_, PyAny>>,
     node: Option<Vec<String>>,
 ) -> PyResult<Run> {
-    let mut flags = Vec::new();
+    let mut layers = Vec::new();
     for (key, value) in changes {
         let key: String = key.extract()?;
         let value = to_toml(&key, &value)?;
-        flags.push(Override { origin: "simulate".to_owned(), key, value });
+        layers.push(Layer::value("", &key, value));
     }
     let given = match (x, y) {
         (Some(x), Some(y)) => Some(arrays(x, y, node)?),
@@ -51,14 +52,13 @@ pub(crate) fn simulate(
         _ => return Err(errors::kind("X and y come together or not at all")),
     };
     if let Some(Given { y, .. }) = &given {
-        let has_rounds = flags.iter().any(|flag| flag.key == "run.rounds");
+        let has_rounds = layers.iter().any(|layer| layer.changes("run.rounds"));
         if !has_rounds {
             // All of them, however they are dealt.
-            let (key, value) = ("run.rounds".to_owned(), (y.len().max(1) as i64).into());
-            flags.push(Override { origin: "simulate".to_owned(), key, value });
+            layers.push(Layer::value("", "run.rounds", y.len().max(1) as i64));
         }
     }
-    let settings = Settings::load(None, &flags).map_err(|error| errors::settings(&error))?;
+    let settings = Settings::load(&layers).map_err(|error| errors::settings(&error))?;
     let stop = AtomicBool::new(false);
     let results = thread::scope(|scope| {
         let working = scope.spawn(|| {
@@ -165,7 +165,7 @@ impl Given {
         let data = Dataset::from_arrays("arrays", inputs, x, y, owners)?;
         let mut data = data.with_past(&settings.data.columns)?;
         if let Scaling::WholeFile { jointly } = settings.scaling {
-            data.scale_with_hindsight(jointly, settings.loss()? == Loss::Logistic);
+            data.scale_with_hindsight(jointly, settings.loss() == Loss::Logistic);
         }
         Ok(data)
     }

@@ -10,9 +10,10 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use hedgerow_config::Layer;
 use hedgerow_data::Dataset;
 use hedgerow_lab::run::{Experiment, load_data};
-use hedgerow_lab::settings::{Override, Settings};
+use hedgerow_lab::settings::Settings;
 use hedgerow_report::figures::growth::{Growth, growth};
 use hedgerow_report::figures::png::to_png;
 
@@ -87,8 +88,7 @@ fn cost(sweep: &Sweep, size: usize, method: &str) -> Option<[f64; 2]> {
         "run.trials=1".to_owned(),
         "data.scaling=none".to_owned(),
     ];
-    let flags: Vec<Override> = flags.iter().map(|flag| Override::parse(flag).unwrap()).collect();
-    let settings = Settings::load(None, &flags).unwrap();
+    let settings = Settings::load(&Layer::sets(flags).unwrap()).unwrap();
     let data = match sweep.name {
         "inputs" => wide(nodes * rounds, inputs),
         _ => load_data(&settings, &|_| {}).unwrap(),

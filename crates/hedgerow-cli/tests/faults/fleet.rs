@@ -13,6 +13,7 @@ use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound};
 use hedgerow::message::Broadcast;
 use hedgerow::metrics::ErrorMeter;
+use hedgerow_config::Layer;
 use hedgerow_net::export::Model;
 use hedgerow_net::pki::{Authority, Issuing};
 use hedgerow_net::serve::config::ServeSettings;
@@ -266,8 +267,8 @@ impl Fleet {
     }
 
     fn in_one_process(&self) -> (Federation, f64) {
-        let settings = ServeSettings::read(Some(&self.path("serve.toml")), &[]).unwrap();
-        let plan = settings.plan;
+        let file = Layer::file(&self.path("serve.toml")).unwrap();
+        let plan = ServeSettings::read(&[file]).unwrap().plan;
         // Numbers were given as nodes came.
         let known = View::open(&self.path("server.db")).unwrap().nodes().unwrap();
         let number =

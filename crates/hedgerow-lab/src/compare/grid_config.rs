@@ -4,10 +4,11 @@
 use std::path::Path;
 
 use hedgerow::method::METHODS;
+use hedgerow_config::{ConfigError, Layer, Merged};
 use serde::Deserialize;
 use toml::Table;
 
-use crate::settings::{MethodChoice, SettingsError};
+use crate::settings::MethodChoice;
 
 /// The methods that are compared by default: all, with references.
 pub fn default_methods() -> impl Iterator<Item = MethodChoice> {
@@ -20,44 +21,41 @@ pub fn default_methods() -> impl Iterator<Item = MethodChoice> {
 /// The grid that comes with the program.
 const PUBLISHED_GRID: &str = include_str!("../../experiments/compare.toml");
 
+/// The keys of a grid file.
+const DEFAULTS: &str = "data = []\npartitions = []\nagainst = \"\"\n[settings]\n";
+
 /// A grid of runs.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct GridConfig {
     /// Data sets; none is what the settings say.
-    #[serde(default)]
     pub data: Option<Vec<String>>,
     /// Partitions; none is what the settings say.
-    #[serde(default)]
     pub partitions: Option<Vec<String>>,
     /// The method whose error is 1 in ratios.
-    #[serde(default)]
     pub against: Option<String>,
     /// Settings that differ from the defaults.
-    #[serde(default)]
     pub settings: Table,
 }
 
 impl GridConfig {
     /// The grid that comes with the program: nine data sets, dealt in five ways.
-    pub fn published() -> Result<Self, SettingsError> {
-        Self::parse("experiments/compare.toml", PUBLISHED_GRID)
+    pub fn published() -> Result<Self, ConfigError> {
+        Self::from_layer(Layer::toml("experiments/compare.toml", PUBLISHED_GRID)?)
     }
 
     /// The grid of a file.
-    pub fn read(file: &Path) -> Result<Self, SettingsError> {
-        let unreadable = |source| SettingsError::Unreadable { file: file.to_owned(), source };
-        Self::parse(
-            &file.display().to_string(),
-            &std::fs::read_to_string(file).map_err(unreadable)?,
-        )
+    pub fn read(file: &Path) -> Result<Self, ConfigError> {
+        Self::from_layer(Layer::file(file)?)
     }
 
-    fn parse(origin: &str, text: &str) -> Result<Self, SettingsError> {
-        toml::from_str(text).map_err(|error| SettingsError::NotToml {
-            origin: origin.to_owned(),
-            // On one line, as all messages are.
-            message: error.to_string().split_whitespace().collect::<Vec<_>>().join(" "),
+    fn from_layer(layer: Layer) -> Result<Self, ConfigError> {
+        let merged = Merged::new(DEFAULTS, &[layer])?;
+        let Self { data, partitions, against, settings } = merged.read()?;
+        Ok(Self {
+            data: data.filter(|_| merged.is_given("data")),
+            partitions: partitions.filter(|_| merged.is_given("partitions")),
+            against: against.filter(|_| merged.is_given("against")),
+            settings,
         })
     }
 
@@ -88,13 +86,12 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_a_wrong_key_is_refused_in_one_line() {
+    fn a_file_with_a_wrong_key_is_refused() {
         let message =
-            GridConfig::parse("my.toml", "partition = [\"blocks\"]\n").unwrap_err().to_string();
-        assert!(
-            message.starts_with("my.toml is not valid TOML") && message.contains("`partition`"),
-            "{message}"
+            GridConfig::from_layer(Layer::toml("my.toml", "partition = [\"blocks\"]").unwrap());
+        assert_eq!(
+            message.unwrap_err().to_string(),
+            "my.toml: unknown key \"partition\" (did you mean \"partitions\"?)"
         );
-        assert_eq!(message.lines().count(), 1);
     }
 }

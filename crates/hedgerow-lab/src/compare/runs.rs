@@ -11,8 +11,9 @@ use super::grid_config::{GridConfig, default_methods};
 use super::role::role_of;
 use super::{Cell, Comparison};
 use crate::run::Experiment;
-use crate::settings::{MethodChoice, Override, Settings, SettingsError, Source};
+use crate::settings::{MethodChoice, Settings, SettingsError, Source};
 use crate::suite::{Runs, SuiteError};
+use hedgerow_config::Layer;
 use hedgerow_data::Dataset;
 use hedgerow_data::builtin::Builtin;
 use hedgerow_data::catalog::NotFound;
@@ -39,7 +40,7 @@ struct GridPosition {
 impl Grid {
     /// Checks everything, looks what is stored, and reads the data of what isn't. Flags change the
     /// settings of all runs.
-    pub fn prepare(config: &GridConfig, flags: &[Override]) -> Result<Self, SuiteError> {
+    pub fn prepare(config: &GridConfig, flags: &[Layer]) -> Result<Self, SuiteError> {
         let data = axis(config.data.as_deref(), "data.name", "data set", flags)?;
         let partitions =
             axis(config.partitions.as_deref(), "federation.partition", "partition", flags)?;
@@ -91,12 +92,12 @@ impl Grid {
     /// doesn't matter to that.
     fn empty(
         config: &GridConfig,
-        flags: &[Override],
+        flags: &[Layer],
         draws_courses: bool,
     ) -> Result<Self, SuiteError> {
         // So what is said of it is left out.
-        let flags: Vec<Override> =
-            flags.iter().filter(|flag| !flag.key.starts_with("data.")).cloned().collect();
+        let flags: Vec<Layer> =
+            flags.iter().filter(|flag| !flag.changes("data")).cloned().collect();
         let mut config = config.clone();
         config.settings.remove("data");
         let (config, flags) = (&config, &flags[..]);
@@ -171,12 +172,12 @@ fn axis(
     names: Option<&[String]>,
     key: &str,
     what: &str,
-    flags: &[Override],
+    flags: &[Layer],
 ) -> Result<Option<Vec<String>>, SettingsError> {
     let Some(names) = names else { return Ok(None) };
-    if let Some(flag) = flags.iter().find(|flag| flag.key == key) {
+    if let Some(flag) = flags.iter().find(|flag| flag.changes(key)) {
         let bound = format!("said once: the grid has its {what}s already");
-        return Err(out_of_bounds(key, bound, &flag.origin));
+        return Err(out_of_bounds(key, bound, flag.origin()));
     }
     let mut each: Vec<String> = Vec::new();
     for name in names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
@@ -203,40 +204,36 @@ fn canonical(names: Vec<String>) -> Vec<String> {
 /// The settings of one run. Its data and partition come last, so that nothing changes them.
 fn cell_settings(
     config: &GridConfig,
-    flags: &[Override],
+    flags: &[Layer],
     data: Option<&str>,
     partition: Option<&str>,
 ) -> Result<Settings, SettingsError> {
-    let mut layer = config.settings.clone();
-    let run = layer.entry("run").or_insert_with(|| Value::Table(toml::Table::new()));
+    let mut table = config.settings.clone();
+    let run = table.entry("run").or_insert_with(|| Value::Table(toml::Table::new()));
     if let Some(run) = run.as_table_mut() {
         run.entry("out").or_insert_with(|| DEFAULT_FOLDER.into());
     }
-    let flag = |key: &str, value: Value| Override {
-        key: key.to_owned(),
-        value,
-        origin: "the grid".to_owned(),
-    };
-    let mut flags = flags.to_vec();
-    flags.extend(data.map(|name| flag("data.name", name.into())));
-    flags.extend(partition.map(|name| flag("federation.partition", name.into())));
-    let load = |flags: &[Override]| Settings::with_layer(layer.clone(), "the grid", flags);
-    let settings = load(&flags)?;
-    if names_methods(config, &flags) {
+    let layer = |key: &str, value: Value| Layer::value("the grid", key, value);
+    let mut layers = vec![Layer::table("the grid", table)];
+    layers.extend(flags.iter().cloned());
+    layers.extend(data.map(|name| layer("data.name", name.into())));
+    layers.extend(partition.map(|name| layer("federation.partition", name.into())));
+    let settings = Settings::load(&layers)?;
+    if names_methods(config, flags) {
         return Ok(settings);
     }
-    let (loss, budget) = (settings.loss()?, settings.budget);
-    let aggregation = settings.aggregation()?;
+    let (loss, budget) = (settings.loss(), settings.budget);
+    let aggregation = settings.aggregation();
     let is_able = |choice: &MethodChoice| choice.info.supports(aggregation);
     let methods =
         default_methods().filter(|choice| fits(*choice, &loss, budget) && is_able(choice));
     let methods: Vec<Value> = methods.map(|choice| choice.name().into()).collect();
-    flags.push(flag("federation.methods", methods.into()));
-    load(&flags)
+    layers.push(layer("federation.methods", methods.into()));
+    Settings::load(&layers)
 }
 
-fn names_methods(config: &GridConfig, flags: &[Override]) -> bool {
-    config.names_methods() || flags.iter().any(|flag| flag.key == "federation.methods")
+fn names_methods(config: &GridConfig, flags: &[Layer]) -> bool {
+    config.names_methods() || flags.iter().any(|flag| flag.changes("federation.methods"))
 }
 
 /// Whether a method can be compared by this loss, and with this budget.
@@ -330,11 +327,7 @@ fn empty(key: &str, what: &str) -> SettingsError {
 }
 
 fn out_of_bounds(key: &str, bound: impl ToString, value: impl ToString) -> SettingsError {
-    SettingsError::OutOfBounds {
-        key: key.to_owned(),
-        bound: bound.to_string(),
-        value: value.to_string(),
-    }
+    SettingsError::out_of_bounds(key, bound, value)
 }
 
 #[cfg(test)]
@@ -346,8 +339,8 @@ mod tests {
         GridConfig { data: list(data), partitions: list(partitions), ..GridConfig::default() }
     }
 
-    fn flags(texts: &[&str]) -> Vec<Override> {
-        texts.iter().map(|text| Override::parse(text).unwrap()).collect()
+    fn flags(texts: &[&str]) -> Vec<Layer> {
+        Layer::sets(texts).unwrap()
     }
 
     fn refusal(config: &GridConfig, texts: &[&str]) -> String {

@@ -1,20 +1,19 @@
-//! Settings as they are written: TOML of this shape, not checked yet.
+//! Settings as `defaults.toml` has them.
 
+use hedgerow_config::{KernelSection, LearningSection, share, within};
 use serde::Deserialize;
 
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct Config {
     pub(super) data: DataConfig,
     pub(super) federation: FederationConfig,
     pub(super) run: RunConfig,
-    pub(super) learning: Learning,
-    pub(super) kernels: KernelConfig,
+    pub(super) learning: LearningSection,
+    pub(super) kernels: KernelSection,
     pub(super) participation: ParticipationConfig,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct DataConfig {
     pub(super) name: String,
     pub(super) dir: String,
@@ -29,10 +28,13 @@ pub(super) struct DataConfig {
     pub(super) decimal: String,
     pub(super) header: String,
     pub(super) categories: String,
-    pub(super) rows: i64,
-    pub(super) lags: i64,
+    #[serde(deserialize_with = "within::<0, 4_294_967_295, _, _>")]
+    pub(super) rows: usize,
+    #[serde(deserialize_with = "within::<0, 10_000, _, _>")]
+    pub(super) lags: usize,
     pub(super) lagged: Vec<String>,
-    pub(super) horizon: i64,
+    #[serde(deserialize_with = "within::<1, 10_000, _, _>")]
+    pub(super) horizon: usize,
     pub(super) exogenous: String,
     pub(super) disorder: String,
     pub(super) duplicates: String,
@@ -40,54 +42,39 @@ pub(super) struct DataConfig {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct FederationConfig {
-    pub(super) nodes: i64,
-    pub(super) budget: i64,
+    #[serde(deserialize_with = "within::<1, 10_000_000, _, _>")]
+    pub(super) nodes: usize,
+    #[serde(deserialize_with = "within::<0, 1_000_000, _, _>")]
+    pub(super) budget: usize,
     pub(super) methods: Vec<String>,
     pub(super) personal: bool,
     pub(super) partition: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct RunConfig {
-    pub(super) trials: i64,
-    pub(super) rounds: i64,
-    pub(super) seed: i64,
-    pub(super) threads: i64,
-    pub(super) window: i64,
+    #[serde(deserialize_with = "within::<1, 1_000_000, _, _>")]
+    pub(super) trials: usize,
+    #[serde(deserialize_with = "within::<0, 1_000_000_000, _, _>")]
+    pub(super) rounds: usize,
+    #[serde(deserialize_with = "within::<0, { i64::MAX }, _, _>")]
+    pub(super) seed: u64,
+    #[serde(deserialize_with = "within::<0, 1_024, _, _>")]
+    pub(super) threads: usize,
+    #[serde(deserialize_with = "within::<1, { i64::MAX }, _, _>")]
+    pub(super) window: usize,
     pub(super) memory_limit: f64,
     pub(super) out: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Learning {
-    pub(super) loss: String,
-    pub(super) huber_delta: f64,
-    pub(super) ridge: f64,
-    pub(super) step_size: f64,
-    pub(super) step_schedule: String,
-    pub(super) weight_rate: f64,
-    pub(super) weight_schedule: String,
-    pub(super) weight_rule: String,
-    pub(super) aggregation: String,
-}
-
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct KernelConfig {
-    pub(super) families: Vec<String>,
-    pub(super) variances: Vec<f64>,
-    pub(super) draw: String,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct ParticipationConfig {
+    #[serde(deserialize_with = "share")]
     pub(super) dropout: f64,
+    #[serde(deserialize_with = "share")]
     pub(super) late: f64,
+    #[serde(deserialize_with = "share")]
     pub(super) join_within: f64,
     pub(super) arrivals: String,
 }

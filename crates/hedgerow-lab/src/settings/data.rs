@@ -4,9 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use hedgerow::scaling::ScaleKind;
+use hedgerow_config::ConfigError;
 use toml::Table;
 
-use super::{DataConfig, SettingsError, out_of_bounds, unknown_name, within};
+use super::config::DataConfig;
+use super::{SettingsError, out_of_bounds, unknown_name};
 use hedgerow_data::builtin::Builtin;
 use hedgerow_data::catalog::{self, Kind, Wanted};
 use hedgerow_data::columns::{
@@ -107,7 +109,7 @@ pub(super) fn locate(config: &DataConfig) -> Result<Located, SettingsError> {
 
 /// The files of a folder in the order of their names.
 fn files_in(folder: &Path) -> Result<Vec<PathBuf>, SettingsError> {
-    let unreadable = |source| SettingsError::Unreadable { file: folder.to_owned(), source };
+    let unreadable = |source| ConfigError::Unreadable { file: folder.to_owned(), source };
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
@@ -165,10 +167,9 @@ pub(super) fn choice(
         time: list(&config.time, '+'),
         node,
         categories: categories(&config.categories)?,
-        rows: Some(within("data.rows", 0..=i64::from(u32::MAX), config.rows)?)
-            .filter(|rows| *rows > 0),
-        lags: within("data.lags", 0..=10_000, config.lags)?,
-        horizon: within("data.horizon", 1..=10_000, config.horizon)?,
+        rows: Some(config.rows).filter(|rows| *rows > 0),
+        lags: config.lags,
+        horizon: config.horizon,
         lagged: config.lagged,
         exogenous: one_of(
             "data.exogenous",

@@ -1,87 +1,49 @@
-//! Why settings can't be used.
+//! [`SettingsError`].
 
 use std::path::PathBuf;
 
 use hedgerow::PlanError;
 use hedgerow::features::FeatureError;
 use hedgerow::method::BudgetTooSmall;
+use hedgerow_config::ConfigError;
 
 use hedgerow_data::catalog::NotFound;
 
-/// Why settings can't be used.
+/// Settings that can't be used, or data that they name and that isn't there.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// The file can't be read.
-    #[error("can't read {}: {source}{}", file.display(), if source.kind() == std::io::ErrorKind::InvalidData { " (data goes behind --data)" } else { "" })]
-    Unreadable {
-        /// Which.
-        file: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The file isn't TOML.
-    #[error("{origin} is not valid TOML: {message}")]
-    NotToml {
-        /// Where.
-        origin: String,
-        /// What the parser says.
-        message: String,
-    },
-    /// An unknown key.
-    #[error("{origin}: unknown key {key:?}{}", suggestion.as_ref().map(|s| format!(", did you mean {s:?}?")).unwrap_or_default())]
-    UnknownKey {
-        /// Where.
-        origin: String,
-        /// What.
-        key: String,
-        /// The nearest known key.
-        suggestion: Option<String>,
-    },
-    /// A value of another kind.
-    #[error("{origin}: {key} must be {expected}, but is {found}")]
-    WrongType {
-        /// Where.
-        origin: String,
-        /// Which.
-        key: String,
-        /// What kind it must be.
-        expected: &'static str,
-        /// What it is.
-        found: String,
-    },
-    /// A value that makes no sense.
-    #[error("{key} must be {bound}, but is {value}")]
-    OutOfBounds {
-        /// Which.
-        key: String,
-        /// In words.
-        bound: String,
-        /// What it is.
-        value: String,
-    },
+    /// A wrong key or value.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// A folder without files.
     #[error("{}: a folder without files", .0.display())]
     NoFiles(PathBuf),
-    /// A data set that isn't there.
+    /// A data set that isn't on this machine.
     #[error(transparent)]
     NotFound(#[from] NotFound),
-    /// A budget that leaves no room for a model.
-    #[error("federation.budget: {0}")]
-    Budget(#[from] BudgetTooSmall),
-    /// A dictionary that can't be drawn from.
-    #[error("kernels: {0}")]
-    Kernels(#[from] FeatureError),
-    /// Learning parameters that make no sense.
-    #[error("learning: {0}")]
-    Learning(PlanError),
+}
+
+impl SettingsError {
+    /// A value that can't be used.
+    pub(crate) fn out_of_bounds(key: &str, bound: impl ToString, value: impl ToString) -> Self {
+        ConfigError::out_of_bounds(key, bound, value).into()
+    }
 }
 
 impl From<PlanError> for SettingsError {
     fn from(error: PlanError) -> Self {
-        match error {
-            PlanError::Budget(error) => Self::Budget(error),
-            PlanError::Features(error) => Self::Kernels(error),
-            error => Self::Learning(error),
-        }
+        ConfigError::from_plan(error, "federation.budget", "federation.methods").into()
+    }
+}
+
+impl From<BudgetTooSmall> for SettingsError {
+    fn from(error: BudgetTooSmall) -> Self {
+        PlanError::from(error).into()
+    }
+}
+
+impl From<FeatureError> for SettingsError {
+    fn from(error: FeatureError) -> Self {
+        PlanError::from(error).into()
     }
 }

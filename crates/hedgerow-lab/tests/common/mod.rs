@@ -4,10 +4,11 @@
 
 use std::path::Path;
 
+use hedgerow_config::Layer;
 use hedgerow_data::Dataset;
 use hedgerow_lab::results::{MethodResult, Results};
 use hedgerow_lab::run::{Experiment, load_data};
-use hedgerow_lab::settings::{Override, Settings};
+use hedgerow_lab::settings::Settings;
 use tempfile::TempDir;
 
 /// A folder with these files, and settings for each.
@@ -34,9 +35,8 @@ impl Files {
     /// Settings for that file, or for the whole folder if there is no name.
     pub(crate) fn settings(&self, name: &str, flags: &[&str]) -> Result<Settings, String> {
         let name = format!("data.name={}", self.path().join(name).display());
-        let flags =
-            flags.iter().copied().chain([name.as_str()]).map(|flag| Override::parse(flag).unwrap());
-        Settings::load(None, &flags.collect::<Vec<_>>()).map_err(|error| self.shown(&error))
+        let layers = Layer::sets(flags.iter().copied().chain([name.as_str()])).unwrap();
+        Settings::load(&layers).map_err(|error| self.shown(&error))
     }
 
     /// The data of that file, or of the whole folder.

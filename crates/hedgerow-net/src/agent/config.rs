@@ -1,8 +1,10 @@
 //! [`Settings`] of a node: commented defaults, a file, flags.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use hedgerow_config::{ConfigError, Layer, Merged, within};
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
 
@@ -11,51 +13,32 @@ use super::rows::Format;
 use super::sample::Others;
 use crate::duration::Span;
 use crate::file::FileError;
-use crate::layers::{self, LayerError};
 use crate::log::Log;
-use crate::pki::identity::{BadName, IdentityError, NodeIdentity, check_node_name};
+use crate::pki::identity::{IdentityError, NodeIdentity, check_node_name};
 
 /// The commented defaults.
 pub const DEFAULTS: &str = include_str!("../node-defaults.toml");
 
-/// Why a node can't be as it should.
+/// Settings that a node can't run with.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// It can't be read.
+    /// A wrong key or value.
     #[error(transparent)]
-    Layers(#[from] LayerError),
-    /// A value that makes no sense.
-    #[error("{key} is {value:?}, but {needed}")]
-    Unfit {
-        /// Such as `server.address`.
-        key: &'static str,
-        /// What it is.
-        value: String,
-        /// What it should be.
-        needed: &'static str,
-    },
-    /// A name that no node has.
-    #[error("server.node: {0}")]
-    Name(#[from] BadName),
-    /// Neither samples nor questions could ever come.
+    Config(#[from] ConfigError),
+    /// There is no file with the node's certificate.
     #[error(
-        "samples.source is \"none\" and http.address is \"\": this node would have nothing to do"
-    )]
-    Idle,
-    /// No certificate.
-    #[error(
-        "there is no {}: name this node's file with --identity (`hedgerow pki issue NODE` makes it, on the server's side)",
+        "there is no {}: name this node's file with --identity (`hedgerow pki issue NODE` makes \
+         it, on the server's side)",
         .0.display()
     )]
     NoIdentity(PathBuf),
-    /// A certificate that won't do.
+    /// A certificate that can't be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
 }
 
 /// What a node is told.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Settings {
     /// Whom it joins.
     pub server: Server,
@@ -71,7 +54,6 @@ pub struct Settings {
 
 /// Whom a node joins.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "node-defaults.toml has what they mean")]
 pub struct Server {
     pub address: String,
@@ -89,7 +71,6 @@ pub struct Server {
 
 /// Where samples come from.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "node-defaults.toml has what they mean")]
 pub struct Samples {
     pub source: Source,
@@ -140,21 +121,23 @@ pub enum AtEnd {
 
 /// A node's own endpoint.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "node-defaults.toml has what they mean")]
 pub struct Http {
     pub address: String,
     pub anywhere: bool,
     pub names: Vec<String>,
+    #[serde(deserialize_with = "within::<1, 268_435_456, _, _>")]
     pub queue: usize,
+    #[serde(deserialize_with = "within::<1, 268_435_456, _, _>")]
     pub connections: usize,
+    #[serde(deserialize_with = "within::<1, 268_435_456, _, _>")]
     pub most_bytes: usize,
+    #[serde(deserialize_with = "within::<1, 268_435_456, _, _>")]
     pub most_samples: usize,
 }
 
 /// Where a node is kept.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "node-defaults.toml has what they mean")]
 pub struct State {
     pub path: PathBuf,
@@ -162,83 +145,69 @@ pub struct State {
 }
 
 impl Settings {
-    /// The defaults, a file over them, and changes such as `samples.pace="round"` over both.
-    pub fn read(file: Option<&Path>, changes: &[String]) -> Result<Self, SettingsError> {
-        let settings: Self = layers::read(DEFAULTS, file, changes)?;
-        settings.check()?;
+    /// The defaults with layers over them.
+    pub fn read(layers: &[Layer]) -> Result<Self, ConfigError> {
+        let merged = Merged::new(DEFAULTS, layers)?;
+        let settings: Self = merged.read()?;
+        settings.check().map_err(|error| merged.locate(error))?;
         Ok(settings)
     }
 
-    fn check(&self) -> Result<(), SettingsError> {
+    fn check(&self) -> Result<(), ConfigError> {
         let Self { server, samples, http, state, .. } = self;
-        let unfit = |key, value: &dyn ToString, needed| {
-            Err(SettingsError::Unfit { key, value: value.to_string(), needed })
+        let refuse = |key, bound, value: &dyn Display| {
+            Err(ConfigError::out_of_bounds(key, bound, format!("\"{value}\"")))
         };
         if self.host().is_none() {
-            return unfit("server.address", &server.address, "it should look like HOST:PORT");
+            return refuse("server.address", "HOST:PORT", &server.address);
         }
         if server.plain_text {
-            check_node_name(&server.node)?;
-        } else if self.server_name().is_none() {
-            return unfit("server.name", &server.name, "it should be a host's name or address");
+            if check_node_name(&server.node).is_err() {
+                let bound = "a node's name, of a-z, 0-9, '.', '_' and '-'";
+                return refuse("server.node", bound, &server.node);
+            }
+        } else {
+            self.server_name()?;
         }
         if samples.source == Source::Follow && samples.path.as_os_str().is_empty() {
-            return unfit("samples.path", &"", "a file to follow is needed");
+            return refuse("samples.path", "the file to follow", &"");
         }
         if samples.source == Source::None && http.address.is_empty() {
-            return Err(SettingsError::Idle);
+            let bound = "stdin or follow, or http.address must be set: else the node has nothing \
+                         to do";
+            return refuse("samples.source", bound, &"none");
         }
         if let Some(address) = self.http_address()?
             && !http.anywhere
             && !address.ip().to_canonical().is_loopback()
         {
-            return unfit(
-                "http.address",
-                &address,
-                "it is not loopback: set http.anywhere to true if that is meant",
-            );
-        }
-        for (key, count) in [
-            ("http.queue", http.queue),
-            ("http.connections", http.connections),
-            ("http.most_bytes", http.most_bytes),
-            ("http.most_samples", http.most_samples),
-        ] {
-            if !(1..=1 << 28).contains(&count) {
-                return unfit(key, &count, "it should be from 1 to 268435456");
-            }
+            let bound = "a loopback address, unless http.anywhere is true";
+            return refuse("http.address", bound, &address);
         }
         if state.path.file_name().is_none() {
-            return unfit("state.path", &state.path.display(), "it should name a file");
+            return refuse("state.path", "the name of a file", &state.path.display());
         }
-        if state.save_every.0.is_zero() {
-            return unfit(
-                "state.save_every",
-                &state.save_every,
-                "it should be longer than nothing",
-            );
-        }
-        if server.keep_alive.0.is_zero() || server.connect_timeout.0.is_zero() {
-            return unfit(
-                "server.keep_alive",
-                &server.keep_alive,
-                "it and server.connect_timeout should be longer than nothing",
-            );
+        for (key, span) in [
+            ("state.save_every", state.save_every),
+            ("server.keep_alive", server.keep_alive),
+            ("server.connect_timeout", server.connect_timeout),
+        ] {
+            if span.0.is_zero() {
+                return refuse(key, "longer than 0s", &span);
+            }
         }
         Ok(())
     }
 
-    /// Where its endpoint listens, if it has one.
-    pub fn http_address(&self) -> Result<Option<SocketAddr>, SettingsError> {
+    /// The address of the node's own HTTP endpoint, if it has one.
+    pub fn http_address(&self) -> Result<Option<SocketAddr>, ConfigError> {
         let address = &self.http.address;
         if address.is_empty() {
             return Ok(None);
         }
-        address.parse().map(Some).map_err(|_| SettingsError::Unfit {
-            key: "http.address",
-            value: address.clone(),
-            needed: "it should be an address in digits with a port, such as 127.0.0.1:7411",
-        })
+        let bound = "an address in digits with a port, such as 127.0.0.1:7411";
+        let refused = |_| ConfigError::out_of_bounds("http.address", bound, format!("{address:?}"));
+        address.parse().map(Some).map_err(refused)
     }
 
     /// How it proves who it is.
@@ -255,12 +224,7 @@ impl Settings {
             }
             other => other.into(),
         })?;
-        let server = self.server_name().ok_or_else(|| SettingsError::Unfit {
-            key: "server.name",
-            value: self.server.name.clone(),
-            needed: "it should be a host's name or address",
-        })?;
-        Ok(Security::Tls { identity: Box::new(identity), server })
+        Ok(Security::Tls { identity: Box::new(identity), server: self.server_name()? })
     }
 
     /// How patient its client is.
@@ -294,10 +258,12 @@ impl Settings {
         bare.or(Some(host).filter(|host| is_plain && !host.is_empty()))
     }
 
-    fn server_name(&self) -> Option<ServerName<'static>> {
+    fn server_name(&self) -> Result<ServerName<'static>, ConfigError> {
         let name = &self.server.name;
-        let name = if name.is_empty() { self.host()? } else { name };
-        ServerName::try_from(name.to_owned()).ok()
+        let known = if name.is_empty() { self.host().unwrap_or_default() } else { name };
+        let bound = "a host's name or address";
+        let refused = |_| ConfigError::out_of_bounds("server.name", bound, format!("{name:?}"));
+        ServerName::try_from(known.to_owned()).map_err(refused)
     }
 }
 
@@ -305,9 +271,8 @@ impl Settings {
 mod tests {
     use super::*;
 
-    fn read(changes: &[&str]) -> Result<Settings, SettingsError> {
-        let changes: Vec<String> = changes.iter().map(|change| (*change).to_owned()).collect();
-        Settings::read(None, &changes)
+    fn read(changes: &[&str]) -> Result<Settings, ConfigError> {
+        Settings::read(&Layer::sets(changes)?)
     }
 
     #[test]
@@ -346,15 +311,16 @@ mod tests {
             (&["server.plain_text=true"], &["server.node", "name"]),
             (&["samples.source=follow"], &["samples.path"]),
             (&["samples.source=none"], &["nothing to do"]),
-            (&["samples.source=file"], &["unknown variant", "follow"]),
-            (&["samples.pace=fast"], &["unknown variant", "round"]),
-            (&["samples.patience=5"], &["patience"]),
+            (&["samples.source=file"], &["samples.source", "one of stdin, follow, none"]),
+            (&["samples.pace=fast"], &["samples.pace", "one of auto, free, round", "\"fast\""]),
+            (&["samples.patience=5"], &["samples.patience", "a string"]),
+            (&["samples.patience=5x"], &["samples.patience", "\"10s\"", "\"5x\""]),
             (&["http.address=localhost:80"], &["http.address", "in digits"]),
             (&["http.address=0.0.0.0:80"], &["http.address", "loopback", "http.anywhere"]),
-            (&["http.queue=0"], &["http.queue", "\"0\"", "from 1"]),
+            (&["http.queue=0"], &["http.queue", "at least 1", "is 0"]),
             (&["state.path=\"\""], &["state.path"]),
             (&["state.save_every=0s"], &["state.save_every"]),
-            (&["server.adress=a:1"], &["server.adress", "address"]),
+            (&["server.adress=a:1"], &["server.adress", "did you mean \"server.address\"?"]),
         ] {
             let error = read(changes).unwrap_err().to_string();
             assert!(parts.iter().all(|part| error.contains(part)), "{changes:?} give {error:?}");

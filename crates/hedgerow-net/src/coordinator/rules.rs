@@ -67,12 +67,12 @@ enum Written {
     Text(String),
 }
 
-/// Text that is no quorum.
+/// Text that isn't a quorum. The message states what it must be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a quorum must be \"all\", a share such as \"80%\" (more than 0% and at most 100%), or a number of nodes from 1, but is {0:?}"
+    "\"all\", a share such as \"80%\" (more than 0% and at most 100%), or a number of nodes from 1"
 )]
-pub struct NotAQuorum(String);
+pub struct NotAQuorum;
 
 impl FromStr for Quorum {
     type Err = NotAQuorum;
@@ -86,7 +86,7 @@ impl FromStr for Quorum {
             Some(percent) => share(percent).map(|percent: f64| Self::Share(percent / 100.0)),
             None => text.parse().ok().filter(|count| *count > 0).map(Self::Count),
         };
-        quorum.ok_or_else(|| NotAQuorum(text.to_owned()))
+        quorum.ok_or(NotAQuorum)
     }
 }
 

@@ -1,193 +1,110 @@
-//! `[learning]` and `[kernels]`: what is learned, as people write it, in a server's file or from
-//! Python.
+//! `[learning]` and `[kernels]` of a server's settings: what is learned, and how.
 
 use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroU16;
 
-use hedgerow::aggregation::Aggregation;
 use hedgerow::codec::{Coding, Compression, NumberFormat};
-use hedgerow::features::{Amplitude, Draw, Family, FeatureSpec, Kernel};
-use hedgerow::learning::{Loss, Schedule, WeightRule};
-use hedgerow::method::{BudgetTooSmall, MkOptions, PofOptions};
+use hedgerow::features::Kernel;
+use hedgerow::learning::Loss;
+use hedgerow::method::{METHODS, MethodSpec};
+use hedgerow::plan::Scaling;
 use hedgerow::random::{CounterRng, Purpose};
-use hedgerow::scaling::{BadScale, Scale, ScaleKind};
-use hedgerow::{Method, SetupConfig};
+use hedgerow::scaling::{Scale, ScaleKind};
+use hedgerow::{Plan, PlanConfig};
+use hedgerow_config::{ConfigError, KernelSection, Layer, LearningSection, Merged, within};
 use serde::Deserialize;
-use toml::Table;
 
-use super::{Learning, Plan, PlanError, Scaling};
-use crate::layers::{self, LayerError};
-
-/// The commented defaults, those of a server among them.
+/// The commented defaults of a server.
 pub const DEFAULTS: &str = include_str!("../serve-defaults.toml");
 
-/// What makes no sense about what is to be learned.
-#[derive(Debug, thiserror::Error)]
-pub enum LearningError {
-    /// It can't be read.
-    #[error(transparent)]
-    Layers(#[from] LayerError),
-    /// A value outside its bounds.
-    #[error(transparent)]
-    OutOfBounds(#[from] OutOfBounds),
-    /// No column, no range.
-    #[error("learning.ranges: {0}")]
-    Ranges(#[from] BadScale),
-    /// Too few numbers for a model.
-    #[error("learning.budget: {0}")]
-    Budget(#[from] BudgetTooSmall),
-    /// It makes no sense as a whole.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
+/// Reads `[learning]` and `[kernels]` of a server's defaults with layers over them. A dictionary, if
+/// there is one, takes the place of families and variances.
+pub fn read_plan(layers: &[Layer], dictionary: Option<Vec<Kernel>>) -> Result<Plan, ConfigError> {
+    plan(&Merged::new(DEFAULTS, layers)?, dictionary)
 }
 
-/// A value outside its bounds.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{key} must be {bound}, but is {value}")]
-pub struct OutOfBounds {
-    /// Such as `rounds.least`.
-    pub key: &'static str,
-    /// In words.
-    pub bound: String,
-    /// What it is.
-    pub value: String,
-}
-
-impl OutOfBounds {
-    pub(crate) fn new(key: &'static str, bound: impl ToString, value: impl ToString) -> Self {
-        Self { key, bound: bound.to_string(), value: value.to_string() }
+/// The plan that settings describe.
+pub(crate) fn plan(merged: &Merged, dictionary: Option<Vec<Kernel>>) -> Result<Plan, ConfigError> {
+    #[derive(Deserialize)]
+    struct Common {
+        learning: LearningSection,
+        kernels: KernelSection,
     }
-
-    /// Refuses counts beyond these.
-    pub(crate) fn unless_within(
-        key: &'static str,
-        least: usize,
-        most: usize,
-        value: usize,
-    ) -> Result<(), Self> {
-        let is_within = (least..=most).contains(&value);
-        if is_within {
-            Ok(())
-        } else {
-            Err(Self::new(key, format!("from {least} to {most}"), value))
-        }
+    #[derive(Deserialize)]
+    struct Own {
+        learning: LearningConfig,
     }
+    let (Common { learning, kernels }, own) = (merged.read()?, merged.read::<Own>()?.learning);
+    let dictionary = dictionary.unwrap_or_else(|| kernels.dictionary());
+    let config = learning
+        .config(None)
+        .and_then(|config| own.over(config.kernels(dictionary).draw(kernels.draw)));
+    let plan = config.and_then(|config| {
+        let refused = |error| ConfigError::from_plan(error, "learning.budget", "learning.method");
+        Plan::new(config).map_err(refused)
+    });
+    plan.map_err(|error| merged.locate(error))
 }
 
-impl Plan {
-    /// The defaults of `[learning]` and `[kernels]` with changes over them, for those who have no
-    /// file: sections with keys. A dictionary, if there is one, takes the place of families and
-    /// variances.
-    pub fn from_changes(
-        changes: Table,
-        dictionary: Option<Vec<Kernel>>,
-    ) -> Result<Self, LearningError> {
-        let Config { learning, kernels } = layers::put_over(DEFAULTS, changes)?;
-        let dictionary = dictionary.map_or_else(|| kernels.dictionary(), Ok)?;
-        Ok(Self::new(learning.checked(dictionary, kernels.draw)?)?)
-    }
-}
-
-/// What of a server's settings is for all.
+/// What only a server's `[learning]` has.
 #[derive(Debug, Deserialize)]
-struct Config {
-    learning: LearningConfig,
-    kernels: KernelConfig,
-}
-
-/// `[learning]`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct LearningConfig {
+struct LearningConfig {
     method: String,
     columns: Vec<String>,
     inputs: usize,
     target: String,
     nodes: usize,
     budget: usize,
-    loss: String,
-    huber_delta: f64,
-    ridge: f64,
-    step_size: f64,
-    step_schedule: String,
-    weight_rate: f64,
-    weight_schedule: String,
-    weight_rule: String,
-    scaling: String,
-    compression: String,
-    every: usize,
-    part: usize,
+    scaling: ScalingName,
+    compression: CompressionName,
+    #[serde(deserialize_with = "within::<1, 65_535, _, _>")]
+    every: u16,
+    #[serde(deserialize_with = "within::<1, 65_535, _, _>")]
+    part: u16,
     personal: bool,
-    aggregation: String,
     seed: u64,
     ranges: BTreeMap<String, [f64; 2]>,
 }
 
-/// `[kernels]`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct KernelConfig {
-    families: Vec<String>,
-    variances: Vec<f64>,
-    pub(crate) draw: Draw,
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ScalingName {
+    None,
+    Online,
+    OnlineRange,
+    Ranges,
+}
+
+/// How many bits a number has, up and down or only up.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum CompressionName {
+    None,
+    F16,
+    Q8,
+    Q4,
+    F16Up,
+    Q8Up,
+    Q4Up,
 }
 
 impl LearningConfig {
-    pub(crate) fn checked(
-        self,
-        dictionary: Vec<Kernel>,
-        draw: Draw,
-    ) -> Result<Learning, LearningError> {
+    /// Puts what it says over a configuration.
+    fn over(self, config: PlanConfig) -> Result<PlanConfig, ConfigError> {
         let inputs = self.inputs()?;
-        let method = self.method(dictionary.len())?;
-        let frequencies = method.frequencies(self.budget)?;
-        let aggregation = self.aggregation()?;
-        if !method.supports(aggregation) {
-            let bound =
-                format!("mean for {}, which needs the sums of what nodes send", method.name());
-            return Err(outside("learning.aggregation", bound, format!("{:?}", self.aggregation)));
-        }
-        let seed = first_seed(self.seed);
-        let setup = SetupConfig {
-            kernels: dictionary.len(),
-            frequencies,
-            nodes: self.nodes,
-            inputs,
-            budget: self.budget,
-            loss: self.loss()?,
-            ridge: self.ridge,
-            step_size: schedule("learning.step_schedule", &self.step_schedule, self.step_size)?,
-            weight_rate: schedule(
-                "learning.weight_schedule",
-                &self.weight_schedule,
-                self.weight_rate,
-            )?,
-            weight_rule: match self.weight_rule.as_str() {
-                "incremental" => WeightRule::Incremental,
-                "cumulative" => WeightRule::Cumulative,
-                other => {
-                    return Err(unknown("learning.weight_rule", other, "incremental, cumulative"));
-                }
-            },
-            seed,
-            mk: MkOptions::default(),
-            pof: PofOptions::default(),
-            aggregation,
-        };
-        let features = FeatureSpec {
-            kernels: dictionary,
-            draw,
-            inputs,
-            frequencies,
-            seed,
-            amplitude: Amplitude::Normalised,
-        };
-        let (scaling, compression) = (self.scaling()?, self.compression()?);
-        let Self { columns, target, personal, .. } = self;
-        Ok(Learning { method, setup, features, scaling, compression, personal, columns, target })
+        let method = self.method(config.kernels.len())?;
+        let scaling = self.scaling(config.loss == Loss::Logistic)?;
+        let config = config.method(method).inputs(inputs).nodes(self.nodes).budget(self.budget);
+        Ok(config
+            .seed(first_seed(self.seed))
+            .scaling(scaling)
+            .compression(self.compression())
+            .personal(self.personal)
+            .columns(self.columns)
+            .target(self.target))
     }
 
-    fn inputs(&self) -> Result<usize, LearningError> {
+    fn inputs(&self) -> Result<usize, ConfigError> {
         let mut known = HashSet::new();
         if let Some(twice) = self.columns.iter().find(|column| !known.insert(*column)) {
             return Err(outside(
@@ -216,56 +133,40 @@ impl LearningConfig {
         }
     }
 
-    fn method(&self, kernels: usize) -> Result<Method, LearningError> {
+    fn method(&self, kernels: usize) -> Result<MethodSpec, ConfigError> {
         let text = self.method.as_str();
-        Ok(match text {
-            "gr" => Method::GrOfl,
-            "mk" => Method::MkOfl,
-            "naive" => Method::Naive,
-            "emk" => Method::EmKofl,
-            "pof" => Method::PofMkl,
-            "fedpoe" => Method::FedPoe,
-            "linear" => Method::LinearSgd,
-            "linear-newton" => Method::LinearNewton,
+        let served = || METHODS.iter().filter(|info| info.travels());
+        let name = text.split(':').next().unwrap_or_default();
+        let known = served().find(|info| info.has_name(name));
+        let Some(info) = known.filter(|info| info.takes_kernel || name == text) else {
+            let names: Vec<String> = served()
+                .map(|info| format!("{}{}", info.name, if info.takes_kernel { ":N" } else { "" }))
+                .collect();
+            return Err(ConfigError::unknown_name("learning.method", text, &names));
+        };
+        match text.parse::<MethodSpec>() {
+            Ok(spec) if !info.takes_kernel => Ok(spec),
+            Ok(spec) if spec.kernel().is_some_and(|kernel| kernel < kernels) => Ok(spec),
             _ => {
-                let Some(kernel) = text.strip_prefix("sk:") else {
-                    let known = "gr, mk, sk:N, naive, emk, pof, fedpoe, linear, linear-newton";
-                    return Err(unknown("learning.method", text, known));
-                };
-                match kernel.parse::<usize>() {
-                    Ok(kernel) if (1..=kernels).contains(&kernel) => {
-                        Method::SkOfl { kernel: kernel - 1 }
-                    }
-                    _ => {
-                        let bound =
-                            format!("sk:N with N from 1 to {kernels}, as there are kernels");
-                        return Err(outside("learning.method", bound, format!("{text:?}")));
-                    }
-                }
+                let bound = format!("{name}:N with N from 1 to {kernels}, as there are kernels");
+                Err(outside("learning.method", bound, format!("{text:?}")))
             }
-        })
-    }
-
-    fn loss(&self) -> Result<Loss, LearningError> {
-        match self.loss.as_str() {
-            "squared" => Ok(Loss::Squared),
-            "logistic" => Ok(Loss::Logistic),
-            "huber" => Ok(Loss::Huber { delta: self.huber_delta }),
-            other => Err(unknown("learning.loss", other, "squared, logistic, huber")),
         }
     }
 
-    fn scaling(&self) -> Result<Scaling, LearningError> {
-        match self.scaling.as_str() {
-            "none" => Ok(Scaling::None),
-            "online" => Ok(Scaling::Online { kind: ScaleKind::Spread }),
-            "online-range" => Ok(Scaling::Online { kind: ScaleKind::Range }),
-            "ranges" => self.ranges(),
-            other => Err(unknown("learning.scaling", other, "none, online, online-range, ranges")),
+    fn scaling(&self, raw_labels: bool) -> Result<Scaling, ConfigError> {
+        match self.scaling {
+            ScalingName::None => Ok(Scaling::None),
+            ScalingName::Online => Ok(Scaling::Online { kind: ScaleKind::Spread }),
+            ScalingName::OnlineRange => Ok(Scaling::Online { kind: ScaleKind::Range }),
+            ScalingName::Ranges => {
+                let scale = self.ranges()?;
+                Ok(Scaling::Fixed(if raw_labels { scale.with_raw_labels() } else { scale }))
+            }
         }
     }
 
-    fn ranges(&self) -> Result<Scaling, LearningError> {
+    fn ranges(&self) -> Result<Scale, ConfigError> {
         let (columns, known) =
             (&self.columns, self.ranges.keys().cloned().collect::<Vec<_>>().join(", "));
         let is_named = |name: &String| columns.contains(name) || *name == self.target;
@@ -281,66 +182,24 @@ impl LearningConfig {
         }
         let ranges: Vec<(f64, f64)> =
             columns.iter().chain([&self.target]).map(|name| self.ranges[name].into()).collect();
-        let scale = Scale::from_ranges(&ranges)?;
-        // Classes must not be scaled.
-        Ok(Scaling::Fixed(if self.loss == "logistic" { scale.with_raw_labels() } else { scale }))
+        Scale::from_ranges(&ranges).map_err(|error| ConfigError::rejected("learning.ranges", error))
     }
 
-    fn compression(&self) -> Result<Compression, LearningError> {
-        let text = self.compression.as_str();
-        let name = text.strip_suffix("-up").unwrap_or(text);
-        let numbers = match name {
-            "none" if name == text => NumberFormat::F32,
-            "f16" => NumberFormat::F16,
-            "q8" => NumberFormat::Bits8,
-            "q4" => NumberFormat::Bits4,
-            _ => {
-                return Err(unknown(
-                    "learning.compression",
-                    text,
-                    "none, f16, q8, q4, f16-up, q8-up, q4-up",
-                ));
-            }
+    fn compression(&self) -> Compression {
+        let (numbers, is_up_only) = match self.compression {
+            CompressionName::None => (NumberFormat::F32, false),
+            CompressionName::F16 => (NumberFormat::F16, false),
+            CompressionName::Q8 => (NumberFormat::Bits8, false),
+            CompressionName::Q4 => (NumberFormat::Bits4, false),
+            CompressionName::F16Up => (NumberFormat::F16, true),
+            CompressionName::Q8Up => (NumberFormat::Bits8, true),
+            CompressionName::Q4Up => (NumberFormat::Bits4, true),
         };
-        let (every, part) =
-            (count("learning.every", self.every)?, count("learning.part", self.part)?);
+        let [every, part] =
+            [self.every, self.part].map(|count| NonZeroU16::new(count).unwrap_or(NonZeroU16::MIN));
         let up = Coding { numbers, part };
-        let down = if name == text { up } else { Coding { numbers: NumberFormat::F32, part } };
-        Ok(Compression { every, up, down })
-    }
-
-    fn aggregation(&self) -> Result<Aggregation, LearningError> {
-        let text = self.aggregation.as_str();
-        match text {
-            "mean" => Ok(Aggregation::Mean),
-            "median" => Ok(Aggregation::Median),
-            _ => {
-                let share = text.strip_prefix("trimmed-mean:").and_then(|share| share.parse().ok());
-                match share {
-                    Some(share) if share > 0.0 && share < 0.5 => {
-                        Ok(Aggregation::TrimmedMean { share })
-                    }
-                    _ => {
-                        let known = "mean, median, trimmed-mean:SHARE with a share of more than 0 and less than 0.5";
-                        Err(unknown("learning.aggregation", text, known))
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl KernelConfig {
-    pub(crate) fn dictionary(&self) -> Result<Vec<Kernel>, LearningError> {
-        let mut kernels = Vec::new();
-        for name in &self.families {
-            let family = Family::ALL.into_iter().find(|family| family.name() == name);
-            let known = Family::ALL.map(Family::name).join(", ");
-            let family = family.ok_or_else(|| unknown("kernels.families", name, &known))?;
-            kernels.extend(self.variances.iter().map(|&variance| Kernel { family, variance }));
-        }
-        OutOfBounds::unless_within("the number of kernels", 1, 10_000, kernels.len())?;
-        Ok(kernels)
+        let down = if is_up_only { Coding { numbers: NumberFormat::F32, part } } else { up };
+        Compression { every, up, down }
     }
 }
 
@@ -349,33 +208,16 @@ pub fn first_seed(seed: u64) -> u64 {
     CounterRng::from_seed(seed).derive(Purpose::Trial, 0).bits_at(0)
 }
 
-fn schedule(key: &'static str, name: &str, scale: f64) -> Result<Schedule, LearningError> {
-    match name {
-        "anytime" => Ok(Schedule::Anytime { scale }),
-        "constant" => Ok(Schedule::Constant { scale }),
-        other => Err(unknown(key, other, "anytime, constant")),
-    }
-}
-
-fn count(key: &'static str, value: usize) -> Result<NonZeroU16, LearningError> {
-    OutOfBounds::unless_within(key, 1, u16::MAX.into(), value)?;
-    Ok(NonZeroU16::new(value as u16).unwrap_or(NonZeroU16::MIN))
-}
-
-fn unknown(key: &'static str, name: &str, known: &str) -> LearningError {
-    outside(key, format!("one of {known}"), format!("{name:?}"))
-}
-
-fn outside(key: &'static str, bound: impl ToString, value: impl ToString) -> LearningError {
-    OutOfBounds::new(key, bound, value).into()
+fn outside(key: &str, bound: impl ToString, value: impl ToString) -> ConfigError {
+    ConfigError::out_of_bounds(key, bound, value)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn plan(changes: &str, dictionary: Option<Vec<Kernel>>) -> Result<Plan, LearningError> {
-        Plan::from_changes(changes.parse().unwrap(), dictionary)
+    fn plan(changes: &str, dictionary: Option<Vec<Kernel>>) -> Result<Plan, ConfigError> {
+        read_plan(&[Layer::toml("", changes)?], dictionary)
     }
 
     #[test]
@@ -384,10 +226,10 @@ mod tests {
             plan("[learning]\ninputs = 2\nridge = 1\n[kernels]\nvariances = [0.5, 2.0]", None)
                 .unwrap();
         let kernels = vec![Kernel::gaussian(0.5), Kernel::gaussian(2.0)];
-        assert_eq!(known.learning().features.kernels, kernels);
-        assert_eq!((known.inputs(), known.setup().config().ridge), (2, 1.0));
+        assert_eq!(known.config().kernels, kernels);
+        assert_eq!((known.inputs(), known.config().ridge), (2, 1.0));
         let given = plan("[learning]\ninputs = 2\nridge = 1.0", Some(kernels)).unwrap();
-        assert_eq!(given.learning(), known.learning());
+        assert_eq!(given, known);
     }
 
     #[test]
@@ -395,7 +237,7 @@ mod tests {
         for (changes, parts) in [
             ("", ["learning.columns", "learning.inputs"]),
             ("[learning]\ninputs = 2\nrigde = 1", ["learning.rigde", "ridge"]),
-            ("[learning]\ninputs = \"2\"", ["inputs", "usize"]),
+            ("[learning]\ninputs = \"2\"", ["learning.inputs", "a whole number"]),
             ("[learning]\ninputs = 2\nbudget = 3", ["learning.budget", "at least 16"]),
             ("[learning]\ninputs = 20000", ["inputs", "at most 10000"]),
         ] {

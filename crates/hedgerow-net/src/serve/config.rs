@@ -1,51 +1,23 @@
-//! From TOML and flags to [`ServeSettings`] that can't be wrong. Defaults live in
-//! `serve-defaults.toml`, which users can print.
+//! [`ServeSettings`]: the settings of a server, checked. `serve-defaults.toml` has every key with
+//! its default.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use hedgerow::limits::MAX_NORM;
-use serde::Deserialize;
+use hedgerow_config::{ConfigError, Layer, Merged, within};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 use crate::coordinator::rules::{Late, Limits, Quorum, Rules};
-use crate::duration::{NotASpan, Span};
-use crate::layers::{self, LayerError};
-pub use crate::learning::config::DEFAULTS;
-use crate::learning::config::{KernelConfig, LearningConfig, LearningError, OutOfBounds};
+use crate::duration::Span;
+use crate::learning::config::{self, DEFAULTS};
 use crate::log::Log;
-use crate::pki::identity::{PlainTextRefused, check_plain_text};
+use crate::pki::identity::check_plain_text;
 use crate::storage::Durability;
+use hedgerow::Plan;
 use hedgerow::plan::Scaling;
-use hedgerow::{Plan, PlanError};
-
-/// Settings that make no sense.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// They can't be read.
-    #[error(transparent)]
-    Layers(#[from] LayerError),
-    /// A value outside its bounds.
-    #[error(transparent)]
-    OutOfBounds(#[from] OutOfBounds),
-    /// A length of time that is none.
-    #[error("{key}: {source}")]
-    Span {
-        /// Such as `rounds.deadline`.
-        key: &'static str,
-        /// What is wrong with it.
-        source: NotASpan,
-    },
-    /// What is to be learned.
-    #[error(transparent)]
-    Learning(#[from] LearningError),
-    /// The federation makes no sense as a whole.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    /// Plain text where others can read it.
-    #[error("listen.tls is false, but {0}")]
-    PlainText(#[from] PlainTextRefused),
-}
 
 /// What a server is to do, checked.
 #[derive(Debug, Clone)]
@@ -73,10 +45,7 @@ pub struct ServeSettings {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Config {
-    learning: LearningConfig,
-    kernels: KernelConfig,
     rounds: RoundsConfig,
     listen: ListenConfig,
     store: StoreConfig,
@@ -85,13 +54,16 @@ struct Config {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct RoundsConfig {
     quorum: Quorum,
+    #[serde(deserialize_with = "within::<1, 1_048_576, _, _>")]
     least: usize,
-    deadline: String,
-    cadence: String,
+    #[serde(deserialize_with = "span")]
+    deadline: Option<Duration>,
+    #[serde(deserialize_with = "span")]
+    cadence: Option<Duration>,
     late: LateConfig,
+    #[serde(deserialize_with = "within::<1, 1_000, _, _>")]
     late_rounds: u64,
 }
 
@@ -103,7 +75,6 @@ enum LateConfig {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct ListenConfig {
     address: String,
     dashboard: String,
@@ -113,21 +84,26 @@ struct ListenConfig {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct StoreConfig {
     path: PathBuf,
     durability: Durability,
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct LimitsConfig {
     norm: NormConfig,
+    /// At most as many as the core keeps reports of.
+    #[serde(deserialize_with = "within::<1, 1_048_576, _, _>")]
     nodes: u32,
+    #[serde(deserialize_with = "within::<1, 100_000_000, _, _>")]
     messages_per_second: u32,
+    #[serde(deserialize_with = "within::<1, 100_000_000, _, _>")]
     bad_messages: u32,
+    #[serde(deserialize_with = "within::<0, 1_073_741_824, _, _>")]
     message_bytes: usize,
+    #[serde(deserialize_with = "within::<1, 100_000_000, _, _>")]
     connections: usize,
+    #[serde(deserialize_with = "within::<1, 100_000_000, _, _>")]
     connections_per_address: usize,
     handshake: Span,
 }
@@ -146,32 +122,29 @@ const SCALED_NORM: f32 = 1e3;
 /// What stands for nothing.
 const NEVER: &str = "never";
 
-/// Most nodes that a run may have: as many as the core keeps reports of.
-const MAX_NODES: u32 = 1 << 20;
-
-/// The longest late upload's age, in rounds.
-const MAX_LATE: u64 = 1_000;
-
 impl ServeSettings {
-    /// The defaults, a file over them, and changes such as `rounds.least=3` over both.
-    pub fn read(file: Option<&Path>, changes: &[String]) -> Result<Self, ConfigError> {
-        let Config { learning, kernels, rounds, listen, store, limits, log } =
-            layers::read(DEFAULTS, file, changes)?;
-        let plan = Plan::new(learning.checked(kernels.dictionary()?, kernels.draw)?.into())?;
-        let limits = limits.checked(&plan)?;
-        let rules = rounds.checked(&plan)?;
+    /// The defaults with layers over them.
+    pub fn read(layers: &[Layer]) -> Result<Self, ConfigError> {
+        let merged = Merged::new(DEFAULTS, layers)?;
+        let plan = config::plan(&merged, None)?;
+        Self::checked(merged.read()?, plan).map_err(|error| merged.locate(error))
+    }
+
+    fn checked(config: Config, plan: Plan) -> Result<Self, ConfigError> {
+        let Config { rounds, listen, store, limits, log } = config;
         let address = socket("listen.address", &listen.address)?;
         if !listen.tls {
-            check_plain_text(address)?;
+            check_plain_text(address)
+                .map_err(|error| ConfigError::rejected("listen.tls", format!("{error}")))?;
         }
         let dashboard = Some(&listen.dashboard).filter(|address| *address != NEVER);
         if store.path.file_name().is_none() {
-            return Err(out_of_bounds("store.path", "a file", format!("{:?}", store.path)));
+            return Err(outside("store.path", "the name of a file", format!("{:?}", store.path)));
         }
         Ok(Self {
+            rules: rounds.checked(&plan)?,
+            limits: limits.checked(&plan)?,
             plan,
-            rules,
-            limits,
             address,
             dashboard: dashboard.map(|address| socket("listen.dashboard", address)).transpose()?,
             names: listen.names,
@@ -185,43 +158,30 @@ impl ServeSettings {
 
 impl RoundsConfig {
     fn checked(&self, plan: &Plan) -> Result<Rules, ConfigError> {
-        let (deadline, cadence) =
-            (span("rounds.deadline", &self.deadline)?, span("rounds.cadence", &self.cadence)?);
-        within("rounds.least", 1, MAX_NODES as usize, self.least)?;
-        within("rounds.late_rounds", 1, MAX_LATE as usize, self.late_rounds as usize)?;
         let late = match self.late {
             LateConfig::Drop => Late::Drop,
             LateConfig::Merge if !plan.is_plain_up() => {
-                let bound =
-                    "\"drop\" where uploads are compressed: what a late one differs from is gone";
-                return Err(out_of_bounds("rounds.late", bound, "\"merge\""));
+                let bound = "\"drop\" if uploads are compressed: the model that a late upload \
+                             differs from is gone";
+                return Err(outside("rounds.late", bound, "\"merge\""));
             }
             LateConfig::Merge => Late::Merge { rounds: self.late_rounds },
         };
-        Ok(Rules { quorum: self.quorum, least: self.least, deadline, cadence, late })
+        let Self { quorum, least, deadline, cadence, .. } = *self;
+        Ok(Rules { quorum, least, deadline, cadence, late })
     }
 }
 
 impl LimitsConfig {
     fn checked(&self, plan: &Plan) -> Result<Limits, ConfigError> {
-        let norm = self.norm.checked(plan)?;
-        within("limits.nodes", 1, MAX_NODES as usize, self.nodes as usize)?;
-        for (key, count) in [
-            ("limits.messages_per_second", self.messages_per_second as usize),
-            ("limits.bad_messages", self.bad_messages as usize),
-            ("limits.connections", self.connections),
-            ("limits.connections_per_address", self.connections_per_address),
-        ] {
-            within(key, 1, 100_000_000, count)?;
-        }
-        if self.message_bytes > 0 {
-            within("limits.message_bytes", 1024, 1 << 30, self.message_bytes)?;
+        if (1..1024).contains(&self.message_bytes) {
+            return Err(outside("limits.message_bytes", "0, or at least 1024", self.message_bytes));
         }
         if self.handshake.0 < Duration::from_millis(10) {
-            return Err(out_of_bounds("limits.handshake", "at least 10ms", self.handshake));
+            return Err(outside("limits.handshake", "at least 10ms", self.handshake));
         }
         Ok(Limits {
-            norm,
+            norm: self.norm.checked(plan)?,
             nodes: self.nodes,
             messages_per_second: self.messages_per_second,
             bad_messages: self.bad_messages,
@@ -237,7 +197,7 @@ impl NormConfig {
     fn checked(&self, plan: &Plan) -> Result<f32, ConfigError> {
         let refused = |value| {
             let bound = format!("\"auto\", or more than 0 and at most {MAX_NORM:e}");
-            Err(out_of_bounds("limits.norm", bound, value))
+            Err(outside("limits.norm", bound, value))
         };
         match self {
             // Labels of any size make models of any size, and gr sends sums over histories of any
@@ -254,29 +214,24 @@ impl NormConfig {
     }
 }
 
-fn out_of_bounds(key: &'static str, bound: impl ToString, value: impl ToString) -> ConfigError {
-    OutOfBounds::new(key, bound, value).into()
+fn outside(key: &str, bound: impl ToString, value: impl ToString) -> ConfigError {
+    ConfigError::out_of_bounds(key, bound, value)
 }
 
-fn within(key: &'static str, least: usize, most: usize, value: usize) -> Result<(), ConfigError> {
-    Ok(OutOfBounds::unless_within(key, least, most, value)?)
-}
-
-/// A length of time, or none.
-fn span(key: &'static str, text: &str) -> Result<Option<Duration>, ConfigError> {
+/// Reads a length of time, or none if it is `"never"`.
+fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
     if text == NEVER {
         return Ok(None);
     }
-    let Span(span) = text.parse().map_err(|source| ConfigError::Span { key, source })?;
-    if span.is_zero() {
-        return Err(out_of_bounds(key, "longer than nothing, or \"never\"", format!("{text:?}")));
-    }
-    Ok(Some(span))
+    let Span(span) = text.parse().map_err(D::Error::custom)?;
+    let is_some_time = !span.is_zero();
+    is_some_time.then_some(Some(span)).ok_or(D::Error::custom("longer than 0s, or \"never\""))
 }
 
-fn socket(key: &'static str, text: &str) -> Result<SocketAddr, ConfigError> {
+fn socket(key: &str, text: &str) -> Result<SocketAddr, ConfigError> {
     let bound = "an address in digits and a port, such as 127.0.0.1:7443 or [::]:7443";
-    text.parse().map_err(|_| out_of_bounds(key, bound, format!("{text:?}")))
+    text.parse().map_err(|_| outside(key, bound, format!("{text:?}")))
 }
 
 #[cfg(test)]
@@ -288,8 +243,7 @@ mod tests {
     use super::*;
 
     fn read(changes: &[&str]) -> Result<ServeSettings, ConfigError> {
-        let changes: Vec<String> = changes.iter().map(|change| (*change).to_owned()).collect();
-        ServeSettings::read(None, &changes)
+        ServeSettings::read(&Layer::sets(changes)?)
     }
 
     #[test]
@@ -307,7 +261,7 @@ mod tests {
         );
         assert_eq!(settings.rules.describe(), "all connected nodes, or 5s after the first");
         assert_eq!(settings.limits, Limits::default());
-        assert_eq!(settings.identity.as_deref(), Some(Path::new("pki")));
+        assert_eq!(settings.identity.as_deref(), Some(std::path::Path::new("pki")));
         assert!(
             settings.address.ip().is_loopback() && settings.dashboard.unwrap().ip().is_loopback()
         );
@@ -382,19 +336,19 @@ mod tests {
             ("learning.ridge=-1", ["ridge", "between 0 and 1000", "-1"]),
             (
                 "learning.step_schedule=horizon",
-                ["learning.step_schedule", "anytime, constant", "horizon"],
+                ["learning.step_schedule", "anytime or constant", "horizon"],
             ),
             ("learning.scaling=auto", ["learning.scaling", "online", "auto"]),
             ("learning.scaling=ranges", ["learning.ranges", "for each column", "of []"]),
             ("learning.compression=q9", ["learning.compression", "q8", "q9"]),
-            ("learning.every=0", ["learning.every", "from 1 to 65535", "0"]),
-            ("learning.aggregation=trimmed-mean:0.5", ["aggregation", "0.5", "share"]),
+            ("learning.every=0", ["learning.every", "at least 1", "0"]),
+            ("learning.aggregation=trimmed-mean:0.5", ["trimmed mean", "0.5", "share"]),
             ("learning.aggregation=median", ["aggregation", "gr", "mean"]),
-            ("learning.seed=-1", ["seed", "u64", "-1"]),
+            ("learning.seed=-1", ["learning.seed", "at least 0", "-1"]),
             ("kernels.families=[\"gauss\"]", ["kernels.families", "gaussian", "gauss"]),
-            ("kernels.variances=[]", ["kernels", "from 1", "0"]),
+            ("kernels.variances=[]", ["kernels", "at least 1", "0"]),
             ("rounds.quorum=none", ["quorum", "80%", "none"]),
-            ("rounds.least=0", ["rounds.least", "from 1", "0"]),
+            ("rounds.least=0", ["rounds.least", "at least 1", "0"]),
             ("rounds.deadline=5x", ["rounds.deadline", "10s", "5x"]),
             ("rounds.cadence=0s", ["rounds.cadence", "never", "0s"]),
             ("rounds.late=keep", ["late", "drop", "keep"]),
@@ -406,9 +360,9 @@ mod tests {
             ("limits.norm=short", ["limits.norm", "auto", "short"]),
             ("limits.norm=1e16", ["limits.norm", "at most 1e15", "10000000000000000"]),
             ("limits.handshake=1ms", ["limits.handshake", "10ms", "1ms"]),
-            ("limits.message_bytes=10", ["limits.message_bytes", "from 1024", "10"]),
+            ("limits.message_bytes=10", ["limits.message_bytes", "at least 1024", "10"]),
             ("log.level=loud", ["level", "debug", "loud"]),
-            ("rounds.qorum=3", ["rounds.qorum", "least, quorum", "--set"]),
+            ("rounds.qorum=3", ["rounds.qorum", "did you mean \"rounds.quorum\"?", "--set"]),
         ] {
             let message = read(&["learning.inputs=1", change]).unwrap_err().to_string();
             assert!(parts.iter().all(|part| message.contains(part)), "{change}: {message}");

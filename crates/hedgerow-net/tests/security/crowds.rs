@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hedgerow_config::Layer;
 use hedgerow_net::serve::{ServeError, ServeSettings, Server};
 use rustls::ClientConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -253,7 +254,7 @@ async fn plain_text_stays_at_home() {
         let more = ["learning.inputs=1", "listen.tls=false", "listen.dashboard=never"];
         let changes: Vec<String> =
             more.map(str::to_owned).into_iter().chain([store, address]).collect();
-        ServeSettings::read(None, &changes)
+        ServeSettings::read(&Layer::sets(&changes).unwrap())
     };
     for address in ["0.0.0.0:0", "192.0.2.1:7443", "[::]:0", "[2001:db8::1]:7443"] {
         let message = read(address).unwrap_err().to_string();

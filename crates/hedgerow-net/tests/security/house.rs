@@ -233,7 +233,7 @@ fn settings(hall: &Hall, style: &Style<'_>) -> ServeSettings {
     changes.push(format!("listen.tls={}", !style.is_plain));
     changes.push(path("listen.identity", hall.authority.folder()));
     changes.push(path("store.path", &hall.folder.path().join("run.db")));
-    ServeSettings::read(None, &changes).unwrap()
+    ServeSettings::read(&hedgerow_config::Layer::sets(&changes).unwrap()).unwrap()
 }
 
 /// A connection, with TLS or without, and where it comes from.

@@ -5,6 +5,7 @@ use std::io::Cursor;
 use std::path::Path;
 use std::time::Duration;
 
+use hedgerow_config::Layer;
 use hedgerow_net::agent::client;
 use hedgerow_net::agent::config::Settings;
 use hedgerow_net::agent::driver::{self, Parts};
@@ -55,16 +56,13 @@ async fn secrets_and_samples_are_never_logged() {
         House::with(Style { nap, is_chatty: true, is_tolerant: true, ..Style::default() }).await;
     // A real node that learns.
     let file = house.hall.authority.issue("teller", 10).unwrap();
-    let settings = Settings::read(
-        None,
-        &[
-            format!("server.address=\"localhost:{}\"", house.address().port()),
-            format!("server.identity={file:?}"),
-            format!("state.path={:?}", house.hall.folder.path().join("teller.state")),
-            "samples.pace=round".to_owned(),
-        ],
-    )
-    .unwrap();
+    let changes = [
+        format!("server.address=\"localhost:{}\"", house.address().port()),
+        format!("server.identity={file:?}"),
+        format!("state.path={:?}", house.hall.folder.path().join("teller.state")),
+        "samples.pace=round".to_owned(),
+    ];
+    let settings = Settings::read(&Layer::sets(changes).unwrap()).unwrap();
     let text: String = SAMPLES.map(|(x, y)| format!("{{\"a\": {x}, \"y\": {y}}}\n")).concat();
     let parts = Parts {
         dial: client::tcp(&settings.server.address, settings.server.plain_text),

@@ -12,6 +12,7 @@ use std::time::Duration;
 use futures_util::{Stream, stream};
 use hedgerow::ServerMethod;
 use hedgerow::message::{Broadcast, Upload};
+use hedgerow_config::Layer;
 use hedgerow_net::agent::client::{ConnectError, Dial, Security};
 use hedgerow_net::agent::config::Settings;
 use hedgerow_net::agent::driver::{self, AgentError, Parts};
@@ -175,7 +176,7 @@ impl Stage {
         let state = format!("state.path={:?}", self.path("state"));
         let mut all = vec!["server.plain_text=true".to_owned(), "server.node=n1".to_owned(), state];
         all.extend(changes.iter().map(|change| (*change).to_owned()));
-        Settings::read(None, &all).unwrap()
+        Settings::read(&Layer::sets(&all).unwrap()).unwrap()
     }
 
     /// A node with this input and these requests.

@@ -41,7 +41,7 @@ pub(super) fn settings(results: &Results) -> String {
     let list: String = rows.iter().map(row).collect();
     format!(
         "<dl>{list}</dl>\n{}<details><summary>The dictionary of kernels</summary><ol>{}</ol></details>",
-        folded_changes(&changes(&results.settings, &defaults_as_json().unwrap_or_default())),
+        folded_changes(&changes(&results.settings, &defaults_as_json())),
         items(&results.kernels)
     )
 }
@@ -106,15 +106,14 @@ fn same(a: &Value, b: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hedgerow_lab::settings::{Override, Settings};
+    use hedgerow_lab::settings::Settings;
     use hedgerow_lab::testing::results;
 
     fn page_with(flags: &[&str]) -> String {
-        let flags: Vec<Override> =
-            flags.iter().map(|flag| Override::parse(flag).unwrap()).collect();
+        let layers = hedgerow_config::Layer::sets(flags).unwrap();
         let mut results = results(3, 5, 2);
         results.settings =
-            serde_json::to_value(Settings::load(None, &flags).unwrap().effective).unwrap();
+            serde_json::to_value(Settings::load(&layers).unwrap().effective).unwrap();
         settings(&results)
     }
 

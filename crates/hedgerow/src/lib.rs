@@ -1,31 +1,64 @@
-//! Online federated learning with many kernels: the mathematics, and nothing else.
+//! Online federated learning without I/O, clocks, threads or hidden randomness.
 //!
-//! Devices that can't share their data learn one nonlinear predictor together, sample by sample, at
-//! the wire cost of a single small model. This crate has no I/O, clock, threads or global
-//! randomness. A [`Plan`] is what everyone agrees on; it makes [`Node`]s, which predict and learn,
-//! and a [`Server`], which combines what nodes upload. A [`Federation`] drives them in one process.
+//! Devices train one prediction model together without collecting their data. They learn from every
+//! new reading, and exchange about a hundred numbers per round with a server.
+//!
+//! A [`Plan`] holds everything a federation agrees on, checked once. It makes a [`Node`] for each
+//! device and one [`Server`]. Both are deterministic state machines: you move their messages, over
+//! any transport and in any order, and they predict and learn.
 //!
 //! ```
-//! use hedgerow::{Federation, Plan, PlanConfig};
-//! use hedgerow::federation::{Contact, NodeRound};
+//! use hedgerow::{Plan, PlanConfig};
 //!
-//! // A budget of 100 numbers per message, for two nodes.
-//! let plan = Plan::new(PlanConfig::default().budget(100).nodes(2).seed(7))?;
-//! let mut federation = Federation::new(&plan);
-//!
-//! let mut buffer = vec![0.0; plan.width()];
-//! let mut last_error = 0.0;
-//! for t in 0..600 {
-//!     let x = (t % 20) as f32 / 20.0;
-//!     let z = plan.map().map_batch(&[x], &mut buffer);
-//!     let y = [(6.0 * x).sin()];
-//!     let visits = [0, 1].map(|node| NodeRound { node, z, y: &y, contact: Contact::Full });
-//!     federation.round(&visits, |prediction| last_error = prediction.value - prediction.label)?;
+//! let plan = Plan::new(PlanConfig::default().method("gr".parse()?).inputs(1).nodes(2))?;
+//! let mut server = plan.server();
+//! let mut nodes = [plan.node(0), plan.node(1)];
+//! for node in &mut nodes {
+//!     server.connected(node.id());
+//!     node.connected();
+//!     for message in server.opening(0, false) {
+//!         node.hear(&message)?;
+//!     }
 //! }
-//! assert!(last_error.abs() < 0.3);
-//! assert_eq!(federation.traffic().numbers_up, 2 * 600 * 99); // a model of 98 numbers and a vote
+//!
+//! for t in 0..300 {
+//!     for node in &mut nodes {
+//!         // Each device sees its own half of the inputs.
+//!         let x = (node.id() as f32 + (t % 20) as f32 / 20.0) / 2.0;
+//!         node.learn(&[x], &[(6.0 * x).sin()])?; // the answer is the prediction made before
+//!         let from = node.id();
+//!         node.speak(false, |message| {
+//!             server.accept(from, &message).expect("nodes of the same plan");
+//!         });
+//!     }
+//!     let round = server.round();
+//!     server.close_round();
+//!     for node in &mut nodes {
+//!         for message in server.opening(round, true) {
+//!             node.hear(&message)?;
+//!         }
+//!     }
+//! }
+//!
+//! // The first device also knows the half that it has never seen.
+//! let prediction = nodes[0].predict(&[0.9])?.value;
+//! assert!((prediction - 5.4f32.sin()).abs() < 0.1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! | you want to | use |
+//! |---|---|
+//! | run many nodes in one process | [`Federation`] |
+//! | choose a method | [`method::METHODS`], `"gr".parse()` |
+//! | add a method | [`NodeMethod`], [`ServerMethod`], [`method::MethodInfo`] |
+//! | add up uploads before the server | [`relay`] |
+//! | compute random features alone | [`features::FeatureMap`] |
+//! | send fewer bytes | [`codec::Compression`] in the plan |
+//!
+//! Results are the same bits on every processor and for every number of threads. Messages from the
+//! network are checked: a refused message changes nothing, and no number that isn't finite leaves a
+//! node or a server. States can be saved and restored at any moment. Single uploads reveal samples to
+//! the server: see `docs/privacy.md` of the project.
 
 pub mod aggregation;
 pub mod baseline;

@@ -1,9 +1,25 @@
-//! Experiments: what to run ([`settings`]), on which data ([`data`]), the run itself ([`run`]), and
-//! its [`results`]. [`suite`] and [`compare`] make many runs. Data flows one way:
+//! Experiments with Hedgerow: settings, runs over several trials, results, and comparisons.
+//!
+//! | task | module |
+//! |---|---|
+//! | read and check the settings of a run | [`settings`] |
+//! | run trials on known data | [`run`] |
+//! | run on a stream that is read once | [`live`] |
+//! | read what a run found | [`results`] |
+//! | estimate the memory of a run | [`memory`] |
+//! | rank methods, with intervals and tests | [`compare`] |
+//! | repeat the paper's experiments | [`suite`] |
+//! | write files that appear complete or not at all | [`output`] |
+//!
+//! Data flows in one direction:
 //!
 //! ```text
 //! TOML + flags ─▶ Settings ─▶ run ─▶ Results ─▶ files
 //! ```
+//!
+//! All methods of a trial see the same stream and the same random features. Every prediction is
+//! scored before its label is learned. Results depend on the settings and the seed alone, not on the
+//! number of threads. The crate `hedgerow-report` draws figures and pages from results.
 
 pub mod compare;
 pub mod drift;

@@ -1,8 +1,22 @@
-//! Hedgerow over a network: the same state machines as in a simulation, driven by sockets.
+//! Hedgerow over a network: the node and the server of the core, driven by sockets.
 //!
-//! A server and each of its nodes exchange messages over one long-lived stream ([`transport`]). What
-//! they must agree on is a [`Plan`], which the server sends to every node that joins. Without the
-//! feature `server`, the crate contains only what a device needs.
+//! A server and each of its nodes exchange messages over one long-lived stream. The server sends the
+//! plan of the federation to every node that joins, so nodes need no configuration of their own.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`session`] | the protocol of a stream, both sides, without sockets and clocks |
+//! | `coordinator` | rounds, members, quorum and deadlines, without sockets and clocks |
+//! | `storage` | where a server keeps its run |
+//! | [`transport`] | how messages travel: gRPC |
+//! | [`agent`] | the node process: samples, predictions, local HTTP, state file |
+//! | `serve` | the server process: connections, limits, metrics, dashboard |
+//! | [`pki`] | certificates |
+//! | `export` | models as files, for predictions without a server |
+//!
+//! Modules without a link need the feature `server` (on by default). Without it, the crate contains
+//! only what a device needs. A run over a network equals a simulation bit for bit, and a test checks
+//! that.
 
 pub mod agent;
 #[cfg(feature = "server")]

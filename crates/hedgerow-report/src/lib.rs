@@ -1,5 +1,18 @@
-//! Results as figures, tables and pages. Every function is pure: it takes finished
-//! [`Results`](hedgerow_lab::results::Results) and returns text. Nothing is run, read or written.
+//! Results as figures, tables and pages.
+//!
+//! Every function is pure: it takes finished [`Results`](hedgerow_lab::results::Results) and returns
+//! text or bytes. Nothing is run, read or written here.
+//!
+//! | output | module |
+//! |---|---|
+//! | all files of a run | [`run`] |
+//! | the self-contained page of a run | [`report`] |
+//! | figures as SVG, and as PNG with the feature `png` | [`figures`] |
+//! | tables, figures, page and advice of a comparison | [`compare`] |
+//! | how methods handle changes of the data | [`drift`] |
+//! | the paper's figures, tables and claims | [`reproduction`] |
+//!
+//! A chart is described once and drawn twice: as a figure, and in a page with values at the pointer.
 
 pub mod compare;
 pub mod drift;

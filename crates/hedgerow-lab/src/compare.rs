@@ -1,6 +1,6 @@
 //! Methods compared: finished runs in, rankings out. One run is a [`Ranking`]; a grid of data sets
-//! and partitions also has a [`Standing`] per method. Nothing is read or written but by [`Grid`],
-//! which makes the runs.
+//! and partitions also has a [`Standing`] per method. Only [`Grid`] reads and
+//! writes: it makes the runs.
 
 mod grid;
 mod grid_config;
@@ -20,23 +20,23 @@ pub use runs::Grid;
 
 use crate::results::Results;
 
-/// One run: a data set, dealt in one way.
+/// One run: a data set with one partition.
 #[derive(Debug, Clone)]
 pub struct Cell {
     /// What the user called the data.
     pub data: String,
     /// What to call it in tables and figures.
     pub title: String,
-    /// How it was dealt.
+    /// The partition.
     pub partition: String,
-    /// What was found; none if the data was not to be had.
+    /// The results; none if the data was not available.
     pub results: Option<Results>,
-    /// The same as a ranking.
+    /// The ranking of the results.
     pub ranking: Option<Ranking>,
 }
 
 impl Cell {
-    /// Ranks what was found.
+    /// Ranks the results.
     pub fn new(data: &str, title: &str, partition: &str, results: Option<Results>) -> Self {
         // The run names its real partition, which may differ from the flag.
         let partition = results.as_ref().map_or(partition, |results| &results.partition).to_owned();
@@ -71,21 +71,20 @@ impl Comparison {
         }
     }
 
-    /// What was found in every run that could be made.
+    /// Cell, results and ranking of every run with data.
     pub fn found(&self) -> impl Iterator<Item = (&Cell, &Results, &Ranking)> {
         self.cells
             .iter()
             .filter_map(|cell| Some((cell, cell.results.as_ref()?, cell.ranking.as_ref()?)))
     }
 
-    /// What was found in every run if it is known of any of them when its data changes; else
-    /// nothing.
+    /// The results of all runs if it is known of any of them when its data changes; else nothing.
     pub fn changing(&self) -> Vec<Results> {
         let any = self.found().any(|(_, results, _)| !crate::drift::changes(results).is_empty());
         self.found().filter(|_| any).map(|(_, results, _)| results.clone()).collect()
     }
 
-    /// How samples were dealt in the runs that could be made; in all if none could.
+    /// The partitions of the runs with data; of all runs if none has data.
     pub fn partitions(&self) -> Vec<&str> {
         let found = |cell: &Cell| cell.results.is_some();
         let any = self.cells.iter().any(found);
@@ -107,7 +106,7 @@ impl Comparison {
         values
     }
 
-    /// The run on this data, dealt in this way.
+    /// The run on this data with this partition.
     pub fn cell(&self, title: &str, partition: &str) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.title == title && cell.partition == partition)
     }

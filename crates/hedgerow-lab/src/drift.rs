@@ -1,12 +1,11 @@
-//! How methods get through changes of the data: errors before and after, and how long it takes
-//! until they are back.
+//! How methods react to changes of the data: errors before and after, and rounds until recovery.
 
 pub use hedgerow_data::builtin::Change;
 
 use crate::results::{MethodResult, Results};
 use hedgerow_data::builtin::Builtin;
 
-/// A method is back when its windowed error is at most this many times what it was before the
+/// A method has recovered when its windowed error is at most this many times the error before the
 /// change.
 pub const RECOVERED_RATIO: f64 = 1.5;
 
@@ -32,7 +31,7 @@ pub fn changes(results: &Results) -> Vec<Change> {
     }
 }
 
-/// How a method gets through one change. Windowed errors, averaged over trials.
+/// The windowed errors of a method around one change, averaged over trials.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Passage {
     /// Over the last window before it.
@@ -46,7 +45,7 @@ pub struct Passage {
     pub back: Option<u64>,
 }
 
-/// How a method of a run gets through each of its changes; those without a windowed error before
+/// The errors of a method around each change of the data; changes without a windowed error before
 /// them are left out.
 pub fn passages(results: &Results, method: &MethodResult) -> Vec<Passage> {
     let changes = changes(results);
@@ -66,8 +65,8 @@ fn passage(method: &MethodResult, change: Change, end: u64, window: u64) -> Opti
     let mut later = points().filter(|(round, _)| change.after < *round && *round <= end);
     let whole = change.complete.saturating_add(window.saturating_sub(1));
     let after = later.clone().find(|(round, _)| *round >= whole).map(|(_, mean)| mean);
-    // The first rounds after a change still have the old ones in their window: first it has to be
-    // gone.
+    // The window of the first rounds after a change contains rounds before it. So the error must
+    // rise first.
     let back = match later.find(|(_, mean)| *mean > RECOVERED_RATIO * before) {
         None => Some(0),
         Some(gone) => std::iter::once(gone)

@@ -1,4 +1,4 @@
-//! [`Grids`]: the rounds at which courses are recorded.
+//! [`Grids`]: the rounds at which curves are recorded.
 
 /// Points of a curve, and of the regret, which costs more.
 const CURVE_POINTS: usize = 1000;
@@ -8,7 +8,7 @@ const REGRET_POINTS: usize = 40;
 const OPEN_CURVE: f64 = 200.0;
 const OPEN_REGRET: f64 = 4.0;
 
-/// The rounds at which courses are recorded.
+/// The rounds at which curves are recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Grids {
     /// The number of rounds is known: these rounds.

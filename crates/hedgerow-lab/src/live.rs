@@ -24,7 +24,7 @@ use hedgerow_data::partition::Partition;
 use hedgerow_data::samples::{Sample, SampleStream};
 use hedgerow_data::{DataError, FIRST_LOOK, is_of_order_one};
 
-/// How a live run is doing.
+/// Progress of a live run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
     /// Rounds so far.
@@ -35,13 +35,13 @@ pub struct Progress {
     pub mse: Vec<(String, f64)>,
 }
 
-/// Longest window: as no run is known to be shorter, it is kept whole.
+/// Longest window. The number of rounds is unknown, so the whole window is kept.
 const MOST_WINDOW: usize = 100_000;
 
 /// A live run that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// What was learned.
+    /// The results.
     pub results: Results,
     /// What was wrong with the stream, if that is why it ended.
     pub because: Option<RunError>,
@@ -86,7 +86,7 @@ pub fn run(
         match rounds.next(&mut stream) {
             Ok(true) => {}
             Ok(false) => break,
-            // What was learned so far is not lost.
+            // Keep what was learned so far.
             Err(error) if round > 0 => {
                 because = Some(error);
                 break;
@@ -113,12 +113,12 @@ pub fn run(
     let (name, seconds) = (&settings.data.name, start.elapsed().as_secs_f64());
     match summary::summarise(&context, name, stream.has_owners(), &trials, round, seconds) {
         Ok(results) => Ok(Ended { results, because }),
-        // What was wrong with the stream comes first.
+        // Report an error of the stream first.
         Err(error) => Err(because.unwrap_or(error)),
     }
 }
 
-/// Refuses what only makes sense where the data is known.
+/// An error for settings that need data known beforehand.
 pub fn check(settings: &Settings) -> Result<(), RunError> {
     let needs = |what| Err(DataError::NeedsWholeFile(what).into());
     match settings.scaling {

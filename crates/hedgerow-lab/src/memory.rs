@@ -1,5 +1,5 @@
-//! [`Memory`]: what a run will take, known before it begins, and what there is. A run that won't
-//! fit is refused, not killed half way.
+//! [`Memory`]: an estimate of the memory of a run, and the memory that there is. A run that doesn't
+//! fit is refused before it starts.
 
 use std::fs;
 use std::path::Path;
@@ -16,28 +16,27 @@ use crate::run::RunError;
 use crate::settings::{MethodChoice, Settings, SettingsError, Wire};
 use crate::trial::{self, FEATURES_AT_ONCE, LEAST_AT_ONCE, MOST_AT_ONCE, RunContext};
 
-/// Bytes that a run will take, by what they are for.
+/// Bytes that a run will take, by purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Memory {
-    /// What nodes remember: models, weights, sums, scales, layers of their own.
+    /// State of nodes: models, weights, sums, scales, personal layers.
     pub nodes: f64,
     /// Features of the samples that are learned from at a time.
     pub features: f64,
-    /// What is on its way, and what is owed: compressed messages, sums of uploads, uploads that are
-    /// kept.
+    /// Messages: sums of uploads, stored uploads, and errors that compression has not yet sent.
     pub messages: f64,
     /// Samples, their nodes, and the samples of the open round.
     pub data: f64,
-    /// Courses, windows and sums of what was measured.
+    /// Curves, windows and sums of measurements.
     pub results: f64,
-    /// The program itself, and a report of it all.
+    /// The program itself and the report.
     pub program: f64,
 }
 
 /// The program, its threads, and the report that it writes.
 const PROGRAM_BYTES: f64 = 24e6;
 
-/// What an allocator adds to each piece of memory, and pieces of a node.
+/// Bytes that an allocator adds to each allocation, and allocations of a node.
 const ALLOCATION_BYTES: f64 = 16.0;
 const ALLOCATIONS_PER_NODE: f64 = 6.0;
 
@@ -45,7 +44,7 @@ const ALLOCATIONS_PER_NODE: f64 = 6.0;
 const MOST_LANES: f64 = 32.0;
 
 impl Memory {
-    /// All of it.
+    /// The sum of all parts.
     pub fn total(&self) -> f64 {
         self.parts().iter().map(|(bytes, ..)| bytes).sum()
     }
@@ -87,7 +86,7 @@ impl Memory {
         self.program += other.program;
     }
 
-    /// Refuses what is more than there is, or than [`Settings::memory_limit`] allows.
+    /// An error if it is more than there is, or more than [`Settings::memory_limit`] allows.
     pub(crate) fn check(&self, settings: &Settings, at_once: usize) -> Result<(), RunError> {
         let Some(most) = settings.memory_limit.or_else(available) else { return Ok(()) };
         if self.total() <= most {
@@ -112,14 +111,14 @@ pub fn gigabytes(bytes: f64) -> String {
     if bytes < 1e9 { format!("{:.0} MB", bytes / 1e6) } else { format!("{:.1} GB", bytes / 1e9) }
 }
 
-/// What the trials of a run that are played at once will take, and its samples.
+/// What the trials that run at the same time will take, and the samples.
 pub(crate) fn estimate(context: &RunContext<'_>, at_once: usize) -> Result<Memory, SettingsError> {
     let settings = context.settings;
     let groups = trial::groups(context)?;
     let mut one = Memory::default();
     for group in &groups {
         let this = of_group(context, group)?;
-        // Groups are played one after the other, unless the stream is seen only once.
+        // Groups run one after the other, unless the stream can be read only once.
         if context.rounds.is_none() {
             one.add(this);
         } else if this.total() > one.total() {
@@ -200,7 +199,7 @@ fn of_group(context: &RunContext<'_>, group: &[MethodChoice]) -> Result<Memory, 
     Ok(memory)
 }
 
-/// What a node of a choice remembers.
+/// Bytes that a node of a method keeps.
 fn of_node(choice: MethodChoice, plan: &Plan) -> f64 {
     let overhead = (size_of::<Setup>() + size_of::<Node>()) as f64
         + 256.0
@@ -210,12 +209,12 @@ fn of_node(choice: MethodChoice, plan: &Plan) -> f64 {
     own + runs(choice, plan) * (overhead + (choice.info.memory)(plan.setup()) as f64)
 }
 
-/// Federations that a choice runs: one for each kernel, if it uses a single one.
+/// Federations that a method runs: one for each kernel, if it uses a single one.
 fn runs(choice: MethodChoice, plan: &Plan) -> f64 {
     if choice.info.takes_kernel { plan.kernels() as f64 } else { 1.0 }
 }
 
-/// Sums of uploads, uploads that are kept, and what compressed messages owe.
+/// Sums of uploads, stored uploads, and errors that compression has not yet sent.
 fn of_messages(choice: MethodChoice, plan: &Plan) -> f64 {
     let config = plan.setup().config();
     if !choice.info.travels() {
@@ -238,8 +237,7 @@ pub(crate) fn of_samples(samples: f64, features: usize) -> f64 {
     samples * (4.0 * features as f64 + 4.0 + 4.0)
 }
 
-/// Bytes that this process can still have without anything being killed; none where the system
-/// doesn't tell.
+/// Bytes that this process can still allocate; none where the system doesn't say.
 pub fn available() -> Option<f64> {
     let told = fs::read_to_string("/proc/meminfo").ok()?;
     let line = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -248,7 +246,7 @@ pub fn available() -> Option<f64> {
     Some((1024.0 * kilobytes).min(left_in_groups(&groups, Path::new("/sys/fs/cgroup"))))
 }
 
-/// What the control groups of this process leave it; no end where they don't limit it.
+/// Bytes that the control groups of this process leave it; infinite without a limit.
 fn left_in_groups(told: &str, root: &Path) -> f64 {
     let Some(own) = told.lines().find_map(|line| line.strip_prefix("0::")) else {
         return f64::INFINITY;

@@ -1,4 +1,4 @@
-//! [`MethodRun`]: a choice in a trial, and what has been measured of it.
+//! [`MethodRun`]: a method in a trial, and its measurements.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -17,15 +17,15 @@ use crate::preprocessor::{Round, Unscaled};
 use crate::settings::MethodChoice;
 use crate::trial::{Track, TrackCurve};
 
-/// How a choice learns.
+/// How a method learns.
 pub(crate) enum Algorithm {
-    /// Nodes and a server, with people missing.
+    /// With nodes and a server, where nodes may miss rounds.
     Federated(Box<Federation>),
-    /// In one place, sample by sample.
+    /// Centrally, sample by sample.
     Sequential(Box<Omkl>),
-    /// In one place, a round at a time.
+    /// Centrally, a round at a time.
     Batch(Box<Omkl>),
-    /// Not at all.
+    /// It doesn't learn: a trivial forecast.
     Trivial(Trivial),
 }
 
@@ -35,7 +35,7 @@ impl Algorithm {
     }
 }
 
-/// What each node remembers for a forecast that needs neither features nor a scale.
+/// What each node stores for a forecast without features or scale.
 pub(crate) enum Trivial {
     /// The last label, for when the data doesn't say what was known.
     Last(Vec<f32>),
@@ -81,7 +81,7 @@ impl Trivial {
 /// Some samples of a round with their features.
 pub(crate) struct Batch<'a> {
     pub(crate) round: &'a Round,
-    /// Which samples, in order; those of a round come in one hand or in several.
+    /// Which samples, in order; the samples of a round come in one batch or in several.
     pub(crate) samples: Range<usize>,
     pub(crate) z: Features<'a>,
     pub(crate) width: usize,
@@ -102,7 +102,7 @@ impl<'a> Batch<'a> {
         self.samples.clone().zip(self.z.samples(self.width))
     }
 
-    /// Labels of nodes that have no scale yet: with the first hand of the round.
+    /// Labels of nodes that have no scale yet: with the first batch of the round.
     fn unscaled(&self) -> impl Iterator<Item = &'a Unscaled> {
         self.round.unscaled.iter().filter(|_| self.samples.start == 0)
     }
@@ -112,7 +112,7 @@ fn bad_sample(source: BadSample) -> RoundError {
     RoundError::BadSample { node: 0, source }
 }
 
-/// A choice and what has been measured of it.
+/// A method and its measurements.
 pub(crate) struct MethodRun {
     pub(crate) choice: MethodChoice,
     pub(crate) kernel: Option<usize>,
@@ -120,20 +120,20 @@ pub(crate) struct MethodRun {
     pub(crate) measures: Measures,
     pub(crate) seconds: f64,
     pub(crate) curve: TrackCurve,
-    /// What nodes make of the predictions for themselves.
+    /// The personal layers of the nodes.
     own: Option<Own>,
-    /// Numbers in all samples so far, for those that send samples.
+    /// Numbers in all samples so far, for methods that send samples.
     sent: u64,
     /// The threads of the run, and its recorded predictions; scratch.
     parallelism: Parallelism,
     notes: Vec<f64>,
 }
 
-/// What is noted of a prediction before the shares of its kernels: itself, and the norm of its
-/// model.
+/// Numbers that are noted of a prediction before the shares of its kernels: its value and the
+/// squared norm of its model.
 const NOTES_BEFORE_SHARES: usize = 2;
 
-/// Every node's own layer over the predictions, and what has been measured of it.
+/// The personal layer of every node, and its measurements.
 struct Own {
     layers: Vec<Personal>,
     measures: Measures,
@@ -155,7 +155,7 @@ impl Own {
     }
 }
 
-/// Errors, losses and what predictions are made of.
+/// Errors, losses and shares of kernels.
 pub(crate) struct Measures {
     meter: ErrorMeter,
     loss: Tally,
@@ -219,7 +219,7 @@ impl Measures {
         self.objective += objective.value(prediction, truth, norm2);
     }
 
-    /// Adds what the prediction just seen is made of.
+    /// Adds the shares of kernels in the prediction just seen.
     fn mix(&mut self, shares: &[f64]) {
         if self.round_predictions == 0 {
             // A round without predictions keeps the shares of the one before.
@@ -282,7 +282,7 @@ impl MethodRun {
         }
     }
 
-    /// Plays some of a round's samples, or all: predicts, then learns.
+    /// Processes a batch of a round's samples: predicts, then learns.
     pub(crate) fn play(
         &mut self,
         objective: Objective,
@@ -300,7 +300,7 @@ impl MethodRun {
         Ok(())
     }
 
-    /// All samples of the round have been played.
+    /// Ends the round, after all of its samples.
     pub(crate) fn close_round(&mut self, round: &Round) -> Result<(), RoundError> {
         let start = Instant::now();
         if let Algorithm::Federated(federation) = &mut self.algorithm {
@@ -363,7 +363,7 @@ impl MethodRun {
                 }
             }
             Algorithm::Trivial(trivial) => {
-                // Nothing is scored before the first scale, but remembered.
+                // Labels before the first scale are stored, but not scored.
                 batch.unscaled().for_each(|sample| trivial.see(sample.node, sample.label));
                 for sample in batch.samples.clone() {
                     let node = round.nodes[sample];
@@ -450,8 +450,8 @@ impl MethodRun {
                 })?;
                 let round = batch.round;
                 for (sample, value) in batch.samples.clone().zip(&self.notes) {
-                    // By now the label is known, and the model is another: what it says today is
-                    // what counts.
+                    // The model has changed since the prediction: the layer learns from what it
+                    // predicts now.
                     if let Some(own) = &mut self.own {
                         let unit = round.unit_of(round.nodes[sample]);
                         own.learn(unit.raw(*value) as f32, round, sample);
@@ -471,7 +471,7 @@ impl MethodRun {
         Ok(())
     }
 
-    /// Whether it learns in one place.
+    /// Whether it learns centrally.
     pub(crate) fn is_central(&self) -> bool {
         matches!(self.algorithm, Algorithm::Sequential(_) | Algorithm::Batch(_))
     }
@@ -481,7 +481,7 @@ impl MethodRun {
         matches!(self.algorithm, Algorithm::Batch(_))
     }
 
-    /// A node's models follow it to another scale.
+    /// Rescales the models of a node.
     pub(crate) fn transport_node(
         &mut self,
         node: NodeId,
@@ -516,13 +516,13 @@ impl MethodRun {
         self.measures.mse()
     }
 
-    /// What there is to say of it, and of what its nodes made of it.
+    /// The tracks of the method and of its personal layers.
     pub(crate) fn finish(self) -> Vec<Track> {
         let (traffic, votes) = match self.algorithm {
             Algorithm::Federated(federation) => {
                 (*federation.traffic(), federation.votes().to_vec())
             }
-            // Where samples are collected, they are what travels.
+            // Central learning sends the samples themselves.
             Algorithm::Batch(_) | Algorithm::Sequential(_) => {
                 let sent = Traffic {
                     numbers_up: self.sent,

@@ -23,9 +23,9 @@ pub enum OutputError {
     /// The folder or a file in it.
     #[error("can't write to {}: {source}", path.display())]
     Unwritable {
-        /// Which.
+        /// The folder or file.
         path: PathBuf,
-        /// Why.
+        /// What the system reported.
         source: std::io::Error,
     },
     /// The summary could not be written as JSON.
@@ -40,7 +40,7 @@ impl OutputFolder {
         std::fs::create_dir_all(path).map_err(unwritable)?;
         let mut probe = NamedTempFile::new_in(path).map_err(unwritable)?;
         probe.write_all(b"probe").map_err(unwritable)?;
-        // What is in the way of a result would only be found after the run.
+        // Find obstacles before the run, not after it.
         for name in names {
             let path = path.join(name);
             if path.exists() && !path.is_file() {
@@ -51,7 +51,7 @@ impl OutputFolder {
         Ok(Self { path: path.to_owned(), names })
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -94,7 +94,7 @@ impl OutputFolder {
     }
 }
 
-/// Writes a file that appears only once it is whole, and the folder it is in.
+/// Writes a file, and creates its folder. The file appears only when it is complete.
 pub fn write_file(path: &Path, content: &[u8]) -> Result<(), OutputError> {
     let unwritable = |source| OutputError::Unwritable { path: path.to_owned(), source };
     let folder =

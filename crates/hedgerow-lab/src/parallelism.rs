@@ -6,9 +6,9 @@ use rayon::prelude::*;
 /// The threads inside a trial. They change only the time, not the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parallelism {
-    /// One thread: the others have trials of their own.
+    /// Each trial runs on one thread.
     OverTrials,
-    /// All threads.
+    /// All threads share the nodes of one trial.
     OverNodes,
 }
 

@@ -1,6 +1,5 @@
-//! [`Preprocessor`]: what happens to samples between a node's sensor and its features. Missing
-//! values are filled in, numbers are scaled, and the scale is agreed on between the nodes, as a
-//! live system would do it.
+//! [`Preprocessor`]: fills in missing values and scales numbers, before features are computed.
+//! Nodes agree on the scale as in a live system.
 
 use std::collections::HashMap;
 
@@ -66,9 +65,9 @@ pub(crate) struct Round {
     /// Labels as they came, not scaled, and the latest that was known before.
     pub(crate) raw: Vec<f32>,
     pub(crate) last: Vec<f32>,
-    /// Of nodes that have no scale yet, which can't learn.
+    /// Samples of nodes that have no scale yet and can't learn.
     pub(crate) unscaled: Vec<Unscaled>,
-    /// The label's unit at each node; empty if it is the same as ever.
+    /// The label's unit at each node; empty if all nodes use the unit of the data.
     units: Vec<Axis>,
 }
 
@@ -101,11 +100,11 @@ impl Round {
 /// How the numbers of a run are scaled.
 #[derive(Debug, Clone)]
 pub(crate) enum Scaler {
-    /// Not at all.
+    /// No scaling.
     None,
-    /// As is known beforehand.
+    /// By known ranges.
     Fixed(Scale),
-    /// As is agreed on; labels too, unless they are classes.
+    /// By a scale that nodes agree on; labels too, unless they are classes.
     Online { kind: ScaleKind, raw_labels: bool },
 }
 
@@ -183,7 +182,7 @@ impl Preprocessor {
         Ok(())
     }
 
-    /// Samples that have been admitted before, in today's scale; nothing is counted again.
+    /// Samples that have been admitted before, in the present scale; nothing is counted again.
     pub(crate) fn admit_again(&mut self, turns: &[Turn], raw: &RawRound, round: &mut Round) {
         let tally = self.tally;
         self.admit(turns, raw, round);

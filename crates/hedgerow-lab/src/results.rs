@@ -1,5 +1,5 @@
-//! What a run found: filled by [`crate::run`], read by the summary, the curves, the figures and the
-//! report.
+//! The results of a run: filled by [`crate::run`], read by the summary, the curves, the figures and
+//! the report.
 
 mod stored;
 
@@ -7,7 +7,7 @@ pub use stored::{StoredError, from_stored_json, to_stored_json};
 
 use serde::{Deserialize, Serialize};
 
-/// Everything a finished run has to say.
+/// The results of a finished run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// Version of this layout, as written to `summary.json`.
@@ -16,7 +16,7 @@ pub struct Results {
     pub version: String,
     /// Every setting of the run, defaults included, section by section.
     pub settings: serde_json::Value,
-    /// What was learned from.
+    /// The data of the run.
     pub data: DataSummary,
     /// What was done to make numbers of the order of one, in words; empty if nothing was.
     #[serde(default)]
@@ -33,14 +33,14 @@ pub struct Results {
     pub trials: usize,
     /// The seed that everything random came from.
     pub seed: u64,
-    /// How samples were dealt to nodes.
+    /// The partition of samples to nodes.
     pub partition: String,
     /// Name of the loss that was minimised.
     pub loss: String,
     /// Rounds in the sliding window of `mse_last_window` and of the windowed curves.
     pub window: usize,
-    /// Share of node-rounds that lost contact, and the like, in words; empty when everyone was
-    /// always there.
+    /// Share of node-rounds that lost contact, and the like, in words; empty when all nodes took
+    /// part in all rounds.
     pub participation: String,
     /// The best kernel in hindsight, counted from 1: by `sk` if it ran, else by the best fixed
     /// function.
@@ -54,7 +54,7 @@ pub struct Results {
     pub seconds: f64,
 }
 
-/// The stream in a few words.
+/// The data of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DataSummary {
     /// Name of the stream or path of the file.
@@ -74,7 +74,7 @@ pub struct DataSummary {
     pub missing_labels: u64,
 }
 
-/// What one method did.
+/// The results of one method.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MethodResult {
     /// Name on the command line: `mk`, `sk`, `naive`, `central`, `central-batch`, `local`, `last`,

@@ -7,7 +7,7 @@ use hedgerow::random::{CounterRng, Purpose};
 
 use crate::settings::{Arrivals, Participation};
 
-/// A visit to come: the node, how many of the round's samples are its own, and its contact.
+/// A node's part in a round: how many of the round's samples are its own, and its contact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Turn {
     pub(crate) node: NodeId,
@@ -19,7 +19,7 @@ const CONTACT_DRAW: u64 = 0;
 const LATENESS_DRAW: u64 = 1;
 const ARRIVALS_DRAW: u64 = 2;
 
-/// Deals out the rounds of a trial, one after the other. The same seed gives the same generator.
+/// Generates the rounds of a trial, one after the other. The same seed gives the same rounds.
 pub(crate) struct RoundGenerator<'a> {
     /// Indices of each node's samples, in order.
     streams: &'a [Vec<u32>],

@@ -1,5 +1,5 @@
-//! A run: trials in parallel, reduced to [`Results`]. The number of threads changes nothing but the
-//! time.
+//! A run: trials in parallel, reduced to [`Results`]. The number of threads changes
+//! only the time.
 
 use std::num::NonZeroUsize;
 use std::time::Instant;
@@ -26,10 +26,10 @@ use hedgerow_data::ranges::{self, RangesError};
 use hedgerow_data::samples::{InputColumns, SampleStream};
 use hedgerow_data::{DataError, Dataset};
 
-/// Why there are no results.
+/// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The settings don't fit.
+    /// The settings are wrong.
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// The data can't be used.
@@ -38,44 +38,44 @@ pub enum RunError {
     /// The known ranges can't be used.
     #[error(transparent)]
     Ranges(#[from] RangesError),
-    /// A label that the loss can't take.
+    /// A label that the loss doesn't support.
     #[error(
         "{data}: the label of sample {sample} is {label}, but the logistic loss needs -1 or +1"
     )]
     BadLabel {
-        /// Which data.
+        /// Name of the data.
         data: String,
-        /// From 1.
+        /// Number of the sample, from 1.
         sample: usize,
-        /// What it is.
+        /// The label.
         label: f32,
     },
-    /// Samples can't be dealt to the nodes.
+    /// The partition can't give samples to the nodes.
     #[error("{data}: {source}")]
     Partition {
-        /// Which data.
+        /// Name of the data.
         data: String,
-        /// Why.
+        /// What the partition reported.
         source: PartitionError,
     },
     /// A trial failed.
     #[error(transparent)]
     Trial(#[from] TrialError),
-    /// More memory than there is.
+    /// The run needs more memory than there is.
     #[error("this run needs about {needed} of memory, {largest}, but {has} {most}: lower {keys}")]
     Memory {
-        /// How much.
+        /// Estimated need, in words.
         needed: String,
         /// The source of the memory bound.
         has: &'static str,
-        /// How much there is.
+        /// The bound, in words.
         most: String,
-        /// What takes the most.
+        /// The largest part.
         largest: String,
-        /// What would make it less.
+        /// Settings that would lower the need.
         keys: String,
     },
-    /// How many nodes a live stream has.
+    /// The number of nodes of a live stream is unknown.
     #[error(
         "federation.nodes must say how many nodes there are (--nodes): a live stream names them only as they come"
     )]
@@ -85,12 +85,12 @@ pub enum RunError {
         "{0}: no sample could be predicted: none reached a node in these rounds, or too few to agree on a scale (more rounds, more arrivals, or --scaling none)"
     )]
     NothingSeen(String),
-    /// No threads to be had.
+    /// The threads could not be started.
     #[error("can't start {threads} threads: {source}")]
     Threads {
-        /// How many.
+        /// Number of threads.
         threads: usize,
-        /// Why.
+        /// What the thread pool reported.
         source: rayon::ThreadPoolBuildError,
     },
 }
@@ -131,13 +131,13 @@ fn out_of_bounds(key: &str, bound: impl ToString, value: impl ToString) -> RunEr
     RunError::Settings(SettingsError::out_of_bounds(key, bound, value))
 }
 
-/// So few samples are over before a scale is agreed on.
+/// A stream with fewer samples ends before nodes agree on a scale.
 const SAMPLES_BEFORE_SCALE: usize = 100;
 
-/// Samples of a generated stream: they are kept in memory.
+/// Most samples of a generated stream, which stays in memory.
 const MOST_SAMPLES: f64 = 2e8;
 
-/// A run that has been checked against its data: what can go wrong has gone wrong by now.
+/// A run whose settings have been checked against its data.
 pub struct Experiment<'a> {
     context: RunContext<'a>,
     data: &'a Dataset,
@@ -196,12 +196,12 @@ impl<'a> Experiment<'a> {
         Ok(Self { context, data, rounds, groups, memory })
     }
 
-    /// What it will take.
+    /// The memory that it will take.
     pub fn memory(&self) -> Memory {
         self.memory
     }
 
-    /// How many steps of progress it will tell.
+    /// Number of steps of progress.
     pub fn steps(&self) -> u64 {
         (self.context.settings.trials * self.groups) as u64 * self.rounds as u64
     }
@@ -217,8 +217,8 @@ impl<'a> Experiment<'a> {
                 Parallelism::OverTrials => {
                     trials.into_par_iter().map(play).collect::<Result<_, _>>()
                 }
-                // One trial at a time: a thread that waits for others would begin another, and
-                // memory with it.
+                // One trial at a time: a waiting thread would start another trial and take its
+                // memory.
                 Parallelism::OverNodes => trials.map(play).collect(),
             }
         })?;
@@ -235,9 +235,9 @@ pub(crate) fn delay(settings: &Settings, has_owners: bool, nodes: usize) -> usiz
     if has_owners { rows } else { rows.div_ceil(nodes) }
 }
 
-/// Those asked for; a time series is always compared with the trivial forecasts. Where features
-/// change with an agreed scale, no fixed function is the best of all rounds: `hindsight` is left
-/// out, or refused if it was asked for.
+/// The methods asked for; a time series is always compared with the trivial forecasts. Where
+/// features change with an agreed scale, no fixed function is the best of all rounds: `hindsight`
+/// is left out, or refused if it was asked for.
 pub(crate) fn methods(
     settings: &Settings,
     is_time_series: bool,
@@ -315,7 +315,7 @@ pub(crate) fn threads(settings: &Settings) -> Result<rayon::ThreadPool, RunError
     pool.map_err(|source| RunError::Threads { threads: settings.threads, source })
 }
 
-/// Trials that are played at the same time.
+/// Trials that run at the same time.
 fn at_once(context: &RunContext<'_>) -> usize {
     match (context.rounds, context.parallelism) {
         // Those of a live stream all are.
@@ -327,13 +327,13 @@ fn at_once(context: &RunContext<'_>) -> usize {
     }
 }
 
-/// What a run will take, or that it won't fit; `samples` are in memory already.
+/// The memory that a run will take, or an error if it doesn't fit; `samples` are in memory already.
 pub(crate) fn check_memory(context: &RunContext<'_>, samples: usize) -> Result<Memory, RunError> {
     let at_once = at_once(context);
     let mut memory = memory::estimate(context, at_once)?;
     // The node of each sample, trial by trial.
     memory.data += 4.0 * (samples * at_once) as f64;
-    // Samples are there by now, and what is left is what counts.
+    // The samples are in memory already: the check is about the rest.
     memory.check(context.settings, at_once)?;
     memory.data += memory::of_samples(samples as f64, context.features);
     Ok(memory)

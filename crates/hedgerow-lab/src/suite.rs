@@ -27,8 +27,7 @@ const EXPERIMENTS: [(&str, &str); 4] = [
 ];
 const AUTHORS_EXPERIMENT: &str = "authors";
 
-/// To be raised with every change that changes results: stored runs of another revision are run
-/// again.
+/// Raise this with every change of results: stored runs of another revision are run again.
 const RESULTS_REVISION: u32 = 2;
 
 /// One file of `experiments/`.
@@ -57,18 +56,18 @@ fn one() -> usize {
     1
 }
 
-/// Why runs could not be made.
+/// Why runs failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SuiteError {
-    /// An experiment of the program's own that can't be used.
+    /// An experiment file of the program is invalid.
     #[error("experiments/{name}.toml: {source}")]
     Experiment {
-        /// Which.
+        /// Name of the file, without its ending.
         name: &'static str,
-        /// Why.
+        /// What the parser reported.
         source: Box<toml::de::Error>,
     },
-    /// Settings that make no sense.
+    /// The settings are wrong.
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// A run failed.
@@ -84,7 +83,7 @@ pub enum SuiteError {
 pub enum Scope {
     /// One figure of the paper.
     Figure(u32),
-    /// All figures, and what lies between the paper and its authors' code.
+    /// All figures, and the variants between the paper and its authors' code.
     All,
 }
 
@@ -148,7 +147,7 @@ impl Suite {
         self.runs.add(data, &title, settings, |_, _| {})
     }
 
-    /// How many steps of progress are ahead.
+    /// Steps of progress that are left.
     pub fn steps(&self) -> Result<u64, SuiteError> {
         self.runs.steps()
     }
@@ -158,7 +157,7 @@ impl Suite {
         self.runs.finished()
     }
 
-    /// Data sets that are not to be had, each once.
+    /// Data sets that are not available, each once.
     pub fn missing(&self) -> Vec<&NotFound> {
         self.runs.missing()
     }

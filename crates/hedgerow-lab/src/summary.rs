@@ -9,14 +9,14 @@ use crate::settings::{MethodChoice, Scaling, Source};
 use crate::trial::{HindsightTrack, RunContext, Track, TrialResult};
 use hedgerow_data::partition::Partition;
 
-/// Where courses were recorded.
+/// The rounds of the curves.
 struct Points {
     curve: Vec<u64>,
     regret: Vec<u64>,
     last: u64,
 }
 
-/// What all trials together have to say.
+/// The results of all trials.
 pub(crate) fn summarise(
     context: &RunContext<'_>,
     data: &str,

@@ -125,8 +125,8 @@ fn shares(kernels: usize, best: usize, rounds: usize) -> Vec<Vec<f64>> {
 }
 
 /// A run of four trials with `sk` for three kernels (the second is best, at level 1),
-/// `hindsight`, and these methods at these levels. Trials differ in what methods have in
-/// common, and a little in what they haven't.
+/// `hindsight`, and these methods at these levels. Most of the difference between trials is
+/// common to all methods.
 pub fn run(levels: &[(&str, f64)]) -> Results {
     let mut run = results(3, 40, 4);
     let model = run.methods[0].clone();
@@ -168,7 +168,7 @@ pub fn with_bytes(results: &mut Results, name: &str, up: f64, down: f64) {
     (method.bytes_up, method.bytes_down) = (up, down);
 }
 
-/// A run on this data, dealt in this way.
+/// A run on this data with this partition.
 pub fn cell(data: &str, partition: &str, results: Option<Results>) -> Cell {
     let results = results.map(|results| Results { partition: partition.into(), ..results });
     Cell::new(data, data, partition, results)

@@ -1,5 +1,5 @@
-//! One trial: every choice plays the same stream with the same random features, and a [`Track`]
-//! is kept of each.
+//! One trial: every method runs on the same stream with the same random features. A [`Track`]
+//! records each.
 
 use std::collections::VecDeque;
 use std::mem::discriminant;
@@ -25,7 +25,7 @@ use crate::settings::{MethodChoice, Settings, SettingsError, Sizes};
 use hedgerow_data::Dataset;
 use hedgerow_data::partition::PartitionError;
 
-/// What a trial has to say about one entry of the results.
+/// What a trial measured for one entry of the results.
 #[derive(Debug, Clone)]
 pub(crate) struct Track {
     pub(crate) choice: MethodChoice,
@@ -46,7 +46,7 @@ pub(crate) struct Track {
     pub(crate) curve: TrackCurve,
 }
 
-/// Its course, at the rounds of the grids.
+/// The measurements over time, at the rounds of the grids.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TrackCurve {
     pub(crate) mse: Vec<f64>,
@@ -67,13 +67,13 @@ pub(crate) struct HindsightTrack {
     pub(crate) seconds: f64,
 }
 
-/// Why a trial could not be played.
+/// Why a trial failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
-    /// Samples can't be dealt to the nodes.
+    /// The partition can't give samples to the nodes.
     #[error(transparent)]
     Partition(#[from] PartitionError),
-    /// Settings that only the data shows to be wrong.
+    /// Settings that don't fit the data.
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// The samples could not be read again.
@@ -82,11 +82,11 @@ pub enum TrialError {
     /// A round failed.
     #[error("trial {trial}, round {round}: {source}")]
     Round {
-        /// From 1.
+        /// Number of the trial, from 1.
         trial: usize,
-        /// From 1.
+        /// Number of the round, from 1.
         round: usize,
-        /// Why.
+        /// What the federation reported.
         source: RoundError,
     },
 }
@@ -97,9 +97,9 @@ pub(crate) struct RunContext<'a> {
     pub(crate) settings: &'a Settings,
     /// The methods, in this order.
     pub(crate) methods: Vec<MethodChoice>,
-    /// K.
+    /// Number of nodes, K.
     pub(crate) nodes: usize,
-    /// d.
+    /// Inputs per sample, d.
     pub(crate) features: usize,
     /// T; unknown for a live stream.
     pub(crate) rounds: Option<usize>,
@@ -119,7 +119,7 @@ impl RunContext<'_> {
     }
 }
 
-/// What one trial found.
+/// The result of one trial.
 #[derive(Debug, Clone)]
 pub(crate) struct TrialResult {
     /// Samples that were predicted: all that have a label.
@@ -129,7 +129,7 @@ pub(crate) struct TrialResult {
     pub(crate) preprocessor: PreprocessorTally,
 }
 
-/// Plays one trial. `tick` is called after every round of every group of methods.
+/// Runs one trial. `tick` is called after every round of every group of methods.
 pub(crate) fn play(
     context: &RunContext<'_>,
     data: &Dataset,
@@ -160,13 +160,13 @@ pub(crate) fn play(
                 .map_err(|source| TrialError::Round { trial: trial + 1, round, source })?;
             tick();
         }
-        // Only what it found: the nodes of the next group need room.
+        // Keep only the result: the nodes of the next group need the memory.
         found.push(group_run.finish());
     }
     Ok(together(found))
 }
 
-/// What one group of methods found.
+/// The result of one group of methods.
 pub(crate) struct Found {
     samples: usize,
     preprocessor: PreprocessorTally,
@@ -175,7 +175,7 @@ pub(crate) struct Found {
     hindsight_seconds: f64,
 }
 
-/// What the groups of a trial found.
+/// Joins the results of a trial's groups.
 pub(crate) fn together(found: Vec<Found>) -> TrialResult {
     let mut result = TrialResult {
         samples: 0,
@@ -212,7 +212,7 @@ pub(crate) fn deal(
     context.settings.partition.deal(data, context.nodes, seed)
 }
 
-/// Contestants that share a feature map: as many frequencies, drawn and scaled the same way.
+/// Methods that share a feature map: as many frequencies, drawn and scaled the same way.
 pub(crate) fn groups(context: &RunContext<'_>) -> Result<Vec<Vec<MethodChoice>>, SettingsError> {
     let mut groups: Vec<Vec<MethodChoice>> = Vec::new();
     let key = |choice: MethodChoice| {
@@ -254,7 +254,7 @@ pub(crate) struct GroupRun {
     has_centrally: bool,
     /// Whether a method needs all samples of a round at once.
     has_at_once: bool,
-    /// Rounds between a prediction and its label, and those that wait for theirs.
+    /// Rounds between a prediction and its label, and the rounds that wait for their labels.
     delay: usize,
     waiting: VecDeque<(Vec<Turn>, RawRound)>,
     /// One per kernel, if the regret is wanted.
@@ -354,7 +354,7 @@ impl GroupRun {
         })
     }
 
-    /// Plays a round.
+    /// Runs a round.
     pub(crate) fn play(
         &mut self,
         number: u64,
@@ -377,7 +377,7 @@ impl GroupRun {
         let width = self.features.width();
         self.preprocessor.admit(turns, raw, &mut self.round);
         self.samples += self.round.y.len() + self.round.unscaled.len();
-        // Labels that are forecast from afar are known only when their time has come.
+        // The label of a forecast is known only some rounds later.
         let learned = (self.delay > 0).then(|| {
             self.waiting.push_back((turns.to_vec(), raw.clone()));
             let earlier =
@@ -483,7 +483,7 @@ impl GroupRun {
         }
     }
 
-    /// What it found.
+    /// The result.
     pub(crate) fn finish(self) -> Found {
         let tally = self.preprocessor.tally;
         let mut tracks: Vec<Track> = self.runs.into_iter().flat_map(MethodRun::finish).collect();
@@ -524,8 +524,8 @@ impl GroupRun {
     }
 }
 
-/// Features that are made at once, so that they are still at hand when they are learned from, and
-/// bounds of the samples that they are of.
+/// Features that are computed at once, so that they are still in the cache when a method learns
+/// from them, and bounds on the number of their samples.
 pub(crate) const FEATURES_AT_ONCE: usize = 1 << 20;
 pub(crate) const LEAST_AT_ONCE: usize = 256;
 pub(crate) const MOST_AT_ONCE: usize = 1 << 14;
@@ -540,7 +540,7 @@ struct Chunk {
 
 impl Chunk {
     /// Goes on to the next turns, of `most` samples together or the first turn that has more;
-    /// whether there are any. The first chunk of a round is there even if nobody has a turn.
+    /// whether there are any. The first chunk of a round is there even if no node has a turn.
     fn advance(&mut self, turns: &[Turn], most: usize) -> bool {
         let (mut turn, mut sample) = (self.turns.end, self.samples.end);
         if self.has_begun && turn == turns.len() {

@@ -1,4 +1,4 @@
-//! Many runs together: how a method does over all data sets and partitions.
+//! Results of a method over all data sets and partitions.
 
 use hedgerow::method::Role;
 use serde::Serialize;
@@ -27,7 +27,7 @@ pub struct Standing {
     pub clear_wins: usize,
     /// Runs in which its error is above that of the best single kernel in hindsight.
     pub above_sk: usize,
-    /// Those of them in which that is no chance.
+    /// Those of them in which the difference is significant.
     pub clearly_above_sk: usize,
     /// Its largest error as a multiple of that of the best single kernel.
     pub worst_to_sk: Option<Worst>,
@@ -42,7 +42,7 @@ pub struct Worst {
     pub ratio: f64,
     /// Data set of that run.
     pub data: String,
-    /// How it was dealt.
+    /// Partition of that run.
     pub partition: String,
 }
 
@@ -100,7 +100,7 @@ fn standing(cells: &[Cell], name: &str, against: &str) -> Standing {
     }
 }
 
-/// The geometric mean; none of nothing.
+/// The geometric mean; none for an empty slice.
 pub fn geometric_mean(ratios: &[f64]) -> Option<f64> {
     let logs: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
     (!ratios.is_empty()).then(|| (logs / ratios.len() as f64).exp())

@@ -1,18 +1,18 @@
 //! Intervals over trials, and two methods compared trial by trial. Trials share random features and
-//! dealing between methods, so what is common to both drops out of their ratio.
+//! partitions between methods, so common differences cancel in their ratio.
 
 use serde::Serialize;
 
 use super::student::{critical, two_sided};
 use crate::results::Moments;
 
-/// What an interval misses: it holds with the rest of 1.
+/// Level of significance: 1 minus the confidence of intervals.
 pub const SIGNIFICANCE: f64 = 0.05;
 
 /// Spreads below this share of the mean are round-off between equal trials.
 const ROUND_OFF: f64 = 1e-12;
 
-/// From here to there with a confidence of 95%.
+/// An interval with a confidence of 95%.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Interval {
     /// Lower end.
@@ -27,7 +27,7 @@ pub struct Ratio {
     /// Geometric mean of the ratios of all trials; of the means, where trials are not known one by
     /// one.
     pub value: f64,
-    /// Where the true one lies; none for a single trial.
+    /// Its confidence interval; none for a single trial.
     pub interval: Option<Interval>,
     /// Probability of such a ratio, or one further from 1, if the two were equal; none for a single
     /// trial.
@@ -79,7 +79,7 @@ impl Ratio {
     }
 }
 
-/// Where the mean over trials lies; none for a single trial.
+/// The confidence interval of the mean over trials; none for a single trial.
 pub(super) fn of_mean(moments: Moments, trials: usize) -> Option<Interval> {
     let Moments { mean, sd } = moments;
     if trials < 2 || !mean.is_finite() || !sd.is_finite() {

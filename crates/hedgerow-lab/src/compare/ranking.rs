@@ -32,7 +32,7 @@ pub struct RankedMethod {
     pub rank: Option<usize>,
     /// The error over trials.
     pub error: Moments,
-    /// Where its mean lies.
+    /// The confidence interval of the mean error.
     pub interval: Option<Interval>,
     /// The error as a multiple of that of the first in rank, trial by trial; none for the first
     /// itself.
@@ -86,7 +86,7 @@ impl Ranking {
         let measure = Measure::of(results);
         let error = |method: &MethodResult| measure.moments(method).mean;
         let mut shown = representatives(results, measure);
-        // What is not a number is above all numbers in this order.
+        // NaN is the largest in this order.
         shown.sort_by(|a, b| error(a).abs().total_cmp(&error(b).abs()));
         let is_ranked = |method: &MethodResult| {
             role_of(&method.name) == Role::Choice && error(method).is_finite()

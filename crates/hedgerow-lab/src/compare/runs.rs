@@ -22,7 +22,7 @@ use hedgerow_data::partition::Partition;
 /// The default folder of a comparison.
 const DEFAULT_FOLDER: &str = "hedgerow-compare";
 
-/// What is to be run, finished or not.
+/// The runs of a comparison, finished or not.
 pub struct Grid {
     runs: Runs,
     positions: Vec<GridPosition>,
@@ -38,7 +38,7 @@ struct GridPosition {
 }
 
 impl Grid {
-    /// Checks everything, looks what is stored, and reads the data of what isn't. Flags change the
+    /// Checks everything, finds stored runs, and reads the data of the others. Flags change the
     /// settings of all runs.
     pub fn prepare(config: &GridConfig, flags: &[Layer]) -> Result<Self, SuiteError> {
         let data = axis(config.data.as_deref(), "data.name", "data set", flags)?;
@@ -51,7 +51,7 @@ impl Grid {
         };
         let (data, partitions) = (each(data), each(partitions));
         let titles = titles(&data);
-        // Courses are drawn of a single run, and of streams that change.
+        // Curves are drawn of a single run, and of streams that change.
         let changes = |name: &String| {
             Builtin::parse(name).is_some_and(|stream| !stream.changes(1000).is_empty())
         };
@@ -123,12 +123,12 @@ impl Grid {
         GridPosition { data: data.to_owned(), title, partition }
     }
 
-    /// Where results go.
+    /// The folder for results.
     pub fn out(&self) -> &Path {
         &self.out
     }
 
-    /// How many steps of progress are ahead.
+    /// Steps of progress that are left.
     pub fn steps(&self) -> Result<u64, SuiteError> {
         self.runs.steps()
     }
@@ -138,7 +138,7 @@ impl Grid {
         self.runs.finished()
     }
 
-    /// Data sets that are not to be had, each once.
+    /// Data sets that are not available, each once.
     pub fn missing(&self) -> Vec<&NotFound> {
         self.runs.missing()
     }
@@ -153,7 +153,7 @@ impl Grid {
         self.runs.run(start, step)
     }
 
-    /// All that is finished.
+    /// The comparison of all finished runs.
     pub fn comparison(&self) -> Comparison {
         let cell = |(at, position): (usize, &GridPosition)| {
             Cell::new(

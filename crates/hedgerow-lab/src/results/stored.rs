@@ -1,6 +1,5 @@
-//! A finished run as one JSON document with its curves, bit for bit. The summary leaves the curves
-//! out, and JSON has no word for NaN and the infinities: they are listed beside the numbers, each
-//! by its place.
+//! A finished run as one JSON document with its curves, bit for bit. The summary has no
+//! curves, and JSON has neither NaN nor infinity: these are listed separately, each by its place.
 
 use serde::{Deserialize, Serialize};
 

@@ -7,7 +7,7 @@ use crate::results::Results;
 pub struct Reproduction {
     /// The figures of errors, in the paper's order; together they make the figure of convergence.
     pub figures: Vec<Figure>,
-    /// What lies between the paper and its authors' code.
+    /// The variants between the paper and its authors' code.
     pub variants: Variants,
 }
 
@@ -33,7 +33,7 @@ pub struct Panel {
     pub title: String,
     /// Where the data came from, and what was done to it, in words.
     pub provenance: String,
-    /// What was found; none if the data was not to be had.
+    /// The results; none if the data was not available.
     pub results: Option<Results>,
 }
 
@@ -52,7 +52,7 @@ impl Reproduction {
         self.figures.iter().flat_map(|figure| &figure.panels)
     }
 
-    /// Every data set that was to be had.
+    /// Every data set with results.
     pub fn found(&self) -> impl Iterator<Item = (&Panel, &Results)> {
         self.panels().filter_map(|panel| Some((panel, panel.results.as_ref()?)))
     }

@@ -191,7 +191,10 @@ function read(chart, [across, down]) {
   const found = shown.map((line) => {
     const nearest = line.spots.reduce((best, [x], index) => (Math.abs(x - at) < Math.abs(line.spots[best][0] - at) ? index : best), 0);
     const spot = line.spots[nearest];
-    return { ...line, spot, round: line.rounds[nearest], number: number(spot), distance: Math.abs(spot[1] - height) };
+    const below = height - spot[1];
+    // The pointer is in the layer whose top is next above it.
+    const distance = line.readout === "layer" && below < 0 ? Infinity : Math.abs(below);
+    return { ...line, spot, round: line.rounds[nearest], number: number(spot), distance };
   });
   const near = (line) => line.distance === Math.min(...found.map(({ distance }) => distance));
   const listed = found.filter((line) => line.readout !== "nearest" || near(line));

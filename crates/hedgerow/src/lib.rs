@@ -83,6 +83,8 @@ pub mod scaling;
 pub mod server;
 pub mod simd;
 pub mod state;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use federation::Federation;
 pub use message::NodeId;

@@ -141,7 +141,8 @@ impl Model {
         let tensor = tensors.tensor(TENSOR).map_err(not_safetensors)?;
         if tensors.len() != 1 || tensor.dtype() != Dtype::F32 || tensor.shape().len() != 1 {
             return Err(not_a_model(format!(
-                "one row of numbers of type F32 expected, {} tensors found, `{TENSOR}` of type {} and shape {:?}",
+                "one row of numbers of type F32 expected, but {} tensors found, `{TENSOR}` with \
+                 type {} and shape {:?}",
                 tensors.len(),
                 tensor.dtype(),
                 tensor.shape()

@@ -1,4 +1,5 @@
-// The table of nodes: rows are made once and then only what changed in them, so that a thousand stay fluid.
+// The table of nodes. Rows are made once, and then only changed cells are written, so that a
+// thousand rows stay responsive.
 
 import { ago, bytes, count, number } from "./words.js";
 
@@ -8,9 +9,17 @@ const page = 100;
 const columns = [
   { name: "Name", text: true, value: (node) => node.name, says: (node) => node.name },
   { name: "State", text: true, value: (node) => node.state, says: (node) => node.state },
-  { name: "Last seen", value: (node) => -node.last_seen_ms, says: (node, now) => ago(now - node.last_seen_ms) },
+  {
+    name: "Last seen",
+    value: (node) => -node.last_seen_ms,
+    says: (node, now) => ago(now - node.last_seen_ms),
+  },
   { name: "Error", value: (node) => node.mse, says: (node) => number(node.mse) },
-  { name: "Error, lately", value: (node) => node.window_mse, says: (node) => number(node.window_mse) },
+  {
+    name: "Error, lately",
+    value: (node) => node.window_mse,
+    says: (node) => number(node.window_mse),
+  },
   { name: "Samples", value: (node) => node.samples, says: (node) => count(node.samples) },
   { name: "Up", value: (node) => node.bytes_up, says: (node) => bytes(node.bytes_up) },
   { name: "Down", value: (node) => node.bytes_down, says: (node) => bytes(node.bytes_down) },
@@ -37,7 +46,9 @@ export class NodeTable {
     });
     // Columns beyond the edge would go unnoticed where scroll bars are hidden.
     const frame = this.table.parentElement;
-    const check = () => { document.getElementById("sideways").hidden = frame.scrollWidth <= frame.clientWidth + 1; };
+    const check = () => {
+      document.getElementById("sideways").hidden = frame.scrollWidth <= frame.clientWidth + 1;
+    };
     for (const part of [frame, this.table]) new ResizeObserver(check).observe(part);
     this.sort = { column: columns[0], sign: 1 };
     this.limit = page;
@@ -59,7 +70,8 @@ export class NodeTable {
   }
 
   sortBy(index) {
-    const direction = this.headings[index].getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
+    const direction =
+      this.headings[index].getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
     for (const cell of this.headings) cell.setAttribute("aria-sort", "none");
     this.headings[index].setAttribute("aria-sort", direction);
     this.sort = { column: columns[index], sign: direction === "ascending" ? 1 : -1 };
@@ -85,14 +97,25 @@ export class NodeTable {
   // Which rows, in which order, saying what.
   arrange(keepOrder = false) {
     const wanted = this.filter.value.trim().toLowerCase();
-    const fits = (node) => [node.name, node.state, node.address, node.software].join("\n").toLowerCase().includes(wanted);
+    const fits = (node) =>
+      [node.name, node.state, node.address, node.software]
+        .join("\n")
+        .toLowerCase()
+        .includes(wanted);
     const found = wanted === "" ? this.nodes.slice() : this.nodes.filter(fits);
     found.sort((a, b) => this.compare(a, b));
-    const place = keepOrder ? new Map([...this.body.rows].map((row, index) => [row.node, index])) : new Map();
+    const place = keepOrder
+      ? new Map([...this.body.rows].map((row, index) => [row.node, index]))
+      : new Map();
     const shown = found.slice(0, this.limit);
-    if (keepOrder) shown.sort((a, b) => (place.get(a.number) ?? Infinity) - (place.get(b.number) ?? Infinity) || 0);
+    if (keepOrder)
+      shown.sort(
+        (a, b) => (place.get(a.number) ?? Infinity) - (place.get(b.number) ?? Infinity) || 0,
+      );
     const rows = shown.map((node) => this.row(node));
-    const isSame = rows.length === this.body.rows.length && rows.every((row, index) => row === this.body.rows[index]);
+    const isSame =
+      rows.length === this.body.rows.length &&
+      rows.every((row, index) => row === this.body.rows[index]);
     if (!isSame) this.body.replaceChildren(...rows);
     this.tell(found.length, shown.length);
   }
@@ -102,7 +125,8 @@ export class NodeTable {
     const [left, right] = [column.value(a), column.value(b)];
     if (column.text) return sign * words.compare(left, right) || a.number - b.number;
     // What isn't known comes last, whichever way.
-    if (left === null || right === null) return (left === null) - (right === null) || a.number - b.number;
+    if (left === null || right === null)
+      return (left === null) - (right === null) || a.number - b.number;
     return sign * (left - right) || a.number - b.number;
   }
 
@@ -133,7 +157,9 @@ export class NodeTable {
 
   tell(found, shown) {
     const all = this.nodes.length + this.leftOut;
-    const parts = [found === all ? `${count(all)} nodes` : `${count(found)} of ${count(all)} nodes`];
+    const parts = [
+      found === all ? `${count(all)} nodes` : `${count(found)} of ${count(all)} nodes`,
+    ];
     if (shown < found) parts.push(`${count(shown)} shown`);
     if (this.leftOut > 0) parts.push(`${count(this.leftOut)} more are not listed`);
     setText(document.getElementById("node-count"), parts.join("; "));

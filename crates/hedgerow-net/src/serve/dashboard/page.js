@@ -1,4 +1,5 @@
-// The page: listens to the server's events, shows the latest, and listens again when the server was away.
+// The page: listens to the server's events, shows the latest, and reconnects when the server comes
+// back.
 
 import { drawBytes, drawError, drawKernels, drawShares } from "./charts.js";
 import { NodeTable, setText } from "./nodes.js";
@@ -64,7 +65,10 @@ async function loadHistory() {
   isAsking = true;
   const { run } = status;
   try {
-    const answer = await fetch("api/history", { cache: "no-store", signal: AbortSignal.timeout(silence) });
+    const answer = await fetch("api/history", {
+      cache: "no-store",
+      signal: AbortSignal.timeout(silence),
+    });
     if (!answer.ok) return;
     const points = await answer.json();
     // The server may have gone, and come back with another run, while this was on its way.
@@ -101,7 +105,11 @@ function say(id, text) {
 function showNumbers() {
   const { needed, uploads, kernels, selected } = status;
   document.title = `Hedgerow, round ${count(status.round)}`;
-  say("run", `Run ${status.run}; method ${status.method}, budget ${count(status.budget)}; up for ${span(status.uptime_ms)}`);
+  say(
+    "run",
+    `Run ${status.run}; method ${status.method}, budget ${count(status.budget)}; ` +
+      `up for ${span(status.uptime_ms)}`,
+  );
   say("mse", number(status.mse));
   say("samples", `${count(status.samples)} samples`);
   say("window-mse", number(status.window_mse));
@@ -126,8 +134,17 @@ function showNumbers() {
   document.getElementById("no-kernels").hidden = kernels.length > 0;
   const kernel = kernels[selected];
   say("selected", kernel?.name ?? "none yet");
-  say("selected-words", kernel ? `number ${count(selected + 1)} of ${count(kernels.length)}; lately in ${percent(kernel.selected_share)} of rounds` : "");
-  say("bars-caption", `Selected (coloured) and voted for (grey), in the last ${count(status.window_rounds)} rounds`);
+  say(
+    "selected-words",
+    kernel
+      ? `number ${count(selected + 1)} of ${count(kernels.length)}; ` +
+          `lately in ${percent(kernel.selected_share)} of rounds`
+      : "",
+  );
+  say(
+    "bars-caption",
+    `Selected (coloured) and voted for (grey), in the last ${count(status.window_rounds)} rounds`,
+  );
 }
 
 function bytesWords() {
@@ -135,9 +152,15 @@ function bytesWords() {
   const wire = status.wire_up + status.wire_down;
   const naive = status.naive_up + status.naive_down;
   if (messages === 0) return "Nothing was sent yet.";
-  const words = `${bytes(messages)} in messages, ${bytes(wire)} on the wire with frames and encryption.`;
+  const words =
+    `${bytes(messages)} in messages, ` +
+    `${bytes(wire)} on the wire with frames and encryption.`;
   if (naive === 0) return words;
-  return `${words} The naive extension's messages would have had ${bytes(naive)}: ${number(Number((naive / messages).toPrecision(3)))} times as many.`;
+  const times = number(Number((naive / messages).toPrecision(3)));
+  return (
+    `${words} The naive extension's messages would have had ${bytes(naive)}: ` +
+    `${times} times as many.`
+  );
 }
 
 function chosen(name) {
@@ -156,7 +179,8 @@ function drawCharts(all) {
   drawBytes(status);
 }
 
-for (const input of document.querySelectorAll("input[type=radio]")) input.addEventListener("change", () => drawCharts(false));
+for (const input of document.querySelectorAll("input[type=radio]"))
+  input.addEventListener("change", () => drawCharts(false));
 for (const change of ["(prefers-color-scheme: dark)", "(max-width: 40rem)"]) {
   matchMedia(change).addEventListener("change", () => drawCharts(true));
 }

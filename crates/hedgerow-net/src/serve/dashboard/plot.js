@@ -10,12 +10,15 @@
 const svgName = "http://www.w3.org/2000/svg";
 const states = new WeakMap();
 const resizes = new ResizeObserver((entries) => {
-  for (const { target } of entries) if (states.get(target)?.chart) paint(target, states.get(target));
+  for (const { target } of entries)
+    if (states.get(target)?.chart) paint(target, states.get(target));
 });
 const ruler = document.createElement("canvas").getContext("2d");
 
 export function color(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+  return getComputedStyle(document.documentElement)
+    .getPropertyValue("--" + name)
+    .trim();
 }
 
 export function draw(id, chart) {
@@ -29,13 +32,20 @@ export function draw(id, chart) {
 }
 
 function prepare(element) {
-  const [picture, readout, save] = [svg("svg", { "aria-hidden": true }), tag("div", "readout"), tag("button", "save")];
+  const [picture, readout, save] = [
+    svg("svg", { "aria-hidden": true }),
+    tag("div", "readout"),
+    tag("button", "save"),
+  ];
   const state = { picture, readout, save, isHeld: false, zoom: null, dragFrom: null };
   save.textContent = "Save SVG";
   save.tabIndex = -1;
   save.addEventListener("click", () => download(picture, element.id));
   element.replaceChildren(picture, readout, save);
-  element.addEventListener("pointerenter", (event) => (state.isHeld = event.pointerType === "mouse"));
+  element.addEventListener(
+    "pointerenter",
+    (event) => (state.isHeld = event.pointerType === "mouse"),
+  );
   element.addEventListener("pointerleave", () => {
     Object.assign(state, { isHeld: false, dragFrom: null });
     readout.hidden = true;
@@ -76,7 +86,12 @@ function paint(element, state) {
   const up = scale(y, bottom, top);
   Object.assign(state, { across, up, left, right, top, bottom });
 
-  const attributes = { viewBox: `0 0 ${width} ${height}`, "font-family": family, "font-size": size, fill: color("ink") };
+  const attributes = {
+    viewBox: `0 0 ${width} ${height}`,
+    "font-family": family,
+    "font-size": size,
+    fill: color("ink"),
+  };
   set(picture, { ...attributes, width, height });
   const [grid, shapes, words, mark] = ["g", "svg", "g", "g"].map((name) => svg(name));
   state.mark = mark;
@@ -88,14 +103,24 @@ function paint(element, state) {
   for (const [value, text, isBold] of y.labels) {
     if (!chart.y.labels) add(grid, "line", { x1: left, x2: right, y1: up(value), y2: up(value) });
     const place = { x: left - 8, y: up(value) + 0.35 * size, "text-anchor": "end" };
-    add(words, "text", { ...place, "font-weight": isBold ? "bold" : "normal" }, shortened(text, left - 12));
+    add(
+      words,
+      "text",
+      { ...place, "font-weight": isBold ? "bold" : "normal" },
+      shortened(text, left - 12),
+    );
   }
   for (const [value, text] of x.labels) {
     add(grid, "line", { x1: across(value), x2: across(value), y1: top, y2: bottom });
     add(words, "text", { x: across(value), y: bottom + 1.3 * size, "text-anchor": "middle" }, text);
   }
-  add(grid, "path", { d: `M${left} ${top}V${bottom}H${right}`, fill: "none", stroke: color("soft") });
-  if (x.title) add(words, "text", { x: (left + right) / 2, y: height - 6, "text-anchor": "middle" }, x.title);
+  add(grid, "path", {
+    d: `M${left} ${top}V${bottom}H${right}`,
+    fill: "none",
+    stroke: color("soft"),
+  });
+  if (x.title)
+    add(words, "text", { x: (left + right) / 2, y: height - 6, "text-anchor": "middle" }, x.title);
   if (y.title) {
     const turned = `translate(${size} ${(top + bottom) / 2}) rotate(-90)`;
     add(words, "text", { transform: turned, "text-anchor": "middle" }, y.title);
@@ -106,9 +131,17 @@ function paint(element, state) {
     add(words, "text", { x: at + 1.4 * size, y: size }, name);
     at += ruler.measureText(name).width + 2.8 * size;
   }
-  for (const box of chart.boxes ?? []) add(shapes, "rect", { ...area(state, box), fill: box.color, "shape-rendering": "crispEdges" });
+  for (const box of chart.boxes ?? [])
+    add(shapes, "rect", { ...area(state, box), fill: box.color, "shape-rendering": "crispEdges" });
   for (const line of chart.lines ?? []) {
-    add(shapes, "path", { d: path(line, across, up, y.log), fill: "none", stroke: line.color, "stroke-width": line.x.length > 1 ? 2 : 8, "stroke-linejoin": "round", "stroke-linecap": "round" });
+    add(shapes, "path", {
+      d: path(line, across, up, y.log),
+      fill: "none",
+      stroke: line.color,
+      "stroke-width": line.x.length > 1 ? 2 : 8,
+      "stroke-linejoin": "round",
+      "stroke-linecap": "round",
+    });
   }
   element.chart = { ...chart, x, y };
 }
@@ -135,29 +168,49 @@ function point(element, state, { offsetX, offsetY }) {
   let text = null;
   if (state.dragFrom !== null) {
     const [from, to] = [state.dragFrom, offsetX].sort((a, b) => a - b);
-    add(mark, "rect", { x: from, y: top, width: to - from, height: bottom - top, fill: color("accent"), opacity: 0.2 });
+    add(mark, "rect", {
+      x: from,
+      y: top,
+      width: to - from,
+      height: bottom - top,
+      fill: color("accent"),
+      opacity: 0.2,
+    });
   } else if (offsetX >= left && offsetX <= right && chart.lines) {
     const { x } = chart.lines[0];
     const distance = (index) => Math.abs(across(x[index]) - offsetX);
-    const nearest = x.reduce((best, _, index) => (distance(index) < distance(best) ? index : best), 0);
+    const nearest = x.reduce(
+      (best, _, index) => (distance(index) < distance(best) ? index : best),
+      0,
+    );
     const at = across(x[nearest]);
     if (at >= left && at <= right) {
-      add(mark, "line", { x1: at, x2: at, y1: top, y2: bottom, stroke: color("soft"), "stroke-dasharray": "3 3" });
+      add(mark, "line", {
+        x1: at,
+        x2: at,
+        y1: top,
+        y2: bottom,
+        stroke: color("soft"),
+        "stroke-dasharray": "3 3",
+      });
       text = chart.readout(nearest);
     }
   } else if (chart.boxes) {
-    text = chart.boxes.find((box) => {
-      const { x, y, width, height } = area(state, box);
-      return offsetX >= x && offsetX <= x + width && offsetY >= y && offsetY <= y + height;
-    })?.text ?? null;
+    text =
+      chart.boxes.find((box) => {
+        const { x, y, width, height } = area(state, box);
+        return offsetX >= x && offsetX <= x + width && offsetY >= y && offsetY <= y + height;
+      })?.text ?? null;
   }
   readout.hidden = text === null;
   if (text === null) return;
   readout.textContent = text;
   const { offsetWidth, offsetHeight } = readout;
-  const beside = offsetX + 14 + offsetWidth > element.clientWidth ? offsetX - 14 - offsetWidth : offsetX + 14;
+  const beside =
+    offsetX + 14 + offsetWidth > element.clientWidth ? offsetX - 14 - offsetWidth : offsetX + 14;
   readout.style.left = `${Math.max(0, beside)}px`;
-  readout.style.top = `${Math.max(0, Math.min(offsetY - offsetHeight / 2, element.clientHeight - offsetHeight))}px`;
+  const lowest = element.clientHeight - offsetHeight;
+  readout.style.top = `${Math.max(0, Math.min(offsetY - offsetHeight / 2, lowest))}px`;
 }
 
 function zoom(element, state, to) {
@@ -171,12 +224,19 @@ function zoom(element, state, to) {
 
 function area({ across, up }, { x, y }) {
   const [left, bottom] = [across(x[0]), up(y[0])];
-  return { x: left, y: up(y[1]), width: Math.max(0, across(x[1]) - left), height: Math.max(0, bottom - up(y[1])) };
+  return {
+    x: left,
+    y: up(y[1]),
+    width: Math.max(0, across(x[1]) - left),
+    height: Math.max(0, bottom - up(y[1])),
+  };
 }
 
 // The values of lines within this range of x, with a margin.
 function fit({ lines, y: { log } }, [from, to]) {
-  const visible = lines.flatMap(({ x, y }) => y.filter((_, index) => x[index] >= from && x[index] <= to));
+  const visible = lines.flatMap(({ x, y }) =>
+    y.filter((_, index) => x[index] >= from && x[index] <= to),
+  );
   const values = visible.filter((value) => value !== null && (!log || value > 0));
   if (values.length === 0) return log ? [0.1, 10] : [0, 1];
   const high = Math.max(...values);
@@ -207,8 +267,11 @@ function ticks({ log, range: [low, high] }, most) {
   if (decades > 0.7) {
     const every = Math.ceil(decades / most);
     const powers = [];
-    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += every) powers.push(power);
-    const values = powers.flatMap((power) => (decades < 2 ? [1, 2, 5] : [1]).map((factor) => Number(`${factor}e${power}`)));
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += every)
+      powers.push(power);
+    const values = powers.flatMap((power) =>
+      (decades < 2 ? [1, 2, 5] : [1]).map((factor) => Number(`${factor}e${power}`)),
+    );
     return values.filter((value) => value >= low && value <= high);
   }
   const rough = (high - low) / most;
@@ -216,7 +279,9 @@ function ticks({ log, range: [low, high] }, most) {
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough);
   const first = Math.ceil(low / step - 1e-9);
   const many = Math.max(0, Math.floor(high / step + 1e-9) - first + 1);
-  return Array.from({ length: many }, (_, index) => Number(((first + index) * step).toPrecision(12)));
+  return Array.from({ length: many }, (_, index) =>
+    Number(((first + index) * step).toPrecision(12)),
+  );
 }
 
 function shortened(text, room) {

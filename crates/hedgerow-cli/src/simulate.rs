@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use hedgerow_config::flags::{Flag, FlagSet, SettingFlags};
 use hedgerow_data::Dataset;
-use hedgerow_data::builtin::Builtin;
 use hedgerow_data::samples::SampleStream;
 use hedgerow_data::stdin::end_standard_input;
+use hedgerow_data::streams::STREAMS;
 use hedgerow_lab::live;
 use hedgerow_lab::memory::gigabytes;
 use hedgerow_lab::output::{OutputError, OutputFolder, summary_json};
@@ -197,8 +197,8 @@ pub(crate) fn print(text: &str) -> Result<(), OutputError> {
 
 fn after_help() -> String {
     let streams =
-        Builtin::ALL.map(|stream| format!("  {:<15} {}\n", stream.name(), stream.describe()));
-    format!("Built-in streams:\n{}\n{EXAMPLES}", streams.concat())
+        STREAMS.iter().map(|stream| format!("  {:<15} {}\n", stream.name, stream.summary));
+    format!("Built-in streams:\n{}\n{EXAMPLES}", streams.collect::<String>())
 }
 
 const EXAMPLES: &str = "\

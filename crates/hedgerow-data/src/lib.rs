@@ -2,7 +2,7 @@
 //!
 //! | task | module |
 //! |---|---|
-//! | generate a stream from a seed | [`builtin`] |
+//! | generate a stream from a seed | [`streams`] |
 //! | open a data set by name, or fetch it | [`catalog`], [`folders`], [`fetch`] |
 //! | read a table row by row | [`rows`], [`csv`] |
 //! | choose columns, lags and horizons | [`columns`], [`samples`] |
@@ -10,10 +10,10 @@
 //! | deal samples to nodes | [`partition`] |
 //!
 //! ```
-//! use hedgerow_data::builtin::Builtin;
+//! use hedgerow_data::streams;
 //!
 //! let nodes = 20;
-//! let data = Builtin::Friedman.generate(1_000, nodes, 1);
+//! let data = streams::find("friedman").unwrap().generate(1_000, nodes, 1);
 //! assert_eq!((data.y.len(), data.features), (1_000, 10));
 //! ```
 //!
@@ -26,7 +26,6 @@
 //! A [`samples::SampleStream`] has the past of each series. A [`Dataset`] can be read several times; a
 //! live run reads the stream directly. Wrong data is a [`DataError`] with file, row and column.
 
-pub mod builtin;
 pub mod catalog;
 mod cell;
 pub mod columns;
@@ -49,6 +48,7 @@ mod series;
 mod source;
 pub mod stdin;
 mod store;
+pub mod streams;
 pub mod text;
 mod time;
 

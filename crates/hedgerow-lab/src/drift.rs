@@ -1,9 +1,9 @@
 //! How methods react to changes of the data: errors before and after, and rounds until recovery.
 
-pub use hedgerow_data::builtin::Change;
+pub use hedgerow_data::streams::Change;
 
 use crate::results::{MethodResult, Results};
-use hedgerow_data::builtin::Builtin;
+use hedgerow_data::streams;
 
 /// A method has recovered when its windowed error is at most this many times the error before the
 /// change.
@@ -23,7 +23,7 @@ pub fn changes(results: &Results) -> Vec<Change> {
         && is("/participation/join_within", 0.0)
         && is("/data/lags", 0.0)
         && is("/data/horizon", 1.0);
-    match Builtin::parse(&results.data.name) {
+    match streams::find(&results.data.name) {
         Some(stream) if in_turn && results.data.provenance == "generated" => {
             stream.changes(results.rounds)
         }
@@ -191,13 +191,13 @@ mod tests {
         let plan: toml::Table = toml::from_str(include_str!("../experiments/drift.toml")).unwrap();
         let names = plan["data"].as_array().unwrap().iter().map(|name| name.as_str().unwrap());
         let (streams, others): (Vec<&str>, Vec<&str>) =
-            names.partition(|name| Builtin::parse(name).is_some());
+            names.partition(|name| streams::find(name).is_some());
         assert_eq!(others, ["air-quality"]);
         for name in &streams {
             let layer = Layer::table("experiments", plan["settings"].as_table().unwrap().clone());
             let settings = Settings::load(&[layer, Layer::value("", "data.name", *name)]).unwrap();
             // Room for a window between changes.
-            let changes = Builtin::parse(name).unwrap().changes(settings.rounds.unwrap());
+            let changes = streams::find(name).unwrap().changes(settings.rounds.unwrap());
             let gaps = changes.windows(2).map(|pair| pair[1].after - pair[0].complete);
             assert!(
                 !changes.is_empty()

@@ -16,14 +16,14 @@ use crate::parallelism::Parallelism;
 use crate::preprocessor::Scaler;
 use crate::results::Results;
 use crate::settings::{
-    BUILTIN_ROUNDS, DataChoice, MethodChoice, Scaling, Settings, SettingsError, Source,
+    DataChoice, MethodChoice, Scaling, Settings, SettingsError, Source,
 };
 use crate::summary;
 use crate::trial::{self, RunContext, TrialError, TrialResult};
-use hedgerow_data::builtin::Builtin;
 use hedgerow_data::partition::{DEFAULT_NODES, Partition, PartitionError};
 use hedgerow_data::ranges::{self, RangesError};
 use hedgerow_data::samples::{InputColumns, SampleStream};
+use hedgerow_data::streams::Stream;
 use hedgerow_data::{DataError, Dataset};
 
 /// Why a run failed.
@@ -99,7 +99,7 @@ pub enum RunError {
 pub fn load_data(settings: &Settings, progress: &dyn Fn(u64)) -> Result<Dataset, RunError> {
     let DataChoice { name, source, columns } = &settings.data;
     let mut data = match source {
-        Source::Builtin(stream) => generate(settings, *stream)?.with_past(columns)?,
+        Source::Builtin(stream) => generate(settings, stream)?.with_past(columns)?,
         Source::Files { files, .. } => {
             Dataset::read(name, &mut SampleStream::open(files, columns)?, progress)?
         }
@@ -110,9 +110,9 @@ pub fn load_data(settings: &Settings, progress: &dyn Fn(u64)) -> Result<Dataset,
     Ok(data)
 }
 
-fn generate(settings: &Settings, stream: Builtin) -> Result<Dataset, RunError> {
+fn generate(settings: &Settings, stream: &Stream) -> Result<Dataset, RunError> {
     let nodes = settings.nodes.unwrap_or(DEFAULT_NODES);
-    let rounds = settings.rounds.unwrap_or(BUILTIN_ROUNDS);
+    let rounds = settings.rounds.unwrap_or(stream.default_rounds);
     let per_node = (rounds as f64 * settings.participation.arrivals.bounds().1).ceil().max(1.0);
     let past = (settings.data.columns.lags + settings.data.columns.horizon - 1) * nodes;
     let samples = per_node * nodes as f64 + past as f64;
@@ -185,8 +185,10 @@ impl<'a> Experiment<'a> {
                 lasting = lasting.max(rounds.ceil() as usize);
             }
         }
-        let is_generated = matches!(settings.data.source, Source::Builtin(_));
-        let usual = if is_generated && !is_drawn { BUILTIN_ROUNDS } else { lasting };
+        let usual = match settings.data.source {
+            Source::Builtin(stream) if !is_drawn => stream.default_rounds,
+            _ => lasting,
+        };
         let wanted = settings.rounds.unwrap_or(usual);
         let rounds = wanted.min(lasting).max(1);
         context.rounds = Some(rounds);

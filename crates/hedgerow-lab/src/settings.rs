@@ -26,9 +26,6 @@ mod error;
 /// The commented defaults.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
 
-/// The default number of rounds of a built-in stream.
-pub const BUILTIN_ROUNDS: usize = 500;
-
 /// A checked description of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -46,7 +43,7 @@ pub struct Settings {
     pub partition: Partition,
     /// Repetitions.
     pub trials: usize,
-    /// T; `None` is as long as a file lasts, or [`BUILTIN_ROUNDS`].
+    /// T; `None` is as long as a file lasts, or a built-in stream's default.
     pub rounds: Option<usize>,
     /// Where everything random begins.
     pub seed: u64,

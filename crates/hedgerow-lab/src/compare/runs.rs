@@ -15,9 +15,9 @@ use crate::settings::{MethodChoice, Settings, SettingsError, Source};
 use crate::suite::{Runs, SuiteError};
 use hedgerow_config::Layer;
 use hedgerow_data::Dataset;
-use hedgerow_data::builtin::Builtin;
 use hedgerow_data::catalog::NotFound;
 use hedgerow_data::partition::Partition;
+use hedgerow_data::streams;
 
 /// The default folder of a comparison.
 const DEFAULT_FOLDER: &str = "hedgerow-compare";
@@ -53,7 +53,7 @@ impl Grid {
         let titles = titles(&data);
         // Curves are drawn of a single run, and of streams that change.
         let changes = |name: &String| {
-            Builtin::parse(name).is_some_and(|stream| !stream.changes(1000).is_empty())
+            streams::find(name).is_some_and(|stream| !stream.changes(1000).is_empty())
         };
         let draws_courses =
             data.len() * partitions.len() == 1 || data.iter().flatten().any(changes);

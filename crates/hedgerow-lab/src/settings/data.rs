@@ -9,13 +9,13 @@ use toml::Table;
 
 use super::config::DataConfig;
 use super::{SettingsError, out_of_bounds, unknown_name};
-use hedgerow_data::builtin::Builtin;
 use hedgerow_data::catalog::{self, Kind, Wanted};
 use hedgerow_data::columns::{
     Categories, ColumnChoice, Disorder, Duplicates, Exogenous, FeatureChoice,
 };
 use hedgerow_data::folders::data_folders;
 use hedgerow_data::rows::{Format, usual_markers};
+use hedgerow_data::streams::{self, STREAMS, Stream};
 
 /// What is learned from.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +32,7 @@ pub struct DataChoice {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
     /// Generated.
-    Builtin(Builtin),
+    Builtin(&'static Stream),
     /// Read from these files, in this order; `-` is standard input.
     Files {
         /// Which.
@@ -78,7 +78,7 @@ pub(super) fn locate(config: &DataConfig) -> Result<Located, SettingsError> {
             ("excerpt", Wanted::Only(Kind::Excerpt)),
         ],
     )?;
-    if let Some(stream) = Builtin::parse(&config.name) {
+    if let Some(stream) = streams::find(&config.name) {
         return Ok(Located { source: Source::Builtin(stream), settings: None });
     }
     if let Some(entry) = catalog::find(&config.name) {
@@ -96,7 +96,7 @@ pub(super) fn locate(config: &DataConfig) -> Result<Located, SettingsError> {
     let path = Path::new(&config.name);
     let is_a_name = !config.name.contains(['/', '\\', '.']) && config.name != "-";
     if !path.exists() && is_a_name {
-        let streams = Builtin::ALL.iter().map(|stream| stream.name());
+        let streams = STREAMS.iter().map(|stream| stream.name);
         let known: Vec<&str> = streams
             .chain(catalog::entries().iter().map(|entry| entry.name.as_str()))
             .chain(["FILE"])

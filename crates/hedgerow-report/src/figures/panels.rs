@@ -11,7 +11,7 @@ use super::scale::{Axis, Spacing};
 use super::series::{self, Line};
 use super::svg::{Anchor, Spot, Svg, WIDTH, Writing};
 use super::{last_round, number};
-use hedgerow_data::builtin::Change;
+use hedgerow_data::streams::Change;
 use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::Results;
 

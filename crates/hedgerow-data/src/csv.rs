@@ -12,7 +12,7 @@ mod lines;
 pub use fields::{BadQuotes, Fields};
 pub use lines::LineReader;
 
-use super::rows::{Format, MAX_COLUMNS, ReadError, Row, Rows, check_names};
+use super::rows::{Format, MAX_COLUMNS, ReadError, Row, Rows, TableFormat, check_names};
 use super::source::{Source, Span};
 use super::text::excerpt;
 
@@ -21,8 +21,14 @@ const SAMPLE_ROWS: usize = 100;
 /// Where a sample ends in any case.
 const SAMPLE_BYTES: usize = 1 << 20;
 
+/// Text with separators. Whatever no other format has claimed is read as such.
+pub(crate) static FORMAT: TableFormat = TableFormat {
+    matches: |_| Ok(true),
+    open: |source, format| Ok(Box::new(Csv::new(source, format)?)),
+};
+
 /// A table of text.
-pub(crate) struct Csv {
+struct Csv {
     source: Source,
     lines: LineReader,
     columns: Vec<String>,
@@ -36,7 +42,7 @@ pub(crate) struct Csv {
 
 impl Csv {
     /// Reads as far as the first row below the header.
-    pub(crate) fn new(mut source: Source, format: &Format) -> Result<Self, ReadError> {
+    fn new(mut source: Source, format: &Format) -> Result<Self, ReadError> {
         let lines = LineReader::new(&sample(&mut source), format)?;
         let mut csv = Self {
             source,

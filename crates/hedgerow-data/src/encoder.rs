@@ -9,7 +9,7 @@ use hedgerow::limits::MAX_LABEL;
 use super::columns::{Categories, ColumnChoice, Roles};
 use super::rows::{Cell, Place, Row};
 use super::text::excerpt;
-use super::{DataError, time};
+use super::{DataError, timestamp};
 
 /// Most inputs that a column of text may become.
 const MOST_LEVELS: usize = 1000;
@@ -237,7 +237,7 @@ impl Encoder {
             Cell::Missing => Ok(f32::NAN),
             Cell::Number(number) if number.abs() <= f64::from(bound) => Ok(number as f32),
             Cell::Number(number) => Err(DataError::TooLarge(place(), number, bound)),
-            Cell::Text(text) if time::parse(text).is_some() => {
+            Cell::Text(text) if timestamp::parse(text).is_some() => {
                 Err(DataError::TimeAsNumber(place(), excerpt(text)))
             }
             Cell::Text(text) => Err(DataError::Text(place(), excerpt(text))),
@@ -271,7 +271,7 @@ impl Encoder {
                 }
             }
         }
-        time::parse(&self.joined).ok_or_else(|| {
+        timestamp::parse(&self.joined).ok_or_else(|| {
             DataError::BadTime(self.place(row.line(), Some(first)), excerpt(&self.joined))
         })
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::rows::{self, Cell, Format, ReadError, Row};
 use super::samples::LOOKED_AT;
 use super::text::excerpt;
-use super::time;
+use super::timestamp;
 use crate::partition::DEFAULT_NODES;
 
 /// The description of a whole table.
@@ -126,7 +126,7 @@ impl Column {
             Cell::Text(text) => {
                 self.texts += 1;
                 self.first_text.get_or_insert(line);
-                if let Some(time) = time::parse(text) {
+                if let Some(time) = timestamp::parse(text) {
                     self.times += 1;
                     if let Some(last) = self.last_time {
                         self.times_repeated += u64::from(time == last);

@@ -10,9 +10,18 @@ use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::cell::CellReader;
-use super::rows::{Cell, Format, MAX_COLUMNS, Place, ReadError, Row, Rows};
+use super::rows::{Cell, Format, MAX_COLUMNS, Place, ReadError, Row, Rows, TableFormat};
 use super::source::Source;
 use super::text::foreign_message;
+
+/// One JSON object per line. The first line starts with a brace.
+pub(crate) static FORMAT: TableFormat = TableFormat {
+    matches: |source| {
+        let first = source.first_line()?;
+        Ok(first.is_some_and(|line| line.trim_ascii_start().starts_with(b"{")))
+    },
+    open: |source, format| Ok(Box::new(JsonLines::new(source, format)?)),
+};
 
 /// A table of JSON objects.
 pub(crate) struct JsonLines {

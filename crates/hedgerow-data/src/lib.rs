@@ -38,7 +38,6 @@ pub mod folders;
 pub mod info;
 mod jsonl;
 mod packing;
-#[cfg(feature = "parquet")]
 mod parquet;
 pub mod partition;
 pub mod ranges;
@@ -50,7 +49,7 @@ pub mod stdin;
 mod store;
 pub mod streams;
 pub mod text;
-mod time;
+mod timestamp;
 
 use std::io;
 

@@ -1,9 +1,14 @@
-//! Time stamps as people write them, as seconds. Only their order and distance matter: what names
-//! no offset from Greenwich counts as if it were there.
+//! Time stamps in the usual notations, as seconds. Only their order and distance matter: a time
+//! without an offset is taken as UTC.
+
+use time::{Date, Month};
+
+/// The Julian day number of the first of January 1970.
+const JULIAN_DAY_OF_1970: i32 = 2_440_588;
 
 /// Seconds since the first of January 1970: `2013-03-01 17:00:00`, `2013-03-01T17:00:00Z`,
-/// `2013-03-01T18:00:00+01:00`, `10/03/2004 18.00.00` (day first), `2013 3 1 0`, or a bare number,
-/// which counts as it is. `None` for what is no time.
+/// `2013-03-01T18:00:00+01:00`, `10/03/2004 18.00.00` (day first), `2013 3 1 0`, or a plain number,
+/// which is taken as it is. `None` for a text that is no time.
 pub(super) fn parse(text: &str) -> Option<f64> {
     let text = text.trim();
     if let Ok(number) = text.parse::<f64>() {
@@ -31,26 +36,25 @@ pub(super) fn parse(text: &str) -> Option<f64> {
     };
     // The day's end may be written as 24:00, and a leap second as 60.
     let (hour, minute, second) = (at(3, 24)?, at(4, 59)?, at(5, 60)?);
-    if !(1000..=9999).contains(&year)
-        || !is_day(year, month, day)
-        || (hour == 24 && minute + second > 0)
-    {
+    if !(1000..=9999).contains(&year) || (hour == 24 && minute + second > 0) {
         return None;
     }
+    let month = Month::try_from(u8::try_from(month).ok()?).ok()?;
+    let date = Date::from_calendar_date(year as i32, month, u8::try_from(day).ok()?).ok()?;
     let seconds = (hour * 3600 + minute * 60 + second) as f64 + fraction;
-    Some(days(year as i64, month as i64, day as i64) as f64 * 86400.0 + seconds - east)
+    Some(f64::from(date.to_julian_day() - JULIAN_DAY_OF_1970) * 86400.0 + seconds - east)
 }
 
-/// No place is farther from Greenwich than this.
-const LARGEST_OFFSET: f64 = 14.0 * 3600.0;
+/// Largest offset from UTC that is in use, in seconds.
+const MAX_OFFSET: f64 = 14.0 * 3600.0;
 
-/// The time without `Z`, `+01:00`, `-0530` or `+02` behind its clock, and by how many seconds that
-/// is east of Greenwich.
+/// The time without `Z`, `+01:00`, `-0530` or `+02` at its end, and that offset from UTC in
+/// seconds.
 fn without_offset(text: &str) -> Option<(&str, f64)> {
     if let Some(text) = text.strip_suffix('Z') {
         return Some((text, 0.0));
     }
-    // Dates have hyphens too: an offset stands behind the minutes.
+    // Dates have hyphens too. An offset comes after the minutes.
     let clock = text.find(':').unwrap_or(text.len());
     let Some(sign) = text[clock..].find(['+', '-']).map(|sign| clock + sign) else {
         return Some((text, 0.0));
@@ -66,30 +70,10 @@ fn without_offset(text: &str) -> Option<(&str, f64)> {
         are_digits.then(|| f64::from(tens - b'0') * 10.0 + f64::from(ones - b'0'))
     };
     let seconds = number(hours)? * 3600.0 + number(minutes)? * 60.0;
-    if seconds > LARGEST_OFFSET {
+    if seconds > MAX_OFFSET {
         return None;
     }
     Some((time.trim_end(), if offset.starts_with('-') { -seconds } else { seconds }))
-}
-
-fn is_day(year: u64, month: u64, day: u64) -> bool {
-    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let last = match month {
-        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
-        4 | 6 | 9 | 11 => 30,
-        2 => 28 + u64::from(is_leap),
-        _ => 0,
-    };
-    (1..=last).contains(&day)
-}
-
-/// Days since the first of January 1970 in the calendar of today.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    // Years that begin in March end with the leap day, so months before it have fixed lengths.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let in_year = (153 * month + 2) / 5 + day - 1;
-    365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + in_year
-        - 719_468
 }
 
 #[cfg(test)]

@@ -15,9 +15,7 @@ use crate::memory::{self, Memory};
 use crate::parallelism::Parallelism;
 use crate::preprocessor::Scaler;
 use crate::results::Results;
-use crate::settings::{
-    DataChoice, MethodChoice, Scaling, Settings, SettingsError, Source,
-};
+use crate::settings::{DataChoice, MethodChoice, Scaling, Settings, SettingsError, Source};
 use crate::summary;
 use crate::trial::{self, RunContext, TrialError, TrialResult};
 use hedgerow_data::partition::{DEFAULT_NODES, Partition, PartitionError};

@@ -1,4 +1,4 @@
-//! `hedgerow compare`: who is best on a stream, how sure that is, and what it costs on the wire.
+//! `hedgerow compare`: the best method on a stream, its significance, and its message size.
 
 use std::path::{Path, PathBuf};
 
@@ -87,7 +87,7 @@ as PNG if built with `--features png`). Data sets of a grid that are missing are
 
 pub(crate) fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     let talks = !arguments.quiet && !arguments.json;
-    // Whatever can go wrong should do so before the work, not after it.
+    // Errors should appear before the work, not after it.
     let mut grid = Grid::prepare(&arguments.config()?, &arguments.flags.layers(None)?)?;
     let steps = grid.steps()?;
     OutputFolder::prepare(grid.out(), &[])?;

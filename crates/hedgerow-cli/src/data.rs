@@ -248,7 +248,7 @@ fn file_as_json(fetched: &Fetched) -> Value {
     json!({ "path": fetched.path, "downloaded": fetched.downloaded, "checked": checked })
 }
 
-/// A bar of bytes; invisible where nobody watches.
+/// A progress bar of bytes; hidden without a terminal.
 fn progress_bar(wanted: bool) -> ProgressBar {
     let visible = wanted && std::io::stderr().is_terminal();
     let bar = ProgressBar::with_draw_target(None, draw_target(visible));

@@ -264,7 +264,7 @@ impl Summary {
 
 /// Where predictions go.
 enum Output {
-    /// To a reader, who may have seen enough at any time and may want each row at once.
+    /// To standard output, which may be closed at any time. Each row is flushed.
     Standard { to: BufWriter<Stdout>, is_live: bool },
     /// To a file that appears once it is whole.
     File { to: BufWriter<NewFile>, path: PathBuf },
@@ -316,7 +316,7 @@ impl Output {
     }
 }
 
-/// Standard output that nobody reads any more is no error.
+/// A closed standard output is no error.
 fn goes_on(written: std::io::Result<()>, path: Option<&PathBuf>) -> Result<bool, OutputError> {
     match (written, path) {
         (Ok(()), _) => Ok(true),

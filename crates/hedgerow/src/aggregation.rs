@@ -1,5 +1,5 @@
-//! [`Aggregation`]: what the server makes of everybody's numbers, so that a few bad nodes can't
-//! decide for all.
+//! [`Aggregation`]: how the server combines uploads, so that a few bad nodes can't decide the
+//! result.
 
 use std::fmt;
 use std::str::FromStr;
@@ -44,7 +44,7 @@ pub use sum::ExactSum;
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Aggregation {
-    /// The mean: exact, whatever the order of the uploads, and without a copy of any of them.
+    /// The mean: exact for any order of the uploads, and without copies of them.
     #[default]
     Mean,
     /// The mean of what is left without the least and the greatest, a share of the uploads each.
@@ -69,8 +69,8 @@ impl Aggregation {
         }
     }
 
-    /// What becomes of some numbers, in whatever order they come; zero of none. Leaves them in
-    /// another order.
+    /// Combines numbers, independent of their order. The result of no numbers is zero. Reorders
+    /// them.
     fn centre(self, numbers: &mut [f32]) -> f64 {
         let cut = self.cut(numbers.len());
         let left = numbers.len() - 2 * cut;

@@ -39,9 +39,8 @@ pub struct Compression {
 }
 
 impl Compression {
-    /// How many visits of everyone a round lasts, for whoever drives one: as many as
-    /// [`Compression::every`] says, but never more than the root of the round's number. Uploads
-    /// belong to the last of them.
+    /// How many visits of all nodes a round lasts: as many as [`Compression::every`] says, but at
+    /// most the square root of the round's number. Uploads belong to the last visit.
     pub fn visits(&self, round: u64) -> u16 {
         at_most_root(self.every, round).get()
     }

@@ -1,4 +1,4 @@
-//! [`Executor`]: who does work that can be divided.
+//! [`Executor`]: runs work that can be divided.
 
 /// Does tasks that have nothing to do with one another, in any order or at the same time.
 pub trait Executor {
@@ -6,7 +6,7 @@ pub trait Executor {
     fn each<T: Send>(&self, tasks: &mut [T], act: impl Fn(&mut T) + Sync);
 }
 
-/// One worker, who does one task after the other.
+/// One worker that runs tasks in order.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sequential;
 

@@ -305,7 +305,7 @@ impl FeatureMap {
         let kernels = uses.len();
         let tails = if shared { Tail::pack(&uses, per_kernel) } else { Vec::new() };
         let amplitude = (1.0 / (per_kernel as f64).sqrt()) as f32;
-        // Finite, so that an overflowed angle lies beyond it whatever the scale.
+        // Finite, so that an overflowed angle lies beyond it for any scale.
         let largest_scale = uses.iter().fold(0.0, |largest, user| user.scale.max(largest));
         Self {
             panels,

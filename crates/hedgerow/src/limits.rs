@@ -42,7 +42,7 @@ pub const MAX_FEATURE: f32 = 32.0;
 /// Largest size of a scaled input or label.
 pub const MAX_SCALED: f32 = 8.0;
 
-/// Most features of a dictionary, whatever the budget: sums grow with their square.
+/// Most features of a dictionary for any budget, because sums grow with their square.
 pub const MAX_DICTIONARY: usize = 1024;
 
 /// Most nodes whose reports a server keeps.

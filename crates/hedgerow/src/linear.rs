@@ -66,8 +66,8 @@ impl Cholesky {
         Self { factor, len }
     }
 
-    /// Adds g·gᵀ to A, one rotation for each direction: L stays a factor whatever the sizes. Leaves
-    /// nothing of `g`.
+    /// Adds g·gᵀ to A with one rotation per direction, so that L stays a factor for all sizes.
+    /// Overwrites `g`.
     pub(crate) fn add_square(&mut self, g: &mut [f64]) {
         let row = triangle_row;
         for j in 0..self.len {

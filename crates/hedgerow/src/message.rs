@@ -234,7 +234,7 @@ pub enum Rejected {
     /// The node has spoken already.
     #[error("node {node} has already uploaded in round {round}")]
     Duplicate {
-        /// Who.
+        /// The node.
         node: NodeId,
         /// When.
         round: u64,
@@ -252,7 +252,7 @@ pub enum Rejected {
     OutOfBounds {
         /// Where, from 0.
         position: usize,
-        /// What.
+        /// The value.
         value: f32,
         /// Largest size allowed.
         bound: f32,
@@ -263,7 +263,7 @@ pub enum Rejected {
     Negative {
         /// Where, from 0.
         position: usize,
-        /// What.
+        /// The value.
         value: f32,
     },
     /// A kernel that isn't in the dictionary, or none where one is needed, or one where none is.
@@ -277,7 +277,7 @@ pub enum Rejected {
     /// Two parts of an upload for one kernel.
     #[error("kernel {kernel} named twice in one upload")]
     RepeatedKernel {
-        /// Which.
+        /// The kernel.
         kernel: u32,
     },
     /// Numbers that can't be the count, mean, deviation and range of anything.
@@ -312,7 +312,7 @@ pub enum Rejected {
     /// The method has no uploads.
     #[error("this method takes no uploads")]
     NotExpected,
-    /// A model can't be in a scale that nobody knows.
+    /// A model without a known scale.
     #[error("no scale has been agreed on yet, so there can't be a model")]
     Unscaled,
     /// A sum of squared errors that is negative or not a number.

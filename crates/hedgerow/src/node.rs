@@ -157,7 +157,7 @@ struct State {
     pending: Pending,
     /// Samples that came after the round's upload had left, or before the first scale.
     held: Vec<Held>,
-    /// Samples learned in the round at hand.
+    /// Samples learned in the current round.
     learned: u64,
     unacked: UnackedErrors,
     /// What the latest upload told, and in which round, until it is known to be taken.
@@ -297,7 +297,7 @@ impl Node {
         state.map_or((0, 0), |state| (state.pending.len(), state.held.len()))
     }
 
-    /// Samples that it has learned in the round at hand.
+    /// Samples that it has learned in the current round.
     pub fn learned(&self) -> u64 {
         self.raw.as_ref().map_or(0, |raw| raw.state.learned)
     }

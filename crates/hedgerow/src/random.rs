@@ -23,7 +23,7 @@ pub enum Purpose {
     Data,
     /// Which node gets which sample.
     Partition,
-    /// Who misses a round, comes late, and how many samples arrive.
+    /// Missed rounds, late uploads, and arrivals of samples.
     Participation,
     /// The features of a dictionary that grows.
     Dictionary,

@@ -231,8 +231,8 @@ impl Server {
         self.heads.iter_mut().zip(broadcasts).try_for_each(|(head, one)| head.follow(one))
     }
 
-    /// Closes the round with whoever came: first the models, then reports become a scale and the
-    /// models follow.
+    /// Closes the round with the accepted uploads: first the models, then reports become a scale,
+    /// and the models are rescaled.
     pub fn close_round(&mut self) -> Closed {
         let has_uploads = self.uploads() > 0;
         if has_uploads {
@@ -323,8 +323,7 @@ impl Server {
         self.scaling.as_ref().map(ServerScaling::save)
     }
 
-    /// Goes on from what [`Server::save`] and [`Server::save_scaling`] of a server of the same plan
-    /// gave.
+    /// Continues from the states of [`Server::save`] and [`Server::save_scaling`] of the same plan.
     pub fn restore(plan: &Plan, saved: &[u8], scaling: Option<&[u8]>) -> Result<Self, BadState> {
         let mut server = plan.server();
         match &mut server.heads[..] {

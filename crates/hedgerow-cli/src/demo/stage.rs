@@ -82,7 +82,7 @@ impl Stage {
         self.folder.join(name)
     }
 
-    /// The folder, which from now on stays: somebody may want to look.
+    /// The folder, which is kept from now on.
     pub(super) fn keep(&self) -> PathBuf {
         // What a temporary folder's own `keep` does needs the value; a copy of the logs serves as
         // well.
@@ -102,7 +102,7 @@ impl Stage {
         drop(self.temporary);
     }
 
-    /// Who writes the samples where the nodes find them.
+    /// The writer of the nodes' samples.
     pub(super) fn dealer(&self) -> anyhow::Result<Dealer<'_>> {
         let open = |node: usize| {
             let path = self.file(&samples_name(node));
@@ -146,8 +146,7 @@ impl Stage {
             Scaling::Auto | Scaling::Online(ScaleKind::Spread) => "online",
             Scaling::Ranges(file) => bail!("{} can't be used by a demonstration", file.display()),
         };
-        // Everybody or nobody is what a simulation does; with people dying a round can't wait for
-        // everybody.
+        // A simulation waits for all nodes; with kills, a round can't.
         let rounds = match arguments.kill {
             true => "quorum = \"all\"\ndeadline = \"1s\"".to_owned(),
             false => format!("quorum = {}\ndeadline = \"never\"", self.nodes()),
@@ -168,7 +167,7 @@ impl Stage {
         write(&self.file("serve.toml"), &text)?;
         for node in 0..self.nodes() {
             let name = node_name(node);
-            // Without a sample nobody speaks: rounds are as those of a simulation.
+            // Nodes without a sample don't upload, as in a simulation.
             let text = format!(
                 "[server]\naddress = \"localhost:{}\"\nidentity = {:?}\nretry_most = \"1s\"\n\n\
                  [samples]\nsource = \"follow\"\npath = {:?}\nformat = \"json\"\npace = \"round\"\npatience = \"1h\"\nquiet = true\n\n\

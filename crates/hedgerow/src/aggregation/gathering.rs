@@ -197,7 +197,7 @@ impl Gathering {
         write_mean(&self.sums[0], self.count() as u64, out);
     }
 
-    /// Writes the mean of those who voted for a kernel, which somebody must have done.
+    /// Writes the mean over the nodes that voted for a kernel. At least one must have.
     pub fn mean_of_voters(&self, kernel: usize, out: &mut [f32]) {
         write_mean(&self.sums[kernel], self.votes[kernel], out);
     }
@@ -242,8 +242,8 @@ fn write_mean(sum: &ExactSum, terms: u64, out: &mut [f32]) {
     }
 }
 
-/// Who has been heard: one bit per node where ids are small, a set for the others, so that a
-/// hostile id can't ask for memory.
+/// The nodes heard so far: one bit per node for small ids, a set for the others, so that a hostile
+/// id can't cost memory.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 struct Heard {
     /// Words before the first one.
@@ -297,7 +297,7 @@ impl Heard {
         word.is_some_and(|word| word >> (node % 64) & 1 == 1)
     }
 
-    /// Somebody whom both have heard.
+    /// A node that is in both sets.
     fn first_common(&self, other: &Self) -> Option<NodeId> {
         let small = other.bits.iter().zip(other.start..).find_map(|(theirs, word)| {
             let ours =
@@ -308,7 +308,7 @@ impl Heard {
         small.or_else(|| self.others.intersection(&other.others).next().copied())
     }
 
-    /// Those whom the other has heard, of whom there is nobody here.
+    /// Adds the nodes of the other set, which must be disjoint.
     fn merge(&mut self, other: &Self) {
         if !other.bits.is_empty() {
             self.cover(other.start..other.start + other.bits.len());

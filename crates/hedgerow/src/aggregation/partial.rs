@@ -39,8 +39,8 @@ impl PartialSum {
         KIND.save(self)
     }
 
-    /// Bytes of its sums and votes alone: what doesn't grow with the nodes. Who has been heard is a
-    /// bit for each node.
+    /// Bytes of its sums and votes, which don't grow with the nodes. The nodes heard are one bit
+    /// each.
     pub fn bytes_of_sums(&self) -> usize {
         self.gathering.bytes()
     }

@@ -162,7 +162,7 @@ mod tests {
         bytes
     }
 
-    /// Whatever comes, it is refused or is at most so many sound numbers.
+    /// Any input is refused or gives at most this number of finite numbers.
     fn check(bytes: &[u8]) {
         let mut numbers = vec![f32::NAN; 3];
         match decode(bytes, &known(), 100, &mut numbers) {

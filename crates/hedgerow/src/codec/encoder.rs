@@ -38,7 +38,7 @@ const KIND: StateKind = StateKind::new("encoder");
 pub struct Encoder {
     coding: Coding,
     chance: CounterRng,
-    /// Where the turns begin: not everybody sends the same numbers.
+    /// Where the turns start, so that nodes send different numbers.
     first_turn: u64,
     state: State,
     /// What travels of a section; scratch.
@@ -199,7 +199,7 @@ impl Encoder {
         KIND.save(&self.state)
     }
 
-    /// Goes on from a saved state, or refuses it and stays as it was.
+    /// Continues from a saved state. A refused state changes nothing.
     pub fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
         self.state = KIND.restore(saved, |state: &State| {
             let mut owed = state
@@ -426,8 +426,8 @@ mod tests {
         let mut known = Reference::default();
         known.set(&[Section { len: 10, kind: Kind::Model { slot: 4 } }], &base);
         let mut encoder = Encoder::for_node(coding(NumberFormat::F32, 2), 1, 1);
-        // Node 1 begins with the odd numbers; the others come with the next message, where nobody
-        // has learned anything.
+        // Node 1 starts with the odd numbers; the others come with the next message, without new
+        // samples.
         let first = send(&mut encoder, 9, Kind::Model { slot: 4 }, &model, &known);
         for at in 0..10 {
             assert_eq!(first[at], if at % 2 == 1 { model[at] } else { base[at] });
@@ -483,7 +483,7 @@ mod tests {
         }
         assert_eq!(bytes[0], bytes[2]);
         assert_ne!(bytes[0], bytes[1]);
-        // Saved on the way, it goes on the same.
+        // After a save and restore it continues in the same way.
         let mut copy = Encoder::for_node(coding(NumberFormat::Bits4, 2), 1, 0);
         copy.restore(&encoder.save()).unwrap();
         for encoder in [&mut encoder, &mut copy] {

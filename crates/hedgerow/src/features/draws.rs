@@ -15,7 +15,7 @@ pub(super) fn own(kernel: usize, frequencies: usize) -> Use {
     Use { start: kernel * frequencies, scale: 1.0 }
 }
 
-/// The distinct frequency vectors, and who uses them.
+/// The distinct frequency vectors, and the kernels that use them.
 pub(super) fn draw(spec: &FeatureSpec) -> (Vec<f64>, Vec<Use>) {
     let root = CounterRng::from_seed(spec.seed);
     let rows_for = |owner: usize, family: Family, sigma: f64| {
@@ -59,7 +59,7 @@ pub(super) fn draw_structured(spec: &FeatureSpec) -> (Structured, Vec<Use>) {
     (structured, uses)
 }
 
-/// Who uses which base draw, of one per family, each a whole number of vectors; `base` makes one
+/// The base draw of each kernel, one per family, each a whole number of vectors. `base` makes one
 /// when it is first needed.
 fn share(spec: &FeatureSpec, mut base: impl FnMut(usize, Family)) -> Vec<Use> {
     let per_family = spec.frequencies.next_multiple_of(LANES);

@@ -68,7 +68,7 @@ impl Saved {
             && self.latest.is_none_or(is_message)
     }
 
-    /// Goes on from it. The server must have its models already.
+    /// Continues from a saved state. The server must have its models already.
     pub(super) fn restore(
         &self,
         nodes: &mut [Node],

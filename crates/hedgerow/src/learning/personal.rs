@@ -128,7 +128,7 @@ impl Personal {
         KIND.save(self)
     }
 
-    /// Goes on from a saved state, or refuses it and stays as it was.
+    /// Continues from a saved state. A refused state changes nothing.
     pub fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
         *self = KIND.restore(saved, |state: &Self| {
             let bound = f64::from(MAX_LABEL);

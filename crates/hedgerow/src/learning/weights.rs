@@ -55,7 +55,7 @@ impl ExponentialWeights {
             }
         }
         let largest = largest(&self.log);
-        // The floor keeps a hopeless kernel finite however long it goes on losing.
+        // The floor keeps the weight of a bad kernel finite for any number of losses.
         self.log.iter_mut().for_each(|log| *log = (*log - largest).max(-MAX_LOSS));
     }
 

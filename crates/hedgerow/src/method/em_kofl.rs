@@ -6,11 +6,11 @@
 //! draws a kernel with probability ∝ exp(logweight), and broadcasts the mean of the models that
 //! came and both kernels: 2D + 2 numbers. Predictions are those of the one global model.
 //!
-//! Readings taken. The paper's server names a kernel and collects its models within one round; here
-//! a message goes up and one down, so the kernel that is drawn when a round closes is the one whose
-//! models come in the round after, as in MK-OFL. A sum over the nodes has no factor K, and whoever
-//! is missing adds nothing. η_g is the setup's rate, with its factor ln P. Of the server's weights
-//! a node hears only the draw, so its own are that kernel's alone.
+//! Interpretation of the paper. The paper's server names a kernel and collects its models within
+//! one round; here a message goes up and one down, so the kernel that is drawn when a round closes
+//! is the one whose models come in the round after, as in MK-OFL. A sum over the nodes has no
+//! factor K, and whoever is missing adds nothing. η_g is the setup's rate, with its factor ln P. Of
+//! the server's weights a node hears only the draw, so its own are that kernel's alone.
 
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +54,7 @@ fn layout(setup: &Setup) -> Layout {
 struct Node {
     setup: Setup,
     state: State,
-    /// Objective of each kernel's model on the sample at hand; scratch.
+    /// Objective of each kernel's model on the current sample; scratch.
     sample_losses: Vec<f64>,
 }
 

@@ -8,13 +8,13 @@
 //! objective of each kernel's model. A node uploads all P federated models after a gradient step
 //! per sample, P·2D numbers; the server broadcasts their means, P·2D numbers.
 //!
-//! Readings taken. The federated model is that of the regression experiments in the authors'
-//! published code, in which every kernel travels; the two parts could be any others. The models it
-//! keeps from earlier rounds belong to the part on fine-tuning, and there are none here. η is the
-//! setup's weight rate with ln 2 in place of ln P, since two are weighed (their code has one η for
-//! all rates). Nodes send models where it has gradients, which is the same once they are averaged.
-//! Weights and the node's own models act at once; θ changes with a round only, and its losses are
-//! those of θ itself also where a round has several samples.
+//! Interpretation of the paper. The federated model is that of the regression experiments in the
+//! authors' published code, in which every kernel travels; the two parts could be any others. The
+//! models it keeps from earlier rounds belong to the part on fine-tuning, and there are none here.
+//! η is the setup's weight rate with ln 2 in place of ln P, since two are weighed (their code has
+//! one η for all rates). Nodes send models where it has gradients, which is the same once they are
+//! averaged. Weights and the node's own models act at once; θ changes with a round only, and its
+//! losses are those of θ itself also where a round has several samples.
 
 use std::f64::consts::LN_2;
 
@@ -55,7 +55,7 @@ struct Node {
     state: State,
     /// Learns alone.
     own: Omkl,
-    /// Objective of each kernel's model on the sample at hand; scratch.
+    /// Objective of each kernel's model on the current sample; scratch.
     losses: Vec<f64>,
 }
 

@@ -4,11 +4,11 @@
 //! w −= c·A⁻¹g, with A = I at first (ONS of Hazan, Agarwal and Kale, with 1/γ = c). w is averaged
 //! by the server as before, d + 1 numbers up and down; A never leaves the node.
 //!
-//! Readings taken. c is the constant of the setup's step size, whatever its schedule, since A's
-//! growth makes the steps fall. The projection of ONS onto a bounded set is left out, but for
-//! pulling back models that are longer than [`crate::limits::MAX_NORM`]. A is that of the node's
-//! own samples, all of them, also of those whose upload didn't arrive. It is kept as L with A =
-//! L·Lᵀ, which no rounding can spoil.
+//! Interpretation of the paper. c is the constant of the setup's step size, whatever its schedule,
+//! since A's growth makes the steps fall. The projection of ONS onto a bounded set is left out, but
+//! for pulling back models that are longer than [`crate::limits::MAX_NORM`]. A is that of the
+//! node's own samples, all of them, also of those whose upload didn't arrive. It is kept as L with
+//! A = L·Lᵀ, which no rounding can spoil.
 
 use serde::Serialize;
 

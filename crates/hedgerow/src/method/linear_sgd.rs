@@ -4,10 +4,10 @@
 //! gradient step on L(w; x, y) per sample, uploads the result, d + 1 numbers, and the server
 //! broadcasts the mean, d + 1 numbers: federated averaging, and SK-OFL without a kernel.
 //!
-//! Readings taken. z is not of length one as a kernel's is but, for inputs of size one, of length
-//! √(d + 1): the setup's η_l is divided by d + 1, so that a step changes a prediction as much as it
-//! would a kernel's and doesn't diverge for want of a smaller rate. The ridge term is on all of w,
-//! the constant too. There are no kernels, and all weights are zero.
+//! Interpretation of the paper. z is not of length one as a kernel's is but, for inputs of size
+//! one, of length √(d + 1): the setup's η_l is divided by d + 1, so that a step changes a
+//! prediction as much as it would a kernel's and doesn't diverge for want of a smaller rate. The
+//! ridge term is on all of w, the constant too. There are no kernels, and all weights are zero.
 
 use serde::{Deserialize, Serialize};
 

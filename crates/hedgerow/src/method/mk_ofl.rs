@@ -73,7 +73,7 @@ impl Default for MkOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Average {
-    /// Everybody's.
+    /// All models.
     #[default]
     All,
     /// Those of the nodes that voted for the kernel that was drawn.
@@ -84,7 +84,7 @@ struct Node {
     setup: Setup,
     votes: CounterRng,
     state: State,
-    /// Objective of each kernel's model on the sample at hand; scratch.
+    /// Objective of each kernel's model on the current sample; scratch.
     losses: Vec<f64>,
 }
 

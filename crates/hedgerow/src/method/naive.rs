@@ -49,7 +49,7 @@ fn message_len(setup: &Setup) -> usize {
 struct Node {
     setup: Setup,
     state: State,
-    /// Objective of each kernel's model on the sample at hand; scratch.
+    /// Objective of each kernel's model on the current sample; scratch.
     sample_losses: Vec<f64>,
 }
 

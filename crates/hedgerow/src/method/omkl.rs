@@ -1,6 +1,5 @@
-//! [`Omkl`]: online multi-kernel learning in one place, sample by sample or in batches. It is what
-//! a node does alone, and what the paper calls the performance limit when it is given everybody's
-//! samples.
+//! [`Omkl`]: online multi-kernel learning in one place, sample by sample or in batches. A node that
+//! learns alone uses it. With the samples of all nodes it is the paper's performance limit.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +16,7 @@ use crate::state::is_count;
 pub struct Omkl {
     setup: Setup,
     pub(crate) state: OmklState,
-    /// Objective of each kernel's model on the sample at hand; scratch.
+    /// Objective of each kernel's model on the current sample; scratch.
     losses: Vec<f64>,
 }
 

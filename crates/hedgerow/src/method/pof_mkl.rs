@@ -10,12 +10,12 @@
 //! with n the number of nodes that uploaded anything. A node that chose otherwise counts with zero,
 //! so that in expectation every model takes its whole mean gradient step.
 //!
-//! Readings taken, where the authors' published code leaves it open or is otherwise. The bin is
-//! drawn when a round opens, by the weights of that moment. Several samples in a round are steps
-//! one after the other from θ_p, and their sum travels; weights are charged with the losses of θ
-//! itself, which makes the predictions, and act at once, so that a node out of contact goes on
-//! learning which kernels suit it. Weights that tie are sorted by index. η_g is the setup's rate,
-//! with its factor ln P (their code has one η for both rates).
+//! Interpretation of the paper, where the authors' published code leaves it open or is otherwise.
+//! The bin is drawn when a round opens, by the weights of that moment. Several samples in a round
+//! are steps one after the other from θ_p, and their sum travels; weights are charged with the
+//! losses of θ itself, which makes the predictions, and act at once, so that a node out of contact
+//! goes on learning which kernels suit it. Weights that tie are sorted by index. η_g is the setup's
+//! rate, with its factor ln P (their code has one η for both rates).
 //!
 //! A step is divided by its probability, so that rates of other methods make it b times as long at
 //! first and up to b/ξ times later: models may swing out until η_l has fallen below u. Weights turn
@@ -98,7 +98,7 @@ struct Node {
     setup: Setup,
     choices: CounterRng,
     state: State,
-    /// Objective of each kernel's model on the sample at hand; scratch.
+    /// Objective of each kernel's model on the current sample; scratch.
     losses: Vec<f64>,
     /// Kernels, the heaviest first; scratch.
     order: Vec<u32>,

@@ -1,6 +1,5 @@
-//! Descriptions of what methods are compared with: learning in one place, the best function in
-//! hindsight, and forecasts without learning. They have no part on nodes or server; whoever runs
-//! them uses [`crate::baseline`].
+//! Descriptions of references: learning in one place, the best function in hindsight, and trivial
+//! forecasts. They have no part on nodes or server; [`crate::baseline`] computes them.
 
 use super::info::{Dash, FeatureKind, Look, MethodInfo, Reference, Role};
 

@@ -98,13 +98,13 @@ pub enum SetupError {
     /// A count that must be positive.
     #[error("{what} must be at least 1, but is 0")]
     Zero {
-        /// Which.
+        /// The name of the number.
         what: &'static str,
     },
     /// A number outside its bounds.
     #[error("{what} must be {bound}, but is {value}")]
     OutOfBounds {
-        /// Which.
+        /// The name of the number.
         what: &'static str,
         /// In words.
         bound: &'static str,

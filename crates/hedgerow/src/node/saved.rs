@@ -1,4 +1,4 @@
-//! A saved [`Node`], and how one goes on from it.
+//! Saves and restores a [`Node`].
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ impl Node {
         KIND.save(&ToSave { id: self.id, heads, scaling, state })
     }
 
-    /// Goes on from a saved state of the same plan, without a connection.
+    /// Continues from a saved state of the same plan, without a connection.
     pub fn restore(plan: &Plan, saved: &[u8]) -> Result<Self, BadState> {
         let Saved { id, heads, scaling, state } = KIND
             .restore(saved, |_: &Saved| true)

@@ -168,7 +168,7 @@ impl NodeScaling {
         KIND.save(&self.state)
     }
 
-    /// Goes on from a saved state, or refuses it and stays as it was.
+    /// Continues from a saved state. A refused state changes nothing.
     pub fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
         let columns = self.inputs + self.labels;
         let is_fitting = |scale: &Scale| match self.kind {
@@ -259,7 +259,7 @@ mod tests {
             assert!(!node.report(&mut report));
         }
         assert_eq!(sent, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]);
-        // Who couldn't speak for a while says it all when it can.
+        // A node without contact reports everything when it has contact again.
         (0..5000).for_each(|_| node.see(&[1.0], None));
         assert!(node.report(&mut report));
         assert_eq!(report.numbers[0], 6000.0);

@@ -15,7 +15,7 @@ const KIND: StateKind = StateKind::new("scaling-server");
 /// Labels that must have been seen before the first agreement: the label's offset is kept for ever.
 const FIRST_LABELS: f64 = 16.0;
 
-/// Merges what nodes report into a scale for everybody.
+/// Merges the reports of nodes into a common scale.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerScaling {
     kind: ScaleKind,
@@ -90,7 +90,7 @@ impl ServerScaling {
         Some(self.state.scale.insert(scale))
     }
 
-    /// The latest scale, for those who join or come back; none until the first agreement.
+    /// The latest scale, for nodes that join or return. None until the first agreement.
     pub fn scale(&self) -> Option<&Scale> {
         self.state.scale.as_ref()
     }
@@ -105,7 +105,7 @@ impl ServerScaling {
         KIND.save(&self.state)
     }
 
-    /// Goes on from a saved state, or refuses it and stays as it was.
+    /// Continues from a saved state. A refused state changes nothing.
     pub fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
         let columns = self.columns;
         let is_fitting =

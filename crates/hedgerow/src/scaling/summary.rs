@@ -123,7 +123,7 @@ impl Summary {
     }
 }
 
-/// Nodes that it takes to tell who is far from the others.
+/// Nodes that are needed to detect outliers among them.
 const ENOUGH_NODES: usize = 5;
 
 /// How many spreads of a column away a node may be from the middle one. Nodes may well differ.

@@ -90,7 +90,7 @@ pub(crate) struct Down {
     pub(crate) known: Arc<Vec<Reference>>,
     /// The latest broadcast of each output for nodes that have the one before.
     bytes: Vec<Vec<u8>>,
-    /// What that costs; none where nobody could make sense of it.
+    /// The bytes of the difference; none if it can't be decoded.
     pub(crate) cost: Option<Cost>,
     sections: Vec<Section>,
     numbers: Vec<Vec<f32>>,
@@ -149,7 +149,7 @@ impl Down {
         self.learn_broadcast(heads);
     }
 
-    /// The heads are in another scale: nobody could make sense of a difference.
+    /// The heads are in another scale, so a difference can't be decoded.
     pub(super) fn rescaled(&mut self, heads: &[Box<dyn ServerMethod>]) {
         self.encoders.iter_mut().for_each(Encoder::forget);
         self.cost = None;
@@ -164,7 +164,7 @@ impl Down {
         }
     }
 
-    /// Goes on from it, and from what the latest broadcast cost.
+    /// Continues from it, and from the size of the latest broadcast.
     pub(crate) fn restore(&mut self, saved: &[u8], cost: Option<Cost>) -> Result<(), BadState> {
         match &mut self.encoders[..] {
             // Whatever was saved then says nothing.

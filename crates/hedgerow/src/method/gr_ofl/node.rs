@@ -167,7 +167,7 @@ impl NodeRule for Node {
         self.wide.iter_mut().zip(z.numbers()).for_each(|(wide, z)| *wide = root * f64::from(*z));
         let labels = [root * label];
         simd::add_gram(Cpu::detect(), &mut state.gram, &mut state.moment, &self.wide, &labels);
-        // At the model at hand, without the bounds of what it says.
+        // At the current model, without clipping.
         let (slope, z) = (weight * (f64::from(says) - (label - f64::from(origin))), z.numbers());
         state.gradient.iter_mut().zip(z).for_each(|(g, z)| *g += slope * f64::from(*z));
         let mut along = [0.0; MOVES];
@@ -206,7 +206,7 @@ impl NodeRule for Node {
             return;
         }
         numbers.extend(state.gradient.iter().map(|g| to_wire(*g)));
-        // A slice with which an epoch begins is of the sums at hand.
+        // The first slice of an epoch uses the current sums.
         let behind_slice = if begin == 0 {
             numbers.extend(state.gram[begin..end].iter().map(|a| to_wire(*a)));
             state.count

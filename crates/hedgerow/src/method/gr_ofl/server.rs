@@ -273,7 +273,7 @@ impl Memory {
         count
     }
 
-    /// After every other round; samples in the histories of those who answered.
+    /// After every other round: the samples in the histories of the nodes that answered.
     fn go_on(&mut self, sizes: &Sizes, order: &mut Order, scratch: &mut Scratch) -> f64 {
         let Scratch { sums, gradient, .. } = scratch;
         let UploadShape { slice: (begin, end), .. } = order.layout(sizes);

@@ -333,8 +333,8 @@ fn write_scaled<V: Vector>(
     }
 }
 
-/// Writes the last few frequencies of every kernel. They come first: whoever reads the features
-/// next begins at their beginning, and shouldn't have to wait for the last of many stores.
+/// Writes the last few frequencies of every kernel. They come first, because the next reader starts
+/// at the beginning and should not wait for the last stores.
 #[inline(always)]
 fn write_tails<V: Vector>(
     projection: &Projection<'_>,

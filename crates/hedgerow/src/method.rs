@@ -40,7 +40,7 @@ mod spec;
 
 pub use info::{
     BudgetTooSmall, Dash, DictionarySize, FeatureKind, Halves, Look, METHODS, MethodInfo,
-    Reference, Role, find, frequencies_within, row_bytes,
+    Reference, Role, all, find, frequencies_within, register, row_bytes,
 };
 pub use layout::{BroadcastLayout, Layout, UploadLayout, Votes};
 pub use mk_ofl::{Average, MkOptions};

@@ -41,8 +41,10 @@ fn rare_inputs_are_learned_as_fast_as_the_others() {
 }
 
 #[test]
-fn a_plan_without_the_description_is_refused() {
+fn plans_can_name_it_once_it_is_registered() {
     let config = PlanConfig::default().method("adagrad".parse().unwrap()).inputs(3);
-    let error = Plan::new(config).unwrap_err().to_string();
+    let error = Plan::new(config.clone()).unwrap_err().to_string();
     assert!(error.contains("adagrad"), "{error}");
+    hedgerow::method::register(&ADAGRAD);
+    assert_eq!(Plan::new(config).unwrap().method().title, ADAGRAD.title);
 }

@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use hedgerow::codec::{Coding, Compression, NumberFormat};
 use hedgerow::features::Kernel;
 use hedgerow::learning::Loss;
-use hedgerow::method::{METHODS, MethodSpec};
+use hedgerow::method::{MethodSpec, all};
 use hedgerow::plan::Scaling;
 use hedgerow::random::{CounterRng, Purpose};
 use hedgerow::scaling::{Scale, ScaleKind};
@@ -135,7 +135,7 @@ impl LearningConfig {
 
     fn method(&self, kernels: usize) -> Result<MethodSpec, ConfigError> {
         let text = self.method.as_str();
-        let served = || METHODS.iter().filter(|info| info.travels());
+        let served = || all().into_iter().filter(|info| info.travels());
         let name = text.split(':').next().unwrap_or_default();
         let known = served().find(|info| info.has_name(name));
         let Some(info) = known.filter(|info| info.takes_kernel || name == text) else {

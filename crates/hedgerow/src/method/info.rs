@@ -1,5 +1,7 @@
 //! [`MethodInfo`]: everything that others need to know about a method. [`METHODS`] lists them all.
 
+use std::sync::{PoisonError, RwLock};
+
 use serde::Serialize;
 
 use super::{BroadcastLayout, Layout, NodeMethod, PofOptions, ServerMethod, Setup};
@@ -28,9 +30,29 @@ pub static METHODS: &[&MethodInfo] = &[
     &super::references::MEAN,
 ];
 
-/// The method or reference of this name among [`METHODS`], aliases included.
+/// Methods outside this crate that the process knows.
+static REGISTERED: RwLock<Vec<&'static MethodInfo>> = RwLock::new(Vec::new());
+
+/// Makes a method outside this crate known to the whole process, so that plans that are read from
+/// settings, stores and messages can name it. A second method of the same name is ignored, and so
+/// is one with the name of a method of [`METHODS`]. Whoever builds a plan in code can hand the
+/// description to [`crate::Plan::with_methods`] instead.
+pub fn register(info: &'static MethodInfo) {
+    if find(info.name).is_none() {
+        REGISTERED.write().unwrap_or_else(PoisonError::into_inner).push(info);
+    }
+}
+
+/// [`METHODS`], and what was registered.
+pub fn all() -> Vec<&'static MethodInfo> {
+    let registered = REGISTERED.read().unwrap_or_else(PoisonError::into_inner);
+    METHODS.iter().chain(registered.iter()).copied().collect()
+}
+
+/// The method or reference of this name among [`all`], aliases included.
 pub fn find(name: &str) -> Option<&'static MethodInfo> {
-    METHODS.iter().copied().find(|info| info.has_name(name))
+    let built_in = METHODS.iter().copied().find(|info| info.has_name(name));
+    built_in.or_else(|| all().into_iter().find(|info| info.has_name(name)))
 }
 
 /// The description of a method, or of a reference that methods are compared with.

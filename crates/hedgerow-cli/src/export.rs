@@ -34,8 +34,8 @@ Example:
 pub(crate) fn export(arguments: &Arguments) -> anyhow::Result<()> {
     let model = Model::from_store(&arguments.from)?;
     model.write(&arguments.out)?;
-    let learning = model.plan().learning();
-    let (method, numbers) = (learning.method.name(), model.broadcast().numbers.len());
+    let learning = model.plan().config();
+    let (method, numbers) = (model.plan().method().name, model.broadcast().numbers.len());
     let (file, run, round) = (arguments.out.display(), model.run(), model.round());
     if arguments.json {
         let written = json!({

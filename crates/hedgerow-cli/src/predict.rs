@@ -164,7 +164,7 @@ impl Columns {
                 PredictError::NoColumn { place: place(), name, there }
             })
         };
-        let learning = model.plan().learning();
+        let learning = model.plan().config();
         let target = match target {
             Some(target) => Some(find(target)?),
             None => position(&learning.target),

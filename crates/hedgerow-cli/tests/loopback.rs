@@ -196,7 +196,7 @@ impl Line {
         let opened = ClientStream::open(connection, keep_alive, hello(name, "")).await.unwrap();
         let Opened { stream: mut incoming, sender, .. } = opened;
         let Joined { number, plan, .. } =
-            Joined::from_first(incoming.first().await.unwrap()).unwrap();
+            Joined::from_first(incoming.first().await.unwrap(), &[]).unwrap();
         let mut node = plan.node(number);
         let session = NodeSession::new(&mut node, None);
         let mut line = Self { node, session, sender, incoming };

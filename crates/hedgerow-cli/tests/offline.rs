@@ -8,14 +8,13 @@ use std::path::Path;
 use std::process::Stdio;
 
 use crate::process::{assert_refused, command, gzip, hedgerow, json, text, write};
-use hedgerow::codec::Compression;
-use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel};
 use hedgerow::message::Upload;
+use hedgerow::plan::Scaling;
 use hedgerow::scaling::Scale;
-use hedgerow::{Method, NodeMethod, SetupConfig};
+use hedgerow::{NodeMethod, Plan, PlanConfig};
 use hedgerow_net::coordinator::records::{Commit, Run};
 use hedgerow_net::storage::{Durability, Storage, Store};
-use hedgerow_net::{Learning, Plan, Scaling};
+use hedgerow_net::plan_json::plan_to_json;
 use tempfile::TempDir;
 
 /// Raw samples: a temperature, a load and what is to be predicted from them.
@@ -34,28 +33,16 @@ struct Trained {
 
 impl Trained {
     fn new(folder: &Path, columns: &[&str]) -> Self {
-        let (inputs, frequencies) = (2, 49);
-        let kernels = Kernel::paper_dictionary();
         let scale = Scale::from_ranges(&[(0.0, 40.0), (0.0, 960.0), (-2.0, 8.0)]).unwrap();
-        let plan = Plan::new(Learning {
-            method: Method::MkOfl,
-            setup: SetupConfig { inputs, frequencies, nodes: 2, ..SetupConfig::default() },
-            features: FeatureSpec {
-                kernels,
-                draw: Draw::Independent,
-                inputs,
-                frequencies,
-                seed: 3,
-                amplitude: Amplitude::Normalised,
-            },
-            scaling: Scaling::Fixed(scale.clone()),
-            compression: Compression::default(),
-            personal: false,
-            columns: columns.iter().map(|name| (*name).to_owned()).collect(),
-            target: "y".to_owned(),
-        })
-        .unwrap();
-        let (mut server, mut nodes) = (plan.server(), [plan.node(0), plan.node(1)]);
+        let config = PlanConfig::default()
+            .inputs(2)
+            .nodes(2)
+            .seed(3)
+            .scaling(Scaling::Fixed(scale.clone()))
+            .columns(columns.iter().map(|name| (*name).to_owned()).collect())
+            .target("y".to_owned());
+        let plan = Plan::new(config).unwrap();
+        let (mut server, mut nodes) = (plan.server_method(), [plan.node_method(0), plan.node_method(1)]);
         let (mut z, mut upload) = (vec![0.0; plan.map().width()], Upload::default());
         for round in 0..60 {
             for (number, node) in nodes.iter_mut().enumerate() {
@@ -69,7 +56,7 @@ impl Trained {
             nodes.iter_mut().for_each(|node| node.adopt(server.broadcast()).unwrap());
         }
         let mut store = Store::open(&folder.join("server.db"), Durability::Kill).unwrap();
-        store.begin(&Run { id: "run-1".to_owned(), learning: plan.to_json() }).unwrap();
+        store.begin(&Run { id: "run-1".to_owned(), learning: plan_to_json(&plan) }).unwrap();
         let (state, round) = (server.save(), server.broadcast().round);
         store.commit(&Commit { round, server: state, ..Commit::default() }).unwrap();
         let [_, node] = nodes;
@@ -169,7 +156,7 @@ fn a_model_is_exported_while_the_server_runs_and_over_an_older_one_only() {
     );
     assert_eq!(std::fs::read(folder.path().join("m.safetensors")).unwrap(), first);
     // The server keeps running.
-    let server = trained.plan.server().save();
+    let server = trained.plan.server_method().save();
     trained.store.commit(&Commit { round: 1, server, ..Commit::default() }).unwrap();
     assert_eq!(json(&hedgerow(folder.path(), &flags))["round"], 1);
     let refuses = |from: &str, out: &str, code, parts: &[&str]| {

@@ -1,5 +1,5 @@
-//! The node: what runs beside a sensor. An [`agent`] drives an [`Engine`]: it reads samples,
-//! answers questions, and keeps in touch with the server.
+//! The node process: it reads samples, drives the core's node, answers HTTP requests, saves its
+//! state, and stays connected to the server.
 
 mod answers;
 mod backoff;
@@ -7,14 +7,12 @@ pub mod client;
 pub mod config;
 mod dialogue;
 pub mod driver;
-pub mod engine;
 pub mod follow;
 pub mod http;
 pub mod input;
 pub mod lines;
 mod object;
 pub mod output;
-mod pending;
 pub mod rows;
 pub mod sample;
 mod saving;
@@ -28,25 +26,24 @@ use tracing::info;
 
 use config::{Settings, SettingsError, Source};
 use driver::{AgentError, Parts};
-pub use engine::Engine;
 use input::Input;
 use output::Output;
 
 /// Why a node can't run, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// Settings that make no sense.
+    /// The settings are wrong.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// Its endpoint's address is taken, or not its own.
+    /// The HTTP endpoint can't listen.
     #[error("can't listen on {address}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// What happened on the way.
+    /// The running agent failed.
     #[error(transparent)]
     Agent(#[from] AgentError),
 }
@@ -76,7 +73,7 @@ pub async fn run(settings: Settings, shutdown: impl Future<Output = ()>) -> Resu
         Source::Stdin => Input::standard(),
         Source::Follow => Input::following(&path, reading.map(|reading| &reading.bookmark)),
     });
-    let parts = Parts { dial, security, input, output, asked: questions };
+    let parts = Parts { dial, security, input, output, asked: questions, methods: &[] };
     let serving =
         endpoint.map(|(listener, router, most)| tokio::spawn(http::serve(listener, router, most)));
     let outcome = driver::run(settings, parts, shutdown).await;

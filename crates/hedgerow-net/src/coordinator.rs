@@ -1,10 +1,9 @@
-//! [`Coordinator`]: the rounds of a federation as a state machine. No sockets, no disk, no clock:
-//! whoever drives it says what happened and when, stores what it wants stored, and tells nodes what
-//! it wants told.
+//! [`Coordinator`]: the rounds of a federation as a state machine, without sockets, disk and clock.
+//! The driver passes in what happened and when, stores commits, and sends openings to nodes.
 //!
-//! A round closes in two steps, so that nobody ever hears what isn't stored: [`Coordinator::close`]
-//! makes a [`Closing`], which is to be committed; [`Coordinator::committed`] then gives the
-//! [`Opening`] to be told. Until that, no other round closes.
+//! A round closes in two steps, so that no node hears what isn't stored: [`Coordinator::close`]
+//! makes a [`records::Commit`]; when it is stored, [`Coordinator::committed`] returns the
+//! [`Opening`] to send. Until then, no other round closes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,29 +34,29 @@ pub use opening::Opening;
 pub(crate) use totals::mean;
 pub use totals::{BadTotals, NodeSet, Totals, WINDOW, Window, WireBytes};
 
-/// Why a run can't go on from what was stored.
+/// Why a stored run can't be continued.
 #[derive(Debug, thiserror::Error)]
 pub enum BadRun {
-    /// The server's half or its scaling doesn't fit.
+    /// The state of the server doesn't fit the plan.
     #[error(transparent)]
     State(#[from] BadState),
-    /// Nor do the totals.
+    /// The counters can't be read.
     #[error(transparent)]
     Totals(#[from] BadTotals),
-    /// Parts that don't belong together.
+    /// The state is of another round than the store says.
     #[error("the state is of round {found}, but round {expected} was stored")]
     Round {
-        /// What the store says.
+        /// The round of the store.
         expected: u64,
-        /// What the server's half says.
+        /// The round of the state.
         found: u64,
     },
-    /// Numbers are given without gaps.
+    /// Node numbers have a gap.
     #[error("node {expected} is missing: after it comes node {found}")]
     Node {
-        /// Who should be there.
+        /// The missing number.
         expected: NodeId,
-        /// Who is.
+        /// The number found in its place.
         found: NodeId,
     },
 }
@@ -76,7 +75,7 @@ pub struct Coordinator {
     limits: Limits,
     checks: Checks,
     server: Server,
-    /// By number.
+    /// Nodes by number.
     members: Vec<Member>,
     connected: usize,
     totals: Totals,
@@ -84,24 +83,24 @@ pub struct Coordinator {
     /// The open round so far.
     tally: RoundRecord,
     acknowledged: NodeSet,
-    /// Goes up whenever answers are counted anew.
+    /// Incremented when answers are counted anew.
     turn: u64,
     answered: usize,
     answered_connected: usize,
-    /// Connected nodes that nobody waits for.
+    /// Connected nodes that have nothing to answer with.
     idle: usize,
     first_answer: Option<Instant>,
     opened_at: Instant,
     beat: Option<Instant>,
-    /// What the latest rounds asked for, where late uploads may be merged.
+    /// What the latest rounds asked for; empty unless late uploads are merged.
     asked: VecDeque<Asked>,
     opening: Arc<Opening>,
     closing: Option<Closing>,
-    /// Whether the scaling is to be stored: that of many nodes is large, and rarely changes.
+    /// Whether the scaling changed: it is large and is stored only then.
     has_scaling_news: bool,
 }
 
-/// What an upload of a round must be for, to count in another.
+/// What a round asked for. A late upload counts only if the open round asks for the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Asked {
     round: u64,
@@ -110,7 +109,7 @@ struct Asked {
 }
 
 impl Coordinator {
-    /// A run from its beginning, or from where it was; `nodes` is who joined before.
+    /// A new run, or a stored one with the nodes that joined before.
     pub fn new(
         plan: Plan,
         rules: Rules,
@@ -169,12 +168,12 @@ impl Coordinator {
         Ok(coordinator)
     }
 
-    /// What everybody agreed on.
+    /// The plan of the federation.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// What opened the round that nodes know.
+    /// The opening of the round that nodes know.
     pub fn opening(&self) -> &Arc<Opening> {
         &self.opening
     }
@@ -184,27 +183,27 @@ impl Coordinator {
         &self.members
     }
 
-    /// How many have a stream.
+    /// Nodes that have a stream.
     pub fn connected(&self) -> usize {
         self.connected
     }
 
-    /// Those of them who haven't said that they have nothing to answer with.
+    /// Connected nodes that are expected to answer.
     fn awaited(&self) -> usize {
         self.connected - self.idle
     }
 
-    /// Uploads that the open round has taken.
+    /// Accepted uploads of the open round.
     pub fn uploads(&self) -> usize {
         self.server.uploads()
     }
 
-    /// Since when the open round has been open.
+    /// When the open round opened.
     pub fn opened_at(&self) -> Instant {
         self.opened_at
     }
 
-    /// What has been counted.
+    /// Counters of the whole run.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
@@ -214,17 +213,17 @@ impl Coordinator {
         &self.window
     }
 
-    /// The same, to be filled with what was stored of them.
+    /// The latest rounds, to be filled from a store.
     pub fn window_mut(&mut self) -> &mut Window {
         &mut self.window
     }
 
-    /// The rules.
+    /// The rules by which rounds close.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// A node comes, or comes back. Its stream before, if it still has one, should be ended.
+    /// A node joins. Returns its ledger and its previous stream, which should be ended.
     pub fn join(&mut self, newcomer: Newcomer<'_>, at_ms: u64) -> (Ledger, Option<u64>) {
         let Newcomer { sender: Sender { node, stream }, name, software, address } = newcomer;
         let at = node as usize;
@@ -255,7 +254,7 @@ impl Coordinator {
         (member.ledger, replaced)
     }
 
-    /// A stream is over. The quorum may be there now.
+    /// A stream ended. The quorum may be reached now.
     pub fn leave(&mut self, sender: Sender, sent: Sent, at_ms: u64) {
         self.count_sent(sender.node, sent);
         let Some(member) = self.members.get_mut(sender.node as usize) else { return };
@@ -271,7 +270,7 @@ impl Coordinator {
         self.answered_connected -= usize::from(member.answered == self.turn);
     }
 
-    /// Whether the open round is to be closed. A beat that nobody answered is over.
+    /// Whether the open round is to be closed. A beat without answers passes.
     pub fn is_due(&mut self, now: Instant) -> bool {
         let is_beat = self.pass_beat(now);
         if self.closing.is_some() || !self.has_enough() {
@@ -282,7 +281,7 @@ impl Coordinator {
         }
         let is_quorum = match self.rules.quorum {
             Quorum::Count(count) => self.answered >= count,
-            // Where nobody is left, the deadline decides.
+            // Without connected nodes, the deadline decides.
             quorum => {
                 self.connected > 0 && self.answered_connected >= quorum.needed(self.awaited())
             }
@@ -291,27 +290,26 @@ impl Coordinator {
         is_quorum || self.rules.deadline.is_some_and(is_over)
     }
 
-    /// Whether as many have answered as a round must have, however it closes.
+    /// Whether the round has the least number of answers.
     pub fn has_enough(&self) -> bool {
         let answers = if self.server.is_unscaled() { self.answered } else { self.uploads() };
         answers >= self.rules.least.max(1)
     }
 
-    /// When to look again whether a round is due, if nothing happens before. Never later than it
-    /// could be.
+    /// When to call [`Coordinator::is_due`] again, if nothing happens before.
     pub fn wake_at(&self, now: Instant) -> Option<Instant> {
         match (self.beat, self.rules.deadline) {
             (Some(beat), _) => Some(beat),
             (None, Some(deadline)) => {
                 let due = self.first_answer.map_or(now + deadline, |first| first + deadline);
-                // One that is over and has too few uploads closes with the one that is missing.
+                // A round past its deadline with too few uploads closes with the missing one.
                 Some(if due > now { due } else { now + deadline })
             }
             (None, None) => None,
         }
     }
 
-    /// Nodes whose answers would close the round; none if only time does.
+    /// Answers that close the round; none if only time does.
     pub fn needed(&self) -> Option<usize> {
         self.rules
             .cadence
@@ -319,8 +317,8 @@ impl Coordinator {
             .then(|| self.rules.quorum.needed(self.awaited()).max(self.rules.least))
     }
 
-    /// Closes the open round with whoever came. None if nobody did, or if an earlier one is still
-    /// to be committed.
+    /// Closes the open round with the answers so far. None if there are none, or if the previous
+    /// round is not committed yet.
     pub fn close(&mut self, at_ms: u64, wire: WireBytes) -> Option<&Arc<Commit>> {
         if self.closing.is_some() || self.answered == 0 {
             return None;
@@ -364,12 +362,12 @@ impl Coordinator {
         Some(&closing.commit)
     }
 
-    /// What is to be committed, if a round has closed and isn't.
+    /// What is to be committed, if a round has closed and is not committed yet.
     pub fn closing(&self) -> Option<&Arc<Commit>> {
         self.closing.as_ref().map(|closing| &closing.commit)
     }
 
-    /// It is committed: this is to be told, and the next round is open.
+    /// The closed round is stored: the next one is open. Returns the opening to send.
     pub fn committed(&mut self, now: Instant) -> Option<(Arc<Opening>, Arc<Commit>)> {
         let Closing { commit, opening } = self.closing.take()?;
         self.opened_at = now;
@@ -377,7 +375,7 @@ impl Coordinator {
         Some((Arc::clone(&self.opening), commit))
     }
 
-    /// Nodes that have changed since they were last asked for here, at most so many.
+    /// Records of nodes that have changed since the last call, at most `most`.
     pub fn changed_nodes(&mut self, most: usize) -> Vec<NodeRecord> {
         let changed = self
             .members
@@ -392,15 +390,14 @@ impl Coordinator {
             .collect()
     }
 
-    /// These could not be stored after all.
+    /// These records could not be stored: the next call returns them again.
     pub fn changed_again(&mut self, nodes: &[NodeRecord]) {
         for node in nodes {
             self.members[node.number as usize].is_changed = true;
         }
     }
 
-    /// Whether there is a beat now. Beats are as far from each other as they should be, however
-    /// late one was looked at.
+    /// Whether there is a beat now. Beats keep their distance even if one is noticed late.
     fn pass_beat(&mut self, now: Instant) -> bool {
         let (Some(beat), Some(cadence)) = (&mut self.beat, self.rules.cadence) else {
             return false;
@@ -413,7 +410,7 @@ impl Coordinator {
         true
     }
 
-    /// Remembers what the open round asks for.
+    /// Stores what the open round asks for.
     fn ask(&mut self, opening: &Opening) {
         let Late::Merge { rounds } = self.rules.late else { return };
         let asked = Asked {
@@ -427,7 +424,7 @@ impl Coordinator {
     }
 }
 
-/// What comes from a wire and is shown to people has a bound.
+/// Copies a text from the network without control characters, shortened.
 fn name_into(out: &mut String, text: &str) {
     const MOST: usize = 64;
     out.clear();

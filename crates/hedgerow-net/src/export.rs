@@ -13,11 +13,11 @@ use hedgerow::features::SampleMap;
 use hedgerow::message::{Broadcast, Rejected};
 use hedgerow::scaling::{NodeScaling, Scale};
 use hedgerow::state::BadState;
-use hedgerow::{Method, NodeMethod};
+use hedgerow::{NodeMethod, Plan};
 
 use crate::coordinator::records::Run;
 use crate::file::{Access, FileError, NewFile, read_bounded};
-use crate::learning::{Plan, PlanError};
+use crate::plan_json::{ReadPlanError, plan_from_json};
 use crate::storage::{StoreError, View};
 
 mod layout;
@@ -70,7 +70,7 @@ pub enum ModelError {
         /// The store or file.
         path: PathBuf,
         /// Why.
-        source: PlanError,
+        source: ReadPlanError,
     },
     /// A state that doesn't belong to its configuration.
     #[error("{}: {source}", path.display())]
@@ -102,11 +102,11 @@ impl Model {
         let view = View::open(path)?;
         let nothing = |what| ModelError::NothingYet { path: path.to_owned(), what };
         let Run { id, learning } = view.run().ok_or_else(|| nothing("no run has begun"))?;
-        let plan = Plan::from_json(learning)
+        let plan = plan_from_json(learning, &[])
             .map_err(|source| ModelError::Plan { path: path.to_owned(), source })?;
         let saved = view.load()?.ok_or_else(|| nothing("no round has closed"))?;
         let unfit = |source| ModelError::State { path: path.to_owned(), source };
-        let mut server = plan.server();
+        let mut server = plan.server_method();
         server.restore(&saved.server).map_err(unfit)?;
         let mut scale = None;
         if let Some(mut scaling) = plan.server_scaling() {
@@ -172,7 +172,7 @@ impl Model {
 
     /// If a node can predict with it.
     fn checked(self, path: &Path) -> Result<Self, ModelError> {
-        if self.plan.learning().method == Method::Local {
+        if !self.plan.method().travels() {
             return Err(ModelError::Local { path: path.to_owned() });
         }
         let taken = Predictor::new(&self);
@@ -200,7 +200,7 @@ impl Predictor {
         }
         // A half begins in round 1 as the server does: what opens it is no news, and predicts
         // nothing yet.
-        let mut half = plan.node(0);
+        let mut half = plan.node_method(0);
         half.adopt(&model.broadcast)?;
         let (scaled, features) = (vec![0.0; plan.inputs()], vec![0.0; plan.map().width()]);
         Ok(Self { half, scaling, map: plan.map().clone(), scaled, features })

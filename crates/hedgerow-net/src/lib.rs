@@ -36,5 +36,3 @@ pub mod session;
 #[cfg(feature = "server")]
 pub mod storage;
 pub mod transport;
-
-pub use learning::{Learning, Plan, PlanError, Scaling};

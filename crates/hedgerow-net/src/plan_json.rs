@@ -1,6 +1,10 @@
 //! A [`Plan`] as JSON: how it travels to nodes and how stores keep it.
 
+use hedgerow::method::MethodInfo;
 use hedgerow::{Plan, PlanConfig, PlanError};
+
+/// Methods beside the built-in ones.
+pub type OtherMethods<'a> = &'a [&'static MethodInfo];
 
 /// JSON that is no plan.
 #[derive(Debug, thiserror::Error)]
@@ -13,9 +17,9 @@ pub enum ReadPlanError {
     Plan(#[from] PlanError),
 }
 
-/// Reads what [`plan_to_json`] wrote.
-pub fn plan_from_json(json: &str) -> Result<Plan, ReadPlanError> {
-    Ok(Plan::new(serde_json::from_str::<PlanConfig>(json)?)?)
+/// Reads what [`plan_to_json`] wrote. `others` are methods beside the built-in ones.
+pub fn plan_from_json(json: &str, others: OtherMethods<'_>) -> Result<Plan, ReadPlanError> {
+    Ok(Plan::with_methods(serde_json::from_str::<PlanConfig>(json)?, others)?)
 }
 
 /// The configuration of a plan.

@@ -80,6 +80,7 @@ async fn play(folder: &Path, name: &str, address: String, samples: String) -> St
         input: Box::new(move |_| Input::reading(std::io::Cursor::new(samples))),
         output: Output::to(written.clone()),
         asked: None,
+        methods: &[],
     };
     driver::run(settings, parts, std::future::pending()).await.unwrap();
     let written = written.0.lock().unwrap().clone();

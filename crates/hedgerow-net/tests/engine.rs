@@ -2,17 +2,17 @@
 
 #![allow(clippy::unwrap_used)]
 
+use crate::common::Engine;
+use crate::common::{Learning, Plan, Scaling};
 use crate::common::{METHODS, learning, plan, sample};
+use crate::common::{broadcast_to_wire, scale_to_wire};
 use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound};
 use hedgerow::message::{Broadcast, Upload};
 use hedgerow::scaling::{Scale, ScaleKind};
 use hedgerow::{Federation, Method};
-use hedgerow_net::agent::Engine;
-use hedgerow_net::transport::protocol::{
-    broadcast_to_wire, numbers_from_bytes, scale_to_wire, wire,
-};
-use hedgerow_net::{Learning, Plan, Scaling, transport::protocol};
+use hedgerow_net::transport::protocol;
+use hedgerow_net::transport::protocol::{numbers_from_bytes, wire};
 
 fn message(broadcast: &Broadcast, taken: u64) -> wire::FromServer {
     wire::from_server::Message::Broadcast(wire::Broadcast { taken, ..broadcast_to_wire(broadcast) })
@@ -100,7 +100,7 @@ fn engines_and_a_server_half_are_the_federation() {
     for method in METHODS {
         let nodes = 5;
         let plan = plan(method, nodes);
-        let mut federation = Federation::new(&plan.core().unwrap());
+        let mut federation = Federation::new(&plan);
         let mut engines: Vec<Engine> =
             (0..nodes as u32).map(|number| node(&plan, number)).collect();
         let mut server = plan.server();
@@ -280,7 +280,7 @@ fn what_was_learned_outlives_the_rounds_that_were_lost() {
     assert!(upload.round == 4 && upload.numbers.iter().any(|number| *number != 0.0), "{upload:?}");
     // Saved and restored it is the same.
     let saved = engine.save();
-    let mut again = Engine::restore(engine.plan().clone(), &saved).unwrap();
+    let mut again = Engine::restore(Plan(engine.plan().clone()), &saved).unwrap();
     again.connected();
     again.hear(&scale).unwrap();
     again.hear(&broadcast).unwrap();

@@ -5,13 +5,13 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{INPUTS, METHODS, learning, plan, sample};
+use crate::common::{Plan, Scaling};
 use hedgerow::message::{Report, Upload};
 use hedgerow::scaling::{NodeScaling, Scale, ScaleKind, ServerScaling};
 use hedgerow::{Method, NodeMethod, ServerMethod};
 use hedgerow_net::coordinator::records::{Commit, Run};
 use hedgerow_net::export::{Model, ModelError, Predictor};
 use hedgerow_net::storage::{Durability, Storage, Store};
-use hedgerow_net::{Plan, Scaling};
 use tempfile::TempDir;
 
 const NODES: u32 = 4;
@@ -115,7 +115,7 @@ fn exported_models_predict_like_nodes_bit_for_bit() {
             let (path, out) =
                 (folder.path().join("server.db"), folder.path().join("m.safetensors"));
             let plan =
-                Plan::new(hedgerow_net::Learning { scaling, ..learning(method, NODES as usize) })
+                Plan::new(crate::common::Learning { scaling, ..learning(method, NODES as usize) })
                     .unwrap();
             let mut federation = Federation::new(plan);
             let mut store = Store::open(&path, Durability::Kill).unwrap();
@@ -163,7 +163,7 @@ fn where_there_is_nothing_to_export_it_is_said() {
     let mut store = Store::open(&path, Durability::Kill).unwrap();
     ends("nothing has been learned yet: no run has begun");
     let scaled = |method, scaling: &Scaling| {
-        Plan::new(hedgerow_net::Learning { scaling: scaling.clone(), ..learning(method, 4) })
+        Plan::new(crate::common::Learning { scaling: scaling.clone(), ..learning(method, 4) })
             .unwrap()
     };
     let online = scaled(Method::MkOfl, &online);

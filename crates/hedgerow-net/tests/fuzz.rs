@@ -3,15 +3,15 @@
 
 #![allow(clippy::unwrap_used)]
 
-use crate::common::{plan, sample};
+use crate::common::Engine;
+use crate::common::{Learning, Plan, Scaling};
+use crate::common::{broadcast_to_wire, scale_to_wire};
+use crate::common::{learning, plan, sample};
 use hedgerow::Method;
 use hedgerow::codec::{Coding, Compression, NumberFormat, Reader, Reference};
 use hedgerow::message::{Report, Upload};
-use hedgerow_net::agent::Engine;
-use hedgerow_net::transport::protocol::{
-    broadcast_to_wire, numbers_from_bytes, scale_from_wire, scale_to_wire, wire,
-};
-use hedgerow_net::{Learning, Plan, Scaling};
+use hedgerow_net::plan_json::plan_from_json;
+use hedgerow_net::transport::protocol::{numbers_from_bytes, wire};
 use prost::Message;
 
 const INPUTS: usize = 1_000_000;
@@ -70,9 +70,9 @@ struct Listener {
 
 impl Listener {
     fn new(plan: Plan) -> Self {
-        let mut online = plan.learning().clone();
-        online.scaling = Scaling::Online { kind: hedgerow::scaling::ScaleKind::Range };
-        let scaling = Plan::new(online).unwrap().server_scaling().unwrap();
+        let online = Scaling::Online { kind: hedgerow::scaling::ScaleKind::Range };
+        let online = hedgerow::Plan::new(plan.config().clone().scaling(online)).unwrap();
+        let scaling = online.server_scaling().unwrap();
         let (mut known, mut sections) = (Reference::default(), Vec::new());
         let server = plan.server();
         server.sections(&mut sections);
@@ -125,7 +125,7 @@ impl Listener {
 fn compressed(method: Method) -> Plan {
     let coding = Coding { numbers: NumberFormat::Bits8, ..Coding::default() };
     let compression = Compression { up: coding, down: coding, ..Compression::default() };
-    Plan::new(Learning { compression, ..plan(method, 4).learning().clone() }).unwrap()
+    Plan::new(Learning { compression, ..learning(method, 4) }).unwrap()
 }
 
 /// Messages of an honest node in its first round.
@@ -209,7 +209,7 @@ fn a_node_hears_odd_messages() {
             let Ok(message) = wire::FromServer::decode(&bytes[..]) else { continue };
             _ = engine.hear(&message);
             if let Some(wire::from_server::Message::Scale(scale)) = &message.message {
-                _ = scale_from_wire(scale);
+                _ = hedgerow::scaling::Scale::from_bytes(&scale.scale);
             }
             let (x, y) = sample(0, at);
             assert!(engine.learn(&x, y).unwrap().value.is_finite());
@@ -236,8 +236,9 @@ fn a_node_is_told_odd_configurations() {
                 );
             }
         }
-        good +=
-            u32::from(std::str::from_utf8(&bytes).is_ok_and(|json| Plan::from_json(json).is_ok()));
+        good += u32::from(
+            std::str::from_utf8(&bytes).is_ok_and(|json| plan_from_json(json, &[]).is_ok()),
+        );
     }
     assert!(good > 100, "{good}");
 }

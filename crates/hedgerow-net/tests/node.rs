@@ -8,18 +8,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::common::Engine;
 use crate::common::{INPUTS, learning, sample, until};
+use crate::common::{Learning, Plan, Scaling};
 use crate::stage::{Session, Stage, accept, append, checked, pass};
+use hedgerow::limits::MAX_HELD;
 use hedgerow::scaling::{ScaleKind, ServerScaling};
 use hedgerow::{Method, ServerMethod};
-use hedgerow_net::agent::Engine;
 use hedgerow_net::agent::driver::OpenInput;
-use hedgerow_net::agent::engine::MAX_HELD;
 use hedgerow_net::agent::http::{Asked, Question};
 use hedgerow_net::agent::input::Input;
 use hedgerow_net::agent::output::Output;
 use hedgerow_net::transport::protocol::wire;
-use hedgerow_net::{Learning, Plan, Scaling};
 use tonic::Status;
 
 /// Samples of the first node as JSON Lines.
@@ -62,10 +62,7 @@ async fn a_file_is_played_in_step_and_the_node_leaves_when_all_is_answered() {
     twin.connected();
     let mut expected = Vec::new();
     let hear = |twin: &mut Engine, broadcast: &hedgerow::message::Broadcast, taken| {
-        let message = wire::Broadcast {
-            taken,
-            ..hedgerow_net::transport::protocol::broadcast_to_wire(broadcast)
-        };
+        let message = wire::Broadcast { taken, ..crate::common::broadcast_to_wire(broadcast) };
         twin.hear(&wire::from_server::Message::Broadcast(message).into()).unwrap();
     };
     hear(&mut twin, server.broadcast(), 0);
@@ -214,7 +211,7 @@ async fn labels_come_later_and_bad_lines_are_passed_over() {
     let by_hand = {
         let mut engine = Engine::new(plan.clone(), "r1", 0);
         engine.connected();
-        let message = hedgerow_net::transport::protocol::broadcast_to_wire(server.broadcast());
+        let message = crate::common::broadcast_to_wire(server.broadcast());
         engine.hear(&wire::from_server::Message::Broadcast(message).into()).unwrap();
         engine.learn(&[0.1, 0.2, 0.3], 0.5).unwrap();
         let mut said = Vec::new();
@@ -307,7 +304,7 @@ async fn a_node_that_was_ended_goes_on_where_it_was() {
     twin.connected();
     let mut expected = Vec::new();
     for time in 0..12 {
-        let message = hedgerow_net::transport::protocol::broadcast_to_wire(server.broadcast());
+        let message = crate::common::broadcast_to_wire(server.broadcast());
         twin.hear(&wire::from_server::Message::Broadcast(message).into()).unwrap();
         let (x, y) = sample(0, time);
         expected.push(twin.learn(&x, y).unwrap().value);
@@ -399,7 +396,7 @@ async fn nonsense_from_a_server_is_survived() {
         assert_eq!(session.hear().await, None);
     }
     // Invalid broadcasts.
-    let good = hedgerow_net::transport::protocol::broadcast_to_wire(plan.server().broadcast());
+    let good = crate::common::broadcast_to_wire(plan.server().broadcast());
     for bad in [
         wire::Broadcast { numbers: vec![1; 7].into(), ..good.clone() },
         wire::Broadcast { compressed: true, ..good.clone() },
@@ -549,7 +546,7 @@ async fn without_a_scale_samples_are_taken_until_there_is_one() {
     // After 1, 2, 4, 8 and 16 samples.
     assert_eq!(reports, 5);
     assert!(session.is_quiet().await);
-    let message = hedgerow_net::transport::protocol::scale_to_wire(scaling.version(), &scale);
+    let message = crate::common::scale_to_wire(scaling.version(), &scale);
     session.say(wire::from_server::Message::Scale(message)).await;
     let mut rounds = 0;
     while let Some(message) = session.hear().await {
@@ -576,8 +573,7 @@ async fn agree(session: &mut Session, scaling: &mut ServerScaling) -> wire::From
             .unwrap();
         scaling.accept(0, &hedgerow::message::Report { numbers }).unwrap();
         if let Some(scale) = scaling.close_round().cloned() {
-            let message =
-                hedgerow_net::transport::protocol::scale_to_wire(scaling.version(), &scale);
+            let message = crate::common::scale_to_wire(scaling.version(), &scale);
             return wire::from_server::Message::Scale(message).into();
         }
     }
@@ -589,7 +585,7 @@ fn upload_of(plan: &Plan, scale: &wire::FromServer, times: std::ops::Range<u64>)
     let mut twin = Engine::new(plan.clone(), "r1", 0);
     twin.connected();
     twin.hear(scale).unwrap();
-    let broadcast = hedgerow_net::transport::protocol::broadcast_to_wire(plan.server().broadcast());
+    let broadcast = crate::common::broadcast_to_wire(plan.server().broadcast());
     twin.hear(&wire::from_server::Message::Broadcast(broadcast).into()).unwrap();
     for time in times {
         let (x, y) = sample(0, time);

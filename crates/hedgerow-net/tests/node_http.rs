@@ -5,12 +5,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::common::{Learning, Plan};
 use crate::common::{learning, until};
 use crate::stage::{Node, Session, Stage, checked};
 use hedgerow::Method;
 use hedgerow_net::agent::http;
 use hedgerow_net::agent::input::Input;
-use hedgerow_net::{Learning, Plan};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -51,6 +51,7 @@ async fn node(folder: &Path, name: &str, changes: &[String]) -> Result<(), Agent
         input: Box::new(move |_| Input::reading(Cursor::new(text))),
         output: Output::none(),
         asked: None,
+        methods: &[],
     };
     driver::run(settings, parts, std::future::pending()).await
 }

@@ -6,18 +6,18 @@
 
 use std::path::Path;
 
+use crate::common::Engine;
+use crate::common::Plan;
+use crate::common::broadcast_to_wire;
 use futures_util::stream::poll_fn;
 use hedgerow::federation::{Contact, NodeRound};
 use hedgerow::message::{Broadcast, Report};
 use hedgerow::{Federation, NodeId};
 use hedgerow_config::Layer;
-use hedgerow_net::Plan;
-use hedgerow_net::agent::Engine;
-use hedgerow_net::plan_json::plan_to_json;
 use hedgerow_net::serve::{ServeSettings, Server};
+use hedgerow_net::transport::protocol::VERSION;
 use hedgerow_net::transport::protocol::wire::federation_client::FederationClient;
 use hedgerow_net::transport::protocol::wire::{self, from_node, from_server};
-use hedgerow_net::transport::protocol::{VERSION, broadcast_to_wire};
 use tokio::sync::mpsc;
 use tonic::Streaming;
 use tonic::transport::Endpoint;
@@ -51,7 +51,7 @@ fn settings(store: &Path, changes: &[&str]) -> ServeSettings {
 /// The broadcasts of a federation in one process: nodes receive a scale, then a broadcast; they
 /// learn; the round closes; reports go up.
 fn in_one_process(plan: &Plan) -> Vec<Broadcast> {
-    let mut federation = Federation::new(&plan.core().unwrap());
+    let mut federation = Federation::new(plan);
     let mut nodes: Vec<_> = (0..NODES).map(|_| plan.node_scaling()).collect();
     let mut server = plan.server_scaling();
     let mut told = vec![];
@@ -143,7 +143,7 @@ impl Node {
         else {
             panic!("no welcome")
         };
-        let plan = Plan::from_json(&welcome.learning).unwrap();
+        let plan = Plan::from_json(&welcome.learning);
         let mut engine = Engine::new(plan, &welcome.run, welcome.node);
         engine.connected();
         let mut node = Self { engine, to, from, broadcast: wire::Broadcast::default(), scales: 0 };
@@ -189,7 +189,7 @@ impl Node {
 async fn compare(changes: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let settings = settings(&folder.path().join("run.db"), changes);
-    let plan = Plan::from_json(&plan_to_json(&settings.plan)).unwrap();
+    let plan = Plan(settings.plan.clone());
     let server = Server::start(settings).await.unwrap();
     let mut nodes = vec![];
     for node in 0..NODES {
@@ -227,7 +227,7 @@ async fn compare(changes: &[&str]) {
             }
         }
     }
-    let is_compressed = plan.learning().compression.down != hedgerow::codec::Coding::default();
+    let is_compressed = plan.config().compression.down != hedgerow::codec::Coding::default();
     // gr's broadcasts are exact whatever is asked for, but travel in the same way.
     assert_eq!(compressed > 0, is_compressed, "{changes:?}");
     if plan.server_scaling().is_some() {

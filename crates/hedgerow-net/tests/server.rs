@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use crate::common::{Plan, Scaling};
 use futures_util::stream::poll_fn;
 use hedgerow::codec::{Coding, Encoder, Kind, NumberFormat, Reference, Section};
 use hedgerow_config::Layer;
@@ -15,7 +16,6 @@ use hedgerow_net::serve::{ServeSettings, Server};
 use hedgerow_net::transport::protocol::wire::federation_client::FederationClient;
 use hedgerow_net::transport::protocol::wire::{self, from_node, from_server};
 use hedgerow_net::transport::protocol::{VERSION, numbers_from_bytes, numbers_to_bytes};
-use hedgerow_net::{Plan, Scaling};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -175,8 +175,8 @@ async fn a_node_is_told_everything_and_rounds_go_on() {
     let (server, _folder) = server(&["rounds.quorum=2"]).await;
     let (mut a, welcome) = Node::join(server.address(), "a").await;
     assert_eq!((welcome.protocol, welcome.node), (VERSION, 0));
-    let plan = Plan::from_json(&welcome.learning).unwrap();
-    assert_eq!((plan.learning().method.name(), &plan.learning().scaling), ("mk", &Scaling::None));
+    let plan = Plan::from_json(&welcome.learning);
+    assert_eq!((plan.method().name, &plan.config().scaling), ("mk", &Scaling::None));
     let (mut b, other) = Node::join(server.address(), "b").await;
     assert_eq!((other.node, &other.run), (1, &welcome.run));
     for round in 1..=20 {

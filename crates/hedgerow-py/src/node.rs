@@ -123,6 +123,7 @@ impl Node {
             input: Box::new(|_| Input::None),
             output: Output::none(),
             asked: Some(questions),
+            methods: &[],
         };
         let agent = runtime.spawn(driver::run(settings, parts, async move { _ = ended.await }));
         let live = Live { asked, shutdown, agent, runtime, _folder: folder };

@@ -16,6 +16,7 @@ use tokio_rustls::TlsConnector;
 
 use super::backoff::Backoff;
 use crate::pki::identity::{NodeIdentity, check_plain_text};
+use crate::plan_json::OtherMethods;
 pub use crate::session::ConnectError;
 use crate::session::{Joined, hello};
 use crate::transport::Connection;
@@ -23,14 +24,14 @@ use crate::transport::counted::{Counted, Traffic};
 use crate::transport::grpc::{ClientSender, ClientStream, Opened, Received};
 use crate::transport::watched::{Note, Watched};
 
-/// Messages that may wait to be heard.
+/// Messages that may wait to be handled.
 const MAX_UNHEARD: usize = 16;
 
-/// How long one of a server's addresses is tried before the next one is.
-const ATTEMPT: Duration = Duration::from_secs(4);
+/// How long one of a server's addresses is tried before the next one.
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How long a server may take to end a stream on which the node says no more.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long a server may take to end a stream after the node's last message.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Makes a connection.
 pub type Dial = Arc<
@@ -39,19 +40,19 @@ pub type Dial = Arc<
         + Sync,
 >;
 
-/// How one proves who one is.
+/// How a node proves its identity.
 #[derive(Debug)]
 pub enum Security {
-    /// By a certificate, to a server that has one of the same authority and for this name.
+    /// By a certificate, to a server with a certificate of the same authority and for this name.
     Tls {
-        /// The node's.
+        /// The node's certificate and key.
         identity: Box<NodeIdentity>,
-        /// The server's.
+        /// The name in the server's certificate.
         server: ServerName<'static>,
     },
-    /// Not at all: on loopback only.
+    /// Not at all: only on loopback.
     PlainText {
-        /// Who the node says it is.
+        /// The node's name.
         name: String,
     },
 }
@@ -66,22 +67,22 @@ impl Security {
     }
 }
 
-/// How patient a node is.
+/// How long a node waits.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// For a connection to be made and to be welcomed on it.
+    /// For a connection and the Welcome on it.
     pub connect: Duration,
-    /// Between two signs of life, which a dead server doesn't answer.
+    /// Between two keep-alive messages.
     pub keep_alive: Duration,
-    /// The first wait before another try.
+    /// Before the second attempt.
     pub least: Duration,
-    /// The longest.
+    /// Before another attempt, at most.
     pub most: Duration,
-    /// The wait after a refusal that another try won't mend.
+    /// After a refusal that another attempt won't change.
     pub refused: Duration,
 }
 
-/// What a client tells.
+/// What a client reports.
 #[derive(Debug)]
 pub enum Event {
     /// A stream is up. It ends when the sender is dropped.
@@ -95,14 +96,14 @@ pub enum Event {
     Heard(Received),
     /// The stream is down, or none could be made.
     Down {
-        /// Why.
+        /// The reason.
         trouble: ConnectError,
-        /// When it is tried again.
+        /// When the next attempt begins.
         again_in: Duration,
     },
 }
 
-/// Keeps in touch.
+/// Keeps a node connected.
 pub struct Client {
     dial: Dial,
     security: Security,
@@ -110,12 +111,14 @@ pub struct Client {
     /// The run that the node's state belongs to; empty if it has none.
     run: watch::Receiver<String>,
     traffic: Arc<Traffic>,
+    /// Methods beside the built-in ones.
+    methods: OtherMethods<'static>,
     backoff: Backoff,
-    /// What was said about the node's certificate, so that it is said once.
+    /// The latest warning about the node's certificate, so that it is logged once.
     warned: Option<String>,
 }
 
-/// A connection over TCP to whatever answers first under this address, which has a host and a port.
+/// Connects over TCP to the first of a host's addresses that answers; `address` is HOST:PORT.
 pub fn tcp(address: &str, is_plain: bool) -> Dial {
     let address: Arc<str> = address.into();
     Arc::new(move || {
@@ -134,7 +137,7 @@ async fn connect(address: &str, is_plain: bool) -> Result<TcpStream, ConnectErro
             trouble = refused.into();
             continue;
         }
-        match timeout(ATTEMPT, TcpStream::connect(found)).await {
+        match timeout(ADDRESS_TIMEOUT, TcpStream::connect(found)).await {
             Ok(Ok(stream)) => {
                 stream
                     .set_nodelay(true)
@@ -152,19 +155,20 @@ async fn connect(address: &str, is_plain: bool) -> Result<TcpStream, ConnectErro
 }
 
 impl Client {
-    /// One that hasn't tried yet.
+    /// A client that has not connected yet.
     pub fn new(
         dial: Dial,
         security: Security,
         patience: Patience,
         run: watch::Receiver<String>,
         traffic: Arc<Traffic>,
+        methods: OtherMethods<'static>,
     ) -> Self {
         let backoff = Backoff::new(patience.least, patience.most);
-        Self { dial, security, patience, run, traffic, backoff, warned: None }
+        Self { dial, security, patience, run, traffic, methods, backoff, warned: None }
     }
 
-    /// Begins, on a task of its own. It ends when nobody listens any more.
+    /// Starts its task. The task ends when the receiver is dropped.
     pub fn start(mut self) -> (mpsc::Receiver<Event>, tokio::task::JoinHandle<()>) {
         let (events, heard) = mpsc::channel(MAX_UNHEARD);
         let task = tokio::spawn(async move {
@@ -188,7 +192,7 @@ impl Client {
         (heard, task)
     }
 
-    /// Connects and listens until there is nothing more to hear.
+    /// Connects and receives until the stream ends.
     async fn stay(&mut self, events: &mpsc::Sender<Event>) -> ConnectError {
         let joined = tokio::select! {
             joined = timeout(self.patience.connect, self.join()) => joined,
@@ -203,11 +207,11 @@ impl Client {
         if events.send(Event::Up { joined: Box::new(joined), sender }).await.is_err() {
             return ConnectError::Ended;
         }
-        // A node that says no more waits for the server to end the stream, but not for ever.
+        // After the node's last message, the server is given a moment to end the stream.
         let mut end = std::pin::pin!(async move {
-            // The sender of this is never used, only dropped.
+            // Nothing is ever sent on this channel; its sender is dropped.
             _ = (&mut silent).await;
-            sleep(FAREWELL).await;
+            sleep(END_TIMEOUT).await;
         });
         let trouble = loop {
             let received = tokio::select! {
@@ -224,14 +228,14 @@ impl Client {
                 Err(error) => break note.read().unwrap_or(error),
             }
         };
-        // Two that take each other's place do so ever more rarely.
+        // Two streams that replace each other do so ever more rarely.
         if trouble != ConnectError::Replaced {
             self.backoff.lasted(since.elapsed());
         }
         trouble
     }
 
-    /// A connection, and the server's welcome on it.
+    /// Connects and joins.
     async fn join(&mut self) -> Result<(Joined, Opened, Note), ConnectError> {
         if let Security::Tls { identity, .. } = &mut self.security {
             match identity.reopen_if_changed() {
@@ -282,7 +286,7 @@ impl Client {
         let hello = hello(self.security.name(), &self.run.borrow());
         let keep_alive = self.patience.keep_alive;
         let mut opened = ClientStream::open(connection, keep_alive, hello).await?;
-        Ok((Joined::from_first(opened.stream.first().await?)?, opened))
+        Ok((Joined::from_first(opened.stream.first().await?, self.methods)?, opened))
     }
 }
 

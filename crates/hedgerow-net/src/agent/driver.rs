@@ -1,5 +1,4 @@
-//! A running node: one task that hears the server, takes samples, answers questions, and saves
-//! itself now and then; none of which waits for another.
+//! A running node: one task that handles the server's messages, samples, HTTP requests and saves.
 
 use std::future::{Future, pending};
 use std::sync::Arc;
@@ -24,59 +23,62 @@ use super::sample::{BadRow, Sample, Schema};
 use super::saving::Saving;
 use super::state::{Kept, Reading, StateError, StateFile};
 use crate::file::FileError;
+use crate::plan_json::OtherMethods;
 use crate::transport::counted::Traffic;
 
-/// How long a stream is waited for when the node ends.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long the node waits for its stream to end.
+const STREAM_END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// So many samples, and so many of them for each answer to a round, are a file that was not played
-/// in step.
-const MANY: u64 = 100;
-const MANY_A_ROUND: u64 = 10;
+/// With at least this many samples, and this many of them per acknowledged upload, a file was not
+/// read in step with the rounds.
+const FILE_SAMPLES: u64 = 100;
+const FILE_SAMPLES_PER_UPLOAD: u64 = 10;
 
 /// Why a node ended, if not because it was told to.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// Its state.
+    /// The state file can't be used.
     #[error(transparent)]
     State(#[from] StateError),
-    /// Its last state could not be written.
+    /// The last state could not be written.
     #[error("the node's state could not be saved: {0}")]
     Unsaved(FileError),
-    /// The server, where only one try was wanted.
+    /// The connection failed, and only one attempt was wanted.
     #[error(transparent)]
     ConnectError(ConnectError),
-    /// The input, of which nothing was of use.
+    /// No line of the input could be used.
     #[error(
         "nothing was learned or predicted: {bad} of {lines} lines were bad, line {first} first: {reason}"
     )]
     NothingOfUse {
-        /// All lines.
+        /// Number of lines.
         lines: u64,
-        /// Those that were refused.
+        /// Number of refused lines.
         bad: u64,
-        /// The first of them.
+        /// The first refused line.
         first: u64,
         /// What was wrong with it.
         reason: String,
     },
 }
 
-/// Opens the input, from this place on if it has been read before.
+/// Opens the input, from the given position if it has been read before.
 pub type OpenInput = Box<dyn FnOnce(Option<&Reading>) -> Input + Send>;
 
-/// What an agent is made of.
+/// The parts of an agent.
 pub struct Parts {
-    /// How the server is reached.
+    /// Connects to the server.
     pub dial: Dial,
-    /// How the node proves who it is.
+    /// The node's identity.
     pub security: Security,
     /// Where its samples come from.
     pub input: OpenInput,
     /// Where its predictions go.
     pub output: Output,
-    /// Who asks it.
+    /// Questions from other programs.
     pub asked: Option<mpsc::Receiver<Asked>>,
+    /// Methods beside the built-in ones.
+    pub methods: OtherMethods<'static>,
 }
 
 /// Runs a node until it is told to end, or its input has ended and nothing more is to be done.
@@ -85,8 +87,8 @@ pub async fn run(
     parts: Parts,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), AgentError> {
-    let Parts { dial, security, input, output, asked } = parts;
-    let (file, kept) = StateFile::open(&settings.state.path, security.name())?;
+    let Parts { dial, security, input, output, asked, methods } = parts;
+    let (file, kept) = StateFile::open(&settings.state.path, security.name(), methods)?;
     let (node, reading) = kept.map_or((None, None), |Kept { node, reading }| (Some(node), reading));
     let reading = reading.filter(|reading| reading.path == settings.samples.path);
     let (run, current) =
@@ -124,7 +126,8 @@ pub async fn run(
         );
         agent.node = Some(agent.with_schema(node));
     }
-    let client = Client::new(dial, security, agent.settings.patience(), current, traffic);
+    let patience = agent.settings.patience();
+    let client = Client::new(dial, security, patience, current, traffic, methods);
     agent.drive(client, asked, shutdown).await
 }
 
@@ -136,20 +139,19 @@ pub(super) struct Agent {
     pub(super) counts: Counts,
     pub(super) traffic: Arc<Traffic>,
     pub(super) began: Instant,
-    /// Whether the node comes from an earlier life.
+    /// Whether the node was restored from its state file.
     pub(super) is_restored: bool,
-    /// Whether samples can be learned from: the run's round has been heard, or it can't be heard
-    /// and is known from an earlier life. What is learned before would be no answer to it, or of
-    /// another run.
+    /// Whether samples can be learned from: the open round has been heard, or the server can't be
+    /// reached and the node was restored. What is learned before could belong to another run.
     pub(super) has_begun: bool,
     pub(super) input: Input,
     pub(super) has_input_ended: bool,
     /// The first line that was refused, and why.
     first_bad: Option<(u64, String)>,
-    /// Whether it was told that samples wait for a scale.
+    /// Whether it was logged that samples wait for a scale.
     has_told_wait: bool,
     pub(super) rows: Rows,
-    /// A header from before a restart, as long as it hasn't been looked at.
+    /// A header from before a restart that has not been used yet.
     pub(super) header: Option<Vec<u8>>,
     output: Output,
     pub(super) run: watch::Sender<String>,
@@ -161,9 +163,9 @@ pub(super) struct Agent {
 pub(super) struct LocalNode {
     pub(super) node: Node,
     pub(super) schema: Schema,
-    /// Inputs that some sample did not name, so that it is said once of each.
+    /// Inputs that some sample did not name, so that each is logged once.
     is_told_absent: Vec<bool>,
-    /// Answers to rounds that were taken in earlier lives.
+    /// Uploads that were acknowledged before the last restart.
     taken_before: u64,
 }
 
@@ -174,7 +176,7 @@ impl LocalNode {
         Self { node, schema, is_told_absent, taken_before }
     }
 
-    /// Does what a sample asks for.
+    /// Predicts or learns, as the sample asks.
     pub(super) fn take(&mut self, sample: &Sample) -> Result<Answer, BadInput> {
         let node = &mut self.node;
         let answer = match (&sample.id, &sample.x, sample.y) {
@@ -198,7 +200,7 @@ impl LocalNode {
     }
 }
 
-/// What was counted since the agent began.
+/// Counters since the agent began.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     pub(super) lines: u64,
@@ -255,7 +257,7 @@ impl Agent {
                 },
                 Happening::Asked(Some(Asked { question, reply })) => {
                     let answer = self.answer(&question);
-                    // Whoever asked may have gone.
+                    // The asker may have gone.
                     _ = reply.send(answer);
                 }
                 Happening::Asked(None) => asked = None,
@@ -287,7 +289,7 @@ impl Agent {
         // What waits to be sent is sent before the stream ends.
         self.link.stream = None;
         drop(events);
-        if timeout(FAREWELL, &mut talking).await.is_err() {
+        if timeout(STREAM_END_TIMEOUT, &mut talking).await.is_err() {
             talking.abort();
         }
         let saved = self.save_at_last().await;
@@ -316,7 +318,7 @@ impl Agent {
         }
     }
 
-    /// Whether nothing more comes, and the node leaves when all is said.
+    /// Whether the input has ended and the node leaves after its last answer.
     fn is_leaving(&self) -> bool {
         let has_learned = self.node.as_ref().is_some_and(|local| local.node.learned() > 0);
         self.has_input_ended && self.settings.leaves_at_end() && has_learned
@@ -329,7 +331,7 @@ impl Agent {
             && self.node.as_ref().is_some_and(is_idle)
     }
 
-    /// Says, once, that nothing can be learned before there is a scale, when it stops the node.
+    /// Logs once that the node is stopped because there is no scale.
     fn tell_wait(&mut self) {
         let Some(LocalNode { node, .. }) = &self.node else { return };
         let held = node.waiting().1;
@@ -341,7 +343,7 @@ impl Agent {
         self.has_told_wait = is_stopped;
     }
 
-    /// Nothing more is read.
+    /// The input has ended.
     fn end_input(&mut self) {
         self.has_input_ended = true;
         self.link.set_patience(self.settings.samples.patience.0);
@@ -349,7 +351,7 @@ impl Agent {
         info!(lines, bad = bad_lines, "the input has ended");
     }
 
-    /// All that can be done with the input is done.
+    /// The node has answered for all of its input.
     fn leave(&mut self) -> Result<(), AgentError> {
         let Counts {
             lines,
@@ -366,8 +368,8 @@ impl Agent {
         let taken =
             self.node.as_ref().map_or(0, |local| local.node.tally().taken - local.taken_before);
         if self.settings.samples.pace != Pace::Round
-            && learned >= MANY
-            && learned / MANY_A_ROUND > taken
+            && learned >= FILE_SAMPLES
+            && learned / FILE_SAMPLES_PER_UPLOAD > taken
         {
             warn!(
                 "few rounds have heard of many samples: where they needn't be taken as they come, --pace round learns more"
@@ -437,7 +439,7 @@ impl Agent {
     fn refuse_line(&mut self, line: &Line, id: Option<&str>, bad: &dyn std::error::Error) {
         self.counts.bad_lines += 1;
         let (number, count) = (line.number, self.counts.bad_lines);
-        // Ever more rarely, so that a broken sensor doesn't fill the log.
+        // Increasingly rarely, so that a broken sensor doesn't fill the log.
         if count <= 10 || count.is_power_of_two() {
             warn!(line = number, bad_lines = count, "a line was not taken: {bad}");
         }
@@ -453,7 +455,7 @@ impl Agent {
     }
 }
 
-/// How fast samples are taken, and why so.
+/// Chooses when samples are taken, and logs why.
 fn settle_pace(wanted: Pace, input: &Input) -> Pace {
     let Some((natural, reason)) = input.natural_pace() else {
         return if wanted == Pace::Auto { Pace::Free } else { wanted };

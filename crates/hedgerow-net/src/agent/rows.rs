@@ -1,19 +1,24 @@
-//! [`Rows`]: lines become samples, be they JSON objects or the rows of a table with a header.
+//! [`Rows`]: lines become samples. Lines are JSON objects, or rows of a table with a header in the
+//! dialect of `hedgerow-data`.
 
 use std::borrow::Cow;
 
+use hedgerow_data::csv::LineReader;
+use hedgerow_data::rows::{BadNumber, Cell};
+use hedgerow_data::text::{excerpt, shortened};
+
 use super::lines::Line;
-use super::sample::{BadRow, Builder, Role, Sample, Schema, read_cell, shortened};
+use super::sample::{BadRow, Builder, Role, Sample, Schema, not_a_number, to_f32};
 
 /// How lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
-    /// As the first line looks: an object, or a header.
+    /// Found from the first line: an object, or a header.
     Auto,
-    /// A JSON object a line.
+    /// One JSON object per line.
     Json,
-    /// A header, then a row a line; between the cells a comma, a semicolon or a tab.
+    /// A header, then one row per line.
     Csv,
 }
 
@@ -27,7 +32,7 @@ pub struct Rows {
 #[derive(Debug)]
 struct Header {
     text: Vec<u8>,
-    separator: u8,
+    lines: LineReader,
     names: Vec<String>,
     roles: Vec<Role>,
 }
@@ -82,26 +87,23 @@ impl Rows {
             self.header = Some(Header::read(text, schema)?);
             return Ok(None);
         }
-        self.header.as_ref().ok_or(BadRow::NoHeader)?.sample(text, schema).map(Some)
+        self.header.as_mut().ok_or(BadRow::NoHeader)?.sample(text, schema).map(Some)
     }
 }
 
 impl Header {
     fn read(text: &[u8], schema: &Schema) -> Result<Self, BadRow> {
-        let separator = separator(text);
-        let names: Vec<String> = cells(text, separator)
-            .iter()
-            .map(|cell| std::str::from_utf8(cell).map(str::to_owned))
-            .collect::<Result<_, _>>()
-            .map_err(|_| BadRow::NotText {
-                column: shortened(&String::from_utf8_lossy(text), 40),
-            })?;
+        let not_text = |_| BadRow::NotText { column: excerpt(&String::from_utf8_lossy(text)) };
+        let header = std::str::from_utf8(text).map_err(not_text)?;
+        let lines = LineReader::under_header(header);
+        let names = lines.fields(header).map(|name| name.map(Cow::into_owned));
+        let names: Vec<String> = names.collect::<Result<_, _>>()?;
         let mut roles: Vec<Role> = names.iter().map(|name| schema.role(name)).collect();
         let mut inputs = 0;
         let mut is_named = vec![false; schema.inputs()];
         for (position, name) in names.iter().enumerate() {
             if names[..position].contains(name) {
-                return Err(BadRow::Twice { column: shortened(name, 40) });
+                return Err(BadRow::Twice { column: excerpt(name) });
             }
             // Without names, whatever is nothing else is an input.
             if !schema.has_names() && matches!(roles[position], Role::Other | Role::Inputs) {
@@ -120,7 +122,7 @@ impl Header {
         if !schema.has_names() && inputs != schema.inputs() {
             return Err(BadRow::WrongInputs { expected: schema.inputs(), found: inputs });
         }
-        let shown = || format!("{:?}", shortened(&String::from_utf8_lossy(text), 120));
+        let shown = || format!("{:?}", shortened(header, 120));
         // Labels that come later have no inputs beside them.
         if inputs == 0 && !(roles.contains(&Role::Id) && roles.contains(&Role::Label)) {
             return Err(BadRow::NoInputs { header: shown(), known: schema.known().to_owned() });
@@ -134,21 +136,20 @@ impl Header {
             let missing = shortened(&missing.join(", "), 200);
             return Err(BadRow::MissingColumns { missing, header: shown() });
         }
-        Ok(Self { text: text.to_vec(), separator, names, roles })
+        Ok(Self { text: text.to_vec(), lines, names, roles })
     }
 
-    fn sample(&self, text: &[u8], schema: &Schema) -> Result<Sample, BadRow> {
-        let cells = cells(text, self.separator);
+    fn sample(&mut self, text: &[u8], schema: &Schema) -> Result<Sample, BadRow> {
+        let text = std::str::from_utf8(text).map_err(|error| self.not_text(text, error))?;
+        self.lines.find_decimal(text);
+        let cells: Vec<Cow<'_, str>> = self.lines.fields(text).collect::<Result<_, _>>()?;
         let (expected, found) = (self.roles.len(), cells.len());
         if found != expected {
             return Err(BadRow::WrongCells { expected, found });
         }
-        let text_of = |position: usize| {
-            let text = std::str::from_utf8(&cells[position]);
-            text.map_err(|_| BadRow::NotText { column: shortened(&self.names[position], 40) })
-        };
         let position_of = |role| self.roles.iter().position(|other| *other == role);
-        let id = position_of(Role::Id).map(text_of).transpose()?.filter(|id| !id.is_empty());
+        let id = position_of(Role::Id).map(|position| &cells[position]);
+        let id = id.filter(|id| !id.is_empty());
         let mut builder = Builder::new(schema);
         if let Some(id) = id {
             builder.id(Cow::Borrowed(id))?;
@@ -161,47 +162,51 @@ impl Header {
             let name = &self.names[position];
             match *role {
                 Role::Input(input) if !is_label_alone => {
-                    builder.input(input, name, read_cell(name, text_of(position)?)?)?;
+                    builder.input(input, name, read_cell(&self.lines, name, &cells[position])?)?;
                 }
-                Role::Label => builder.label(name, read_cell(name, text_of(position)?)?)?,
+                Role::Label => {
+                    builder.label(name, read_cell(&self.lines, name, &cells[position])?)?;
+                }
                 _ => {}
             }
         }
         builder.finish()
     }
+
+    /// The column in which a row stops being UTF-8.
+    fn not_text(&self, text: &[u8], error: std::str::Utf8Error) -> BadRow {
+        let readable = String::from_utf8_lossy(&text[..error.valid_up_to()]);
+        let position = self.lines.fields(&readable).count().saturating_sub(1);
+        let column = self.names.get(position).map_or_else(String::new, |name| excerpt(name));
+        BadRow::NotText { column }
+    }
 }
 
-/// Whichever of the usual ones a header has most of.
-fn separator(header: &[u8]) -> u8 {
-    let count = |separator: &u8| header.iter().filter(|byte| *byte == separator).count();
-    [b'\t', b';', b','].into_iter().max_by_key(count).unwrap_or(b',')
-}
-
-/// Whether every cell is a number or missing, as no header is.
+/// Whether every cell is a number or missing, so that the row is no header.
 fn is_data(text: &[u8]) -> bool {
-    cells(text, separator(text))
-        .iter()
-        .all(|cell| std::str::from_utf8(cell).is_ok_and(|text| read_cell("", text).is_ok()))
+    let Ok(text) = std::str::from_utf8(text) else { return false };
+    let mut lines = LineReader::under_header(text);
+    lines.find_decimal(text);
+    lines.fields(text).all(|field| field.is_ok_and(|field| read_cell(&lines, "", &field).is_ok()))
 }
 
-fn cells(text: &[u8], separator: u8) -> Vec<Vec<u8>> {
-    let mut reader = csv::ReaderBuilder::new()
-        .has_headers(false)
-        .delimiter(separator)
-        .trim(csv::Trim::All)
-        .buffer_capacity(text.len() + 1)
-        .from_reader(text);
-    let mut record = csv::ByteRecord::new();
-    match reader.read_byte_record(&mut record) {
-        Ok(true) => record.iter().map(<[u8]>::to_vec).collect(),
-        // Reading from memory can't fail, and the text isn't empty.
-        _ => Vec::new(),
+/// The number in a cell; NaN if it is missing.
+fn read_cell(lines: &LineReader, column: &str, text: &str) -> Result<f32, BadRow> {
+    match lines.cell(text) {
+        Ok(Cell::Missing) => Ok(f32::NAN),
+        Ok(Cell::Number(number)) => to_f32(column, text, number),
+        Err(BadNumber::TooLarge) => to_f32(column, text, f64::INFINITY),
+        Ok(Cell::Text(_)) | Err(BadNumber::NotFinite) => {
+            Err(not_a_number(column, &format!("{text:?}")))
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+
+    use hedgerow_data::csv::BadQuotes;
 
     use super::super::sample::Others;
     use super::*;
@@ -253,7 +258,7 @@ mod tests {
             "\u{feff}load,wind,temperature\n3,2,1\n{\"wind\": 3}\n",
         );
         assert_eq!((&csv[0], &csv[1]), (&Ok(None), &sample(None, Some([1.0, 2.0]), Some(3.0))));
-        assert_eq!(csv[2], Err(BadRow::WrongCells { expected: 3, found: 1 }));
+        assert_eq!(csv[2], Err(BadRow::BadQuotes(BadQuotes)));
     }
 
     #[test]
@@ -269,6 +274,9 @@ mod tests {
             sample(None, x, Some(5.0)),
         ];
         assert_eq!(rows, expected);
+        let commas = "temperature;wind;load\n1;2,5;3\n";
+        let x = Some([1.0, 2.5]);
+        assert_eq!(read_all(&weather(), Format::Csv, commas)[1], sample(None, x, Some(3.0)));
         assert_eq!(
             read_all(&weather(), Format::Csv, "id\tload\na1\t3\n")[1],
             sample(Some("a1"), None, Some(3.0))

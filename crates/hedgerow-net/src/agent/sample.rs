@@ -5,12 +5,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use hedgerow::Plan;
+use hedgerow_data::csv::BadQuotes;
+use hedgerow_data::text::{excerpt, shortened};
 
 /// Most bytes of an id.
 pub const MAX_ID: usize = 256;
-
-/// What stands for a missing value in a cell, besides nothing at all.
-const MISSING: [&str; 6] = ["NA", "N/A", "NaN", "nan", "null", "?"];
 
 /// A sample, a question, or a label that comes later.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -32,7 +31,10 @@ pub enum BadRow {
     /// Not JSON, or not an object.
     #[error("it is no JSON object: {0}")]
     NotAnObject(String),
-    /// Not text.
+    /// A quoted cell without its end, or a quote inside a cell that isn't quoted.
+    #[error(transparent)]
+    BadQuotes(#[from] BadQuotes),
+    /// The line is not UTF-8.
     #[error("column {column:?} is not UTF-8")]
     NotText {
         /// Which.
@@ -249,10 +251,9 @@ impl Schema {
     pub(super) fn check_other(&self, column: &str) -> Result<(), BadRow> {
         match self.others {
             Others::Ignore => Ok(()),
-            Others::Refuse => Err(BadRow::UnknownColumn {
-                column: shortened(column, 40),
-                known: self.known.clone(),
-            }),
+            Others::Refuse => {
+                Err(BadRow::UnknownColumn { column: excerpt(column), known: self.known.clone() })
+            }
         }
     }
 }
@@ -281,7 +282,7 @@ impl<'s> Builder<'s> {
         let x = self.sample.x.get_or_insert_with(|| vec![f32::NAN; inputs]);
         self.set.resize(inputs, false);
         if std::mem::replace(&mut self.set[position], true) {
-            return Err(BadRow::Twice { column: shortened(column, 40) });
+            return Err(BadRow::Twice { column: excerpt(column) });
         }
         x[position] = value;
         Ok(())
@@ -298,7 +299,7 @@ impl<'s> Builder<'s> {
 
     pub(super) fn label(&mut self, column: &str, value: f32) -> Result<(), BadRow> {
         if std::mem::replace(&mut self.has_label, true) {
-            return Err(BadRow::Twice { column: shortened(column, 40) });
+            return Err(BadRow::Twice { column: excerpt(column) });
         }
         self.sample.y = Some(value).filter(|y| !y.is_nan());
         Ok(())
@@ -309,7 +310,7 @@ impl<'s> Builder<'s> {
             return Err(BadRow::Twice { column: "id".into() });
         }
         if id.is_empty() || id.len() > MAX_ID {
-            return Err(BadRow::BadId { value: format!("{:?}", shortened(&id, 40)) });
+            return Err(BadRow::BadId { value: format!("{:?}", excerpt(&id)) });
         }
         self.sample.id = Some(id.into_owned());
         Ok(())
@@ -328,36 +329,22 @@ impl<'s> Builder<'s> {
     }
 }
 
-/// The number in a cell; NaN if it is missing.
-pub(super) fn read_cell(column: &str, text: &str) -> Result<f32, BadRow> {
-    if text.is_empty() || MISSING.contains(&text) {
-        return Ok(f32::NAN);
-    }
-    // Words for infinity and the like are numbers to Rust, but not to us.
-    if !text.contains(|c: char| c.is_ascii_digit()) {
-        return Err(not_a_number(column, &format!("{text:?}")));
-    }
-    to_number(column, text)
-}
-
+/// The number that a text is, such as one of a JSON object.
 pub(super) fn to_number(column: &str, text: &str) -> Result<f32, BadRow> {
     // Through f64, as everywhere else, so that the same text is always the same number.
-    let number =
-        text.parse::<f64>().map_err(|_| not_a_number(column, &format!("{text:?}")))? as f32;
+    let number = text.parse().map_err(|_| not_a_number(column, &format!("{text:?}")))?;
+    to_f32(column, text, number)
+}
+
+/// The nearest number of 32 bits.
+pub(super) fn to_f32(column: &str, text: &str, number: f64) -> Result<f32, BadRow> {
+    let number = number as f32;
     if number.is_finite() {
         return Ok(number);
     }
-    Err(BadRow::TooLarge { column: shortened(column, 40), value: shortened(text, 40) })
+    Err(BadRow::TooLarge { column: excerpt(column), value: excerpt(text) })
 }
 
 pub(super) fn not_a_number(column: &str, value: &str) -> BadRow {
-    BadRow::NotANumber { column: shortened(column, 40), value: shortened(value, 40) }
-}
-
-/// At most so many characters of a text.
-pub(super) fn shortened(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+    BadRow::NotANumber { column: excerpt(column), value: excerpt(value) }
 }

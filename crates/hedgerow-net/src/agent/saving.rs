@@ -1,5 +1,4 @@
-//! How an agent saves itself: now and then, without waiting for the disk, and once more when it
-//! ends.
+//! How an agent saves its state: regularly, without waiting for the disk, and once more at the end.
 
 use std::future::pending;
 
@@ -13,15 +12,15 @@ use crate::file::FileError;
 /// Writing to disk.
 #[derive(Default)]
 pub(super) struct Saving {
-    /// Whether there is something new.
+    /// Whether something has changed.
     pub(super) is_due: bool,
     task: Option<JoinHandle<Result<(), FileError>>>,
-    /// What went wrong the last time.
+    /// The error of the last save.
     pub(super) trouble: Option<String>,
 }
 
 impl Saving {
-    /// Comes when what is being written is written; never if nothing is.
+    /// Waits for the running save; for ever if there is none.
     pub(super) async fn finished(&mut self) -> Result<(), String> {
         match &mut self.task {
             // A task that panicked or was ended has saved nothing.
@@ -33,7 +32,7 @@ impl Saving {
         }
     }
 
-    /// What became of it; what could not be written is still to be.
+    /// Ends a save. After a failure there is still something to save.
     fn end(&mut self, outcome: Result<(), String>) {
         self.task = None;
         let trouble = outcome.err();
@@ -49,14 +48,14 @@ impl Saving {
 }
 
 impl Agent {
-    /// Where the input is, for whoever goes on.
+    /// The position in the input.
     fn reading(&self) -> Option<Reading> {
         let bookmark = self.input.bookmark()?;
         let header = self.rows.header().map(<[u8]>::to_vec).or_else(|| self.header.clone());
         Some(Reading { path: self.settings.samples.path.clone(), bookmark, header })
     }
 
-    /// Begins to save, if there is something new and nothing is being saved.
+    /// Begins to save, if something has changed and no save is running.
     pub(super) fn save(&mut self) {
         let Some(node) =
             self.node.as_ref().filter(|_| self.saving.is_due && self.saving.task.is_none())
@@ -68,17 +67,17 @@ impl Agent {
         self.saving.task = Some(tokio::task::spawn_blocking(move || snapshot.write()));
     }
 
-    /// What became of it.
+    /// A save has ended.
     pub(super) fn saved(&mut self, outcome: Result<(), String>) {
         self.saving.end(outcome);
     }
 
-    /// Marks what is kept as changed.
+    /// Marks the state as changed.
     pub(super) fn changed(&mut self) {
         self.saving.is_due = true;
     }
 
-    /// Waits for what is being written.
+    /// Waits for a running save.
     pub(super) async fn finish_saving(&mut self) {
         if self.saving.task.is_some() {
             let outcome = self.saving.finished().await;
@@ -86,7 +85,7 @@ impl Agent {
         }
     }
 
-    /// Saves what is new, and waits for it.
+    /// Saves changes and waits for it.
     pub(super) async fn save_at_last(&mut self) -> Result<(), FileError> {
         self.finish_saving().await;
         let node = self.node.as_ref().filter(|_| self.saving.is_due);

@@ -1,5 +1,5 @@
-//! [`StateFile`]: a node on disk. One that can't be read is never written over, and one of another
-//! run is set aside.
+//! [`StateFile`]: a node on disk. A file that can't be read is never overwritten; the file of another
+//! run is renamed.
 
 use std::path::{Path, PathBuf};
 
@@ -8,52 +8,52 @@ use serde::{Deserialize, Serialize};
 
 use super::follow::Bookmark;
 use crate::file::{FileError, Format, Lock};
-use crate::plan_json::{plan_from_json, plan_to_json};
+use crate::plan_json::{OtherMethods, plan_from_json, plan_to_json};
 
-/// All that fits into 128 MiB: predictions that wait for their labels are most of it.
+/// At most 128 MiB: predictions that wait for their labels are most of it.
 const FORMAT: Format = Format::new("node", 1, 128 << 20);
 
-/// Names that are tried for a state that is set aside.
-const MAX_ASIDE: usize = 10_000;
+/// Number of names that are tried for a state of another run.
+const MAX_OLD_NAMES: usize = 10_000;
 
-/// Why a node can't go on where it was.
+/// Why a node's state can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// What is in the file can't be used.
+    /// The content of the file can't be used.
     #[error("{0} (to begin anew, move that file away, or name another with --state)")]
     File(FileError),
-    /// What the system says about it.
+    /// The system can't read or write it.
     #[error("{0} (another file can be named with --state)")]
     System(FileError),
-    /// Another process has it.
+    /// Another process has locked it.
     #[error(
         "{0}: is this node running already? (a node with another name needs a file of its own: --state)"
     )]
     InUse(FileError),
-    /// The bits are right, but they are no node.
+    /// The checksum is right, but the content is no node of this version.
     #[error("{}: {reason} (to begin anew, move that file away, or name another with --state)", path.display())]
     Unfit {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What is wrong.
         reason: String,
     },
-    /// Somebody else's.
+    /// The state of another node.
     #[error("{} belongs to the node {found:?}, and this is {expected:?}: name another file with --state", path.display())]
     OtherNode {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Who this is.
+        /// The name of this node.
         expected: String,
-        /// Whose it is.
+        /// The name in the file.
         found: String,
     },
-    /// It should have been set aside.
+    /// The file of another run can't be renamed.
     #[error("can't set {} aside: {source}", path.display())]
     InTheWay {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: std::io::Error,
     },
 }
@@ -68,18 +68,18 @@ impl From<FileError> for StateError {
     }
 }
 
-/// Where the input was.
+/// The position in the input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     /// The file that was followed.
     pub path: PathBuf,
-    /// Where in it.
+    /// The position in it.
     pub bookmark: Bookmark,
-    /// The header that its rows stand under.
+    /// The header of its rows.
     pub header: Option<Vec<u8>>,
 }
 
-/// As it is written.
+/// The content of the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Body {
     name: String,
@@ -88,15 +88,15 @@ struct Body {
     reading: Option<Reading>,
 }
 
-/// What was in a file.
+/// What a file contained.
 pub struct Kept {
     /// The node.
     pub node: Node,
-    /// Where its input was.
+    /// The position in its input.
     pub reading: Option<Reading>,
 }
 
-/// A node's file; nobody else may have it.
+/// A node's file, locked.
 #[derive(Debug)]
 pub struct StateFile {
     path: PathBuf,
@@ -104,7 +104,7 @@ pub struct StateFile {
     _lock: Lock,
 }
 
-/// What is to be written, as bytes: writing may take a while, and the node doesn't wait for it.
+/// What is to be written, as bytes, so that the node needn't wait for the disk.
 #[derive(Debug)]
 pub struct Snapshot {
     path: PathBuf,
@@ -112,17 +112,22 @@ pub struct Snapshot {
 }
 
 impl StateFile {
-    /// Opens the file of the node with this name, and reads what is in it.
-    pub fn open(path: &Path, name: &str) -> Result<(Self, Option<Kept>), StateError> {
+    /// Opens the file of the node with this name, and reads what is in it. `others` are methods
+    /// beside the built-in ones.
+    pub fn open(
+        path: &Path,
+        name: &str,
+        others: OtherMethods<'_>,
+    ) -> Result<(Self, Option<Kept>), StateError> {
         let file = Self { path: path.to_owned(), name: name.to_owned(), _lock: Lock::take(path)? };
         let kept = match FORMAT.read(path)? {
-            Some(content) => Some(file.restore(&content.body)?),
+            Some(content) => Some(file.restore(&content.body, others)?),
             None => None,
         };
         Ok((file, kept))
     }
 
-    fn restore(&self, body: &[u8]) -> Result<Kept, StateError> {
+    fn restore(&self, body: &[u8], others: OtherMethods<'_>) -> Result<Kept, StateError> {
         let unfit = |reason: String| StateError::Unfit { path: self.path.clone(), reason };
         let Body { name, learning, node, reading } =
             postcard::from_bytes(body).map_err(|error| unfit(error.to_string()))?;
@@ -133,7 +138,7 @@ impl StateFile {
                 found: name,
             });
         }
-        let plan = plan_from_json(&learning).map_err(|error| unfit(error.to_string()))?;
+        let plan = plan_from_json(&learning, others).map_err(|error| unfit(error.to_string()))?;
         let node = Node::restore(&plan, &node).map_err(|error| unfit(error.to_string()))?;
         Ok(Kept { node, reading })
     }
@@ -146,18 +151,18 @@ impl StateFile {
             node: node.save(),
             reading,
         };
-        // Writing to memory can't fail; were it to, an empty body would be refused when it is read.
+        // Writing to memory can't fail; an empty body would be refused when it is read.
         let body = postcard::to_stdvec(&body).unwrap_or_default();
         Snapshot { path: self.path.clone(), body }
     }
 
-    /// Renames the file, so that a new one can take its place; where it went.
+    /// Renames the file of another run. Returns its new name.
     pub fn set_aside(&self) -> Result<Option<PathBuf>, StateError> {
         let in_the_way = |source| StateError::InTheWay { path: self.path.clone(), source };
         if !self.path.try_exists().map_err(in_the_way)? {
             return Ok(None);
         }
-        for number in 1..=MAX_ASIDE {
+        for number in 1..=MAX_OLD_NAMES {
             let mut aside = self.path.clone().into_os_string();
             aside.push(format!(".old-{number}"));
             let aside = PathBuf::from(aside);
@@ -171,7 +176,7 @@ impl StateFile {
 }
 
 impl Snapshot {
-    /// Writes it, whole or not at all.
+    /// Writes it completely or not at all.
     pub fn write(&self) -> Result<(), FileError> {
         FORMAT.write(&self.path, &self.body)
     }

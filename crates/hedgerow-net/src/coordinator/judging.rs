@@ -1,4 +1,4 @@
-//! What becomes of messages: counted, checked, taken or refused.
+//! How the coordinator handles messages: it counts, checks, accepts or refuses them.
 
 use std::time::Instant;
 
@@ -9,8 +9,7 @@ use super::messages::{Envelope, Refusal, Sender, Sent, Verdict};
 use super::{Asked, Coordinator, Ledger, Refused};
 
 impl Coordinator {
-    /// Takes an upload, drops it if it is late, or refuses it and changes nothing. The ledger says
-    /// what its sender may be told.
+    /// Accepts an upload, drops it if it is late, or refuses it without a change.
     pub fn upload(
         &mut self,
         sender: Sender,
@@ -35,8 +34,8 @@ impl Coordinator {
         }
     }
 
-    /// Takes a report of what a node has seen, or refuses it and changes nothing. Without a scale,
-    /// that is its answer to the round.
+    /// Accepts a report, or refuses it without a change. Before the first scale, a report is the
+    /// node's answer to the round.
     pub fn report(
         &mut self,
         sender: Sender,
@@ -67,14 +66,14 @@ impl Coordinator {
         let received = self.receive(sender, envelope, now, at_ms);
         received.map_err(|reason| self.refuse(sender.node, reason))?;
         let member = &mut self.members[sender.node as usize];
-        // One who has answered this round is waited for in the next one, until he says so again.
+        // A node that has answered this round is expected to answer the next one.
         if member.answered != self.turn {
             self.idle += usize::from(!std::mem::replace(&mut member.is_idle, true));
         }
         Ok(())
     }
 
-    /// A message that could not even be read.
+    /// A message could not be read.
     pub fn garbled(
         &mut self,
         sender: Sender,
@@ -87,7 +86,7 @@ impl Coordinator {
         self.refuse(sender.node, reason)
     }
 
-    /// A message came: whoever sent it, it counts.
+    /// Counts a message and checks its stream and its rate.
     fn receive(
         &mut self,
         sender: Sender,
@@ -159,20 +158,19 @@ impl Coordinator {
             return Ok(Verdict::Late);
         }
         if is_repeated {
-            // The first stands, but what was learned since then counts: it won't be told again.
+            // The first upload counts, but errors since then do too: they won't be sent again.
             let told = self.members[node as usize].told;
             let samples = errors.samples.saturating_sub(told.samples);
             let squared_error = (errors.squared_error - told.squared_error).max(0.0);
             self.count_errors(node, Errors { samples, squared_error });
             return Ok(Verdict::Repeated);
         }
-        // A merged one is not told to have been taken: what it tells of errors comes again, with
-        // the node's next upload.
+        // A merged upload is not acknowledged: its errors come again with the next upload.
         self.count_errors(node, if is_late { Errors::default() } else { errors });
         self.tally.uploads += 1;
         if let Some(vote) = uploads[0].vote {
             let votes = &mut self.tally.votes;
-            // Beyond the dictionary it would have been refused.
+            // A vote beyond the dictionary is refused before.
             votes.resize(self.plan.kernels(), 0);
             votes.get_mut(vote as usize).into_iter().for_each(|votes| *votes += 1);
         }
@@ -194,7 +192,7 @@ impl Coordinator {
         self.members[node as usize].count(errors);
     }
 
-    /// An upload came that wasn't refused: one that was may come again, put right.
+    /// Notes an upload that wasn't refused. A refused one may be corrected and sent again.
     fn note(&mut self, node: NodeId, of: u64, is_late: bool) {
         let member = &mut self.members[node as usize];
         member.heard = of;
@@ -217,7 +215,7 @@ impl Coordinator {
         Refusal { round: self.server.round(), reason, is_last }
     }
 
-    /// A node has answered; once a turn is enough.
+    /// Counts a node's answer, once per turn.
     fn answer(&mut self, node: NodeId, now: Instant) {
         let member = &mut self.members[node as usize];
         self.idle -= usize::from(std::mem::take(&mut member.is_idle));

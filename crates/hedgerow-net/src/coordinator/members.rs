@@ -6,30 +6,30 @@ use hedgerow::message::Errors;
 
 use super::records::NodeRecord;
 
-/// What is left of a node's recent errors from upload to upload: about its last hundred count.
+/// Factor of a node's recent errors per upload: about its last hundred uploads count.
 const RECENT_LEFT: f64 = 0.99;
 
-/// A node that has joined, now or ever.
+/// A node that has joined the run.
 #[derive(Debug, Default)]
 pub struct Member {
-    /// What is stored of it.
+    /// Its stored record.
     pub record: NodeRecord,
-    /// Its program and version, as it says.
+    /// Its program and version.
     pub software: String,
-    /// Where it connects from; empty while it is away.
+    /// The address that it connects from; empty while it is not connected.
     pub address: String,
-    /// Round of its latest upload that was taken.
+    /// Round of its latest accepted upload.
     pub round: u64,
     /// Its stream, if it has one.
     pub(super) stream: Option<u64>,
-    /// Newest round that an upload came for on this stream, other than those that were refused.
+    /// Newest round of an upload on this stream that wasn't refused.
     pub(super) heard: u64,
     /// The turn in which it answered last.
     pub(super) answered: u64,
-    /// Whether it has said that it has nothing to answer with.
+    /// Whether it has nothing to answer with.
     pub(super) is_idle: bool,
     pub(super) ledger: Ledger,
-    /// What its latest upload that was taken told of errors.
+    /// The errors of its latest accepted upload.
     pub(super) told: Errors,
     pub(super) bucket: Bucket,
     /// Bad messages in a row.
@@ -55,12 +55,12 @@ impl Member {
         super::totals::mean(self.record.squared_error, self.record.samples)
     }
 
-    /// The same with recent uploads counting most.
+    /// The same, weighted towards recent uploads.
     pub fn recent_mse(&self) -> Option<f64> {
         (self.recent_samples > 0.0).then(|| self.recent_error / self.recent_samples)
     }
 
-    /// It told of its errors.
+    /// Adds errors of an upload.
     pub(super) fn count(&mut self, Errors { samples, squared_error }: Errors) {
         self.record.samples += u64::from(samples);
         self.record.squared_error += f64::from(squared_error);
@@ -69,42 +69,42 @@ impl Member {
     }
 }
 
-/// Which uploads of a node were taken. Those of an open round are not, yet: the server may be
-/// killed before it closes.
+/// The accepted uploads of a node. An upload of an open round is not accepted yet: the server may be
+/// killed before the round closes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ledger {
-    /// The round of the latest.
+    /// Round of the latest upload.
     latest: u64,
-    /// And of the one before.
+    /// Round of the upload before.
     before: u64,
 }
 
 impl Ledger {
-    /// One counts in this round.
+    /// Adds an upload of this round.
     pub(super) fn count(&mut self, round: u64) {
         (self.before, self.latest) = (self.latest, round);
     }
 
-    /// The last round of which an upload was taken, once `open` is open; 0 if none is known.
+    /// The last round in which an upload was accepted, once `open` is open; 0 if none is known.
     pub fn taken(&self, open: u64) -> u64 {
         if self.latest < open { self.latest } else { self.before }
     }
 }
 
-/// Messages that a node may still send: they come back with time.
+/// A token bucket: messages that a node may still send.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Bucket {
-    /// Tokens and since when; none if it is full.
+    /// Tokens and when they were counted; none if it is full.
     level: Option<(f64, Instant)>,
 }
 
-/// Seconds' worth of messages that may come at once.
-const BURST: f64 = 2.0;
+/// A burst may have the messages of so many seconds.
+const BURST_SECONDS: f64 = 2.0;
 
 impl Bucket {
-    /// Whether there was one left.
+    /// Takes a token, if there is one.
     pub(super) fn take(&mut self, rate: f64, now: Instant) -> bool {
-        let full = (BURST * rate).max(1.0);
+        let full = (BURST_SECONDS * rate).max(1.0);
         let tokens = match self.level {
             None => full,
             Some((tokens, since)) => {

@@ -1,4 +1,4 @@
-//! What is said to a [`super::Coordinator`], and what it answers.
+//! Arguments and results of a [`super::Coordinator`].
 
 use hedgerow::NodeId;
 
@@ -7,13 +7,13 @@ use super::Refused;
 /// The stream that a message came on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sender {
-    /// Whose it is.
+    /// The node.
     pub node: NodeId,
-    /// Which: a node's newest stream takes the place of the one before.
+    /// The stream's number; a node's newest stream replaces the previous one.
     pub stream: u64,
 }
 
-/// Who joins.
+/// A node that joins.
 #[derive(Debug, Clone, Copy)]
 pub struct Newcomer<'a> {
     /// Its node and stream.
@@ -22,11 +22,11 @@ pub struct Newcomer<'a> {
     pub name: &'a str,
     /// Its program and version.
     pub software: &'a str,
-    /// Where from.
+    /// The address that it connects from.
     pub address: &'a str,
 }
 
-/// A message beside what it says.
+/// What is known of a message besides its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Envelope {
     /// Its bytes, frame included.
@@ -44,26 +44,26 @@ pub struct Sent {
     pub broadcasts: u64,
 }
 
-/// What became of an upload that wasn't refused.
+/// The result of an upload that wasn't refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It counts in the open round.
     Taken,
     /// Its round has closed: it was dropped.
     Late,
-    /// The same: it counts in the open round.
+    /// Its round has closed: it counts in the open round.
     Merged,
-    /// The node has one in the open round already, from an earlier stream; that one stands.
+    /// The node has an upload in the open round from an earlier stream; that one counts.
     Repeated,
 }
 
-/// A message that was not taken.
+/// A refused message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refusal {
     /// The open round.
     pub round: u64,
-    /// Why.
+    /// Why it was refused.
     pub reason: Refused,
-    /// Enough is enough: the stream should end.
+    /// Whether there were too many bad messages: the stream should end.
     pub is_last: bool,
 }

@@ -14,13 +14,13 @@ use crate::duration::Span;
 pub struct Rules {
     /// Nodes that must have answered.
     pub quorum: Quorum,
-    /// No round closes with fewer uploads, whatever else is the case.
+    /// No round closes with fewer uploads.
     pub least: usize,
     /// How long a round waits for others after its first answer.
     pub deadline: Option<Duration>,
     /// A fixed beat: then rounds close on it, and neither by quorum nor by deadline.
     pub cadence: Option<Duration>,
-    /// What becomes of uploads for rounds that have closed.
+    /// How uploads for closed rounds are handled.
     pub late: Late,
 }
 
@@ -53,9 +53,9 @@ impl Rules {
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(try_from = "Written")]
 pub enum Quorum {
-    /// So many, whoever is there.
+    /// A number of nodes, connected or not.
     Count(usize),
-    /// This share of those who are connected.
+    /// A share of the connected nodes.
     Share(f64),
 }
 
@@ -113,25 +113,25 @@ impl fmt::Display for Quorum {
 }
 
 impl Quorum {
-    /// Answers of connected nodes, or of whomever if it is a count, that fulfil it.
+    /// The number of answers that fulfils it.
     pub fn needed(self, connected: usize) -> usize {
         match self {
             Self::Count(count) => count,
-            // A hair less, so that 70% of 10 are 7 in spite of rounding.
+            // A little less, so that 70% of 10 are 7 in spite of rounding.
             Self::Share(share) => ((share * connected as f64 - 1e-9).ceil() as usize).max(1),
         }
     }
 }
 
-/// What becomes of uploads for rounds that have closed. All are counted.
+/// How late uploads are handled. All are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Late {
-    /// Nothing.
+    /// They are dropped.
     Drop,
-    /// One that is at most so many rounds old counts in the open round, if its node has none there,
-    /// if uploads are models, and if the same kernel is asked for in the same scale.
+    /// An upload counts in the open round if it is not too old, its node has none there, uploads
+    /// are models, and the open round asks for the same kernel in the same scale.
     Merge {
-        /// How old.
+        /// The greatest age in rounds.
         rounds: u64,
     },
 }

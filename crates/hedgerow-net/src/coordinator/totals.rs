@@ -24,9 +24,9 @@ pub struct BadTotals(String);
 pub struct Totals {
     /// Rounds that have closed.
     pub rounds: u64,
-    /// Uploads that were taken.
+    /// Accepted uploads.
     pub uploads: u64,
-    /// Samples that nodes have told of.
+    /// Samples that nodes reported.
     pub samples: u64,
     /// Sum of their squared errors, in the label's own unit.
     pub squared_error: f64,
@@ -40,19 +40,19 @@ pub struct Totals {
     pub refused: u64,
     /// Bytes of messages from nodes, frames included.
     pub messages_up: u64,
-    /// And to them.
+    /// Bytes of messages to nodes, frames included.
     pub messages_down: u64,
     /// Broadcasts that were sent, one for each node.
     pub broadcasts: u64,
-    /// Bytes through sockets, encryption and all.
+    /// Bytes through sockets, including encryption.
     pub wire: WireBytes,
-    /// Whose uploads the latest round has taken.
+    /// Nodes whose uploads the latest round accepted.
     pub acknowledged: NodeSet,
 }
 
 impl Totals {
     pub(super) fn save(&self) -> Vec<u8> {
-        // Writing to memory can't fail; were it to, nobody would take nothing for totals.
+        // Writing to memory can't fail; empty totals would be refused when they are read.
         postcard::to_stdvec(&(VERSION, self)).unwrap_or_default()
     }
 
@@ -140,7 +140,7 @@ impl NodeSet {
 pub struct Window(VecDeque<RoundRecord>);
 
 impl Window {
-    /// Takes in the next round, and lets go of the oldest.
+    /// Adds a round and drops the oldest.
     pub fn push(&mut self, record: RoundRecord) {
         if self.0.len() == WINDOW {
             self.0.pop_front();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn takers_are_who_was_put_in() {
+    fn sets_contain_what_was_inserted() {
         let mut acknowledged = NodeSet::default();
         [3, 64, 65].into_iter().for_each(|node| acknowledged.insert(node));
         let found: Vec<NodeId> = (0..200).filter(|node| acknowledged.contains(*node)).collect();

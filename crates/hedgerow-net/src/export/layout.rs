@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Model, ModelError};
 use crate::file::FileError;
-use crate::learning::{Plan, Scaling};
+use crate::plan_json::{plan_from_json, plan_to_json};
 use crate::transport::protocol::{numbers_from_bytes, numbers_to_bytes};
 
 /// The value of the key `format` in the metadata.
@@ -95,7 +95,7 @@ impl Model {
                 .broadcast
                 .kernels
                 .map(|Selection { current, next }| format!("{current} {next}")),
-            learning: self.plan.to_json(),
+            learning: plan_to_json(&self.plan),
             scale,
             crc32: String::new(),
         };
@@ -162,7 +162,7 @@ impl Model {
             }
             .into());
         }
-        let plan = Plan::from_json(&metadata.learning)
+        let plan = plan_from_json(&metadata.learning, &[])
             .map_err(|source| ModelError::Plan { path: path.to_owned(), source })?;
         let unfit = |source| ModelError::Unfit { path: path.to_owned(), source };
         let mut broadcast = Broadcast::default();
@@ -181,7 +181,7 @@ impl Model {
             .map(serde_json::from_str)
             .transpose()
             .map_err(|error| not_a_model(format!("its scale makes no sense: {error}")))?;
-        let is_online = matches!(plan.learning().scaling, Scaling::Online { .. });
+        let is_online = plan.is_scaled_online();
         if agreed.is_some() != is_online {
             return Err(not_a_model(
                 "a scale and an agreement on it come together or not at all".to_owned(),
@@ -200,5 +200,5 @@ fn selection(text: &str) -> Option<Selection> {
 
 /// Short enough for a message.
 fn shortened(text: &str) -> String {
-    text.chars().take(120).collect()
+    hedgerow_data::text::shortened(text, 120)
 }

@@ -1,46 +1,31 @@
-use hedgerow::SetupConfig;
-use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel};
+use hedgerow::features::Kernel;
 use hedgerow::message::Upload;
+use hedgerow::plan::Scaling;
 use hedgerow::scaling::ScaleKind;
+use hedgerow::{Method, PlanConfig};
 use proptest::prelude::*;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::learning::{Learning, Scaling};
+use crate::plan_json::plan_to_json;
 
 /// Trained a little.
 fn model(method: Method, scaling: Scaling) -> Model {
-    let setup = SetupConfig {
-        kernels: 3,
-        frequencies: 4,
-        inputs: 2,
-        nodes: 1,
-        budget: 20,
-        ..SetupConfig::default()
-    };
-    let features = FeatureSpec {
-        kernels: Kernel::paper_dictionary()[4..7].to_vec(),
-        draw: Draw::Independent,
-        inputs: 2,
-        frequencies: 4,
-        seed: 3,
-        amplitude: Amplitude::Normalised,
-    };
     let is_online = matches!(scaling, Scaling::Online { .. });
-    let plan = Plan::new(Learning {
-        method,
-        setup,
-        features,
-        scaling,
-        compression: hedgerow::codec::Compression::default(),
-        personal: false,
-        columns: vec!["wärme".to_owned(), "load \"kW\"".to_owned()],
-        target: "y".to_owned(),
-    })
-    .unwrap();
-    let (mut server, mut node) = (plan.server(), plan.node(0));
+    let config = PlanConfig::default()
+        .method(method.into())
+        .kernels(Kernel::paper_dictionary()[4..7].to_vec())
+        .inputs(2)
+        .frequencies(Some(4))
+        .budget(20)
+        .seed(3)
+        .scaling(scaling)
+        .columns(vec!["wärme".to_owned(), "load \"kW\"".to_owned()])
+        .target("y".to_owned());
+    let plan = Plan::new(config).unwrap();
+    let (mut server, mut node) = (plan.server_method(), plan.node_method(0));
     let (mut z, mut upload) = (vec![0.0; plan.map().width()], Upload::default());
     for round in 0..5u8 {
         let x = f32::from(round) / 5.0;
@@ -77,7 +62,7 @@ fn parse(bytes: &[u8]) -> Result<Model, ModelError> {
 fn shown(model: &Model) -> String {
     let Model { plan, run, broadcast, scale, software } = model;
     let bits: Vec<u32> = broadcast.numbers.iter().map(|number| number.to_bits()).collect();
-    format!("{} {run} {broadcast:?} {bits:?} {scale:?} {software}", plan.to_json())
+    format!("{} {run} {broadcast:?} {bits:?} {scale:?} {software}", plan_to_json(plan))
 }
 
 #[test]
@@ -97,7 +82,7 @@ fn models_survive_and_others_can_read_them() {
         let metadata = header.metadata().as_ref().unwrap();
         assert_eq!(metadata["format"], "hedgerow-model");
         assert_eq!(metadata["round"], "6");
-        assert_eq!(metadata["learning"], model.plan.to_json());
+        assert_eq!(metadata["learning"], plan_to_json(&model.plan));
     }
 }
 
@@ -142,7 +127,7 @@ fn hostile_files_are_refused_in_words() {
         forged(&trained, move |header, _| header["__metadata__"][key] = value)
     };
     let learning = |change: &dyn Fn(&mut Value)| {
-        let mut learning: Value = serde_json::from_str(&trained.plan.to_json()).unwrap();
+        let mut learning: Value = serde_json::from_str(&plan_to_json(&trained.plan)).unwrap();
         change(&mut learning);
         set("learning", learning.to_string().into())
     };

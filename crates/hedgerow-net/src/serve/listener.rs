@@ -1,8 +1,8 @@
-//! [`Listener`]: connections come in here, are counted, limited, and proved to be who they are;
-//! then they are served, one task each.
+//! [`Listener`]: accepts, counts, limits and authenticates connections, and serves each in a task of
+//! its own.
 //!
-//! Whatever goes wrong with one of them is its own affair. The loop goes on, even if the system has
-//! no more room for connections.
+//! An error of one connection affects no other. The loop continues even if the system has no
+//! resources for another connection.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -47,61 +47,61 @@ use duplicate_identity::DuplicateIdentity;
 use reasons::{TurnedAway, reason_of};
 use slot::{Count, Slot};
 
-/// Bytes that may be under way to the server on one connection, and that may wait for a node that
-/// doesn't read. There is one stream on it.
+/// Flow control window of a connection and of its one stream, and unsent bytes for a node that
+/// doesn't read.
 const WINDOW_BYTES: u32 = 1 << 16;
-const WAITING_BYTES: usize = 1 << 14;
+const UNSENT_BYTES: usize = 1 << 14;
 
-/// Bytes of a request's headers.
+/// Most bytes of a request's headers.
 const HEADER_BYTES: u32 = 8 << 10;
 
-/// Signs of life are asked for after so long, and waited for.
+/// Keep-alive messages: their interval and how long an answer may take.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
-const KEEP_ALIVE_PATIENCE: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whoever is told to go has so long to hear why.
-const LAST_WORD: Duration = Duration::from_secs(1);
+/// How long a node has to receive the reason before its connection is cut.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Timers are set anew after so long.
+/// Timers are set again after this time.
 const LONGEST_SLEEP: Duration = Duration::from_secs(86_400);
 
-/// How long to wait when the system has no room for another connection.
-const BREATHER: Duration = Duration::from_millis(100);
+/// How long to wait when the system has no resources for another connection.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// Who is at the other end of a connection.
+/// The other end of a connection.
 pub struct PeerConnection {
-    /// Who it has proved to be; nobody in plain text.
+    /// Its authenticated identity; none in plain text.
     pub peer: Option<Peer>,
-    /// Where from.
+    /// Its address.
     pub address: SocketAddr,
-    /// Whether it has a stream. A connection without one ends soon.
+    /// Whether it has a stream. A connection without one is closed after a while.
     pub has_joined: AtomicBool,
-    /// Says when to go; whoever doesn't listen is cut off.
+    /// Asks it to end; a connection that doesn't is cut.
     pub close_signal: Arc<CloseSignal>,
-    /// When the certificate that it has shown ends.
+    /// When its certificate expires.
     end: Option<Instant>,
     has_expired: AtomicBool,
     expired: Notify,
-    /// Whether the log has heard of it.
+    /// Whether it was logged.
     is_noted: AtomicBool,
     admission: Arc<Admission>,
 }
 
 impl PeerConnection {
-    /// Somebody joined.
+    /// A node joined on it.
     pub fn joined(&self) {
         self.has_joined.store(true, Relaxed);
         self.is_noted.store(true, Relaxed);
     }
 
-    /// Somebody was not let in: to be counted and logged.
+    /// Counts and logs that it was not admitted.
     pub fn turned_away(&self, reason: &dyn Display) {
         self.is_noted.store(true, Relaxed);
         let name = self.peer.as_ref().map(|peer| peer.name.as_str());
         self.admission.turn_away(self.address, name, reason);
     }
 
-    /// Whether its certificate was revoked after it was shown.
+    /// Whether its certificate was revoked after the handshake.
     pub fn is_revoked(&self) -> bool {
         let (identity, peer) = (self.admission.identity.as_ref(), self.peer.as_ref());
         identity.zip(peer).is_some_and(|(identity, peer)| identity.is_revoked(peer))
@@ -262,7 +262,7 @@ impl Listener {
                     if self.admission.throttle.allows() {
                         tracing::warn!(%error, "a connection could not be accepted");
                     }
-                    sleep(BREATHER).await;
+                    sleep(ACCEPT_RETRY).await;
                     continue;
                 }
             };
@@ -303,10 +303,10 @@ async fn talk<S: Serves>(
         .max_concurrent_streams(1)
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES)
-        .max_send_buf_size(WAITING_BYTES)
+        .max_send_buf_size(UNSENT_BYTES)
         .max_header_list_size(HEADER_BYTES)
         .keep_alive_interval(KEEP_ALIVE)
-        .keep_alive_timeout(KEEP_ALIVE_PATIENCE);
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
     let mut talk =
         pin!(builder.serve_connection(TokioIo::new(connection), TowerToHyperService::new(service)));
     tokio::select! {
@@ -317,7 +317,7 @@ async fn talk<S: Serves>(
                 _ = link.close_signal.given() => {}
                 () = link.expire() => {}
             }
-            sleep(LAST_WORD).await;
+            sleep(CLOSE_TIMEOUT).await;
         } => return Ok(()),
         stopped = stop.wait_for(|stop| *stop) => {
             if stopped.is_err() {

@@ -1,4 +1,4 @@
-//! [`serve`]: everything together, from settings to a server that runs until it is told to stop.
+//! [`serve`]: runs a server from its settings until it is told to stop.
 
 use std::future::pending;
 use std::io;
@@ -28,27 +28,27 @@ use crate::storage::sqlite::KEPT_WHOLE;
 use crate::storage::{Store, StoreError};
 use crate::transport::grpc;
 
-/// Connections get so long to hear the last word.
-const GRACE: Duration = Duration::from_secs(5);
+/// How long connections have to receive the last message.
+const LAST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Descriptors that the server needs itself: its store, its log, those of the dashboard's readers.
+/// File descriptors that the server needs for itself: store, log, readers of the dashboard.
 const OWN_DESCRIPTORS: u64 = 64;
 
-/// Why a server can't run, or didn't end well.
+/// Why a server can't run, or failed to end properly.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Its store.
+    /// The store can't be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The run in the store can't go on.
+    /// The stored run can't be continued.
     #[error("{}: {source}", path.display())]
     Run {
         /// The store.
         path: PathBuf,
-        /// Why.
+        /// What doesn't fit.
         source: BadRun,
     },
-    /// The run in the store learns something else.
+    /// The stored run has another learning configuration.
     #[error(
         "{}: the run in there learns something else: {difference}; choose another store, or put the settings right",
         path.display()
@@ -59,21 +59,21 @@ pub enum ServeError {
         /// The first difference.
         difference: String,
     },
-    /// Its certificate.
+    /// The server's certificate can't be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// Plain text where others can read it.
+    /// Plain text is allowed on loopback only.
     #[error("without TLS, {0}")]
     PlainText(#[from] PlainTextRefused),
-    /// Its address.
+    /// The address can't be listened on.
     #[error("can't listen on {address}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// No randomness for a new run's name.
+    /// The system has no randomness for a new run's name.
     #[error("the system has no randomness for the name of a new run")]
     NoRandomness,
     /// The system gives no thread for the store.
@@ -104,20 +104,20 @@ pub async fn serve(
     server.stop().await
 }
 
-/// A server that runs. Dropped, it stops at once, as if it were killed.
+/// A running server. If dropped, it stops at once, as if it were killed.
 pub struct Server {
     hub: Arc<Hub>,
     run: String,
     address: SocketAddr,
     dashboard: Option<SocketAddr>,
-    /// Says that no more connections are taken.
+    /// Stops accepting connections.
     stop: watch::Sender<bool>,
     listener: JoinHandle<()>,
     chores: JoinSet<()>,
 }
 
 impl Server {
-    /// Opens the store, begins or goes on with the run, and listens.
+    /// Opens the store, begins or continues the run, and listens.
     pub async fn start(settings: ServeSettings) -> Result<Self, ServeError> {
         let ServeSettings {
             plan,
@@ -196,20 +196,19 @@ impl Server {
         self.dashboard
     }
 
-    /// How it is doing.
+    /// What the dashboard reads.
     pub fn source(&self) -> Arc<dyn Source> {
         Arc::clone(&self.hub) as _
     }
 
-    /// Closes the open round if enough have answered, stores everything, lets everybody hear the
-    /// last word, and ends.
+    /// Closes the open round if enough have answered, stores everything, tells all nodes, and ends.
     pub async fn stop(mut self) -> Result<Served, ServeError> {
         tracing::info!("going down");
         // No timer closes a round after the last one.
         self.chores.shutdown().await;
         let stored = self.hub.close().await;
         _ = self.stop.send(true);
-        if timeout(GRACE, &mut self.listener).await.is_err() {
+        if timeout(LAST_MESSAGE_TIMEOUT, &mut self.listener).await.is_err() {
             tracing::info!("some nodes did not hear the last word in time");
         }
         stored?;
@@ -226,12 +225,12 @@ impl Drop for Server {
     }
 }
 
-/// The run of a store: the one that is there, if it learns the same, or a new one.
+/// The stored run, if its configuration is the same, or a new run.
 fn begin(store: &mut Store, plan: &Plan, path: &std::path::Path) -> Result<Run, ServeError> {
     let learning = plan_to_json(plan);
     if let Some(run) = store.run() {
-        // What older ones didn't write has its default.
-        let stored = plan_from_json(&run.learning)
+        // Keys that an older version did not write have their defaults.
+        let stored = plan_from_json(&run.learning, &[plan.method()])
             .map_or_else(|_| run.learning.clone(), |plan| plan_to_json(&plan));
         return match super::difference::first(&stored, &learning) {
             None => Ok(run.clone()),
@@ -246,7 +245,7 @@ fn begin(store: &mut Store, plan: &Plan, path: &std::path::Path) -> Result<Run, 
     Ok(run)
 }
 
-/// Says how many connections there is room for, if that is fewer than are allowed.
+/// Logs how many connections the system allows, if that is fewer than the settings allow.
 fn tell_descriptors(connections: u64) {
     let Some(most) = raise_descriptor_limit() else { return };
     let room = most.saturating_sub(OWN_DESCRIPTORS);
@@ -267,14 +266,14 @@ fn tell_descriptors(connections: u64) {
     }
 }
 
-/// Closes rounds when their time has come.
+/// Closes rounds when they are due.
 async fn keep_time(hub: Arc<Hub>) {
     while let Some(wake) = hub.tick() {
         sleep_until(wake.into()).await;
     }
 }
 
-/// Tries again what failed, stores nodes, and looks who has been revoked.
+/// Once a second: tries failed commits again, stores nodes, ends streams of revoked nodes.
 async fn keep_tidy(hub: Arc<Hub>, identity: Option<Arc<ServerIdentity>>) {
     let mut seconds = interval(Duration::from_secs(1));
     seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);

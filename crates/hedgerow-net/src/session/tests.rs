@@ -93,7 +93,7 @@ impl World {
         let learning = plan_to_json(&self.plan);
         let welcome = Welcome { protocol: VERSION, run: "run".into(), node: number, learning };
         far.admit(sender, ledger, welcome);
-        let joined = Joined::from_first(travel_down(far.transmit().unwrap())).unwrap();
+        let joined = Joined::from_first(travel_down(far.transmit().unwrap()), &[]).unwrap();
         let mut node = joined.plan.node(joined.number);
         let near = NodeSession::new(&mut node, patience);
         Stream { node, near, far }
@@ -325,7 +325,7 @@ fn a_welcome_is_checked() {
     let world = World::new(config(Method::MkOfl), None);
     let learning = plan_to_json(&world.plan);
     let good = Welcome { protocol: VERSION, run: "run".into(), node: 3, learning };
-    let first = |message: FromServer| Joined::from_first(message);
+    let first = |message: FromServer| Joined::from_first(message, &[]);
     let joined = first(FromServer::Welcome(good.clone())).unwrap();
     assert_eq!((joined.run.as_str(), joined.number, joined.plan), ("run", 3, world.plan.clone()));
     let newer = Welcome { protocol: 2, ..good.clone() };

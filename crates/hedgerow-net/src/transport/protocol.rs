@@ -2,8 +2,7 @@
 //! core's types. Bytes from the network are untrusted until they have been converted here.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use hedgerow::message::{Broadcast, Rejected, Selection};
-use hedgerow::scaling::Scale;
+use hedgerow::message::Rejected;
 
 /// Messages and services, generated from `proto/hedgerow.proto`; the test `generated` keeps the file
 /// up to date.
@@ -13,9 +12,6 @@ pub mod wire {
 }
 
 pub use crate::session::VERSION;
-
-/// Largest number of columns that a scale may come for.
-const MAX_SCALE_BYTES: usize = 1 << 20;
 
 /// Numbers as they travel when nothing is compressed: little-endian f32, one after the other.
 pub fn numbers_to_bytes(numbers: &[f32]) -> Bytes {
@@ -41,41 +37,6 @@ pub fn numbers_from_bytes(
     }
     numbers.extend(whole.iter().map(|bytes| f32::from_le_bytes(*bytes)));
     Ok(())
-}
-
-/// A broadcast that isn't compressed.
-pub fn broadcast_to_wire(broadcast: &Broadcast) -> wire::Broadcast {
-    wire::Broadcast { numbers: numbers_to_bytes(&broadcast.numbers), ..head_to_wire(broadcast) }
-}
-
-/// The same without its numbers.
-pub fn head_to_wire(broadcast: &Broadcast) -> wire::Broadcast {
-    let kernels =
-        broadcast.kernels.map(|Selection { current, next }| wire::Selection { current, next });
-    wire::Broadcast { round: broadcast.round, kernels, ..wire::Broadcast::default() }
-}
-
-/// The kernels that a broadcast names.
-pub fn kernels_from_wire(broadcast: &wire::Broadcast) -> Option<Selection> {
-    broadcast.kernels.map(|wire::Selection { current, next }| Selection { current, next })
-}
-
-/// A scale and its version.
-pub fn scale_to_wire(version: u64, scale: &Scale) -> wire::Scale {
-    // Writing to memory can't fail; were it to, nobody would take an empty scale.
-    let bytes = postcard::to_stdvec(scale).unwrap_or_default();
-    wire::Scale { version, scale: bytes.into() }
-}
-
-/// The reverse. Scales check themselves as they are read.
-pub fn scale_from_wire(message: &wire::Scale) -> Result<(u64, Scale), Rejected> {
-    if message.scale.len() > MAX_SCALE_BYTES {
-        return Err(Rejected::Garbled { what: "the scale is too large" });
-    }
-    match postcard::take_from_bytes(&message.scale) {
-        Ok((scale, [])) => Ok((message.version, scale)),
-        _ => Err(Rejected::Garbled { what: "that is no scale" }),
-    }
 }
 
 impl From<wire::from_node::Message> for wire::FromNode {
@@ -109,18 +70,6 @@ mod tests {
         );
         assert!(read.is_empty());
         assert!(numbers_from_bytes(&bytes[1..], 4, &mut read).is_err());
-    }
-
-    #[test]
-    fn scales_survive_and_others_are_refused() {
-        let scale = Scale::from_ranges(&[(0.0, 10.0), (-1.0, 1.0)]).unwrap();
-        let message = scale_to_wire(3, &scale);
-        assert_eq!(scale_from_wire(&message), Ok((3, scale)));
-        let mut longer = message.scale.to_vec();
-        longer.push(0);
-        for bytes in [vec![], message.scale[1..].to_vec(), longer, vec![255; MAX_SCALE_BYTES + 1]] {
-            assert!(scale_from_wire(&wire::Scale { version: 3, scale: bytes.into() }).is_err());
-        }
     }
 
     #[test]

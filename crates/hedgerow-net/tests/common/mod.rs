@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel};
 use hedgerow::{Method, SetupConfig};
-use hedgerow_net::{Learning, Plan, Scaling};
+mod wired;
+
+pub(crate) use wired::{Engine, Learning, Plan, Scaling, broadcast_to_wire, scale_to_wire};
 
 /// Longer than anything takes, also on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);

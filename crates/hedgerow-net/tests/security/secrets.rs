@@ -70,6 +70,7 @@ async fn secrets_and_samples_are_never_logged() {
         input: Box::new(move |_| Input::reading(Cursor::new(text))),
         output: Output::none(),
         asked: None,
+        methods: &[],
     };
     let learning = timeout(PATIENCE, driver::run(settings, parts, std::future::pending())).await;
     learning.unwrap_or_else(|_| panic!("it still learns:\n{}", house.log.tail())).unwrap();

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::common::{Learning, Plan};
 use futures_util::{Stream, stream};
 use hedgerow::ServerMethod;
 use hedgerow::message::{Broadcast, Upload};
@@ -22,7 +23,6 @@ use hedgerow_net::agent::output::Output;
 use hedgerow_net::transport::Connection;
 use hedgerow_net::transport::protocol::wire::federation_server::{Federation, FederationServer};
 use hedgerow_net::transport::protocol::{self, wire};
-use hedgerow_net::{Learning, Plan};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
@@ -87,7 +87,7 @@ impl Session {
     }
 
     pub async fn broadcast(&self, broadcast: &Broadcast, taken: u64) {
-        let message = wire::Broadcast { taken, ..protocol::broadcast_to_wire(broadcast) };
+        let message = wire::Broadcast { taken, ..crate::common::broadcast_to_wire(broadcast) };
         self.say(wire::from_server::Message::Broadcast(message)).await;
     }
 
@@ -224,6 +224,7 @@ impl Stage {
             input,
             output,
             asked,
+            methods: &[],
         };
         let (stop, stopped) = oneshot::channel::<()>();
         let running = tokio::spawn(driver::run(settings, parts, async { drop(stopped.await) }));

@@ -19,7 +19,7 @@ mod lanes;
 mod raw;
 mod wire;
 
-use lanes::{Everybody, LANES, Lane, Scene, can_be_divided, is_taken};
+use lanes::{LANES, Lane, Members, RoundContext, can_be_divided, is_taken};
 
 pub use lanes::Observations;
 
@@ -227,10 +227,10 @@ impl Federation {
             self.merge_lanes()?;
         }
         let is_last_visit = self.is_last_visit();
-        let scene = Scene { server: &self.server, width: self.width, is_last_visit };
-        let everybody = Everybody { nodes: &mut self.nodes, readers: &mut self.readers };
+        let context = RoundContext { server: &self.server, width: self.width, is_last_visit };
+        let members = Members { nodes: &mut self.nodes, readers: &mut self.readers };
         let played =
-            lanes::visit_all(&mut self.lanes, scene, everybody, visits, notes, workers, look);
+            lanes::visit_all(&mut self.lanes, context, members, visits, notes, workers, look);
         self.hear_lanes();
         self.visited.extend(visits.iter().map(|visit| (visit.node, visit.contact)));
         played
@@ -260,8 +260,8 @@ impl Federation {
         let node =
             self.nodes.get_mut(id as usize).ok_or(RoundError::NoSuchNode { node: id, nodes })?;
         let reader = self.readers.get_mut(id as usize);
-        let scene = Scene { server: &self.server, width: self.width, is_last_visit };
-        if self.lanes[0].visit(scene, node, reader, visit, seen)? {
+        let context = RoundContext { server: &self.server, width: self.width, is_last_visit };
+        if self.lanes[0].visit(context, node, reader, visit, seen)? {
             self.take(id).map_err(|source| RoundError::Rejected { node: id, source })?;
         }
         self.visited.push((id, visit.contact));
@@ -301,11 +301,11 @@ impl Federation {
                 self.traffic.uploads_late += 1;
             }
         }
-        let scene = Scene { server: &self.server, width: self.width, is_last_visit: true };
+        let context = RoundContext { server: &self.server, width: self.width, is_last_visit: true };
         if can_be_divided(&self.visited, self.nodes.len(), self.width) {
             let heard = lanes::deliver_to_all(
                 &mut self.lanes,
-                scene,
+                context,
                 &mut self.nodes,
                 &self.visited,
                 workers,
@@ -314,7 +314,7 @@ impl Federation {
             return heard;
         }
         for &(node, _) in self.visited.iter().filter(|(_, contact)| *contact != Contact::Lost) {
-            scene
+            context
                 .deliver(&mut self.nodes[node as usize], &mut self.traffic)
                 .map_err(|source| RoundError::Rejected { node, source })?;
         }
@@ -372,8 +372,8 @@ impl Federation {
         let nodes = self.nodes.len();
         let half =
             self.nodes.get_mut(node as usize).ok_or(RoundError::NoSuchNode { node, nodes })?;
-        let scene = Scene { server: &self.server, width: self.width, is_last_visit: true };
-        scene
+        let context = RoundContext { server: &self.server, width: self.width, is_last_visit: true };
+        context
             .deliver(half, &mut self.traffic)
             .map_err(|source| RoundError::Rejected { node, source })
     }

@@ -339,3 +339,81 @@ fn at_least(what: &'static str, bound: usize, value: usize) -> Result<(), PlanEr
 fn equal(what: &'static str, bound: usize, value: usize) -> Result<(), PlanError> {
     if value == bound { Ok(()) } else { Err(out_of_bounds(what, bound.to_string(), value)) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::features::{Family, Kernel};
+    use crate::learning::Schedule;
+
+    fn config(method: &str) -> PlanConfig {
+        PlanConfig::default().method(method.parse().unwrap()).inputs(3)
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_name() {
+        let laplacian = vec![Kernel { family: Family::Laplacian, variance: 1.0 }];
+        let scale = Scale::from_ranges(&[(0.0, 1.0); 3]).unwrap();
+        for (bad, parts) in [
+            (config("nobody"), ["no method", "nobody"]),
+            (config("central"), ["central", "reference"]),
+            (config("sk"), ["sk", "needs a kernel"]),
+            (config("mk:2"), ["mk", "takes no kernel"]),
+            (config("sk:12"), ["at most 10", "is 11"]),
+            (config("gr").loss(Loss::Logistic), ["gr", "logistic"]),
+            (config("gr").aggregation(Aggregation::Median), ["gr", "median"]),
+            (config("gr").budget(15), ["at least 16", "has 15"]),
+            (config("gr").budget(15).frequencies(Some(4)), ["at least 16", "has 15"]),
+            (config("mk").budget(3), ["at least 4", "has 3"]),
+            (config("mk").budget(200_000), ["at most 100000", "is 200000"]),
+            (config("mk").inputs(0), ["inputs", "is 0"]),
+            (config("mk").inputs(20_000), ["at most 10000", "is 20000"]),
+            (config("mk").outputs(0), ["outputs", "is 0"]),
+            (config("mk").outputs(2_000), ["at most 1000", "is 2000"]),
+            (config("mk").nodes(0), ["nodes", "is 0"]),
+            (config("mk").kernels(Vec::new()), ["kernel", "0"]),
+            (config("mk").kernels(laplacian).draw(Draw::Structured), ["structured", "laplacian"]),
+            (config("mk").frequencies(Some(1 << 20)), ["frequencies", "at most"]),
+            (config("mk").columns(vec!["a".into()]), ["columns", "must be 3, but is 1"]),
+            (config("mk").scaling(Scaling::Fixed(scale)), ["scale", "must be 4, but is 3"]),
+            (config("mk").step_size(Schedule::Constant { scale: -1.0 }), ["step_size", "-1"]),
+            (config("mk").ridge(f64::NAN), ["ridge", "NaN"]),
+        ] {
+            let refused = Plan::new(bad).unwrap_err().to_string();
+            assert!(parts.iter().all(|part| refused.contains(part)), "{refused}");
+        }
+    }
+
+    #[test]
+    fn every_method_has_a_plan_with_both_halves() {
+        let federated = method::METHODS.iter().filter(|info| info.halves.is_some());
+        for info in federated {
+            let spec = method::MethodSpec::from(*info);
+            let spec = if info.takes_kernel { spec.with_kernel(2) } else { spec };
+            let plan = Plan::new(PlanConfig::default().method(spec)).unwrap();
+            assert_eq!(plan.method().name, info.name);
+            assert_eq!(plan.map().width(), plan.width());
+            assert_eq!(plan.node(0).round(), plan.server().round());
+        }
+    }
+
+    #[test]
+    fn plans_survive_as_json_and_numbers_must_agree() {
+        for config in [config("sk:3"), config("gr").outputs(2), config("mk").personal(true)] {
+            let plan = Plan::new(config).unwrap();
+            let json = serde_json::to_string(plan.config()).unwrap();
+            let read: PlanConfig = serde_json::from_str(&json).unwrap();
+            assert_eq!(Plan::new(read).unwrap(), plan);
+            for (from, to) in [
+                (r#""inputs":3,"budget""#, r#""inputs":4,"budget""#),
+                (r#""seed":1,"aggregation""#, r#""seed":2,"aggregation""#),
+                (r#""kernels":11"#, r#""kernels":10"#),
+                (r#""personal""#, r#""personnel""#),
+            ] {
+                let bad = json.replace(from, to);
+                assert_ne!(bad, json);
+                assert!(serde_json::from_str::<PlanConfig>(&bad).is_err(), "{bad}");
+            }
+        }
+    }
+}

@@ -6,11 +6,12 @@
 use std::num::NonZeroU16;
 
 use hedgerow::codec::{Coding, Compression, NumberFormat};
+use hedgerow::federation::{Contact, NodeRound};
 use hedgerow::message::{Errors, Numbers, Rejected, ToNode, ToServer};
 use hedgerow::node::{Answer, BadInput};
 use hedgerow::plan::Scaling;
 use hedgerow::scaling::{Scale, ScaleKind};
-use hedgerow::{Method, Node, Plan, PlanConfig, Server};
+use hedgerow::{Federation, Method, Node, Plan, PlanConfig, Server};
 
 use crate::common::{INPUTS, methods, numbers};
 
@@ -116,6 +117,43 @@ fn two_outputs_are_two_plans_of_one() {
             }
             assert!(both.server.round() > 20 || method == Method::Local);
         }
+    }
+}
+
+/// The same samples as features and scaled labels, and as raw samples.
+#[test]
+fn a_federation_is_its_nodes_and_its_server() {
+    for method in methods(3) {
+        let plan = Plan::new(config(method).outputs(2)).unwrap();
+        let mut world = World::new(&plan);
+        let (mut mapped, mut raw) = (Federation::new(&plan), Federation::new(&plan));
+        raw.connect();
+        for time in 0..30 {
+            let samples: Vec<_> = (0..NODES).map(|node| sample(node, time)).collect();
+            let x: Vec<f32> = samples.iter().flat_map(|(x, _)| x.clone()).collect();
+            let mut z = vec![0.0; NODES as usize * plan.width()];
+            let features = plan.map().map_batch(&x, &mut z).samples(plan.width());
+            let visits: Vec<_> = (0..)
+                .zip(features.zip(&samples))
+                .map(|(node, (z, (_, y)))| NodeRound { node, z, y, contact: Contact::Full })
+                .collect();
+            let mut predicted = Vec::new();
+            mapped.round(&visits, |prediction| predicted.push(prediction.value)).unwrap();
+            for (node, (x, y)) in raw.nodes_mut().iter_mut().zip(&samples) {
+                node.learn(x, y).unwrap();
+            }
+            let answers: Vec<f32> =
+                raw.nodes().iter().flat_map(|node| node.values().to_vec()).collect();
+            raw.exchange();
+            assert_eq!(predicted, world.round(time, &[0, 1]).concat(), "{method:?} time {time}");
+            assert_eq!(predicted, answers, "{method:?} time {time}");
+        }
+        for output in 0..2 {
+            let broadcasts = [mapped.server(), raw.server()].map(|server| server.broadcast(output));
+            assert_eq!(broadcasts, [world.server.broadcast(output); 2], "{method:?}");
+        }
+        assert_eq!(mapped.traffic().uploads_accepted, raw.traffic().uploads_accepted);
+        assert_eq!(mapped.traffic().numbers_up, raw.traffic().numbers_up);
     }
 }
 

@@ -14,8 +14,8 @@ use crate::server::{Server, UploadReader};
 /// Lanes of a round, at most; how many there are never depends on who works on them.
 pub(super) const LANES: usize = 32;
 
-/// Features of a round for which lanes are worth their trouble.
-const WORTH: usize = 1 << 18;
+/// Features of a round from which on it is divided into lanes.
+const MIN_FEATURES: usize = 1 << 18;
 
 /// What is written down of every prediction of some visits, sample by sample.
 #[derive(Debug)]
@@ -35,14 +35,14 @@ impl<'a> Observations<'a> {
 
 /// What all nodes of a round share.
 #[derive(Clone, Copy)]
-pub(super) struct Scene<'a> {
+pub(super) struct RoundContext<'a> {
     pub(super) server: &'a Server,
     /// Features of one sample.
     pub(super) width: usize,
     pub(super) is_last_visit: bool,
 }
 
-impl Scene<'_> {
+impl RoundContext<'_> {
     /// Hands the latest broadcast to a node that doesn't have it yet.
     pub(super) fn deliver(self, node: &mut Node, traffic: &mut Traffic) -> Result<(), Rejected> {
         let (round, before) = (self.server.round(), node.round());
@@ -81,20 +81,20 @@ impl Lane {
     /// One node's visit, up to its upload; whether there is one that comes in time.
     pub(super) fn visit(
         &mut self,
-        scene: Scene<'_>,
+        context: RoundContext<'_>,
         node: &mut Node,
         reader: Option<&mut UploadReader>,
         visit: &NodeRound<'_>,
         seen: &mut impl FnMut(Prediction<'_>),
     ) -> Result<bool, RoundError> {
-        let (id, width, outputs) = (visit.node, scene.width, node.heads.len());
+        let (id, width, outputs) = (visit.node, context.width, node.heads.len());
         let (labels, numbers) = (visit.y.len(), visit.z.numbers().len());
         if numbers * outputs != labels * width {
             return Err(RoundError::Shape { node: id, labels, numbers, width });
         }
         let rejected = |source| RoundError::Rejected { node: id, source };
         if visit.contact != Contact::Lost {
-            scene.deliver(node, &mut self.traffic).map_err(rejected)?;
+            context.deliver(node, &mut self.traffic).map_err(rejected)?;
         }
         for (z, y) in visit.z.samples(width).zip(visit.y.chunks_exact(outputs)) {
             for (output, (head, &label)) in node.heads.iter().zip(y).enumerate() {
@@ -106,13 +106,13 @@ impl Lane {
                     .map_err(|source| RoundError::BadSample { node: id, source })?;
             }
         }
-        if !scene.is_last_visit || visit.contact == Contact::Lost || !self.write_uploads(node) {
+        if !context.is_last_visit || visit.contact == Contact::Lost || !self.write_uploads(node) {
             return Ok(false);
         }
         let cost = match reader {
             Some(reader) => Some(
                 self.scratch
-                    .send_up(node, reader, scene.server, &mut self.uploads)
+                    .send_up(node, reader, context.server, &mut self.uploads)
                     .map_err(rejected)?,
             ),
             None => None,
@@ -156,7 +156,7 @@ pub(super) fn is_taken(
 }
 
 /// All nodes, and the server's readers of them, of which there may be none.
-pub(super) struct Everybody<'a> {
+pub(super) struct Members<'a> {
     pub(super) nodes: &'a mut [Node],
     pub(super) readers: &'a mut [UploadReader],
 }
@@ -202,7 +202,7 @@ impl Visited for (NodeId, Contact) {
 /// their own.
 pub(super) fn can_be_divided<V: Visited>(visits: &[V], nodes: usize, width: usize) -> bool {
     visits.len() > 1
-        && visits.len().saturating_mul(width) >= WORTH
+        && visits.len().saturating_mul(width) >= MIN_FEATURES
         && visits.last().is_some_and(|last| (last.node() as usize) < nodes)
         && visits.is_sorted_by(|one, other| one.node() < other.node())
 }
@@ -210,11 +210,11 @@ pub(super) fn can_be_divided<V: Visited>(visits: &[V], nodes: usize, width: usiz
 /// Divides visits that [`can_be_divided`] among the lanes, and their nodes with them.
 fn divide<'a, V: Visited>(
     lanes: &'a mut [Lane; LANES],
-    everybody: Everybody<'a>,
+    members: Members<'a>,
     visits: &'a [V],
     notes: Observations<'a>,
 ) -> [Option<Task<'a, V>>; LANES] {
-    let Everybody { mut nodes, mut readers } = everybody;
+    let Members { mut nodes, mut readers } = members;
     let (mut notes, width) = (notes.numbers, notes.width);
     let mut chunks = visits.chunks(visits.len().div_ceil(LANES).max(1));
     let mut first: NodeId = 0;
@@ -241,14 +241,14 @@ fn divide<'a, V: Visited>(
 /// Plays visits in lanes. What came of them is in the lanes; the first failure is returned.
 pub(super) fn visit_all(
     lanes: &mut [Lane; LANES],
-    scene: Scene<'_>,
-    everybody: Everybody<'_>,
+    context: RoundContext<'_>,
+    members: Members<'_>,
     visits: &[NodeRound<'_>],
     notes: Observations<'_>,
     workers: &impl Executor,
     look: impl Fn(Prediction<'_>, &mut [f64]) + Sync,
 ) -> Result<(), RoundError> {
-    let mut tasks = divide(lanes, everybody, visits, notes);
+    let mut tasks = divide(lanes, members, visits, notes);
     workers.each(&mut tasks, |task| {
         let Some(Task { lane, first, nodes, readers, visits, notes }) = task.take() else { return };
         let mut notes = notes.each();
@@ -260,16 +260,16 @@ pub(super) fn visit_all(
         // Parts that are empty may be of an earlier round.
         let mut parts = std::mem::take(&mut lane.parts);
         match parts.first().map(PartialSum::uploads) {
-            None => parts = scene.server.parts(),
-            Some(0) => scene.server.renew(&mut parts),
+            None => parts = context.server.parts(),
+            Some(0) => context.server.renew(&mut parts),
             Some(_) => {}
         }
         for visit in visits {
             let at = (visit.node - first) as usize;
             let mut play = || {
                 let (node, mut reader) = (&mut nodes[at], readers.get_mut(at));
-                if lane.visit(scene, node, reader.as_deref_mut(), visit, &mut seen)? {
-                    let taken = scene.server.accept_into(&mut parts, visit.node, &lane.uploads);
+                if lane.visit(context, node, reader.as_deref_mut(), visit, &mut seen)? {
+                    let taken = context.server.accept_into(&mut parts, visit.node, &lane.uploads);
                     let rejected = |source| RoundError::Rejected { node: visit.node, source };
                     if is_taken(reader, node, taken).map_err(rejected)? {
                         lane.traffic.uploads_accepted += 1;
@@ -291,18 +291,18 @@ pub(super) fn visit_all(
 /// Hands the latest broadcast to those in contact, in lanes.
 pub(super) fn deliver_to_all(
     lanes: &mut [Lane; LANES],
-    scene: Scene<'_>,
+    context: RoundContext<'_>,
     nodes: &mut [Node],
     visited: &[(NodeId, Contact)],
     workers: &impl Executor,
 ) -> Result<(), RoundError> {
-    let everybody = Everybody { nodes, readers: &mut [] };
-    let mut tasks = divide(lanes, everybody, visited, Observations { numbers: &mut [], width: 0 });
+    let members = Members { nodes, readers: &mut [] };
+    let mut tasks = divide(lanes, members, visited, Observations { numbers: &mut [], width: 0 });
     workers.each(&mut tasks, |task| {
         let Some(Task { lane, first, nodes, visits, .. }) = task.take() else { return };
         for (node, _) in visits.iter().filter(|(_, contact)| *contact != Contact::Lost) {
             let half = &mut nodes[(node - first) as usize];
-            if let Err(source) = scene.deliver(half, &mut lane.traffic) {
+            if let Err(source) = context.deliver(half, &mut lane.traffic) {
                 lane.failure = Some(RoundError::Rejected { node: *node, source });
                 break;
             }

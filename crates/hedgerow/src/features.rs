@@ -157,7 +157,7 @@ pub struct Features<'a>(&'a [f32]);
 pub struct NotAFeature {
     /// Where, from 0.
     pub position: usize,
-    /// What it is.
+    /// Its value.
     pub value: f32,
 }
 

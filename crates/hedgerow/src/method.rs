@@ -50,7 +50,7 @@ pub use server_shell::{Mean, ServerRule, ServerShell, check_broadcast};
 pub use setup::{Setup, SetupConfig, SetupError};
 pub use spec::{MethodSpec, NotAMethod};
 
-/// The half that lives on a device.
+/// The part of a method on a node.
 pub trait NodeMethod: Send {
     /// Predicts from one sample's features, with the latest global model and what the node keeps to
     /// itself. Pure.
@@ -68,8 +68,8 @@ pub trait NodeMethod: Send {
     fn sections(&self, _out: &mut Vec<Section>) {}
     /// Takes over the server's state; one that isn't newer than its own is ignored.
     fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected>;
-    /// Its server has lost rounds: whatever broadcast comes next is adopted, though it be older
-    /// than its own. What the node knows by itself it keeps.
+    /// The server has lost rounds: accepts the next broadcast even if it is older. The node keeps
+    /// what it learned itself.
     fn forget_round(&mut self);
     /// The round that it is in: that of the latest broadcast it adopted.
     fn round(&self) -> u64;
@@ -95,7 +95,7 @@ pub trait NodeMethod: Send {
     fn restore(&mut self, saved: &[u8]) -> Result<(), BadState>;
 }
 
-/// The half that lives on the server.
+/// The part of a method on the server.
 pub trait ServerMethod: Send + Sync {
     /// Takes an upload for the open round, or refuses it and stays as it was.
     fn accept(&mut self, from: NodeId, upload: &Upload) -> Result<(), Rejected>;
@@ -151,21 +151,21 @@ pub enum BadSample {
     /// The label isn't a number of reasonable size.
     #[error("label {label} is not a finite number of size at most {MAX_LABEL:e}")]
     Label {
-        /// What it is.
+        /// The label.
         label: f32,
     },
     /// The logistic loss knows two labels.
     #[error("label {label} is neither -1 nor +1, which the logistic loss needs")]
     NotASign {
-        /// What it is.
+        /// The label.
         label: f32,
     },
     /// Features of another map.
     #[error("{expected} features expected, but {found} came")]
     Width {
-        /// What the setup says.
+        /// Features that the setup has.
         expected: usize,
-        /// What came.
+        /// Features that came.
         found: usize,
     },
 }
@@ -178,7 +178,7 @@ pub enum Method {
     GrOfl,
     /// SK-OFL: one kernel, chosen beforehand (by index, from 0).
     SkOfl {
-        /// Which.
+        /// The kernel, from 0.
         kernel: usize,
     },
     /// MK-OFL: nodes vote for a kernel and upload one model.

@@ -152,7 +152,7 @@ pub fn draw(log: &[f64], uniform: f64) -> usize {
     for (index, log) in log.iter().enumerate() {
         let weight = known.get(index).copied().unwrap_or_else(|| relative_weight(log - largest));
         if weight > 0.0 {
-            // Rounding may leave a crumb behind the last one: then the last one it is.
+            // Rounding may leave a little behind the last index: then the last one is drawn.
             chosen = index;
             if left < weight {
                 break;
@@ -221,7 +221,7 @@ mod tests {
             counts[draw(&log, (f64::from(i) + 0.5) / 10_000.0)] += 1;
         }
         assert_eq!(counts, [5000, 0, 3000, 2000]);
-        assert_eq!(draw(&log, 1.0), 3, "a crumb of rounding goes to the last possible one");
+        assert_eq!(draw(&log, 1.0), 3, "what rounding leaves goes to the last possible index");
     }
 
     #[test]

@@ -106,9 +106,9 @@ pub enum SetupError {
     OutOfBounds {
         /// The name of the number.
         what: &'static str,
-        /// In words.
+        /// Its bounds, in words.
         bound: &'static str,
-        /// What it is.
+        /// Its value.
         value: f64,
     },
 }

@@ -311,7 +311,7 @@ impl NodeRule for Node {
             }
         }
         if !state.gram.iter().chain(&state.moment).chain([&state.energy]).all(is_number) {
-            // Scales that are worlds apart: what was known is of no use.
+            // Scales of very different sizes: the old sums are useless.
             state.gram.iter_mut().chain(&mut state.moment).for_each(|sum| *sum = 0.0);
             (state.count, state.energy) = (0.0, 0.0);
         }

@@ -422,8 +422,8 @@ impl Memory {
         }
     }
 
-    /// Scales that are worlds apart, or uploads that no honest node sends, may make a matrix that
-    /// is of no use.
+    /// Replaces a matrix that has become useless, because scales are of very different sizes or
+    /// uploads are dishonest, by the identity.
     fn check_curvature(&mut self) {
         if !are_numbers(&self.curvature) {
             self.curvature.fill(0.0);

@@ -6,7 +6,10 @@ use hedgerow_config::flags::{Flag, FlagSet, SettingFlags, Takes};
 use hedgerow_net::serve::{ServeSettings, Server};
 use hedgerow_node::Exit;
 use serde_json::json;
+#[cfg(unix)]
 use tokio::signal::unix::{SignalKind, signal};
+#[cfg(windows)]
+use tokio::signal::windows::{ctrl_c, ctrl_close};
 
 use crate::simulate::print;
 
@@ -83,8 +86,11 @@ pub(crate) fn serve(arguments: &Arguments) -> anyhow::Result<()> {
 
 async fn run(settings: ServeSettings, arguments: &Arguments) -> anyhow::Result<()> {
     // From here on they no longer end the process by themselves.
+    #[cfg(unix)]
     let (mut terminate, mut interrupt) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    #[cfg(windows)]
+    let (mut terminate, mut interrupt) = (ctrl_close()?, ctrl_c()?);
     let is_plain = settings.identity.is_none();
     let server = Server::start(settings).await?;
     let (run, address, dashboard) = (server.run(), server.address(), server.dashboard());
@@ -105,7 +111,7 @@ async fn run(settings: ServeSettings, arguments: &Arguments) -> anyhow::Result<(
     }
     tokio::select! {
         ended = server.stop() => ended.map(drop).map_err(anyhow::Error::from),
-        // Whoever asks twice doesn't want to wait.
+        // A second signal ends the process at once.
         _ = interrupt.recv() => Exit::Interrupted.now(),
     }
 }

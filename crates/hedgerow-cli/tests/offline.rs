@@ -13,8 +13,8 @@ use hedgerow::plan::Scaling;
 use hedgerow::scaling::Scale;
 use hedgerow::{NodeMethod, Plan, PlanConfig};
 use hedgerow_net::coordinator::records::{Commit, Run};
-use hedgerow_net::storage::{Durability, Storage, Store};
 use hedgerow_net::plan_json::plan_to_json;
+use hedgerow_net::storage::{Durability, Storage, Store};
 use tempfile::TempDir;
 
 /// Raw samples: a temperature, a load and what is to be predicted from them.
@@ -42,7 +42,8 @@ impl Trained {
             .columns(columns.iter().map(|name| (*name).to_owned()).collect())
             .target("y".to_owned());
         let plan = Plan::new(config).unwrap();
-        let (mut server, mut nodes) = (plan.server_method(), [plan.node_method(0), plan.node_method(1)]);
+        let (mut server, mut nodes) =
+            (plan.server_method(), [plan.node_method(0), plan.node_method(1)]);
         let (mut z, mut upload) = (vec![0.0; plan.map().width()], Upload::default());
         for round in 0..60 {
             for (number, node) in nodes.iter_mut().enumerate() {

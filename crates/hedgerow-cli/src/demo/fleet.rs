@@ -1,4 +1,4 @@
-//! [`Fleet`]: the processes of a demonstration. They die, sometimes on purpose, and come back.
+//! [`Fleet`]: the processes of a demonstration. It can kill and restart them.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -11,20 +11,20 @@ use hedgerow::random::{CounterRng, Purpose};
 use super::stage::{Stage, node_name};
 use super::watch::Watch;
 
-/// How long a killed process stays dead.
-const DEAD: Duration = Duration::from_millis(700);
+/// How long a killed process waits for its restart.
+const RESTART_DELAY: Duration = Duration::from_millis(700);
 
-/// Between two killings.
-const PEACE: Duration = Duration::from_secs(4);
+/// The time between two kills.
+const KILL_INTERVAL: Duration = Duration::from_secs(4);
 
-/// Until everybody must be connected at first.
-const ASSEMBLY: Duration = Duration::from_secs(60);
+/// The limit until all nodes are connected.
+const CONNECT_LIMIT: Duration = Duration::from_secs(60);
 
-/// Until a process that was asked to end must have ended.
-const FAREWELL: Duration = Duration::from_secs(10);
+/// The limit for a process that was asked to end.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-/// Nodes that are killed at a time.
-const VICTIMS: u64 = 2;
+/// Nodes killed at a time.
+const KILLED_NODES: u64 = 2;
 
 pub(super) struct Fleet<'a> {
     stage: &'a Stage,
@@ -87,11 +87,11 @@ impl<'a> Fleet<'a> {
                 return Ok(Instant::now());
             }
             self.check()?;
-            if since.elapsed() >= ASSEMBLY {
+            if since.elapsed() >= CONNECT_LIMIT {
                 let logs = self.stage.keep();
                 bail!(
                     "not all nodes have connected within {} s; the logs are in {}",
-                    ASSEMBLY.as_secs(),
+                    CONNECT_LIMIT.as_secs(),
                     logs.display()
                 );
             }
@@ -99,9 +99,9 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Kills somebody, if it is time; what happened, in words.
+    /// Kills a process if it is time. Returns a description.
     pub(super) fn kill_somebody(&mut self, elapsed: Duration) -> Vec<String> {
-        if elapsed < PEACE * (self.killings as u32 + 1) {
+        if elapsed < KILL_INTERVAL * (self.killings as u32 + 1) {
             return vec![];
         }
         self.killings += 1;
@@ -112,8 +112,8 @@ impl<'a> Fleet<'a> {
         }
         let nodes = self.stage.nodes() as u64;
         let mut events = Vec::new();
-        for victim in 0..VICTIMS.min(nodes) {
-            let node = self.chance.bits_at(VICTIMS * self.killings + victim) % nodes;
+        for victim in 0..KILLED_NODES.min(nodes) {
+            let node = self.chance.bits_at(KILLED_NODES * self.killings + victim) % nodes;
             let member = 1 + node as usize;
             if self.members[member].child.is_some() {
                 self.kill(member);
@@ -124,7 +124,7 @@ impl<'a> Fleet<'a> {
         events
     }
 
-    /// Those whose time has come start again; nobody else may have ended.
+    /// Restarts killed processes when it is time. No other process may have ended.
     pub(super) fn revive(&mut self) -> anyhow::Result<()> {
         for member in 0..self.members.len() {
             if self.members[member].due.is_some_and(|due| Instant::now() >= due) {
@@ -134,18 +134,15 @@ impl<'a> Fleet<'a> {
         self.check()
     }
 
-    /// Asks everybody to end, nodes first, and waits for them.
+    /// Asks all processes to end, nodes first, and waits for them.
     pub(super) fn stop(mut self) {
         for member in self.members.iter_mut().rev() {
-            if let Some(child) = &member.child
-                && let Ok(id) = i32::try_from(child.id())
-                && let Some(process) = rustix::process::Pid::from_raw(id)
-            {
-                _ = rustix::process::kill_process(process, rustix::process::Signal::TERM);
+            if let Some(child) = &mut member.child {
+                ask_to_end(child);
             }
         }
         let since = Instant::now();
-        while since.elapsed() < FAREWELL && self.members.iter_mut().any(Member::is_alive) {
+        while since.elapsed() < STOP_LIMIT && self.members.iter_mut().any(Member::is_alive) {
             std::thread::sleep(super::TICK);
         }
     }
@@ -171,7 +168,7 @@ impl<'a> Fleet<'a> {
     fn kill(&mut self, member: usize) {
         let member = &mut self.members[member];
         member.kill();
-        member.due = Some(Instant::now() + DEAD);
+        member.due = Some(Instant::now() + RESTART_DELAY);
     }
 
     fn check(&mut self) -> anyhow::Result<()> {
@@ -204,4 +201,19 @@ impl Drop for Fleet<'_> {
     fn drop(&mut self) {
         self.members.iter_mut().for_each(Member::kill);
     }
+}
+
+#[cfg(unix)]
+fn ask_to_end(child: &mut Child) {
+    if let Ok(id) = i32::try_from(child.id())
+        && let Some(process) = rustix::process::Pid::from_raw(id)
+    {
+        _ = rustix::process::kill_process(process, rustix::process::Signal::TERM);
+    }
+}
+
+/// Without signals a process can only be killed. Its state survives that.
+#[cfg(not(unix))]
+fn ask_to_end(child: &mut Child) {
+    _ = child.kill();
 }

@@ -403,8 +403,9 @@ impl Admission {
     }
 }
 
-/// Asks the system for as many descriptors as it would give: every connection needs one. How many
-/// there are.
+/// Raises the limit of open files to the system's maximum, because every connection needs one.
+/// Returns the limit, if there is one.
+#[cfg(unix)]
 pub fn raise_descriptor_limit() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -415,6 +416,12 @@ pub fn raise_descriptor_limit() -> Option<u64> {
     } else {
         current
     }
+}
+
+/// Other systems have no such limit.
+#[cfg(not(unix))]
+pub fn raise_descriptor_limit() -> Option<u64> {
+    None
 }
 
 #[cfg(test)]
@@ -509,6 +516,7 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
     #[test]
     fn descriptors_are_as_many_as_can_be_had() {
         let after = raise_descriptor_limit();

@@ -50,7 +50,7 @@ pub enum ModelError {
         /// What is missing.
         what: &'static str,
     },
-    /// Nobody has learned it together.
+    /// The method has no common model.
     #[error("{}: with the method local every node has a model of its own, and the server has none", path.display())]
     Local {
         /// The store or file.
@@ -59,7 +59,7 @@ pub enum ModelError {
     /// Some other file.
     #[error("{}: not a model of hedgerow: {reason}", path.display())]
     NotAModel {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
@@ -69,7 +69,7 @@ pub enum ModelError {
     Plan {
         /// The store or file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: ReadPlanError,
     },
     /// A state that doesn't belong to its configuration.
@@ -77,7 +77,7 @@ pub enum ModelError {
     State {
         /// The store.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: BadState,
     },
     /// Numbers that don't belong to their configuration.
@@ -85,7 +85,7 @@ pub enum ModelError {
     Unfit {
         /// The store or file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: Rejected,
     },
     /// What is there is something else, so it is not written over.

@@ -28,12 +28,12 @@ pub struct Content {
     pub body: Vec<u8>,
 }
 
-/// Who may read a new file.
+/// The permissions of a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Its owner.
     Private,
-    /// Whoever may read the user's other files.
+    /// The user's default permissions.
     Shared,
 }
 
@@ -43,23 +43,23 @@ pub enum FileError {
     /// The system won't let us.
     #[error("can't read {}: {source}", path.display())]
     Unreadable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// Nor here.
     #[error("can't write {}: {source}", path.display())]
     Unwritable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// Some other program's file.
     #[error("{}: not a {kind} file of hedgerow", path.display())]
     NotOurs {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What was expected.
         kind: String,
@@ -67,7 +67,7 @@ pub enum FileError {
     /// One of ours, but with something else in it.
     #[error("{}: a {found:?} file, and {expected:?} is needed", path.display())]
     OtherKind {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What was expected.
         expected: String,
@@ -77,7 +77,7 @@ pub enum FileError {
     /// From the future.
     #[error("{}: written by a newer hedgerow: format {found}, this one knows up to {newest}", path.display())]
     Newer {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Its version.
         found: u64,
@@ -87,7 +87,7 @@ pub enum FileError {
     /// It stops before its end.
     #[error("{}: breaks off: {expected} bytes expected, but {found} are there", path.display())]
     Truncated {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What it should have.
         expected: u64,
@@ -97,7 +97,7 @@ pub enum FileError {
     /// Not what was written.
     #[error("{}: damaged: the checksum of its {part} is {found:08x}, and {expected:08x} was written", path.display())]
     Damaged {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Of what in it.
         part: &'static str,
@@ -109,7 +109,7 @@ pub enum FileError {
     /// Not what was written, in some other way.
     #[error("{}: damaged: {reason}", path.display())]
     Senseless {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// In what way.
         reason: String,
@@ -117,7 +117,7 @@ pub enum FileError {
     /// More than anyone would write.
     #[error("{}: {found} bytes, and {bound} are the most that it may have", path.display())]
     TooLarge {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Most bytes.
         bound: u64,
@@ -127,10 +127,10 @@ pub enum FileError {
     /// What is there can't be read, so it is not written over.
     #[error("{0}; it is left as it is: move it away first")]
     Kept(Box<FileError>),
-    /// Somebody else has it.
+    /// Another process uses it.
     #[error("{}: in use by another process", path.display())]
     Busy {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
 }
@@ -292,7 +292,7 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Begins one. Whatever an earlier one left behind is forgotten.
+    /// Starts a new file. Remains of an earlier attempt are removed.
     pub fn create(path: &Path, access: Access) -> Result<Self, FileError> {
         let unwritable = |source| FileError::Unwritable { path: path.to_owned(), source };
         if path.is_dir() {
@@ -387,8 +387,7 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Says that this process uses a file, to others who ask. The system takes it back when the process
-/// ends, however it does.
+/// Locks a file for this process. The system releases the lock when the process ends.
 #[derive(Debug)]
 pub struct Lock {
     file: File,

@@ -35,7 +35,7 @@ pub enum Source {
     Builtin(&'static Stream),
     /// Read from these files, in this order; `-` is standard input.
     Files {
-        /// Which.
+        /// The files.
         files: Vec<PathBuf>,
         /// What is known about where they come from; empty for the user's own.
         provenance: String,

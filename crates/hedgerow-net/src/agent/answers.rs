@@ -1,4 +1,4 @@
-//! What the agent answers to those who ask it over HTTP.
+//! Answers of the agent to HTTP requests.
 
 use axum::http::StatusCode;
 use hedgerow::node::BadInput;
@@ -39,7 +39,7 @@ impl Agent {
         }
     }
 
-    /// It is alive, whatever its trouble; whoever looks after it wants to know it all the same.
+    /// The process runs. The answer also names problems with the server.
     fn health(&self) -> Value {
         let mut health = json!({ "alive": true });
         if let Some(trouble) = &self.link.trouble {

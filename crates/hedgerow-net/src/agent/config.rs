@@ -210,7 +210,7 @@ impl Settings {
         address.parse().map(Some).map_err(refused)
     }
 
-    /// How it proves who it is.
+    /// Its identity.
     pub fn security(&self) -> Result<Security, SettingsError> {
         if self.server.plain_text {
             return Ok(Security::PlainText { name: self.server.node.clone() });

@@ -112,7 +112,7 @@ impl Agent {
         if let Some(aside) = self.file.set_aside()? {
             warn!(file = %aside.display(), "the node's state belongs to another run: it is set aside");
             if let Some(bookmark) = self.input.bookmark() {
-                // Its lines are no news to whoever writes them.
+                // The writer of the lines knows them already.
                 info!(
                     line = bookmark.lines() + 1,
                     "the file is followed from where the other run stopped"

@@ -1,6 +1,6 @@
-//! [`Follow`]: the lines of a file that grows, gets cut short, or is replaced by another of the
-//! same name. Where it is can be written down ([`Bookmark`]), so that whoever comes back neither
-//! repeats nor loses a line.
+//! [`Follow`]: the lines of a file that grows, is truncated, or is replaced by another of the same
+//! name. Its position can be saved ([`Bookmark`]), so that a restarted node neither repeats nor
+//! loses a line.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -34,8 +34,8 @@ impl Bookmark {
     }
 }
 
-/// What the system knows a file by, whatever its name: device and number. Numbers are used again
-/// once a file is gone.
+/// The identity of a file independent of its name: device and inode number. Numbers are reused
+/// after a file is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Identity(u64, u64);
 
@@ -171,7 +171,7 @@ impl Follow {
         self.lines = Lines::default();
         self.is_leaving = false;
         if !named.is_file() {
-            // Opening a pipe would wait for whoever writes to it.
+            // Opening a pipe would wait for its writer.
             self.tell(format!("{} is not a file", self.path.display()));
             return UnackedErrors::None;
         }
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(lines(&mut follow).await, numbered(1, &["one"]));
         append(&path, "two\n");
         rename(&path, folder.path().join("log.1")).unwrap();
-        // No new file yet: whoever writes may still write to the old one.
+        // No new file yet: the writer may still use the old one.
         append(&folder.path().join("log.1"), "thr");
         assert_eq!(lines(&mut follow).await, numbered(2, &["two"]));
         append(&folder.path().join("log.1"), "ee");
@@ -362,7 +362,7 @@ mod tests {
         let mut current = path.clone();
         for (at, line) in all.iter().enumerate() {
             append(&current, line);
-            // Whoever reads stops in the middle of lines, and of taking them.
+            // Readers stop in the middle of lines.
             let mut follow = Follow::new(&path, bookmark.as_ref(), EVERY);
             while let Ok(line) = tokio::time::timeout(5 * EVERY, follow.next()).await {
                 found.push(String::from_utf8(line.text.unwrap()).unwrap());

@@ -1,5 +1,5 @@
-//! A node's own endpoint: questions go to the agent, one after the other, and its answers back. Who
-//! asks too fast is told so.
+//! A node's HTTP endpoint. Requests go to the agent in order, and its answers back. Too many
+//! requests at once are refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub enum Question {
 pub struct Asked {
     /// What is asked.
     pub question: Question,
-    /// Who waits for the answer, unless he has gone.
+    /// The receiver of the answer, if it still waits.
     pub reply: oneshot::Sender<Reply>,
 }
 

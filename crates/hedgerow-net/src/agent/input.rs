@@ -25,7 +25,7 @@ pub enum Input {
     Follow(Follow),
 }
 
-/// Bytes that a thread of their own reads: it may have to wait for them, and nobody waits for it.
+/// Bytes read on a separate thread, because reading may block.
 #[derive(Debug)]
 pub struct Stream {
     blocks: mpsc::Receiver<Vec<u8>>,
@@ -89,7 +89,7 @@ impl Input {
         }
     }
 
-    /// How fast its lines are taken if nobody says, and why; nothing if there are none.
+    /// The default pace and its reason; none without an input.
     pub fn natural_pace(&self) -> Option<(Pace, &'static str)> {
         match self {
             Self::None => None,
@@ -101,7 +101,7 @@ impl Input {
         }
     }
 
-    /// Where it is, if that is of use to somebody who comes later.
+    /// Its position, if it can be resumed.
     pub fn bookmark(&self) -> Option<Bookmark> {
         match self {
             Self::Follow(follow) => follow.bookmark(),

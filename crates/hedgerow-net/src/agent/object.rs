@@ -26,7 +26,7 @@ impl Schema {
     }
 }
 
-/// What the parser says, without its own count of lines: whoever reads lines counts them too.
+/// The parser's message without its own line number, because the reader counts lines itself.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {

@@ -1,5 +1,5 @@
-//! [`Output`]: predictions as JSON Lines. A thread of its own writes them, so that whoever reads
-//! too slowly stops the input, but never the node.
+//! [`Output`]: predictions as JSON Lines. A separate thread writes them, so that a slow reader
+//! stops the input but never the node.
 
 use std::io::Write;
 use std::thread::JoinHandle;
@@ -13,7 +13,7 @@ use hedgerow::node::Answer;
 /// Lines that may wait to be written.
 const MAX_UNWRITTEN: usize = 64;
 
-/// How long a reader who doesn't read is waited for at the end.
+/// How long to wait for a blocked reader at the end.
 const FLUSH: Duration = Duration::from_secs(2);
 
 /// And how often it is looked whether he does.
@@ -94,7 +94,7 @@ impl Output {
     /// Waits until there is room for another line.
     pub async fn has_room(&self) {
         if let Some(writer) = &self.0 {
-            // If it is closed, there is room for whatever isn't written.
+            // A closed output accepts everything.
             _ = writer.lines.reserve().await;
         }
     }

@@ -43,7 +43,7 @@ impl Rows {
         Self { format, header: None }
     }
 
-    /// A reader that goes on under an earlier header.
+    /// A reader that continues under an earlier header.
     pub fn under(header: &[u8], schema: &Schema) -> Result<Self, BadRow> {
         Ok(Self { format: Format::Csv, header: Some(Header::read(header, schema)?) })
     }
@@ -105,7 +105,7 @@ impl Header {
             if names[..position].contains(name) {
                 return Err(BadRow::Twice { column: excerpt(name) });
             }
-            // Without names, whatever is nothing else is an input.
+            // Without names, every column without another role is an input.
             if !schema.has_names() && matches!(roles[position], Role::Other | Role::Inputs) {
                 roles[position] = Role::Input(inputs);
             }

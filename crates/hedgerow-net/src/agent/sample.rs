@@ -37,13 +37,13 @@ pub enum BadRow {
     /// The line is not UTF-8.
     #[error("column {column:?} is not UTF-8")]
     NotText {
-        /// Which.
+        /// The column.
         column: String,
     },
     /// Text, a list, an object or a truth value where a number belongs.
     #[error("column {column:?}: {value} is not a number")]
     NotANumber {
-        /// Which.
+        /// The column.
         column: String,
         /// What it is, shortened.
         value: String,
@@ -51,7 +51,7 @@ pub enum BadRow {
     /// A number that has no place.
     #[error("column {column:?}: {value} is larger than {:e}", f32::MAX)]
     TooLarge {
-        /// Which.
+        /// The column.
         column: String,
         /// What it is, shortened.
         value: String,
@@ -61,7 +61,7 @@ pub enum BadRow {
         "there is no column {column:?} (there are {known}); set samples.others to \"ignore\" to pass over it"
     )]
     UnknownColumn {
-        /// Which.
+        /// The column.
         column: String,
         /// Those that it has.
         known: String,
@@ -69,7 +69,7 @@ pub enum BadRow {
     /// The same column again.
     #[error("column {column:?} comes twice")]
     Twice {
-        /// Which.
+        /// The column.
         column: String,
     },
     /// Too many or too few inputs.
@@ -154,7 +154,7 @@ impl BadRow {
 pub enum Others {
     /// They may be misspelt.
     Refuse,
-    /// They are for somebody else.
+    /// The samples are for another plan.
     Ignore,
 }
 

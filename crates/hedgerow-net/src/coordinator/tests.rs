@@ -133,14 +133,14 @@ fn a_round_closes_when_all_who_are_there_have_answered() {
     let ToNode::Broadcast(told) = scene.coordinator.opening.broadcast(0, false) else { panic!() };
     assert_eq!(told.heads[0].numbers, Numbers::Plain(vec![mean; LEN]));
     assert_eq!(scene.coordinator.uploads(), 0);
-    // Whoever leaves is not waited for; whoever was there and has left still counts.
+    // A node that left is not expected; its upload still counts.
     scene.verdict(0, 2);
     scene.verdict(1, 2);
     scene.leave(0);
     assert!(!scene.is_due());
     scene.leave(2);
     assert_eq!(scene.step(), 3);
-    // Nobody is there: nothing closes. Whoever comes back counts again.
+    // No node is connected, so nothing closes. A returning node counts again.
     scene.verdict(1, 3);
     scene.join([2]);
     scene.leave(1);
@@ -156,7 +156,7 @@ fn a_quorum_may_be_a_count_or_a_share() {
     count.join(0..4);
     count.verdict(0, 1);
     count.verdict(1, 1);
-    // It is a count of answers, whoever leaves.
+    // It counts answers, independent of nodes that leave.
     (1..4).for_each(|node| count.leave(node));
     assert!(!count.is_due());
     count.join([3]);
@@ -328,18 +328,18 @@ fn nobody_waits_for_those_who_have_nothing_to_answer_with() {
         }
         assert_eq!((scene.coordinator.needed(), scene.step()), (Some(2), round + 1));
     }
-    // Who answers again is waited for again.
+    // A node that answers again is expected again.
     (0..3).for_each(|node| _ = scene.verdict(node, 4));
     assert_eq!((scene.coordinator.needed(), scene.step()), (Some(3), 5));
     (0..2).for_each(|node| _ = scene.verdict(node, 5));
     assert!(!scene.is_due());
-    // So is who comes back, until he says the same.
+    // So is a returning node, until it says that it is idle.
     scene.idle(2);
     scene.join_on(3, 99);
     assert!(!scene.is_due());
     scene.leave(3);
     assert_eq!(scene.step(), 6);
-    // With nobody to wait for nothing happens.
+    // Without expected nodes nothing happens.
     [0, 1].into_iter().for_each(|node| scene.idle(node));
     assert!(!scene.is_due());
 }

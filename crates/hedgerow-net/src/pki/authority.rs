@@ -43,7 +43,7 @@ pub const AUTHORITY_DAYS: u32 = 3650;
 pub const CERTIFICATE_DAYS: u32 = 730;
 /// Longest that can be asked for.
 pub const MAX_DAYS: u32 = 36_500;
-/// What a server is reached by if nobody says.
+/// The default host names of a server.
 pub const DEFAULT_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 const KEY_FILE: &str = "ca.key";
@@ -112,26 +112,26 @@ pub enum PkiError {
         /// Until when.
         end: OffsetDateTime,
     },
-    /// The revoked come back only if somebody says so plainly.
+    /// A revoked name needs an explicit flag to be issued again.
     #[error("node {node} was revoked on {}: issue a first certificate again, without --renew, to let it back in", at.date())]
     Revoked {
-        /// Who.
+        /// The node.
         node: String,
         /// When.
         at: OffsetDateTime,
     },
-    /// A file that may be somebody's only copy.
+    /// A file that may be the only copy.
     #[error("{} is in the way: it has no certificate of that node from this authority; move it away", file.display())]
     InTheWay {
-        /// Which.
+        /// The file.
         file: PathBuf,
     },
-    /// Nobody has that name.
+    /// No node has that name.
     #[error("node {node} has no certificate in {} (hedgerow pki list shows those that have)", folder.display())]
     Unknown {
-        /// Who.
+        /// The node.
         node: String,
-        /// Where.
+        /// The folder.
         folder: PathBuf,
     },
     /// A file or a folder can't be written.

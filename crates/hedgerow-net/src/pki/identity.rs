@@ -32,7 +32,7 @@ pub const WARNING_DAYS: i64 = 30;
 /// Longest name of a node.
 pub const MAX_NAME: usize = 64;
 
-/// Whoever shows a certificate.
+/// The owner of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Peer {
     /// The node's name: the one DNS name of its certificate.
@@ -41,7 +41,7 @@ pub struct Peer {
     pub serial: Vec<u8>,
 }
 
-/// Why a file can't be used to prove who one is.
+/// Why a file can't be used as an identity.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// It can't be read.
@@ -50,7 +50,7 @@ pub enum IdentityError {
     /// It is not what it should be.
     #[error("{}: {what}", file.display())]
     Unfit {
-        /// Which.
+        /// The file.
         file: PathBuf,
         /// What is wrong, in words that have nothing of the content.
         what: &'static str,
@@ -58,15 +58,15 @@ pub enum IdentityError {
     /// Its certificate says something odd.
     #[error("{}: {source}", file.display())]
     Certificate {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// What.
+        /// The cause.
         source: BadCertificate,
     },
     /// The list of revoked certificates is older than the one in force.
     #[error("{} has number {number}, but number {known} is in force: an old copy?", file.display())]
     OldList {
-        /// Which.
+        /// The file.
         file: PathBuf,
         /// Its number.
         number: String,
@@ -75,7 +75,7 @@ pub enum IdentityError {
     },
 }
 
-/// Why a certificate is nobody's.
+/// Why a certificate has no valid owner.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadCertificate {
     /// Not even a certificate.
@@ -140,7 +140,7 @@ pub fn check_node_name(name: &str) -> Result<(), BadName> {
         && name.bytes().all(allowed)
         && name.starts_with(|first: char| first.is_ascii_alphanumeric())
         && name.split('.').all(is_part);
-    // Whoever is refused must not fill a log.
+    // Refused nodes must not fill a log.
     if sound { Ok(()) } else { Err(BadName(name.chars().take(2 * MAX_NAME).collect())) }
 }
 
@@ -198,7 +198,7 @@ fn parse<'a>(certificate: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>,
     }
 }
 
-/// Numbers are equal whatever zeros are before them.
+/// Leading zeros of serial numbers don't matter.
 fn plain_serial(serial: &[u8]) -> Vec<u8> {
     serial.iter().copied().skip_while(|byte| *byte == 0).collect()
 }

@@ -160,7 +160,7 @@ impl Hub {
         }))
     }
 
-    /// What everybody agreed on.
+    /// The plan of the federation.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }

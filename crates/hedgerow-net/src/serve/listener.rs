@@ -118,8 +118,8 @@ impl PeerConnection {
         }
     }
 
-    /// Waits until its certificate ends, and says so. By the time that has passed: a jump of the
-    /// clock cuts nobody off.
+    /// Waits until its certificate expires. It uses monotonic time, so a jump of the clock
+    /// disconnects no node.
     async fn expire(&self) {
         let Some(end) = self.end else { return pending().await };
         // In steps, since timers don't reach as far as certificates.
@@ -151,7 +151,7 @@ impl PeerConnection {
         }
     }
 
-    /// The connection is over. If it broke before anybody joined, nobody was let in.
+    /// The connection ended. Without a join it counts as refused.
     fn ended(&self, ended: Result<(), hyper::Error>) {
         self.may_be_replaced();
         let Err(error) = ended else { return };
@@ -272,7 +272,7 @@ impl Listener {
                 self.admission.turn_away(address, None, &TurnedAway::TooMany);
                 continue;
             };
-            // Messages are small and wait for nobody.
+            // Messages are small and must not be delayed.
             _ = tcp.set_nodelay(true);
             let (admission, service, stop, here) =
                 (Arc::clone(&self.admission), service.clone(), stop.clone(), here.clone());
@@ -352,7 +352,7 @@ impl<S: Serves> Service<Request<Incoming>> for WithPeer<S> {
 }
 
 impl Admission {
-    /// Counts and logs that somebody was not let in.
+    /// Counts and logs a refused connection.
     fn turn_away(&self, address: SocketAddr, name: Option<&str>, reason: &dyn Display) {
         self.metrics.turned_away();
         if self.throttle.allows() {
@@ -504,7 +504,7 @@ mod tests {
         })
         .await;
         assert!(turns > 100_000 / (1 << 13), "{turns} turns");
-        // Who has joined may say as much as he likes, others may not.
+        // Only joined nodes may send without a bound.
         for (has_joined, expected) in [(true, 100), (false, 100), (false, 32)] {
             link.has_joined.store(has_joined, Relaxed);
             there.write_all(&[7; 100_000]).await.unwrap();

@@ -1,5 +1,5 @@
-//! [`ConnectError`]: why there is no stream to the server, in words for whoever looks after the node.
-//! What libraries say goes to the log for those who want to know more.
+//! [`ConnectError`]: why there is no stream to the server, in words for the operator of the node.
+//! Messages of libraries go to the debug log.
 
 use std::error::Error;
 use std::io;
@@ -12,12 +12,12 @@ use crate::pki::identity::PlainTextRefused;
 /// Why there is no stream, or no longer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    /// No such host, nobody there, or the way is closed.
+    /// The host is unknown or unreachable.
     #[error("can't reach {address}: {reason}")]
     Unreachable {
         /// Where the server should be.
         address: String,
-        /// Why.
+        /// The cause.
         reason: String,
     },
     /// Plain text would be readable on the way.
@@ -75,7 +75,7 @@ fn likely_cause(is_plain: bool) -> &'static str {
 }
 
 impl ConnectError {
-    /// Whether somebody has to do something about it.
+    /// Whether a person must act.
     pub fn is_lasting(&self) -> bool {
         matches!(
             self,
@@ -214,7 +214,7 @@ mod tests {
             let words = tls(error).unwrap();
             assert!(words.contains(part), "{words}");
         }
-        // A server that is overwhelmed refuses nobody for ever.
+        // A refusal by an overloaded server is temporary.
         assert_eq!(tls(rustls::Error::AlertReceived(AlertDescription::InternalError)), None);
         assert_eq!(ConnectError::from_tls(&io::ErrorKind::ConnectionReset.into()), None);
     }

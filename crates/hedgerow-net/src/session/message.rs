@@ -22,7 +22,7 @@ pub enum FromServer {
     Welcome(Welcome),
     /// A message of the core.
     Message(ToNode),
-    /// A message of the node was refused; the stream goes on.
+    /// A message of the node was refused. The stream continues.
     Refusal {
         /// The open round.
         round: u64,

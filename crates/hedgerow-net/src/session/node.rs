@@ -95,7 +95,7 @@ impl NodeSession {
         Self { patience, answer_at: None, wait_until: None, has_heard_round: false }
     }
 
-    /// From now on the node answers when this time has passed, whatever it has learned.
+    /// After this time the node answers, even without new samples.
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = Some(patience);
     }

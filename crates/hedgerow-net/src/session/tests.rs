@@ -99,7 +99,7 @@ impl World {
         Stream { node, near, far }
     }
 
-    /// Moves messages until nobody has anything to say.
+    /// Moves messages until neither side has any.
     fn exchange(&mut self, even_so: bool) {
         for Stream { node, near, far } in &mut self.streams {
             while let Some(message) = far.transmit() {
@@ -386,7 +386,7 @@ fn a_slow_node_hears_the_latest_round_only_and_the_end_last() {
     let FromServer::Message(ToNode::Broadcast(broadcast)) = &first else { panic!("{first:?}") };
     assert_eq!(broadcast.round, 6);
     assert_eq!((slow.far.transmit(), slow.far.unaccounted().broadcasts), (None, 1));
-    // The server has lost rounds: the node goes on from the server's.
+    // The server has lost rounds: the node continues from the server's.
     slow.near.receive(&mut slow.node, &first, world.now).unwrap();
     let older = World::new(config(Method::MkOfl), None).coordinator.opening().broadcast(0, false);
     let heard = slow.near.receive(&mut slow.node, &older.into(), world.now).unwrap();

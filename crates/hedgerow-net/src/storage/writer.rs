@@ -1,4 +1,4 @@
-//! [`Writer`]: a thread that owns a [`Storage`], so that nobody else waits for the disk.
+//! [`Writer`]: a thread that owns a [`Storage`], so that no other thread waits for the disk.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

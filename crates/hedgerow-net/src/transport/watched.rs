@@ -1,5 +1,5 @@
-//! [`Watched`]: a connection that keeps in mind what its bytes tell of why it failed. Those who use
-//! the connection only say that it did.
+//! [`Watched`]: a connection that remembers why it failed. Users of the connection only see that it
+//! failed.
 
 use std::io;
 use std::pin::Pin;

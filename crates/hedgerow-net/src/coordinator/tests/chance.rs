@@ -1,4 +1,4 @@
-//! Whatever may happen, in whatever order.
+//! Random events in random order.
 
 use proptest::prelude::*;
 

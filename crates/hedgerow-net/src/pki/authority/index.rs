@@ -15,7 +15,7 @@ use crate::pki::identity::{MAX_LIST_BYTES, read_whole};
 /// Version of the file that this code writes.
 const VERSION: u32 = 1;
 
-/// Who a certificate is for.
+/// The name in a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {

@@ -20,7 +20,7 @@ pub(crate) const MAX_PEM_BYTES: u64 = 1 << 20;
 #[cfg(feature = "server")]
 pub(crate) const MAX_LIST_BYTES: u64 = 1 << 26;
 
-/// Who a certificate is for.
+/// The name in a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Usage {
     Node,

@@ -44,8 +44,8 @@ impl NodeIdentity {
         Ok(Self { file: file.to_owned(), stamp, peer, end, config: Arc::new(config) })
     }
 
-    /// The same identity from the file as it is now, if it has changed: worth a look before each
-    /// connection. If it can't be used, the one at hand still can.
+    /// Reads the identity again if the file has changed. Call it before each connection. If the new
+    /// file can't be used, the current identity stays.
     pub fn reopen_if_changed(&mut self) -> Result<bool, IdentityError> {
         let stamp = Stamp::of(&self.file);
         if stamp == self.stamp {

@@ -147,8 +147,8 @@ fn stamps(folder: &Path) -> [Option<Stamp>; 2] {
     [SERVER_FILE, CRL_FILE].map(|name| Stamp::of(&folder.join(name)))
 }
 
-/// Number and serials of a list that this authority signed. Another's would otherwise lock
-/// everybody out.
+/// Number and serials of a list that this authority signed. A list of another authority would lock
+/// out all nodes.
 fn check_list(
     file: &Path,
     der: &CertificateRevocationListDer<'_>,

@@ -78,7 +78,7 @@ impl Hub {
     }
 }
 
-/// Those who are here first.
+/// The earlier stream of the node.
 fn nodes(coordinator: &Coordinator) -> Vec<NodeStatus> {
     let members = coordinator.members();
     let here = members.iter().filter(|member| member.is_connected());

@@ -1,4 +1,4 @@
-//! [`Connection`]: bytes of one node, counted; it ends by itself if nobody joins on it.
+//! [`Connection`]: the bytes of one connection, counted. It ends by itself if no node joins on it.
 
 use std::io;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ const TAKING_PATIENCE: Duration = Duration::from_secs(10);
 /// as signs of life, no window bounds.
 const TURN_BYTES: usize = 1 << 12;
 
-/// Bytes that may come before somebody joins: a window full, and some.
+/// Bytes that may arrive before a node joins: one window and some more.
 const BYTES_BEFORE_JOINING: usize = 1 << 17;
 
 /// A connection that has been let in.
@@ -37,7 +37,7 @@ pub(super) struct Connection {
     untaken: Option<Pin<Box<Sleep>>>,
     /// Bytes read at this turn.
     turn: usize,
-    /// Bytes read while nobody had joined.
+    /// Bytes read before a node joined.
     early: usize,
 }
 

@@ -13,7 +13,7 @@ const SPAN: Duration = Duration::from_secs(60);
 /// Names that are kept in mind; those that were quiet for long are forgotten before.
 const MAX_NAMES: usize = 10_000;
 
-/// Counts who was pushed out, and how often.
+/// Counts the replaced streams of each node.
 #[derive(Debug, Default)]
 pub(super) struct DuplicateIdentity(Mutex<HashMap<String, (Instant, u32)>>);
 

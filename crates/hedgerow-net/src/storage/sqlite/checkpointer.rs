@@ -40,7 +40,7 @@ pub(super) struct Checkpointer {
 impl Checkpointer {
     pub(super) fn start(path: &Path) -> Result<Self, StoreError> {
         let connection = writer(path).map_err(|error| failed(path, error))?;
-        // Who waits for readers would keep commits waiting.
+        // Waiting for readers would delay commits.
         connection.busy_timeout(Duration::ZERO).map_err(|error| failed(path, error))?;
         let (wake, woken) = sync_channel(1);
         let thread = std::thread::Builder::new().name("checkpoints".to_owned());

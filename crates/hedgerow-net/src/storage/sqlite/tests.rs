@@ -356,7 +356,7 @@ fn a_log_begins_again_once_it_is_long() {
     }
     assert!(lengths[0] > 500_000 && lengths[3] < 2 * lengths[0], "{lengths:?}");
     assert_at(&server, 80, 50_000);
-    // A reader in the middle of something is waited for by nobody.
+    // Nothing waits for a reader.
     let reader = View::open(&path).unwrap();
     let transaction = reader.connection.unchecked_transaction().unwrap();
     assert_at(&reader, 80, 50_000);

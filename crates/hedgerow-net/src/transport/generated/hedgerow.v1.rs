@@ -43,7 +43,7 @@ pub struct Hello {
     /// Version of this protocol: 1.
     #[prost(uint32, tag = "1")]
     pub protocol: u32,
-    /// Who it is; has to be what its certificate says.
+    /// Its name, which must be that of its certificate.
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
     /// The run that its state belongs to; empty if it is new.
@@ -124,7 +124,7 @@ pub struct Scale {
     #[prost(bytes = "bytes", tag = "2")]
     pub scale: ::prost::bytes::Bytes,
 }
-/// A message that was not taken, and why. The stream goes on, unless the server then ends it.
+/// A refused message, and why. The stream continues unless the server ends it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Refusal {
     #[prost(uint64, tag = "1")]

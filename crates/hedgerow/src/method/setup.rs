@@ -18,7 +18,7 @@ use crate::simd;
 pub struct SetupConfig {
     /// Kernels in the dictionary, P.
     pub kernels: usize,
-    /// Frequencies per kernel, D; [`Method::frequencies`] derives it from a budget.
+    /// Frequencies per kernel, D; a budget determines it.
     pub frequencies: usize,
     /// Nodes in the federation, K.
     pub nodes: usize,

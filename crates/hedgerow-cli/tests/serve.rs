@@ -15,7 +15,8 @@ fn command(folder: &Path, arguments: &[&str]) -> Command {
     let common = [
         "serve",
         "--json",
-        "--plain-text",
+        "--set",
+        "listen.tls=false",
         "--listen",
         "127.0.0.1:0",
         "--dashboard",

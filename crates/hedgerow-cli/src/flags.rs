@@ -41,12 +41,15 @@ pub(crate) const NODE: Flag = Flag::new(
     Takes::Text("COLUMN"),
     "Column that names the node of a sample; @file makes every file a node",
 );
-pub(crate) const MISSING: Flag = Flag::new(
-    "missing",
-    "data.missing",
-    Takes::List("LIST"),
-    "Texts that stand for a missing value, besides an empty cell",
-);
+pub(crate) const MISSING: Flag = Flag {
+    allows_hyphens: true,
+    ..Flag::new(
+        "missing",
+        "data.missing",
+        Takes::List("LIST"),
+        "Texts that stand for a missing value, besides an empty cell",
+    )
+};
 pub(crate) const CATEGORIES: Flag = Flag::new(
     "categories",
     "data.categories",
@@ -72,9 +75,8 @@ pub(crate) const METHOD: Flag = Flag::new(
     "method",
     "federation.methods",
     Takes::List("LIST"),
-    "Methods to run: gr, mk, sk, naive, emk, pof, fedpoe, linear, linear-newton, central, \
-     central-batch, local, hindsight, last, mean, mk:OPTION; with /q8 and the like for fewer \
-     bytes, +personal for a layer that each node keeps for itself (see `hedgerow config`)",
+    "Methods to run: {methods}, mk:OPTION; with /q8 and the like for fewer bytes, +personal for a \
+     layer that each node keeps for itself (see `hedgerow config`)",
 );
 pub(crate) const NODES: Flag = Flag::new(
     "nodes",

@@ -17,12 +17,13 @@ mod pki;
 mod predict;
 mod reproduce;
 mod serve;
+mod shell;
 mod simulate;
 mod table;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Online federated learning with many kernels.
 #[derive(Debug, Parser)]
@@ -45,6 +46,8 @@ enum Command {
     Predict(predict::Arguments),
     Join(Box<join::Arguments>),
     Serve(Box<serve::Arguments>),
+    Completions(shell::CompletionsArguments),
+    Man(shell::ManArguments),
 }
 
 fn main() -> ExitCode {
@@ -60,6 +63,8 @@ fn main() -> ExitCode {
         Command::Predict(arguments) => predict::predict(&arguments),
         Command::Join(arguments) => join::run(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
+        Command::Completions(arguments) => shell::completions(&arguments, Cli::command()),
+        Command::Man(arguments) => shell::man(&arguments, Cli::command()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -14,5 +14,6 @@ mod pki;
 mod process;
 mod reproduce;
 mod serve;
+mod shell;
 mod simulate;
 mod streams;

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use hedgerow::method::METHODS;
 use toml::Value;
 
 use crate::{ConfigError, Layer};
@@ -20,7 +21,7 @@ pub struct Flag {
     pub key: &'static str,
     /// What follows the flag.
     pub takes: Takes,
-    /// One or two sentences.
+    /// One or two sentences. `{methods}` stands for the names of all methods.
     pub help: &'static str,
     /// Another setting that it changes, and the text that it becomes.
     pub also: Option<(&'static str, &'static str)>,
@@ -28,6 +29,8 @@ pub struct Flag {
     pub conflicts_with: Option<&'static str>,
     /// A flag that must be there as well.
     pub requires: Option<&'static str>,
+    /// Whether values may begin with a hyphen.
+    pub allows_hyphens: bool,
 }
 
 /// What follows a flag. Each has the name of the value in help texts.
@@ -57,18 +60,29 @@ impl Flag {
         takes: Takes,
         help: &'static str,
     ) -> Self {
-        Self { long, key, takes, help, also: None, conflicts_with: None, requires: None }
+        Self {
+            long,
+            key,
+            takes,
+            help,
+            also: None,
+            conflicts_with: None,
+            requires: None,
+            allows_hyphens: false,
+        }
     }
 
     fn arg(&self) -> Arg {
-        let arg = Arg::new(self.long).long(self.long).help(self.help);
+        let methods = METHODS.iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
+        let help = self.help.replace("{methods}", &methods);
+        let arg = Arg::new(self.long).long(self.long).help(help);
         let arg = self.conflicts_with.into_iter().fold(arg, Arg::conflicts_with);
         let arg = self.requires.into_iter().fold(arg, Arg::requires);
         match self.takes {
             Takes::Text(name) => arg.value_name(name),
             Takes::List(name) => {
                 let arg = arg.value_name(name).action(ArgAction::Append).value_delimiter(',');
-                arg.allow_hyphen_values(true)
+                arg.allow_hyphen_values(self.allows_hyphens)
             }
             Takes::Whole(name) => {
                 arg.value_name(name).allow_negative_numbers(true).value_parser(value_parser!(i64))

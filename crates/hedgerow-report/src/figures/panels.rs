@@ -418,10 +418,10 @@ mod tests {
         let legend = [
             "mk",
             "mk:voters",
-            "sk, best kernel",
-            "sk, other kernels",
             "naive",
             "local",
+            "sk, best kernel",
+            "sk, other kernels",
             "central",
         ];
         assert_eq!(texts[first..first + 7], legend);

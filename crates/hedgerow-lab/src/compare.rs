@@ -18,7 +18,7 @@ pub use ranking::{RankedMethod, Ranking};
 pub use role::role_of;
 pub use runs::Grid;
 
-use crate::results::Results;
+use crate::results::{Results, all_sizes};
 
 /// One run: a data set with one partition.
 #[derive(Debug, Clone)]
@@ -113,17 +113,6 @@ impl Comparison {
 
     /// The settings in a line; all of them where runs differ.
     pub fn setting(&self) -> String {
-        let mut settings: Vec<String> = Vec::new();
-        for (_, results, _) in self.found() {
-            let setting = results.sizes();
-            if !settings.contains(&setting) {
-                settings.push(setting);
-            }
-        }
-        if settings.is_empty() {
-            "No data set was available.".to_owned()
-        } else {
-            settings.join("; ")
-        }
+        all_sizes(self.found().map(|(_, results, _)| results))
     }
 }

@@ -5,6 +5,7 @@ mod stored;
 
 pub use stored::{StoredError, from_stored_json, to_stored_json};
 
+use hedgerow::method::{Role, find};
 use serde::{Deserialize, Serialize};
 
 /// The results of a finished run.
@@ -180,7 +181,7 @@ impl MethodResult {
 
     /// Whether it is a trivial forecast: the last value, or the mean so far.
     pub fn is_trivial(&self) -> bool {
-        matches!(self.name.as_str(), "last" | "mean")
+        find(&self.name).is_some_and(|info| info.role == Role::Trivial)
     }
 }
 
@@ -219,4 +220,15 @@ impl Results {
     pub fn method(&self, name: &str) -> Option<&MethodResult> {
         self.methods.iter().find(|method| method.name == name)
     }
+}
+
+/// The sizes of several runs in a line; all of them where runs differ.
+pub(crate) fn all_sizes<'r>(runs: impl Iterator<Item = &'r Results>) -> String {
+    let mut all: Vec<String> = Vec::new();
+    for sizes in runs.map(Results::sizes) {
+        if !all.contains(&sizes) {
+            all.push(sizes);
+        }
+    }
+    if all.is_empty() { "No data set was available.".to_owned() } else { all.join("; ") }
 }

@@ -1,5 +1,8 @@
 //! Made-up results for tests of statistics, figures and pages.
 
+// A method that is missing is a mistake in a test.
+#![allow(clippy::unwrap_used)]
+
 use crate::compare::{Cell, Comparison};
 use crate::results::{Curve, DataSummary, MethodResult, Moments, Regret, Results};
 

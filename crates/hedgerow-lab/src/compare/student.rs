@@ -4,8 +4,14 @@ use statrs::function::beta::checked_beta_reg;
 
 /// The two-sided p-value of `t` with these degrees of freedom.
 pub(super) fn two_sided(t: f64, freedom: f64) -> f64 {
-    let share = freedom / (freedom + t * t);
-    checked_beta_reg(freedom / 2.0, 0.5, share).unwrap_or(f64::NAN)
+    let square = t * t;
+    let probability = if square < 1.0 {
+        // 1 minus this share would lose the digits of a small t.
+        checked_beta_reg(0.5, freedom / 2.0, square / (freedom + square)).map(|within| 1.0 - within)
+    } else {
+        checked_beta_reg(freedom / 2.0, 0.5, freedom / (freedom + square))
+    };
+    probability.unwrap_or(f64::NAN)
 }
 
 /// How far from zero a t variable goes with no more than this probability.

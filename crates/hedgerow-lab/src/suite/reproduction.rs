@@ -1,6 +1,6 @@
 //! The finished runs of a suite, in the paper's arrangement.
 
-use crate::results::Results;
+use crate::results::{Results, all_sizes};
 
 /// All runs of a reproduction.
 #[derive(Debug, Clone, Default)]
@@ -59,17 +59,6 @@ impl Reproduction {
 
     /// The settings in a line; all of them where runs differ.
     pub fn setting(&self) -> String {
-        let mut settings: Vec<String> = Vec::new();
-        for (_, results) in self.found() {
-            let setting = results.sizes();
-            if !settings.contains(&setting) {
-                settings.push(setting);
-            }
-        }
-        if settings.is_empty() {
-            "No data set was available.".to_owned()
-        } else {
-            settings.join("; ")
-        }
+        all_sizes(self.found().map(|(_, results)| results))
     }
 }

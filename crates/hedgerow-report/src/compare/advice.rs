@@ -1,5 +1,6 @@
 //! What the numbers amount to, in a sentence or two.
 
+use hedgerow::method::find;
 use hedgerow_lab::compare::{
     Comparison, RankedMethod, Ranking, Ratio, Role, SIGNIFICANCE, Standing, geometric_mean,
 };
@@ -166,18 +167,13 @@ fn trivial_winner(ranking: &Ranking, best: &RankedMethod) -> Option<String> {
         }
         _ => "no more error than".to_owned(),
     };
-    let name = trivial_name(&winner.name);
+    let name = match find(&winner.name) {
+        Some(info) => format!("The {}", info.title.to_lowercase()),
+        None => winner.name.clone(),
+    };
     Some(format!(
         "{name}, which takes no learning, has {how} the best method: on this stream it is the one to beat."
     ))
-}
-
-fn trivial_name(name: &str) -> String {
-    match name {
-        "last" => "The last value".to_owned(),
-        "mean" => "The running mean".to_owned(),
-        other => other.to_owned(),
-    }
 }
 
 fn of_grid(comparison: &Comparison) -> String {

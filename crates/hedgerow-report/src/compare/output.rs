@@ -143,7 +143,7 @@ fn of_method(entry: &RankedMethod) -> Vec<String> {
     cells
 }
 
-/// `compare.json`; `missing` names data sets that were not to be had.
+/// `compare.json`; `missing` names data sets that were not available.
 pub fn json(comparison: &Comparison, missing: &[String]) -> Value {
     let run = |cell: &Cell| {
         let Some((results, ranking)) = cell.results.as_ref().zip(cell.ranking.as_ref()) else {

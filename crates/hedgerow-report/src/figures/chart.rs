@@ -1,10 +1,10 @@
 //! [`Chart`]: the description of a chart, from which figures and pages are drawn.
 
 use super::number;
-use super::palette::{Color, Dash, FINE_GRID, GRID, INK, LineStyle, PAPER, SOFT_INK};
+use super::palette::{self, Color, Dash, FINE_GRID, GRID, LineStyle, PAPER, SOFT_INK};
 use super::scale::{Axis, Spacing};
 use super::series::{Line, Point};
-use super::svg::{Anchor, HEIGHT, Spot, Svg, WIDTH, Writing};
+use super::svg::{Anchor, HEIGHT, PLAIN, SMALL, Spot, Svg, WIDTH, Writing};
 
 /// Everything that a chart shows.
 pub(crate) struct Chart {
@@ -127,7 +127,7 @@ impl Entry {
             label: line.label.clone(),
             key: Key::Line(line.style),
             value: number::significant(line.last(), 3),
-            bold: matches!(line.label.as_str(), "gr" | "mk"),
+            bold: palette::is_bold(&line.method),
         };
         ranked.into_iter().map(entry).collect()
     }
@@ -147,9 +147,6 @@ const LEGEND_WIDTH: f64 = 196.0;
 const LEGEND_ROW: f64 = 19.0;
 /// Rows that fit beside the frame.
 const LEGEND_ROWS: usize = 17;
-
-const PLAIN: Writing =
-    Writing { size: 12.0, color: INK, bold: false, anchor: Anchor::Start, upwards: false };
 
 impl Chart {
     /// A figure of its own: an SVG document.
@@ -244,13 +241,12 @@ pub(super) fn draw_words(svg: &mut Svg, frame: Frame, words: &Words) {
 
 /// Small print below, in up to two lines.
 pub(super) fn note(svg: &mut Svg, Frame { left, .. }: Frame, note: &str) {
-    let small = Writing { size: 10.5, color: SOFT_INK, ..PLAIN };
     match note.split_once('\n') {
         Some((first, second)) => {
-            svg.text(first, (left, HEIGHT - 20.0), small);
-            svg.text(second, (left, HEIGHT - 7.0), small);
+            svg.text(first, (left, HEIGHT - 20.0), SMALL);
+            svg.text(second, (left, HEIGHT - 7.0), SMALL);
         }
-        None => svg.text(note, (left, HEIGHT - 12.0), small),
+        None => svg.text(note, (left, HEIGHT - 12.0), SMALL),
     }
 }
 
@@ -303,7 +299,7 @@ pub(super) fn rules(svg: &mut Svg, Frame { left, right, top, bottom }: Frame) {
 pub(super) fn shape(svg: &mut Svg, frame: Frame, axes: (&Axis, &Axis), shape: &Shape) {
     let spot = |x: f64, y: f64| frame.spot(axes, x, y);
     match shape {
-        // A value that a logarithmic axis has no place for is drawn at its end: a gap would hide it.
+        // A value beyond the axis is drawn at its end: a gap would hide it.
         Shape::Line(line) => {
             let spots: Vec<Spot> =
                 line.points.iter().map(|point| spot(point.round, point.mean)).collect();
@@ -339,9 +335,9 @@ pub(super) fn shape(svg: &mut Svg, frame: Frame, axes: (&Axis, &Axis), shape: &S
             let corners =
                 [(*from, low), (*from, high), (*to, high), (*to, low)].map(|(x, y)| spot(x, y));
             if corners[2].0 - corners[1].0 < 3.0 {
-                svg.line(&corners[..2], super::palette::CHANGE);
+                svg.line(&corners[..2], palette::CHANGE);
             } else {
-                svg.area(&corners, super::palette::CHANGE.color, 0.13);
+                svg.area(&corners, palette::CHANGE.color, 0.13);
             }
         }
     }

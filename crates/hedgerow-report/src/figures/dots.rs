@@ -7,7 +7,7 @@ use super::palette::{Dash, FINE_GRID, GRID, INK, LineStyle, PAPER, SOFT_INK};
 use super::panels::error_axis;
 use super::scale::{Axis, Spacing};
 use super::series::Line;
-use super::svg::{Anchor, Spot, Svg, Writing};
+use super::svg::{Anchor, PLAIN, SMALL, Spot, Svg, Writing};
 use super::{last_round, number};
 use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::Results;
@@ -45,10 +45,6 @@ const LEAST_HEIGHT: f64 = 210.0;
 /// From where to where the dots are, and the courses.
 const DOTS: (f64, f64) = (150.0, 520.0);
 const COURSES: (f64, f64) = (668.0, 964.0);
-
-pub(super) const PLAIN: Writing =
-    Writing { size: 12.0, color: INK, bold: false, anchor: Anchor::Start, upwards: false };
-pub(super) const SMALL: Writing = Writing { size: 10.5, color: SOFT_INK, ..PLAIN };
 
 /// The chart of the rows, in their order, beside the course of the errors of these results.
 pub(crate) fn dots(results: &Results, heading: &Heading<'_>, rows: &[Row]) -> String {

@@ -1,11 +1,11 @@
 //! Error against bytes: one dot per method, and the Pareto front.
 
 use super::chart::{Frame, Words, draw_words, instead, note, rule, rules, shortened};
-use super::dots::{Heading, PLAIN, SMALL, dot};
+use super::dots::{Heading, dot};
 use super::number;
 use super::palette::{FINE_GRID, GRID, GUIDE, INK, LineStyle, SOFT_INK};
 use super::scale::Axis;
-use super::svg::{Anchor, HEIGHT, Spot, Svg, WIDTH, Writing};
+use super::svg::{Anchor, HEIGHT, PLAIN, SMALL, Spot, Svg, WIDTH, Writing};
 
 /// One method.
 #[derive(Debug, Clone)]
@@ -138,7 +138,7 @@ impl Plane {
     }
 }
 
-/// From corner to corner: with so many bytes, this is the least error to be had.
+/// From corner to corner: the least error for so many bytes.
 fn stairs(corners: &[Spot], plane: &Plane) -> Vec<Spot> {
     let mut stairs: Vec<Spot> = Vec::new();
     for corner in corners {

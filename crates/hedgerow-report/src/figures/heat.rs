@@ -1,10 +1,10 @@
 //! Ratios as colours: a block per partition, a row per method, a column per data set.
 
 use super::chart::shortened;
-use super::dots::{Heading, PLAIN, SMALL};
+use super::dots::Heading;
 use super::number;
 use super::palette::{Color, INK, PAPER, SOFT_INK};
-use super::svg::{Anchor, Svg, WIDTH, Writing};
+use super::svg::{Anchor, PLAIN, SMALL, Svg, WIDTH, Writing};
 
 /// One block.
 #[derive(Debug, Clone)]

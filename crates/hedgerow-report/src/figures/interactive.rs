@@ -7,8 +7,7 @@ use super::chart::{
     Chart, Entry, Frame, Mark, Readout, Shape, TICKS, draw_key, grid, rules, shape,
 };
 use super::markup::escape;
-use super::palette::INK;
-use super::svg::{Anchor, Svg, Writing};
+use super::svg::{Anchor, PLAIN, Svg, Writing};
 
 /// Size of the picture; the script fits it to the page.
 const WIDTH: f64 = 760.0;
@@ -27,8 +26,7 @@ impl Chart {
         let (mut grid_shapes, mut marks, mut axes) =
             (Svg::default(), Svg::default(), Svg::default());
         grid(&mut grid_shapes, FRAME, (&self.x, &self.y), TICKS);
-        let title =
-            Writing { size: 13.0, color: INK, bold: false, anchor: Anchor::Middle, upwards: false };
+        let title = Writing { size: 13.0, anchor: Anchor::Middle, ..PLAIN };
         grid_shapes.text(&self.words.x, ((left + right) / 2.0, HEIGHT - 10.0), title);
         let upwards = Writing { upwards: true, ..title };
         grid_shapes.text(&self.words.y, (12.0, (top + bottom) / 2.0), upwards);

@@ -88,7 +88,7 @@ const SHADES: [(f64, Dash); 6] = [
 
 /// The style of the method called `name` in every picture of these results.
 pub(crate) fn method(results: &Results, name: &str) -> LineStyle {
-    let width = if find(name).is_some_and(|info| info.look.is_bold) { 2.4 } else { 1.7 };
+    let width = if is_bold(name) { 2.4 } else { 1.7 };
     let style = |color, dash| LineStyle { color, dash, width, opacity: 1.0 };
     if let Some((color, dash)) = known(name) {
         return style(color, dash);
@@ -102,6 +102,11 @@ pub(crate) fn method(results: &Results, name: &str) -> LineStyle {
     let place = place(results, name, |other| known(other).is_none() && original(other).is_none());
     let dash = if place < SPARE.len() { Dash::Solid } else { Dash::Dashes };
     style(SPARE[place % SPARE.len()], dash)
+}
+
+/// Whether the method of this name stands out in figures.
+pub(crate) fn is_bold(name: &str) -> bool {
+    find(name).is_some_and(|info| info.look.is_bold)
 }
 
 /// Looks for a dozen things that are not methods: colours first, then broken lines.

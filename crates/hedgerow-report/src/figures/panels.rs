@@ -9,8 +9,9 @@ use super::errors::{self, Error, Errors};
 use super::palette::{self, INK, LineStyle, SOFT_INK};
 use super::scale::{Axis, Spacing};
 use super::series::{self, Line};
-use super::svg::{Anchor, Spot, Svg, WIDTH, Writing};
+use super::svg::{Anchor, PLAIN, SMALL, Spot, Svg, WIDTH, Writing};
 use super::{last_round, number};
+use hedgerow::method::METHODS;
 use hedgerow_data::streams::Change;
 use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::Results;
@@ -20,7 +21,7 @@ use hedgerow_lab::results::Results;
 pub struct Pane<'r> {
     /// What to call it.
     pub title: &'r str,
-    /// What was found on it; none if the data was not to be had.
+    /// The results; none if the data was not available.
     pub results: Option<&'r Results>,
 }
 
@@ -111,10 +112,6 @@ impl Sheet {
         (AXIS_TITLE + 44.0 + LEGEND_CELL * column as f64, self.legend_top + LEGEND_ROW * row as f64)
     }
 }
-
-const PLAIN: Writing =
-    Writing { size: 12.0, color: INK, bold: false, anchor: Anchor::Start, upwards: false };
-const SMALL: Writing = Writing { size: 10.5, color: SOFT_INK, ..PLAIN };
 
 /// The errors of all methods, a chart per data set.
 pub(super) fn draw_errors(
@@ -269,14 +266,17 @@ fn sizes(results: &Results) -> String {
 fn quietened(errors: Errors) -> Errors {
     let quiet = |line: Line| {
         let (width, opacity) = match line.method.as_str() {
-            "gr" | "mk" => (2.2, 1.0),
-            "sk" | "naive" => (1.6, 1.0),
+            method if palette::is_bold(method) => (2.2, 1.0),
+            method if OF_THE_PAPER.contains(&method) => (1.6, 1.0),
             _ => (1.1, 0.75),
         };
         Line { style: LineStyle { width, opacity, ..line.style }, ..line }
     };
     Errors { lines: errors.lines.into_iter().map(quiet).collect(), ..errors }
 }
+
+/// What the paper compares MK-OFL with.
+const OF_THE_PAPER: [&str; 2] = ["sk", "naive"];
 
 /// One entry for all charts in which a method appears, in the order of [`rank`].
 fn common_legend<'e>(found: impl Iterator<Item = &'e Errors>) -> Vec<Entry> {
@@ -292,7 +292,7 @@ fn common_legend<'e>(found: impl Iterator<Item = &'e Errors>) -> Vec<Entry> {
     lines.sort_by_key(|line| rank(&line.method));
     let entry = |label: &str, style| {
         let (label, key) = (label.to_owned(), Key::Line(style));
-        Entry { bold: matches!(label.as_str(), "gr" | "mk"), label, key, value: String::new() }
+        Entry { bold: palette::is_bold(&label), label, key, value: String::new() }
     };
     let name = |method: &str| if method == "sk" { "sk, best kernel" } else { method }.to_owned();
     let mut entries: Vec<Entry> =
@@ -304,29 +304,12 @@ fn common_legend<'e>(found: impl Iterator<Item = &'e Errors>) -> Vec<Entry> {
     entries
 }
 
-/// What matters most first; also drawn on top.
+/// The order of [`METHODS`], each method before its variants; the first is drawn on top.
 fn rank(method: &str) -> usize {
-    const ORDER: [&str; 15] = [
-        "gr",
-        "mk",
-        "sk",
-        "naive",
-        "emk",
-        "pof",
-        "fedpoe",
-        "linear",
-        "linear-newton",
-        "central",
-        "central-batch",
-        "local",
-        "last",
-        "mean",
-        "hindsight",
-    ];
-    let own = |name: &str| ORDER.iter().position(|known| *known == name).map(|place| 2 * place);
+    let own = |name: &str| METHODS.iter().position(|info| info.has_name(name)).map(|at| 2 * at);
     own(method)
         .or_else(|| Some(own(method.split_once([':', '/', '+'])?.0)? + 1))
-        .unwrap_or(2 * ORDER.len())
+        .unwrap_or(2 * METHODS.len())
 }
 
 fn in_words(panes: &[Pane<'_>], found: &[Option<Errors>], content: Content<'_>) -> String {
@@ -435,14 +418,14 @@ mod tests {
         let legend = [
             "mk",
             "mk:voters",
+            "naive",
+            "local",
             "sk, best kernel",
             "sk, other kernels",
-            "naive",
             "central",
-            "local",
         ];
         assert_eq!(texts[first..first + 7], legend);
-        assert_eq!(texts[first + 7..first + 10], ["last", "mean", "hindsight"]);
+        assert_eq!(texts[first + 7..first + 10], ["hindsight", "last", "mean"]);
         // In the first column of charts and below the last of each column.
         assert_eq!(texts.iter().filter(|text| **text == "MSE(t)").count(), 1);
         assert_eq!(texts.iter().filter(|text| **text == "round t").count(), 2);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::markup::escape;
-use super::palette::{Color, Dash, LineStyle, PAPER};
+use super::palette::{Color, Dash, INK, LineStyle, PAPER, SOFT_INK};
 
 /// Pixels from the left and from the top.
 pub(super) type Spot = (f64, f64);
@@ -29,6 +29,11 @@ pub(super) struct Writing {
     pub(super) anchor: Anchor,
     pub(super) upwards: bool,
 }
+
+/// Usual text, and small print.
+pub(super) const PLAIN: Writing =
+    Writing { size: 12.0, color: INK, bold: false, anchor: Anchor::Start, upwards: false };
+pub(super) const SMALL: Writing = Writing { size: 10.5, color: SOFT_INK, ..PLAIN };
 
 /// The shapes written so far.
 #[derive(Default)]

@@ -3,6 +3,7 @@
 use super::compare::{Comparison, compare};
 use crate::figures::number::{percent, significant, with_spread};
 use crate::figures::series;
+use hedgerow::method::{Role, find};
 use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::{MethodResult, Results};
 
@@ -170,10 +171,10 @@ fn lowest(results: &Results, subject: &MethodResult) -> Option<String> {
     }
     let close =
         if level { format!(", level with that of {}", subject.label()) } else { String::new() };
-    let kind = match lowest.name.as_str() {
-        "central" | "central-batch" => ", with all samples in one place",
-        "local" => ", although its nodes learn alone",
-        "last" | "mean" => ", although it learns nothing",
+    let kind = match find(&lowest.name) {
+        Some(info) if info.role == Role::Central => ", with all samples in one place",
+        Some(info) if info.role == Role::Trivial => ", although it learns nothing",
+        Some(info) if info.is_local => ", although its nodes learn alone",
         _ => "",
     };
     Some(format!(

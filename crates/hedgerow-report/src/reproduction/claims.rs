@@ -35,7 +35,7 @@ pub struct Claim {
     pub statement: String,
     /// When it counts as true.
     pub criterion: String,
-    /// One per data set that was to be had.
+    /// One per data set with results.
     pub findings: Vec<Finding>,
 }
 

@@ -200,7 +200,7 @@ fn or_nothing<T>(value: Option<T>, write: impl FnOnce(T) -> String) -> String {
     value.map_or(NOTHING.to_owned(), write)
 }
 
-/// The row of a data set that was not to be had.
+/// The row of a data set that was not available.
 fn missing(panel: &Panel, columns: usize) -> Vec<String> {
     let mut row = vec![panel.title.clone(), "not available".to_owned()];
     row.resize(columns, NOTHING.to_owned());

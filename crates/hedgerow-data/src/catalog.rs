@@ -10,9 +10,9 @@ use serde::Deserialize;
 use toml::Table;
 
 /// Folder of the authors' files within a folder of data sets.
-const EXCERPTS: &str = "authors_csv";
+const EXCERPT_FOLDER: &str = "authors_csv";
 /// What a file may be packed as.
-const ENDINGS: [&str; 3] = ["", ".gz", ".zst"];
+const PACKED_ENDINGS: [&str; 3] = ["", ".gz", ".zst"];
 /// Most places that a message lists.
 const LISTED_PLACES: usize = 6;
 /// The similarity, from 0 to 1, from which a name is suggested.
@@ -230,7 +230,10 @@ pub fn locate(entry: &Entry, wanted: Wanted, folders: &[PathBuf]) -> Result<Loca
 
 /// The file of this name, packed or not.
 pub fn packed_or_not(folder: &Path, name: &str) -> Option<PathBuf> {
-    ENDINGS.iter().map(|ending| folder.join(format!("{name}{ending}"))).find(|path| path.is_file())
+    PACKED_ENDINGS
+        .iter()
+        .map(|ending| folder.join(format!("{name}{ending}")))
+        .find(|path| path.is_file())
 }
 
 impl Catalog {
@@ -261,7 +264,7 @@ impl Entry {
     /// Where in a folder of data sets a variant may be.
     fn places(&self, kind: Kind, folder: &Path) -> [PathBuf; 2] {
         let own = match kind {
-            Kind::Excerpt => EXCERPTS,
+            Kind::Excerpt => EXCERPT_FOLDER,
             Kind::Original => &self.source.folder,
         };
         [folder.join(own), folder.to_owned()]

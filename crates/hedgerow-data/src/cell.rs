@@ -85,7 +85,7 @@ impl CellReader {
 /// Most decimals of a number that is read the short way: ten to this power is still exact.
 const SHORT_DECIMALS: usize = 15;
 /// Powers of ten.
-const POWERS: [f64; SHORT_DECIMALS + 1] =
+const POWERS_OF_TEN: [f64; SHORT_DECIMALS + 1] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
 
 /// The number that is nearest to a text; infinities and NaN are numbers here.
@@ -118,7 +118,7 @@ fn parse_short(text: &[u8], decimal: u8) -> Option<f64> {
         return None;
     }
     let decimals = point.map_or(0, |point| digits.len() - 1 - point);
-    let size = whole as f64 / POWERS[decimals];
+    let size = whole as f64 / POWERS_OF_TEN[decimals];
     Some(if negative { -size } else { size })
 }
 

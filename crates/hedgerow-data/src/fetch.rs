@@ -72,7 +72,7 @@ pub enum Progress<'a> {
     },
     /// An attempt failed, and there will be another.
     TryingAgain {
-        /// The cause.
+        /// The error of the last attempt.
         because: String,
     },
     /// A file is taken out of the archive.
@@ -85,7 +85,7 @@ pub enum Progress<'a> {
 /// A file that is here now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetched {
-    /// The file.
+    /// Its path on this machine.
     pub path: PathBuf,
     /// Whether it was downloaded, rather than here before.
     pub downloaded: bool,

@@ -7,7 +7,7 @@ use flate2::bufread::MultiGzDecoder;
 use memchr::memchr2;
 
 /// Bytes asked for at once.
-pub(crate) const BLOCK: usize = 64 << 10;
+pub(crate) const READ_BLOCK_BYTES: usize = 64 << 10;
 /// Bytes that tell how a file is packed.
 const MAGIC_LENGTH: usize = 4;
 
@@ -64,7 +64,7 @@ impl Input {
         }
         let packing = Packing::of(&head);
         raw.head = head;
-        let buffered = |raw| BufReader::with_capacity(BLOCK, raw);
+        let buffered = |raw| BufReader::with_capacity(READ_BLOCK_BYTES, raw);
         Ok(match packing {
             None => Self::Plain(raw),
             Some(Packing::Gzip) => Self::Gzip(Box::new(MultiGzDecoder::new(buffered(raw)))),

@@ -191,7 +191,7 @@ fn slices(mut order: Vec<u32>, nodes: usize, key: impl Fn(usize) -> f64) -> Vec<
 /// Where each sample lies along the first principal direction of the inputs, which power iteration
 /// finds: a good approximation is all that sorting needs. A missing value counts as the mean.
 fn along_principal_direction(data: &Dataset) -> io::Result<Vec<f64>> {
-    const ITERATIONS: usize = 60;
+    const POWER_ITERATIONS: usize = 60;
     let d = data.features;
     let (mut sums, mut counts) = (vec![0.0; d], vec![0.0_f64; d]);
     for_each_row(data, |_, row| {
@@ -215,7 +215,7 @@ fn along_principal_direction(data: &Dataset) -> io::Result<Vec<f64>> {
     };
     // No direction is preferred by a start whose entries all differ.
     let mut direction: Vec<f64> = (0..d).map(|i| 1.0 + 0.1 * (i as f64).sin()).collect();
-    for _ in 0..ITERATIONS {
+    for _ in 0..POWER_ITERATIONS {
         let mut next = vec![0.0; d];
         for_each_row(data, |_, row| {
             let weight = along(&direction, row);
@@ -235,10 +235,10 @@ fn along_principal_direction(data: &Dataset) -> io::Result<Vec<f64>> {
 
 /// Reads the inputs from front to back, a block at a time.
 fn for_each_row(data: &Dataset, mut see: impl FnMut(usize, &[f32])) -> io::Result<()> {
-    const BLOCK: usize = 1024;
+    const SAMPLES_PER_READ: usize = 1024;
     let indices: Vec<u32> = (0..data.len() as u32).collect();
     let mut x = Vec::new();
-    for block in indices.chunks(BLOCK) {
+    for block in indices.chunks(SAMPLES_PER_READ) {
         x.clear();
         data.inputs(block, &mut x)?;
         block

@@ -455,8 +455,8 @@ fn levels(files: &[PathBuf], choice: &ColumnChoice) -> Result<Levels, DataError>
 }
 
 /// How files are packed, and how tables are written.
-const PACKINGS: [&str; 3] = [".gz", ".zst", ".zstd"];
-const FORMATS: [&str; 9] =
+const PACKED_ENDINGS: [&str; 3] = [".gz", ".zst", ".zstd"];
+const FORMAT_ENDINGS: [&str; 9] =
     [".csv", ".tsv", ".txt", ".dat", ".data", ".json", ".jsonl", ".ndjson", ".parquet"];
 
 /// Names for nodes that are files: without the endings that say how they are written, unless they
@@ -466,7 +466,7 @@ fn node_names(files: &[PathBuf]) -> Vec<String> {
         |file: &PathBuf| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let short = |file: &PathBuf| {
         let name = whole(file);
-        without_ending(without_ending(&name, &PACKINGS), &FORMATS).to_owned()
+        without_ending(without_ending(&name, &PACKED_ENDINGS), &FORMAT_ENDINGS).to_owned()
     };
     let count = |name: &dyn Fn(&PathBuf) -> String| {
         let mut counts: HashMap<String, usize> = HashMap::new();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use memchr::{memchr_iter, memchr2};
 
-use super::packing::{BLOCK, Input, Packing, read_some, tells_what_it_is};
+use super::packing::{Input, Packing, READ_BLOCK_BYTES, read_some, tells_what_it_is};
 use super::rows::{MAX_ROW_BYTES, Place, ReadError};
 use super::stdin::StandardInput;
 use super::text::excerpt;
@@ -82,7 +82,7 @@ impl Source {
             file: file.to_owned(),
             is_file: false,
             input,
-            buffer: vec![0; BLOCK],
+            buffer: vec![0; READ_BLOCK_BYTES],
             start: 0,
             filled: 0,
             end: None,

@@ -15,7 +15,7 @@ pub fn end_standard_input() {
 }
 
 /// How long an end may go unnoticed.
-const NOTICE: Duration = Duration::from_millis(50);
+const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Reads on a separate thread, and stops waiting when the input is closed.
 pub(super) struct StandardInput {
@@ -52,7 +52,7 @@ impl Read for StandardInput {
             if count > 0 || buffer.is_empty() {
                 return Ok(count);
             }
-            match self.pieces.recv_timeout(NOTICE) {
+            match self.pieces.recv_timeout(END_CHECK_INTERVAL) {
                 Ok(piece) => {
                     self.piece = io::Cursor::new(piece?);
                     if self.piece.get_ref().is_empty() {

@@ -13,7 +13,7 @@ use super::FetchError;
 use crate::file::waiting_file;
 
 /// Name of the record.
-pub(super) const SUMS: &str = "SHA256SUMS";
+pub(super) const CHECKSUM_FILE: &str = "SHA256SUMS";
 /// A record longer than this is none of ours.
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -27,7 +27,7 @@ impl Checksums {
     /// Empty where there is none. Lines that are no record of a file are refused, because a later
     /// write would lose them.
     pub(super) fn read(folder: &Path) -> Result<Self, FetchError> {
-        let path = folder.join(SUMS);
+        let path = folder.join(CHECKSUM_FILE);
         let unreadable = |source| FetchError::Unreadable { path: path.clone(), source };
         let mut text = String::new();
         match File::open(&path) {
@@ -59,7 +59,7 @@ impl Checksums {
     }
 
     pub(super) fn write(&self, folder: &Path) -> Result<(), FetchError> {
-        let path = folder.join(SUMS);
+        let path = folder.join(CHECKSUM_FILE);
         let lines: Vec<_> =
             self.by_name.iter().map(|(name, sum)| format!("{sum}  {name}\n")).collect();
         let written = waiting_file(folder).and_then(|mut file| {
@@ -129,11 +129,11 @@ mod tests {
     fn a_record_keeps_what_others_wrote() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(Checksums::read(folder.path()).unwrap(), Checksums::default());
-        std::fs::write(folder.path().join(SUMS), format!("{ABC} *their file\n")).unwrap();
+        std::fs::write(folder.path().join(CHECKSUM_FILE), format!("{ABC} *their file\n")).unwrap();
         let mut sums = Checksums::read(folder.path()).unwrap();
         sums.record("ours", &"0".repeat(64));
         sums.write(folder.path()).unwrap();
-        let written = std::fs::read_to_string(folder.path().join(SUMS)).unwrap();
+        let written = std::fs::read_to_string(folder.path().join(CHECKSUM_FILE)).unwrap();
         assert_eq!(written, format!("{}  ours\n{ABC}  their file\n", "0".repeat(64)));
         assert_eq!(Checksums::read(folder.path()).unwrap().find("their file"), Some(ABC));
     }
@@ -142,9 +142,9 @@ mod tests {
     fn a_record_that_is_none_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         for wrong in ["hello", "abc  name", &format!("{ABC}  "), &format!("{ABC}name"), "\n"] {
-            std::fs::write(folder.path().join(SUMS), wrong).unwrap();
+            std::fs::write(folder.path().join(CHECKSUM_FILE), wrong).unwrap();
             let message = Checksums::read(folder.path()).unwrap_err().to_string();
-            assert!(message.contains(SUMS) && message.contains("line 1"), "{message}");
+            assert!(message.contains(CHECKSUM_FILE) && message.contains("line 1"), "{message}");
         }
     }
 }

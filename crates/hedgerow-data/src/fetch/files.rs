@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::checksums::{self, Checksums, SUMS};
+use super::checksums::{self, CHECKSUM_FILE, Checksums};
 use super::{Checked, FetchError, Fetched, Options, Progress, download, unpack};
 use crate::catalog::{Entry, SourceFile, packed_or_not};
 
@@ -75,9 +75,13 @@ fn from_archive(
                 let (name, found) = (file.name.clone(), unpacked.sha256.clone());
                 return Err(match known {
                     Checked::Catalogue => FetchError::WrongChecksum { url, name, expected, found },
-                    _ => {
-                        FetchError::Changed { url, name, expected, found, sums: folder.join(SUMS) }
-                    }
+                    _ => FetchError::Changed {
+                        url,
+                        name,
+                        expected,
+                        found,
+                        sums: folder.join(CHECKSUM_FILE),
+                    },
                 });
             }
         };

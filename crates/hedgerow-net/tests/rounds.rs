@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use crate::common::Engine;
-use crate::common::Plan;
+use crate::common::{Plan, Scaling};
 use crate::common::broadcast_to_wire;
 use futures_util::stream::poll_fn;
 use hedgerow::federation::{Contact, NodeRound};
@@ -51,7 +51,9 @@ fn settings(store: &Path, changes: &[&str]) -> ServeSettings {
 /// The broadcasts of a federation in one process: nodes receive a scale, then a broadcast; they
 /// learn; the round closes; reports go up.
 fn in_one_process(plan: &Plan) -> Vec<Broadcast> {
-    let mut federation = Federation::new(plan);
+    // Samples are scaled here, outside of the federation.
+    let unscaled = hedgerow::Plan::new(plan.config().clone().scaling(Scaling::None)).unwrap();
+    let mut federation = Federation::new(&unscaled);
     let mut nodes: Vec<_> = (0..NODES).map(|_| plan.node_scaling()).collect();
     let mut server = plan.server_scaling();
     let mut told = vec![];

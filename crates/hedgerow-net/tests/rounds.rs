@@ -15,6 +15,7 @@ use hedgerow::message::{Broadcast, Report};
 use hedgerow::{Federation, NodeId};
 use hedgerow_config::Layer;
 use hedgerow_net::serve::{ServeSettings, Server};
+use hedgerow_net::storage::View;
 use hedgerow_net::transport::protocol::VERSION;
 use hedgerow_net::transport::protocol::wire::federation_client::FederationClient;
 use hedgerow_net::transport::protocol::wire::{self, from_node, from_server};
@@ -190,16 +191,17 @@ impl Node {
 
 async fn compare(changes: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
-    let settings = settings(&folder.path().join("run.db"), changes);
+    let store = folder.path().join("run.db");
+    let settings = settings(&store, changes);
     let plan = Plan(settings.plan.clone());
     let server = Server::start(settings).await.unwrap();
     let mut nodes = vec![];
     for node in 0..NODES {
         nodes.push(Node::join(&server, node).await);
     }
-    let mut compressed = 0;
+    let (mut compressed, mut stored) = (0, None);
     for (time, expected) in (1..=TIMES).zip(in_one_process(&plan)) {
-        let mut has_uploads = false;
+        let (mut has_uploads, mut reports) = (false, 0);
         for node in &mut nodes {
             let before = server.source().status().messages_up;
             match node.learn(time).await {
@@ -208,11 +210,21 @@ async fn compare(changes: &[&str]) {
                 // Of reports alone nothing is heard, so whether one has arrived is looked at: those
                 // of one time belong together.
                 Said::Report => {
+                    reports += 1;
                     while server.source().status().messages_up == before {
                         tokio::task::yield_now().await;
                     }
                 }
             }
+        }
+        // A round of reports is closed and stored before the next one begins.
+        while !has_uploads && reports == NODES {
+            let saved = View::open(&store).unwrap().load().unwrap().and_then(|run| run.scaling);
+            if saved != stored {
+                stored = saved;
+                break;
+            }
+            tokio::task::yield_now().await;
         }
         for node in &mut nodes {
             if has_uploads {

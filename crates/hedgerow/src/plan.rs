@@ -157,11 +157,11 @@ impl Plan {
         if !(info.supports_loss)(&config.loss) {
             return Err(PlanError::Loss { method, loss: config.loss.name() });
         }
+        let setup = Setup::try_from(config.setup())?.with_kernel(kernel);
         let aggregation = config.aggregation;
         if !info.supports(aggregation) {
             return Err(PlanError::Aggregation { method, aggregation });
         }
-        let setup = Setup::try_from(config.setup())?.with_kernel(kernel);
         check_features(info, &setup, config.feature_spec())?;
         let map = OnceLock::new();
         Ok(Self { shared: Arc::new(Shared { config, info, halves, setup, map }) })

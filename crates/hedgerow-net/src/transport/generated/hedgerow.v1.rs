@@ -43,28 +43,28 @@ pub struct Hello {
     /// Version of this protocol: 1.
     #[prost(uint32, tag = "1")]
     pub protocol: u32,
-    /// Its name, which must be that of its certificate.
+    /// The node's name; it must equal the name in its certificate.
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
-    /// The run that its state belongs to; empty if it is new.
+    /// The run that the node's state belongs to; empty if the node is new.
     #[prost(string, tag = "3")]
     pub run: ::prost::alloc::string::String,
-    /// Its program and version, for the operator.
+    /// The node's program and version, for the operator.
     #[prost(string, tag = "4")]
     pub software: ::prost::alloc::string::String,
 }
-/// The first message of the server: all that a node has to know. The latest scale and broadcast follow.
+/// The first message of the server. The latest scale and broadcast follow.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Welcome {
     #[prost(uint32, tag = "1")]
     pub protocol: u32,
-    /// Identity of the run: a state of another run is of no use here.
+    /// Identity of the run: a state of another run can't be used.
     #[prost(string, tag = "2")]
     pub run: ::prost::alloc::string::String,
     /// The node's number in the run.
     #[prost(uint32, tag = "3")]
     pub node: u32,
-    /// The whole learning configuration, seed included, as JSON.
+    /// The whole learning configuration, including the seed, as JSON.
     #[prost(string, tag = "4")]
     pub learning: ::prost::alloc::string::String,
 }
@@ -75,22 +75,23 @@ pub struct Upload {
     pub round: u64,
     #[prost(uint32, optional, tag = "2")]
     pub vote: ::core::option::Option<u32>,
-    /// Little-endian f32, or what the configuration's compression makes of them.
+    /// Little-endian f32, or compressed as the configuration says.
     #[prost(bytes = "bytes", tag = "3")]
     pub numbers: ::prost::bytes::Bytes,
-    /// What the node saw since its last upload that was taken: samples with a label, and the sum of its squared errors in the label's own unit.
+    /// Labelled samples since the node's last acknowledged upload, and the sum of their squared
+    /// errors in the label's unit.
     #[prost(uint32, tag = "4")]
     pub samples: u32,
     #[prost(float, tag = "5")]
     pub squared_error: f32,
 }
-/// What a node has seen of its raw samples: where scales are agreed on. Little-endian f32.
+/// A summary of the node's raw samples, from which scales are computed. Little-endian f32.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Report {
     #[prost(bytes = "bytes", tag = "1")]
     pub numbers: ::prost::bytes::Bytes,
 }
-/// The node has no samples to answer with. Rounds don't wait for it until it uploads or reports again.
+/// The node has no samples to answer with. Rounds don't wait for it until it uploads or reports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Idle {}
 /// Opens a round.
@@ -102,10 +103,10 @@ pub struct Broadcast {
     pub kernels: ::core::option::Option<Selection>,
     #[prost(bytes = "bytes", tag = "3")]
     pub numbers: ::prost::bytes::Bytes,
-    /// Whether the numbers are compressed, as differences to the broadcast before.
+    /// Whether the numbers are compressed as differences to the previous broadcast.
     #[prost(bool, tag = "4")]
     pub compressed: bool,
-    /// The last round of which an upload of the receiver was taken; 0 if none is known.
+    /// The last round in which an upload of the receiver was accepted; 0 if none is known.
     #[prost(uint64, tag = "5")]
     pub taken: u64,
 }
@@ -116,7 +117,7 @@ pub struct Selection {
     #[prost(uint32, tag = "2")]
     pub next: u32,
 }
-/// From the next broadcast on, numbers are in this scale. Postcard bytes of the core's own type.
+/// From the next broadcast on, numbers are in this scale. Postcard bytes of the core's type.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Scale {
     #[prost(uint64, tag = "1")]
@@ -124,7 +125,7 @@ pub struct Scale {
     #[prost(bytes = "bytes", tag = "2")]
     pub scale: ::prost::bytes::Bytes,
 }
-/// A refused message, and why. The stream continues unless the server ends it.
+/// A message that was not accepted, and why. The stream goes on unless the server then ends it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Refusal {
     #[prost(uint64, tag = "1")]
@@ -212,7 +213,8 @@ pub mod federation_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// The node says Hello, the server Welcome; from then on the server pushes, and the node answers once a round.
+        /// The node sends Hello, the server answers with Welcome. Then the server pushes messages, and the
+        /// node answers once per round.
         pub async fn join(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::FromNode>,
@@ -258,7 +260,8 @@ pub mod federation_server {
             >
             + std::marker::Send
             + 'static;
-        /// The node says Hello, the server Welcome; from then on the server pushes, and the node answers once a round.
+        /// The node sends Hello, the server answers with Welcome. Then the server pushes messages, and the
+        /// node answers once per round.
         async fn join(
             &self,
             request: tonic::Request<tonic::Streaming<super::FromNode>>,

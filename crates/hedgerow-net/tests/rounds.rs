@@ -7,8 +7,8 @@
 use std::path::Path;
 
 use crate::common::Engine;
-use crate::common::{Plan, Scaling};
 use crate::common::broadcast_to_wire;
+use crate::common::{Plan, Scaling};
 use futures_util::stream::poll_fn;
 use hedgerow::federation::{Contact, NodeRound};
 use hedgerow::message::{Broadcast, Report};

@@ -93,13 +93,13 @@ pub enum StoreError {
         /// The store.
         path: PathBuf,
     },
-    /// An error of the system or of SQLite.
+    /// An error of the system or of the database.
     #[error("{}: {source}", path.display())]
     Unusable {
         /// The store.
         path: PathBuf,
         /// The error.
-        source: rusqlite::Error,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A file beside the store can't be read or written.
     #[error(transparent)]

@@ -118,7 +118,7 @@ impl PeerConnection {
         }
     }
 
-    /// Waits until its certificate expires. It uses monotonic time, so a jump of the clock
+    /// Waits until its certificate expires. It counts the time that passes, so a jump of the clock
     /// disconnects no node.
     async fn expire(&self) {
         let Some(end) = self.end else { return pending().await };

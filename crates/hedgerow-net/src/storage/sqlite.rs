@@ -335,7 +335,7 @@ fn failed(path: &Path, error: rusqlite::Error) -> StoreError {
             | InvalidColumnType(..)
             | Utf8Error(..),
         ) => StoreError::Damaged { path, what: error.to_string() },
-        _ => StoreError::Unusable { path, source: error },
+        _ => StoreError::Unusable { path, source: error.into() },
     }
 }
 

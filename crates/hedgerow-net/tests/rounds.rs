@@ -218,13 +218,14 @@ async fn compare(changes: &[&str]) {
             }
         }
         // A round of reports is closed and stored before the next one begins.
-        while !has_uploads && reports == NODES {
-            let saved = View::open(&store).unwrap().load().unwrap().and_then(|run| run.scaling);
-            if saved != stored {
-                stored = saved;
-                break;
-            }
-            tokio::task::yield_now().await;
+        if !has_uploads && reports == NODES {
+            stored = loop {
+                let saved = View::open(&store).unwrap().load().unwrap().and_then(|run| run.scaling);
+                if saved != stored {
+                    break saved;
+                }
+                tokio::task::yield_now().await;
+            };
         }
         for node in &mut nodes {
             if has_uploads {

@@ -1,5 +1,7 @@
 //! The modules of the core form a directed acyclic graph.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

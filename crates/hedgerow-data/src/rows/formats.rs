@@ -11,13 +11,16 @@ use crate::{csv, jsonl, parquet};
 /// Table formats in the order in which a file is compared with them. A text table is what is left.
 static FORMATS: &[&TableFormat] = &[&parquet::FORMAT, &jsonl::FORMAT, &csv::FORMAT];
 
+/// Begins to read a source as a table.
+type OpenRows = fn(Source, &Format) -> Result<Box<dyn Rows>, ReadError>;
+
 /// Description of a table format.
 pub(crate) struct TableFormat {
     /// Whether an input has this format, by its first bytes or its first line. Nothing but blank
     /// lines may be consumed.
     pub(crate) matches: fn(&mut Source) -> Result<bool, ReadError>,
     /// Reads as far as the names of the columns and the first row.
-    pub(crate) open: fn(Source, &Format) -> Result<Box<dyn Rows>, ReadError>,
+    pub(crate) open: OpenRows,
 }
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();

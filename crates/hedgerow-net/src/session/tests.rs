@@ -1,5 +1,7 @@
 //! Both sides of streams, without sockets, on simulated time.
 
+#![allow(clippy::unwrap_used)]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

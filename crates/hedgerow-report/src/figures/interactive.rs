@@ -22,7 +22,7 @@ impl Chart {
         let Frame { left, right, top, bottom } = FRAME;
         let (width, height) = (right - left, bottom - top);
         let (x, y) = (self.x.specification(), self.y.specification());
-        let shared = rounds(self.marks.iter().find_map(|mark| read(mark)).unwrap_or_default());
+        let shared = rounds(self.marks.iter().find_map(read).unwrap_or_default());
         let (mut grid_shapes, mut marks, mut axes) =
             (Svg::default(), Svg::default(), Svg::default());
         grid(&mut grid_shapes, FRAME, (&self.x, &self.y), TICKS);

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use crate::process::{assert_refused, command, gzip, hedgerow, json, text, write};
+use hedgerow::features::Draw;
 use hedgerow::message::Upload;
 use hedgerow::plan::Scaling;
 use hedgerow::scaling::Scale;
@@ -37,7 +38,8 @@ impl Trained {
         let config = PlanConfig::default()
             .inputs(2)
             .nodes(2)
-            .seed(3)
+            .seed(2)
+            .draw(Draw::Independent)
             .scaling(Scaling::Fixed(scale.clone()))
             .columns(columns.iter().map(|name| (*name).to_owned()).collect())
             .target("y".to_owned());

@@ -292,7 +292,10 @@ fn a_message_says_it_once() {
         "error: learning: ridge (λ) must be between 0 and 1000, but is -0.1\n"
     );
     let output = small(folder.path(), &["--nodes", "0"]);
-    assert_eq!(text(&output.stderr), "error: federation.nodes must be at least 1, but is 0\n");
+    assert_eq!(
+        text(&output.stderr),
+        "error: --nodes: federation.nodes must be at least 1, but is 0\n"
+    );
 }
 
 #[cfg(unix)]

@@ -8,7 +8,7 @@ use hedgerow::NodeId;
 pub struct Run {
     /// Identity of the run.
     pub id: String,
-    /// The learning configuration as [`crate::Plan::to_json`] writes it.
+    /// The learning configuration as [`crate::plan_json::plan_to_json`] writes it.
     pub learning: String,
 }
 

@@ -48,7 +48,7 @@ pub enum FileError {
         /// The cause.
         source: io::Error,
     },
-    /// Nor here.
+    /// The file can't be written.
     #[error("can't write {}: {source}", path.display())]
     Unwritable {
         /// The file.

@@ -244,7 +244,7 @@ pub enum Rejected {
     WrongLength {
         /// What the method sends.
         expected: usize,
-        /// What came.
+        /// Numbers in the message.
         found: usize,
     },
     /// A number that isn't one, or one larger than [`crate::limits::MAX_NUMBER`].
@@ -269,7 +269,7 @@ pub enum Rejected {
     /// A kernel that isn't in the dictionary, or none where one is needed, or one where none is.
     #[error("kernel {found:?} named, but the dictionary has kernels 0 to {last}")]
     WrongKernel {
-        /// What came.
+        /// The kernel in the message.
         found: Option<u32>,
         /// The last valid index.
         last: u32,
@@ -297,7 +297,7 @@ pub enum Rejected {
     /// A version that no scale can have reached.
     #[error("there is no version {version} of a scale")]
     NoSuchVersion {
-        /// What came.
+        /// The version in the message.
         version: u64,
     },
     /// A scale that is made from something else than agreed.

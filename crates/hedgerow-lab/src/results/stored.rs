@@ -47,7 +47,7 @@ pub enum StoredError {
         place: String,
         /// Which of its parts.
         what: &'static str,
-        /// What it is.
+        /// The stored number.
         found: usize,
         /// What it would have to be.
         bound: String,

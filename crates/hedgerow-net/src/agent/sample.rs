@@ -77,7 +77,7 @@ pub enum BadRow {
     WrongLength {
         /// What a sample has.
         expected: usize,
-        /// What came.
+        /// Numbers in `x`.
         found: usize,
     },
     /// An id that no id should be.
@@ -97,7 +97,7 @@ pub enum BadRow {
     WrongCells {
         /// What the header has.
         expected: usize,
-        /// What came.
+        /// Cells of the row.
         found: usize,
     },
     /// A header without a single input.
@@ -121,7 +121,7 @@ pub enum BadRow {
     WrongInputs {
         /// What a sample has.
         expected: usize,
-        /// What came.
+        /// Inputs that the header names.
         found: usize,
     },
     /// The header before it was unusable.

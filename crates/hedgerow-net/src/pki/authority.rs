@@ -107,7 +107,7 @@ pub enum PkiError {
          lost, or choose another name", end.date()
     )]
     Enrolled {
-        /// Whose.
+        /// Name of the node.
         node: String,
         /// Until when.
         end: OffsetDateTime,

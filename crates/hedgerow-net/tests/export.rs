@@ -8,7 +8,7 @@ use crate::common::{INPUTS, METHODS, learning, plan, sample};
 use crate::common::{Plan, Scaling};
 use hedgerow::message::{Report, Upload};
 use hedgerow::scaling::{NodeScaling, Scale, ScaleKind, ServerScaling};
-use hedgerow::{Method, NodeMethod, ServerMethod};
+use hedgerow::{NodeMethod, ServerMethod};
 use hedgerow_net::coordinator::records::{Commit, Run};
 use hedgerow_net::export::{Model, ModelError, Predictor};
 use hedgerow_net::storage::{Durability, Storage, Store};
@@ -114,9 +114,7 @@ fn exported_models_predict_like_nodes_bit_for_bit() {
             let folder = TempDir::new().unwrap();
             let (path, out) =
                 (folder.path().join("server.db"), folder.path().join("m.safetensors"));
-            let plan =
-                Plan::new(crate::common::Learning { scaling, ..learning(method, NODES as usize) })
-                    .unwrap();
+            let plan = Plan::new(learning(method, NODES as usize).scaling(scaling)).unwrap();
             let mut federation = Federation::new(plan);
             let mut store = Store::open(&path, Durability::Kill).unwrap();
             let run = Run { id: "r".to_owned(), learning: federation.plan.to_json() };
@@ -130,7 +128,7 @@ fn exported_models_predict_like_nodes_bit_for_bit() {
             let mut predictors =
                 [&model, &Model::read(&out).unwrap()].map(|model| Predictor::new(model).unwrap());
             // Nodes with their own weights are compared as new nodes.
-            if matches!(method, Method::PofMkl | Method::FedPoe) {
+            if matches!(method, "pof" | "fedpoe") {
                 federation.nodes[1].0 = federation.plan.node(9);
                 federation.nodes[1].0.adopt(federation.server.broadcast()).unwrap();
             }
@@ -163,10 +161,9 @@ fn where_there_is_nothing_to_export_it_is_said() {
     let mut store = Store::open(&path, Durability::Kill).unwrap();
     ends("nothing has been learned yet: no run has begun");
     let scaled = |method, scaling: &Scaling| {
-        Plan::new(crate::common::Learning { scaling: scaling.clone(), ..learning(method, 4) })
-            .unwrap()
+        Plan::new(learning(method, 4).scaling(scaling.clone())).unwrap()
     };
-    let online = scaled(Method::MkOfl, &online);
+    let online = scaled("mk", &online);
     store.begin(&Run { id: "r".to_owned(), learning: online.to_json() }).unwrap();
     ends("nothing has been learned yet: no round has closed");
     let mut federation = Federation::new(online);
@@ -176,11 +173,11 @@ fn where_there_is_nothing_to_export_it_is_said() {
     federation.store(&mut store);
     Model::from_store(&path).unwrap();
     // A state of another method.
-    Federation::new(scaled(Method::Naive, &none)).store(&mut store);
+    Federation::new(scaled("naive", &none)).store(&mut store);
     assert!(matches!(Model::from_store(&path), Err(ModelError::State { .. })));
     drop(store);
     std::fs::remove_file(&path).unwrap();
-    let local = Federation::new(scaled(Method::Local, &none));
+    let local = Federation::new(scaled("local", &none));
     let mut store = Store::open(&path, Durability::Kill).unwrap();
     store.begin(&Run { id: "r".to_owned(), learning: local.plan.to_json() }).unwrap();
     local.store(&mut store);
@@ -191,7 +188,7 @@ fn where_there_is_nothing_to_export_it_is_said() {
 fn the_opening_predicts_nothing() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("server.db");
-    let federation = Federation::new(plan(Method::MkOfl, 4));
+    let federation = Federation::new(plan("mk", 4));
     let mut store = Store::open(&path, Durability::Kill).unwrap();
     store.begin(&Run { id: "r".to_owned(), learning: federation.plan.to_json() }).unwrap();
     federation.store(&mut store);

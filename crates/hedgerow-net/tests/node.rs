@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use crate::common::Engine;
 use crate::common::{INPUTS, learning, sample, until};
-use crate::common::{Learning, Plan, Scaling};
+use crate::common::{Plan, Scaling};
 use crate::stage::{Session, Stage, accept, append, checked, pass};
+use hedgerow::ServerMethod;
 use hedgerow::limits::MAX_HELD;
 use hedgerow::scaling::{ScaleKind, ServerScaling};
-use hedgerow::{Method, ServerMethod};
 use hedgerow_net::agent::driver::OpenInput;
 use hedgerow_net::agent::http::{Asked, Question};
 use hedgerow_net::agent::input::Input;
@@ -50,7 +50,7 @@ async fn serve(session: &mut Session, server: &mut dyn ServerMethod, rounds: usi
 #[tokio::test(start_paused = true)]
 async fn a_file_is_played_in_step_and_the_node_leaves_when_all_is_answered() {
     let mut stage = Stage::new();
-    let (json, plan) = checked(learning(Method::MkOfl, 1));
+    let (json, plan) = checked(learning("mk", 1));
     let node = stage.node(stage.settings(&["samples.pace=round"]), cursor(lines(0..30)), None);
     let mut session = stage.next().await;
     let hello = session.welcome("r1", &json).await;
@@ -98,7 +98,7 @@ async fn a_file_is_played_in_step_and_the_node_leaves_when_all_is_answered() {
 #[tokio::test(start_paused = true)]
 async fn it_goes_on_without_the_server_and_catches_up() {
     let mut stage = Stage::new();
-    let (json, plan) = checked(learning(Method::SkOfl { kernel: 3 }, 1));
+    let (json, plan) = checked(learning("sk:4", 1));
     let (reader, mut writer) = std::io::pipe().unwrap();
     let node = stage.node(stage.settings(&[]), Input::reading(reader), None);
     let mut session = stage.next().await;
@@ -188,7 +188,7 @@ async fn once_is_once() {
 #[tokio::test(start_paused = true)]
 async fn labels_come_later_and_bad_lines_are_passed_over() {
     let mut stage = Stage::new();
-    let (json, plan) = checked(learning(Method::MkOfl, 1));
+    let (json, plan) = checked(learning("mk", 1));
     let text = concat!(
         "{\"id\": \"m\", \"a\": 0.1, \"b\": 0.2, \"c\": 0.3}\n",
         "this is no JSON\n",
@@ -247,7 +247,7 @@ async fn labels_come_later_and_bad_lines_are_passed_over() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_ended_goes_on_where_it_was() {
     let mut stage = Stage::new();
-    let (json, plan) = checked(learning(Method::MkOfl, 1));
+    let (json, plan) = checked(learning("mk", 1));
     let mut server = plan.server();
     let path = stage.path("log.csv");
     let row = |time| {
@@ -322,7 +322,7 @@ async fn a_node_that_was_ended_goes_on_where_it_was() {
 #[tokio::test(start_paused = true)]
 async fn a_state_of_another_run_is_set_aside_and_a_damaged_one_is_refused() {
     let mut stage = Stage::new();
-    let (json, plan) = checked(learning(Method::MkOfl, 1));
+    let (json, plan) = checked(learning("mk", 1));
     for (run, known) in [("r1", ""), ("r2", "r1"), ("r2", "r2")] {
         let node = stage.node(stage.settings(&[]), cursor(lines(0..2)), None);
         let mut session = stage.next().await;
@@ -364,7 +364,7 @@ async fn a_state_of_another_run_is_set_aside_and_a_damaged_one_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn nonsense_from_a_server_is_survived() {
     let mut stage = Stage::new();
-    let (json, plan) = checked(learning(Method::MkOfl, 1));
+    let (json, plan) = checked(learning("mk", 1));
     let node = stage.node(stage.settings(&["samples.pace=round"]), cursor(lines(0..2)), None);
     // No plan.
     let spoilt = |key: &str, value: serde_json::Value| {
@@ -430,7 +430,7 @@ async fn nonsense_from_a_server_is_survived() {
 #[tokio::test(start_paused = true)]
 async fn what_a_stream_took_with_it_is_said_again() {
     let mut stage = Stage::new();
-    let (json, plan) = checked(learning(Method::MkOfl, 1));
+    let (json, plan) = checked(learning("mk", 1));
     let node = stage.node(stage.settings(&["samples.pace=round"]), cursor(lines(0..2)), None);
     let mut session = stage.next().await;
     session.welcome("r1", &json).await;
@@ -453,7 +453,7 @@ async fn what_a_stream_took_with_it_is_said_again() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_dies_in_silence_is_noticed() {
     let mut stage = Stage::new();
-    let (json, plan) = checked(learning(Method::MkOfl, 1));
+    let (json, plan) = checked(learning("mk", 1));
     let node = stage.node(stage.settings(&["samples.pace=round"]), cursor(lines(0..2)), None);
     let mut session = stage.next().await;
     session.welcome("r1", &json).await;
@@ -493,7 +493,7 @@ async fn nobody_is_waited_for_longer_than_he_may_take() {
 #[tokio::test(start_paused = true)]
 async fn methods_that_remember_answer_without_a_sample_after_a_while() {
     let mut stage = Stage::new();
-    let (json, plan) = checked(learning(Method::GrOfl, 1));
+    let (json, plan) = checked(learning("gr", 1));
     let (reader, mut writer) = std::io::pipe().unwrap();
     let node = stage.node(stage.settings(&[]), Input::reading(reader), None);
     let mut session = stage.next().await;
@@ -519,7 +519,7 @@ async fn methods_that_remember_answer_without_a_sample_after_a_while() {
 async fn without_a_scale_samples_are_taken_until_there_is_one() {
     let mut stage = Stage::new();
     let online = Scaling::Online { kind: ScaleKind::Range };
-    let (json, plan) = checked(Learning { scaling: online, ..learning(Method::MkOfl, 1) });
+    let (json, plan) = checked(learning("mk", 1).scaling(online));
     let node = stage.node(
         stage.settings(&["samples.pace=round", "samples.patience=1h"]),
         cursor(lines(0..40)),
@@ -603,7 +603,7 @@ fn upload_of(plan: &Plan, scale: &wire::FromServer, times: std::ops::Range<u64>)
 async fn a_node_whose_input_has_ended_waits_for_a_scale_and_learns_what_it_holds() {
     let mut stage = Stage::new();
     let online = Scaling::Online { kind: ScaleKind::Range };
-    let (json, plan) = checked(Learning { scaling: online, ..learning(Method::MkOfl, 1) });
+    let (json, plan) = checked(learning("mk", 1).scaling(online));
     let node = stage.node(stage.settings(&[]), cursor(lines(0..40)), None);
     let (mut server, mut scaling) = (plan.server(), plan.server_scaling().unwrap());
     let mut session = stage.next().await;
@@ -645,7 +645,7 @@ async fn a_node_whose_input_has_ended_waits_for_a_scale_and_learns_what_it_holds
 async fn a_node_without_a_scale_reads_no_more_than_it_can_hold() {
     let mut stage = Stage::new();
     let online = Scaling::Online { kind: ScaleKind::Range };
-    let (json, plan) = checked(Learning { scaling: online, ..learning(Method::MkOfl, 1) });
+    let (json, plan) = checked(learning("mk", 1).scaling(online));
     let (mut server, mut scaling) = (plan.server(), plan.server_scaling().unwrap());
     let node = stage.node(stage.settings(&[]), cursor(lines(0..600)), None);
     let mut session = stage.next().await;
@@ -679,7 +679,7 @@ async fn a_node_without_a_scale_reads_no_more_than_it_can_hold() {
 async fn once_without_a_scale_is_once() {
     let mut stage = Stage::new();
     let online = Scaling::Online { kind: ScaleKind::Range };
-    let (json, plan) = checked(Learning { scaling: online, ..learning(Method::MkOfl, 1) });
+    let (json, plan) = checked(learning("mk", 1).scaling(online));
     let node = stage.node(stage.settings(&["server.once=true"]), cursor(lines(0..40)), None);
     let mut session = stage.next().await;
     session.welcome("r1", &json).await;
@@ -693,7 +693,7 @@ async fn once_without_a_scale_is_once() {
 #[tokio::test(start_paused = true)]
 async fn a_plan_that_won_t_do_is_a_lasting_trouble_and_the_old_run_goes_on() {
     let mut stage = Stage::new();
-    let (json, plan) = checked(learning(Method::MkOfl, 1));
+    let (json, plan) = checked(learning("mk", 1));
     let settings = stage.settings(&["http.address=127.0.0.1:0"]);
     let (ask, asked) = tokio::sync::mpsc::channel(1);
     let node = stage.node(settings, cursor(lines(0..1)), Some(asked));
@@ -745,7 +745,7 @@ async fn a_plan_that_won_t_do_is_a_lasting_trouble_and_the_old_run_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn another_run_reads_on_where_the_one_before_stopped() {
     let mut stage = Stage::new();
-    let (json, plan) = checked(learning(Method::MkOfl, 1));
+    let (json, plan) = checked(learning("mk", 1));
     let path = stage.path("log.csv");
     let changes =
         ["samples.source=follow", &format!("samples.path={path:?}"), "samples.pace=round"];
@@ -793,7 +793,7 @@ impl Write for Stuck {
 #[tokio::test]
 async fn a_reader_who_does_not_read_stops_the_input_but_not_the_node() {
     let mut stage = Stage::new();
-    let (json, plan) = checked(learning(Method::MkOfl, 1));
+    let (json, plan) = checked(learning("mk", 1));
     let written = Arc::<Mutex<Vec<u8>>>::default();
     let (release, stuck) = std::sync::mpsc::channel();
     let output = Output::to(Stuck(Arc::clone(&written), stuck));

@@ -5,10 +5,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::common::{Learning, Plan};
+use crate::common::Plan;
 use crate::common::{learning, until};
 use crate::stage::{Node, Session, Stage, checked};
-use hedgerow::Method;
 use hedgerow_net::agent::http;
 use hedgerow_net::agent::input::Input;
 use serde_json::{Value, json};
@@ -64,7 +63,7 @@ impl Endpoint {
 
 /// A node that has joined and received the first round.
 async fn joined(stage: &mut Stage, changes: &[&str]) -> (Endpoint, Session) {
-    let (json, plan) = checked(learning(Method::MkOfl, 1));
+    let (json, plan) = checked(learning("mk", 1));
     joined_to(stage, &json, &plan, changes).await
 }
 
@@ -175,7 +174,7 @@ async fn what_is_wrong_is_said_with_its_field_and_changes_nothing() {
 #[tokio::test]
 async fn the_label_is_called_as_the_federation_calls_it() {
     let mut stage = Stage::new();
-    let (json, plan) = checked(Learning { target: "load".into(), ..learning(Method::MkOfl, 1) });
+    let (json, plan) = checked(learning("mk", 1).target("load".into()));
     let (endpoint, _session) = joined_to(&mut stage, &json, &plan, &[]).await;
     for (path, body, status) in [
         ("/learn", r#"{"x": [1, 2, 3]}"#, 400),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::common::{learning, sample};
 use crate::stage::{Log, Session, Stage, accept, checked, pass};
-use hedgerow::{Method, ServerMethod};
+use hedgerow::ServerMethod;
 use hedgerow_net::agent::client::ConnectError;
 use hedgerow_net::agent::driver::AgentError;
 use hedgerow_net::agent::http::{Asked, Question};
@@ -45,7 +45,7 @@ async fn play(session: &mut Session, server: &mut dyn ServerMethod) -> Vec<u32> 
 /// A node that reads this to its end. Returns its output, its end and the samples of its uploads.
 async fn read(changes: &[&str], input: Input) -> (Vec<Value>, Result<(), AgentError>, Vec<u32>) {
     let mut stage = Stage::new();
-    let (json, plan) = checked(learning(Method::MkOfl, 1));
+    let (json, plan) = checked(learning("mk", 1));
     let node = stage.node(stage.settings(changes), input, None);
     let mut session = stage.next().await;
     session.welcome("r1", &json).await;
@@ -163,7 +163,7 @@ async fn inputs_that_nobody_names_are_told_of_once_each() {
     // Over HTTP as well; nor is there an input that ends.
     let (log, _guard) = Log::begin();
     let mut stage = Stage::new();
-    let (json, plan) = checked(learning(Method::MkOfl, 1));
+    let (json, plan) = checked(learning("mk", 1));
     let settings = stage.settings(&["samples.source=none", "http.address=127.0.0.1:0"]);
     let (ask, asked) = mpsc::channel(1);
     let node = stage.node(settings, Input::None, Some(asked));
@@ -212,7 +212,7 @@ async fn a_server_that_goes_before_its_welcome_is_tried_ever_more_rarely() {
 async fn two_that_take_each_other_s_place_do_so_ever_more_rarely() {
     let (log, _guard) = Log::begin();
     let mut stage = Stage::new();
-    let (json, plan) = checked(learning(Method::MkOfl, 1));
+    let (json, plan) = checked(learning("mk", 1));
     let node = stage.node(stage.settings(&[]), text(&objects(1)), None);
     let began = tokio::time::Instant::now();
     for _ in 0..12 {
@@ -233,7 +233,7 @@ async fn two_that_take_each_other_s_place_do_so_ever_more_rarely() {
 #[tokio::test(start_paused = true)]
 async fn what_the_server_says_is_passed_on_and_what_libraries_say_is_not() {
     let mut stage = Stage::new();
-    let (json, plan) = checked(learning(Method::MkOfl, 1));
+    let (json, plan) = checked(learning("mk", 1));
     for (end, expected) in [
         (
             Some(Status::unavailable("the server is going down")),

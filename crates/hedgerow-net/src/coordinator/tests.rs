@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use hedgerow::PlanConfig;
 use hedgerow::features::Kernel;
 use hedgerow::message::{Errors, Numbers, Rejected, Report, ToNode, Upload};
 use hedgerow::plan::Scaling;
 use hedgerow::scaling::ScaleKind;
-use hedgerow::{Method, PlanConfig};
 
 use super::*;
 
@@ -17,10 +17,10 @@ const NODES: usize = 4;
 /// Numbers of a model.
 const LEN: usize = 4;
 
-fn learning(method: Method) -> PlanConfig {
-    let budget = if method == Method::GrOfl { 24 } else { LEN + 2 };
+fn learning(method: &str) -> PlanConfig {
+    let budget = if method == "gr" { 24 } else { LEN + 2 };
     PlanConfig::default()
-        .method(method.into())
+        .method(method.parse().unwrap())
         .kernels([0.1, 1.0, 10.0].map(Kernel::gaussian).to_vec())
         .inputs(2)
         .nodes(NODES)
@@ -45,7 +45,7 @@ fn scene_of(learning: PlanConfig, rules: Rules, limits: Limits) -> Scene {
 }
 
 fn scene(rules: Rules) -> Scene {
-    scene_of(learning(Method::MkOfl), rules, Limits::default())
+    scene_of(learning("mk"), rules, Limits::default())
 }
 
 fn upload(round: u64, number: f32) -> Upload {
@@ -306,13 +306,12 @@ fn a_run_goes_on_from_what_was_committed() {
             .map(|_| ())
     };
     let saved = saved.unwrap();
-    assert!(restore(Method::MkOfl, &saved).is_ok());
-    assert!(restore(Method::Naive, &saved).is_err());
-    let error =
-        restore(Method::MkOfl, &Saved { round: 9, ..saved.clone() }).unwrap_err().to_string();
+    assert!(restore("mk", &saved).is_ok());
+    assert!(restore("naive", &saved).is_err());
+    let error = restore("mk", &Saved { round: 9, ..saved.clone() }).unwrap_err().to_string();
     assert!(error.contains("round 4") && error.contains("round 9"), "{error}");
-    assert!(restore(Method::MkOfl, &Saved { scaling: Some(vec![]), ..saved.clone() }).is_err());
-    assert!(restore(Method::MkOfl, &Saved { totals: vec![], ..saved }).is_err());
+    assert!(restore("mk", &Saved { scaling: Some(vec![]), ..saved.clone() }).is_err());
+    assert!(restore("mk", &Saved { totals: vec![], ..saved }).is_err());
 }
 
 #[test]
@@ -381,11 +380,8 @@ fn nodes_are_stored_when_they_have_changed() {
 fn without_a_scale_there_are_no_uploads_and_reports_are_answers() {
     let online = Scaling::Online { kind: ScaleKind::Range };
     let deadline = Some(Duration::from_millis(100));
-    let mut scene = scene_of(
-        learning(Method::MkOfl).scaling(online),
-        Rules { deadline, ..RULES },
-        Limits::default(),
-    );
+    let mut scene =
+        scene_of(learning("mk").scaling(online), Rules { deadline, ..RULES }, Limits::default());
     scene.join(0..2);
     assert_eq!(
         scene.send(0, upload(1, 1.0)).unwrap_err().reason,

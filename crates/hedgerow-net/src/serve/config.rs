@@ -238,7 +238,7 @@ fn socket(key: &str, text: &str) -> Result<SocketAddr, ConfigError> {
 mod tests {
     use hedgerow::aggregation::Aggregation;
     use hedgerow::codec::{Compression, NumberFormat};
-    use hedgerow::{Method, SetupConfig};
+    use hedgerow::{Plan, PlanConfig};
 
     use super::*;
 
@@ -257,7 +257,7 @@ mod tests {
         let learning = settings.plan.config();
         assert_eq!(
             (learning.method.clone(), learning.inputs, learning.target.as_str()),
-            (Method::GrOfl.into(), 2, "y")
+            ("gr".parse().unwrap(), 2, "y")
         );
         assert_eq!(settings.rules.describe(), "all connected nodes, or 5s after the first");
         assert_eq!(settings.limits, Limits::default());
@@ -267,8 +267,8 @@ mod tests {
         );
         // Everything else is as in a simulation.
         let mk = read(&["learning.inputs=1", "learning.method=mk"]).unwrap();
-        let setup = SetupConfig { seed: mk.plan.config().seed, ..SetupConfig::default() };
-        assert_eq!(mk.plan.setup().config(), &setup);
+        let simulated = Plan::new(PlanConfig::default().seed(mk.plan.config().seed)).unwrap();
+        assert_eq!(mk.plan.setup(), simulated.setup());
     }
 
     #[test]
@@ -292,7 +292,7 @@ mod tests {
         ])
         .unwrap();
         let learning = settings.plan.config();
-        assert_eq!(learning.method, Method::SkOfl { kernel: 6 }.into());
+        assert_eq!(learning.method, "sk:7".parse().unwrap());
         assert!(
             matches!(&learning.scaling, Scaling::Fixed(scale) if scale.scale_label(-1.5) == 0.0)
         );

@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel};
-use hedgerow::{Method, SetupConfig};
+use hedgerow::PlanConfig;
+
 mod wired;
 
-pub(crate) use wired::{Engine, Learning, Plan, Scaling, broadcast_to_wire, scale_to_wire};
+pub(crate) use wired::{Engine, Plan, Scaling, broadcast_to_wire, scale_to_wire};
 
 /// Longer than anything takes, also on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
@@ -34,54 +34,22 @@ pub(crate) async fn until(what: &str, is_so: impl AsyncFnMut() -> bool) {
 pub(crate) const INPUTS: usize = 3;
 
 /// Every method with messages.
-pub(crate) const METHODS: [Method; 9] = [
-    Method::GrOfl,
-    Method::SkOfl { kernel: 6 },
-    Method::MkOfl,
-    Method::Naive,
-    Method::EmKofl,
-    Method::PofMkl,
-    Method::FedPoe,
-    Method::LinearSgd,
-    Method::LinearNewton,
-];
+pub(crate) const METHODS: [&str; 9] =
+    ["gr", "sk:7", "mk", "naive", "emk", "pof", "fedpoe", "linear", "linear-newton"];
 
 /// A configuration of the paper's size.
-pub(crate) fn learning(method: Method, nodes: usize) -> Learning {
-    let budget = 100;
-    let frequencies = method.frequencies(budget).unwrap();
-    let kernels = Kernel::paper_dictionary();
-    let setup = SetupConfig {
-        kernels: kernels.len(),
-        frequencies,
-        nodes,
-        inputs: INPUTS,
-        budget,
-        seed: 5,
-        ..SetupConfig::default()
-    };
-    let features = FeatureSpec {
-        kernels,
-        draw: Draw::Independent,
-        inputs: INPUTS,
-        frequencies,
-        seed: 7,
-        amplitude: Amplitude::Normalised,
-    };
-    Learning {
-        method,
-        setup,
-        features,
-        scaling: Scaling::None,
-        compression: hedgerow::codec::Compression::default(),
-        personal: false,
-        columns: ["a", "b", "c"].map(String::from).to_vec(),
-        target: "y".into(),
-    }
+pub(crate) fn learning(method: &str, nodes: usize) -> PlanConfig {
+    PlanConfig::default()
+        .method(method.parse().unwrap())
+        .nodes(nodes)
+        .inputs(INPUTS)
+        .seed(5)
+        .columns(["a", "b", "c"].map(String::from).to_vec())
+        .target("y".into())
 }
 
 /// The same, checked.
-pub(crate) fn plan(method: Method, nodes: usize) -> Plan {
+pub(crate) fn plan(method: &str, nodes: usize) -> Plan {
     Plan::new(learning(method, nodes)).unwrap()
 }
 

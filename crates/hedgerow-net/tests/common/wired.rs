@@ -3,68 +3,24 @@
 
 use std::ops::{Deref, DerefMut};
 
-use hedgerow::codec::Compression;
-use hedgerow::features::FeatureSpec;
 use hedgerow::message::{Broadcast, Rejected};
 use hedgerow::node::{Answer, BadInput};
 pub(crate) use hedgerow::plan::Scaling;
 use hedgerow::scaling::Scale;
 use hedgerow::state::BadState;
-use hedgerow::{Method, NodeMethod, PlanConfig, PlanError, ServerMethod, SetupConfig};
+use hedgerow::{NodeMethod, PlanConfig, PlanError, ServerMethod};
 use hedgerow_net::plan_json::{plan_from_json, plan_to_json};
 use hedgerow_net::session::{FromNode, FromServer};
 use hedgerow_net::transport::convert::{from_node_to_wire, from_server_from_wire};
 use hedgerow_net::transport::protocol::{numbers_to_bytes, wire};
-
-/// A configuration in the shape of its JSON, which tests can change field by field.
-#[derive(Debug, Clone)]
-pub(crate) struct Learning {
-    pub(crate) method: Method,
-    pub(crate) setup: SetupConfig,
-    pub(crate) features: FeatureSpec,
-    pub(crate) scaling: Scaling,
-    pub(crate) compression: Compression,
-    pub(crate) personal: bool,
-    pub(crate) columns: Vec<String>,
-    pub(crate) target: String,
-}
-
-impl From<Learning> for PlanConfig {
-    fn from(learning: Learning) -> Self {
-        let Learning { method, setup, features, .. } = learning;
-        Self::default()
-            .method(method.into())
-            .inputs(setup.inputs)
-            .nodes(setup.nodes)
-            .budget(setup.budget)
-            .frequencies(Some(setup.frequencies))
-            .kernels(features.kernels)
-            .draw(features.draw)
-            .amplitude(features.amplitude)
-            .seed(setup.seed)
-            .loss(setup.loss)
-            .ridge(setup.ridge)
-            .step_size(setup.step_size)
-            .weight_rate(setup.weight_rate)
-            .weight_rule(setup.weight_rule)
-            .aggregation(setup.aggregation)
-            .mk(setup.mk)
-            .pof(setup.pof)
-            .scaling(learning.scaling)
-            .compression(learning.compression)
-            .personal(learning.personal)
-            .columns(learning.columns)
-            .target(learning.target)
-    }
-}
 
 /// A plan whose server and nodes are the halves of its method.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan(pub(crate) hedgerow::Plan);
 
 impl Plan {
-    pub(crate) fn new(learning: Learning) -> Result<Self, PlanError> {
-        hedgerow::Plan::new(learning.into()).map(Self)
+    pub(crate) fn new(config: PlanConfig) -> Result<Self, PlanError> {
+        hedgerow::Plan::new(config).map(Self)
     }
 
     pub(crate) fn from_json(json: &str) -> Self {

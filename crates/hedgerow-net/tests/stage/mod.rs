@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::common::{Learning, Plan};
+use crate::common::Plan;
 use futures_util::{Stream, stream};
-use hedgerow::ServerMethod;
 use hedgerow::message::{Broadcast, Upload};
+use hedgerow::{PlanConfig, ServerMethod};
 use hedgerow_config::Layer;
 use hedgerow_net::agent::client::{ConnectError, Dial, Security};
 use hedgerow_net::agent::config::Settings;
@@ -300,7 +300,7 @@ pub async fn pass(seconds: u64) {
 }
 
 /// Plans, as JSON and as they are.
-pub fn checked(learning: Learning) -> (String, Plan) {
+pub fn checked(learning: PlanConfig) -> (String, Plan) {
     let plan = Plan::new(learning).unwrap();
     (plan.to_json(), plan)
 }

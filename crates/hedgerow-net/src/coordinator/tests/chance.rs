@@ -48,7 +48,7 @@ proptest! {
         let rules = Rules { quorum, least, deadline: span(deadline), cadence: span(cadence), late };
         let scaling = if online { Scaling::Online { kind: ScaleKind::Spread } } else { Scaling::None };
         let limits = Limits { messages_per_second: 20, ..Limits::default() };
-        let mut scene = scene_of(learning(Method::MkOfl).scaling(scaling), rules, limits);
+        let mut scene = scene_of(learning("mk").scaling(scaling), rules, limits);
         let (mut told, mut counted, mut merged, mut again, mut recorded, mut in_round) = (1, 0, 0, 0, 0, vec![]);
         for event in events {
             match event {

@@ -51,9 +51,9 @@ fn late_models_may_count_in_the_open_round() {
     assert_eq!(scene.verdict(3, 4), Verdict::Late, "another scale");
     // A method whose uploads are no models.
     let rules = Rules { quorum: Quorum::Count(1), late: Late::Merge { rounds: 2 }, ..RULES };
-    let mut pof = scene_of(learning(Method::PofMkl), rules, Limits::default());
+    let mut pof = scene_of(learning("pof"), rules, Limits::default());
     pof.join(0..2);
-    let len = 2 * pof.coordinator.plan.setup().config().frequencies;
+    let len = pof.coordinator.plan.setup().model_len();
     let model = |round| Upload { round, vote: Some(0), numbers: vec![0.5; len] };
     pof.send(0, model(1)).unwrap();
     pof.step();
@@ -63,7 +63,7 @@ fn late_models_may_count_in_the_open_round() {
 #[test]
 fn bad_uploads_are_refused_with_a_reason_and_change_nothing() {
     let limits = Limits { norm: 10.0, bad_messages: 100, ..Limits::default() };
-    let mut scene = scene_of(learning(Method::MkOfl), RULES, limits);
+    let mut scene = scene_of(learning("mk"), RULES, limits);
     scene.join(0..2);
     let before = scene.coordinator.server.save();
     let bad = [
@@ -118,18 +118,18 @@ fn models_are_bounded_one_by_one() {
     };
     // Three models of length 9 and three losses: none is too long, however long they are together.
     let models = |number| [vec![number; 3 * LEN], vec![100.0; 3]].concat();
-    assert_eq!(refusal(Method::Naive, models(4.5), None), Ok(()));
-    assert!(refusal(Method::Naive, models(5.5), None).unwrap_err().contains("norm"));
+    assert_eq!(refusal("naive", models(4.5), None), Ok(()));
+    assert!(refusal("naive", models(5.5), None).unwrap_err().contains("norm"));
     // What follows the model is no model.
-    assert_eq!(refusal(Method::EmKofl, [vec![1.0; LEN], vec![100.0; 3]].concat(), None), Ok(()));
-    assert!(refusal(Method::LinearSgd, vec![0.0, 0.0, 11.0], None).unwrap_err().contains("norm"));
-    assert_eq!(refusal(Method::LinearSgd, vec![0.0, 0.0, 9.0], None), Ok(()));
+    assert_eq!(refusal("emk", [vec![1.0; LEN], vec![100.0; 3]].concat(), None), Ok(()));
+    assert!(refusal("linear", vec![0.0, 0.0, 11.0], None).unwrap_err().contains("norm"));
+    assert_eq!(refusal("linear", vec![0.0, 0.0, 9.0], None), Ok(()));
 }
 
 #[test]
 fn nobody_speaks_twice_or_too_often() {
     let limits = Limits { messages_per_second: 2, bad_messages: 3, ..Limits::default() };
-    let mut scene = scene_of(learning(Method::MkOfl), RULES, limits);
+    let mut scene = scene_of(learning("mk"), RULES, limits);
     scene.join(0..2);
     scene.verdict(0, 1);
     let again = scene.send(0, upload(1, 5.0)).unwrap_err();
@@ -180,7 +180,7 @@ fn only_bad_messages_in_a_row_end_a_stream() {
     let limits = Limits { bad_messages: 2, ..Limits::default() };
     let online = Scaling::Online { kind: ScaleKind::Range };
     let rules = Rules { quorum: Quorum::Count(1), ..RULES };
-    let mut scene = scene_of(learning(Method::MkOfl).scaling(online), rules, limits);
+    let mut scene = scene_of(learning("mk").scaling(online), rules, limits);
     scene.join([0]);
     let report = Report { numbers: [[20.0, 0.5, 0.25, 0.0, 1.0]; 3].concat() };
     for _ in 0..3 {

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use futures_util::FutureExt;
+use hedgerow::PlanConfig;
 use hedgerow::features::Kernel;
-use hedgerow::{Method, PlanConfig};
 use tokio::sync::mpsc;
 use tokio::time::advance;
 
@@ -72,7 +72,7 @@ fn hub(rules: Rules) -> (Arc<Hub>, Paper) {
 
 fn hub_on(rules: Rules, storage: Box<dyn Storage>) -> Arc<Hub> {
     let config = PlanConfig::default()
-        .method(Method::SkOfl { kernel: 0 }.into())
+        .method("sk:1".parse().unwrap())
         .kernels(vec![Kernel::gaussian(1.0)])
         .nodes(2)
         .budget(4)

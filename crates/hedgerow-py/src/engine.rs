@@ -247,7 +247,7 @@ impl Engine {
             let node = lock(py, &self.node);
             (node.save(), node.link())
         };
-        let link = postcard::to_stdvec(&link).map_err(errors::value)?;
+        let link = postcard::to_allocvec(&link).map_err(errors::value)?;
         let parts = (self.plan(), PyBytes::new(py, &saved), PyBytes::new(py, &link));
         Ok((PyType::new::<Self>(py).getattr("_resume")?, parts))
     }

@@ -66,7 +66,7 @@ impl State {
             server: SavedServer::new(self.federation.server()).to_bytes()?,
             traffic: self.traffic(),
         };
-        postcard::to_stdvec(&saved).map_err(errors::value)
+        postcard::to_allocvec(&saved).map_err(errors::value)
     }
 
     fn restore(saved: &[u8]) -> PyResult<Self> {

@@ -130,7 +130,7 @@ impl Learner {
             (federation.nodes()[0].save(), SavedServer::new(federation.server()).to_bytes()?)
         };
         let saved = Saved { plan: self.plan().to_json(), node, server };
-        Ok(PyBytes::new(py, &postcard::to_stdvec(&saved).map_err(errors::value)?))
+        Ok(PyBytes::new(py, &postcard::to_allocvec(&saved).map_err(errors::value)?))
     }
 
     /// Continues from a saved state.

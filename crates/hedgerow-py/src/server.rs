@@ -41,7 +41,7 @@ impl SavedServer {
     }
 
     pub(crate) fn to_bytes(&self) -> PyResult<Vec<u8>> {
-        postcard::to_stdvec(self).map_err(errors::value)
+        postcard::to_allocvec(self).map_err(errors::value)
     }
 
     pub(crate) fn from_bytes(bytes: &[u8]) -> PyResult<Self> {

@@ -1,8 +1,11 @@
 //! [`Aggregation`]: how the server combines uploads, so that a few bad nodes can't decide the
 //! result.
 
-use std::fmt;
-use std::str::FromStr;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::str::FromStr;
 
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -181,6 +184,8 @@ fn write_sorted<S: Serializer>(columns: &[Vec<f32>], serializer: S) -> Result<S:
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use super::*;
     use proptest::prelude::*;
 

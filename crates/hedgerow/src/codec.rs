@@ -7,7 +7,8 @@
 //! one that both sides know from the latest broadcast: differences are small, and so are the errors
 //! of rounding them.
 
-use std::num::NonZeroU16;
+use alloc::vec::Vec;
+use core::num::NonZeroU16;
 
 use serde::{Deserialize, Serialize};
 

@@ -7,12 +7,15 @@
 //! its [`FeatureSpec`]: nodes and server derive the same one from the same seed, and frequencies
 //! never travel.
 
-use std::f64::consts::FRAC_2_PI;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::f64::consts::FRAC_2_PI;
 
 use serde::{Deserialize, Serialize};
 
 use crate::features::structured::Structured;
 use crate::limits::MAX_FEATURE;
+use crate::math;
 use crate::simd::loops::{PADDING, Projection, Tail, Use, few_frequencies};
 use crate::simd::trig::LARGEST_DIRECT;
 use crate::simd::vector::{LANES, Line};
@@ -193,7 +196,7 @@ impl<'a> Features<'a> {
     ///
     /// # Panics
     /// If the range reaches beyond the end.
-    pub fn part(self, range: std::ops::Range<usize>) -> Self {
+    pub fn part(self, range: core::ops::Range<usize>) -> Self {
         Self(&self.0[range])
     }
 }
@@ -304,7 +307,7 @@ impl FeatureMap {
         }
         let kernels = uses.len();
         let tails = if shared { Tail::pack(&uses, per_kernel) } else { Vec::new() };
-        let amplitude = (1.0 / (per_kernel as f64).sqrt()) as f32;
+        let amplitude = (1.0 / math::sqrt(per_kernel as f64)) as f32;
         // Finite, so that an overflowed angle lies beyond it for any scale.
         let largest_scale = uses.iter().fold(0.0, |largest, user| user.scale.max(largest));
         Self {

@@ -1,6 +1,9 @@
 //! [`Federation`]: one server and K nodes in one process, round by round, with nodes that miss
 //! rounds.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{Compression, Cost};

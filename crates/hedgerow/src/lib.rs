@@ -60,6 +60,13 @@
 //! node or a server. States can be saved and restored at any moment. Single uploads reveal samples to
 //! the server: see `docs/privacy.md` of the project.
 
+#![no_std]
+
+#[macro_use]
+extern crate alloc;
+#[cfg(any(test, feature = "std"))]
+extern crate std;
+
 pub mod aggregation;
 pub mod baseline;
 pub mod codec;

@@ -1,5 +1,7 @@
 //! [`Cholesky`]: systems of linear equations with a symmetric positive matrix.
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use crate::limits::MAX_NORM;
@@ -29,7 +31,7 @@ impl<S: AsRef<[f64]> + AsMut<[f64]>> Cholesky<S> {
                 let entry = factor[row(i) + j] - dot(a, b);
                 factor[row(i) + j] = if i == j {
                     let pivot = entry + penalty;
-                    if pivot > tiny { pivot.sqrt() } else { f64::INFINITY }
+                    if pivot > tiny { math::sqrt(pivot) } else { f64::INFINITY }
                 } else {
                     entry / factor[row(j) + j]
                 };
@@ -90,7 +92,7 @@ impl Cholesky {
     pub(crate) fn rows_mut(&mut self) -> impl Iterator<Item = &mut [f64]> {
         let mut rest = self.factor.as_mut_slice();
         (0..self.len).map_while(move |i| {
-            let (row, after) = std::mem::take(&mut rest).split_at_mut_checked(i + 1)?;
+            let (row, after) = core::mem::take(&mut rest).split_at_mut_checked(i + 1)?;
             rest = after;
             Some(row)
         })
@@ -124,7 +126,7 @@ pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
 
 /// Writes a vector, shortened to [`MAX_NORM`] if it is longer.
 pub(crate) fn write_bounded(wide: &[f64], out: &mut [f32]) {
-    let norm = wide.iter().map(|number| number * number).sum::<f64>().sqrt();
+    let norm = math::sqrt(wide.iter().map(|number| number * number).sum());
     let factor = if norm > f64::from(MAX_NORM) { f64::from(MAX_NORM) / norm } else { 1.0 };
     out.iter_mut().zip(wide).for_each(|(number, wide)| *number = (wide * factor) as f32);
 }

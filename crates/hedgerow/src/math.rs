@@ -3,6 +3,28 @@
 
 pub(crate) use libm::{atan2, cos, hypot, log as ln, log1p as ln_1p, sin};
 
+/// Functions whose results are exact or correctly rounded, so that the standard library's have the
+/// same bits. They need it, or else `libm`.
+macro_rules! exact {
+    ($($name:ident, $method:ident, $libm:ident, $type:ty, ($($more:ident),*);)*) => {$(
+        #[inline(always)]
+        pub(crate) fn $name(x: $type, $($more: $type),*) -> $type {
+            #[cfg(feature = "std")]
+            return x.$method($($more),*);
+            #[cfg(not(feature = "std"))]
+            libm::$libm(x, $($more),*)
+        }
+    )*};
+}
+
+exact! {
+    sqrt, sqrt, sqrt, f64, ();
+    floor, floor, floor, f64, ();
+    ceil, ceil, ceil, f64, ();
+    mul_add, mul_add, fma, f64, (factor, term);
+    mul_add_f32, mul_add, fmaf, f32, (factor, term);
+}
+
 /// ln 2 / 64 in two parts: the first has zeros at its end, so that its products with whole numbers
 /// are exact.
 const STEP_HIGH: f64 = f64::from_bits(0x3fe6_2e42_fee0_0000) / 64.0;

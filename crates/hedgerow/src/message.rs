@@ -4,6 +4,8 @@
 //! costs is counted from the message itself: one number per model entry, loss, weight, vote or
 //! kernel index. The round is its envelope, like an address.
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use crate::limits::MAX_NUMBER;

@@ -8,6 +8,9 @@
 //! [`METHODS`]. Everything else reads the description. [`NodeShell`] and [`ServerShell`] do what
 //! all methods have in common; a method adds a [`NodeRule`] and a [`ServerRule`].
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use crate::aggregation::{Aggregation, PartialSum};

@@ -1,6 +1,8 @@
 //! What is measured while a federation runs: errors, running and windowed, and numbers and bytes
 //! sent.
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use crate::state::is_count;
@@ -37,7 +39,7 @@ impl Tally {
     }
 }
 
-impl std::ops::AddAssign for Tally {
+impl core::ops::AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.sum += other.sum;
         self.count += other.count;
@@ -101,7 +103,7 @@ pub struct Traffic {
     pub uploads_late: u64,
 }
 
-impl std::ops::AddAssign for Traffic {
+impl core::ops::AddAssign for Traffic {
     fn add_assign(&mut self, other: Self) {
         self.numbers_up += other.numbers_up;
         self.numbers_down += other.numbers_down;

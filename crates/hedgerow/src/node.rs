@@ -5,6 +5,11 @@ mod link;
 mod pending;
 mod saved;
 
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{Compression, Encoder, Reference};
@@ -472,7 +477,7 @@ impl Node {
     /// Learns what waited, once there is a scale.
     fn learn_held(&mut self) {
         if self.raw().is_scaled() {
-            let held = std::mem::take(&mut self.raw().state.held);
+            let held = core::mem::take(&mut self.raw().state.held);
             held.iter().for_each(|sample| self.learn_now(sample));
         }
     }

@@ -2,8 +2,15 @@
 
 mod config;
 
-use std::fmt;
-use std::sync::{Arc, OnceLock};
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use once_cell::race::OnceBox;
 
 use crate::aggregation::Aggregation;
 use crate::codec::{Coding, Section};
@@ -43,7 +50,7 @@ struct Shared {
     halves: Halves,
     setup: Setup,
     /// Made when it is first needed: simulations share one between several plans.
-    map: OnceLock<SampleMap>,
+    map: OnceBox<SampleMap>,
 }
 
 /// Why a configuration makes no sense.
@@ -163,7 +170,7 @@ impl Plan {
             return Err(PlanError::Aggregation { method, aggregation });
         }
         check_features(info, &setup, config.feature_spec())?;
-        let map = OnceLock::new();
+        let map = OnceBox::new();
         Ok(Self { shared: Arc::new(Shared { config, info, halves, setup, map }) })
     }
 
@@ -186,7 +193,7 @@ impl Plan {
     #[expect(clippy::expect_used, reason = "all that can be wrong was refused by Plan::new")]
     pub fn map(&self) -> &SampleMap {
         let Shared { config, info, setup, map, .. } = &*self.shared;
-        map.get_or_init(|| info.map(setup, &config.feature_spec()).expect("was checked"))
+        map.get_or_init(|| Box::new(info.map(setup, &config.feature_spec()).expect("was checked")))
     }
 
     /// Length of the features of a sample.

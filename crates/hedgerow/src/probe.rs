@@ -1,6 +1,7 @@
 //! What this machine can do at best, for the benchmarks: the floor that node steps are compared
 //! with.
 
+use alloc::vec::Vec;
 use std::hint::black_box;
 use std::time::Instant;
 

@@ -4,6 +4,8 @@
 //! any shape gives the server the bits that all its uploads would have given. A partial sum is as
 //! large as a few uploads, however many are in it.
 
+use alloc::vec::Vec;
+
 use crate::aggregation::{Aggregation, PartialSum};
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
 use crate::plan::Plan;
@@ -65,7 +67,7 @@ impl Relay {
     /// Takes a node's uploads, one for each output, or refuses them and stays as it was.
     pub fn accept(&mut self, from: NodeId, uploads: &[Upload]) -> Result<(), Rejected> {
         if let ([sum], [_]) = (&mut self.sums[..], uploads) {
-            return self.server.accept_into(std::slice::from_mut(sum), from, uploads);
+            return self.server.accept_into(core::slice::from_mut(sum), from, uploads);
         }
         // All outputs or none.
         let mut sums = self.server.parts();

@@ -3,7 +3,9 @@
 
 mod codec;
 
-use std::sync::Arc;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
@@ -148,7 +150,7 @@ impl Server {
     }
 
     fn accept_message(&mut self, from: NodeId, message: &UploadMessage) -> Result<(), Rejected> {
-        let mut uploads = std::mem::take(&mut self.uploads);
+        let mut uploads = core::mem::take(&mut self.uploads);
         let (known, most) = (&self.down.known, self.plan.most_numbers());
         let reader = self.readers.get_mut(from as usize);
         let mut accepted = codec::read(reader, message, known, most, &mut uploads);

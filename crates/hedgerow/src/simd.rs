@@ -3,11 +3,11 @@
 //! The loops themselves are in `loops.rs`, written once over `Vector`; the macro below wraps each
 //! for every instruction set.
 
-use std::sync::LazyLock;
-
 pub(crate) mod loops;
 pub(crate) mod trig;
 pub(crate) mod vector;
+
+use alloc::vec::Vec;
 
 use self::loops::{Angles, Block, GROUP, NO_ANGLES, Projection, TILE};
 use crate::learning::loss::Step;
@@ -25,28 +25,35 @@ pub enum Cpu {
 }
 
 impl Cpu {
-    /// The best that this processor has.
+    /// The best that this processor has. Without the feature `std` it is what the build targets.
     #[inline]
     pub fn detect() -> Self {
-        static BEST: LazyLock<Cpu> = LazyLock::new(Cpu::look);
-        *BEST
+        #[cfg(feature = "std")]
+        {
+            static BEST: std::sync::LazyLock<Cpu> = std::sync::LazyLock::new(Cpu::look);
+            *BEST
+        }
+        #[cfg(not(feature = "std"))]
+        Self::look()
     }
 
     fn look() -> Self {
+        /// Whether the processor has all of these instruction sets.
         #[cfg(target_arch = "x86_64")]
-        {
-            if !(is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")) {
-                return Self::Plain;
-            }
-            if is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl")
-            {
-                return Self::Avx512;
-            }
-            Self::Avx2
+        macro_rules! has {
+            ($($set:tt),*) => {{
+                #[cfg(feature = "std")]
+                let has = $(std::is_x86_feature_detected!($set))&&*;
+                #[cfg(not(feature = "std"))]
+                let has = $(cfg!(target_feature = $set))&&*;
+                has
+            }};
         }
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(target_arch = "x86_64")]
+        if has!("avx2", "fma") {
+            let is_wide = has!("avx512f", "avx512dq", "avx512vl");
+            return if is_wide { Self::Avx512 } else { Self::Avx2 };
+        }
         Self::Plain
     }
 
@@ -237,7 +244,7 @@ mod tests {
         for features in z.chunks_exact(width) {
             descend_rows(cpu, &mut models, features, 2 * per_kernel, &step, &mut losses);
         }
-        let mut parts = std::array::from_fn(|_| vec![0.0; width]);
+        let mut parts = core::array::from_fn(|_| vec![0.0; width]);
         add_exactly(cpu, &mut parts, &z[..width]);
         let mut all = z;
         all.push(dot(cpu, &models[..lines / kernels], &all[..2 * per_kernel]));
@@ -255,7 +262,7 @@ mod tests {
             let plain = everything(Cpu::Plain, inputs, per_kernel, samples);
             for cpu in [Cpu::Avx2, Cpu::Avx512] {
                 if cpu > Cpu::detect() {
-                    println!("{} skipped: this processor does not have it", cpu.name());
+                    std::println!("{} skipped: this processor does not have it", cpu.name());
                     continue;
                 }
                 assert_eq!(plain, everything(cpu, inputs, per_kernel, samples), "{}", cpu.name());
@@ -295,7 +302,7 @@ mod tests {
                 let rows = map.frequencies(kernel);
                 for (at, row) in rows.chunks_exact(inputs).enumerate() {
                     let turns: f64 = row.iter().zip(x).map(|(v, x)| v * f64::from(*x)).sum();
-                    let (sine, cosine) = (turns * std::f64::consts::FRAC_PI_2).sin_cos();
+                    let (sine, cosine) = (turns * core::f64::consts::FRAC_PI_2).sin_cos();
                     assert!((f64::from(z[at]) - sine).abs() < 1e-4, "{kernel} {at}");
                     assert!(
                         (f64::from(z[frequencies + at]) - cosine).abs() < 1e-4,

@@ -4,6 +4,10 @@
 //! that kind only and adds a function that reads the version before; all other saved states stay
 //! valid.
 
+use alloc::string::String;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

@@ -6,6 +6,10 @@
 //! }
 //! ```
 
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use crate::aggregation::Aggregation;
 use crate::features::{Amplitude, Draw, FeatureSpec, Features, Kernel, SampleMap};
 use crate::learning::{Loss, Schedule, WeightRule};

@@ -152,7 +152,7 @@ impl StateFile {
             reading,
         };
         // Writing to memory can't fail; an empty body would be refused when it is read.
-        let body = postcard::to_stdvec(&body).unwrap_or_default();
+        let body = postcard::to_allocvec(&body).unwrap_or_default();
         Snapshot { path: self.path.clone(), body }
     }
 

@@ -53,7 +53,7 @@ pub struct Totals {
 impl Totals {
     pub(super) fn save(&self) -> Vec<u8> {
         // Writing to memory can't fail; empty totals would be refused when they are read.
-        postcard::to_stdvec(&(VERSION, self)).unwrap_or_default()
+        postcard::to_allocvec(&(VERSION, self)).unwrap_or_default()
     }
 
     pub(super) fn restore(saved: &[u8], kernels: usize, nodes: usize) -> Result<Self, BadTotals> {
@@ -209,7 +209,7 @@ mod tests {
         (0..saved.len()).for_each(|len| assert!(Totals::restore(&saved[..len], 3, 1000).is_err()));
         totals.squared_error = f64::NAN;
         assert!(Totals::restore(&totals.save(), 3, 1000).is_err());
-        let newer = postcard::to_stdvec(&(VERSION + 1, &totals)).unwrap();
+        let newer = postcard::to_allocvec(&(VERSION + 1, &totals)).unwrap();
         assert!(Totals::restore(&newer, 3, 1000).unwrap_err().to_string().contains("version 2"));
     }
 

@@ -1,8 +1,9 @@
 //! [`Gathering`]: the uploads of the open round, checked, summed (or kept, where a sum says too
 //! little) and counted. Every server half has one.
 
-use std::collections::BTreeSet;
-use std::ops::Range;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -87,7 +88,7 @@ impl Gathering {
         };
         for (at, other) in others.iter().enumerate() {
             let kernel = *other as usize;
-            if other.fract() != 0.0 || *other < 0.0 || kernel >= self.votes.len() {
+            if *other % 1.0 != 0.0 || *other < 0.0 || kernel >= self.votes.len() {
                 return Err(self.wrong_kernel(None));
             }
             if vote == Some(kernel) || others[..at].contains(other) {
@@ -280,7 +281,7 @@ impl Heard {
         }
         if words.start < self.start {
             let missing = self.start - words.start;
-            self.bits.splice(..0, std::iter::repeat_n(0, missing));
+            self.bits.splice(..0, core::iter::repeat_n(0, missing));
             self.start = words.start;
         }
         if words.end > self.start + self.bits.len() {
@@ -471,7 +472,7 @@ mod tests {
             gathering.accept(1, node, &upload(1, None, &[first, 1.0])).unwrap();
         }
         assert!(gathering.is_sound(&known));
-        let saved = postcard::to_stdvec(&gathering).unwrap();
+        let saved = postcard::to_allocvec(&gathering).unwrap();
         let mut restored: Gathering = postcard::from_bytes(&saved).unwrap();
         let mut mean = [0.0; 2];
         for gathering in [&mut gathering, &mut restored] {

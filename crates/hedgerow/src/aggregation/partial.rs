@@ -3,6 +3,8 @@
 //! Sums are exact and votes are counted, so it doesn't matter who adds what. A partial sum is as
 //! large as a few uploads, however many are in it.
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use super::gathering::Gathering;

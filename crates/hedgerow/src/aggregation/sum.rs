@@ -7,8 +7,11 @@
 //! sum is exact to 2⁻⁷⁰ per term, so servers may take uploads in any order and relays and threads
 //! may add on the way.
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
+use crate::math;
 use crate::simd::{self, Cpu};
 
 /// Terms that can be added before the finer parts have to be carried over: each is at most half a
@@ -34,7 +37,7 @@ pub struct ExactSum {
 impl ExactSum {
     /// The sum of no vectors of this length.
     pub fn new(len: usize) -> Self {
-        Self { parts: std::array::from_fn(|_| vec![0.0; len]), fresh: 0, is_carried: false }
+        Self { parts: core::array::from_fn(|_| vec![0.0; len]), fresh: 0, is_carried: false }
     }
 
     /// Length of the vectors.
@@ -138,9 +141,9 @@ impl ExactSum {
 /// The same number with the middle part in [0, 1) and the fine one in [0, 2⁻³⁵): there is one such
 /// way to write it.
 fn carried([coarse, middle, fine]: [f64; 3]) -> [f64; 3] {
-    let units = (fine * UNITS).floor() / UNITS;
+    let units = math::floor(fine * UNITS) / UNITS;
     let (middle, fine) = (middle + units, fine - units);
-    let whole = middle.floor();
+    let whole = math::floor(middle);
     [coarse + whole, middle - whole, fine]
 }
 

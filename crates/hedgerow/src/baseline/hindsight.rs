@@ -1,6 +1,8 @@
 //! What a federation is measured against: the best fixed function in hindsight. (Centralised
 //! learning is [`crate::baseline::Omkl`]; the best kernel in hindsight is the best of SK-OFL.)
 
+use alloc::vec::Vec;
+
 use crate::features::Features;
 use crate::linear::Cholesky;
 use crate::simd::{self, Cpu};

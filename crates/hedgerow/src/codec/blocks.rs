@@ -4,7 +4,10 @@
 //! A scale is the upper half of an f32, rounded up: it need not be precise, only large enough for
 //! its block.
 
+use alloc::vec::Vec;
+
 use super::{NumberFormat, f16};
+use crate::math;
 use crate::message::{BYTES_PER_NUMBER, Rejected};
 use crate::random::CounterRng;
 
@@ -188,7 +191,7 @@ fn scale_of(format: NumberFormat, largest: f32) -> f32 {
 
 /// A whole number of units, at random one of the two nearest.
 fn round(value: f32, units: f64, most: f64, chance: &mut Chance) -> f32 {
-    (f64::from(value) * units + chance.next()).floor().clamp(-most, most) as f32
+    math::floor(f64::from(value) * units + chance.next()).clamp(-most, most) as f32
 }
 
 #[cfg(test)]

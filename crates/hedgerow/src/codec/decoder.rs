@@ -1,6 +1,7 @@
 //! [`decode`]: bytes from a wire become numbers, or are refused.
 
-use std::num::NonZeroU16;
+use alloc::vec::Vec;
+use core::num::NonZeroU16;
 
 use serde::de::DeserializeOwned;
 
@@ -134,6 +135,8 @@ fn take<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, &[u8]), Rejected> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use proptest::prelude::*;
 
     use super::super::{Encoder, Kind, Section};
@@ -219,10 +222,10 @@ mod tests {
             assert!(decode(&spoiled, &known(), 84, &mut numbers).is_err(), "byte {at}");
         }
         // Nothing of a number would travel, but it isn't anybody's turn.
-        let silent = postcard::to_stdvec(&SectionHead::Sparse { len: 1 }).unwrap();
+        let silent = postcard::to_allocvec(&SectionHead::Sparse { len: 1 }).unwrap();
         assert!(decode(&[&[2, 2, 1], &silent[..]].concat(), &known(), 84, &mut numbers).is_ok());
         assert!(decode(&[&[2, 2, 2], &silent[..]].concat(), &known(), 84, &mut numbers).is_err());
-        let endless = postcard::to_stdvec(&SectionHead::Sparse { len: usize::MAX }).unwrap();
+        let endless = postcard::to_allocvec(&SectionHead::Sparse { len: usize::MAX }).unwrap();
         assert!(
             decode(&[&[2, 200, 1, 0], &endless[..]].concat(), &known(), 84, &mut numbers).is_err()
         );
@@ -233,7 +236,7 @@ mod tests {
     fn numbers_beyond_bounds_are_refused() {
         // A scale of 2¹²⁷ and a whole number of 127.
         let mut bytes = vec![2, 1, 0];
-        bytes.extend(postcard::to_stdvec(&SectionHead::Whole { len: 1 }).unwrap());
+        bytes.extend(postcard::to_allocvec(&SectionHead::Whole { len: 1 }).unwrap());
         bytes.extend([0x00, 0x7f, 127]);
         let refused = decode(&bytes, &known(), 84, &mut vec![]).unwrap_err();
         assert!(matches!(refused, Rejected::OutOfBounds { position: 0, .. }), "{refused}");

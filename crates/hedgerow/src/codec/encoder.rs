@@ -1,6 +1,8 @@
 //! [`Encoder`]: the numbers of a message become bytes; what rounding or waiting left out is kept
 //! for the next one.
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use super::blocks::{Chance, pack, pack_exactly};
@@ -174,7 +176,7 @@ impl Encoder {
             let Slot { owed, owed_next, told, told_next } = slot;
             for (now, next, is_new) in [(owed, owed_next, false), (told, told_next, is_told)] {
                 if is_new || !next.is_empty() {
-                    std::mem::swap(now, next);
+                    core::mem::swap(now, next);
                     next.clear();
                 }
             }
@@ -313,7 +315,7 @@ fn write(head: &impl Serialize, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU16;
+    use core::num::NonZeroU16;
 
     use super::super::decode;
     use super::*;

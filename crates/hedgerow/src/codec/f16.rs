@@ -1,5 +1,7 @@
 //! Half precision: sign, five bits of exponent, ten of fraction.
 
+use crate::math;
+
 /// Smallest exponent of a normal number; below it the grid is even.
 const LEAST_EXPONENT: i32 = -14;
 
@@ -9,7 +11,7 @@ pub(super) fn round(value: f64, uniform: f64) -> u16 {
     let size = value.abs();
     let exponent = ((size.to_bits() >> 52) as i32 - 1023).max(LEAST_EXPONENT);
     // Steps of the grid at this size; a power of two, so nothing is rounded here.
-    let steps = (size * power_of_two(10 - exponent) + uniform).floor();
+    let steps = math::floor(size * power_of_two(10 - exponent) + uniform);
     // One step too many carries over into the exponent, as it should.
     let bits = (((exponent - LEAST_EXPONENT) as u16) << 10) + steps as u16;
     bits | if value < 0.0 { 1 << 15 } else { 0 }

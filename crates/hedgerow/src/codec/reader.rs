@@ -1,5 +1,7 @@
 //! [`Reader`]: what must be remembered of one sender to read its compressed messages.
 
+use alloc::vec::Vec;
+
 use super::decoder::decode_with;
 use super::{Cost, Reference};
 use crate::message::Rejected;
@@ -65,7 +67,7 @@ impl Reader {
     /// The message that was read last was taken: the next one may tell what has changed since.
     pub fn acknowledge(&mut self) {
         if !self.next.is_empty() {
-            std::mem::swap(&mut self.known, &mut self.next);
+            core::mem::swap(&mut self.known, &mut self.next);
             self.next.clear();
         }
     }
@@ -79,7 +81,7 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU16;
+    use core::num::NonZeroU16;
 
     use proptest::prelude::*;
 
@@ -175,7 +177,8 @@ mod tests {
         let mut bytes = vec![1, 1, 0];
         for at in 0..1000 {
             let slot = usize::MAX - at % 7;
-            bytes.extend(postcard::to_stdvec(&SectionHead::Change { len: at % 2, slot }).unwrap());
+            bytes
+                .extend(postcard::to_allocvec(&SectionHead::Change { len: at % 2, slot }).unwrap());
             if at % 2 == 1 {
                 // A scale of one and a half of one.
                 bytes.extend([0, 0, 0, 0x3c]);

@@ -5,7 +5,8 @@
 //! the dictionary outwards. The order matters: a model begins with the first few and takes in more as
 //! it can afford them. Like frequencies, all of it follows from a seed and never travels.
 
-use std::f64::consts::FRAC_2_PI;
+use alloc::vec::Vec;
+use core::f64::consts::FRAC_2_PI;
 
 use crate::features::kernel::Kernel;
 use crate::features::{FeatureError, FeatureSpec, Features, check, orthonormal_rows};
@@ -46,7 +47,7 @@ impl Dictionary {
         let stream = |owner| CounterRng::from_seed(spec.seed).derive(Purpose::Dictionary, owner);
         let mut directions = vec![0.0; linear * inputs];
         orthonormal_rows(inputs, &mut directions, &mut stream(0).generator());
-        let size = LINEAR_SIZE / (inputs as f64).sqrt();
+        let size = LINEAR_SIZE / math::sqrt(inputs as f64);
         directions.iter_mut().for_each(|value| *value *= size);
         let mut rng = stream(1).generator();
         let (mut frequencies, mut phases) = (Vec::new(), Vec::new());
@@ -55,8 +56,8 @@ impl Dictionary {
             let Kernel { family, variance } = spec.kernels[order[at % order.len()]];
             let mut row = vec![0.0; inputs];
             family.draw_frequency(&mut rng, &mut row);
-            frequencies.extend(row.iter().map(|value| value / variance.sqrt()));
-            phases.push(stream(2).uniform_at(at as u64) * std::f64::consts::TAU);
+            frequencies.extend(row.iter().map(|value| value / math::sqrt(variance)));
+            phases.push(stream(2).uniform_at(at as u64) * core::f64::consts::TAU);
         }
         Ok(Self::assemble(&directions, &frequencies, &phases, inputs))
     }
@@ -128,7 +129,7 @@ impl Dictionary {
             let (panel, lane) = (row / LANES, row % LANES);
             let number = |input: usize| f64::from(self.panels[panel * self.inputs + input].0[lane]);
             let is_cosine = row > self.linear;
-            let unit = if is_cosine { std::f64::consts::FRAC_PI_2 } else { 1.0 };
+            let unit = if is_cosine { core::f64::consts::FRAC_PI_2 } else { 1.0 };
             let at: f64 = (0..self.inputs).map(|input| number(input) * centre[input]).sum();
             let at = at + f64::from(self.phases[panel].0[lane]);
             let along =
@@ -264,9 +265,9 @@ mod tests {
         let (count, mut sums) = (100_000, vec![0.0; 81]);
         let mut z = [0.0; 9];
         for _ in 0..count {
-            let g: [f64; 2] = std::array::from_fn(|_| StandardNormal.sample(&mut rng));
+            let g: [f64; 2] = core::array::from_fn(|_| StandardNormal.sample(&mut rng));
             let x: [f32; 2] =
-                std::array::from_fn(|input| (centre[input] + spread[input] * g[input]) as f32);
+                core::array::from_fn(|input| (centre[input] + spread[input] * g[input]) as f32);
             map.map_batch(&x, &mut z);
             for (at, sum) in sums.iter_mut().enumerate() {
                 *sum += f64::from(z[at / 9] * z[at % 9]);

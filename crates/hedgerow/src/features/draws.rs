@@ -1,11 +1,14 @@
 //! How the frequencies of a map are drawn, and which kernel uses which of them.
 
+use alloc::vec::Vec;
+
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
 
 use super::{Draw, FeatureSpec};
 use crate::features::kernel::{Family, Kernel};
 use crate::features::structured::Structured;
+use crate::math;
 use crate::random::{CounterRng, Purpose};
 use crate::simd::loops::Use;
 use crate::simd::vector::LANES;
@@ -35,7 +38,7 @@ pub(super) fn draw(spec: &FeatureSpec) -> (Vec<f64>, Vec<Use>) {
     };
     if spec.draw != Draw::Shared {
         let rows = spec.kernels.iter().enumerate();
-        let rows = rows.flat_map(|(p, k)| rows_for(p, k.family, k.variance.sqrt()));
+        let rows = rows.flat_map(|(p, k)| rows_for(p, k.family, math::sqrt(k.variance)));
         let uses = (0..spec.kernels.len()).map(|p| own(p, spec.frequencies));
         return (rows.collect(), uses.collect());
     }
@@ -71,7 +74,7 @@ fn share(spec: &FeatureSpec, mut base: impl FnMut(usize, Family)) -> Vec<Use> {
             families.len() - 1
         });
         // Finite, or the angle zero would have no sine.
-        let scale = (1.0 / variance.sqrt()).min(f64::from(f32::MAX)) as f32;
+        let scale = (1.0 / math::sqrt(*variance)).min(f64::from(f32::MAX)) as f32;
         Use { start: at * per_family, scale }
     });
     uses.collect()
@@ -112,11 +115,11 @@ fn orthogonal_block(family: Family, inputs: usize, block: &mut [f64], rng: &mut 
                 normal * normal
             })
             .sum();
-        let length = chi2.sqrt() * family.draw_stretch(rng);
+        let length = math::sqrt(chi2) * family.draw_stretch(rng);
         row.iter_mut().for_each(|value| *value *= length);
     }
 }
 
 fn norm(row: &[f64]) -> f64 {
-    row.iter().map(|value| value * value).sum::<f64>().sqrt()
+    math::sqrt(row.iter().map(|value| value * value).sum())
 }

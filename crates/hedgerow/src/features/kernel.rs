@@ -1,6 +1,9 @@
 //! Kernels and their spectral laws: what a random frequency must be drawn from so that features
 //! reproduce the kernel.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use rand::Rng;
 use rand_distr::{Cauchy, ChiSquared, Distribution, Exp1, StandardNormal};
 use serde::{Deserialize, Serialize};
@@ -81,7 +84,7 @@ impl Family {
     pub(crate) fn draw_stretch(self, rng: &mut impl Rng) -> f64 {
         match self.degrees_of_freedom() {
             Some(freedom) => match ChiSquared::new(freedom) {
-                Ok(law) => (freedom / law.sample(rng)).sqrt(),
+                Ok(law) => math::sqrt(freedom / law.sample(rng)),
                 Err(_) => 1.0,
             },
             None => 1.0,
@@ -117,20 +120,19 @@ impl Kernel {
 
     /// κ(a, b).
     pub fn value(&self, a: &[f32], b: &[f32]) -> f64 {
-        let sigma = self.variance.sqrt();
+        let sigma = math::sqrt(self.variance);
         let gaps = a.iter().zip(b).map(|(a, b)| (f64::from(*a) - f64::from(*b)) / sigma);
-        let distance =
-            |gaps: &mut dyn Iterator<Item = f64>| gaps.map(|g| g * g).sum::<f64>().sqrt();
+        let distance = |gaps: &mut dyn Iterator<Item = f64>| math::sqrt(gaps.map(|g| g * g).sum());
         match self.family {
             Family::Gaussian => math::exp(-gaps.map(|g| g * g).sum::<f64>() / 2.0),
             Family::Laplacian => math::exp(-gaps.map(f64::abs).sum::<f64>()),
             Family::Cauchy => gaps.map(|g| 1.0 / (1.0 + g * g)).product(),
             Family::Matern32 => {
-                let r = 3f64.sqrt() * distance(&mut { gaps });
+                let r = math::sqrt(3.0) * distance(&mut { gaps });
                 (1.0 + r) * math::exp(-r)
             }
             Family::Matern52 => {
-                let r = 5f64.sqrt() * distance(&mut { gaps });
+                let r = math::sqrt(5.0) * distance(&mut { gaps });
                 (1.0 + r + r * r / 3.0) * math::exp(-r)
             }
         }

@@ -82,7 +82,7 @@ impl SampleMap {
         assert_eq!(z.len(), samples * width, "length of z");
         let each = samples.div_ceil(TASKS).next_multiple_of(BATCH);
         let mut chunks = x.chunks(each * inputs).zip(z.chunks_mut(each * width));
-        let mut tasks: [_; TASKS] = std::array::from_fn(|_| chunks.next());
+        let mut tasks: [_; TASKS] = core::array::from_fn(|_| chunks.next());
         workers.each(&mut tasks, |task| {
             if let Some((x, z)) = task.take() {
                 self.map_batch(x, z);

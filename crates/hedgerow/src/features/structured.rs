@@ -6,13 +6,14 @@
 //! are wanted, all after D₂ is as small as they need: what lies a whole number of small transforms
 //! apart is added up first, which is what the rows that are kept would do anyway.
 
-use std::cell::RefCell;
-use std::f64::consts::FRAC_2_PI;
+use alloc::vec::Vec;
+use core::f64::consts::FRAC_2_PI;
 
 use rand::Rng;
 use rand_distr::{ChiSquared, Distribution};
 
 use crate::features::kernel::Family;
+use crate::math;
 use crate::simd::loops::{Block, Projection, TILE};
 use crate::simd::vector::{LANES, Line};
 use crate::simd::{self, Cpu};
@@ -20,9 +21,23 @@ use crate::simd::{self, Cpu};
 /// The smallest transform: with less, rows would hardly look random.
 const SMALLEST: usize = 64;
 
-thread_local! {
-    /// Room for one sample's transform and angles, as large as any map of this thread needed.
-    static ROOM: RefCell<Vec<Line>> = const { RefCell::new(Vec::new()) };
+/// Lends out lines of any content for one sample's transform and angles. With the feature `std` a
+/// thread keeps as many as any map of it needed; without, they are allocated each time.
+fn with_scratch(lines: usize, work: impl FnOnce(&mut [Line])) {
+    #[cfg(feature = "std")]
+    {
+        std::thread_local! {
+            static SCRATCH: core::cell::RefCell<Vec<Line>> = const { core::cell::RefCell::new(Vec::new()) };
+        }
+        SCRATCH.with_borrow_mut(|scratch| {
+            if scratch.len() < lines {
+                scratch.resize(lines, Line([0.0; LANES]));
+            }
+            work(&mut scratch[..lines]);
+        });
+    }
+    #[cfg(not(feature = "std"))]
+    work(&mut vec![Line([0.0; LANES]); lines]);
 }
 
 /// The frequencies of one or more families, each a base draw that kernels scale.
@@ -40,7 +55,7 @@ impl Block {
         let mut signs = |count: usize| {
             let mut line = || {
                 let bits = rng.next_u64();
-                Line(std::array::from_fn(
+                Line(core::array::from_fn(
                     |lane| if bits >> (63 - lane) & 1 == 1 { -1.0 } else { 1.0 },
                 ))
             };
@@ -48,12 +63,12 @@ impl Block {
         };
         let (first, second, third) = (signs(padded), signs(padded), signs(small));
         let mut lengths = vec![Line([0.0; LANES]); frequencies.div_ceil(LANES)];
-        let unit = FRAC_2_PI / (padded as f64 * (small as f64).sqrt());
+        let unit = FRAC_2_PI / (padded as f64 * math::sqrt(small as f64));
         for at in 0..frequencies {
             // A row has length one in all padded inputs, so that its length there is what a normal
             // vector has.
             let chi2 = ChiSquared::new(padded as f64).map_or(padded as f64, |law| law.sample(rng));
-            let length = chi2.sqrt() * family.draw_stretch(rng);
+            let length = math::sqrt(chi2) * family.draw_stretch(rng);
             lengths[at / LANES].0[at % LANES] = (length * unit) as f32;
         }
         Self { first, second, third, lengths }
@@ -106,12 +121,8 @@ impl Structured {
     pub(crate) fn map(&self, cpu: Cpu, projection: &Projection<'_>, x: &[f32], z: &mut [f32]) {
         let padded = self.families.first().map_or(0, |blocks| blocks[0].first.len());
         let lines = self.families.len() * self.lines;
-        ROOM.with_borrow_mut(|room| {
-            let needed = padded + lines.next_multiple_of(TILE);
-            if room.len() < needed {
-                room.resize(needed, Line([0.0; LANES]));
-            }
-            let (buffer, angles) = room[..needed].split_at_mut(padded);
+        with_scratch(padded + lines.next_multiple_of(TILE), |scratch| {
+            let (buffer, angles) = scratch.split_at_mut(padded);
             for (x, z) in x.chunks_exact(self.inputs).zip(z.chunks_exact_mut(projection.width)) {
                 for (blocks, angles) in
                     self.families.iter().zip(angles.chunks_exact_mut(self.lines))
@@ -123,7 +134,7 @@ impl Structured {
                 let tiles = angles.as_chunks::<TILE>().0.iter().zip((0..lines).step_by(TILE));
                 for (tile, done) in tiles {
                     let count = (lines - done).min(TILE);
-                    let tile = std::slice::from_ref(tile);
+                    let tile = core::slice::from_ref(tile);
                     simd::write_features(cpu, projection, done * LANES, count, tile, z);
                 }
             }

@@ -1,6 +1,8 @@
 //! The lanes that a round is divided into. A lane has nodes of its own and adds up their uploads by
 //! itself; nothing in it depends on another, so the number of workers changes no bit.
 
+use alloc::vec::Vec;
+
 use super::wire::Scratch;
 use super::{Contact, NodeRound, Prediction, RoundError, cost_with_indices};
 use crate::aggregation::PartialSum;
@@ -222,14 +224,14 @@ fn divide<'a, V: Visited>(
         let visits = chunks.next()?;
         let last = visits.last()?.node();
         let len = (last - first) as usize + 1;
-        let (own_nodes, rest) = std::mem::take(&mut nodes).split_at_mut(len);
+        let (own_nodes, rest) = core::mem::take(&mut nodes).split_at_mut(len);
         nodes = rest;
         let of_readers = len.min(readers.len());
-        let (own_readers, rest) = std::mem::take(&mut readers).split_at_mut(of_readers);
+        let (own_readers, rest) = core::mem::take(&mut readers).split_at_mut(of_readers);
         readers = rest;
         let samples: usize = visits.iter().map(Visited::samples).sum();
         let of_notes = (samples * width).min(notes.len());
-        let (own_notes, rest) = std::mem::take(&mut notes).split_at_mut(of_notes);
+        let (own_notes, rest) = core::mem::take(&mut notes).split_at_mut(of_notes);
         notes = rest;
         let notes = Observations { numbers: own_notes, width };
         let task = Task { lane, first, nodes: own_nodes, readers: own_readers, visits, notes };
@@ -258,7 +260,7 @@ pub(super) fn visit_all(
             }
         };
         // Parts that are empty may be of an earlier round.
-        let mut parts = std::mem::take(&mut lane.parts);
+        let mut parts = core::mem::take(&mut lane.parts);
         match parts.first().map(PartialSum::uploads) {
             None => parts = context.server.parts(),
             Some(0) => context.server.renew(&mut parts),
@@ -327,7 +329,7 @@ impl Lane {
         late: &mut Vec<NodeId>,
         votes: &mut [u64],
     ) {
-        *traffic += std::mem::take(&mut self.traffic);
+        *traffic += core::mem::take(&mut self.traffic);
         late.append(&mut self.late);
         self.votes.drain(..).for_each(|vote| votes[vote as usize] += 1);
     }

@@ -1,6 +1,8 @@
 //! What is between the nodes and the server of a compressed federation: every message becomes bytes
 //! and is read from them again.
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{Cost, Encoder, Section};

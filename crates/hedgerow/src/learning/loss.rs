@@ -130,7 +130,7 @@ impl Step {
     #[cold]
     #[inline(never)]
     fn pulled_back(&self, shrink: f64, norm2: f64) -> f64 {
-        shrink * self.longest / norm2.sqrt()
+        shrink * self.longest / math::sqrt(norm2)
     }
 }
 

@@ -9,6 +9,8 @@
 //! times the square of their range, that of the constant is λ, and losses count relative to that
 //! square, or to the federation's mean squared error where that is more.
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use crate::limits::MAX_LABEL;
@@ -166,7 +168,7 @@ impl Personal {
         // Coefficients as distances from (0, 1, 0, 0): Σ φ(y − ŷ) on the right.
         let among_global = [self.gram[1], self.gram[2], self.gram[4], self.gram[7]];
         let mut coefficients: [f64; TERMS] =
-            std::array::from_fn(|term| self.moment[term] - among_global[term]);
+            core::array::from_fn(|term| self.moment[term] - among_global[term]);
         Cholesky::new(gram, TERMS, 0.0, 1e-12 * range2).solve(&mut coefficients);
         coefficients[1] += 1.0;
         let own: f64 = coefficients.iter().zip(self.terms(global)).map(|(c, term)| c * term).sum();

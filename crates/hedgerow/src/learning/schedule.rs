@@ -1,5 +1,7 @@
 //! Step sizes over time.
 
+use crate::math;
+
 use serde::{Deserialize, Serialize};
 
 /// How a rate changes with the round t = 1, 2, …
@@ -29,8 +31,8 @@ impl Schedule {
     /// The rate in round t, counted from 1.
     pub fn rate(self, round: u64) -> f64 {
         match self {
-            Self::Anytime { scale } => scale / (round.max(1) as f64).sqrt(),
-            Self::Horizon { scale, rounds } => scale / (rounds.max(1) as f64).sqrt(),
+            Self::Anytime { scale } => scale / math::sqrt(round.max(1) as f64),
+            Self::Horizon { scale, rounds } => scale / math::sqrt(rounds.max(1) as f64),
             Self::Constant { scale } => scale,
         }
     }

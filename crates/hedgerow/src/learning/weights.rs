@@ -1,5 +1,7 @@
 //! Exponential weights over kernels, always in the log domain, and draws from them.
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use crate::limits::MAX_LOSS;
@@ -99,7 +101,7 @@ fn largest(log: &[f64]) -> f64 {
     let (fours, few) = log.as_chunks::<4>();
     let mut largest = [f64::NEG_INFINITY; 4];
     for four in fours {
-        largest = std::array::from_fn(|at| larger(largest[at], four[at]));
+        largest = core::array::from_fn(|at| larger(largest[at], four[at]));
     }
     largest.iter().chain(few).copied().fold(f64::NEG_INFINITY, larger)
 }

@@ -12,6 +12,9 @@
 //! factor K, and whoever is missing adds nothing. η_g is the setup's rate, with its factor ln P. Of
 //! the server's weights a node hears only the draw, so its own are that kernel's alone.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use super::info::{Halves, Look, MethodInfo};

@@ -16,7 +16,8 @@
 //! averaged. Weights and the node's own models act at once; θ changes with a round only, and its
 //! losses are those of θ itself also where a round has several samples.
 
-use std::f64::consts::LN_2;
+use alloc::vec::Vec;
+use core::f64::consts::LN_2;
 
 use serde::{Deserialize, Serialize};
 

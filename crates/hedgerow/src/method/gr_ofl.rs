@@ -69,12 +69,15 @@ mod node;
 mod plane;
 mod server;
 
+use alloc::vec::Vec;
+
 use super::info::{DictionarySize, FeatureKind, Halves, Look, MethodInfo, frequencies_within};
 use super::layout::{BroadcastLayout, Layout, UploadLayout, Votes};
 use super::node_shell::NodeShell;
 use crate::learning::Loss;
 use crate::limits::{LAST_COUNT, MAX_DICTIONARY, MAX_NUMBER};
 use crate::linear::write_bounded;
+use crate::math;
 use crate::message::{Broadcast, Rejected, check_numbers};
 use crate::scaling::Rescaling;
 
@@ -167,7 +170,7 @@ fn triangle(rows: usize) -> usize {
 
 /// Whole rows among the first entries of a lower triangle.
 fn whole_rows(entries: usize) -> usize {
-    let mut rows = (((8 * entries + 1) as f64).sqrt() as usize).saturating_sub(1) / 2;
+    let mut rows = (math::sqrt((8 * entries + 1) as f64) as usize).saturating_sub(1) / 2;
     while triangle(rows + 1) <= entries {
         rows += 1;
     }
@@ -295,7 +298,7 @@ impl Order {
         let tail = &broadcast.numbers[len..];
         let count = |at: usize, most: usize| {
             let value = tail[at];
-            let is_count = value >= 0.0 && value.fract() == 0.0 && value <= most as f32;
+            let is_count = value >= 0.0 && value % 1.0 == 0.0 && value <= most as f32;
             let bound = most as f32;
             if is_count {
                 Ok(value as usize)
@@ -349,7 +352,7 @@ fn rescale_broadcast(
 
 /// Pushes the latest move of a model to the front of the last few, unless it is none.
 fn push_move(moves: &mut Vec<Vec<f64>>, now: &[f32], before: &[f32]) {
-    let before = before.iter().copied().chain(std::iter::repeat(0.0));
+    let before = before.iter().copied().chain(core::iter::repeat(0.0));
     let apart = now.iter().zip(before).map(|(now, before)| f64::from(*now) - f64::from(before));
     if apart.clone().any(|difference| difference != 0.0) {
         // The oldest makes room.

@@ -1,5 +1,7 @@
 //! [`MethodInfo`]: everything that others need to know about a method. [`METHODS`] lists them all.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use std::sync::{PoisonError, RwLock};
 
 use serde::Serialize;

@@ -1,7 +1,8 @@
 //! [`Layout`]: what a method's messages consist of. Servers, relays, checks, codecs and memory
 //! estimates all read it.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::Setup;
 use crate::aggregation::Aggregation;

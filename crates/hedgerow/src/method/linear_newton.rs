@@ -10,6 +10,8 @@
 //! node's own samples, all of them, also of those whose upload didn't arrive. It is kept as L with
 //! A = L·Lᵀ, which no rounding can spoil.
 
+use alloc::vec::Vec;
+
 use serde::Serialize;
 
 use super::Setup;

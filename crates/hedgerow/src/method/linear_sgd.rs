@@ -9,6 +9,8 @@
 //! prediction as much as it would a kernel's and doesn't diverge for want of a smaller rate. The
 //! ridge term is on all of w, the constant too. There are no kernels, and all weights are zero.
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use super::Setup;

@@ -1,6 +1,9 @@
 //! Local only: every node learns alone, with all kernels, and nothing travels. A federation should
 //! be better than this.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use serde::Serialize;
 
 use super::info::{Halves, Look, MethodInfo, row_bytes};

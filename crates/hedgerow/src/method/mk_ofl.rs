@@ -8,6 +8,9 @@
 //! probability ∝ N_p^n, and broadcasts the mean and both kernels, 2D + 2 numbers. [`MkOptions`]
 //! names where the authors' published code does otherwise.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use super::Setup;

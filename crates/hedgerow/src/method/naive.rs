@@ -5,6 +5,9 @@
 //! broadcasts both. The prediction is Σ_p q_p·w_pᵀz_p(x). With every node present this is
 //! centralised mini-batch learning, at P times the cost of MK-OFL.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use super::info::{Halves, Look, MethodInfo, row_bytes};

@@ -1,5 +1,8 @@
 //! [`NodeShell`]: what all methods have in common on a node. A [`NodeRule`] adds what is special.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -1,6 +1,8 @@
 //! [`Omkl`]: online multi-kernel learning in one place, sample by sample or in batches. A node that
 //! learns alone uses it. With the samples of all nodes it is the paper's performance limit.
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use super::rows::{Models, descend};

@@ -23,6 +23,9 @@
 //! then smaller rates are needed. The server pulls back models longer than
 //! [`crate::limits::MAX_NORM`].
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use super::info::{Halves, Look, MethodInfo, frequencies_within, row_bytes};

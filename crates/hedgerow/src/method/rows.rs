@@ -1,6 +1,8 @@
 //! What the methods share: models of one or more kernels, and a gradient step on all of them at
 //! once.
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Setup;

@@ -1,6 +1,9 @@
 //! [`ServerShell`]: what all methods have in common on the server. It checks and adds up uploads;
 //! a [`ServerRule`] makes the next broadcast from the sums.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

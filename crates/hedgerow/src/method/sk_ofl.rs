@@ -4,6 +4,8 @@
 //! result, 2D numbers; the server broadcasts the mean. The best of these over all kernels is the
 //! paper's "best kernel in hindsight".
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use super::Setup;

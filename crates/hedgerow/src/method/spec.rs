@@ -1,8 +1,11 @@
 //! [`MethodSpec`]: which method a plan runs, as it is written.
 
-use std::borrow::Cow;
-use std::fmt;
-use std::str::FromStr;
+use alloc::borrow::Cow;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::string::ToString;
+use core::fmt;
+use core::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -108,7 +111,7 @@ impl fmt::Display for MethodSpec {
 #[serde(untagged)]
 enum Stored {
     Name(String),
-    WithKernel(std::collections::BTreeMap<String, StoredKernel>),
+    WithKernel(alloc::collections::BTreeMap<String, StoredKernel>),
 }
 
 #[derive(Serialize, Deserialize)]

@@ -1,5 +1,7 @@
 //! What a [`Node`] hears from the server, and what it says.
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Node, Raw, UnackedErrors};
@@ -133,7 +135,7 @@ impl Node {
         if !link.has_scale || !both.all(|(head, upload)| head.upload(upload)) {
             // A node that has reported has answered, as long as there is no scale.
             let has_reported = !link.has_scale && state.report.is_some();
-            if !has_reported && !std::mem::replace(&mut link.is_idle, true) {
+            if !has_reported && !core::mem::replace(&mut link.is_idle, true) {
                 out(ToServer::Idle);
             }
             return;

@@ -1,6 +1,9 @@
 //! [`Pending`]: predictions that wait for their labels.
 
-use std::collections::BTreeMap;
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
@@ -95,6 +98,8 @@ fn size(id: &str, Prediction { x, values, .. }: &Prediction) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use super::*;
 
     fn prediction(x: &[f32]) -> Prediction {

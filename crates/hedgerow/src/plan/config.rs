@@ -1,5 +1,8 @@
 //! [`PlanConfig`]: what a federation agrees on, as it is written down.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use crate::aggregation::Aggregation;

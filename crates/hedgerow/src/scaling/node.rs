@@ -1,5 +1,7 @@
 //! [`NodeScaling`]: a node's part of the scaling.
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use super::scale::{Axis, Scale, ScaleKind};

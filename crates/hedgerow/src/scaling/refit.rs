@@ -9,6 +9,8 @@
 //! becomes that of the nearest function: w' = w + (G' + εI)⁻¹(C − G')w. Where nothing changes all
 //! of it stays as it is, to the bit.
 
+use alloc::vec::Vec;
+
 use crate::features::dictionary::Feature;
 use crate::linear::{Cholesky, dot};
 

@@ -17,7 +17,8 @@
 //! A linear model survives every change exactly: with x = a·x' + c for each input, w' = a·w and the
 //! constant takes up w·c.
 
-use std::f64::consts::FRAC_PI_2;
+use alloc::vec::Vec;
+use core::f64::consts::FRAC_PI_2;
 
 use super::refit::Refit;
 use super::scale::Scale;
@@ -339,7 +340,7 @@ mod tests {
         let mut rng = CounterRng::from_seed(1).generator();
         let (count, mut sums) = (200_000, [0.0; 2]);
         for _ in 0..count {
-            let g: [f64; 2] = std::array::from_fn(|_| StandardNormal.sample(&mut rng));
+            let g: [f64; 2] = core::array::from_fn(|_| StandardNormal.sample(&mut rng));
             let (a, b) = (dot(&a, &g), dot(&b, &g));
             sums[0] += a.sin() * b.sin();
             sums[1] += a.cos() * b.cos();

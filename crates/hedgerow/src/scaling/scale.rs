@@ -1,9 +1,12 @@
 //! [`Scale`]: how raw numbers become numbers of the order of one, and labels become raw again.
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use super::summary::Summary;
 use crate::limits::{MAX_LABEL, MAX_NUMBER, MAX_SCALE_BYTES, MAX_SCALED};
+use crate::math;
 use crate::message::{BYTES_PER_NUMBER, Rejected};
 
 /// What a scale is made from.
@@ -229,7 +232,7 @@ impl Scale {
     /// The scale as it travels.
     pub fn to_bytes(&self) -> Vec<u8> {
         // Writing to memory can't fail; an empty scale would be refused.
-        postcard::to_stdvec(self).unwrap_or_default()
+        postcard::to_allocvec(self).unwrap_or_default()
     }
 
     /// Reads what [`Scale::to_bytes`] wrote, or refuses it.
@@ -278,7 +281,7 @@ impl Scale {
             Form::Identity => 1.0,
             Form::Spread => 1.0 / WIDTH,
             // As if all of the range were equally likely.
-            Form::Range => 12f64.sqrt().recip(),
+            Form::Range => math::sqrt(12.0).recip(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! [`ServerScaling`]: the server's part of the scaling.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
@@ -69,7 +70,7 @@ impl ServerScaling {
     /// Merges the reports if one is new, and returns the scale if that changed it. The server's
     /// models have to be transported from the old scale to this one before anyone hears of either.
     pub fn close_round(&mut self) -> Option<&Scale> {
-        if !std::mem::take(&mut self.state.is_news) {
+        if !core::mem::take(&mut self.state.is_news) {
             return None;
         }
         let known: Vec<&Summary> = self.state.known.values().collect();

@@ -1,6 +1,8 @@
 //! [`Summary`]: what a node knows about the numbers that it has seen, column by column, in a few
 //! numbers that merge.
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{MAX_NUMBER, MAX_REPORTED};
@@ -211,7 +213,7 @@ impl Column {
     }
 
     fn deviation(&self) -> f64 {
-        if self.count > 0.0 { (self.m2 / self.count).sqrt() } else { 0.0 }
+        if self.count > 0.0 { math::sqrt(self.m2 / self.count) } else { 0.0 }
     }
 
     fn merge(&mut self, other: &Self) {

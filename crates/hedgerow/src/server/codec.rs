@@ -1,6 +1,8 @@
 //! How a [`super::Server`] compresses broadcasts and reads compressed uploads.
 
-use std::sync::Arc;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use super::check_outputs;
 use crate::codec::{Coding, Compression, Cost, Encoder, Reader, Reference, Section, decode};

@@ -1,7 +1,10 @@
 //! The loops that all time goes into, written once over [`Vector`] and called through `simd.rs`.
 
+use alloc::vec::Vec;
+
 use crate::learning::loss::Step;
 use crate::limits::MAX_FEATURE;
+use crate::math;
 use crate::simd::trig::{LARGEST_DIRECT, Waves, tame};
 use crate::simd::vector::{LANES, Line, Vector};
 
@@ -238,13 +241,13 @@ fn add_gram_rows<const S: usize>(gram: &mut [f64], moment: &mut [f64], rows: &[f
         let mut factors = [0.0; S];
         for (s, factor) in factors.iter_mut().enumerate() {
             *factor = rows[s * width + i];
-            moment[i] = factor.mul_add(y[s], moment[i]);
+            moment[i] = math::mul_add(*factor, y[s], moment[i]);
         }
         let triangle = &mut gram[at..=at + i];
         for (j, entry) in triangle.iter_mut().enumerate() {
             let mut sum = *entry;
             for (s, factor) in factors.iter().enumerate() {
-                sum = factor.mul_add(rows[s * width + j], sum);
+                sum = math::mul_add(*factor, rows[s * width + j], sum);
             }
             *entry = sum;
         }
@@ -260,7 +263,7 @@ pub(crate) const SPIN_WIDTH: usize = 8 * LANES;
 #[inline(always)]
 pub(crate) fn spin<V: Vector>(rounds: u64) -> f32 {
     // Different starts, or the compiler would see that one sum is enough.
-    let mut sums: [V; SPIN_WIDTH / LANES] = std::array::from_fn(|i| V::splat(i as f32));
+    let mut sums: [V; SPIN_WIDTH / LANES] = core::array::from_fn(|i| V::splat(i as f32));
     for _ in 0..rounds {
         for sum in &mut sums {
             *sum = sum.mul_add(V::splat(0.999), V::splat(0.001));

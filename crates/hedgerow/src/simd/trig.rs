@@ -73,7 +73,7 @@ mod tests {
         for angle in quarter_turns {
             let direct = if angle.abs() <= LARGEST_DIRECT { angle } else { tame(angle) };
             let (s, c) = waves.of([direct; LANES]);
-            let exact = f64::from(angle) % 4.0 * std::f64::consts::FRAC_PI_2;
+            let exact = f64::from(angle) % 4.0 * core::f64::consts::FRAC_PI_2;
             worst = worst.max((f64::from(s[0]) - exact.sin()).abs());
             worst = worst.max((f64::from(c[0]) - exact.cos()).abs());
         }

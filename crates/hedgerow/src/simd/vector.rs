@@ -9,6 +9,8 @@
 //! may be used once the processor is known to have it. `simd.rs` makes sure of that before it calls
 //! a loop with one of the types below.
 
+use crate::math;
+
 /// Numbers in a vector, on every processor.
 pub(crate) const LANES: usize = 16;
 
@@ -84,34 +86,34 @@ impl Vector for [f32; LANES] {
 
     #[inline(always)]
     fn mul_add(self, factor: Self, term: Self) -> Self {
-        std::array::from_fn(|lane| self[lane].mul_add(factor[lane], term[lane]))
+        core::array::from_fn(|lane| math::mul_add_f32(self[lane], factor[lane], term[lane]))
     }
 
     #[inline(always)]
     fn mul(self, other: Self) -> Self {
-        std::array::from_fn(|lane| self[lane] * other[lane])
+        core::array::from_fn(|lane| self[lane] * other[lane])
     }
 
     #[inline(always)]
     fn add(self, other: Self) -> Self {
-        std::array::from_fn(|lane| self[lane] + other[lane])
+        core::array::from_fn(|lane| self[lane] + other[lane])
     }
 
     #[inline(always)]
     fn sub(self, other: Self) -> Self {
-        std::array::from_fn(|lane| self[lane] - other[lane])
+        core::array::from_fn(|lane| self[lane] - other[lane])
     }
 
     #[inline(always)]
     fn or_if_odd(self, choice: Self, other: Self) -> Self {
-        std::array::from_fn(
+        core::array::from_fn(
             |lane| if choice[lane].to_bits() & 1 == 1 { other[lane] } else { self[lane] },
         )
     }
 
     #[inline(always)]
     fn negate_by(self, choice: Self, add: u32) -> Self {
-        std::array::from_fn(|lane| {
+        core::array::from_fn(|lane| {
             let sign = (choice[lane].to_bits().wrapping_add(add) & 2) << 30;
             f32::from_bits(self[lane].to_bits() ^ sign)
         })
@@ -120,7 +122,7 @@ impl Vector for [f32; LANES] {
     #[inline(always)]
     fn larger_size(self, other: Self) -> Self {
         let size = |value: f32| value.to_bits() & SIZE_BITS;
-        std::array::from_fn(|lane| f32::from_bits(size(self[lane]).max(size(other[lane]))))
+        core::array::from_fn(|lane| f32::from_bits(size(self[lane]).max(size(other[lane]))))
     }
 
     #[inline(always)]
@@ -150,7 +152,7 @@ impl Vector for [f32; LANES] {
 
     #[inline(always)]
     fn partners<const APART: usize>(self) -> Self {
-        std::array::from_fn(|lane| self[lane ^ APART])
+        core::array::from_fn(|lane| self[lane ^ APART])
     }
 
     #[inline(always)]
@@ -174,7 +176,7 @@ pub(crate) mod x86 {
     // has the instructions, and loads and stores stay within the arrays they are given.
 
     use super::{LANES, SIZE_BITS, Vector};
-    use std::arch::x86_64::*;
+    use core::arch::x86_64::*;
 
     /// 512-bit registers.
     #[derive(Clone, Copy)]

@@ -1,5 +1,7 @@
 //! Symmetric matrices, of which the lower triangle is there row by row.
 
+use alloc::vec::Vec;
+
 use super::triangle;
 use crate::linear::{Cholesky, multiply_triangle};
 

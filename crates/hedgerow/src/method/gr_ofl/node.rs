@@ -1,5 +1,7 @@
 //! The node half: sums over all samples, and what is uploaded of them.
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use super::super::Setup;
@@ -163,7 +165,7 @@ impl NodeRule for Node {
             _ => 1.0,
         };
         // The root on either side, so that the product has the weight.
-        let root = weight.sqrt();
+        let root = math::sqrt(weight);
         self.wide.iter_mut().zip(z.numbers()).for_each(|(wide, z)| *wide = root * f64::from(*z));
         let labels = [root * label];
         simd::add_gram(Cpu::detect(), &mut state.gram, &mut state.moment, &self.wide, &labels);

@@ -29,15 +29,15 @@ pub(super) fn surplus(
     dimensions: usize,
 ) -> [Option<[f64; MOVES]>; MOVES] {
     let line = |seen: f64| {
-        (seen > known[0][0]).then(|| [((seen / known[0][0] - 1.0) / known[0][0]).sqrt(), 0.0])
+        (seen > known[0][0]).then(|| [math::sqrt((seen / known[0][0] - 1.0) / known[0][0]), 0.0])
     };
     if dimensions < 2 || !is_plane(known) {
         return [line(seen[0][0]), None];
     }
     // known = R·Rᵀ; D = R⁻¹·seen·R⁻ᵀ.
     let [[a, b], [_, c]] = *known;
-    let (p, q) = (a.sqrt(), b / a.sqrt());
-    let r = (c - q * q).sqrt();
+    let (p, q) = (math::sqrt(a), b / math::sqrt(a));
+    let r = math::sqrt(c - q * q);
     let [[u, v], [_, w]] = *seen;
     let d00 = u / (p * p);
     let d01 = (v / p - q * u / (p * p)) / r;
@@ -49,7 +49,7 @@ pub(super) fn surplus(
     [(cos, sin), (-sin, cos)].map(|(x, y)| {
         let more = value(x, y) - 1.0;
         // R⁻ᵀ(x, y).
-        let (size, second) = (more.sqrt(), y / r);
+        let (size, second) = (math::sqrt(more), y / r);
         let raised = [size * (x - q * second) / p, size * second];
         (more > 0.0 && raised.iter().all(|x| x.is_finite())).then_some(raised)
     })
@@ -58,11 +58,13 @@ pub(super) fn surplus(
 /// Whether a table has two directions.
 fn is_plane(table: &Table) -> bool {
     let [[a, b], [_, c]] = *table;
-    a > 0.0 && c > 0.0 && b.abs() < ALIKE * (a * c).sqrt()
+    a > 0.0 && c > 0.0 && b.abs() < ALIKE * math::sqrt(a * c)
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     #[test]
@@ -86,7 +88,7 @@ mod tests {
             let mut after = known;
             for x in &raises {
                 let image: [f64; 2] =
-                    std::array::from_fn(|a| known[a][0] * x[0] + known[a][1] * x[1]);
+                    core::array::from_fn(|a| known[a][0] * x[0] + known[a][1] * x[1]);
                 (0..2).for_each(|a| (0..2).for_each(|b| after[a][b] += image[a] * image[b]));
             }
             for at in 0..360 {

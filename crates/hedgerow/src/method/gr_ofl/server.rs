@@ -1,5 +1,8 @@
 //! The server half: a step and a better preconditioner from each round's sums.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use super::super::server_shell::{ServerRule, ServerShell};
@@ -259,7 +262,7 @@ impl Memory {
         // The first feature is one.
         order.origin = to_wire(moment(0));
         let origin = f64::from(order.origin);
-        let spread = (mean(sums.len() - 2) - origin * origin).max(0.0).sqrt();
+        let spread = math::sqrt((mean(sums.len() - 2) - origin * origin).max(0.0));
         (order.low, order.high) = (to_wire(-FIRST_RANGE * spread), to_wire(FIRST_RANGE * spread));
         self.pace = count;
         self.age = 1.0;
@@ -435,7 +438,7 @@ impl Memory {
         let Epoch { entries, rounds, least_rounds, is_used } = &mut self.epoch;
         entries.clear();
         entries.resize(triangle(sizes.features), 0.0);
-        (*rounds, *least_rounds, *is_used) = (0.0, self.age.ceil(), false);
+        (*rounds, *least_rounds, *is_used) = (0.0, math::ceil(self.age), false);
     }
 
     /// Errors and range that nodes tell of.

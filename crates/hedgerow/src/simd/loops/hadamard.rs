@@ -1,5 +1,7 @@
 //! Projections by fast Walsh-Hadamard transforms; see [`crate::features::structured`].
 
+use alloc::vec::Vec;
+
 use crate::simd::vector::{LANES, Line, Vector};
 
 /// Some structured frequencies of one family, at most as many as the padded inputs; see
@@ -27,7 +29,7 @@ pub(crate) fn project_structured<V: Vector>(
 ) {
     let (whole, rest) = x.as_chunks();
     let rest = Some(V::load_part(rest)).filter(|_| !rest.is_empty());
-    let inputs = whole.iter().map(V::load).chain(rest).chain(std::iter::repeat(V::splat(0.0)));
+    let inputs = whole.iter().map(V::load).chain(rest).chain(core::iter::repeat(V::splat(0.0)));
     for ((line, signs), x) in buffer.iter_mut().zip(&block.first).zip(inputs) {
         x.mul(V::load(&signs.0)).store(&mut line.0);
     }

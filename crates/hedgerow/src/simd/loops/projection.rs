@@ -1,6 +1,8 @@
 //! From samples to features: angles are projected tile by tile, and then become sines and cosines.
 //! The two are compiled apart, so that each has all registers for itself.
 
+use alloc::vec::Vec;
+
 use super::dot;
 use crate::simd::trig::{Waves, tame};
 use crate::simd::vector::{LANES, Line, Vector};
@@ -173,7 +175,7 @@ pub(crate) fn project_few<V: Vector>(few: &[Line], x: &[f32], line: usize, angle
 /// each: the more of them at a time, the better.
 #[inline(always)]
 pub(crate) fn project_alone<V: Vector>(panels: &[Line], x: &[f32], angles: &mut Angles) {
-    let angles = std::slice::from_mut(angles);
+    let angles = core::slice::from_mut(angles);
     let most = if V::REGISTERS >= 32 { 8 } else { 4 };
     let (count, mut done) = (panels.len() / x.len(), 0);
     while done < count {
@@ -200,8 +202,8 @@ fn project<V: Vector, const B: usize, const S: usize>(
     angles: &mut [Angles],
 ) -> usize {
     let d = x.len() / S;
-    let panels: [&[Line]; B] = std::array::from_fn(|block| &panels[block * d..(block + 1) * d]);
-    let samples: [&[f32]; S] = std::array::from_fn(|s| &x[s * d..(s + 1) * d]);
+    let panels: [&[Line]; B] = core::array::from_fn(|block| &panels[block * d..(block + 1) * d]);
+    let samples: [&[f32]; S] = core::array::from_fn(|s| &x[s * d..(s + 1) * d]);
     let mut sums = [[V::splat(0.0); B]; S];
     for input in 0..d {
         for block in 0..B {

@@ -29,6 +29,8 @@ use driver::{AgentError, Parts};
 use input::Input;
 use output::Output;
 
+use crate::plan_json::OtherMethods;
+
 /// Why a node can't run, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
@@ -50,6 +52,15 @@ pub enum NodeError {
 
 /// Runs a node until it is told to end or has nothing more to do.
 pub async fn run(settings: Settings, shutdown: impl Future<Output = ()>) -> Result<(), NodeError> {
+    run_with_methods(settings, &[], shutdown).await
+}
+
+/// The same, where the server may also ask for one of `others`.
+pub async fn run_with_methods(
+    settings: Settings,
+    others: OtherMethods<'static>,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), NodeError> {
     let security = settings.security()?;
     let dial = client::tcp(&settings.server.address, settings.server.plain_text);
     let (source, path) = (settings.samples.source, settings.samples.path.clone());
@@ -73,7 +84,7 @@ pub async fn run(settings: Settings, shutdown: impl Future<Output = ()>) -> Resu
         Source::Stdin => Input::standard(),
         Source::Follow => Input::following(&path, reading.map(|reading| &reading.bookmark)),
     });
-    let parts = Parts { dial, security, input, output, asked: questions, methods: &[] };
+    let parts = Parts { dial, security, input, output, asked: questions, methods: others };
     let serving =
         endpoint.map(|(listener, router, most)| tokio::spawn(http::serve(listener, router, most)));
     let outcome = driver::run(settings, parts, shutdown).await;

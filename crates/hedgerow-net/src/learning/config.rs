@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use hedgerow::codec::{Coding, Compression, NumberFormat};
 use hedgerow::features::Kernel;
 use hedgerow::learning::Loss;
-use hedgerow::method::{MethodSpec, all};
+use hedgerow::method::{METHODS, MethodInfo, MethodSpec};
 use hedgerow::plan::Scaling;
 use hedgerow::random::{CounterRng, Purpose};
 use hedgerow::scaling::{Scale, ScaleKind};
@@ -14,17 +14,23 @@ use hedgerow::{Plan, PlanConfig};
 use hedgerow_config::{ConfigError, KernelSection, Layer, LearningSection, Merged, within};
 use serde::Deserialize;
 
+use crate::plan_json::OtherMethods;
+
 /// The commented defaults of a server.
 pub const DEFAULTS: &str = include_str!("../serve-defaults.toml");
 
 /// Reads `[learning]` and `[kernels]` of a server's defaults with layers over them. A dictionary, if
 /// there is one, takes the place of families and variances.
 pub fn read_plan(layers: &[Layer], dictionary: Option<Vec<Kernel>>) -> Result<Plan, ConfigError> {
-    plan(&Merged::new(DEFAULTS, layers)?, dictionary)
+    plan(&Merged::new(DEFAULTS, layers)?, dictionary, &[])
 }
 
-/// The plan that settings describe.
-pub(crate) fn plan(merged: &Merged, dictionary: Option<Vec<Kernel>>) -> Result<Plan, ConfigError> {
+/// The plan that settings describe. `others` are methods beside the built-in ones.
+pub(crate) fn plan(
+    merged: &Merged,
+    dictionary: Option<Vec<Kernel>>,
+    others: OtherMethods<'_>,
+) -> Result<Plan, ConfigError> {
     #[derive(Deserialize)]
     struct Common {
         learning: LearningSection,
@@ -38,10 +44,10 @@ pub(crate) fn plan(merged: &Merged, dictionary: Option<Vec<Kernel>>) -> Result<P
     let dictionary = dictionary.unwrap_or_else(|| kernels.dictionary());
     let config = learning
         .config(None)
-        .and_then(|config| own.over(config.kernels(dictionary).draw(kernels.draw)));
+        .and_then(|config| own.over(config.kernels(dictionary).draw(kernels.draw), others));
     let plan = config.and_then(|config| {
         let refused = |error| ConfigError::from_plan(error, "learning.budget", "learning.method");
-        Plan::new(config).map_err(refused)
+        Plan::with_methods(config, others).map_err(refused)
     });
     plan.map_err(|error| merged.locate(error))
 }
@@ -90,9 +96,9 @@ enum CompressionName {
 
 impl LearningConfig {
     /// Puts what it says over a configuration.
-    fn over(self, config: PlanConfig) -> Result<PlanConfig, ConfigError> {
+    fn over(self, config: PlanConfig, others: OtherMethods<'_>) -> Result<PlanConfig, ConfigError> {
         let inputs = self.inputs()?;
-        let method = self.method(config.kernels.len())?;
+        let method = self.method(config.kernels.len(), others)?;
         let scaling = self.scaling(config.loss == Loss::Logistic)?;
         let config = config.method(method).inputs(inputs).nodes(self.nodes).budget(self.budget);
         Ok(config
@@ -133,9 +139,10 @@ impl LearningConfig {
         }
     }
 
-    fn method(&self, kernels: usize) -> Result<MethodSpec, ConfigError> {
+    fn method(&self, kernels: usize, others: OtherMethods<'_>) -> Result<MethodSpec, ConfigError> {
         let text = self.method.as_str();
-        let served = || all().into_iter().filter(|info| info.travels());
+        let served =
+            || METHODS.iter().chain(others).copied().filter(|info: &&MethodInfo| info.travels());
         let name = text.split(':').next().unwrap_or_default();
         let known = served().find(|info| info.has_name(name));
         let Some(info) = known.filter(|info| info.takes_kernel || name == text) else {

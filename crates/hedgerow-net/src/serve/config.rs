@@ -15,6 +15,7 @@ use crate::duration::Span;
 use crate::learning::config::{self, DEFAULTS};
 use crate::log::Log;
 use crate::pki::identity::check_plain_text;
+use crate::plan_json::OtherMethods;
 use crate::storage::Durability;
 use hedgerow::Plan;
 use hedgerow::plan::Scaling;
@@ -125,8 +126,13 @@ const NEVER: &str = "never";
 impl ServeSettings {
     /// The defaults with layers over them.
     pub fn read(layers: &[Layer]) -> Result<Self, ConfigError> {
+        Self::with_methods(layers, &[])
+    }
+
+    /// The same, where `learning.method` may also name one of `others`.
+    pub fn with_methods(layers: &[Layer], others: OtherMethods<'_>) -> Result<Self, ConfigError> {
         let merged = Merged::new(DEFAULTS, layers)?;
-        let plan = config::plan(&merged, None)?;
+        let plan = config::plan(&merged, None, others)?;
         Self::checked(merged.read()?, plan).map_err(|error| merged.locate(error))
     }
 

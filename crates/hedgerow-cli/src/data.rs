@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-use hedgerow_data::catalog::{self, Entry, Kind, Located, Variant, Wanted};
+use hedgerow_data::catalog::{self, Entry, Kind, Located, Variant};
 use hedgerow_data::fetch::{
     Checked, FetchError, Fetched, Mirror, Options, Patience, Progress, fetch,
 };
@@ -100,7 +100,7 @@ fn as_table(folders: &[PathBuf]) -> String {
     let mut rows = vec![["name", "title", "samples x features", "where"].map(str::to_owned)];
     let mut origins = vec![String::new()];
     for entry in catalog::entries() {
-        let located = catalog::locate(entry, Wanted::Auto, folders).ok();
+        let located = catalog::locate(entry, None, folders).ok();
         let kind = located.as_ref().map(|located| located.variant);
         let shown =
             entry.variants.iter().find(|variant| kind.is_none_or(|kind| variant.kind == kind));
@@ -142,7 +142,7 @@ fn as_json(entry: &Entry, folders: &[PathBuf]) -> Value {
         .variants
         .iter()
         .map(|variant| {
-            let located = catalog::locate(entry, Wanted::Only(variant.kind), folders).ok();
+            let located = catalog::locate(entry, Some(variant.kind), folders).ok();
             let promised = variant.candidates.first().map(|candidate| candidate.provenance.clone());
             let files = located.as_ref().map(|located| located.files.clone());
             json!({

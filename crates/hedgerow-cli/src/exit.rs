@@ -102,17 +102,12 @@ fn of_running(error: &RunError) -> Exit {
 fn of_fetching(error: &FetchError) -> Exit {
     match error {
         FetchError::BadMirror(_) | FetchError::NoFolder | FetchError::NotBuilt => Exit::Usage,
-        FetchError::Unreachable { .. }
-        | FetchError::Timeout { .. }
-        | FetchError::BrokeOff { .. } => Exit::Network,
-        FetchError::Status { .. } | FetchError::GaveUp { .. } => Exit::Network,
-        FetchError::Unwritable { .. } | FetchError::Busy(_) => Exit::Output,
-        FetchError::ArchiveTooLarge { .. }
-        | FetchError::NotAZip { .. }
-        | FetchError::Damaged { .. } => Exit::Data,
-        FetchError::NotInArchive { .. } | FetchError::TooLarge { .. } => Exit::Data,
-        FetchError::WrongChecksum { .. } | FetchError::Changed { .. } => Exit::Data,
-        FetchError::InTheWay { .. } | FetchError::Unreadable { .. } => Exit::Data,
+        FetchError::Unreachable(..) | FetchError::Timeout(..) => Exit::Network,
+        FetchError::BrokeOff { .. } | FetchError::Status(..) => Exit::Network,
+        FetchError::GaveUp(..) => Exit::Network,
+        FetchError::Unwritable(..) | FetchError::Busy(_) => Exit::Output,
+        FetchError::BadArchive(..) | FetchError::Unreadable(..) => Exit::Data,
+        FetchError::WrongChecksum { .. } => Exit::Data,
     }
 }
 

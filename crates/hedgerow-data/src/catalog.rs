@@ -1,13 +1,14 @@
 //! Data sets by name: their source, their files, how they are read (`catalog.toml`), and where they
 //! are on this machine.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 use toml::Table;
+
+use super::text::did_you_mean;
 
 /// Folder of the authors' files within a folder of data sets.
 const EXCERPT_FOLDER: &str = "authors_csv";
@@ -22,18 +23,23 @@ static EMBEDDED: LazyLock<Catalog> =
     LazyLock::new(|| Catalog::parse(include_str!("catalog.toml")).unwrap_or_default());
 
 /// The data sets by name, and their licences.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Catalog {
     /// The licence of UCI's files.
     pub licence_of_originals: String,
     /// The licence of the authors' files.
     pub licence_of_excerpts: String,
+    #[serde(rename = "source")]
+    sources: Vec<Source>,
     /// The data sets.
+    #[serde(rename = "entry")]
     pub entries: Vec<Entry>,
 }
 
 /// A data set that goes by name.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Entry {
     /// Name on the command line.
     pub name: String,
@@ -41,14 +47,18 @@ pub struct Entry {
     pub title: String,
     /// The prediction task, in one line.
     pub description: String,
+    #[serde(rename = "source")]
+    source_folder: String,
     /// Where UCI keeps it.
+    #[serde(skip)]
     pub source: Source,
     /// The authors' excerpt first, if there is one; never empty.
+    #[serde(default)]
     pub variants: Vec<Variant>,
 }
 
 /// An archive at UCI.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
     /// Folder for its files within a folder of data sets.
@@ -78,7 +88,8 @@ pub struct SourceFile {
 }
 
 /// Which form of a data set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// What the authors made of UCI's file: what the paper used.
     Excerpt,
@@ -87,7 +98,8 @@ pub enum Kind {
 }
 
 /// One form of a data set.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Variant {
     /// Excerpt or original.
     pub kind: Kind,
@@ -114,16 +126,6 @@ pub struct Candidate {
     pub provenance: String,
 }
 
-/// Which variant is wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Wanted {
-    /// The excerpt, or else the original.
-    #[default]
-    Auto,
-    /// This one.
-    Only(Kind),
-}
-
 /// A variant that is on this machine.
 #[derive(Debug, Clone)]
 pub struct Located {
@@ -139,12 +141,12 @@ pub struct Located {
 
 /// A name that is not in the catalogue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no data set {name:?}{}; `hedgerow data list` shows all", did_you_mean(.suggestion))]
+#[error("no data set {name:?}{suggestion}; `hedgerow data list` shows all")]
 pub struct UnknownName {
     /// What was asked for.
     pub name: String,
-    /// The nearest name there is.
-    pub suggestion: Option<String>,
+    /// The nearest name there is, as a question in parentheses; empty if none is near.
+    pub suggestion: String,
 }
 
 /// A data set that is not on this machine.
@@ -193,20 +195,23 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 
 /// The data set of this name, or the nearest name there is.
 pub fn lookup(name: &str) -> Result<&'static Entry, UnknownName> {
-    find(name).ok_or_else(|| UnknownName { name: name.to_owned(), suggestion: nearest(name) })
+    find(name).ok_or_else(|| {
+        let names = entries().iter().map(|entry| entry.name.as_str());
+        let suggestion = did_you_mean(name, names, SUGGESTION_LIKENESS);
+        UnknownName { name: name.to_owned(), suggestion }
+    })
 }
 
-/// The name most like this one, if one is at all.
-pub fn nearest(name: &str) -> Option<String> {
-    let likeness = |entry: &&Entry| strsim::jaro_winkler(&entry.name, &name.to_lowercase());
-    let best = entries().iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
-    (likeness(&best) >= SUGGESTION_LIKENESS).then(|| best.name.clone())
-}
-
-/// The best variant of a data set that is in one of these folders, all its files in the same one.
-pub fn locate(entry: &Entry, wanted: Wanted, folders: &[PathBuf]) -> Result<Located, NotFound> {
+/// The best variant of a data set, or the `wanted` one, that is in one of these folders, all its
+/// files in the same one.
+pub fn locate(
+    entry: &Entry,
+    wanted: Option<Kind>,
+    folders: &[PathBuf],
+) -> Result<Located, NotFound> {
     let (mut places, mut incomplete) = (Vec::new(), None);
-    for variant in entry.variants.iter().filter(|variant| wanted.admits(variant.kind)) {
+    let is_wanted = |variant: &&Variant| wanted.is_none_or(|kind| variant.kind == kind);
+    for variant in entry.variants.iter().filter(is_wanted) {
         for candidate in &variant.candidates {
             for place in folders.iter().flat_map(|folder| entry.places(variant.kind, folder)) {
                 let files: Vec<_> =
@@ -239,24 +244,17 @@ pub fn packed_or_not(folder: &Path, name: &str) -> Option<PathBuf> {
 impl Catalog {
     /// Reads a catalogue in the form of `catalog.toml`.
     pub fn parse(text: &str) -> Result<Self, CatalogError> {
-        let raw: RawCatalog = toml::from_str(text)?;
-        let sources: HashMap<_, _> =
-            raw.source.iter().map(|source| (&source.folder, source)).collect();
-        let mut entries = Vec::new();
-        for RawEntry { name, title, source, description, excerpt, original } in raw.entry {
-            let Some(&known) = sources.get(&source) else {
-                return Err(CatalogError::NoSource(name, source));
-            };
-            let excerpt = excerpt.map(|raw| raw.into_variant(Kind::Excerpt));
-            let original = original.map(|raw| raw.into_variant(Kind::Original));
-            let variants: Vec<_> = excerpt.into_iter().chain(original).collect();
-            if variants.is_empty() {
-                return Err(CatalogError::NoVariant(name));
+        let mut catalog: Self = toml::from_str(text)?;
+        for entry in &mut catalog.entries {
+            let name = || entry.name.clone();
+            let known = catalog.sources.iter().find(|source| source.folder == entry.source_folder);
+            let unknown = || CatalogError::NoSource(name(), entry.source_folder.clone());
+            entry.source = known.ok_or_else(unknown)?.clone();
+            if entry.variants.is_empty() {
+                return Err(CatalogError::NoVariant(name()));
             }
-            entries.push(Entry { name, title, description, source: known.clone(), variants });
         }
-        let RawCatalog { licence_of_originals, licence_of_excerpts, .. } = raw;
-        Ok(Self { licence_of_originals, licence_of_excerpts, entries })
+        Ok(catalog)
     }
 }
 
@@ -271,15 +269,6 @@ impl Entry {
     }
 }
 
-impl Wanted {
-    fn admits(self, kind: Kind) -> bool {
-        match self {
-            Self::Auto => true,
-            Self::Only(only) => kind == only,
-        }
-    }
-}
-
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -287,52 +276,6 @@ impl fmt::Display for Kind {
             Self::Original => "original",
         })
     }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawCatalog {
-    licence_of_originals: String,
-    licence_of_excerpts: String,
-    source: Vec<Source>,
-    entry: Vec<RawEntry>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawEntry {
-    name: String,
-    title: String,
-    source: String,
-    description: String,
-    excerpt: Option<RawVariant>,
-    original: Option<RawVariant>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawVariant {
-    files: Vec<String>,
-    columns: usize,
-    samples: usize,
-    features: usize,
-    provenance: String,
-    #[serde(default)]
-    stand_ins: Vec<Candidate>,
-    settings: Table,
-}
-
-impl RawVariant {
-    fn into_variant(self, kind: Kind) -> Variant {
-        let Self { files, columns, samples, features, provenance, stand_ins, settings } = self;
-        let mut candidates = vec![Candidate { files, provenance }];
-        candidates.extend(stand_ins);
-        Variant { kind, candidates, columns, samples, features, settings }
-    }
-}
-
-fn did_you_mean(suggestion: &Option<String>) -> String {
-    suggestion.as_ref().map_or(String::new(), |name| format!(" (did you mean {name:?}?)"))
 }
 
 fn looked_at(places: &[PathBuf], incomplete: Option<&Path>) -> String {
@@ -425,15 +368,12 @@ mod tests {
         let air = find("air-quality").unwrap();
         let found = |wanted| locate(air, wanted, &folders).map(|located| located.files);
         touch(&first.path().join("air_quality/AirQualityUCI.csv.gz"));
-        assert_eq!(
-            found(Wanted::Auto).unwrap(),
-            [first.path().join("air_quality/AirQualityUCI.csv.gz")]
-        );
+        assert_eq!(found(None).unwrap(), [first.path().join("air_quality/AirQualityUCI.csv.gz")]);
         touch(&second.path().join("AirData.csv.zst"));
-        assert_eq!(found(Wanted::Auto).unwrap(), [second.path().join("AirData.csv.zst")]);
+        assert_eq!(found(None).unwrap(), [second.path().join("AirData.csv.zst")]);
         touch(&first.path().join("authors_csv/AirData.csv"));
-        assert_eq!(found(Wanted::Auto).unwrap(), [first.path().join("authors_csv/AirData.csv")]);
-        let original = locate(air, Wanted::Only(Kind::Original), &folders).unwrap();
+        assert_eq!(found(None).unwrap(), [first.path().join("authors_csv/AirData.csv")]);
+        let original = locate(air, Some(Kind::Original), &folders).unwrap();
         assert_eq!(original.variant, Kind::Original);
         assert_eq!(original.settings["data"]["target"].as_str(), Some("CO(GT)"));
     }
@@ -444,10 +384,10 @@ mod tests {
         let folders = [folder.path().to_owned()];
         let conductivity = find("conductivity").unwrap();
         touch(&folder.path().join("superconductivity/train_rebuilt.csv.gz"));
-        let rebuilt = locate(conductivity, Wanted::Auto, &folders).unwrap();
+        let rebuilt = locate(conductivity, None, &folders).unwrap();
         assert!(rebuilt.provenance.contains("rebuilt from formulas"), "{}", rebuilt.provenance);
         touch(&folder.path().join("train.csv"));
-        let original = locate(conductivity, Wanted::Auto, &folders).unwrap();
+        let original = locate(conductivity, None, &folders).unwrap();
         assert_eq!(original.files, [folder.path().join("train.csv")]);
         assert!(!original.provenance.contains("rebuilt"));
     }
@@ -462,10 +402,10 @@ mod tests {
         for name in &names[..11] {
             touch(&folder.path().join("beijing_multisite").join(name));
         }
-        let message = locate(beijing, Wanted::Auto, &folders).unwrap_err().to_string();
+        let message = locate(beijing, None, &folders).unwrap_err().to_string();
         assert!(message.contains(&names[11]) && message.contains("missing beside"), "{message}");
         touch(&folder.path().join("beijing_multisite").join(format!("{}.gz", names[11])));
-        let located = locate(beijing, Wanted::Auto, &folders).unwrap();
+        let located = locate(beijing, None, &folders).unwrap();
         assert_eq!(located.files.len(), 12);
         assert!(
             located.files[11].to_string_lossy().ends_with("Wanshouxigong_20130301-20170228.csv.gz")
@@ -475,7 +415,7 @@ mod tests {
     #[test]
     fn a_data_set_that_is_not_here_names_the_places_and_the_command() {
         let folders = [PathBuf::from("/nowhere"), PathBuf::from("/elsewhere")];
-        let error = locate(find("twitter").unwrap(), Wanted::Auto, &folders).unwrap_err();
+        let error = locate(find("twitter").unwrap(), None, &folders).unwrap_err();
         assert_eq!(error.places.len(), 8);
         let message = error.to_string();
         for part in [
@@ -490,8 +430,7 @@ mod tests {
                 "{message}"
             );
         }
-        let none =
-            locate(find("naval").unwrap(), Wanted::Only(Kind::Excerpt), &folders).unwrap_err();
+        let none = locate(find("naval").unwrap(), Some(Kind::Excerpt), &folders).unwrap_err();
         assert!(none.places.is_empty());
     }
 
@@ -499,7 +438,7 @@ mod tests {
     fn a_misspelt_name_gets_the_nearest() {
         let message = lookup("air-qualty").unwrap_err().to_string();
         assert!(message.contains("did you mean \"air-quality\""), "{message}");
-        assert_eq!(lookup("zzz").unwrap_err().suggestion, None);
+        assert_eq!(lookup("zzz").unwrap_err().suggestion, "");
         assert_eq!(lookup("naval").unwrap().source.uci, 316);
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::DataError;
 use super::rows::{Format, Place};
-use super::text::excerpt;
+use super::text::{did_you_mean, excerpt};
 
 /// What the user says about a table.
 #[derive(Debug, Clone, PartialEq)]
@@ -193,12 +193,7 @@ impl Roles {
 
 /// The nearest name, and what there is.
 pub(super) fn listing(wanted: &str, names: &[String]) -> String {
-    let likeness =
-        |name: &String| strsim::jaro_winkler(&name.to_lowercase(), &wanted.to_lowercase());
-    let nearest = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    let alike = nearest.filter(|name| likeness(name) >= SUGGESTION_LIKENESS);
-    let mut there =
-        alike.map_or(String::new(), |name| format!(" (did you mean {:?}?)", excerpt(name)));
+    let mut there = did_you_mean(wanted, names.iter().map(String::as_str), SUGGESTION_LIKENESS);
     let listed: Vec<_> = names.iter().take(LISTED_COLUMNS).map(|name| excerpt(name)).collect();
     there += &format!("; there are {}", listed.join(", "));
     if names.len() > LISTED_COLUMNS {

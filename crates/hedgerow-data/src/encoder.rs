@@ -25,6 +25,8 @@ pub(super) struct Numbers {
     pub(super) owner: u32,
     /// The time in seconds; 0 if the data has none.
     pub(super) time: f64,
+    /// The line it begins in.
+    pub(super) line: u64,
 }
 
 /// Turns rows of one table into [`Numbers`].
@@ -41,20 +43,34 @@ pub(super) struct Encoder {
     joined: String,
 }
 
-/// How a column enters.
+/// How a column enters: as its number, or as numbers of which its text sets one to 1.
 #[derive(Debug)]
-enum Input {
-    Number { column: usize },
-    OneHot { column: usize, levels: HashMap<String, usize> },
-    Hashed { column: usize, slots: usize },
+struct Input {
+    column: usize,
+    slots: Option<Slots>,
 }
 
-impl Input {
-    fn width(&self) -> usize {
+#[derive(Debug)]
+enum Slots {
+    /// One for each known text.
+    Known(HashMap<String, usize>),
+    /// This many; the hash of a text chooses one.
+    Hashed(usize),
+}
+
+impl Slots {
+    fn count(&self) -> usize {
         match self {
-            Self::Number { .. } => 1,
-            Self::OneHot { levels, .. } => levels.len(),
-            Self::Hashed { slots, .. } => *slots,
+            Self::Known(levels) => levels.len(),
+            Self::Hashed(count) => *count,
+        }
+    }
+
+    /// The slot of a text; none if the first reading did not meet it.
+    fn of(&self, text: &str) -> Option<usize> {
+        match self {
+            Self::Known(levels) => levels.get(text).copied(),
+            Self::Hashed(count) => Some((hash(text) % *count as u64) as usize),
         }
     }
 }
@@ -115,23 +131,18 @@ impl Encoder {
         let Roles { features, lagged, targets, time, node } = Roles::find(&file, names, choice)?;
         let mut inputs = Vec::new();
         for column in features {
-            inputs.push(match (levels.0.get(&column), choice.categories) {
-                (None, _) | (Some(_), Categories::Refuse) => Input::Number { column },
-                (Some(_), Categories::Hashed(slots)) => Input::Hashed { column, slots },
+            let slots = match (levels.0.get(&column), choice.categories) {
+                (None, _) | (Some(_), Categories::Refuse) => None,
+                (Some(_), Categories::Hashed(count)) => Some(Slots::Hashed(count)),
                 (Some(texts), Categories::OneHot) if texts.len() > MOST_LEVELS => {
                     let place = Place { file, row: None, column: Some(names[column].clone()) };
                     return Err(DataError::TooManyLevels(place, MOST_LEVELS));
                 }
                 (Some(texts), Categories::OneHot) => {
-                    let levels = texts
-                        .iter()
-                        .cloned()
-                        .enumerate()
-                        .map(|(slot, text)| (text, slot))
-                        .collect();
-                    Input::OneHot { column, levels }
+                    Some(Slots::Known(texts.iter().cloned().zip(0..).collect()))
                 }
-            });
+            };
+            inputs.push(Input { column, slots });
         }
         let (names, signs) = (names.to_vec(), choice.signs);
         Ok(Self { file, names, inputs, lagged, targets, time, node, signs, joined: String::new() })
@@ -139,21 +150,16 @@ impl Encoder {
 
     /// Numbers of the row's own inputs.
     pub(super) fn width(&self) -> usize {
-        self.inputs.iter().map(Input::width).sum()
+        self.inputs.iter().map(|input| input.slots.as_ref().map_or(1, Slots::count)).sum()
     }
 
     /// The column of each of them; none where it is of a text.
     pub(super) fn input_columns(&self) -> Vec<Vec<String>> {
-        let mut columns = Vec::new();
-        for input in &self.inputs {
-            match input {
-                Input::Number { column } => columns.push(vec![self.names[*column].clone()]),
-                Input::OneHot { .. } | Input::Hashed { .. } => {
-                    columns.extend(std::iter::repeat_n(vec![], input.width()));
-                }
-            }
-        }
-        columns
+        let columns = self.inputs.iter().flat_map(|input| match &input.slots {
+            None => vec![vec![self.names[input.column].clone()]],
+            Some(slots) => vec![vec![]; slots.count()],
+        });
+        columns.collect()
     }
 
     /// Lagged columns.
@@ -185,26 +191,16 @@ impl Encoder {
         out: &mut Numbers,
     ) -> Result<(), DataError> {
         out.values.clear();
+        out.line = row.line();
         for input in &self.inputs {
-            match input {
-                Input::Number { column } => out.values.push(self.number(row, *column, f32::MAX)?),
-                Input::OneHot { column, levels } => {
-                    let start = out.values.len();
-                    out.values.resize(start + levels.len(), 0.0);
-                    // A text that the first reading did not meet sets nothing.
-                    if let Some(slot) =
-                        text_of(row.cell(*column)).and_then(|text| levels.get(&text).copied())
-                    {
-                        out.values[start + slot] = 1.0;
-                    }
-                }
-                Input::Hashed { column, slots } => {
-                    let start = out.values.len();
-                    out.values.resize(start + slots, 0.0);
-                    if let Some(text) = text_of(row.cell(*column)) {
-                        out.values[start + (hash(&text) % *slots as u64) as usize] = 1.0;
-                    }
-                }
+            let Some(slots) = &input.slots else {
+                out.values.push(self.number(row, input.column, f32::MAX)?);
+                continue;
+            };
+            let start = out.values.len();
+            out.values.resize(start + slots.count(), 0.0);
+            if let Some(slot) = text_of(row.cell(input.column)).and_then(|text| slots.of(&text)) {
+                out.values[start + slot] = 1.0;
             }
         }
         for &column in &self.lagged {

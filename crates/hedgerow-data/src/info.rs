@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::rows::{self, Cell, Format, ReadError, Row};
-use super::samples::LOOKED_AT;
+use super::tables::LOOKED_AT;
 use super::text::excerpt;
 use super::timestamp;
 use crate::partition::DEFAULT_NODES;

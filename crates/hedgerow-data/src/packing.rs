@@ -2,6 +2,8 @@
 //! doesn't wait for a full block: everything that the compressor flushed can be read.
 
 use std::io::{self, BufReader, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use flate2::bufread::MultiGzDecoder;
 use memchr::memchr2;
@@ -43,17 +45,24 @@ impl Packing {
 }
 
 /// A file's bytes, unpacked.
-pub(crate) enum Input {
-    Plain(Raw),
-    Gzip(Box<MultiGzDecoder<BufReader<Raw>>>),
-    #[cfg(feature = "zstandard")]
-    Zstandard(Box<zstd::Decoder<'static, BufReader<Raw>>>),
+pub(crate) struct Input {
+    content: Box<dyn Read + Send>,
+    packing: Option<Packing>,
+    raw: Arc<RawState>,
+}
+
+/// What is known of the file itself, whoever reads it.
+#[derive(Default)]
+struct RawState {
+    bytes: AtomicU64,
+    failed: AtomicBool,
 }
 
 impl Input {
     /// Unpacks what the first bytes announce.
     pub(crate) fn recognised(input: Box<dyn Read + Send>) -> io::Result<Self> {
-        let mut raw = Raw { input, head: Vec::new(), bytes: 0, failed: false };
+        let state = Arc::new(RawState::default());
+        let mut raw = Raw { input, state: state.clone() };
         let mut block = [0; 512];
         let mut head = Vec::new();
         while !tells_what_it_is(&head) {
@@ -63,62 +72,42 @@ impl Input {
             }
         }
         let packing = Packing::of(&head);
-        raw.head = head;
-        let buffered = |raw| BufReader::with_capacity(READ_BLOCK_BYTES, raw);
-        Ok(match packing {
-            None => Self::Plain(raw),
-            Some(Packing::Gzip) => Self::Gzip(Box::new(MultiGzDecoder::new(buffered(raw)))),
+        let whole = io::Cursor::new(head).chain(raw);
+        let buffered = |whole| BufReader::with_capacity(READ_BLOCK_BYTES, whole);
+        let content: Box<dyn Read + Send> = match packing {
+            None => Box::new(whole),
+            Some(Packing::Gzip) => Box::new(MultiGzDecoder::new(buffered(whole))),
             #[cfg(feature = "zstandard")]
-            Some(Packing::Zstandard) => {
-                Self::Zstandard(Box::new(zstd::Decoder::with_buffer(buffered(raw))?))
-            }
+            Some(Packing::Zstandard) => Box::new(zstd::Decoder::with_buffer(buffered(whole))?),
             #[cfg(not(feature = "zstandard"))]
             Some(Packing::Zstandard) => {
                 let why =
                     "zstandard data, and this build can't read it: build with --features zstandard";
                 return Err(io::Error::new(io::ErrorKind::Unsupported, why));
             }
-        })
-    }
-
-    fn raw(&self) -> &Raw {
-        match self {
-            Self::Plain(raw) => raw,
-            Self::Gzip(decoder) => decoder.get_ref().get_ref(),
-            #[cfg(feature = "zstandard")]
-            Self::Zstandard(decoder) => decoder.get_ref().get_ref(),
-        }
+        };
+        Ok(Self { content, packing, raw: state })
     }
 
     /// Bytes of the file itself that were taken in.
     pub(crate) fn bytes_read(&self) -> u64 {
-        self.raw().bytes
+        self.raw.bytes.load(Ordering::Relaxed)
     }
 
     /// Whether it was the file itself that couldn't be read.
     pub(crate) fn raw_failed(&self) -> bool {
-        self.raw().failed
+        self.raw.failed.load(Ordering::Relaxed)
     }
 
     /// How the file is packed.
     pub(crate) fn packing(&self) -> Option<Packing> {
-        match self {
-            Self::Plain(_) => None,
-            Self::Gzip(_) => Some(Packing::Gzip),
-            #[cfg(feature = "zstandard")]
-            Self::Zstandard(_) => Some(Packing::Zstandard),
-        }
+        self.packing
     }
 }
 
 impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(raw) => raw.read(buffer),
-            Self::Gzip(decoder) => decoder.read(buffer),
-            #[cfg(feature = "zstandard")]
-            Self::Zstandard(decoder) => decoder.read(buffer),
-        }
+        self.content.read(buffer)
     }
 }
 
@@ -138,23 +127,18 @@ pub(crate) fn read_some(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<
 }
 
 /// The file's own bytes, counted.
-pub(crate) struct Raw {
+struct Raw {
     input: Box<dyn Read + Send>,
-    /// Looked at already, and to be read first.
-    head: Vec<u8>,
-    bytes: u64,
-    failed: bool,
+    state: Arc<RawState>,
 }
 
 impl Read for Raw {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if !self.head.is_empty() {
-            let length = self.head.as_slice().read(buffer)?;
-            self.head.drain(..length);
-            return Ok(length);
+        let read = read_some(&mut self.input, buffer);
+        match &read {
+            Ok(length) => _ = self.state.bytes.fetch_add(*length as u64, Ordering::Relaxed),
+            Err(_) => self.state.failed.store(true, Ordering::Relaxed),
         }
-        let length = read_some(&mut self.input, buffer).inspect_err(|_| self.failed = true)?;
-        self.bytes += length as u64;
-        Ok(length)
+        read
     }
 }

@@ -54,11 +54,8 @@ pub enum PartitionError {
         nodes: usize,
     },
     /// Sample indices have 32 bits.
-    #[error("{samples} samples are too many: at most {} can be dealt", u32::MAX)]
-    TooManySamples {
-        /// Samples there are.
-        samples: usize,
-    },
+    #[error("{0} samples are too many: at most {max} can be dealt", max = u32::MAX)]
+    TooManySamples(usize),
     /// The samples could not be read again.
     #[error("{0}")]
     Unreadable(String),
@@ -83,51 +80,48 @@ pub enum PartitionError {
 }
 
 impl Partition {
-    /// Their names, as listed in messages.
-    pub const NAMES: [&str; 9] = [
-        "auto",
-        "round-robin",
-        "shuffled",
-        "blocks",
-        "sorted-label",
-        "sorted-direction",
-        "dirichlet:ALPHA",
-        "unequal:ALPHA",
-        "column:NAME",
+    /// Those without a parameter.
+    const PLAIN: [(&str, Self); 6] = [
+        ("auto", Self::Auto),
+        ("round-robin", Self::RoundRobin),
+        ("shuffled", Self::Shuffled),
+        ("blocks", Self::Blocks),
+        ("sorted-label", Self::SortedLabel),
+        ("sorted-direction", Self::SortedDirection),
     ];
+
+    /// All names, as listed in messages.
+    pub fn names() -> Vec<&'static str> {
+        let plain = Self::PLAIN.into_iter().map(|(name, _)| name);
+        plain.chain(["dirichlet:ALPHA", "unequal:ALPHA", "column:NAME"]).collect()
+    }
 
     /// The partition of that name; α is a number from 0.001 to 1000. (`column:NAME` is
     /// [`Partition::Auto`] on data that names its nodes.)
     pub fn parse(name: &str) -> Option<Self> {
-        match name {
-            "auto" => Some(Self::Auto),
-            "round-robin" => Some(Self::RoundRobin),
-            "shuffled" => Some(Self::Shuffled),
-            "blocks" => Some(Self::Blocks),
-            "sorted-label" => Some(Self::SortedLabel),
-            "sorted-direction" => Some(Self::SortedDirection),
-            _ => {
-                let (kind, alpha) = name.split_once(':')?;
-                let alpha = alpha.parse().ok().filter(|alpha| (0.001..=1000.0).contains(alpha))?;
-                match kind {
-                    "dirichlet" => Some(Self::Dirichlet(alpha)),
-                    "unequal" => Some(Self::Unequal(alpha)),
-                    _ => None,
-                }
-            }
+        if let Some((_, plain)) = Self::PLAIN.into_iter().find(|(known, _)| *known == name) {
+            return Some(plain);
+        }
+        let (kind, alpha) = name.split_once(':')?;
+        let alpha = alpha.parse().ok().filter(|alpha| (0.001..=1000.0).contains(alpha))?;
+        match kind {
+            "dirichlet" => Some(Self::Dirichlet(alpha)),
+            "unequal" => Some(Self::Unequal(alpha)),
+            _ => None,
         }
     }
 
     /// Name on the command line.
     pub fn name(self) -> String {
         match self {
-            Self::Auto | Self::RoundRobin => "round-robin".to_owned(),
-            Self::Shuffled => "shuffled".to_owned(),
-            Self::Blocks => "blocks".to_owned(),
-            Self::SortedLabel => "sorted-label".to_owned(),
-            Self::SortedDirection => "sorted-direction".to_owned(),
+            // Data that names no nodes is dealt so.
+            Self::Auto => Self::RoundRobin.name(),
             Self::Dirichlet(alpha) => format!("dirichlet:{alpha}"),
             Self::Unequal(alpha) => format!("unequal:{alpha}"),
+            _ => {
+                let known = Self::PLAIN.into_iter().filter(|(_, known)| *known == self);
+                known.map(|(name, _)| name).collect()
+            }
         }
     }
 
@@ -147,8 +141,7 @@ impl Partition {
         if samples < nodes {
             return Err(PartitionError::TooFewSamples { samples, nodes });
         }
-        let count =
-            u32::try_from(samples).map_err(|_| PartitionError::TooManySamples { samples })?;
+        let count = u32::try_from(samples).map_err(|_| PartitionError::TooManySamples(samples))?;
         let mut order: Vec<u32> = (0..count).collect();
         match (self, &data.owners) {
             (Self::Auto, Some(owners)) => by_owner(&owners.ids, nodes),
@@ -160,7 +153,7 @@ impl Partition {
             (Self::Blocks, _) => {
                 Ok(blocks(samples, nodes).map(|block| order[block].to_vec()).collect())
             }
-            (Self::SortedLabel, _) => Ok(slices(order, nodes, |sample| f64::from(data.y[sample]))),
+            (Self::SortedLabel, _) => Ok(slices(order, nodes, |at| f64::from(data.y[at]))),
             (Self::SortedDirection, _) => {
                 let positions = along_principal_direction(data)
                     .map_err(|error| PartitionError::Unreadable(error.to_string()))?;
@@ -269,8 +262,7 @@ fn by_proportions(
             Ok(law) => (0..nodes).map(|_| law.sample(rng)).collect(),
             Err(_) => vec![1.0; nodes],
         };
-        let total: f64 = shares.iter().sum();
-        if total <= 0.0 {
+        if shares.iter().sum::<f64>() <= 0.0 {
             // All of them underflowed: one node takes the bin, as it nearly would have.
             shares[rng.random_range(0..nodes)] = 1.0;
         }
@@ -278,12 +270,9 @@ fn by_proportions(
         let (mut before, mut start) = (0.0, 0);
         for (node, share) in shares.iter().enumerate() {
             before += share / total;
-            let end = if node + 1 == nodes {
-                bin.len()
-            } else {
-                (before * bin.len() as f64).round() as usize
-            };
-            let end = end.clamp(start, bin.len());
+            let is_last = node + 1 == nodes;
+            let share = if is_last { 1.0 } else { before };
+            let end = ((share * bin.len() as f64).round() as usize).clamp(start, bin.len());
             dealt[node].extend_from_slice(&bin[start..end]);
             start = end;
         }
@@ -320,12 +309,8 @@ fn blocks(samples: usize, nodes: usize) -> impl Iterator<Item = Range<usize>> {
 fn by_owner(owners: &[u32], nodes: usize) -> Result<Vec<Vec<u32>>, PartitionError> {
     let mut dealt = vec![Vec::new(); nodes];
     for (sample, &owner) in owners.iter().enumerate() {
-        let node = dealt.get_mut(owner as usize).ok_or(PartitionError::UnknownOwner {
-            sample,
-            owner,
-            nodes,
-        })?;
-        node.push(sample as u32);
+        let unknown = PartitionError::UnknownOwner { sample, owner, nodes };
+        dealt.get_mut(owner as usize).ok_or(unknown)?.push(sample as u32);
     }
     match dealt.iter().position(Vec::is_empty) {
         Some(node) => Err(PartitionError::OwnsNothing { node, nodes }),
@@ -347,7 +332,9 @@ mod tests {
     fn owned(owner: Vec<u32>) -> Dataset {
         let names = vec![String::new(); 1 + owner.iter().copied().max().unwrap() as usize];
         let labels = vec![0.0; owner.len()];
-        Dataset { owners: Some(Owners { ids: owner, names }), ..labelled(labels) }
+        let mut data = labelled(labels);
+        data.owners = Some(Owners { ids: owner, names });
+        data
     }
 
     const ALL: [Partition; 7] = [

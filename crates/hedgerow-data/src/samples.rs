@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::DataError;
-use super::columns::{BY_FILE, Categories, ColumnChoice, Disorder, Duplicates, Roles};
-use super::encoder::{Encoder, Levels, Numbers, Owners};
-use super::rows::{self, Place, Row, Rows};
+use super::columns::{Categories, ColumnChoice, Disorder, Duplicates};
+use super::encoder::{Numbers, Owners};
+use super::rows::{self, Place, Rows};
 use super::series::{Series, Shape};
 use super::store::{Store, StoreWriter};
-use super::text::excerpt;
+use super::tables::Tables;
 
 /// One sample; NaN is missing.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -34,9 +34,6 @@ pub struct InputColumns {
     /// Names of the targets.
     pub targets: Vec<String>,
 }
-
-/// Rows that are looked at to tell columns of text from columns of numbers.
-pub(super) const LOOKED_AT: usize = 1000;
 
 /// Samples from one or more tables of the same columns.
 pub struct SampleStream {
@@ -63,41 +60,30 @@ enum Input {
     Sorted(Sorted),
 }
 
-struct Tables {
-    files: Vec<PathBuf>,
-    /// Of each file, where each is a node.
-    nodes: Vec<String>,
-    /// Which of them is being read.
-    at: usize,
-    rows: Box<dyn Rows>,
-    encoder: Encoder,
-    row: Row,
-    /// The first row has been read already.
-    peeked: bool,
-    levels: Levels,
-    /// Bytes of the files before this one.
-    bytes_before: u64,
-}
-
 struct Sorted {
     store: Store,
-    order: Vec<u32>,
-    at: usize,
-    owners: Vec<u32>,
-    times: Vec<f64>,
-    /// For messages: the line of each row, the first row of each file, and the column of the time.
-    lines: Vec<u64>,
+    rows: std::vec::IntoIter<SortedRow>,
+    /// The row that was last taken.
+    last: u32,
+    /// For messages: the first row of each file, and the column of the time.
     files: Vec<(usize, PathBuf)>,
     column: Option<String>,
     bytes: u64,
+}
+
+/// A row before its values are read: where they are in the store, and what goes with them.
+struct SortedRow {
+    index: u32,
+    owner: u32,
+    time: f64,
+    line: u64,
 }
 
 impl SampleStream {
     /// Opens the files; `-` alone is standard input, which is read live.
     pub fn open(files: &[PathBuf], choice: &ColumnChoice) -> Result<Self, DataError> {
         if !files.iter().any(|file| file == Path::new("-")) {
-            let levels = levels(files, choice)?;
-            return Self::over(Tables::open(files, choice, levels)?, choice, false);
+            return Self::over(Tables::open(files, choice)?, choice, false);
         }
         if files.len() > 1 {
             return Err(DataError::NeedsWholeFile("a file beside it"));
@@ -191,7 +177,7 @@ impl SampleStream {
     /// Bytes of the files taken in so far.
     pub fn bytes_read(&self) -> u64 {
         match &self.input {
-            Input::Tables(tables) => tables.bytes_before + tables.rows.bytes_read(),
+            Input::Tables(tables) => tables.bytes_read(),
             Input::Sorted(sorted) => sorted.bytes,
         }
     }
@@ -225,22 +211,23 @@ impl SampleStream {
             if self.choice.rows == Some(self.rows_taken) {
                 return Ok(false);
             }
-            let line = match &mut self.input {
-                Input::Tables(tables) => {
-                    tables.next(&self.choice, &mut self.owners, &mut self.numbers)?
-                }
-                Input::Sorted(sorted) => sorted.next(&mut self.numbers)?,
+            let numbers = &mut self.numbers;
+            let found = match &mut self.input {
+                Input::Tables(tables) => tables.next(&self.choice, &mut self.owners, numbers)?,
+                Input::Sorted(sorted) => sorted.next(numbers)?,
             };
-            let Some(line) = line else { return Ok(false) };
+            if !found {
+                return Ok(false);
+            }
             self.rows_taken += 1;
             if self.choice.time.is_empty() {
                 return Ok(true);
             }
-            let time = self.numbers.time;
-            let before = self.clock.insert(self.numbers.owner, time);
+            let Numbers { time, owner, line, .. } = self.numbers;
+            let before = self.clock.insert(owner, time);
             let place = || match &self.input {
                 Input::Tables(tables) => tables.encoder.place(line, tables.encoder.time_column()),
-                Input::Sorted(sorted) => sorted.place(),
+                Input::Sorted(sorted) => sorted.place(line),
             };
             match before {
                 Some(before) if time < before && self.choice.disorder == Disorder::Refuse => {
@@ -260,124 +247,46 @@ impl SampleStream {
     fn sort(&mut self) -> Result<(), DataError> {
         let mut writer =
             StoreWriter::new(self.shape.inputs + self.shape.lagged + self.columns.targets.len());
-        let (mut owners, mut times, mut lines, mut files) = (vec![], vec![], vec![], vec![]);
+        let (mut rows, mut files) = (Vec::new(), Vec::new());
         let Input::Tables(tables) = &mut self.input else { return Ok(()) };
-        while self.choice.rows != Some(times.len())
-            && let Some(line) = tables.next(&self.choice, &mut self.owners, &mut self.numbers)?
+        while self.choice.rows != Some(rows.len())
+            && tables.next(&self.choice, &mut self.owners, &mut self.numbers)?
         {
             if files.len() <= tables.at {
-                files.resize(tables.at + 1, (times.len(), tables.files[tables.at].clone()));
+                files.resize(tables.at + 1, (rows.len(), tables.files[tables.at].clone()));
             }
-            writer.push(&self.numbers.values).map_err(DataError::Store)?;
-            owners.push(self.numbers.owner);
-            times.push(self.numbers.time);
-            lines.push(line);
+            let Numbers { values, owner, time, line } = &self.numbers;
+            writer.push(values).map_err(DataError::Store)?;
+            let index = u32::try_from(rows.len());
+            let index = index.map_err(|_| DataError::TooManyRows(rows.len()))?;
+            rows.push(SortedRow { index, owner: *owner, time: *time, line: *line });
         }
-        let bytes = tables.bytes_before + tables.rows.bytes_read();
-        let count = u32::try_from(times.len()).map_err(|_| DataError::TooManyRows(times.len()))?;
-        let mut order: Vec<u32> = (0..count).collect();
-        order.sort_by(|a, b| times[*a as usize].total_cmp(&times[*b as usize]));
+        rows.sort_by(|a, b| a.time.total_cmp(&b.time));
         let store = writer.finish().map_err(DataError::Store)?;
         let column = tables.encoder.place(0, tables.encoder.time_column()).column;
-        self.input = Input::Sorted(Sorted {
-            store,
-            order,
-            at: 0,
-            owners,
-            times,
-            lines,
-            files,
-            column,
-            bytes,
-        });
+        let (rows, bytes) = (rows.into_iter(), tables.bytes_read());
+        self.input = Input::Sorted(Sorted { store, rows, last: 0, files, column, bytes });
         Ok(())
     }
 }
 
 impl Sorted {
-    fn next(&mut self, numbers: &mut Numbers) -> Result<Option<u64>, DataError> {
-        let Some(&row) = self.order.get(self.at) else { return Ok(None) };
-        self.at += 1;
+    fn next(&mut self, numbers: &mut Numbers) -> Result<bool, DataError> {
+        let Some(SortedRow { index, owner, time, line }) = self.rows.next() else {
+            return Ok(false);
+        };
+        self.last = index;
+        (numbers.owner, numbers.time, numbers.line) = (owner, time, line);
         numbers.values.clear();
-        self.store.read(&[row], &mut numbers.values).map_err(DataError::Store)?;
-        (numbers.owner, numbers.time) = (self.owners[row as usize], self.times[row as usize]);
-        Ok(Some(self.lines[row as usize]))
+        self.store.read(&[index], &mut numbers.values).map_err(DataError::Store)?;
+        Ok(true)
     }
 
     /// Where the row that was last taken stands.
-    fn place(&self) -> Place {
-        let row =
-            self.at.checked_sub(1).and_then(|at| self.order.get(at)).map_or(0, |row| *row as usize);
-        let file = self.files.iter().rev().find(|(first, _)| *first <= row);
+    fn place(&self, line: u64) -> Place {
+        let file = self.files.iter().rev().find(|(first, _)| *first <= self.last as usize);
         let file = file.map(|(_, file)| file.clone()).unwrap_or_default();
-        Place { file, row: self.lines.get(row).copied(), column: self.column.clone() }
-    }
-}
-
-impl Tables {
-    fn open(files: &[PathBuf], choice: &ColumnChoice, levels: Levels) -> Result<Self, DataError> {
-        let first = files.first().ok_or(DataError::NoFiles)?;
-        let rows = rows::open(first, &choice.format)?;
-        let encoder = Encoder::new(first.clone(), rows.columns(), choice, &levels)?;
-        let is_by_file = choice.node.as_deref() == Some(BY_FILE);
-        Ok(Self {
-            files: files.to_vec(),
-            nodes: if is_by_file { node_names(files) } else { vec![] },
-            at: 0,
-            rows,
-            encoder,
-            row: Row::default(),
-            peeked: false,
-            levels,
-            bytes_before: 0,
-        })
-    }
-
-    fn live(mut rows: Box<dyn Rows>, choice: &ColumnChoice) -> Result<Self, DataError> {
-        let file = PathBuf::from("-");
-        let roles = Roles::find(&file, rows.columns(), choice)?;
-        // No more than the first row is shown beforehand.
-        let (mut levels, mut row) = (Levels::default(), Row::default());
-        let peeked = rows.next(&mut row)?;
-        if peeked {
-            levels.note_columns(&row, &roles.features);
-        }
-        let encoder = Encoder::new(file.clone(), rows.columns(), choice, &levels)?;
-        let nodes = vec!["-".to_owned()];
-        Ok(Self {
-            files: vec![file],
-            nodes,
-            at: 0,
-            rows,
-            encoder,
-            row,
-            peeked,
-            levels,
-            bytes_before: 0,
-        })
-    }
-
-    /// The next row of all files, and its line.
-    fn next(
-        &mut self,
-        choice: &ColumnChoice,
-        owners: &mut Owners,
-        numbers: &mut Numbers,
-    ) -> Result<Option<u64>, DataError> {
-        while !std::mem::take(&mut self.peeked) && !self.rows.next(&mut self.row)? {
-            let Some(next) = self.files.get(self.at + 1) else { return Ok(None) };
-            self.at += 1;
-            self.bytes_before += self.rows.bytes_read();
-            let rows = rows::open(next, &choice.format)?;
-            check_columns(&self.files[0], self.rows.columns(), next, rows.columns())?;
-            self.rows = rows;
-            self.encoder = Encoder::new(next.clone(), self.rows.columns(), choice, &self.levels)?;
-        }
-        if choice.node.as_deref() == Some(BY_FILE) {
-            numbers.owner = owners.id(&self.nodes[self.at]);
-        }
-        self.encoder.encode(&self.row, owners, numbers)?;
-        Ok(Some(self.row.line()))
+        Place { file, row: Some(line), column: self.column.clone() }
     }
 }
 
@@ -392,131 +301,4 @@ fn check_live(choice: &ColumnChoice) -> Result<(), DataError> {
         ));
     }
     Ok(())
-}
-
-fn check_columns(
-    first: &Path,
-    names: &[String],
-    other: &Path,
-    found: &[String],
-) -> Result<(), DataError> {
-    if names == found {
-        return Ok(());
-    }
-    let difference = match names.iter().zip(found).position(|(name, found)| name != found) {
-        Some(at) => {
-            let [found, name] = [&found[at], &names[at]].map(|name| excerpt(name));
-            format!("column {} is {found:?}, not {name:?}", at + 1)
-        }
-        None => format!("it has {}, not {}", found.len(), names.len()),
-    };
-    Err(DataError::OtherColumns { first: first.to_owned(), other: other.to_owned(), difference })
-}
-
-/// A first reading, as far as needed: which inputs are columns of text, and which texts they have.
-fn levels(files: &[PathBuf], choice: &ColumnChoice) -> Result<Levels, DataError> {
-    let mut levels = Levels::default();
-    if choice.categories == Categories::Refuse {
-        return Ok(levels);
-    }
-    let mut inputs: Option<(Vec<String>, Vec<usize>)> = None;
-    let most = choice.rows.unwrap_or(usize::MAX);
-    let mut seen = 0;
-    for file in files {
-        let mut rows = rows::open(file, &choice.format)?;
-        if let Some((names, _)) = &inputs {
-            check_columns(&files[0], names, file, rows.columns())?;
-        }
-        let features = match &mut inputs {
-            Some((_, features)) => features,
-            none => {
-                let features = Roles::find(file, rows.columns(), choice)?.features;
-                &mut none.insert((rows.columns().to_vec(), features)).1
-            }
-        };
-        let (mut row, mut seen_here) = (Row::default(), 0);
-        while seen < most && seen_here < LOOKED_AT && rows.next(&mut row)? {
-            levels.note_columns(&row, features);
-            (seen, seen_here) = (seen + 1, seen_here + 1);
-        }
-    }
-    if choice.categories == Categories::OneHot {
-        // Which texts there are can only be asked once it is known where.
-        seen = 0;
-        for file in files {
-            let (mut rows, mut row) = (rows::open(file, &choice.format)?, Row::default());
-            while seen < most && rows.next(&mut row)? {
-                levels.note_texts(&row);
-                seen += 1;
-            }
-        }
-    }
-    Ok(levels)
-}
-
-/// How files are packed, and how tables are written.
-const PACKED_ENDINGS: [&str; 3] = [".gz", ".zst", ".zstd"];
-const FORMAT_ENDINGS: [&str; 9] =
-    [".csv", ".tsv", ".txt", ".dat", ".data", ".json", ".jsonl", ".ndjson", ".parquet"];
-
-/// Names for nodes that are files: without the endings that say how they are written, unless they
-/// would be alike then.
-fn node_names(files: &[PathBuf]) -> Vec<String> {
-    let whole =
-        |file: &PathBuf| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let short = |file: &PathBuf| {
-        let name = whole(file);
-        without_ending(without_ending(&name, &PACKED_ENDINGS), &FORMAT_ENDINGS).to_owned()
-    };
-    let count = |name: &dyn Fn(&PathBuf) -> String| {
-        let mut counts: HashMap<String, usize> = HashMap::new();
-        files.iter().for_each(|file| *counts.entry(name(file)).or_default() += 1);
-        counts
-    };
-    let (shorts, wholes) = (count(&short), count(&whole));
-    let name = |file| match (short(file), whole(file)) {
-        (short, _) if shorts[&short] == 1 => short,
-        (_, whole) if wholes[&whole] == 1 => whole,
-        _ => file.display().to_string(),
-    };
-    files.iter().map(name).collect()
-}
-
-/// The name without the first of these endings that it has, if something is left.
-fn without_ending<'a>(name: &'a str, endings: &[&str]) -> &'a str {
-    let cut = endings.iter().filter_map(|ending| {
-        let at = name.len().checked_sub(ending.len()).filter(|at| *at > 0)?;
-        name.get(at..).filter(|end| end.eq_ignore_ascii_case(ending)).map(|_| &name[..at])
-    });
-    cut.into_iter().next().unwrap_or(name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn names(files: &[&str]) -> Vec<String> {
-        node_names(&files.iter().map(PathBuf::from).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn a_node_has_its_file_s_name_without_endings() {
-        let files = [
-            "d/a.csv",
-            "d/b.csv.gz",
-            "d/c.jsonl.zst",
-            "d/e.CSV",
-            "d/north.2.parquet",
-            "d/f.1",
-            "d/f.2",
-        ];
-        assert_eq!(names(&files), ["a", "b", "c", "e", "north.2", "f.1", "f.2"]);
-        assert_eq!(names(&["d/.csv", "d/.gz", "d/é.csv"]), [".csv", ".gz", "é"]);
-    }
-
-    #[test]
-    fn no_two_files_are_one_node() {
-        assert_eq!(names(&["d/a.csv", "d/a.csv.gz", "d/b.csv"]), ["a.csv", "a.csv.gz", "b"]);
-        assert_eq!(names(&["d/a.csv", "e/a.csv"]), ["d/a.csv", "e/a.csv"]);
-    }
 }

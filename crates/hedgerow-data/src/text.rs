@@ -25,6 +25,20 @@ pub fn foreign_message(message: &str) -> String {
     shortened(message, FOREIGN_MESSAGE_LENGTH).replace(char::is_control, " ")
 }
 
+/// The most similar of these names as a question in parentheses; empty if none has at least this
+/// similarity, from 0 to 1.
+pub(crate) fn did_you_mean<'a>(
+    wanted: &str,
+    names: impl Iterator<Item = &'a str>,
+    least_similarity: f64,
+) -> String {
+    let similarity =
+        |name: &str| strsim::jaro_winkler(&name.to_lowercase(), &wanted.to_lowercase());
+    let nearest = names.max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    let nearest = nearest.filter(|name| similarity(name) >= least_similarity);
+    nearest.map_or(String::new(), |name| format!(" (did you mean {:?}?)", excerpt(name)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

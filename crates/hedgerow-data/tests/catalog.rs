@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
-use hedgerow_data::catalog::{Entry, Kind, Located, Wanted, entries, find, locate};
+use hedgerow_data::catalog::{Entry, Kind, Located, entries, find, locate};
 use hedgerow_data::fetch::{Checked, Mirror, Options, Patience, fetch};
 
 fn data_folder() -> PathBuf {
@@ -18,7 +18,7 @@ fn data_folder() -> PathBuf {
 
 /// A variant of a data set. Prints a message and returns `None` if it is not available.
 fn at_hand(entry: &Entry, kind: Kind) -> Option<Located> {
-    let located = locate(entry, Wanted::Only(kind), &[data_folder()]).ok();
+    let located = locate(entry, Some(kind), &[data_folder()]).ok();
     if located.is_none() {
         // Not with println, because the test runner captures it.
         let told = writeln!(

@@ -159,8 +159,8 @@ fn entry(files: &[(&str, u64, Option<&str>)]) -> Entry {
     let names: Vec<_> = files.iter().map(|(name, ..)| name).collect();
     text += &format!(
         "[[entry]]\nname = \"pond\"\ntitle = \"Pond\"\nsource = \"pond\"\ndescription = \"\"\n\
-         [entry.original]\nfiles = {names:?}\ncolumns = 1\nsamples = 1\nfeatures = 1\nprovenance = \"\"\n\
-         settings = {{}}\n"
+         [[entry.variants]]\nkind = \"original\"\ncolumns = 1\nsamples = 1\nfeatures = 1\n\
+         settings = {{}}\ncandidates = [{{ files = {names:?}, provenance = \"\" }}]\n"
     );
     Catalog::parse(&text).unwrap().entries.remove(0)
 }
@@ -656,7 +656,7 @@ fn a_folder_that_cannot_be_written_is_named() {
     let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("pond"), "a file, not a folder").unwrap();
     let error = get(&abc(), &folder, "http://127.0.0.1:1").unwrap_err();
-    assert!(matches!(error, FetchError::Unwritable { .. }), "{error}");
+    assert!(matches!(error, FetchError::Unwritable(..)), "{error}");
     assert_says(&error, &["pond"]);
 }
 

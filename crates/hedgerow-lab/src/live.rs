@@ -62,7 +62,7 @@ pub fn run(
     if rounds.ahead.is_empty() {
         return Err(RunError::NothingSeen(settings.data.name.clone()));
     }
-    let is_of_order_one = rounds.ahead.iter().all(is_of_order_one);
+    let is_of_order_one = rounds.ahead.iter().all(|sample| is_of_order_one(&sample.x, sample.y));
     let scaler = run::scaler(settings, is_of_order_one, || stream.input_columns().clone())?;
     let context = RunContext {
         settings,

@@ -249,7 +249,7 @@ fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
         partition: match by_column {
             Some(_) => Partition::Auto,
             None => Partition::parse(&federation.partition).ok_or_else(|| {
-                unknown_name("federation.partition", &federation.partition, &Partition::NAMES)
+                unknown_name("federation.partition", &federation.partition, &Partition::names())
             })?,
         },
         trials: run.trials,

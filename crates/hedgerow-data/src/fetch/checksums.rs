@@ -28,7 +28,7 @@ impl Checksums {
     /// write would lose them.
     pub(super) fn read(folder: &Path) -> Result<Self, FetchError> {
         let path = folder.join(CHECKSUM_FILE);
-        let unreadable = |source| FetchError::Unreadable { path: path.clone(), source };
+        let unreadable = |cause| FetchError::Unreadable(path.clone(), cause);
         let mut text = String::new();
         match File::open(&path) {
             Err(error)
@@ -66,7 +66,7 @@ impl Checksums {
             file.write_all(lines.concat().as_bytes())?;
             file.persist(&path).map_err(|error| error.error)
         });
-        written.map(drop).map_err(|source| FetchError::Unwritable { path, source })
+        written.map(drop).map_err(|cause| FetchError::Unwritable(path, cause))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Downloads one archive over HTTP into a file that a later attempt can resume.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -30,15 +30,9 @@ impl Partial {
     /// Resumes an earlier download if it has the same address and the server supports requests for
     /// the same version.
     pub(super) fn open(path: &Path, url: &str) -> Result<Self, FetchError> {
-        let unwritable = |source| FetchError::Unwritable { path: path.to_owned(), source };
-        let mut options = OpenOptions::new();
-        let file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(unwritable)?;
+        let unwritable = |cause| FetchError::Unwritable(path.to_owned(), cause);
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
+        let file = file.map_err(unwritable)?;
         // Where files can't be locked, two processes at once are found out by the checksums.
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
             return Err(FetchError::Busy(path.to_owned()));
@@ -61,41 +55,29 @@ impl Partial {
 
     /// Throws away what there is.
     pub(super) fn remove(&self) -> Result<(), FetchError> {
-        for path in [&self.path, &beside(&self.path)] {
-            match std::fs::remove_file(path) {
-                Err(source) if source.kind() != ErrorKind::NotFound => {
-                    return Err(FetchError::Unwritable { path: path.clone(), source });
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+        remove(&self.path)?;
+        remove(&beside(&self.path))
     }
 
     fn start_over(&mut self, version: Option<String>) -> Result<(), FetchError> {
-        self.file.set_len(0).map_err(|source| self.unwritable(source))?;
+        self.file.set_len(0).map_err(|cause| self.unwritable(cause))?;
         (self.have, self.version) = (0, version);
         let note = beside(&self.path);
-        let noted = match &self.version {
-            Some(version) => std::fs::write(&note, format!("{}\n{version}", self.url)),
-            None => std::fs::remove_file(&note).or_else(|error| match error.kind() {
-                ErrorKind::NotFound => Ok(()),
-                _ => Err(error),
-            }),
-        };
-        noted.map_err(|source| FetchError::Unwritable { path: note, source })
+        let Some(version) = &self.version else { return remove(&note) };
+        std::fs::write(&note, format!("{}\n{version}", self.url))
+            .map_err(|cause| FetchError::Unwritable(note, cause))
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<(), FetchError> {
         let written =
             self.file.seek(SeekFrom::Start(self.have)).and_then(|_| self.file.write_all(bytes));
-        written.map_err(|source| self.unwritable(source))?;
+        written.map_err(|cause| self.unwritable(cause))?;
         self.have += bytes.len() as u64;
         Ok(())
     }
 
-    fn unwritable(&self, source: std::io::Error) -> FetchError {
-        FetchError::Unwritable { path: self.path.clone(), source }
+    fn unwritable(&self, cause: std::io::Error) -> FetchError {
+        FetchError::Unwritable(self.path.clone(), cause)
     }
 }
 
@@ -118,14 +100,14 @@ pub(super) fn download(
         }
         failures += 1;
         if failures >= options.patience.attempts {
-            return Err(FetchError::GaveUp { attempts: failures, last: Box::new(error) });
+            return Err(FetchError::GaveUp(failures, Box::new(error)));
         }
         progress(Progress::TryingAgain { because: error.to_string() });
         let pause = options.patience.pause.saturating_mul(1 << (failures - 1).min(16));
         std::thread::sleep(pause.min(LONGEST_PAUSE));
     }
     let whole = partial.file.try_clone().and_then(|mut file| file.rewind().map(|()| file));
-    whole.map_err(|source| FetchError::Unreadable { path: partial.path.clone(), source })
+    whole.map_err(|cause| FetchError::Unreadable(partial.path.clone(), cause))
 }
 
 fn agent(patience: &Patience, only_https: bool) -> Agent {
@@ -144,8 +126,8 @@ fn agent(patience: &Patience, only_https: bool) -> Agent {
 /// Whether it might go better next time.
 fn may_pass(error: &FetchError) -> bool {
     match error {
-        FetchError::Timeout { .. } | FetchError::BrokeOff { .. } => true,
-        FetchError::Status { status, .. } => matches!(status, 408 | 429 | 500..),
+        FetchError::Timeout(..) | FetchError::BrokeOff { .. } => true,
+        FetchError::Status(_, status) => matches!(status, 408 | 429 | 500..),
         _ => false,
     }
 }
@@ -191,7 +173,7 @@ fn attempt(
             partial.start_over(None)?;
             return Err(broke_off(0, total));
         }
-        status => return Err(FetchError::Status { url, status }),
+        status => return Err(FetchError::Status(url, status)),
     };
     receive(response, partial, total, progress)
 }
@@ -203,7 +185,10 @@ fn receive(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<(), FetchError> {
     let url = partial.url.clone();
-    let too_large = || FetchError::ArchiveTooLarge { url: url.clone(), most: MOST_ARCHIVE_BYTES };
+    let too_large = || {
+        let problem = format!("more than the {MOST_ARCHIVE_BYTES} bytes that an archive may have");
+        FetchError::BadArchive(url.clone(), problem)
+    };
     if total.is_some_and(|total| total > MOST_ARCHIVE_BYTES) {
         return Err(too_large());
     }
@@ -250,14 +235,14 @@ fn content_range(headers: &HeaderMap) -> Option<(Option<u64>, Option<u64>)> {
 
 fn in_our_words(error: ureq::Error, url: &str, have: u64, total: Option<u64>) -> FetchError {
     let url = url.to_owned();
-    let unreachable = |why: String| FetchError::Unreachable { url: url.clone(), why };
+    let unreachable = |why: String| FetchError::Unreachable(url.clone(), why);
     match error {
         ureq::Error::HostNotFound => unreachable("there is no server of this name".to_owned()),
-        ureq::Error::Timeout(what) => FetchError::Timeout { url, what: what.to_string() },
+        ureq::Error::Timeout(what) => FetchError::Timeout(url, what.to_string()),
         ureq::Error::Io(error) => match error.kind() {
             ErrorKind::ConnectionRefused => unreachable("the connection was refused".to_owned()),
             ErrorKind::TimedOut | ErrorKind::WouldBlock => {
-                FetchError::Timeout { url, what: error.to_string() }
+                FetchError::Timeout(url, error.to_string())
             }
             ErrorKind::UnexpectedEof
             | ErrorKind::ConnectionReset
@@ -270,6 +255,16 @@ fn in_our_words(error: ureq::Error, url: &str, have: u64, total: Option<u64>) ->
             unreachable(format!("it leads to {address}, which is not https"))
         }
         other => unreachable(other.to_string()),
+    }
+}
+
+/// Removes a file that may be missing.
+fn remove(path: &Path) -> Result<(), FetchError> {
+    match std::fs::remove_file(path) {
+        Err(cause) if cause.kind() != ErrorKind::NotFound => {
+            Err(FetchError::Unwritable(path.to_owned(), cause))
+        }
+        _ => Ok(()),
     }
 }
 

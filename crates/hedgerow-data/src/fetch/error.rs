@@ -14,22 +14,12 @@ pub enum FetchError {
     /// There is no folder to put it in.
     #[error("there is no home folder to fetch to; name a folder with --data-dir")]
     NoFolder,
-    /// The server can't be reached or trusted, and why.
-    #[error("can't reach {url}: {why}; is there a network? A mirror can be given with --mirror")]
-    Unreachable {
-        /// The requested address.
-        url: String,
-        /// The cause.
-        why: String,
-    },
-    /// Silence.
-    #[error("{url}: no answer in time ({what})")]
-    Timeout {
-        /// The requested address.
-        url: String,
-        /// What took too long.
-        what: String,
-    },
+    /// The server at this address can't be reached or trusted, and why.
+    #[error("can't reach {0}: {1}; is there a network? A mirror can be given with --mirror")]
+    Unreachable(String, String),
+    /// The server at this address was silent, and what took too long.
+    #[error("{0}: no answer in time ({1})")]
+    Timeout(String, String),
     /// Fewer bytes than there should be.
     #[error("{url}: the connection broke off after {have} {}", of_bytes(*.total))]
     BrokeOff {
@@ -40,123 +30,37 @@ pub enum FetchError {
         /// Bytes that should have.
         total: Option<u64>,
     },
-    /// The server refused.
-    #[error("{url}: {}", status_in_words(*.status))]
-    Status {
-        /// The requested address.
-        url: String,
-        /// Its answer.
-        status: u16,
-    },
-    /// Nothing helped, and the last thing that went wrong.
-    #[error("gave up after {attempts} attempts that got no further: {last}")]
-    GaveUp {
-        /// How many.
-        attempts: u32,
-        /// The last one.
-        last: Box<FetchError>,
-    },
-    /// More than any archive of the catalogue has.
-    #[error("{url}: more than the {most} bytes that an archive may have")]
-    ArchiveTooLarge {
-        /// The requested address.
-        url: String,
-        /// The bound.
-        most: u64,
-    },
-    /// Something else, such as a page that asks for a password; and how it begins.
-    #[error("{url}: not a zip archive; it begins with {begins:?}")]
-    NotAZip {
-        /// The requested address.
-        url: String,
-        /// Its beginning.
-        begins: String,
-    },
-    /// The archive, or an archive or file in it, can't be unpacked.
-    #[error("{url}: {member:?} can't be unpacked: {why}")]
-    Damaged {
-        /// The archive.
-        url: String,
-        /// What is damaged.
-        member: String,
-        /// The cause.
-        why: String,
-    },
-    /// The archive lacks a file of the catalogue.
-    #[error("{url}: no {name:?} in the archive; UCI may have changed it")]
-    NotInArchive {
-        /// The archive.
-        url: String,
-        /// The file.
-        name: String,
-    },
-    /// A file, or archives in the archive, are larger than they may be.
-    #[error("{url}: {member:?} unpacks to more than {most} bytes")]
-    TooLarge {
-        /// The archive.
-        url: String,
-        /// What is too large.
-        member: String,
-        /// The bound.
-        most: u64,
-    },
-    /// Not what the catalogue promises.
-    #[error(
-        "{name} from {url} has the wrong checksum and was thrown away: sha256 {expected} expected, {found} found"
-    )]
+    /// The server at this address refused, with this status.
+    #[error("{0}: {words}", words = status_in_words(*.1))]
+    Status(String, u16),
+    /// This number of attempts failed, and the error of the last one.
+    #[error("gave up after {0} attempts that got no further: {1}")]
+    GaveUp(u32, Box<Self>),
+    /// What came from this address is too large, damaged, or not the archive of the catalogue; and
+    /// what is wrong with it.
+    #[error("{0}: {1}")]
+    BadArchive(String, String),
+    /// A file that differs from the catalogue or from the first download.
+    #[error("{file}: sha256 {expected} expected, {found} found{advice}")]
     WrongChecksum {
-        /// The archive.
-        url: String,
-        /// The file.
-        name: String,
-        /// By the catalogue.
-        expected: String,
-        /// By the file.
-        found: String,
-    },
-    /// Not what was downloaded at first.
-    #[error("{name} from {url} is not what it was at the first download, and was thrown away: sha256 {expected} expected, {found} found; to take it all the same, remove its line from {}", sums.display())]
-    Changed {
-        /// The archive.
-        url: String,
-        /// The file.
-        name: String,
-        /// By the first download.
-        expected: String,
-        /// By the file.
-        found: String,
-        /// Where the first download is on record.
-        sums: PathBuf,
-    },
-    /// A file of that name is here and is something else.
-    #[error("{} is not the file that it should be: sha256 {expected} expected, {found} found; remove it first", path.display())]
-    InTheWay {
-        /// The file.
-        path: PathBuf,
+        /// The file, where it is from, and what became of it.
+        file: String,
         /// By the catalogue or the first download.
         expected: String,
         /// By the file.
         found: String,
+        /// What the user can do; empty if nothing.
+        advice: String,
     },
     /// Another process is fetching it.
     #[error("{} is being downloaded by another process", .0.display())]
     Busy(PathBuf),
-    /// A file or folder here, and what the system said.
-    #[error("can't write to {}: {source}", path.display())]
-    Unwritable {
-        /// The file or folder.
-        path: PathBuf,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// A file here, and what the system said.
-    #[error("can't read {}: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: std::io::Error,
-    },
+    /// This file or folder here can't be written, and what the system said.
+    #[error("can't write to {path}: {1}", path = .0.display())]
+    Unwritable(PathBuf, #[source] std::io::Error),
+    /// This file here can't be read, and what the system said.
+    #[error("can't read {path}: {1}", path = .0.display())]
+    Unreadable(PathBuf, #[source] std::io::Error),
 }
 
 fn of_bytes(total: Option<u64>) -> String {
@@ -164,11 +68,12 @@ fn of_bytes(total: Option<u64>) -> String {
 }
 
 fn status_in_words(status: u16) -> String {
-    match status {
-        404 | 410 => format!("there is no such archive (status {status}); it may have moved"),
-        401 | 403 => format!("the server doesn't allow it (status {status})"),
-        429 => format!("the server wants fewer calls (status {status}); try later"),
-        500.. => format!("the server failed (status {status}); try later"),
-        _ => format!("the server answered with status {status}"),
-    }
+    let words = match status {
+        404 | 410 => "there is no such archive (status {}); it may have moved",
+        401 | 403 => "the server doesn't allow it (status {})",
+        429 => "the server wants fewer calls (status {}); try later",
+        500.. => "the server failed (status {}); try later",
+        _ => "the server answered with status {}",
+    };
+    words.replace("{}", &status.to_string())
 }

@@ -41,7 +41,7 @@ fn from_archive(
 ) -> Result<Vec<Fetched>, FetchError> {
     let unwritable = |path: &Path| {
         let path = path.to_owned();
-        |source| FetchError::Unwritable { path, source }
+        |cause| FetchError::Unwritable(path, cause)
     };
     std::fs::create_dir_all(folder).map_err(unwritable(folder))?;
     let url = format!("{}/{}", options.mirror.0, entry.source.archive);
@@ -58,7 +58,7 @@ fn from_archive(
     };
     let unpacked = match unpack::unpack(archive, &url, files, folder, progress) {
         // There is nothing wrong with the archive if it is the disk that is full.
-        Err(error @ FetchError::Unwritable { .. }) => return Err(error),
+        Err(error @ FetchError::Unwritable(..)) => return Err(error),
         Err(error) => {
             partial.remove()?;
             return Err(error);
@@ -72,17 +72,20 @@ fn from_archive(
             Ok(checked) => checked.unwrap_or(Checked::RecordedNow),
             Err((known, expected)) => {
                 partial.remove()?;
-                let (name, found) = (file.name.clone(), unpacked.sha256.clone());
-                return Err(match known {
-                    Checked::Catalogue => FetchError::WrongChecksum { url, name, expected, found },
-                    _ => FetchError::Changed {
-                        url,
-                        name,
-                        expected,
-                        found,
-                        sums: folder.join(CHECKSUM_FILE),
-                    },
-                });
+                let record = folder.join(CHECKSUM_FILE);
+                let (problem, advice) = match known {
+                    Checked::Catalogue => ("has the wrong checksum", String::new()),
+                    _ => (
+                        "is not what it was at the first download,",
+                        format!(
+                            "; to take it all the same, remove its line from {}",
+                            record.display()
+                        ),
+                    ),
+                };
+                let file = format!("{} from {url} {problem} and was thrown away", file.name);
+                let found = unpacked.sha256.clone();
+                return Err(FetchError::WrongChecksum { file, expected, found, advice });
             }
         };
         fetched.push(Fetched { path: folder.join(&file.name), downloaded: true, checked });
@@ -108,7 +111,7 @@ fn already_there(
 ) -> Result<Option<Fetched>, FetchError> {
     let Some(path) = packed_or_not(folder, &file.name) else { return Ok(None) };
     let sum = checksums::sha256_of_file(&path)
-        .map_err(|source| FetchError::Unreadable { path: path.clone(), source })?;
+        .map_err(|cause| FetchError::Unreadable(path.clone(), cause))?;
     let Some(found) = sum else {
         return Ok(Some(Fetched { path, downloaded: false, checked: Checked::Nothing }));
     };
@@ -117,7 +120,11 @@ fn already_there(
             let checked = checked.unwrap_or(Checked::Nothing);
             Ok(Some(Fetched { path, downloaded: false, checked }))
         }
-        Err((_, expected)) => Err(FetchError::InTheWay { path, expected, found }),
+        Err((_, expected)) => {
+            let file = format!("{} is not the file that it should be", path.display());
+            let advice = "; remove it first".to_owned();
+            Err(FetchError::WrongChecksum { file, expected, found, advice })
+        }
     }
 }
 

@@ -39,16 +39,17 @@ pub(super) fn unpack(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Vec<Unpacked>, FetchError> {
     let begins = beginning(&archive);
-    let archive = ZipArchive::new(archive).map_err(|_| FetchError::NotAZip {
-        url: url.to_owned(),
-        begins: begins.unwrap_or_default(),
+    let bad_archive = |problem| FetchError::BadArchive(url.to_owned(), problem);
+    let archive = ZipArchive::new(archive).map_err(|_| {
+        bad_archive(format!("not a zip archive; it begins with {:?}", begins.unwrap_or_default()))
     })?;
     let found = wanted.iter().map(|_| None).collect();
     let mut search = Search { url, wanted, found, folder, inner_bytes: MOST_INNER_BYTES, progress };
     search.zip(archive, 0)?;
     let lacking = search.wanted.iter().zip(&search.found).find(|(_, found)| found.is_none());
     if let Some((file, _)) = lacking {
-        return Err(FetchError::NotInArchive { url: url.to_owned(), name: file.name.clone() });
+        let name = &file.name;
+        return Err(bad_archive(format!("no {name:?} in the archive; UCI may have changed it")));
     }
     Ok(search.found.into_iter().flatten().collect())
 }
@@ -100,18 +101,18 @@ impl Search<'_> {
     /// A zip archive is read from its end, so it has to be unpacked as a whole first.
     fn inner_zip(&mut self, name: &str, member: impl Read) -> Result<ZipArchive<File>, FetchError> {
         let mut copy =
-            tempfile::tempfile_in(self.folder).map_err(|source| self.unwritable(source))?;
+            tempfile::tempfile_in(self.folder).map_err(|cause| self.unwritable(cause))?;
         let most = self.inner_bytes;
-        let mut member = Bounded::new(member, most);
+        let mut member = Bounded { content: member, left: most };
         self.copy(name, &mut member, most, |bytes| copy.write_all(bytes))?;
         self.inner_bytes = member.left;
-        copy.rewind().map_err(|source| self.unwritable(source))?;
+        copy.rewind().map_err(|cause| self.unwritable(cause))?;
         ZipArchive::new(copy).map_err(|error| self.damaged(name, &error))
     }
 
     fn tar(&mut self, name: &str, content: impl Read) -> Result<(), FetchError> {
         let most = self.inner_bytes;
-        let mut content = Bounded::new(content, most);
+        let mut content = Bounded { content, left: most };
         let mut archive = tar::Archive::new(&mut content);
         let entries = archive.entries().map_err(|error| self.failed(name, most, error))?;
         for entry in entries {
@@ -142,29 +143,18 @@ impl Search<'_> {
         let Some(place) = self.place(name) else { return Ok(()) };
         let wanted = self.wanted[place];
         (self.progress)(Progress::Unpacking { file: &wanted.name });
-        let mut file = waiting_file(self.folder).map_err(|source| self.unwritable(source))?;
+        let mut file = waiting_file(self.folder).map_err(|cause| self.unwritable(cause))?;
         let mut sum = Sha256::new();
         let mut write = |bytes: &[u8]| {
             sum.update(bytes);
             file.write_all(bytes)
         };
-        if name == wanted.name {
-            self.copy(
-                name,
-                &mut Bounded::new(member, wanted.most_bytes),
-                wanted.most_bytes,
-                &mut write,
-            )?;
-        } else {
-            let content = MultiGzDecoder::new(member);
-            self.copy(
-                name,
-                &mut Bounded::new(content, wanted.most_bytes),
-                wanted.most_bytes,
-                &mut write,
-            )?;
-        }
-        file.as_file().sync_all().map_err(|source| self.unwritable(source))?;
+        let is_packed = name != wanted.name;
+        let content: Box<dyn Read> =
+            if is_packed { Box::new(MultiGzDecoder::new(member)) } else { Box::new(member) };
+        let mut content = Bounded { content, left: wanted.most_bytes };
+        self.copy(name, &mut content, wanted.most_bytes, &mut write)?;
+        file.as_file().sync_all().map_err(|cause| self.unwritable(cause))?;
         self.found[place] = Some(Unpacked { file, sha256: hexadecimal(sum) });
         Ok(())
     }
@@ -180,7 +170,7 @@ impl Search<'_> {
         loop {
             match content.read(&mut buffer) {
                 Ok(0) => return Ok(()),
-                Ok(length) => write(&buffer[..length]).map_err(|source| self.unwritable(source))?,
+                Ok(length) => write(&buffer[..length]).map_err(|cause| self.unwritable(cause))?,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.failed(name, most, error)),
             }
@@ -189,24 +179,20 @@ impl Search<'_> {
 
     /// What a failure to read a member means.
     fn failed(&self, name: &str, most: u64, error: io::Error) -> FetchError {
-        match error.kind() {
-            ErrorKind::FileTooLarge => {
-                FetchError::TooLarge { url: self.url.to_owned(), member: name.to_owned(), most }
-            }
-            _ => self.damaged(name, &error),
+        if error.kind() != ErrorKind::FileTooLarge {
+            return self.damaged(name, &error);
         }
+        let problem = format!("{name:?} unpacks to more than {most} bytes");
+        FetchError::BadArchive(self.url.to_owned(), problem)
     }
 
     fn damaged(&self, name: &str, why: &dyn std::fmt::Display) -> FetchError {
-        FetchError::Damaged {
-            url: self.url.to_owned(),
-            member: name.to_owned(),
-            why: why.to_string(),
-        }
+        let problem = format!("{name:?} can't be unpacked: {why}");
+        FetchError::BadArchive(self.url.to_owned(), problem)
     }
 
-    fn unwritable(&self, source: io::Error) -> FetchError {
-        FetchError::Unwritable { path: self.folder.to_owned(), source }
+    fn unwritable(&self, cause: io::Error) -> FetchError {
+        FetchError::Unwritable(self.folder.to_owned(), cause)
     }
 }
 
@@ -214,12 +200,6 @@ impl Search<'_> {
 struct Bounded<R> {
     content: R,
     left: u64,
-}
-
-impl<R> Bounded<R> {
-    fn new(content: R, most: u64) -> Self {
-        Self { content, left: most }
-    }
 }
 
 impl<R: Read> Read for Bounded<R> {
@@ -232,10 +212,10 @@ impl<R: Read> Read for Bounded<R> {
 
 /// The name after the last slash or backslash. Empty for a folder and for macOS metadata.
 fn base_name(path: &str) -> &str {
-    match path.starts_with("__MACOSX") {
-        true => "",
-        false => path.rsplit(['/', '\\']).next().unwrap_or_default(),
+    if path.starts_with("__MACOSX") {
+        return "";
     }
+    path.rsplit(['/', '\\']).next().unwrap_or_default()
 }
 
 /// How a file begins, as far as it can be shown.

@@ -1,13 +1,14 @@
 //! [`Parquet`]: flat Parquet files, read in batches of rows within row groups. Only one batch and
 //! the current page of every column are in memory.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use parquet::basic::{ConvertedType, LogicalType, Type};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
-use parquet::data_type::DataType;
+use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
@@ -31,7 +32,7 @@ pub(crate) struct Parquet {
     /// Bytes of the row groups before the last of them.
     bytes: u64,
     /// The columns of that one, and how many of its rows were read.
-    columns: Vec<Box<dyn Column>>,
+    columns: Vec<Column>,
     rows_read: usize,
     /// Rows of the batch that are left.
     batch: usize,
@@ -86,17 +87,16 @@ impl Parquet {
         Place { file: self.file.clone(), row: Some(self.row + 1), column: column.map(excerpt) }
     }
 
-    fn cell<'a>(&self, value: Option<Value<'a>>, name: &str) -> Result<Cell<'a>, ReadError> {
+    fn cell<'a>(&self, value: Option<&'a Value>, name: &str) -> Result<Cell<'a>, ReadError> {
         let place = || self.place(Some(name));
         match value {
             None => Ok(Cell::Missing),
-            Some(Value::Number(number)) => self
-                .cells
-                .number(number)
-                .map_err(|unusable| unusable.at(place(), &number.to_string())),
-            Some(Value::Text(bytes)) => {
-                let text =
-                    std::str::from_utf8(bytes).map_err(|_| ReadError::NotUtf8(place()))?.trim();
+            Some(Value::Number(number)) => {
+                let cell = self.cells.number(*number);
+                cell.map_err(|unusable| unusable.at(place(), &number.to_string()))
+            }
+            Some(Value::Text(text)) => {
+                let text = text.as_utf8().map_err(|_| ReadError::NotUtf8(place()))?.trim();
                 self.cells.read(text, b'.').map_err(|unusable| unusable.at(place(), text))
             }
         }
@@ -143,14 +143,12 @@ impl Parquet {
         self.columns = guarded(|| {
             let group = self.reader.get_row_group(self.groups)?;
             let schema = self.reader.metadata().file_metadata().schema_descr();
-            (0..self.names.len())
-                .map(|index| {
-                    typed(group.get_column_reader(index)?, is_unsigned(&schema.column(index)))
-                        .ok_or_else(|| {
-                            ParquetError::General(format!("column {index} changed its type"))
-                        })
-                })
-                .collect()
+            let column = |index| {
+                let is_unsigned = is_unsigned(&schema.column(index));
+                let reader = group.get_column_reader(index)?;
+                Ok(Column { reader, is_unsigned, values: VecDeque::new() })
+            };
+            (0..self.names.len()).map(column).collect()
         })?;
         self.groups += 1;
         self.rows_read = 0;
@@ -179,9 +177,9 @@ impl Rows for Parquet {
         }
         row.clear(self.row + 1);
         for (column, name) in self.columns.iter().zip(&self.names) {
-            row.push(self.cell(column.value(), name)?);
+            row.push(self.cell(column.values.front().and_then(Option::as_ref), name)?);
         }
-        self.columns.iter_mut().for_each(|column| column.advance());
+        self.columns.iter_mut().for_each(|column| _ = column.values.pop_front());
         self.batch -= 1;
         self.row += 1;
         Ok(true)
@@ -200,6 +198,8 @@ impl Rows for Parquet {
 
 /// What a column is if it can't be read.
 fn unusable(column: &ColumnDescriptor) -> Option<String> {
+    use ConvertedType::{ENUM, INT_8, INT_16, INT_32, INT_64, NONE, UTF8};
+    use ConvertedType::{UINT_8, UINT_16, UINT_32, UINT_64};
     if column.path().parts().len() > 1 || column.max_rep_level() > 0 {
         return Some("a nested column".to_owned());
     }
@@ -210,15 +210,8 @@ fn unusable(column: &ColumnDescriptor) -> Option<String> {
     };
     // Older files have this instead.
     let kind = kind.or_else(|| match column.converted_type() {
-        ConvertedType::NONE | ConvertedType::UTF8 | ConvertedType::ENUM => None,
-        ConvertedType::INT_8
-        | ConvertedType::INT_16
-        | ConvertedType::INT_32
-        | ConvertedType::INT_64 => None,
-        ConvertedType::UINT_8
-        | ConvertedType::UINT_16
-        | ConvertedType::UINT_32
-        | ConvertedType::UINT_64 => None,
+        NONE | UTF8 | ENUM | INT_8 | INT_16 | INT_32 | INT_64 => None,
+        UINT_8 | UINT_16 | UINT_32 | UINT_64 => None,
         other => Some(other.to_string()),
     });
     match (kind, physical) {
@@ -231,101 +224,70 @@ fn unusable(column: &ColumnDescriptor) -> Option<String> {
 }
 
 /// What a column holds where it isn't null.
-enum Value<'a> {
+enum Value {
     Number(f64),
-    Text(&'a [u8]),
+    Text(ByteArray),
 }
 
-/// A column of a row group, a batch at a time.
-trait Column: Send {
-    /// Forgets the batch and loads the next; returns its number of rows.
-    fn load(&mut self, most: usize) -> Result<usize, ParquetError>;
-    /// The value in the current row.
-    fn value(&self) -> Option<Value<'_>>;
-    /// Goes to the next row.
-    fn advance(&mut self);
+/// A column of a row group.
+struct Column {
+    reader: ColumnReader,
+    is_unsigned: bool,
+    /// The rest of the batch; `None` is null.
+    values: VecDeque<Option<Value>>,
 }
 
-struct Typed<T: DataType> {
-    reader: ColumnReaderImpl<T>,
-    /// Those that aren't null.
-    values: Vec<T::T>,
-    /// For every row whether it isn't null, as 1 or 0; empty if none can be.
-    levels: Vec<i16>,
-    /// Where the current row stands in both.
-    next_value: usize,
-    next_level: usize,
-    value_of: fn(&T::T) -> Value<'_>,
-}
-
-impl<T: DataType> Typed<T> {
-    fn boxed(reader: ColumnReaderImpl<T>, value_of: fn(&T::T) -> Value<'_>) -> Box<dyn Column>
-    where
-        ColumnReaderImpl<T>: Send,
-    {
-        let (values, levels) = (Vec::new(), Vec::new());
-        Box::new(Self { reader, values, levels, next_value: 0, next_level: 0, value_of })
-    }
-
-    fn is_null(&self) -> bool {
-        self.levels.get(self.next_level).is_some_and(|level| *level == 0)
-    }
-}
-
-impl<T: DataType> Column for Typed<T>
-where
-    ColumnReaderImpl<T>: Send,
-{
+impl Column {
+    /// Loads the next batch; returns its number of rows.
     fn load(&mut self, most: usize) -> Result<usize, ParquetError> {
-        self.values.clear();
-        self.levels.clear();
-        (self.next_value, self.next_level) = (0, 0);
-        let (rows, _, _) =
-            self.reader.read_records(most, Some(&mut self.levels), None, &mut self.values)?;
-        Ok(rows)
-    }
-
-    fn value(&self) -> Option<Value<'_>> {
-        if self.is_null() { None } else { self.values.get(self.next_value).map(self.value_of) }
-    }
-
-    fn advance(&mut self) {
-        self.next_value += usize::from(!self.is_null());
-        self.next_level += 1;
+        use ColumnReader::{
+            BoolColumnReader, ByteArrayColumnReader, DoubleColumnReader, FloatColumnReader,
+            Int32ColumnReader, Int64ColumnReader,
+        };
+        let values = &mut self.values;
+        match &mut self.reader {
+            BoolColumnReader(reader) => {
+                load(reader, most, values, |value| Value::Number(f64::from(u8::from(value))))
+            }
+            Int32ColumnReader(reader) if self.is_unsigned => {
+                load(reader, most, values, |value| Value::Number(f64::from(value.cast_unsigned())))
+            }
+            Int32ColumnReader(reader) => {
+                load(reader, most, values, |value| Value::Number(f64::from(value)))
+            }
+            Int64ColumnReader(reader) if self.is_unsigned => {
+                load(reader, most, values, |value| Value::Number(value.cast_unsigned() as f64))
+            }
+            Int64ColumnReader(reader) => {
+                load(reader, most, values, |value| Value::Number(value as f64))
+            }
+            FloatColumnReader(reader) => {
+                load(reader, most, values, |value| Value::Number(f64::from(value)))
+            }
+            DoubleColumnReader(reader) => load(reader, most, values, Value::Number),
+            ByteArrayColumnReader(reader) => load(reader, most, values, Value::Text),
+            // `unusable` refuses these before.
+            _ => Err(ParquetError::General("a column changed its type".to_owned())),
+        }
     }
 }
 
-/// The column that such a reader reads; `None` for one that is [`unusable`].
-fn typed(reader: ColumnReader, is_unsigned: bool) -> Option<Box<dyn Column>> {
-    Some(match reader {
-        ColumnReader::BoolColumnReader(reader) => {
-            Typed::boxed(reader, |value| Value::Number(f64::from(u8::from(*value))))
-        }
-        ColumnReader::Int32ColumnReader(reader) if is_unsigned => {
-            Typed::boxed(reader, |value| Value::Number(f64::from(value.cast_unsigned())))
-        }
-        ColumnReader::Int32ColumnReader(reader) => {
-            Typed::boxed(reader, |value| Value::Number(f64::from(*value)))
-        }
-        ColumnReader::Int64ColumnReader(reader) if is_unsigned => {
-            Typed::boxed(reader, |value| Value::Number(value.cast_unsigned() as f64))
-        }
-        ColumnReader::Int64ColumnReader(reader) => {
-            Typed::boxed(reader, |value| Value::Number(*value as f64))
-        }
-        ColumnReader::FloatColumnReader(reader) => {
-            Typed::boxed(reader, |value| Value::Number(f64::from(*value)))
-        }
-        ColumnReader::DoubleColumnReader(reader) => {
-            Typed::boxed(reader, |value| Value::Number(*value))
-        }
-        ColumnReader::ByteArrayColumnReader(reader) => {
-            Typed::boxed(reader, |value| Value::Text(value.data()))
-        }
-        ColumnReader::Int96ColumnReader(_) | ColumnReader::FixedLenByteArrayColumnReader(_) => {
-            return None;
-        }
-    })
+/// Reads a batch; every level says whether its row has a value, and there are none if all have.
+fn load<T: DataType>(
+    reader: &mut ColumnReaderImpl<T>,
+    most: usize,
+    out: &mut VecDeque<Option<Value>>,
+    value: fn(T::T) -> Value,
+) -> Result<usize, ParquetError> {
+    let (mut values, mut levels) = (Vec::new(), Vec::new());
+    let (rows, ..) = reader.read_records(most, Some(&mut levels), None, &mut values)?;
+    let mut values = values.into_iter().map(value);
+    out.clear();
+    out.extend((0..rows).map(|row| match levels.get(row) {
+        Some(0) => None,
+        _ => values.next(),
+    }));
+    Ok(rows)
 }
 
 fn is_unsigned(column: &ColumnDescriptor) -> bool {
@@ -350,7 +312,6 @@ mod tests {
 
     use parquet::basic::Compression;
     use parquet::column::writer::ColumnWriter;
-    use parquet::data_type::ByteArray;
     use parquet::file::properties::WriterProperties;
     use parquet::file::writer::SerializedFileWriter;
     use parquet::schema::parser::parse_message_type;

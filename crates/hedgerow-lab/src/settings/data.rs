@@ -9,7 +9,7 @@ use toml::Table;
 
 use super::config::DataConfig;
 use super::{SettingsError, out_of_bounds, unknown_name};
-use hedgerow_data::catalog::{self, Kind, Wanted};
+use hedgerow_data::catalog::{self, Kind};
 use hedgerow_data::columns::{
     Categories, ColumnChoice, Disorder, Duplicates, Exogenous, FeatureChoice,
 };
@@ -72,17 +72,13 @@ pub(super) fn locate(config: &DataConfig) -> Result<Located, SettingsError> {
     let wanted = one_of(
         "data.variant",
         &config.variant,
-        &[
-            ("auto", Wanted::Auto),
-            ("original", Wanted::Only(Kind::Original)),
-            ("excerpt", Wanted::Only(Kind::Excerpt)),
-        ],
+        &[("auto", None), ("original", Some(Kind::Original)), ("excerpt", Some(Kind::Excerpt))],
     )?;
     if let Some(stream) = streams::find(&config.name) {
         return Ok(Located { source: Source::Builtin(stream), settings: None });
     }
     if let Some(entry) = catalog::find(&config.name) {
-        if let Wanted::Only(kind) = wanted
+        if let Some(kind) = wanted
             && !entry.variants.iter().any(|variant| variant.kind == kind)
         {
             let bound = format!("auto for {}, which has no such variant", entry.name);

@@ -1,0 +1,227 @@
+//! [`Tables`]: the rows of one or more files with the same columns, as numbers.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use super::DataError;
+use super::columns::{BY_FILE, Categories, ColumnChoice, Roles};
+use super::encoder::{Encoder, Levels, Numbers, Owners};
+use super::rows::{self, Row, Rows};
+use super::text::excerpt;
+
+/// Rows of a file that are looked at to tell columns of text from columns of numbers.
+pub(super) const LOOKED_AT: usize = 1000;
+
+/// Files that are read one after the other.
+pub(super) struct Tables {
+    pub(super) files: Vec<PathBuf>,
+    /// Of each file, where each is a node.
+    nodes: Vec<String>,
+    /// Which of them is being read.
+    pub(super) at: usize,
+    rows: Box<dyn Rows>,
+    pub(super) encoder: Encoder,
+    row: Row,
+    /// The first row has been read already.
+    peeked: bool,
+    levels: Levels,
+    /// Bytes of the files before this one.
+    bytes_before: u64,
+}
+
+impl Tables {
+    /// Opens the first file.
+    pub(super) fn open(files: &[PathBuf], choice: &ColumnChoice) -> Result<Self, DataError> {
+        let levels = levels(files, choice)?;
+        let first = files.first().ok_or(DataError::NoFiles)?;
+        Self::new(files.to_vec(), rows::open(first, &choice.format)?, choice, levels)
+    }
+
+    /// Rows that come one by one. No more than the first is looked at beforehand.
+    pub(super) fn live(mut rows: Box<dyn Rows>, choice: &ColumnChoice) -> Result<Self, DataError> {
+        let file = PathBuf::from("-");
+        let roles = Roles::find(&file, rows.columns(), choice)?;
+        let (mut levels, mut row) = (Levels::default(), Row::default());
+        let peeked = rows.next(&mut row)?;
+        if peeked {
+            levels.note_columns(&row, &roles.features);
+        }
+        Ok(Self { row, peeked, ..Self::new(vec![file], rows, choice, levels)? })
+    }
+
+    fn new(
+        files: Vec<PathBuf>,
+        rows: Box<dyn Rows>,
+        choice: &ColumnChoice,
+        levels: Levels,
+    ) -> Result<Self, DataError> {
+        let encoder = Encoder::new(files[0].clone(), rows.columns(), choice, &levels)?;
+        let is_by_file = choice.node.as_deref() == Some(BY_FILE);
+        Ok(Self {
+            nodes: if is_by_file { node_names(&files) } else { vec![] },
+            files,
+            at: 0,
+            rows,
+            encoder,
+            row: Row::default(),
+            peeked: false,
+            levels,
+            bytes_before: 0,
+        })
+    }
+
+    /// Bytes of the files taken in so far.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.bytes_before + self.rows.bytes_read()
+    }
+
+    /// Writes the next row of all files; false at the end.
+    pub(super) fn next(
+        &mut self,
+        choice: &ColumnChoice,
+        owners: &mut Owners,
+        numbers: &mut Numbers,
+    ) -> Result<bool, DataError> {
+        while !std::mem::take(&mut self.peeked) && !self.rows.next(&mut self.row)? {
+            let Some(next) = self.files.get(self.at + 1) else { return Ok(false) };
+            self.at += 1;
+            self.bytes_before += self.rows.bytes_read();
+            let rows = rows::open(next, &choice.format)?;
+            check_columns(&self.files[0], self.rows.columns(), next, rows.columns())?;
+            self.rows = rows;
+            self.encoder = Encoder::new(next.clone(), self.rows.columns(), choice, &self.levels)?;
+        }
+        if let Some(node) = self.nodes.get(self.at) {
+            numbers.owner = owners.id(node);
+        }
+        self.encoder.encode(&self.row, owners, numbers)?;
+        Ok(true)
+    }
+}
+
+fn check_columns(
+    first: &Path,
+    names: &[String],
+    other: &Path,
+    found: &[String],
+) -> Result<(), DataError> {
+    if names == found {
+        return Ok(());
+    }
+    let difference = match names.iter().zip(found).position(|(name, found)| name != found) {
+        Some(at) => {
+            let [found, name] = [&found[at], &names[at]].map(|name| excerpt(name));
+            format!("column {} is {found:?}, not {name:?}", at + 1)
+        }
+        None => format!("it has {}, not {}", found.len(), names.len()),
+    };
+    Err(DataError::OtherColumns { first: first.to_owned(), other: other.to_owned(), difference })
+}
+
+/// A first reading, as far as needed: which inputs are columns of text, and which texts they have.
+fn levels(files: &[PathBuf], choice: &ColumnChoice) -> Result<Levels, DataError> {
+    let mut levels = Levels::default();
+    if choice.categories == Categories::Refuse {
+        return Ok(levels);
+    }
+    let mut inputs: Option<(Vec<String>, Vec<usize>)> = None;
+    let most = choice.rows.unwrap_or(usize::MAX);
+    let mut seen = 0;
+    for file in files {
+        let mut rows = rows::open(file, &choice.format)?;
+        if let Some((names, _)) = &inputs {
+            check_columns(&files[0], names, file, rows.columns())?;
+        }
+        let features = match &mut inputs {
+            Some((_, features)) => features,
+            none => {
+                let features = Roles::find(file, rows.columns(), choice)?.features;
+                &mut none.insert((rows.columns().to_vec(), features)).1
+            }
+        };
+        let (mut row, mut seen_here) = (Row::default(), 0);
+        while seen < most && seen_here < LOOKED_AT && rows.next(&mut row)? {
+            levels.note_columns(&row, features);
+            (seen, seen_here) = (seen + 1, seen_here + 1);
+        }
+    }
+    if choice.categories == Categories::OneHot {
+        // Which texts there are can only be asked once it is known where.
+        seen = 0;
+        for file in files {
+            let (mut rows, mut row) = (rows::open(file, &choice.format)?, Row::default());
+            while seen < most && rows.next(&mut row)? {
+                levels.note_texts(&row);
+                seen += 1;
+            }
+        }
+    }
+    Ok(levels)
+}
+
+/// How files are packed, and how tables are written.
+const PACKED_ENDINGS: [&str; 3] = [".gz", ".zst", ".zstd"];
+const FORMAT_ENDINGS: [&str; 9] =
+    [".csv", ".tsv", ".txt", ".dat", ".data", ".json", ".jsonl", ".ndjson", ".parquet"];
+
+/// Names for nodes that are files: without the endings that say how they are written, unless they
+/// would be alike then.
+fn node_names(files: &[PathBuf]) -> Vec<String> {
+    let whole =
+        |file: &PathBuf| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let short = |file: &PathBuf| {
+        let name = whole(file);
+        without_ending(without_ending(&name, &PACKED_ENDINGS), &FORMAT_ENDINGS).to_owned()
+    };
+    let count = |name: &dyn Fn(&PathBuf) -> String| {
+        let mut counts: HashMap<String, usize> = HashMap::new();
+        files.iter().for_each(|file| *counts.entry(name(file)).or_default() += 1);
+        counts
+    };
+    let (shorts, wholes) = (count(&short), count(&whole));
+    let name = |file| match (short(file), whole(file)) {
+        (short, _) if shorts[&short] == 1 => short,
+        (_, whole) if wholes[&whole] == 1 => whole,
+        _ => file.display().to_string(),
+    };
+    files.iter().map(name).collect()
+}
+
+/// The name without the first of these endings that it has, if something is left.
+fn without_ending<'a>(name: &'a str, endings: &[&str]) -> &'a str {
+    let cut = endings.iter().filter_map(|ending| {
+        let at = name.len().checked_sub(ending.len()).filter(|at| *at > 0)?;
+        name.get(at..).filter(|end| end.eq_ignore_ascii_case(ending)).map(|_| &name[..at])
+    });
+    cut.into_iter().next().unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(files: &[&str]) -> Vec<String> {
+        node_names(&files.iter().map(PathBuf::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_node_has_its_file_s_name_without_endings() {
+        let files = [
+            "d/a.csv",
+            "d/b.csv.gz",
+            "d/c.jsonl.zst",
+            "d/e.CSV",
+            "d/north.2.parquet",
+            "d/f.1",
+            "d/f.2",
+        ];
+        assert_eq!(names(&files), ["a", "b", "c", "e", "north.2", "f.1", "f.2"]);
+        assert_eq!(names(&["d/.csv", "d/.gz", "d/é.csv"]), [".csv", ".gz", "é"]);
+    }
+
+    #[test]
+    fn no_two_files_are_one_node() {
+        assert_eq!(names(&["d/a.csv", "d/a.csv.gz", "d/b.csv"]), ["a.csv", "a.csv.gz", "b"]);
+        assert_eq!(names(&["d/a.csv", "e/a.csv"]), ["d/a.csv", "e/a.csv"]);
+    }
+}

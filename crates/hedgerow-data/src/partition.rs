@@ -3,10 +3,10 @@
 use std::io;
 use std::ops::Range;
 
+use hedgerow::random::gamma;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rand_distr::{Distribution, Gamma};
 
 use super::Dataset;
 
@@ -258,10 +258,7 @@ fn by_proportions(
         let bin = &mut order[bin];
         bin.shuffle(rng);
         // Gamma variables over their sum are a Dirichlet draw; α was checked to be positive.
-        let mut shares: Vec<f64> = match Gamma::new(alpha, 1.0) {
-            Ok(law) => (0..nodes).map(|_| law.sample(rng)).collect(),
-            Err(_) => vec![1.0; nodes],
-        };
+        let mut shares: Vec<f64> = (0..nodes).map(|_| gamma(rng, alpha)).collect();
         if shares.iter().sum::<f64>() <= 0.0 {
             // All of them underflowed: one node takes the bin, as it nearly would have.
             shares[rng.random_range(0..nodes)] = 1.0;

@@ -7,9 +7,9 @@
 //! stream starts with the shorter one, except for streams with a drift: their changes are at fixed
 //! fractions of their length.
 
+use hedgerow::random::normal;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rand_distr::StandardNormal;
 
 use super::{Dataset, Owners};
 pub use drift_course::Change;
@@ -155,7 +155,7 @@ impl Request {
 }
 
 fn gaussian(rng: &mut ChaCha8Rng, deviation: f64) -> f64 {
-    deviation * rng.sample::<f64, _>(StandardNormal)
+    deviation * normal(rng)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Functions of real numbers that give the same bits on every platform. Those of the standard
 //! library leave the last bit to the platform.
 
-pub(crate) use libm::{atan2, cos, hypot, log as ln, log1p as ln_1p, sin};
+pub(crate) use libm::{atan2, cos, hypot, log as ln, log1p as ln_1p, pow, sin, tan};
 
 /// Functions whose results are exact or correctly rounded, so that the standard library's have the
 /// same bits. They need it, or else `libm`.

@@ -5,8 +5,12 @@
 //! asks for the number of its round. So results don't depend on threads or on who was asked first,
 //! and a restored node goes on exactly where it was.
 
+mod laws;
+
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
+
+pub use laws::{cauchy, chi_squared, exponential, gamma, normal};
 
 /// What a stream is for. Streams of different purposes are independent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

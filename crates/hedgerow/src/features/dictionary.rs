@@ -189,7 +189,6 @@ fn from_the_middle(count: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rand_distr::{Distribution, StandardNormal};
 
     fn spec(inputs: usize) -> FeatureSpec {
         let (draw, amplitude) =
@@ -265,7 +264,7 @@ mod tests {
         let (count, mut sums) = (100_000, vec![0.0; 81]);
         let mut z = [0.0; 9];
         for _ in 0..count {
-            let g: [f64; 2] = core::array::from_fn(|_| StandardNormal.sample(&mut rng));
+            let g: [f64; 2] = core::array::from_fn(|_| crate::random::normal(&mut rng));
             let x: [f32; 2] =
                 core::array::from_fn(|input| (centre[input] + spread[input] * g[input]) as f32);
             map.map_batch(&x, &mut z);

@@ -2,14 +2,13 @@
 
 use alloc::vec::Vec;
 
-use rand::Rng;
-use rand_distr::{Distribution, StandardNormal};
+use rand_chacha::rand_core::Rng;
 
 use super::{Draw, FeatureSpec};
 use crate::features::kernel::{Family, Kernel};
 use crate::features::structured::Structured;
 use crate::math;
-use crate::random::{CounterRng, Purpose};
+use crate::random::{CounterRng, Purpose, normal};
 use crate::simd::loops::Use;
 use crate::simd::vector::LANES;
 
@@ -87,7 +86,7 @@ pub(crate) fn orthonormal_rows(inputs: usize, block: &mut [f64], rng: &mut impl 
         let (before, rest) = block.split_at_mut(done * inputs);
         let row = &mut rest[..inputs];
         loop {
-            row.iter_mut().for_each(|value| *value = StandardNormal.sample(rng));
+            row.iter_mut().for_each(|value| *value = normal(rng));
             let length = norm(row);
             // Twice is enough: the second pass removes what rounding left of the first.
             for _ in 0..2 {
@@ -111,8 +110,8 @@ fn orthogonal_block(family: Family, inputs: usize, block: &mut [f64], rng: &mut 
     for row in block.chunks_exact_mut(inputs) {
         let chi2: f64 = (0..inputs)
             .map(|_| {
-                let normal: f64 = StandardNormal.sample(rng);
-                normal * normal
+                let value = normal(rng);
+                value * value
             })
             .sum();
         let length = math::sqrt(chi2) * family.draw_stretch(rng);

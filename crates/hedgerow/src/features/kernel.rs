@@ -4,11 +4,11 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use rand::Rng;
-use rand_distr::{Cauchy, ChiSquared, Distribution, Exp1, StandardNormal};
+use rand_chacha::rand_core::Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::math;
+use crate::random::{cauchy, chi_squared, exponential, normal};
 
 /// The shape of a kernel, at bandwidth 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -59,22 +59,14 @@ impl Family {
     pub(crate) fn draw_frequency(self, rng: &mut impl Rng, frequency: &mut [f64]) {
         match self {
             Self::Gaussian | Self::Matern32 | Self::Matern52 => {
-                fill(frequency, rng, StandardNormal);
+                frequency.iter_mut().for_each(|f| *f = normal(rng));
                 let stretch = self.draw_stretch(rng);
                 frequency.iter_mut().for_each(|f| *f *= stretch);
             }
-            Self::Laplacian => {
-                // A standard Cauchy: location 0 and scale 1 are always valid.
-                if let Ok(law) = Cauchy::new(0.0, 1.0) {
-                    fill(frequency, rng, law);
-                }
-            }
+            Self::Laplacian => frequency.iter_mut().for_each(|f| *f = cauchy(rng)),
+            // A Laplace variable is the difference of two exponentials.
             Self::Cauchy => {
-                // A Laplace variable is the difference of two exponentials.
-                for f in frequency {
-                    let (plus, minus): (f64, f64) = (Exp1.sample(rng), Exp1.sample(rng));
-                    *f = plus - minus;
-                }
+                frequency.iter_mut().for_each(|f| *f = exponential(rng) - exponential(rng));
             }
         }
     }
@@ -82,19 +74,8 @@ impl Family {
     /// What a normal vector must be multiplied by to follow the law of an isotropic family: 1, or
     /// √(ν/χ²_ν) for a Student t.
     pub(crate) fn draw_stretch(self, rng: &mut impl Rng) -> f64 {
-        match self.degrees_of_freedom() {
-            Some(freedom) => match ChiSquared::new(freedom) {
-                Ok(law) => math::sqrt(freedom / law.sample(rng)),
-                Err(_) => 1.0,
-            },
-            None => 1.0,
-        }
-    }
-}
-
-fn fill<D: Distribution<f64>>(numbers: &mut [f64], rng: &mut impl Rng, law: D) {
-    for number in numbers {
-        *number = law.sample(rng);
+        let student = |freedom| math::sqrt(freedom / chi_squared(rng, freedom));
+        self.degrees_of_freedom().map_or(1.0, student)
     }
 }
 

@@ -9,11 +9,11 @@
 use alloc::vec::Vec;
 use core::f64::consts::FRAC_2_PI;
 
-use rand::Rng;
-use rand_distr::{ChiSquared, Distribution};
+use rand_chacha::rand_core::Rng;
 
 use crate::features::kernel::Family;
 use crate::math;
+use crate::random::chi_squared;
 use crate::simd::loops::{Block, Projection, TILE};
 use crate::simd::vector::{LANES, Line};
 use crate::simd::{self, Cpu};
@@ -67,7 +67,7 @@ impl Block {
         for at in 0..frequencies {
             // A row has length one in all padded inputs, so that its length there is what a normal
             // vector has.
-            let chi2 = ChiSquared::new(padded as f64).map_or(padded as f64, |law| law.sample(rng));
+            let chi2 = chi_squared(rng, padded as f64);
             let length = math::sqrt(chi2) * family.draw_stretch(rng);
             lengths[at / LANES].0[at % LANES] = (length * unit) as f32;
         }

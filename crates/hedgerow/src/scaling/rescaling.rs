@@ -331,8 +331,7 @@ fn mean_cosine(length2: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::CounterRng;
-    use rand_distr::{Distribution, StandardNormal};
+    use crate::random::{CounterRng, normal};
 
     #[test]
     fn mean_products_are_the_means_of_products() {
@@ -340,7 +339,7 @@ mod tests {
         let mut rng = CounterRng::from_seed(1).generator();
         let (count, mut sums) = (200_000, [0.0; 2]);
         for _ in 0..count {
-            let g: [f64; 2] = core::array::from_fn(|_| StandardNormal.sample(&mut rng));
+            let g: [f64; 2] = core::array::from_fn(|_| normal(&mut rng));
             let (a, b) = (dot(&a, &g), dot(&b, &g));
             sums[0] += a.sin() * b.sin();
             sums[1] += a.cos() * b.cos();

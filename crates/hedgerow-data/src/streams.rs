@@ -8,7 +8,7 @@
 //! fractions of their length.
 
 use hedgerow::random::normal;
-use rand::{RngExt, SeedableRng};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use super::{Dataset, Owners};

@@ -22,10 +22,15 @@ const DOCUMENTED: &str = "test --package hedgerow --all-features --doc";
 // crates as the lints had them, or all would be checked once more.
 const LEAN: &str = "check --package hedgerow-node --package hedgerow --package hedgerow-lab \
                     --package xtask --all-features";
+// The core without the standard library.
+const NO_STD: &str = "check --package hedgerow --no-default-features";
 const EXAMPLE: &str = "run --release --package hedgerow --example first_federation";
 /// What steps after the tests need.
-const AHEAD: [&str; 2] =
-    ["build --release --package hedgerow --example first_federation --example hot_path", LEAN];
+const AHEAD: [&str; 3] = [
+    "build --release --package hedgerow --example first_federation --example hot_path",
+    LEAN,
+    NO_STD,
+];
 
 /// Debian's packages that tests use, and a file of each.
 const TOOLS: [(&str, &str); 3] =
@@ -49,6 +54,7 @@ pub(crate) fn run() -> Result<()> {
     python.finish()?;
     ahead.join().map_err(|_| anyhow!("builds for later steps"))?;
     step("lean node", LEAN)?;
+    step("core without the standard library", NO_STD)?;
     step("first example", EXAMPLE)?;
     guard::run(false)?;
     check_commands(&fs::read_to_string(root().join("README.md"))?).context("README's commands")?;

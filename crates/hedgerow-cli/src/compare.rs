@@ -4,14 +4,13 @@ use std::path::{Path, PathBuf};
 
 use hedgerow_config::ConfigError;
 use hedgerow_config::flags::{Flag, FlagSet, SettingFlags};
-use hedgerow_lab::compare::{Comparison, Grid, GridConfig};
-use hedgerow_lab::output::{OutputFolder, write_file};
+use hedgerow_lab::compare::{Grid, GridConfig};
+use hedgerow_lab::output::OutputFolder;
 use hedgerow_report::compare;
 
 use crate::flags;
-use crate::reproduce::{Incomplete, write_figure};
-use crate::simulate::{print, progress_bar};
-use crate::table::aligned;
+use crate::reproduce::{complete, tell_state, write_all};
+use crate::terminal::{print, steps_bar};
 
 /// Compare methods on a stream, or on a grid of data sets and partitions.
 ///
@@ -91,53 +90,27 @@ pub(crate) fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     let mut grid = Grid::prepare(&arguments.config()?, &arguments.flags.layers(None)?)?;
     let steps = grid.steps()?;
     OutputFolder::prepare(grid.out(), &[])?;
-    let missing: Vec<String> = grid.missing().iter().map(|missing| missing.name.clone()).collect();
-    if talks {
-        grid.missing().iter().for_each(|missing| eprintln!("skipped: {missing}"));
-        let (done, all) = grid.finished();
-        if done > 0 {
-            let runs = if all == 1 { "run is" } else { "runs are" };
-            eprintln!(
-                "{done} of {all} {runs} finished already, in {}",
-                grid.out().join("runs").display()
-            );
-        }
-    }
-    let bar = progress_bar(steps, talks);
+    let missing = tell_state(grid.missing(), grid.finished(), &grid.out().join("runs"), talks);
+    let bar = steps_bar(steps, talks);
     let outcome = grid.run(&|name| bar.set_message(name.to_owned()), &|| bar.inc(1));
     bar.finish_and_clear();
     outcome?;
     let comparison = grid.comparison();
     let json = serde_json::to_string_pretty(&compare::json(&comparison, &missing))? + "\n";
-    write(grid.out(), &comparison, &json)?;
+    let texts = [
+        ("compare.csv", compare::csv(&comparison)),
+        ("compare.json", json.clone()),
+        ("compare.md", compare::document(&comparison)),
+        ("compare.html", compare::page(&comparison)),
+    ];
+    write_all(grid.out(), &compare::figures(&comparison), &texts)?;
     if arguments.json {
         print(&json)?;
     } else if talks {
-        print(&in_words(&comparison))?;
-        print(&format!("\nReport: {}\n", grid.out().join("compare.html").display()))?;
+        let report = grid.out().join("compare.html");
+        print(&format!("{}\nReport: {}\n", compare::text(&comparison), report.display()))?;
     }
-    if missing.is_empty() { Ok(()) } else { Err(Incomplete(missing).into()) }
-}
-
-/// Tables and advice.
-fn in_words(comparison: &Comparison) -> String {
-    let mut text = String::new();
-    for (heading, table) in compare::tables(comparison) {
-        let rows: Vec<Vec<String>> = [table.headings].into_iter().chain(table.rows).collect();
-        text += &format!("{heading}\n\n{}\n", aligned(&rows));
-    }
-    text + &compare::advice(comparison) + "\n"
-}
-
-fn write(out: &Path, comparison: &Comparison, json: &str) -> anyhow::Result<()> {
-    for (name, svg) in compare::figures(comparison) {
-        write_figure(out, &name, &svg)?;
-    }
-    write_file(&out.join("compare.csv"), compare::csv(comparison).as_bytes())?;
-    write_file(&out.join("compare.json"), json.as_bytes())?;
-    write_file(&out.join("compare.md"), compare::document(comparison).as_bytes())?;
-    write_file(&out.join("compare.html"), compare::page(comparison).as_bytes())?;
-    Ok(())
+    complete(missing)
 }
 
 impl Arguments {

@@ -4,7 +4,7 @@ use hedgerow_lab::settings::DEFAULTS;
 use hedgerow_net::agent::config::DEFAULTS as JOIN_DEFAULTS;
 use hedgerow_net::learning::config::DEFAULTS as SERVE_DEFAULTS;
 
-use crate::simulate::print;
+use crate::terminal::{print, print_json};
 
 /// Print every setting with its default and what it means.
 ///
@@ -36,10 +36,7 @@ pub(crate) fn config(arguments: &Arguments) -> anyhow::Result<()> {
         Subject::Join => JOIN_DEFAULTS,
     };
     if arguments.json {
-        let table: toml::Table = defaults.parse()?;
-        print(&format!("{}\n", serde_json::to_string_pretty(&table)?))?;
-    } else {
-        print(defaults)?;
+        return print_json(&defaults.parse::<toml::Table>()?);
     }
-    Ok(())
+    Ok(print(defaults)?)
 }

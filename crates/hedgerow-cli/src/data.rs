@@ -1,6 +1,5 @@
 //! `hedgerow data`: the data sets that go by name, where they are, and getting them.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use hedgerow_data::catalog::{self, Entry, Kind, Located, Variant};
@@ -8,11 +7,12 @@ use hedgerow_data::fetch::{
     Checked, FetchError, Fetched, Mirror, Options, Patience, Progress, fetch,
 };
 use hedgerow_data::folders;
-use indicatif::{ProgressBar, ProgressStyle};
+use hedgerow_report::table::aligned;
+use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use crate::info;
-use crate::simulate::{draw_target, print};
+use crate::terminal::{bar, print, print_json};
 
 /// List, look at and fetch data sets.
 #[derive(Debug, clap::Args)]
@@ -88,11 +88,9 @@ fn list(arguments: &ListArguments) -> anyhow::Result<()> {
     if arguments.json {
         let all: Vec<Value> =
             catalog::entries().iter().map(|entry| as_json(entry, &folders)).collect();
-        print(&format!("{}\n", serde_json::to_string_pretty(&all)?))?;
-    } else {
-        print(&as_table(&folders))?;
+        return print_json(&all);
     }
-    Ok(())
+    Ok(print(&as_table(&folders))?)
 }
 
 /// Two lines a data set: what and where it is, and where it comes from.
@@ -113,17 +111,9 @@ fn as_table(folders: &[PathBuf]) -> String {
             None => format!("  UCI {}, {}\n", entry.source.uci, entry.source.title),
         });
     }
-    let width =
-        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths = [0, 1, 2].map(width);
-    let mut text = String::new();
-    for ([name, title, size, place], origin) in rows.iter().zip(&origins) {
-        let [name_width, title_width, size_width] = widths;
-        text += &format!(
-            "{name:<name_width$}  {title:<title_width$}  {size:<size_width$}  {place}\n{origin}"
-        );
-    }
-    text
+    let lines = aligned(&rows, |_| true);
+    let line = |(line, origin): (&String, &String)| format!("{}\n{origin}", line.trim_end());
+    lines.iter().zip(&origins).map(line).collect()
 }
 
 fn place(entry: &Entry, located: Option<&Located>) -> String {
@@ -176,7 +166,7 @@ fn fetch_all(arguments: &FetchArguments) -> anyhow::Result<()> {
     let talks = !arguments.quiet && !arguments.json;
     let mut all = Vec::new();
     for entry in entries? {
-        let bar = progress_bar(talks);
+        let bar = bar("{msg}  {bar:30} {bytes} of {total_bytes}, {bytes_per_sec}", None, talks);
         let fetched = fetch(entry, &options, &mut |progress| show(&bar, entry, &progress, talks));
         bar.finish_and_clear();
         let fetched = fetched?;
@@ -188,7 +178,7 @@ fn fetch_all(arguments: &FetchArguments) -> anyhow::Result<()> {
         );
     }
     if arguments.json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&all)?))?;
+        print_json(&all)?;
     }
     Ok(())
 }
@@ -216,18 +206,7 @@ fn in_words(entry: &Entry, fetched: &[Fetched]) -> String {
     let mut text = format!("{}\n", entry.name);
     for Fetched { path, downloaded, checked } in fetched {
         let how = if *downloaded { "downloaded" } else { "already there" };
-        let checked = match checked {
-            Checked::Catalogue => "checksum right",
-            Checked::FirstDownload => {
-                "no checksum is known, and it is what was downloaded at first"
-            }
-            Checked::RecordedNow => {
-                "no checksum is known: recorded in SHA256SUMS, to compare later downloads with"
-            }
-            Checked::Nothing => {
-                "not checked: no checksum is known, or it is packed in a way that is not read here"
-            }
-        };
+        let (_, checked) = in_two_forms(*checked);
         text += &format!("  {}: {how}, {checked}\n", path.display());
     }
     text += &format!(
@@ -238,23 +217,27 @@ fn in_words(entry: &Entry, fetched: &[Fetched]) -> String {
     text
 }
 
-fn file_as_json(fetched: &Fetched) -> Value {
-    let checked = match fetched.checked {
-        Checked::Catalogue => "catalogue",
-        Checked::FirstDownload => "first-download",
-        Checked::RecordedNow => "recorded-now",
-        Checked::Nothing => "nothing",
-    };
-    json!({ "path": fetched.path, "downloaded": fetched.downloaded, "checked": checked })
+/// How a file was checked, as a name and in words.
+fn in_two_forms(checked: Checked) -> (&'static str, &'static str) {
+    match checked {
+        Checked::Catalogue => ("catalogue", "checksum right"),
+        Checked::FirstDownload => {
+            ("first-download", "no checksum is known, and it is what was downloaded at first")
+        }
+        Checked::RecordedNow => (
+            "recorded-now",
+            "no checksum is known: recorded in SHA256SUMS, to compare later downloads with",
+        ),
+        Checked::Nothing => (
+            "nothing",
+            "not checked: no checksum is known, or it is packed in a way that is not read here",
+        ),
+    }
 }
 
-/// A progress bar of bytes; hidden without a terminal.
-fn progress_bar(wanted: bool) -> ProgressBar {
-    let visible = wanted && std::io::stderr().is_terminal();
-    let bar = ProgressBar::with_draw_target(None, draw_target(visible));
-    let style =
-        ProgressStyle::with_template("{msg}  {bar:30} {bytes} of {total_bytes}, {bytes_per_sec}");
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+fn file_as_json(fetched: &Fetched) -> Value {
+    let (checked, _) = in_two_forms(fetched.checked);
+    json!({ "path": fetched.path, "downloaded": fetched.downloaded, "checked": checked })
 }
 
 /// With commas between thousands.

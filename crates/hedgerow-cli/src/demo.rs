@@ -5,7 +5,6 @@ mod fleet;
 mod stage;
 mod watch;
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,11 +14,10 @@ use anyhow::{Context, bail};
 use hedgerow_config::Layer;
 use hedgerow_lab::run::{self, Experiment};
 use hedgerow_lab::settings::Settings;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use hedgerow_report::terminal::significant;
 use serde_json::json;
 
-use crate::simulate::print;
-use crate::table::significant;
+use crate::terminal::{bar, print};
 use fleet::Fleet;
 use stage::Stage;
 use watch::Watch;
@@ -163,11 +161,8 @@ fn play(
     is_over: &AtomicBool,
     talks: bool,
 ) -> anyhow::Result<Ended> {
-    let shows = talks && std::io::stderr().is_terminal();
-    let target = if shows { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some(u64::from(arguments.rounds)), target);
-    let style = ProgressStyle::with_template("{elapsed} {wide_bar} round {pos} of {len}  {msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let template = "{elapsed} {wide_bar} round {pos} of {len}  {msg}";
+    let bar = bar(template, Some(u64::from(arguments.rounds)), talks);
     let (mut dealer, mut watch) = (stage.dealer()?, Watch::new(stage.dashboard()));
     let begun = fleet.wait_until_connected(&mut watch, arguments.nodes)?;
     let (mut ended, mut moved) = (Ended::default(), Instant::now());

@@ -1,5 +1,7 @@
 //! Which exit code an error has.
 
+use std::error::Error;
+
 use hedgerow_config::ConfigError;
 use hedgerow_data::DataError;
 use hedgerow_data::catalog::{NotFound, UnknownName};
@@ -13,7 +15,6 @@ use hedgerow_net::export::ModelError;
 use hedgerow_net::file::FileError;
 use hedgerow_net::pki::PkiError;
 use hedgerow_net::serve::ServeError;
-
 use hedgerow_net::storage::StoreError;
 use hedgerow_node::{Exit, JoinError};
 
@@ -22,61 +23,45 @@ use crate::reproduce::Incomplete;
 
 /// The code for an error: by what went wrong first.
 pub(crate) fn of(error: &anyhow::Error) -> Exit {
-    for cause in error.chain() {
-        if cause.is::<OutputError>() {
-            return Exit::Output;
-        }
-        // An error that only passes another on is not followed by it in the chain.
-        if let Some(suite) = cause.downcast_ref::<SuiteError>() {
-            return match suite {
-                SuiteError::Experiment { .. } => Exit::Failure,
-                SuiteError::Settings(settings) => of_settings(settings),
-                SuiteError::Run(run) => of_running(run),
-                SuiteError::Output(_) => Exit::Output,
-            };
-        }
-        if let Some(settings) = cause.downcast_ref::<SettingsError>() {
-            return of_settings(settings);
-        }
-        if cause.is::<UnknownName>() {
-            return Exit::Usage;
-        }
-        if cause.is::<Incomplete>() {
-            return Exit::Incomplete;
-        }
-        if cause.is::<NotFound>() || cause.is::<ReadError>() || cause.is::<DataError>() {
-            return Exit::Data;
-        }
-        if let Some(fetch) = cause.downcast_ref::<FetchError>() {
-            return of_fetching(fetch);
-        }
-        if let Some(run) = cause.downcast_ref::<RunError>() {
-            return of_running(run);
-        }
-        if let Some(join) = cause.downcast_ref::<JoinError>() {
-            return join.exit();
-        }
-        if let Some(pki) = cause.downcast_ref::<PkiError>() {
-            return of_certificates(pki);
-        }
-        if let Some(model) = cause.downcast_ref::<ModelError>() {
-            return of_model(model);
-        }
-        if let Some(file) = cause.downcast_ref::<FileError>() {
-            return of_file(file);
-        }
-        if let Some(predict) = cause.downcast_ref::<PredictError>() {
-            let is_usage = matches!(predict, PredictError::SameFile { .. });
-            return if is_usage { Exit::Usage } else { Exit::Data };
-        }
-        if cause.is::<ConfigError>() {
-            return Exit::Usage;
-        }
-        if let Some(serve) = cause.downcast_ref::<ServeError>() {
-            return of_serving(serve);
-        }
+    error.chain().find_map(code).unwrap_or(Exit::Failure)
+}
+
+fn code(cause: &(dyn Error + 'static)) -> Option<Exit> {
+    let plain = [
+        (cause.is::<OutputError>(), Exit::Output),
+        (cause.is::<UnknownName>() || cause.is::<ConfigError>(), Exit::Usage),
+        (cause.is::<Incomplete>(), Exit::Incomplete),
+        (cause.is::<NotFound>() || cause.is::<ReadError>() || cause.is::<DataError>(), Exit::Data),
+    ];
+    let plain = plain.into_iter().find_map(|(is, exit)| is.then_some(exit));
+    plain
+        .or_else(|| cause.downcast_ref().map(of_suite))
+        .or_else(|| cause.downcast_ref().map(of_settings))
+        .or_else(|| cause.downcast_ref().map(of_fetching))
+        .or_else(|| cause.downcast_ref().map(of_running))
+        .or_else(|| cause.downcast_ref().map(JoinError::exit))
+        .or_else(|| cause.downcast_ref().map(of_certificates))
+        .or_else(|| cause.downcast_ref().map(of_model))
+        .or_else(|| cause.downcast_ref().map(of_file))
+        .or_else(|| cause.downcast_ref().map(of_predicting))
+        .or_else(|| cause.downcast_ref().map(of_serving))
+}
+
+/// An error that only passes another on is not followed by it in the chain.
+fn of_suite(error: &SuiteError) -> Exit {
+    match error {
+        SuiteError::Experiment { .. } => Exit::Failure,
+        SuiteError::Settings(settings) => of_settings(settings),
+        SuiteError::Run(run) => of_running(run),
+        SuiteError::Output(_) => Exit::Output,
     }
-    Exit::Failure
+}
+
+fn of_predicting(error: &PredictError) -> Exit {
+    match error {
+        PredictError::SameFile { .. } => Exit::Usage,
+        _ => Exit::Data,
+    }
 }
 
 fn of_settings(error: &SettingsError) -> Exit {
@@ -102,27 +87,22 @@ fn of_running(error: &RunError) -> Exit {
 fn of_fetching(error: &FetchError) -> Exit {
     match error {
         FetchError::BadMirror(_) | FetchError::NoFolder | FetchError::NotBuilt => Exit::Usage,
-        FetchError::Unreachable(..) | FetchError::Timeout(..) => Exit::Network,
-        FetchError::BrokeOff { .. } | FetchError::Status(..) => Exit::Network,
-        FetchError::GaveUp(..) => Exit::Network,
-        FetchError::Unwritable(..) | FetchError::Busy(_) => Exit::Output,
-        FetchError::BadArchive(..) | FetchError::Unreadable(..) => Exit::Data,
-        FetchError::WrongChecksum { .. } => Exit::Data,
+        FetchError::Unreachable { .. }
+        | FetchError::Timeout { .. }
+        | FetchError::BrokeOff { .. }
+        | FetchError::Status { .. }
+        | FetchError::GaveUp { .. } => Exit::Network,
+        FetchError::Unwritable { .. } | FetchError::Busy(_) => Exit::Output,
+        _ => Exit::Data,
     }
 }
 
 fn of_certificates(error: &PkiError) -> Exit {
     match error {
-        PkiError::Name(_) | PkiError::Twice(_) | PkiError::Host(_) | PkiError::Days(_) => {
-            Exit::Usage
-        }
-        PkiError::Exists { .. } | PkiError::Enrolled { .. } | PkiError::Revoked { .. } => {
-            Exit::Usage
-        }
-        PkiError::Unknown { .. } | PkiError::NoAuthority { .. } => Exit::Usage,
         PkiError::File(_) | PkiError::Index { .. } | PkiError::Ended { .. } => Exit::Data,
         PkiError::Output(_) | PkiError::InTheWay { .. } => Exit::Output,
         PkiError::Signing(_) | PkiError::Random => Exit::Failure,
+        _ => Exit::Usage,
     }
 }
 
@@ -154,10 +134,10 @@ fn of_serving(error: &ServeError) -> Exit {
 
 fn of_storing(error: &StoreError) -> Exit {
     match error {
-        StoreError::InUse { .. } | StoreError::Full { .. } | StoreError::Unusable { .. } => {
-            Exit::Output
-        }
-        StoreError::File(_) => Exit::Output,
+        StoreError::InUse { .. }
+        | StoreError::Full { .. }
+        | StoreError::Unusable { .. }
+        | StoreError::File(_) => Exit::Output,
         _ => Exit::Data,
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use hedgerow_net::export::Model;
 use serde_json::json;
 
-use crate::simulate::print;
+use crate::terminal::{print, print_json};
 
 /// Write the current model of a server to a file.
 ///
@@ -38,7 +38,7 @@ pub(crate) fn export(arguments: &Arguments) -> anyhow::Result<()> {
     let (method, numbers) = (model.plan().method().name, model.broadcast().numbers.len());
     let (file, run, round) = (arguments.out.display(), model.run(), model.round());
     if arguments.json {
-        let written = json!({
+        return print_json(&json!({
             "file": file.to_string(),
             "run": run,
             "round": round,
@@ -47,12 +47,9 @@ pub(crate) fn export(arguments: &Arguments) -> anyhow::Result<()> {
             "inputs": model.plan().inputs(),
             "columns": learning.columns,
             "target": learning.target,
-        });
-        print(&format!("{}\n", serde_json::to_string_pretty(&written)?))?;
-    } else {
-        print(&format!(
-            "{file}: the model of round {round} of run {run} ({method}, {numbers} numbers)\n"
-        ))?;
+        }));
     }
-    Ok(())
+    let told =
+        format!("{file}: the model of round {round} of run {run} ({method}, {numbers} numbers)\n");
+    Ok(print(&told)?)
 }

@@ -5,11 +5,13 @@ use hedgerow_config::{ConfigError, Layer};
 use hedgerow_data::catalog;
 use hedgerow_data::info::{ColumnInfo, TableInfo, look_at, quoted};
 use hedgerow_lab::settings::{Settings, Source};
+use hedgerow_report::table::aligned;
+use hedgerow_report::terminal::significant;
 use serde_json::json;
 
 use crate::flags;
-use crate::simulate::{bytes_bar, print};
-use crate::table::significant;
+use crate::simulate::bytes_bar;
+use crate::terminal::{print, print_json};
 
 /// Show what is in a data set or a file: columns, types, ranges, missing values, and flags for a
 /// first run.
@@ -57,10 +59,7 @@ pub(crate) fn info(arguments: &Arguments) -> anyhow::Result<()> {
         let about = entry.map(|entry| {
             json!({ "name": entry.name, "title": entry.title, "citation": entry.source.citation, "provenance": provenance })
         });
-        print(
-            &(serde_json::to_string_pretty(&json!({ "data_set": about, "table": info }))? + "\n"),
-        )?;
-        return Ok(());
+        return print_json(&json!({ "data_set": about, "table": info }));
     }
     let mut text = String::new();
     if let Some(entry) = entry {
@@ -101,17 +100,8 @@ fn in_words(info: &TableInfo) -> String {
         ["column", "type", "missing", "least", "mean", "greatest", "texts"].map(str::to_owned);
     let rows: Vec<[String; 7]> =
         [heading].into_iter().chain(info.columns.iter().map(row)).collect();
-    let width =
-        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; 7] = std::array::from_fn(width);
-    for row in &rows {
-        let cells =
-            row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column {
-                0 | 1 | 6 => format!("{cell:<width$}"),
-                _ => format!("{cell:>width$}"),
-            });
-        text += cells.collect::<Vec<_>>().join("  ").trim_end();
-        text.push('\n');
+    for line in aligned(&rows, |column| matches!(column, 0 | 1 | 6)) {
+        text += &format!("{}\n", line.trim_end());
     }
     info.notes.iter().for_each(|note| text += &format!("note: {note}\n"));
     text

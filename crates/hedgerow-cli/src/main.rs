@@ -19,7 +19,7 @@ mod reproduce;
 mod serve;
 mod shell;
 mod simulate;
-mod table;
+mod terminal;
 
 use std::process::ExitCode;
 

@@ -7,10 +7,11 @@ use clap::builder::RangedI64ValueParser;
 use hedgerow_net::pki::{
     AUTHORITY_DAYS, Authority, CERTIFICATE_DAYS, Issued, Issuing, Kind, MAX_DAYS,
 };
+use hedgerow_report::table::aligned;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use crate::simulate::print;
+use crate::terminal::print;
 
 /// Make an authority, and let it issue and revoke certificates of nodes.
 ///
@@ -225,12 +226,7 @@ fn list(arguments: &ListArguments) -> anyhow::Result<()> {
         });
         let heading = ["name", "until", "state", "serial"].map(str::to_owned);
         let rows: Vec<[String; 4]> = [heading].into_iter().chain(rows).collect();
-        let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-        let [name, until, state] = [0, 1, 2].map(width);
-        let line = |row: &[String; 4]| {
-            format!("{:<name$}  {:<until$}  {:<state$}  {}\n", row[0], row[1], row[2], row[3])
-        };
-        rows.iter().map(line).collect()
+        aligned(&rows, |_| true).iter().map(|line| format!("{}\n", line.trim_end())).collect()
     })
 }
 

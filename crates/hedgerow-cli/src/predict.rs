@@ -11,10 +11,10 @@ use hedgerow_lab::output::OutputError;
 use hedgerow_lab::settings::Settings;
 use hedgerow_net::export::{Model, Predictor};
 use hedgerow_net::file::{Access, NewFile};
+use hedgerow_report::terminal::significant;
 use serde_json::json;
 
 use crate::flags;
-use crate::table::significant;
 
 /// Predict with a model that `hedgerow export` wrote.
 ///

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use hedgerow_config::flags::{Flag, FlagSet, SettingFlags};
+use hedgerow_data::catalog::NotFound;
 use hedgerow_lab::output::{OutputError, OutputFolder, write_file};
 use hedgerow_lab::settings::Settings;
-use hedgerow_lab::suite::{Panel, Reproduction, Scope, Suite};
+use hedgerow_lab::suite::{Scope, Suite};
 use hedgerow_report::reproduction;
-use serde_json::json;
 
 use crate::flags;
-use crate::simulate::{print, progress_bar};
+use crate::terminal::{print, print_json, steps_bar};
 
 /// Run the paper's experiments again and draw its figures.
 ///
@@ -91,15 +91,8 @@ pub(crate) fn reproduce(arguments: &Arguments) -> anyhow::Result<()> {
         What::All => Scope::All,
     };
     let mut suite = Suite::prepare(scope, &layers, &runs)?;
-    let missing: Vec<String> = suite.missing().iter().map(|missing| missing.name.clone()).collect();
-    if talks {
-        suite.missing().iter().for_each(|missing| eprintln!("skipped: {missing}"));
-        let (done, all) = suite.finished();
-        if done > 0 {
-            eprintln!("{done} of {all} runs are finished already, in {}", runs.display());
-        }
-    }
-    let bar = progress_bar(suite.steps()?, talks);
+    let missing = tell_state(suite.missing(), suite.finished(), &runs, talks);
+    let bar = steps_bar(suite.steps()?, talks);
     let outcome = suite.run(&|name| bar.set_message(name.to_owned()), &|| bar.inc(1));
     bar.finish_and_clear();
     outcome?;
@@ -109,14 +102,19 @@ pub(crate) fn reproduce(arguments: &Arguments) -> anyhow::Result<()> {
         Scope::Figure(figure) => arguments.out.join(format!("fig{figure}")),
         Scope::All => arguments.out.clone(),
     };
-    write(&folder, &reproduction)?;
+    let texts = [
+        ("table.csv", reproduction::table_csv(&reproduction)),
+        ("reproduction.md", reproduction::document(&reproduction)),
+        ("report.html", reproduction::page(&reproduction)),
+    ];
+    write_all(&folder, &reproduction::figures(&reproduction), &texts)?;
     if arguments.json {
-        print(&(serde_json::to_string_pretty(&as_json(&reproduction, &missing))? + "\n"))?;
+        print_json(&reproduction::json(&reproduction, &missing))?;
     } else if talks {
-        print(&in_words(&reproduction))?;
-        print(&format!("Report: {}\n", folder.join("report.html").display()))?;
+        let report = folder.join("report.html");
+        print(&format!("{}Report: {}\n", reproduction::text(&reproduction), report.display()))?;
     }
-    if missing.is_empty() { Ok(()) } else { Err(Incomplete(missing).into()) }
+    complete(missing)
 }
 
 /// Removes stored runs, and nothing else that may be in their folder.
@@ -138,55 +136,44 @@ fn forget(runs: &Path) -> Result<(), OutputError> {
     Ok(())
 }
 
-/// What the paper claims, and whether it was so.
-fn in_words(reproduction: &Reproduction) -> String {
-    let claims = reproduction::claims(reproduction);
-    claims
-        .iter()
-        .map(|claim| format!("{}) {}: {}\n", claim.letter, claim.statement, claim.summary()))
-        .collect()
-}
-
-fn as_json(reproduction: &Reproduction, missing: &[String]) -> serde_json::Value {
-    let runs = |panels: &[Panel]| -> serde_json::Map<String, serde_json::Value> {
-        panels.iter().map(|panel| (panel.name.clone(), json!(panel.results))).collect()
-    };
-    let figures: Vec<_> = reproduction
-        .figures
-        .iter()
-        .map(|figure| json!({ "figure": figure.number, "title": figure.title, "runs": runs(&figure.panels) }))
-        .collect();
-    let claims: Vec<_> = reproduction::claims(reproduction)
-        .iter()
-        .map(|claim| json!({ "claim": claim.statement, "summary": claim.summary() }))
-        .collect();
-    json!({
-        "schema": 1,
-        "missing": missing,
-        "figures": figures,
-        "claims": claims,
-        "variants": runs(&reproduction.variants.panels),
-    })
-}
-
-/// Figures, tables and the report.
-fn write(out: &Path, reproduction: &Reproduction) -> anyhow::Result<()> {
-    for (name, svg) in reproduction::figures(reproduction) {
-        write_figure(out, &name, &svg)?;
+/// Says what is missing and what is finished already. Returns the names of what is missing.
+pub(crate) fn tell_state(
+    missing: Vec<&NotFound>,
+    (done, all): (usize, usize),
+    runs: &Path,
+    talks: bool,
+) -> Vec<String> {
+    if talks {
+        missing.iter().for_each(|missing| eprintln!("skipped: {missing}"));
+        if done > 0 {
+            let are = if all == 1 { "run is" } else { "runs are" };
+            eprintln!("{done} of {all} {are} finished already, in {}", runs.display());
+        }
     }
-    write_file(&out.join("table.csv"), reproduction::table_csv(reproduction).as_bytes())?;
-    write_file(&out.join("reproduction.md"), reproduction::document(reproduction).as_bytes())?;
-    write_file(&out.join("report.html"), reproduction::page(reproduction).as_bytes())?;
-    Ok(())
+    missing.iter().map(|missing| missing.name.clone()).collect()
 }
 
-/// Writes a figure as SVG, and as PNG if the program can.
-pub(crate) fn write_figure(out: &Path, name: &str, svg: &str) -> anyhow::Result<()> {
-    write_file(&out.join(name), svg.as_bytes())?;
-    #[cfg(feature = "png")]
-    write_file(
-        &out.join(name.replace(".svg", ".png")),
-        &hedgerow_report::figures::png::to_png(svg)?,
-    )?;
+/// An error if something is missing.
+pub(crate) fn complete(missing: Vec<String>) -> anyhow::Result<()> {
+    if missing.is_empty() { Ok(()) } else { Err(Incomplete(missing).into()) }
+}
+
+/// Writes figures as SVG, and as PNG if the program can, and texts.
+pub(crate) fn write_all(
+    out: &Path,
+    figures: &[(String, String)],
+    texts: &[(&str, String)],
+) -> anyhow::Result<()> {
+    for (name, svg) in figures {
+        write_file(&out.join(name), svg.as_bytes())?;
+        #[cfg(feature = "png")]
+        write_file(
+            &out.join(name.replace(".svg", ".png")),
+            &hedgerow_report::figures::png::to_png(svg)?,
+        )?;
+    }
+    for (name, text) in texts {
+        write_file(&out.join(name), text.as_bytes())?;
+    }
     Ok(())
 }

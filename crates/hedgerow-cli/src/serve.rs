@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 #[cfg(windows)]
 use tokio::signal::windows::{ctrl_c, ctrl_close};
 
-use crate::simulate::print;
+use crate::terminal::print;
 
 /// Run a server that nodes join and learn through.
 ///

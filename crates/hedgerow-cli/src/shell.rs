@@ -2,7 +2,7 @@
 
 use clap_complete::Shell;
 
-use crate::simulate::print;
+use crate::terminal::print;
 
 /// Print completions for a shell.
 ///

@@ -1,6 +1,6 @@
 //! `hedgerow simulate`: a federation in one process, and what it learned.
 
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,15 +11,16 @@ use hedgerow_data::stdin::end_standard_input;
 use hedgerow_data::streams::STREAMS;
 use hedgerow_lab::live;
 use hedgerow_lab::memory::gigabytes;
-use hedgerow_lab::output::{OutputError, OutputFolder, summary_json};
+use hedgerow_lab::output::{OutputFolder, summary_json};
 use hedgerow_lab::results::Results;
 use hedgerow_lab::run::{self, Experiment, RunError};
 use hedgerow_lab::settings::{Scaling, Settings, Source};
 use hedgerow_node::Exit;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use hedgerow_report::terminal::{significant, summary};
+use indicatif::ProgressBar;
 
 use crate::flags;
-use crate::table;
+use crate::terminal::{bar, print, steps_bar};
 
 /// Run a federation on this machine and show what it learned.
 ///
@@ -96,7 +97,7 @@ pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
             bytes.finish_and_clear();
             let data = data?;
             let experiment = Experiment::new(&settings, &data)?;
-            let bar = progress_bar(experiment.steps(), talks);
+            let bar = steps_bar(experiment.steps(), talks);
             tell_when_interrupted(&bar);
             let folder = OutputFolder::prepare(&settings.out, hedgerow_report::run::FILES)?;
             if talks && let Some(note) = scale_note(&settings, &data) {
@@ -116,7 +117,7 @@ pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
         print(&summary_json(&results)?)?;
     } else if !arguments.quiet {
         let report = folder.path().join("report.html");
-        print(&format!("{}\nReport: {}\n", table::render(&results), report.display()))?;
+        print(&format!("{}\nReport: {}\n", summary(&results), report.display()))?;
     }
     because.map_or(Ok(()), |error| Err(error.into()))
 }
@@ -149,9 +150,7 @@ fn learn_live(
         end_standard_input();
     });
     let shows = talks && std::io::stderr().is_terminal();
-    let line = ProgressBar::with_draw_target(None, draw_target(shows));
-    let style = ProgressStyle::with_template("{spinner} {elapsed}  {wide_msg}");
-    line.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    let line = bar("{spinner} {elapsed}  {wide_msg}", None, shows);
     line.set_message("waiting for samples (Ctrl-C ends the stream and writes the results)");
     line.enable_steady_tick(Duration::from_millis(200));
     let mut told = Instant::now();
@@ -160,7 +159,7 @@ fn learn_live(
             told = Instant::now();
             let now = progress();
             let known = now.mse.iter().filter(|(_, mse)| mse.is_finite());
-            let errors = known.map(|(name, mse)| format!("{name} {}", table::significant(*mse)));
+            let errors = known.map(|(name, mse)| format!("{name} {}", significant(*mse)));
             let errors = errors.collect::<Vec<_>>().join("  ");
             line.set_message(format!(
                 "round {}, {} samples, MSE so far: {errors}",
@@ -179,20 +178,6 @@ fn scale_note(settings: &Settings, data: &Dataset) -> Option<String> {
     (settings.scaling == Scaling::None && !data.is_of_order_one).then(|| {
         "note: kernels and rates are made for numbers of the order of one, and these are not: try --scaling online".to_owned()
     })
-}
-
-/// To standard output; a reader that has seen enough is no error.
-pub(crate) fn print(text: &str) -> Result<(), OutputError> {
-    let written = std::io::stdout()
-        .lock()
-        .write_all(text.as_bytes())
-        .and_then(|()| std::io::stdout().flush());
-    match written {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(OutputError::Unwritable { path: "standard output".into(), source: error })
-        }
-        _ => Ok(()),
-    }
 }
 
 fn after_help() -> String {
@@ -215,16 +200,7 @@ Examples:
 
 `hedgerow config` prints every setting with its default.";
 
-/// A bar with an estimate of the time left; invisible where nobody watches.
-pub(crate) fn progress_bar(steps: u64, wanted: bool) -> ProgressBar {
-    let visible = wanted && std::io::stderr().is_terminal();
-    let bar = ProgressBar::with_draw_target(Some(steps), draw_target(visible));
-    let style =
-        ProgressStyle::with_template("{bar:40} {percent:>3}%  {elapsed} gone, {eta} left  {msg}");
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-/// The same while files are read.
+/// A bar of the bytes of files that are read.
 pub(crate) fn bytes_bar(source: &Source, wanted: bool) -> ProgressBar {
     let bytes = match source {
         Source::Builtin(_) => 0,
@@ -232,12 +208,5 @@ pub(crate) fn bytes_bar(source: &Source, wanted: bool) -> ProgressBar {
             files.iter().filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
         }
     };
-    let visible = wanted && bytes > 0 && std::io::stderr().is_terminal();
-    let bar = ProgressBar::with_draw_target(Some(bytes), draw_target(visible));
-    let style = ProgressStyle::with_template("{bar:40} {percent:>3}%  reading, {eta} left");
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-pub(crate) fn draw_target(visible: bool) -> ProgressDrawTarget {
-    if visible { ProgressDrawTarget::stderr_with_hz(8) } else { ProgressDrawTarget::hidden() }
+    bar("{bar:40} {percent:>3}%  reading, {eta} left", Some(bytes), wanted && bytes > 0)
 }

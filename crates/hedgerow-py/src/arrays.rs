@@ -24,49 +24,50 @@ enum Held<'py> {
 }
 
 impl<'py> Numbers<'py> {
-    /// Converts an object with numpy and checks its shape. Text, dates and complex numbers are
-    /// refused.
+    /// Converts an object with numpy. Text, dates and complex numbers are refused, and so is a shape
+    /// that does not fit; `wanted` says which one does.
     fn read(
         object: &Bound<'py, PyAny>,
-        check: impl FnOnce(&[usize]) -> PyResult<()>,
+        fits: impl FnOnce(&[usize]) -> bool,
+        wanted: impl FnOnce(&str) -> String,
     ) -> PyResult<Self> {
         let py = object.py();
+        let numpy = || py.import(intern!(py, "numpy"));
         let plain;
         let array = match object.cast_exact::<PyUntypedArray>() {
             Ok(array) => array,
             Err(_) => {
-                let numpy = py.import(intern!(py, "numpy"))?;
-                plain = numpy
-                    .call_method1(intern!(py, "asarray"), (unmasked(object)?,))?
-                    .cast_into()?;
+                let converted =
+                    numpy()?.call_method1(intern!(py, "asarray"), (unmasked(object)?,))?;
+                plain = converted.cast_into()?;
                 &plain
             }
         };
-        let kind = array.dtype().kind();
-        if !matches!(kind, b'b' | b'i' | b'u' | b'f') {
+        if !matches!(array.dtype().kind(), b'b' | b'i' | b'u' | b'f') {
             return Err(errors::kind(format!(
                 "an array of numbers was expected, but its dtype is {}",
                 array.dtype()
             )));
         }
         let shape = array.shape().to_vec();
-        check(&shape)?;
+        if !fits(&shape) {
+            return Err(errors::value(wanted(&tuple(&shape))));
+        }
         if let Some(borrowed) = in_order::<f32>(array)? {
             return Ok(Self { shape, held: Held::Borrowed(borrowed) });
         }
-        if let Some(wide) = in_order::<f64>(array)? {
-            return Ok(Self {
-                shape,
-                held: Held::Copied(narrowed(wide.as_slice().map_err(errors::value)?)?),
-            });
-        }
-        // Other number types, other byte orders, and arrays that are not contiguous or not aligned.
-        let arranged = (array, intern!(py, "float64"), intern!(py, "CA"));
-        let numpy = py.import(intern!(py, "numpy"))?;
-        let arranged = numpy.call_method1(intern!(py, "require"), arranged)?.cast_into()?;
-        let wide = in_order::<f64>(&arranged)?.ok_or_else(|| {
-            errors::kind("an array of numbers was expected, but numpy can't arrange it")
-        })?;
+        let wide = match in_order::<f64>(array)? {
+            Some(wide) => wide,
+            // Other number types, other byte orders, and arrays that are not contiguous or not
+            // aligned.
+            None => {
+                let arranged = (array, intern!(py, "float64"), intern!(py, "CA"));
+                let arranged = numpy()?.call_method1(intern!(py, "require"), arranged)?;
+                in_order::<f64>(&arranged.cast_into()?)?.ok_or_else(|| {
+                    errors::kind("an array of numbers was expected, but numpy can't arrange it")
+                })?
+            }
+        };
         Ok(Self { shape, held: Held::Copied(narrowed(wide.as_slice().map_err(errors::value)?)?) })
     }
 
@@ -80,19 +81,14 @@ impl<'py> Numbers<'py> {
         if !columns.is_empty() && is_frame(object)? {
             return Self::by_name(object, columns);
         }
-        Self::read(object, |shape| match shape {
-            [_, found] if *found == inputs => Ok(()),
-            _ => {
-                let hint = if shape.len() == 1 {
-                    "; a single sample is for the methods whose names end in _one"
-                } else {
-                    ""
-                };
-                Err(errors::value(format!(
-                    "X must have the shape (n, {inputs}), but has {}{hint}",
-                    tuple(shape)
-                )))
-            }
+        let fits = |shape: &[usize]| matches!(shape, [_, found] if *found == inputs);
+        Self::read(object, fits, |found| {
+            let hint = if found.ends_with(",)") {
+                "; a single sample is for the methods whose names end in _one"
+            } else {
+                ""
+            };
+            format!("X must have the shape (n, {inputs}), but has {found}{hint}")
         })
     }
 
@@ -121,35 +117,30 @@ impl<'py> Numbers<'py> {
 
     /// Rows of any length except zero.
     pub(crate) fn table(object: &Bound<'py, PyAny>) -> PyResult<Self> {
-        Self::read(object, |shape| match shape {
-            [rows, columns] if *rows > 0 && *columns > 0 => Ok(()),
-            _ => Err(errors::value(format!(
-                "X must have the shape (n, d) with at least 1 row and 1 column, but has {}",
-                tuple(shape)
-            ))),
+        let fits = |shape: &[usize]| shape.len() == 2 && !shape.contains(&0);
+        Self::read(object, fits, |found| {
+            format!(
+                "X must have the shape (n, d) with at least 1 row and 1 column, but has {found}"
+            )
         })
     }
 
     /// One number for each of `rows` samples.
     pub(crate) fn labels(object: &Bound<'py, PyAny>, rows: usize) -> PyResult<Self> {
-        Self::read(object, |shape| match shape {
-            [count] if *count == rows => Ok(()),
-            _ => Err(errors::value(format!(
-                "y must have the shape ({rows},), as X has rows, but has {}",
-                tuple(shape)
-            ))),
-        })
+        Self::read(
+            object,
+            |shape| shape == [rows],
+            |found| format!("y must have the shape ({rows},), as X has rows, but has {found}"),
+        )
     }
 
     /// A vector of any length.
     pub(crate) fn vector(object: &Bound<'py, PyAny>) -> PyResult<Self> {
-        Self::read(object, |shape| match shape {
-            [_] => Ok(()),
-            _ => Err(errors::value(format!(
-                "a vector was expected, but the shape is {}",
-                tuple(shape)
-            ))),
-        })
+        Self::read(
+            object,
+            |shape| shape.len() == 1,
+            |found| format!("a vector was expected, but the shape is {found}"),
+        )
     }
 
     /// Rows, where it has any.

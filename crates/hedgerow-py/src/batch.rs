@@ -1,10 +1,10 @@
-//! What predicts and learns, one sample or many in one call. Long calls release the interpreter and
+//! Predicting and learning, one sample or many in one call. Long calls release the interpreter and
 //! look for Ctrl-C now and then.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hedgerow::node::BadInput;
-use hedgerow::{Federation, Node, Plan};
+use hedgerow::node::{Answer, BadInput};
+use hedgerow::{Node, Plan};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
@@ -14,30 +14,6 @@ use crate::errors;
 
 /// Samples between two looks at whether the user wants to end the call.
 pub(crate) const SAMPLES_PER_SIGNAL_CHECK: usize = 256;
-
-/// A node that predicts and learns.
-pub(crate) trait Predictor: Send {
-    fn node(&mut self) -> &mut Node;
-    /// The node has learned a sample.
-    fn learned(&mut self) {}
-}
-
-impl Predictor for Node {
-    fn node(&mut self) -> &mut Node {
-        self
-    }
-}
-
-/// The first node of a federation, which exchanges messages after every sample.
-impl Predictor for Federation {
-    fn node(&mut self) -> &mut Node {
-        &mut self.nodes_mut()[0]
-    }
-
-    fn learned(&mut self) {
-        self.exchange();
-    }
-}
 
 /// Takes the lock, and lets others run while it waits.
 pub(crate) fn lock<'a, T>(py: Python<'_>, shared: &'a Mutex<T>) -> MutexGuard<'a, T> {
@@ -49,73 +25,75 @@ pub(crate) fn sample(plan: &Plan, x: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
     arrays::sample(x, plan.inputs(), &plan.config().columns)
 }
 
-/// The prediction of one sample.
-pub(crate) fn predict_one(
-    shared: &Mutex<impl Predictor>,
+/// The prediction of one sample by a node of what is shared.
+pub(crate) fn predict_one<T>(
+    shared: &Mutex<T>,
     plan: &Plan,
     x: &Bound<'_, PyAny>,
+    node: impl Fn(&mut T) -> &mut Node,
 ) -> PyResult<f64> {
     let (py, x) = (x.py(), sample(plan, x)?);
-    let answer = lock(py, shared).node().predict(&x).map_err(errors::value)?;
+    let answer = node(&mut lock(py, shared)).predict(&x).map_err(errors::value)?;
     Ok(f64::from(answer.value))
 }
 
 /// Learns one sample; the result is the prediction before.
-pub(crate) fn learn_one(
-    shared: &Mutex<impl Predictor>,
+pub(crate) fn learn_one<T>(
+    shared: &Mutex<T>,
     plan: &Plan,
-    x: &Bound<'_, PyAny>,
-    y: &Bound<'_, PyAny>,
+    (x, y): (&Bound<'_, PyAny>, &Bound<'_, PyAny>),
+    learn: impl Fn(&mut T, &[f32], f32) -> Result<Answer, BadInput>,
 ) -> PyResult<f64> {
     let (py, x, y) = (x.py(), sample(plan, x)?, arrays::label(y)?);
-    let mut predictor = lock(py, shared);
-    let answer = predictor.node().learn(&x, &[y]).map_err(errors::value)?;
-    predictor.learned();
+    let answer = learn(&mut lock(py, shared), &x, y).map_err(errors::value)?;
     Ok(f64::from(answer.value))
 }
 
-/// Predictions of all rows.
-pub(crate) fn predict<'py>(
-    shared: &Mutex<impl Predictor>,
+/// Predictions of all rows by a node of what is shared.
+pub(crate) fn predict<'py, T: Send>(
+    shared: &Mutex<T>,
     plan: &Plan,
     x: &Bound<'py, PyAny>,
+    node: impl Fn(&mut T) -> &mut Node + Send,
 ) -> PyResult<Bound<'py, PyArray1<f32>>> {
     let (py, inputs) = (x.py(), plan.inputs());
-    let x = Numbers::samples(x, inputs, &plan.config().columns)?;
-    let mut predictions = Vec::with_capacity(x.rows());
-    for piece in x.as_slice().chunks(SAMPLES_PER_SIGNAL_CHECK * inputs) {
-        py.detach(|| {
-            let mut predictor = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            piece.chunks_exact(inputs).try_for_each(|x| {
-                predictions.push(predictor.node().predict(x)?.value);
-                Ok(())
-            })
-        })
-        .map_err(|error: BadInput| errors::value(error))?;
-        py.check_signals()?;
-    }
-    Ok(PyArray1::from_vec(py, predictions))
+    let numbers = Numbers::samples(x, inputs, &plan.config().columns)?;
+    let x = numbers.as_slice();
+    each_row(py, shared, numbers.rows(), |shared, row| {
+        node(shared).predict(&x[row * inputs..][..inputs])
+    })
 }
 
 /// Learns all rows in order. Returns the predictions made before each. A bad label is refused with
 /// its row, and nothing is learned.
-pub(crate) fn learn<'py>(
-    shared: &Mutex<impl Predictor>,
+pub(crate) fn learn<'py, T: Send>(
+    shared: &Mutex<T>,
     plan: &Plan,
-    x: &Bound<'py, PyAny>,
-    y: &Bound<'py, PyAny>,
+    (x, y): (&Bound<'py, PyAny>, &Bound<'py, PyAny>),
+    learn: impl Fn(&mut T, &[f32], f32) -> Result<Answer, BadInput> + Send,
 ) -> PyResult<Bound<'py, PyArray1<f32>>> {
     let (py, inputs) = (x.py(), plan.inputs());
-    let x = Numbers::samples(x, inputs, &plan.config().columns)?;
-    let y = labels(plan, y, x.rows())?;
-    let mut predictions = Vec::with_capacity(x.rows());
-    let pieces = x.as_slice().chunks(SAMPLES_PER_SIGNAL_CHECK * inputs);
-    for (x, y) in pieces.zip(y.as_slice().chunks(SAMPLES_PER_SIGNAL_CHECK)) {
+    let numbers = Numbers::samples(x, inputs, &plan.config().columns)?;
+    let labels = labels(plan, y, numbers.rows())?;
+    let (x, y) = (numbers.as_slice(), labels.as_slice());
+    each_row(py, shared, numbers.rows(), |shared, row| {
+        learn(shared, &x[row * inputs..][..inputs], y[row])
+    })
+}
+
+/// The predictions that `work` makes of each row.
+fn each_row<'py, T: Send>(
+    py: Python<'py>,
+    shared: &Mutex<T>,
+    rows: usize,
+    mut work: impl FnMut(&mut T, usize) -> Result<Answer, BadInput> + Send,
+) -> PyResult<Bound<'py, PyArray1<f32>>> {
+    let mut predictions = Vec::with_capacity(rows);
+    for start in (0..rows).step_by(SAMPLES_PER_SIGNAL_CHECK) {
         py.detach(|| {
-            let mut predictor = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            x.chunks_exact(inputs).zip(y).try_for_each(|(x, y)| {
-                predictions.push(predictor.node().learn(x, &[*y])?.value);
-                predictor.learned();
+            let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            (start..rows.min(start + SAMPLES_PER_SIGNAL_CHECK)).try_for_each(|row| {
+                predictions.push(work(&mut shared, row)?.value);
                 Ok(())
             })
         })

@@ -56,17 +56,17 @@ impl Engine {
 
     /// Predicts the label of one sample.
     fn predict_one(&self, x: &Bound<'_, PyAny>) -> PyResult<f64> {
-        batch::predict_one(&self.node, &self.plan, x)
+        batch::predict_one(&self.node, &self.plan, x, |node| node)
     }
 
     /// Learns from one sample. Returns the prediction made before.
     fn learn_one(&self, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<f64> {
-        batch::learn_one(&self.node, &self.plan, x, y)
+        batch::learn_one(&self.node, &self.plan, (x, y), |node, x, y| node.learn(x, &[y]))
     }
 
     /// Predicts the labels of samples, one per row.
     fn predict<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        batch::predict(&self.node, &self.plan, x)
+        batch::predict(&self.node, &self.plan, x, |node| node)
     }
 
     /// Learns from samples in order. Returns the predictions made before each.
@@ -75,7 +75,7 @@ impl Engine {
         x: &Bound<'py, PyAny>,
         y: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        batch::learn(&self.node, &self.plan, x, y)
+        batch::learn(&self.node, &self.plan, (x, y), |node, x, y| node.learn(x, &[y]))
     }
 
     /// Predicts, and remembers the sample until its label arrives.
@@ -208,13 +208,16 @@ impl Engine {
         let named = PyDict::new(py);
         named.set_item("samples", tally.samples)?;
         named.set_item("mse", tally.mse())?;
-        named.set_item("imputed", tally.imputed)?;
-        named.set_item("uploads", tally.uploads)?;
-        named.set_item("taken", tally.taken)?;
-        named.set_item("refused", tally.refused)?;
-        named.set_item("forgotten", tally.forgotten)?;
-        named.set_item("waiting", waiting)?;
-        named.set_item("held", held)?;
+        let counts = [
+            ("imputed", tally.imputed),
+            ("uploads", tally.uploads),
+            ("taken", tally.taken),
+            ("refused", tally.refused),
+            ("forgotten", tally.forgotten),
+            ("waiting", waiting as u64),
+            ("held", held as u64),
+        ];
+        counts.into_iter().try_for_each(|(name, count)| named.set_item(name, count))?;
         Ok(named)
     }
 

@@ -31,6 +31,14 @@ struct Saved {
     traffic: Traffic,
 }
 
+impl Saved {
+    fn read(saved: &[u8]) -> PyResult<Self> {
+        let unreadable =
+            |error| errors::value(format!("the saved federation can't be read: {error}"));
+        postcard::from_bytes(saved).map_err(unreadable)
+    }
+}
+
 /// A federation, and what travelled before it was saved.
 struct State {
     federation: hedgerow::Federation,
@@ -70,10 +78,7 @@ impl State {
     }
 
     fn restore(saved: &[u8]) -> PyResult<Self> {
-        let unreadable =
-            |error| errors::value(format!("the saved federation can't be read: {error}"));
-        let Saved { plan, nodes: saved, server, traffic } =
-            postcard::from_bytes(saved).map_err(unreadable)?;
+        let Saved { plan, nodes: saved, server, traffic } = Saved::read(saved)?;
         let plan = Plan::from_json(&plan)?.0;
         check(&plan)?;
         let (expected, found) = (plan.config().nodes, saved.len());
@@ -211,41 +216,19 @@ impl Federation {
     #[pyo3(signature = (x, node=None), text_signature = "($self, x, node=0)")]
     fn predict<'py>(
         &self,
-        py: Python<'py>,
         x: &Bound<'py, PyAny>,
         node: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        let inputs = self.plan.inputs();
-        let (node, x) =
-            (self.node(node)?, Numbers::samples(x, inputs, &self.plan.config().columns)?);
-        let mut predictions = Vec::with_capacity(x.rows());
-        for piece in x.as_slice().chunks(SAMPLES_PER_SIGNAL_CHECK * inputs) {
-            let outcome = py.detach(|| {
-                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                let node = &mut state.federation.nodes_mut()[node];
-                piece.chunks_exact(inputs).try_for_each(|x| {
-                    predictions.push(node.predict(x)?.value);
-                    Ok(())
-                })
-            });
-            outcome.map_err(|error: BadInput| errors::value(error))?;
-            py.check_signals()?;
-        }
-        Ok(PyArray1::from_vec(py, predictions))
+        let node = self.node(node)?;
+        batch::predict(&self.state, &self.plan, x, |state| &mut state.federation.nodes_mut()[node])
     }
 
     /// Predicts the label of one sample with the model of one node.
     #[pyo3(signature = (x, node=None), text_signature = "($self, x, node=0)")]
-    fn predict_one(
-        &self,
-        py: Python<'_>,
-        x: &Bound<'_, PyAny>,
-        node: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<f64> {
+    fn predict_one(&self, x: &Bound<'_, PyAny>, node: Option<&Bound<'_, PyAny>>) -> PyResult<f64> {
         let node = self.node(node)?;
-        let x = batch::sample(&self.plan, x)?;
-        let answer = lock(py, &self.state).federation.nodes_mut()[node].predict(&x);
-        Ok(f64::from(answer.map_err(errors::value)?.value))
+        let of_state = |state: &mut State| &mut state.federation.nodes_mut()[node];
+        batch::predict_one(&self.state, &self.plan, x, of_state)
     }
 
     /// The weight of each kernel in the predictions of a node.
@@ -323,7 +306,7 @@ impl Federation {
 
     #[staticmethod]
     fn _plan_of(saved: &[u8]) -> PyResult<Plan> {
-        Ok(Plan(State::restore(saved)?.federation.plan().clone()))
+        Plan::from_json(&Saved::read(saved)?.plan)
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {

@@ -2,7 +2,8 @@
 
 use std::sync::Mutex;
 
-use hedgerow::Federation;
+use hedgerow::node::{Answer, BadInput};
+use hedgerow::{Federation, Node};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
@@ -34,6 +35,17 @@ fn alone(plan: &hedgerow::Plan) -> Federation {
     let mut federation = Federation::from_parts(plan.server(), vec![plan.node(0)]);
     federation.connect();
     federation
+}
+
+fn node(federation: &mut Federation) -> &mut Node {
+    &mut federation.nodes_mut()[0]
+}
+
+/// Messages are exchanged after every sample.
+fn learn(federation: &mut Federation, x: &[f32], y: f32) -> Result<Answer, BadInput> {
+    let answer = node(federation).learn(x, &[y])?;
+    federation.exchange();
+    Ok(answer)
 }
 
 /// Online learning on one machine: the federation's method with a single node, whose server is
@@ -69,17 +81,17 @@ impl Learner {
 
     /// Predicts the label of one sample.
     fn predict_one(&self, x: &Bound<'_, PyAny>) -> PyResult<f64> {
-        batch::predict_one(&self.federation, &self.plan, x)
+        batch::predict_one(&self.federation, &self.plan, x, node)
     }
 
     /// Learns from one sample. Returns the prediction made before.
     fn learn_one(&self, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<f64> {
-        batch::learn_one(&self.federation, &self.plan, x, y)
+        batch::learn_one(&self.federation, &self.plan, (x, y), learn)
     }
 
     /// Predicts the labels of samples, one per row.
     fn predict<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        batch::predict(&self.federation, &self.plan, x)
+        batch::predict(&self.federation, &self.plan, x, node)
     }
 
     /// Learns from samples in order. Returns the predictions made before each.
@@ -88,7 +100,7 @@ impl Learner {
         x: &Bound<'py, PyAny>,
         y: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        batch::learn(&self.federation, &self.plan, x, y)
+        batch::learn(&self.federation, &self.plan, (x, y), learn)
     }
 
     /// Number of labels learned.
@@ -141,7 +153,7 @@ impl Learner {
         let plan = Plan::from_json(&plan)?.0;
         check(&plan)?;
         let server = SavedServer::from_bytes(&server)?.restore(&plan)?;
-        let mut node = hedgerow::Node::restore(&plan, &node).map_err(errors::value)?;
+        let mut node = Node::restore(&plan, &node).map_err(errors::value)?;
         // As after every round: connected, with nothing due.
         node.resume(alone(&plan).nodes()[0].link());
         for message in server.opening(0, false) {

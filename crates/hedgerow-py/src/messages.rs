@@ -73,11 +73,10 @@ impl Upload {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let vote = self.vote.map_or_else(|| "None".to_owned(), |vote| vote.to_string());
-        let numbers = length(py, &self.numbers);
+        let Self { round, vote, samples, squared_error, .. } = self;
+        let (vote, numbers) = (or_none(*vote, |vote| vote.to_string()), length(py, &self.numbers));
         format!(
-            "Upload(round={}, vote={vote}, {numbers} numbers, samples={}, squared_error={})",
-            self.round, self.samples, self.squared_error
+            "Upload(round={round}, vote={vote}, {numbers} numbers, samples={samples}, squared_error={squared_error})"
         )
     }
 
@@ -119,13 +118,9 @@ impl Broadcast {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let kernels =
-            self.kernels.map_or_else(|| "None".to_owned(), |kernels| format!("{kernels:?}"));
-        format!(
-            "Broadcast(round={}, kernels={kernels}, {} numbers)",
-            self.round,
-            length(py, &self.numbers)
-        )
+        let kernels = or_none(self.kernels, |kernels| format!("{kernels:?}"));
+        let (round, numbers) = (self.round, length(py, &self.numbers));
+        format!("Broadcast(round={round}, kernels={kernels}, {numbers} numbers)")
     }
 
     fn __getnewargs__(&self, py: Python<'_>) -> (u64, Option<(u32, u32)>, Py<PyArray1<f32>>) {
@@ -145,14 +140,8 @@ pub(crate) struct Speech {
 #[pymethods]
 impl Speech {
     fn __repr__(&self, py: Python<'_>) -> String {
-        let report = self
-            .report
-            .as_ref()
-            .map_or_else(|| "None".to_owned(), |report| format!("{} numbers", length(py, report)));
-        let upload = self
-            .upload
-            .as_ref()
-            .map_or_else(|| "None".to_owned(), |upload| upload.get().__repr__(py));
+        let report = or_none(self.report.as_ref(), |it| format!("{} numbers", length(py, it)));
+        let upload = or_none(self.upload.as_ref(), |upload| upload.get().__repr__(py));
         format!("Speech(report={report}, upload={upload})")
     }
 }
@@ -180,6 +169,10 @@ pub(crate) fn kernels(
 pub(crate) fn narrow(name: &str, number: u64) -> PyResult<u32> {
     u32::try_from(number)
         .map_err(|_| errors::value(format!("{name} must be less than 2^32, but is {number}")))
+}
+
+fn or_none<T>(value: Option<T>, write: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "None".to_owned(), write)
 }
 
 fn length(py: Python<'_>, numbers: &Py<PyArray1<f32>>) -> usize {

@@ -5,11 +5,11 @@ use hedgerow_lab::drift::{RECOVERED_RATIO, passages};
 use hedgerow_lab::results::{MethodResult, Results};
 
 use crate::figures::{number, series};
-use crate::table::Table;
+use crate::table::{NOTHING, Table};
 
 /// A row per run and method: means over the changes of its data, and the MSE of the whole run. Of
 /// the single kernels only the best; not what is known only in hindsight.
-pub fn table(results: &[Results]) -> Table {
+pub(crate) fn table(results: &[Results]) -> Table {
     let headings = ["Data", "Method", "Before", "After", "Rounds until back", "MSE"];
     let rows = results.iter().flat_map(|results| {
         let shown = |method: &&MethodResult| {
@@ -18,16 +18,11 @@ pub fn table(results: &[Results]) -> Table {
         };
         results.methods.iter().filter(shown).map(|method| row(results, method))
     });
-    Table { headings: headings.map(str::to_owned).to_vec(), rows: rows.collect(), of_words: false }
-}
-
-/// The table in Markdown, and what its columns mean.
-pub fn markdown(results: &[Results]) -> String {
-    format!("{}\n{}\n", table(results).markdown(), meaning(results))
+    Table::of_numbers(headings, rows)
 }
 
 /// What the columns mean.
-pub fn meaning(results: &[Results]) -> String {
+pub(crate) fn meaning(results: &[Results]) -> String {
     let mut windows = results.iter().map(|results| results.window);
     let first = windows.next();
     let window = match first.filter(|first| windows.all(|window| window == *first)) {
@@ -45,7 +40,7 @@ pub fn meaning(results: &[Results]) -> String {
 fn row(results: &Results, method: &MethodResult) -> Vec<String> {
     let passages = passages(results, method);
     let mean = |values: &[f64]| match values.len() {
-        0 => "–".to_owned(),
+        0 => NOTHING.to_owned(),
         count => number::significant(values.iter().sum::<f64>() / count as f64, 3),
     };
     let before: Vec<f64> = passages.iter().map(|passage| passage.before).collect();
@@ -53,7 +48,7 @@ fn row(results: &Results, method: &MethodResult) -> Vec<String> {
     let back: Vec<u64> = passages.iter().filter_map(|passage| passage.back).collect();
     let rounds = || number::fixed(back.iter().sum::<u64>() as f64 / back.len() as f64, 0);
     let back = match (passages.len(), back.len()) {
-        (0, _) => "–".to_owned(),
+        (0, _) => NOTHING.to_owned(),
         (_, 0) => "never".to_owned(),
         (1, _) => rounds(),
         (all, some) => format!("{} ({some} of {all})", rounds()),
@@ -107,12 +102,13 @@ mod tests {
         let mut unknown = run("air-quality", 200, 10, |_| 1.0);
         unknown.methods[0].curve.mse_window.fill(Moments { mean: f64::NAN, sd: 0.0 });
         let known = run("drift", 200, 10, |_| 1.0);
-        let text = markdown(&[known, unknown]);
+        let runs = [known, unknown];
+        let text = table(&runs).markdown();
         assert!(text.contains("| drift | mk | 1.00 | 1.00 | 0 | 0.00660 ± 0.00020 |"), "{text}");
         assert!(text.contains("| Air quality | mk | – | – | – |"), "{text}");
         assert_eq!(text.matches("| sk 2 |").count(), 2, "{text}");
         assert!(!text.contains("hindsight") && !text.contains("| sk 1 |"), "{text}");
-        assert!(text.contains("a window of 10 rounds"), "{text}");
+        assert!(meaning(&runs).contains("a window of 10 rounds"));
     }
 
     #[test]

@@ -5,8 +5,9 @@
 //! this description with `svg`.
 
 pub(crate) mod chart;
+pub(crate) mod convergence;
 pub(crate) mod dots;
-pub mod drift;
+pub(crate) mod drift;
 pub(crate) mod errors;
 pub(crate) mod frontier;
 pub mod growth;
@@ -15,7 +16,7 @@ mod interactive;
 pub(crate) mod markup;
 pub(crate) mod number;
 pub(crate) mod palette;
-pub mod panels;
+pub(crate) mod panels;
 #[cfg(feature = "png")]
 pub mod png;
 pub(crate) mod scale;
@@ -26,7 +27,7 @@ use chart::{Chart, Entry, Key, Mark, Readout, Shape, Words};
 use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::Results;
 use scale::{Axis, Spacing};
-use series::{Line, Point};
+use series::{Line, Point, last_round};
 
 /// Every figure that the results have data for: file name and SVG document.
 ///
@@ -64,8 +65,7 @@ pub(crate) fn error_chart(
             (name.clone(), name)
         }
     };
-    let cut = |line: &Line| if line.in_hindsight { line.entering(&y) } else { line.clone() };
-    let lines: Vec<Line> = found.lines.iter().map(cut).collect();
+    let lines: Vec<Line> = found.lines.iter().map(|line| line.entering(&y)).collect();
     let quiet = |line| Mark::quiet(line, OTHER_KERNELS, Readout::Nearest);
     let mut legend = Entry::ranked(&found.lines);
     if let Some(line) = found.others.first() {
@@ -82,7 +82,7 @@ pub(crate) fn error_chart(
     Chart {
         words: words(results, &measure.title(results), &axis),
         described: series::describe(&found.lines, &name),
-        x: Axis::rounds(Spacing::Linear, last_round(found.others.iter().chain(&found.lines))),
+        x: found.rounds(),
         y,
         marks: found.others.iter().map(quiet).chain(Mark::lines(&lines)).collect(),
         legend_heading: "at the end",
@@ -167,7 +167,7 @@ pub(crate) fn convergence_chart(results: &Results) -> Option<Chart> {
     Some(Chart {
         words: words(results, "Convergence to the best kernel", "share of the best kernel"),
         described: series::describe(lines, "Share of the best kernel"),
-        x: Axis::rounds(Spacing::Linear, last_round(lines.iter())),
+        x: Axis::rounds(Spacing::Linear, last_round(lines)),
         y: Axis::exactly(0.0..=1.0),
         marks: raw.chain(Mark::lines(lines)).collect(),
         legend_heading: "at the end",
@@ -200,8 +200,7 @@ pub(crate) fn regret_chart(results: &Results) -> Option<Chart> {
         (Axis::log(rounds, 0.0), Axis::log(values, 0.04))
     } else {
         words.x = "round t (√ scale: growth as √t is straight)".into();
-        let last = last_round(lines.iter());
-        (Axis::rounds(Spacing::Root, last), Axis::around(values.chain([0.0])))
+        (Axis::rounds(Spacing::Root, last_round(&lines)), Axis::around(values.chain([0.0])))
     };
     marks.extend(Mark::lines(&lines));
     Some(Chart {
@@ -235,11 +234,6 @@ fn words(results: &Results, what: &str, y: &str) -> Words {
         x: "round t".into(),
         y: y.into(),
     }
-}
-
-/// The last round of any of the lines.
-pub(crate) fn last_round<'l>(lines: impl Iterator<Item = &'l Line>) -> f64 {
-    lines.flat_map(|line| line.points.last()).map(|point| point.round).fold(1.0, f64::max)
 }
 
 #[cfg(test)]

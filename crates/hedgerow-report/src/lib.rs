@@ -6,19 +6,21 @@
 //! | output | module |
 //! |---|---|
 //! | all files of a run | [`run`] |
+//! | the table of a run on a terminal | [`terminal`] |
 //! | the self-contained page of a run | [`report`] |
 //! | figures as SVG, and as PNG with the feature `png` | [`figures`] |
 //! | tables, figures, page and advice of a comparison | [`compare`] |
-//! | how methods handle changes of the data | [`drift`] |
+//! | a table as terminal text, Markdown or HTML | [`table`] |
 //! | the paper's figures, tables and claims | [`reproduction`] |
 //!
 //! A chart is described once and drawn twice: as a figure, and in a page with values at the pointer.
 
 pub mod compare;
-pub mod drift;
+mod drift;
 pub mod figures;
 mod page;
 pub mod report;
 pub mod reproduction;
 pub mod run;
-mod table;
+pub mod table;
+pub mod terminal;

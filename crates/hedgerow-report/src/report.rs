@@ -12,51 +12,32 @@ mod table;
 mod verdict;
 
 use crate::figures::markup::escape;
+use crate::page::{fill, page};
 use hedgerow_lab::results::Results;
 
 /// The whole report as one HTML document. Nothing is written and nothing is fetched.
 pub fn render(results: &Results) -> String {
-    let sections: String =
-        charts::charts(results).iter().map(charts::ChartSection::markup).collect();
-    fill(
-        include_str!("report/template.html"),
-        &[
-            ("title", &escape(&format!("Hedgerow on {}", results.data_name()))),
-            ("setting", &escape(&results.sizes())),
-            ("circumstances", &circumstances(results)),
-            ("verdict", &escape(&verdict::verdict(results))),
-            ("table", &table::table(results)),
-            ("charts", &sections),
-            ("settings", &settings::settings(results)),
-            ("style", include_str!("report/report.css")),
-            ("script", concat!(include_str!("report/charts.js"), include_str!("report/table.js"))),
-        ],
-    )
-}
-
-/// What a reader should know of the data and the nodes, for the head of the page.
-fn circumstances(results: &Results) -> String {
     let line = |(name, words): (&str, String)| {
         format!("<p class=\"setting\">{name}: {}</p>\n", escape(&words))
     };
-    results.circumstances().into_iter().map(line).collect()
-}
-
-/// Replaces each `{{name}}` once, from left to right, so that no value is searched for names.
-pub(crate) fn fill(template: &str, values: &[(&str, &str)]) -> String {
-    let mut page = String::new();
-    let mut rest = template;
-    while let Some((before, name, after)) = rest.split_once("{{").and_then(|(before, after)| {
-        after.split_once("}}").map(|(name, after)| (before, name, after))
-    }) {
-        page.push_str(before);
-        page.push_str(
-            values.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value),
-        );
-        rest = after;
-    }
-    page.push_str(rest);
-    page
+    let circumstances: String = results.circumstances().into_iter().map(line).collect();
+    let sizes = escape(&results.sizes());
+    let charts: String = charts::charts(results).iter().map(charts::ChartSection::markup).collect();
+    let body = fill(
+        include_str!("report/body.html"),
+        &[
+            ("verdict", &escape(&verdict::verdict(results))),
+            ("table", &table::table(results)),
+            ("charts", &charts),
+            ("settings", &settings::settings(results)),
+        ],
+    );
+    page(
+        &format!("Hedgerow on {}", results.data_name()),
+        &format!("<p class=\"setting\">{sizes}</p>\n{circumstances}"),
+        &body,
+        ("", concat!(include_str!("report/charts.js"), include_str!("report/table.js"))),
+    )
 }
 
 #[cfg(test)]
@@ -124,11 +105,6 @@ mod tests {
     #[test]
     fn a_long_dictionary_stays_a_page() {
         assert!(render(&sample::results(1000, 300, 3)).len() < 3_000_000);
-    }
-
-    #[test]
-    fn values_are_not_searched_for_slots() {
-        assert_eq!(fill("a {{x}} b {{y}}{{none}}", &[("x", "{{y}}"), ("y", "1")]), "a {{y}} b 1");
     }
 
     #[test]

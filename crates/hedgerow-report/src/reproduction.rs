@@ -1,20 +1,52 @@
 //! The paper's experiments again: finished runs in; figures, tables, a check of the paper's claims,
 //! a page and a document out. Pure functions: nothing is read, written or fetched.
 
+mod checks;
 mod claims;
 mod document;
 mod measured;
-mod page;
 mod tables;
 mod variants;
 
 pub use claims::{Claim, Finding, Verdict, claims};
-pub use document::document;
-pub use page::page;
+pub use document::{document, page};
 pub use tables::table_csv;
 
-use crate::figures::panels::{Pane, convergence_panels, mse_panels};
+use serde_json::{Map, Value, json};
+
+use crate::figures::convergence::convergence_panels;
+use crate::figures::panels::{Pane, mse_panels};
 use hedgerow_lab::suite::{Panel, Reproduction};
+
+/// What the paper claims, and whether it was so, a line each.
+pub fn text(reproduction: &Reproduction) -> String {
+    let line =
+        |claim: &Claim| format!("{}) {}: {}\n", claim.letter, claim.statement, claim.summary());
+    claims(reproduction).iter().map(line).collect()
+}
+
+/// All results and the claims; `missing` names data sets that were not available.
+pub fn json(reproduction: &Reproduction, missing: &[String]) -> Value {
+    let runs = |panels: &[Panel]| -> Map<String, Value> {
+        panels.iter().map(|panel| (panel.name.clone(), json!(panel.results))).collect()
+    };
+    let figures: Vec<_> = reproduction
+        .figures
+        .iter()
+        .map(|figure| json!({ "figure": figure.number, "title": figure.title, "runs": runs(&figure.panels) }))
+        .collect();
+    let claims: Vec<_> = claims(reproduction)
+        .iter()
+        .map(|claim| json!({ "claim": claim.statement, "summary": claim.summary() }))
+        .collect();
+    json!({
+        "schema": 1,
+        "missing": missing,
+        "figures": figures,
+        "claims": claims,
+        "variants": runs(&reproduction.variants.panels),
+    })
+}
 
 /// Number of the figure of convergence in the paper.
 const CONVERGENCE: u32 = 2;

@@ -1,19 +1,52 @@
-//! A table in Markdown and in HTML, and cells of CSV.
+//! [`Table`]: prints as terminal text, Markdown and HTML. Also cells and lines of CSV.
 
 use crate::figures::markup::{escape, printable};
 
 /// Headings and rows of equal length. The first column names the rows.
 #[derive(Debug, Clone)]
 pub struct Table {
-    /// What stands above the columns.
+    /// Names of the columns.
     pub headings: Vec<String>,
     /// The cells, row by row.
     pub rows: Vec<Vec<String>>,
-    /// Whether cells are words and not numbers.
+    /// Whether cells are words, which are aligned to the left.
     pub of_words: bool,
 }
 
+/// An empty cell.
+pub(crate) const NOTHING: &str = "–";
+
+/// A value as text, or [`NOTHING`].
+pub(crate) fn or_nothing<T>(value: Option<T>, write: impl FnOnce(T) -> String) -> String {
+    value.map_or(NOTHING.to_owned(), write)
+}
+
 impl Table {
+    /// A table of numbers.
+    pub fn of_numbers<H: Into<String>>(
+        headings: impl IntoIterator<Item = H>,
+        rows: impl IntoIterator<Item = Vec<String>>,
+    ) -> Self {
+        let headings = headings.into_iter().map(Into::into).collect();
+        Self { headings, rows: rows.into_iter().collect(), of_words: false }
+    }
+
+    /// A table of words.
+    pub fn of_words<H: Into<String>>(
+        headings: impl IntoIterator<Item = H>,
+        rows: impl IntoIterator<Item = Vec<String>>,
+    ) -> Self {
+        Self { of_words: true, ..Self::of_numbers(headings, rows) }
+    }
+
+    /// For a terminal, with a rule below the headings.
+    pub fn text(&self) -> String {
+        let all: Vec<&Vec<String>> = [&self.headings].into_iter().chain(&self.rows).collect();
+        let mut lines = aligned(&all, |column| column == 0 || self.of_words);
+        lines.insert(1, "─".repeat(lines[0].chars().count()));
+        lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+    }
+
     pub(crate) fn markdown(&self) -> String {
         let line = |cells: &[String]| {
             let cells: Vec<String> = cells.iter().map(|cell| plain(cell)).collect();
@@ -33,11 +66,10 @@ impl Table {
             .map(|heading| format!("<th scope=\"col\">{}</th>", escape(heading)))
             .collect();
         let row = |cells: &Vec<String>| {
-            let (first, rest) =
-                cells.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
-            let rest: String =
-                rest.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
-            format!("<tr><th scope=\"row\">{}</th>{rest}</tr>\n", escape(first))
+            let mut cells = cells.iter().map(|cell| escape(cell));
+            let first = cells.next().unwrap_or_default();
+            let rest: String = cells.map(|cell| format!("<td>{cell}</td>")).collect();
+            format!("<tr><th scope=\"row\">{first}</th>{rest}</tr>\n")
         };
         let rows: String = self.rows.iter().map(row).collect();
         let kind = if self.of_words { " class=\"words\"" } else { "" };
@@ -47,6 +79,20 @@ impl Table {
             escape(label)
         )
     }
+}
+
+/// Lines of equal width: every column is as wide as its widest cell.
+pub fn aligned(rows: &[impl AsRef<[String]>], is_left: impl Fn(usize) -> bool) -> Vec<String> {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.as_ref().get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let cell = |(column, cell): (usize, &String)| match width(column) {
+        width if is_left(column) => format!("{cell:<width$}"),
+        width => format!("{cell:>width$}"),
+    };
+    let line = |row: &[String]| row.iter().enumerate().map(cell).collect::<Vec<_>>().join("  ");
+    rows.iter().map(|row| line(row.as_ref())).collect()
 }
 
 /// Text that means nothing but itself in Markdown.
@@ -65,11 +111,20 @@ pub(crate) fn plain(text: &str) -> String {
 
 /// A cell of CSV: in quotes where a comma, a quote or a line break asks for them.
 pub(crate) fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
     }
+}
+
+/// A cell of CSV with a number; empty if there is none, or it isn't finite.
+pub(crate) fn csv_number(value: impl Into<Option<f64>>) -> String {
+    value.into().filter(|value| value.is_finite()).map_or(String::new(), |value| value.to_string())
+}
+
+/// A cell of CSV with a whole number; empty if there is none.
+pub(crate) fn csv_whole<T: ToString>(value: Option<T>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
 }
 
 #[cfg(test)]

@@ -6,8 +6,7 @@ use hedgerow_lab::compare::{
 };
 use hedgerow_lab::results::Results;
 
-use crate::figures::frontier::bytes_in_words;
-use crate::figures::number::{percent, significant};
+use crate::figures::number::{bytes_in_words, listed, percent, significant};
 
 /// An error within this factor of another counts as nearly as good.
 const NEARLY: f64 = 1.1;
@@ -293,15 +292,6 @@ fn runs_in_words(count: usize) -> String {
 /// `p < 0.001`, `p = 0.012`
 pub(super) fn p_in_words(p: f64) -> String {
     if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {}", significant(p, 2)) }
-}
-
-/// `a, b and c`
-fn listed(names: &[&str]) -> String {
-    match names {
-        [] => String::new(),
-        [one] => (*one).to_owned(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    }
 }
 
 #[cfg(test)]

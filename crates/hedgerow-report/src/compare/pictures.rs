@@ -1,15 +1,16 @@
 //! The figures of a comparison: errors and message sizes.
 
-use hedgerow_lab::compare::{Comparison, RankedMethod, Ranking, Role};
+use hedgerow_lab::compare::{Comparison, RankedMethod, Ranking, Role, Standing};
 use hedgerow_lab::results::Results;
 
 use super::tables::shown_name;
-use crate::figures::dots::{Heading, Row, dots};
+use crate::figures::chart::Heading;
+use crate::figures::dots::{Dot, dots};
 use crate::figures::drift::drift_panels;
-use crate::figures::frontier::{Dot, frontier};
-use crate::figures::heat::{Block, HeatRow, heat};
-use crate::figures::number::significant;
-use crate::figures::palette::{self, LineStyle};
+use crate::figures::frontier::frontier;
+use crate::figures::heat::{self, Block, HeatRow};
+use crate::figures::number::{capitalised, significant};
+use crate::figures::palette;
 use hedgerow_lab::measure::Measure;
 
 /// File names of the figures.
@@ -61,21 +62,26 @@ pub(super) fn captions(comparison: &Comparison) -> [(&'static str, String); 2] {
 
 const HOLLOW: &str = "Hollow: references that nobody could choose.";
 
-fn ranked(results: &Results, ranking: &Ranking) -> String {
-    let row = |entry: &RankedMethod| Row {
+/// Every method as it stands in one run.
+fn dots_of(results: &Results, ranking: &Ranking) -> Vec<Dot> {
+    let dot = |entry: &RankedMethod| Dot {
         method: entry.name.clone(),
         label: entry.label(),
         style: palette::method(results, &entry.name),
         is_reference: entry.role != Role::Choice,
-        mean: entry.error.mean,
+        error: entry.error.mean,
         ends: entry.interval.map(|interval| (interval.low, interval.high)),
-        value: match entry.to_best {
+        ratio: match entry.to_best {
             Some(ratio) => significant(ratio.value, 3),
             None if entry.rank == Some(1) => "1".to_owned(),
             None => String::new(),
         },
+        bytes: entry.bytes(),
     };
-    let rows: Vec<Row> = ranking.methods.iter().map(row).collect();
+    ranking.methods.iter().map(dot).collect()
+}
+
+fn ranked(results: &Results, ranking: &Ranking) -> String {
     let bars = match results.trials {
         0 | 1 => String::new(),
         trials => format!("Bars: 95% intervals of the mean over {trials} trials. "),
@@ -85,26 +91,16 @@ fn ranked(results: &Results, ranking: &Ranking) -> String {
         subtitle: &results.sizes(),
         note: &format!("{bars}{HOLLOW}"),
     };
-    dots(results, &heading, &rows)
+    dots(results, &heading, &dots_of(results, ranking))
 }
 
 fn costs(results: &Results, ranking: &Ranking) -> String {
-    let dot = |entry: &RankedMethod| {
-        Some(Dot {
-            label: entry.label(),
-            style: palette::method(results, &entry.name),
-            is_reference: entry.role != Role::Choice,
-            bytes: entry.bytes()?,
-            error: entry.error.mean,
-        })
-    };
-    let dots: Vec<Dot> = ranking.methods.iter().filter_map(dot).collect();
     let heading = Heading {
         title: &format!("Error against bytes on {} ({})", results.data_name(), results.partition),
         subtitle: &results.sizes(),
         note: &format!("Broken line: the least error to be had for so many bytes. {HOLLOW}"),
     };
-    frontier(&heading, &Measure::of(results).name(results), &dots)
+    frontier(&heading, &Measure::of(results).name(results), &dots_of(results, ranking))
 }
 
 fn ratios(comparison: &Comparison) -> String {
@@ -133,38 +129,41 @@ fn ratios(comparison: &Comparison) -> String {
     let heading = Heading {
         title: &format!("Errors as multiples of that of {}", comparison.against),
         subtitle: &comparison.setting(),
-        note: "Blue: less error; red: more. In grey: references that nobody could choose.",
+        note: &format!(
+            "{}: less error; {}: more. In grey: references that nobody could choose.",
+            capitalised(heat::BELOW.0),
+            heat::ABOVE.0
+        ),
     };
-    heat(&heading, &titles, &blocks)
+    heat::heat(&heading, &titles, &blocks)
 }
 
 fn grid_costs(comparison: &Comparison) -> String {
-    let dots: Vec<Dot> = comparison
-        .standings
-        .iter()
-        .filter_map(|standing| {
-            Some(Dot {
-                label: shown_name(&standing.name),
-                style: style(comparison, &standing.name)?,
-                is_reference: standing.role != Role::Choice,
-                bytes: standing.bytes?,
-                error: standing.ratio?,
-            })
+    // As in the first run that has the method.
+    let style = |name: &str| {
+        let (_, results, _) =
+            comparison.found().find(|(_, results, _)| results.method(name).is_some())?;
+        Some(palette::method(results, name))
+    };
+    let dot = |standing: &Standing| {
+        Some(Dot {
+            method: standing.name.clone(),
+            label: shown_name(&standing.name),
+            style: style(&standing.name)?,
+            is_reference: standing.role != Role::Choice,
+            error: standing.ratio?,
+            ends: None,
+            ratio: String::new(),
+            bytes: standing.bytes,
         })
-        .collect();
+    };
+    let dots: Vec<Dot> = comparison.standings.iter().filter_map(dot).collect();
     let heading = Heading {
         title: &format!("Error against bytes over {} runs", comparison.found().count()),
         subtitle: &comparison.setting(),
         note: &format!("Broken line: the least to be had for so many bytes. {HOLLOW}"),
     };
     frontier(&heading, &format!("error as a multiple of that of {}", comparison.against), &dots)
-}
-
-/// As in the first run that has the method.
-fn style(comparison: &Comparison, name: &str) -> Option<LineStyle> {
-    let (_, results, _) =
-        comparison.found().find(|(_, results, _)| results.method(name).is_some())?;
-    Some(palette::method(results, name))
 }
 
 #[cfg(test)]
@@ -194,6 +193,15 @@ mod tests {
         }
         // What never ran anywhere has sent nothing that could be compared.
         assert!(drawn[0].1.contains(">hindsight 2<") && !drawn[1].1.contains(">hindsight 2<"));
+    }
+
+    #[test]
+    fn the_colours_that_the_ratios_name_are_those_of_the_cells() {
+        let drawn = &figures(&grid())[0].1;
+        assert!(drawn.contains("Blue: less error; orange: more."));
+        assert_eq!(heat::BELOW.1.hex(), "#0072b2");
+        assert_eq!(heat::ABOVE.1.hex(), "#d55e00");
+        assert!(drawn.contains("fill=\"#0072b2\"") && drawn.contains("fill=\"#d55e00\""));
     }
 
     #[test]

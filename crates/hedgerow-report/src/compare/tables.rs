@@ -5,17 +5,23 @@ use hedgerow_lab::compare::{
     Cell, Comparison, Interval, RankedMethod, Ranking, Standing, geometric_mean,
 };
 
-use super::Table;
+use super::advice::advice;
 use crate::figures::number::{fixed, power_of_ten, significant};
+use crate::table::{NOTHING, Table, or_nothing};
 
-/// What stands where there is nothing to say.
-const NOTHING: &str = "–";
 /// Marks of the least error, and of those that may equal it.
 const LEAST: &str = "*";
 const LEVEL: &str = "≈";
 
+/// All tables and the advice, for a terminal.
+pub fn text(comparison: &Comparison) -> String {
+    let table = |(heading, table): &(String, Table)| format!("{heading}\n\n{}\n", table.text());
+    let tables: String = tables(comparison).iter().map(table).collect();
+    tables + &advice(comparison) + "\n"
+}
+
 /// Every table with its heading.
-pub fn tables(comparison: &Comparison) -> Vec<(String, Table)> {
+pub(super) fn tables(comparison: &Comparison) -> Vec<(String, Table)> {
     if let Some((results, ranking)) = comparison.only() {
         let heading = format!("{} ({})", results.data_name(), results.partition);
         return vec![(heading, of_run(ranking))];
@@ -55,17 +61,10 @@ pub(super) fn note(comparison: &Comparison) -> String {
 }
 
 fn of_run(ranking: &Ranking) -> Table {
-    let headings = [
-        "method".to_owned(),
-        "rank".to_owned(),
-        format!("{} [95%]", ranking.measure),
-        "ratio to best [95%]".to_owned(),
-        "p".to_owned(),
-        "numbers up".to_owned(),
-        "down".to_owned(),
-        "bytes up".to_owned(),
-        "down".to_owned(),
-    ];
+    let measure = format!("{} [95%]", ranking.measure);
+    let ratio = "ratio to best [95%]";
+    let headings =
+        ["method", "rank", &measure, ratio, "p", "numbers up", "down", "bytes up", "down"];
     let row = |entry: &RankedMethod| {
         let ratio = match entry.to_best {
             None if entry.rank == Some(1) => "1".to_owned(),
@@ -81,18 +80,14 @@ fn of_run(ranking: &Ranking) -> Table {
             entry.rank.map_or(rankless(entry), |rank| rank.to_string()),
             with_interval(entry.error.mean, entry.interval),
             ratio,
-            entry.p_holm.map_or(NOTHING.to_owned(), p_value),
+            or_nothing(entry.p_holm, p_value),
             per_turn(entry.numbers_up),
             per_turn(entry.numbers_down),
             per_turn(entry.bytes_up),
             per_turn(entry.bytes_down),
         ]
     };
-    Table {
-        headings: headings.to_vec(),
-        rows: ranking.methods.iter().map(row).collect(),
-        of_words: false,
-    }
+    Table::of_numbers(headings, ranking.methods.iter().map(row))
 }
 
 fn rankless(entry: &RankedMethod) -> String {
@@ -136,20 +131,18 @@ fn of_partition(comparison: &Comparison, partition: &str) -> Table {
     let row = |standing: &Standing| {
         let name = &standing.name;
         let mut row = vec![shown_name(name)];
-        row.extend(cells.iter().zip(&powers).map(|(ranking, power)| {
-            match ranking {
-                None => "not available".to_owned(),
-                Some(ranking) => ranking
-                    .method(name)
-                    .map_or(NOTHING.to_owned(), |entry| scaled(ranking, entry, *power)),
+        row.extend(cells.iter().zip(&powers).map(|(ranking, power)| match ranking {
+            None => "not available".to_owned(),
+            Some(ranking) => {
+                or_nothing(ranking.method(name), |entry| scaled(ranking, entry, *power))
             }
         }));
         let ratios: Vec<f64> =
             cells.iter().flatten().filter_map(|ranking| ranking.ratio(name, against)).collect();
-        row.push(geometric_mean(&ratios).map_or(NOTHING.to_owned(), |ratio| significant(ratio, 3)));
+        row.push(or_nothing(geometric_mean(&ratios), |ratio| significant(ratio, 3)));
         row
     };
-    Table { headings, rows: comparison.standings.iter().map(row).collect(), of_words: false }
+    Table::of_numbers(headings, comparison.standings.iter().map(row))
 }
 
 fn scaled(ranking: &Ranking, entry: &RankedMethod, power: i32) -> String {
@@ -181,13 +174,13 @@ fn power(comparison: &Comparison, title: &str) -> i32 {
 
 fn of_all(comparison: &Comparison) -> Table {
     let headings = [
-        "method".to_owned(),
-        "runs".to_owned(),
-        format!("ratio to {}", comparison.against),
-        "first (clearly)".to_owned(),
-        "above the best sk (clearly)".to_owned(),
-        "worst to the best sk".to_owned(),
-        "bytes".to_owned(),
+        "method",
+        "runs",
+        &format!("ratio to {}", comparison.against),
+        "first (clearly)",
+        "above the best sk (clearly)",
+        "worst to the best sk",
+        "bytes",
     ];
     let row = |standing: &Standing| {
         let is_choice = standing.role.words().is_empty();
@@ -201,10 +194,10 @@ fn of_all(comparison: &Comparison) -> Table {
         vec![
             shown_name(&standing.name),
             runs,
-            standing.ratio.map_or(NOTHING.to_owned(), |ratio| significant(ratio, 3)),
+            or_nothing(standing.ratio, |ratio| significant(ratio, 3)),
             if is_choice { wins } else { standing.role.words().to_owned() },
-            worst.map_or(NOTHING.to_owned(), |_| above),
-            worst.map_or(NOTHING.to_owned(), |worst| {
+            or_nothing(worst, |_| above),
+            or_nothing(worst, |worst| {
                 format!(
                     "{} ({}, {})",
                     significant(worst.ratio, 3),
@@ -212,11 +205,10 @@ fn of_all(comparison: &Comparison) -> Table {
                     worst.partition
                 )
             }),
-            standing.bytes.map_or(NOTHING.to_owned(), |bytes| fixed(bytes, 0)),
+            or_nothing(standing.bytes, |bytes| fixed(bytes, 0)),
         ]
     };
-    let rows = comparison.standings.iter().map(row).collect();
-    Table { headings: headings.to_vec(), rows, of_words: false }
+    Table::of_numbers(headings, comparison.standings.iter().map(row))
 }
 
 fn title<'c>(comparison: &'c Comparison, data: &'c str) -> &'c str {

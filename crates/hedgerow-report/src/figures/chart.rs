@@ -1,10 +1,10 @@
 //! [`Chart`]: the description of a chart, from which figures and pages are drawn.
 
 use super::number;
-use super::palette::{self, Color, Dash, FINE_GRID, GRID, LineStyle, PAPER, SOFT_INK};
+use super::palette::{self, Color, FINE_GRID, GRID, LineStyle, PAPER, SOFT_INK};
 use super::scale::{Axis, Spacing};
 use super::series::{Line, Point};
-use super::svg::{Anchor, HEIGHT, PLAIN, SMALL, Spot, Svg, WIDTH, Writing};
+use super::svg::{Anchor, HEIGHT, PLAIN, SMALL, SUBTITLE, Spot, Svg, TITLE, WIDTH, Writing};
 
 /// Everything that a chart shows.
 pub(crate) struct Chart {
@@ -20,6 +20,13 @@ pub(crate) struct Chart {
     pub(crate) legend: Vec<Entry>,
     /// Small print below a figure, in up to two lines.
     pub(crate) note: String,
+}
+
+/// The words around a figure of methods.
+pub(crate) struct Heading<'h> {
+    pub(crate) title: &'h str,
+    pub(crate) subtitle: &'h str,
+    pub(crate) note: &'h str,
 }
 
 /// The words around a chart.
@@ -153,7 +160,7 @@ impl Chart {
     pub(crate) fn sheet(&self) -> String {
         self.document(|svg, frame| {
             plot(svg, frame, (&self.x, &self.y), &self.marks, TICKS);
-            self.draw_note(svg, frame);
+            note(svg, frame, &self.note);
             self.draw_legend(svg, frame);
         })
     }
@@ -164,12 +171,7 @@ impl Chart {
     }
 
     fn document(&self, paint: impl FnOnce(&mut Svg, Frame)) -> String {
-        let frame = Frame {
-            left: 74.0,
-            right: WIDTH - self.legend_width(),
-            top: 66.0,
-            bottom: HEIGHT - 74.0,
-        };
+        let frame = Frame::of_sheet(self.legend_width());
         let described = format!("{}. {}", self.words.title, self.described);
         Svg::document(described.trim_end(), (WIDTH, HEIGHT), |svg| {
             draw_words(svg, frame, &self.words);
@@ -215,10 +217,6 @@ impl Chart {
             svg.text(&more, (text_left, height), PLAIN);
         }
     }
-
-    fn draw_note(&self, svg: &mut Svg, frame: Frame) {
-        note(svg, frame, &self.note);
-    }
 }
 
 /// About how many ticks the axes of a large chart have, and the size of their numbers.
@@ -226,17 +224,19 @@ pub(super) const TICKS: (usize, usize, f64) = (7, 6, 11.5);
 /// The same for one of several charts on a sheet.
 pub(super) const FEW_TICKS: (usize, usize, f64) = (4, 4, 10.5);
 
+/// Title and subtitle; the title has at most so many characters.
+pub(super) fn head(svg: &mut Svg, left: f64, (title, most): (&str, usize), subtitle: &str) {
+    svg.text(&shortened(title, most), (left, 20.0), TITLE);
+    svg.text(&shortened(subtitle, most * 3 / 2), (left, 42.0), SUBTITLE);
+}
+
 /// Title, subtitle and names of the axes.
 pub(super) fn draw_words(svg: &mut Svg, frame: Frame, words: &Words) {
-    let Frame { left, right, top, bottom } = frame;
-    let title = Writing { size: 15.5, bold: true, ..PLAIN };
-    svg.text(&shortened(&words.title, 80), (left, 20.0), title);
-    let soft = Writing { size: 12.5, color: SOFT_INK, ..PLAIN };
-    svg.text(&shortened(&words.subtitle, 120), (left, 42.0), soft);
+    let (across, up) = frame.middle();
+    head(svg, frame.left, (&words.title, 80), &words.subtitle);
     let centered = Writing { size: 13.0, anchor: Anchor::Middle, ..PLAIN };
-    svg.text(&words.x, ((left + right) / 2.0, bottom + 38.0), centered);
-    let upwards = Writing { upwards: true, ..centered };
-    svg.text(&words.y, (16.0, (top + bottom) / 2.0), upwards);
+    svg.text(&words.x, (across, frame.bottom + 38.0), centered);
+    svg.text(&words.y, (16.0, up), Writing { upwards: true, ..centered });
 }
 
 /// Small print below, in up to two lines.
@@ -326,8 +326,7 @@ pub(super) fn shape(svg: &mut Svg, frame: Frame, axes: (&Axis, &Axis), shape: &S
                 edge.iter().copied().chain(floor.map(|x| spot(*x, 0.0))).collect();
             svg.area(&outline, *color, 1.0);
             if *has_edge {
-                let style = LineStyle { color: PAPER, dash: Dash::Solid, width: 0.5, opacity: 0.7 };
-                svg.line(&edge, style);
+                svg.line(&edge, LineStyle { opacity: 0.7, ..LineStyle::solid(PAPER, 0.5) });
             }
         }
         Shape::Change { from, to } => {
@@ -344,6 +343,22 @@ pub(super) fn shape(svg: &mut Svg, frame: Frame, axes: (&Axis, &Axis), shape: &S
 }
 
 impl Frame {
+    /// On a sheet with one chart and so much room to the right of it.
+    pub(super) fn of_sheet(right: f64) -> Self {
+        Self { left: 74.0, right: WIDTH - right, top: 66.0, bottom: HEIGHT - 74.0 }
+    }
+
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        self.left < other.right
+            && other.left < self.right
+            && self.top < other.bottom
+            && other.top < self.bottom
+    }
+
+    pub(super) fn middle(&self) -> Spot {
+        ((self.left + self.right) / 2.0, (self.top + self.bottom) / 2.0)
+    }
+
     /// Where a value falls.
     pub(super) fn spot(&self, (x, y): (&Axis, &Axis), across: f64, up: f64) -> Spot {
         let Self { left, right, top, bottom } = *self;
@@ -355,19 +370,17 @@ impl Frame {
 pub(super) fn framed_sentence(svg: &mut Svg, frame: Frame, sentence: &str) {
     let Frame { left, right, top, bottom } = frame;
     let corners = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)];
-    svg.line(&corners, LineStyle { color: GRID, dash: Dash::Solid, width: 1.0, opacity: 1.0 });
+    svg.line(&corners, LineStyle::solid(GRID, 1.0));
     instead(svg, frame, sentence);
 }
 
 /// A sentence in the middle of the frame.
 pub(super) fn instead(svg: &mut Svg, frame: Frame, sentence: &str) {
-    let Frame { left, right, top, bottom } = frame;
-    let writing = Writing { size: 12.5, color: SOFT_INK, anchor: Anchor::Middle, ..PLAIN };
-    svg.text(sentence, ((left + right) / 2.0, (top + bottom) / 2.0), writing);
+    svg.text(sentence, frame.middle(), Writing { anchor: Anchor::Middle, ..SUBTITLE });
 }
 
 pub(super) fn rule(svg: &mut Svg, from: Spot, to: Spot, color: Color) {
-    svg.line(&[from, to], LineStyle { color, dash: Dash::Solid, width: 1.0, opacity: 1.0 });
+    svg.line(&[from, to], LineStyle::solid(color, 1.0));
 }
 
 /// A piece of what the legend names, from its left end.
@@ -375,8 +388,7 @@ pub(super) fn draw_key(svg: &mut Svg, key: &Key, (left, height): Spot) {
     match *key {
         Key::Line(style) => svg.line(&[(left, height), (left + 23.0, height)], style),
         Key::Patch(color) => {
-            let (from, to) = ((left, height - 5.5), (left + 23.0, height + 5.5));
-            svg.area(&[from, (to.0, from.1), to, (from.0, to.1)], color, 1.0);
+            svg.rectangle((left, height - 5.5), (left + 23.0, height + 5.5), color);
         }
         Key::Nothing => {}
     }

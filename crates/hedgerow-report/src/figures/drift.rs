@@ -8,7 +8,7 @@ use hedgerow_lab::results::Results;
 
 /// The error of every method over a sliding window of rounds, a chart per run, so many charts in a
 /// row.
-pub fn drift_panels(title: &str, columns: usize, results: &[Results]) -> String {
+pub(crate) fn drift_panels(title: &str, columns: usize, results: &[Results]) -> String {
     let pane = |results| Pane { title: drift::title(results), results: Some(results) };
     let panes: Vec<Pane<'_>> = results.iter().map(pane).collect();
     let content = Content { error: Error::Windowed, changes: &changes };

@@ -1,8 +1,8 @@
 //! The errors of all methods over time, and the axes that show them.
 
 use super::palette::{self, LineStyle};
-use super::scale::Axis;
-use super::series::{Line, Point, is_best_single, points};
+use super::scale::{Axis, Spacing};
+use super::series::{Line, Point, is_best_single, last_round, points};
 use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::{MethodResult, Results};
 
@@ -24,16 +24,35 @@ pub(crate) struct Errors {
 }
 
 impl Errors {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Line> {
+        self.others.iter().chain(&self.lines)
+    }
+
+    /// From 0 to the last round of any line.
+    pub(crate) fn rounds(&self) -> Axis {
+        Axis::rounds(Spacing::Linear, last_round(self.all()))
+    }
+
     /// The means that decide how far the axis goes. Spreads have no say, nor has the best fixed
     /// function of the first few samples, which fits them almost exactly: either would squash all
     /// curves.
     fn reach(&self) -> impl Iterator<Item = f64> {
-        self.others.iter().chain(&self.lines).flat_map(Line::settled).map(|point| point.mean)
+        self.all().flat_map(Line::settled).map(|point| point.mean)
     }
 
     /// A logarithmic axis for the errors; none if no error is positive.
     pub(crate) fn log_axis(&self) -> Option<Axis> {
         self.reach().any(|mean| mean > 0.0).then(|| Axis::log(self.reach(), 0.04))
+    }
+
+    /// The same, not stretched downwards by the first few rounds, when a method may happen to be
+    /// right.
+    pub(crate) fn settled_axis(&self) -> Option<Axis> {
+        let early = last_round(self.all()) * EARLY;
+        let settled = || self.all().flat_map(Line::settled).filter(|point| point.mean > 0.0);
+        let late = settled().filter(|point| point.round >= early);
+        let low = late.map(|point| point.mean).reduce(f64::min)?;
+        Some(Axis::log(settled().map(|point| point.mean).filter(|mean| *mean >= low), 0.04))
     }
 
     /// A linear axis from zero.
@@ -45,6 +64,9 @@ impl Errors {
 /// What is said where a logarithmic axis has nothing to show.
 pub(crate) const NOTHING_POSITIVE: &str =
     "Every error is zero: a logarithmic axis has no place for it.";
+
+/// First share of the rounds in which a small error may be luck.
+const EARLY: f64 = 0.1;
 
 /// More background lines than this say nothing more.
 const MOST_OTHERS: usize = 30;

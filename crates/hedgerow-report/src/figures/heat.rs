@@ -1,10 +1,10 @@
 //! Ratios as colours: a block per partition, a row per method, a column per data set.
 
-use super::chart::shortened;
-use super::dots::Heading;
+use super::chart::{Heading, head, shortened};
 use super::number;
-use super::palette::{Color, INK, PAPER, SOFT_INK};
-use super::svg::{Anchor, PLAIN, SMALL, Svg, WIDTH, Writing};
+use super::palette::{BLACK, BLUE, Color, INK, ORANGE, PAPER, SOFT_INK, WHITE};
+use super::svg::{Anchor, PLAIN, SMALL, Spot, Svg, WIDTH, Writing};
+use crate::table::or_nothing;
 
 /// One block.
 #[derive(Debug, Clone)]
@@ -40,13 +40,9 @@ const MOST_HEIGHT: f64 = 7500.0;
 /// Ratios so far from 1, or further, have the full colour.
 const FULL: f64 = 2.0;
 
-/// Blue is below 1, red above.
-const BELOW: (u8, u8, u8) = (0x00, 0x72, 0xb2);
-const ABOVE: (u8, u8, u8) = (0xd5, 0x5e, 0x00);
-
-/// Text on the colours of cells, which are the same on light and dark pages.
-const LIGHT_TEXT: Color = Color::rgb(0xff, 0xff, 0xff);
-const DARK_TEXT: Color = Color::rgb(0x1a, 0x1a, 0x1a);
+/// Names and colours of ratios below and above 1.
+pub(crate) const BELOW: (&str, Color) = BLUE;
+pub(crate) const ABOVE: (&str, Color) = ORANGE;
 
 /// The blocks below each other, with these columns in each.
 pub(crate) fn heat(heading: &Heading<'_>, columns: &[String], blocks: &[Block]) -> String {
@@ -62,10 +58,7 @@ pub(crate) fn heat(heading: &Heading<'_>, columns: &[String], blocks: &[Block]) 
     }
     let alternative = format!("{}. {}", heading.title, heading.subtitle);
     Svg::document(&alternative, (sheet.width, height + FOOT), |svg| {
-        let head = Writing { size: 15.5, bold: true, ..PLAIN };
-        svg.text(&shortened(heading.title, 90), (16.0, 20.0), head);
-        let soft = Writing { size: 12.5, color: SOFT_INK, ..PLAIN };
-        svg.text(&shortened(heading.subtitle, 120), (16.0, 42.0), soft);
+        head(svg, 16.0, (heading.title, 80), heading.subtitle);
         let mut top = TOP;
         for block in &blocks[..blocks_shown] {
             draw_block(svg, &sheet, columns_shown, block, top);
@@ -138,16 +131,15 @@ fn draw_block(svg: &mut Svg, sheet: &Sheet, columns: &[String], block: &Block, t
         svg.text(&shortened(&row.label, 19), (LABELS - 8.0, middle), label);
         for (column, ratio) in row.ratios.iter().take(columns.len()).enumerate() {
             let left = LABELS + sheet.cell * column as f64;
-            let (paper, ink) = ratio.map_or((PAPER, SOFT_INK), colours);
-            patch(
+            let colours = ratio.map_or((PAPER, SOFT_INK), colours);
+            let upper_left = (left + 0.5, middle - ROW / 2.0 + 0.5);
+            draw_cell(
                 svg,
-                (left + 0.5, middle - ROW / 2.0 + 0.5),
+                upper_left,
                 (sheet.cell - 1.0, ROW - 1.0),
-                paper,
+                colours,
+                &or_nothing(*ratio, in_words),
             );
-            let text = ratio.map_or("–".to_owned(), in_words);
-            let writing = Writing { size: 10.5, color: ink, anchor: Anchor::Middle, ..PLAIN };
-            svg.text(&text, (left + sheet.cell / 2.0, middle), writing);
         }
     }
 }
@@ -157,32 +149,33 @@ fn draw_scale(svg: &mut Svg, top: f64) {
     svg.text("ratio", (16.0, top + 8.0), SMALL);
     for (place, ratio) in [0.5, 0.71, 0.87, 1.0, 1.15, 1.41, 2.0].into_iter().enumerate() {
         let left = 52.0 + 46.0 * place as f64;
-        let (paper, ink) = colours(ratio);
-        patch(svg, (left, top), (45.0, 16.0), paper);
         let text = match place {
             0 => "≤ 0.50".to_owned(),
             6 => "≥ 2.00".to_owned(),
             _ => in_words(ratio),
         };
-        let writing = Writing { size: 10.5, color: ink, anchor: Anchor::Middle, ..PLAIN };
-        svg.text(&text, (left + 22.5, top + 8.0), writing);
+        draw_cell(svg, (left, top), (45.0, 16.0), colours(ratio), &text);
     }
 }
 
-fn patch(svg: &mut Svg, (left, top): (f64, f64), (width, height): (f64, f64), color: Color) {
-    let (right, bottom) = (left + width, top + height);
-    svg.area(&[(left, top), (right, top), (right, bottom), (left, bottom)], color, 1.0);
+/// A rectangle of this size, in these colours of ground and text.
+fn draw_cell(
+    svg: &mut Svg,
+    (left, top): Spot,
+    (width, height): (f64, f64),
+    (ground, ink): (Color, Color),
+    text: &str,
+) {
+    svg.rectangle((left, top), (left + width, top + height), ground);
+    let writing = Writing { color: ink, anchor: Anchor::Middle, ..SMALL };
+    svg.text(text, (left + width / 2.0, top + height / 2.0), writing);
 }
 
-/// Paper and ink of a cell, evenly by the logarithm of the ratio.
+/// Colours of a cell's ground and text, evenly by the logarithm of the ratio.
 fn colours(ratio: f64) -> (Color, Color) {
     let share = (ratio.ln() / FULL.ln()).clamp(-1.0, 1.0);
-    let (r, g, b) = if share < 0.0 { BELOW } else { ABOVE };
-    let mixed = |part: u8| (255.0 + (f64::from(part) - 255.0) * share.abs()).round() as u8;
-    (
-        Color::rgb(mixed(r), mixed(g), mixed(b)),
-        if share.abs() > 0.7 { LIGHT_TEXT } else { DARK_TEXT },
-    )
+    let (_, full) = if share < 0.0 { BELOW } else { ABOVE };
+    (WHITE.mixed(full, share.abs()), if share.abs() > 0.7 { WHITE } else { BLACK })
 }
 
 fn in_words(ratio: f64) -> String {
@@ -217,9 +210,9 @@ mod tests {
         assert!(!svg.contains("<k>") && !svg.contains("<t>"));
         let words = [1e-9, 0.004, 0.0949, 0.0951, 9.994, 99.94, 999.4, 1e5].map(in_words);
         assert_eq!(words, ["< 0.001", "0.004", "0.095", "0.10", "9.99", "99.9", "999", "≥ 1000"]);
-        assert_eq!(colours(1.0), (LIGHT_TEXT, DARK_TEXT));
-        assert_eq!(colours(0.1), (Color::rgb(0x00, 0x72, 0xb2), LIGHT_TEXT));
-        assert_eq!(colours(1e9), (Color::rgb(0xd5, 0x5e, 0x00), LIGHT_TEXT));
+        assert_eq!(colours(1.0), (WHITE, BLACK));
+        assert_eq!(colours(0.1), (BLUE.1, WHITE));
+        assert_eq!(colours(1e9), (ORANGE.1, WHITE));
     }
 
     #[test]

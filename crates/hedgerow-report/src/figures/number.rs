@@ -1,4 +1,4 @@
-//! Numbers as people read them: on axes, in tables and in sentences.
+//! Numbers and lists as people read them: on axes, in tables and in sentences.
 
 use hedgerow_lab::results::Moments;
 
@@ -18,6 +18,29 @@ pub(crate) fn significant(value: f64, digits: usize) -> String {
     }
     let decimals = digits as i32 - 1 - exponent;
     fixed(value, decimals.max(0) as usize)
+}
+
+/// A ratio: `1.17`, `11.0`, `230`.
+pub(crate) fn times(ratio: f64) -> String {
+    significant(ratio, 3)
+}
+
+/// With a capital first letter, for the beginning of a sentence.
+pub(crate) fn capitalised(words: &str) -> String {
+    let mut letters = words.chars();
+    letters
+        .next()
+        .map_or(String::new(), |first| format!("{}{}", first.to_uppercase(), letters.as_str()))
+}
+
+/// `a, b and c`
+pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    match names.as_slice() {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
 }
 
 /// `value` with so many decimals, thousands apart.
@@ -64,6 +87,18 @@ pub(crate) fn percent(share: f64) -> String {
         format!("{hundredfold:.1}%")
     } else {
         format!("{hundredfold:.0}%")
+    }
+}
+
+/// `396 bytes`, `12.3 kB`.
+pub(crate) fn bytes_in_words(bytes: f64) -> String {
+    match bytes {
+        1.0 => "1 byte".to_owned(),
+        bytes if bytes >= 10_000.0 => format!("{} kB", significant(bytes / 1000.0, 3)),
+        bytes if bytes >= 100.0 || bytes.fract() == 0.0 => {
+            format!("{} bytes", fixed(bytes, 0))
+        }
+        bytes => format!("{} bytes", significant(bytes, 3)),
     }
 }
 
@@ -132,5 +167,18 @@ mod tests {
         assert_eq!(percent(0.000_4), "<0.1%");
         assert_eq!(percent(0.004), "0.4%");
         assert_eq!(percent(0.834), "83%");
+    }
+
+    #[test]
+    fn bytes_read_well() {
+        for (bytes, words) in [
+            (0.0, "0 bytes"),
+            (1.0, "1 byte"),
+            (11.25, "11.2 bytes"),
+            (396.4, "396 bytes"),
+            (43_560.0, "43.6 kB"),
+        ] {
+            assert_eq!(bytes_in_words(bytes), words);
+        }
     }
 }

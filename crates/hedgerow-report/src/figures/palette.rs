@@ -21,6 +21,15 @@ impl Color {
         Self { rgb: (red, green, blue), role }
     }
 
+    /// A colour between this one (a share of 0) and another (a share of 1).
+    pub(super) fn mixed(self, other: Self, share: f64) -> Self {
+        let ((r, g, b), (to_r, to_g, to_b)) = (self.rgb, other.rgb);
+        let part = |from: u8, to: u8| {
+            (f64::from(from) + (f64::from(to) - f64::from(from)) * share).round() as u8
+        };
+        Self::rgb(part(r, to_r), part(g, to_g), part(b, to_b))
+    }
+
     /// `#d55e00`
     pub(crate) fn hex(self) -> String {
         let (red, green, blue) = self.rgb;
@@ -49,6 +58,14 @@ pub(crate) const FINE_GRID: Color = Color::with_role(0xf0, 0xf2, 0xf4, "fine");
 /// What everything is drawn on.
 pub(crate) const PAPER: Color = Color::with_role(0xff, 0xff, 0xff, "paper");
 
+/// Text on coloured ground, which is the same on light and dark pages.
+pub(super) const WHITE: Color = Color::rgb(0xff, 0xff, 0xff);
+pub(super) const BLACK: Color = Color::rgb(0x1a, 0x1a, 0x1a);
+
+/// Colours that sentences name.
+pub(crate) const BLUE: (&str, Color) = ("blue", Color::rgb(0x00, 0x72, 0xb2));
+pub(crate) const ORANGE: (&str, Color) = ("orange", Color::rgb(0xd5, 0x5e, 0x00));
+
 /// How the line of a method looks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct LineStyle {
@@ -59,13 +76,19 @@ pub(crate) struct LineStyle {
     pub(crate) opacity: f64,
 }
 
+impl LineStyle {
+    pub(super) const fn solid(color: Color, width: f64) -> Self {
+        Self { color, dash: Dash::Solid, width, opacity: 1.0 }
+    }
+}
+
 /// A reference slope.
 pub(crate) const GUIDE: LineStyle =
-    LineStyle { color: FAINT, dash: Dash::Dashes, width: 1.4, opacity: 1.0 };
+    LineStyle { dash: Dash::Dashes, ..LineStyle::solid(FAINT, 1.4) };
 
 /// Where the data changes.
 pub(crate) const CHANGE: LineStyle =
-    LineStyle { color: SOFT_INK, dash: Dash::Dots, width: 1.5, opacity: 1.0 };
+    LineStyle { dash: Dash::Dots, ..LineStyle::solid(SOFT_INK, 1.5) };
 
 /// For methods without a colour of their own, in the order in which they come.
 const SPARE: [Color; 4] = [
@@ -89,7 +112,7 @@ const SHADES: [(f64, Dash); 6] = [
 /// The style of the method called `name` in every picture of these results.
 pub(crate) fn method(results: &Results, name: &str) -> LineStyle {
     let width = if is_bold(name) { 2.4 } else { 1.7 };
-    let style = |color, dash| LineStyle { color, dash, width, opacity: 1.0 };
+    let style = |color, dash| LineStyle { dash, ..LineStyle::solid(color, width) };
     if let Some((color, dash)) = known(name) {
         return style(color, dash);
     }
@@ -97,7 +120,8 @@ pub(crate) fn method(results: &Results, name: &str) -> LineStyle {
         let place =
             place(results, name, |other| self::original(other).is_some_and(|(_, o)| o == original));
         let (towards, dash) = SHADES[place % SHADES.len()];
-        return style(shade(color, towards), dash);
+        let end = if towards < 0.0 { Color::rgb(0, 0, 0) } else { WHITE };
+        return style(color.mixed(end, towards.abs()), dash);
     }
     let place = place(results, name, |other| known(other).is_none() && original(other).is_none());
     let dash = if place < SPARE.len() { Dash::Solid } else { Dash::Dashes };
@@ -112,8 +136,8 @@ pub(crate) fn is_bold(name: &str) -> bool {
 /// Looks for a dozen things that are not methods: colours first, then broken lines.
 pub(crate) fn series(index: usize) -> LineStyle {
     const COLORS: [Color; 9] = [
-        Color::rgb(0xd5, 0x5e, 0x00),
-        Color::rgb(0x00, 0x72, 0xb2),
+        ORANGE.1,
+        BLUE.1,
         Color::rgb(0x00, 0x9e, 0x73),
         Color::rgb(0xcc, 0x79, 0xa7),
         Color::rgb(0xe6, 0x9f, 0x00),
@@ -127,7 +151,7 @@ pub(crate) fn series(index: usize) -> LineStyle {
         7..=8 => Dash::Dashes,
         _ => Dash::Dots,
     };
-    LineStyle { color: COLORS[index % COLORS.len()], dash, width: 1.8, opacity: 1.0 }
+    LineStyle { dash, ..LineStyle::solid(COLORS[index % COLORS.len()], 1.8) }
 }
 
 /// The colours of methods are those of Okabe and Ito, told apart by colour-blind readers, without
@@ -156,26 +180,19 @@ fn place(results: &Results, name: &str, belongs: impl Fn(&str) -> bool) -> usize
     names.iter().position(|other| *other == name).unwrap_or(0)
 }
 
-fn shade(Color { rgb: (r, g, b), .. }: Color, towards: f64) -> Color {
-    let end = if towards < 0.0 { 0.0 } else { 255.0 };
-    let moved =
-        |part: u8| (f64::from(part) + (end - f64::from(part)) * towards.abs()).round() as u8;
-    Color::rgb(moved(r), moved(g), moved(b))
-}
-
 /// Kernels are ordered by bandwidth: dark for the first, light for the last, evenly to the eye
 /// (after viridis).
 pub(crate) fn kernel(index: usize, count: usize) -> Color {
-    const STOPS: [(u8, u8, u8); 9] = [
-        (68, 1, 84),
-        (71, 45, 123),
-        (59, 82, 139),
-        (44, 114, 142),
-        (33, 145, 140),
-        (40, 174, 128),
-        (94, 201, 98),
-        (173, 220, 48),
-        (253, 231, 37),
+    const STOPS: [Color; 9] = [
+        Color::rgb(68, 1, 84),
+        Color::rgb(71, 45, 123),
+        Color::rgb(59, 82, 139),
+        Color::rgb(44, 114, 142),
+        Color::rgb(33, 145, 140),
+        Color::rgb(40, 174, 128),
+        Color::rgb(94, 201, 98),
+        Color::rgb(173, 220, 48),
+        Color::rgb(253, 231, 37),
     ];
     let last = STOPS.len() - 1;
     let place = if count > 1 {
@@ -184,9 +201,7 @@ pub(crate) fn kernel(index: usize, count: usize) -> Color {
         last as f64 / 2.0
     };
     let below = (place.floor() as usize).min(last - 1);
-    let (from, to, share) = (STOPS[below], STOPS[below + 1], place - below as f64);
-    let blend = |a: u8, b: u8| (f64::from(a) + (f64::from(b) - f64::from(a)) * share).round() as u8;
-    Color::rgb(blend(from.0, to.0), blend(from.1, to.1), blend(from.2, to.2))
+    STOPS[below].mixed(STOPS[below + 1], place - below as f64)
 }
 
 #[cfg(test)]

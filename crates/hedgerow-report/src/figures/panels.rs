@@ -1,16 +1,13 @@
-//! Figures of several runs: one small chart per data set with a common legend, and the convergence
-//! of all in one chart.
+//! Figures of several runs: one small chart per data set with a common legend.
 
 use super::chart::{
-    Chart, Entry, FEW_TICKS, Frame, Key, Mark, Readout, Shape, Words, draw_key, framed_sentence,
-    plot, shortened,
+    Entry, FEW_TICKS, Frame, Key, Mark, Readout, Shape, draw_key, framed_sentence, plot, shortened,
 };
 use super::errors::{self, Error, Errors};
-use super::palette::{self, INK, LineStyle, SOFT_INK};
-use super::scale::{Axis, Spacing};
+use super::number;
+use super::palette::{self, LineStyle, SOFT_INK};
 use super::series::{self, Line};
-use super::svg::{Anchor, PLAIN, SMALL, Spot, Svg, WIDTH, Writing};
-use super::{last_round, number};
+use super::svg::{Anchor, PLAIN, SMALL, Spot, Svg, TITLE, WIDTH, Writing};
 use hedgerow::method::METHODS;
 use hedgerow_data::streams::Change;
 use hedgerow_lab::measure::Measure;
@@ -18,11 +15,11 @@ use hedgerow_lab::results::Results;
 
 /// One data set of a figure.
 #[derive(Debug, Clone, Copy)]
-pub struct Pane<'r> {
+pub(crate) struct Pane<'r> {
     /// What to call it.
-    pub title: &'r str,
+    pub(crate) title: &'r str,
     /// The results; none if the data was not available.
-    pub results: Option<&'r Results>,
+    pub(crate) results: Option<&'r Results>,
 }
 
 /// What stands where there is no data.
@@ -32,7 +29,7 @@ pub(crate) const NOT_AVAILABLE: &str = "This data set was not available.";
 const MOST_COLUMNS: usize = 6;
 
 /// MSE(t) of every method, a chart per data set, so many charts in a row.
-pub fn mse_panels(title: &str, columns: usize, panes: &[Pane<'_>]) -> String {
+pub(crate) fn mse_panels(title: &str, columns: usize, panes: &[Pane<'_>]) -> String {
     draw_errors(title, columns, panes, Content { error: Error::Running, changes: &|_| Vec::new() })
 }
 
@@ -80,9 +77,6 @@ const ROW: f64 = CHART_HEAD + CHART_HEIGHT + CHART_FOOT;
 const AXIS_TITLE: f64 = 22.0;
 const LEGEND_CELL: f64 = 150.0;
 const LEGEND_ROW: f64 = 20.0;
-
-/// First share of the rounds in which a small error may be luck.
-const EARLY: f64 = 0.1;
 
 impl Sheet {
     fn new(columns: usize, panes: usize, entries: usize) -> Self {
@@ -153,9 +147,8 @@ pub(super) fn draw_errors(
             notes.push("Shaded in grey: while the data changes.".into());
         }
         let cut = |found: &Errors| {
-            let low = error_axis(found).map_or(0.0, |axis| axis.low());
-            let mut points = found.others.iter().chain(&found.lines).flat_map(Line::settled);
-            points.any(|point| point.mean < low)
+            let low = found.settled_axis().map_or(0.0, |axis| axis.low());
+            found.all().flat_map(Line::settled).any(|point| point.mean < low)
         };
         if found.iter().flatten().any(cut) {
             notes.push("Early errors below an axis are drawn at its lower end.".into());
@@ -166,13 +159,13 @@ pub(super) fn draw_errors(
 
 fn head(svg: &mut Svg, title: &str, panes: &[Pane<'_>]) {
     let left = AXIS_TITLE + 44.0;
-    svg.text(&shortened(title, 90), (left, 18.0), Writing { size: 15.5, bold: true, ..PLAIN });
+    svg.text(&shortened(title, 90), (left, 18.0), TITLE);
     let setting = same(panes, Results::sizes).unwrap_or_default();
     svg.text(&setting, (left, 39.0), Writing { color: SOFT_INK, ..PLAIN });
 }
 
 /// What holds for all that was run; none if it differs.
-fn same<T: PartialEq>(panes: &[Pane<'_>], of: impl Fn(&Results) -> T) -> Option<T> {
+pub(super) fn same<T: PartialEq>(panes: &[Pane<'_>], of: impl Fn(&Results) -> T) -> Option<T> {
     let mut all = panes.iter().filter_map(|pane| pane.results).map(of);
     let first = all.next()?;
     all.all(|other| other == first).then_some(first)
@@ -197,18 +190,18 @@ fn draw_pane(
     );
     let sizes = pane.results.map_or(String::new(), sizes);
     svg.text(&shortened(&sizes, ((right - left) / 5.4) as usize), (left, top - 12.0), SMALL);
-    let centered = Writing { color: INK, anchor: Anchor::Middle, ..PLAIN };
+    let centered = Writing { anchor: Anchor::Middle, ..PLAIN };
+    let (across, up) = frame.middle();
     if place.is_multiple_of(sheet.columns)
         && let Some(results) = pane.results
     {
-        let spot = (12.0, (top + bottom) / 2.0);
-        svg.text(&content.axis(results), spot, Writing { upwards: true, ..centered });
+        svg.text(&content.axis(results), (12.0, up), Writing { upwards: true, ..centered });
     }
     // Below the last chart of each column.
     if place + sheet.columns >= panes {
-        svg.text("round t", ((left + right) / 2.0, bottom + 33.0), centered);
+        svg.text("round t", (across, bottom + 33.0), centered);
     }
-    let Some((found, y)) = found.and_then(|found| Some((found, error_axis(found)?))) else {
+    let Some((found, y)) = found.and_then(|found| Some((found, found.settled_axis()?))) else {
         let sentence = match (found, pane.results) {
             (Some(_), _) => "Every error is zero.",
             (None, Some(_)) => "No course of the error is known.",
@@ -216,7 +209,6 @@ fn draw_pane(
         };
         return framed_sentence(svg, frame, sentence);
     };
-    let x = Axis::rounds(Spacing::Linear, last_round(found.others.iter().chain(&found.lines)));
     let change = |change: Change| {
         let (from, to) = (change.after as f64, change.complete as f64);
         Mark::plain(Shape::Change { from, to })
@@ -226,24 +218,9 @@ fn draw_pane(
     let bands = found.lines.iter().filter(|line| line.method == "mk").filter_map(Mark::band);
     let mut lines: Vec<&Line> = found.lines.iter().collect();
     lines.sort_by_key(|line| std::cmp::Reverse(rank(&line.method)));
-    let entering = |line: &&Line| match line.in_hindsight {
-        true => Mark::line(&line.entering(&y)),
-        false => Mark::line(line),
-    };
-    let marks: Vec<Mark> =
-        changes.chain(others).chain(bands).chain(lines.iter().map(entering)).collect();
-    plot(svg, frame, (&x, &y), &marks, FEW_TICKS);
-}
-
-/// A logarithmic axis that is not stretched downwards by the first few rounds, when a method may
-/// happen to be right.
-pub(super) fn error_axis(found: &Errors) -> Option<Axis> {
-    let all = || found.others.iter().chain(&found.lines);
-    let early = last_round(all()) * EARLY;
-    let settled = || all().flat_map(Line::settled).filter(|point| point.mean > 0.0);
-    let low =
-        settled().filter(|point| point.round >= early).map(|point| point.mean).reduce(f64::min)?;
-    Some(Axis::log(settled().map(|point| point.mean).filter(|mean| *mean >= low), 0.04))
+    let lines = lines.iter().map(|line| Mark::line(&line.entering(&y)));
+    let marks: Vec<Mark> = changes.chain(others).chain(bands).chain(lines).collect();
+    plot(svg, frame, (&found.rounds(), &y), &marks, FEW_TICKS);
 }
 
 /// `(a) `, as charts are called in a paper; nothing for a single one.
@@ -320,61 +297,6 @@ fn in_words(panes: &[Pane<'_>], found: &[Option<Errors>], content: Content<'_>) 
         _ => format!("{}: not available.", pane.title),
     };
     panes.iter().zip(found).map(sentence).collect::<Vec<_>>().join(" ")
-}
-
-/// The share of the best kernel in `mk` over time.
-fn mk_convergence(results: &Results) -> Option<(Line, usize)> {
-    let convergence = series::convergence(results)?;
-    let line = convergence.lines.into_iter().find(|line| line.method == "mk")?;
-    Some((line, convergence.averaged))
-}
-
-/// The fraction of trials in which `mk` has selected the best kernel, over rounds, a line per data
-/// set.
-pub fn convergence_panels(title: &str, panes: &[Pane<'_>]) -> String {
-    let (mut lines, mut legend, mut averaged) = (Vec::new(), Vec::new(), 1);
-    for (place, pane) in panes.iter().enumerate() {
-        let style = palette::series(place);
-        let label = pane.title.to_owned();
-        let found = pane.results.and_then(mk_convergence);
-        let (key, value) = match found {
-            Some((line, points)) => {
-                let value = number::percent(line.last());
-                averaged = averaged.max(points);
-                lines.push(Line { style, label: label.clone(), ..line });
-                (Key::Line(style), value)
-            }
-            None if pane.results.is_some() => (Key::Nothing, "not known".to_owned()),
-            None => (Key::Nothing, "not available".to_owned()),
-        };
-        legend.push(Entry { label, key, value, bold: false });
-    }
-    let mut note = "Best: the single kernel with the least loss on the whole stream.".to_owned();
-    if averaged > 1 {
-        note += &format!(" Averages of up to {averaged} neighbouring points.");
-    }
-    let rounds = lines.iter().flat_map(|line| &line.points).map(|point| point.round);
-    let quantity = "Share of trials in which mk has selected the best kernel";
-    let chart = Chart {
-        words: Words {
-            title: title.to_owned(),
-            subtitle: same(panes, Results::sizes).unwrap_or_default(),
-            x: "round t (log scale)".into(),
-            y: "share of trials at the best kernel".into(),
-        },
-        described: series::describe(&lines, quantity),
-        x: Axis::log(rounds, 0.0),
-        // A little beyond, so that the frame hides no line at none or at all of the trials.
-        y: Axis::exactly(-0.02..=1.02),
-        marks: lines.iter().rev().map(Mark::line).collect(),
-        legend_heading: "last rounds",
-        legend,
-        note,
-    };
-    match lines.is_empty() {
-        true => chart.sheet_with_sentence("No selection of kernels is known."),
-        false => chart.sheet(),
-    }
 }
 
 #[cfg(test)]
@@ -460,15 +382,16 @@ mod tests {
     #[test]
     fn luck_in_the_first_rounds_does_not_stretch_the_axis() {
         let mut results = results(3, 100, 2);
-        let plain = error_axis(&errors::errors(&results, errors::Error::Running).unwrap()).unwrap();
+        let found = errors::errors(&results, errors::Error::Running).unwrap();
+        let plain = found.settled_axis().unwrap();
         results.methods[0].curve.mse[3].mean = 1e-9;
         let found = errors::errors(&results, errors::Error::Running).unwrap();
-        assert_eq!(error_axis(&found).unwrap().low(), plain.low());
+        assert_eq!(found.settled_axis().unwrap().low(), plain.low());
         let svg = mse_panels("All", 2, &[pane("One", Some(&results))]);
         assert!(svg.contains("drawn at its lower end"));
         results.methods[0].curve.mse[60].mean = 1e-9;
         let found = errors::errors(&results, errors::Error::Running).unwrap();
-        assert!(error_axis(&found).unwrap().low() < 1e-9);
+        assert!(found.settled_axis().unwrap().low() < 1e-9);
     }
 
     #[test]
@@ -493,40 +416,14 @@ mod tests {
                 assert!(!svg.contains("NaN") && !svg.contains("\"inf") && !svg.contains("<b>"));
                 assert!(!svg.contains('\u{1}'));
             }
-            assert!(!convergence_panels("<b>", panes).contains("<b>"));
+            let convergence = super::super::convergence::convergence_panels("<b>", panes);
+            assert!(!convergence.contains("<b>"));
         }
         let svg = mse_panels("All", 2, &all);
         assert!(
             svg.contains("Every error is zero.")
                 && svg.contains("No course of the error is known.")
         );
-    }
-
-    #[test]
-    fn the_legend_of_the_convergence_has_the_final_shares() {
-        let (mut half, full, mut unknown) =
-            (results(3, 50, 4), results(5, 300, 4), results(3, 50, 4));
-        half.methods[0]
-            .curve
-            .shares
-            .iter_mut()
-            .for_each(|shares| shares.copy_from_slice(&[0.25, 0.5, 0.25]));
-        unknown.best_kernel = None;
-        let panes = [
-            pane("Half", Some(&half)),
-            pane("Full", Some(&full)),
-            pane("Unknown", Some(&unknown)),
-            pane("Missing", None),
-        ];
-        let svg = convergence_panels("Convergence", &panes);
-        let texts = texts(&svg);
-        let value = |name: &str| texts[texts.iter().position(|text| *text == name).unwrap() + 1];
-        assert_eq!(
-            ["Half", "Full", "Unknown", "Missing"].map(value),
-            ["50%", "100%", "not known", "not available"]
-        );
-        let nobody = convergence_panels("Convergence", &panes[2..]);
-        assert!(nobody.contains("No selection of kernels is known."));
     }
 
     #[test]

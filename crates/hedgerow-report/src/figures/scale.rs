@@ -21,6 +21,9 @@ pub(crate) struct Axis {
     high: f64,
     /// Ticks on a linear axis are no closer than this: nothing happens between two rounds.
     least_step: f64,
+    /// Share of the length, at the lower end, in which zero stands; a logarithmic axis has no other
+    /// place for it.
+    zero: f64,
 }
 
 /// A value on an axis. The label is empty for a line of the fine grid.
@@ -38,19 +41,20 @@ impl Axis {
     /// From 0 to the last round.
     pub(crate) fn rounds(spacing: Spacing, last: f64) -> Self {
         let high = if last.is_finite() { last.max(1.0) } else { 1.0 };
-        Self { spacing, low: 0.0, high, least_step: 1.0 }
+        Self { spacing, least_step: 1.0, ..Self::exactly(0.0..=high) }
     }
 
     /// Exactly this range.
     pub(crate) fn exactly(range: RangeInclusive<f64>) -> Self {
-        Self { spacing: Spacing::Linear, low: *range.start(), high: *range.end(), least_step: 0.0 }
+        let (low, high) = range.into_inner();
+        Self { spacing: Spacing::Linear, low, high, least_step: 0.0, zero: 0.0 }
     }
 
     /// A linear axis with some air around the values.
     pub(crate) fn around(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = extremes(values.filter(|v| v.is_finite())).unwrap_or((0.0, 1.0));
         let air = if high > low { (high - low) * 0.04 } else { high.abs().max(1.0) * 0.1 };
-        Self { spacing: Spacing::Linear, low: low - air, high: high + air, least_step: 0.0 }
+        Self::exactly(low - air..=high + air)
     }
 
     /// A linear axis from zero to a little more than the largest of the values.
@@ -66,14 +70,23 @@ impl Axis {
         let (low, high) = extremes(positive).unwrap_or((0.1, 1.0));
         let low = low.max(high * 10f64.powi(-MOST_DECADES)).max(1.0 / LARGEST);
         let factor = if high > low { (high / low).powf(air) } else { 2.0 };
-        Self { spacing: Spacing::Log, low: low / factor, high: high * factor, least_step: 0.0 }
+        Self { spacing: Spacing::Log, ..Self::exactly(low / factor..=high * factor) }
+    }
+
+    /// The axis with a share of its length for zero.
+    pub(crate) fn with_zero(self, share: f64) -> Self {
+        Self { zero: share, ..self }
     }
 
     /// Where the value falls, from 0 to 1; values beyond the ends fall on them.
     pub(crate) fn position(&self, value: f64) -> f64 {
+        if self.zero > 0.0 && value <= 0.0 {
+            return 0.43 * self.zero;
+        }
         let value = value.clamp(self.low, self.high);
         let (low, high) = (self.spaced(self.low), self.spaced(self.high));
-        ((self.spaced(value) - low) / (high - low)).clamp(0.0, 1.0)
+        let share = ((self.spaced(value) - low) / (high - low)).clamp(0.0, 1.0);
+        self.zero + (1.0 - self.zero) * share
     }
 
     pub(crate) fn low(&self) -> f64 {
@@ -103,13 +116,21 @@ impl Axis {
         format!("{spacing} {} {} {}", self.low, self.high, self.least_step)
     }
 
-    /// About so many named values, and a fine grid where it helps to read a logarithmic axis.
+    /// About so many named values, and a fine grid where it helps to read a logarithmic axis; none
+    /// at all for 0.
     pub(crate) fn ticks(&self, about: usize) -> Vec<Tick> {
-        match self.spacing {
+        if about == 0 {
+            return Vec::new();
+        }
+        let mut ticks = match self.spacing {
             Spacing::Linear => self.even_ticks(about),
             Spacing::Root => self.root_ticks(),
             Spacing::Log => self.log_ticks(about),
+        };
+        if self.zero > 0.0 {
+            ticks.push(Tick { value: 0.0, label: "0".to_owned() });
         }
+        ticks
     }
 
     fn spaced(&self, value: f64) -> f64 {

@@ -65,10 +65,11 @@ impl Line {
         &self.points[start..]
     }
 
-    /// Without the points before it comes into the range of the axis for good.
+    /// Of what is known only in hindsight, without the points before it comes into the range of the
+    /// axis for good; else all of it.
     pub(crate) fn entering(&self, axis: &Axis) -> Self {
-        let outside = self.points.iter().rposition(|point| !axis.holds(point.mean));
-        let start = outside.map_or(0, |last| last + 1);
+        let outside = |point: &Point| self.in_hindsight && !axis.holds(point.mean);
+        let start = self.points.iter().rposition(outside).map_or(0, |last| last + 1);
         Self { points: self.points[start..].to_vec(), ..self.clone() }
     }
 
@@ -105,6 +106,12 @@ pub(crate) fn best_single(results: &Results) -> Option<&MethodResult> {
 /// Whether this is the best single kernel.
 pub(crate) fn is_best_single(results: &Results, method: &MethodResult) -> bool {
     method.name == "sk" && best_single(results).is_some_and(|best| best.kernel == method.kernel)
+}
+
+/// The kernel that made most of a method's predictions, counted from 1, and its share of them.
+pub(crate) fn favourite(method: &MethodResult) -> Option<(usize, f64)> {
+    let used = method.selected.iter().copied().enumerate().filter(|(_, share)| *share > 0.0);
+    used.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, share)| (index + 1, share))
 }
 
 pub(super) fn points(rounds: &[u64], values: &[Moments]) -> Vec<Point> {
@@ -298,15 +305,17 @@ pub(crate) fn kernel_label(results: &Results, kernel: usize) -> String {
     }
 }
 
+/// The last round of any of the lines.
+pub(crate) fn last_round<'l>(lines: impl IntoIterator<Item = &'l Line>) -> f64 {
+    let ends = lines.into_iter().filter_map(|line| line.points.last());
+    ends.map(|point| point.round).fold(1.0, f64::max)
+}
+
 /// The lines as text for screen readers.
 pub(crate) fn describe(lines: &[Line], quantity: &str) -> String {
     let mut ends: Vec<&Line> = lines.iter().filter(|line| !line.points.is_empty()).collect();
     ends.sort_by(|a, b| a.last().total_cmp(&b.last()));
-    let last = ends
-        .iter()
-        .flat_map(|line| line.points.last())
-        .map(|point| point.round)
-        .fold(0.0, f64::max);
+    let last = if ends.is_empty() { 0.0 } else { last_round(lines) };
     let values: Vec<String> = ends
         .iter()
         .map(|line| format!("{} {}", line.label, number::significant(line.last(), 3)))

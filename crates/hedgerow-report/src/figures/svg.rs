@@ -30,9 +30,11 @@ pub(super) struct Writing {
     pub(super) upwards: bool,
 }
 
-/// Usual text, and small print.
+/// Usual text, titles, subtitles and small print.
 pub(super) const PLAIN: Writing =
     Writing { size: 12.0, color: INK, bold: false, anchor: Anchor::Start, upwards: false };
+pub(super) const TITLE: Writing = Writing { size: 15.5, bold: true, ..PLAIN };
+pub(super) const SUBTITLE: Writing = Writing { size: 12.5, color: SOFT_INK, ..PLAIN };
 pub(super) const SMALL: Writing = Writing { size: 10.5, color: SOFT_INK, ..PLAIN };
 
 /// The shapes written so far.
@@ -100,6 +102,11 @@ impl Svg {
         _ = write!(self.body, "<polygon{color}{opacity} points=\"");
         self.points(outline.iter());
         self.body.push_str("\"/>\n");
+    }
+
+    /// A filled rectangle.
+    pub(super) fn rectangle(&mut self, (left, top): Spot, (right, bottom): Spot, color: Color) {
+        self.area(&[(left, top), (right, top), (right, bottom), (left, bottom)], color, 1.0);
     }
 
     pub(super) fn text(&mut self, text: &str, (x, y): Spot, writing: Writing) {

@@ -179,14 +179,10 @@ fn amount(value: f64) -> Cell {
 
 /// The kernel of a method that has one, or the one that made most predictions.
 fn favourite(method: &MethodResult) -> Cell {
-    // What learns nothing has used no kernel.
-    let used = method.selected.iter().enumerate().filter(|(_, share)| **share > 0.0);
-    let most = used.max_by(|a, b| a.1.total_cmp(b.1));
-    match (method.kernel, most) {
+    match (method.kernel, series::favourite(method)) {
         (Some(kernel), _) => Cell { text: kernel.to_string(), key: Some(kernel as f64) },
-        (None, Some((index, share))) => {
-            let kernel = index + 1;
-            Cell { text: format!("{kernel} ({})", percent(*share)), key: Some(kernel as f64) }
+        (None, Some((kernel, share))) => {
+            Cell { text: format!("{kernel} ({})", percent(share)), key: Some(kernel as f64) }
         }
         (None, None) => optional(None, |_| String::new()),
     }

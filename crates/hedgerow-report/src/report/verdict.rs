@@ -1,7 +1,7 @@
 //! What the numbers amount to, in a paragraph that says no more than they do.
 
 use super::compare::{Comparison, compare};
-use crate::figures::number::{percent, significant, with_spread};
+use crate::figures::number::{percent, significant, times, with_spread};
 use crate::figures::series;
 use hedgerow::method::{Role, find};
 use hedgerow_lab::measure::Measure;
@@ -234,11 +234,6 @@ fn best_kernel(results: &Results, subject: &MethodResult) -> Option<String> {
 fn growth(subject: &MethodResult) -> Option<String> {
     let exponent = subject.regret.as_ref()?.exponent.filter(|a| a.is_finite())?;
     Some(format!("Its regret grew as t^{exponent:.2}; √t would be t^0.50."))
-}
-
-/// A ratio with as many digits as matter: `1.17`, `11.0`, `230`.
-fn times(ratio: f64) -> String {
-    significant(ratio, 3)
 }
 
 #[cfg(test)]

@@ -75,12 +75,6 @@ pub(super) fn selection(results: &Results) -> Option<Selection> {
     Some(Selection { best, at_end, late, from_round })
 }
 
-/// The kernel that made most of a method's predictions, counted from 1, and its share of them.
-pub(super) fn favourite(method: &MethodResult) -> Option<(usize, f64)> {
-    let used = method.selected.iter().copied().enumerate().filter(|(_, share)| *share > 0.0);
-    used.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(index, share)| (index + 1, share))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,7 +114,6 @@ mod tests {
         let mut results = results(3, 10, 2);
         assert_eq!(worst_single(&results).unwrap().mse.mean, 0.012);
         assert_eq!(second_single(&results).unwrap().mse.mean, 0.012);
-        assert_eq!(favourite(&results.methods[0]), None);
         assert_eq!(
             [ratio(1.0, 0.0), ratio(f64::INFINITY, 1.0), ratio(0.0, 1.0)],
             [None, None, Some(0.0)]

@@ -1,14 +1,11 @@
 //! The tables of a reproduction: errors, costs and selection, and everything as CSV.
 
-use super::measured::{favourite, mse_ratio, selection, worst_single};
+use super::measured::{Selection, mse_ratio, selection, worst_single};
 use super::{Panel, Reproduction};
 use crate::figures::number::{fixed, percent, significant, with_spread};
-use crate::figures::series::best_single;
-use crate::table::{Table, quoted};
+use crate::figures::series::{best_single, favourite};
+use crate::table::{NOTHING, Table, csv_number as number, csv_whole as whole, or_nothing, quoted};
 use hedgerow_lab::results::{MethodResult, Moments, Results};
-
-/// What stands where there is nothing to say.
-const NOTHING: &str = "–";
 
 /// Heading that must not be broken into lines.
 const RATIO: &str = "mk\u{a0}/\u{a0}best\u{a0}sk";
@@ -24,13 +21,12 @@ pub(super) fn errors(reproduction: &Reproduction) -> Table {
         .filter(|name| reproduction.found().any(|(_, results)| results.method(name).is_some()))
         .collect();
     let always = ["Data", "n", "d", "T", "mk", "best sk (p)", RATIO, "worst sk (p)"];
-    let headings = always.iter().chain(&compared);
-    let headings: Vec<String> = headings.map(|heading| (*heading).to_owned()).collect();
+    let headings: Vec<&str> = always.into_iter().chain(compared.iter().copied()).collect();
     let row = |panel: &Panel| {
         let Some(results) = &panel.results else { return missing(panel, headings.len()) };
         let best = best_single(results);
         let error = |method: Option<&MethodResult>| {
-            method.map_or(NOTHING.into(), |m| thousandfold(results, m))
+            or_nothing(method, |method| thousandfold(results, method))
         };
         let mut row = vec![
             panel.title.clone(),
@@ -45,8 +41,8 @@ pub(super) fn errors(reproduction: &Reproduction) -> Table {
         row.extend(compared.iter().map(|name| error(results.method(name))));
         row
     };
-    let rows = reproduction.panels().map(row).collect();
-    Table { headings, rows, of_words: false }
+    let rows: Vec<Vec<String>> = reproduction.panels().map(row).collect();
+    Table::of_numbers(headings, rows)
 }
 
 /// What travels, which kernel is selected, and how long it took.
@@ -60,9 +56,7 @@ pub(super) fn costs(reproduction: &Reproduction) -> Table {
         "at least 90% from round",
         "mk selects most",
         "seconds",
-    ]
-    .map(str::to_owned)
-    .to_vec();
+    ];
     let row = |panel: &Panel| {
         let Some(results) = &panel.results else { return missing(panel, headings.len()) };
         let numbers =
@@ -77,21 +71,19 @@ pub(super) fn costs(reproduction: &Reproduction) -> Table {
             or_nothing(found.as_ref(), |found| {
                 found.from_round.map_or("never".into(), |round| fixed(round as f64, 0))
             }),
-            or_nothing(results.method("mk").and_then(favourite), |(kernel, share)| {
+            or_nothing(mk_favourite(results), |(kernel, share)| {
                 format!("{kernel} ({})", percent(share))
             }),
             significant(results.seconds, 3),
         ]
     };
-    let rows = reproduction.panels().map(row).collect();
-    Table { headings, rows, of_words: false }
+    Table::of_numbers(headings, reproduction.panels().map(row))
 }
 
 /// Where the data came from.
 pub(super) fn provenance(reproduction: &Reproduction) -> Table {
     let row = |panel: &Panel| vec![panel.title.clone(), panel.provenance.clone()];
-    let rows = reproduction.panels().map(row).collect();
-    Table { headings: vec!["Data".into(), "Where from".into()], rows, of_words: true }
+    Table::of_words(["Data", "Where from"], reproduction.panels().map(row))
 }
 
 /// What [`errors`] and [`costs`] show.
@@ -107,83 +99,73 @@ pub(super) fn note(reproduction: &Reproduction) -> String {
 /// One line per data set with every number as it was measured; cells of what is not there are
 /// empty.
 pub fn table_csv(reproduction: &Reproduction) -> String {
-    let mut headings: Vec<String> =
-        ["name", "title", "provenance", "n", "d", "rounds", "trials", "seed"]
-            .map(str::to_owned)
-            .to_vec();
-    let entries: Vec<&str> = ["mk", "best_sk", "worst_sk"].into_iter().chain(COMPARED).collect();
+    let methods: Vec<&str> = ["mk", "best_sk", "worst_sk"].into_iter().chain(COMPARED).collect();
+    let mut headings: Vec<String> = ["name", "title", "provenance"].map(str::to_owned).to_vec();
+    headings.extend(SIZES.map(|(heading, _)| heading.to_owned()));
     headings
-        .extend(entries.iter().flat_map(|name| [format!("{name}_mse"), format!("{name}_mse_sd")]));
-    headings.extend(
-        [
-            "best_sk_kernel",
-            "worst_sk_kernel",
-            "mk_over_best_sk",
-            "mk_numbers_up",
-            "naive_numbers_up",
-            "best_kernel",
-            "best_kernel_share_at_end",
-            "best_kernel_from_round",
-            "mk_favourite_kernel",
-            "mk_favourite_share",
-            "mk_regret_exponent",
-            "seconds",
-        ]
-        .map(str::to_owned),
-    );
+        .extend(methods.iter().flat_map(|name| [format!("{name}_mse"), format!("{name}_mse_sd")]));
+    headings.extend(FINDINGS.map(|(heading, _)| heading.to_owned()));
     let mut csv = headings.join(",") + "\n";
     for panel in reproduction.panels() {
         let mut cells = vec![quoted(&panel.name), quoted(&panel.title), quoted(&panel.provenance)];
         if let Some(results) = &panel.results {
-            cells.extend(numbers(results, &entries));
+            cells.extend(SIZES.map(|(_, write)| write(results)));
+            cells.extend(methods.iter().flat_map(|name| {
+                let mse = single_or_method(results, name).map(|method| method.mse);
+                [number(mse.map(|mse| mse.mean)), number(mse.map(|mse| mse.sd))]
+            }));
+            cells.extend(FINDINGS.map(|(_, write)| write(results)));
         }
         cells.resize(headings.len(), String::new());
-        csv.push_str(&cells.join(","));
-        csv.push('\n');
+        csv += &(cells.join(",") + "\n");
     }
     csv
 }
 
-fn numbers(results: &Results, entries: &[&str]) -> Vec<String> {
-    let number = |value: Option<f64>| {
-        value.filter(|v| v.is_finite()).map_or(String::new(), |v| v.to_string())
-    };
-    let whole = |value: Option<u64>| value.map_or(String::new(), |v| v.to_string());
-    let method = |name: &str| match name {
+/// A heading of CSV and its cell.
+type Column = (&'static str, fn(&Results) -> String);
+
+const SIZES: [Column; 5] = [
+    ("n", |results| results.data.samples.to_string()),
+    ("d", |results| results.data.features.to_string()),
+    ("rounds", |results| results.rounds.to_string()),
+    ("trials", |results| results.trials.to_string()),
+    ("seed", |results| results.seed.to_string()),
+];
+
+const FINDINGS: [Column; 12] = [
+    ("best_sk_kernel", |results| whole(best_single(results).and_then(|sk| sk.kernel))),
+    ("worst_sk_kernel", |results| whole(worst_single(results).and_then(|sk| sk.kernel))),
+    ("mk_over_best_sk", |results| number(mse_ratio(results.method("mk"), best_single(results)))),
+    ("mk_numbers_up", |results| number(results.method("mk").map(|mk| mk.numbers_up))),
+    ("naive_numbers_up", |results| number(results.method("naive").map(|naive| naive.numbers_up))),
+    ("best_kernel", |results| whole(results.best_kernel)),
+    ("best_kernel_share_at_end", |results| number(selection(results).map(|found| found.at_end))),
+    ("best_kernel_from_round", |results| {
+        whole(selection(results).and_then(|Selection { from_round, .. }| from_round))
+    }),
+    ("mk_favourite_kernel", |results| whole(mk_favourite(results).map(|(kernel, _)| kernel))),
+    ("mk_favourite_share", |results| number(mk_favourite(results).map(|(_, share)| share))),
+    ("mk_regret_exponent", |results| {
+        number(results.method("mk").and_then(|mk| mk.regret.as_ref()?.exponent))
+    }),
+    ("seconds", |results| number(results.seconds)),
+];
+
+fn single_or_method<'r>(results: &'r Results, name: &str) -> Option<&'r MethodResult> {
+    match name {
         "best_sk" => best_single(results),
         "worst_sk" => worst_single(results),
         name => results.method(name),
-    };
-    let counts = [results.data.samples, results.data.features, results.rounds, results.trials];
-    let mut cells: Vec<String> = counts.map(|count| count.to_string()).to_vec();
-    cells.push(results.seed.to_string());
-    for entry in entries {
-        let mse = method(entry).map(|method| method.mse);
-        cells.extend([number(mse.map(|mse| mse.mean)), number(mse.map(|mse| mse.sd))]);
     }
-    let kernel =
-        |method: Option<&MethodResult>| whole(method.and_then(|m| m.kernel).map(|k| k as u64));
-    let (mk, found) = (results.method("mk"), selection(results));
-    let favourite = mk.and_then(favourite);
-    cells.extend([
-        kernel(best_single(results)),
-        kernel(worst_single(results)),
-        number(mse_ratio(mk, best_single(results))),
-        number(mk.map(|mk| mk.numbers_up)),
-        number(results.method("naive").map(|naive| naive.numbers_up)),
-        whole(results.best_kernel.map(|kernel| kernel as u64)),
-        number(found.as_ref().map(|found| found.at_end)),
-        whole(found.and_then(|found| found.from_round)),
-        whole(favourite.map(|(kernel, _)| kernel as u64)),
-        number(favourite.map(|(_, share)| share)),
-        number(mk.and_then(|mk| mk.regret.as_ref()?.exponent)),
-        number(Some(results.seconds)),
-    ]);
-    cells
+}
+
+fn mk_favourite(results: &Results) -> Option<(usize, f64)> {
+    results.method("mk").and_then(favourite)
 }
 
 /// `6.44 ± 0.31`, with the kernel of a method that has one.
-fn thousandfold(results: &Results, method: &MethodResult) -> String {
+pub(super) fn thousandfold(results: &Results, method: &MethodResult) -> String {
     let Moments { mean, sd } = method.mse;
     let text = with_spread(Moments { mean: mean * 1000.0, sd: sd * 1000.0 }, results.trials);
     match method.kernel {
@@ -196,12 +178,8 @@ fn count(count: usize) -> String {
     fixed(count as f64, 0)
 }
 
-fn or_nothing<T>(value: Option<T>, write: impl FnOnce(T) -> String) -> String {
-    value.map_or(NOTHING.to_owned(), write)
-}
-
 /// The row of a data set that was not available.
-fn missing(panel: &Panel, columns: usize) -> Vec<String> {
+pub(super) fn missing(panel: &Panel, columns: usize) -> Vec<String> {
     let mut row = vec![panel.title.clone(), "not available".to_owned()];
     row.resize(columns, NOTHING.to_owned());
     row

@@ -1,14 +1,13 @@
 //! The paper and its authors' code: errors of variants of `mk` relative to `mk`.
 
+use super::measured::mse_ratio;
+use super::tables::{missing, thousandfold};
 use super::{Panel, Reproduction};
-use crate::figures::number::{significant, with_spread};
+use crate::figures::number::significant;
 use crate::report::compare::compare;
-use crate::table::Table;
+use crate::table::{Table, or_nothing};
 use hedgerow_lab::measure::Measure;
-use hedgerow_lab::results::{MethodResult, Moments, Results};
-
-/// Heading of its part of the page and of the document.
-pub(super) const HEADING: &str = "The authors' code and the paper";
+use hedgerow_lab::results::{MethodResult, Results};
 
 /// One row per data set, one column per variant; none if there are no variants.
 pub(super) fn table(reproduction: &Reproduction) -> Option<Table> {
@@ -17,37 +16,27 @@ pub(super) fn table(reproduction: &Reproduction) -> Option<Table> {
     if names.is_empty() || panels.is_empty() {
         return None;
     }
-    let headings: Vec<String> = ["Data".to_owned(), "mk, MSE × 1000".to_owned()]
-        .into_iter()
-        .chain(names.iter().cloned())
-        .collect();
+    let headings = ["Data", "mk, MSE × 1000"].into_iter().chain(names.iter().map(String::as_str));
     let row = |panel: &Panel| {
-        let Some((results, mk)) = subject(panel) else {
-            let mut row = vec![panel.title.clone(), "not available".to_owned()];
-            row.resize(headings.len(), "–".to_owned());
-            return row;
-        };
-        let Moments { mean, sd } = mk.mse;
-        let scaled = Moments { mean: mean * 1000.0, sd: sd * 1000.0 };
-        let mut row = vec![panel.title.clone(), with_spread(scaled, results.trials)];
+        let Some((results, mk)) = subject(panel) else { return missing(panel, 2 + names.len()) };
+        let mut row = vec![panel.title.clone(), thousandfold(results, mk)];
         row.extend(names.iter().map(|name| cell(results, mk, name)));
         row
     };
-    let rows = panels.iter().map(row).collect();
-    Some(Table { headings, rows, of_words: false })
+    Some(Table::of_numbers(headings, panels.iter().map(row)))
 }
 
 /// `1.27`, or `1.01 ≈` where the difference may be chance.
 fn cell(results: &Results, mk: &MethodResult, name: &str) -> String {
-    let Some(variant) = results.method(name) else { return "–".to_owned() };
-    match ratio(variant, mk) {
+    or_nothing(results.method(name), |variant| match mse_ratio(Some(variant), Some(mk)) {
         None => "not finite".to_owned(),
-        Some(ratio) => {
-            let level =
-                compare(Measure::Mse, variant, mk, results.trials).is_some_and(|found| found.level);
-            format!("{}{}", significant(ratio, 3), if level { " ≈" } else { "" })
-        }
-    }
+        Some(ratio) if is_level(results, variant, mk) => format!("{} ≈", significant(ratio, 3)),
+        Some(ratio) => significant(ratio, 3),
+    })
+}
+
+fn is_level(results: &Results, variant: &MethodResult, mk: &MethodResult) -> bool {
+    compare(Measure::Mse, variant, mk, results.trials).is_some_and(|found| found.level)
 }
 
 /// What the variants are, for a list.
@@ -70,22 +59,18 @@ pub(super) fn text(reproduction: &Reproduction) -> Vec<String> {
             .to_owned(),
     ];
     for name in names(reproduction) {
-        let (mut ratios, mut level) = (Vec::new(), 0);
+        let [mut better, mut worse, mut diverged, mut level] = [0; 4];
         for (results, mk) in reproduction.variants.panels.iter().filter_map(subject) {
             let Some(variant) = results.method(&name) else { continue };
-            let is_level =
-                compare(Measure::Mse, variant, mk, results.trials).is_some_and(|found| found.level);
             // What has diverged differs so much between trials that no standard error says so.
-            match ratio(variant, mk).unwrap_or(f64::INFINITY) {
-                ratio if is_level && ratio < DIVERGED => level += 1,
-                ratio => ratios.push(ratio),
-            }
+            *match mse_ratio(Some(variant), Some(mk)).unwrap_or(f64::INFINITY) {
+                DIVERGED.. => &mut diverged,
+                _ if is_level(results, variant, mk) => &mut level,
+                ..1.0 => &mut better,
+                _ => &mut worse,
+            } += 1;
         }
-        let count =
-            |holds: &dyn Fn(f64) -> bool| ratios.iter().filter(|ratio| holds(**ratio)).count();
-        let (better, diverged) = (count(&|ratio| ratio < 1.0), count(&|ratio| ratio >= DIVERGED));
-        let worse = ratios.len() - better - diverged;
-        let all = ratios.len() + level;
+        let all = better + worse + diverged + level;
         let parts =
             [(better, "better"), (worse, "worse"), (diverged, "diverges"), (level, "no different")];
         let parts: Vec<String> = parts
@@ -96,10 +81,6 @@ pub(super) fn text(reproduction: &Reproduction) -> Vec<String> {
         sentences.push(format!("{name}, of {all} data sets: {}.", parts.join(", ")));
     }
     sentences
-}
-
-fn ratio(variant: &MethodResult, mk: &MethodResult) -> Option<f64> {
-    super::measured::mse_ratio(Some(variant), Some(mk))
 }
 
 fn subject(panel: &Panel) -> Option<(&Results, &MethodResult)> {

@@ -1,49 +1,42 @@
-//! The table at the end of a run.
+//! What a run found, as text for a terminal.
 
 use hedgerow_lab::results::{MethodResult, Results};
 
+use crate::table::Table;
+
 /// Methods with their errors and costs. Of `sk` the best kernel gets a row and the others share
 /// one.
-pub(crate) fn render(results: &Results) -> String {
-    let mut rows = vec![
-        ["method", "MSE ± sd", "last window", "kernel", "up", "down", "regret ~ t^a", "time"]
-            .map(str::to_owned),
-    ];
+pub fn summary(results: &Results) -> String {
     let classifies = results.methods.iter().any(|method| method.error_rate.is_some());
-    if classifies {
-        rows[0][1] = "errors ± sd".to_owned();
-        rows[0][2] = "mean loss".to_owned();
-    }
-    for method in results.methods.iter().filter(|method| method.name != "sk" || method.best) {
-        rows.push(row(method));
-    }
+    let (error, second) = match classifies {
+        true => ("errors ± sd", "mean loss"),
+        false => ("MSE ± sd", "last window"),
+    };
+    let headings = ["method", error, second, "kernel", "up", "down", "regret ~ t^a", "time"];
+    let shown = results.methods.iter().filter(|method| method.name != "sk" || method.best);
     let mut text = heading(results);
-    text.push_str(&aligned(&rows));
-    text.push_str(&other_kernels(results));
+    text += &Table::of_numbers(headings, shown.map(row)).text();
+    text += &other_kernels(results);
     for name in ["gr", "gr+personal", "mk"] {
         if let (Some(method), Some(last)) = (results.method(name), results.method("last"))
             && method.mse.mean > last.mse.mean
         {
             let times = significant(method.mse.mean / last.mse.mean);
-            text.push_str(&format!(
+            text += &format!(
                 "{name} loses to the last value, which takes no learning: {times} times its error\n"
-            ));
+            );
         }
     }
-    text.push_str("up, down: numbers per node and round");
+    text += "up, down: numbers per node and round";
     if let Some(best) = results.best_kernel {
-        let by = if results.methods.iter().any(|method| method.best) {
-            "sk"
-        } else {
-            "the best fixed function"
+        let by = match results.methods.iter().any(|method| method.best) {
+            true => "sk",
+            false => "the best fixed function",
         };
-        text.push_str(&format!(
-            "; best kernel in hindsight, by {by}: {best} ({})",
-            results.kernels[best - 1]
-        ));
+        let kernel = &results.kernels[best - 1];
+        text += &format!("; best kernel in hindsight, by {by}: {best} ({kernel})");
     }
-    text.push('\n');
-    text
+    text + "\n"
 }
 
 fn heading(results: &Results) -> String {
@@ -56,13 +49,12 @@ fn heading(results: &Results) -> String {
         if *trials == 1 { "" } else { "s" }
     );
     for (name, words) in results.circumstances() {
-        text.push_str(&format!("{}: {words}\n", name.to_lowercase()));
+        text += &format!("{}: {words}\n", name.to_lowercase());
     }
-    text.push('\n');
-    text
+    text + "\n"
 }
 
-fn row(method: &MethodResult) -> [String; 8] {
+fn row(method: &MethodResult) -> Vec<String> {
     let (error, second) = match &method.error_rate {
         Some(rate) => {
             let percent = format!("{:.1}% ± {:.1}%", 100.0 * rate.mean, 100.0 * rate.sd);
@@ -75,14 +67,17 @@ fn row(method: &MethodResult) -> [String; 8] {
         }
     };
     let regret = method.regret.as_ref().and_then(|regret| regret.exponent);
-    let hindsight = method.name == "hindsight";
-    [
+    let count = |numbers: f64| match method.name.as_str() {
+        "hindsight" => "-".to_owned(),
+        _ => format!("{numbers:.1}"),
+    };
+    vec![
         if method.best { "sk (best)".to_owned() } else { method.name.clone() },
         error,
         second,
         kernel(method),
-        count(method.numbers_up, hindsight),
-        count(method.numbers_down, hindsight),
+        count(method.numbers_up),
+        count(method.numbers_down),
         regret.map_or("-".to_owned(), |exponent| format!("{exponent:.2}")),
         format!("{:.2} s", method.seconds),
     ]
@@ -101,38 +96,25 @@ fn kernel(method: &MethodResult) -> String {
     most.map_or("-".to_owned(), |(kernel, share)| format!("{} ({:.0}%)", kernel + 1, 100.0 * share))
 }
 
-fn count(numbers: f64, absent: bool) -> String {
-    if absent { "-".to_owned() } else { format!("{numbers:.1}") }
-}
-
 fn other_kernels(results: &Results) -> String {
+    let is_squared = results.loss == "squared";
     let others: Vec<f64> = results
         .methods
         .iter()
         .filter(|method| method.name == "sk" && !method.best)
-        .map(
-            |method| {
-                if results.loss == "squared" { method.mse.mean } else { method.mean_loss.mean }
-            },
-        )
+        .map(|method| if is_squared { method.mse.mean } else { method.mean_loss.mean })
         .collect();
     if others.is_empty() {
         return String::new();
     }
-    let (least, most) = others
-        .iter()
-        .fold((f64::INFINITY, 0.0f64), |(least, most), loss| (least.min(*loss), most.max(*loss)));
-    let measure = if results.loss == "squared" { "MSE" } else { "mean loss" };
-    format!(
-        "sk with the other {} kernels: {measure} {} to {}\n",
-        others.len(),
-        significant(least),
-        significant(most)
-    )
+    let least = significant(others.iter().copied().fold(f64::INFINITY, f64::min));
+    let most = significant(others.iter().copied().fold(0.0, f64::max));
+    let measure = if is_squared { "MSE" } else { "mean loss" };
+    format!("sk with the other {} kernels: {measure} {least} to {most}\n", others.len())
 }
 
 /// Four digits that count.
-pub(crate) fn significant(value: f64) -> String {
+pub fn significant(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
@@ -143,30 +125,6 @@ pub(crate) fn significant(value: f64) -> String {
     } else {
         format!("{value:.3e}")
     }
-}
-
-/// Columns as wide as their widest cell; numbers to the right.
-pub(crate) fn aligned(rows: &[impl AsRef<[String]>]) -> String {
-    let cell_width =
-        |row: &[String], column: usize| row.get(column).map_or(0, |cell| cell.chars().count());
-    let width =
-        |column: usize| rows.iter().map(|row| cell_width(row.as_ref(), column)).max().unwrap_or(0);
-    let mut text = String::new();
-    for (index, row) in rows.iter().map(AsRef::as_ref).enumerate() {
-        let cells = row.iter().enumerate().map(|(column, cell)| {
-            let width = width(column);
-            if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-        });
-        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
-        text.push('\n');
-        if index == 0 {
-            let total: usize =
-                (0..row.len()).map(width).sum::<usize>() + 2 * row.len().saturating_sub(1);
-            text.push_str(&"─".repeat(total));
-            text.push('\n');
-        }
-    }
-    text
 }
 
 #[cfg(test)]
@@ -185,15 +143,5 @@ mod tests {
         ] {
             assert_eq!(significant(value), shown);
         }
-    }
-
-    #[test]
-    fn columns_line_up() {
-        let row =
-            |first: &str, second: &str| [first, second, "", "", "", "", "", "x"].map(str::to_owned);
-        let text = aligned(&[row("method", "MSE"), row("a", "0.1 ± 0.2")]);
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0].chars().count(), lines[2].chars().count());
-        assert_eq!(lines[1].chars().count(), lines[0].chars().count());
     }
 }

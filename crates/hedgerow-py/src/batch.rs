@@ -59,7 +59,7 @@ pub(crate) fn predict<'py, T: Send>(
     let (py, inputs) = (x.py(), plan.inputs());
     let numbers = Numbers::samples(x, inputs, &plan.config().columns)?;
     let x = numbers.as_slice();
-    each_row(py, shared, numbers.rows(), |shared, row| {
+    each_row(py, shared, numbers.rows(), move |shared, row| {
         node(shared).predict(&x[row * inputs..][..inputs])
     })
 }
@@ -76,7 +76,7 @@ pub(crate) fn learn<'py, T: Send>(
     let numbers = Numbers::samples(x, inputs, &plan.config().columns)?;
     let labels = labels(plan, y, numbers.rows())?;
     let (x, y) = (numbers.as_slice(), labels.as_slice());
-    each_row(py, shared, numbers.rows(), |shared, row| {
+    each_row(py, shared, numbers.rows(), move |shared, row| {
         learn(shared, &x[row * inputs..][..inputs], y[row])
     })
 }

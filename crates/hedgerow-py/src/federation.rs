@@ -54,10 +54,14 @@ impl State {
         mut seen: impl FnMut(usize, Answer),
     ) -> Result<(), BadInput> {
         for row in rows {
-            seen(row.at, self.federation.nodes_mut()[row.node].learn(row.x, &[row.y])?);
+            seen(row.at, self.node(row.node).learn(row.x, &[row.y])?);
         }
         self.federation.exchange();
         Ok(())
+    }
+
+    fn node(&mut self, number: usize) -> &mut Node {
+        &mut self.federation.nodes_mut()[number]
     }
 
     fn traffic(&self) -> Traffic {
@@ -220,15 +224,14 @@ impl Federation {
         node: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         let node = self.node(node)?;
-        batch::predict(&self.state, &self.plan, x, |state| &mut state.federation.nodes_mut()[node])
+        batch::predict(&self.state, &self.plan, x, move |state| state.node(node))
     }
 
     /// Predicts the label of one sample with the model of one node.
     #[pyo3(signature = (x, node=None), text_signature = "($self, x, node=0)")]
     fn predict_one(&self, x: &Bound<'_, PyAny>, node: Option<&Bound<'_, PyAny>>) -> PyResult<f64> {
         let node = self.node(node)?;
-        let of_state = |state: &mut State| &mut state.federation.nodes_mut()[node];
-        batch::predict_one(&self.state, &self.plan, x, of_state)
+        batch::predict_one(&self.state, &self.plan, x, |state| state.node(node))
     }
 
     /// The weight of each kernel in the predictions of a node.

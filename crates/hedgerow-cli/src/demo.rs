@@ -20,7 +20,7 @@ use serde_json::json;
 use crate::terminal::{bar, print};
 use fleet::Fleet;
 use stage::Stage;
-use watch::Watch;
+use watch::{Status, Watch};
 
 /// A server, nodes and the dashboard on this machine, over real connections.
 ///
@@ -90,8 +90,8 @@ pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
     let talks = !arguments.quiet && !arguments.json;
     let stage = Stage::prepare(arguments, &settings, &data)?;
     if talks {
-        eprintln!("Dashboard: http://{}", stage.dashboard());
-        eprintln!("Folder:    {}", stage.folder().display());
+        eprintln!("Dashboard: http://{}", stage.dashboard);
+        eprintln!("Folder:    {}", stage.folder.display());
     }
     let is_over = Arc::new(AtomicBool::new(false));
     let flag = is_over.clone();
@@ -108,9 +108,10 @@ pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.json {
         let told = json!({
             "schema": 1, "data": data.name, "method": arguments.method, "nodes": arguments.nodes,
-            "rounds": ended.rounds, "samples": ended.samples, "mse": ended.mse, "simulated_mse": simulated,
-            "servers_killed": fleet.servers_killed(), "nodes_killed": fleet.nodes_killed(),
-            "bytes_up": ended.bytes_up, "bytes_down": ended.bytes_down, "was_interrupted": is_over.load(Ordering::Relaxed),
+            "rounds": ended.round, "samples": ended.samples, "mse": ended.mse.unwrap_or(0.0),
+            "simulated_mse": simulated, "servers_killed": fleet.servers_killed,
+            "nodes_killed": fleet.nodes_killed, "bytes_up": ended.wire_up,
+            "bytes_down": ended.wire_down, "was_interrupted": is_over.load(Ordering::Relaxed),
         });
         print(&format!("{told}\n"))?;
     } else if talks {
@@ -125,7 +126,6 @@ pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
         }
     }
     fleet.stop();
-    stage.finish();
     Ok(())
 }
 
@@ -143,33 +143,24 @@ fn simulation(arguments: &Arguments) -> anyhow::Result<Settings> {
     ])?)
 }
 
-/// What the dashboard said last.
-#[derive(Debug, Clone, Default)]
-struct Ended {
-    rounds: u64,
-    samples: u64,
-    mse: f64,
-    bytes_up: u64,
-    bytes_down: u64,
-}
-
-/// Deals samples, looks after the fleet, and watches until all is learned.
+/// Writes samples, restarts what was killed, and watches until all is learned. Returns the last
+/// status, with the number of closed rounds.
 fn play(
     arguments: &Arguments,
     stage: &Stage,
     fleet: &mut Fleet<'_>,
     is_over: &AtomicBool,
     talks: bool,
-) -> anyhow::Result<Ended> {
+) -> anyhow::Result<Status> {
     let template = "{elapsed} {wide_bar} round {pos} of {len}  {msg}";
     let bar = bar(template, Some(u64::from(arguments.rounds)), talks);
-    let (mut dealer, mut watch) = (stage.dealer()?, Watch::new(stage.dashboard()));
+    let (mut dealer, mut watch) = (stage.dealer()?, Watch::new(stage.dashboard));
     let begun = fleet.wait_until_connected(&mut watch, arguments.nodes)?;
-    let (mut ended, mut moved) = (Ended::default(), Instant::now());
+    let (mut ended, mut moved) = (Status::default(), Instant::now());
     while !is_over.load(Ordering::Relaxed) {
         let due = (begun.elapsed().as_secs_f64() * arguments.rate) as usize;
-        dealer.deal_until(due.min(stage.rounds()))?;
-        if arguments.kill && dealer.dealt() < stage.rounds() {
+        dealer.deal_until(due.min(stage.rounds))?;
+        if arguments.kill && dealer.dealt < stage.rounds {
             for event in fleet.kill_somebody(begun.elapsed()) {
                 bar.suspend(|| {
                     if talks {
@@ -180,26 +171,17 @@ fn play(
         }
         fleet.revive()?;
         if let Some(status) = watch.look() {
-            if status.round > ended.rounds {
+            if status.round > ended.round {
                 moved = Instant::now();
             }
-            ended = Ended {
-                rounds: status.round.max(ended.rounds),
-                samples: status.samples,
-                mse: status.mse.unwrap_or(0.0),
-                bytes_up: status.wire_up,
-                bytes_down: status.wire_down,
-            };
             bar.set_position(status.round.saturating_sub(1));
-            if let (Some(mse), Some(window_mse)) = (status.mse, status.window_mse) {
-                bar.set_message(format!(
-                    "MSE {}, last rounds {}",
-                    significant(mse),
-                    significant(window_mse)
-                ));
+            if let (Some(mse), Some(window)) = (status.mse, status.window_mse) {
+                let (mse, window) = (significant(mse), significant(window));
+                bar.set_message(format!("MSE {mse}, last rounds {window}"));
             }
+            ended = Status { round: status.round.max(ended.round), ..status };
         }
-        let has_dealt_all = dealer.dealt() >= stage.rounds();
+        let has_dealt_all = dealer.dealt >= stage.rounds;
         let quiet = moved.elapsed();
         if has_dealt_all && quiet >= SETTLED {
             break;
@@ -214,34 +196,31 @@ fn play(
         std::thread::sleep(TICK);
     }
     bar.finish_and_clear();
-    ended.rounds = ended.rounds.saturating_sub(1);
+    ended.round = ended.round.saturating_sub(1);
     Ok(ended)
 }
 
 fn summary(
     arguments: &Arguments,
     fleet: &Fleet<'_>,
-    ended: &Ended,
+    ended: &Status,
     simulated: Option<f64>,
 ) -> String {
-    let Ended { rounds, samples, mse, bytes_up, bytes_down } = ended;
+    let Status { round: rounds, samples, wire_up, wire_down, .. } = ended;
     let per_node = |bytes: u64| bytes as f64 / f64::from(arguments.nodes) / (*rounds).max(1) as f64;
     let mut text = format!("{rounds} rounds, {samples} samples at {} nodes", arguments.nodes);
     if arguments.kill {
-        text += &format!(
-            "; killed: the server {} times, nodes {} times",
-            fleet.servers_killed(),
-            fleet.nodes_killed()
-        );
+        let Fleet { servers_killed, nodes_killed, .. } = fleet;
+        text += &format!("; killed: the server {servers_killed} times, nodes {nodes_killed} times");
     }
-    text += &format!("\nMSE over the network: {}", significant(*mse));
+    text += &format!("\nMSE over the network: {}", significant(ended.mse.unwrap_or(0.0)));
     if let Some(simulated) = simulated {
         text += &format!("; in one process (hedgerow simulate): {}", significant(simulated));
     }
     text += &format!(
         "\nBytes a node and round on the wire, TLS and all: {:.0} up, {:.0} down\n",
-        per_node(*bytes_up),
-        per_node(*bytes_down)
+        per_node(*wire_up),
+        per_node(*wire_down)
     );
     text
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import itertools
 import json
 import pickle
@@ -117,3 +118,10 @@ def test_what_never_ends_is_refused() -> None:
         Plan(inputs=1, kernels=itertools.repeat(1.0))
     with pytest.raises(ValueError, match="100000"):
         Plan(columns=itertools.repeat("a"))
+
+
+def test_the_signature_has_the_defaults_of_the_settings() -> None:
+    defaults = {name: found.default for name, found in inspect.signature(Plan).parameters.items()}
+    given = {name: value for name, value in defaults.items() if value not in (None, (), 0)}
+    assert len(given) > 15
+    assert Plan(inputs=1, **given) == Plan(inputs=1)

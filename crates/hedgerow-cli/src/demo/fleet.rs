@@ -33,8 +33,8 @@ pub(super) struct Fleet<'a> {
     members: Vec<Member>,
     chance: CounterRng,
     killings: u64,
-    servers_killed: u64,
-    nodes_killed: u64,
+    pub(super) servers_killed: u64,
+    pub(super) nodes_killed: u64,
 }
 
 struct Member {
@@ -65,14 +65,6 @@ impl<'a> Fleet<'a> {
             fleet.spawn(member)?;
         }
         Ok(fleet)
-    }
-
-    pub(super) fn servers_killed(&self) -> u64 {
-        self.servers_killed
-    }
-
-    pub(super) fn nodes_killed(&self) -> u64 {
-        self.nodes_killed
     }
 
     /// Waits for all nodes; when that was.

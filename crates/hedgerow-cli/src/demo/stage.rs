@@ -24,13 +24,13 @@ const DAYS: u32 = 60;
 const STORE: &str = "server.db";
 
 pub(super) struct Stage {
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     /// Removes the folder in the end, unless it is to be kept.
     temporary: Option<tempfile::TempDir>,
-    dashboard: SocketAddr,
+    pub(super) dashboard: SocketAddr,
     /// Each node's samples as lines, in the order of rounds.
     lines: Vec<Vec<String>>,
-    rounds: usize,
+    pub(super) rounds: usize,
 }
 
 impl Stage {
@@ -39,14 +39,12 @@ impl Stage {
         settings: &Settings,
         data: &Dataset,
     ) -> anyhow::Result<Self> {
-        let temporary = match arguments.folder {
-            Some(_) => None,
-            None => Some(tempfile::tempdir().context("can't make a temporary folder")?),
-        };
-        let folder = match (&arguments.folder, &temporary) {
-            (Some(folder), _) => folder.clone(),
-            (None, Some(folder)) => folder.path().to_owned(),
-            (None, None) => PathBuf::from("."),
+        let (folder, temporary) = match &arguments.folder {
+            Some(folder) => (folder.clone(), None),
+            None => {
+                let folder = tempfile::tempdir().context("can't make a temporary folder")?;
+                (folder.path().to_owned(), Some(folder))
+            }
         };
         fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
         let nodes = usize::from(arguments.nodes);
@@ -60,18 +58,6 @@ impl Stage {
         stage.write_settings(arguments, settings, data, listen)?;
         stage.number_nodes()?;
         Ok(stage)
-    }
-
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    pub(super) fn dashboard(&self) -> SocketAddr {
-        self.dashboard
-    }
-
-    pub(super) fn rounds(&self) -> usize {
-        self.rounds
     }
 
     pub(super) fn nodes(&self) -> usize {
@@ -96,10 +82,6 @@ impl Stage {
             }
         }
         kept
-    }
-
-    pub(super) fn finish(self) {
-        drop(self.temporary);
     }
 
     /// The writer of the nodes' samples.
@@ -233,15 +215,11 @@ fn lines(settings: &Settings, data: &Dataset, nodes: usize) -> anyhow::Result<Ve
 pub(super) struct Dealer<'a> {
     stage: &'a Stage,
     files: Vec<BufWriter<File>>,
-    dealt: usize,
+    /// Samples that each node has got so far.
+    pub(super) dealt: usize,
 }
 
 impl Dealer<'_> {
-    /// Samples that each node has got so far.
-    pub(super) fn dealt(&self) -> usize {
-        self.dealt
-    }
-
     pub(super) fn deal_until(&mut self, round: usize) -> anyhow::Result<()> {
         if round <= self.dealt {
             return Ok(());

@@ -13,9 +13,9 @@ const EVERY: Duration = Duration::from_millis(300);
 const TIMEOUT: Duration = Duration::from_secs(2);
 const MOST_BYTES: u64 = 4 << 20;
 
-/// What is of interest here.
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct Seen {
+/// What is of interest here. `wire_up` and `wire_down` are bytes, TLS included.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct Status {
     pub(super) round: u64,
     pub(super) connected: u64,
     pub(super) samples: u64,
@@ -36,7 +36,7 @@ impl Watch {
     }
 
     /// The latest, if it is time to ask and the server is there.
-    pub(super) fn look(&mut self) -> Option<Seen> {
+    pub(super) fn look(&mut self) -> Option<Status> {
         if self.asked.is_some_and(|asked| asked.elapsed() < EVERY) {
             return None;
         }

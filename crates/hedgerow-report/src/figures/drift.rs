@@ -1,9 +1,8 @@
 //! The windowed errors of several runs, a small chart each, with the changes of the data marked.
 
 use super::errors::Error;
-use super::panels::{Content, Pane, draw_errors};
+use super::panels::{Pane, draw_errors};
 use crate::drift;
-use hedgerow_lab::drift::changes;
 use hedgerow_lab::results::Results;
 
 /// The error of every method over a sliding window of rounds, a chart per run, so many charts in a
@@ -11,8 +10,7 @@ use hedgerow_lab::results::Results;
 pub(crate) fn drift_panels(title: &str, columns: usize, results: &[Results]) -> String {
     let pane = |results| Pane { title: drift::title(results), results: Some(results) };
     let panes: Vec<Pane<'_>> = results.iter().map(pane).collect();
-    let content = Content { error: Error::Windowed, changes: &changes };
-    draw_errors(title, columns, &panes, content)
+    draw_errors(title, columns, &panes, Error::Windowed)
 }
 
 #[cfg(test)]

@@ -30,32 +30,14 @@ const MOST_COLUMNS: usize = 6;
 
 /// MSE(t) of every method, a chart per data set, so many charts in a row.
 pub(crate) fn mse_panels(title: &str, columns: usize, panes: &[Pane<'_>]) -> String {
-    draw_errors(title, columns, panes, Content { error: Error::Running, changes: &|_| Vec::new() })
+    draw_errors(title, columns, panes, Error::Running)
 }
 
-/// What charts of errors show.
-#[derive(Clone, Copy)]
-pub(super) struct Content<'c> {
-    pub(super) error: Error,
-    /// When the data of a run changes, to be marked.
-    pub(super) changes: &'c dyn Fn(&Results) -> Vec<Change>,
-}
-
-impl Content<'_> {
-    /// Beside the axis.
-    fn axis(&self, results: &Results) -> String {
-        match self.error {
-            Error::Running => Measure::of(results).axis(results),
-            Error::Windowed => format!("MSE over {} rounds", results.window),
-        }
-    }
-
-    /// Within a sentence.
-    fn name(&self, results: &Results) -> String {
-        match self.error {
-            Error::Running => Measure::of(results).name(results),
-            Error::Windowed => format!("MSE over the last {} rounds", results.window),
-        }
+/// When the data of a run changes; marked where the error is that of a window.
+fn changes(results: &Results, error: Error) -> Vec<Change> {
+    match error {
+        Error::Running => Vec::new(),
+        Error::Windowed => hedgerow_lab::drift::changes(results),
     }
 }
 
@@ -108,30 +90,26 @@ impl Sheet {
 }
 
 /// The errors of all methods, a chart per data set.
-pub(super) fn draw_errors(
-    title: &str,
-    columns: usize,
-    panes: &[Pane<'_>],
-    content: Content<'_>,
-) -> String {
+pub(super) fn draw_errors(title: &str, columns: usize, panes: &[Pane<'_>], error: Error) -> String {
     let columns = columns.clamp(1, MOST_COLUMNS);
     let found: Vec<Option<Errors>> = panes
         .iter()
-        .map(|pane| pane.results.and_then(|results| errors::errors(results, content.error)))
+        .map(|pane| pane.results.and_then(|results| errors::errors(results, error)))
         .map(|found| found.map(quietened))
         .collect();
-    let changes = || panes.iter().filter_map(|pane| pane.results).flat_map(content.changes);
+    let shown = panes.iter().filter_map(|pane| pane.results);
+    let changes: Vec<Change> = shown.flat_map(|results| changes(results, error)).collect();
     let mut entries = common_legend(found.iter().flatten());
-    if changes().next().is_some() {
+    if !changes.is_empty() {
         let (label, key) = ("the data changes".to_owned(), Key::Line(palette::CHANGE));
         entries.push(Entry::plain(label, key));
     }
     let sheet = Sheet::new(columns, panes.len(), entries.len());
-    let alternative = format!("{title}. {}", in_words(panes, &found, content));
+    let alternative = format!("{title}. {}", in_words(panes, &found, error));
     Svg::document(&alternative, (sheet.width, sheet.height), |svg| {
         head(svg, title, panes);
         for (place, (pane, found)) in panes.iter().zip(&found).enumerate() {
-            draw_pane(svg, &sheet, (place, panes.len()), pane, found.as_ref(), content);
+            draw_pane(svg, &sheet, (place, panes.len()), pane, found.as_ref(), error);
         }
         for (place, entry) in entries.iter().enumerate() {
             let (left, height) = sheet.legend_spot(place);
@@ -143,7 +121,7 @@ pub(super) fn draw_errors(
         if let Some(trials) = same(panes, |results| results.trials).filter(|trials| *trials > 1) {
             notes.push(format!("Shaded: mk, mean ± standard deviation over {trials} trials."));
         }
-        if changes().any(|change| !change.is_sudden()) {
+        if changes.iter().any(|change| !change.is_sudden()) {
             notes.push("Shaded in grey: while the data changes.".into());
         }
         let cut = |found: &Errors| {
@@ -177,7 +155,7 @@ fn draw_pane(
     (place, panes): (usize, usize),
     pane: &Pane<'_>,
     found: Option<&Errors>,
-    content: Content<'_>,
+    error: Error,
 ) {
     let frame = sheet.frame(place);
     let Frame { left, right, top, bottom } = frame;
@@ -195,7 +173,11 @@ fn draw_pane(
     if place.is_multiple_of(sheet.columns)
         && let Some(results) = pane.results
     {
-        svg.text(&content.axis(results), (12.0, up), Writing { upwards: true, ..centered });
+        let axis = match error {
+            Error::Running => Measure::of(results).axis(results),
+            Error::Windowed => format!("MSE over {} rounds", results.window),
+        };
+        svg.text(&axis, (12.0, up), Writing { upwards: true, ..centered });
     }
     // Below the last chart of each column.
     if place + sheet.columns >= panes {
@@ -213,7 +195,8 @@ fn draw_pane(
         let (from, to) = (change.after as f64, change.complete as f64);
         Mark::plain(Shape::Change { from, to })
     };
-    let changes = pane.results.map_or(Vec::new(), content.changes).into_iter().map(change);
+    let changes = pane.results.map_or(Vec::new(), |results| changes(results, error));
+    let changes = changes.into_iter().map(change);
     let others = found.others.iter().map(|line| Mark::quiet(line, "", Readout::Never));
     let bands = found.lines.iter().filter(|line| line.method == "mk").filter_map(Mark::band);
     let mut lines: Vec<&Line> = found.lines.iter().collect();
@@ -289,10 +272,14 @@ fn rank(method: &str) -> usize {
         .unwrap_or(2 * METHODS.len())
 }
 
-fn in_words(panes: &[Pane<'_>], found: &[Option<Errors>], content: Content<'_>) -> String {
+fn in_words(panes: &[Pane<'_>], found: &[Option<Errors>], error: Error) -> String {
+    let name = |results: &Results| match error {
+        Error::Running => Measure::of(results).name(results),
+        Error::Windowed => format!("MSE over the last {} rounds", results.window),
+    };
     let sentence = |(pane, found): (&Pane<'_>, &Option<Errors>)| match (pane.results, found) {
         (Some(results), Some(found)) => {
-            format!("{}: {}", pane.title, series::describe(&found.lines, &content.name(results)))
+            format!("{}: {}", pane.title, series::describe(&found.lines, &name(results)))
         }
         _ => format!("{}: not available.", pane.title),
     };

@@ -81,7 +81,7 @@ impl Axis {
     /// Where the value falls, from 0 to 1; values beyond the ends fall on them.
     pub(crate) fn position(&self, value: f64) -> f64 {
         if self.zero > 0.0 && value <= 0.0 {
-            return 0.43 * self.zero;
+            return 0.431 * self.zero;
         }
         let value = value.clamp(self.low, self.high);
         let (low, high) = (self.spaced(self.low), self.spaced(self.high));

@@ -5,6 +5,7 @@ use crate::figures::REGRET_MEANING;
 use crate::figures::markup::escape;
 use crate::figures::number::{fixed, percent, significant, with_spread};
 use crate::figures::{palette, series};
+use crate::table::or_nothing;
 use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::{MethodResult, Moments, Results};
 
@@ -84,6 +85,21 @@ fn class_of(class: &str) -> String {
     if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") }
 }
 
+/// Columns that have the same kind of numbers for every method: heading, meaning, class and value.
+type Amount = (&'static str, &'static str, &'static str, fn(&MethodResult) -> f64);
+
+const SENT: [Amount; 4] = [
+    ("Numbers up", "sent to the server, per node and round", "", |m| m.numbers_up),
+    ("Numbers down", "received from the server, per node and round", "", |m| m.numbers_down),
+    ("Bytes up", "payload sent to the server, per node and round", "bytes", |m| m.bytes_up),
+    ("Bytes down", "payload received, per node and round", "bytes", |m| m.bytes_down),
+];
+
+const UPLOADS: [Amount; 2] = [
+    ("Uploads taken", "by the server, per node and round", "", |m| m.uploads_accepted),
+    ("Uploads late", "after their round had closed, per node and round", "", |m| m.uploads_late),
+];
+
 fn columns(results: &Results) -> Vec<Column<'_>> {
     let trials = results.trials;
     let seconds: f64 = results.methods.iter().map(|method| method.seconds).sum();
@@ -111,45 +127,24 @@ fn columns(results: &Results) -> Vec<Column<'_>> {
         }));
     }
     columns.push(column("Kernel", "its kernel, or the one it used most and how often", favourite));
-    columns.push(column("Numbers up", "sent to the server, per node and round", |m| {
-        amount(m.numbers_up)
-    }));
-    columns.push(column("Numbers down", "received from the server, per node and round", |m| {
-        amount(m.numbers_down)
-    }));
-    let bytes = [
-        column("Bytes up", "payload sent to the server, per node and round", |m| {
-            amount(m.bytes_up)
-        }),
-        column("Bytes down", "payload received, per node and round", |m| amount(m.bytes_down)),
-    ];
-    columns.extend(bytes.map(|column| Column { class: "bytes", ..column }));
+    columns.extend(SENT.map(amount));
     if any(|m| m.uploads_late > 0.0) || !results.participation.is_empty() {
-        columns.push(column("Uploads taken", "by the server, per node and round", |m| {
-            amount(m.uploads_accepted)
-        }));
-        columns.push(column(
-            "Uploads late",
-            "after their round had closed, per node and round",
-            |m| amount(m.uploads_late),
-        ));
+        columns.extend(UPLOADS.map(amount));
     }
     if any(|m| m.regret.is_some()) {
         columns.push(column("Regret", REGRET_MEANING, move |m| {
-            let moments =
-                m.regret.as_ref().map(|regret| Moments { mean: regret.mean, sd: regret.sd });
-            spread(moments, trials)
+            let regret = m.regret.as_ref();
+            spread(regret.map(|regret| Moments { mean: regret.mean, sd: regret.sd }), trials)
         }));
         columns.push(column("Growth of regret", GROWTH, |m| {
             let exponent = m.regret.as_ref().and_then(|regret| regret.exponent);
             optional(exponent, |a| format!("t^{a:.2}"))
         }));
     }
-    columns.push(column(
-        "Share of time",
-        "of the time spent in all methods, all trials together",
-        move |m| optional((seconds > 0.0).then(|| m.seconds / seconds), percent),
-    ));
+    let meaning = "of the time spent in all methods, all trials together";
+    columns.push(column("Share of time", meaning, move |m| {
+        optional((seconds > 0.0).then(|| m.seconds / seconds), percent)
+    }));
     columns
 }
 
@@ -161,20 +156,24 @@ fn column<'r>(
     Column { heading: heading.to_owned(), meaning, class: "", cell: Box::new(cell) }
 }
 
+fn amount((heading, meaning, class, value): Amount) -> Column<'static> {
+    let cell = move |method: &MethodResult| {
+        let value = value(method);
+        let text = if value.fract() == 0.0 { fixed(value, 0) } else { significant(value, 3) };
+        Cell { text, key: Some(value) }
+    };
+    Column { class, ..column(heading, meaning, cell) }
+}
+
 fn spread(moments: Option<Moments>, trials: usize) -> Cell {
     Cell {
-        text: moments.map_or("–".to_owned(), |moments| with_spread(moments, trials)),
+        text: or_nothing(moments, |moments| with_spread(moments, trials)),
         key: moments.map(|moments| moments.mean),
     }
 }
 
 fn optional(value: Option<f64>, write: impl Fn(f64) -> String) -> Cell {
-    Cell { text: value.map_or("–".to_owned(), write), key: value }
-}
-
-fn amount(value: f64) -> Cell {
-    let text = if value.fract() == 0.0 { fixed(value, 0) } else { significant(value, 3) };
-    Cell { text, key: Some(value) }
+    Cell { text: or_nothing(value, write), key: value }
 }
 
 /// The kernel of a method that has one, or the one that made most predictions.

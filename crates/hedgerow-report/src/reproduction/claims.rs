@@ -149,7 +149,7 @@ const BEYOND: char = 'f';
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::reproduction;
+    use super::super::tests::reproduction;
     use super::*;
 
     #[test]

@@ -75,7 +75,7 @@ fn detailed(claim: &Claim) -> [Part; 3] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::reproduction;
+    use super::super::tests::reproduction;
     use super::*;
 
     #[test]

@@ -187,7 +187,7 @@ pub(super) fn missing(panel: &Panel, columns: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::reproduction;
+    use super::super::tests::reproduction;
     use super::*;
 
     fn cell<'t>(table: &'t Table, row: &str, heading: &str) -> &'t str {

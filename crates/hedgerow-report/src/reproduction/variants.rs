@@ -111,7 +111,7 @@ fn names(reproduction: &Reproduction) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::reproduction;
+    use super::super::tests::reproduction;
     use super::*;
 
     #[test]

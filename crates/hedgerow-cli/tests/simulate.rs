@@ -289,7 +289,7 @@ fn a_message_says_it_once() {
     let output = small(folder.path(), &["--set", "learning.ridge=-0.1"]);
     assert_eq!(
         text(&output.stderr),
-        "error: learning: ridge (λ) must be between 0 and 1000, but is -0.1\n"
+        "error: learning: ridge must be between 0 and 1000, but is -0.1\n"
     );
     let output = small(folder.path(), &["--nodes", "0"]);
     assert_eq!(

@@ -216,7 +216,7 @@ fn runs(choice: MethodChoice, plan: &Plan) -> f64 {
 
 /// Sums of uploads, stored uploads, and errors that compression has not yet sent.
 fn of_messages(choice: MethodChoice, plan: &Plan) -> f64 {
-    let config = plan.setup().config();
+    let config = plan.config();
     if !choice.info.travels() {
         return 0.0;
     }

@@ -13,7 +13,7 @@ use hedgerow::features::{Amplitude, Draw, FeatureMap, FeatureSpec, Features, Ker
 use hedgerow::message::Upload;
 use hedgerow::random::CounterRng;
 use hedgerow::simd::Cpu;
-use hedgerow::{Method, Setup, SetupConfig};
+use hedgerow::{Plan, PlanConfig, PlanError};
 
 const CASES: [&str; 6] =
     ["map-one", "map-eight", "map-independent", "map-structured", "learn", "exchange"];
@@ -56,12 +56,8 @@ fn feature_map(draw: Draw) -> Result<FeatureMap, Box<dyn Error>> {
     })?)
 }
 
-fn setup() -> Result<Setup, Box<dyn Error>> {
-    Ok(Setup::try_from(SetupConfig {
-        frequencies: FREQUENCIES,
-        nodes: NODES,
-        ..SetupConfig::default()
-    })?)
+fn plan() -> Result<Plan, PlanError> {
+    Plan::new(PlanConfig::default().frequencies(Some(FREQUENCIES)).nodes(NODES).inputs(INPUTS))
 }
 
 /// Features of some samples at once.
@@ -79,7 +75,7 @@ fn learn(x: &[f32], times: usize) -> Result<(), Box<dyn Error>> {
     let map = feature_map(Draw::Shared)?;
     let mut z = vec![0.0; NODES * map.width()];
     let z = map.map_batch(x, &mut z);
-    let mut node = Method::MkOfl.node(&setup()?, 0);
+    let mut node = plan()?.node_method(0);
     for _ in 0..times {
         for (z, x) in z.samples(map.width()).zip(x.chunks_exact(INPUTS)) {
             black_box(node.predict(z));
@@ -91,14 +87,14 @@ fn learn(x: &[f32], times: usize) -> Result<(), Box<dyn Error>> {
 
 /// A round of eight nodes that have learned nothing new: uploads, closing, adopting.
 fn exchange(x: &[f32], times: usize) -> Result<(), Box<dyn Error>> {
-    let (map, setup) = (feature_map(Draw::Shared)?, setup()?);
+    let (map, plan) = (feature_map(Draw::Shared)?, plan()?);
     let mut z = vec![0.0; NODES * map.width()];
     let z: Features<'_> = map.map_batch(x, &mut z);
-    let mut nodes: Vec<_> = (0..NODES as u32).map(|id| Method::MkOfl.node(&setup, id)).collect();
+    let mut nodes: Vec<_> = (0..NODES as u32).map(|id| plan.node_method(id)).collect();
     for ((node, z), x) in nodes.iter_mut().zip(z.samples(map.width())).zip(x.chunks_exact(INPUTS)) {
         node.learn(z, x[0])?;
     }
-    let mut server = Method::MkOfl.server(&setup);
+    let mut server = plan.server_method();
     let mut upload = Upload::default();
     for _ in 0..times {
         for (id, node) in nodes.iter().enumerate() {

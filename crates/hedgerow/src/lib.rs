@@ -98,7 +98,7 @@ pub mod testing;
 
 pub use federation::Federation;
 pub use message::NodeId;
-pub use method::{Method, NodeMethod, ServerMethod, Setup, SetupConfig, SetupError};
+pub use method::{MethodSpec, NodeMethod, ServerMethod};
 pub use node::Node;
 pub use plan::{Plan, PlanConfig, PlanError};
 pub use server::Server;

@@ -11,47 +11,72 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize};
-
-use crate::aggregation::{Aggregation, PartialSum};
+use crate::aggregation::PartialSum;
 use crate::codec::Section;
-use crate::features::{FeatureError, FeatureSpec, Features, SampleMap};
+use crate::features::Features;
 use crate::limits::MAX_LABEL;
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
 use crate::scaling::Rescaling;
 use crate::state::BadState;
 
-mod em_kofl;
-mod fed_poe;
-mod gr_ofl;
 mod info;
 mod layout;
-mod linear_newton;
-mod linear_sgd;
-mod local;
-mod mk_ofl;
-mod naive;
 mod node_shell;
 pub(crate) mod omkl;
-mod pof_mkl;
 mod references;
 pub(crate) mod rows;
 mod server_shell;
 mod setup;
-mod sk_ofl;
 mod spec;
 
+/// Declares the module of each method and lists the descriptions, in the order in which lists show
+/// them. The description of a method is the `INFO` of its module.
+macro_rules! methods {
+    ($($method:ident),* $(,)?) => {
+        $(mod $method;)*
+
+        /// Every method and reference that comes with the crate.
+        pub static METHODS: &[&MethodInfo] = &[
+            $(&$method::INFO,)*
+            &references::CENTRAL,
+            &references::CENTRAL_BATCH,
+            &references::HINDSIGHT,
+            &references::LAST,
+            &references::MEAN,
+        ];
+    };
+}
+
+methods! {
+    gr_ofl,
+    mk_ofl,
+    em_kofl,
+    pof_mkl,
+    fed_poe,
+    naive,
+    linear_sgd,
+    linear_newton,
+    local,
+    sk_ofl,
+}
+
 pub use info::{
-    BudgetTooSmall, Dash, DictionarySize, FeatureKind, Halves, Look, METHODS, MethodInfo,
-    Reference, Role, all, find, frequencies_within, register, row_bytes,
+    BudgetTooSmall, Dash, DictionarySize, FeatureKind, Halves, Look, MethodInfo, Reference, Role,
+    frequencies_within, row_bytes,
 };
 pub use layout::{BroadcastLayout, Layout, UploadLayout, Votes};
 pub use mk_ofl::{Average, MkOptions};
 pub use node_shell::{NodeRule, NodeShell};
 pub use pof_mkl::PofOptions;
 pub use server_shell::{Mean, ServerRule, ServerShell, check_broadcast};
-pub use setup::{Setup, SetupConfig, SetupError};
+pub(crate) use setup::Numbers;
+pub use setup::Setup;
 pub use spec::{MethodSpec, NotAMethod};
+
+/// The method or reference of this name among [`METHODS`], aliases included.
+pub fn find(name: &str) -> Option<&'static MethodInfo> {
+    METHODS.iter().copied().find(|info| info.has_name(name))
+}
 
 /// The part of a method on a node.
 pub trait NodeMethod: Send {
@@ -76,14 +101,9 @@ pub trait NodeMethod: Send {
     fn forget_round(&mut self);
     /// The round that it is in: that of the latest broadcast it adopted.
     fn round(&self) -> u64;
-    /// How much the node trusts each kernel; sums to one, or is zero everywhere if the method has
-    /// no kernels.
-    fn weights(&self, out: &mut [f64]);
-    /// How much each kernel has in the predictions; sums to what the weights sum to. The weights,
-    /// unless the method selects a single kernel.
-    fn shares(&self, out: &mut [f64]) {
-        self.weights(out);
-    }
+    /// How much each kernel has in the predictions; sums to one, or is zero everywhere if the method
+    /// has no kernels.
+    fn shares(&self, out: &mut [f64]);
     /// ‖w‖² of the model behind the predictions, for the ridge term of the regret.
     fn norm2(&self) -> f64;
     /// Takes all models from the scale that they were learned in to another; call it before a
@@ -126,9 +146,6 @@ pub trait ServerMethod: Send + Sync {
     fn close_round(&mut self) -> &Broadcast;
     /// The latest broadcast, for those who join or come back.
     fn broadcast(&self) -> &Broadcast;
-    /// Appends what the numbers of its broadcast are, in order, for those who compress it. Numbers
-    /// that aren't named travel as they are.
-    fn sections(&self, _out: &mut Vec<Section>) {}
     /// Learns what nodes were really told, after compression, of the broadcast that
     /// [`ServerMethod::close_round`] made: from here on that is the broadcast.
     ///
@@ -171,113 +188,4 @@ pub enum BadSample {
         /// Features that came.
         found: usize,
     },
-}
-
-/// The methods that travel: each has a node half and a server half.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// GR-OFL, growing ridge: sums over whole histories, one model of all bandwidths.
-    GrOfl,
-    /// SK-OFL: one kernel, chosen beforehand (by index, from 0).
-    SkOfl {
-        /// The kernel, from 0.
-        kernel: usize,
-    },
-    /// MK-OFL: nodes vote for a kernel and upload one model.
-    MkOfl,
-    /// The naive extension: all models and weights travel.
-    Naive,
-    /// Every node learns alone; nothing travels.
-    Local,
-    /// eM-KOFL: nodes upload one model and all losses, and the server draws the kernel.
-    EmKofl,
-    /// POF-MKL: the server's models of all kernels, mixed by each node's own weights.
-    PofMkl,
-    /// Fed-POE: a federated and a local model, mixed by each node's own weights.
-    FedPoe,
-    /// A linear model, learned by gradient steps and averaged.
-    LinearSgd,
-    /// A linear model, learned by online Newton steps and averaged.
-    LinearNewton,
-}
-
-impl Method {
-    /// Its description.
-    pub fn info(self) -> &'static MethodInfo {
-        match self {
-            Self::GrOfl => &gr_ofl::INFO,
-            Self::SkOfl { .. } => &sk_ofl::INFO,
-            Self::MkOfl => &mk_ofl::INFO,
-            Self::Naive => &naive::INFO,
-            Self::Local => &local::INFO,
-            Self::EmKofl => &em_kofl::INFO,
-            Self::PofMkl => &pof_mkl::INFO,
-            Self::FedPoe => &fed_poe::INFO,
-            Self::LinearSgd => &linear_sgd::INFO,
-            Self::LinearNewton => &linear_newton::INFO,
-        }
-    }
-
-    fn setup(self, setup: &Setup) -> Setup {
-        if let Self::SkOfl { kernel } = self { setup.with_kernel(kernel) } else { *setup }
-    }
-
-    /// Short name, as on the command line.
-    pub fn name(self) -> &'static str {
-        self.info().name
-    }
-
-    /// Length of the z that it learns from.
-    pub fn width(self, setup: &Setup) -> usize {
-        self.info().width(setup)
-    }
-
-    /// The map that makes these features, and nothing that the method doesn't look at.
-    ///
-    /// # Panics
-    /// If SK-OFL's kernel is not among those of the spec.
-    pub fn map(self, setup: &Setup, spec: &FeatureSpec) -> Result<SampleMap, FeatureError> {
-        self.info().map(&self.setup(setup), spec)
-    }
-
-    /// How many frequencies per kernel a budget of r numbers allows.
-    pub fn frequencies(self, budget: usize) -> Result<usize, BudgetTooSmall> {
-        self.info().frequencies(budget, &PofOptions::default())
-    }
-
-    /// A new node half.
-    ///
-    /// # Panics
-    /// If SK-OFL is given a kernel that the setup doesn't have.
-    pub fn node(self, setup: &Setup, id: NodeId) -> Box<dyn NodeMethod> {
-        (self.halves(setup).node)(&self.setup(setup), id)
-    }
-
-    /// Whether its server can make this of uploads. Mean is for all.
-    pub fn supports(self, aggregation: Aggregation) -> bool {
-        self.info().supports(aggregation)
-    }
-
-    /// A new server half.
-    ///
-    /// # Panics
-    /// If the method doesn't support the setup's aggregation, see [`Method::supports`].
-    pub fn server(self, setup: &Setup) -> Box<dyn ServerMethod> {
-        let aggregation = setup.config().aggregation;
-        assert!(self.supports(aggregation), "{} has no {aggregation}", self.name());
-        (self.halves(setup).server)(&self.setup(setup))
-    }
-
-    #[expect(clippy::expect_used, reason = "every variant has both halves")]
-    fn halves(self, setup: &Setup) -> Halves {
-        let (info, loss) = (self.info(), setup.config().loss);
-        assert!((info.supports_loss)(&loss), "{} has no {loss:?} loss", info.title);
-        info.halves.expect("both halves")
-    }
-
-    /// Appends what the numbers of a broadcast are, in order.
-    pub fn broadcast_sections(self, setup: &Setup, broadcast: &Broadcast, out: &mut Vec<Section>) {
-        (self.info().layout)(&self.setup(setup)).broadcast.sections(broadcast, out);
-    }
 }

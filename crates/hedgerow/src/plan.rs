@@ -7,20 +7,20 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::string::ToString;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::fmt;
+use core::ops::RangeInclusive;
 
 use once_cell::race::OnceBox;
 
 use crate::aggregation::Aggregation;
-use crate::codec::{Coding, Section};
+use crate::codec::Coding;
 use crate::features::{self, Draw, FeatureError, FeatureSpec, SampleMap};
 use crate::learning::{Loss, Objective};
 use crate::limits::{MAX_BUDGET, MAX_INPUTS, MAX_OUTPUTS, MAX_WIDTH};
-use crate::message::{Broadcast, NodeId};
+use crate::message::NodeId;
 use crate::method::{
-    self, BadSample, BudgetTooSmall, FeatureKind, Halves, MethodInfo, NodeMethod, ServerMethod,
-    Setup, SetupError,
+    self, BadSample, BudgetTooSmall, FeatureKind, Halves, Layout, MethodInfo, NodeMethod,
+    ServerMethod, Setup,
 };
 use crate::scaling::{NodeScaling, Rescaling, Scale, ServerScaling};
 
@@ -57,19 +57,16 @@ struct Shared {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// A number outside its bounds, or two that must agree.
-    #[error("{what} must be {bound}, but is {value}")]
+    /// A number outside its bounds.
+    #[error("{key} must be {bound}, but is {value}")]
     OutOfBounds {
-        /// The name of the number.
-        what: &'static str,
+        /// The key of the configuration.
+        key: &'static str,
         /// Its bounds, in words or figures.
         bound: String,
         /// Its value.
-        value: usize,
+        value: f64,
     },
-    /// A number of the learning rule makes no sense.
-    #[error(transparent)]
-    Setup(#[from] SetupError),
     /// The dictionary makes no sense.
     #[error(transparent)]
     Features(#[from] FeatureError),
@@ -125,50 +122,42 @@ impl Plan {
         mut config: PlanConfig,
         others: &[&'static MethodInfo],
     ) -> Result<Self, PlanError> {
-        let PlanConfig { inputs, outputs, budget, .. } = config;
         let name = config.method.name();
         let other = others.iter().copied().find(|info| info.has_name(name));
         let unknown = || PlanError::UnknownMethod { name: name.to_owned() };
         let info = other.or_else(|| method::find(name)).ok_or_else(unknown)?;
         let method = info.name;
         let halves = info.halves.ok_or(PlanError::Reference { method })?;
-        at_most("the number of inputs", MAX_INPUTS, inputs)?;
-        at_most("the number of outputs", MAX_OUTPUTS, outputs)?;
-        at_least("the number of outputs", 1, outputs)?;
-        if !config.columns.is_empty() {
-            equal("the number of columns", inputs, config.columns.len())?;
-        }
-        if let Scaling::Fixed(scale) = &config.scaling {
-            equal("the columns of the scale", inputs + outputs, scale.columns())?;
-        }
-        at_most("the budget", MAX_BUDGET, budget)?;
+        check_counts(&config)?;
+        let allowed = info.frequencies(config.budget, &config.pof);
         let frequencies = match (info.features, config.frequencies) {
             // The budget alone decides on a dictionary.
-            (FeatureKind::Dictionary(_), Some(frequencies)) => {
-                info.frequencies(budget, &config.pof)?;
-                frequencies
-            }
+            (FeatureKind::Dictionary(_), Some(frequencies)) => allowed.map(|_| frequencies)?,
             (_, Some(frequencies)) => frequencies,
-            (_, None) => info.frequencies(budget, &config.pof)?,
+            (_, None) => allowed?,
         };
         config.frequencies = Some(frequencies);
         let width = config.kernels.len().saturating_mul(frequencies).saturating_mul(2);
-        at_most("kernels times frequencies times two", MAX_WIDTH, width)?;
-        at_most("width times inputs", MAX_WIDTH * 64, width.saturating_mul(inputs))?;
+        at_least("budget", 1, config.budget)?;
+        at_least("frequencies", 1, frequencies)?;
+        at_most("kernels · frequencies · 2", MAX_WIDTH, width)?;
+        let products = width.saturating_mul(config.inputs);
+        at_most("kernels · frequencies · 2 · inputs", MAX_WIDTH * 64, products)?;
         let takes_kernel = info.takes_kernel;
         if takes_kernel != config.method.kernel().is_some() {
             return Err(PlanError::Kernel { method, takes_kernel });
         }
         let kernel = config.method.kernel().unwrap_or(0);
-        at_most("the kernel", config.kernels.len().saturating_sub(1), kernel)?;
+        at_most("the kernel of the method", config.kernels.len() - 1, kernel)?;
         if !(info.supports_loss)(&config.loss) {
             return Err(PlanError::Loss { method, loss: config.loss.name() });
         }
-        let setup = Setup::try_from(config.setup())?.with_kernel(kernel);
+        check_rates(&config)?;
         let aggregation = config.aggregation;
         if !info.supports(aggregation) {
             return Err(PlanError::Aggregation { method, aggregation });
         }
+        let setup = Setup::new(config.numbers(), kernel);
         check_features(info, &setup, config.feature_spec())?;
         let map = OnceBox::new();
         Ok(Self { shared: Arc::new(Shared { config, info, halves, setup, map }) })
@@ -268,10 +257,9 @@ impl Plan {
         (self.outputs() == 1 || from != to).then(|| self.map().rescaling(&from, &to))
     }
 
-    /// Appends what the numbers of a broadcast of one output are, in order, for nodes, which have
-    /// no server half.
-    pub(crate) fn broadcast_sections(&self, broadcast: &Broadcast, out: &mut Vec<Section>) {
-        (self.shared.info.layout)(self.setup()).broadcast.sections(broadcast, out);
+    /// What its messages consist of.
+    pub fn layout(&self) -> Layout {
+        (self.shared.info.layout)(self.setup())
     }
 
     /// A bound on the numbers of one output in any message.
@@ -323,28 +311,83 @@ fn check_features(info: &MethodInfo, setup: &Setup, spec: FeatureSpec) -> Result
     }
 }
 
-fn out_of_bounds(what: &'static str, bound: String, value: usize) -> PlanError {
-    PlanError::OutOfBounds { what, bound, value }
-}
-
-fn at_most(what: &'static str, bound: usize, value: usize) -> Result<(), PlanError> {
-    if value <= bound {
-        Ok(())
-    } else {
-        Err(out_of_bounds(what, format!("at most {bound}"), value))
+/// Refuses counts out of bounds, and counts that differ from what they count.
+fn check_counts(config: &PlanConfig) -> Result<(), PlanError> {
+    let PlanConfig { inputs, outputs, budget, nodes, .. } = *config;
+    let kernels = config.kernels.len();
+    for (key, least, value, most) in [
+        ("inputs", 1, inputs, MAX_INPUTS),
+        ("outputs", 1, outputs, MAX_OUTPUTS),
+        // The method says what it needs.
+        ("budget", 0, budget, MAX_BUDGET),
+        ("nodes", 1, nodes, usize::MAX),
+        ("kernels", 1, kernels, usize::MAX),
+        ("pof.kernels_per_upload", 1, config.pof.kernels_per_upload, kernels),
+    ] {
+        at_least(key, least, value)?;
+        at_most(key, most, value)?;
     }
-}
-
-fn at_least(what: &'static str, bound: usize, value: usize) -> Result<(), PlanError> {
-    if value >= bound {
-        Ok(())
-    } else {
-        Err(out_of_bounds(what, format!("at least {bound}"), value))
+    if !config.columns.is_empty() {
+        equal("columns", inputs, config.columns.len())?;
     }
+    if let Scaling::Fixed(scale) = &config.scaling {
+        equal("scaling.columns", inputs + outputs, scale.columns())?;
+    }
+    Ok(())
 }
 
-fn equal(what: &'static str, bound: usize, value: usize) -> Result<(), PlanError> {
-    if value == bound { Ok(()) } else { Err(out_of_bounds(what, bound.to_string(), value)) }
+/// Refuses numbers of the learning rule that make no sense.
+fn check_rates(config: &PlanConfig) -> Result<(), PlanError> {
+    let PlanConfig { ridge, step_size, weight_rate, loss, aggregation, pof, .. } = *config;
+    let is_rate = |rate: f64| rate > 0.0 && rate <= 1000.0;
+    let positive_rate = "positive and at most 1000";
+    let delta = if let Loss::Huber { delta } = loss { delta } else { 1.0 };
+    let share = if let Aggregation::TrimmedMean { share } = aggregation { share } else { 0.1 };
+    let shrink = step_size.rate(1) * ridge;
+    // NaN fails every comparison.
+    for (key, value, bound, holds) in [
+        ("ridge", ridge, "between 0 and 1000", (0.0..=1000.0).contains(&ridge)),
+        ("loss.delta", delta, "a positive number", delta > 0.0 && delta.is_finite()),
+        ("step_size", step_size.scale(), positive_rate, is_rate(step_size.scale())),
+        ("weight_rate", weight_rate.scale(), positive_rate, is_rate(weight_rate.scale())),
+        ("step_size · ridge", shrink, "at most 1, or models grow without bound", shrink <= 1.0),
+        ("aggregation.share", share, "above 0 and below 0.5", share > 0.0 && share < 0.5),
+        (
+            "pof.exploration",
+            pof.exploration,
+            "between 0 and 1",
+            (0.0..=1.0).contains(&pof.exploration),
+        ),
+    ] {
+        if !holds {
+            return Err(PlanError::OutOfBounds { key, bound: bound.to_owned(), value });
+        }
+    }
+    Ok(())
+}
+
+fn at_least(key: &'static str, least: usize, value: usize) -> Result<(), PlanError> {
+    within(key, least..=usize::MAX, || format!("at least {least}"), value)
+}
+
+fn at_most(key: &'static str, most: usize, value: usize) -> Result<(), PlanError> {
+    within(key, 0..=most, || format!("at most {most}"), value)
+}
+
+fn equal(key: &'static str, expected: usize, value: usize) -> Result<(), PlanError> {
+    within(key, expected..=expected, || expected.to_string(), value)
+}
+
+fn within(
+    key: &'static str,
+    range: RangeInclusive<usize>,
+    bound: impl Fn() -> String,
+    value: usize,
+) -> Result<(), PlanError> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(PlanError::OutOfBounds { key, bound: bound(), value: value as f64 })
 }
 
 #[cfg(test)]
@@ -382,7 +425,10 @@ mod tests {
             (config("mk").kernels(laplacian).draw(Draw::Structured), ["structured", "laplacian"]),
             (config("mk").frequencies(Some(1 << 20)), ["frequencies", "at most"]),
             (config("mk").columns(vec!["a".into()]), ["columns", "must be 3, but is 1"]),
-            (config("mk").scaling(Scaling::Fixed(scale)), ["scale", "must be 4, but is 3"]),
+            (
+                config("mk").scaling(Scaling::Fixed(scale)),
+                ["scaling.columns", "must be 4, but is 3"],
+            ),
             (config("mk").step_size(Schedule::Constant { scale: -1.0 }), ["step_size", "-1"]),
             (config("mk").ridge(f64::NAN), ["ridge", "NaN"]),
         ] {

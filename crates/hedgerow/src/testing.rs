@@ -11,20 +11,21 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::aggregation::Aggregation;
-use crate::features::{Amplitude, Draw, FeatureSpec, Features, Kernel, SampleMap};
+use crate::features::{Draw, Features, Kernel};
 use crate::learning::{Loss, Schedule, WeightRule};
 use crate::message::{Broadcast, Upload};
-use crate::method::{Halves, MethodInfo, NodeMethod, ServerMethod, Setup, SetupConfig};
+use crate::method::{MethodInfo, MethodSpec, NodeMethod, ServerMethod};
+use crate::plan::{Plan, PlanConfig};
 use crate::random::CounterRng;
 
 /// Rounds that are run where a law needs some.
 const ROUNDS: u64 = 6;
 
-/// Checks all laws for a method in several setups: one and three kernels, one and three nodes,
+/// Checks all laws for a method in several plans: one and three kernels, one and three nodes,
 /// every loss and aggregation that it supports, both rules of weights.
 ///
 /// # Panics
-/// If the method breaks a law. The message names the law and the setup.
+/// If the method breaks a law. The message names the law and the plan.
 pub fn check_method(info: &'static MethodInfo) {
     let aggregations =
         [Aggregation::Mean, Aggregation::TrimmedMean { share: 0.4 }, Aggregation::Median];
@@ -32,36 +33,37 @@ pub fn check_method(info: &'static MethodInfo) {
         for loss in [Loss::Squared, Loss::Logistic, Loss::Huber { delta: 0.5 }] {
             for weight_rule in [WeightRule::Incremental, WeightRule::Cumulative] {
                 for aggregation in aggregations {
-                    let config = SetupConfig {
-                        kernels,
-                        nodes,
-                        loss,
-                        weight_rule,
-                        aggregation,
-                        frequencies: 5,
-                        inputs: 2,
-                        budget: 24,
-                        step_size: Schedule::Constant { scale: 0.2 },
-                        ..SetupConfig::default()
-                    };
-                    if (info.supports_loss)(&loss) && info.supports(aggregation) {
-                        check_method_in(info, &config);
+                    if !(info.supports_loss)(&loss) || !info.supports(aggregation) {
+                        continue;
                     }
+                    let config = PlanConfig::default()
+                        .kernels(Kernel::paper_dictionary()[..kernels].to_vec())
+                        .draw(Draw::Independent)
+                        .nodes(nodes)
+                        .loss(loss)
+                        .weight_rule(weight_rule)
+                        .aggregation(aggregation)
+                        .frequencies(Some(5))
+                        .inputs(2)
+                        .budget(24)
+                        .step_size(Schedule::Constant { scale: 0.2 });
+                    check_method_in(info, config);
                 }
             }
         }
     }
 }
 
-/// Checks all laws for a method in one setup; a method with a single kernel uses the last.
+/// Checks all laws for a method in one plan; a method with a single kernel uses the last.
 ///
 /// # Panics
-/// If the method breaks a law, or the setup makes no sense.
+/// If the method breaks a law, or the configuration makes no sense.
 #[expect(clippy::expect_used, reason = "a suite of tests fails by panics")]
-pub fn check_method_in(info: &'static MethodInfo, config: &SetupConfig) {
-    let setup = Setup::try_from(*config).expect("a sound setup");
-    let setup = setup.with_kernel(config.kernels - 1);
-    let laws = Laws { info, setup, halves: info.halves.expect("parts for nodes and server") };
+pub fn check_method_in(info: &'static MethodInfo, config: PlanConfig) {
+    let (spec, last) = (MethodSpec::from(info), config.kernels.len().saturating_sub(1));
+    let spec = if info.takes_kernel { spec.with_kernel(last) } else { spec };
+    let plan = Plan::with_methods(config.method(spec), &[info]).expect("a sound configuration");
+    let laws = Laws { info, plan };
     laws.predictions_and_uploads_change_nothing();
     laws.the_order_of_uploads_is_irrelevant();
     laws.partial_sums_are_the_same_sums();
@@ -77,8 +79,7 @@ pub fn check_method_in(info: &'static MethodInfo, config: &SetupConfig) {
 
 struct Laws {
     info: &'static MethodInfo,
-    setup: Setup,
-    halves: Halves,
+    plan: Plan,
 }
 
 /// A server and its nodes.
@@ -86,28 +87,16 @@ struct World<'a> {
     laws: &'a Laws,
     nodes: Vec<Box<dyn NodeMethod>>,
     server: Box<dyn ServerMethod>,
-    map: SampleMap,
 }
 
 #[expect(clippy::expect_used, reason = "a suite of tests fails by panics")]
 impl<'a> World<'a> {
     fn new(laws: &'a Laws) -> Self {
-        let Laws { info, setup, halves } = laws;
-        let config = setup.config();
-        let kernels = Kernel::paper_dictionary().into_iter().cycle().take(config.kernels).collect();
-        let spec = FeatureSpec {
-            kernels,
-            draw: Draw::Independent,
-            inputs: config.inputs,
-            frequencies: config.frequencies,
-            seed: 5,
-            amplitude: Amplitude::Normalised,
-        };
+        let plan = &laws.plan;
         Self {
             laws,
-            nodes: (0..config.nodes as u32).map(|id| (halves.node)(setup, id)).collect(),
-            server: (halves.server)(setup),
-            map: info.map(setup, &spec).expect("features"),
+            nodes: (0..plan.config().nodes as u32).map(|id| plan.node_method(id)).collect(),
+            server: plan.server_method(),
         }
     }
 
@@ -120,12 +109,12 @@ impl<'a> World<'a> {
     /// Features and label of a node's sample at a time.
     fn sample(&self, node: usize, time: u64) -> (Vec<f32>, f32) {
         let noise = CounterRng::from_seed(1000 * time + node as u64);
-        let inputs = self.map.inputs() as u64;
+        let (map, inputs) = (self.laws.plan.map(), self.laws.plan.inputs() as u64);
         let x: Vec<f32> = (0..inputs).map(|at| 2.0 * noise.uniform_at(at) as f32 - 1.0).collect();
-        let mut z = vec![0.0; self.map.width()];
-        self.map.map_batch(&x, &mut z);
+        let mut z = vec![0.0; map.width()];
+        map.map_batch(&x, &mut z);
         let y = x[0] * x[0] - 0.4 + 0.3 * x.iter().sum::<f32>();
-        let is_class = self.laws.setup.config().loss == Loss::Logistic;
+        let is_class = self.laws.plan.config().loss == Loss::Logistic;
         (z, if is_class { y.signum() } else { y })
     }
 
@@ -181,7 +170,7 @@ impl<'a> World<'a> {
 #[expect(clippy::expect_used, reason = "a suite of tests fails by panics")]
 impl Laws {
     fn name(&self, law: &str) -> String {
-        format!("{}: {law} in {:?}", self.info.name, self.setup.config())
+        format!("{}: {law} in {:?}", self.info.name, self.plan.config())
     }
 
     fn predictions_and_uploads_change_nothing(&self) {
@@ -368,7 +357,7 @@ impl Laws {
         let mut world = World::new(self);
         for time in 0..ROUNDS {
             for node in &world.nodes {
-                let mut shares = vec![f64::NAN; self.setup.kernels()];
+                let mut shares = vec![f64::NAN; self.plan.kernels()];
                 node.shares(&mut shares);
                 assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)), "{law}");
                 assert!((shares.iter().sum::<f64>() - total).abs() < 1e-12, "{law}: {shares:?}");
@@ -380,7 +369,7 @@ impl Laws {
 
     fn messages_have_the_described_layout(&self) {
         let law = self.name("messages have the described layout");
-        let layout = (self.info.layout)(&self.setup);
+        let layout = self.plan.layout();
         for rounds in [0, 1, 4] {
             let mut world = World::after(self, rounds);
             world.learn(0, rounds);

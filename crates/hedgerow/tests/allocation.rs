@@ -11,7 +11,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use common::{INPUTS, features, few_cases, map_for, methods, numbers};
-use hedgerow::Method;
+use hedgerow::Federation;
 use hedgerow::codec::{Coding, Compression, NumberFormat};
 use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound};
@@ -68,7 +68,7 @@ fn allocations(mut round: impl FnMut(usize)) -> u64 {
 }
 
 /// Samples of all nodes for a few rounds.
-fn samples(method: Method) -> Vec<f32> {
+fn samples(method: &'static str) -> Vec<f32> {
     features(&map_for(method, KERNELS), &numbers(1, 8 * NODES * INPUTS))
 }
 
@@ -114,21 +114,19 @@ fn scaling_never_allocates() {
 #[test]
 fn halves_never_allocate_once_warm() {
     for case in few_cases(KERNELS) {
-        let z = samples(case.method);
-        let width = case.method.width(&case.setup);
+        let z = samples(case.name());
+        let width = case.plan.width();
         let z: Vec<Features<'_>> = Features::checked(&z).unwrap().samples(width).collect();
-        let mut nodes: Vec<_> =
-            (0..NODES as u32).map(|id| case.method.node(&case.setup, id)).collect();
-        let mut server = case.method.server(&case.setup);
+        let mut nodes: Vec<_> = (0..NODES as u32).map(|id| case.node(id)).collect();
+        let mut server = case.server();
         let mut upload = Upload::default();
-        let mut weights = [0.0; KERNELS];
+        let mut shares = [0.0; KERNELS];
         let count = allocations(|round| {
             for (id, node) in nodes.iter_mut().enumerate() {
                 let z = z[(round * NODES + id) % z.len()];
                 let prediction = node.predict(z);
                 node.learn(z, 0.5 - prediction).unwrap();
-                node.weights(&mut weights);
-                node.shares(&mut weights);
+                node.shares(&mut shares);
                 if node.upload(&mut upload) {
                     server.accept(id as u32, &upload).unwrap();
                 }
@@ -136,7 +134,7 @@ fn halves_never_allocate_once_warm() {
             let broadcast = server.close_round();
             nodes.iter_mut().for_each(|node| node.adopt(broadcast).unwrap());
         });
-        assert_eq!(count, 0, "{:?}", case.method);
+        assert_eq!(count, 0, "{:?}", case.name());
     }
 }
 
@@ -146,17 +144,15 @@ fn federations_never_allocate_once_warm() {
     let coding = Coding { numbers: NumberFormat::Bits4, part: 2.try_into().unwrap() };
     let compression = Compression { up: coding, down: coding, ..Compression::default() };
     let federations = few_cases(KERNELS).into_iter().flat_map(|case| {
-        let plain = crate::common::federation(case.method, &case.setup);
+        let plain = Federation::new(&case.plan);
+        let compressed = case.with(|config| config.compression(compression));
         // An encoder keeps the rounding errors of each requested kernel.
         let kept = 2 * (NODES as u64 + 1) * KERNELS as u64;
-        [
-            (0, case, plain),
-            (kept, case, crate::common::compressed(case.method, &case.setup, compression)),
-        ]
+        [(0, case.clone(), plain), (kept, case, Federation::new(&compressed.plan))]
     });
     for (most, case, mut federation) in federations {
-        let z = samples(case.method);
-        let width = case.method.width(&case.setup);
+        let z = samples(case.name());
+        let width = case.plan.width();
         let z: Vec<Features<'_>> = Features::checked(&z).unwrap().samples(width).collect();
         let mut sum = 0.0;
         let count = allocations(|round| {
@@ -168,6 +164,6 @@ fn federations_never_allocate_once_warm() {
             });
             federation.round(&visits, |prediction| sum += prediction.value).unwrap();
         });
-        assert!(count <= most, "{:?}: {count} > {most}", case.method);
+        assert!(count <= most, "{:?}: {count} > {most}", case.name());
     }
 }

@@ -4,12 +4,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-use crate::common::{FREQUENCIES, INPUTS, map, numbers, setup};
+use crate::common::{Case, FREQUENCIES, INPUTS, config, federation, map, numbers};
+use hedgerow::Federation;
 use hedgerow::baseline::{BestFunction, Hindsight, Omkl};
 use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound};
-use hedgerow::learning::Loss;
-use hedgerow::{Method, Setup, SetupConfig};
+use hedgerow::learning::{Loss, Objective};
+
 use proptest::prelude::*;
 
 const KERNELS: usize = 4;
@@ -35,16 +36,16 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 
 /// Online multi-kernel learning on mini-batches.
 struct Reference {
-    setup: Setup,
+    objective: Objective,
     step: u64,
     models: Vec<Vec<f64>>,
     log_weights: Vec<f64>,
 }
 
 impl Reference {
-    fn new(setup: Setup) -> Self {
+    fn new(objective: Objective) -> Self {
         let models = vec![vec![0.0; LEN]; KERNELS];
-        Self { setup, step: 0, models, log_weights: vec![0.0; KERNELS] }
+        Self { objective, step: 0, models, log_weights: vec![0.0; KERNELS] }
     }
 
     fn weights(&self) -> Vec<f64> {
@@ -62,13 +63,13 @@ impl Reference {
     fn learn(&mut self, batch: &[(Vec<f64>, f64)]) {
         self.step += 1;
         let root = (self.step as f64).sqrt();
-        let ridge = self.setup.config().ridge;
+        let ridge = self.objective.ridge;
         for (p, model) in self.models.iter_mut().enumerate() {
             let mut gradient = vec![0.0; LEN];
             for (z, y) in batch {
                 let z = &z[p * LEN..(p + 1) * LEN];
                 let prediction = dot(model, z);
-                let (value, slope) = match self.setup.config().loss {
+                let (value, slope) = match self.objective.loss {
                     Loss::Squared => ((prediction - y).powi(2), 2.0 * (prediction - y)),
                     Loss::Logistic => {
                         ((-y * prediction).exp().ln_1p(), -y / (1.0 + (y * prediction).exp()))
@@ -92,19 +93,19 @@ impl Reference {
 
 const LOSSES: [Loss; 3] = [Loss::Squared, Loss::Logistic, Loss::Huber { delta: 0.3 }];
 
-fn setup_of(loss: Loss, nodes: usize) -> Setup {
-    setup(SetupConfig { kernels: KERNELS, nodes, loss, ..SetupConfig::default() })
+fn case(method: &str, loss: Loss, nodes: usize) -> Case {
+    Case::new(config(method, KERNELS).loss(loss).nodes(nodes))
 }
 
 #[test]
 fn naive_with_everyone_present_is_centralised_mini_batch_learning() {
     for loss in LOSSES {
         for nodes in [1, 5] {
-            let (setup, rounds) = (setup_of(loss, nodes), 300);
+            let (case, rounds) = (case("naive", loss, nodes), 300);
             let (z, y) = samples(rounds * nodes, loss);
             let width = z.len() / y.len();
-            let mut federation = crate::common::federation(Method::Naive, &setup);
-            let mut reference = Reference::new(setup);
+            let mut federation = Federation::new(&case.plan);
+            let mut reference = Reference::new(case.plan.objective());
             for (z, y) in z.chunks_exact(nodes * width).zip(y.chunks_exact(nodes)) {
                 let features = Features::checked(z).unwrap().samples(width);
                 let visits: Vec<_> = features
@@ -129,8 +130,9 @@ fn naive_with_everyone_present_is_centralised_mini_batch_learning() {
 #[test]
 fn omkl_is_mini_batch_learning_with_one_sample() {
     for loss in LOSSES {
-        let setup = setup_of(loss, 1);
-        let (mut omkl, mut reference) = (Omkl::new(&setup), Reference::new(setup));
+        let plan = case("local", loss, 1).plan;
+        let mut reference = Reference::new(plan.objective());
+        let mut omkl = Omkl::new(plan.setup());
         let (z, y) = samples(1000, loss);
         for (features, &y) in Features::checked(&z).unwrap().samples(z.len() / y.len()).zip(&y) {
             let z = wide(features.numbers());
@@ -220,8 +222,7 @@ fn regret_stays_below_the_bound_of_online_gradient_descent() {
     let rounds = 3000;
     for kernel in 0..KERNELS {
         let (points, best) = (one_kernel(rounds, kernel), best(rounds, kernel, RIDGE));
-        let mut federation =
-            crate::common::federation(Method::SkOfl { kernel }, &setup_of(Loss::Squared, 1));
+        let mut federation = federation(config(&format!("sk:{}", kernel + 1), KERNELS).nodes(1));
         let (z, y) = samples(rounds, Loss::Squared);
         let (mut suffered, mut farthest, mut steps) = (0.0, 0.0f64, 0.0);
         for (t, (exact, label)) in points.iter().enumerate() {

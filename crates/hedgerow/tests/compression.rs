@@ -6,7 +6,8 @@
 use std::num::NonZeroU16;
 
 use crate::common::{
-    BUDGET, Case, FREQUENCIES, INPUTS, features, few_cases, map_for, methods, numbers, setup,
+    BUDGET, Case, FREQUENCIES, INPUTS, config, features, federation, few_cases, map_for, methods,
+    name, numbers,
 };
 use hedgerow::codec::{Coding, Compression, Kind, NumberFormat, Section};
 use hedgerow::features::Features;
@@ -14,7 +15,7 @@ use hedgerow::federation::{Contact, NodeRound, RoundError};
 use hedgerow::message::Upload;
 use hedgerow::random::CounterRng;
 use hedgerow::scaling::Scale;
-use hedgerow::{Federation, Method, Setup, SetupConfig};
+use hedgerow::{Federation, PlanConfig};
 
 const KERNELS: usize = 4;
 const NODES: usize = 6;
@@ -28,21 +29,21 @@ fn both(numbers: NumberFormat, part: u16) -> Compression {
     Compression { up: coding, down: coding, ..Compression::default() }
 }
 
-fn travelling() -> impl Iterator<Item = Method> {
-    methods(KERNELS).into_iter().filter(|method| *method != Method::Local)
+fn travelling() -> impl Iterator<Item = &'static str> {
+    methods(KERNELS).into_iter().filter(|method| *method != "local")
 }
 
-fn small_setup() -> Setup {
-    setup(SetupConfig { kernels: KERNELS, nodes: NODES, ..SetupConfig::default() })
+fn small(method: &str) -> PlanConfig {
+    config(method, KERNELS).nodes(NODES)
 }
 
 /// All nodes with one sample each; the missing nodes depend on the time.
-fn play(method: Method, federation: &mut Federation, t: u64, order: &[u32], size: f32) -> Vec<u32> {
+fn play(method: &str, federation: &mut Federation, t: u64, order: &[u32], size: f32) -> Vec<u32> {
     try_play(method, federation, t, order, size).unwrap()
 }
 
 fn try_play(
-    method: Method,
+    method: &str,
     federation: &mut Federation,
     t: u64,
     order: &[u32],
@@ -89,11 +90,13 @@ fn states(federation: &Federation) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn without_rounding_a_compressed_federation_is_the_plain_one() {
-    for method in methods(KERNELS) {
-        let mut plain = crate::common::federation(method, &small_setup());
-        let mut compressed =
-            crate::common::compressed(method, &small_setup(), Compression::default());
+fn what_is_never_rounded_arrives_as_it_is() {
+    // Broadcasts of GR-OFL have no section that may be rounded, but the codec carries them.
+    let down = Coding { numbers: NumberFormat::Bits4, part: count(3) };
+    let compression = Compression { down, ..Compression::default() };
+    for method in ["gr", "local"] {
+        let mut plain = federation(small(method));
+        let mut compressed = federation(small(method).compression(compression));
         for t in 0..40 {
             let expected = play(method, &mut plain, t, &FORWARD, 1.0);
             assert_eq!(expected, play(method, &mut compressed, t, &FORWARD, 1.0), "{method:?}");
@@ -107,17 +110,17 @@ fn without_rounding_a_compressed_federation_is_the_plain_one() {
 #[test]
 fn everything_stays_finite_in_every_format() {
     for case in few_cases(KERNELS) {
-        let setup = SetupConfig { nodes: NODES, ..*case.setup.config() }.try_into().unwrap();
+        let method = case.config().method.to_string();
         for format in NumberFormat::ALL {
             for (part, every) in [(1, 1), (3, 1), (1, 3), (4, 2), (1000, 1000)] {
                 for size in [1e-12, 1.0, 1e12] {
                     let compression = Compression { every: count(every), ..both(format, part) };
-                    let mut federation =
-                        crate::common::compressed(case.method, &setup, compression);
+                    let change = |config: PlanConfig| config.nodes(NODES).compression(compression);
+                    let mut federation = Federation::new(&case.with(change).plan);
                     for t in 0..60 {
-                        let predictions = play(case.method, &mut federation, t, &FORWARD, size);
+                        let predictions = play(&method, &mut federation, t, &FORWARD, size);
                         // Newton steps begin with a curvature of one, in whatever unit labels have.
-                        let is_newton = case.method == Method::LinearNewton;
+                        let is_newton = case.name() == "linear-newton";
                         let bound = 1e4 * if is_newton { size.max(1.0) } else { size };
                         let sound =
                             predictions.iter().all(|bits| f32::from_bits(*bits).abs() <= bound);
@@ -134,7 +137,7 @@ fn order_of_uploads_is_irrelevant() {
     for method in methods(KERNELS) {
         for compression in [both(NumberFormat::Bits4, 1), both(NumberFormat::Bits8, 3)] {
             let [mut one, mut other] =
-                [(); 2].map(|()| crate::common::compressed(method, &small_setup(), compression));
+                [(); 2].map(|()| federation(small(method).compression(compression)));
             for t in 0..30 {
                 let forward = play(method, &mut one, t, &FORWARD, 1.0);
                 assert_eq!(
@@ -153,7 +156,7 @@ fn a_restored_federation_goes_on_the_same() {
     for method in methods(KERNELS) {
         for every in [1, 3] {
             let compression = Compression { every: count(every), ..both(NumberFormat::Bits4, 2) };
-            let new = || crate::common::compressed(method, &small_setup(), compression);
+            let new = || federation(small(method).compression(compression));
             let mut federation = new();
             (0..29).for_each(|t| drop(play(method, &mut federation, t, &FORWARD, 1.0)));
             let saved = federation.save();
@@ -169,10 +172,9 @@ fn a_restored_federation_goes_on_the_same() {
 
             // A message of the wrong size is refused and changes nothing.
             let before = copy.save();
-            assert!(crate::common::federation(method, &small_setup()).restore(&saved).is_err());
-            let more =
-                setup(SetupConfig { kernels: KERNELS, nodes: NODES + 1, ..SetupConfig::default() });
-            assert!(crate::common::compressed(method, &more, compression).restore(&saved).is_err());
+            assert!(crate::common::federation(small(method)).restore(&saved).is_err());
+            let more = config(method, KERNELS).nodes(NODES + 1).compression(compression);
+            assert!(crate::common::federation(more).restore(&saved).is_err());
             for len in 0..saved.len() {
                 assert!(copy.restore(&saved[..len]).is_err());
             }
@@ -198,9 +200,8 @@ fn a_restored_federation_goes_on_the_same() {
 #[test]
 fn everyone_holds_what_the_server_was_told_they_hold() {
     // Whether they received a difference, or the whole model after an absence.
-    let method = Method::SkOfl { kernel: 1 };
-    let mut federation =
-        crate::common::compressed(method, &small_setup(), both(NumberFormat::Bits4, 2));
+    let method = "sk:2";
+    let mut federation = federation(small(method).compression(both(NumberFormat::Bits4, 2)));
     for t in 0..50 {
         play(method, &mut federation, t, &FORWARD, 1.0);
         let server = federation.server().broadcast(0).clone();
@@ -224,18 +225,18 @@ fn everyone_holds_what_the_server_was_told_they_hold() {
 #[test]
 fn servers_settle_for_what_nodes_were_told() {
     // Broadcasts of GR-OFL are never rounded.
-    let is_rounded = |case: &Case| !matches!(case.method, Method::Local | Method::GrOfl);
+    let is_rounded = |case: &Case| !matches!(case.name(), "local" | "gr");
     for case in few_cases(KERNELS).into_iter().filter(is_rounded) {
-        let mut server = case.method.server(&case.setup);
+        let mut server = case.server();
         let before = server.broadcast().clone();
         let mut sections = vec![];
-        server.sections(&mut sections);
+        case.plan.layout().broadcast.sections(&before, &mut sections);
         let rounded: usize = sections.iter().map(|section| section.len).sum();
         let mut told = before.numbers.clone();
         told[..rounded].iter_mut().enumerate().for_each(|(at, told)| *told = at as f32);
         assert!(rounded > 0 && told != before.numbers, "{case:?}");
         server.replace_broadcast(&told);
-        case.method.server(&case.setup).restore(&server.save()).unwrap();
+        case.server().restore(&server.save()).unwrap();
         assert_eq!(
             (server.broadcast().round, server.broadcast().kernels),
             (before.round, before.kernels)
@@ -249,12 +250,13 @@ fn broadcasts_are_rounded_for_everyone() {
     for method in travelling() {
         let down = Coding { numbers: NumberFormat::Bits4, ..Coding::default() };
         let compression = Compression { down, ..Compression::default() };
-        let mut plain = crate::common::federation(method, &small_setup());
-        let mut rounded = crate::common::compressed(method, &small_setup(), compression);
+        let mut plain = federation(small(method));
+        let mut rounded = federation(small(method).compression(compression));
         round(method, &mut plain, 1);
         round(method, &mut rounded, 1);
         let mut sections = vec![];
-        plain.server().method(0).sections(&mut sections);
+        let layout = plain.server().plan().layout();
+        layout.broadcast.sections(plain.server().broadcast(0), &mut sections);
         let [plain, rounded] =
             [plain, rounded].map(|federation| federation.server().broadcast(0).numbers.clone());
         let (mut plain, mut rounded) = (&plain[..], &rounded[..]);
@@ -282,19 +284,18 @@ fn halves_name_the_sections_of_their_messages() {
     let model = |slot, len| Section { len, kind: Kind::Model { slot } };
     for case in few_cases(KERNELS) {
         let (mut up, mut down) = (vec![], vec![]);
-        let node = case.method.node(&case.setup, 0);
+        let node = case.node(0);
         node.sections(&mut up);
-        let server = case.method.server(&case.setup);
-        server.sections(&mut down);
+        case.plan.layout().broadcast.sections(case.server().broadcast(), &mut down);
         let all: Vec<_> = (0..KERNELS).map(|slot| model(slot, 2 * FREQUENCIES)).collect();
-        let (expected_up, expected_down) = match case.method {
+        let (expected_up, expected_down) = match case.name() {
             // In the first round sums travel as they are, and so do all its broadcasts.
-            Method::GrOfl => (vec![], vec![]),
-            Method::SkOfl { kernel } => (vec![all[kernel]], vec![all[kernel]]),
-            Method::MkOfl | Method::EmKofl => (vec![all[0]], vec![all[0]]),
-            Method::Naive | Method::FedPoe => (all.clone(), all),
-            Method::Local => (vec![], vec![]),
-            Method::PofMkl => {
+            "gr" => (vec![], vec![]),
+            "sk" => (vec![all[KERNELS - 1]], vec![all[KERNELS - 1]]),
+            "mk" | "emk" => (vec![all[0]], vec![all[0]]),
+            "naive" | "fedpoe" => (all.clone(), all),
+            "local" => (vec![], vec![]),
+            "pof" => {
                 let mut upload = Upload::default();
                 node.upload(&mut upload);
                 let others = &upload.numbers[up.len() * 2 * FREQUENCIES..];
@@ -308,16 +309,14 @@ fn halves_name_the_sections_of_their_messages() {
                     all,
                 )
             }
-            Method::LinearSgd | Method::LinearNewton => {
-                (vec![model(0, INPUTS + 1)], vec![model(0, INPUTS + 1)])
-            }
+            _ => (vec![model(0, INPUTS + 1)], vec![model(0, INPUTS + 1)]),
         };
         assert_eq!((up, down), (expected_up, expected_down), "{case:?}");
     }
 }
 
 /// A round with everyone there.
-fn round(method: Method, federation: &mut Federation, seed: u64) {
+fn round(method: &'static str, federation: &mut Federation, seed: u64) {
     let map = map_for(method, KERNELS);
     let samples: Vec<_> = (0..NODES as u64)
         .map(|node| {
@@ -351,16 +350,16 @@ fn traffic_is_counted_to_the_byte() {
         };
         // Length and number of the models in a message, and what else is in it: up and down.
         for (method, len, [models_up, models_down], [others_up, others_down]) in [
-            (Method::SkOfl { kernel: 0 }, model, [1, 1], [0, 0]),
-            (Method::MkOfl, model, [1, 1], [1, 2]),
-            (Method::Naive, model, [all, all], [all, all]),
-            (Method::EmKofl, model, [1, 1], [all, 2]),
-            (Method::PofMkl, model, [1, all], [1, 0]),
-            (Method::FedPoe, model, [all, all], [0, 0]),
-            (Method::LinearSgd, INPUTS as u64 + 1, [1, 1], [0, 0]),
-            (Method::LinearNewton, INPUTS as u64 + 1, [1, 1], [0, 0]),
+            ("sk:1", model, [1, 1], [0, 0]),
+            ("mk", model, [1, 1], [1, 2]),
+            ("naive", model, [all, all], [all, all]),
+            ("emk", model, [1, 1], [all, 2]),
+            ("pof", model, [1, all], [1, 0]),
+            ("fedpoe", model, [all, all], [0, 0]),
+            ("linear", INPUTS as u64 + 1, [1, 1], [0, 0]),
+            ("linear-newton", INPUTS as u64 + 1, [1, 1], [0, 0]),
         ] {
-            let mut federation = crate::common::compressed(method, &small_setup(), both(format, 1));
+            let mut federation = federation(small(method).compression(both(format, 1)));
             (0..20).for_each(|seed| round(method, &mut federation, seed));
             let (traffic, messages) = (federation.traffic(), 20 * NODES as u64);
             assert_eq!(traffic.numbers_up, messages * (models_up * len + others_up), "{method:?}");
@@ -382,9 +381,9 @@ fn traffic_is_counted_to_the_byte() {
 
 #[test]
 fn messages_of_gr_ofl_shrink_with_the_format() {
-    let method = Method::GrOfl;
+    let method = "gr";
     let bytes = NumberFormat::ALL.map(|format| {
-        let mut federation = crate::common::compressed(method, &small_setup(), both(format, 1));
+        let mut federation = federation(small(method).compression(both(format, 1)));
         (0..60).for_each(|t| round(method, &mut federation, t));
         let traffic = federation.traffic();
         assert!(traffic.numbers_up <= (60 * NODES * BUDGET) as u64);
@@ -403,11 +402,7 @@ fn messages_of_gr_ofl_shrink_with_the_format() {
 
 #[test]
 fn who_was_away_gets_the_whole_broadcast() {
-    let mut federation = crate::common::compressed(
-        Method::SkOfl { kernel: 0 },
-        &small_setup(),
-        both(NumberFormat::Bits8, 1),
-    );
+    let mut federation = federation(small("sk:1").compression(both(NumberFormat::Bits8, 1)));
     let z = numbers(1, KERNELS * 2 * FREQUENCIES);
     let z = Features::checked(&z).unwrap();
     let visit = |node, contact| NodeRound { node, z, y: &[0.5], contact };
@@ -423,8 +418,7 @@ fn who_was_away_gets_the_whole_broadcast() {
     // And so does who hears of it in another scale.
     federation.round(&[visit(0, Contact::Full), visit(1, Contact::Lost)], |_| {}).unwrap();
     let scale = Scale::from_ranges(&[(-1.0, 1.0); INPUTS + 1]).unwrap();
-    federation
-        .rescale_server(&map_for(Method::SkOfl { kernel: 0 }, KERNELS).rescaling(&scale, &scale));
+    federation.rescale_server(&map_for("sk:1", KERNELS).rescaling(&scale, &scale));
     let before = federation.traffic().bytes_down;
     federation.hear(1).unwrap();
     assert_eq!(federation.traffic().bytes_down - before, 4 * 2 * FREQUENCIES as u64);
@@ -434,26 +428,25 @@ fn who_was_away_gets_the_whole_broadcast() {
 fn uploads_wait_for_their_round_and_numbers_for_their_turn() {
     for method in travelling() {
         let compression = Compression { every: count(4), ..Compression::default() };
-        let mut federation = crate::common::compressed(method, &small_setup(), compression);
+        let mut slow = federation(small(method).compression(compression));
         // Rounds 1 to 3 last one visit, 4 to 8 two, 9 to 15 three, all others four.
         let visits = 3 + 5 * 2 + 7 * 3 + 10 * 4;
-        (0..visits).for_each(|seed| round(method, &mut federation, seed));
-        assert_eq!(federation.server().broadcast(0).round, 1 + 25, "{method:?}");
-        assert_eq!(federation.traffic().uploads_accepted, 25 * NODES as u64);
+        (0..visits).for_each(|seed| round(method, &mut slow, seed));
+        assert_eq!(slow.server().broadcast(0).round, 1 + 25, "{method:?}");
+        assert_eq!(slow.traffic().uploads_accepted, 25 * NODES as u64);
 
-        let mut federation =
-            crate::common::compressed(method, &small_setup(), both(NumberFormat::F32, 4));
-        (0..100).for_each(|seed| round(method, &mut federation, seed));
+        let mut partial = federation(small(method).compression(both(NumberFormat::F32, 4)));
+        (0..100).for_each(|seed| round(method, &mut partial, seed));
         let whole = (100 * NODES * 2 * FREQUENCIES) as u64;
-        let sent = federation.traffic().numbers_up;
-        let most = match method {
+        let sent = partial.traffic().numbers_up;
+        let most = match name(method) {
             // What is fresh can't wait.
-            Method::GrOfl => (100 * NODES * BUDGET) as u64,
-            Method::SkOfl { .. } | Method::PofMkl => whole / 2,
+            "gr" => (100 * NODES * BUDGET) as u64,
+            "sk" | "pof" => whole / 2,
             // Votes or losses, and the whole model where the kernel has just changed.
-            Method::MkOfl => whole,
-            Method::EmKofl => whole + (100 * NODES * KERNELS) as u64,
-            Method::LinearSgd | Method::LinearNewton => (100 * NODES * (INPUTS + 1)) as u64 / 2,
+            "mk" => whole,
+            "emk" => whole + (100 * NODES * KERNELS) as u64,
+            "linear" | "linear-newton" => (100 * NODES * (INPUTS + 1)) as u64 / 2,
             _ => KERNELS as u64 * whole / 2,
         };
         assert!(sent < most, "{method:?}: {sent} of {most}");
@@ -462,13 +455,8 @@ fn uploads_wait_for_their_round_and_numbers_for_their_turn() {
 
 #[test]
 fn late_uploads_are_counted_and_owe_nothing() {
-    let [mut with, mut without] = [(); 2].map(|()| {
-        crate::common::compressed(
-            Method::SkOfl { kernel: 0 },
-            &small_setup(),
-            both(NumberFormat::Bits4, 2),
-        )
-    });
+    let [mut with, mut without] =
+        [(); 2].map(|()| federation(small("sk:1").compression(both(NumberFormat::Bits4, 2))));
     let z = numbers(1, KERNELS * 2 * FREQUENCIES);
     let z = Features::checked(&z).unwrap();
     let visit = |node, contact| NodeRound { node, z, y: &[0.5], contact };
@@ -505,15 +493,12 @@ fn compressed_federations_follow_a_change_of_scale() {
         [(-1.0, 1.0), (-1.2, 1.5)].map(|range| Scale::from_ranges(&[range; INPUTS + 1]).unwrap());
     for method in methods(KERNELS) {
         let transport = map_for(method, KERNELS).rescaling(&from, &to);
-        // Without rounding it is the plain one here too.
-        let mut plain = crate::common::federation(method, &small_setup());
-        let mut exact = crate::common::compressed(method, &small_setup(), Compression::default());
-        let mut coarse =
-            crate::common::compressed(method, &small_setup(), both(NumberFormat::Bits4, 3));
+        let mut plain = federation(small(method));
+        let mut coarse = federation(small(method).compression(both(NumberFormat::Bits4, 3)));
         let mut forgotten = vec![];
         for t in 0..60 {
             let mut seen = vec![];
-            for federation in [&mut plain, &mut exact, &mut coarse] {
+            for federation in [&mut plain, &mut coarse] {
                 if t % 20 == 19 {
                     let before = federation.save().len();
                     federation.rescale_server(&transport);
@@ -524,28 +509,23 @@ fn compressed_federations_follow_a_change_of_scale() {
                 }
                 seen.push(play(method, federation, t, &FORWARD, 1.0));
             }
-            assert_eq!(seen[0], seen[1], "{method:?}");
-            assert!(seen[2].iter().all(|bits| f32::from_bits(*bits).abs() < 10.0), "{method:?}");
+            assert!(seen[1].iter().all(|bits| f32::from_bits(*bits).abs() < 10.0), "{method:?}");
         }
-        assert_eq!(states(&plain), states(&exact), "{method:?}");
         let (nodes, model) = (NODES as f64, 2.0 * FREQUENCIES as f64);
-        let owed = match method {
-            Method::Local => 0.0,
-            Method::SkOfl { .. } | Method::MkOfl | Method::EmKofl => (nodes + 1.0) * model,
-            Method::Naive | Method::FedPoe => (nodes + 1.0) * KERNELS as f64 * model,
-            Method::PofMkl => (nodes + KERNELS as f64) * model,
-            Method::LinearSgd | Method::LinearNewton => (nodes + 1.0) * (INPUTS as f64 + 1.0),
+        let owed = match name(method) {
+            "local" => 0.0,
+            "sk" | "mk" | "emk" => (nodes + 1.0) * model,
+            "naive" | "fedpoe" => (nodes + 1.0) * KERNELS as f64 * model,
+            "pof" => (nodes + KERNELS as f64) * model,
             // Halves forget what was owed in the old scale too: the last moves, and at what they
             // looked.
-            Method::GrOfl => continue,
+            "gr" => continue,
+            _ => (nodes + 1.0) * (INPUTS as f64 + 1.0),
         };
-        for forgotten in forgotten.chunks(3) {
+        for forgotten in forgotten.chunks(2) {
             // Sizes of numbers in saved states vary by a few bytes.
-            assert!(
-                forgotten[..2].iter().all(|forgotten| forgotten.abs() < 3.0),
-                "{method:?}: {forgotten:?}"
-            );
-            assert!(forgotten[2] >= owed - 3.0, "{method:?}: {forgotten:?}, {owed} owed");
+            assert!(forgotten[0].abs() < 3.0, "{method:?}: {forgotten:?}");
+            assert!(forgotten[1] >= owed - 3.0, "{method:?}: {forgotten:?}, {owed} owed");
         }
     }
 }

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::common::numbers;
-use hedgerow::SetupConfig;
+use hedgerow::PlanConfig;
 use hedgerow::features::{Amplitude, Draw, Family, FeatureError, FeatureMap, FeatureSpec, Kernel};
 use hedgerow::method::{Average, MkOptions};
 use hedgerow::simd::Cpu;
@@ -319,13 +319,13 @@ fn what_is_written_down_without_its_variants_is_the_paper_s() {
     let mut written = serde_json::to_value(&sound).unwrap();
     assert_eq!(written.as_object_mut().unwrap().remove("amplitude").unwrap(), "normalised");
     assert_eq!(serde_json::from_value::<FeatureSpec>(written).unwrap(), sound);
-    let setup = SetupConfig::default();
-    let mut written = serde_json::to_value(setup).unwrap();
-    let mk = written.as_object_mut().unwrap().remove("mk").unwrap();
+    let config = PlanConfig::default().frequencies(Some(49));
+    let mut written = serde_json::to_value(&config).unwrap();
+    let mk = written["setup"].as_object_mut().unwrap().remove("mk").unwrap();
     assert_eq!(mk, serde_json::json!({"count_nodes": true, "average": "all"}));
-    assert_eq!(serde_json::from_value::<SetupConfig>(written.clone()).unwrap(), setup);
-    written["mk"] = serde_json::json!({"average": "voters"});
-    let voters = serde_json::from_value::<SetupConfig>(written).unwrap();
+    assert_eq!(serde_json::from_value::<PlanConfig>(written.clone()).unwrap(), config);
+    written["setup"]["mk"] = serde_json::json!({"average": "voters"});
+    let voters = serde_json::from_value::<PlanConfig>(written).unwrap();
     assert_eq!(voters.mk, MkOptions { count_nodes: true, average: Average::Voters });
 }
 

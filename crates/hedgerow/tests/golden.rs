@@ -7,10 +7,12 @@
 #![allow(clippy::unwrap_used)]
 
 use hedgerow::baseline::Hindsight;
-use hedgerow::features::{FeatureMap, Features};
+use hedgerow::features::{FeatureMap, Features, Kernel};
 use hedgerow::learning::weights::{softmax, vote_log_weights};
 use hedgerow::message::{Broadcast, Selection, Upload};
-use hedgerow::{Method, NodeMethod, Setup, SetupConfig};
+use hedgerow::{NodeMethod, Plan, PlanConfig};
+
+use crate::common::mk_weights;
 use serde_json::Value;
 
 /// One file: a small federation, and the values of the reference.
@@ -19,7 +21,7 @@ struct Golden {
     nodes: usize,
     rounds: usize,
     map: FeatureMap,
-    setup: Setup,
+    config: PlanConfig,
 }
 
 fn goldens() -> [Golden; 2] {
@@ -30,8 +32,11 @@ fn goldens() -> [Golden; 2] {
         let rows = flat(&file["frequencies"]);
         let map = FeatureMap::from_frequencies(&rows, kernels, frequencies, inputs).unwrap();
         let ridge = file["lam"].as_f64().unwrap();
-        let setup = SetupConfig { kernels, frequencies, nodes, ridge, ..SetupConfig::default() };
-        Golden { nodes, rounds: size("T"), map, setup: setup.try_into().unwrap(), file }
+        // Frequencies come from the file: only the number of kernels counts.
+        let dictionary = Kernel::paper_dictionary().into_iter().cycle().take(kernels).collect();
+        let config = PlanConfig::default().kernels(dictionary).frequencies(Some(frequencies));
+        let config = config.inputs(inputs).nodes(nodes).ridge(ridge);
+        Golden { nodes, rounds: size("T"), map, config, file }
     })
 }
 
@@ -47,13 +52,17 @@ impl Golden {
         flat(&self.file["y"][round]).iter().map(|v| *v as f32).collect()
     }
 
-    fn node_halves(&self, method: Method) -> Vec<Box<dyn NodeMethod>> {
-        (0..self.nodes as u32).map(|id| method.node(&self.setup, id)).collect()
+    fn plan(&self, method: &str) -> Plan {
+        Plan::new(self.config.clone().method(method.parse().unwrap())).unwrap()
+    }
+
+    fn node_halves(&self, method: &str) -> Vec<Box<dyn NodeMethod>> {
+        (0..self.nodes as u32).map(|id| self.plan(method).node_method(id)).collect()
     }
 
     /// Predictions of all nodes in a round. Then they learn and upload.
-    fn play(&self, method: Method, mut each: impl FnMut(usize, &[f32], &Broadcast, &Broadcast)) {
-        let (mut nodes, mut server) = (self.node_halves(method), method.server(&self.setup));
+    fn play(&self, method: &str, mut each: impl FnMut(usize, &[f32], &Broadcast, &Broadcast)) {
+        let (mut nodes, mut server) = (self.node_halves(method), self.plan(method).server_method());
         let (mut buffer, mut upload) = (Vec::new(), Upload::default());
         for round in 0..self.rounds {
             let before = server.broadcast().clone();
@@ -122,7 +131,7 @@ fn mk_ofl_with_imposed_kernels_is_the_reference_s() {
         let imposed: Vec<u32> =
             flat(&golden.file["imposed_kernels"]).iter().map(|kernel| *kernel as u32).collect();
         assert_eq!(imposed[..2], [0, 0], "nodes begin with the first kernel");
-        let mut nodes = golden.node_halves(Method::MkOfl);
+        let mut nodes = golden.node_halves("mk");
         let (mut buffer, mut upload) = (Vec::new(), Upload::default());
         for round in 0..golden.rounds {
             let step = &golden.file["mk_ofl"]["steps"][round];
@@ -131,13 +140,12 @@ fn mk_ofl_with_imposed_kernels_is_the_reference_s() {
             let z = golden.features(round, &mut buffer).samples(golden.map.width());
             for (k, ((node, z), y)) in nodes.iter_mut().zip(z).zip(golden.labels(round)).enumerate()
             {
-                let (mut before, mut after) = (vec![0.0; kernels], vec![0.0; kernels]);
                 let prediction = f64::from(node.predict(z));
-                node.weights(&mut before);
-                let objective = golden.setup.objective();
+                let before = mk_weights(node.as_ref());
+                let objective = golden.plan("mk").objective();
                 let global_loss = objective.value(prediction, f64::from(y), node.norm2());
                 node.learn(z, y).unwrap();
-                node.weights(&mut after);
+                let after = mk_weights(node.as_ref());
                 assert!(node.upload(&mut upload));
                 model.iter_mut().zip(&upload.numbers).for_each(|(sum, v)| *sum += f64::from(*v));
 
@@ -181,7 +189,7 @@ fn mk_ofl_with_imposed_kernels_is_the_reference_s() {
 fn sk_ofl_of_every_kernel_is_the_reference_s() {
     for golden in goldens() {
         for kernel in 0..golden.map.kernels() {
-            golden.play(Method::SkOfl { kernel }, |round, predictions, _, after| {
+            golden.play(&format!("sk:{}", kernel + 1), |round, predictions, _, after| {
                 let step = &golden.file["sk_ofl_per_kernel"][round];
                 let expected: Vec<f64> =
                     (0..golden.nodes).flat_map(|k| flat(&step["prediction"][k][kernel])).collect();
@@ -195,7 +203,7 @@ fn sk_ofl_of_every_kernel_is_the_reference_s() {
 #[test]
 fn naive_extension_is_the_reference_s() {
     for golden in goldens() {
-        golden.play(Method::Naive, |round, predictions, before, _| {
+        golden.play("naive", |round, predictions, before, _| {
             let step = &golden.file["naive"][round];
             let weights = wide(&before.numbers[golden.map.width()..]);
             assert_close("weights", &weights, &flat(&step["weights"]), SINGLE);
@@ -231,7 +239,7 @@ fn best_function_in_hindsight_is_the_reference_s() {
                 hindsight.add(z, golden.map.width(), kernel * len, &golden.labels(round));
             }
             assert_eq!(hindsight.samples(), (golden.rounds * golden.nodes) as u64);
-            let best = hindsight.best(golden.setup.config().ridge);
+            let best = hindsight.best(golden.config.ridge);
             let expected = &golden.file["hindsight"];
             assert_close("model", &best.model, &flat(&expected["model"][kernel]), SINGLE);
             assert_close(

@@ -5,14 +5,12 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{TAIL, numbers};
-use hedgerow::features::{Amplitude, Draw, FeatureSpec, Features, Kernel, SampleMap};
+use hedgerow::features::{Draw, Features, SampleMap};
 use hedgerow::federation::{Contact, NodeRound};
 use hedgerow::learning::Loss;
 use hedgerow::metrics::Tally;
 use hedgerow::random::CounterRng;
-use hedgerow::{Federation, Method, Setup, SetupConfig};
-
-const METHOD: Method = Method::GrOfl;
+use hedgerow::{Federation, Plan, PlanConfig};
 
 #[derive(Debug, Clone, Copy)]
 struct Shape {
@@ -25,21 +23,15 @@ struct Shape {
 const USUAL: Shape = Shape { nodes: 4, inputs: 2, budget: 60, loss: Loss::Squared };
 
 impl Shape {
-    fn setup(&self) -> Setup {
+    fn plan(&self) -> Plan {
         let Self { nodes, inputs, budget, loss } = *self;
-        SetupConfig { nodes, inputs, budget, loss, ..SetupConfig::default() }.try_into().unwrap()
+        let config = PlanConfig::default().method("gr".parse().unwrap()).seed(3);
+        let config = config.draw(Draw::Independent);
+        Plan::new(config.nodes(nodes).inputs(inputs).budget(budget).loss(loss)).unwrap()
     }
 
     fn map(&self) -> SampleMap {
-        let spec = FeatureSpec {
-            kernels: Kernel::paper_dictionary(),
-            draw: Draw::Independent,
-            inputs: self.inputs,
-            frequencies: 1,
-            seed: 3,
-            amplitude: Amplitude::Normalised,
-        };
-        METHOD.map(&self.setup(), &spec).unwrap()
+        self.plan().map().clone()
     }
 }
 
@@ -59,7 +51,7 @@ struct Fleet {
 
 impl Fleet {
     fn new(shape: &Shape) -> Self {
-        Self { map: shape.map(), federation: crate::common::federation(METHOD, &shape.setup()) }
+        Self { map: shape.map(), federation: Federation::new(&shape.plan()) }
     }
 
     /// Predictions and labels of a round.

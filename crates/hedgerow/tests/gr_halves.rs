@@ -3,20 +3,19 @@
 
 #![allow(clippy::unwrap_used)]
 
-use crate::common::{BUDGET, Case, INPUTS, TAIL, World, features, numbers, setup};
+use crate::common::{BUDGET, Case, INPUTS, TAIL, World, config, features, numbers};
 use hedgerow::features::Features;
 use hedgerow::limits::{MAX_LABEL, MAX_NUMBER};
 use hedgerow::message::{Broadcast, Rejected, Upload};
 use hedgerow::metrics::Tally;
 use hedgerow::scaling::{Scale, ScaleKind, Summary};
-use hedgerow::{Method, SetupConfig};
+
 use proptest::prelude::*;
 
 const NODES: usize = 3;
 
 fn case() -> Case {
-    let config = SetupConfig { kernels: 4, nodes: NODES, ..SetupConfig::default() };
-    Case::new(Method::GrOfl, setup(config))
+    Case::new(config("gr", 4).nodes(NODES))
 }
 
 /// Numbers of an upload that are never negative, from its end: counts, squares, and in odd rounds
@@ -31,7 +30,7 @@ fn never_negative(round: u64) -> &'static [usize] {
 
 #[test]
 fn hostile_uploads_are_refused_in_every_round_and_change_nothing() {
-    let mut world = World::new(case());
+    let mut world = World::new(&case());
     for t in 0..40 {
         world.learn(0, t);
         let sound = world.upload(0).unwrap();
@@ -65,7 +64,7 @@ fn hostile_uploads_are_refused_in_every_round_and_change_nothing() {
         }
         world.round(t);
     }
-    let first = World::new(case());
+    let first = World::new(&case());
     assert!(
         world.server.broadcast().numbers.len() > first.server.broadcast().numbers.len(),
         "it has grown"
@@ -74,7 +73,7 @@ fn hostile_uploads_are_refused_in_every_round_and_change_nothing() {
 
 #[test]
 fn hostile_broadcasts_are_refused_in_every_round_and_change_nothing() {
-    let mut world = World::new(case());
+    let mut world = World::new(&case());
     for t in 0..40 {
         world.round(t);
         let sound = Broadcast { round: t + 9, ..world.server.broadcast().clone() };
@@ -133,7 +132,7 @@ proptest! {
         before in 0u64..30,
         wild in proptest::collection::vec(proptest::collection::vec(any_number(), BUDGET), 1..8),
     ) {
-        let mut world = World::after(case(), before);
+        let mut world = World::after(&case(), before);
         for (t, wild) in wild.iter().enumerate() {
             let t = before + t as u64;
             world.learn(0, t);
@@ -166,7 +165,7 @@ proptest! {
         labels in proptest::collection::vec(any_number(), 4),
         own in -MAX_LABEL..MAX_LABEL,
     ) {
-        let mut world = World::after(case(), before);
+        let mut world = World::after(&case(), before);
         let mut broadcast = world.server.broadcast().clone();
         let len = broadcast.numbers.len() - TAIL;
         broadcast.round += 1;
@@ -183,7 +182,7 @@ proptest! {
             let upload = world.upload(0).unwrap();
             prop_assert!(upload.numbers.iter().all(|number| number.abs() <= MAX_NUMBER));
             let saved = world.nodes[0].save();
-            world.case.method.node(&world.case.setup, 0).restore(&saved).unwrap();
+            world.case.node(0).restore(&saved).unwrap();
             broadcast.round += 1;
         }
     }
@@ -192,7 +191,7 @@ proptest! {
 #[test]
 fn a_model_that_shrinks_is_lived_with() {
     // As after a server restarts from an older state.
-    let (early, mut world) = (World::after(case(), 2), World::after(case(), 30));
+    let (early, mut world) = (World::after(&case(), 2), World::after(&case(), 30));
     for more in 1..4 {
         let older = early.server.broadcast().clone();
         let broadcast = Broadcast { round: world.nodes[0].round() + more % 2, ..older };
@@ -225,9 +224,10 @@ fn uneven_round(world: &mut World, t: u64) {
 #[test]
 fn saved_at_any_moment_it_goes_on_bit_by_bit() {
     let (here, there) = (scale(-1.0, 1.0, 1.0), scale(-1.3, 0.9, 2.0));
-    let map = case().map();
+    let case = case();
+    let map = case.map();
     let transport = map.rescaling(&here, &there);
-    let mut world = World::new(case());
+    let mut world = World::new(&case);
     let (mut epochs, mut lengths) = (vec![], vec![]);
     for t in 0..60 {
         // Some samples of the round are there, and some uploads.
@@ -275,15 +275,14 @@ struct Raw {
 impl Raw {
     fn new(scale: Scale) -> Self {
         // With the few features of the other tests much of a function is lost in another scale.
-        let config = SetupConfig { budget: 60, ..*case().setup.config() };
-        Self { world: World::new(Case::new(Method::GrOfl, config.try_into().unwrap())), scale }
+        Self { world: World::new(&case().with(|config| config.budget(60))), scale }
     }
 
     fn sample(&self, node: usize, t: u64) -> (Vec<f32>, f32) {
         let raw = numbers(1_000 * t + node as u64, INPUTS);
         let x: Vec<f32> =
             (0..INPUTS).map(|i| self.scale.scale_input(i, f64::from(raw[i]))).collect();
-        (features(&self.world.case.map(), &x), (3.0 * raw[0]).sin() + raw[1])
+        (features(self.world.case.map(), &x), (3.0 * raw[0]).sin() + raw[1])
     }
 
     /// The mean square error of a round, in the label's own units.
@@ -397,7 +396,7 @@ proptest! {
                 Scale::from_summary(ScaleKind::Spread, &summary, None)
             })
             .collect();
-        let mut world = World::after(case(), before);
+        let mut world = World::after(&case(), before);
         let transport = world.case.map().rescaling(&scales[0], &scales[1]);
         for t in 0..3 {
             world.server.rescale(&transport);

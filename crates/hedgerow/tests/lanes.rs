@@ -5,15 +5,15 @@
 
 use std::num::NonZeroU16;
 
-use crate::common::{BUDGET, features, methods, spec};
+use crate::common::{Case, config, features, methods};
 use hedgerow::aggregation::Aggregation;
 use hedgerow::codec::{Coding, Compression, NumberFormat};
 use hedgerow::executor::{Executor, Sequential};
-use hedgerow::features::{Amplitude, Features, SampleMap};
+use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound, Observations, RoundError};
 use hedgerow::random::CounterRng;
 use hedgerow::scaling::Scale;
-use hedgerow::{Federation, Method, NodeId, Setup, SetupConfig};
+use hedgerow::{Federation, NodeId};
 
 const KERNELS: usize = 3;
 const INPUTS: usize = 2;
@@ -42,42 +42,26 @@ impl Executor for Threads {
 
 /// A method with as many nodes as it takes.
 struct World {
-    method: Method,
-    setup: Setup,
-    map: SampleMap,
+    case: Case,
     chance: CounterRng,
 }
 
 impl World {
-    fn new(method: Method, aggregation: Aggregation, features: usize) -> Self {
-        let config = SetupConfig {
-            kernels: KERNELS,
-            frequencies: 20,
-            inputs: INPUTS,
-            budget: BUDGET,
-            aggregation,
-            ..SetupConfig::default()
-        };
-        let width = method.width(&config.try_into().unwrap());
-        let setup = SetupConfig { nodes: features / width, ..config }.try_into().unwrap();
-        let spec = hedgerow::features::FeatureSpec {
-            frequencies: 20,
-            ..spec(KERNELS, Amplitude::Normalised)
-        };
-        let map = method.map(&setup, &spec).unwrap();
-        Self { method, setup, map, chance: CounterRng::from_seed(8) }
+    fn new(method: &'static str, aggregation: Aggregation, features: usize) -> Self {
+        let config = config(method, KERNELS).frequencies(Some(20)).aggregation(aggregation);
+        let case = Case::new(config);
+        let nodes = features / case.plan.width();
+        Self { case: case.with(|config| config.nodes(nodes)), chance: CounterRng::from_seed(8) }
     }
 
     fn federation(&self, compression: Option<Compression>) -> Federation {
-        match compression {
-            None => crate::common::federation(self.method, &self.setup),
-            Some(compression) => crate::common::compressed(self.method, &self.setup, compression),
-        }
+        let compression = compression.unwrap_or_default();
+        Federation::new(&self.case.with(|config| config.compression(compression)).plan)
     }
 
     /// The number of samples per node in a round, and the nodes without contact.
     fn turns(&self, round: u64) -> Vec<(NodeId, usize, Contact)> {
-        let nodes = self.setup.config().nodes as u64;
+        let nodes = self.case.config().nodes as u64;
         let turn = |node: u64| {
             let dice = self.chance.bits_at((round * nodes + node) * 2);
             let contact = match dice % 16 {
@@ -109,9 +93,9 @@ impl World {
                     .map(|at| self.chance.uniform_at((from << 40) + at) as f32)
                     .collect()
             };
-            let z = features(&self.map, &numbers(2 * round + 1, samples * INPUTS));
+            let z = features(self.case.map(), &numbers(2 * round + 1, samples * INPUTS));
             let (z, y) = (Features::checked(&z).unwrap(), numbers(2 * round + 2, samples));
-            let (mut at, width) = (0, self.map.width());
+            let (mut at, width) = (0, self.case.map().width());
             let visit = |&(node, samples, contact): &(NodeId, usize, Contact)| {
                 let own = at..at + samples;
                 at = own.end;
@@ -145,9 +129,9 @@ impl World {
                 let scale = |size: f64| {
                     Scale::from_ranges(&[(0.0, size), (0.0, size), (0.0, 1.0)]).unwrap()
                 };
-                let transport = self.map.rescaling(&scale(1.0), &scale(1.3));
+                let transport = self.case.map().rescaling(&scale(1.0), &scale(1.3));
                 federation.rescale_server(&transport);
-                for node in 0..self.setup.config().nodes as NodeId {
+                for node in 0..self.case.config().nodes as NodeId {
                     federation.rescale_node(node, &transport).unwrap();
                 }
             }
@@ -170,12 +154,11 @@ fn the_number_of_workers_changes_no_bit() {
         for compression in [None, Some(compressed())] {
             let world = World::new(method, Aggregation::Mean, FEATURES);
             let alone = world.play(None, 1, compression);
-            assert!(alone.1.len() > 2 * world.setup.config().nodes);
+            assert!(alone.1.len() > 2 * world.case.config().nodes);
             // Also chunks that are too small to be divided.
             for (threads, waves) in [(1, 1), (2, 1), (3, 2), (7, 1)] {
                 let together = world.play(Some(&Threads(threads)), waves, compression);
-                let name =
-                    format!("{}, {threads} threads, {waves} waves, {compression:?}", method.name());
+                let name = format!("{}, {threads} threads, {waves} waves, {compression:?}", method);
                 assert!(together.1 == alone.1, "predictions: {name}");
                 assert!(together.0 == alone.0, "states: {name}");
             }
@@ -185,7 +168,7 @@ fn the_number_of_workers_changes_no_bit() {
 
 #[test]
 fn neither_does_the_number_of_waves() {
-    let world = World::new(Method::PofMkl, Aggregation::Mean, 3 * FEATURES);
+    let world = World::new("pof", Aggregation::Mean, 3 * FEATURES);
     let alone = world.play(None, 1, Some(compressed()));
     for waves in [2, 3] {
         assert!(world.play(Some(&Threads(2)), waves, Some(compressed())) == alone, "{waves}");
@@ -195,7 +178,7 @@ fn neither_does_the_number_of_waves() {
 #[test]
 fn uploads_that_are_kept_are_kept_in_lanes_too() {
     for aggregation in [Aggregation::Median, Aggregation::TrimmedMean { share: 0.2 }] {
-        let world = World::new(Method::EmKofl, aggregation, 2 * FEATURES);
+        let world = World::new("emk", aggregation, 2 * FEATURES);
         let alone = world.play(None, 1, None);
         assert!(world.play(Some(&Threads(3)), 2, None) == alone, "{aggregation}");
     }
@@ -203,10 +186,10 @@ fn uploads_that_are_kept_are_kept_in_lanes_too() {
 
 #[test]
 fn who_comes_twice_in_a_round_is_counted_once() {
-    let world = World::new(Method::MkOfl, Aggregation::Mean, FEATURES);
-    let nodes = world.setup.config().nodes;
-    let z = features(&world.map, &vec![0.3; nodes * INPUTS]);
-    let (z, y, width) = (Features::checked(&z).unwrap(), vec![0.5; nodes], world.map.width());
+    let world = World::new("mk", Aggregation::Mean, FEATURES);
+    let nodes = world.case.config().nodes;
+    let z = features(world.case.map(), &vec![0.3; nodes * INPUTS]);
+    let (z, y, width) = (Features::checked(&z).unwrap(), vec![0.5; nodes], world.case.plan.width());
     let visit = |node: usize| {
         let z = z.part(node * width..(node + 1) * width);
         NodeRound { node: node as NodeId, z, y: &y[node..=node], contact: Contact::Full }
@@ -228,9 +211,9 @@ fn who_comes_twice_in_a_round_is_counted_once() {
 
 #[test]
 fn the_first_bad_visit_is_named_and_the_round_stays_open() {
-    let world = World::new(Method::MkOfl, Aggregation::Mean, FEATURES);
-    let nodes = world.setup.config().nodes;
-    let z = features(&world.map, &[0.3; INPUTS]);
+    let world = World::new("mk", Aggregation::Mean, FEATURES);
+    let nodes = world.case.config().nodes;
+    let z = features(world.case.map(), &[0.3; INPUTS]);
     let (z, good, bad) = (Features::checked(&z).unwrap(), [0.5], [f32::NAN]);
     let visit = |node: usize| {
         let y = if [nodes / 2, nodes - 1].contains(&node) { &bad } else { &good };

@@ -3,14 +3,13 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{
-    BUDGET, Case, FREQUENCIES, INPUTS, TAIL, World, cases, few_cases, has_kernels, methods,
-    numbers, setup, speaks_of_its_past,
+    BUDGET, Case, FREQUENCIES, INPUTS, TAIL, World, cases, config, few_cases, has_kernels, methods,
+    mk_weights, name, numbers, speaks_of_its_past,
 };
 use hedgerow::codec::{Kind, Reference, Section};
 use hedgerow::features::Features;
 use hedgerow::message::{Broadcast, Selection, Upload};
-use hedgerow::method::{Average, METHODS, MkOptions, PofOptions};
-use hedgerow::{Method, SetupConfig};
+use hedgerow::method::{Average, METHODS, MkOptions, PofOptions, find};
 
 const ROUNDS: u64 = 12;
 
@@ -21,7 +20,7 @@ fn every_method_obeys_the_laws() {
     }
     // Some of the cases with other schedules, more kernels and nodes, and variants.
     for case in cases().into_iter().step_by(7) {
-        hedgerow::testing::check_method_in(case.method.info(), case.setup.config());
+        hedgerow::testing::check_method_in(case.plan.method(), case.config().clone());
     }
 }
 
@@ -29,9 +28,9 @@ fn every_method_obeys_the_laws() {
 fn predictions_change_with_a_round_only() {
     // Otherwise predictions would depend on whether the node has already learned. Local learning
     // has no rounds, and a node's own state acts at once.
-    let of_rounds = |case: &Case| case.method != Method::Local && !case.is_personal();
+    let of_rounds = |case: &Case| case.name() != "local" && !case.is_personal();
     for case in cases().into_iter().filter(of_rounds) {
-        let mut world = World::after(case, 3);
+        let mut world = World::after(&case, 3);
         let before = world.prediction(0, 9);
         world.learn(0, 3);
         assert_eq!(before.to_bits(), world.prediction(0, 9).to_bits(), "{case:?}");
@@ -44,14 +43,14 @@ fn predictions_change_with_a_round_only() {
 #[test]
 fn upload_is_pure() {
     for case in cases() {
-        assert_eq!(World::new(case).upload(0), None, "nothing learned, nothing to say: {case:?}");
-        let mut world = World::after(case, 2);
+        assert_eq!(World::new(&case).upload(0), None, "nothing learned, nothing to say: {case:?}");
+        let mut world = World::after(&case, 2);
         // Nor in a round without samples, unless the method uploads its history.
-        assert_eq!(world.upload(0).is_some(), speaks_of_its_past(case.method), "{case:?}");
+        assert_eq!(world.upload(0).is_some(), speaks_of_its_past(case.name()), "{case:?}");
         world.learn(0, 2);
         let before = world.state();
         let first = world.upload(0);
-        assert_eq!(first.is_some(), case.method != Method::Local);
+        assert_eq!(first.is_some(), case.name() != "local");
         // For any earlier content of the buffer.
         let mut used = Upload { round: 99, vote: Some(7), numbers: vec![f32::NAN; 300] };
         let says = world.nodes[0].upload(&mut used);
@@ -62,8 +61,8 @@ fn upload_is_pure() {
 
 #[test]
 fn order_of_uploads_is_irrelevant_where_plain_sums_would_round() {
-    for case in few_cases(3).into_iter().filter(|case| case.method != Method::Local) {
-        let mut world = World::new(case);
+    for case in few_cases(3).into_iter().filter(|case| case.name() != "local") {
+        let mut world = World::new(&case);
         world.learn(0, 0);
         let sound = world.upload(0).unwrap();
         // Sizes from 1e-9 to 1e3: more digits than an f64 has.
@@ -71,13 +70,12 @@ fn order_of_uploads_is_irrelevant_where_plain_sums_would_round() {
             .map(|node| {
                 let size = 10f32.powi(node % 13 - 9);
                 // Some upload losses, squares or counts too, which are never negative.
-                let has_losses =
-                    matches!(case.method, Method::Naive | Method::EmKofl | Method::GrOfl);
+                let has_losses = matches!(case.name(), "naive" | "emk" | "gr");
                 let signed = |value: &f32| if has_losses { value.abs() } else { *value };
                 let numbers = numbers(node as u64, sound.numbers.len());
                 let mut numbers: Vec<f32> =
                     numbers.iter().map(|value| signed(value) * size).collect();
-                if case.method == Method::PofMkl {
+                if case.name() == "pof" {
                     // Kernels are named after their numbers.
                     let named = sound.numbers.len() / (2 * FREQUENCIES) * 2 * FREQUENCIES;
                     numbers[named..].copy_from_slice(&sound.numbers[named..]);
@@ -86,7 +84,7 @@ fn order_of_uploads_is_irrelevant_where_plain_sums_would_round() {
             })
             .collect();
         let after = |order: &mut dyn Iterator<Item = usize>| {
-            let mut server = case.method.server(&case.setup);
+            let mut server = case.server();
             order.for_each(|node| server.accept(node as u32, &uploads[node]).unwrap());
             let sums = server.save();
             server.close_round();
@@ -102,16 +100,16 @@ fn order_of_uploads_is_irrelevant_where_plain_sums_would_round() {
 #[test]
 fn weights_and_shares_sum_to_one() {
     for case in cases() {
-        let mut world = World::new(case);
-        let kernels = case.setup.config().kernels;
+        let mut world = World::new(&case);
+        let kernels = case.plan.kernels();
         // Methods without kernels have no weights.
-        let total = if has_kernels(case.method) { 1.0 } else { 0.0 };
+        let total = if has_kernels(case.name()) { 1.0 } else { 0.0 };
         for t in 0..ROUNDS {
             for node in &world.nodes {
-                let (mut weights, mut shares) = (vec![f64::NAN; kernels], vec![f64::NAN; kernels]);
-                node.weights(&mut weights);
+                let mut shares = vec![f64::NAN; kernels];
                 node.shares(&mut shares);
-                for parts in [weights, shares] {
+                let of_votes = (case.name() == "mk").then(|| mk_weights(node.as_ref()));
+                for parts in [Some(shares), of_votes].into_iter().flatten() {
                     assert!(
                         parts.iter().all(|part| (0.0..=1.0).contains(part)),
                         "{case:?}: {parts:?}"
@@ -130,12 +128,12 @@ fn weights_and_shares_sum_to_one() {
 #[test]
 fn shares_of_a_selecting_method_are_one_kernel_s() {
     for case in few_cases(11) {
-        let (method, world) = (case.method, World::after(case, 4));
+        let (method, world) = (case.name(), World::after(&case, 4));
         let mut shares = [0.0; 11];
         world.nodes[1].shares(&mut shares);
         let selected = match method {
-            Method::SkOfl { kernel } => Some(kernel),
-            Method::MkOfl | Method::EmKofl => {
+            "sk" => Some(case.plan.setup().kernel()),
+            "mk" | "emk" => {
                 world.server.broadcast().kernels.map(|kernels| kernels.current as usize)
             }
             _ => None,
@@ -146,8 +144,8 @@ fn shares_of_a_selecting_method_are_one_kernel_s() {
 
 #[test]
 fn a_round_advances_by_one() {
-    for case in cases().into_iter().filter(|case| case.method != Method::Local) {
-        let mut world = World::new(case);
+    for case in cases().into_iter().filter(|case| case.name() != "local") {
+        let mut world = World::new(&case);
         for t in 0..ROUNDS {
             assert_eq!(world.server.broadcast().round, t + 1);
             assert!(world.nodes.iter().all(|node| node.round() == t + 1), "{case:?}");
@@ -159,10 +157,10 @@ fn a_round_advances_by_one() {
 #[test]
 fn whoever_missed_rounds_goes_on_from_the_latest_broadcast() {
     // What a node keeps to itself has missed its samples.
-    let is_shared = |case: &Case| case.method != Method::Local && !case.is_personal();
+    let is_shared = |case: &Case| case.name() != "local" && !case.is_personal();
     for case in cases().into_iter().filter(is_shared) {
-        let mut world = World::after(case, 2);
-        let mut absent = case.method.node(&case.setup, 0);
+        let mut world = World::after(&case, 2);
+        let mut absent = case.node(0);
         absent.restore(&world.nodes[0].save()).unwrap();
         (2..6).for_each(|t| world.round(t));
         absent.adopt(world.server.broadcast()).unwrap();
@@ -176,36 +174,33 @@ fn whoever_missed_rounds_goes_on_from_the_latest_broadcast() {
 fn messages_have_exactly_the_numbers_they_are_said_to_have() {
     for kernels in [1, 11] {
         for case in few_cases(kernels) {
-            let mut world = World::after(case, 2);
+            let mut world = World::after(&case, 2);
             world.learn(0, 2);
             let (model, all) = (2 * FREQUENCIES, kernels * 2 * FREQUENCIES);
-            let chosen = case.setup.config().pof.kernels_per_upload;
-            let expected = match case.method {
+            let chosen = case.config().pof.kernels_per_upload;
+            let expected = match case.name() {
                 // Both vary: a model grows, and a slice ends with its matrix.
-                Method::GrOfl => {
+                "gr" => {
                     let [up, down] =
                         [world.upload(0).unwrap().count(), world.server.broadcast().count()];
-                    assert!(
-                        up <= BUDGET && down <= case.method.width(&case.setup) + TAIL,
-                        "{up}, {down}"
-                    );
+                    assert!(up <= BUDGET && down <= case.plan.width() + TAIL, "{up}, {down}");
                     (up, down)
                 }
-                Method::SkOfl { .. } => (model, model),
-                Method::MkOfl => (model + 1, model + 2),
-                Method::Naive => (all + kernels, all + kernels),
-                Method::Local => (0, 0),
-                Method::EmKofl => (model + kernels, model + 2),
+                "sk" => (model, model),
+                "mk" => (model + 1, model + 2),
+                "naive" => (all + kernels, all + kernels),
+                "local" => (0, 0),
+                "emk" => (model + kernels, model + 2),
                 // A last bin has one kernel where pairs don't come out even.
-                Method::PofMkl => {
+                "pof" => {
                     let mut upload = Upload::default();
                     world.nodes[0].upload(&mut upload);
                     let sent = (upload.numbers.len() + 1) / (model + 1);
                     assert!((1..=chosen).contains(&sent), "{sent} kernels sent: {case:?}");
                     (sent * (model + 1), all)
                 }
-                Method::FedPoe => (all, all),
-                Method::LinearSgd | Method::LinearNewton => (INPUTS + 1, INPUTS + 1),
+                "fedpoe" => (all, all),
+                _ => (INPUTS + 1, INPUTS + 1),
             };
             let mut upload = Upload::default();
             world.nodes[0].upload(&mut upload);
@@ -218,57 +213,53 @@ fn messages_have_exactly_the_numbers_they_are_said_to_have() {
 
 #[test]
 fn a_budget_buys_as_many_frequencies_as_fit_its_messages() {
-    for method in methods(11) {
+    let frequencies = |method: &str, budget: usize, pof: &PofOptions| {
+        find(method).unwrap().frequencies(budget, pof)
+    };
+    let usual = PofOptions::default();
+    for method in methods(11).map(name) {
         let indices = match method {
-            Method::SkOfl { .. } => 0,
-            Method::PofMkl => 1,
+            "sk" => 0,
+            "pof" => 1,
             _ => 2,
         };
-        let least = if method == Method::GrOfl { 16 } else { 2 + indices };
+        let least = if method == "gr" { 16 } else { 2 + indices };
         for budget in 0..least {
-            let error = method.frequencies(budget).unwrap_err().to_string();
-            assert!(error.starts_with(method.name()), "{error}");
+            let error = frequencies(method, budget, &usual).unwrap_err().to_string();
+            assert!(error.starts_with(method), "{error}");
             assert!(
                 error.contains(&format!("at least {least} numbers, but has {budget}")),
                 "{error}"
             );
         }
         for budget in least..300 {
-            assert_eq!(method.frequencies(budget), Ok((budget - indices) / 2), "{method:?}");
+            let found = frequencies(method, budget, &usual);
+            assert_eq!(found, Ok((budget - indices) / 2), "{method:?}");
         }
     }
-    assert_eq!(Method::SkOfl { kernel: 0 }.frequencies(100), Ok(50));
-    assert_eq!(Method::MkOfl.frequencies(100), Ok(49));
-    assert_eq!(Method::PofMkl.frequencies(100), Ok(49));
+    assert_eq!(frequencies("sk", 100, &usual), Ok(50));
+    assert_eq!(frequencies("mk", 100, &usual), Ok(49));
+    assert_eq!(frequencies("pof", 100, &usual), Ok(49));
     let three = PofOptions { kernels_per_upload: 3, ..PofOptions::default() };
     for budget in 9..300 {
-        let frequencies = Method::PofMkl.info().frequencies(budget, &three).unwrap();
+        let frequencies = frequencies("pof", budget, &three).unwrap();
         assert!(3 * (2 * frequencies + 1) <= budget && 3 * (2 * frequencies + 3) > budget);
     }
-    assert!(
-        Method::PofMkl
-            .info()
-            .frequencies(8, &three)
-            .unwrap_err()
-            .to_string()
-            .contains("at least 9 numbers, but has 8")
-    );
+    let error = frequencies("pof", 8, &three).unwrap_err().to_string();
+    assert!(error.contains("at least 9 numbers, but has 8"), "{error}");
 }
 
 #[test]
 fn nodes_that_don_t_count_leave_the_weights_of_one() {
     let weights = |nodes: usize, count_nodes: bool| {
         let mk = MkOptions { count_nodes, ..MkOptions::default() };
-        let setup = setup(SetupConfig { kernels: 4, nodes, mk, ..SetupConfig::default() });
-        let world = World::new(Case::new(Method::MkOfl, setup));
-        let mut node = Method::MkOfl.node(&setup, 0);
+        let world = World::new(&Case::new(config("mk", 4).nodes(nodes).mk(mk)));
+        let mut node = world.case.node(0);
         for t in 0..5 {
             let (z, y) = world.sample(0, t);
             node.learn(Features::checked(&z).unwrap(), y).unwrap();
         }
-        let mut weights = [0.0; 4];
-        node.weights(&mut weights);
-        weights
+        mk_weights(node.as_ref())
     };
     assert_eq!(weights(20, false), weights(1, true));
     assert_ne!(weights(20, false), weights(20, true));
@@ -279,12 +270,7 @@ fn where_only_voters_count_the_mean_is_theirs() {
     for average in [Average::All, Average::Voters] {
         for seed in 0..20 {
             let mk = MkOptions { average, ..MkOptions::default() };
-            let mut server = Method::MkOfl.server(&setup(SetupConfig {
-                kernels: 3,
-                mk,
-                seed,
-                ..SetupConfig::default()
-            }));
+            let mut server = Case::new(config("mk", 3).mk(mk).seed(seed)).server();
             // Node i uploads i; two votes for the first kernel, two for the last.
             for node in 0..4 {
                 let numbers = vec![node as f32; 2 * FREQUENCIES];
@@ -308,16 +294,16 @@ fn where_only_voters_count_the_mean_is_theirs() {
 }
 
 #[test]
-fn nodes_know_the_sections_of_a_broadcast_as_its_server_does() {
+fn sections_of_a_broadcast_fit_its_numbers_and_kernels() {
     for case in cases() {
-        let (method, setup) = (case.method, &case.setup);
+        let layout = case.plan.layout().broadcast;
         for rounds in [0, 1, 5] {
-            let world = World::after(case, rounds);
+            let world = World::after(&case, rounds);
             let broadcast = world.server.broadcast();
-            let (mut said, mut known) = (vec![], vec![]);
-            world.server.sections(&mut said);
-            method.broadcast_sections(setup, broadcast, &mut known);
-            assert_eq!(said, known, "{case:?}");
+            let mut known = vec![];
+            layout.sections(broadcast, &mut known);
+            let named: usize = known.iter().map(|section| section.len).sum();
+            assert!(named <= broadcast.numbers.len(), "{case:?}");
             if let Some(Selection { current, .. }) = broadcast.kernels {
                 let kind = Kind::Model { slot: current as usize };
                 assert_eq!(known, [Section { len: 2 * FREQUENCIES, kind }], "{case:?}");
@@ -328,9 +314,9 @@ fn nodes_know_the_sections_of_a_broadcast_as_its_server_does() {
                 let kernels = Some(Selection { current: u32::MAX, next: u32::MAX });
                 let other = Broadcast { round: 1, kernels, numbers: vec![0.0; count] };
                 known.clear();
-                method.broadcast_sections(setup, &other, &mut known);
+                layout.sections(&other, &mut known);
                 Reference::default().set(&known, &other.numbers);
-                let kernels = setup.config().kernels;
+                let kernels = case.plan.kernels();
                 let is_known = |section: &Section| matches!(section.kind, Kind::Model { slot } if slot < kernels);
                 assert!(known.iter().all(is_known), "{case:?}: {known:?}");
             }

@@ -12,16 +12,17 @@ mod pair;
 #[path = "../examples/leak/scene.rs"]
 mod scene;
 
-use hedgerow::features::{Amplitude, Draw, FeatureSpec, Kernel, SampleMap};
+use hedgerow::features::{Draw, SampleMap};
 use hedgerow::message::{Report, Upload};
 use hedgerow::random::CounterRng;
 use hedgerow::scaling::{NodeScaling, ScaleKind};
-use hedgerow::{Method, Setup, SetupConfig};
+use hedgerow::{Plan, PlanConfig};
+
 use scene::{Message, Scene, Summary};
 
-const NARROW: Method = Method::SkOfl { kernel: 0 };
-const MIDDLE: Method = Method::SkOfl { kernel: 5 };
-const WIDE: Method = Method::SkOfl { kernel: 10 };
+const NARROW: &str = "sk:1";
+const MIDDLE: &str = "sk:6";
+const WIDE: &str = "sk:11";
 
 /// All attempts in these federations, over two seeds.
 fn found(scenes: impl IntoIterator<Item = Scene>) -> Summary {
@@ -38,7 +39,7 @@ fn share(found: &Summary) -> f64 {
 
 #[test]
 fn a_single_upload_of_one_kernel_gives_the_sample_away() {
-    for method in [NARROW, MIDDLE, WIDE, Method::Naive] {
+    for method in [NARROW, MIDDLE, WIDE, "naive"] {
         let found = found((1..=10).map(|inputs| Scene::single(method, inputs, 0)));
         assert!(share(&found) > 0.99, "{method:?}: {found:?}");
         assert!(found.largest < 1e-5 && found.label < 1e-5, "{method:?}: {found:?}");
@@ -47,15 +48,15 @@ fn a_single_upload_of_one_kernel_gives_the_sample_away() {
 
 #[test]
 fn so_do_the_uploads_of_mk_one_after_the_other() {
-    let found = found((1..=10).map(|inputs| Scene::single(Method::MkOfl, inputs, 0)));
+    let found = found((1..=10).map(|inputs| Scene::single("mk", inputs, 0)));
     assert!(share(&found) > 0.85, "{found:?}");
     assert!(found.largest < 1e-5 && found.label < 1e-5, "{found:?}");
 }
 
 #[test]
 fn the_first_upload_of_mk_needs_no_history() {
-    let scenes = (1..=10)
-        .flat_map(|inputs| (0..3).map(move |seed| Scene::single(Method::MkOfl, inputs, seed)));
+    let scenes =
+        (1..=10).flat_map(|inputs| (0..3).map(move |seed| Scene::single("mk", inputs, seed)));
     for scene in scenes {
         let attempts = Scene { rounds: 1, ..scene }.play().unwrap();
         assert!(attempts[0].read.largest < 1e-5, "{scene:?}: {attempts:?}");
@@ -64,7 +65,7 @@ fn the_first_upload_of_mk_needs_no_history() {
 
 #[test]
 fn a_sum_over_twenty_nodes_reads_no_better_than_a_guess() {
-    for method in [NARROW, MIDDLE, WIDE, Method::MkOfl, Method::Naive] {
+    for method in [NARROW, MIDDLE, WIDE, "mk", "naive"] {
         for inputs in [2, 5, 10] {
             let scene = Scene::single(method, inputs, 0);
             let found = found([Scene { nodes: 20, message: Message::Sum, ..scene }]);
@@ -78,7 +79,7 @@ fn a_sum_over_twenty_nodes_reads_no_better_than_a_guess() {
 
 #[test]
 fn several_samples_in_a_round_hide_as_much_as_several_nodes() {
-    for method in [MIDDLE, WIDE, Method::MkOfl] {
+    for method in [MIDDLE, WIDE, "mk"] {
         let of = |scenes: [Scene; 3]| {
             let found = found(scenes);
             assert!(
@@ -123,19 +124,17 @@ fn the_first_report_about_scale_is_the_first_sample() {
 
 /// Sums of the nodes' first uploads of GR-OFL, one sample each, and the samples.
 fn first_uploads(nodes: u32, inputs: usize, seed: u64) -> (SampleMap, Vec<f64>, Vec<Vec<f32>>) {
-    let config = SetupConfig { inputs, nodes: nodes as usize, ..SetupConfig::default() };
-    let setup = Setup::try_from(config).unwrap();
-    let (draw, amplitude) = (Draw::Independent, Amplitude::Normalised);
-    let kernels = Kernel::paper_dictionary();
-    let spec = FeatureSpec { kernels, draw, inputs, frequencies: 49, seed, amplitude };
-    let map = Method::GrOfl.map(&setup, &spec).unwrap();
+    let config = PlanConfig::default().method("gr".parse().unwrap()).inputs(inputs).seed(seed);
+    let config = config.draw(Draw::Independent);
+    let plan = Plan::new(config.nodes(nodes as usize)).unwrap();
+    let map = plan.map().clone();
     let stream = CounterRng::from_seed(seed);
     let (mut sums, mut samples) = (Vec::new(), Vec::new());
     for id in 0..nodes {
         let number = |at: usize| stream.uniform_at(u64::from(id) * 100 + at as u64) as f32;
         let x: Vec<f32> = (0..inputs).map(number).collect();
         let mut z = vec![0.0; map.width()];
-        let mut node = Method::GrOfl.node(&setup, id);
+        let mut node = plan.node_method(id);
         node.learn(map.map_batch(&x, &mut z), 0.5 + number(99)).unwrap();
         let mut upload = Upload::default();
         assert!(node.upload(&mut upload));

@@ -4,28 +4,23 @@
 #![allow(clippy::unwrap_used)]
 
 use hedgerow::codec::{Coding, Encoder, Kind, NumberFormat, Reference, Section};
-use hedgerow::features::Features;
+use hedgerow::features::{Features, Kernel};
 use hedgerow::learning::Personal;
 use hedgerow::message::Upload;
-use hedgerow::method::{METHODS, Setup, SetupConfig};
+use hedgerow::method::{METHODS, MethodSpec};
 use hedgerow::random::CounterRng;
 use hedgerow::scaling::{NodeScaling, ScaleKind, ServerScaling};
+use hedgerow::{Plan, PlanConfig};
 
 fn fixture(name: &str) -> Vec<u8> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/states");
     std::fs::read(format!("{folder}/{name}.bin")).unwrap()
 }
 
-fn setup() -> Setup {
-    let config = SetupConfig {
-        kernels: 3,
-        frequencies: 2,
-        nodes: 3,
-        inputs: 2,
-        budget: 24,
-        ..SetupConfig::default()
-    };
-    Setup::try_from(config).unwrap()
+fn plan(method: MethodSpec) -> Plan {
+    let kernels = Kernel::paper_dictionary()[..3].to_vec();
+    let config = PlanConfig::default().kernels(kernels).frequencies(Some(2)).nodes(3);
+    Plan::new(config.inputs(2).budget(24).method(method)).unwrap()
 }
 
 /// The sample of a time.
@@ -42,18 +37,21 @@ fn bytes(numbers: impl IntoIterator<Item = f32>) -> Vec<u8> {
 #[test]
 fn nodes_and_servers_of_every_method_go_on() {
     for info in METHODS {
-        let Some(halves) = info.halves else { continue };
-        let setup = if info.takes_kernel { setup().with_kernel(1) } else { setup() };
-        let (mut node, mut server) = ((halves.node)(&setup, 0), (halves.server)(&setup));
+        if info.halves.is_none() {
+            continue;
+        }
+        let spec = MethodSpec::from(*info);
+        let plan = plan(if info.takes_kernel { spec.with_kernel(1) } else { spec });
+        let (mut node, mut server) = (plan.node_method(0), plan.server_method());
         node.restore(&fixture(&format!("{}-node", info.name))).unwrap();
         server.restore(&fixture(&format!("{}-server", info.name))).unwrap();
         // What is saved now is read too, and is the same state.
         let saved = node.save();
-        node = (halves.node)(&setup, 0);
+        node = plan.node_method(0);
         node.restore(&saved).unwrap();
         assert_eq!(node.save(), saved, "{}", info.name);
         // Six rounds of three nodes with two samples each; then one sample at two nodes.
-        let width = info.width(&setup);
+        let width = plan.width();
         let (z, y) = sample(width, 39);
         node.learn(Features::checked(&z).unwrap(), y).unwrap();
         let (mut upload, mut after) = (Upload::default(), Vec::new());
@@ -71,8 +69,7 @@ fn nodes_and_servers_of_every_method_go_on() {
 
 #[test]
 fn partial_sums_are_read() {
-    let halves = hedgerow::method::find("mk").unwrap().halves.unwrap();
-    let mut server = (halves.server)(&setup());
+    let mut server = plan("mk".parse().unwrap()).server_method();
     let mut sum = server.part();
     let stored = fixture("partial-sum");
     let read = sum.read(&stored).unwrap();

@@ -6,16 +6,16 @@
 use std::ops::RangeInclusive;
 
 use crate::common::{
-    BUDGET, FREQUENCIES, INPUTS, TAIL, features, few_cases, is_personal, map_for, methods, numbers,
-    setup, speaks_of_its_past,
+    BUDGET, FREQUENCIES, INPUTS, TAIL, config, features, few_cases, is_personal, map_for, methods,
+    name, numbers, speaks_of_its_past,
 };
-use hedgerow::features::{Amplitude, Draw, FeatureSpec, Features, Kernel, SampleMap};
+use hedgerow::features::{Draw, Features, Kernel, SampleMap};
 use hedgerow::federation::{Contact, NodeRound, Prediction, RoundError};
 use hedgerow::learning::Schedule;
 use hedgerow::message::Upload;
 use hedgerow::metrics::{Tally, Traffic};
 use hedgerow::random::CounterRng;
-use hedgerow::{Federation, Method, NodeMethod, Setup, SetupConfig};
+use hedgerow::{Federation, NodeMethod, Plan, PlanConfig};
 
 const KERNELS: usize = 4;
 const NODES: usize = 6;
@@ -40,14 +40,13 @@ impl Samples {
     }
 }
 
-fn federation(method: Method) -> Federation {
-    let config = SetupConfig { kernels: KERNELS, nodes: NODES, ..SetupConfig::default() };
-    crate::common::federation(method, &setup(config))
+fn federation(method: &'static str) -> Federation {
+    crate::common::federation(config(method, KERNELS).nodes(NODES))
 }
 
 /// A round of all nodes with one sample each, in this order and contact.
 fn round(
-    method: Method,
+    method: &'static str,
     federation: &mut Federation,
     t: u64,
     who: &[(u32, Contact)],
@@ -81,30 +80,30 @@ fn states(federation: &Federation) -> Vec<Vec<u8>> {
 }
 
 /// Numbers of a method's messages, up and down.
-fn message_sizes(method: Method) -> [RangeInclusive<u64>; 2] {
+fn message_sizes(method: &'static str) -> [RangeInclusive<u64>; 2] {
     let (model, kernels) = (2 * FREQUENCIES as u64, KERNELS as u64);
     let (all, linear) = (kernels * model, INPUTS as u64 + 1);
-    let (up, down) = match method {
+    let (up, down) = match name(method) {
         // Models grow, and a slice ends with its matrix.
-        Method::GrOfl => {
+        "gr" => {
             let width = map_for(method, KERNELS).width() as u64;
             return [width..=BUDGET as u64, TAIL as u64 + 1..=width + TAIL as u64];
         }
-        Method::SkOfl { .. } => (model, model),
-        Method::MkOfl => (model + 1, model + 2),
-        Method::Naive => (all + kernels, all + kernels),
-        Method::Local => (0, 0),
-        Method::EmKofl => (model + kernels, model + 2),
-        Method::PofMkl => (model + 1, all),
-        Method::FedPoe => (all, all),
-        Method::LinearSgd | Method::LinearNewton => (linear, linear),
+        "sk" => (model, model),
+        "mk" => (model + 1, model + 2),
+        "naive" => (all + kernels, all + kernels),
+        "local" => (0, 0),
+        "emk" => (model + kernels, model + 2),
+        "pof" => (model + 1, all),
+        "fedpoe" => (all, all),
+        _ => (linear, linear),
     };
     [up..=up, down..=down]
 }
 
 fn assert_traffic(
     federation: &Federation,
-    method: Method,
+    method: &'static str,
     ups: u64,
     downs: u64,
     accepted: u64,
@@ -128,8 +127,8 @@ fn assert_traffic(
     assert_eq!(traffic, expected, "{method:?}");
 }
 
-fn travelling() -> impl Iterator<Item = Method> {
-    methods(KERNELS).into_iter().filter(|method| *method != Method::Local)
+fn travelling() -> impl Iterator<Item = &'static str> {
+    methods(KERNELS).into_iter().filter(|method| *method != "local")
 }
 
 #[test]
@@ -277,7 +276,7 @@ fn nodes_without_a_sample_listen_and_say_nothing() {
 
 #[test]
 fn nothing_travels_where_everyone_learns_alone() {
-    let method = Method::Local;
+    let method = "local";
     let mut federation = federation(method);
     for contact in [Contact::Full, Contact::Late, Contact::Lost] {
         round(method, &mut federation, 0, &everyone(contact));
@@ -292,13 +291,12 @@ fn whoever_comes_and_goes_everything_stays_finite_and_is_learned() {
         let map = map_for(method, KERNELS);
         // POF-MKL's steps are divided by the odds of its choices: rates near one are far too long
         // for it.
-        let step_size = match method {
-            Method::PofMkl => Schedule::Horizon { scale: 1.0, rounds },
+        let step_size = match name(method) {
+            "pof" => Schedule::Horizon { scale: 1.0, rounds },
             _ => Schedule::Anytime { scale: 1.0 },
         };
-        let config =
-            SetupConfig { kernels: KERNELS, nodes: NODES, step_size, ..SetupConfig::default() };
-        let mut federation = crate::common::federation(method, &setup(config));
+        let config = config(method, KERNELS).nodes(NODES).step_size(step_size);
+        let mut federation = crate::common::federation(config);
         let chance = CounterRng::from_seed(8);
         let (mut first, mut last) = (Tally::default(), Tally::default());
         for t in 0..rounds {
@@ -327,7 +325,7 @@ fn whoever_comes_and_goes_everything_stays_finite_and_is_learned() {
             );
         }
         // With small steps there are no large errors to begin with.
-        let most = if method == Method::PofMkl { 0.95 } else { 0.8 };
+        let most = if method == "pof" { 0.95 } else { 0.8 };
         assert!(last.mean() < most * first.mean(), "{method:?} learns: {last:?} after {first:?}");
     }
 }
@@ -335,9 +333,8 @@ fn whoever_comes_and_goes_everything_stays_finite_and_is_learned() {
 #[test]
 fn strangers_and_bad_samples_are_named() {
     for case in few_cases(KERNELS) {
-        let method = case.method;
-        let mut federation = crate::common::federation(method, &case.setup);
-        let mut sample = samples(&map_for(method, KERNELS), 1, 1);
+        let mut federation = Federation::new(&case.plan);
+        let mut sample = samples(case.map(), 1, 1);
         let stranger = federation.round(&[sample.visit(3, Contact::Full)], |_| {});
         assert_eq!(stranger, Err(RoundError::NoSuchNode { node: 3, nodes: 3 }));
         sample.y[0] = f32::NAN;
@@ -350,20 +347,14 @@ fn strangers_and_bad_samples_are_named() {
 fn a_thousand_samples_in_a_round_are_learned_like_a_thousand_rounds() {
     // A kernel so wide that every sample looks alike: a rate that stayed at its first value would
     // make the model swing out.
-    let spec = FeatureSpec {
-        kernels: vec![Kernel::gaussian(1e5)],
-        draw: Draw::Independent,
-        inputs: 1,
-        frequencies: 4,
-        seed: 1,
-        amplitude: Amplitude::Normalised,
-    };
-    let setup = SetupConfig { kernels: 1, frequencies: 4, nodes: 1, ..SetupConfig::default() };
-    let setup = Setup::try_from(setup).unwrap();
-    for method in methods(1).into_iter().filter(|method| *method != Method::Local) {
-        let z = features(&method.map(&setup, &spec).unwrap(), &[0.5]);
+    let config = PlanConfig::default().kernels(vec![Kernel::gaussian(1e5)]).nodes(1);
+    let config = config.draw(Draw::Independent);
+    for method in methods(1).into_iter().filter(|method| *method != "local") {
+        let config = config.clone().frequencies(Some(4)).method(method.parse().unwrap());
+        let plan = Plan::new(config).unwrap();
+        let z = features(plan.map(), &[0.5]);
         let z = Features::checked(&z).unwrap();
-        let (mut node, mut server) = (method.node(&setup, 0), method.server(&setup));
+        let (mut node, mut server) = (plan.node_method(0), plan.server_method());
         (0..1000).for_each(|_| node.learn(z, 1.0).unwrap());
         let mut upload = Upload::default();
         assert!(node.upload(&mut upload));

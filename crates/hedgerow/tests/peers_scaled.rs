@@ -3,24 +3,19 @@
 
 #![allow(clippy::unwrap_used)]
 
-use crate::common::{FREQUENCIES, INPUTS, features, map_for, numbers, setup};
+use crate::common::{Case, FREQUENCIES, INPUTS, config, features, map_for, numbers};
 use hedgerow::features::Features;
 use hedgerow::learning::Schedule;
 use hedgerow::message::Upload;
 use hedgerow::method::PofOptions;
 use hedgerow::scaling::{Scale, ScaleKind, Summary};
-use hedgerow::{Method, NodeMethod, ServerMethod, Setup, SetupConfig};
+use hedgerow::{NodeMethod, PlanConfig, ServerMethod};
 
 const KERNELS: usize = 3;
 const LEN: usize = 2 * FREQUENCIES;
 
-fn the_setup() -> Setup {
-    setup(SetupConfig {
-        kernels: KERNELS,
-        nodes: 2,
-        step_size: Schedule::Anytime { scale: 0.2 },
-        ..SetupConfig::default()
-    })
+fn slow(method: &str, kernels: usize) -> PlanConfig {
+    config(method, kernels).nodes(2).step_size(Schedule::Anytime { scale: 0.2 })
 }
 
 fn raw(t: usize, k: usize) -> (Vec<f32>, f32) {
@@ -55,24 +50,23 @@ fn linear_models_survive_every_change_of_inputs() {
 }
 
 fn check_moves(here: &Scale, there: &Scale) {
-    let map = map_for(Method::LinearSgd, KERNELS);
+    let map = map_for("linear", KERNELS);
     let scaled = |scale: &Scale, raw: &[f32]| -> Vec<f32> {
         let x: Vec<f32> = (0..INPUTS).map(|i| scale.scale_input(i, f64::from(raw[i]))).collect();
         features(&map, &x)
     };
     // Without a ridge, Newton steps don't know of the inputs' scale at all; gradient steps do.
-    let config = SetupConfig { kernels: KERNELS, nodes: 1, ridge: 0.0, ..SetupConfig::default() };
-    let setup = setup(config);
-    for method in [Method::LinearSgd, Method::LinearNewton] {
-        let (mut moved, mut stayed) = (method.node(&setup, 0), method.node(&setup, 0));
-        let (mut server, mut other) = (method.server(&setup), method.server(&setup));
+    for method in ["linear", "linear-newton"] {
+        let case = Case::new(config(method, KERNELS).nodes(1).ridge(0.0));
+        let (mut moved, mut stayed) = (case.node(0), case.node(0));
+        let (mut server, mut other) = (case.server(), case.server());
         let transport = map.rescaling(here, there);
         for t in 0..40u64 {
             let now = if t < 20 { here } else { there };
             if t == 20 {
                 server.rescale(&transport);
                 moved.rescale(&transport);
-                let mut newcomer = method.node(&setup, 1);
+                let mut newcomer = case.node(1);
                 newcomer.adopt(server.broadcast()).unwrap();
                 let z = scaled(now, &[0.3, 0.4]);
                 let z = Features::checked(&z).unwrap();
@@ -88,7 +82,7 @@ fn check_moves(here: &Scale, there: &Scale) {
                 said.push(scale.unscale_label(node.predict(z)));
                 play(node.as_mut(), server.as_mut(), z, scale.scale_label(y));
             }
-            if t <= 20 || method == Method::LinearNewton {
+            if t <= 20 || method == "linear-newton" {
                 assert!((said[0] - said[1]).abs() < 1e-4, "{method:?}, round {t}: {said:?}");
             }
         }
@@ -100,18 +94,17 @@ fn what_was_charged_counts_in_the_label_s_new_unit() {
     let (from, to) = (scale(-1.0, 2.0, 1.0), scale(-1.0, 2.0, 0.5));
     // What Fed-POE's two parts have lost depends on how they mixed kernels then: a single one needs
     // no mixing.
-    let methods =
-        [(Method::Naive, 3), (Method::Local, 3), (Method::PofMkl, 3), (Method::FedPoe, 1)];
+    let methods = [("naive", 3), ("local", 3), ("pof", 3), ("fedpoe", 1)];
     for (method, kernels) in methods {
         let map = map_for(method, kernels);
         let transport = map.rescaling(&from, &to);
         // All kernels in every upload, so that chance doesn't part the runs.
         let pof = PofOptions { kernels_per_upload: kernels, exploration: 0.1 };
-        let setup = setup(SetupConfig { kernels, pof, ..*the_setup().config() });
+        let case = Case::new(slow(method, kernels).pof(pof));
         let run = |moves: bool| {
             // Two nodes, so that what is federated and what is a node's own differ.
-            let mut nodes = [method.node(&setup, 0), method.node(&setup, 1)];
-            let (mut server, mut said) = (method.server(&setup), Vec::new());
+            let mut nodes = [case.node(0), case.node(1)];
+            let (mut server, mut said) = (case.server(), Vec::new());
             for t in 0..16 {
                 let scale = if moves && t < 8 { &from } else { &to };
                 if moves && t == 8 {
@@ -136,7 +129,7 @@ fn what_was_charged_counts_in_the_label_s_new_unit() {
                 nodes.iter_mut().for_each(|node| node.adopt(broadcast).unwrap());
             }
             let mut weights = vec![0.0; kernels];
-            nodes[0].weights(&mut weights);
+            nodes[0].shares(&mut weights);
             (said, weights)
         };
         let (moved, stayed) = (run(true), run(false));
@@ -147,12 +140,11 @@ fn what_was_charged_counts_in_the_label_s_new_unit() {
 
 #[test]
 fn em_kofl_takes_losses_to_the_label_s_new_unit() {
-    let map = map_for(Method::EmKofl, KERNELS);
+    let map = map_for("emk", KERNELS);
     // Twice the factor, four times the loss.
     let transport = map.rescaling(&scale(-1.0, 2.0, 1.0), &scale(-1.0, 2.0, 0.5));
     let drawn = |seed: u64, size: f32, moves: bool| {
-        let config = SetupConfig { seed, ..*the_setup().config() };
-        let mut server = Method::EmKofl.server(&setup(config));
+        let mut server = Case::new(slow("emk", KERNELS).seed(seed)).server();
         for (round, size) in [(1, size), (2, 0.0)] {
             let losses: Vec<f32> = (0..KERNELS).map(|p| p as f32 * size).collect();
             let numbers = [vec![0.0; LEN], losses].concat();
@@ -170,7 +162,7 @@ fn em_kofl_takes_losses_to_the_label_s_new_unit() {
     assert_eq!(draws(0.5, true), draws(2.0, false));
     assert_ne!(draws(0.5, false), draws(2.0, false));
 
-    let mut node = Method::EmKofl.node(&the_setup(), 0);
+    let mut node = Case::new(slow("emk", KERNELS)).node(0);
     let (x, y) = raw(1, 0);
     let z = features(&map, &x);
     node.learn(Features::checked(&z).unwrap(), y).unwrap();
@@ -198,26 +190,26 @@ fn play(node: &mut dyn NodeMethod, server: &mut dyn ServerMethod, z: Features<'_
 #[test]
 fn curvature_without_use_starts_anew() {
     // Labels that have lost their unit, inputs that never vary: steps go on, and stay finite.
-    let (map, setup) = (map_for(Method::LinearNewton, KERNELS), the_setup());
+    let case = Case::new(slow("linear-newton", KERNELS));
     let mut summary = Summary::new(INPUTS + 1);
     (0..4).for_each(|_| (0..=INPUTS).for_each(|column| summary.add(column, 3.0)));
     let constant = Scale::from_summary(ScaleKind::Spread, &summary, None);
     let (wide, narrow) = (scale(-1e20, 2e20, 1e20), scale(-1e-3, 2e-3, 1e-9));
     let scales = [scale(0.0, 1.0, 1.0), constant.clone(), wide, narrow.clone(), constant, narrow];
-    let mut node = Method::LinearNewton.node(&setup, 0);
+    let mut node = case.node(0);
     for pair in scales.windows(2) {
         let z = [1.0, 0.5, -0.5];
         let z = Features::checked(&z).unwrap();
         (0..5).for_each(|_| node.learn(z, 0.5).unwrap());
-        node.rescale(&map.rescaling(&pair[0], &pair[1]));
-        let mut restored = Method::LinearNewton.node(&setup, 0);
+        node.rescale(&case.map().rescaling(&pair[0], &pair[1]));
+        let mut restored = case.node(0);
         restored.restore(&node.save()).unwrap();
         assert!(node.predict(z).is_finite() && node.norm2().is_finite());
     }
 }
 
 #[track_caller]
-fn assert_close(found: &[f64], expected: &[f64], method: Method) {
+fn assert_close(found: &[f64], expected: &[f64], method: &'static str) {
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(expected) {
         assert!((found - expected).abs() < 2e-5, "{method:?}: {found}, expected {expected}");

@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use crate::common::{BUDGET, Case, TAIL, World, cases, few_cases, has_kernels, methods, setup};
+use crate::common::{BUDGET, Case, TAIL, World, cases, config, federation, few_cases, has_kernels};
 use hedgerow::aggregation::Aggregation;
 use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound, RoundError};
@@ -13,13 +13,13 @@ use hedgerow::learning::{Loss, WeightRule};
 use hedgerow::limits::{MAX_LABEL, MAX_NUMBER};
 use hedgerow::message::{Broadcast, Rejected, Selection, Upload};
 use hedgerow::method::{Average, BadSample};
-use hedgerow::{Method, NodeMethod, ServerMethod, Setup, SetupConfig};
+use hedgerow::{NodeMethod, PlanConfig, ServerMethod};
 use proptest::prelude::*;
 
 #[test]
 fn bad_samples_are_refused_and_change_nothing() {
     for case in cases() {
-        let mut world = World::after(case, 3);
+        let mut world = World::after(&case, 3);
         let before = world.state();
         let (z, y) = world.sample(0, 3);
         let node = &mut world.nodes[0];
@@ -29,7 +29,7 @@ fn bad_samples_are_refused_and_change_nothing() {
             let refused = node.learn(features, label);
             assert!(matches!(refused, Err(BadSample::Label { .. })), "{case:?}: {refused:?}");
         }
-        if case.setup.config().loss == Loss::Logistic {
+        if case.config().loss == Loss::Logistic {
             for label in [0.5, 0.0, -2.0] {
                 assert_eq!(
                     node.learn(features, label),
@@ -63,8 +63,8 @@ fn numbers_that_are_no_features_are_refused() {
 
 #[test]
 fn hostile_broadcasts_are_refused_and_change_nothing() {
-    for case in cases().into_iter().filter(|case| case.method != Method::Local) {
-        let mut world = World::after(case, 3);
+    for case in cases().into_iter().filter(|case| case.name() != "local") {
+        let mut world = World::after(&case, 3);
         let before = world.state();
         let sound = Broadcast { round: 9, ..world.server.broadcast().clone() };
         let mut hostile = vec![
@@ -74,8 +74,8 @@ fn hostile_broadcasts_are_refused_and_change_nothing() {
         ];
         // Models of GR-OFL may have any length from that of the first to that of the whole
         // dictionary.
-        let (shortest, longest) = match case.method {
-            Method::GrOfl => (first_model(&case) + TAIL, case.method.width(&case.setup) + TAIL),
+        let (shortest, longest) = match case.name() {
+            "gr" => (first_model(&case) + TAIL, case.plan.width() + TAIL),
             _ => (sound.numbers.len(), sound.numbers.len()),
         };
         let tail =
@@ -92,14 +92,14 @@ fn hostile_broadcasts_are_refused_and_change_nothing() {
                 hostile.push(Broadcast { numbers, ..sound.clone() });
             }
         }
-        if case.method == Method::GrOfl {
+        if case.name() == "gr" {
             hostile.push(Broadcast {
                 kernels: Some(Selection { current: 0, next: 0 }),
                 ..sound.clone()
             });
         }
-        if matches!(case.method, Method::MkOfl | Method::EmKofl) {
-            let kernels = case.setup.config().kernels as u32;
+        if matches!(case.name(), "mk" | "emk") {
+            let kernels = case.plan.kernels() as u32;
             for (current, next) in [(kernels, 0), (0, kernels), (u32::MAX, u32::MAX)] {
                 hostile.push(Broadcast {
                     kernels: Some(Selection { current, next }),
@@ -119,20 +119,20 @@ fn hostile_broadcasts_are_refused_and_change_nothing() {
 
 /// Features of GR-OFL's first model.
 fn first_model(case: &Case) -> usize {
-    case.method.server(&case.setup).broadcast().numbers.len() - TAIL
+    case.server().broadcast().numbers.len() - TAIL
 }
 
 #[test]
 fn hostile_uploads_are_refused_and_change_nothing() {
     for case in cases() {
-        let mut world = World::after(case, 3);
+        let mut world = World::after(&case, 3);
         (0..world.nodes.len()).for_each(|node| world.learn(node, 3));
         let Some(sound) = world.upload(0) else {
             assert_eq!(world.server.accept(0, &Upload::default()), Err(Rejected::NotExpected));
             continue;
         };
         let before = world.state();
-        let (open, kernels) = (sound.round, case.setup.config().kernels as u32);
+        let (open, kernels) = (sound.round, case.plan.kernels() as u32);
         for round in [0, open - 1, open + 1, u64::MAX] {
             let refused = world.server.accept(0, &Upload { round, ..sound.clone() });
             assert_eq!(refused, Err(Rejected::WrongRound { open, found: round }), "{case:?}");
@@ -143,7 +143,7 @@ fn hostile_uploads_are_refused_and_change_nothing() {
             let refused = world.server.accept(0, &upload);
             assert!(matches!(refused, Err(Rejected::OutOfBounds { position: 1, .. })), "{case:?}");
         }
-        if matches!(case.method, Method::Naive | Method::EmKofl | Method::GrOfl) {
+        if matches!(case.name(), "naive" | "emk" | "gr") {
             let mut upload = sound.clone();
             *upload.numbers.last_mut().unwrap() = -1e-3;
             assert!(matches!(world.server.accept(0, &upload), Err(Rejected::Negative { .. })));
@@ -200,11 +200,11 @@ impl Half {
 fn halves(cases: impl IntoIterator<Item = Case>) -> Vec<(Case, Half)> {
     let mut halves = Vec::new();
     for case in cases {
-        let mut world = World::after(case, 3);
+        let mut world = World::after(&case, 3);
         world.learn(0, 3);
         world.learn(1, 3);
         world.send(1);
-        halves.push((case, Half::Node(world.nodes.swap_remove(0))));
+        halves.push((case.clone(), Half::Node(world.nodes.swap_remove(0))));
         halves.push((case, Half::Server(world.server)));
     }
     halves
@@ -230,41 +230,38 @@ fn shape(
     case: &Case,
     half: &Half,
 ) -> (bool, &'static str, usize, usize, WeightRule, bool, usize, Aggregation) {
-    let SetupConfig { kernels, frequencies, weight_rule, mk, pof, aggregation, .. } =
-        *case.setup.config();
+    let PlanConfig { frequencies, weight_rule, mk, pof, aggregation, .. } = *case.config();
+    let (kernels, frequencies) = (case.plan.kernels(), frequencies.unwrap());
     let is_node = matches!(half, Half::Node(_));
     let any_rule = WeightRule::default();
-    let (kernels, frequencies, rule) = match case.method {
-        Method::SkOfl { kernel } if is_node => (kernel, frequencies, any_rule),
-        Method::SkOfl { .. } => (1, frequencies, any_rule),
-        Method::Local if !is_node => (0, 0, any_rule),
-        Method::MkOfl if !is_node => (kernels, frequencies, any_rule),
-        Method::Naive | Method::EmKofl if is_node => (kernels, frequencies, any_rule),
-        Method::PofMkl | Method::FedPoe if !is_node => (kernels, frequencies, any_rule),
-        Method::LinearSgd | Method::LinearNewton | Method::GrOfl => (0, 0, any_rule),
+    let (kernels, frequencies, rule) = match case.name() {
+        "sk" if is_node => (case.plan.setup().kernel(), frequencies, any_rule),
+        "sk" => (1, frequencies, any_rule),
+        "local" if !is_node => (0, 0, any_rule),
+        "mk" if !is_node => (kernels, frequencies, any_rule),
+        "naive" | "emk" if is_node => (kernels, frequencies, any_rule),
+        "pof" | "fedpoe" if !is_node => (kernels, frequencies, any_rule),
+        "linear" | "linear-newton" | "gr" => (0, 0, any_rule),
         _ => (kernels, frequencies, weight_rule),
     };
     // One kernel has the same voters as votes.
     let by_vote = !is_node && kernels > 1 && mk.average == Average::Voters;
-    let per_upload = if case.method == Method::PofMkl { pof.kernels_per_upload } else { 1 };
+    let per_upload = if case.name() == "pof" { pof.kernels_per_upload } else { 1 };
     // Nodes don't depend on it, and local learning has nothing to aggregate.
-    let is_agnostic = is_node || case.method == Method::Local;
+    let is_agnostic = is_node || case.name() == "local";
     let aggregation = if is_agnostic { Aggregation::Mean } else { aggregation };
-    (is_node, case.method.name(), kernels, frequencies, rule, by_vote, per_upload, aggregation)
+    (is_node, case.name(), kernels, frequencies, rule, by_vote, per_upload, aggregation)
 }
 
 #[test]
 fn foreign_states_are_refused() {
-    let three = *few_cases(3)[0].setup.config();
-    let cumulative = setup(SetupConfig { weight_rule: WeightRule::Cumulative, ..three });
-    let cumulative =
-        few_cases(3).into_iter().map(|case| Case { setup: cumulative, ..case }).collect();
+    let is_cumulative = |config: PlanConfig| config.weight_rule(WeightRule::Cumulative);
+    let cumulative = few_cases(3).iter().map(|case| case.with(is_cumulative)).collect();
     let mut all = halves([few_cases(1), few_cases(3), few_cases(4), cumulative].concat());
-    let setup = SetupConfig { frequencies: 7, ..three }.try_into().unwrap();
-    for (method, case) in methods(3).into_iter().zip(few_cases(3)) {
-        let case = Case { setup, ..case };
-        all.push((case, Half::Node(method.node(&setup, 0))));
-        all.push((case, Half::Server(method.server(&setup))));
+    for case in few_cases(3).iter().take(10) {
+        let case = case.with(|config| config.frequencies(Some(7)));
+        all.push((case.clone(), Half::Node(case.node(0))));
+        all.push((case.clone(), Half::Server(case.server())));
     }
     let origins: Vec<_> = all.iter().map(|(case, half)| (shape(case, half), half.save())).collect();
     for (case, half) in &mut all {
@@ -275,7 +272,7 @@ fn foreign_states_are_refused() {
 }
 
 /// What a method must still do after it accepted any state.
-fn check_works(case: Case, half: &mut Half) {
+fn check_works(case: &Case, half: &mut Half) {
     let world = World::new(case);
     let (z, y) = world.sample(0, 5);
     let z = Features::checked(&z).unwrap();
@@ -283,31 +280,28 @@ fn check_works(case: Case, half: &mut Half) {
     match half {
         Half::Node(node) => {
             for _ in 0..3 {
-                let mut weights = vec![0.0; case.setup.config().kernels];
-                node.weights(&mut weights);
-                let total = if has_kernels(case.method) { 1.0 } else { 0.0 };
-                assert!(
-                    (weights.iter().sum::<f64>() - total).abs() < 1e-6,
-                    "{case:?}: {weights:?}"
-                );
+                let mut shares = vec![0.0; case.plan.kernels()];
+                node.shares(&mut shares);
+                let total = if has_kernels(case.name()) { 1.0 } else { 0.0 };
+                assert!((shares.iter().sum::<f64>() - total).abs() < 1e-6, "{case:?}: {shares:?}");
                 assert!(node.predict(z).is_finite(), "{case:?}");
                 node.learn(z, y).unwrap();
                 node.upload(&mut upload);
                 assert!(upload.numbers.iter().all(|number| number.abs() <= MAX_NUMBER), "{case:?}");
-                if case.method == Method::GrOfl {
+                if case.name() == "gr" {
                     // What is in an upload depends on the round: only its own server could say
                     // more.
                     assert!(upload.numbers.len() <= BUDGET, "{case:?}");
-                } else if case.method != Method::Local {
+                } else if case.name() != "local" {
                     let first = Upload { round: 1, ..upload.clone() };
-                    case.method.server(&case.setup).accept(0, &first).unwrap();
+                    case.server().accept(0, &first).unwrap();
                 }
             }
         }
         Half::Server(server) => {
             for id in 20..23 {
                 let broadcast = server.broadcast().clone();
-                let mut node = case.method.node(&case.setup, id);
+                let mut node = case.node(id);
                 node.adopt(&broadcast).unwrap();
                 node.learn(z, y).unwrap();
                 if node.upload(&mut upload) && upload.round == broadcast.round {
@@ -328,7 +322,7 @@ fn any_flipped_bit_is_refused_or_harmless() {
             let mut damaged = saved.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             if half.takes(&damaged) {
-                check_works(case, &mut half);
+                check_works(&case, &mut half);
             }
             assert!(half.takes(&saved));
         }
@@ -343,7 +337,7 @@ fn states_at_the_end_of_time_are_refused_or_harmless() {
         if let [0..128, rest @ ..] = &half.save()[..] {
             let last = [&[0xFF; 9][..], &[1], rest].concat();
             if half.takes(&last) {
-                check_works(case, &mut half);
+                check_works(&case, &mut half);
             }
         }
     }
@@ -358,7 +352,7 @@ proptest! {
         let mut all = halves(few_cases(3));
         let (case, mut half) = all.swap_remove(which.index(all.len()));
         if half.takes(&bytes) {
-            check_works(case, &mut half);
+            check_works(&case, &mut half);
         }
     }
 
@@ -376,31 +370,22 @@ proptest! {
             }
         }
         if half.takes(&saved) {
-            check_works(case, &mut half);
+            check_works(&case, &mut half);
         }
     }
 }
 
 #[test]
 fn the_state_of_another_kernel_is_refused() {
-    let setup =
-        Setup::try_from(SetupConfig { kernels: 3, frequencies: 4, ..SetupConfig::default() })
-            .unwrap();
-    let saved = Method::SkOfl { kernel: 1 }.node(&setup, 0).save();
-    assert!(Method::SkOfl { kernel: 2 }.node(&setup, 0).restore(&saved).is_err());
-    assert!(Method::SkOfl { kernel: 1 }.node(&setup, 0).restore(&saved).is_ok());
+    let node = |method: &str| Case::new(config(method, 3)).node(0);
+    let saved = node("sk:2").save();
+    assert!(node("sk:3").restore(&saved).is_err());
+    assert!(node("sk:2").restore(&saved).is_ok());
 }
 
 #[test]
 fn labels_without_their_features_are_refused() {
-    let setup = Setup::try_from(SetupConfig {
-        kernels: 2,
-        frequencies: 2,
-        nodes: 1,
-        ..SetupConfig::default()
-    })
-    .unwrap();
-    let mut federation = crate::common::federation(Method::MkOfl, &setup);
+    let mut federation = federation(config("mk", 2).frequencies(Some(2)).nodes(1));
     let numbers = [0.1; 16];
     let z = Features::checked(&numbers).unwrap();
     for (z, y) in
@@ -414,14 +399,12 @@ fn labels_without_their_features_are_refused() {
 
 #[test]
 fn states_of_another_version_or_kind_are_refused_by_name() {
-    let setup =
-        Setup::try_from(SetupConfig { kernels: 2, frequencies: 2, ..SetupConfig::default() })
-            .unwrap();
-    let mut saved = Method::MkOfl.node(&setup, 0).save();
-    let refused = Method::Naive.node(&setup, 0).restore(&saved).unwrap_err().to_string();
+    let node = |method: &str| Case::new(config(method, 2)).node(0);
+    let mut saved = node("mk").save();
+    let refused = node("naive").restore(&saved).unwrap_err().to_string();
     assert!(refused.contains("mk-node") && refused.contains("naive-node"), "{refused}");
     // The version comes first.
     saved[0] += 1;
-    let refused = Method::MkOfl.node(&setup, 0).restore(&saved).unwrap_err().to_string();
+    let refused = node("mk").restore(&saved).unwrap_err().to_string();
     assert!(refused.contains("version 4"), "{refused}");
 }

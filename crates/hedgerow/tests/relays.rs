@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use crate::common::{World, few_cases, plan_of};
+use crate::common::{World, dictionary, few_cases};
 use hedgerow::aggregation::{Aggregation, PartialSum};
 use hedgerow::message::{Rejected, Upload};
 use hedgerow::relay::Relay;
-use hedgerow::{NodeId, SetupConfig};
+use hedgerow::{NodeId, Plan, PlanConfig};
 use proptest::prelude::*;
 
 const KERNELS: usize = 4;
@@ -43,16 +43,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
     fn any_tree_of_relays_is_a_flat_server(shape in any::<u64>()) {
-        for mut case in few_cases(KERNELS) {
-            let config = SetupConfig { nodes: NODES, ..*case.setup.config() };
-            case.setup = config.try_into().unwrap();
+        for case in few_cases(KERNELS) {
+            let case = case.with(|config| config.nodes(NODES));
+            let config = case.config();
             if config.aggregation != Aggregation::Mean {
-                let refused = Relay::new(&plan_of(case.method, &case.setup)).map(drop).unwrap_err().to_string();
+                let refused = Relay::new(&case.plan).map(drop).unwrap_err().to_string();
                 let expected = format!("relays can't add up uploads for a {}", config.aggregation);
                 prop_assert!(refused.starts_with(&expected), "{}", refused);
                 continue;
             }
-            let (mut flat, mut tree) = (World::new(case), World::new(case));
+            let (mut flat, mut tree) = (World::new(&case), World::new(&case));
             for t in 0..ROUNDS {
                 let mut uploads = Vec::new();
                 for node in 0..NODES {
@@ -63,7 +63,7 @@ proptest! {
                 }
                 let broadcast = tree.server.broadcast().clone();
                 let make = || {
-                    let mut relay = Relay::new(&plan_of(case.method, &case.setup)).unwrap();
+                    let mut relay = Relay::new(&case.plan).unwrap();
                     relay.follow(std::slice::from_ref(&broadcast)).unwrap();
                     relay
                 };
@@ -83,13 +83,11 @@ proptest! {
 #[test]
 fn sums_that_do_not_belong_are_refused_and_change_nothing() {
     for case in few_cases(KERNELS) {
-        if case.setup.config().aggregation != Aggregation::Mean
-            || case.method == hedgerow::Method::Local
-        {
+        if case.config().aggregation != Aggregation::Mean || case.name() == "local" {
             continue;
         }
-        let mut world = World::after(case, 3);
-        let mut relay = Relay::new(&plan_of(case.method, &case.setup)).unwrap();
+        let mut world = World::after(&case, 3);
+        let mut relay = Relay::new(&case.plan).unwrap();
         let early = relay.sums()[0].clone();
         let before = world.server.save();
         assert!(matches!(world.server.merge(&early), Err(Rejected::WrongRound { .. })), "{case:?}");
@@ -103,14 +101,10 @@ fn sums_that_do_not_belong_are_refused_and_change_nothing() {
             relay.accept(0, std::slice::from_ref(&upload)),
             Err(Rejected::Duplicate { node: 0, .. })
         ));
-        let of_another_kernel_count = SetupConfig {
-            kernels: KERNELS + 1,
-            frequencies: 9,
-            inputs: 5,
-            budget: 40,
-            ..*case.setup.config()
-        };
-        let mut other = case.method.server(&of_another_kernel_count.try_into().unwrap());
+        let of_another_kernel_count = case.with(|config| {
+            config.kernels(dictionary(KERNELS + 1)).frequencies(Some(9)).inputs(5).budget(40)
+        });
+        let mut other = of_another_kernel_count.server();
         assert!(other.merge(&relay.sums()[0]).is_err(), "{case:?}");
         assert_eq!(world.server.save(), before);
         world.server.merge(&relay.sums()[0]).unwrap();
@@ -138,8 +132,8 @@ fn sums_that_do_not_belong_are_refused_and_change_nothing() {
 
 #[test]
 fn a_sum_is_as_large_as_a_few_uploads_however_many_are_in_it() {
-    let setup = SetupConfig { nodes: 10_000, ..SetupConfig::default() }.try_into().unwrap();
-    let mut relay = Relay::new(&plan_of(hedgerow::Method::MkOfl, &setup)).unwrap();
+    let plan = Plan::new(PlanConfig::default().nodes(10_000)).unwrap();
+    let mut relay = Relay::new(&plan).unwrap();
     let upload = Upload { round: 1, vote: Some(2), numbers: vec![0.1; 98] };
     for node in 50_000..60_000 {
         relay.accept(node, std::slice::from_ref(&upload)).unwrap();

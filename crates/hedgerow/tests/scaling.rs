@@ -4,14 +4,14 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::common::INPUTS;
-use hedgerow::features::{Amplitude, Draw, FeatureSpec, Features, Kernel, SampleMap};
+use hedgerow::features::{Draw, Features, Kernel, SampleMap};
 use hedgerow::federation::{Contact, NodeRound, Prediction};
 use hedgerow::learning::Schedule;
 use hedgerow::message::Report;
 use hedgerow::metrics::Tally;
 use hedgerow::random::CounterRng;
 use hedgerow::scaling::{NodeScaling, Scale, ScaleKind, ServerScaling};
-use hedgerow::{Federation, Method, SetupConfig};
+use hedgerow::{Federation, Plan, PlanConfig};
 
 const NODES: usize = 4;
 
@@ -30,28 +30,20 @@ struct Fleet {
 type Sample = (Vec<f32>, f32);
 
 impl Fleet {
-    fn new(method: Method, kind: ScaleKind) -> Self {
-        let config = SetupConfig {
-            kernels: 4,
-            frequencies: 20,
-            inputs: INPUTS,
-            nodes: NODES,
-            step_size: Schedule::Constant { scale: 0.3 },
-            ..SetupConfig::default()
-        };
-        let kernels = [0.01, 0.1, 1.0, 10.0].map(Kernel::gaussian).to_vec();
-        let spec = FeatureSpec {
-            kernels,
-            draw: Draw::Independent,
-            inputs: INPUTS,
-            frequencies: 20,
-            seed: 5,
-            amplitude: Amplitude::Normalised,
-        };
-        let setup = config.try_into().unwrap();
+    fn new(method: &'static str, kind: ScaleKind) -> Self {
+        let config = PlanConfig::default()
+            .method(method.parse().unwrap())
+            .kernels([0.01, 0.1, 1.0, 10.0].map(Kernel::gaussian).to_vec())
+            .frequencies(Some(20))
+            .draw(Draw::Independent)
+            .inputs(INPUTS)
+            .nodes(NODES)
+            .step_size(Schedule::Constant { scale: 0.3 })
+            .seed(5);
+        let plan = Plan::new(config).unwrap();
         Self {
-            map: method.map(&setup, &spec).unwrap(),
-            federation: crate::common::federation(method, &setup),
+            map: plan.map().clone(),
+            federation: Federation::new(&plan),
             nodes: vec![NodeScaling::new(kind, INPUTS); NODES],
             server: ServerScaling::new(kind, INPUTS),
             transports: true,
@@ -60,7 +52,7 @@ impl Fleet {
     }
 
     /// With a scale that is known beforehand.
-    fn knowing(method: Method, scale: &Scale) -> Self {
+    fn knowing(method: &'static str, scale: &Scale) -> Self {
         let nodes = vec![NodeScaling::fixed(scale.clone()); NODES];
         Self { nodes, ..Self::new(method, ScaleKind::Spread) }
     }
@@ -160,7 +152,7 @@ fn error(fleet: &mut Fleet, samples: &[Sample], lost: Option<usize>) -> Tally {
 fn inputs_that_wander_off_cost_little_more_than_with_a_scale_known_beforehand() {
     let rounds = 1200;
     let all = Scale::from_ranges(&[(500.0, 800.0), (0.0, 0.03), (2920.0, 3080.0)]).unwrap();
-    for method in [Method::GrOfl, Method::SkOfl { kernel: 1 }, Method::MkOfl, Method::Naive] {
+    for method in ["gr", "sk:2", "mk", "naive"] {
         let mut fleets = [
             Fleet::new(method, ScaleKind::Spread),
             Fleet::new(method, ScaleKind::Range),
@@ -194,7 +186,7 @@ fn inputs_that_wander_off_cost_little_more_than_with_a_scale_known_beforehand() 
 #[test]
 fn a_range_that_doubles_is_learned_faster_than_from_nothing() {
     for kind in [ScaleKind::Spread, ScaleKind::Range] {
-        for method in [Method::GrOfl, Method::SkOfl { kernel: 1 }, Method::MkOfl, Method::Naive] {
+        for method in ["gr", "sk:2", "mk", "naive"] {
             let mut old = Fleet::new(method, kind);
             (0..200).for_each(|t| drop(old.round(&samples(t, 0.0, 1.0), None)));
             let changes = old.changes;
@@ -220,7 +212,7 @@ fn a_range_that_doubles_is_learned_faster_than_from_nothing() {
 fn a_change_of_scale_is_better_survived_than_ignored() {
     let mut errors = [0.0; 2];
     for (error_of, transports) in errors.iter_mut().zip([true, false]) {
-        let mut fleet = Fleet::new(Method::SkOfl { kernel: 1 }, ScaleKind::Range);
+        let mut fleet = Fleet::new("sk:2", ScaleKind::Range);
         fleet.transports = transports;
         let mut tally = Tally::default();
         for t in 0..700 {
@@ -241,7 +233,7 @@ fn bits(states: [Vec<u8>; 2]) -> Vec<u8> {
 
 /// A node and a server in the middle of their work.
 fn halves() -> (NodeScaling, ServerScaling) {
-    let mut fleet = Fleet::new(Method::MkOfl, ScaleKind::Spread);
+    let mut fleet = Fleet::new("mk", ScaleKind::Spread);
     (0..40).for_each(|t| drop(fleet.round(&samples(t, t as f32 / 9.0, 1.0), None)));
     assert!(fleet.server.version() > 1);
     (fleet.nodes.swap_remove(1), fleet.server)

@@ -4,7 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{
-    Case, FREQUENCIES, INPUTS, World, cases, few_cases, is_linear, map_for, methods, numbers, setup,
+    Case, FREQUENCIES, INPUTS, World, cases, config, federation, few_cases, is_linear, map_for,
+    methods, numbers,
 };
 use hedgerow::baseline::Omkl;
 use hedgerow::features::{
@@ -14,13 +15,13 @@ use hedgerow::federation::{Contact, NodeRound, RoundError};
 use hedgerow::limits::MAX_NORM;
 use hedgerow::message::{Broadcast, Selection};
 use hedgerow::scaling::{Scale, ScaleKind, Summary};
-use hedgerow::{Federation, Method, NodeMethod, SetupConfig};
+use hedgerow::{Federation, NodeMethod};
 use proptest::prelude::*;
 
 /// What shifts inputs is exact, but for cosines with phases, which a shift takes out of GR-OFL's
 /// dictionary: for it only labels change.
-fn exact_shift(method: Method, shift: f64) -> f64 {
-    if method == Method::GrOfl { 0.0 } else { shift }
+fn exact_shift(method: &'static str, shift: f64) -> f64 {
+    if method == "gr" { 0.0 } else { shift }
 }
 
 /// Inputs `shift` away from where they were, as wide as before, and labels from 0 to `top`.
@@ -63,19 +64,19 @@ fn assert_same(found: &[f32], expected: &[f32], room: f32, what: impl std::fmt::
 fn offsets_and_label_factors_leave_all_predictions_as_they_were() {
     let from = scale(0.0, 4.0);
     for case in cases() {
-        let to = scale(exact_shift(case.method, 0.7), 9.0);
-        let mut world = World::after(case, 3);
+        let to = scale(exact_shift(case.name(), 0.7), 9.0);
+        let mut world = World::after(&case, 3);
         // In the middle of a round.
         (0..world.nodes.len()).for_each(|node| world.learn(node, 3));
         let map = case.map();
         let transport = map.rescaling(&from, &to);
         for node in &mut world.nodes {
-            let before = predictions(|z| node.predict(z), &map, &from);
-            let mut restored = case.method.node(&case.setup, 0);
+            let before = predictions(|z| node.predict(z), map, &from);
+            let mut restored = case.node(0);
             restored.restore(&node.save()).unwrap();
             node.rescale(&transport);
-            assert_same(&predictions(|z| node.predict(z), &map, &to), &before, 1e-4, case);
-            let untouched = predictions(|z| node.predict(z), &map, &from);
+            assert_same(&predictions(|z| node.predict(z), map, &to), &before, 1e-4, &case);
+            let untouched = predictions(|z| node.predict(z), map, &from);
             // POF-MKL may trust a kernel whose model nobody has chosen yet, and that is zero in any
             // scale.
             let is_zero = before.iter().all(|value| *value == from.unscale_label(0.0));
@@ -93,32 +94,30 @@ fn offsets_and_label_factors_leave_all_predictions_as_they_were() {
 fn servers_broadcast_what_their_nodes_would_have_had() {
     let from = scale(0.0, 4.0);
     // A new node has none of the state that nodes keep.
-    for case in
-        cases().into_iter().filter(|case| case.method != Method::Local && !case.is_personal())
-    {
-        let to = scale(exact_shift(case.method, -0.4), 1.0);
-        let mut world = World::after(case, 4);
+    for case in cases().into_iter().filter(|case| case.name() != "local" && !case.is_personal()) {
+        let to = scale(exact_shift(case.name(), -0.4), 1.0);
+        let mut world = World::after(&case, 4);
         let map = case.map();
-        let before = predictions(|z| world.nodes[0].predict(z), &map, &from);
+        let before = predictions(|z| world.nodes[0].predict(z), map, &from);
         world.server.rescale(&map.rescaling(&from, &to));
         // A new node gets it only through the broadcast.
-        let mut newcomer = case.method.node(&case.setup, 99);
+        let mut newcomer = case.node(99);
         newcomer.adopt(world.server.broadcast()).unwrap();
-        assert_same(&predictions(|z| newcomer.predict(z), &map, &to), &before, 1e-4, case);
+        assert_same(&predictions(|z| newcomer.predict(z), map, &to), &before, 1e-4, &case);
     }
 }
 
 #[test]
 fn uploads_of_the_old_scale_are_forgotten_and_can_be_sent_again() {
     let (from, to) = (scale(0.0, 4.0), scale(0.5, 4.0));
-    for case in few_cases(3).into_iter().filter(|case| case.method != Method::Local) {
+    for case in few_cases(3).into_iter().filter(|case| case.name() != "local") {
         let transport = case.map().rescaling(&from, &to);
-        let mut world = World::after(case, 2);
+        let mut world = World::after(&case, 2);
         world.learn(0, 2);
         world.send(0);
         world.server.rescale(&transport);
         assert_eq!(world.server.uploads(), 0, "{case:?}");
-        let mut restored = case.method.server(&case.setup);
+        let mut restored = case.server();
         restored.restore(&world.server.save()).unwrap();
         world.nodes[0].rescale(&transport);
         world.send(0);
@@ -127,11 +126,10 @@ fn uploads_of_the_old_scale_are_forgotten_and_can_be_sent_again() {
 }
 
 /// A node that has been told this model of a kernel.
-fn told(method: Method, kernels: usize, kernel: usize, model: &[f32]) -> Box<dyn NodeMethod> {
-    let setup = setup(SetupConfig { kernels, ..SetupConfig::default() });
-    let mut node = method.node(&setup, 0);
+fn told(method: &str, kernels: usize, kernel: usize, model: &[f32]) -> Box<dyn NodeMethod> {
+    let mut node = Case::new(config(method, kernels)).node(0);
     let current = kernel as u32;
-    let kernels = (method == Method::MkOfl).then_some(Selection { current, next: 0 });
+    let kernels = (method == "mk").then_some(Selection { current, next: 0 });
     node.adopt(&Broadcast { round: 2, kernels, numbers: model.to_vec() }).unwrap();
     node
 }
@@ -171,7 +169,7 @@ fn every_draw_and_family_turns_as_its_angles_do() {
                 let transport = map.rescaling(from, to);
                 for kernel in 0..kernels.len() {
                     let model = numbers(kernel as u64, 2 * FREQUENCIES);
-                    for method in [Method::SkOfl { kernel }, Method::MkOfl] {
+                    for method in [&format!("sk:{}", kernel + 1), "mk"] {
                         let mut node = told(method, kernels.len(), kernel, &model);
                         let before = predictions(|z| node.predict(z), &map, from);
                         node.rescale(&transport);
@@ -191,16 +189,15 @@ fn every_draw_and_family_turns_as_its_angles_do() {
 #[test]
 fn learning_in_one_place_survives_too() {
     let (from, to) = (scale(0.0, 4.0), scale(0.7, 0.5));
-    let setup = setup(SetupConfig { kernels: 4, ..SetupConfig::default() });
-    let (map, world) = (map_for(Method::Local, 4), World::new(Case::new(Method::Local, setup)));
-    let mut learner = Omkl::new(&world.case.setup);
+    let world = World::new(&Case::new(config("local", 4)));
+    let (map, mut learner) = (world.case.map(), Omkl::new(world.case.plan.setup()));
     for t in 0..30 {
         let (z, y) = world.sample(0, t);
         learner.learn(Features::checked(&z).unwrap(), y).unwrap();
     }
-    let before = predictions(|z| learner.predict(z), &map, &from);
+    let before = predictions(|z| learner.predict(z), map, &from);
     learner.rescale(&map.rescaling(&from, &to));
-    assert_same(&predictions(|z| learner.predict(z), &map, &to), &before, 1e-4, "omkl");
+    assert_same(&predictions(|z| learner.predict(z), map, &to), &before, 1e-4, "omkl");
 }
 
 #[test]
@@ -220,7 +217,6 @@ fn a_stretch_takes_the_nearest_function() {
         amplitude: Amplitude::Normalised,
     };
     let map = SampleMap::Kernels(FeatureMap::new(&spec).unwrap());
-    let setup = SetupConfig { kernels: 3, frequencies: 30, ..SetupConfig::default() };
     let from = ranges(0.0, 1.0);
     for (low, high) in [(-0.5, 1.5), (0.0, 2.0), (0.3, 0.8)] {
         let to = ranges(low, high);
@@ -229,7 +225,8 @@ fn a_stretch_takes_the_nearest_function() {
         let middle_half = |x: &f32| (low + (high - low) * (0.5 + 0.25 * f64::from(*x))) as f32;
         let points: Vec<f32> = points.iter().map(middle_half).collect();
         for (kernel, variance) in variances.into_iter().enumerate() {
-            let mut node = Method::SkOfl { kernel }.node(&setup.try_into().unwrap(), 0);
+            let config = config(&format!("sk:{}", kernel + 1), 3).frequencies(Some(30));
+            let mut node = Case::new(config).node(0);
             let model = numbers(4, 2 * 30);
             node.adopt(&Broadcast { round: 2, kernels: None, numbers: model }).unwrap();
             let said = |node: &dyn NodeMethod, scale: &Scale| -> Vec<f64> {
@@ -256,18 +253,18 @@ fn a_stretch_takes_the_nearest_function() {
 fn there_and_back_is_nowhere() {
     let here = scale(0.0, 4.0);
     for case in few_cases(3) {
-        let there = scale(exact_shift(case.method, 2.5), 70.0);
+        let there = scale(exact_shift(case.name(), 2.5), 70.0);
         let map = case.map();
-        let mut world = World::after(case, 3);
-        let before = predictions(|z| world.nodes[1].predict(z), &map, &here);
+        let mut world = World::after(&case, 3);
+        let before = predictions(|z| world.nodes[1].predict(z), map, &here);
         world.nodes[1].rescale(&map.rescaling(&here, &there));
         world.nodes[1].rescale(&map.rescaling(&there, &here));
-        assert_same(&predictions(|z| world.nodes[1].predict(z), &map, &here), &before, 1e-5, case);
+        assert_same(&predictions(|z| world.nodes[1].predict(z), map, &here), &before, 1e-5, &case);
         // A change to the same scale changes no bit, except that GR-OFL's slices start again.
-        if case.method == Method::GrOfl {
-            let before = predictions(|z| world.nodes[1].predict(z), &map, &here);
+        if case.name() == "gr" {
+            let before = predictions(|z| world.nodes[1].predict(z), map, &here);
             world.nodes[1].rescale(&map.rescaling(&here, &here));
-            assert_eq!(predictions(|z| world.nodes[1].predict(z), &map, &here), before);
+            assert_eq!(predictions(|z| world.nodes[1].predict(z), map, &here), before);
             continue;
         }
         let mut saved = world.nodes[1].save();
@@ -284,11 +281,11 @@ fn models_stay_within_bounds_whatever_the_gain() {
     let labels_up_to =
         |top: f64| Scale::from_ranges(&[(0.0, 1.0), (0.0, 1.0), (0.0, top)]).unwrap();
     let (small, large) = (labels_up_to(1e-20), labels_up_to(1e25));
-    let map = map_for(Method::SkOfl { kernel: 0 }, 1);
+    let map = map_for("sk:1", 1);
     for (from, to) in [(&large, &small), (&small, &large)] {
         for size in [1e-30, 1.0, 1e30] {
             let model: Vec<f32> = numbers(1, 2 * FREQUENCIES).iter().map(|v| v * size).collect();
-            let mut node = told(Method::SkOfl { kernel: 0 }, 1, 0, &model);
+            let mut node = told("sk:1", 1, 0, &model);
             node.rescale(&map.rescaling(from, to));
             assert!(node.norm2() <= 1.001 * f64::from(MAX_NORM).powi(2), "{}", node.norm2());
         }
@@ -299,7 +296,7 @@ fn models_stay_within_bounds_whatever_the_gain() {
         Scale::from_summary(ScaleKind::Spread, &summary, None)
     };
     // A label that has never varied has no scale, and no model either.
-    let mut node = told(Method::SkOfl { kernel: 0 }, 1, 0, &numbers(1, 2 * FREQUENCIES));
+    let mut node = told("sk:1", 1, 0, &numbers(1, 2 * FREQUENCIES));
     node.rescale(&map.rescaling(&constant(3.0), &scale(0.0, 1.0)));
     assert_eq!(node.norm2(), 0.0);
 }
@@ -311,13 +308,11 @@ fn a_move_in_the_middle_of_a_run_changes_nothing_that_follows() {
     // Learning commutes with a rotation: two runs, one of which changes its scale, stay together
     // for good. What a shift does to a linear model or to GR-OFL's is no rotation.
     let (here, there) = (scale(0.0, 4.0), scale(1.1, 4.0));
-    let is_turned = |method: &Method| !is_linear(*method) && *method != Method::GrOfl;
+    let is_turned = |method: &&str| !is_linear(method) && *method != "gr";
     for method in methods(4).into_iter().filter(is_turned) {
         let map = map_for(method, 4);
         let to_there = map.rescaling(&here, &there);
-        let setup = setup(SetupConfig { kernels: 4, nodes: NODES, ..SetupConfig::default() });
-        let (mut moved, mut stayed) =
-            (crate::common::federation(method, &setup), crate::common::federation(method, &setup));
+        let [mut moved, mut stayed] = [(); 2].map(|()| federation(config(method, 4).nodes(NODES)));
         for t in 0..60 {
             if t == 25 {
                 moved.rescale_server(&to_there);
@@ -367,10 +362,10 @@ proptest! {
                 Scale::from_summary(ScaleKind::Spread, &summary, None)
             })
             .collect();
-        let map = map_for(Method::MkOfl, 2);
+        let map = map_for("mk", 2);
         let transport = map.rescaling(&scales[0], &scales[1]);
         let model: Vec<f32> = numbers(1, 2 * FREQUENCIES).iter().map(|v| v * 10f32.powi(size)).collect();
-        let mut node = told(Method::MkOfl, 2, 1, &model);
+        let mut node = told("mk", 2, 1, &model);
         node.rescale(&transport);
         prop_assert!(node.norm2() <= 1.001 * f64::from(MAX_NORM).powi(2));
         for value in predictions(|z| node.predict(z), &map, &scales[1]) {

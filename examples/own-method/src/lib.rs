@@ -101,7 +101,7 @@ impl NodeRule for Node {
         let objective = self.setup.objective();
         let State { local, squares, .. } = &mut self.state;
         let slope = objective.loss.slope(dot(local, z), f64::from(y));
-        let rate = self.setup.config().step_size.scale();
+        let rate = self.setup.step_scale();
         for ((w, square), z) in local.iter_mut().zip(squares).zip(z.numbers()) {
             let gradient = slope * f64::from(*z) + 2.0 * objective.ridge * f64::from(*w);
             *square = (*square + gradient * gradient).min(1e60);
@@ -125,11 +125,6 @@ impl NodeRule for Node {
     fn adopt(&mut self, broadcast: &Broadcast) {
         self.state.global.clone_from(&broadcast.numbers);
         self.state.local.clone_from(&broadcast.numbers);
-    }
-
-    fn weights(&self, out: &mut [f64]) {
-        // It has no kernels.
-        out.fill(0.0);
     }
 
     fn norm2(&self) -> f64 {

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use hedgerow::PlanConfig;
+use hedgerow::features::Draw;
 
 mod wired;
 
@@ -44,6 +45,7 @@ pub(crate) fn learning(method: &str, nodes: usize) -> PlanConfig {
         .nodes(nodes)
         .inputs(INPUTS)
         .seed(5)
+        .draw(Draw::Independent)
         .columns(["a", "b", "c"].map(String::from).to_vec())
         .target("y".into())
 }

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use hedgerow::features::{Amplitude, Draw, FeatureMap, FeatureSpec, Kernel};
 use hedgerow::message::Upload;
 use hedgerow::random::CounterRng;
-use hedgerow::{Method, Setup, SetupConfig, probe};
+use hedgerow::{Plan, PlanConfig, probe};
 
 const DRAWS: [Draw; 2] = [Draw::Shared, Draw::Structured];
 
@@ -105,12 +105,11 @@ fn stream_error(draw: Draw, inputs: usize, frequencies: usize) -> [f64; 2] {
     let unit = inputs as f64 / 12.0;
     let kernels: Vec<Kernel> =
         (-3..=3).map(|power| Kernel::gaussian(unit * 4f64.powi(power))).collect();
-    let config =
-        SetupConfig { kernels: kernels.len(), frequencies, nodes: 1, ..SetupConfig::default() };
-    let setup = Setup::try_from(config).unwrap();
+    let config = PlanConfig::default().kernels(kernels.clone()).frequencies(Some(frequencies));
+    let plan = Plan::new(config.inputs(inputs).nodes(1)).unwrap();
     let errors = (0..SEEDS).map(|seed| {
         let map = map(draw, kernels.clone(), inputs, frequencies, seed);
-        let (mut node, mut server) = (Method::MkOfl.node(&setup, 0), Method::MkOfl.server(&setup));
+        let (mut node, mut server) = (plan.node_method(0), plan.server_method());
         let (mut z, mut upload) = (vec![0.0; map.width()], Upload::default());
         let mut squares = stream.iter().map(|(x, y)| {
             let z = map.map(x, &mut z);

@@ -3,10 +3,10 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use hedgerow::features::{Amplitude, Draw, FeatureSpec, Features, Kernel};
+use hedgerow::features::{Draw, Features};
 use hedgerow::message::Upload;
 use hedgerow::random::CounterRng;
-use hedgerow::{Method, Setup, SetupConfig};
+use hedgerow::{Plan, PlanConfig};
 
 /// What the parts of a round take, in nanoseconds, and the bytes of a saved node.
 struct Parts {
@@ -18,7 +18,7 @@ struct Parts {
 }
 
 pub(crate) fn compare(inputs: usize) {
-    let (gr, mk) = (parts(Method::GrOfl, inputs), parts(Method::MkOfl, inputs));
+    let (gr, mk) = (parts("gr", inputs), parts("mk", inputs));
     let row = |name: &str, gr: f64, mk: f64| {
         println!(
             "{}",
@@ -34,23 +34,14 @@ pub(crate) fn compare(inputs: usize) {
 
 /// Of a node and a server in a federation of twenty with r = 100, once GR-OFL's model has grown:
 /// medians over rounds.
-fn parts(method: Method, inputs: usize) -> Parts {
+fn parts(method: &str, inputs: usize) -> Parts {
     const NODES: usize = 20;
     const ROUNDS: usize = 600;
-    let frequencies = method.frequencies(100).unwrap();
-    let spec = FeatureSpec {
-        kernels: Kernel::paper_dictionary(),
-        draw: Draw::Independent,
-        inputs,
-        frequencies,
-        seed: 1,
-        amplitude: Amplitude::Normalised,
-    };
-    let config = SetupConfig { frequencies, inputs, nodes: NODES, ..SetupConfig::default() };
-    let setup = Setup::try_from(config).unwrap();
-    let map = method.map(&setup, &spec).unwrap();
-    let mut nodes: Vec<_> = (0..NODES as u32).map(|id| method.node(&setup, id)).collect();
-    let mut server = method.server(&setup);
+    let config = PlanConfig::default().method(method.parse().unwrap()).inputs(inputs);
+    let plan = Plan::new(config.draw(Draw::Independent).nodes(NODES)).unwrap();
+    let map = plan.map();
+    let mut nodes: Vec<_> = (0..NODES as u32).map(|id| plan.node_method(id)).collect();
+    let mut server = plan.server_method();
     let mut z = vec![0.0; NODES * map.width()];
     let mut upload = Upload::default();
     let mut times: [Vec<f64>; 4] = Default::default();

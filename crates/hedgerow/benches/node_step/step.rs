@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use hedgerow::features::{Amplitude, Draw, FeatureMap, FeatureSpec, Kernel};
-use hedgerow::message::Upload;
+use hedgerow::learning::ExponentialWeights;
+use hedgerow::message::{Selection, Upload};
 use hedgerow::probe;
 use hedgerow::random::CounterRng;
 use hedgerow::simd::Cpu;
-use hedgerow::{Method, NodeMethod, Setup, SetupConfig};
+use hedgerow::state::StateKind;
+use hedgerow::{NodeMethod, Plan, PlanConfig};
 
 const BATCH: usize = 8;
 
@@ -95,15 +97,15 @@ impl Work {
             amplitude: Amplitude::Normalised,
         };
         let map = FeatureMap::new(&spec).unwrap();
-        let setup = Setup::try_from(SetupConfig { kernels, frequencies, ..SetupConfig::default() })
-            .unwrap();
+        let config = PlanConfig::default().kernels(spec.kernels).inputs(inputs);
+        let plan = Plan::new(config.frequencies(Some(frequencies))).unwrap();
         let numbers = CounterRng::from_seed(2 + u64::from(id));
         Self {
             batch,
             inputs,
             steps: case.steps(),
             z: vec![0.0; batch * map.width()],
-            node: Method::MkOfl.node(&setup, id),
+            node: plan.node_method(id),
             x: (0..(BATCH * inputs) as u64).map(|i| numbers.uniform_at(i) as f32).collect(),
             upload: Upload::default(),
             map,
@@ -169,9 +171,8 @@ pub(crate) fn report(case: &Case) {
         .max(4.0 * model / memory.stored_per_ns);
     let predict = 2.0 * case.frequencies as f64 / machine.mul_adds_per_ns;
     // A vote takes the exponential of each log-weight that can make a difference.
-    let mut weights = vec![0.0; case.kernels];
-    work.node.weights(&mut weights);
-    let vote = weights.iter().filter(|weight| **weight > 1e-26).count() as f64 * machine.ns_per_exp;
+    let mattering = log_weights(work.node.as_ref()).iter().filter(|log| **log > -60.0).count();
+    let vote = mattering as f64 * machine.ns_per_exp;
     let floor = project + waves + learn + predict + vote;
     println!(
         "{}",
@@ -242,4 +243,13 @@ fn time_together<T: Send>(items: &mut [T], work: impl Fn(&mut T) + Sync) -> f64 
     let (first, last) =
         (times.iter().map(|time| time.0).min(), times.iter().map(|time| time.1).max());
     (last.unwrap() - first.unwrap()).as_nanos() as f64
+}
+
+/// The log-weights of a node of MK-OFL, the largest of them zero, from its saved state.
+fn log_weights(node: &dyn NodeMethod) -> Vec<f64> {
+    type Models = (usize, Vec<f32>);
+    type State = (u64, u64, (Selection, Models, Models, ExponentialWeights));
+    let kind = StateKind::new("mk-node");
+    let (_, _, (.., weights)) = kind.restore::<State>(&node.save(), |_| true).unwrap();
+    weights.log().to_vec()
 }

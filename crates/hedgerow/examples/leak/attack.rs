@@ -12,7 +12,7 @@ use std::f64::consts::TAU;
 
 use hedgerow::features::FeatureMap;
 use hedgerow::message::{Broadcast, Upload};
-use hedgerow::{Method, NodeMethod, Setup};
+use hedgerow::{NodeMethod, Plan};
 
 use super::lattice::{Frequencies, Unwinder, dot};
 
@@ -32,14 +32,15 @@ pub(crate) struct Reading {
 /// What every member of a federation knows, also a curious server.
 pub(crate) struct Knowledge<'m> {
     map: &'m FeatureMap,
-    setup: Setup,
+    plan: Plan,
     /// What is known of each kernel, once somebody asks.
     kernels: Vec<OnceCell<(Frequencies, Unwinder)>>,
 }
 
 impl<'m> Knowledge<'m> {
-    pub(crate) fn new(map: &'m FeatureMap, setup: &Setup) -> Self {
-        Self { map, setup: *setup, kernels: (0..map.kernels()).map(|_| OnceCell::new()).collect() }
+    pub(crate) fn new(map: &'m FeatureMap, plan: &Plan) -> Self {
+        let kernels = (0..map.kernels()).map(|_| OnceCell::new()).collect();
+        Self { map, plan: plan.clone(), kernels }
     }
 
     pub(crate) fn map(&self) -> &FeatureMap {
@@ -61,14 +62,14 @@ impl<'m> Knowledge<'m> {
 
     /// What a step added to a model besides shrinking it.
     pub(crate) fn step(&self, round: u64, before: &[f64], after: &[f64]) -> Vec<f64> {
-        let config = self.setup.config();
+        let config = self.plan.config();
         let shrink = 1.0 - 2.0 * config.step_size.rate(round) * config.ridge;
         before.iter().zip(after).map(|(w, u)| u - shrink * w).collect()
     }
 
     /// The label behind a = −2η(ŷ − y).
     pub(crate) fn label(&self, round: u64, prediction: f64, along: f64) -> f32 {
-        (prediction + along / (2.0 * self.setup.config().step_size.rate(round))) as f32
+        (prediction + along / (2.0 * self.plan.config().step_size.rate(round))) as f32
     }
 
     /// The frequencies of a kernel.
@@ -138,13 +139,12 @@ pub(crate) fn narrowed(x: &[f64]) -> Vec<f32> {
 /// it knows all of the node's models.
 pub(crate) struct Spy<'k> {
     knowledge: &'k Knowledge<'k>,
-    method: Method,
     copy: Box<dyn NodeMethod>,
 }
 
 impl<'k> Spy<'k> {
-    pub(crate) fn new(knowledge: &'k Knowledge<'k>, method: Method, node: u32) -> Self {
-        Self { knowledge, method, copy: method.node(&knowledge.setup, node) }
+    pub(crate) fn new(knowledge: &'k Knowledge<'k>, node: u32) -> Self {
+        Self { knowledge, copy: knowledge.plan.node_method(node) }
     }
 
     /// Reads the node's answer to a broadcast.
@@ -158,7 +158,7 @@ impl<'k> Spy<'k> {
         // Asked before it has learned, the copy says what the node started from.
         let mut before = Upload::default();
         self.copy.upload(&mut before);
-        let (kernel, place) = uploaded(self.method, map, broadcast).ok_or("nothing to read")?;
+        let (kernel, place) = uploaded(self.knowledge, broadcast).ok_or("nothing to read")?;
         let model = |upload: &Upload| -> Vec<f64> {
             upload.numbers[place..][..map.model_len()].iter().copied().map(f64::from).collect()
         };
@@ -173,16 +173,13 @@ impl<'k> Spy<'k> {
 
 /// A kernel whose model the answers to a broadcast have, and where in the message; none for methods
 /// that send something else.
-pub(crate) fn uploaded(
-    method: Method,
-    map: &FeatureMap,
-    broadcast: &Broadcast,
-) -> Option<(usize, usize)> {
-    match method {
-        Method::SkOfl { kernel } => Some((kernel, 0)),
-        Method::MkOfl => Some((broadcast.kernels?.next as usize, 0)),
+pub(crate) fn uploaded(knowledge: &Knowledge<'_>, broadcast: &Broadcast) -> Option<(usize, usize)> {
+    let Knowledge { map, plan, .. } = knowledge;
+    match plan.method().name {
+        "sk" => Some((plan.setup().kernel(), 0)),
+        "mk" => Some((broadcast.kernels?.next as usize, 0)),
         // All of them: one in the middle will do.
-        Method::Naive => Some((map.kernels() / 2, map.kernels() / 2 * map.model_len())),
+        "naive" => Some((map.kernels() / 2, map.kernels() / 2 * map.model_len())),
         _ => None,
     }
 }

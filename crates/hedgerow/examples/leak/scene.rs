@@ -3,10 +3,10 @@
 
 use std::error::Error;
 
-use hedgerow::features::{Amplitude, Draw, FeatureMap, FeatureSpec, Kernel};
+use hedgerow::features::{Draw, FeatureMap};
 use hedgerow::message::{Broadcast, Upload};
 use hedgerow::random::{CounterRng, Purpose};
-use hedgerow::{Method, NodeMethod, Setup, SetupConfig};
+use hedgerow::{NodeMethod, Plan, PlanConfig};
 
 use super::attack::{Knowledge, Reading, Spy, narrowed, uploaded};
 use super::lattice::dot;
@@ -15,7 +15,7 @@ use super::pair;
 /// A federation and what its server looks at.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scene {
-    pub(crate) method: Method,
+    pub(crate) method: &'static str,
     pub(crate) message: Message,
     /// Numbers per sample, d.
     pub(crate) inputs: usize,
@@ -100,30 +100,21 @@ const BUDGET: usize = 100;
 
 impl Scene {
     /// One sample a round, three nodes, thirty rounds.
-    pub(crate) fn single(method: Method, inputs: usize, seed: u64) -> Self {
+    pub(crate) fn single(method: &'static str, inputs: usize, seed: u64) -> Self {
         Self { method, message: Message::Single, inputs, samples: 1, nodes: 3, rounds: 30, seed }
     }
 
     /// Runs all rounds. Returns an attempt for each message whose starting point the server knows.
     pub(crate) fn play(self) -> Result<Vec<Attempt>, Box<dyn Error>> {
         let Self { method, inputs, nodes, seed, .. } = self;
-        let frequencies = method.frequencies(BUDGET)?;
-        let kernels = Kernel::paper_dictionary();
-        let map = FeatureMap::new(&FeatureSpec {
-            draw: Draw::Independent,
-            inputs,
-            frequencies,
-            seed,
-            amplitude: Amplitude::Normalised,
-            kernels,
-        })?;
-        let setup =
-            Setup::try_from(SetupConfig { nodes, frequencies, seed, ..SetupConfig::default() })?;
+        let config = PlanConfig::default().method(method.parse()?).inputs(inputs).nodes(nodes);
+        let plan = Plan::new(config.draw(Draw::Independent).budget(BUDGET).seed(seed))?;
+        let map = FeatureMap::new(&plan.config().feature_spec())?;
         let mut halves: Vec<Box<dyn NodeMethod>> =
-            (0..nodes as u32).map(|id| method.node(&setup, id)).collect();
-        let mut server = method.server(&setup);
-        let knowledge = Knowledge::new(&map, &setup);
-        let mut spy = Spy::new(&knowledge, method, 0);
+            (0..nodes as u32).map(|id| plan.node_method(id)).collect();
+        let mut server = plan.server_method();
+        let knowledge = Knowledge::new(&map, &plan);
+        let mut spy = Spy::new(&knowledge, 0);
         let mut features = vec![0.0; map.width()];
         let mut attempts = Vec::new();
         for round in 1..=self.rounds {
@@ -165,9 +156,7 @@ impl Scene {
     ) -> Vec<Reading> {
         let round = broadcast.round;
         let is_known = broadcast.kernels.is_none_or(|kernels| kernels.current == kernels.next);
-        let Some((kernel, place)) =
-            uploaded(self.method, knowledge.map(), broadcast).filter(|_| is_known)
-        else {
+        let Some((kernel, place)) = uploaded(knowledge, broadcast).filter(|_| is_known) else {
             return Vec::new();
         };
         let before = |at: usize| uploads.len() as f64 * f64::from(broadcast.numbers[at]);

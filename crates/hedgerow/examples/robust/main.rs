@@ -10,18 +10,13 @@ mod scene;
 
 use std::error::Error;
 
-use hedgerow::Method;
 use hedgerow::aggregation::Aggregation;
 use scene::{NODES, Poison, Scene, World};
 
 const ROUNDS: u64 = 1000;
 const SEEDS: u64 = 5;
 
-fn mean_error(
-    method: Method,
-    aggregation: Aggregation,
-    scene: Scene,
-) -> Result<f64, Box<dyn Error>> {
+fn mean_error(method: &str, aggregation: Aggregation, scene: Scene) -> Result<f64, Box<dyn Error>> {
     let errors = (1..=SEEDS).map(|seed| scene.play(method, aggregation, seed));
     Ok(errors.sum::<Result<f64, _>>()? / SEEDS as f64)
 }
@@ -38,19 +33,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("median", Aggregation::Median),
     ];
     let only: Vec<String> = std::env::args().skip(1).collect();
-    let methods = [
-        Method::SkOfl { kernel: 5 },
-        Method::MkOfl,
-        Method::Naive,
-        Method::EmKofl,
-        Method::FedPoe,
-        Method::LinearSgd,
-    ];
-    for method in methods {
-        if !only.is_empty() && !only.iter().any(|name| name == method.name()) {
+    for method in ["sk:6", "mk", "naive", "emk", "fedpoe", "linear"] {
+        let short = method.split(':').next().unwrap_or(method);
+        if !only.is_empty() && !only.iter().any(|name| name == short) {
             continue;
         }
-        print!("\n{:>22}", method.name());
+        print!("\n{short:>22}");
         aggregations.iter().for_each(|(name, _)| print!(" {name:>12}"));
         println!();
         for scene in &scenes {

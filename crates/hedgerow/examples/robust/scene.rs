@@ -3,11 +3,11 @@
 use std::error::Error;
 
 use hedgerow::aggregation::Aggregation;
-use hedgerow::features::{Amplitude, Draw, FeatureSpec, Features, Kernel};
+use hedgerow::features::{Draw, Features};
 use hedgerow::message::Upload;
 use hedgerow::metrics::ErrorMeter;
 use hedgerow::random::{CounterRng, Purpose};
-use hedgerow::{Method, Setup, SetupConfig};
+use hedgerow::{Plan, PlanConfig};
 
 pub(crate) const NODES: usize = 20;
 const INPUTS: usize = 5;
@@ -82,30 +82,14 @@ impl Scene {
     /// Mean square error of the good nodes.
     pub(crate) fn play(
         &self,
-        method: Method,
+        method: &str,
         aggregation: Aggregation,
         seed: u64,
     ) -> Result<f64, Box<dyn Error>> {
-        let frequencies = method.frequencies(100)?;
-        let spec = FeatureSpec {
-            kernels: Kernel::paper_dictionary(),
-            draw: Draw::Independent,
-            inputs: INPUTS,
-            frequencies,
-            seed,
-            amplitude: Amplitude::Normalised,
-        };
-        let config = SetupConfig {
-            nodes: NODES,
-            frequencies,
-            inputs: INPUTS,
-            seed,
-            ..SetupConfig::default()
-        };
-        let setup = Setup::try_from(SetupConfig { aggregation, ..config })?;
-        let map = method.map(&setup, &spec)?;
-        let mut server = method.server(&setup);
-        let mut nodes: Vec<_> = (0..NODES as u32).map(|id| method.node(&setup, id)).collect();
+        let config = PlanConfig::default().method(method.parse()?).inputs(INPUTS).nodes(NODES);
+        let plan = Plan::new(config.draw(Draw::Independent).seed(seed).aggregation(aggregation))?;
+        let (map, mut server) = (plan.map(), plan.server_method());
+        let mut nodes: Vec<_> = (0..NODES as u32).map(|id| plan.node_method(id)).collect();
         let chance = CounterRng::from_seed(seed).derive(Purpose::Data, 0);
         let mut meter = ErrorMeter::new(1);
         let (mut buffer, mut upload) = (vec![0.0; map.width()], Upload::default());
@@ -121,11 +105,7 @@ impl Scene {
                 node.learn(z, y)?;
                 node.upload(&mut upload);
                 if self.is_bad(id) {
-                    let losses = if matches!(method, Method::EmKofl | Method::Naive) {
-                        config.kernels
-                    } else {
-                        0
-                    };
+                    let losses = if matches!(method, "emk" | "naive") { plan.kernels() } else { 0 };
                     let models = upload.numbers.len() - losses;
                     self.spoil(&mut upload, models, own.derive(Purpose::Data, 1));
                     // What is refused changes nothing.

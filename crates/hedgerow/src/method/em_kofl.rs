@@ -130,7 +130,7 @@ impl NodeRule for Node {
         state.losses.fill(0.0);
     }
 
-    fn weights(&self, out: &mut [f64]) {
+    fn shares(&self, out: &mut [f64]) {
         one_hot(self.state.selection.current as usize, out);
     }
 
@@ -170,8 +170,8 @@ struct Randomised {
 }
 
 fn server(setup: &Setup) -> Box<dyn ServerMethod> {
-    let selections = CounterRng::from_seed(setup.config().seed).derive(Purpose::Selection, 0);
-    let weights = ExponentialWeights::new(setup.config().weight_rule, setup.kernels());
+    let selections = CounterRng::from_seed(setup.seed()).derive(Purpose::Selection, 0);
+    let weights = ExponentialWeights::new(setup.weight_rule(), setup.kernels());
     let numbers = vec![0.0; setup.model_len()];
     let opening = Broadcast { round: 1, kernels: Some(FIRST), numbers };
     let rule = Randomised { setup: *setup, selections };
@@ -214,6 +214,6 @@ impl ServerRule for Randomised {
 
     fn is_sound(&self, weights: &ExponentialWeights, broadcast: &Broadcast) -> bool {
         check_selection(&self.setup, broadcast).is_ok()
-            && weights.is_sound(self.setup.config().weight_rule, self.setup.kernels())
+            && weights.is_sound(self.setup.weight_rule(), self.setup.kernels())
     }
 }

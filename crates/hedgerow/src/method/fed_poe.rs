@@ -29,6 +29,7 @@ use super::rows::{Models, descend, every_model};
 use super::server_shell::{ServerShell, check_broadcast};
 use crate::codec::Section;
 use crate::features::Features;
+use crate::learning::loss::Objective;
 use crate::learning::weights::{ExponentialWeights, is_distribution};
 use crate::limits::MAX_SUM;
 use crate::message::{Broadcast, Rejected, Upload};
@@ -77,7 +78,7 @@ struct State {
 
 impl Node {
     fn new(setup: &Setup) -> Self {
-        let (kernels, rule) = (setup.kernels(), setup.config().weight_rule);
+        let (kernels, rule) = (setup.kernels(), setup.weight_rule());
         let models = Models::zero(kernels, setup.model_len());
         Self {
             setup: *setup,
@@ -114,8 +115,9 @@ impl NodeRule for Node {
     }
 
     fn learn(&mut self, step: u64, z: Features<'_>, y: f32) {
-        let (setup, config, label) = (&self.setup, self.setup.config(), f64::from(y));
-        let loss = |prediction: f32| config.loss.value(f64::from(prediction), label).min(MAX_SUM);
+        let (setup, label) = (&self.setup, f64::from(y));
+        let Objective { loss, .. } = setup.objective();
+        let loss = |prediction: f32| loss.value(f64::from(prediction), label).min(MAX_SUM);
         let lost = self.predictions(z).map(loss);
         let state = &mut self.state;
         descend(setup, setup.step_size(step), &mut state.models, z, y, &mut self.losses);
@@ -123,7 +125,7 @@ impl NodeRule for Node {
         state.global.objectives(setup.objective(), z, y, &mut self.losses);
         state.kernels.charge(setup.weight_rate(step), self.losses.iter().copied());
         state.kernels.probabilities(&mut state.probabilities);
-        state.parts.charge(config.weight_rate.rate(step) * LN_2, lost);
+        state.parts.charge(setup.base_weight_rate(step) * LN_2, lost);
         state.parts.probabilities(&mut state.shares);
     }
 
@@ -144,7 +146,7 @@ impl NodeRule for Node {
         self.state.models.set(0, &broadcast.numbers);
     }
 
-    fn weights(&self, out: &mut [f64]) {
+    fn shares(&self, out: &mut [f64]) {
         let [federated, own] = self.state.shares;
         for (out, (of_federated, of_own)) in
             out.iter_mut().zip(self.state.probabilities.iter().zip(self.own.weights()))
@@ -175,7 +177,7 @@ impl NodeRule for Node {
 
     fn is_sound(&self, (state, own): &(State, OmklState)) -> bool {
         let (setup, kernels) = (&self.setup, self.setup.kernels());
-        let rule = setup.config().weight_rule;
+        let rule = setup.weight_rule();
         state.global.is_sound(kernels, setup.model_len())
             && state.models.is_sound(kernels, setup.model_len())
             && state.kernels.is_sound(rule, kernels)

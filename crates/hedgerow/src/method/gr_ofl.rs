@@ -102,7 +102,7 @@ pub(super) static INFO: MethodInfo = MethodInfo {
     // the error was 1.5 to 6 times as large without a single bad node.
     is_robust: false,
     layout: |setup| Layout {
-        upload: UploadLayout::Sums { len: setup.config().budget },
+        upload: UploadLayout::Sums { len: setup.budget() },
         votes: Votes::None,
         // Broadcasts are exact: large moves of numbers that nearly cancel would be rounded by more
         // than what is left of them.
@@ -110,7 +110,7 @@ pub(super) static INFO: MethodInfo = MethodInfo {
     },
     memory: |setup| {
         // The sums in f64, and what is left to send of them in f32.
-        let features = Sizes::new(setup.config().budget).features;
+        let features = Sizes::new(setup.budget()).features;
         6 * features * features + 64 * features
     },
     halves: Some(Halves {

@@ -1,8 +1,6 @@
-//! [`MethodInfo`]: everything that others need to know about a method. [`METHODS`] lists them all.
+//! [`MethodInfo`]: everything that others need to know about a method.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
-use std::sync::{PoisonError, RwLock};
 
 use serde::Serialize;
 
@@ -12,50 +10,6 @@ use crate::features::dictionary::Dictionary;
 use crate::features::{FeatureError, FeatureMap, FeatureSpec, SampleMap};
 use crate::learning::Loss;
 use crate::message::NodeId;
-
-/// Every method and reference that comes with the crate, in the order in which lists show them.
-pub static METHODS: &[&MethodInfo] = &[
-    &super::gr_ofl::INFO,
-    &super::mk_ofl::INFO,
-    &super::em_kofl::INFO,
-    &super::pof_mkl::INFO,
-    &super::fed_poe::INFO,
-    &super::naive::INFO,
-    &super::linear_sgd::INFO,
-    &super::linear_newton::INFO,
-    &super::local::INFO,
-    &super::sk_ofl::INFO,
-    &super::references::CENTRAL,
-    &super::references::CENTRAL_BATCH,
-    &super::references::HINDSIGHT,
-    &super::references::LAST,
-    &super::references::MEAN,
-];
-
-/// Methods outside this crate that the process knows.
-static REGISTERED: RwLock<Vec<&'static MethodInfo>> = RwLock::new(Vec::new());
-
-/// Makes a method outside this crate known to the whole process, so that plans that are read from
-/// settings, stores and messages can name it. A second method of the same name is ignored, and so
-/// is one with the name of a method of [`METHODS`]. Whoever builds a plan in code can hand the
-/// description to [`crate::Plan::with_methods`] instead.
-pub fn register(info: &'static MethodInfo) {
-    if find(info.name).is_none() {
-        REGISTERED.write().unwrap_or_else(PoisonError::into_inner).push(info);
-    }
-}
-
-/// [`METHODS`], and what was registered.
-pub fn all() -> Vec<&'static MethodInfo> {
-    let registered = REGISTERED.read().unwrap_or_else(PoisonError::into_inner);
-    METHODS.iter().chain(registered.iter()).copied().collect()
-}
-
-/// The method or reference of this name among [`all`], aliases included.
-pub fn find(name: &str) -> Option<&'static MethodInfo> {
-    let built_in = METHODS.iter().copied().find(|info| info.has_name(name));
-    built_in.or_else(|| all().into_iter().find(|info| info.has_name(name)))
-}
 
 /// The description of a method, or of a reference that methods are compared with.
 ///
@@ -280,7 +234,7 @@ impl MethodInfo {
     pub fn width(&self, setup: &Setup) -> usize {
         match self.features {
             FeatureKind::Kernels => setup.width(),
-            FeatureKind::Dictionary(size) => size(setup.config().budget).features,
+            FeatureKind::Dictionary(size) => size(setup.budget()).features,
             FeatureKind::Inputs => setup.linear_len(),
             FeatureKind::Nothing => 0,
         }
@@ -294,10 +248,10 @@ impl MethodInfo {
             }
             FeatureKind::Kernels => SampleMap::Kernels(FeatureMap::new(spec)?),
             FeatureKind::Dictionary(size) => {
-                let DictionarySize { features, linear } = size(setup.config().budget);
+                let DictionarySize { features, linear } = size(setup.budget());
                 SampleMap::Dictionary(Dictionary::new(spec, features, linear)?)
             }
-            FeatureKind::Inputs | FeatureKind::Nothing => SampleMap::Inputs(setup.config().inputs),
+            FeatureKind::Inputs | FeatureKind::Nothing => SampleMap::Inputs(setup.inputs()),
         })
     }
 

@@ -102,7 +102,7 @@ impl NodeRule for Node {
         direction.copy_from_slice(gradient);
         curvature.add_square(gradient);
         curvature.solve(direction);
-        let rate = setup.config().step_size.scale();
+        let rate = setup.step_scale();
         for (step, w) in direction.iter_mut().zip(state.local.numbers(0)) {
             *step = f64::from(w) - rate * *step;
         }
@@ -127,10 +127,6 @@ impl NodeRule for Node {
 
     fn adopt(&mut self, broadcast: &Broadcast) {
         self.plain.adopt(broadcast);
-    }
-
-    fn weights(&self, out: &mut [f64]) {
-        self.plain.weights(out);
     }
 
     fn norm2(&self) -> f64 {
@@ -168,18 +164,20 @@ fn is_curvature(factor: &Cholesky, len: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::method::{NodeMethod, SetupConfig};
+    use crate::method::NodeMethod;
+    use crate::{Plan, PlanConfig};
 
     #[test]
     fn a_curvature_that_leads_nowhere_leads_nowhere() {
-        let setup = Setup::try_from(SetupConfig { inputs: 7, ..SetupConfig::default() }).unwrap();
-        let mut rule = Node::new(&setup);
+        let plan = Plan::new(PlanConfig::default().inputs(7)).unwrap();
+        let setup = plan.setup();
+        let mut rule = Node::new(setup);
         for (at, row) in rule.curvature.rows_mut().enumerate() {
             row.fill(MAX_SUM);
             row[at] = SMALLEST_PIVOT;
         }
-        let saved = NodeShell::new(&setup, rule).save();
-        let mut node = NodeShell::new(&setup, Node::new(&setup));
+        let saved = NodeShell::new(setup, rule).save();
+        let mut node = NodeShell::new(setup, Node::new(setup));
         node.restore(&saved).unwrap();
         // Backwards from the last input, every step is by far longer than the one before.
         let z = Features::checked(&[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]).unwrap();

@@ -101,10 +101,6 @@ impl NodeRule for Node {
         self.state.local.set(0, &broadcast.numbers);
     }
 
-    fn weights(&self, out: &mut [f64]) {
-        out.fill(0.0);
-    }
-
     fn norm2(&self) -> f64 {
         self.state.global.norm2(0)
     }

@@ -84,7 +84,7 @@ impl NodeRule for Node {
 
     fn adopt(&mut self, _broadcast: &Broadcast) {}
 
-    fn weights(&self, out: &mut [f64]) {
+    fn shares(&self, out: &mut [f64]) {
         out.copy_from_slice(self.learner.weights());
     }
 

@@ -48,7 +48,7 @@ fn layout(setup: &Setup) -> Layout {
     let (kernels, len) = (setup.kernels(), setup.model_len());
     Layout {
         upload: UploadLayout::Models { models: 1, len, losses: 0 },
-        votes: match setup.config().mk.average {
+        votes: match setup.mk().average {
             Average::All => Votes::Counted { kernels },
             Average::Voters => Votes::Summed { kernels },
         },
@@ -106,12 +106,12 @@ impl Node {
         let (kernels, len) = (setup.kernels(), setup.model_len());
         Self {
             setup: *setup,
-            votes: CounterRng::from_seed(setup.config().seed).derive(Purpose::Vote, u64::from(id)),
+            votes: CounterRng::from_seed(setup.seed()).derive(Purpose::Vote, u64::from(id)),
             state: State {
                 selection: FIRST,
                 global: Models::zero(1, len),
                 models: Models::zero(kernels, len),
-                weights: ExponentialWeights::new(setup.config().weight_rule, kernels),
+                weights: ExponentialWeights::new(setup.weight_rule(), kernels),
             },
             losses: vec![0.0; kernels],
         }
@@ -132,9 +132,9 @@ impl NodeRule for Node {
     }
 
     fn learn(&mut self, step: u64, z: Features<'_>, y: f32) {
-        let (setup, config) = (&self.setup, self.setup.config());
+        let setup = &self.setup;
         descend(setup, setup.step_size(step), &mut self.state.models, z, y, &mut self.losses);
-        let nodes = if config.mk.count_nodes { config.nodes } else { 1 };
+        let nodes = if setup.mk().count_nodes { setup.nodes() } else { 1 };
         let rate = setup.weight_rate(step) * nodes as f64;
         self.state.weights.charge(rate, self.losses.iter().copied());
     }
@@ -162,10 +162,6 @@ impl NodeRule for Node {
         state.models.set(selection.current as usize, &broadcast.numbers);
     }
 
-    fn weights(&self, out: &mut [f64]) {
-        self.state.weights.probabilities(out);
-    }
-
     fn shares(&self, out: &mut [f64]) {
         one_hot(self.state.selection.current as usize, out);
     }
@@ -189,7 +185,7 @@ impl NodeRule for Node {
         is_selection(&self.setup, state.selection)
             && state.global.is_sound(1, len)
             && state.models.is_sound(kernels, len)
-            && state.weights.is_sound(self.setup.config().weight_rule, kernels)
+            && state.weights.is_sound(self.setup.weight_rule(), kernels)
     }
 
     fn restore(&mut self, state: State) {
@@ -206,7 +202,7 @@ struct Vote {
 }
 
 fn server(setup: &Setup) -> Box<dyn super::ServerMethod> {
-    let selections = CounterRng::from_seed(setup.config().seed).derive(Purpose::Selection, 0);
+    let selections = CounterRng::from_seed(setup.seed()).derive(Purpose::Selection, 0);
     let rule = Vote { setup: *setup, selections, log: vec![0.0; setup.kernels()] };
     let numbers = vec![0.0; setup.model_len()];
     let opening = Broadcast { round: 1, kernels: Some(FIRST), numbers };
@@ -225,7 +221,7 @@ impl ServerRule for Vote {
         let drawn = draw(&self.log, self.selections.uniform_at(broadcast.round)) as u32;
         let averaged = broadcast.kernels.unwrap_or(FIRST).next;
         broadcast.kernels = Some(Selection { current: averaged, next: drawn });
-        match self.setup.config().mk.average {
+        match self.setup.mk().average {
             Average::All => sums.mean(&mut broadcast.numbers),
             Average::Voters => sums.mean_of_voters(drawn as usize, &mut broadcast.numbers),
         }
@@ -239,30 +235,27 @@ impl ServerRule for Vote {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::method::{NodeMethod, SetupConfig};
+    use crate::features::Kernel;
+    use crate::method::NodeMethod;
+    use crate::{Plan, PlanConfig};
 
     /// Votes of a thousand nodes that have all seen the same sample.
     fn votes(weight_rate: f64) -> (Vec<usize>, Vec<f64>) {
         let weight_rate = crate::learning::Schedule::Constant { scale: weight_rate };
-        let config = SetupConfig {
-            kernels: 4,
-            frequencies: 2,
-            nodes: 1,
-            weight_rate,
-            ..SetupConfig::default()
-        };
-        let setup = Setup::try_from(config).unwrap();
+        let kernels = Kernel::paper_dictionary()[..4].to_vec();
+        let config = PlanConfig::default().kernels(kernels).frequencies(Some(2)).nodes(1);
+        let plan = Plan::new(config.weight_rate(weight_rate)).unwrap();
         // Kernels differ in how well two equal steps fit the label.
         let numbers: Vec<f32> = (0..16).map(|i| 0.1 + 0.05 * (i / 4) as f32).collect();
         let z = Features::checked(&numbers).unwrap();
         let (mut counts, mut weights) = (vec![0; 4], vec![0.0; 4]);
         let mut upload = Upload::default();
         for id in 0..1000 {
-            let mut node = NodeShell::new(&setup, Node::new(&setup, id));
+            let mut node = NodeShell::new(plan.setup(), Node::new(plan.setup(), id));
             (0..2).for_each(|_| node.learn(z, 1.0).unwrap());
             assert!(node.upload(&mut upload));
             counts[upload.vote.unwrap() as usize] += 1;
-            node.weights(&mut weights);
+            node.rule.state.weights.probabilities(&mut weights);
         }
         (counts, weights)
     }

@@ -124,7 +124,7 @@ impl NodeRule for Node {
         self.state.losses.fill(0.0);
     }
 
-    fn weights(&self, out: &mut [f64]) {
+    fn shares(&self, out: &mut [f64]) {
         out.copy_from_slice(&self.state.weights);
     }
 
@@ -177,7 +177,7 @@ fn server(setup: &Setup) -> Box<dyn ServerMethod> {
     let mut numbers = vec![0.0; message_len(setup)];
     numbers[setup.width()..].fill(1.0 / kernels as f32);
     let rule = Mixture { setup: *setup, probabilities: vec![0.0; kernels] };
-    let weights = ExponentialWeights::new(setup.config().weight_rule, kernels);
+    let weights = ExponentialWeights::new(setup.weight_rule(), kernels);
     let opening = Broadcast { round: 1, kernels: None, numbers };
     ServerShell::boxed(setup, layout(setup), rule, weights, opening)
 }
@@ -220,6 +220,6 @@ impl ServerRule for Mixture {
 
     fn is_sound(&self, weights: &ExponentialWeights, broadcast: &Broadcast) -> bool {
         broadcast.kernels.is_none()
-            && weights.is_sound(self.setup.config().weight_rule, self.setup.kernels())
+            && weights.is_sound(self.setup.weight_rule(), self.setup.kernels())
     }
 }

@@ -56,12 +56,9 @@ pub trait NodeRule: Send {
     /// The server has lost rounds: the next broadcast doesn't follow the last one.
     fn forget_round(&mut self) {}
 
-    /// How much the node trusts each kernel.
-    fn weights(&self, out: &mut [f64]);
-
-    /// How much of the prediction each kernel makes.
+    /// How much of the prediction each kernel makes. Zero everywhere for a method without kernels.
     fn shares(&self, out: &mut [f64]) {
-        self.weights(out);
+        out.fill(0.0);
     }
 
     /// ‖w‖² of the model behind the predictions.
@@ -84,7 +81,7 @@ pub trait NodeRule: Send {
 /// [`NodeRule`].
 #[derive(Debug, Clone)]
 pub struct NodeShell<R> {
-    rule: R,
+    pub(super) rule: R,
     loss: Loss,
     round: u64,
     /// Samples learned since the last broadcast.
@@ -94,7 +91,7 @@ pub struct NodeShell<R> {
 impl<R: NodeRule> NodeShell<R> {
     /// Before the first round.
     pub fn new(setup: &Setup, rule: R) -> Self {
-        Self { rule, loss: setup.config().loss, round: 1, learned: 0 }
+        Self { rule, loss: setup.objective().loss, round: 1, learned: 0 }
     }
 
     /// The same behind a pointer.
@@ -149,10 +146,6 @@ impl<R: NodeRule> NodeMethod for NodeShell<R> {
 
     fn round(&self) -> u64 {
         self.round
-    }
-
-    fn weights(&self, out: &mut [f64]) {
-        self.rule.weights(out);
     }
 
     fn shares(&self, out: &mut [f64]) {

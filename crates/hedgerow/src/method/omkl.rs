@@ -41,7 +41,7 @@ impl Omkl {
             state: OmklState {
                 steps: 0,
                 models: Models::zero(kernels, setup.model_len()),
-                weights: ExponentialWeights::new(setup.config().weight_rule, kernels),
+                weights: ExponentialWeights::new(setup.weight_rule(), kernels),
                 probabilities: vec![1.0 / kernels as f64; kernels],
             },
             losses: vec![0.0; kernels],
@@ -56,7 +56,7 @@ impl Omkl {
 
     /// One step on every model, then on the weights; t is the number of samples.
     pub fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample> {
-        check_label(self.setup.config().loss, y)?;
+        check_label(self.setup.objective().loss, y)?;
         check_width(z, self.setup.width())?;
         self.step(z, y);
         Ok(())
@@ -79,7 +79,7 @@ impl Omkl {
     pub fn learn_batch(&mut self, z: Features<'_>, y: &[f32]) -> Result<(), BadSample> {
         let (width, len) = (self.setup.width(), self.setup.model_len());
         check_width(z, y.len() * width)?;
-        y.iter().try_for_each(|label| check_label(self.setup.config().loss, *label))?;
+        y.iter().try_for_each(|label| check_label(self.setup.objective().loss, *label))?;
         if y.is_empty() {
             return Ok(());
         }
@@ -129,7 +129,7 @@ impl Omkl {
     pub(crate) fn is_sound(setup: &Setup, state: &OmklState) -> bool {
         let kernels = setup.kernels();
         state.models.is_sound(kernels, setup.model_len())
-            && state.weights.is_sound(setup.config().weight_rule, kernels)
+            && state.weights.is_sound(setup.weight_rule(), kernels)
             && state.probabilities.len() == kernels
             && is_distribution(&state.probabilities)
             && is_count(state.steps)

@@ -60,7 +60,7 @@ pub(super) static INFO: MethodInfo = MethodInfo {
     is_robust: false,
     layout,
     memory: |setup| {
-        let models = setup.kernels() + setup.config().pof.kernels_per_upload;
+        let models = setup.kernels() + setup.pof().kernels_per_upload;
         models * row_bytes(setup.model_len()) + 5 * 8 * setup.kernels()
     },
     halves: Some(Halves {
@@ -71,7 +71,7 @@ pub(super) static INFO: MethodInfo = MethodInfo {
 };
 
 fn layout(setup: &Setup) -> Layout {
-    let (kernels, len) = (setup.config().pof.kernels_per_upload, setup.model_len());
+    let (kernels, len) = (setup.pof().kernels_per_upload, setup.model_len());
     Layout {
         upload: UploadLayout::Steps { kernels, len },
         votes: Votes::Summed { kernels: setup.kernels() },
@@ -125,17 +125,17 @@ struct State {
 
 impl Node {
     fn new(setup: &Setup, id: NodeId) -> Self {
-        let (kernels, len, config) = (setup.kernels(), setup.model_len(), setup.config());
+        let (kernels, len) = (setup.kernels(), setup.model_len());
         let mut node = Self {
             setup: *setup,
-            choices: CounterRng::from_seed(config.seed).derive(Purpose::Vote, u64::from(id)),
+            choices: CounterRng::from_seed(setup.seed()).derive(Purpose::Vote, u64::from(id)),
             state: State {
                 global: Models::zero(kernels, len),
-                weights: ExponentialWeights::new(config.weight_rule, kernels),
+                weights: ExponentialWeights::new(setup.weight_rule(), kernels),
                 probabilities: vec![1.0 / kernels as f64; kernels],
                 chosen: Vec::new(),
                 probability: 1.0,
-                stepped: vec![Models::zero(1, len); config.pof.kernels_per_upload],
+                stepped: vec![Models::zero(1, len); setup.pof().kernels_per_upload],
             },
             losses: vec![0.0; kernels],
             order: (0..kernels as u32).collect(),
@@ -149,7 +149,7 @@ impl Node {
         let Self { state, order, .. } = self;
         let log = state.weights.log();
         order.sort_unstable_by(|a, b| log[*b as usize].total_cmp(&log[*a as usize]).then(a.cmp(b)));
-        let PofOptions { exploration, kernels_per_upload } = self.setup.config().pof;
+        let PofOptions { exploration, kernels_per_upload } = self.setup.pof();
         let bins = order.len().div_ceil(kernels_per_upload) as f64;
         let mut left = self.choices.uniform_at(round);
         for bin in order.chunks(kernels_per_upload) {
@@ -224,7 +224,7 @@ impl NodeRule for Node {
         }
     }
 
-    fn weights(&self, out: &mut [f64]) {
+    fn shares(&self, out: &mut [f64]) {
         out.copy_from_slice(&self.state.probabilities);
     }
 
@@ -248,10 +248,10 @@ impl NodeRule for Node {
 
     fn is_sound(&self, state: &State) -> bool {
         let (kernels, len) = (self.setup.kernels(), self.setup.model_len());
-        let most = self.setup.config().pof.kernels_per_upload;
+        let most = self.setup.pof().kernels_per_upload;
         let is_new = |(at, kernel): (usize, &u32)| !state.chosen[..at].contains(kernel);
         state.global.is_sound(kernels, len)
-            && state.weights.is_sound(self.setup.config().weight_rule, kernels)
+            && state.weights.is_sound(self.setup.weight_rule(), kernels)
             && state.probabilities.len() == kernels
             && is_distribution(&state.probabilities)
             && (1..=most).contains(&state.chosen.len())
@@ -278,7 +278,7 @@ struct Steps {
 fn server(setup: &Setup) -> Box<dyn ServerMethod> {
     let opening = Broadcast { round: 1, kernels: None, numbers: vec![0.0; setup.width()] };
     let rule = Steps { setup: *setup, stepped: vec![0.0; setup.model_len()] };
-    let memory = setup.config().pof.kernels_per_upload;
+    let memory = setup.pof().kernels_per_upload;
     ServerShell::boxed(setup, layout(setup), rule, memory, opening)
 }
 
@@ -302,19 +302,19 @@ impl ServerRule for Steps {
     }
 
     fn is_sound(&self, most: &usize, broadcast: &Broadcast) -> bool {
-        *most == self.setup.config().pof.kernels_per_upload && broadcast.kernels.is_none()
+        *most == self.setup.pof().kernels_per_upload && broadcast.kernels.is_none()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::method::SetupConfig;
+    use crate::{Plan, PlanConfig};
 
     #[test]
     fn states_with_probabilities_out_of_bounds_are_refused() {
-        let config = SetupConfig { frequencies: 2, ..SetupConfig::default() };
-        let node = Node::new(&Setup::try_from(config).unwrap(), 0);
+        let plan = Plan::new(PlanConfig::default().frequencies(Some(2))).unwrap();
+        let node = Node::new(plan.setup(), 0);
         for probability in [0.0, -0.5, f64::NAN, 1.5, 0.25] {
             let mut state = Node::new(&node.setup, 0).state;
             state.probability = probability;

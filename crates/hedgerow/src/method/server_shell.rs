@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use super::layout::{BroadcastLayout, Layout};
 use super::{ServerMethod, Setup};
 use crate::aggregation::{Gathering, PartialSum};
-use crate::codec::Section;
 use crate::message::{Broadcast, NodeId, Rejected, Selection, Upload, check_numbers};
 use crate::scaling::Rescaling;
 use crate::state::{BadState, StateKind, is_count};
@@ -78,7 +77,7 @@ impl<R: ServerRule> ServerShell<R> {
         memory: R::Memory,
         opening: Broadcast,
     ) -> Self {
-        let mut gathering = layout.gathering(setup.config().aggregation);
+        let mut gathering = layout.gathering(setup.aggregation());
         if let Some(len) = rule.upload_len(&opening) {
             gathering.expect(len);
         }
@@ -178,10 +177,6 @@ impl<R: ServerRule> ServerMethod for ServerShell<R> {
 
     fn broadcast(&self) -> &Broadcast {
         &self.state.broadcast
-    }
-
-    fn sections(&self, out: &mut Vec<Section>) {
-        self.layout.sections(&self.state.broadcast, out);
     }
 
     fn replace_broadcast(&mut self, told: &[f32]) {

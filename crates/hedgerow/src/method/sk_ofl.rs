@@ -112,7 +112,7 @@ impl NodeRule for Node {
         self.state.local.set(0, &broadcast.numbers);
     }
 
-    fn weights(&self, out: &mut [f64]) {
+    fn shares(&self, out: &mut [f64]) {
         one_hot(self.setup.kernel(), out);
     }
 

@@ -9,7 +9,7 @@ use core::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::info::{MethodInfo, find};
+use super::{MethodInfo, find};
 
 /// A method by its name, and the kernel of a method that uses a single one.
 ///
@@ -59,16 +59,6 @@ impl Default for MethodSpec {
     /// MK-OFL.
     fn default() -> Self {
         Self::from(&super::mk_ofl::INFO)
-    }
-}
-
-impl From<super::Method> for MethodSpec {
-    fn from(method: super::Method) -> Self {
-        let spec = Self::from(method.info());
-        match method {
-            super::Method::SkOfl { kernel } => spec.with_kernel(kernel),
-            _ => spec,
-        }
     }
 }
 

@@ -183,10 +183,11 @@ impl Node {
         }
         if !plan.is_plain() {
             let Buffers { broadcasts, sections, .. } = &mut scratch.buffers;
+            let layout = plan.layout().broadcast;
             known.resize_with(heads.len(), Reference::default);
             for (known, broadcast) in known.iter_mut().zip(broadcasts) {
                 sections.clear();
-                plan.broadcast_sections(broadcast, sections);
+                layout.sections(broadcast, sections);
                 known.set(sections, &broadcast.numbers);
             }
         }

@@ -9,7 +9,7 @@ use crate::aggregation::Aggregation;
 use crate::codec::Compression;
 use crate::features::{Amplitude, Draw, FeatureSpec, Kernel};
 use crate::learning::{Loss, Schedule, WeightRule};
-use crate::method::{MethodSpec, MkOptions, PofOptions, SetupConfig, find};
+use crate::method::{MethodSpec, MkOptions, Numbers, PofOptions, find};
 use crate::scaling::{Scale, ScaleKind};
 
 /// How raw numbers become numbers of the order of one.
@@ -126,8 +126,8 @@ impl PlanConfig {
     }
 
     /// The numbers that the two halves of its method need.
-    pub(super) fn setup(&self) -> SetupConfig {
-        SetupConfig {
+    pub(super) fn numbers(&self) -> Numbers {
+        Numbers {
             kernels: self.kernels.len(),
             frequencies: self.frequencies.unwrap_or(0),
             nodes: self.nodes,
@@ -152,7 +152,7 @@ impl PlanConfig {
 #[serde(deny_unknown_fields)]
 struct Written {
     method: MethodSpec,
-    setup: SetupConfig,
+    setup: Numbers,
     features: FeatureSpec,
     scaling: Scaling,
     compression: Compression,
@@ -178,7 +178,7 @@ impl From<PlanConfig> for Written {
             let info = find(config.method.name())?;
             info.frequencies(config.budget, &config.pof).ok()
         });
-        let (setup, features) = (config.setup(), config.feature_spec());
+        let (setup, features) = (config.numbers(), config.feature_spec());
         let PlanConfig { method, scaling, compression, personal, columns, target, outputs, .. } =
             config;
         Self { method, setup, features, scaling, compression, personal, columns, target, outputs }

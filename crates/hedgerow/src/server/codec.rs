@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::check_outputs;
 use crate::codec::{Coding, Compression, Cost, Encoder, Reader, Reference, Section, decode};
 use crate::message::{Numbers, Rejected, Upload, UploadMessage};
-use crate::method::ServerMethod;
+use crate::method::{BroadcastLayout, ServerMethod};
 use crate::plan::{Plan, PlanConfig};
 use crate::state::{BadState, StateKind};
 
@@ -86,6 +86,8 @@ pub(super) fn read(
 pub(crate) struct Down {
     /// Whether anything is compressed, in either direction.
     is_needed: bool,
+    /// What the numbers of a broadcast are.
+    layout: BroadcastLayout,
     /// One for each output; empty if broadcasts travel as they are.
     pub(crate) encoders: Vec<Encoder>,
     /// The latest broadcast of each output; empty if nothing is compressed.
@@ -107,6 +109,7 @@ impl Down {
         Self {
             is_needed: compression != Compression::default(),
             encoders: (0..outputs_if(encodes)).map(encoder).collect(),
+            layout: plan.layout().broadcast,
             known: Arc::default(),
             bytes: vec![Vec::new(); outputs_if(encodes)],
             cost: None,
@@ -124,14 +127,14 @@ impl Down {
     /// Compresses the broadcasts that the heads have just made; from here on everyone takes what
     /// arrives for them.
     pub(super) fn send(&mut self, heads: &mut [Box<dyn ServerMethod>]) {
-        let Self { encoders, known, bytes, cost, sections, numbers, .. } = self;
+        let Self { layout, encoders, known, bytes, cost, sections, numbers, .. } = self;
         *cost = None;
         let mut total = Cost::default();
         let mut is_readable = !encoders.is_empty();
         for (output, (encoder, head)) in encoders.iter_mut().zip(&*heads).enumerate() {
-            sections.clear();
-            head.sections(sections);
             let (broadcast, known) = (head.broadcast(), &known[output]);
+            sections.clear();
+            layout.sections(broadcast, sections);
             let (bytes, numbers) = (&mut bytes[output], &mut numbers[output]);
             encoder.encode(broadcast.round, sections, &broadcast.numbers, known, bytes);
             // If rounding takes a number beyond its bound, the broadcast travels as it is.
@@ -194,7 +197,7 @@ impl Down {
         known.resize_with(heads.len(), Reference::default);
         for (known, head) in known.iter_mut().zip(heads) {
             self.sections.clear();
-            head.sections(&mut self.sections);
+            self.layout.sections(head.broadcast(), &mut self.sections);
             known.set(&self.sections, &head.broadcast().numbers);
         }
     }

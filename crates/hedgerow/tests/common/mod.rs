@@ -3,15 +3,13 @@
 #![allow(clippy::unwrap_used)]
 
 use hedgerow::aggregation::Aggregation;
-use hedgerow::codec::Compression;
-use hedgerow::features::{Amplitude, Draw, FeatureMap, FeatureSpec, Features, Kernel, SampleMap};
-use hedgerow::learning::{Loss, Schedule, WeightRule};
-use hedgerow::message::Upload;
+use hedgerow::features::{Amplitude, Draw, FeatureMap, Features, Kernel, SampleMap};
+use hedgerow::learning::{ExponentialWeights, Loss, Schedule, WeightRule};
+use hedgerow::message::{Selection, Upload};
 use hedgerow::method::{Average, MkOptions, PofOptions};
 use hedgerow::random::CounterRng;
-use hedgerow::{
-    Federation, Method, NodeMethod, Plan, PlanConfig, ServerMethod, Setup, SetupConfig,
-};
+use hedgerow::state::StateKind;
+use hedgerow::{Federation, NodeMethod, Plan, PlanConfig, ServerMethod};
 
 pub(crate) const FREQUENCIES: usize = 5;
 pub(crate) const INPUTS: usize = 2;
@@ -22,52 +20,54 @@ pub(crate) const BUDGET: usize = 24;
 /// Numbers of GR-OFL's broadcasts after the model.
 pub(crate) const TAIL: usize = 9;
 
-/// A method in a setup.
-#[derive(Debug, Clone, Copy)]
+/// The plan of a test. Its name says which method and variant it has.
+#[derive(Debug, Clone)]
 pub(crate) struct Case {
-    pub(crate) method: Method,
-    pub(crate) setup: Setup,
-    pub(crate) amplitude: Amplitude,
+    pub(crate) plan: Plan,
 }
 
 impl Case {
-    pub(crate) fn new(method: Method, setup: Setup) -> Self {
-        Self { method, setup, amplitude: Amplitude::Normalised }
+    pub(crate) fn new(config: PlanConfig) -> Self {
+        Self { plan: Plan::new(config).unwrap() }
     }
 
-    /// MK-OFL as its authors' code has it.
-    fn published(setup: Setup) -> Self {
-        let mk = MkOptions { count_nodes: false, average: Average::Voters };
-        let setup = SetupConfig { mk, ..*setup.config() }.try_into().unwrap();
-        Self { method: Method::MkOfl, setup, amplitude: Amplitude::Unnormalised }
+    /// Short name of the method.
+    pub(crate) fn name(&self) -> &'static str {
+        self.plan.method().name
     }
 
-    /// POF-MKL with two kernels in an upload, where there are two.
-    fn in_pairs(setup: Setup) -> Self {
-        let pof =
-            PofOptions { kernels_per_upload: setup.config().kernels.min(2), exploration: 0.5 };
-        Self::new(Method::PofMkl, SetupConfig { pof, ..*setup.config() }.try_into().unwrap())
+    pub(crate) fn config(&self) -> &PlanConfig {
+        self.plan.config()
+    }
+
+    /// The same with a change.
+    pub(crate) fn with(&self, change: impl FnOnce(PlanConfig) -> PlanConfig) -> Self {
+        Self::new(change(self.config().clone()))
     }
 
     /// The same with each aggregation that the method supports.
     fn with_each_aggregation(self) -> impl Iterator<Item = Self> {
-        let able =
-            AGGREGATIONS.into_iter().filter(move |aggregation| self.method.supports(*aggregation));
-        able.map(move |aggregation| {
-            let setup = SetupConfig { aggregation, ..*self.setup.config() }.try_into().unwrap();
-            Self { setup, ..self }
-        })
+        let info = self.plan.method();
+        let able = AGGREGATIONS.into_iter().filter(|aggregation| info.supports(*aggregation));
+        able.map(move |aggregation| self.with(|config| config.aggregation(aggregation)))
     }
 
     /// Whether nodes with the same broadcast may predict differently, because they keep their own
-    /// weights or models.
+    /// weights or models. Weights of a single kernel don't differ.
     pub(crate) fn is_personal(&self) -> bool {
-        is_personal(self.method, self.setup.config().kernels)
+        is_personal(self.name(), self.plan.kernels())
     }
 
-    /// A map for it.
-    pub(crate) fn map(&self) -> SampleMap {
-        self.method.map(&self.setup, &spec(self.setup.config().kernels, self.amplitude)).unwrap()
+    pub(crate) fn map(&self) -> &SampleMap {
+        self.plan.map()
+    }
+
+    pub(crate) fn node(&self, id: u32) -> Box<dyn NodeMethod> {
+        self.plan.node_method(id)
+    }
+
+    pub(crate) fn server(&self) -> Box<dyn ServerMethod> {
+        self.plan.server_method()
     }
 }
 
@@ -76,46 +76,40 @@ pub(crate) const AGGREGATIONS: [Aggregation; 3] =
     [Aggregation::Mean, Aggregation::TrimmedMean { share: 0.4 }, Aggregation::Median];
 
 /// Every method of a dictionary; SK-OFL with its last kernel.
-pub(crate) fn methods(kernels: usize) -> [Method; 10] {
-    [
-        Method::GrOfl,
-        Method::SkOfl { kernel: kernels - 1 },
-        Method::MkOfl,
-        Method::Naive,
-        Method::Local,
-        Method::EmKofl,
-        Method::PofMkl,
-        Method::FedPoe,
-        Method::LinearSgd,
-        Method::LinearNewton,
-    ]
+pub(crate) fn methods(kernels: usize) -> [&'static str; 10] {
+    let last: &'static str = format!("sk:{kernels}").leak();
+    ["gr", last, "mk", "naive", "local", "emk", "pof", "fedpoe", "linear", "linear-newton"]
 }
 
-/// Whether nodes with the same broadcast may predict differently. Weights of a single kernel don't
-/// differ.
-pub(crate) fn is_personal(method: Method, kernels: usize) -> bool {
-    method == Method::FedPoe || (method == Method::PofMkl && kernels > 1)
+/// The short name of a method, without its kernel.
+pub(crate) fn name(method: &str) -> &str {
+    method.split(':').next().unwrap()
+}
+
+/// Whether nodes with the same broadcast may predict differently.
+pub(crate) fn is_personal(method: &str, kernels: usize) -> bool {
+    method == "fedpoe" || (method == "pof" && kernels > 1)
 }
 
 /// Whether it uses kernels with weights.
-pub(crate) fn has_kernels(method: Method) -> bool {
-    !is_linear(method) && method != Method::GrOfl
+pub(crate) fn has_kernels(method: &str) -> bool {
+    !is_linear(method) && method != "gr"
 }
 
 /// Whether it learns from the inputs themselves.
-pub(crate) fn is_linear(method: Method) -> bool {
-    matches!(method, Method::LinearSgd | Method::LinearNewton)
+pub(crate) fn is_linear(method: &str) -> bool {
+    method.starts_with("linear")
 }
 
 /// Whether a node uploads in a round without samples, because the gradient of its history at a new
 /// model is new.
-pub(crate) fn speaks_of_its_past(method: Method) -> bool {
-    method == Method::GrOfl
+pub(crate) fn speaks_of_its_past(method: &str) -> bool {
+    method == "gr"
 }
 
 /// Whether a method supports this loss. The logistic loss would need to reweight sums afterwards.
-pub(crate) fn has_loss(method: Method, loss: Loss) -> bool {
-    method != Method::GrOfl || loss != Loss::Logistic
+pub(crate) fn has_loss(method: &str, loss: Loss) -> bool {
+    method != "gr" || loss != Loss::Logistic
 }
 
 /// What a method learns from where samples are x.
@@ -139,19 +133,19 @@ pub(crate) fn cases() -> Vec<Case> {
             for loss in [Loss::Squared, Loss::Logistic, Loss::Huber { delta: 0.5 }] {
                 for schedule in schedules {
                     for weight_rule in [WeightRule::Incremental, WeightRule::Cumulative] {
-                        let setup = setup(SetupConfig {
-                            kernels,
-                            nodes,
-                            loss,
-                            step_size: schedule,
-                            weight_rate: schedule,
-                            weight_rule,
-                            ..SetupConfig::default()
-                        });
+                        let change = |config: PlanConfig| {
+                            config
+                                .nodes(nodes)
+                                .loss(loss)
+                                .step_size(schedule)
+                                .weight_rate(schedule)
+                                .weight_rule(weight_rule)
+                        };
                         let able =
-                            methods(kernels).into_iter().filter(|method| has_loss(*method, loss));
-                        cases.extend(able.map(|method| Case::new(method, setup)));
-                        cases.extend([Case::published(setup), Case::in_pairs(setup)]);
+                            methods(kernels).into_iter().filter(|method| has_loss(method, loss));
+                        let plain = able.map(|method| config(method, kernels));
+                        let all = plain.chain(variants(kernels));
+                        cases.extend(all.map(|config| Case::new(change(config))));
                     }
                 }
             }
@@ -163,80 +157,67 @@ pub(crate) fn cases() -> Vec<Case> {
 /// Each method once, and MK-OFL's and POF-MKL's variants, with three nodes and this many kernels;
 /// then again with other aggregations.
 pub(crate) fn few_cases(kernels: usize) -> Vec<Case> {
-    let setup = setup(SetupConfig { kernels, nodes: 3, ..SetupConfig::default() });
-    let plain = methods(kernels).map(|method| Case::new(method, setup));
-    let cases = [&plain[..], &[Case::published(setup), Case::in_pairs(setup)]].concat();
+    let plain = methods(kernels).into_iter().map(|method| config(method, kernels));
+    let cases: Vec<Case> =
+        plain.chain(variants(kernels)).map(|config| Case::new(config.nodes(3))).collect();
     let others = cases.clone().into_iter().flat_map(Case::with_each_aggregation);
     let others: Vec<Case> =
-        others.filter(|case| case.setup.config().aggregation != Aggregation::Mean).collect();
+        others.filter(|case| case.config().aggregation != Aggregation::Mean).collect();
     [cases, others].concat()
 }
 
-/// A setup with few frequencies.
-pub(crate) fn setup(config: SetupConfig) -> Setup {
-    SetupConfig { frequencies: FREQUENCIES, inputs: INPUTS, budget: BUDGET, ..config }
-        .try_into()
-        .unwrap()
+/// MK-OFL as its authors' code has it, and POF-MKL with two kernels in an upload, where there are
+/// two.
+fn variants(kernels: usize) -> [PlanConfig; 2] {
+    let mk = MkOptions { count_nodes: false, average: Average::Voters };
+    let pof = PofOptions { kernels_per_upload: kernels.min(2), exploration: 0.5 };
+    let published = config("mk", kernels).mk(mk).amplitude(Amplitude::Unnormalised);
+    [published, config("pof", kernels).pof(pof)]
 }
 
-/// The plan of a method in a setup.
-pub(crate) fn plan_of(method: Method, setup: &Setup) -> Plan {
-    Plan::new(config_of(method, setup)).unwrap()
-}
-
-pub(crate) fn config_of(method: Method, setup: &Setup) -> PlanConfig {
-    let config = setup.config();
+/// A small configuration of a method.
+pub(crate) fn config(method: &str, kernels: usize) -> PlanConfig {
     PlanConfig::default()
-        .method(method.into())
-        .kernels(Kernel::paper_dictionary().into_iter().cycle().take(config.kernels).collect())
-        .frequencies(Some(config.frequencies))
-        .inputs(config.inputs)
-        .budget(config.budget)
-        .nodes(config.nodes)
-        .seed(config.seed)
-        .loss(config.loss)
-        .ridge(config.ridge)
-        .step_size(config.step_size)
-        .weight_rate(config.weight_rate)
-        .weight_rule(config.weight_rule)
-        .aggregation(config.aggregation)
-        .mk(config.mk)
-        .pof(config.pof)
+        .method(method.parse().unwrap())
+        .kernels(dictionary(kernels))
+        .draw(Draw::Independent)
+        .frequencies(Some(FREQUENCIES))
+        .inputs(INPUTS)
+        .budget(BUDGET)
+        .seed(5)
 }
 
-/// A federation of a method in a setup.
-pub(crate) fn federation(method: Method, setup: &Setup) -> Federation {
-    Federation::new(&plan_of(method, setup))
-}
-
-/// The same with compressed messages.
-pub(crate) fn compressed(method: Method, setup: &Setup, compression: Compression) -> Federation {
-    Federation::new(&Plan::new(config_of(method, setup).compression(compression)).unwrap())
-}
-
-/// A map for such a setup.
-pub(crate) fn map(kernels: usize) -> FeatureMap {
-    FeatureMap::new(&spec(kernels, Amplitude::Normalised)).unwrap()
-}
-
-/// The map of a method in such a setup.
-pub(crate) fn map_for(method: Method, kernels: usize) -> SampleMap {
-    let setup = setup(SetupConfig { kernels, ..SetupConfig::default() });
-    Case::new(method, setup).map()
-}
-
-pub(crate) fn spec(kernels: usize, amplitude: Amplitude) -> FeatureSpec {
+/// Kernels of middle bandwidths.
+pub(crate) fn dictionary(kernels: usize) -> Vec<Kernel> {
     let mut dictionary = Kernel::paper_dictionary();
     dictionary.rotate_left(4);
-    dictionary.truncate(kernels);
-    FeatureSpec {
-        kernels: dictionary,
-        draw: Draw::Independent,
-        inputs: INPUTS,
-        frequencies: FREQUENCIES,
-        seed: 5,
-        amplitude,
-    }
+    dictionary.into_iter().cycle().take(kernels).collect()
+}
+
+/// A federation of a configuration.
+pub(crate) fn federation(config: PlanConfig) -> Federation {
+    Federation::new(&Plan::new(config).unwrap())
+}
+
+/// A map of the features of all kernels.
+pub(crate) fn map(kernels: usize) -> FeatureMap {
+    FeatureMap::new(&config("mk", kernels).feature_spec()).unwrap()
+}
+
+/// The map of a method with this many kernels.
+pub(crate) fn map_for(method: &str, kernels: usize) -> SampleMap {
+    Plan::new(config(method, kernels)).unwrap().map().clone()
+}
+
+/// The weights of a node of MK-OFL, which it keeps to itself, from its saved state.
+pub(crate) fn mk_weights(node: &dyn NodeMethod) -> Vec<f64> {
+    type Models = (usize, Vec<f32>);
+    type State = (u64, u64, (Selection, Models, Models, ExponentialWeights));
+    let kind = StateKind::new("mk-node");
+    let (_, _, (.., weights)) = kind.restore::<State>(&node.save(), |_| true).unwrap();
+    let mut shares = vec![0.0; weights.log().len()];
+    weights.probabilities(&mut shares);
+    shares
 }
 
 /// Numbers in [-1, 1).
@@ -250,22 +231,19 @@ pub(crate) struct World {
     pub(crate) case: Case,
     pub(crate) nodes: Vec<Box<dyn NodeMethod>>,
     pub(crate) server: Box<dyn ServerMethod>,
-    map: SampleMap,
 }
 
 impl World {
-    pub(crate) fn new(case: Case) -> Self {
-        let config = case.setup.config();
+    pub(crate) fn new(case: &Case) -> Self {
         Self {
-            case,
-            nodes: (0..config.nodes as u32).map(|id| case.method.node(&case.setup, id)).collect(),
-            server: case.method.server(&case.setup),
-            map: case.map(),
+            nodes: (0..case.config().nodes as u32).map(|id| case.node(id)).collect(),
+            server: case.server(),
+            case: case.clone(),
         }
     }
 
     /// A world after some rounds.
-    pub(crate) fn after(case: Case, rounds: u64) -> Self {
+    pub(crate) fn after(case: &Case, rounds: u64) -> Self {
         let mut world = Self::new(case);
         (0..rounds).for_each(|t| world.round(t));
         world
@@ -274,9 +252,9 @@ impl World {
     /// Features and label of a node's sample at a time.
     pub(crate) fn sample(&self, node: usize, t: u64) -> (Vec<f32>, f32) {
         let x = numbers(1_000 * t + node as u64, INPUTS);
-        let z = features(&self.map, &x);
+        let z = features(self.case.map(), &x);
         let y = (4.0 * x[0]).sin() + 0.3 * x[1];
-        (z, if self.case.setup.config().loss == Loss::Logistic { y.signum() } else { y })
+        (z, if self.case.config().loss == Loss::Logistic { y.signum() } else { y })
     }
 
     /// A node's prediction for its sample.
@@ -324,7 +302,7 @@ impl World {
 
     /// The same world in new halves, made from saved states.
     pub(crate) fn restored(&self) -> Self {
-        let mut copy = Self::new(self.case);
+        let mut copy = Self::new(&self.case);
         for (copy, node) in copy.nodes.iter_mut().zip(&self.nodes) {
             copy.restore(&node.save()).unwrap();
         }

@@ -70,7 +70,7 @@ struct RoundSums {
 
 impl Node {
     pub(super) fn new(setup: &Setup) -> Self {
-        let sizes = Sizes::new(setup.config().budget);
+        let sizes = Sizes::new(setup.budget());
         let order = Order::opening(&sizes);
         let mut numbers = vec![0.0; sizes.first];
         order.write(&mut numbers);
@@ -158,7 +158,7 @@ impl NodeRule for Node {
         let Order { origin, low, high, .. } = self.order;
         let error = f64::from(origin + says.clamp(low, high)) - f64::from(y);
         let (state, label) = (&mut self.state, f64::from(y));
-        let weight: f64 = match self.setup.config().loss {
+        let weight: f64 = match self.setup.objective().loss {
             Loss::Huber { delta } if error.abs() > delta && !self.order.is_first() => {
                 delta / error.abs()
             }
@@ -288,11 +288,6 @@ impl NodeRule for Node {
 
     fn forget_round(&mut self) {
         self.order.round = 0;
-    }
-
-    fn weights(&self, out: &mut [f64]) {
-        // All bandwidths stand in one model.
-        out.fill(0.0);
     }
 
     fn norm2(&self) -> f64 {

@@ -128,7 +128,7 @@ struct Errors {
 }
 
 pub(super) fn server(setup: &Setup) -> Box<dyn ServerMethod> {
-    let sizes = Sizes::new(setup.config().budget);
+    let sizes = Sizes::new(setup.budget());
     let order = Order::opening(&sizes);
     let mut numbers = vec![0.0; sizes.first];
     order.write(&mut numbers);

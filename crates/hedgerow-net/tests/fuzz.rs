@@ -74,7 +74,7 @@ impl Listener {
         let scaling = online.server_scaling().unwrap();
         let (mut known, mut sections) = (Reference::default(), Vec::new());
         let server = plan.server();
-        server.sections(&mut sections);
+        plan.layout().broadcast.sections(server.broadcast(), &mut sections);
         known.set(&sections, &server.broadcast().numbers);
         Self {
             server,

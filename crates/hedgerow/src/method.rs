@@ -8,7 +8,6 @@
 //! [`METHODS`]. Everything else reads the description. [`NodeShell`] and [`ServerShell`] do what
 //! all methods have in common; a method adds a [`NodeRule`] and a [`ServerRule`].
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::aggregation::PartialSum;

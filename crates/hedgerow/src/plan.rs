@@ -421,7 +421,7 @@ mod tests {
             (config("mk").outputs(0), ["outputs", "is 0"]),
             (config("mk").outputs(2_000), ["at most 1000", "is 2000"]),
             (config("mk").nodes(0), ["nodes", "is 0"]),
-            (config("mk").kernels(Vec::new()), ["kernel", "0"]),
+            (config("mk").kernels(vec![]), ["kernel", "0"]),
             (config("mk").kernels(laplacian).draw(Draw::Structured), ["structured", "laplacian"]),
             (config("mk").frequencies(Some(1 << 20)), ["frequencies", "at most"]),
             (config("mk").columns(vec!["a".into()]), ["columns", "must be 3, but is 1"]),

@@ -88,11 +88,11 @@ pub(crate) fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     let talks = !arguments.quiet && !arguments.json;
     // Errors should appear before the work, not after it.
     let mut grid = Grid::prepare(&arguments.config()?, &arguments.flags.layers(None)?)?;
-    let steps = grid.steps()?;
+    let steps = grid.runs.steps()?;
     OutputFolder::prepare(grid.out(), &[])?;
-    let missing = tell_state(grid.missing(), grid.finished(), &grid.out().join("runs"), talks);
+    let missing = tell_state(grid.runs.missing(), grid.runs.finished(), &grid.out().join("runs"), talks);
     let bar = steps_bar(steps, talks);
-    let outcome = grid.run(&|name| bar.set_message(name.to_owned()), &|| bar.inc(1));
+    let outcome = grid.runs.run(&|name| bar.set_message(name.to_owned()), &|| bar.inc(1));
     bar.finish_and_clear();
     outcome?;
     let comparison = grid.comparison();

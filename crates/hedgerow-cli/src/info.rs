@@ -50,7 +50,9 @@ pub(crate) fn info(arguments: &Arguments) -> anyhow::Result<()> {
         return Err(ConfigError::out_of_bounds("data.name", bound, value).into());
     };
     let bar = bytes_bar(&settings.data.source, !arguments.json);
-    let info = look_at(files, &settings.data.columns.format, &|read| bar.set_position(read));
+    let info = look_at(files, &settings.data.columns.format, settings.default_nodes, &|read| {
+        bar.set_position(read);
+    });
     bar.finish_and_clear();
     let mut info = info?;
     info.suggestion.extend(arguments.repeated(&info.suggestion));

@@ -91,9 +91,9 @@ pub(crate) fn reproduce(arguments: &Arguments) -> anyhow::Result<()> {
         What::All => Scope::All,
     };
     let mut suite = Suite::prepare(scope, &layers, &runs)?;
-    let missing = tell_state(suite.missing(), suite.finished(), &runs, talks);
-    let bar = steps_bar(suite.steps()?, talks);
-    let outcome = suite.run(&|name| bar.set_message(name.to_owned()), &|| bar.inc(1));
+    let missing = tell_state(suite.runs.missing(), suite.runs.finished(), &runs, talks);
+    let bar = steps_bar(suite.runs.steps()?, talks);
+    let outcome = suite.runs.run(&|name| bar.set_message(name.to_owned()), &|| bar.inc(1));
     bar.finish_and_clear();
     outcome?;
     let reproduction = suite.reproduction();

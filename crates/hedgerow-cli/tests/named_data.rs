@@ -65,37 +65,3 @@ fn every_data_set_at_hand_is_learned_from_as_promised() {
         }
     }
 }
-
-#[test]
-fn all_samples_that_are_promised_are_there() {
-    let Some(data) = real_data() else { return };
-    let data = data.to_str().unwrap();
-    let folder = TempDir::new().unwrap();
-    let list = json(&hedgerow(folder.path(), &["data", "list", "--json", "--data-dir", data]));
-    for entry in list.as_array().unwrap() {
-        for variant in entry["variants"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|variant| !variant["files"].is_null())
-        {
-            let (name, kind) =
-                (entry["name"].as_str().unwrap(), variant["variant"].as_str().unwrap());
-            let change = format!("data.variant={kind}");
-            // The quickest method: a running mean.
-            let flags = ["--trials", "1", "--method", "mean", "--json", "--set", &change];
-            let flags = [&["simulate", "--data", name, "--data-dir", data], &flags[..]].concat();
-            let summary = json(&hedgerow(folder.path(), &flags));
-            let count = |key: &str| summary["data"][key].as_u64().unwrap();
-            let promised = variant["samples"].as_u64().unwrap();
-            // Hours without a label are left out of what is promised of air quality, and counted
-            // among Beijing's.
-            let found = if name == "beijing" {
-                count("samples") + count("missing_labels")
-            } else {
-                count("samples")
-            };
-            assert_eq!(found, promised, "{name}, {kind}");
-        }
-    }
-}

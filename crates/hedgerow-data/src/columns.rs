@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use serde::Deserialize;
+
 use super::DataError;
 use super::rows::{Format, Place};
 use super::text::{did_you_mean, excerpt};
@@ -15,8 +17,9 @@ pub struct ColumnChoice {
     /// The target. Empty means the last column without another role. Several targets are several
     /// series.
     pub targets: Vec<String>,
-    /// What it is predicted from.
-    pub features: FeatureChoice,
+    /// The inputs, in this order; empty for a series that is predicted from its own past alone.
+    /// `None` means all columns without another role.
+    pub features: Option<Vec<String>>,
     /// Columns to leave out.
     pub drop: Vec<String>,
     /// Columns that make up the time, joined by blanks; empty if there is none.
@@ -50,7 +53,7 @@ impl Default for ColumnChoice {
         Self {
             format: Format::default(),
             targets: Vec::new(),
-            features: FeatureChoice::Others,
+            features: None,
             drop: Vec::new(),
             time: Vec::new(),
             node: None,
@@ -70,17 +73,9 @@ impl Default for ColumnChoice {
 /// In the place of a node column: every file is a node.
 pub const BY_FILE: &str = "@file";
 
-/// Which columns are inputs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FeatureChoice {
-    /// All that are nothing else.
-    Others,
-    /// These, in this order; none at all for a series that is predicted from its own past alone.
-    Named(Vec<String>),
-}
-
 /// What becomes of columns with text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub enum Categories {
     /// They are an error.
     Refuse,
@@ -88,6 +83,20 @@ pub enum Categories {
     OneHot,
     /// This number of inputs; the hash of a text chooses one.
     Hashed(usize),
+}
+
+impl TryFrom<String> for Categories {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let slots = || text.strip_prefix("hashed:")?.parse().ok();
+        let known = match text.as_str() {
+            "refuse" => Some(Self::Refuse),
+            "one-hot" => Some(Self::OneHot),
+            _ => slots().filter(|slots| (1..=1000).contains(slots)).map(Self::Hashed),
+        };
+        known.ok_or("\"refuse\", \"one-hot\", or \"hashed:N\" with N from 1 to 1000")
+    }
 }
 
 /// When the other inputs of a time series are known.
@@ -100,7 +109,8 @@ pub enum Exogenous {
 }
 
 /// What becomes of rows that go back in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Disorder {
     /// They are an error.
     Refuse,
@@ -111,7 +121,8 @@ pub enum Disorder {
 }
 
 /// What becomes of rows with the same time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Duplicates {
     /// They are an error.
     Refuse,
@@ -163,10 +174,8 @@ impl Roles {
             (find_all("data.time", &choice.time)?, find_all("data.lagged", &choice.lagged)?);
         let dropped = find_all("data.drop", &choice.drop)?;
         let node = choice.node.as_ref().filter(|name| *name != BY_FILE).map(find).transpose()?;
-        let named = match &choice.features {
-            FeatureChoice::Named(named) => Some(find_all("data.features", named)?),
-            FeatureChoice::Others => None,
-        };
+        let named = choice.features.as_ref().map(|named| find_all("data.features", named));
+        let named = named.transpose()?;
         let is_free = |column: &usize| {
             !time.contains(column) && node != Some(*column) && !dropped.contains(column)
         };

@@ -103,7 +103,7 @@ impl Csv {
 
     /// The next row that isn't blank; those before it are consumed.
     fn next_row(&mut self) -> Result<Option<Span>, ReadError> {
-        while let Some(span) = self.source.quoted_row(0)? {
+        while let Some(span) = self.source.find_row(0, true)? {
             if !self.lines.is_blank(self.source.text(span)?) {
                 return Ok(Some(span));
             }
@@ -181,11 +181,11 @@ fn sample(source: &mut Source) -> Vec<&str> {
     let mut spans = Vec::new();
     let mut from = 0;
     while spans.len() < most && from < SAMPLE_BYTES {
-        let Ok(Some(span)) = source.quoted_row(from) else { break };
+        let Ok(Some(span)) = source.find_row(from, true) else { break };
         if !source.bytes(span).trim_ascii().is_empty() {
             spans.push(span);
         }
-        from = span.next();
+        from = span.next;
     }
     spans.into_iter().map_while(|span| std::str::from_utf8(source.bytes(span)).ok()).collect()
 }

@@ -9,7 +9,6 @@ use super::rows::{self, Cell, Format, ReadError, Row};
 use super::tables::LOOKED_AT;
 use super::text::excerpt;
 use super::timestamp;
-use crate::partition::DEFAULT_NODES;
 
 /// The description of a whole table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -98,6 +97,7 @@ const SUGGESTED_LAGS: u64 = 5;
 
 #[derive(Default)]
 struct Column {
+    name: String,
     numbers: u64,
     zeros_and_ones: u64,
     missing: u64,
@@ -176,13 +176,13 @@ impl Column {
         Some(&self.different).filter(|_| are_few && self.kind() == ColumnKind::Mixed)
     }
 
-    fn info(&self, name: &str) -> ColumnInfo {
+    fn info(&self) -> ColumnInfo {
         let kind = self.kind();
         let mean = self.sum / self.numbers.max(1) as f64;
         let is_text = self.texts > 0 && kind != ColumnKind::Time;
         let shown = || self.different.iter().take(SHOWN_TEXTS).map(|text| excerpt(text));
         ColumnInfo {
-            name: name.to_owned(),
+            name: self.name.clone(),
             kind,
             missing: self.missing,
             range: self.range.map(|(least, greatest)| (least, mean, greatest)),
@@ -192,88 +192,84 @@ impl Column {
     }
 }
 
-/// Reads the files once. `progress` gets the number of bytes read.
+/// Reads the files once. `default_nodes` is the number of nodes of a run that isn't told another.
+/// `progress` gets the number of bytes read.
 pub fn look_at(
     files: &[PathBuf],
     format: &Format,
+    default_nodes: usize,
     progress: &dyn Fn(u64),
 ) -> Result<TableInfo, ReadError> {
-    let mut names: Vec<String> = Vec::new();
     let mut columns: Vec<Column> = Vec::new();
     let (mut rows, mut bytes) = (0, 0);
     let mut row = Row::default();
     let mut notes = Vec::new();
     for file in files {
         let mut table = rows::open(file, format)?;
-        if names.is_empty() {
-            names = table.columns().to_vec();
-            columns.resize_with(names.len(), Column::default);
-        } else if names != table.columns() {
+        let names = table.columns();
+        if columns.is_empty() {
+            let column = |name: &String| Column { name: name.clone(), ..Column::default() };
+            columns = names.iter().map(column).collect();
+        } else if !columns.iter().map(|column| &column.name).eq(names) {
             notes.push(format!("{} has other columns and was left out", file.display()));
             continue;
         }
         while table.next(&mut row)? {
             rows += 1;
-            columns
-                .iter_mut()
-                .enumerate()
-                .for_each(|(at, column)| column.see(row.cell(at), row.line()));
+            for (at, column) in columns.iter_mut().enumerate() {
+                column.see(row.cell(at), row.line());
+            }
             if rows % 4096 == 0 {
                 progress(bytes + table.bytes_read());
             }
         }
         bytes += table.bytes_read();
     }
-    let infos: Vec<ColumnInfo> =
-        names.iter().zip(&columns).map(|(name, column)| column.info(name)).collect();
-    notes.extend(notes_on(&infos, &columns));
-    let suggestion = suggest(&infos, &columns, files.len(), rows);
-    Ok(TableInfo { files: files.to_vec(), rows, columns: infos, suggestion, notes })
+    notes.extend(notes_on(&columns));
+    let suggestion = suggest(&columns, files.len(), rows, default_nodes);
+    let columns = columns.iter().map(Column::info).collect();
+    Ok(TableInfo { files: files.to_vec(), rows, columns, suggestion, notes })
 }
 
-fn notes_on(infos: &[ColumnInfo], columns: &[Column]) -> Vec<String> {
+fn notes_on(columns: &[Column]) -> Vec<String> {
     let mut notes = Vec::new();
-    for (info, column) in infos.iter().zip(columns) {
-        let name = &info.name;
-        match info.kind {
+    for column in columns {
+        let Column { name, texts, times_back, times_repeated, .. } = column;
+        match column.kind() {
             ColumnKind::Constant => {
                 notes.push(format!("{name:?} is the same in all rows: nothing is learned from it"))
             }
             ColumnKind::Empty => notes.push(format!("{name:?} has no value at all")),
             ColumnKind::Mixed => {
                 let row = column.first_text.unwrap_or_default();
-                let text = column.different.iter().next().map(|text| excerpt(text));
-                let text = text.unwrap_or_default();
-                notes.push(format!("{name:?} has numbers, but also {} texts ({text:?} in row {row} or later): a marker for missing values?", column.texts));
+                let text = column.different.first().map(|text| excerpt(text)).unwrap_or_default();
+                notes.push(format!("{name:?} has numbers, but also {texts} texts ({text:?} in row {row} or later): a marker for missing values?"));
             }
-            ColumnKind::Time if column.times_back > 0 => {
-                notes.push(format!("{name:?} goes back in time {} times", column.times_back));
+            ColumnKind::Time => {
+                if *times_back > 0 {
+                    notes.push(format!("{name:?} goes back in time {times_back} times"));
+                }
+                if *times_repeated > 0 {
+                    let times = format!("the row before {times_repeated} times");
+                    notes.push(format!("{name:?} repeats the time of {times}"));
+                }
             }
             _ => {}
         }
-        if column.times_repeated > 0 && info.kind == ColumnKind::Time {
-            notes.push(format!(
-                "{name:?} repeats the time of the row before {} times",
-                column.times_repeated
-            ));
-        }
     }
-    for (marker, names) in markers(infos) {
-        notes.push(format!(
-            "{marker} is the least value in {}: a marker for missing values?",
-            names.join(", ")
-        ));
+    for (marker, names) in markers(columns) {
+        let names = names.join(", ");
+        notes.push(format!("{marker} is the least value in {names}: a marker for missing values?"));
     }
     notes
 }
 
 /// -200, -999 and their like, where they are the least value, usually mean that nothing was
 /// measured.
-fn markers(infos: &[ColumnInfo]) -> Vec<(f64, Vec<String>)> {
+fn markers(columns: &[Column]) -> Vec<(f64, Vec<String>)> {
     let of = |marker: f64| -> Vec<String> {
-        let marked =
-            infos.iter().filter(|info| info.range.is_some_and(|(least, ..)| least == marker));
-        marked.map(|info| format!("{:?}", info.name)).collect()
+        let is_marked = |column: &&Column| column.range.is_some_and(|(least, _)| least == marker);
+        columns.iter().filter(is_marked).map(|column| format!("{:?}", column.name)).collect()
     };
     let known = [-200.0, -999.0, -9999.0, -99999.0].map(|marker| (marker, of(marker)));
     known.into_iter().filter(|(_, names)| !names.is_empty()).collect()
@@ -290,60 +286,54 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// Flags for a first run.
-fn suggest(infos: &[ColumnInfo], columns: &[Column], files: usize, rows: u64) -> Vec<String> {
-    let all = || infos.iter().zip(columns);
+fn suggest(columns: &[Column], files: usize, rows: u64, default_nodes: usize) -> Vec<String> {
     let mut flags = Vec::new();
     // Targets, times, nodes and dropped columns are no inputs.
     let mut taken: BTreeSet<&str> = BTreeSet::new();
-    let is_number = |(info, column): &(&ColumnInfo, &Column)| {
-        info.kind == ColumnKind::Number || column.markers().is_some()
-    };
-    let is_flag = |(info, _): &(&ColumnInfo, &Column)| info.kind == ColumnKind::Flag;
-    let target = all().rev().find(is_number).or_else(|| all().rev().find(is_flag));
-    if let Some((target, _)) = target {
+    let is_number =
+        |column: &&Column| column.kind() == ColumnKind::Number || column.markers().is_some();
+    let is_flag = |column: &&Column| column.kind() == ColumnKind::Flag;
+    let target = columns.iter().rfind(is_number).or_else(|| columns.iter().rfind(is_flag));
+    if let Some(target) = target {
         taken.insert(&target.name);
         flags.push(format!("--target {}", quoted(&target.name)));
     }
-    let is_time = |info: &ColumnInfo| info.kind == ColumnKind::Time && info.missing == 0;
-    if let Some((time, column)) = all().find(|(info, _)| is_time(info)) {
+    let is_time = |column: &&Column| column.kind() == ColumnKind::Time && column.missing == 0;
+    if let Some(time) = columns.iter().find(is_time) {
         taken.insert(&time.name);
         // A date that repeats, and beside it the time of day.
-        let is_clock =
-            |(info, column): &(&ColumnInfo, &Column)| column.is_clock() && info.missing == 0;
-        let clock = if column.times_repeated > 0 { all().find(is_clock) } else { None };
-        if let Some((clock, _)) = clock {
-            taken.insert(&clock.name);
-            flags.push(format!("--time {}", quoted(&format!("{}+{}", time.name, clock.name))));
-        } else {
-            flags.push(format!("--time {}", quoted(&time.name)));
-        }
-        if column.times_back > 0 {
+        let is_clock = |column: &&Column| column.is_clock() && column.missing == 0;
+        let clock = columns.iter().find(is_clock).filter(|_| time.times_repeated > 0);
+        taken.extend(clock.map(|clock| clock.name.as_str()));
+        let named =
+            clock.map_or(time.name.clone(), |clock| format!("{}+{}", time.name, clock.name));
+        flags.push(format!("--time {}", quoted(&named)));
+        if time.times_back > 0 {
             flags.push("--set data.disorder=sort".to_owned());
         }
         // Sorting brings together what was apart.
-        if column.times_back > 0 || column.times_repeated > 0 && clock.is_none() {
+        if time.times_back > 0 || time.times_repeated > 0 && clock.is_none() {
             flags.push("--set data.duplicates=first".to_owned());
         }
     }
-    let is_text =
-        |info: &ColumnInfo| info.kind == ColumnKind::Text && !taken.contains(info.name.as_str());
     let node_words = ["node", "station", "device", "sensor", "meter", "site", "client", "id"];
-    let is_node = |info: &&ColumnInfo| {
-        let name = info.name.to_lowercase();
+    let is_node = |column: &&Column| {
+        let name = column.name.to_lowercase();
         let names_a_node =
             node_words.iter().any(|word| name == *word || name.ends_with(&format!("_{word}")));
         // A name that is never seen again is no node that learns.
-        let count = info.texts.as_ref().map_or(0, |(count, _)| *count as u64);
-        is_text(info) && names_a_node && info.missing == 0 && 2 * count <= rows
+        let returns = 2 * column.different.len() as u64 <= rows;
+        let is_text = column.kind() == ColumnKind::Text && !taken.contains(column.name.as_str());
+        is_text && names_a_node && column.missing == 0 && returns
     };
-    let node = infos.iter().find(is_node);
+    let node = columns.iter().find(is_node);
     match node {
         Some(node) => flags.push(format!("--partition column:{}", quoted(&node.name))),
         None if files > 1 => flags.push("--partition column:@file".to_owned()),
         None => {}
     }
     taken.extend(node.map(|node| node.name.as_str()));
-    let is_useless = |info: &ColumnInfo, column: &Column| match info.kind {
+    let is_useless = |column: &&Column| match column.kind() {
         ColumnKind::Empty | ColumnKind::Time => true,
         ColumnKind::Mixed => column.markers().is_none(),
         ColumnKind::Text => {
@@ -352,18 +342,17 @@ fn suggest(infos: &[ColumnInfo], columns: &[Column], files: usize, rows: u64) ->
         }
         ColumnKind::Number | ColumnKind::Flag | ColumnKind::Constant => false,
     };
-    let useless = all()
-        .filter(|(info, column)| !taken.contains(info.name.as_str()) && is_useless(info, column));
-    let useless: Vec<&str> = useless.map(|(info, _)| info.name.as_str()).collect();
+    let free = |column: &&Column| !taken.contains(column.name.as_str());
+    let (useless, inputs): (Vec<&Column>, Vec<&Column>) =
+        columns.iter().filter(free).partition(is_useless);
     if !useless.is_empty() {
-        flags.push(format!("--drop {}", quoted(&useless.join(","))));
+        let names: Vec<&str> = useless.iter().map(|column| column.name.as_str()).collect();
+        flags.push(format!("--drop {}", quoted(&names.join(","))));
     }
-    taken.extend(useless);
-    let inputs: Vec<_> = infos.iter().filter(|info| !taken.contains(info.name.as_str())).collect();
-    if inputs.iter().any(|info| info.kind == ColumnKind::Text) {
+    if inputs.iter().any(|column| column.kind() == ColumnKind::Text) {
         flags.push("--categories one-hot".to_owned());
     }
-    let numbers = markers(infos).into_iter().map(|(marker, _)| marker.to_string());
+    let numbers = markers(columns).into_iter().map(|(marker, _)| marker.to_string());
     let texts = columns.iter().filter_map(Column::markers).flatten().cloned();
     let found: BTreeSet<String> = numbers.chain(texts).collect();
     if !found.is_empty() {
@@ -374,14 +363,14 @@ fn suggest(infos: &[ColumnInfo], columns: &[Column], files: usize, rows: u64) ->
         flags.push(format!("--lags {SUGGESTED_LAGS}"));
     }
     let samples = rows.saturating_sub(if inputs.is_empty() { SUGGESTED_LAGS } else { 0 });
-    if node.is_none() && files == 1 && samples < DEFAULT_NODES as u64 {
+    if node.is_none() && files == 1 && samples < default_nodes as u64 {
         flags.push("--nodes 1".to_owned());
     }
-    let is_large = |info: &ColumnInfo| {
-        info.range.is_some_and(|(least, _, greatest)| least.abs().max(greatest.abs()) > 3.0)
+    let is_large = |column: &Column| {
+        column.range.is_some_and(|(least, greatest)| least.abs().max(greatest.abs()) > 3.0)
     };
     // A scale takes some samples to agree on.
-    if infos.iter().any(is_large) && rows >= ROWS_FOR_A_SCALE {
+    if columns.iter().any(is_large) && rows >= ROWS_FOR_A_SCALE {
         flags.push("--scaling online".to_owned());
     }
     flags
@@ -396,7 +385,7 @@ mod tests {
         let file = folder.path().join("t.csv");
         std::fs::write(&file, content).unwrap();
         let format = Format { missing: vec!["NA".to_owned(), "?".to_owned()], ..Format::default() };
-        look_at(&[file], &format, &|_| {}).unwrap().suggestion.join(" ")
+        look_at(&[file], &format, 20, &|_| {}).unwrap().suggestion.join(" ")
     }
 
     #[test]

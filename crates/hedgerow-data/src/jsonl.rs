@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::cell::CellReader;
+use super::cell::{BadNumber, CellReader};
 use super::rows::{Cell, Format, MAX_COLUMNS, Place, ReadError, Row, Rows, TableFormat};
 use super::source::Source;
 use super::text::foreign_message;
@@ -70,7 +70,7 @@ impl JsonLines {
     }
 
     fn read(&mut self, row: &mut Row) -> Result<bool, ReadError> {
-        while let Some(span) = self.source.next_line()? {
+        while let Some(span) = self.source.find_row(0, false)? {
             let text = self.source.text(span)?;
             if !text.trim_ascii().is_empty() {
                 row.clear(self.source.line());
@@ -136,32 +136,6 @@ impl Keys {
             _ => self.positions.get(key).copied(),
         }
     }
-
-    fn cell<'a>(
-        &self,
-        value: &'a RawValue,
-        place: impl Fn() -> Place,
-    ) -> Result<Value<'a>, ReadError> {
-        let json = value.get();
-        let cell = match json.as_bytes().first() {
-            Some(b'n') => Cell::Missing,
-            Some(b't') => Cell::Number(1.0),
-            Some(b'f') => Cell::Number(0.0),
-            Some(b'"') => {
-                return Ok(Value::Text(serde_json::from_str(json).map_err(|error| {
-                    ReadError::BadJson(place(), error.column(), "a string that is none".to_owned())
-                })?));
-            }
-            Some(b'{' | b'[') => return Err(ReadError::Nested(place())),
-            _ => self.cells.read(json, b'.').map_err(|unusable| unusable.at(place(), json))?,
-        };
-        Ok(Value::Cell(cell))
-    }
-}
-
-enum Value<'a> {
-    Cell(Cell<'a>),
-    Text(Text<'a>),
 }
 
 /// A string, borrowed if nothing in it is escaped.
@@ -208,14 +182,26 @@ impl<P: Fn(Option<&str>) -> Place> Object<'_, P> {
 
     fn set(&mut self, column: usize, key: &str, value: &RawValue) -> Result<(), ReadError> {
         let place = || (self.place)(Some(key));
-        match self.keys.cell(value, place)? {
-            Value::Cell(cell) => self.row.set(column, cell),
-            Value::Text(Text(text)) => {
-                let text = text.trim();
-                let cell = self.keys.cells.read(text, self.keys.decimal);
-                self.row.set(column, cell.map_err(|unusable| unusable.at(place(), text))?);
+        let Keys { cells, decimal, .. } = &*self.keys;
+        let json = value.get();
+        let text: Text<'_>;
+        let read = |text, decimal| {
+            cells.read(text, decimal).map_err(|unusable: BadNumber| unusable.at(place(), text))
+        };
+        let cell = match json.as_bytes().first() {
+            Some(b'n') => Cell::Missing,
+            Some(b't') => Cell::Number(1.0),
+            Some(b'f') => Cell::Number(0.0),
+            Some(b'"') => {
+                text = serde_json::from_str(json).map_err(|error| {
+                    ReadError::BadJson(place(), error.column(), "a string that is none".to_owned())
+                })?;
+                read(text.0.trim(), *decimal)?
             }
-        }
+            Some(b'{' | b'[') => return Err(ReadError::Nested(place())),
+            _ => read(json, b'.')?,
+        };
+        self.row.set(column, cell);
         Ok(())
     }
 }

@@ -10,9 +10,6 @@ use rand_chacha::ChaCha8Rng;
 
 use super::Dataset;
 
-/// Number of nodes if neither the user nor the data gives one; the paper uses 20.
-pub const DEFAULT_NODES: usize = 20;
-
 /// A way of dealing samples to nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Partition {

@@ -18,17 +18,10 @@ use super::text::excerpt;
 pub(crate) struct Span {
     begin: usize,
     end: usize,
-    /// Behind its line end.
-    next: usize,
+    /// Where the row after it begins.
+    pub(crate) next: usize,
     /// How many lines it has.
     lines: u64,
-}
-
-impl Span {
-    /// Where the row after it begins.
-    pub(crate) fn next(&self) -> usize {
-        self.next
-    }
 }
 
 /// Bytes, unpacked, line by line.
@@ -140,18 +133,6 @@ impl Source {
         Ok(None)
     }
 
-    /// The row of text that begins `from` bytes ahead: a line, or several if line ends stand within
-    /// quotes. Wherever they stand, an odd number of quotes says so; whether they stand where they
-    /// may is not checked here.
-    pub(crate) fn quoted_row(&mut self, from: usize) -> Result<Option<Span>, ReadError> {
-        self.find_row(from, true)
-    }
-
-    /// The next line.
-    pub(crate) fn next_line(&mut self) -> Result<Option<Span>, ReadError> {
-        self.find_row(0, false)
-    }
-
     /// A row's bytes without the line end.
     pub(crate) fn bytes(&self, span: Span) -> &[u8] {
         &self.unread()[span.begin..span.end]
@@ -179,7 +160,14 @@ impl Source {
         &self.buffer[self.start..self.filled]
     }
 
-    fn find_row(&mut self, from: usize, quoted: bool) -> Result<Option<Span>, ReadError> {
+    /// The row of text that begins `from` bytes ahead: a line, or several if `quoted` and line ends
+    /// stand within quotes. Wherever they stand, an odd number of quotes says so; whether they stand
+    /// where they may is not checked here.
+    pub(crate) fn find_row(
+        &mut self,
+        from: usize,
+        quoted: bool,
+    ) -> Result<Option<Span>, ReadError> {
         let Some(mut row) = self.find_line(from).map_err(|stop| self.error(stop, 0))? else {
             return Ok(None);
         };

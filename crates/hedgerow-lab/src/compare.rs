@@ -18,7 +18,7 @@ pub use ranking::{RankedMethod, Ranking};
 pub use role::role_of;
 pub use runs::Grid;
 
-use crate::results::{Results, all_sizes};
+use crate::results::{Results, all_sizes, each_once};
 
 /// One run: a data set with one partition.
 #[derive(Debug, Clone)]
@@ -97,13 +97,7 @@ impl Comparison {
 
     /// Each value once, in the order of the runs.
     pub fn each_once<'c>(&'c self, of: impl Fn(&'c Cell) -> &'c str) -> Vec<&'c str> {
-        let mut values = Vec::new();
-        for value in self.cells.iter().map(of) {
-            if !values.contains(&value) {
-                values.push(value);
-            }
-        }
-        values
+        each_once(self.cells.iter().map(of))
     }
 
     /// The run on this data with this partition.

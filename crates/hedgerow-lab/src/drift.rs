@@ -82,21 +82,8 @@ mod tests {
     use super::*;
     use crate::results::Moments;
     use crate::settings::Settings;
-    use crate::testing;
+    use crate::testing::run_on_stream as run;
     use hedgerow_config::Layer;
-
-    /// A run on a stream whose methods all have this windowed error.
-    fn run(stream: &str, rounds: usize, window: usize, error: impl Fn(u64) -> f64) -> Results {
-        let mut results = testing::results(3, rounds, 2);
-        results.data.name = stream.into();
-        results.data.provenance = "generated".into();
-        results.window = window;
-        for curve in results.methods.iter_mut().map(|method| &mut method.curve) {
-            let values = curve.rounds.iter().map(|round| Moments { mean: error(*round), sd: 0.0 });
-            curve.mse_window = values.collect();
-        }
-        results
-    }
 
     fn first(results: &Results) -> Vec<Passage> {
         passages(results, &results.methods[0])

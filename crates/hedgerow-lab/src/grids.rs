@@ -8,45 +8,49 @@ const REGRET_POINTS: usize = 40;
 const OPEN_CURVE: f64 = 200.0;
 const OPEN_REGRET: f64 = 4.0;
 
-/// The rounds at which curves are recorded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Grids {
+/// The rounds at which curves and the regret are recorded.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Grids {
+    pub(crate) curve: Grid,
+    pub(crate) regret: Grid,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Grid {
     /// The number of rounds is known: these rounds.
-    Closed { curve: Vec<u64>, regret: Vec<u64> },
-    /// The end is unknown: rounds are recorded more and more rarely.
-    Open,
+    Closed(Vec<u64>),
+    /// The end is unknown: rounds are recorded more and more rarely, so many per e-fold.
+    Open(f64),
 }
 
 impl Grids {
+    /// Of a live stream.
+    pub(crate) const OPEN: Self =
+        Self { curve: Grid::Open(OPEN_CURVE), regret: Grid::Open(OPEN_REGRET) };
+
     pub(crate) fn closed(rounds: usize) -> Self {
-        Self::Closed { curve: curve_grid(rounds), regret: logarithmic_grid(rounds, REGRET_POINTS) }
+        Self {
+            curve: Grid::Closed(curve_grid(rounds)),
+            regret: Grid::Closed(logarithmic_grid(rounds, REGRET_POINTS)),
+        }
     }
+}
 
-    pub(crate) fn has_curve_point(&self, round: u64) -> bool {
+impl Grid {
+    pub(crate) fn has(&self, round: u64) -> bool {
         match self {
-            Self::Closed { curve, .. } => curve.binary_search(&round).is_ok(),
-            Self::Open => is_milestone(round, OPEN_CURVE),
+            Self::Closed(rounds) => rounds.binary_search(&round).is_ok(),
+            Self::Open(density) => is_milestone(round, *density),
         }
     }
 
-    pub(crate) fn has_regret_point(&self, round: u64) -> bool {
+    /// All points, now that the last round is known.
+    pub(crate) fn points(&self, last: u64) -> Vec<u64> {
         match self {
-            Self::Closed { regret, .. } => regret.binary_search(&round).is_ok(),
-            Self::Open => is_milestone(round, OPEN_REGRET),
-        }
-    }
-
-    /// The points of curves and of the regret, now that the last round is known.
-    pub(crate) fn points(&self, last: u64) -> (Vec<u64>, Vec<u64>) {
-        let chosen = |is_chosen: &dyn Fn(u64) -> bool| -> Vec<u64> {
-            (1..=last).filter(|round| *round == last || is_chosen(*round)).collect()
-        };
-        match self {
-            Self::Closed { curve, regret } => (curve.clone(), regret.clone()),
-            Self::Open => (
-                chosen(&|round| self.has_curve_point(round)),
-                chosen(&|round| self.has_regret_point(round)),
-            ),
+            Self::Closed(rounds) => rounds.clone(),
+            Self::Open(_) => {
+                (1..=last).filter(|round| *round == last || self.has(*round)).collect()
+            }
         }
     }
 }
@@ -87,14 +91,15 @@ mod tests {
     #[test]
     fn grids_begin_with_one_end_with_the_last_round_and_ascend() {
         for rounds in [1, 2, 999, 1000, 1001, 123_456] {
-            for grids in [Grids::closed(rounds), Grids::Open] {
-                let (curve, regret) = grids.points(rounds as u64);
+            for grids in [Grids::closed(rounds), Grids::OPEN] {
+                let last = rounds as u64;
+                let (curve, regret) = (grids.curve.points(last), grids.regret.points(last));
                 for grid in [&curve, &regret] {
                     assert_eq!((grid[0], *grid.last().unwrap()), (1, rounds as u64));
                     assert!(grid.is_sorted() && grid.windows(2).all(|pair| pair[0] < pair[1]));
                     assert!(grid.len() <= 2 * CURVE_POINTS);
                 }
-                assert!(curve.iter().rev().skip(1).all(|round| grids.has_curve_point(*round)));
+                assert!(curve.iter().rev().skip(1).all(|round| grids.curve.has(*round)));
                 assert!(regret.len() <= 2 * REGRET_POINTS);
             }
         }
@@ -102,8 +107,7 @@ mod tests {
 
     #[test]
     fn an_open_grid_does_not_depend_on_the_end() {
-        let (long, _) = Grids::Open.points(10_000);
-        let (short, _) = Grids::Open.points(5_000);
+        let (long, short) = (Grids::OPEN.curve.points(10_000), Grids::OPEN.curve.points(5_000));
         assert_eq!(short[..short.len() - 1], long[..short.len() - 1]);
     }
 }

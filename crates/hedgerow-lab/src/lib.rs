@@ -24,8 +24,10 @@
 pub mod compare;
 pub mod drift;
 mod grids;
+mod group_run;
 pub mod live;
 pub mod measure;
+mod measures;
 pub mod memory;
 mod method_run;
 pub mod output;

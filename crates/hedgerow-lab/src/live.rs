@@ -12,6 +12,7 @@ use hedgerow::federation::Contact;
 use rayon::prelude::*;
 
 use crate::grids::Grids;
+use crate::group_run::GroupRun;
 use crate::parallelism::Parallelism;
 use crate::preprocessor::RawRound;
 use crate::results::Results;
@@ -19,7 +20,7 @@ use crate::round_generator::{RoundGenerator, Turn};
 use crate::run::{self, RunError};
 use crate::settings::{Arrivals, Scaling, Settings, SettingsError, Sizes};
 use crate::summary;
-use crate::trial::{self, GroupRun, RunContext, TrialError, TrialResult};
+use crate::trial::{self, RunContext, TrialError, TrialResult};
 use hedgerow_data::partition::Partition;
 use hedgerow_data::samples::{Sample, SampleStream};
 use hedgerow_data::{DataError, FIRST_LOOK, is_of_order_one};
@@ -73,7 +74,7 @@ pub fn run(
         scaler,
         has_missing: true,
         delay: run::delay(settings, stream.has_owners(), rounds.nodes),
-        grids: Grids::Open,
+        grids: Grids::OPEN,
         parallelism: Parallelism::OverNodes,
     };
     run::check_memory(&context, 0)?;
@@ -167,7 +168,7 @@ fn errors(trials: &[Trial]) -> Vec<(String, f64)> {
     let mut errors: Vec<(String, f64)> = Vec::new();
     let runs = |trial: &Trial| -> Vec<(String, f64)> {
         let runs = trial.group_runs.iter().flat_map(|group_run| &group_run.runs);
-        runs.map(|run| (run.choice.name(), run.mse())).collect()
+        runs.map(|run| (run.choice.name(), run.measures.mse())).collect()
     };
     let all: Vec<_> = trials.iter().map(runs).collect();
     for (position, (name, _)) in all[0].iter().enumerate() {
@@ -196,11 +197,8 @@ impl Trial {
             .map(|group| GroupRun::new(context, group, number))
             .collect::<Result<_, _>>()?;
         let randomness = trial::trial_randomness(context.settings, number);
-        let generator = RoundGenerator::without_samples(
-            context.nodes,
-            context.settings.participation,
-            randomness,
-        );
+        let participation = context.settings.participation;
+        let generator = RoundGenerator::new(&[], context.nodes, participation, 0, randomness);
         Ok(Self { number, group_runs, generator, turns: Vec::new() })
     }
 
@@ -225,7 +223,8 @@ impl Trial {
 
     fn finish(mut self, last: u64, grids: &Grids) -> TrialResult {
         self.group_runs.iter_mut().for_each(|group_run| group_run.play_no_more(last, grids));
-        trial::together(self.group_runs.into_iter().map(GroupRun::finish).collect())
+        let groups = self.group_runs.into_iter().map(GroupRun::finish);
+        groups.fold(TrialResult::default(), TrialResult::join)
     }
 }
 

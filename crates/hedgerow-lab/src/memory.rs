@@ -10,11 +10,12 @@ use hedgerow::method::{Reference, Setup};
 use hedgerow::scaling::NodeScaling;
 use hedgerow::{Node, Plan};
 
+use crate::group_run::{FEATURES_AT_ONCE, LEAST_AT_ONCE, MOST_AT_ONCE};
 use crate::preprocessor::Scaler;
 use crate::round_generator::Turn;
 use crate::run::RunError;
 use crate::settings::{MethodChoice, Settings, SettingsError, Wire};
-use crate::trial::{self, FEATURES_AT_ONCE, LEAST_AT_ONCE, MOST_AT_ONCE, RunContext};
+use crate::trial::{self, RunContext};
 
 /// Bytes that a run will take, by purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -77,13 +78,16 @@ impl Memory {
         ]
     }
 
-    fn add(&mut self, other: Self) {
-        self.nodes += other.nodes;
-        self.features += other.features;
-        self.messages += other.messages;
-        self.data += other.data;
-        self.results += other.results;
-        self.program += other.program;
+    /// This many times its bytes, and those of another.
+    fn times_plus(&self, times: f64, other: &Self) -> Self {
+        Self {
+            nodes: self.nodes * times + other.nodes,
+            features: self.features * times + other.features,
+            messages: self.messages * times + other.messages,
+            data: self.data * times + other.data,
+            results: self.results * times + other.results,
+            program: self.program * times + other.program,
+        }
     }
 
     /// An error if it is more than there is, or more than [`Settings::memory_limit`] allows.
@@ -120,20 +124,13 @@ pub(crate) fn estimate(context: &RunContext<'_>, at_once: usize) -> Result<Memor
         let this = of_group(context, group)?;
         // Groups run one after the other, unless the stream can be read only once.
         if context.rounds.is_none() {
-            one.add(this);
+            one = one.times_plus(1.0, &this);
         } else if this.total() > one.total() {
             one = this;
         }
     }
-    let times = at_once as f64;
-    let mut all = Memory {
-        nodes: one.nodes * times,
-        features: one.features * times,
-        messages: one.messages * times,
-        data: one.data * times,
-        results: one.results * times,
-        program: PROGRAM_BYTES,
-    };
+    let program = Memory { program: PROGRAM_BYTES, ..Memory::default() };
+    let mut all = one.times_plus(at_once as f64, &program);
     // The curves of all trials are kept to the end, and their means are added then.
     let points = context.rounds.map_or(2000, |rounds| rounds.min(1500)) as f64;
     let of_sk = |choice: &&MethodChoice| choice.info.takes_kernel;

@@ -76,8 +76,6 @@ pub(crate) struct Round {
 pub(crate) struct Unscaled {
     pub(crate) node: NodeId,
     pub(crate) label: f32,
-    /// The latest label that was known before.
-    pub(crate) last: f32,
 }
 
 impl Round {
@@ -163,16 +161,12 @@ impl Preprocessor {
         turns: &[Turn],
         mut moved: impl FnMut(NodeId, &Scale, &Scale) -> Result<(), E>,
     ) -> Result<(), E> {
-        let Some((server, scale)) =
-            self.server.as_ref().and_then(|server| Some((server, server.scale()?)))
-        else {
-            return Ok(());
-        };
+        let Some((version, scale)) = agreed(&self.server) else { return Ok(()) };
         for turn in turns.iter().filter(|turn| turn.contact != Contact::Lost) {
             let node = &mut self.nodes[turn.node as usize];
-            let old = if node.version() < server.version() { node.scale().cloned() } else { None };
+            let old = node.scale().filter(|_| node.version() < version).cloned();
             // Both were made here, from one kind.
-            if node.adopt(server.version(), scale).unwrap_or(false) {
+            if node.adopt(version, scale).unwrap_or(false) {
                 self.tally.numbers_down += scale.count() as u64;
                 if let Some(old) = old {
                     moved(turn.node, &old, scale)?;
@@ -196,11 +190,7 @@ impl Preprocessor {
         raw: &RawRound,
         round: &mut Round,
     ) -> bool {
-        let Some((version, scale)) =
-            self.server.as_ref().and_then(|server| Some((server.version(), server.scale()?)))
-        else {
-            return false;
-        };
+        let Some((version, scale)) = agreed(&self.server) else { return false };
         let behind: Vec<usize> = turns
             .iter()
             .map(|turn| turn.node as usize)
@@ -252,7 +242,7 @@ impl Preprocessor {
             Some(scaling) => {
                 let Some(scale) = scaling.scale() else {
                     self.tally.unscored += 1;
-                    round.unscaled.push(Unscaled { node, label: y, last });
+                    round.unscaled.push(Unscaled { node, label: y });
                     return;
                 };
                 let start = round.x.len();
@@ -308,6 +298,11 @@ impl Preprocessor {
         let fixed = self.nodes.first().and_then(NodeScaling::scale);
         server.or(fixed).map_or(Axis::IDENTITY, Scale::label)
     }
+}
+
+/// The scale that the server has made, and its version.
+fn agreed(server: &Option<ServerScaling>) -> Option<(u64, &Scale)> {
+    server.as_ref().and_then(|server| Some((server.version(), server.scale()?)))
 }
 
 #[cfg(test)]

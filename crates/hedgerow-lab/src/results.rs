@@ -9,7 +9,7 @@ use hedgerow::method::{Role, find};
 use serde::{Deserialize, Serialize};
 
 /// The results of a finished run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Results {
     /// Version of this layout, as written to `summary.json`.
     pub schema: u32,
@@ -56,7 +56,7 @@ pub struct Results {
 }
 
 /// The data of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct DataSummary {
     /// Name of the stream or path of the file.
     pub name: String,
@@ -76,7 +76,7 @@ pub struct DataSummary {
 }
 
 /// The results of one method.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct MethodResult {
     /// Name on the command line: `mk`, `sk`, `naive`, `central`, `central-batch`, `local`, `last`,
     /// `mean`, `hindsight`; a variant of a method has its own after a colon, as in `mk:voters`.
@@ -224,11 +224,17 @@ impl Results {
 
 /// The sizes of several runs in a line; all of them where runs differ.
 pub(crate) fn all_sizes<'r>(runs: impl Iterator<Item = &'r Results>) -> String {
-    let mut all: Vec<String> = Vec::new();
-    for sizes in runs.map(Results::sizes) {
-        if !all.contains(&sizes) {
-            all.push(sizes);
+    let all = each_once(runs.map(Results::sizes));
+    if all.is_empty() { "No data set was available.".to_owned() } else { all.join("; ") }
+}
+
+/// Every value once, in the order of their first appearance.
+pub(crate) fn each_once<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+    let mut each = Vec::new();
+    for value in values {
+        if !each.contains(&value) {
+            each.push(value);
         }
     }
-    if all.is_empty() { "No data set was available.".to_owned() } else { all.join("; ") }
+    each
 }

@@ -31,38 +31,20 @@ pub(crate) struct RoundGenerator<'a> {
 }
 
 impl<'a> RoundGenerator<'a> {
+    /// For so many rounds. `streams` is empty if samples come from elsewhere.
     pub(crate) fn new(
         streams: &'a [Vec<u32>],
+        nodes: usize,
         participation: Participation,
         rounds: usize,
         randomness: CounterRng,
     ) -> Self {
-        let randomness: Vec<CounterRng> = (0..streams.len())
-            .map(|node| randomness.derive(Purpose::Participation, node as u64))
-            .collect();
-        let last = participation.join_within * rounds as f64;
-        let joins = randomness
-            .iter()
-            .map(|stream| (stream.uniform_at(u64::MAX) * last) as u64 + 1)
-            .collect();
-        Self { streams, taken: vec![0; streams.len()], joins, participation, randomness, round: 0 }
-    }
-
-    /// For nodes whose samples come from elsewhere.
-    pub(crate) fn without_samples(
-        nodes: usize,
-        participation: Participation,
-        randomness: CounterRng,
-    ) -> RoundGenerator<'static> {
         let of_node = |node: usize| randomness.derive(Purpose::Participation, node as u64);
-        RoundGenerator {
-            streams: &[],
-            taken: vec![],
-            joins: vec![],
-            participation,
-            randomness: (0..nodes).map(of_node).collect(),
-            round: 0,
-        }
+        let randomness: Vec<CounterRng> = (0..nodes).map(of_node).collect();
+        let last = participation.join_within * rounds as f64;
+        let join = |stream: &CounterRng| (stream.uniform_at(u64::MAX) * last) as u64 + 1;
+        let joins = randomness.iter().map(join).collect();
+        Self { streams, taken: vec![0; nodes], joins, participation, randomness, round: 0 }
     }
 
     /// Writes the turns of the next round, and its samples in their order.
@@ -137,7 +119,7 @@ mod tests {
         let streams: Vec<Vec<u32>> =
             (0..10).map(|node| (0..200).map(|i| i * 10 + node).collect()).collect();
         let mut generator =
-            RoundGenerator::new(&streams, participation, rounds, CounterRng::from_seed(3));
+            RoundGenerator::new(&streams, 10, participation, rounds, CounterRng::from_seed(3));
         let mut turns = Vec::new();
         let mut samples = Vec::new();
         let rounds = (0..rounds).map(|_| {

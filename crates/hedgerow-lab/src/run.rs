@@ -18,7 +18,7 @@ use crate::results::Results;
 use crate::settings::{DataChoice, MethodChoice, Scaling, Settings, SettingsError, Source};
 use crate::summary;
 use crate::trial::{self, RunContext, TrialError, TrialResult};
-use hedgerow_data::partition::{DEFAULT_NODES, Partition, PartitionError};
+use hedgerow_data::partition::{Partition, PartitionError};
 use hedgerow_data::ranges::{self, RangesError};
 use hedgerow_data::samples::{InputColumns, SampleStream};
 use hedgerow_data::streams::Stream;
@@ -109,7 +109,7 @@ pub fn load_data(settings: &Settings, progress: &dyn Fn(u64)) -> Result<Dataset,
 }
 
 fn generate(settings: &Settings, stream: &Stream) -> Result<Dataset, RunError> {
-    let nodes = settings.nodes.unwrap_or(DEFAULT_NODES);
+    let nodes = settings.nodes.unwrap_or(settings.default_nodes);
     let rounds = settings.rounds.unwrap_or(stream.default_rounds);
     let per_node = (rounds as f64 * settings.participation.arrivals.bounds().1).ceil().max(1.0);
     let past = (settings.data.columns.lags + settings.data.columns.horizon - 1) * nodes;
@@ -164,7 +164,7 @@ impl<'a> Experiment<'a> {
             )?,
             has_missing: data.missing > 0,
             delay: 0,
-            grids: Grids::Open,
+            grids: Grids::OPEN,
             parallelism: parallelism(settings, owners.map(|owners| owners.names.len()))?,
         };
         context.methods = methods(settings, data.is_time_series, &context.scaler)?;
@@ -270,7 +270,7 @@ pub(crate) fn nodes(settings: &Settings, named: Option<usize>) -> Result<usize, 
             let bound = format!("{named}, as many as the data names (leave it out)");
             Err(out_of_bounds("federation.nodes", bound, nodes))
         }
-        (nodes, named) => Ok(nodes.or(named).unwrap_or(DEFAULT_NODES)),
+        (nodes, named) => Ok(nodes.or(named).unwrap_or(settings.default_nodes)),
     }
 }
 

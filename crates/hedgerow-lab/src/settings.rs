@@ -16,7 +16,7 @@ pub use choices::{Arrivals, MethodChoice, MkVariant, Participation, Wire};
 use config::Config;
 pub use data::{DataChoice, Scaling, Source};
 pub use error::SettingsError;
-use hedgerow_data::partition::{DEFAULT_NODES, Partition};
+use hedgerow_data::partition::Partition;
 
 mod choices;
 mod config;
@@ -33,8 +33,10 @@ pub struct Settings {
     pub data: DataChoice,
     /// What makes its numbers of the order of one.
     pub scaling: Scaling,
-    /// K. `None` means as many as the data names, or [`DEFAULT_NODES`].
+    /// K. `None` means as many as the data names, or else the default.
     pub nodes: Option<usize>,
+    /// K if neither the user nor the data gives a number.
+    pub default_nodes: usize,
     /// r.
     pub budget: usize,
     /// What to run, in this order, without repetition.
@@ -139,6 +141,32 @@ impl Settings {
         Ok(Plan::new(config)?)
     }
 
+    /// An error for a method that isn't possible with these settings. Budgets are checked by
+    /// [`plan`](Self::plan), except those of methods with features of their own.
+    pub(crate) fn check_method(&self, choice: MethodChoice) -> Result<(), SettingsError> {
+        let (loss, aggregation) = (self.loss(), self.aggregation());
+        if matches!(choice.info.features, FeatureKind::Dictionary(_)) {
+            self.frequencies(choice)?;
+        }
+        if !choice.info.supports(aggregation) {
+            let bound = format!("mean for {}", choice.name());
+            return Err(out_of_bounds("learning.aggregation", bound, aggregation));
+        }
+        let obstacle = if !(choice.info.supports_loss)(&loss) {
+            let (name, loss) = (choice.info.name, loss.name());
+            format!("without {name} (it can't learn with the {loss} loss)")
+        } else if choice.personal && loss == Loss::Logistic {
+            "without a personal layer (it needs labels that are numbers)".to_owned()
+        } else if choice.is(Reference::Hindsight) && loss != Loss::Squared {
+            "without hindsight (its closed form needs the squared loss)".to_owned()
+        } else {
+            return Ok(());
+        };
+        let named = self.effective.get("federation").and_then(|section| section.get("methods"));
+        let named = named.map(ToString::to_string).unwrap_or_default();
+        Err(out_of_bounds("federation.methods", obstacle, named))
+    }
+
     /// Whether the methods are the default ones.
     pub fn has_default_methods(&self) -> bool {
         self.is_default_choice
@@ -241,9 +269,10 @@ fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
     let Config { data, federation, run, learning, kernels, participation } = merged.read()?;
     let by_column = federation.partition.strip_prefix("column:").map(str::to_owned);
     let mut settings = Settings {
-        scaling: data::scaling(&data.scaling)?,
+        scaling: data.scaling.clone(),
         data: data::choice(data, source, by_column.clone(), learning.loss() == Loss::Logistic)?,
         nodes: Some(federation.nodes).filter(|_| merged.is_given("federation.nodes")),
+        default_nodes: federation.nodes,
         budget: federation.budget,
         methods: methods(&federation.methods, federation.personal)?,
         partition: match by_column {
@@ -264,89 +293,32 @@ fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
         },
         kernels: kernels.dictionary(),
         draw: kernels.draw,
-        participation: Participation {
-            dropout: participation.dropout,
-            late: participation.late,
-            join_within: participation.join_within,
-            arrivals: arrivals(&participation.arrivals)?,
-        },
+        participation,
         effective: merged.table().clone(),
         is_default_choice: false,
         learning,
     };
     let plain = |choice: &MethodChoice| MethodChoice { personal: false, ..*choice };
-    settings.is_default_choice = settings
-        .methods
-        .iter()
-        .map(plain)
-        .eq(DEFAULT_METHODS.iter().filter_map(|name| MethodChoice::parse(name)));
+    let defaults: Config = Merged::new(DEFAULTS, &[])?.read()?;
+    let defaults = self::methods(&defaults.federation.methods, false)?;
+    settings.is_default_choice = settings.methods.iter().map(plain).eq(defaults);
     if settings.is_default_choice {
-        // Among the defaults a method whose own features don't fit the budget is left out quietly.
-        let budget = settings.budget;
-        settings.methods.retain(|choice| {
-            !matches!(choice.info.features, FeatureKind::Dictionary(_))
-                || choice.info.frequencies(budget, &PofOptions::default()).is_ok()
-        });
-    }
-    let aggregation = settings.aggregation();
-    let is_able = |choice: &MethodChoice| choice.info.supports(aggregation);
-    if let Some(unable) = settings.methods.iter().find(|choice| !is_able(choice)) {
-        if !settings.has_default_methods() {
-            let bound = format!("mean for {}", unable.name());
-            return Err(out_of_bounds("learning.aggregation", bound, aggregation));
-        }
-        settings.methods.retain(is_able);
-    }
-    let loss = settings.loss();
-    let learns = |choice: &MethodChoice| (choice.info.supports_loss)(&loss);
-    if let Some(unable) = settings.methods.iter().find(|choice| !learns(choice)) {
-        // Among the defaults it is left out quietly, too.
-        if !settings.has_default_methods() {
-            let (name, loss) = (unable.info.name, loss.name());
-            let bound = format!("without {name} (it can't learn with the {loss} loss)");
-            return Err(out_of_bounds(
-                "federation.methods",
-                bound,
-                format!("{:?}", federation.methods),
-            ));
-        }
-        settings.methods.retain(learns);
+        // Methods that are not possible are left out quietly.
+        let mut chosen = std::mem::take(&mut settings.methods);
+        chosen.retain(|choice| settings.check_method(plain(choice)).is_ok());
+        settings.methods = chosen;
     }
     // All other errors are found here, before any data is read.
     for &choice in &settings.methods {
-        let sizes =
-            Sizes { nodes: DEFAULT_NODES, inputs: 1, rounds: Some(settings.rounds.unwrap_or(1)) };
+        settings.check_method(choice)?;
+        let rounds = Some(settings.rounds.unwrap_or(1));
+        let sizes = Sizes { nodes: settings.default_nodes, inputs: 1, rounds };
         settings.plan(choice, sizes, settings.seed)?;
         let spec = settings.feature_spec(choice, 1, settings.seed)?;
         FeatureMap::new(&FeatureSpec { frequencies: 1, ..spec })?;
     }
-    if settings.methods.iter().any(|choice| choice.personal) && settings.loss() == Loss::Logistic {
-        let bound = "without a personal layer (it needs labels that are numbers)";
-        return Err(out_of_bounds(
-            "federation.methods",
-            bound,
-            format!("{:?}", federation.methods),
-        ));
-    }
-    if settings.methods.iter().any(|choice| choice.is(Reference::Hindsight))
-        && settings.loss() != Loss::Squared
-    {
-        // Among the defaults it is left out quietly; asked for by name it is refused.
-        if !settings.has_default_methods() {
-            let bound = "without hindsight (its closed form needs the squared loss)";
-            return Err(out_of_bounds(
-                "federation.methods",
-                bound,
-                format!("{:?}", federation.methods),
-            ));
-        }
-        settings.methods.retain(|choice| !choice.is(Reference::Hindsight));
-    }
     Ok(settings)
 }
-
-/// What `defaults.toml` names; a test compares them.
-const DEFAULT_METHODS: [&str; 7] = ["gr", "mk", "sk", "naive", "central", "local", "hindsight"];
 
 fn methods(names: &[String], personal: bool) -> Result<Vec<MethodChoice>, SettingsError> {
     let mut chosen: Vec<MethodChoice> = Vec::new();
@@ -366,31 +338,6 @@ fn methods(names: &[String], personal: bool) -> Result<Vec<MethodChoice>, Settin
     Ok(chosen)
 }
 
-fn arrivals(text: &str) -> Result<Arrivals, SettingsError> {
-    let wrong = || {
-        let bound = "\"one\", \"fixed:N\" with N from 1 to 1000000, \"poisson:MEAN\" with a mean from 0.001 to 100, or \"rates:LOW..HIGH\" with such means";
-        out_of_bounds("participation.arrivals", bound, format!("{text:?}"))
-    };
-    let rate = |text: &str| text.parse().ok().filter(|mean| (0.001..=100.0).contains(mean));
-    if text == "one" {
-        return Ok(Arrivals::Fixed(1));
-    }
-    match text.split_once(':') {
-        Some(("fixed", count)) => match count.parse() {
-            Ok(count) if (1..=1_000_000).contains(&count) => Ok(Arrivals::Fixed(count)),
-            _ => Err(wrong()),
-        },
-        Some(("poisson", mean)) => Ok(Arrivals::Poisson(rate(mean).ok_or_else(wrong)?)),
-        Some(("rates", means)) => {
-            match means.split_once("..").map(|(low, high)| (rate(low), rate(high))) {
-                Some((Some(low), Some(high))) => Ok(Arrivals::Rates(low, high)),
-                _ => Err(wrong()),
-            }
-        }
-        _ => Err(wrong()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use toml::Value;
@@ -407,7 +354,7 @@ mod tests {
         assert_eq!((settings.nodes, settings.budget, settings.kernels.len()), (None, 100, 11));
         assert_eq!(settings.kernels, Kernel::paper_dictionary());
         let mk = MethodChoice::parse("mk").unwrap();
-        let sizes = Sizes { nodes: DEFAULT_NODES, inputs: 1, rounds: Some(500) };
+        let sizes = Sizes { nodes: settings.default_nodes, inputs: 1, rounds: Some(500) };
         let plan = settings.plan(mk, sizes, 1).unwrap();
         assert_eq!(plan, Plan::new(hedgerow::PlanConfig::default()).unwrap());
         assert_eq!(settings.participation.describe(), "");

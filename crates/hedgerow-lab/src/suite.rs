@@ -7,13 +7,13 @@ use serde::Deserialize;
 use toml::Table;
 
 pub use reproduction::{Figure, Panel, Reproduction, Variants};
-pub(crate) use runs::Runs;
+pub use runs::Runs;
 
 use crate::output::OutputError;
 use crate::run::RunError;
 use crate::settings::{Settings, SettingsError};
 use hedgerow_config::Layer;
-use hedgerow_data::catalog::{self, NotFound};
+use hedgerow_data::catalog;
 
 mod reproduction;
 mod runs;
@@ -91,7 +91,8 @@ pub enum Scope {
 pub struct Suite {
     figures: Vec<(ExperimentFile, Vec<usize>)>,
     variants: Option<(ExperimentFile, Vec<usize>)>,
-    runs: Runs,
+    /// What runs them.
+    pub runs: Runs,
 }
 
 impl Suite {
@@ -145,31 +146,6 @@ impl Suite {
         layers.push(Layer::value("experiments", "data.name", data));
         let settings = Settings::load(&layers);
         self.runs.add(data, &title, settings, |_, _| {})
-    }
-
-    /// Steps of progress that are left.
-    pub fn steps(&self) -> Result<u64, SuiteError> {
-        self.runs.steps()
-    }
-
-    /// How many runs are finished, and how many there are.
-    pub fn finished(&self) -> (usize, usize) {
-        self.runs.finished()
-    }
-
-    /// Data sets that are not available, each once.
-    pub fn missing(&self) -> Vec<&NotFound> {
-        self.runs.missing()
-    }
-
-    /// Runs the unfinished runs in order and stores each. `start` gets the name of each run, `step`
-    /// is called for each step.
-    pub fn run(
-        &mut self,
-        start: &dyn Fn(&str),
-        step: &(dyn Fn() + Sync),
-    ) -> Result<(), SuiteError> {
-        self.runs.run(start, step)
     }
 
     /// All that is finished, in the paper's arrangement.

@@ -33,7 +33,7 @@ pub(crate) fn summarise(
     if trials.iter().all(|trial| trial.samples as u64 == trial.preprocessor.unscored) {
         return Err(RunError::NothingSeen(data.to_owned()));
     }
-    let (curve, regret) = context.grids.points(last);
+    let (curve, regret) = (context.grids.curve.points(last), context.grids.regret.points(last));
     let points = Points { curve, regret, last };
     let tracks: Vec<&[Track]> = trials.iter().map(|trial| &trial.tracks[..]).collect();
     let hindsight: Vec<&HindsightTrack> =
@@ -43,7 +43,9 @@ pub(crate) fn summarise(
     let by_sk = mark_best(&mut methods, settings.loss() == Loss::Squared);
     let by_function = best_function(&hindsight);
     if let Some(kernel) = by_function {
-        methods.push(hindsight_entry(settings.kernels.len(), &points, &hindsight, kernel));
+        let seconds = trials.iter().map(|trial| trial.hindsight_seconds).sum();
+        let entry = hindsight_entry(settings.kernels.len(), &points, &hindsight, kernel);
+        methods.push(MethodResult { seconds, ..entry });
     }
     methods.sort_by_key(|method| {
         let global = method.name.strip_suffix(MethodChoice::PERSONAL).unwrap_or(&method.name);
@@ -253,23 +255,12 @@ fn hindsight_entry(
     MethodResult {
         name: "hindsight".to_owned(),
         kernel: Some(kernel + 1),
-        best: false,
         mse,
         mse_trials,
-        mse_last_window: None,
         mean_loss: mse,
-        error_rate: None,
-        numbers_up: 0.0,
-        numbers_down: 0.0,
-        bytes_up: 0.0,
-        bytes_down: 0.0,
         selected: (0..kernels).map(|p| f64::from(u8::from(p == kernel))).collect(),
-        votes: vec![],
-        uploads_accepted: 0.0,
-        uploads_late: 0.0,
-        regret: None,
-        seconds: hindsight.iter().map(|track| track.seconds).sum(),
         curve: Curve { rounds: points.regret.clone(), mse: course, ..Curve::default() },
+        ..MethodResult::default()
     }
 }
 
@@ -280,7 +271,7 @@ mod tests {
 
     #[test]
     fn growth_finds_the_exponent_of_a_power_law() {
-        let (_, rounds) = Grids::closed(100_000).points(100_000);
+        let rounds = Grids::closed(100_000).regret.points(100_000);
         let power: Vec<Moments> = rounds
             .iter()
             .map(|t| Moments { mean: 3.0 * (*t as f64).powf(0.55), sd: 0.0 })

@@ -45,11 +45,8 @@ pub fn results(kernels: usize, rounds: usize, trials: usize) -> Results {
             name: "twitter".into(),
             samples: rounds * 20,
             features: 77,
-            provenance: String::new(),
-            missing_inputs: 0,
-            missing_labels: 0,
+            ..DataSummary::default()
         },
-        scaling: String::new(),
         nodes: 20,
         rounds,
         budget: 100,
@@ -59,11 +56,10 @@ pub fn results(kernels: usize, rounds: usize, trials: usize) -> Results {
         partition: "round-robin".into(),
         loss: "squared".into(),
         window: 100,
-        participation: String::new(),
         best_kernel: Some(best),
         methods,
-        memory_bytes: None,
         seconds: 12.5,
+        ..Results::default()
     }
 }
 
@@ -71,26 +67,20 @@ fn method(name: &str, level: f64, trials: usize) -> MethodResult {
     let moments = |mean: f64| Moments { mean, sd: if trials > 1 { mean * 0.03 } else { 0.0 } };
     MethodResult {
         name: name.into(),
-        kernel: None,
-        best: false,
         mse: moments(0.006 * level),
         mse_trials: common_spread(trials)
             .map(|spread| 0.006 * level * (1.0 + 0.03 * spread))
             .collect(),
         mse_last_window: Some(moments(0.005 * level)),
         mean_loss: moments(0.006 * level),
-        error_rate: None,
         numbers_up: 99.0,
         numbers_down: 100.0,
         bytes_up: 400.0,
         bytes_down: 404.0,
-        selected: Vec::new(),
-        votes: Vec::new(),
         uploads_accepted: 1.0,
-        uploads_late: 0.0,
         regret: Some(Regret { mean: 30.0 * level, sd: 1.0, exponent: Some(0.55) }),
         seconds: 2.0,
-        curve: Curve::default(),
+        ..MethodResult::default()
     }
 }
 
@@ -154,6 +144,24 @@ pub fn run(levels: &[(&str, f64)]) -> Results {
         sk.mse_trials = scaled;
     }
     run
+}
+
+/// A run on a built-in stream whose methods all have this windowed error.
+pub fn run_on_stream(
+    stream: &str,
+    rounds: usize,
+    window: usize,
+    error: impl Fn(u64) -> f64,
+) -> Results {
+    let mut results = results(3, rounds, 2);
+    results.data.name = stream.into();
+    results.data.provenance = "generated".into();
+    results.window = window;
+    for curve in results.methods.iter_mut().map(|method| &mut method.curve) {
+        let values = curve.rounds.iter().map(|round| Moments { mean: error(*round), sd: 0.0 });
+        curve.mse_window = values.collect();
+    }
+    results
 }
 
 /// Gives a method these errors, one per trial.

@@ -1,26 +1,18 @@
 //! One trial: every method runs on the same stream with the same random features. A [`Track`]
 //! records each.
 
-use std::collections::VecDeque;
 use std::mem::discriminant;
-use std::ops::Range;
-use std::time::Instant;
 
-use hedgerow::baseline::{Hindsight, Omkl};
-use hedgerow::features::{Features, SampleMap};
-use hedgerow::federation::{NodeRound, RoundError};
-use hedgerow::learning::{Loss, Objective};
-use hedgerow::method::{MethodSpec, Reference};
+use hedgerow::federation::RoundError;
+use hedgerow::learning::Loss;
 use hedgerow::metrics::Traffic;
 use hedgerow::random::{CounterRng, Purpose};
-use hedgerow::scaling::{Rescaling, Scale};
-use hedgerow::{Plan, PlanError};
 
 use crate::grids::Grids;
-use crate::method_run::{Algorithm, Batch, MethodRun, Trivial};
+use crate::group_run::GroupRun;
 use crate::parallelism::Parallelism;
-use crate::preprocessor::{Preprocessor, PreprocessorTally, RawRound, Round, Scaler, due};
-use crate::round_generator::{RoundGenerator, Turn};
+use crate::preprocessor::{PreprocessorTally, RawRound, Scaler};
+use crate::round_generator::RoundGenerator;
 use crate::settings::{MethodChoice, Settings, SettingsError, Sizes};
 use hedgerow_data::Dataset;
 use hedgerow_data::partition::PartitionError;
@@ -64,7 +56,6 @@ pub(crate) struct HindsightTrack {
     pub(crate) objective: Vec<f64>,
     /// At the rounds of the regret, the mean squared error of the best one so far.
     pub(crate) course: Vec<f64>,
-    pub(crate) seconds: f64,
 }
 
 /// Why a trial failed.
@@ -119,14 +110,29 @@ impl RunContext<'_> {
     }
 }
 
-/// The result of one trial.
-#[derive(Debug, Clone)]
+/// The result of one trial, or of some of its groups of methods.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct TrialResult {
     /// Samples that were predicted: all that have a label.
     pub(crate) samples: usize,
     pub(crate) tracks: Vec<Track>,
     pub(crate) hindsight: Option<HindsightTrack>,
+    /// Every group needs the best functions for the regret of its own.
+    pub(crate) hindsight_seconds: f64,
     pub(crate) preprocessor: PreprocessorTally,
+}
+
+impl TrialResult {
+    /// Adds the result of another group on the same samples.
+    pub(crate) fn join(mut self, other: Self) -> Self {
+        self.tracks.extend(other.tracks);
+        Self {
+            tracks: self.tracks,
+            hindsight: other.hindsight.or(self.hindsight),
+            hindsight_seconds: self.hindsight_seconds + other.hindsight_seconds,
+            ..other
+        }
+    }
 }
 
 /// Runs one trial. `tick` is called after every round of every group of methods.
@@ -138,64 +144,30 @@ pub(crate) fn play(
     tick: &(dyn Fn() + Sync),
 ) -> Result<TrialResult, TrialError> {
     let streams = deal(context, data, trial)?;
-    let mut found = Vec::new();
+    let mut result = TrialResult::default();
     for group in groups(context)? {
         let mut group_run = GroupRun::new(context, &group, trial)?;
         let randomness = trial_randomness(context.settings, trial);
+        let participation = context.settings.participation;
         let mut generator =
-            RoundGenerator::new(&streams, context.settings.participation, rounds, randomness);
+            RoundGenerator::new(&streams, context.nodes, participation, rounds, randomness);
         let (mut raw, mut turns, mut samples) = (RawRound::default(), Vec::new(), Vec::new());
         for round in 1..=rounds {
             raw.clear();
             generator.next_round(&mut turns, &mut samples);
             data.inputs(&samples, &mut raw.x)?;
+            let last = |at: usize| data.last.as_ref().map_or(f32::NAN, |last| last[at]);
             raw.y.extend(samples.iter().map(|sample| data.y[*sample as usize]));
-            raw.last.extend(
-                samples.iter().map(|sample| {
-                    data.last.as_ref().map_or(f32::NAN, |last| last[*sample as usize])
-                }),
-            );
+            raw.last.extend(samples.iter().map(|sample| last(*sample as usize)));
             group_run
                 .play(round as u64, &turns, &raw, &context.grids)
                 .map_err(|source| TrialError::Round { trial: trial + 1, round, source })?;
             tick();
         }
         // Keep only the result: the nodes of the next group need the memory.
-        found.push(group_run.finish());
+        result = result.join(group_run.finish());
     }
-    Ok(together(found))
-}
-
-/// The result of one group of methods.
-pub(crate) struct Found {
-    samples: usize,
-    preprocessor: PreprocessorTally,
-    tracks: Vec<Track>,
-    hindsight: Option<HindsightTrack>,
-    hindsight_seconds: f64,
-}
-
-/// Joins the results of a trial's groups.
-pub(crate) fn together(found: Vec<Found>) -> TrialResult {
-    let mut result = TrialResult {
-        samples: 0,
-        tracks: Vec::new(),
-        hindsight: None,
-        preprocessor: PreprocessorTally::default(),
-    };
-    let mut hindsight_seconds = 0.0;
-    for one in found {
-        result.samples = one.samples;
-        result.preprocessor = one.preprocessor;
-        result.hindsight = one.hindsight.or(result.hindsight);
-        hindsight_seconds += one.hindsight_seconds;
-        result.tracks.extend(one.tracks);
-    }
-    // Every group needs it for the regret of its own.
-    if let Some(hindsight) = &mut result.hindsight {
-        hindsight.seconds = hindsight_seconds;
-    }
-    result
+    Ok(result)
 }
 
 pub(crate) fn trial_randomness(settings: &Settings, trial: usize) -> CounterRng {
@@ -214,378 +186,21 @@ pub(crate) fn deal(
 
 /// Methods that share a feature map: as many frequencies, drawn and scaled the same way.
 pub(crate) fn groups(context: &RunContext<'_>) -> Result<Vec<Vec<MethodChoice>>, SettingsError> {
-    let mut groups: Vec<Vec<MethodChoice>> = Vec::new();
-    let key = |choice: MethodChoice| {
+    let mut groups: Vec<(_, Vec<MethodChoice>)> = Vec::new();
+    for &choice in &context.methods {
         let variant = choice.variant;
-        Ok::<_, SettingsError>((
+        let key = (
             discriminant(&choice.info.features),
             context.settings.frequencies(choice)?,
             variant.unnormalised,
             variant.frequencies,
-        ))
-    };
-    for &choice in &context.methods {
-        let mut known = None;
-        for (position, group) in groups.iter().enumerate() {
-            if choice.is_trivial() || key(group[0])? == key(choice)? {
-                known = Some(position);
-                break;
-            }
-        }
-        match known {
-            Some(position) => groups[position].push(choice),
-            None => groups.push(vec![choice]),
+        );
+        match groups.iter_mut().find(|(known, _)| choice.is_trivial() || *known == key) {
+            Some((_, group)) => group.push(choice),
+            None => groups.push((key, vec![choice])),
         }
     }
-    Ok(groups)
-}
-
-/// A group of methods in one trial.
-pub(crate) struct GroupRun {
-    /// The plan whose features all of the group learn from.
-    features: Plan,
-    parallelism: Parallelism,
-    objective: Objective,
-    z: Vec<f32>,
-    preprocessor: Preprocessor,
-    round: Round,
-    samples: usize,
-    pub(crate) runs: Vec<MethodRun>,
-    has_centrally: bool,
-    /// Whether a method needs all samples of a round at once.
-    has_at_once: bool,
-    /// Rounds between a prediction and its label, and the rounds that wait for their labels.
-    delay: usize,
-    waiting: VecDeque<(Vec<Turn>, RawRound)>,
-    /// One per kernel, if the regret is wanted.
-    hindsight: Vec<Hindsight>,
-    has_hindsight: bool,
-    course: Vec<f64>,
-    /// Objective per sample of each kernel's best function, when last taken.
-    best_objectives: Vec<f64>,
-    hindsight_seconds: f64,
-}
-
-impl GroupRun {
-    pub(crate) fn new(
-        context: &RunContext<'_>,
-        group: &[MethodChoice],
-        trial: usize,
-    ) -> Result<Self, SettingsError> {
-        let settings = context.settings;
-        let seed = trial_randomness(settings, trial).bits_at(0);
-        let plan = settings.plan(group[0], context.sizes(), seed)?;
-        let features = match plan.config().method.kernel() {
-            // It runs with every kernel.
-            Some(_) => Plan::new(plan.config().clone().method(MethodSpec::default()))?,
-            None => plan,
-        };
-        let kernels = settings.kernels.len();
-        let mut runs = Vec::new();
-        for &choice in group {
-            let plan = settings.plan(choice, context.sizes(), seed)?;
-            let algorithms: Vec<(Option<usize>, Algorithm)> = match choice.info.reference {
-                None if choice.info.takes_kernel => {
-                    let each = |kernel| {
-                        let config = plan.config().clone();
-                        let method = config.method.clone().with_kernel(kernel);
-                        let plan = Plan::new(config.method(method))?;
-                        Ok((Some(kernel), Algorithm::federated(&plan)))
-                    };
-                    (0..kernels).map(each).collect::<Result<_, PlanError>>()?
-                }
-                None => vec![(None, Algorithm::federated(&plan))],
-                Some(Reference::Central) => {
-                    vec![(None, Algorithm::Sequential(Box::new(Omkl::new(plan.setup()))))]
-                }
-                Some(Reference::CentralBatch) => {
-                    vec![(None, Algorithm::Batch(Box::new(Omkl::new(plan.setup()))))]
-                }
-                Some(Reference::LastLabel) => {
-                    vec![(None, Algorithm::Trivial(Trivial::last(context.nodes)))]
-                }
-                Some(Reference::MeanLabel) => {
-                    vec![(None, Algorithm::Trivial(Trivial::mean(context.nodes)))]
-                }
-                Some(Reference::Hindsight) => vec![],
-            };
-            let most = context.rounds.or(settings.rounds);
-            let window = most.map_or(settings.window, |rounds| settings.window.min(rounds));
-            let of_all = (context.nodes, context.parallelism);
-            let make = |(kernel, algorithm)| {
-                MethodRun::new(choice, kernel, algorithm, window, kernels, of_all)
-            };
-            runs.extend(algorithms.into_iter().map(make));
-        }
-        // Other features have another best function: no regret is comparable with theirs.
-        let is_paper_s = !group[0].variant.unnormalised && !group[0].variant.frequencies;
-        let hindsight = match features.map() {
-            SampleMap::Kernels(map)
-                if is_paper_s
-                    && context.methods.iter().any(|choice| choice.is(Reference::Hindsight)) =>
-            {
-                vec![Hindsight::new(map.model_len()); kernels]
-            }
-            _ => vec![],
-        };
-        Ok(Self {
-            objective: features.objective(),
-            parallelism: context.parallelism,
-            z: Vec::new(),
-            preprocessor: Preprocessor::new(
-                &context.scaler,
-                context.features,
-                context.nodes,
-                context.has_missing,
-            ),
-            round: Round::default(),
-            samples: 0,
-            has_centrally: runs.iter().any(MethodRun::is_central),
-            has_at_once: runs.iter().any(MethodRun::is_batch),
-            delay: context.delay,
-            waiting: VecDeque::new(),
-            runs,
-            hindsight,
-            has_hindsight: group.iter().any(|choice| choice.is(Reference::Hindsight)),
-            course: Vec::new(),
-            best_objectives: Vec::new(),
-            hindsight_seconds: 0.0,
-            features,
-        })
-    }
-
-    /// Runs a round.
-    pub(crate) fn play(
-        &mut self,
-        number: u64,
-        turns: &[Turn],
-        raw: &RawRound,
-        grids: &Grids,
-    ) -> Result<(), RoundError> {
-        let start = Instant::now();
-        let Self { features, runs, preprocessor, .. } = self;
-        let map = features.map();
-        // Nearly all nodes come from the same scale.
-        let mut known: Option<(Scale, Rescaling)> = None;
-        preprocessor.catch_up(turns, |node, from, to| {
-            let known = match &mut known {
-                Some(known) if known.0 == *from => known,
-                other => other.insert((from.clone(), map.rescaling(from, to))),
-            };
-            runs.iter_mut().try_for_each(|run| run.transport_node(node, &known.1))
-        })?;
-        let width = self.features.width();
-        self.preprocessor.admit(turns, raw, &mut self.round);
-        self.samples += self.round.y.len() + self.round.unscaled.len();
-        // The label of a forecast is known only some rounds later.
-        let learned = (self.delay > 0).then(|| {
-            self.waiting.push_back((turns.to_vec(), raw.clone()));
-            let earlier =
-                if self.waiting.len() > self.delay { self.waiting.pop_front() } else { None };
-            due(turns, &earlier.unwrap_or_default(), self.features.inputs())
-        });
-        let mut due_round = Round::default();
-        if let Some((turns, raw)) = &learned {
-            self.preprocessor.admit_again(turns, raw, &mut due_round);
-        }
-        let mut central = [Round::default(), Round::default()];
-        let is_apart =
-            self.has_centrally && self.preprocessor.admit_centrally(turns, raw, &mut central[0]);
-        if let (true, Some((turns, raw))) = (is_apart, &learned) {
-            self.preprocessor.admit_centrally(turns, raw, &mut central[1]);
-        }
-        let (mut due_z, mut central_z) = (Vec::new(), [Vec::new(), Vec::new()]);
-        let [central_now, central_due] = &mut central_z;
-        let (map, parallelism) = (self.features.map(), self.parallelism);
-        let batches = [
-            (&due_round, mapped(map, parallelism, &due_round, &mut due_z)),
-            (&central[0], mapped(map, parallelism, &central[0], central_now)),
-            (&central[1], mapped(map, parallelism, &central[1], central_due)),
-        ];
-        let [due_visits, central_visits, central_due_visits] =
-            batches.map(|(round, z)| visits(round, &round.turns, 0, z, width));
-        let batch = |at: usize, visits, central, due| {
-            let (round, z): (&Round, _) = batches[at];
-            Batch { round, samples: 0..round.y.len(), z, width, visits, central, due }
-        };
-        let central_due = batch(2, &central_due_visits, None, None);
-        let due_batch = batch(0, &due_visits, is_apart.then_some(&central_due), None);
-        let central_now = batch(1, &central_visits, None, None);
-        self.runs.iter_mut().for_each(MethodRun::open_round);
-        // All runs of the group use the same features and share their cost.
-        let mut share = start.elapsed().as_secs_f64() / self.runs.len().max(1) as f64;
-        let most = match self.has_at_once || is_apart || learned.is_some() {
-            true => usize::MAX,
-            false => (FEATURES_AT_ONCE / width).clamp(LEAST_AT_ONCE, MOST_AT_ONCE),
-        };
-        let mut chunk = Chunk::default();
-        while chunk.advance(&self.round.turns, most) {
-            let start = Instant::now();
-            let samples = chunk.samples.clone();
-            let x = &self.round.x[samples.start * map.inputs()..samples.end * map.inputs()];
-            self.z.resize(samples.len() * width, 0.0);
-            let z = map.map_together(x, &mut self.z, &parallelism);
-            let visits = visits(
-                &self.round,
-                &self.round.turns[chunk.turns.clone()],
-                samples.start,
-                z,
-                width,
-            );
-            let now = Batch {
-                round: &self.round,
-                samples: samples.clone(),
-                z,
-                width,
-                visits: &visits,
-                central: is_apart.then_some(&central_now),
-                due: learned.is_some().then_some(&due_batch),
-            };
-            share += start.elapsed().as_secs_f64() / self.runs.len().max(1) as f64;
-            self.runs.iter_mut().try_for_each(|run| run.play(self.objective, &now))?;
-            let start = Instant::now();
-            let kernels = self.hindsight.len();
-            for (kernel, sums) in self.hindsight.iter_mut().enumerate() {
-                sums.add(z, width, kernel * (width / kernels), &self.round.y[samples.clone()]);
-            }
-            self.hindsight_seconds += start.elapsed().as_secs_f64();
-        }
-        let is_recorded = grids.has_curve_point(number);
-        for run in &mut self.runs {
-            run.seconds += share;
-            run.close_round(&self.round)?;
-            if is_recorded {
-                run.record();
-            }
-        }
-        if !self.hindsight.is_empty() && grids.has_regret_point(number) {
-            let start = Instant::now();
-            self.record_regret();
-            self.hindsight_seconds += start.elapsed().as_secs_f64();
-        }
-        let Self { features, runs, preprocessor, .. } = self;
-        let map = features.map();
-        let (turns, raw) = learned.as_ref().map_or((turns, raw), |(turns, raw)| (turns, raw));
-        preprocessor.close(turns, raw, |from, to| {
-            let transport = map.rescaling(from, to);
-            runs.iter_mut().for_each(|run| run.transport_server(&transport));
-        });
-        Ok(())
-    }
-
-    /// Records the last round of a live stream, unless it was recorded anyway.
-    pub(crate) fn play_no_more(&mut self, last: u64, grids: &Grids) {
-        if !grids.has_curve_point(last) {
-            self.runs.iter_mut().for_each(MethodRun::record);
-        }
-        if !self.hindsight.is_empty() && !grids.has_regret_point(last) {
-            self.record_regret();
-        }
-    }
-
-    /// The result.
-    pub(crate) fn finish(self) -> Found {
-        let tally = self.preprocessor.tally;
-        let mut tracks: Vec<Track> = self.runs.into_iter().flat_map(MethodRun::finish).collect();
-        for track in tracks.iter_mut().filter(|track| !track.choice.is_trivial()) {
-            // All methods use the same scale.
-            track.traffic.numbers_up += tally.numbers_up;
-            track.traffic.numbers_down += tally.numbers_down;
-            track.traffic.bytes_up += 4 * tally.numbers_up;
-            track.traffic.bytes_down += 4 * tally.numbers_down;
-        }
-        let (objective, course) = (self.best_objectives, self.course);
-        let hindsight = HindsightTrack { objective, course, seconds: 0.0 };
-        Found {
-            samples: self.samples,
-            preprocessor: tally,
-            tracks,
-            hindsight: self.has_hindsight.then_some(hindsight),
-            hindsight_seconds: self.hindsight_seconds,
-        }
-    }
-
-    fn record_regret(&mut self) {
-        let best: Vec<_> =
-            self.hindsight.iter().map(|sums| sums.best(self.objective.ridge)).collect();
-        let Some(least) = best.iter().min_by(|a, b| a.total_loss.total_cmp(&b.total_loss)) else {
-            return;
-        };
-        let samples = self.hindsight[0].samples().max(1) as f64;
-        // In the label's own unit, as all errors are.
-        let unit = self.preprocessor.unit();
-        let size = unit.raw(1.0) - unit.raw(0.0);
-        self.course.push(least.squared_error / samples * size * size);
-        self.best_objectives = best.iter().map(|best| best.total_loss / samples).collect();
-        for run in self.runs.iter_mut().filter(|run| !run.choice.is_trivial()) {
-            let rival = run.kernel.map_or(least, |kernel| &best[kernel]);
-            run.curve.regret.push(run.measures.objective - rival.total_loss);
-        }
-    }
-}
-
-/// Features that are computed at once, so that they are still in the cache when a method learns
-/// from them, and bounds on the number of their samples.
-pub(crate) const FEATURES_AT_ONCE: usize = 1 << 20;
-pub(crate) const LEAST_AT_ONCE: usize = 256;
-pub(crate) const MOST_AT_ONCE: usize = 1 << 14;
-
-/// Some neighbouring turns of a round, and their samples.
-#[derive(Default)]
-struct Chunk {
-    turns: Range<usize>,
-    samples: Range<usize>,
-    has_begun: bool,
-}
-
-impl Chunk {
-    /// Goes on to the next turns, of `most` samples together or the first turn that has more;
-    /// whether there are any. The first chunk of a round is there even if no node has a turn.
-    fn advance(&mut self, turns: &[Turn], most: usize) -> bool {
-        let (mut turn, mut sample) = (self.turns.end, self.samples.end);
-        if self.has_begun && turn == turns.len() {
-            return false;
-        }
-        (self.turns.start, self.samples.start) = (turn, sample);
-        while let Some(next) = turns.get(turn)
-            && (turn == self.turns.start || sample - self.samples.start + next.samples <= most)
-        {
-            (turn, sample) = (turn + 1, sample + next.samples);
-        }
-        (self.turns.end, self.samples.end, self.has_begun) = (turn, sample, true);
-        true
-    }
-}
-
-/// The features of a round's samples.
-fn mapped<'z>(
-    map: &SampleMap,
-    parallelism: Parallelism,
-    round: &Round,
-    z: &'z mut Vec<f32>,
-) -> Features<'z> {
-    z.resize(round.y.len() * map.width(), 0.0);
-    map.map_together(&round.x, z, &parallelism)
-}
-
-/// Some turns of a round as visits; `first` is the sample that they begin with, and `z` the
-/// features of theirs.
-fn visits<'a>(
-    round: &'a Round,
-    turns: &[Turn],
-    first: usize,
-    z: Features<'a>,
-    width: usize,
-) -> Vec<NodeRound<'a>> {
-    let mut begin = 0;
-    let visit = |turn: &Turn| {
-        let samples = begin..begin + turn.samples;
-        begin = samples.end;
-        let z = z.part(samples.start * width..samples.end * width);
-        let y = &round.y[first + samples.start..first + samples.end];
-        NodeRound { node: turn.node, z, y, contact: turn.contact }
-    };
-    turns.iter().map(visit).collect()
+    Ok(groups.into_iter().map(|(_, group)| group).collect())
 }
 
 /// Whether every label is one that the loss can take; the first that isn't.

@@ -65,22 +65,9 @@ pub(crate) fn title(results: &Results) -> &str {
 #[cfg(test)]
 mod tests {
     use hedgerow_lab::results::Moments;
-    use hedgerow_lab::testing;
+    use hedgerow_lab::testing::run_on_stream as run;
 
     use super::*;
-
-    /// A run on a stream whose methods all have this windowed error.
-    fn run(stream: &str, rounds: usize, window: usize, error: impl Fn(u64) -> f64) -> Results {
-        let mut results = testing::results(3, rounds, 2);
-        results.data.name = stream.into();
-        results.data.provenance = "generated".into();
-        results.window = window;
-        for curve in results.methods.iter_mut().map(|method| &mut method.curve) {
-            let values = curve.rounds.iter().map(|round| Moments { mean: error(*round), sd: 0.0 });
-            curve.mse_window = values.collect();
-        }
-        results
-    }
 
     #[test]
     fn means_are_over_the_changes_and_say_how_many() {

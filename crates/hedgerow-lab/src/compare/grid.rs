@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::Cell;
 use super::ranking::{RankedMethod, Ranking};
 use super::role::role_of;
+use crate::results::each_once;
 
 /// How one method did over all runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -48,14 +49,8 @@ pub struct Worst {
 
 /// Every method over all runs, the least ratio first.
 pub(super) fn standings(cells: &[Cell], against: &str) -> Vec<Standing> {
-    let mut names: Vec<&str> = Vec::new();
-    for entry in
-        cells.iter().filter_map(|cell| cell.ranking.as_ref()).flat_map(|ranking| &ranking.methods)
-    {
-        if !names.contains(&entry.name.as_str()) {
-            names.push(&entry.name);
-        }
-    }
+    let entries = cells.iter().flat_map(|cell| &cell.ranking).flat_map(|ranking| &ranking.methods);
+    let names = each_once(entries.map(|entry| entry.name.as_str()));
     let mut standings: Vec<Standing> =
         names.iter().map(|name| standing(cells, name, against)).collect();
     let key = |standing: &Standing| standing.ratio.unwrap_or(f64::INFINITY);

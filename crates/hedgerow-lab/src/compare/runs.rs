@@ -4,18 +4,18 @@
 use std::path::{Path, PathBuf};
 
 use hedgerow::learning::Loss;
-use hedgerow::method::{FeatureKind, PofOptions, Reference, Role};
+use hedgerow::method::{Reference, Role};
 use toml::Value;
 
 use super::grid_config::{GridConfig, default_methods};
 use super::role::role_of;
 use super::{Cell, Comparison};
+use crate::results::each_once;
 use crate::run::Experiment;
-use crate::settings::{MethodChoice, Settings, SettingsError, Source};
+use crate::settings::{Settings, SettingsError, Source};
 use crate::suite::{Runs, SuiteError};
 use hedgerow_config::Layer;
 use hedgerow_data::Dataset;
-use hedgerow_data::catalog::NotFound;
 use hedgerow_data::partition::Partition;
 use hedgerow_data::streams;
 
@@ -24,7 +24,8 @@ const DEFAULT_FOLDER: &str = "hedgerow-compare";
 
 /// The runs of a comparison, finished or not.
 pub struct Grid {
-    runs: Runs,
+    /// What runs them.
+    pub runs: Runs,
     positions: Vec<GridPosition>,
     against: String,
     out: PathBuf,
@@ -128,31 +129,6 @@ impl Grid {
         &self.out
     }
 
-    /// Steps of progress that are left.
-    pub fn steps(&self) -> Result<u64, SuiteError> {
-        self.runs.steps()
-    }
-
-    /// How many runs are finished, and how many there are.
-    pub fn finished(&self) -> (usize, usize) {
-        self.runs.finished()
-    }
-
-    /// Data sets that are not available, each once.
-    pub fn missing(&self) -> Vec<&NotFound> {
-        self.runs.missing()
-    }
-
-    /// Runs the unfinished runs in order and stores each. `start` gets the name of each run, `step`
-    /// is called for each step.
-    pub fn run(
-        &mut self,
-        start: &dyn Fn(&str),
-        step: &(dyn Fn() + Sync),
-    ) -> Result<(), SuiteError> {
-        self.runs.run(start, step)
-    }
-
     /// The comparison of all finished runs.
     pub fn comparison(&self) -> Comparison {
         let cell = |(at, position): (usize, &GridPosition)| {
@@ -179,26 +155,17 @@ fn axis(
         let bound = format!("said once: the grid has its {what}s already");
         return Err(out_of_bounds(key, bound, flag.origin()));
     }
-    let mut each: Vec<String> = Vec::new();
-    for name in names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
-        if !each.iter().any(|known| known == name) {
-            each.push(name.to_owned());
-        }
-    }
+    let names = names.iter().map(|name| name.trim()).filter(|name| !name.is_empty());
+    let each = each_once(names.map(str::to_owned));
     if each.is_empty() { Err(empty(key, what)) } else { Ok(Some(each)) }
 }
 
 /// Partitions as they name themselves, each once: `dirichlet:0.30` is `dirichlet:0.3`.
 fn canonical(names: Vec<String>) -> Vec<String> {
-    let mut each: Vec<String> = Vec::new();
-    for name in names {
+    each_once(names.into_iter().map(|name| {
         let known = Partition::parse(&name).filter(|partition| *partition != Partition::Auto);
-        let name = known.map_or(name, Partition::name);
-        if !each.contains(&name) {
-            each.push(name);
-        }
-    }
-    each
+        known.map_or(name, Partition::name)
+    }))
 }
 
 /// The settings of one run. Its data and partition come last, so that nothing changes them.
@@ -222,11 +189,11 @@ fn cell_settings(
     if names_methods(config, flags) {
         return Ok(settings);
     }
-    let (loss, budget) = (settings.loss(), settings.budget);
-    let aggregation = settings.aggregation();
-    let is_able = |choice: &MethodChoice| choice.info.supports(aggregation);
-    let methods =
-        default_methods().filter(|choice| fits(*choice, &loss, budget) && is_able(choice));
+    let methods = default_methods().filter(|choice| {
+        // A trivial forecast is a label, and the logistic loss needs a score.
+        let needs_score = choice.is_trivial() && settings.loss() == Loss::Logistic;
+        !needs_score && settings.check_method(*choice).is_ok()
+    });
     let methods: Vec<Value> = methods.map(|choice| choice.name().into()).collect();
     layers.push(layer("federation.methods", methods.into()));
     Settings::load(&layers)
@@ -234,22 +201,6 @@ fn cell_settings(
 
 fn names_methods(config: &GridConfig, flags: &[Layer]) -> bool {
     config.names_methods() || flags.iter().any(|flag| flag.changes("federation.methods"))
-}
-
-/// Whether a method can be compared by this loss, and with this budget.
-fn fits(choice: MethodChoice, loss: &Loss, budget: usize) -> bool {
-    let info = choice.info;
-    let has_room = || match info.features {
-        FeatureKind::Dictionary(_) => info.frequencies(budget, &PofOptions::default()).is_ok(),
-        _ => true,
-    };
-    match info.role {
-        // The best fixed function has a closed form for the squared loss only.
-        Role::Hindsight => !choice.is(Reference::Hindsight) || *loss == Loss::Squared,
-        // A value is no score.
-        Role::Trivial => *loss != Loss::Logistic,
-        Role::Choice | Role::Central => (info.supports_loss)(loss) && has_room(),
-    }
 }
 
 /// `hindsight` is left out if it was not named and has no meaning because features change with an

@@ -4,6 +4,8 @@ use std::num::NonZeroU16;
 
 use hedgerow::codec::{Coding, Compression, NumberFormat};
 use hedgerow::method::{METHODS, MethodInfo, MethodSpec, Reference, Role};
+use hedgerow_config::share;
+use serde::Deserialize;
 
 /// Something that can be run and measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -237,20 +239,24 @@ impl Wire {
 }
 
 /// How nodes come and go.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct Participation {
     /// Share of node-rounds without contact.
+    #[serde(deserialize_with = "share")]
     pub dropout: f64,
     /// Share of uploads that come too late.
+    #[serde(deserialize_with = "share")]
     pub late: f64,
     /// First share of the rounds within which nodes join.
+    #[serde(deserialize_with = "share")]
     pub join_within: f64,
     /// Samples per node and round.
     pub arrivals: Arrivals,
 }
 
 /// How many samples reach a node in a round.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(try_from = "String")]
 pub enum Arrivals {
     /// The same number in every round.
     Fixed(usize),
@@ -259,6 +265,25 @@ pub enum Arrivals {
     /// Poisson numbers with means from that of the first node to that of the last, evenly on a
     /// logarithmic scale.
     Rates(f64, f64),
+}
+
+impl TryFrom<String> for Arrivals {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let rate = |text: &str| text.parse().ok().filter(|mean| (0.001..=100.0).contains(mean));
+        let count = |text: &str| text.parse().ok().filter(|count| (1..=1_000_000).contains(count));
+        let known = match text.split_once(':') {
+            None if text == "one" => Some(Self::Fixed(1)),
+            Some(("fixed", samples)) => count(samples).map(Self::Fixed),
+            Some(("poisson", mean)) => rate(mean).map(Self::Poisson),
+            Some(("rates", means)) => means
+                .split_once("..")
+                .and_then(|(low, high)| Some(Self::Rates(rate(low)?, rate(high)?))),
+            _ => None,
+        };
+        known.ok_or("\"one\", \"fixed:N\" with N from 1 to 1000000, \"poisson:MEAN\" with a mean from 0.001 to 100, or \"rates:LOW..HIGH\" with such means")
+    }
 }
 
 impl Arrivals {

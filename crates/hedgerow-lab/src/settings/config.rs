@@ -1,7 +1,10 @@
 //! Settings as `defaults.toml` has them.
 
-use hedgerow_config::{KernelSection, LearningSection, share, within};
+use hedgerow_config::{KernelSection, LearningSection, within};
+use hedgerow_data::columns::{Categories, Disorder, Duplicates};
 use serde::Deserialize;
+
+use super::{Participation, Scaling};
 
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Config {
@@ -10,7 +13,7 @@ pub(super) struct Config {
     pub(super) run: RunConfig,
     pub(super) learning: LearningSection,
     pub(super) kernels: KernelSection,
-    pub(super) participation: ParticipationConfig,
+    pub(super) participation: Participation,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -27,7 +30,7 @@ pub(super) struct DataConfig {
     pub(super) separator: String,
     pub(super) decimal: String,
     pub(super) header: String,
-    pub(super) categories: String,
+    pub(super) categories: Categories,
     #[serde(deserialize_with = "within::<0, 4_294_967_295, _, _>")]
     pub(super) rows: usize,
     #[serde(deserialize_with = "within::<0, 10_000, _, _>")]
@@ -36,9 +39,9 @@ pub(super) struct DataConfig {
     #[serde(deserialize_with = "within::<1, 10_000, _, _>")]
     pub(super) horizon: usize,
     pub(super) exogenous: String,
-    pub(super) disorder: String,
-    pub(super) duplicates: String,
-    pub(super) scaling: String,
+    pub(super) disorder: Disorder,
+    pub(super) duplicates: Duplicates,
+    pub(super) scaling: Scaling,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -66,15 +69,4 @@ pub(super) struct RunConfig {
     pub(super) window: usize,
     pub(super) memory_limit: f64,
     pub(super) out: String,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct ParticipationConfig {
-    #[serde(deserialize_with = "share")]
-    pub(super) dropout: f64,
-    #[serde(deserialize_with = "share")]
-    pub(super) late: f64,
-    #[serde(deserialize_with = "share")]
-    pub(super) join_within: f64,
-    pub(super) arrivals: String,
 }

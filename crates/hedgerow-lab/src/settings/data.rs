@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 
 use hedgerow::scaling::ScaleKind;
 use hedgerow_config::ConfigError;
+use serde::Deserialize;
 use toml::Table;
 
 use super::config::DataConfig;
 use super::{SettingsError, out_of_bounds, unknown_name};
 use hedgerow_data::catalog::{self, Kind};
-use hedgerow_data::columns::{
-    Categories, ColumnChoice, Disorder, Duplicates, Exogenous, FeatureChoice,
-};
+use hedgerow_data::columns::{ColumnChoice, Disorder, Duplicates, Exogenous};
 use hedgerow_data::folders::data_folders;
 use hedgerow_data::rows::{Format, usual_markers};
 use hedgerow_data::streams::{self, STREAMS, Stream};
@@ -43,7 +42,8 @@ pub enum Source {
 }
 
 /// What makes numbers of the order of one.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(try_from = "String")]
 pub enum Scaling {
     /// None if the first samples are of that order already, else online.
     Auto,
@@ -155,14 +155,14 @@ pub(super) fn choice(
         format: format(&config)?,
         targets: list(&config.target, ','),
         features: match &config.features[..] {
-            [] => FeatureChoice::Others,
-            [none] if none == "-" => FeatureChoice::Named(vec![]),
-            named => FeatureChoice::Named(named.to_vec()),
+            [] => None,
+            [none] if none == "-" => Some(vec![]),
+            named => Some(named.to_vec()),
         },
         drop: config.drop,
         time: list(&config.time, '+'),
         node,
-        categories: categories(&config.categories)?,
+        categories: config.categories,
         rows: Some(config.rows).filter(|rows| *rows > 0),
         lags: config.lags,
         horizon: config.horizon,
@@ -172,81 +172,57 @@ pub(super) fn choice(
             &config.exogenous,
             &[("auto", forecast), ("same-row", Exogenous::SameRow), ("origin", Exogenous::Origin)],
         )?,
-        disorder: one_of(
-            "data.disorder",
-            &config.disorder,
-            &[("refuse", Disorder::Refuse), ("keep", Disorder::Keep), ("sort", Disorder::Sort)],
-        )?,
-        duplicates: one_of(
-            "data.duplicates",
-            &config.duplicates,
-            &[
-                ("refuse", Duplicates::Refuse),
-                ("keep", Duplicates::Keep),
-                ("first", Duplicates::First),
-            ],
-        )?,
+        disorder: config.disorder,
+        duplicates: config.duplicates,
         signs,
     };
-    if columns.lags == 0 {
-        if !columns.lagged.is_empty() {
-            return Err(out_of_bounds(
-                "data.lags",
-                "at least 1 where data.lagged names columns",
-                0,
-            ));
-        }
-        if columns.horizon > 1 && columns.exogenous == Exogenous::SameRow {
-            let bound = "1, unless there are lags or data.exogenous is \"origin\" (else nothing is ahead of anything)";
-            return Err(out_of_bounds("data.horizon", bound, columns.horizon));
-        }
-    }
-    if columns.time.is_empty() {
-        let bound = |other| format!("{other} where data.time names no column");
-        if columns.disorder == Disorder::Sort {
-            return Err(out_of_bounds("data.disorder", bound("refuse or keep"), "\"sort\""));
-        }
-        if columns.duplicates == Duplicates::First {
-            return Err(out_of_bounds("data.duplicates", bound("refuse or keep"), "\"first\""));
-        }
-    }
-    if columns.targets.len() > 1 && columns.node.is_some() {
-        let bound = "one column where data.node names whose samples are";
-        return Err(out_of_bounds(
-            "data.target",
-            bound,
-            format!("{:?}", columns.targets.join(",")),
-        ));
-    }
+    check_columns(&columns)?;
     if matches!(source, Source::Builtin(_)) {
-        let named = match &columns.features {
-            FeatureChoice::Others => vec![],
-            FeatureChoice::Named(named) if named.is_empty() => vec!["-".to_owned()],
-            FeatureChoice::Named(named) => named.clone(),
-        };
+        let stream = format!("for the built-in stream {:?}", config.name);
         let speaks_of_columns = [
             ("data.target", columns.targets.join(",")),
-            ("data.features", named.join(",")),
+            ("data.features", config.features.join(",")),
             ("data.drop", columns.drop.join(",")),
             ("data.time", columns.time.join("+")),
             ("data.node", columns.node.clone().unwrap_or_default()),
             ("data.lagged", columns.lagged.join(",")),
         ];
         if let Some((key, value)) = speaks_of_columns.iter().find(|(_, value)| !value.is_empty()) {
-            let bound = format!(
-                "empty for the built-in stream {:?}, which has no named columns",
-                config.name
-            );
+            let bound = format!("empty {stream}, which has no named columns");
             return Err(out_of_bounds(key, bound, format!("{value:?}")));
         }
         if let Some(rows) = columns.rows {
-            let bound =
-                format!("0 for the built-in stream {:?}, which run.rounds bounds", config.name);
+            let bound = format!("0 {stream}, which run.rounds bounds");
             return Err(out_of_bounds("data.rows", bound, rows));
         }
     }
     let name = if config.name == "-" { "standard input".to_owned() } else { config.name };
     Ok(DataChoice { name, source, columns })
+}
+
+/// An error for settings that don't go together.
+fn check_columns(columns: &ColumnChoice) -> Result<(), SettingsError> {
+    let ColumnChoice { lags, horizon, lagged, time, targets, .. } = columns;
+    if *lags == 0 && !lagged.is_empty() {
+        let bound = "at least 1 where data.lagged names columns";
+        return Err(out_of_bounds("data.lags", bound, lags));
+    }
+    if *lags == 0 && *horizon > 1 && columns.exogenous == Exogenous::SameRow {
+        let bound = "1, unless there are lags or data.exogenous is \"origin\" (else nothing is ahead of anything)";
+        return Err(out_of_bounds("data.horizon", bound, horizon));
+    }
+    let bound = "refuse or keep where data.time names no column";
+    if time.is_empty() && columns.disorder == Disorder::Sort {
+        return Err(out_of_bounds("data.disorder", bound, "\"sort\""));
+    }
+    if time.is_empty() && columns.duplicates == Duplicates::First {
+        return Err(out_of_bounds("data.duplicates", bound, "\"first\""));
+    }
+    if targets.len() > 1 && columns.node.is_some() {
+        let bound = "one column where data.node names whose samples are";
+        return Err(out_of_bounds("data.target", bound, format!("{:?}", targets.join(","))));
+    }
+    Ok(())
 }
 
 fn format(config: &DataConfig) -> Result<Format, SettingsError> {
@@ -284,37 +260,30 @@ fn format(config: &DataConfig) -> Result<Format, SettingsError> {
     })
 }
 
-fn categories(text: &str) -> Result<Categories, SettingsError> {
-    let wrong = || {
-        let bound = "\"refuse\", \"one-hot\", or \"hashed:N\" with N from 1 to 1000";
-        out_of_bounds("data.categories", bound, format!("{text:?}"))
-    };
-    match text {
-        "refuse" => Ok(Categories::Refuse),
-        "one-hot" => Ok(Categories::OneHot),
-        _ => {
-            let slots = text.strip_prefix("hashed:").and_then(|slots| slots.parse().ok());
-            slots
-                .filter(|slots| (1..=1000).contains(slots))
-                .map(Categories::Hashed)
-                .ok_or_else(wrong)
-        }
-    }
-}
+impl TryFrom<String> for Scaling {
+    type Error = String;
 
-pub(super) fn scaling(text: &str) -> Result<Scaling, SettingsError> {
-    const NAMES: [&str; 7] =
-        ["auto", "none", "online", "online-range", "whole-file", "whole-file-joint", "FILE.toml"];
-    Ok(match text {
-        "auto" => Scaling::Auto,
-        "none" => Scaling::None,
-        "online" => Scaling::Online(ScaleKind::Spread),
-        "online-range" => Scaling::Online(ScaleKind::Range),
-        "whole-file" => Scaling::WholeFile { jointly: false },
-        "whole-file-joint" => Scaling::WholeFile { jointly: true },
-        file if file.ends_with(".toml") => Scaling::Ranges(PathBuf::from(file)),
-        _ => return Err(unknown_name("data.scaling", text, &NAMES)),
-    })
+    fn try_from(text: String) -> Result<Self, String> {
+        const NAMES: [&str; 7] = [
+            "auto",
+            "none",
+            "online",
+            "online-range",
+            "whole-file",
+            "whole-file-joint",
+            "FILE.toml",
+        ];
+        Ok(match text.as_str() {
+            "auto" => Self::Auto,
+            "none" => Self::None,
+            "online" => Self::Online(ScaleKind::Spread),
+            "online-range" => Self::Online(ScaleKind::Range),
+            "whole-file" => Self::WholeFile { jointly: false },
+            "whole-file-joint" => Self::WholeFile { jointly: true },
+            file if file.ends_with(".toml") => Self::Ranges(PathBuf::from(file)),
+            _ => return Err(hedgerow_config::one_of(&text, &NAMES)),
+        })
+    }
 }
 
 /// The value of that name.

@@ -15,7 +15,7 @@ use hedgerow_data::Dataset;
 use hedgerow_data::catalog::NotFound;
 
 /// Runs, finished or not.
-pub(crate) struct Runs {
+pub struct Runs {
     items: Vec<Item>,
     folder: PathBuf,
     keeps_courses: bool,
@@ -91,7 +91,7 @@ impl Runs {
     }
 
     /// Steps of progress that are left.
-    pub(crate) fn steps(&self) -> Result<u64, SuiteError> {
+    pub fn steps(&self) -> Result<u64, SuiteError> {
         let mut steps = 0;
         for item in &self.items {
             if let State::Pending(settings, data) = &item.state {
@@ -102,7 +102,7 @@ impl Runs {
     }
 
     /// How many runs are finished, and how many there are.
-    pub(crate) fn finished(&self) -> (usize, usize) {
+    pub fn finished(&self) -> (usize, usize) {
         let count = |wanted: fn(&State) -> bool| {
             self.items.iter().filter(|item| wanted(&item.state)).count()
         };
@@ -111,7 +111,7 @@ impl Runs {
     }
 
     /// Data sets that are not available, each once.
-    pub(crate) fn missing(&self) -> Vec<&NotFound> {
+    pub fn missing(&self) -> Vec<&NotFound> {
         let mut missing: Vec<&NotFound> = Vec::new();
         for item in &self.items {
             if let State::Missing(one) = &item.state
@@ -125,7 +125,7 @@ impl Runs {
 
     /// Runs the unfinished runs in order and stores each. `start` gets the title of each run,
     /// `step` is called for each step.
-    pub(crate) fn run(
+    pub fn run(
         &mut self,
         start: &dyn Fn(&str),
         step: &(dyn Fn() + Sync),

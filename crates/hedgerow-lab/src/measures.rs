@@ -1,0 +1,204 @@
+//! [`Measures`] of a method's predictions, and the [`Trivial`] forecasts they are compared with.
+
+use hedgerow::NodeId;
+use hedgerow::baseline::Omkl;
+use hedgerow::features::Features;
+use hedgerow::learning::Objective;
+use hedgerow::metrics::{ErrorMeter, Tally};
+
+use crate::preprocessor::Round;
+use crate::trial::TrackCurve;
+
+/// Errors, losses and shares of kernels.
+pub(crate) struct Measures {
+    learned: Objective,
+    pub(crate) meter: ErrorMeter,
+    pub(crate) loss: Tally,
+    pub(crate) wrong: Tally,
+    /// Σ L, ridge term included.
+    pub(crate) objective: f64,
+    /// Shares of the kernels, summed over rounds; of this round, summed over predictions.
+    shares: Vec<f64>,
+    round_shares: Vec<f64>,
+    round_predictions: u64,
+    pub(crate) curve: TrackCurve,
+}
+
+impl Measures {
+    /// Of predictions that are learned by this objective, with a window of so many rounds.
+    pub(crate) fn new(learned: Objective, window: usize, kernels: usize) -> Self {
+        Self {
+            learned,
+            meter: ErrorMeter::new(window),
+            loss: Tally::default(),
+            wrong: Tally::default(),
+            objective: 0.0,
+            shares: vec![0.0; kernels],
+            round_shares: vec![0.0; kernels],
+            round_predictions: 0,
+            curve: TrackCurve::default(),
+        }
+    }
+
+    /// Number of kernels that can share a prediction.
+    pub(crate) fn kernels(&self) -> usize {
+        self.shares.len()
+    }
+
+    /// Share of each kernel over all rounds with predictions.
+    pub(crate) fn mean_shares(&self) -> Vec<f64> {
+        let rounds = self.shares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+        self.shares.iter().map(|share| share / rounds).collect()
+    }
+
+    /// Mean squared error over the window; NaN without a prediction in it.
+    pub(crate) fn window_mse(&self) -> f64 {
+        self.meter.window_mse().unwrap_or(f64::NAN)
+    }
+
+    /// Mean squared error so far; not a number before the first prediction.
+    pub(crate) fn mse(&self) -> f64 {
+        if self.loss.count == 0 { f64::NAN } else { self.meter.mse() }
+    }
+
+    /// Scores the prediction of a sample: the error in the label's own unit, the loss as it is
+    /// learned.
+    pub(crate) fn see(&mut self, value: f32, round: &Round, sample: usize, norm2: f64) {
+        let raw = round.unit_of(round.nodes[sample]).raw(f64::from(value));
+        self.score((value, raw as f32), round, sample, norm2);
+    }
+
+    /// The same for a learner in one place, with the shares of its kernels.
+    pub(crate) fn see_central(
+        &mut self,
+        learner: &Omkl,
+        z: Features<'_>,
+        round: &Round,
+        sample: usize,
+    ) {
+        self.see(learner.predict(z), round, sample, learner.norm2());
+        self.mix(learner.weights());
+    }
+
+    /// The same for a trivial forecast, if there is one.
+    pub(crate) fn see_forecast(&mut self, trivial: &Trivial, round: &Round, sample: usize) {
+        if let Some(forecast) = trivial.forecast(round.nodes[sample], round.last[sample]) {
+            self.see_trivial(forecast, round, sample);
+        }
+    }
+
+    /// The same for a forecast in the label's own unit.
+    pub(crate) fn see_trivial(&mut self, forecast: f32, round: &Round, sample: usize) {
+        let scaled = round.unit_of(round.nodes[sample]).scaled(f64::from(forecast));
+        self.score((scaled as f32, forecast), round, sample, 0.0);
+    }
+
+    /// Scores a prediction that is known in both units, the scaled one first.
+    fn score(&mut self, (scaled, raw): (f32, f32), round: &Round, sample: usize, norm2: f64) {
+        let (prediction, truth) = (f64::from(scaled), f64::from(round.y[sample]));
+        self.meter.record(raw, round.raw[sample]);
+        self.loss.add(self.learned.loss.value(prediction, truth));
+        self.wrong.add(f64::from(u8::from(prediction * truth <= 0.0)));
+        self.objective += self.learned.value(prediction, truth, norm2);
+    }
+
+    /// Adds the shares of kernels in the prediction just seen.
+    pub(crate) fn mix(&mut self, shares: &[f64]) {
+        if self.round_predictions == 0 {
+            // A round without predictions keeps the shares of the one before.
+            self.round_shares.fill(0.0);
+        }
+        self.round_predictions += 1;
+        self.round_shares.iter_mut().zip(shares).for_each(|(sum, share)| *sum += share);
+    }
+
+    /// Adds a point to the curve.
+    pub(crate) fn record(&mut self) {
+        let (mse, window_mse) = (self.mse(), self.window_mse());
+        self.curve.mse.push(mse);
+        self.curve.window_mse.push(window_mse);
+        self.curve.loss.push(self.loss.mean());
+        self.curve.shares.push(self.round_shares.clone());
+    }
+
+    pub(crate) fn close_round(&mut self) {
+        self.meter.close_round();
+        let predictions = std::mem::take(&mut self.round_predictions);
+        if predictions > 0 {
+            for (total, share) in self.shares.iter_mut().zip(&mut self.round_shares) {
+                *share /= predictions as f64;
+                *total += *share;
+            }
+        }
+    }
+}
+
+/// What each node stores for a forecast without features or scale.
+pub(crate) enum Trivial {
+    /// The last label, for when the data doesn't say what was known.
+    Last(Vec<f32>),
+    /// How many labels it has seen, and their mean.
+    Mean(Vec<(u64, f64)>),
+}
+
+impl Trivial {
+    pub(crate) fn last(nodes: usize) -> Self {
+        Self::Last(vec![f32::NAN; nodes])
+    }
+
+    pub(crate) fn mean(nodes: usize) -> Self {
+        Self::Mean(vec![(0, 0.0); nodes])
+    }
+
+    /// What it says of the next label, if it knows anything; `last` is the latest label that is
+    /// known, NaN if none is.
+    pub(crate) fn forecast(&self, node: NodeId, last: f32) -> Option<f32> {
+        match self {
+            Self::Last(previous) => {
+                [last, previous[node as usize]].into_iter().find(|value| !value.is_nan())
+            }
+            Self::Mean(means) => {
+                let (count, mean) = means[node as usize];
+                (count > 0).then_some(mean as f32)
+            }
+        }
+    }
+
+    pub(crate) fn see(&mut self, node: NodeId, label: f32) {
+        match self {
+            Self::Last(previous) => previous[node as usize] = label,
+            Self::Mean(means) => {
+                let (count, mean) = &mut means[node as usize];
+                *count += 1;
+                *mean += (f64::from(label) - *mean) / *count as f64;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_value_is_what_the_data_says_was_known() {
+        let mut last = Trivial::last(2);
+        assert_eq!(last.forecast(0, f32::NAN), None, "nobody knows anything");
+        last.see(0, 5.0);
+        assert_eq!(last.forecast(1, 3.0), Some(3.0));
+        assert_eq!(last.forecast(0, f32::NAN), Some(5.0), "what the node saw last");
+        assert_eq!(last.forecast(0, 1.0), Some(1.0), "further ahead, less is known");
+    }
+
+    #[test]
+    fn every_node_has_a_mean_of_its_own() {
+        let mut mean = Trivial::mean(2);
+        let forecasts =
+            [(0, 2.0), (1, 100.0), (0, 4.0), (0, 0.0), (1, 0.0)].map(|(node, label)| {
+                let forecast = mean.forecast(node, 9.0);
+                mean.see(node, label);
+                forecast
+            });
+        assert_eq!(forecasts, [None, None, Some(2.0), Some(3.0), Some(100.0)]);
+    }
+}

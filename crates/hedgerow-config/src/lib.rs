@@ -2,8 +2,8 @@
 //!
 //! Settings are read in layers: the program's commented defaults, then a file, then `--set
 //! key=value`, then flags. A later layer wins. The defaults name every key: a key that they don't
-//! have is refused, with the nearest known key as a suggestion. [`Layer`] is one source of settings,
-//! [`Merged`] is what all of them say together, and [`ConfigError`] is what can be wrong with them.
+//! have is refused, with the nearest known key as a suggestion. [`Layer`] is one source of
+//! settings, [`Merged`] is the result of all, and [`ConfigError`] is what can be wrong.
 //!
 //! ```
 //! use hedgerow_config::{Layer, Merged};

@@ -12,7 +12,7 @@ use super::text::did_you_mean;
 
 /// Folder of the authors' files within a folder of data sets.
 const EXCERPT_FOLDER: &str = "authors_csv";
-/// What a file may be packed as.
+/// Endings of packed and plain files.
 const PACKED_ENDINGS: [&str; 3] = ["", ".gz", ".zst"];
 /// Most places that a message lists.
 const LISTED_PLACES: usize = 6;
@@ -135,7 +135,7 @@ pub struct Located {
     pub provenance: String,
     /// Settings between the defaults and the user's own.
     pub settings: Table,
-    /// Which it is.
+    /// Excerpt or original; which of them was found.
     pub variant: Kind,
 }
 
@@ -151,7 +151,10 @@ pub struct UnknownName {
 
 /// A data set that is not on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name} is not here: {}; `hedgerow data fetch {name}` gets it from UCI", looked_at(.places, .incomplete.as_deref()))]
+#[error(
+    "{name} is not here: {}; `hedgerow data fetch {name}` gets it from UCI",
+    looked_at(.places, .incomplete.as_deref())
+)]
 pub struct NotFound {
     /// The data set.
     pub name: String,

@@ -40,7 +40,7 @@ impl BadNumber {
 }
 
 impl CellReader {
-    /// With these markers for a missing value.
+    /// A reader with these markers for a missing value.
     pub(crate) fn new(missing: &[String]) -> Self {
         let mut reader = Self::default();
         for marker in missing.iter().map(|marker| marker.trim()) {
@@ -52,7 +52,7 @@ impl CellReader {
         reader
     }
 
-    /// What a text without blanks around it holds.
+    /// Reads a text without blanks around it.
     #[inline]
     pub(crate) fn read<'a>(&self, text: &'a str, decimal: u8) -> Result<Cell<'a>, BadNumber> {
         if text.is_empty() {
@@ -60,7 +60,7 @@ impl CellReader {
         }
         match parse_number(text, decimal) {
             Some(number) => self.number(number).map_err(|bad| {
-                // What overflows is read as infinite too, but it has digits.
+                // A number that overflows is read as infinite, too, but has digits.
                 if text.contains(|c: char| c.is_ascii_digit()) { BadNumber::TooLarge } else { bad }
             }),
             None if self.missing_texts.iter().any(|marker| marker == text) => Ok(Cell::Missing),
@@ -68,7 +68,7 @@ impl CellReader {
         }
     }
 
-    /// What a number stands for.
+    /// A number, unless it marks a missing value.
     #[inline]
     pub(crate) fn number(&self, number: f64) -> Result<Cell<'static>, BadNumber> {
         let is_marker = |marker: &f64| *marker == number || marker.is_nan() && number.is_nan();
@@ -123,7 +123,7 @@ fn parse_short(text: &[u8], decimal: u8) -> Option<f64> {
 }
 
 fn parse_long(text: &str, decimal: u8) -> Option<f64> {
-    // Most texts are no number, and their first letter tells.
+    // The first letter of most texts shows that they are not numbers.
     let first = *text.as_bytes().first()?;
     if !(first.is_ascii_digit() || first == decimal || b"+-iInN".contains(&first)) {
         return None;

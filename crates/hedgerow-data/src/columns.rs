@@ -26,7 +26,7 @@ pub struct ColumnChoice {
     pub time: Vec<String>,
     /// The column with the node of a sample; [`BY_FILE`] uses the file's name.
     pub node: Option<String>,
-    /// What becomes of columns with text.
+    /// How to handle columns with text.
     pub categories: Categories,
     /// The maximal number of rows.
     pub rows: Option<usize>,
@@ -73,7 +73,7 @@ impl Default for ColumnChoice {
 /// In the place of a node column: every file is a node.
 pub const BY_FILE: &str = "@file";
 
-/// What becomes of columns with text.
+/// How columns with text are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Categories {
@@ -108,7 +108,7 @@ pub enum Exogenous {
     Origin,
 }
 
-/// What becomes of rows that go back in time.
+/// How rows that go back in time are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Disorder {
@@ -120,7 +120,7 @@ pub enum Disorder {
     Sort,
 }
 
-/// What becomes of rows with the same time.
+/// How rows with the same time are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Duplicates {

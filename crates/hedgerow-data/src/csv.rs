@@ -34,9 +34,9 @@ struct Csv {
     columns: Vec<String>,
     /// Fields of every row: the columns, and empty ones behind them that have no name.
     width: usize,
-    /// What the width was taken from.
+    /// The row that the width is from, in words.
     model: String,
-    /// Read to know the columns, and not yet handed out.
+    /// The first row, which was read to know the columns, until it is asked for.
     first: Option<Row>,
 }
 

@@ -246,7 +246,7 @@ impl Dataset {
         self.y.len()
     }
 
-    /// Whether there is no sample at all.
+    /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.y.is_empty()
     }
@@ -271,9 +271,9 @@ impl Dataset {
         Ok(())
     }
 
-    /// Takes every input, and the label unless it is a class, to the unit interval by the least and
-    /// greatest value of the whole data: something that only hindsight knows. Inputs each by their
-    /// own, or `jointly` all by the same.
+    /// Maps every input, and the label unless it is a class, to the unit interval by the least and
+    /// greatest value of the whole data, which only hindsight knows. Each input has its own range,
+    /// or all have the same if `jointly`.
     pub fn scale_with_hindsight(&mut self, jointly: bool, raw_labels: bool) {
         let (label, inputs) = match self.ranges.split_last() {
             Some((label, inputs)) => (*label, inputs),

@@ -94,7 +94,7 @@ impl Owners {
     }
 }
 
-/// What a first reading shows of the columns that are inputs: which hold text, and which texts.
+/// The columns of inputs that hold text, and their texts, found by a first reading.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Levels(BTreeMap<usize, BTreeSet<String>>);
 
@@ -248,7 +248,7 @@ impl Encoder {
                 self.joined.push(' ');
             }
             match row.cell(column) {
-                // Without its time of day a row would stand at midnight.
+                // Without its time of day a row would be at midnight.
                 Cell::Missing => {
                     return Err(DataError::BadTime(
                         self.place(row.line(), Some(column)),

@@ -53,7 +53,7 @@ pub struct Patience {
     pub pause: Duration,
 }
 
-/// What goes on.
+/// What a download is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress<'a> {
     /// The archive is asked for.
@@ -87,7 +87,7 @@ pub enum Progress<'a> {
 pub struct Fetched {
     /// Its path on this machine.
     pub path: PathBuf,
-    /// Whether it was downloaded, rather than here before.
+    /// Whether it was downloaded now.
     pub downloaded: bool,
     /// What it was compared with.
     pub checked: Checked,

@@ -21,7 +21,7 @@ pub struct TableInfo {
     pub columns: Vec<ColumnInfo>,
     /// Flags for `hedgerow simulate` that fit.
     pub suggestion: Vec<String>,
-    /// What should be looked at before a run.
+    /// What the user should check before a run.
     pub notes: Vec<String>,
 }
 
@@ -275,7 +275,7 @@ fn markers(columns: &[Column]) -> Vec<(f64, Vec<String>)> {
     known.into_iter().filter(|(_, names)| !names.is_empty()).collect()
 }
 
-/// As a shell takes it.
+/// A text in quotes, if a shell needs them.
 pub fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_-./:+,=@".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {

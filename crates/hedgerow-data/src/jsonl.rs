@@ -27,11 +27,11 @@ pub(crate) static FORMAT: TableFormat = TableFormat {
 pub(crate) struct JsonLines {
     source: Source,
     keys: Keys,
-    /// Read to know the columns, and not yet handed out.
+    /// The first row, which was read to know the columns, until it is asked for.
     first: Option<Row>,
 }
 
-/// What is known of the columns.
+/// The columns, and how their cells are read.
 struct Keys {
     cells: CellReader,
     decimal: u8,
@@ -40,7 +40,7 @@ struct Keys {
     /// Objects begun, and the last of them that set each column.
     objects: u64,
     set_in: Vec<u64>,
-    /// Whether the first object is through.
+    /// Whether the first object has been read, so that no key can be added.
     complete: bool,
 }
 
@@ -143,9 +143,9 @@ impl Keys {
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 enum Problem {
-    /// What is wrong.
+    /// An error of this crate.
     Told(ReadError),
-    /// The value of this key is no JSON.
+    /// The value of this key is not JSON.
     Within(String),
 }
 

@@ -23,8 +23,9 @@
 //! bytes ─▶ Rows ─▶ numbers of the chosen columns ─▶ SampleStream ─▶ Dataset
 //! ```
 //!
-//! A [`samples::SampleStream`] has the past of each series. A [`Dataset`] can be read several times;
-//! a live run reads the stream directly. Wrong data is a [`DataError`] with file, row and column.
+//! A [`samples::SampleStream`] has the past of each series. A [`Dataset`] can be read several
+//! times; a live run reads the stream directly. Wrong data is a [`DataError`] with file, row and
+//! column.
 
 pub mod catalog;
 mod cell;

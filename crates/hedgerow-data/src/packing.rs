@@ -23,7 +23,7 @@ pub(crate) enum Packing {
 }
 
 impl Packing {
-    /// What these first bytes tell.
+    /// The packing that these first bytes show.
     pub(crate) fn of(head: &[u8]) -> Option<Self> {
         match head {
             [0x1f, 0x8b, ..] => Some(Self::Gzip),
@@ -51,7 +51,7 @@ pub(crate) struct Input {
     raw: Arc<RawState>,
 }
 
-/// What is known of the file itself, whoever reads it.
+/// The state of the file itself, below any decoder.
 #[derive(Default)]
 struct RawState {
     bytes: AtomicU64,
@@ -111,7 +111,7 @@ impl Read for Input {
     }
 }
 
-/// Whether these bytes are enough to know a file by, or all that may be waited for.
+/// Whether these bytes show the kind of a file, or are all that can be waited for.
 pub(crate) fn tells_what_it_is(head: &[u8]) -> bool {
     head.len() >= MAGIC_LENGTH || memchr2(b'\n', b'\r', head).is_some()
 }

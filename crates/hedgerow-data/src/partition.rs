@@ -57,7 +57,10 @@ pub enum PartitionError {
     #[error("{0}")]
     Unreadable(String),
     /// The data speaks of a node that doesn't take part.
-    #[error("sample {sample} belongs to node {owner}, and the last of {nodes} nodes is {}", nodes - 1)]
+    #[error(
+        "sample {sample} belongs to node {owner}, and the last of {nodes} nodes is {}",
+        nodes - 1
+    )]
     UnknownOwner {
         /// The sample, counted from 0.
         sample: usize,

@@ -53,7 +53,7 @@ pub fn read(file: &Path, columns: &InputColumns) -> Result<Scale, RangesError> {
             .map_err(|error| RangesError::Bad(place(), name.clone(), error))?;
         Ok(range)
     };
-    // What may come from one of several columns has room for each of them.
+    // An input that may come from several columns gets a range that contains all of theirs.
     let range = |names: &Vec<String>| match &names[..] {
         [] => Ok((0.0, 1.0)),
         [first, others @ ..] => others.iter().try_fold(known(first)?, |(min, max), name| {

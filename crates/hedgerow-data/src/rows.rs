@@ -1,4 +1,4 @@
-//! [`Rows`]: a table read row by row in bounded memory, in any format. [`Row`] is one reused buffer.
+//! [`Rows`]: a table in any format, read row by row in bounded memory. [`Row`] is a reused buffer.
 
 mod error;
 mod formats;
@@ -48,7 +48,7 @@ enum Stored {
 }
 
 impl Row {
-    /// Empties it for the row that begins in this line.
+    /// Clears it for the row that begins in this line.
     pub fn clear(&mut self, line: u64) {
         self.text.clear();
         self.cells.clear();
@@ -92,7 +92,7 @@ impl Row {
         self.cells.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no cells.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }

@@ -144,12 +144,12 @@ impl SampleStream {
         self.shape.width()
     }
 
-    /// Whether samples come as they are made, and only once.
+    /// Whether samples arrive while they are made, and can be read only once.
     pub fn is_live(&self) -> bool {
         self.is_live
     }
 
-    /// Whether samples know anything of the past.
+    /// Whether rows have an order in time: they have a time, or samples depend on earlier rows.
     pub fn is_time_series(&self) -> bool {
         self.shape.looks_back() || !self.choice.time.is_empty()
     }
@@ -282,7 +282,7 @@ impl Sorted {
         Ok(true)
     }
 
-    /// Where the row that was last taken stands.
+    /// Where the row that was last taken is.
     fn place(&self, line: u64) -> Place {
         let file = self.files.iter().rev().find(|(first, _)| *first <= self.last as usize);
         let file = file.map(|(_, file)| file.clone()).unwrap_or_default();
@@ -290,7 +290,7 @@ impl Sorted {
     }
 }
 
-/// What a stream that is read once, as it is made, can't have.
+/// An error for settings that a stream that is read once can't have.
 fn check_live(choice: &ColumnChoice) -> Result<(), DataError> {
     if choice.disorder == Disorder::Sort {
         return Err(DataError::NeedsWholeFile("data.disorder = \"sort\""));

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::columns::Exogenous;
 use super::samples::Sample;
 
-/// What a sample of a time series is made of.
+/// The parts of a sample of a time series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Inputs of a row.
@@ -27,7 +27,7 @@ impl Shape {
         self.inputs + self.lags * (1 + self.lagged)
     }
 
-    /// Whether samples know anything of the past.
+    /// Whether samples depend on earlier rows.
     pub(super) fn looks_back(&self) -> bool {
         self.lags > 0 || self.exogenous == Exogenous::Origin
     }

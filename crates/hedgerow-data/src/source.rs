@@ -13,7 +13,7 @@ use super::rows::{MAX_ROW_BYTES, Place, ReadError};
 use super::stdin::StandardInput;
 use super::text::excerpt;
 
-/// Where a row stands in what hasn't been consumed yet.
+/// Where a row is in the bytes that haven't been consumed yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     begin: usize,
@@ -66,7 +66,7 @@ impl Source {
         Ok(Self { is_file, ..Self::live(Box::new(file), path)? })
     }
 
-    /// Anything that comes little by little; `file` is its name in messages.
+    /// A stream that may have to be waited for; `file` is its name in messages.
     pub(crate) fn live(input: Box<dyn Read + Send>, file: &Path) -> Result<Self, ReadError> {
         let place = || Place { file: file.to_owned(), row: None, column: None };
         let input =
@@ -84,7 +84,7 @@ impl Source {
         })
     }
 
-    /// Whether more can be read ahead without waiting for anybody.
+    /// Whether it can be read ahead without waiting.
     pub(crate) fn is_file(&self) -> bool {
         self.is_file
     }
@@ -115,7 +115,7 @@ impl Source {
         self.unread()
     }
 
-    /// Leaves out these bytes if they come first.
+    /// Skips these bytes if they come first.
     pub(crate) fn skip(&mut self, mark: &[u8]) {
         if self.unread().starts_with(mark) {
             self.start += mark.len();
@@ -147,7 +147,7 @@ impl Source {
         })
     }
 
-    /// Moves on behind a row.
+    /// Continues after a row.
     pub(crate) fn consume(&mut self, span: Span) {
         if let Some(last) = span.next.checked_sub(1) {
             self.before = self.unread()[last];
@@ -161,8 +161,8 @@ impl Source {
     }
 
     /// The row of text that begins `from` bytes ahead: a line, or several if `quoted` and line ends
-    /// stand within quotes. Wherever they stand, an odd number of quotes says so; whether they stand
-    /// where they may is not checked here.
+    /// are within quotes. An odd number of quotes in a line means that the row goes on. Whether
+    /// quotes are where they may be is not checked here.
     pub(crate) fn find_row(
         &mut self,
         from: usize,
@@ -179,7 +179,7 @@ impl Source {
                     row = Span { begin: row.begin, lines: row.lines + 1, ..line };
                 }
                 Ok(None) => break,
-                // Sooner a lost quote than a field of that length.
+                // A missing quote is more likely than a field of that length.
                 Ok(Some(_)) | Err(Stop::TooLong) => {
                     return Err(ReadError::BadQuotes(self.place(Some(self.line), None)));
                 }

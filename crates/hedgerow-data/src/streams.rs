@@ -51,8 +51,8 @@ pub struct Stream {
     drift: Option<DriftCourse>,
     /// Whether labels form a series in time, which is then compared with the trivial forecasts.
     is_time_series: bool,
-    /// Whether sample i belongs to node i modulo the number of nodes. Such a stream has whole rounds
-    /// only.
+    /// Whether sample i belongs to node i modulo the number of nodes. Such a stream has only whole
+    /// rounds.
     names_owners: bool,
     /// Draws the samples.
     generate: fn(&Request, &mut ChaCha8Rng) -> Samples,
@@ -111,7 +111,7 @@ impl PartialEq for Stream {
     }
 }
 
-/// What a generator has to make.
+/// The samples that a generator is asked for.
 struct Request {
     samples: usize,
     /// At least 1.
@@ -119,7 +119,7 @@ struct Request {
     drift: Option<DriftCourse>,
 }
 
-/// What a generator has made.
+/// The samples of a generator.
 #[derive(Default)]
 struct Samples {
     /// Numbers in an input.

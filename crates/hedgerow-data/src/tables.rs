@@ -146,7 +146,7 @@ fn levels(files: &[PathBuf], choice: &ColumnChoice) -> Result<Levels, DataError>
         }
     }
     if choice.categories == Categories::OneHot {
-        // Which texts there are can only be asked once it is known where.
+        // The texts can be read only when the columns of text are known.
         seen = 0;
         for file in files {
             let (mut rows, mut row) = (rows::open(file, &choice.format)?, Row::default());

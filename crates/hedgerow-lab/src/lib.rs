@@ -18,7 +18,7 @@
 //! ```
 //!
 //! All methods of a trial see the same stream and the same random features. Every prediction is
-//! scored before its label is learned. Results depend on the settings and the seed alone, not on the
+//! scored before its label is learned. Results depend only on the settings and the seed, not on the
 //! number of threads. The crate `hedgerow-report` draws figures and pages from results.
 
 pub mod compare;

@@ -13,7 +13,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// That of a run: it depends on the loss.
+    /// The measure of a run, which depends on the loss.
     pub fn of(results: &Results) -> Self {
         if results.loss == "squared" { Self::Mse } else { Self::Loss }
     }

@@ -10,7 +10,7 @@ use hedgerow::scaling::{Axis, NodeScaling, Scale, ScaleKind, ServerScaling};
 
 use crate::round_generator::Turn;
 
-/// A round as it comes from the nodes' sensors.
+/// A round as it is read: not scaled, with missing values.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RawRound {
     /// Inputs of all samples; NaN is missing.
@@ -79,7 +79,7 @@ pub(crate) struct Unscaled {
 }
 
 impl Round {
-    /// What takes a node's predictions back to the label's own unit.
+    /// The unit that converts a node's predictions to the label's own.
     pub(crate) fn unit_of(&self, node: NodeId) -> Axis {
         self.units.get(node as usize).copied().unwrap_or(Axis::IDENTITY)
     }

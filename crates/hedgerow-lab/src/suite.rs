@@ -91,7 +91,7 @@ pub enum Scope {
 pub struct Suite {
     figures: Vec<(ExperimentFile, Vec<usize>)>,
     variants: Option<(ExperimentFile, Vec<usize>)>,
-    /// What runs them.
+    /// The runs of all figures.
     pub runs: Runs,
 }
 

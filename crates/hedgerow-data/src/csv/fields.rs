@@ -20,7 +20,7 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Of this row.
+    /// The fields of this row.
     pub(crate) fn new(row: &'a str, separator: u8) -> Self {
         Self { rest: Some(row), separator, has_quotes: memchr(b'"', row.as_bytes()).is_some() }
     }
@@ -49,7 +49,7 @@ impl<'a> Fields<'a> {
         Ok(if doubled { Cow::Owned(text.replace("\"\"", "\"")) } else { Cow::Borrowed(text) })
     }
 
-    /// What may stand between a quote and a separator.
+    /// The blanks that may be between a quote and a separator.
     fn padding(&self) -> impl Fn(char) -> bool + use<> {
         let separator = self.separator;
         move |c| c.is_whitespace() && !(c.is_ascii() && is_separator(c as u8, separator))

@@ -39,7 +39,7 @@ impl Layout {
         Ok(Self { separator, decimal, header })
     }
 
-    /// What a header alone tells. Blanks in it may belong to a name, so they separate nothing.
+    /// The layout that a header alone shows. Blanks may belong to a name, so they separate nothing.
     pub(crate) fn of_header(header: &str) -> Self {
         let cuts = |separator: &u8| Fields::new(header, *separator).nth(1).is_some();
         let separator = SEPARATORS.into_iter().filter(|separator| *separator != b' ').find(cuts);

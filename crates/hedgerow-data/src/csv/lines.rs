@@ -1,4 +1,4 @@
-//! [`LineReader`]: rows of a text table for readers that get them one by one, such as the node agent.
+//! [`LineReader`]: rows of a text table for programs that get them one by one, such as a node.
 
 use super::fields::{BadQuotes, Fields};
 use super::layout::{Layout, decimal_of};

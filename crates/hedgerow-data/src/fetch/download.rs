@@ -48,12 +48,12 @@ impl Partial {
         Ok(partial)
     }
 
-    /// Whether nothing has come.
+    /// Whether no byte has come.
     pub(super) fn is_empty(&self) -> bool {
         self.have == 0
     }
 
-    /// Throws away what there is.
+    /// Removes what was downloaded.
     pub(super) fn remove(&self) -> Result<(), FetchError> {
         remove(&self.path)?;
         remove(&beside(&self.path))
@@ -123,7 +123,7 @@ fn agent(patience: &Patience, only_https: bool) -> Agent {
     config.build().into()
 }
 
-/// Whether it might go better next time.
+/// Whether another attempt may succeed.
 fn may_pass(error: &FetchError) -> bool {
     match error {
         FetchError::Timeout(..) | FetchError::BrokeOff { .. } => true,

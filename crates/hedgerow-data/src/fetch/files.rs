@@ -57,7 +57,7 @@ fn from_archive(
         downloaded => downloaded?,
     };
     let unpacked = match unpack::unpack(archive, &url, files, folder, progress) {
-        // There is nothing wrong with the archive if it is the disk that is full.
+        // The archive is kept if only the disk is full.
         Err(error @ FetchError::Unwritable(..)) => return Err(error),
         Err(error) => {
             partial.remove()?;
@@ -128,7 +128,7 @@ fn already_there(
     }
 }
 
-/// What a checksum was compared with, if with anything; or what it should be, and by whom.
+/// What a checksum was compared with, if anything is known; or what it should be, and by what.
 fn compare(
     file: &SourceFile,
     found: &str,

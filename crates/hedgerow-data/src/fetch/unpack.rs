@@ -59,7 +59,7 @@ struct Search<'a> {
     wanted: &'a [&'a SourceFile],
     found: Vec<Option<Unpacked>>,
     folder: &'a Path,
-    /// What inner archives may still bring.
+    /// Bytes that inner archives may still have.
     inner_bytes: u64,
     progress: &'a mut dyn FnMut(Progress<'_>),
 }
@@ -122,7 +122,7 @@ impl Search<'_> {
                 self.take(base_name(&path), entry)?;
             }
         }
-        // Whether all is well stands at the very end.
+        // The checksum is at the very end.
         self.copy(name, &mut content, most, |_| Ok(()))?;
         self.inner_bytes = content.left;
         Ok(())

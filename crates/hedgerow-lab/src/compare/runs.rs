@@ -24,7 +24,7 @@ const DEFAULT_FOLDER: &str = "hedgerow-compare";
 
 /// The runs of a comparison, finished or not.
 pub struct Grid {
-    /// What runs them.
+    /// One per data set and partition.
     pub runs: Runs,
     positions: Vec<GridPosition>,
     against: String,
@@ -89,14 +89,13 @@ impl Grid {
         Ok(grid)
     }
 
-    /// No runs yet, but everything that holds for all of them. Where the data of the first is
-    /// doesn't matter to that.
+    /// No runs yet, but everything that all of them share, which does not depend on the data.
     fn empty(
         config: &GridConfig,
         flags: &[Layer],
         draws_courses: bool,
     ) -> Result<Self, SuiteError> {
-        // So what is said of it is left out.
+        // So settings of the data are left out.
         let flags: Vec<Layer> =
             flags.iter().filter(|flag| !flag.changes("data")).cloned().collect();
         let mut config = config.clone();

@@ -1,4 +1,4 @@
-//! What can be chosen: whom to run, and how nodes come and go.
+//! What can be chosen: the methods, and how nodes take part.
 
 use std::num::NonZeroU16;
 
@@ -36,7 +36,7 @@ pub struct MkVariant {
 }
 
 impl MkVariant {
-    /// As the paper has it.
+    /// The paper's method.
     pub const PAPER: Self = Self {
         unnormalised: false,
         frequencies: false,
@@ -44,7 +44,7 @@ impl MkVariant {
         voters: false,
         fixed_step: false,
     };
-    /// As the authors' code has it.
+    /// The authors' code.
     pub const AUTHORS: Self =
         Self { unnormalised: true, frequencies: true, no_k: true, voters: true, fixed_step: true };
 
@@ -138,7 +138,7 @@ impl MethodChoice {
         self.global_name() + suffix
     }
 
-    /// The same without what its nodes add.
+    /// The same without the personal layer.
     pub fn global_name(self) -> String {
         self.variant.name(self.info.name) + &self.wire.suffix()
     }
@@ -173,7 +173,7 @@ impl MethodChoice {
 /// How messages travel: each as it is, unless something is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wire {
-    /// What numbers are on their way up, and down.
+    /// Formats of numbers to the server, and from it.
     up: NumberFormat,
     down: NumberFormat,
     /// Send only every N-th round.
@@ -231,14 +231,14 @@ impl Wire {
         suffix
     }
 
-    /// As plans have it.
+    /// The same for a plan.
     pub fn compression(self) -> Compression {
         let coding = |numbers| Coding { numbers, part: self.part };
         Compression { every: self.every, up: coding(self.up), down: coding(self.down) }
     }
 }
 
-/// How nodes come and go.
+/// How nodes take part.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct Participation {
     /// Share of node-rounds without contact.
@@ -309,7 +309,7 @@ impl Arrivals {
 }
 
 impl Participation {
-    /// In words; empty if everyone is always there with one sample.
+    /// In words; empty if every node has contact and one sample in every round.
     pub fn describe(&self) -> String {
         let mut parts = Vec::new();
         let percent = |share: f64| 100.0 * share;

@@ -148,7 +148,7 @@ pub(super) fn choice(
         }
         (node, column) => node.or(column),
     };
-    // What is forecast is forecast from what is known.
+    // A forecast uses only what is known when it is made.
     let is_forecast = config.lags > 0 || config.horizon > 1;
     let forecast = if is_forecast { Exogenous::Origin } else { Exogenous::SameRow };
     let columns = ColumnChoice {

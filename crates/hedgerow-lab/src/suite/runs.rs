@@ -37,7 +37,7 @@ enum State {
 }
 
 impl Runs {
-    /// None yet; they will be stored in `folder`.
+    /// No runs yet; they will be stored in `folder`.
     pub(crate) fn new(folder: &Path) -> Self {
         Self { items: Vec::new(), folder: folder.to_owned(), keeps_courses: true }
     }

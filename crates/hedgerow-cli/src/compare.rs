@@ -90,7 +90,8 @@ pub(crate) fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     let mut grid = Grid::prepare(&arguments.config()?, &arguments.flags.layers(None)?)?;
     let steps = grid.runs.steps()?;
     OutputFolder::prepare(grid.out(), &[])?;
-    let missing = tell_state(grid.runs.missing(), grid.runs.finished(), &grid.out().join("runs"), talks);
+    let missing =
+        tell_state(grid.runs.missing(), grid.runs.finished(), &grid.out().join("runs"), talks);
     let bar = steps_bar(steps, talks);
     let outcome = grid.runs.run(&|name| bar.set_message(name.to_owned()), &|| bar.inc(1));
     bar.finish_and_clear();

@@ -29,10 +29,10 @@ mod totals;
 use checks::Checks;
 pub use checks::Refused;
 pub use members::{Ledger, Member};
-pub use messages::{Envelope, Newcomer, Refusal, Sender, Sent, Verdict};
+pub use messages::{Envelope, Heard, Newcomer, Refusal, Said, Sender, Sent, Verdict};
 pub use opening::Opening;
 pub(crate) use totals::mean;
-pub use totals::{BadTotals, NodeSet, Totals, WINDOW, Window, WireBytes};
+pub use totals::{BadTotals, NodeSet, Totals, WINDOW_ROUNDS, Window, WireBytes};
 
 /// Why a stored run can't be continued.
 #[derive(Debug, thiserror::Error)]
@@ -59,13 +59,6 @@ pub enum BadRun {
         /// The number found in its place.
         found: NodeId,
     },
-}
-
-/// A round that has closed and is not committed yet.
-struct Closing {
-    commit: Arc<Commit>,
-    /// What is told after the commit.
-    opening: Arc<Opening>,
 }
 
 /// The rounds of a run.
@@ -95,7 +88,8 @@ pub struct Coordinator {
     /// What the latest rounds asked for; empty unless late uploads are merged.
     asked: VecDeque<Asked>,
     opening: Arc<Opening>,
-    closing: Option<Closing>,
+    /// A round that has closed and is not committed yet, and what is announced after the commit.
+    closing: Option<(Arc<Commit>, Arc<Opening>)>,
     /// Whether the scaling changed: it is large and is stored only then.
     has_scaling_news: bool,
 }
@@ -213,9 +207,9 @@ impl Coordinator {
         &self.window
     }
 
-    /// The latest rounds, to be filled from a store.
-    pub fn window_mut(&mut self) -> &mut Window {
-        &mut self.window
+    /// Continues with the latest rounds of a store.
+    pub fn set_window(&mut self, window: Window) {
+        self.window = window;
     }
 
     /// The rules by which rounds close.
@@ -358,18 +352,18 @@ impl Coordinator {
             totals: self.totals.save(),
             record,
         };
-        let closing = self.closing.insert(Closing { commit: Arc::new(commit), opening });
-        Some(&closing.commit)
+        let (commit, _) = self.closing.insert((Arc::new(commit), opening));
+        Some(commit)
     }
 
     /// What is to be committed, if a round has closed and is not committed yet.
     pub fn closing(&self) -> Option<&Arc<Commit>> {
-        self.closing.as_ref().map(|closing| &closing.commit)
+        self.closing.as_ref().map(|(commit, _)| commit)
     }
 
     /// The closed round is stored: the next one is open. Returns the opening to send.
     pub fn committed(&mut self, now: Instant) -> Option<(Arc<Opening>, Arc<Commit>)> {
-        let Closing { commit, opening } = self.closing.take()?;
+        let (commit, opening) = self.closing.take()?;
         self.opened_at = now;
         self.opening = opening;
         Some((Arc::clone(&self.opening), commit))
@@ -426,7 +420,7 @@ impl Coordinator {
 
 /// Copies a text from the network without control characters, shortened.
 fn name_into(out: &mut String, text: &str) {
-    const MOST: usize = 64;
+    const MAX_SHOWN: usize = 64;
     out.clear();
-    out.extend(text.chars().filter(|c| !c.is_control()).take(MOST));
+    out.extend(text.chars().filter(|c| !c.is_control()).take(MAX_SHOWN));
 }

@@ -4,11 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// A length of time in settings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Span(pub Duration);
 
 /// Text that isn't a length of time. The message states what it must be.
@@ -26,13 +26,12 @@ impl FromStr for Span {
     type Err = NotASpan;
 
     fn from_str(text: &str) -> Result<Self, NotASpan> {
-        let wrong = || NotASpan;
         let (digits, unit) =
             text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
         let (_, unit) =
-            UNITS.iter().find(|(name, _)| *name == unit.trim_start()).ok_or_else(wrong)?;
-        let count: u64 = digits.parse().map_err(|_| wrong())?;
-        let ms = count.checked_mul(*unit).filter(|ms| *ms <= MAX_MS).ok_or_else(wrong)?;
+            UNITS.iter().find(|(name, _)| *name == unit.trim_start()).ok_or(NotASpan)?;
+        let count: u64 = digits.parse().map_err(|_| NotASpan)?;
+        let ms = count.checked_mul(*unit).filter(|ms| *ms <= MAX_MS).ok_or(NotASpan)?;
         Ok(Self(Duration::from_millis(ms)))
     }
 }
@@ -42,12 +41,6 @@ impl TryFrom<String> for Span {
 
     fn try_from(text: String) -> Result<Self, NotASpan> {
         text.parse()
-    }
-}
-
-impl From<Span> for String {
-    fn from(span: Span) -> Self {
-        span.to_string()
     }
 }
 

@@ -1,10 +1,10 @@
-//! [`Model`]: the global model of a run with all that is needed to predict where there is no
-//! server, as a safetensors file; and [`Predictor`], which does so.
+//! [`Model`]: the global model of a run as a safetensors file, with all that predictions need.
+//! [`Predictor`]: predictions from it, without a server.
 //!
-//! Predictions are those of a node that has just joined, bit for bit. In methods whose nodes keep
-//! something to themselves, others predict a little differently: in POF-MKL and Fed-POE every node
-//! has weights of its own (a new one's are equal), a personal layer is the node's alone, and
-//! missing inputs are filled in with what a node has seen (here: the middle of the scale).
+//! Predictions are those of a node that has just joined, bit for bit. Other nodes may predict a
+//! little differently: in POF-MKL and Fed-POE every node has its own weights (those of a new node are
+//! equal), a personal layer belongs to one node, and missing inputs are replaced by what the node has
+//! seen (here by the middle of the scale).
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,11 @@ use std::path::{Path, PathBuf};
 use hedgerow::features::SampleMap;
 use hedgerow::message::{Broadcast, Rejected};
 use hedgerow::scaling::{NodeScaling, Scale};
-use hedgerow::state::BadState;
 use hedgerow::{NodeMethod, Plan};
 
 use crate::coordinator::records::Run;
-use crate::file::{Access, FileError, NewFile, read_bounded};
-use crate::plan_json::{ReadPlanError, plan_from_json};
+use crate::file::{Access, FileError, read_whole, write_whole};
+use crate::plan_json::plan_from_json;
 use crate::storage::{StoreError, View};
 
 mod layout;
@@ -28,7 +27,7 @@ pub struct Model {
     plan: Plan,
     run: String,
     broadcast: Broadcast,
-    /// Where scales are agreed on: the latest, and its version.
+    /// The latest scale and its version, if nodes agree on scales.
     scale: Option<(u64, Scale)>,
     software: String,
 }
@@ -56,7 +55,7 @@ pub enum ModelError {
         /// The store or file.
         path: PathBuf,
     },
-    /// Some other file.
+    /// Another file.
     #[error("{}: not a model of hedgerow: {reason}", path.display())]
     NotAModel {
         /// The file.
@@ -64,23 +63,15 @@ pub enum ModelError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A learning configuration that can't be.
-    #[error("{}: {source}", path.display())]
-    Plan {
+    /// The learning configuration is invalid, or the state doesn't fit it.
+    #[error("{}: {reason}", path.display())]
+    Invalid {
         /// The store or file.
         path: PathBuf,
-        /// The cause.
-        source: ReadPlanError,
+        /// What is wrong.
+        reason: String,
     },
-    /// A state that doesn't belong to its configuration.
-    #[error("{}: {source}", path.display())]
-    State {
-        /// The store.
-        path: PathBuf,
-        /// The cause.
-        source: BadState,
-    },
-    /// Numbers that don't belong to their configuration.
+    /// The model doesn't fit the configuration.
     #[error("{}: the model does not fit its configuration: {source}", path.display())]
     Unfit {
         /// The store or file.
@@ -88,24 +79,30 @@ pub enum ModelError {
         /// The cause.
         source: Rejected,
     },
-    /// What is there is something else, so it is not written over.
+    /// The existing file is no model, so it is not overwritten.
     #[error("{0}; it is left as it is: move it away first")]
     Kept(Box<ModelError>),
+}
+
+impl ModelError {
+    fn invalid(path: &Path, error: impl ToString) -> Self {
+        Self::Invalid { path: path.to_owned(), reason: error.to_string() }
+    }
 }
 
 /// Most bytes of a file.
 const MAX_FILE: u64 = 32 << 20;
 
 impl Model {
-    /// Of a server's store, also while the server runs.
+    /// Reads a server's store, also while the server runs.
     pub fn from_store(path: &Path) -> Result<Self, ModelError> {
         let view = View::open(path)?;
         let nothing = |what| ModelError::NothingYet { path: path.to_owned(), what };
         let Run { id, learning } = view.run().ok_or_else(|| nothing("no run has begun"))?;
-        let plan = plan_from_json(learning, &[])
-            .map_err(|source| ModelError::Plan { path: path.to_owned(), source })?;
+        let plan =
+            plan_from_json(learning, &[]).map_err(|error| ModelError::invalid(path, error))?;
         let saved = view.load()?.ok_or_else(|| nothing("no round has closed"))?;
-        let unfit = |source| ModelError::State { path: path.to_owned(), source };
+        let unfit = |error| ModelError::invalid(path, error);
         let mut server = plan.server_method();
         server.restore(&saved.server).map_err(unfit)?;
         let mut scale = None;
@@ -120,27 +117,21 @@ impl Model {
         Self { plan, run: id.clone(), broadcast, scale, software }.checked(path)
     }
 
-    /// Reads a file that [`Model::write`] wrote. Nothing in it is believed.
+    /// Reads a file that [`Model::write`] wrote, and checks all of it.
     pub fn read(path: &Path) -> Result<Self, ModelError> {
-        let source = || std::io::ErrorKind::NotFound.into();
-        let missing = || FileError::Unreadable { path: path.to_owned(), source: source() };
-        let bytes = read_bounded(path, MAX_FILE)?.ok_or_else(missing)?;
-        Self::from_bytes(path, &bytes)
+        Self::from_bytes(path, &read_whole(path, MAX_FILE)?)
     }
 
-    /// Writes it to a file, which appears when it is whole. An older model is replaced; anything
-    /// else is left as it is.
+    /// Writes it to a file, completely or not at all. An older model is replaced; any other file is
+    /// refused.
     pub fn write(&self, path: &Path) -> Result<(), ModelError> {
         if path.try_exists().unwrap_or(true) {
             Self::read(path).map_err(|error| ModelError::Kept(Box::new(error)))?;
         }
-        let mut file = NewFile::create(path, Access::Shared)?;
-        let unwritable = |source| FileError::Unwritable { path: path.to_owned(), source };
-        file.write_all(&self.to_bytes()).map_err(unwritable)?;
-        Ok(file.finish()?)
+        Ok(write_whole(path, Access::Shared, |file| file.write_all(&self.to_bytes()))?)
     }
 
-    /// What was learned, and how.
+    /// The plan of the run.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -150,27 +141,27 @@ impl Model {
         &self.run
     }
 
-    /// The round that it opens: those before it have been learned from.
+    /// The round that the model opens.
     pub fn round(&self) -> u64 {
         self.broadcast.round
     }
 
-    /// The model as nodes are told it.
+    /// The model as nodes receive it.
     pub fn broadcast(&self) -> &Broadcast {
         &self.broadcast
     }
 
-    /// The scale that was agreed on, where one had to be.
+    /// The scale that nodes agreed on, if they do.
     pub fn scale(&self) -> Option<&Scale> {
         self.scale.as_ref().map(|(_, scale)| scale)
     }
 
-    /// What wrote it.
+    /// The program and version that wrote it.
     pub fn software(&self) -> &str {
         &self.software
     }
 
-    /// If a node can predict with it.
+    /// Checks that a node can predict with it.
     fn checked(self, path: &Path) -> Result<Self, ModelError> {
         if !self.plan.method().travels() {
             return Err(ModelError::Local { path: path.to_owned() });
@@ -181,7 +172,7 @@ impl Model {
     }
 }
 
-/// Predicts as a node does that has just joined.
+/// Predicts like a node that has just joined.
 pub struct Predictor {
     half: Box<dyn NodeMethod>,
     scaling: NodeScaling,
@@ -191,15 +182,14 @@ pub struct Predictor {
 }
 
 impl Predictor {
-    /// With this model; one that a [`Model`] has checked is never refused.
+    /// A predictor with this model. A [`Model`] was checked, so it is not refused.
     pub fn new(model: &Model) -> Result<Self, Rejected> {
         let plan = &model.plan;
         let mut scaling = plan.node_scaling();
         if let Some((version, scale)) = &model.scale {
             scaling.adopt(*version, scale)?;
         }
-        // A half begins in round 1 as the server does: what opens it is no news, and predicts
-        // nothing yet.
+        // A node begins in round 1 like the server. The broadcast of round 1 is not new to it.
         let mut half = plan.node_method(0);
         half.adopt(&model.broadcast)?;
         let (scaled, features) = (vec![0.0; plan.inputs()], vec![0.0; plan.map().width()]);
@@ -211,8 +201,8 @@ impl Predictor {
         self.scaled.len()
     }
 
-    /// The prediction for a raw sample, in the label's own unit. What isn't a finite number is
-    /// missing, and the middle of its scale is taken for it.
+    /// The prediction for a raw sample, in the label's own unit. A number that isn't finite is
+    /// missing, and the middle of its scale is used instead.
     ///
     /// # Panics
     /// If it has another number of inputs.

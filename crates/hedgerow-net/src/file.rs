@@ -1,6 +1,5 @@
-//! Files that survive what happens to files: a [`Format`] writes them whole or not at all, and
-//! refuses what is damaged, newer or something else. A file that can't be read is never written
-//! over.
+//! Files that are written completely or not at all. A [`Format`] refuses files that are damaged,
+//! newer or of another kind, and never overwrites them.
 //!
 //! ```text
 //! magic 8 | kind 16 | version u32 | length of the body u64 | CRC-32 of the body | CRC-32 of all that so far | body
@@ -11,6 +10,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use bytes::Buf;
+
 /// One kind of file, and what this program knows of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Format {
@@ -19,19 +20,10 @@ pub struct Format {
     most: u64,
 }
 
-/// What was in a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Content {
-    /// Version of its format, at most the newest that the [`Format`] knows.
-    pub version: u32,
-    /// What was written.
-    pub body: Vec<u8>,
-}
-
 /// The permissions of a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Its owner.
+    /// Only its owner may read and write it.
     Private,
     /// The user's default permissions.
     Shared,
@@ -40,7 +32,7 @@ pub enum Access {
 /// Why a file can't be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The system won't let us.
+    /// The system can't read it.
     #[error("can't read {}: {source}", path.display())]
     Unreadable {
         /// The file.
@@ -56,7 +48,7 @@ pub enum FileError {
         /// The cause.
         source: io::Error,
     },
-    /// Some other program's file.
+    /// A file of another program.
     #[error("{}: not a {kind} file of hedgerow", path.display())]
     NotOurs {
         /// The file.
@@ -64,7 +56,7 @@ pub enum FileError {
         /// What was expected.
         kind: String,
     },
-    /// One of ours, but with something else in it.
+    /// A file of this program, but of another kind.
     #[error("{}: a {found:?} file, and {expected:?} is needed", path.display())]
     OtherKind {
         /// The file.
@@ -74,7 +66,7 @@ pub enum FileError {
         /// What it says it is.
         found: String,
     },
-    /// From the future.
+    /// Written by a newer version of this program.
     #[error("{}: written by a newer hedgerow: format {found}, this one knows up to {newest}", path.display())]
     Newer {
         /// The file.
@@ -84,7 +76,7 @@ pub enum FileError {
         /// The newest that is known.
         newest: u64,
     },
-    /// It stops before its end.
+    /// It is shorter than its header says.
     #[error("{}: breaks off: {expected} bytes expected, but {found} are there", path.display())]
     Truncated {
         /// The file.
@@ -94,37 +86,37 @@ pub enum FileError {
         /// What it has.
         found: u64,
     },
-    /// Not what was written.
+    /// A checksum is wrong.
     #[error("{}: damaged: the checksum of its {part} is {found:08x}, and {expected:08x} was written", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Of what in it.
+        /// The part of the file.
         part: &'static str,
-        /// What was written down.
+        /// The checksum in the file.
         expected: u32,
-        /// What it comes to.
+        /// The checksum of the content.
         found: u32,
     },
-    /// Not what was written, in some other way.
+    /// It is longer than its header says.
     #[error("{}: damaged: {reason}", path.display())]
     Senseless {
         /// The file.
         path: PathBuf,
-        /// In what way.
+        /// What is wrong.
         reason: String,
     },
-    /// More than anyone would write.
+    /// It has more bytes than such a file may have.
     #[error("{}: {found} bytes, and {bound} are the most that it may have", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
         /// Most bytes.
         bound: u64,
-        /// What it has or should have.
+        /// Its bytes, or those that its header states.
         found: u64,
     },
-    /// What is there can't be read, so it is not written over.
+    /// The existing file can't be read, so it is not overwritten.
     #[error("{0}; it is left as it is: move it away first")]
     Kept(Box<FileError>),
     /// Another process uses it.
@@ -139,6 +131,18 @@ const MAGIC: [u8; 8] = *b"HEDGEROW";
 const KIND_LENGTH: usize = 16;
 const HEADER_LENGTH: usize = 8 + KIND_LENGTH + 4 + 8 + 4 + 4;
 
+impl FileError {
+    /// The system's error, about reading this file.
+    pub(crate) fn unreadable(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Unreadable { path: path.to_owned(), source }
+    }
+
+    /// The system's error, about writing this file.
+    pub(crate) fn unwritable(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Unwritable { path: path.to_owned(), source }
+    }
+}
+
 impl Format {
     /// Files of this kind, of versions up to `newest` and with at most `most` bytes in them.
     ///
@@ -150,50 +154,44 @@ impl Format {
     }
 
     /// Reads a file and checks every bit of it. None if there is no such file.
-    pub fn read(&self, path: &Path) -> Result<Option<Content>, FileError> {
-        let bound = self.most.saturating_add(HEADER_LENGTH as u64);
-        let Some(mut bytes) = read_bounded(path, bound)? else { return Ok(None) };
-        let version = self.check(path, &bytes)?;
-        Ok(Some(Content { version, body: bytes.split_off(HEADER_LENGTH) }))
+    pub fn read(&self, path: &Path) -> Result<Option<Vec<u8>>, FileError> {
+        let mut bytes = match read_whole(path, self.most.saturating_add(HEADER_LENGTH as u64)) {
+            Err(FileError::Unreadable { source, .. })
+                if source.kind() == io::ErrorKind::NotFound =>
+            {
+                return Ok(None);
+            }
+            read => read?,
+        };
+        self.check(path, &bytes)?;
+        Ok(Some(bytes.split_off(HEADER_LENGTH)))
     }
 
-    /// Writes a file of the newest version in place of an older one. It appears when it is whole
-    /// and on the disk; what is there and can't be read stays.
+    /// Writes a file of the newest version, as [`write_whole`] does. A file that can't be read is
+    /// not overwritten.
     pub fn write(&self, path: &Path, body: &[u8]) -> Result<(), FileError> {
         let found = body.len() as u64;
         if found > self.most {
             return Err(FileError::TooLarge { path: path.to_owned(), bound: self.most, found });
         }
         self.read(path).map_err(|error| FileError::Kept(Box::new(error)))?;
-        let mut file = NewFile::create(path, Access::Private)?;
-        let unwritable = |source| FileError::Unwritable { path: path.to_owned(), source };
-        file.write_all(&self.header(body))
-            .and_then(|()| file.write_all(body))
-            .map_err(unwritable)?;
-        file.finish()
+        let header = self.header(body);
+        write_whole(path, Access::Private, |file| {
+            file.write_all(&header).and_then(|()| file.write_all(body))
+        })
     }
 
-    fn header(&self, body: &[u8]) -> [u8; HEADER_LENGTH] {
-        let mut kind = [0; KIND_LENGTH];
-        kind[..self.kind.len()].copy_from_slice(self.kind.as_bytes());
-        let mut header = [0; HEADER_LENGTH];
-        let mut rest = &mut header[..];
-        let version = self.newest.to_le_bytes();
-        let length = (body.len() as u64).to_le_bytes();
-        let checksum = crc32fast::hash(body).to_le_bytes();
-        for part in [&MAGIC[..], &kind, &version, &length, &checksum] {
-            let (place, others) = rest.split_at_mut(part.len());
-            place.copy_from_slice(part);
-            rest = others;
-        }
-        let checked = HEADER_LENGTH - 4;
-        let checksum = crc32fast::hash(&header[..checked]);
-        header[checked..].copy_from_slice(&checksum.to_le_bytes());
+    fn header(&self, body: &[u8]) -> Vec<u8> {
+        let mut header = [&MAGIC[..], self.kind.as_bytes()].concat();
+        header.resize(MAGIC.len() + KIND_LENGTH, 0);
+        header.extend(self.newest.to_le_bytes());
+        header.extend((body.len() as u64).to_le_bytes());
+        header.extend(crc32fast::hash(body).to_le_bytes());
+        header.extend(crc32fast::hash(&header).to_le_bytes());
         header
     }
 
-    /// The version of a file, all of whose bits are right.
-    fn check(&self, path: &Path, bytes: &[u8]) -> Result<u32, FileError> {
+    fn check(&self, path: &Path, bytes: &[u8]) -> Result<(), FileError> {
         let path = || path.to_owned();
         let begun = bytes.len().min(MAGIC.len());
         if bytes[..begun] != MAGIC[..begun] {
@@ -201,23 +199,21 @@ impl Format {
         }
         let truncated =
             |expected| FileError::Truncated { path: path(), expected, found: bytes.len() as u64 };
-        let Some((header, body)) = bytes.split_first_chunk::<HEADER_LENGTH>() else {
+        let Some((header, body)) = bytes.split_at_checked(HEADER_LENGTH) else {
             return Err(truncated(HEADER_LENGTH as u64));
         };
-        let (checked, checksum) = header.split_at(HEADER_LENGTH - 4);
-        let damaged =
-            |part, expected, found| FileError::Damaged { path: path(), part, expected, found };
-        let (expected, found) =
-            (u32::from_le_bytes(Fields(checksum).take()), crc32fast::hash(checked));
-        if found != expected {
-            return Err(damaged("header", expected, found));
-        }
-        let mut fields = Fields(&checked[MAGIC.len()..]);
-        let kind = fields.take::<KIND_LENGTH>();
-        let version = u32::from_le_bytes(fields.take());
-        let length = u64::from_le_bytes(fields.take());
-        let checksum = u32::from_le_bytes(fields.take());
-        let kind = String::from_utf8_lossy(&kind);
+        let (checked, mut checksum) = header.split_at(HEADER_LENGTH - 4);
+        let intact = |part, content: &[u8], expected| {
+            let found = crc32fast::hash(content);
+            let damaged = || FileError::Damaged { path: path(), part, expected, found };
+            if found == expected { Ok(()) } else { Err(damaged()) }
+        };
+        intact("header", checked, checksum.get_u32_le())?;
+        let (kind, mut numbers) = checked[MAGIC.len()..].split_at(KIND_LENGTH);
+        let version = numbers.get_u32_le();
+        let length = numbers.get_u64_le();
+        let checksum = numbers.get_u32_le();
+        let kind = String::from_utf8_lossy(kind);
         let kind = kind.trim_end_matches('\0');
         if kind != self.kind {
             let (expected, found) = (self.kind.to_owned(), kind.to_owned());
@@ -238,34 +234,16 @@ impl Format {
             let reason = format!("{} bytes more than it should have", here - length);
             return Err(FileError::Senseless { path: path(), reason });
         }
-        let found = crc32fast::hash(body);
-        if found != checksum {
-            return Err(damaged("body", checksum, found));
-        }
-        Ok(version)
+        intact("body", body, checksum)
     }
 }
 
-/// Takes fields off the front.
-struct Fields<'a>(&'a [u8]);
-
-impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> [u8; N] {
-        let (field, rest) = self.0.split_first_chunk::<N>().unwrap_or((&[0; N], &[]));
-        self.0 = rest;
-        *field
-    }
-}
-
-/// All of a file, unless it has more bytes than this; None if there is no such file.
-pub(crate) fn read_bounded(path: &Path, bound: u64) -> Result<Option<Vec<u8>>, FileError> {
-    let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
-    let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(unreadable)?,
-    };
+/// All of a file, unless it has more bytes than this.
+pub(crate) fn read_whole(path: &Path, bound: u64) -> Result<Vec<u8>, FileError> {
+    let unreadable = FileError::unreadable(path);
     let too_large = |found| FileError::TooLarge { path: path.to_owned(), bound, found };
-    let found = file.metadata().map_err(unreadable)?;
+    let file = File::open(path).map_err(&unreadable)?;
+    let found = file.metadata().map_err(&unreadable)?;
     if found.is_dir() {
         return Err(unreadable(io::ErrorKind::IsADirectory.into()));
     }
@@ -274,15 +252,26 @@ pub(crate) fn read_bounded(path: &Path, bound: u64) -> Result<Option<Vec<u8>>, F
     }
     // It may grow while it is read, or be something that has no size.
     let mut bytes = Vec::new();
-    file.take(bound.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
+    file.take(bound.saturating_add(1)).read_to_end(&mut bytes).map_err(&unreadable)?;
     if bytes.len() as u64 > bound {
         return Err(too_large(bytes.len() as u64));
     }
-    Ok(Some(bytes))
+    Ok(bytes)
 }
 
-/// A file that appears only once it is whole. Until then it is beside its place, under the same
-/// name with `.new` after it.
+/// Writes a file that replaces an older one once it is complete.
+pub(crate) fn write_whole(
+    path: &Path,
+    access: Access,
+    write: impl FnOnce(&mut NewFile) -> io::Result<()>,
+) -> Result<(), FileError> {
+    let mut file = NewFile::create(path, access)?;
+    write(&mut file).map_err(FileError::unwritable(path))?;
+    file.finish()
+}
+
+/// A file that replaces an older one once it is complete and on the disk. Until then it has the same
+/// name with `.new` after it. It is removed if it isn't finished.
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
@@ -294,7 +283,7 @@ pub struct NewFile {
 impl NewFile {
     /// Starts a new file. Remains of an earlier attempt are removed.
     pub fn create(path: &Path, access: Access) -> Result<Self, FileError> {
-        let unwritable = |source| FileError::Unwritable { path: path.to_owned(), source };
+        let unwritable = FileError::unwritable(path);
         if path.is_dir() {
             return Err(unwritable(io::ErrorKind::IsADirectory.into()));
         }
@@ -307,31 +296,22 @@ impl NewFile {
                 use std::os::unix::fs::OpenOptionsExt;
                 options.mode(if access == Access::Private { 0o600 } else { 0o666 });
             }
-            let file = options.open(&beside).map_err(unwritable)?;
-            match file.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => {
-                    return Err(FileError::Busy { path: path.to_owned() });
-                }
-                Err(TryLockError::Error(source)) => return Err(unwritable(source)),
-            }
-            // Somebody may have finished it between the two: then it is another file's name, or
-            // nobody's.
-            if is_named(&file, &beside).map_err(unwritable)? {
-                file.set_len(0).map_err(unwritable)?;
+            let file = options.open(&beside).map_err(&unwritable)?;
+            try_lock(&file, path, &unwritable)?;
+            // Another process may have renamed it before it was locked: then the name belongs to
+            // another file, or to none.
+            if is_named(&file, &beside).map_err(&unwritable)? {
+                file.set_len(0).map_err(&unwritable)?;
                 return Ok(Self { file, beside, path: path.to_owned(), is_finished: false });
             }
         }
     }
 
-    /// Puts it in its place, once it is on the disk.
+    /// Gives it its name, once it is on the disk.
     pub fn finish(mut self) -> Result<(), FileError> {
-        let unwritable = |source| FileError::Unwritable { path: self.path.clone(), source };
-        self.file.sync_all().map_err(unwritable)?;
-        std::fs::rename(&self.beside, &self.path).map_err(unwritable)?;
-        self.is_finished = true;
-        sync_folder(&self.path)
-            .map_err(|source| FileError::Unwritable { path: self.path.clone(), source })
+        let named = self.file.sync_all().and_then(|()| std::fs::rename(&self.beside, &self.path));
+        self.is_finished = named.is_ok();
+        named.and_then(|()| sync_folder(&self.path)).map_err(FileError::unwritable(&self.path))
     }
 }
 
@@ -348,10 +328,21 @@ impl Write for NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.is_finished {
-            // Who can't remove it will find it in the way of nothing.
+            // If it can't be removed, the next attempt overwrites it.
             _ = std::fs::remove_file(&self.beside);
         }
     }
+}
+
+fn try_lock(
+    file: &File,
+    path: &Path,
+    unwritable: &impl Fn(io::Error) -> FileError,
+) -> Result<(), FileError> {
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => FileError::Busy { path: path.to_owned() },
+        TryLockError::Error(source) => unwritable(source),
+    })
 }
 
 #[cfg(unix)]
@@ -394,171 +385,23 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock of a file, which is a file of its own with `.lock` after the name, or says
-    /// that another has it.
+    /// Takes the lock of a file: another file, with `.lock` after the name.
     pub fn take(path: &Path) -> Result<Self, FileError> {
         let beside = with_suffix(path, ".lock");
-        let unwritable = |source| FileError::Unwritable { path: beside.clone(), source };
+        let unwritable = FileError::unwritable(&beside);
         let opened = OpenOptions::new().write(true).create(true).truncate(false).open(&beside);
-        let file = opened.map_err(unwritable)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self { file }),
-            Err(TryLockError::WouldBlock) => Err(FileError::Busy { path: path.to_owned() }),
-            Err(TryLockError::Error(source)) => Err(unwritable(source)),
-        }
+        let file = opened.map_err(&unwritable)?;
+        try_lock(&file, path, &unwritable)?;
+        Ok(Self { file })
     }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // To close it would not do: a process that is just being started may have it open for a
-        // moment.
+        // Closing is not enough: a process that is being started may have it open for a moment.
         _ = self.file.unlock();
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use tempfile::TempDir;
-
-    use super::*;
-
-    const STATE: Format = Format::new("node", 2, 1000);
-
-    fn state(folder: &TempDir) -> PathBuf {
-        folder.path().join("state")
-    }
-
-    #[test]
-    fn what_was_written_is_read_and_nothing_else_is_left() {
-        let folder = TempDir::new().unwrap();
-        let path = state(&folder);
-        assert_eq!(STATE.read(&path).unwrap(), None);
-        for body in [&b"first"[..], b"", &[7; 1000]] {
-            STATE.write(&path, body).unwrap();
-            assert_eq!(
-                STATE.read(&path).unwrap(),
-                Some(Content { version: 2, body: body.to_vec() })
-            );
-        }
-        Format::new("node", 1, 1000).write(&folder.path().join("old"), b"older").unwrap();
-        let old = STATE.read(&folder.path().join("old")).unwrap();
-        assert_eq!(old, Some(Content { version: 1, body: b"older".to_vec() }));
-        let names =
-            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
-        let mut names: Vec<_> = names.collect();
-        names.sort();
-        assert_eq!(names, ["old", "state"]);
-    }
-
-    #[test]
-    fn what_can_t_be_read_is_named_and_never_written_over() {
-        let folder = TempDir::new().unwrap();
-        let path = state(&folder);
-        let written = |format: Format, body: &[u8]| [&format.header(body)[..], body].concat();
-        let newer = written(Format::new("node", 3, 1000), b"from the future");
-        let other = written(Format::new("certificates", 1, 1000), b"something else");
-        let large = written(Format::new("node", 2, 2000), &[1; 1001]);
-        let mut longer = written(STATE, b"body");
-        longer.extend(b"xy");
-        let mut damaged = written(STATE, b"body");
-        *damaged.last_mut().unwrap() ^= 1;
-        let short = written(STATE, b"body")[..46].to_vec();
-        for (bytes, expected) in [
-            (newer, "written by a newer hedgerow: format 3, this one knows up to 2"),
-            (other, "a \"certificates\" file, and \"node\" is needed"),
-            (large, "1045 bytes, and 1044 are the most that it may have"),
-            (longer, "damaged: 2 bytes more than it should have"),
-            (damaged, "damaged: the checksum of its body is acaf3b24, and dba80bb2 was written"),
-            (short, "breaks off: 48 bytes expected, but 46 are there"),
-            (vec![], "breaks off: 44 bytes expected, but 0 are there"),
-            (b"time,load\n".to_vec(), "not a node file of hedgerow"),
-        ] {
-            std::fs::write(&path, &bytes).unwrap();
-            let error = STATE.read(&path).unwrap_err().to_string();
-            assert_eq!(error, format!("{}: {expected}", path.display()));
-            let refused = STATE.write(&path, b"new").unwrap_err().to_string();
-            assert_eq!(refused, format!("{error}; it is left as it is: move it away first"));
-            assert_eq!(std::fs::read(&path).unwrap(), bytes);
-        }
-        assert!(matches!(
-            STATE.write(&path, &[0; 1001]),
-            Err(FileError::TooLarge { found: 1001, .. })
-        ));
-        assert!(matches!(STATE.read(folder.path()), Err(FileError::Unreadable { .. })));
-        assert!(STATE.write(folder.path(), b"x").is_err());
-        assert!(matches!(
-            STATE.write(&folder.path().join("no/such"), b"x"),
-            Err(FileError::Unwritable { .. })
-        ));
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(40))]
-        #[test]
-        fn every_flipped_bit_and_every_missing_byte_is_seen(body in prop::collection::vec(any::<u8>(), 0..120)) {
-            let whole = [&STATE.header(&body)[..], &body].concat();
-            let path = Path::new("state");
-            prop_assert_eq!(STATE.check(path, &whole).unwrap(), 2);
-            for bit in 0..8 * whole.len() {
-                let mut flipped = whole.clone();
-                flipped[bit / 8] ^= 1 << (bit % 8);
-                prop_assert!(STATE.check(path, &flipped).is_err(), "bit {}", bit);
-            }
-            for end in 0..whole.len() {
-                prop_assert!(STATE.check(path, &whole[..end]).is_err(), "{} bytes", end);
-            }
-        }
-    }
-
-    #[test]
-    fn a_new_file_appears_once_it_is_whole() {
-        let folder = TempDir::new().unwrap();
-        let path = state(&folder);
-        let beside = folder.path().join("state.new");
-        std::fs::write(&beside, "left behind by one that was killed, and longer").unwrap();
-        let mut file = NewFile::create(&path, Access::Shared).unwrap();
-        file.write_all(b"half").unwrap();
-        assert!(!path.exists());
-        assert!(matches!(NewFile::create(&path, Access::Shared), Err(FileError::Busy { .. })));
-        drop(file);
-        assert!(!path.exists() && !beside.exists(), "what isn't finished is gone");
-        std::fs::write(&beside, "left behind again").unwrap();
-        let mut file = NewFile::create(&path, Access::Shared).unwrap();
-        file.write_all(b"whole").unwrap();
-        file.finish().unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), b"whole");
-        assert!(!beside.exists());
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn links_are_not_followed_and_states_are_private() {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = TempDir::new().unwrap();
-        let (path, precious) = (state(&folder), folder.path().join("precious"));
-        std::fs::write(&precious, "kept").unwrap();
-        std::os::unix::fs::symlink(&precious, folder.path().join("state.new")).unwrap();
-        let error = STATE.write(&path, b"x").unwrap_err().to_string();
-        assert!(error.contains("in the way, and not a file"), "{error}");
-        assert_eq!(std::fs::read(&precious).unwrap(), b"kept");
-        std::fs::remove_file(folder.path().join("state.new")).unwrap();
-        STATE.write(&path, b"x").unwrap();
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    }
-
-    #[test]
-    fn a_lock_has_one_holder() {
-        let folder = TempDir::new().unwrap();
-        let path = state(&folder);
-        let lock = Lock::take(&path).unwrap();
-        let refused = Lock::take(&path).unwrap_err().to_string();
-        assert_eq!(refused, format!("{}: in use by another process", path.display()));
-        // As it is for a moment when the process starts another.
-        let shared = lock.file.try_clone().unwrap();
-        drop(lock);
-        Lock::take(&path).unwrap();
-        drop(shared);
-    }
-}
+mod tests;

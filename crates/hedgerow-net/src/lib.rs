@@ -25,7 +25,7 @@ pub mod duration;
 #[cfg(feature = "server")]
 pub mod export;
 pub mod file;
-pub mod hosts;
+pub mod http;
 pub mod learning;
 pub mod log;
 pub mod pki;

@@ -1,4 +1,4 @@
-//! What a program tells about itself while it runs, on standard error.
+//! The log of a program, on standard error.
 
 use std::io::IsTerminal;
 
@@ -9,11 +9,11 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Layer, fmt};
 
-/// How much is told, and how.
+/// The level and format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
-    /// From what level on.
+    /// The least severe level that is logged.
     pub level: Level,
     /// For people or for programs.
     pub format: Format,
@@ -42,7 +42,7 @@ pub enum Format {
 }
 
 impl Log {
-    /// Begins to write, once a process.
+    /// Starts the log. Only once per process.
     pub fn start(self) -> Result<(), TryInitError> {
         let lines = fmt::layer()
             .with_writer(std::io::stderr)
@@ -55,7 +55,7 @@ impl Log {
         tracing_subscriber::registry().with(lines.with_filter(self.filter())).try_init()
     }
 
-    /// Our own words at this level; of what the libraries say, warnings are enough.
+    /// Hedgerow's own messages at this level; only warnings and errors of libraries.
     fn filter(self) -> Targets {
         let level = match self.level {
             Level::Error => LevelFilter::ERROR,

@@ -18,4 +18,4 @@ pub use connect_error::ConnectError;
 pub use message::{FromNode, FromServer, Hello, VERSION, Welcome};
 pub use node::{Heard, Joined, NodeSession, hello};
 #[cfg(feature = "server")]
-pub use server::{JoinRequest, Receiver, ServerSession};
+pub use server::ServerSession;

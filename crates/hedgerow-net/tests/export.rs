@@ -174,7 +174,7 @@ fn where_there_is_nothing_to_export_it_is_said() {
     Model::from_store(&path).unwrap();
     // A state of another method.
     Federation::new(scaled("naive", &none)).store(&mut store);
-    assert!(matches!(Model::from_store(&path), Err(ModelError::State { .. })));
+    assert!(matches!(Model::from_store(&path), Err(ModelError::Invalid { .. })));
     drop(store);
     std::fs::remove_file(&path).unwrap();
     let local = Federation::new(scaled("local", &none));

@@ -129,6 +129,10 @@ impl Plan {
         let method = info.name;
         let halves = info.halves.ok_or(PlanError::Reference { method })?;
         check_counts(&config)?;
+        // Classes must not be scaled.
+        if let (Loss::Logistic, Scaling::Fixed(scale)) = (config.loss, &mut config.scaling) {
+            scale.set_raw(config.outputs);
+        }
         let allowed = info.frequencies(config.budget, &config.pof);
         let frequencies = match (info.features, config.frequencies) {
             // The budget alone decides on a dictionary.
@@ -435,6 +439,17 @@ mod tests {
             let refused = Plan::new(bad).unwrap_err().to_string();
             assert!(parts.iter().all(|part| refused.contains(part)), "{refused}");
         }
+    }
+
+    #[test]
+    fn classes_are_not_scaled_whatever_their_number() {
+        let scale = Scale::from_ranges(&[(-4.0, 4.0); 5]).unwrap();
+        let plan = config("mk").outputs(2).loss(Loss::Logistic).scaling(Scaling::Fixed(scale));
+        let plan = Plan::new(plan).unwrap();
+        let Scaling::Fixed(scale) = &plan.config().scaling else { panic!("it was fixed") };
+        let raw = Scale::identity(1).axis(0);
+        let is_raw = [0, 1, 2, 3, 4].map(|column| scale.axis(column) == raw);
+        assert_eq!(is_raw, [false, false, false, true, true]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hedgerow_net::serve::status::{
-    KernelStatus, MOST_NODES, NodeState, NodeStatus, Point, SCHEMA, Source, Status,
+    KernelStatus, MAX_NODES_SHOWN, NodeState, NodeStatus, Point, SCHEMA, Source, Status,
 };
 
 /// A round closes this often.
@@ -127,7 +127,7 @@ impl Source for Invented {
         let connected =
             nodes.iter().filter(|node| node.state == NodeState::Connected).count() as u64;
         nodes.sort_by_key(|node| node.state == NodeState::Away);
-        nodes.truncate(MOST_NODES);
+        nodes.truncate(MAX_NODES_SHOWN);
         let window = &past.points[past.points.len().saturating_sub(WINDOW)..];
         let share = |kernel| {
             window.iter().filter(|p| p.selected == Some(kernel)).count() as f64

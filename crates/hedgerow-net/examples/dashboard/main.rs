@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let source = Arc::new(Invented::new("invented data", &method, nodes, 3_000));
     let metrics = Metrics::new();
     tokio::spawn(count(metrics.clone(), nodes));
-    serve(listener, router(source, metrics, Hosts::default()), std::future::pending()).await;
+    serve(listener, router(source, metrics, Hosts::default())).await;
     Ok(())
 }
 

@@ -60,7 +60,7 @@ impl Agent {
     fn take_sample(&mut self, sample: &Sample) -> Reply {
         let Some(node) = &mut self.node else { return self.not_ready() };
         let reply = reply_to(node, sample);
-        self.changed();
+        self.saving.is_due = true;
         reply
     }
 
@@ -81,7 +81,7 @@ impl Agent {
                 Reply::ok(Value::Array(answers.collect()))
             }
         };
-        self.changed();
+        self.saving.is_due = true;
         reply
     }
 
@@ -115,7 +115,7 @@ impl Agent {
             "software": concat!("hedgerow-node ", env!("CARGO_PKG_VERSION")),
             "uptime_ms": self.began.elapsed().as_millis() as u64,
             "server": self.settings.server.address,
-            "connected": self.link.is_up(),
+            "connected": self.link.stream.is_some(),
             "connections": self.counts.connections,
             "trouble": self.link.trouble.as_ref().map(ToString::to_string),
             "node": node,

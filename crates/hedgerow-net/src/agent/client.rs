@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::backoff::Backoff;
+use super::config;
 use crate::pki::identity::{NodeIdentity, check_plain_text};
 use crate::plan_json::OtherMethods;
 pub use crate::session::ConnectError;
@@ -67,21 +68,6 @@ impl Security {
     }
 }
 
-/// How long a node waits.
-#[derive(Debug, Clone, Copy)]
-pub struct Patience {
-    /// For a connection and the Welcome on it.
-    pub connect: Duration,
-    /// Between two keep-alive messages.
-    pub keep_alive: Duration,
-    /// Before the second attempt.
-    pub least: Duration,
-    /// Before another attempt, at most.
-    pub most: Duration,
-    /// After a refusal that another attempt won't change.
-    pub refused: Duration,
-}
-
 /// What a client reports.
 #[derive(Debug)]
 pub enum Event {
@@ -107,7 +93,7 @@ pub enum Event {
 pub struct Client {
     dial: Dial,
     security: Security,
-    patience: Patience,
+    settings: config::Server,
     /// The run that the node's state belongs to; empty if it has none.
     run: watch::Receiver<String>,
     traffic: Arc<Traffic>,
@@ -159,13 +145,13 @@ impl Client {
     pub fn new(
         dial: Dial,
         security: Security,
-        patience: Patience,
+        settings: config::Server,
         run: watch::Receiver<String>,
         traffic: Arc<Traffic>,
         methods: OtherMethods<'static>,
     ) -> Self {
-        let backoff = Backoff::new(patience.least, patience.most);
-        Self { dial, security, patience, run, traffic, methods, backoff, warned: None }
+        let backoff = Backoff::new(settings.retry_least.0, settings.retry_most.0);
+        Self { dial, security, settings, run, traffic, methods, backoff, warned: None }
     }
 
     /// Starts its task. The task ends when the receiver is dropped.
@@ -176,7 +162,7 @@ impl Client {
                 let trouble = self.stay(&events).await;
                 let again_in = if trouble.is_lasting() {
                     // Not all at the same moment.
-                    self.patience.refused.mul_f64(0.5 + 0.5 * share())
+                    self.settings.retry_refused.0.mul_f64(0.5 + 0.5 * share())
                 } else {
                     self.backoff.wait(share())
                 };
@@ -195,13 +181,13 @@ impl Client {
     /// Connects and receives until the stream ends.
     async fn stay(&mut self, events: &mpsc::Sender<Event>) -> ConnectError {
         let joined = tokio::select! {
-            joined = timeout(self.patience.connect, self.join()) => joined,
+            joined = timeout(self.settings.connect_timeout.0, self.join()) => joined,
             () = events.closed() => return ConnectError::Ended,
         };
         let (joined, Opened { mut stream, sender, mut silent }, note) = match joined {
             Ok(Ok(joined)) => joined,
             Ok(Err(trouble)) => return trouble,
-            Err(_) => return ConnectError::Silent(self.patience.connect),
+            Err(_) => return ConnectError::Silent(self.settings.connect_timeout.0),
         };
         let since = Instant::now();
         if events.send(Event::Up { joined: Box::new(joined), sender }).await.is_err() {
@@ -284,7 +270,7 @@ impl Client {
         connection: Box<dyn Connection>,
     ) -> Result<(Joined, Opened), ConnectError> {
         let hello = hello(self.security.name(), &self.run.borrow());
-        let keep_alive = self.patience.keep_alive;
+        let keep_alive = self.settings.keep_alive.0;
         let mut opened = ClientStream::open(connection, keep_alive, hello).await?;
         Ok((Joined::from_first(opened.stream.first().await?, self.methods)?, opened))
     }

@@ -8,7 +8,7 @@ use hedgerow_config::{ConfigError, Layer, Merged, within};
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
 
-use super::client::{Patience, Security};
+use super::client::Security;
 use super::rows::Format;
 use super::sample::Others;
 use crate::duration::Span;
@@ -37,22 +37,22 @@ pub enum SettingsError {
     Identity(#[from] IdentityError),
 }
 
-/// What a node is told.
+/// The settings of a node.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Settings {
-    /// Whom it joins.
+    /// The server that it joins.
     pub server: Server,
     /// Where its samples come from.
     pub samples: Samples,
-    /// Its own endpoint.
+    /// Its own HTTP endpoint.
     pub http: Http,
-    /// Where it is kept.
+    /// Where its state is stored.
     pub state: State,
-    /// What it tells.
+    /// Its log.
     pub log: Log,
 }
 
-/// Whom a node joins.
+/// The server that a node joins.
 #[derive(Debug, Clone, Deserialize)]
 #[expect(missing_docs, reason = "node-defaults.toml has what they mean")]
 pub struct Server {
@@ -99,11 +99,11 @@ pub enum Source {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pace {
-    /// As where they come from suggests.
+    /// A suitable one for the source.
     Auto,
-    /// When it comes.
+    /// As soon as it comes.
     Free,
-    /// When the round that the one before answered has closed.
+    /// When the round that the previous sample answered has closed.
     Round,
 }
 
@@ -119,7 +119,7 @@ pub enum AtEnd {
     Leave,
 }
 
-/// A node's own endpoint.
+/// A node's own HTTP endpoint.
 #[derive(Debug, Clone, Deserialize)]
 #[expect(missing_docs, reason = "node-defaults.toml has what they mean")]
 pub struct Http {
@@ -136,7 +136,7 @@ pub struct Http {
     pub most_samples: usize,
 }
 
-/// Where a node is kept.
+/// Where a node's state is stored.
 #[derive(Debug, Clone, Deserialize)]
 #[expect(missing_docs, reason = "node-defaults.toml has what they mean")]
 pub struct State {
@@ -225,19 +225,6 @@ impl Settings {
             other => other.into(),
         })?;
         Ok(Security::Tls { identity: Box::new(identity), server: self.server_name()? })
-    }
-
-    /// How patient its client is.
-    pub fn patience(&self) -> Patience {
-        let Server { connect_timeout, keep_alive, retry_least, retry_most, retry_refused, .. } =
-            self.server;
-        Patience {
-            connect: connect_timeout.0,
-            keep_alive: keep_alive.0,
-            least: retry_least.0,
-            most: retry_most.0,
-            refused: retry_refused.0,
-        }
     }
 
     /// Whether it leaves when its input has ended.

@@ -22,35 +22,12 @@ pub(super) struct ServerLink {
 }
 
 impl ServerLink {
-    pub(super) fn is_up(&self) -> bool {
-        self.stream.is_some()
-    }
-
-    fn session(&self) -> Option<&NodeSession> {
+    pub(super) fn session(&self) -> Option<&NodeSession> {
         self.stream.as_ref().map(|(session, _)| session)
     }
 
-    pub(super) fn has_heard_round(&self) -> bool {
-        self.session().is_some_and(NodeSession::has_heard_round)
-    }
-
-    pub(super) fn awaits_scale(&self) -> bool {
-        self.session().is_some_and(NodeSession::awaits_scale)
-    }
-
-    pub(super) fn wake_at(&self) -> Option<Instant> {
-        self.session()?.wake_at().map(Instant::from)
-    }
-
-    /// Time has passed. Returns whether the node answers with what it has.
-    pub(super) fn wake(&mut self) -> bool {
-        let now = Instant::now().into_std();
-        self.stream.as_mut().is_some_and(|(session, _)| session.wake(now))
-    }
-
-    /// The input has ended: the node answers rounds with what it has.
-    pub(super) fn set_patience(&mut self, patience: std::time::Duration) {
-        self.stream.iter_mut().for_each(|(session, _)| session.set_patience(patience));
+    pub(super) fn session_mut(&mut self) -> Option<&mut NodeSession> {
+        self.stream.as_mut().map(|(session, _)| session)
     }
 }
 

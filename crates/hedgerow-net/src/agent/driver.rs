@@ -21,9 +21,10 @@ use super::output::{Output, Written};
 use super::rows::Rows;
 use super::sample::{BadRow, Sample, Schema};
 use super::saving::Saving;
-use super::state::{Kept, Reading, StateError, StateFile};
+use super::state::{Reading, StateError, StateFile};
 use crate::file::FileError;
 use crate::plan_json::OtherMethods;
+use crate::session::NodeSession;
 use crate::transport::counted::Traffic;
 
 /// How long the node waits for its stream to end.
@@ -89,8 +90,8 @@ pub async fn run(
 ) -> Result<(), AgentError> {
     let Parts { dial, security, input, output, asked, methods } = parts;
     let (file, kept) = StateFile::open(&settings.state.path, security.name(), methods)?;
-    let (node, reading) = kept.map_or((None, None), |Kept { node, reading }| (Some(node), reading));
-    let reading = reading.filter(|reading| reading.path == settings.samples.path);
+    let (node, reading) = kept.unzip();
+    let reading = reading.flatten().filter(|reading| reading.path == settings.samples.path);
     let (run, current) =
         watch::channel(node.as_ref().map_or(String::new(), |node| node.run().to_owned()));
     let traffic = Arc::new(Traffic::default());
@@ -126,8 +127,8 @@ pub async fn run(
         );
         agent.node = Some(agent.with_schema(node));
     }
-    let patience = agent.settings.patience();
-    let client = Client::new(dial, security, patience, current, traffic, methods);
+    let server = agent.settings.server.clone();
+    let client = Client::new(dial, security, server, current, traffic, methods);
     agent.drive(client, asked, shutdown).await
 }
 
@@ -214,16 +215,6 @@ pub(super) struct Counts {
     pub(super) message_bytes_down: u64,
 }
 
-enum Happening {
-    Shutdown,
-    Event(Option<Event>),
-    Asked(Option<Asked>),
-    Line(Option<Line>),
-    Saved(Result<(), String>),
-    SaveDue,
-    SessionDue,
-}
-
 impl Agent {
     async fn drive(
         mut self,
@@ -238,35 +229,31 @@ impl Agent {
         save_due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let outcome = loop {
             let may_read = self.may_read();
-            let session_due = self.link.wake_at();
-            let happening = tokio::select! {
-                () = &mut shutdown => Happening::Shutdown,
-                event = events.recv() => Happening::Event(event),
-                asked = next_of(&mut asked) => Happening::Asked(asked),
-                line = next_line(&mut self.input, &self.output), if may_read => Happening::Line(line),
-                saved = self.saving.finished() => Happening::Saved(saved),
-                _ = save_due.tick() => Happening::SaveDue,
-                () = at(session_due) => Happening::SessionDue,
-            };
-            match happening {
-                Happening::Shutdown => break Ok(()),
-                Happening::Event(None) => break Err(AgentError::ConnectError(ConnectError::Ended)),
-                Happening::Event(Some(event)) => match self.take_event(event).await {
-                    Ok(()) => {}
-                    Err(error) => break Err(error),
-                },
-                Happening::Asked(Some(Asked { question, reply })) => {
-                    let answer = self.answer(&question);
-                    // The asker may have gone.
-                    _ = reply.send(answer);
+            let session_due = self.link.session().and_then(NodeSession::wake_at);
+            tokio::select! {
+                () = &mut shutdown => break Ok(()),
+                event = events.recv() => {
+                    let Some(event) = event else {
+                        break Err(AgentError::ConnectError(ConnectError::Ended));
+                    };
+                    if let Err(error) = self.take_event(event).await {
+                        break Err(error);
+                    }
                 }
-                Happening::Asked(None) => asked = None,
-                Happening::Line(Some(line)) => self.take_line(&line),
-                Happening::Line(None) => self.end_input(),
-                Happening::Saved(outcome) => self.saved(outcome),
-                Happening::SaveDue => self.save(),
-                Happening::SessionDue => {
-                    if self.link.wake() {
+                next = next_of(&mut asked) => match next {
+                    // The asker may have gone.
+                    Some(Asked { question, reply }) => _ = reply.send(self.answer(&question)),
+                    None => asked = None,
+                },
+                line = next_line(&mut self.input, &self.output), if may_read => match line {
+                    Some(line) => self.take_line(&line),
+                    None => self.end_input(),
+                },
+                saved = self.saving.finished() => self.saving.end(saved),
+                _ = save_due.tick() => self.save(),
+                () = at(session_due.map(Instant::from)) => {
+                    let now = Instant::now().into_std();
+                    if self.link.session_mut().is_some_and(|session| session.wake(now)) {
                         self.speak(true);
                     }
                 }
@@ -303,18 +290,18 @@ impl Agent {
         if self.has_input_ended {
             return false;
         }
+        let session = self.link.session();
+        let has_heard_round = session.is_some_and(NodeSession::has_heard_round);
         match self.settings.samples.pace {
             // On a new stream the round comes first: what is learned before it is no answer to it.
             Pace::Free | Pace::Auto => {
-                self.has_begun
-                    && node.has_room()
-                    && (self.link.has_heard_round() || !self.link.is_up())
+                self.has_begun && node.has_room() && (has_heard_round || session.is_none())
             }
             // In step with the others: a round has begun, and this node hasn't answered it.
             Pace::Round if !node.is_scaled() => {
-                self.link.has_heard_round() && !self.link.awaits_scale()
+                has_heard_round && !session.is_some_and(NodeSession::awaits_scale)
             }
-            Pace::Round => self.link.has_heard_round() && !node.has_learned_enough(),
+            Pace::Round => has_heard_round && !node.has_learned_enough(),
         }
     }
 
@@ -346,7 +333,10 @@ impl Agent {
     /// The input has ended.
     fn end_input(&mut self) {
         self.has_input_ended = true;
-        self.link.set_patience(self.settings.samples.patience.0);
+        // From here on, the node answers rounds with what it has.
+        if let Some(session) = self.link.session_mut() {
+            session.set_patience(self.settings.samples.patience.0);
+        }
         let Counts { lines, bad_lines, .. } = self.counts;
         info!(lines, bad = bad_lines, "the input has ended");
     }

@@ -12,11 +12,11 @@ use tracing::{info, warn};
 
 use super::lines::{Line, LinePosition, Lines};
 
-/// How many of its first bytes a file is known by, besides its identity.
-const OPENING: usize = 1024;
+/// Bytes at the beginning by which a file is recognised, beside its identity.
+const OPENING_BYTES: usize = 1024;
 
-/// Most files of a folder that are looked at to find one that was renamed.
-const MAX_LOOKED_AT: usize = 10_000;
+/// Most files of a folder that are searched for one that was renamed.
+const MAX_FILES_SEARCHED: usize = 10_000;
 
 /// Where in which file a reader is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,12 +45,12 @@ pub struct Follow {
     path: PathBuf,
     look_every: Duration,
     open: Option<Open>,
-    /// Where to go on when there is a file again.
+    /// Where to continue when the file exists again.
     bookmark: Option<Bookmark>,
     lines: Lines,
-    /// Another file has taken the name: once more nothing new in the old one, and it is left.
+    /// Another file has the name now. If the old one has nothing new at the next look, it is closed.
     is_leaving: bool,
-    /// The latest trouble, so that it is told once.
+    /// The latest error, so that it is logged once.
     trouble: Option<String>,
 }
 
@@ -63,17 +63,17 @@ struct Open {
     opening: Vec<u8>,
 }
 
-/// What a look at the file's name brought.
-enum UnackedErrors {
-    None,
+/// What was found under the file's name.
+enum Found {
+    Nothing,
     /// Another file to read.
     File,
-    /// And the last line of the one before.
+    /// Another file to read, and the last line of the one before.
     Line(Line),
 }
 
 impl Follow {
-    /// Follows what has this name, from its first line or from a bookmark.
+    /// Follows the file of this name, from its first line or from a bookmark.
     pub fn new(path: &Path, bookmark: Option<&Bookmark>, look_every: Duration) -> Self {
         let mut follow = Self {
             path: path.to_owned(),
@@ -90,7 +90,7 @@ impl Follow {
         follow
     }
 
-    /// Where the last line that was handed out ended.
+    /// The end of the last line that was returned.
     pub fn bookmark(&self) -> Option<Bookmark> {
         let Some(open) = &self.open else { return self.bookmark.clone() };
         let place = self.lines.place();
@@ -99,7 +99,7 @@ impl Follow {
         Some(Bookmark { place, identity: open.identity, opening })
     }
 
-    /// The next line, whenever it comes. May be given up waiting for at any time.
+    /// Waits for the next line. It may be cancelled at any time.
     pub async fn next(&mut self) -> Line {
         loop {
             if let Some(line) = self.lines.pull() {
@@ -107,9 +107,9 @@ impl Follow {
             }
             match self.read() {
                 Ok(0) => match self.look() {
-                    UnackedErrors::Line(line) => return line,
-                    UnackedErrors::File => {}
-                    UnackedErrors::None => tokio::time::sleep(self.look_every).await,
+                    Found::Line(line) => return line,
+                    Found::File => {}
+                    Found::Nothing => tokio::time::sleep(self.look_every).await,
                 },
                 Ok(_) => self.is_leaving = false,
                 Err(error) => {
@@ -120,30 +120,31 @@ impl Follow {
         }
     }
 
-    /// Reads on in the open file.
+    /// Reads more of the open file.
     fn read(&mut self) -> io::Result<usize> {
         let Some(open) = &mut self.open else { return Ok(0) };
         let mut block = [0; 1 << 14];
         let count = open.file.read(&mut block)?;
         let block = &block[..count];
-        open.opening
-            .extend_from_slice(&block[..count.min(OPENING.saturating_sub(open.opening.len()))]);
+        open.opening.extend_from_slice(
+            &block[..count.min(OPENING_BYTES.saturating_sub(open.opening.len()))],
+        );
         open.read += count as u64;
         self.lines.push(block);
         Ok(count)
     }
 
-    /// Nothing more in the open file: has it been cut short or replaced? What it leaves unfinished
-    /// is its last line.
-    fn look(&mut self) -> UnackedErrors {
+    /// Checks whether the open file, which has nothing more, was truncated or replaced. An unfinished
+    /// line of it is its last one.
+    fn look(&mut self) -> Found {
         let named = match std::fs::metadata(&self.path) {
             Ok(named) => named,
             Err(error) => {
-                // It may be between two names; the old one is read as long as there is no new one.
+                // It may be renamed at this moment: the open file is read until there is a new one.
                 if self.open.is_none() {
                     self.tell(format!("can't read {}: {error}", self.path.display()));
                 }
-                return UnackedErrors::None;
+                return Found::Nothing;
             }
         };
         let Some(open) = &self.open else { return self.begin(&named) };
@@ -153,42 +154,42 @@ impl Follow {
                 info!(file = %self.path.display(), "the file was cut short: it is read from its first line");
                 return self.begin(&named);
             }
-            return UnackedErrors::None;
+            return Found::Nothing;
         }
         if !self.is_leaving {
             self.is_leaving = true;
-            return UnackedErrors::None;
+            return Found::Nothing;
         }
         info!(file = %self.path.display(), "another file has taken its name: that one is read from here on");
         let last = self.lines.finish();
         let begun = self.begin(&named);
-        last.map_or(begun, UnackedErrors::Line)
+        last.map_or(begun, Found::Line)
     }
 
     /// Opens the file that has the name now, at its beginning.
-    fn begin(&mut self, named: &Metadata) -> UnackedErrors {
+    fn begin(&mut self, named: &Metadata) -> Found {
         self.open = None;
         self.lines = Lines::default();
         self.is_leaving = false;
         if !named.is_file() {
             // Opening a pipe would wait for its writer.
             self.tell(format!("{} is not a file", self.path.display()));
-            return UnackedErrors::None;
+            return Found::Nothing;
         }
         if let Some(bookmark) = self.bookmark.take() {
             self.go_on_from(&bookmark);
             if self.open.is_some() {
-                return UnackedErrors::File;
+                return Found::File;
             }
         }
         match Open::new(&self.path) {
             Ok(open) => {
                 (self.open, self.trouble) = (Some(open), None);
-                UnackedErrors::File
+                Found::File
             }
             Err(error) => {
                 self.tell(format!("can't read {}: {error}", self.path.display()));
-                UnackedErrors::None
+                Found::Nothing
             }
         }
     }
@@ -200,7 +201,7 @@ impl Follow {
         };
         match found {
             Some(open) => (self.open, self.lines) = (Some(open), Lines::from(bookmark.place)),
-            // It may come back with the disk that it is on.
+            // Its disk may be mounted again later.
             None if !self.path.exists() => self.bookmark = Some(bookmark.clone()),
             None => warn!(
                 file = %self.path.display(), line = bookmark.place.lines,
@@ -214,7 +215,7 @@ impl Follow {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let files = std::fs::read_dir(folder.unwrap_or(Path::new("."))).ok()?;
         files
-            .take(MAX_LOOKED_AT)
+            .take(MAX_FILES_SEARCHED)
             .flatten()
             .find_map(|file| Open::at(&file.path(), bookmark).ok().flatten())
     }
@@ -234,7 +235,7 @@ impl Open {
         Ok(Self { file, identity, read: 0, opening: Vec::new() })
     }
 
-    /// The file of the bookmark, at its place; `None` if this is another one.
+    /// The file of the bookmark, at its position; none if this is another file.
     fn at(path: &Path, bookmark: &Bookmark) -> io::Result<Option<Self>> {
         let named = std::fs::metadata(path)?;
         let offset = bookmark.place.offset;
@@ -243,13 +244,13 @@ impl Open {
         }
         let mut open = Self::new(path)?;
         let (length, checksum) = bookmark.opening;
-        let length = u64::from(length).min(OPENING as u64);
+        let length = u64::from(length).min(OPENING_BYTES as u64);
         (&mut open.file).take(length).read_to_end(&mut open.opening)?;
         if open.identity != bookmark.identity || crc32fast::hash(&open.opening) != checksum {
             return Ok(None);
         }
-        // As much of the beginning as there may be, for the next bookmark.
-        let rest = offset.min(OPENING as u64) - length.min(offset);
+        // The rest of the beginning, for the next bookmark.
+        let rest = offset.min(OPENING_BYTES as u64) - length.min(offset);
         (&mut open.file).take(rest).read_to_end(&mut open.opening)?;
         open.file.seek(SeekFrom::Start(offset))?;
         open.read = offset;
@@ -263,7 +264,7 @@ fn identity(file: &Metadata) -> Identity {
     Identity(file.dev(), file.ino())
 }
 
-/// When it was made has to do.
+/// Systems without inode numbers: the time of creation.
 #[cfg(not(unix))]
 fn identity(file: &Metadata) -> Identity {
     let made = file.created().ok().and_then(|made| made.duration_since(std::time::UNIX_EPOCH).ok());

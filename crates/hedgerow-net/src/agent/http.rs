@@ -12,21 +12,19 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::config::Http;
 use super::sample::Sample;
-use crate::hosts::Hosts;
+use crate::http::Hosts;
 
 /// How long a request may take to arrive, head and body each.
-const ARRIVAL: Duration = Duration::from_secs(10);
+const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is asked.
 #[derive(Debug)]
@@ -35,16 +33,15 @@ pub enum Question {
     Predict(Bytes),
     /// To learn from them.
     Learn(Bytes),
-    /// What a sample asks for that has been read already: by a program that has the node within
-    /// itself.
+    /// A sample that was read already, by a program that contains the node.
     Sample(Sample),
-    /// How things are.
+    /// The node's state and counters.
     Status,
     /// What is learned, as JSON in a text.
     Plan,
     /// Whether predictions can be made.
     Ready,
-    /// Whether anybody is there.
+    /// Whether the process runs.
     Health,
 }
 
@@ -60,19 +57,19 @@ pub struct Asked {
 /// An answer.
 #[derive(Debug, PartialEq)]
 pub struct Reply {
-    /// As HTTP knows it.
+    /// The status of HTTP.
     pub status: StatusCode,
-    /// As JSON.
+    /// The content, as JSON.
     pub body: Value,
 }
 
 impl Reply {
-    /// All is well.
+    /// An answer with content.
     pub fn ok(body: Value) -> Self {
         Self { status: StatusCode::OK, body }
     }
 
-    /// Something isn't.
+    /// An answer that says what is wrong.
     pub fn error(status: StatusCode, message: impl ToString) -> Self {
         Self { status, body: json!({ "error": message.to_string() }) }
     }
@@ -91,25 +88,16 @@ impl IntoResponse for Reply {
     }
 }
 
-/// All routes, and the questions that come by them.
+/// All routes, and the questions that they receive.
 pub fn router(settings: &Http) -> (Router, mpsc::Receiver<Asked>) {
     let (asked, questions) = mpsc::channel(settings.queue);
     let hosts = Arc::new(Hosts::new(settings.names.iter().cloned()));
     let router = Router::new()
-        .route("/predict", post(predict))
-        .route("/learn", post(learn))
-        .route(
-            "/status",
-            get(async |State(asked): State<Asker>| ask(&asked, Question::Status).await),
-        )
-        .route(
-            "/readyz",
-            get(async |State(asked): State<Asker>| ask(&asked, Question::Ready).await),
-        )
-        .route(
-            "/healthz",
-            get(async |State(asked): State<Asker>| ask(&asked, Question::Health).await),
-        )
+        .route("/predict", samples(Question::Predict))
+        .route("/learn", samples(Question::Learn))
+        .route("/status", state(|| Question::Status))
+        .route("/readyz", state(|| Question::Ready))
+        .route("/healthz", state(|| Question::Health))
         .method_not_allowed_fallback(async || {
             Reply::error(
                 StatusCode::METHOD_NOT_ALLOWED,
@@ -127,38 +115,15 @@ pub fn router(settings: &Http) -> (Router, mpsc::Receiver<Asked>) {
     (router, questions)
 }
 
-/// Answers connections, so many at once, for ever.
+/// Serves the routes until the future is dropped, which ends all connections.
 pub async fn serve(listener: TcpListener, router: Router, connections: usize) {
-    let room = Arc::new(Semaphore::new(connections));
-    loop {
-        // It is never closed.
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::debug!("a connection can't be taken: {error}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        let service = TowerToHyperService::new(router.clone());
-        tokio::spawn(async move {
-            let _permit = permit;
-            let served = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(ARRIVAL)
-                .serve_connection(TokioIo::new(stream), service)
-                .await;
-            if let Err(error) = served {
-                tracing::debug!("a connection failed: {error}");
-            }
-        });
-    }
+    let http = http1::Builder::new();
+    crate::http::serve(listener, router, connections, ARRIVAL_TIMEOUT, http).await;
 }
 
 type Asker = mpsc::Sender<Asked>;
 
-/// A page from elsewhere that got its own name to point here is refused.
+/// Refuses requests for other names: a page of another site could let its name point here.
 async fn guard(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
     match hosts.check(&request) {
         Ok(()) => next.run(request).await,
@@ -168,27 +133,26 @@ async fn guard(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) ->
     }
 }
 
-async fn predict(State(asked): State<Asker>, request: Request) -> Reply {
-    match body(request).await {
-        Ok(body) => ask(&asked, Question::Predict(body)).await,
+/// A route that takes samples.
+fn samples(question: fn(Bytes) -> Question) -> MethodRouter<Asker> {
+    post(async move |State(asked): State<Asker>, request: Request| match body(request).await {
+        Ok(body) => ask(&asked, question(body)).await,
         Err(refused) => refused,
-    }
+    })
 }
 
-async fn learn(State(asked): State<Asker>, request: Request) -> Reply {
-    match body(request).await {
-        Ok(body) => ask(&asked, Question::Learn(body)).await,
-        Err(refused) => refused,
-    }
+/// A route that shows how the node is doing.
+fn state(question: fn() -> Question) -> MethodRouter<Asker> {
+    get(async move |State(asked): State<Asker>| ask(&asked, question()).await)
 }
 
 async fn body(request: Request) -> Result<Bytes, Reply> {
-    // Browsers send JSON to other places only after asking, and get no leave here.
+    // Browsers send JSON to another site only if that site allows it, and this one doesn't.
     if !is_json(request.headers()) {
         let needed = "the content type must be application/json";
         return Err(Reply::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, needed));
     }
-    match timeout(ARRIVAL, Bytes::from_request(request, &())).await {
+    match timeout(ARRIVAL_TIMEOUT, Bytes::from_request(request, &())).await {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(rejection)) => {
             Err(Reply::error(BytesRejection::status(&rejection), rejection.body_text()))

@@ -1,6 +1,6 @@
 //! [`Lines`]: whole lines of bytes that arrive in pieces, in bounded memory.
 
-/// Most bytes of a line; longer ones are passed over.
+/// Most bytes of a line. Longer lines are skipped.
 pub const MAX_LINE: usize = 1 << 20;
 
 /// A line without its end.
@@ -28,13 +28,13 @@ pub struct Lines {
     /// Where the next line begins in the buffer, and how far it has been searched for its end.
     start: usize,
     searched: usize,
-    /// Bytes of the next line that were thrown away, since it is too long.
+    /// Bytes of the next line that were dropped because it is too long.
     dropped: u64,
     place: LinePosition,
 }
 
 impl Lines {
-    /// Lines of something that was read up to this place.
+    /// Continues at this position.
     pub fn from(place: LinePosition) -> Self {
         Self { place, ..Self::default() }
     }
@@ -65,13 +65,13 @@ impl Lines {
         }
     }
 
-    /// What is left when nothing more will come: a last line without an end.
+    /// The rest at the end of the input: a last line without a line break.
     pub fn finish(&mut self) -> Option<Line> {
         let is_empty = self.start == self.buffer.len() && self.dropped == 0;
         if is_empty { None } else { Some(self.cut(self.buffer.len(), 0)) }
     }
 
-    /// Where the last line that was handed out ended.
+    /// The end of the last line that was returned.
     pub fn place(&self) -> LinePosition {
         self.place
     }

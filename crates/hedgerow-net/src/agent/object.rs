@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use hedgerow_data::text::{excerpt, shortened};
@@ -20,19 +20,20 @@ impl Schema {
         let read = object.deserialize(&mut deserializer).and_then(|()| deserializer.end());
         match (bad, read) {
             (Some(bad), _) => Err(bad),
-            (None, Err(error)) => Err(BadRow::NotAnObject(shortened(&reason(&error), 120))),
+            (None, Err(error)) => Err(not_an_object(error)),
             (None, Ok(())) => builder.finish(),
         }
     }
 }
 
 /// The parser's message without its own line number, because the reader counts lines itself.
-fn reason(error: &serde_json::Error) -> String {
+fn not_an_object(error: serde_json::Error) -> BadRow {
     let text = error.to_string();
-    match text.rsplit_once(" at line ") {
+    let reason = match text.rsplit_once(" at line ") {
         Some((what, _)) if error.line() <= 1 => format!("{what} at byte {}", error.column()),
         _ => text,
-    }
+    };
+    BadRow::NotAnObject(shortened(&reason, 120))
 }
 
 /// The number that a JSON value is; NaN for null.
@@ -68,14 +69,15 @@ impl Object<'_, '_> {
     }
 
     fn take_list(&mut self, value: &RawValue) -> Result<(), BadRow> {
-        let mut bad = None;
-        let list = List { expected: self.schema.inputs(), bad: &mut bad };
-        let numbers = list.deserialize(&mut serde_json::Deserializer::from_str(value.get()));
-        match (bad, numbers) {
-            (Some(bad), _) => Err(bad),
-            (None, Ok(numbers)) => self.builder.inputs(numbers),
-            (None, Err(error)) => Err(BadRow::NotAnObject(shortened(&reason(&error), 120))),
+        let expected = self.schema.inputs();
+        let values: Vec<&RawValue> = serde_json::from_str(value.get()).map_err(not_an_object)?;
+        let read = |(position, value)| read_value(&format!("x[{position}]"), value);
+        let numbers = values.iter().copied().take(expected).enumerate().map(read);
+        let numbers = numbers.collect::<Result<_, _>>()?;
+        if values.len() != expected {
+            return Err(BadRow::WrongLength { expected, found: values.len() });
         }
+        self.builder.inputs(numbers)
     }
 
     fn take_id(&mut self, value: &RawValue) -> Result<(), BadRow> {
@@ -117,52 +119,6 @@ impl<'de> Visitor<'de> for Object<'_, '_> {
             }
         }
         Ok(())
-    }
-}
-
-/// Reads a list of as many numbers as a sample has.
-struct List<'r> {
-    expected: usize,
-    bad: &'r mut Option<BadRow>,
-}
-
-impl<'de> DeserializeSeed<'de> for List<'_> {
-    type Value = Vec<f32>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<f32>, D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for List<'_> {
-    type Value = Vec<f32>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a list of numbers")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<f32>, A::Error> {
-        let mut numbers = Vec::with_capacity(self.expected);
-        while numbers.len() < self.expected
-            && let Some(value) = list.next_element::<&'de RawValue>()?
-        {
-            match read_value(&format!("x[{}]", numbers.len()), value) {
-                Ok(number) => numbers.push(number),
-                Err(bad) => {
-                    *self.bad = Some(bad);
-                    return Err(A::Error::custom("a bad number"));
-                }
-            }
-        }
-        let mut found = numbers.len();
-        while list.next_element::<IgnoredAny>()?.is_some() {
-            found += 1;
-        }
-        if found != self.expected {
-            *self.bad = Some(BadRow::WrongLength { expected: self.expected, found });
-            return Err(A::Error::custom("a bad length"));
-        }
-        Ok(numbers)
     }
 }
 

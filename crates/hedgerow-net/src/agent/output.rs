@@ -13,13 +13,13 @@ use hedgerow::node::Answer;
 /// Lines that may wait to be written.
 const MAX_UNWRITTEN: usize = 64;
 
-/// How long to wait for a blocked reader at the end.
-const FLUSH: Duration = Duration::from_secs(2);
+/// How long the end waits for a reader that is slow.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// And how often it is looked whether he does.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How often the end checks whether everything is written.
+const FLUSH_POLL: Duration = Duration::from_millis(2);
 
-/// What became of a line.
+/// The result of a line.
 #[derive(Debug, Serialize)]
 pub struct Written<'a> {
     /// Its number.
@@ -33,7 +33,7 @@ pub struct Written<'a> {
     /// The label that it had.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<f32>,
-    /// Why it was not taken.
+    /// Why it was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -43,7 +43,7 @@ pub struct Written<'a> {
 pub struct Predicted {
     /// ŷ.
     pub prediction: f32,
-    /// The round whose model it is of.
+    /// The round of the model.
     pub round: u64,
     /// Whether there was a model.
     pub known: bool,
@@ -66,7 +66,7 @@ struct Writer {
 }
 
 impl Output {
-    /// Nowhere.
+    /// Predictions are dropped.
     pub fn none() -> Self {
         Self(None)
     }
@@ -108,14 +108,14 @@ impl Output {
         }
     }
 
-    /// Waits, not for ever, until everything is written.
+    /// Waits a limited time until everything is written.
     pub async fn finish(self) {
         let Some(Writer { lines, thread }) = self.0 else { return };
         drop(lines);
         let is_written = tokio::task::spawn_blocking(move || {
-            let deadline = Instant::now() + FLUSH;
+            let deadline = Instant::now() + FLUSH_TIMEOUT;
             while !thread.is_finished() && Instant::now() < deadline {
-                std::thread::sleep(LOOK_EVERY);
+                std::thread::sleep(FLUSH_POLL);
             }
             thread.is_finished()
         });

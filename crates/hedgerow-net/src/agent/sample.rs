@@ -1,5 +1,5 @@
-//! [`Sample`]: what a line, a row or a request says, and [`Schema`]: what the federation's columns
-//! are called. Everything here may be hostile.
+//! [`Sample`]: the content of a line, a row or a request. [`Schema`]: the federation's columns. All
+//! input may be hostile.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,8 +20,7 @@ pub struct Sample {
     pub x: Option<Vec<f32>>,
     /// The label.
     pub y: Option<f32>,
-    /// Inputs that weren't named at all, where others were: they are missing too, but may also be
-    /// misspelt or forgotten.
+    /// Inputs that were not named although others were. They are missing, or misspelt.
     pub absent: Vec<usize>,
 }
 
@@ -48,7 +47,7 @@ pub enum BadRow {
         /// What it is, shortened.
         value: String,
     },
-    /// A number that has no place.
+    /// A number that no f32 can hold.
     #[error("column {column:?}: {value} is larger than {:e}", f32::MAX)]
     TooLarge {
         /// The column.
@@ -80,19 +79,19 @@ pub enum BadRow {
         /// Numbers in `x`.
         found: usize,
     },
-    /// An id that no id should be.
+    /// An id of another type, or too long.
     #[error("the id must be text or a whole number of at most {MAX_ID} bytes, but is {value}")]
     BadId {
         /// What it is, shortened.
         value: String,
     },
-    /// Nothing to predict from and nothing to learn.
+    /// Neither inputs nor a label.
     #[error("there are neither inputs nor a label")]
     Nothing,
-    /// Whose label?
+    /// A label that belongs to no prediction.
     #[error("a label without inputs needs the id of its prediction")]
     LabelAlone,
-    /// A row that doesn't fit its header.
+    /// A row with another number of cells than its header.
     #[error("there are {found} cells, but the header has {expected}")]
     WrongCells {
         /// What the header has.
@@ -116,7 +115,7 @@ pub enum BadRow {
         /// What it is, shortened.
         header: String,
     },
-    /// A header that doesn't name as many inputs as the federation has, which are only counted.
+    /// A header with another number of inputs than the federation, whose inputs have no names.
     #[error("the header names {found} inputs, but a sample of this federation has {expected}")]
     WrongInputs {
         /// What a sample has.
@@ -124,7 +123,7 @@ pub enum BadRow {
         /// Inputs that the header names.
         found: usize,
     },
-    /// The header before it was unusable.
+    /// No usable header came before it.
     #[error("no header has told what the cells are")]
     NoHeader,
     /// More bytes than a line may have.
@@ -133,7 +132,7 @@ pub enum BadRow {
 }
 
 impl BadRow {
-    /// The field that is to blame.
+    /// The field that is wrong.
     pub fn field(&self) -> Option<&str> {
         match self {
             Self::NotText { column }
@@ -152,9 +151,9 @@ impl BadRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Others {
-    /// They may be misspelt.
+    /// They are refused: they may be misspelt.
     Refuse,
-    /// The samples are for another plan.
+    /// They are ignored.
     Ignore,
 }
 
@@ -233,7 +232,7 @@ impl Schema {
         !self.positions.is_empty()
     }
 
-    /// The federation's own names go before ours.
+    /// What a name means. The federation's own names come before `x`, `y` and `id`.
     pub(super) fn role(&self, name: &str) -> Role {
         if let Some(position) = self.positions.get(name) {
             return Role::Input(*position);
@@ -258,7 +257,7 @@ impl Schema {
     }
 }
 
-/// A sample in the making.
+/// A sample that is being read.
 pub(super) struct Builder<'s> {
     schema: &'s Schema,
     sample: Sample,

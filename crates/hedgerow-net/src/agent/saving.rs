@@ -33,7 +33,7 @@ impl Saving {
     }
 
     /// Ends a save. After a failure there is still something to save.
-    fn end(&mut self, outcome: Result<(), String>) {
+    pub(super) fn end(&mut self, outcome: Result<(), String>) {
         self.task = None;
         let trouble = outcome.err();
         self.is_due |= trouble.is_some();
@@ -62,26 +62,16 @@ impl Agent {
         else {
             return;
         };
-        let snapshot = self.file.snapshot(&node.node, self.reading());
+        let write = self.file.save(&node.node, self.reading());
         self.saving.is_due = false;
-        self.saving.task = Some(tokio::task::spawn_blocking(move || snapshot.write()));
-    }
-
-    /// A save has ended.
-    pub(super) fn saved(&mut self, outcome: Result<(), String>) {
-        self.saving.end(outcome);
-    }
-
-    /// Marks the state as changed.
-    pub(super) fn changed(&mut self) {
-        self.saving.is_due = true;
+        self.saving.task = Some(tokio::task::spawn_blocking(write));
     }
 
     /// Waits for a running save.
     pub(super) async fn finish_saving(&mut self) {
         if self.saving.task.is_some() {
             let outcome = self.saving.finished().await;
-            self.saved(outcome);
+            self.saving.end(outcome);
         }
     }
 
@@ -89,7 +79,7 @@ impl Agent {
     pub(super) async fn save_at_last(&mut self) -> Result<(), FileError> {
         self.finish_saving().await;
         let node = self.node.as_ref().filter(|_| self.saving.is_due);
-        node.map_or(Ok(()), |node| self.file.snapshot(&node.node, self.reading()).write())
+        node.map_or(Ok(()), |node| self.file.save(&node.node, self.reading())())
     }
 }
 

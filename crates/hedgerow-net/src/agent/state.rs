@@ -88,14 +88,6 @@ struct Body {
     reading: Option<Reading>,
 }
 
-/// What a file contained.
-pub struct Kept {
-    /// The node.
-    pub node: Node,
-    /// The position in its input.
-    pub reading: Option<Reading>,
-}
-
 /// A node's file, locked.
 #[derive(Debug)]
 pub struct StateFile {
@@ -104,30 +96,27 @@ pub struct StateFile {
     _lock: Lock,
 }
 
-/// What is to be written, as bytes, so that the node needn't wait for the disk.
-#[derive(Debug)]
-pub struct Snapshot {
-    path: PathBuf,
-    body: Vec<u8>,
-}
-
 impl StateFile {
-    /// Opens the file of the node with this name, and reads what is in it. `others` are methods
-    /// beside the built-in ones.
+    /// Opens the file of the node with this name, and reads the node and its position in the input.
+    /// `others` are methods beside the built-in ones.
     pub fn open(
         path: &Path,
         name: &str,
         others: OtherMethods<'_>,
-    ) -> Result<(Self, Option<Kept>), StateError> {
+    ) -> Result<(Self, Option<(Node, Option<Reading>)>), StateError> {
         let file = Self { path: path.to_owned(), name: name.to_owned(), _lock: Lock::take(path)? };
         let kept = match FORMAT.read(path)? {
-            Some(content) => Some(file.restore(&content.body, others)?),
+            Some(body) => Some(file.restore(&body, others)?),
             None => None,
         };
         Ok((file, kept))
     }
 
-    fn restore(&self, body: &[u8], others: OtherMethods<'_>) -> Result<Kept, StateError> {
+    fn restore(
+        &self,
+        body: &[u8],
+        others: OtherMethods<'_>,
+    ) -> Result<(Node, Option<Reading>), StateError> {
         let unfit = |reason: String| StateError::Unfit { path: self.path.clone(), reason };
         let Body { name, learning, node, reading } =
             postcard::from_bytes(body).map_err(|error| unfit(error.to_string()))?;
@@ -140,11 +129,17 @@ impl StateFile {
         }
         let plan = plan_from_json(&learning, others).map_err(|error| unfit(error.to_string()))?;
         let node = Node::restore(&plan, &node).map_err(|error| unfit(error.to_string()))?;
-        Ok(Kept { node, reading })
+        Ok((node, reading))
     }
 
-    /// The node as it is now.
-    pub fn snapshot(&self, node: &Node, reading: Option<Reading>) -> Snapshot {
+    /// Takes a snapshot of the node. The returned function writes it, completely or not at all, so
+    /// that the node needn't wait for the disk.
+    #[must_use]
+    pub fn save(
+        &self,
+        node: &Node,
+        reading: Option<Reading>,
+    ) -> impl FnOnce() -> Result<(), FileError> + Send + use<> {
         let body = Body {
             name: self.name.clone(),
             learning: plan_to_json(node.plan()),
@@ -153,7 +148,8 @@ impl StateFile {
         };
         // Writing to memory can't fail; an empty body would be refused when it is read.
         let body = postcard::to_allocvec(&body).unwrap_or_default();
-        Snapshot { path: self.path.clone(), body }
+        let path = self.path.clone();
+        move || FORMAT.write(&path, &body)
     }
 
     /// Renames the file of another run. Returns its new name.
@@ -172,12 +168,5 @@ impl StateFile {
             }
         }
         Err(in_the_way(std::io::ErrorKind::AlreadyExists.into()))
-    }
-}
-
-impl Snapshot {
-    /// Writes it completely or not at all.
-    pub fn write(&self) -> Result<(), FileError> {
-        FORMAT.write(&self.path, &self.body)
     }
 }

@@ -3,87 +3,61 @@
 use std::time::Instant;
 
 use hedgerow::NodeId;
-use hedgerow::message::{Errors, Rejected, Report, Upload};
+use hedgerow::message::{Errors, Rejected, Upload};
 
-use super::messages::{Envelope, Refusal, Sender, Sent, Verdict};
+use super::messages::{Envelope, Heard, Refusal, Said, Sender, Sent, Verdict};
 use super::{Asked, Coordinator, Ledger, Refused};
 
 impl Coordinator {
-    /// Accepts an upload, drops it if it is late, or refuses it without a change.
-    pub fn upload(
+    /// Takes a message, or refuses it without a change.
+    pub fn hear(
         &mut self,
         sender: Sender,
-        uploads: &mut [Upload],
-        errors: Errors,
+        said: Said<'_>,
         envelope: Envelope,
         (now, at_ms): (Instant, u64),
-    ) -> Result<(Verdict, Ledger), Refusal> {
-        let judged = self
-            .receive(sender, envelope, now, at_ms)
-            .and_then(|()| self.judge(sender, uploads, errors));
-        match judged {
-            Ok(verdict) => {
-                if verdict == Verdict::Taken || verdict == Verdict::Merged {
-                    self.answer(sender.node, now);
+    ) -> Heard {
+        self.receive(sender, envelope, now, at_ms)
+            .and_then(|()| self.take(sender.node, said, now))
+            .map_err(|reason| self.refuse(sender.node, reason))
+    }
+
+    fn take(
+        &mut self,
+        node: NodeId,
+        said: Said<'_>,
+        now: Instant,
+    ) -> Result<Option<(Verdict, Ledger)>, Refused> {
+        let verdict = match said {
+            Said::Upload(uploads, errors) => {
+                let verdict = self.judge(node, uploads, errors)?;
+                if matches!(verdict, Verdict::Taken | Verdict::Merged) {
+                    self.answer(node, now);
                 }
-                let member = &mut self.members[sender.node as usize];
-                member.bad = 0;
-                Ok((verdict, member.ledger))
+                Some(verdict)
             }
-            Err(reason) => Err(self.refuse(sender.node, reason)),
-        }
-    }
-
-    /// Accepts a report, or refuses it without a change. Before the first scale, a report is the
-    /// node's answer to the round.
-    pub fn report(
-        &mut self,
-        sender: Sender,
-        report: &Report,
-        envelope: Envelope,
-        (now, at_ms): (Instant, u64),
-    ) -> Result<(), Refusal> {
-        let mut judged = self.receive(sender, envelope, now, at_ms);
-        if judged.is_ok() {
-            judged = self.server.accept_report(sender.node, report).map_err(Refused::from);
-        }
-        judged.map_err(|reason| self.refuse(sender.node, reason))?;
-        self.has_scaling_news = true;
-        if self.server.is_unscaled() {
-            self.answer(sender.node, now);
-        }
-        self.members[sender.node as usize].bad = 0;
-        Ok(())
-    }
-
-    /// A node has nothing to answer with: rounds don't wait for it until it answers again.
-    pub fn idle(
-        &mut self,
-        sender: Sender,
-        envelope: Envelope,
-        (now, at_ms): (Instant, u64),
-    ) -> Result<(), Refusal> {
-        let received = self.receive(sender, envelope, now, at_ms);
-        received.map_err(|reason| self.refuse(sender.node, reason))?;
-        let member = &mut self.members[sender.node as usize];
-        // A node that has answered this round is expected to answer the next one.
-        if member.answered != self.turn {
-            self.idle += usize::from(!std::mem::replace(&mut member.is_idle, true));
-        }
-        Ok(())
-    }
-
-    /// A message could not be read.
-    pub fn garbled(
-        &mut self,
-        sender: Sender,
-        reason: Rejected,
-        envelope: Envelope,
-        (now, at_ms): (Instant, u64),
-    ) -> Refusal {
-        let reason =
-            self.receive(sender, envelope, now, at_ms).err().unwrap_or(Refused::Rejected(reason));
-        self.refuse(sender.node, reason)
+            Said::Report(report) => {
+                self.server.accept_report(node, &report)?;
+                self.has_scaling_news = true;
+                // Before the first scale, a report is the node's answer to the round.
+                if self.server.is_unscaled() {
+                    self.answer(node, now);
+                }
+                None
+            }
+            Said::Idle => {
+                let member = &mut self.members[node as usize];
+                // A node that has answered this round is expected to answer the next one.
+                if member.answered != self.turn {
+                    self.idle += usize::from(!std::mem::replace(&mut member.is_idle, true));
+                }
+                return Ok(None);
+            }
+            Said::Garbled(reason) => return Err(reason.into()),
+        };
+        let member = &mut self.members[node as usize];
+        member.bad = 0;
+        Ok(verdict.map(|verdict| (verdict, member.ledger)))
     }
 
     /// Counts a message and checks its stream and its rate.
@@ -123,11 +97,10 @@ impl Coordinator {
 
     fn judge(
         &mut self,
-        sender: Sender,
+        node: NodeId,
         uploads: &mut [Upload],
         errors: Errors,
     ) -> Result<Verdict, Refused> {
-        let Sender { node, .. } = sender;
         let Some(of) = uploads.first().map(|upload| upload.round) else {
             return Err(Rejected::WrongLength { expected: self.plan.outputs(), found: 0 }.into());
         };

@@ -1,8 +1,9 @@
 //! Arguments and results of a [`super::Coordinator`].
 
 use hedgerow::NodeId;
+use hedgerow::message::{Errors, Rejected, Report, Upload};
 
-use super::Refused;
+use super::{Ledger, Refused};
 
 /// The stream that a message came on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +44,22 @@ pub struct Sent {
     /// How many of them were broadcasts.
     pub broadcasts: u64,
 }
+
+/// What a node said.
+#[derive(Debug)]
+pub enum Said<'a> {
+    /// One upload for each output, and the node's errors.
+    Upload(&'a mut [Upload], Errors),
+    /// What the node has seen of each column.
+    Report(Report),
+    /// It has nothing to answer with: rounds don't wait for it until it answers again.
+    Idle,
+    /// Something that could not be read.
+    Garbled(Rejected),
+}
+
+/// The result of a message: a verdict if it was an upload, and which uploads were accepted.
+pub type Heard = Result<Option<(Verdict, Ledger)>, Refusal>;
 
 /// The result of an upload that wasn't refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use hedgerow::limits::MAX_NORM;
+use hedgerow_config::within;
 use serde::Deserialize;
 
 use crate::duration::Span;
@@ -22,18 +22,6 @@ pub struct Rules {
     pub cadence: Option<Duration>,
     /// How uploads for closed rounds are handled.
     pub late: Late,
-}
-
-impl Default for Rules {
-    fn default() -> Self {
-        Self {
-            quorum: Quorum::Share(1.0),
-            least: 1,
-            deadline: None,
-            cadence: None,
-            late: Late::Drop,
-        }
-    }
 }
 
 impl Rules {
@@ -137,44 +125,60 @@ pub enum Late {
 }
 
 /// What a node may do at most.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct Limits {
-    /// C: the norm of an uploaded model.
+    /// C: the norm of an uploaded model. It depends on the plan, so it is set afterwards.
+    #[serde(skip)]
     pub norm: f32,
-    /// Nodes that a run may have.
+    /// Nodes that a run may have: at most as many as the core keeps reports of.
+    #[serde(deserialize_with = "within::<1, 1_048_576, _, _>")]
     pub nodes: u32,
     /// Messages a second from one node.
+    #[serde(deserialize_with = "within::<1, 100_000_000, _, _>")]
     pub messages_per_second: u32,
     /// Bad messages in a row, after which a stream ends.
+    #[serde(deserialize_with = "within::<1, 100_000_000, _, _>")]
     pub bad_messages: u32,
-    /// Bytes of a message; `None` is as many as the plan's largest has.
-    pub message_bytes: Option<usize>,
+    /// Bytes of a message; 0 is as many as the plan's largest has.
+    #[serde(deserialize_with = "within::<0, 1_073_741_824, _, _>")]
+    pub message_bytes: usize,
     /// Connections in all.
+    #[serde(deserialize_with = "within::<1, 100_000_000, _, _>")]
     pub connections: usize,
     /// Connections from one address.
+    #[serde(deserialize_with = "within::<1, 100_000_000, _, _>")]
     pub connections_per_address: usize,
     /// How long TLS and Hello may take.
-    pub handshake: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            norm: MAX_NORM,
-            nodes: 100_000,
-            messages_per_second: 20_000,
-            bad_messages: 10,
-            message_bytes: None,
-            connections: 20_000,
-            connections_per_address: 2_000,
-            handshake: Duration::from_secs(10),
-        }
-    }
+    pub handshake: Span,
 }
 
 #[cfg(test)]
 mod tests {
+    use hedgerow::limits::MAX_NORM;
+
     use super::*;
+
+    impl Default for Rules {
+        fn default() -> Self {
+            let quorum = Quorum::Share(1.0);
+            Self { quorum, least: 1, deadline: None, cadence: None, late: Late::Drop }
+        }
+    }
+
+    impl Default for Limits {
+        fn default() -> Self {
+            Self {
+                norm: MAX_NORM,
+                nodes: 100_000,
+                messages_per_second: 20_000,
+                bad_messages: 10,
+                message_bytes: 0,
+                connections: 20_000,
+                connections_per_address: 2_000,
+                handshake: Span(Duration::from_secs(10)),
+            }
+        }
+    }
 
     #[test]
     fn quorums_are_read_and_told() {

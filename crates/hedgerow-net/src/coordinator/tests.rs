@@ -77,9 +77,15 @@ impl Scene {
         self.coordinator.leave(self.sender(node), Sent::default(), 2);
     }
 
+    fn hear(&mut self, sender: Sender, said: Said<'_>) -> Heard {
+        self.coordinator.hear(sender, said, Envelope::default(), (self.now, 0))
+    }
+
     fn send(&mut self, node: NodeId, upload: Upload) -> Result<(Verdict, Ledger), Refusal> {
         let envelope = Envelope { bytes: 100, sent: Sent { bytes: 50, broadcasts: 1 } };
-        self.coordinator.upload(self.sender(node), &mut [upload], ERRORS, envelope, (self.now, 3))
+        let said = Said::Upload(&mut [upload], ERRORS);
+        let heard = self.coordinator.hear(self.sender(node), said, envelope, (self.now, 3));
+        heard.map(Option::unwrap)
     }
 
     fn verdict(&mut self, node: NodeId, round: u64) -> Verdict {
@@ -87,8 +93,7 @@ impl Scene {
     }
 
     fn idle(&mut self, node: NodeId) {
-        let sender = self.sender(node);
-        self.coordinator.idle(sender, Envelope::default(), (self.now, 3)).unwrap();
+        self.hear(self.sender(node), Said::Idle).unwrap();
     }
 
     fn refusal(&mut self, node: NodeId, upload: Upload) -> String {
@@ -391,8 +396,7 @@ fn without_a_scale_there_are_no_uploads_and_reports_are_answers() {
     let column = |count: f32| [count, 0.5, 0.25, 0.0, 1.0];
     let report = |count| Report { numbers: [column(count); 3].concat() };
     let send = |scene: &mut Scene, node, report: &Report| {
-        let sender = scene.sender(node);
-        scene.coordinator.report(sender, report, Envelope::default(), (scene.now, 0))
+        scene.hear(scene.sender(node), Said::Report(report.clone()))
     };
     send(&mut scene, 0, &report(10.0)).unwrap();
     send(&mut scene, 0, &report(11.0)).unwrap();

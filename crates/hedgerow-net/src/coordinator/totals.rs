@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::coordinator::records::RoundRecord;
 
 /// Rounds in the window.
-pub const WINDOW: usize = 100;
+pub const WINDOW_ROUNDS: usize = 100;
 
 /// Version of saved totals.
-const VERSION: u16 = 1;
+const TOTALS_VERSION: u16 = 1;
 
 /// Saved totals that can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -53,15 +53,15 @@ pub struct Totals {
 impl Totals {
     pub(super) fn save(&self) -> Vec<u8> {
         // Writing to memory can't fail; empty totals would be refused when they are read.
-        postcard::to_allocvec(&(VERSION, self)).unwrap_or_default()
+        postcard::to_allocvec(&(TOTALS_VERSION, self)).unwrap_or_default()
     }
 
     pub(super) fn restore(saved: &[u8], kernels: usize, nodes: usize) -> Result<Self, BadTotals> {
         let unreadable = |error: postcard::Error| BadTotals(error.to_string());
         let (version, rest) = postcard::take_from_bytes::<u16>(saved).map_err(unreadable)?;
-        if version != VERSION {
+        if version != TOTALS_VERSION {
             return Err(BadTotals(format!(
-                "it has version {version}, and this is version {VERSION}"
+                "it has version {version}, and this is version {TOTALS_VERSION}"
             )));
         }
         let (totals, rest): (Self, _) = postcard::take_from_bytes(rest).map_err(unreadable)?;
@@ -81,6 +81,11 @@ impl Totals {
     /// Mean squared error of all samples; none before the first.
     pub fn mse(&self) -> Option<f64> {
         mean(self.squared_error, self.samples)
+    }
+
+    /// Bytes of messages.
+    pub(crate) fn messages(&self) -> WireBytes {
+        WireBytes { up: self.messages_up, down: self.messages_down }
     }
 
     /// A round has closed.
@@ -142,7 +147,7 @@ pub struct Window(VecDeque<RoundRecord>);
 impl Window {
     /// Adds a round and drops the oldest.
     pub fn push(&mut self, record: RoundRecord) {
-        if self.0.len() == WINDOW {
+        if self.0.len() == WINDOW_ROUNDS {
             self.0.pop_front();
         }
         self.0.push_back(record);
@@ -209,7 +214,7 @@ mod tests {
         (0..saved.len()).for_each(|len| assert!(Totals::restore(&saved[..len], 3, 1000).is_err()));
         totals.squared_error = f64::NAN;
         assert!(Totals::restore(&totals.save(), 3, 1000).is_err());
-        let newer = postcard::to_allocvec(&(VERSION + 1, &totals)).unwrap();
+        let newer = postcard::to_allocvec(&(TOTALS_VERSION + 1, &totals)).unwrap();
         assert!(Totals::restore(&newer, 3, 1000).unwrap_err().to_string().contains("version 2"));
     }
 

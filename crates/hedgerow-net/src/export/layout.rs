@@ -13,9 +13,9 @@ use crate::plan_json::{plan_from_json, plan_to_json};
 use crate::transport::protocol::{numbers_from_bytes, numbers_to_bytes};
 
 /// The value of the key `format` in the metadata.
-const FORMAT: &str = "hedgerow-model";
-const VERSION: u32 = 1;
-const TENSOR: &str = "model";
+const FORMAT_NAME: &str = "hedgerow-model";
+const FORMAT_VERSION: u32 = 1;
+const TENSOR_NAME: &str = "model";
 
 /// The header as it is written. The library's own writer has no stable order of metadata, and the
 /// same model has to give the same file.
@@ -86,8 +86,8 @@ impl Model {
             serde_json::json!({ "version": version, "scale": scale }).to_string()
         });
         let mut metadata = Metadata {
-            format: FORMAT.to_owned(),
-            version: VERSION.to_string(),
+            format: FORMAT_NAME.to_owned(),
+            version: FORMAT_VERSION.to_string(),
             software: self.software.clone(),
             run: self.run.clone(),
             round: self.broadcast.round.to_string(),
@@ -120,13 +120,13 @@ impl Model {
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(not_safetensors)?;
         let texts = header.metadata().as_ref();
         let text = |key: &str| texts.and_then(|texts| texts.get(key)).map_or("", String::as_str);
-        if text("format") != FORMAT {
+        if text("format") != FORMAT_NAME {
             return Err(not_a_model(format!("its format is {:?}", shortened(text("format")))));
         }
         match text("version").parse::<u32>() {
-            Ok(VERSION) => {}
-            Ok(found) if found > VERSION => {
-                let (found, newest) = (found.into(), VERSION.into());
+            Ok(FORMAT_VERSION) => {}
+            Ok(found) if found > FORMAT_VERSION => {
+                let (found, newest) = (found.into(), FORMAT_VERSION.into());
                 return Err(FileError::Newer { path: path.to_owned(), found, newest }.into());
             }
             _ => {
@@ -138,10 +138,10 @@ impl Model {
             .and_then(serde_json::from_value)
             .map_err(|error| not_a_model(format!("its metadata is invalid: {error}")))?;
         let tensors = SafeTensors::deserialize(bytes).map_err(not_safetensors)?;
-        let tensor = tensors.tensor(TENSOR).map_err(not_safetensors)?;
+        let tensor = tensors.tensor(TENSOR_NAME).map_err(not_safetensors)?;
         if tensors.len() != 1 || tensor.dtype() != Dtype::F32 || tensor.shape().len() != 1 {
             return Err(not_a_model(format!(
-                "one row of numbers of type F32 expected, but {} tensors found, `{TENSOR}` with \
+                "one row of numbers of type F32 expected, but {} tensors found, `{TENSOR_NAME}` with \
                  type {} and shape {:?}",
                 tensors.len(),
                 tensor.dtype(),
@@ -163,7 +163,7 @@ impl Model {
             .into());
         }
         let plan = plan_from_json(&metadata.learning, &[])
-            .map_err(|source| ModelError::Plan { path: path.to_owned(), source })?;
+            .map_err(|error| ModelError::invalid(path, error))?;
         let unfit = |source| ModelError::Unfit { path: path.to_owned(), source };
         let mut broadcast = Broadcast::default();
         numbers_from_bytes(numbers, plan.most_numbers(), &mut broadcast.numbers).map_err(unfit)?;

@@ -5,7 +5,6 @@ use std::num::NonZeroU16;
 
 use hedgerow::codec::{Coding, Compression, NumberFormat};
 use hedgerow::features::Kernel;
-use hedgerow::learning::Loss;
 use hedgerow::method::{METHODS, MethodInfo, MethodSpec};
 use hedgerow::plan::Scaling;
 use hedgerow::random::{CounterRng, Purpose};
@@ -99,7 +98,7 @@ impl LearningConfig {
     fn over(self, config: PlanConfig, others: OtherMethods<'_>) -> Result<PlanConfig, ConfigError> {
         let inputs = self.inputs()?;
         let method = self.method(config.kernels.len(), others)?;
-        let scaling = self.scaling(config.loss == Loss::Logistic)?;
+        let scaling = self.scaling()?;
         let config = config.method(method).inputs(inputs).nodes(self.nodes).budget(self.budget);
         Ok(config
             .seed(first_seed(self.seed))
@@ -161,15 +160,12 @@ impl LearningConfig {
         }
     }
 
-    fn scaling(&self, raw_labels: bool) -> Result<Scaling, ConfigError> {
+    fn scaling(&self) -> Result<Scaling, ConfigError> {
         match self.scaling {
             ScalingName::None => Ok(Scaling::None),
             ScalingName::Online => Ok(Scaling::Online { kind: ScaleKind::Spread }),
             ScalingName::OnlineRange => Ok(Scaling::Online { kind: ScaleKind::Range }),
-            ScalingName::Ranges => {
-                let scale = self.ranges()?;
-                Ok(Scaling::Fixed(if raw_labels { scale.with_raw_labels() } else { scale }))
-            }
+            ScalingName::Ranges => self.ranges().map(Scaling::Fixed),
         }
     }
 
@@ -215,7 +211,7 @@ pub fn first_seed(seed: u64) -> u64 {
     CounterRng::from_seed(seed).derive(Purpose::Trial, 0).bits_at(0)
 }
 
-fn outside(key: &str, bound: impl ToString, value: impl ToString) -> ConfigError {
+pub(crate) fn outside(key: &str, bound: impl ToString, value: impl ToString) -> ConfigError {
     ConfigError::out_of_bounds(key, bound, value)
 }
 

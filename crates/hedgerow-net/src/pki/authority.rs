@@ -1,24 +1,25 @@
 //! [`Authority`]: a folder that certificates of a federation come from.
 //!
 //! ```text
-//! ca.key         private key of the authority: keep it safe, and away from the server where that is possible
+//! ca.key         private key of the authority: keep it secret, and not on the server if possible
 //! ca.pem         its certificate
-//! server.pem     private key and certificate of the server, and ca.pem again: with crl.pem all that a server needs
+//! server.pem     private key and certificate of the server, and ca.pem; a server needs this and crl.pem
 //! crl.pem        the list of revoked certificates, signed
-//! nodes/a.pem    private key and certificate of node a, and ca.pem again: all that the node needs
+//! nodes/a.pem    private key and certificate of node a, and ca.pem; the node needs only this
 //! index.jsonl    every certificate that was issued
 //! ```
 //!
-//! A certificate is for a server or for a node, never both, so no node can pose as the server. The
-//! index is what counts: a certificate is in it before it exists, and the list of revoked ones is
-//! always made from it. Nodes see no such list, so a server's stolen key is good until its
-//! certificate ends; only a new authority helps against that.
+//! A certificate is for a server or for a node, never both, so no node can act as the server. A
+//! certificate is in the index before its file is written, and the list of revoked ones is made from
+//! the index. Nodes have no such list: a stolen key of a server is valid until its certificate ends,
+//! and only a new authority helps against that.
 
 mod files;
 mod index;
 mod signer;
 
 use std::collections::{HashMap, HashSet};
+use std::io::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -27,21 +28,21 @@ use rustls::pki_types::{CertificateRevocationListDer, DnsName};
 use time::{Duration, OffsetDateTime};
 use x509_parser::prelude::{CertificateRevocationList, FromDer};
 
-use crate::file::{Access, FileError};
+use crate::file::{Access, FileError, read_whole, write_whole};
 use crate::pki::identity::{
     BadName, CRL_FILE, IdentityError, MAX_LIST_BYTES, MAX_PEM_BYTES, Peer, SERVER_FILE,
-    certificate_in, check_node_name, read_whole,
+    certificate_in, check_node_name,
 };
-use files::{is_there, lock, make_folder, write};
+use files::{is_there, lock, make_folder};
 use index::from_hexadecimal;
 pub use index::{Issued, Kind};
 use signer::{Signed, Signer};
 
-/// How long the authority's own certificate is good, unless told otherwise.
+/// Default validity of the authority's own certificate.
 pub const AUTHORITY_DAYS: u32 = 3650;
-/// How long all others are.
+/// Default validity of all other certificates.
 pub const CERTIFICATE_DAYS: u32 = 730;
-/// Longest that can be asked for.
+/// The longest validity.
 pub const MAX_DAYS: u32 = 36_500;
 /// The default host names of a server.
 pub const DEFAULT_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
@@ -51,8 +52,7 @@ const AUTHORITY_FILE: &str = "ca.pem";
 const INDEX_FILE: &str = "index.jsonl";
 const NODES_FOLDER: &str = "nodes";
 
-/// A folder with an authority in it. Its private key is read when something is to be signed, and
-/// not kept.
+/// The folder of an authority. The private key is read for each signature and not kept.
 #[derive(Debug, Clone)]
 pub struct Authority {
     folder: PathBuf,
@@ -61,47 +61,47 @@ pub struct Authority {
 /// Whether a node that has a good certificate may have another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Issuing {
-    /// No: two devices of one name would push each other out.
+    /// No: two devices of one name would replace each other's streams.
     First,
-    /// Yes, in place of the file that is there. The old one stays good, so that the node can change
-    /// over when it likes.
+    /// Yes, in place of the existing file. The old certificate stays valid until the node has the new
+    /// one.
     Renewal,
 }
 
 /// Why an authority can't be made or used.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
-    /// A name that no node can have.
+    /// Not the name of a node.
     #[error(transparent)]
     Name(#[from] BadName),
-    /// One that is given twice.
+    /// A name that is given twice.
     #[error("node {0} is given twice")]
     Twice(String),
-    /// What no server is reached by.
+    /// Neither a DNS name nor an IP address.
     #[error("a server's name must be a DNS name or an IP address, without a port, but is {0:?}")]
     Host(String),
-    /// A time that can't be.
+    /// A validity out of bounds.
     #[error("days must be between 1 and {MAX_DAYS}, but are {0}")]
     Days(u32),
-    /// Nothing is ever overwritten.
+    /// The folder has files of an authority, which are never overwritten.
     #[error("{} is there already, and an authority is never overwritten: choose another folder", file.display())]
     Exists {
         /// What is there.
         file: PathBuf,
     },
-    /// It was never made.
+    /// The folder has no authority.
     #[error("{} holds no authority (hedgerow pki init makes one)", folder.display())]
     NoAuthority {
         /// Where it was looked for.
         folder: PathBuf,
     },
-    /// It is too old to sign.
+    /// The authority's certificate has ended, so it can't sign.
     #[error("the authority ended on {}: make a new one in another folder", end.date())]
     Ended {
         /// When.
         end: OffsetDateTime,
     },
-    /// The name is taken.
+    /// The node has a valid certificate.
     #[error(
         "node {node} has a certificate until {}: renew it if the node is the same (--renew), revoke it first if it was \
          lost, or choose another name", end.date()
@@ -112,7 +112,7 @@ pub enum PkiError {
         /// Until when.
         end: OffsetDateTime,
     },
-    /// A revoked name needs an explicit flag to be issued again.
+    /// The node was revoked: a renewal does not let it in again.
     #[error("node {node} was revoked on {}: issue a first certificate again, without --renew, to let it back in", at.date())]
     Revoked {
         /// The node.
@@ -120,7 +120,7 @@ pub enum PkiError {
         /// When.
         at: OffsetDateTime,
     },
-    /// A file that may be the only copy.
+    /// A file of that name has another content, which may be the only copy.
     #[error("{} is in the way: it has no certificate of that node from this authority; move it away", file.display())]
     InTheWay {
         /// The file.
@@ -137,7 +137,7 @@ pub enum PkiError {
     /// A file or a folder can't be written.
     #[error(transparent)]
     Output(#[from] FileError),
-    /// The index says something odd.
+    /// A line of the index can't be read.
     #[error("{}, line {line}: {what}", file.display())]
     Index {
         /// The file.
@@ -187,7 +187,7 @@ impl Authority {
         let authority = Self { folder: folder.to_owned() };
         let made = authority.make(&hosts, now, end, server_days);
         if made.is_err() {
-            // All of it is ours and of no use.
+            // All files were made just now, and they are incomplete.
             for file in files.map(|name| folder.join(name)) {
                 let _ = if file.is_dir() {
                     std::fs::remove_dir(&file)
@@ -212,13 +212,14 @@ impl Authority {
         &self.folder
     }
 
-    /// Enrols a node: returns the one file it needs. Refused if it has a good certificate.
+    /// Makes a certificate for a node and returns the one file that it needs. Refused if the node has
+    /// a valid certificate.
     pub fn issue(&self, node: &str, days: u32) -> Result<PathBuf, PkiError> {
         self.issue_all(&[node], days, Issuing::First)?;
         Ok(self.node_file(node))
     }
 
-    /// Certificates for many nodes, or for none of them if there is something wrong with one.
+    /// Certificates for many nodes, or for none of them if one is refused.
     pub fn issue_all(
         &self,
         nodes: &[impl AsRef<str>],
@@ -247,14 +248,14 @@ impl Authority {
         let mut written = Vec::with_capacity(signed.len());
         for Signed { pem, issued } in signed {
             let file = self.node_file(&issued.name);
-            write(&file, pem.as_bytes(), Access::Private)?;
+            write(&file, &pem, Access::Private)?;
             written.push((file, issued));
         }
         Ok(written)
     }
 
-    /// A new private key and certificate for the server, which takes them into use by itself. For
-    /// these names and addresses, or for the same as before if there are none.
+    /// A new private key and certificate for the server, which reloads them. For these names and
+    /// addresses, or for the same as before if there are none.
     pub fn renew_server(&self, hosts: &[String], days: u32) -> Result<(PathBuf, Issued), PkiError> {
         let now = this_second();
         let end = end_after(now, days)?;
@@ -267,12 +268,12 @@ impl Authority {
         all.push(issued.clone());
         index::save(&self.folder.join(INDEX_FILE), &all)?;
         let file = self.folder.join(SERVER_FILE);
-        write(&file, pem.as_bytes(), Access::Private)?;
+        write(&file, &pem, Access::Private)?;
         Ok((file, issued))
     }
 
-    /// Revokes every certificate of a node; returns how many of them were good until now. The list
-    /// is written anew even if none was, so that it can be mended by this too.
+    /// Revokes every certificate of a node; returns how many of them were valid. The list is written
+    /// again in any case, which also repairs a damaged one.
     pub fn revoke(&self, node: &str) -> Result<usize, PkiError> {
         Ok(self.revoke_all(&[node])?.into_iter().sum())
     }
@@ -306,7 +307,7 @@ impl Authority {
         Ok(counts)
     }
 
-    /// All that was issued, oldest first.
+    /// All issued certificates, oldest first.
     pub fn list(&self) -> Result<Vec<Issued>, PkiError> {
         index::load(&self.folder.join(INDEX_FILE))
     }
@@ -326,14 +327,14 @@ impl Authority {
         let (signer, key_pem) = Signer::generate(now, end)?;
         let server = signer.sign_server(hosts, now, end_after(now, server_days)?)?;
         make_folder(&self.folder.join(NODES_FOLDER))?;
-        write(&self.folder.join(KEY_FILE), key_pem.as_bytes(), Access::Private)?;
-        write(&self.folder.join(AUTHORITY_FILE), signer.pem.as_bytes(), Access::Shared)?;
+        write(&self.folder.join(KEY_FILE), &key_pem, Access::Private)?;
+        write(&self.folder.join(AUTHORITY_FILE), &signer.pem, Access::Shared)?;
         self.write_list(&signer, &[], now)?;
-        write(&self.folder.join(SERVER_FILE), server.pem.as_bytes(), Access::Private)?;
+        write(&self.folder.join(SERVER_FILE), &server.pem, Access::Private)?;
         index::save(&self.folder.join(INDEX_FILE), &[server.issued])
     }
 
-    /// Whether these nodes may have a certificate, and nothing is in the way of their files.
+    /// Checks that these nodes may have a certificate, and that no other file has their name.
     fn check_free(
         &self,
         nodes: &HashSet<&str>,
@@ -383,7 +384,7 @@ impl Authority {
         Ok(())
     }
 
-    /// Reads the authority's key and certificate, and sees whether they belong together.
+    /// Reads the authority's key and certificate, and checks that they belong together.
     fn signer(&self) -> Result<Signer, PkiError> {
         let (key_file, file) = (self.folder.join(KEY_FILE), self.folder.join(AUTHORITY_FILE));
         let text = |file: &Path| {
@@ -402,12 +403,17 @@ impl Authority {
         now: OffsetDateTime,
     ) -> Result<(), PkiError> {
         let file = self.folder.join(CRL_FILE);
-        // Of the time, so that numbers rise even if the old list is lost.
+        // From the clock, so that numbers increase even if the old list is lost.
         let by_time = u64::try_from(now.unix_timestamp()).unwrap_or_default();
         let number =
             list_number(&file).map_or(by_time, |number| by_time.max(number.saturating_add(1)));
-        write(&file, signer.sign_list(number, all, now)?.as_bytes(), Access::Shared)
+        write(&file, &signer.sign_list(number, all, now)?, Access::Shared)
     }
+}
+
+/// Writes a file completely or not at all.
+fn write(file: &Path, content: &str, access: Access) -> Result<(), PkiError> {
+    Ok(write_whole(file, access, |file| file.write_all(content.as_bytes()))?)
 }
 
 /// Number of the list in a file, if there is one.
@@ -418,7 +424,7 @@ fn list_number(file: &Path) -> Option<u64> {
     u64::try_from(list.crl_number()?).ok()
 }
 
-/// DNS names in small letters and addresses in their usual form, each once.
+/// DNS names in lower case and addresses in their usual form, each once.
 fn checked_hosts(hosts: &[String]) -> Result<Vec<String>, PkiError> {
     if hosts.is_empty() {
         return Ok(DEFAULT_HOSTS.map(str::to_owned).to_vec());

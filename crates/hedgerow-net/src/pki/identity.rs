@@ -1,6 +1,6 @@
-//! Who is at the other end: certificates and TLS for both sides. A node shows a certificate of the
-//! federation's authority and believes no server that shows none. Nothing of a private key is ever
-//! shown, not by `Debug` and not in an error.
+//! Certificates and TLS for both sides. Nodes and server accept only certificates of the
+//! federation's authority. No part of a private key is ever shown, neither by `Debug` nor in an
+//! error.
 
 mod bundle;
 mod node;
@@ -19,14 +19,14 @@ use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 #[cfg(feature = "server")]
-pub(crate) use bundle::{MAX_LIST_BYTES, MAX_PEM_BYTES, certificate_in, read_whole};
+pub(crate) use bundle::{MAX_LIST_BYTES, MAX_PEM_BYTES, certificate_in};
 pub use node::NodeIdentity;
 #[cfg(feature = "server")]
 pub use server::{CRL_FILE, SERVER_FILE, ServerIdentity};
 
 use crate::file::FileError;
 
-/// A certificate that ends within so many days is worth a warning.
+/// A certificate that ends within so many days causes a warning.
 pub const WARNING_DAYS: i64 = 30;
 
 /// Longest name of a node.
@@ -47,15 +47,15 @@ pub enum IdentityError {
     /// It can't be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// It is not what it should be.
+    /// It has another content than expected.
     #[error("{}: {what}", file.display())]
     Unfit {
         /// The file.
         file: PathBuf,
-        /// What is wrong, in words that have nothing of the content.
+        /// What is wrong, without any of the content.
         what: &'static str,
     },
-    /// Its certificate says something odd.
+    /// Its certificate is invalid.
     #[error("{}: {source}", file.display())]
     Certificate {
         /// The file.
@@ -78,26 +78,26 @@ pub enum IdentityError {
 /// Why a certificate has no valid owner.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadCertificate {
-    /// Not even a certificate.
+    /// It can't be read.
     #[error("a certificate can't be read")]
     Unreadable,
-    /// A name must be plain.
+    /// It has not exactly one DNS name.
     #[error(
         "a node's certificate must have exactly one name and that must be a DNS name, but has {0}"
     )]
     Names(usize),
-    /// Two names that differ.
+    /// Its common name differs from its DNS name.
     #[error("the certificate's common name is not its DNS name {dns:?}")]
     TwoNames {
         /// The DNS name.
         dns: String,
     },
-    /// A name that no node has.
+    /// Its name is not that of a node.
     #[error(transparent)]
     Name(#[from] BadName),
 }
 
-/// A name that no node can have.
+/// Not the name of a node.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a node's name must be 1 to {MAX_NAME} of a-z, 0-9, '.', '_' and '-', begin with a letter or digit, and have parts between dots of \
@@ -105,7 +105,7 @@ pub enum BadCertificate {
 )]
 pub struct BadName(String);
 
-/// Plain text would be readable on the way.
+/// Plain text is allowed on loopback only, because others could read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "plain text must stay on a loopback address such as 127.0.0.1 or ::1, but the address is {0}"
@@ -113,7 +113,7 @@ pub struct BadName(String);
 pub struct PlainTextRefused(IpAddr);
 
 impl Peer {
-    /// Reads name and serial number. That the authority signed it is for TLS to find out, before.
+    /// Reads name and serial number. TLS has checked before that the authority signed it.
     pub fn from_certificate(certificate: &CertificateDer<'_>) -> Result<Self, BadCertificate> {
         let certificate = parse(certificate)?;
         let alternatives =
@@ -131,7 +131,7 @@ impl Peer {
     }
 }
 
-/// Whether a node can have this name. Those that come over plain text must be checked too.
+/// Whether a node can have this name. Names that come over plain text must be checked too.
 pub fn check_node_name(name: &str) -> Result<(), BadName> {
     let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-');
     let is_part =
@@ -144,8 +144,8 @@ pub fn check_node_name(name: &str) -> Result<(), BadName> {
     if sound { Ok(()) } else { Err(BadName(name.chars().take(2 * MAX_NAME).collect())) }
 }
 
-/// Whether plain text may be spoken to or on this address. For a host's name: resolve it first,
-/// check what came out, and connect to just that.
+/// Whether plain text is allowed with this address. Resolve a host's name first, check the address,
+/// and connect to that address.
 pub fn check_plain_text(address: SocketAddr) -> Result<(), PlainTextRefused> {
     // ::ffff:127.0.0.1 is loopback as well.
     let ip = address.ip().to_canonical();
@@ -162,7 +162,7 @@ fn ending(certificate: &CertificateDer<'_>) -> Result<i64, BadCertificate> {
     Ok(parse(certificate)?.validity().not_after.timestamp())
 }
 
-/// How long a certificate is still good. Its last second is a whole one.
+/// How long a certificate is still valid, including its last second.
 #[cfg(feature = "server")]
 pub(crate) fn time_left(certificate: &CertificateDer<'_>) -> Result<Duration, BadCertificate> {
     Ok(time_until(
@@ -182,7 +182,7 @@ fn days_until(end: i64) -> i64 {
     end.saturating_sub(i64::try_from(now).unwrap_or(i64::MAX)).div_euclid(86_400)
 }
 
-/// What to say of a certificate that ends soon or has ended.
+/// A warning about a certificate that ends soon or has ended.
 fn warning(whose: &str, end: i64, remedy: &str) -> Option<String> {
     match days_until(end) {
         days if days < 0 => Some(format!("{whose} has ended and will be refused; {remedy}")),
@@ -203,12 +203,12 @@ fn plain_serial(serial: &[u8]) -> Vec<u8> {
     serial.iter().copied().skip_while(|byte| *byte == 0).collect()
 }
 
-/// Ours alone: what else runs in the process may have a default of its own.
+/// Not the default of the process, which other code may set.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// What is spoken within TLS.
+/// The protocols within TLS.
 fn protocols() -> Vec<Vec<u8>> {
     vec![b"h2".to_vec()]
 }

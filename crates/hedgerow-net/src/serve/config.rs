@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::coordinator::rules::{Late, Limits, Quorum, Rules};
 use crate::duration::Span;
-use crate::learning::config::{self, DEFAULTS};
+use crate::learning::config::{self, DEFAULTS, outside};
 use crate::log::Log;
 use crate::pki::identity::check_plain_text;
 use crate::plan_json::OtherMethods;
@@ -50,7 +50,7 @@ struct Config {
     rounds: RoundsConfig,
     listen: ListenConfig,
     store: StoreConfig,
-    limits: LimitsConfig,
+    limits: Limits,
     log: Log,
 }
 
@@ -90,23 +90,15 @@ struct StoreConfig {
     durability: Durability,
 }
 
+/// The part of `[limits]` that depends on the plan.
 #[derive(Debug, Deserialize)]
-struct LimitsConfig {
+struct Own {
+    limits: OwnLimits,
+}
+
+#[derive(Debug, Deserialize)]
+struct OwnLimits {
     norm: NormConfig,
-    /// At most as many as the core keeps reports of.
-    #[serde(deserialize_with = "within::<1, 1_048_576, _, _>")]
-    nodes: u32,
-    #[serde(deserialize_with = "within::<1, 100_000_000, _, _>")]
-    messages_per_second: u32,
-    #[serde(deserialize_with = "within::<1, 100_000_000, _, _>")]
-    bad_messages: u32,
-    #[serde(deserialize_with = "within::<0, 1_073_741_824, _, _>")]
-    message_bytes: usize,
-    #[serde(deserialize_with = "within::<1, 100_000_000, _, _>")]
-    connections: usize,
-    #[serde(deserialize_with = "within::<1, 100_000_000, _, _>")]
-    connections_per_address: usize,
-    handshake: Span,
 }
 
 #[derive(Debug, Deserialize)]
@@ -133,7 +125,13 @@ impl ServeSettings {
     pub fn with_methods(layers: &[Layer], others: OtherMethods<'_>) -> Result<Self, ConfigError> {
         let merged = Merged::new(DEFAULTS, layers)?;
         let plan = config::plan(&merged, None, others)?;
-        Self::checked(merged.read()?, plan).map_err(|error| merged.locate(error))
+        let mut config: Config = merged.read()?;
+        let norm = merged.read::<Own>()?.limits.norm.checked(&plan);
+        let checked = norm.and_then(|norm| {
+            config.limits.norm = norm;
+            Self::checked(config, plan)
+        });
+        checked.map_err(|error| merged.locate(error))
     }
 
     fn checked(config: Config, plan: Plan) -> Result<Self, ConfigError> {
@@ -147,9 +145,16 @@ impl ServeSettings {
         if store.path.file_name().is_none() {
             return Err(outside("store.path", "the name of a file", format!("{:?}", store.path)));
         }
+        if (1..1024).contains(&limits.message_bytes) {
+            let bytes = limits.message_bytes;
+            return Err(outside("limits.message_bytes", "0, or at least 1024", bytes));
+        }
+        if limits.handshake.0 < Duration::from_millis(10) {
+            return Err(outside("limits.handshake", "at least 10ms", limits.handshake));
+        }
         Ok(Self {
             rules: rounds.checked(&plan)?,
-            limits: limits.checked(&plan)?,
+            limits,
             plan,
             address,
             dashboard: dashboard.map(|address| socket("listen.dashboard", address)).transpose()?,
@@ -178,27 +183,6 @@ impl RoundsConfig {
     }
 }
 
-impl LimitsConfig {
-    fn checked(&self, plan: &Plan) -> Result<Limits, ConfigError> {
-        if (1..1024).contains(&self.message_bytes) {
-            return Err(outside("limits.message_bytes", "0, or at least 1024", self.message_bytes));
-        }
-        if self.handshake.0 < Duration::from_millis(10) {
-            return Err(outside("limits.handshake", "at least 10ms", self.handshake));
-        }
-        Ok(Limits {
-            norm: self.norm.checked(plan)?,
-            nodes: self.nodes,
-            messages_per_second: self.messages_per_second,
-            bad_messages: self.bad_messages,
-            message_bytes: Some(self.message_bytes).filter(|bytes| *bytes > 0),
-            connections: self.connections,
-            connections_per_address: self.connections_per_address,
-            handshake: self.handshake.0,
-        })
-    }
-}
-
 impl NormConfig {
     fn checked(&self, plan: &Plan) -> Result<f32, ConfigError> {
         let refused = |value| {
@@ -218,10 +202,6 @@ impl NormConfig {
             Self::Bound(bound) => refused(bound.to_string()),
         }
     }
-}
-
-fn outside(key: &str, bound: impl ToString, value: impl ToString) -> ConfigError {
-    ConfigError::out_of_bounds(key, bound, value)
 }
 
 /// Reads a length of time, or none if it is `"never"`.

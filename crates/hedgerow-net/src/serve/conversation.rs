@@ -14,7 +14,7 @@ use tokio::time::timeout_at;
 use super::hub::{Hub, now};
 use super::listener::PeerConnection;
 use crate::coordinator::Opening;
-use crate::session::{CloseReason, FromNode, FromServer, JoinRequest, ServerSession};
+use crate::session::{CloseReason, FromNode, FromServer, Hello, ServerSession};
 
 /// How a transport fails to receive.
 pub trait Failure: Send + 'static {
@@ -52,7 +52,7 @@ impl<E: Failure> Conversation<E> {
         let mut openings = hub.openings();
         let opening = Arc::clone(&openings.borrow_and_update());
         let certified = peer.peer.as_ref().map(|peer| peer.name.clone());
-        let hello_by = now() + hub.limits().handshake;
+        let hello_by = now() + hub.limits().handshake.0;
         let session = ServerSession::new(hub.plan(), certified, hello_by, opening);
         Self { hub, peer, inbound, openings, session, is_over: false }
     }
@@ -90,14 +90,11 @@ impl<E: Failure> Conversation<E> {
                     Err(_) => self.session.close(CloseReason::GoingDown),
                 },
                 received = self.inbound.next() => match received? {
-                    Ok((message, bytes)) => {
-                        self.session.receive(message, bytes, &mut &*self.hub);
-                    }
+                    Ok((message, bytes)) => self.receive(message, bytes),
                     Err(failure) => {
                         if failure.is_bad_message() {
                             let what = "it is too long, or no message";
-                            let garbled = Err(Rejected::Garbled { what });
-                            self.session.receive(garbled, 0, &mut &*self.hub);
+                            self.receive(Err(Rejected::Garbled { what }), 0);
                         }
                         self.is_over = true;
                         return Some(Err(Ending::Broken(failure)));
@@ -110,6 +107,11 @@ impl<E: Failure> Conversation<E> {
     /// The message that was returned last has so many bytes.
     pub fn sent(&mut self, bytes: u64) {
         self.session.sent(bytes);
+    }
+
+    fn receive(&mut self, message: Result<FromNode, Rejected>, bytes: u64) {
+        let Self { session, hub, .. } = self;
+        session.receive(message, bytes, |sender, said, envelope| hub.hear(sender, said, envelope));
     }
 
     /// Hears the Hello and lets the node in.
@@ -125,7 +127,7 @@ impl<E: Failure> Conversation<E> {
             Err(_) => return Err(Ending::Closed(CloseReason::NoHello)),
         };
         let admitted = async {
-            let JoinRequest { name, software } = self.session.greet(first)?;
+            let Hello { name, software, .. } = self.session.greet(first)?;
             let address = self.peer.address.to_string();
             let close_signal = Arc::clone(&self.peer.close_signal);
             let certificate = self.peer.peer.clone();

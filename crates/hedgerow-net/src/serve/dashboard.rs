@@ -5,10 +5,10 @@
 //! answers only requests for its own names ([`Hosts`]).
 
 mod assets;
-mod listen;
 mod live;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
@@ -21,11 +21,12 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use hyper::server::conn::http1;
 use serde::Deserialize;
+use tokio::net::TcpListener;
 
-pub use crate::hosts::Hosts;
-pub use listen::serve;
-use live::{Live, MOST_POINTS};
+pub use crate::http::Hosts;
+use live::{Live, MAX_POINTS};
 
 use super::metrics::{self, Metrics};
 use super::status::Source;
@@ -43,6 +44,22 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
+
+/// At most so many connections; others wait until one ends.
+const MAX_CONNECTIONS: usize = 256;
+
+/// How long a request may take to arrive, also the next one of a connection.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Most bytes of a request's head.
+const MAX_HEAD_BYTES: usize = 16 << 10;
+
+/// Serves the routes until the future is dropped, which ends all connections.
+pub async fn serve(listener: TcpListener, routes: Router) {
+    let mut http = http1::Builder::new();
+    http.max_buf_size(MAX_HEAD_BYTES);
+    crate::http::serve(listener, routes, MAX_CONNECTIONS, HEAD_TIMEOUT, http).await;
+}
 
 /// All routes, for requests that name one of `hosts`.
 pub fn router(source: Arc<dyn Source>, metrics: Metrics, hosts: Hosts) -> Router {
@@ -95,10 +112,10 @@ struct Wanted {
 
 async fn history(State(live): Shared, wanted: Result<Query<Wanted>, QueryRejection>) -> Response {
     let most = match wanted {
-        Ok(Query(Wanted { most })) => most.unwrap_or(MOST_POINTS).min(MOST_POINTS),
+        Ok(Query(Wanted { most })) => most.unwrap_or(MAX_POINTS).min(MAX_POINTS),
         Err(_) => {
             let words =
-                format!("the one parameter is `most`: a number of points, at most {MOST_POINTS}\n");
+                format!("the one parameter is `most`: a number of points, at most {MAX_POINTS}\n");
             return (StatusCode::BAD_REQUEST, words).into_response();
         }
     };

@@ -40,9 +40,9 @@ fn between(path: &str, stored: &Value, wanted: &Value) -> Option<String> {
 
 /// Long values say little.
 fn short(value: &Value) -> String {
-    const MOST: usize = 60;
+    const MAX_SHOWN: usize = 60;
     let text = value.to_string();
-    match text.char_indices().nth(MOST) {
+    match text.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }

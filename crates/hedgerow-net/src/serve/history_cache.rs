@@ -1,12 +1,12 @@
-//! [`HistoryCache`]: the course of a run for the dashboard, in bounded memory. Points stand ever farther
-//! apart as they become many.
+//! [`HistoryCache`]: the course of a run for the dashboard, in bounded memory. If there are too many
+//! points, every second one is dropped.
 
 use super::status::Point;
 use crate::coordinator::records::RoundRecord;
-use crate::coordinator::{Totals, WINDOW, Window};
+use crate::coordinator::{Totals, WINDOW_ROUNDS, Window};
 
 /// At most so many points are kept.
-const MOST: usize = 4_096;
+const MAX_POINTS: usize = 4_096;
 
 /// Points of the past, oldest first.
 #[derive(Debug, Default)]
@@ -17,11 +17,11 @@ pub struct HistoryCache {
 }
 
 impl HistoryCache {
-    /// What was stored of a run that has these totals. The window is left as after its last round.
+    /// Of the stored rounds of a run that has these totals. Fills the window with the last ones.
     pub fn from_records(records: &[RoundRecord], totals: &Totals, window: &mut Window) -> Self {
         let mut past = Self::default();
-        // Totals are exact today: from there backwards everything is, as far as all rounds are
-        // remembered. Where rounds are missing, those that are there stand for them.
+        // The totals are exact. Going back from them, sums are exact as far as all rounds are stored.
+        // Where rounds are missing, the stored ones are counted for them.
         let mut sums = vec![(0, 0.0, 0, 0); records.len()];
         let (mut samples, mut error) = (totals.samples as f64, totals.squared_error);
         let (mut up, mut down) = (totals.messages_up as f64, totals.messages_down as f64);
@@ -37,44 +37,28 @@ impl HistoryCache {
         }
         let mut last = 0;
         for (record, (samples, squared_error, bytes_up, bytes_down)) in records.iter().zip(sums) {
-            // Rounds that are far apart make no window.
+            // A window needs consecutive rounds.
             if record.round != last + 1 {
                 *window = Window::default();
             }
             last = record.round;
             window.push(record.clone());
             let mse = crate::coordinator::mean(squared_error, samples);
-            let is_whole = window.rounds() >= WINDOW.min(record.round as usize);
-            past.add(Point {
-                round: record.round,
-                at_ms: record.closed_at_ms,
-                mse,
-                window_mse: window.mse().filter(|_| is_whole),
-                selected: record.selected,
-                uploads: record.uploads,
-                bytes_up,
-                bytes_down,
-            });
+            let is_whole = window.rounds() >= WINDOW_ROUNDS.min(record.round as usize);
+            let window_mse = window.mse().filter(|_| is_whole);
+            past.add(point(record, mse, window_mse, bytes_up, bytes_down));
         }
         past
     }
 
     /// A round has closed.
     pub fn push(&mut self, record: &RoundRecord, totals: &Totals, window: &Window) {
-        // Most rounds are not kept once there are many; what they would have is not even computed.
+        // Most rounds are not kept once there are many.
         if !self.keeps(record.round) {
             return;
         }
-        self.add(Point {
-            round: record.round,
-            at_ms: record.closed_at_ms,
-            mse: totals.mse(),
-            window_mse: window.mse(),
-            selected: record.selected,
-            uploads: record.uploads,
-            bytes_up: totals.messages_up,
-            bytes_down: totals.messages_down,
-        });
+        let Totals { messages_up, messages_down, .. } = *totals;
+        self.add(point(record, totals.mse(), window.mse(), messages_up, messages_down));
     }
 
     /// At most so many of them, evenly thinned.
@@ -93,7 +77,7 @@ impl HistoryCache {
         if !self.keeps(point.round) {
             return;
         }
-        if self.points.len() >= MOST {
+        if self.points.len() >= MAX_POINTS {
             self.stride = 2 * self.stride.max(1);
             let stride = self.stride;
             self.points.retain(|point| point.round.is_multiple_of(stride));
@@ -103,6 +87,17 @@ impl HistoryCache {
         }
         self.points.push(point);
     }
+}
+
+fn point(
+    record: &RoundRecord,
+    mse: Option<f64>,
+    window_mse: Option<f64>,
+    bytes_up: u64,
+    bytes_down: u64,
+) -> Point {
+    let RoundRecord { round, closed_at_ms: at_ms, selected, uploads, .. } = *record;
+    Point { round, at_ms, mse, window_mse, selected, uploads, bytes_up, bytes_down }
 }
 
 #[cfg(test)]
@@ -169,7 +164,7 @@ mod tests {
     fn memory_is_bounded_and_the_latest_is_always_there() {
         let (past, ..) = live(50_000);
         let all = past.points(usize::MAX);
-        assert!((MOST / 2..=MOST).contains(&all.len()), "{} points", all.len());
+        assert!((MAX_POINTS / 2..=MAX_POINTS).contains(&all.len()), "{} points", all.len());
         assert!(all.windows(2).all(|pair| pair[1].round - pair[0].round == past.stride));
         let few = past.points(100);
         assert!((50..=100).contains(&few.len()) && few.last() == all.last());

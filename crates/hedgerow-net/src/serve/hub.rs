@@ -5,13 +5,12 @@
 //! lock: streams are served meanwhile. If it fails, it is tried again until it succeeds.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use hedgerow::message::{Errors, Rejected, Report, Upload};
 use hedgerow::{NodeId, Plan};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use super::history_cache::HistoryCache;
 use super::metrics::{Direction, Layer, Metrics, Outcome};
@@ -19,10 +18,11 @@ use super::throttle::Throttle;
 use crate::coordinator::records::Run;
 use crate::coordinator::rules::Limits;
 use crate::coordinator::{
-    Coordinator, Envelope, Ledger, Newcomer, Opening, Refusal, Sender, Sent, Verdict, WireBytes,
+    Coordinator, Envelope, Heard, Ledger, Newcomer, Opening, Refusal, Said, Sender, Sent, Verdict,
+    WireBytes,
 };
 use crate::pki::identity::Peer;
-use crate::session::{CloseReason, Receiver, VERSION, Welcome};
+use crate::session::{CloseReason, VERSION, Welcome};
 use crate::storage::writer::Writer;
 use crate::storage::{Storage, StoreError};
 use crate::transport::counted::Traffic;
@@ -48,27 +48,24 @@ pub struct Session {
 
 /// Asks a connection to end its stream.
 #[derive(Debug, Default)]
-pub struct CloseSignal {
-    reason: OnceLock<CloseReason>,
-    given: Notify,
-}
+pub struct CloseSignal(watch::Sender<Option<CloseReason>>);
 
 impl CloseSignal {
     fn give(&self, reason: CloseReason) {
         // The first reason stays.
-        _ = self.reason.set(reason);
-        self.given.notify_waiters();
+        self.0.send_if_modified(|given| {
+            let is_first = given.is_none();
+            given.get_or_insert(reason);
+            is_first
+        });
     }
 
     /// Waits until it is given.
     pub async fn given(&self) -> CloseReason {
-        loop {
-            let given = self.given.notified();
-            if let Some(reason) = self.reason.get() {
-                return reason.clone();
-            }
-            given.await;
-        }
+        let mut signal = self.0.subscribe();
+        let given = signal.wait_for(Option::is_some).await.ok().and_then(|given| given.clone());
+        // The sender is here, so there is a reason.
+        given.unwrap_or(CloseReason::GoingDown)
     }
 }
 
@@ -105,14 +102,8 @@ struct Inner {
     history: HistoryCache,
     /// Closed rounds at a time, once a second, the oldest first.
     pace: VecDeque<(Instant, u64)>,
-    /// Bytes that the metrics already count.
-    counted: CountedBytes,
-}
-
-#[derive(Default)]
-struct CountedBytes {
-    wire: WireBytes,
-    messages: WireBytes,
+    /// Bytes that the metrics already count: of messages, and through sockets.
+    counted: [WireBytes; 2],
 }
 
 impl Hub {
@@ -128,10 +119,7 @@ impl Hub {
         let records = coordinator.members().iter().map(|member| &member.record);
         let numbers = records.map(|record| (record.name.clone(), record.number)).collect();
         let wire_before = coordinator.totals().wire;
-        let messages = WireBytes {
-            up: coordinator.totals().messages_up,
-            down: coordinator.totals().messages_down,
-        };
+        let counted = [coordinator.totals().messages(), WireBytes::default()];
         let opening = Arc::clone(coordinator.opening());
         Ok(Arc::new_cyclic(|me| Self {
             me: me.clone(),
@@ -155,7 +143,7 @@ impl Hub {
                 streams: 0,
                 history,
                 pace: VecDeque::new(),
-                counted: CountedBytes { messages, ..CountedBytes::default() },
+                counted,
             }),
         }))
     }
@@ -254,17 +242,20 @@ impl Hub {
     }
 
     /// Passes a message to the coordinator, and closes the round if it is due.
-    fn judge<T>(
-        &self,
-        sender: Sender,
-        message: impl FnOnce(&mut Coordinator, (Instant, u64)) -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
+    pub fn hear(&self, sender: Sender, said: Said<'_>, envelope: Envelope) -> Heard {
         let now = now();
         let mut guard = self.lock();
-        let judged = message(&mut guard.coordinator, (now, unix_ms()));
+        let heard = guard.coordinator.hear(sender, said, envelope, (now, unix_ms()));
         self.advance(&mut guard, now);
         drop(guard);
-        judged.inspect_err(|refusal| self.note_refusal(sender, refusal))
+        match &heard {
+            Ok(Some((Verdict::Taken, _))) => self.metrics.upload(Outcome::Taken),
+            Ok(Some((Verdict::Merged, _))) => self.metrics.upload(Outcome::Merged),
+            Ok(Some((Verdict::Late, _))) => self.metrics.upload(Outcome::Late),
+            Ok(Some((Verdict::Repeated, _)) | None) => {}
+            Err(refusal) => self.note_refusal(sender, refusal),
+        }
+        heard
     }
 
     /// Closes the round if it is due, and returns when to look again.
@@ -327,57 +318,14 @@ impl Hub {
     }
 
     fn update_metrics(&self, inner: &mut Inner) {
-        let (totals, counted) = (inner.coordinator.totals(), &mut inner.counted);
-        let messages = WireBytes { up: totals.messages_up, down: totals.messages_down };
-        let wire = self.wire_now();
-        for (layer, now, before) in [
-            (Layer::Message, messages, &mut counted.messages),
-            (Layer::Wire, wire, &mut counted.wire),
-        ] {
+        let now = [inner.coordinator.totals().messages(), self.wire_now()];
+        let before = std::mem::replace(&mut inner.counted, now);
+        for (layer, (now, before)) in
+            [Layer::Message, Layer::Wire].into_iter().zip(now.into_iter().zip(before))
+        {
             self.metrics.bytes(Direction::Up, layer, now.up - before.up);
             self.metrics.bytes(Direction::Down, layer, now.down - before.down);
-            *before = now;
         }
-    }
-}
-
-impl Receiver for &Hub {
-    fn upload(
-        &mut self,
-        sender: Sender,
-        uploads: &mut [Upload],
-        errors: Errors,
-        envelope: Envelope,
-    ) -> Result<(Verdict, Ledger), Refusal> {
-        let judged = self.judge(sender, |coordinator, at| {
-            coordinator.upload(sender, uploads, errors, envelope, at)
-        });
-        match &judged {
-            Ok((Verdict::Taken, _)) => self.metrics.upload(Outcome::Taken),
-            Ok((Verdict::Merged, _)) => self.metrics.upload(Outcome::Merged),
-            Ok((Verdict::Late, _)) => self.metrics.upload(Outcome::Late),
-            Ok((Verdict::Repeated, _)) | Err(_) => {}
-        }
-        judged
-    }
-
-    fn report(
-        &mut self,
-        sender: Sender,
-        report: &Report,
-        envelope: Envelope,
-    ) -> Result<(), Refusal> {
-        self.judge(sender, |coordinator, at| coordinator.report(sender, report, envelope, at))
-    }
-
-    fn idle(&mut self, sender: Sender, envelope: Envelope) -> Result<(), Refusal> {
-        self.judge(sender, |coordinator, at| coordinator.idle(sender, envelope, at))
-    }
-
-    fn garbled(&mut self, sender: Sender, reason: Rejected, envelope: Envelope) -> Refusal {
-        let refusal = self.lock().coordinator.garbled(sender, reason, envelope, (now(), unix_ms()));
-        self.note_refusal(sender, &refusal);
-        refusal
     }
 }
 

@@ -7,44 +7,40 @@
 use std::convert::Infallible;
 use std::error::Error;
 use std::fmt::Display;
-use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http2;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
-use tower::Service;
+use tower::{Service, ServiceExt};
 
-use super::hub::{CloseSignal, Hub};
+use super::hub::Hub;
 use super::metrics::Metrics;
 use super::throttle::Throttle;
 use crate::coordinator::rules::Limits;
 use crate::pki::identity::{Peer, ServerIdentity, time_left};
-use crate::session::CloseReason;
 use crate::transport::counted::{Counted, Traffic};
 
 mod connection;
 mod duplicate_identity;
+mod peer;
 mod reasons;
 mod slot;
 
 use connection::Connection;
 use duplicate_identity::DuplicateIdentity;
-use reasons::{TurnedAway, reason_of};
+pub use peer::PeerConnection;
+use reasons::TurnedAway;
 use slot::{Count, Slot};
 
 /// Flow control window of a connection and of its one stream, and unsent bytes for a node that
@@ -62,106 +58,8 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a node has to receive the reason before its connection is cut.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Timers are set again after this time.
-const LONGEST_SLEEP: Duration = Duration::from_secs(86_400);
-
 /// How long to wait when the system has no resources for another connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-
-/// The other end of a connection.
-pub struct PeerConnection {
-    /// Its authenticated identity; none in plain text.
-    pub peer: Option<Peer>,
-    /// Its address.
-    pub address: SocketAddr,
-    /// Whether it has a stream. A connection without one is closed after a while.
-    pub has_joined: AtomicBool,
-    /// Asks it to end; a connection that doesn't is cut.
-    pub close_signal: Arc<CloseSignal>,
-    /// When its certificate expires.
-    end: Option<Instant>,
-    has_expired: AtomicBool,
-    expired: Notify,
-    /// Whether it was logged.
-    is_noted: AtomicBool,
-    admission: Arc<Admission>,
-}
-
-impl PeerConnection {
-    /// A node joined on it.
-    pub fn joined(&self) {
-        self.has_joined.store(true, Relaxed);
-        self.is_noted.store(true, Relaxed);
-    }
-
-    /// Counts and logs that it was not admitted.
-    pub fn turned_away(&self, reason: &dyn Display) {
-        self.is_noted.store(true, Relaxed);
-        let name = self.peer.as_ref().map(|peer| peer.name.as_str());
-        self.admission.turn_away(self.address, name, reason);
-    }
-
-    /// Whether its certificate was revoked after the handshake.
-    pub fn is_revoked(&self) -> bool {
-        let (identity, peer) = (self.admission.identity.as_ref(), self.peer.as_ref());
-        identity.zip(peer).is_some_and(|(identity, peer)| identity.is_revoked(peer))
-    }
-
-    /// Waits until its certificate is found to have ended.
-    pub async fn expired(&self) {
-        loop {
-            let expired = self.expired.notified();
-            if self.has_expired.load(Relaxed) {
-                return;
-            }
-            expired.await;
-        }
-    }
-
-    /// Waits until its certificate expires. It counts the time that passes, so a jump of the clock
-    /// disconnects no node.
-    async fn expire(&self) {
-        let Some(end) = self.end else { return pending().await };
-        // In steps, since timers don't reach as far as certificates.
-        while Instant::now() < end {
-            sleep_until(end.min(Instant::now() + LONGEST_SLEEP)).await;
-        }
-        self.has_expired.store(true, Relaxed);
-        self.expired.notify_waiters();
-        let name = self.peer.as_ref().map(|peer| peer.name.as_str());
-        if self.admission.throttle.allows() {
-            tracing::warn!(address = %self.address, name, "its certificate has ended: its stream ends");
-        } else {
-            tracing::debug!(address = %self.address, name, "its certificate has ended: its stream ends");
-        }
-    }
-
-    /// Another stream of the same node may have taken its slot.
-    fn may_be_replaced(&self) {
-        let reason = self.close_signal.given().now_or_never();
-        let Some(peer) = self.peer.as_ref().filter(|_| reason == Some(CloseReason::Replaced))
-        else {
-            return;
-        };
-        if self.admission.duplicates.is_worth_telling(&peer.name, Instant::now().into_std()) {
-            tracing::warn!(
-                name = peer.name, address = %self.address,
-                "streams of this node push each other out: is one identity on two devices?"
-            );
-        }
-    }
-
-    /// The connection ended. Without a join it counts as refused.
-    fn ended(&self, ended: Result<(), hyper::Error>) {
-        self.may_be_replaced();
-        let Err(error) = ended else { return };
-        if self.is_noted.load(Relaxed) {
-            tracing::debug!(address = %self.address, error = &error as &dyn Error, "a connection broke");
-        } else {
-            self.turned_away(&reason_of(&error, self.peer.is_none()));
-        }
-    }
-}
 
 /// An HTTP/2 service that a listener can serve: a transport's.
 pub trait Serves:
@@ -280,8 +178,12 @@ impl Listener {
                 let _here = here;
                 match admission.pass(tcp, address, slot, stop.clone()).await {
                     Ok((connection, link)) => {
-                        let service = WithPeer { service, peer: Arc::clone(&link) };
-                        link.ended(talk(connection, service, stop).await);
+                        let peer = Arc::clone(&link);
+                        let service = service.map_request(move |mut request: Request<Incoming>| {
+                            request.extensions_mut().insert(Arc::clone(&peer));
+                            request
+                        });
+                        link.ended(talk(connection, service, &link, stop).await);
                     }
                     Err(reason) => admission.turn_away(address, None, &reason),
                 }
@@ -293,10 +195,10 @@ impl Listener {
 /// Speaks HTTP/2 on a connection until it ends.
 async fn talk<S: Serves>(
     connection: Connection,
-    service: WithPeer<S>,
+    service: S,
+    link: &PeerConnection,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), hyper::Error> {
-    let link = Arc::clone(&service.peer);
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -329,28 +231,6 @@ async fn talk<S: Serves>(
     talk.await
 }
 
-/// A service that knows the peer of each request.
-#[derive(Clone)]
-struct WithPeer<S> {
-    service: S,
-    peer: Arc<PeerConnection>,
-}
-
-impl<S: Serves> Service<Request<Incoming>> for WithPeer<S> {
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.service.poll_ready(context)
-    }
-
-    fn call(&mut self, mut request: Request<Incoming>) -> Self::Future {
-        request.extensions_mut().insert(Arc::clone(&self.peer));
-        self.service.call(request)
-    }
-}
-
 impl Admission {
     /// Counts and logs a refused connection.
     fn turn_away(&self, address: SocketAddr, name: Option<&str>, reason: &dyn Display) {
@@ -369,24 +249,12 @@ impl Admission {
         slot: Slot,
         mut stop: watch::Receiver<bool>,
     ) -> Result<(Connection, Arc<PeerConnection>), TurnedAway> {
-        let patience = self.limits.handshake;
+        let patience = self.limits.handshake.0;
         let tcp = Counted::new(tcp, Arc::clone(&self.traffic));
-        let link = |peer, end| {
-            Arc::new(PeerConnection {
-                peer,
-                end,
-                has_expired: AtomicBool::new(false),
-                expired: Notify::new(),
-                address,
-                has_joined: AtomicBool::new(false),
-                close_signal: Arc::default(),
-                is_noted: AtomicBool::new(false),
-                admission: Arc::clone(self),
-            })
-        };
+        let link = |peer, end| Arc::new(PeerConnection::new(peer, end, address, Arc::clone(self)));
         let Some(identity) = &self.identity else {
             let link = link(None, None);
-            return Ok((Connection::plain(tcp, Arc::clone(&link), slot, patience), link));
+            return Ok((Connection::new(Box::new(tcp), Arc::clone(&link), slot, patience), link));
         };
         let acceptor = TlsAcceptor::from(identity.config());
         let tls = tokio::select! {
@@ -399,7 +267,7 @@ impl Admission {
         let certificate = certificates.and_then(<[_]>::first).ok_or(TurnedAway::NoCertificate)?;
         let end = Instant::now().checked_add(time_left(certificate)?);
         let link = link(Some(Peer::from_certificate(certificate)?), end);
-        Ok((Connection::tls(tls, Arc::clone(&link), slot, patience), link))
+        Ok((Connection::new(Box::new(tls), Arc::clone(&link), slot, patience), link))
     }
 }
 
@@ -426,20 +294,28 @@ pub fn raise_descriptor_limit() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
 
-    #[tokio::test(start_paused = true)]
-    async fn who_takes_nothing_is_cut_off() {
-        use tokio::io::AsyncWriteExt;
-        let admission = Arc::new(Admission {
-            limits: Limits { handshake: Duration::from_secs(3), ..Limits::default() },
+    use super::*;
+    use crate::duration::Span;
+
+    fn admission(limits: Limits) -> Arc<Admission> {
+        Arc::new(Admission {
+            limits,
             identity: None,
             traffic: Arc::default(),
             count: Arc::default(),
             throttle: Throttle::default(),
             duplicates: DuplicateIdentity::default(),
             metrics: Metrics::new(),
-        });
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_nothing_is_cut_off() {
+        use tokio::io::AsyncWriteExt;
+        let admission =
+            admission(Limits { handshake: Span(Duration::from_secs(3)), ..Limits::default() });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         for (has_joined, seconds) in [(false, 3), (true, 10)] {
             let there = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -472,15 +348,7 @@ mod tests {
     #[tokio::test]
     async fn who_says_much_lets_others_speak() {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        let admission = Arc::new(Admission {
-            limits: Limits::default(),
-            identity: None,
-            traffic: Arc::default(),
-            count: Arc::default(),
-            throttle: Throttle::default(),
-            duplicates: DuplicateIdentity::default(),
-            metrics: Metrics::new(),
-        });
+        let admission = admission(Limits::default());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut there = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (tcp, address) = listener.accept().await.unwrap();

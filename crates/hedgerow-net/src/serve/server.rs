@@ -1,6 +1,5 @@
 //! [`serve`]: runs a server from its settings until it is told to stop.
 
-use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -59,6 +58,9 @@ pub enum ServeError {
         /// The first difference.
         difference: String,
     },
+    /// Messages carry one model.
+    #[error("a served plan has 1 output, but this one has {0}")]
+    Outputs(usize),
     /// The server's certificate can't be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
@@ -131,6 +133,9 @@ impl Server {
             durability,
             ..
         } = settings;
+        if plan.outputs() != 1 {
+            return Err(ServeError::Outputs(plan.outputs()));
+        }
         if identity.is_none() {
             check_plain_text(address)?;
         }
@@ -151,7 +156,7 @@ impl Server {
         let records = store.history(2 * KEPT_WHOLE as usize)?;
         let mut window = Window::default();
         let past = HistoryCache::from_records(&records, coordinator.totals(), &mut window);
-        *coordinator.window_mut() = window;
+        coordinator.set_window(window);
         let round = coordinator.opening().round;
         let hub = Hub::new(run.clone(), limits, coordinator, Box::new(store), past)
             .map_err(ServeError::NoThread)?;
@@ -169,7 +174,7 @@ impl Server {
                 let source: Arc<dyn Source> = Arc::clone(&hub) as _;
                 let router = dashboard::router(source, hub.metrics().clone(), Hosts::new(names));
                 // It ends with the chores.
-                chores.spawn(dashboard::serve(listener, router, pending()));
+                chores.spawn(dashboard::serve(listener, router));
                 Some(bound)
             }
             None => None,

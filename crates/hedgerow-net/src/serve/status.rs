@@ -1,24 +1,24 @@
-//! What an operator sees of a running server: the present ([`Status`]), the past ([`Point`]), and
-//! whom to ask for it ([`Source`]).
+//! What an operator sees of a running server: the current [`Status`], the history as [`Point`]s, and
+//! the [`Source`] of both.
 //!
 //! The dashboard and the metrics read nothing else; programs may read it too, as JSON from
 //! `/api/status` and `/api/history`.
 
 use serde::{Deserialize, Serialize};
 
-/// Version of the JSON that [`Status`] becomes. Fields may be added without a new one.
+/// Version of the JSON form of [`Status`]. New fields don't change it.
 pub const SCHEMA: u32 = 1;
 
-/// At most so many nodes are told one by one.
-pub const MOST_NODES: usize = 1_000;
+/// Most nodes that are listed one by one.
+pub const MAX_NODES_SHOWN: usize = 1_000;
 
-/// Whoever knows how the server is doing. Called about once a second however many people look, and
+/// Knows the state of the server. It is called about once a second, however many pages are open, and
 /// never on a thread that serves connections.
 pub trait Source: Send + Sync + 'static {
-    /// The present.
+    /// The current state.
     fn status(&self) -> Status;
 
-    /// The past, oldest first: at most `most` points, evenly thinned if there are more rounds.
+    /// The history, oldest first: at most `most` points, evenly spaced if there are more rounds.
     fn history(&self, most: usize) -> Vec<Point>;
 
     /// Whether nodes can join and rounds can close; if not, why.
@@ -56,7 +56,7 @@ pub struct Status {
     pub connected: u64,
     /// Nodes that ever joined this run.
     pub nodes_known: u64,
-    /// Labelled samples that nodes have told of.
+    /// Labelled samples that nodes reported.
     pub samples: u64,
     /// Mean squared error over all of them, in the label's own unit; `None` before the first.
     pub mse: Option<f64>,
@@ -79,9 +79,9 @@ pub struct Status {
     pub messages_up: u64,
     /// Bytes of messages to nodes, with their frames.
     pub messages_down: u64,
-    /// Bytes that came through the sockets, encryption and all.
+    /// Bytes received through sockets, including encryption.
     pub wire_up: u64,
-    /// Bytes that left through the sockets.
+    /// Bytes sent through sockets.
     pub wire_down: u64,
     /// Bytes of messages that the naive extension, one model a kernel, would have received in the
     /// same rounds.
@@ -90,7 +90,7 @@ pub struct Status {
     pub naive_down: u64,
     /// Whether the latest round could be stored.
     pub store_ok: bool,
-    /// Nodes one by one, connected ones first; at most [`MOST_NODES`].
+    /// Nodes one by one, connected ones first; at most [`MAX_NODES_SHOWN`].
     pub nodes: Vec<NodeStatus>,
     /// How many more there are.
     pub nodes_left_out: u64,
@@ -111,9 +111,9 @@ pub struct KernelStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeState {
-    /// It has.
+    /// It has an open stream.
     Connected,
-    /// It was here before.
+    /// It joined before and is not connected.
     Away,
 }
 
@@ -124,13 +124,13 @@ pub struct NodeStatus {
     pub number: u32,
     /// The name in its certificate.
     pub name: String,
-    /// Whether it is here.
+    /// Whether it is connected.
     pub state: NodeState,
     /// When its latest message came, in milliseconds of Unix time.
     pub last_seen_ms: u64,
     /// Round of its latest upload.
     pub round: u64,
-    /// Labelled samples that it has told of.
+    /// Labelled samples that it reported.
     pub samples: u64,
     /// Its own mean squared error; `None` before its first sample.
     pub mse: Option<f64>,
@@ -144,9 +144,9 @@ pub struct NodeStatus {
     pub uploads: u64,
     /// Messages of it that were refused.
     pub refused: u64,
-    /// What program it says it is.
+    /// The program and version that it states.
     pub software: String,
-    /// Where it connects from; empty if it is away.
+    /// The address that it connects from; empty if it is away.
     pub address: String,
 }
 

@@ -1,18 +1,18 @@
-//! [`Throttle`]: a flood must not fill the log.
+//! [`Throttle`]: limits how often something is logged.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lets a few things through in each while.
+/// Allows a few events in each span of time.
 pub(crate) struct Throttle {
     most: u32,
     span: Duration,
-    /// When the current while began, and what it has let through.
+    /// When the current span began, and how many events came in it.
     state: Mutex<Option<(Instant, u32)>>,
 }
 
 impl Default for Throttle {
-    /// A few lines a second are read, more are not.
+    /// Five a second.
     fn default() -> Self {
         Self::new(5, Duration::from_secs(1))
     }
@@ -23,7 +23,7 @@ impl Throttle {
         Self { most, span, state: Mutex::new(None) }
     }
 
-    /// Whether one more may pass now.
+    /// Counts an event. Returns whether it is allowed.
     pub(crate) fn allows(&self) -> bool {
         self.allows_at(Instant::now())
     }

@@ -4,45 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hedgerow::Plan;
-use hedgerow::message::{Errors, Numbers, Rejected, Report, ToServer, Upload, UploadMessage};
+use hedgerow::message::{Numbers, Rejected, ToServer, Upload, UploadMessage};
 use hedgerow::server::UploadReader;
 
 use super::{CloseReason, FromNode, FromServer, Hello, VERSION, Welcome};
-use crate::coordinator::{Envelope, Ledger, Opening, Refusal, Sender, Sent, Verdict};
+use crate::coordinator::{Envelope, Heard, Ledger, Opening, Refusal, Said, Sender, Sent, Verdict};
 use crate::pki::identity::check_node_name;
-
-/// Who takes the messages of a session: a coordinator, behind a lock or not.
-pub trait Receiver {
-    /// Takes the uploads of a node, one for each output.
-    fn upload(
-        &mut self,
-        sender: Sender,
-        uploads: &mut [Upload],
-        errors: Errors,
-        envelope: Envelope,
-    ) -> Result<(Verdict, Ledger), Refusal>;
-    /// Takes a report.
-    fn report(
-        &mut self,
-        sender: Sender,
-        report: &Report,
-        envelope: Envelope,
-    ) -> Result<(), Refusal>;
-    /// The node has nothing to answer with.
-    fn idle(&mut self, sender: Sender, envelope: Envelope) -> Result<(), Refusal>;
-    /// A message could not be read.
-    fn garbled(&mut self, sender: Sender, reason: Rejected, envelope: Envelope) -> Refusal;
-}
-
-/// A node that may join: the driver admits it, or ends the session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use]
-pub struct JoinRequest {
-    /// The node's name.
-    pub name: String,
-    /// The node's program and version.
-    pub software: String,
-}
 
 /// The server's side of a stream, from Hello to the end. It holds at most one unsent refusal; what
 /// it sends of rounds is always the latest.
@@ -127,66 +94,58 @@ impl ServerSession {
         self.unsent = Some(FromServer::Welcome(welcome));
     }
 
-    /// Hears the first message.
-    pub fn greet(&mut self, message: Option<FromNode>) -> Result<JoinRequest, CloseReason> {
-        let Some(FromNode::Hello(Hello { protocol, name, software, .. })) = message else {
-            return Err(CloseReason::NotHello);
-        };
-        if protocol != VERSION {
-            return Err(CloseReason::Version(protocol));
+    /// Checks the first message. The driver admits the node that sent it, or ends the session.
+    pub fn greet(&mut self, message: Option<FromNode>) -> Result<Hello, CloseReason> {
+        let Some(FromNode::Hello(hello)) = message else { return Err(CloseReason::NotHello) };
+        if hello.protocol != VERSION {
+            return Err(CloseReason::Version(hello.protocol));
         }
         match &self.certified {
-            Some(certified) if *certified != name => return Err(CloseReason::OtherName),
+            Some(certified) if *certified != hello.name => return Err(CloseReason::OtherName),
             Some(_) => {}
-            None => check_node_name(&name)?,
+            None => check_node_name(&hello.name)?,
         }
-        Ok(JoinRequest { name, software })
+        Ok(hello)
     }
 
     /// Hears a message of an admitted node that has `bytes` bytes, or one that can't be read.
+    /// `hear` passes it to the coordinator.
     pub fn receive(
         &mut self,
         message: Result<FromNode, Rejected>,
         bytes: u64,
-        receiver: &mut impl Receiver,
+        hear: impl FnOnce(Sender, Said<'_>, Envelope) -> Heard,
     ) {
-        let Some((sender, ledger)) = &mut self.member else { return };
-        let (sender, envelope) =
-            (*sender, Envelope { bytes, sent: std::mem::take(&mut self.sent) });
-        let heard = match message {
+        let Some((sender, _)) = self.member else { return };
+        let said = match message {
             Ok(FromNode::Message(ToServer::Upload(message))) => {
-                match read(&message, &self.opening, &self.plan, &mut self.reader, &mut self.uploads)
-                {
-                    Ok(()) => {
-                        let UploadMessage { errors, .. } = message;
-                        let judged = receiver.upload(sender, &mut self.uploads, errors, envelope);
-                        judged.map(|(verdict, latest)| {
-                            *ledger = latest;
-                            // A repeated upload on a new stream is what this stream goes on from:
-                            // its sender will hear that it was accepted.
-                            if matches!(verdict, Verdict::Taken | Verdict::Repeated) {
-                                self.reader.acknowledge();
-                            }
-                        })
-                    }
-                    Err(reason) => Err(receiver.garbled(sender, reason, envelope)),
+                let Self { opening, plan, reader, uploads, .. } = self;
+                match read(&message, opening, plan, reader, uploads) {
+                    Ok(()) => Said::Upload(uploads, message.errors),
+                    Err(reason) => Said::Garbled(reason),
                 }
             }
-            Ok(FromNode::Message(ToServer::Report(report))) => {
-                receiver.report(sender, &report, envelope)
-            }
-            Ok(FromNode::Message(ToServer::Idle)) => receiver.idle(sender, envelope),
-            Ok(FromNode::Hello(_)) => {
-                let reason = Rejected::Garbled { what: "a second Hello" };
-                Err(receiver.garbled(sender, reason, envelope))
-            }
-            Err(reason) => Err(receiver.garbled(sender, reason, envelope)),
+            Ok(FromNode::Message(ToServer::Report(report))) => Said::Report(report),
+            Ok(FromNode::Message(ToServer::Idle)) => Said::Idle,
+            Ok(FromNode::Hello(_)) => Said::Garbled(Rejected::Garbled { what: "a second Hello" }),
+            Err(reason) => Said::Garbled(reason),
         };
-        let Err(Refusal { round, reason, is_last }) = heard else { return };
-        if is_last {
-            self.close(CloseReason::BadMessages(reason.to_string()));
-        } else {
-            self.unsent = Some(FromServer::Refusal { round, reason: reason.to_string() });
+        match hear(sender, said, Envelope { bytes, sent: std::mem::take(&mut self.sent) }) {
+            Ok(None) => {}
+            Ok(Some((verdict, ledger))) => {
+                self.member = Some((sender, ledger));
+                // A repeated upload on a new stream is what this stream goes on from: its sender
+                // will hear that it was accepted.
+                if matches!(verdict, Verdict::Taken | Verdict::Repeated) {
+                    self.reader.acknowledge();
+                }
+            }
+            Err(Refusal { reason, is_last: true, .. }) => {
+                self.close(CloseReason::BadMessages(reason.to_string()));
+            }
+            Err(Refusal { round, reason, .. }) => {
+                self.unsent = Some(FromServer::Refusal { round, reason: reason.to_string() });
+            }
         }
     }
 

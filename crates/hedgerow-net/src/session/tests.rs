@@ -7,16 +7,15 @@ use std::time::{Duration, Instant};
 
 use hedgerow::codec::{Coding, Compression, NumberFormat};
 use hedgerow::features::Kernel;
-use hedgerow::message::{Errors, Rejected, Report, ToNode, ToServer, Upload};
+use hedgerow::message::{Errors, Rejected, ToNode, ToServer, Upload};
 use hedgerow::plan::{Plan, PlanConfig, Scaling};
 use hedgerow::scaling::ScaleKind;
 use hedgerow::{Node, NodeId};
 
 use super::*;
+use crate::coordinator::records::{Commit, NodeRecord, Saved};
 use crate::coordinator::rules::{Limits, Quorum, Rules};
-use crate::coordinator::{
-    Coordinator, Envelope, Ledger, Newcomer, Refusal, Sender, Verdict, WireBytes,
-};
+use crate::coordinator::{Coordinator, Envelope, Newcomer, Said, Sender, WireBytes};
 use crate::plan_json::plan_to_json;
 use crate::transport::convert::{
     from_node_from_wire, from_node_to_wire, from_server_from_wire, from_server_to_wire,
@@ -24,33 +23,6 @@ use crate::transport::convert::{
 
 const NODES: usize = 4;
 const PATIENCE: Duration = Duration::from_millis(500);
-
-/// A coordinator at a time.
-struct At<'a>(&'a mut Coordinator, Instant);
-
-impl Receiver for At<'_> {
-    fn upload(
-        &mut self,
-        sender: Sender,
-        uploads: &mut [Upload],
-        errors: Errors,
-        envelope: Envelope,
-    ) -> Result<(Verdict, Ledger), Refusal> {
-        self.0.upload(sender, uploads, errors, envelope, (self.1, 0))
-    }
-
-    fn report(&mut self, from: Sender, report: &Report, mail: Envelope) -> Result<(), Refusal> {
-        self.0.report(from, report, mail, (self.1, 0))
-    }
-
-    fn idle(&mut self, sender: Sender, envelope: Envelope) -> Result<(), Refusal> {
-        self.0.idle(sender, envelope, (self.1, 0))
-    }
-
-    fn garbled(&mut self, sender: Sender, reason: Rejected, envelope: Envelope) -> Refusal {
-        self.0.garbled(sender, reason, envelope, (self.1, 0))
-    }
-}
 
 /// Both ends of a stream.
 struct Stream {
@@ -64,20 +36,36 @@ struct World {
     coordinator: Coordinator,
     now: Instant,
     streams: Vec<Stream>,
+    /// What a store would have.
+    saved: Option<Saved>,
 }
 
 impl World {
     fn new(config: PlanConfig, patience: Option<Duration>) -> Self {
         let (plan, now) = (Plan::new(config).unwrap(), Instant::now());
-        let rules = Rules { quorum: Quorum::Count(NODES), ..Rules::default() };
-        let coordinator =
-            Coordinator::new(plan.clone(), rules, Limits::default(), None, vec![], now).unwrap();
-        let mut world = Self { plan, coordinator, now, streams: vec![] };
+        let coordinator = coordinator(&plan, None, vec![], now);
+        let mut world = Self { plan, coordinator, now, streams: vec![], saved: None };
         for number in 0..NODES as NodeId {
-            let stream = world.join(number, patience);
-            world.streams.push(stream);
+            let (far, Joined { plan, number, .. }) = world.join(number);
+            let mut node = plan.node(number);
+            let near = NodeSession::new(&mut node, patience);
+            world.streams.push(Stream { node, near, far });
         }
         world
+    }
+
+    /// The server is killed and continues from what is stored. All nodes join again.
+    fn restart(&mut self) {
+        let members = self.coordinator.members().iter();
+        let nodes = members.map(|member| member.record.clone()).collect();
+        self.coordinator = coordinator(&self.plan, self.saved.as_ref(), nodes, self.now);
+        for (number, Stream { mut node, .. }) in (0..).zip(std::mem::take(&mut self.streams)) {
+            node.disconnected();
+            let (far, joined) = self.join(number);
+            assert_eq!((joined.number, &joined.plan), (node.id(), node.plan()));
+            let near = NodeSession::new(&mut node, None);
+            self.streams.push(Stream { node, near, far });
+        }
     }
 
     fn session(&self) -> ServerSession {
@@ -85,10 +73,10 @@ impl World {
         ServerSession::new(&self.plan, None, self.now + Duration::from_secs(10), opening)
     }
 
-    fn join(&mut self, number: NodeId, patience: Option<Duration>) -> Stream {
+    fn join(&mut self, number: NodeId) -> (ServerSession, Joined) {
         let mut far = self.session();
         let hello = FromNode::Hello(hello(&format!("n{number}"), ""));
-        let JoinRequest { name, software } = far.greet(Some(hello)).unwrap();
+        let Hello { name, software, .. } = far.greet(Some(hello)).unwrap();
         let sender = Sender { node: number, stream: u64::from(number) + 1 };
         let newcomer = Newcomer { sender, name: &name, software: &software, address: "here" };
         let (ledger, _) = self.coordinator.join(newcomer, 0);
@@ -96,9 +84,7 @@ impl World {
         let welcome = Welcome { protocol: VERSION, run: "run".into(), node: number, learning };
         far.admit(sender, ledger, welcome);
         let joined = Joined::from_first(travel_down(far.transmit().unwrap()), &[]).unwrap();
-        let mut node = joined.plan.node(joined.number);
-        let near = NodeSession::new(&mut node, patience);
-        Stream { node, near, far }
+        (far, joined)
     }
 
     /// Moves messages until neither side has any.
@@ -111,7 +97,9 @@ impl World {
             near.speak(node, even_so, self.now, |message| said.push(message));
             for message in said {
                 let message = travel_up(message, &self.plan);
-                far.receive(message, 10, &mut At(&mut self.coordinator, self.now));
+                far.receive(message, 10, |sender, said, envelope| {
+                    self.coordinator.hear(sender, said, envelope, (self.now, 0))
+                });
                 assert_eq!(far.ended(), None);
             }
         }
@@ -121,7 +109,10 @@ impl World {
     fn close(&mut self) -> u64 {
         if self.coordinator.is_due(self.now) {
             self.coordinator.close(0, WireBytes::default()).unwrap();
-            let (opening, _) = self.coordinator.committed(self.now).unwrap();
+            let (opening, commit) = self.coordinator.committed(self.now).unwrap();
+            let before = self.saved.take().and_then(|saved| saved.scaling);
+            let Commit { round, server, scaling, totals, .. } = Commit::clone(&commit);
+            self.saved = Some(Saved { round, server, scaling: scaling.or(before), totals });
             self.streams.iter_mut().for_each(|stream| stream.far.open(Arc::clone(&opening)));
         }
         self.coordinator.opening().round
@@ -133,6 +124,16 @@ impl World {
             stream.node.learn(&x, &[y]).unwrap();
         }
     }
+}
+
+fn coordinator(
+    plan: &Plan,
+    saved: Option<&Saved>,
+    nodes: Vec<NodeRecord>,
+    now: Instant,
+) -> Coordinator {
+    let rules = Rules { quorum: Quorum::Count(NODES), ..Rules::default() };
+    Coordinator::new(plan.clone(), rules, Limits::default(), saved, nodes, now).unwrap()
 }
 
 /// Through the bytes of the protocol.
@@ -244,6 +245,34 @@ fn a_scale_is_agreed_on_before_anything_else() {
 }
 
 #[test]
+fn scale_and_broadcast_survive_a_restart_of_the_server() {
+    let online = Scaling::Online { kind: ScaleKind::Range };
+    for method in ["mk", "gr"] {
+        let [mut killed, mut other] =
+            [(); 2].map(|()| World::new(config(method).scaling(online.clone()), None));
+        let mut restarts = 0;
+        for time in 1..=40 {
+            for world in [&mut killed, &mut other] {
+                world.exchange(false);
+                world.learn(time, growing_sample);
+                world.exchange(false);
+                world.close();
+            }
+            if time % 8 == 0 {
+                killed.restart();
+                restarts += 1;
+            }
+            let [opening, expected] = [&killed, &other].map(|world| world.coordinator.opening());
+            assert_eq!(opening.scale, expected.scale, "{method}, time {time}");
+            assert_eq!(opening.scale_version, expected.scale_version, "{method}, time {time}");
+            assert_eq!(opening.broadcast(0, false), expected.broadcast(0, false), "time {time}");
+        }
+        let opening = killed.coordinator.opening();
+        assert!(opening.scale_version > 1 && opening.round > 30 && restarts == 5);
+    }
+}
+
+#[test]
 fn a_node_answers_with_what_it_has_when_its_patience_ends() {
     // More samples are wanted than come.
     let compression = Compression { every: 3.try_into().unwrap(), ..Compression::default() };
@@ -352,7 +381,9 @@ fn bad_messages_are_refused_and_too_many_end_the_stream() {
             0 => Ok(FromNode::Hello(hello("n0", ""))),
             _ => Err(Rejected::Garbled { what: "an empty message" }),
         };
-        far.receive(message, 10, &mut At(coordinator, *now));
+        far.receive(message, 10, |sender, said, envelope| {
+            coordinator.hear(sender, said, envelope, (*now, 0))
+        });
         if count < bad {
             let refusal = far.transmit().unwrap();
             let heard = near.receive(node, &travel_down(refusal), *now).unwrap();
@@ -377,8 +408,8 @@ fn a_slow_node_hears_the_latest_round_only_and_the_end_last() {
     for time in 1..=5 {
         world.learn(time, sample);
         let upload = Upload { round: time, vote: Some(0), numbers: vec![0.5; 4] };
-        let mut at = At(&mut world.coordinator, world.now);
-        at.upload(sender, &mut [upload], Errors::default(), Envelope::default()).unwrap();
+        let said = Said::Upload(&mut [upload], Errors::default());
+        world.coordinator.hear(sender, said, Envelope::default(), (world.now, 0)).unwrap();
         world.exchange(false);
         assert_eq!(world.close(), time + 1);
         world.exchange(false);

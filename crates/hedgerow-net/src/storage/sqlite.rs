@@ -25,7 +25,7 @@ pub use rounds::KEPT_WHOLE;
 use seal::{Seal, count, stored};
 
 /// How long a statement waits for another one: only checkpoints are ever in its way.
-const PATIENCE: Duration = Duration::from_secs(10);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A store opened for reading; several readers can read while a server writes.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl View {
         let failed = |error| failed(path, error);
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
-        connection.busy_timeout(PATIENCE).map_err(failed)?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
         schema::check(&connection, path)?;
         Self::new(connection, path)
     }
@@ -298,7 +298,7 @@ impl Drop for Store {
 fn writer(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     schema::distrust(&connection)?;
     // The checkpointer does that.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;

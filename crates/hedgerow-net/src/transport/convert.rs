@@ -13,7 +13,7 @@ use crate::session::{FromNode, FromServer, Hello, Welcome};
 /// Bytes of gRPC before each message.
 pub(crate) const FRAME_BYTES: usize = 5;
 
-const EMPTY: Rejected = Rejected::Garbled { what: "an empty message" };
+const EMPTY_MESSAGE: Rejected = Rejected::Garbled { what: "an empty message" };
 
 /// What a node sends.
 pub fn from_node_to_wire(message: FromNode) -> wire::FromNode {
@@ -50,7 +50,7 @@ pub fn from_node_from_wire(
     is_plain_up: bool,
     most: usize,
 ) -> Result<FromNode, Rejected> {
-    Ok(match message.message.ok_or(EMPTY)? {
+    Ok(match message.message.ok_or(EMPTY_MESSAGE)? {
         from_node::Message::Hello(wire::Hello { protocol, name, run, software }) => {
             FromNode::Hello(Hello { protocol, name, run, software })
         }
@@ -103,7 +103,7 @@ pub fn from_server_to_wire(message: FromServer) -> wire::FromServer {
 
 /// What a node receives. The transport bounds the bytes of a message, the node its numbers.
 pub fn from_server_from_wire(message: wire::FromServer) -> Result<FromServer, Rejected> {
-    Ok(match message.message.ok_or(EMPTY)? {
+    Ok(match message.message.ok_or(EMPTY_MESSAGE)? {
         from_server::Message::Welcome(wire::Welcome { protocol, run, node, learning }) => {
             FromServer::Welcome(Welcome { protocol, run, node, learning })
         }

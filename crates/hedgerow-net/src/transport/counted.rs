@@ -1,5 +1,4 @@
-//! [`Counted`]: a connection whose bytes are counted, as they are on the wire if it stands under
-//! TLS.
+//! [`Counted`]: a connection whose bytes are counted. Below TLS these are the bytes on the wire.
 
 use std::io;
 use std::pin::Pin;
@@ -17,18 +16,18 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Bytes that came.
+    /// Bytes received.
     pub fn read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Bytes that went.
+    /// Bytes sent.
     pub fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
 }
 
-/// Anything with two directions, and a count of what goes through it.
+/// A connection, and a count of the bytes through it.
 #[derive(Debug)]
 pub struct Counted<T> {
     inner: T,
@@ -36,7 +35,7 @@ pub struct Counted<T> {
 }
 
 impl<T> Counted<T> {
-    /// Counts into `traffic`, which others may count into as well.
+    /// Counts into `traffic`, which other connections may share.
     pub fn new(inner: T, traffic: Arc<Traffic>) -> Self {
         Self { inner, traffic }
     }

@@ -20,8 +20,7 @@ pub fn numbers_to_bytes(numbers: &[f32]) -> Bytes {
     bytes.freeze()
 }
 
-/// The reverse: at most `most` numbers. Whether they are sound is for the half to say that takes
-/// them.
+/// The reverse: at most `most` numbers. The node or the server that takes them checks their values.
 pub fn numbers_from_bytes(
     bytes: &[u8],
     most: usize,

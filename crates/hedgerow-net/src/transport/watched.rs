@@ -10,11 +10,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::session::ConnectError;
 
-/// Bytes that are read for a reason when nothing can be written any more, at a time and in all.
-const LAST_WORDS: usize = 1 << 10;
-const MOST_WORDS: usize = 1 << 14;
+/// When nothing can be written any more, the other side's reason is read: bytes at a time, and in
+/// all.
+const REASON_CHUNK_BYTES: usize = 1 << 10;
+const MAX_REASON_BYTES: usize = 1 << 14;
 
-/// What a connection had to say when it failed.
+/// Why a connection failed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Note(Arc<Mutex<Option<ConnectError>>>);
 
@@ -30,14 +31,13 @@ impl Note {
     }
 }
 
-/// Notes what goes wrong.
+/// Notes why the connection fails.
 pub(crate) struct Watched<T> {
     inner: T,
     note: Note,
     is_plain: bool,
     has_read: bool,
-    /// Why nothing can be written any more, while it is looked for what the other side said to
-    /// that.
+    /// Why nothing can be written any more, while the other side's reason is read.
     failed: Option<io::Error>,
 }
 
@@ -50,8 +50,8 @@ impl<T> Watched<T> {
 }
 
 impl<T: AsyncRead + Unpin> Watched<T> {
-    /// Hands a failure to write on once all has been read that had come before: nobody else would
-    /// read it, and it may say why.
+    /// Returns a failure to write after everything that has arrived is read: nobody else would read
+    /// it, and it may contain the reason.
     fn watch<R>(
         &mut self,
         context: &mut Context<'_>,
@@ -63,8 +63,8 @@ impl<T: AsyncRead + Unpin> Watched<T> {
         };
         self.note.write(ConnectError::from_tls(&failure));
         let mut read = 0;
-        while self.note.read().is_none() && read < MOST_WORDS {
-            let mut bytes = [0; LAST_WORDS];
+        while self.note.read().is_none() && read < MAX_REASON_BYTES {
+            let mut bytes = [0; REASON_CHUNK_BYTES];
             let mut buffer = ReadBuf::new(&mut bytes);
             match Pin::new(&mut *self).poll_read(context, &mut buffer) {
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => read += buffer.filled().len(),

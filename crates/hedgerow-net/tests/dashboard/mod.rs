@@ -72,7 +72,7 @@ impl Served {
         let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, port))).unwrap();
         let address = listener.local_addr().unwrap();
         let routes = router(source, metrics, Hosts::new(["hedgerow.example".to_owned()]));
-        runtime.spawn(serve(listener, routes, std::future::pending()));
+        runtime.spawn(serve(listener, routes));
         Self { _runtime: runtime, address }
     }
 

@@ -252,18 +252,14 @@ fn stopping_ends_the_streams_that_have_no_end() {
     let mut listener_stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let source = Fake::new(Invented::new("run-7", "mk", 3, 10));
     let routes = router(source, Metrics::new(), Hosts::default());
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let serving =
-        runtime.spawn(serve(listener, routes, async { stopped.await.unwrap_or_default() }));
+    let serving = runtime.spawn(serve(listener, routes));
     listener_stream.set_read_timeout(Some(PATIENCE)).unwrap();
     listener_stream.write_all(LISTEN).unwrap();
     let mut events = BufReader::new(listener_stream);
     next_status(&mut events);
-    stop.send(()).unwrap();
-    runtime
-        .block_on(async { tokio::time::timeout(PATIENCE, serving).await })
-        .expect("it stops")
-        .unwrap();
+    serving.abort();
+    let ended = runtime.block_on(async { tokio::time::timeout(PATIENCE, serving).await });
+    assert!(ended.expect("it stops").unwrap_err().is_cancelled());
     let ended = std::io::copy(&mut events, &mut std::io::sink()).map_err(|error| error.kind());
     assert!(matches!(ended, Ok(_) | Err(ErrorKind::ConnectionReset)), "{ended:?}");
 }

@@ -159,14 +159,14 @@ impl Scale {
     }
 
     /// The same with labels left as they are.
-    pub fn with_raw_labels(self) -> Self {
-        self.with_raw(1)
+    pub fn with_raw_labels(mut self) -> Self {
+        self.set_raw(1);
+        self
     }
 
-    /// The same where the last columns are so many labels.
-    pub(super) fn with_raw(mut self, labels: usize) -> Self {
+    /// Leaves the last columns, which are so many labels, as they are.
+    pub(crate) fn set_raw(&mut self, labels: usize) {
         self.axes.iter_mut().rev().take(labels).for_each(|label| *label = Axis::IDENTITY);
-        self
     }
 
     /// The scale of the inputs and one of several labels, by its position from 0.

@@ -82,7 +82,7 @@ impl ServerScaling {
         }
         let mut scale = Scale::fitting(self.kind, &merged, before, self.labels);
         if self.raw_labels {
-            scale = scale.with_raw(self.labels);
+            scale.set_raw(self.labels);
         }
         if before == Some(&scale) {
             return None;

@@ -60,9 +60,8 @@ proptest! {
                     let upload = Upload { vote: Some(vote.into()), ..upload(round, number) };
                     let sender = Sender { node, stream };
                     let (before, samples) = (scene.coordinator.server.save(), scene.coordinator.tally.samples);
-                    let at = (scene.now, 0);
-                    match scene.coordinator.upload(sender, &mut [upload], ERRORS, Envelope::default(), at) {
-                        Ok((verdict @ (Verdict::Taken | Verdict::Merged), _)) => {
+                    match scene.hear(sender, Said::Upload(&mut [upload], ERRORS)) {
+                        Ok(Some((verdict @ (Verdict::Taken | Verdict::Merged), _))) => {
                             counted += 1;
                             merged += u64::from(verdict == Verdict::Merged);
                             prop_assert!(!in_round.contains(&(open, node)));
@@ -76,13 +75,10 @@ proptest! {
                 }
                 Event::Report(node, count) => {
                     let numbers = [[count.floor(), 0.5, 0.25, 0.0, 1.0]; 3].concat();
-                    let sender = scene.sender(node);
-                    let at = (scene.now, 0);
-                    _ = scene.coordinator.report(sender, &Report { numbers }, Envelope::default(), at);
+                    _ = scene.hear(scene.sender(node), Said::Report(Report { numbers }));
                 }
                 Event::Idle(node, stream) => {
-                    let at = (scene.now, 0);
-                    _ = scene.coordinator.idle(Sender { node, stream }, Envelope::default(), at);
+                    _ = scene.hear(Sender { node, stream }, Said::Idle);
                 }
                 Event::Pass(ms) => scene.pass(ms.into()),
                 Event::Close => drop(scene.close().map(|_| ())),

@@ -83,18 +83,11 @@ fn bad_uploads_are_refused_with_a_reason_and_change_nothing() {
     for squared_error in [-1.0, f32::NAN, f32::INFINITY] {
         let (sender, upload) = (scene.sender(0), upload(1, 1.0));
         let errors = Errors { samples: 1, squared_error };
-        let refused = scene.coordinator.upload(
-            sender,
-            &mut [upload],
-            errors,
-            Envelope::default(),
-            (scene.now, 0),
-        );
+        let refused = scene.hear(sender, Said::Upload(&mut [upload], errors));
         assert!(refused.unwrap_err().reason.to_string().contains("squared errors"));
     }
     let report = Report { numbers: vec![1.0; 15] };
-    let refused =
-        scene.coordinator.report(scene.sender(0), &report, Envelope::default(), (scene.now, 0));
+    let refused = scene.hear(scene.sender(0), Said::Report(report));
     assert_eq!(refused.unwrap_err().reason, Refused::Rejected(Rejected::NotExpected));
     assert_eq!(scene.coordinator.server.save(), before);
     assert_eq!(
@@ -160,13 +153,7 @@ fn a_second_stream_replaces_the_first() {
     let old = scene.sender(0);
     assert_eq!(scene.join_on(0, 6).1, Some(5));
     assert_eq!(scene.coordinator.connected(), 1);
-    let refused = scene.coordinator.upload(
-        old,
-        &mut [upload(1, 1.0)],
-        ERRORS,
-        Envelope::default(),
-        (scene.now, 0),
-    );
+    let refused = scene.hear(old, Said::Upload(&mut [upload(1, 1.0)], ERRORS));
     let refusal = refused.unwrap_err();
     assert_eq!((refusal.reason, refusal.is_last), (Refused::Replaced, true));
     scene.coordinator.leave(old, Sent::default(), 0);
@@ -185,8 +172,7 @@ fn only_bad_messages_in_a_row_end_a_stream() {
     let report = Report { numbers: [[20.0, 0.5, 0.25, 0.0, 1.0]; 3].concat() };
     for _ in 0..3 {
         assert!(!scene.send(0, upload(99, 1.0)).unwrap_err().is_last);
-        let sender = scene.sender(0);
-        scene.coordinator.report(sender, &report, Envelope::default(), (scene.now, 0)).unwrap();
+        scene.hear(scene.sender(0), Said::Report(report.clone())).unwrap();
     }
     scene.step();
     for round in 1..=3 {

@@ -1,5 +1,4 @@
-//! The index of an authority: one line of JSON for each certificate that it issued, after one that
-//! says what the file is.
+//! The index of an authority: a heading, then one line of JSON for each issued certificate.
 
 use std::path::Path;
 
@@ -7,15 +6,14 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::serde::rfc3339;
 
-use super::PkiError;
-use super::files::write;
-use crate::file::{Access, FileError};
-use crate::pki::identity::{MAX_LIST_BYTES, read_whole};
+use super::{PkiError, write};
+use crate::file::{Access, FileError, read_whole};
+use crate::pki::identity::MAX_LIST_BYTES;
 
 /// Version of the file that this code writes.
-const VERSION: u32 = 1;
+const INDEX_VERSION: u32 = 1;
 
-/// The name in a certificate.
+/// What a certificate is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -50,12 +48,12 @@ pub struct Issued {
 }
 
 impl Issued {
-    /// Whether it would be taken at this time.
+    /// Whether it is valid at this time.
     pub fn is_good(&self, now: OffsetDateTime) -> bool {
         self.revoked_at.is_none() && now <= self.not_after
     }
 
-    /// Whether it is of the node of this name.
+    /// Whether it belongs to the node of this name.
     pub(super) fn is_of(&self, node: &str) -> bool {
         self.kind == Kind::Node && self.name == node
     }
@@ -75,9 +73,9 @@ pub(super) fn load(file: &Path) -> Result<Vec<Issued>, PkiError> {
     let heading = serde_json::from_str(lines.next().unwrap_or_default())
         .map_err(|_| damaged(1, "that is no index of certificates".to_owned()))?;
     match heading {
-        Heading { hedgerow_certificates: VERSION } => {}
+        Heading { hedgerow_certificates: INDEX_VERSION } => {}
         Heading { hedgerow_certificates: version } => {
-            return Err(damaged(1, format!("version must be {VERSION}, but is {version}")));
+            return Err(damaged(1, format!("version must be {INDEX_VERSION}, but is {version}")));
         }
     }
     let mut all = Vec::new();
@@ -96,18 +94,15 @@ pub(super) fn load(file: &Path) -> Result<Vec<Issued>, PkiError> {
 }
 
 pub(super) fn save(file: &Path, all: &[Issued]) -> Result<(), PkiError> {
-    let unwritable = |error: serde_json::Error| FileError::Unwritable {
-        path: file.to_owned(),
-        source: error.into(),
-    };
-    let mut text =
-        serde_json::to_string(&Heading { hedgerow_certificates: VERSION }).map_err(unwritable)?;
+    let unwritable = |error: serde_json::Error| FileError::unwritable(file)(error.into());
+    let mut text = serde_json::to_string(&Heading { hedgerow_certificates: INDEX_VERSION })
+        .map_err(unwritable)?;
     for issued in all {
         text += "\n";
         text += &serde_json::to_string(issued).map_err(unwritable)?;
     }
     text += "\n";
-    write(file, text.as_bytes(), Access::Private)
+    write(file, &text, Access::Private)
 }
 
 pub(super) fn to_hexadecimal(bytes: &[u8]) -> String {

@@ -1,5 +1,5 @@
-//! [`Signer`]: the authority's key at work. Its certificate, those of servers and nodes, and the
-//! list of revoked ones.
+//! [`Signer`]: signs the authority's own certificate, those of servers and nodes, and the list of
+//! revoked ones.
 
 use std::path::Path;
 
@@ -18,13 +18,13 @@ use super::index::{from_hexadecimal, to_hexadecimal};
 use super::{Issued, Kind, PkiError};
 use crate::pki::identity::IdentityError;
 
-/// Clocks that are late take a certificate at once all the same.
+/// Certificates are valid this long before they are issued, for clocks that are late.
 const CLOCK_SKEW: Duration = Duration::hours(1);
 
-/// What signs.
+/// The key and the certificate of an authority.
 pub(super) struct Signer {
     issuer: Issuer<'static, KeyPair>,
-    /// The certificate, as it is put at the end of every file.
+    /// The certificate, which is at the end of every file.
     pub(super) pem: String,
     end: OffsetDateTime,
 }
@@ -43,7 +43,7 @@ impl Signer {
     ) -> Result<(Self, String), PkiError> {
         let (serial, key) = (new_serial()?, KeyPair::generate()?);
         let mut params = validity(now, end);
-        // Authorities are told apart by people too.
+        // People can distinguish authorities by it.
         let name = format!("Hedgerow authority {}", to_hexadecimal(&serial[..4]));
         params.distinguished_name = named(&name);
         params.serial_number = Some(SerialNumber::from(serial));
@@ -54,8 +54,7 @@ impl Signer {
         Ok((Self { issuer: Issuer::new(params, key), pem, end }, key_pem))
     }
 
-    /// From the files of the authority's key and certificate and what is in them, if that belongs
-    /// together.
+    /// From the content of the files of the authority's key and certificate, if they belong together.
     pub(super) fn read(
         (key_file, key): (&Path, &str),
         (file, pem): (&Path, String),
@@ -159,7 +158,7 @@ impl Signer {
         };
         let params = CertificateRevocationListParams {
             this_update: now - CLOCK_SKEW,
-            // Servers don't look at it: see `ServerIdentity`.
+            // Servers ignore it: see `ServerIdentity`.
             next_update: self.end.max(now + CLOCK_SKEW),
             crl_number: SerialNumber::from(number),
             issuing_distribution_point: None,
@@ -183,8 +182,7 @@ fn named(name: &str) -> DistinguishedName {
     distinguished
 }
 
-/// 128 bits, of which the first two are fixed: the number is positive and always of the same
-/// length.
+/// 128 bits. The first two are fixed, so that the number is positive and always has the same length.
 fn new_serial() -> Result<Vec<u8>, PkiError> {
     let mut serial = [0; 16];
     ring::default_provider().secure_random.fill(&mut serial).map_err(|_| PkiError::Random)?;

@@ -2,7 +2,6 @@
 //! such files are read and watched.
 
 use std::fs::Metadata;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -11,16 +10,16 @@ use rustls::pki_types::pem::{PemObject, SectionKind};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::{BadCertificate, IdentityError, parse};
-use crate::file::{FileError, read_bounded};
+use crate::file::read_whole;
 
-/// More than any key with its certificates has.
+/// Most bytes of a key with its certificates.
 pub(crate) const MAX_PEM_BYTES: u64 = 1 << 20;
 
-/// More than lists of all that was ever issued or revoked have.
+/// Most bytes of the lists of issued and revoked certificates.
 #[cfg(feature = "server")]
 pub(crate) const MAX_LIST_BYTES: u64 = 1 << 26;
 
-/// The name in a certificate.
+/// What a certificate is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Usage {
     Node,
@@ -28,7 +27,7 @@ pub(super) enum Usage {
     Server,
 }
 
-/// What one side needs. No `Debug`: it has the key.
+/// All that one side needs. It has no `Debug`, because it contains the key.
 pub(super) struct Bundle {
     pub(super) key: PrivateKeyDer<'static>,
     pub(super) certificate: CertificateDer<'static>,
@@ -38,7 +37,7 @@ pub(super) struct Bundle {
 }
 
 impl Bundle {
-    /// Reads and checks it, and warns if others could have read it too.
+    /// Reads and checks it, and warns if other users can read the file.
     pub(super) fn read(file: &Path, usage: Usage) -> Result<Self, IdentityError> {
         let unfit = |what| IdentityError::Unfit { file: file.to_owned(), what };
         let odd = |source| IdentityError::Certificate { file: file.to_owned(), source };
@@ -46,7 +45,7 @@ impl Bundle {
         warn_if_open_to_others(file);
         let (mut keys, mut certificates) = (Vec::new(), Vec::new());
         for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(&content) {
-            // The error might quote the file.
+            // The library's error might quote the file.
             let (kind, der) =
                 section.map_err(|_| unfit("is damaged: a PEM section can't be read"))?;
             match kind {
@@ -96,20 +95,13 @@ impl Bundle {
     }
 }
 
-/// What the library says of a key and a certificate that don't go together.
+/// The error for a key and a certificate that don't belong together.
 pub(super) fn unfit_pair(file: &Path, error: &rustls::Error) -> IdentityError {
     let what = match error {
         rustls::Error::InconsistentKeys(_) => "its private key is not that of its certificate",
         _ => "its private key or its certificate can't be used",
     };
     IdentityError::Unfit { file: file.to_owned(), what }
-}
-
-/// A file that must be there, as a whole.
-pub(crate) fn read_whole(file: &Path, most: u64) -> Result<Vec<u8>, IdentityError> {
-    let missing =
-        || FileError::Unreadable { path: file.to_owned(), source: ErrorKind::NotFound.into() };
-    Ok(read_bounded(file, most)?.ok_or_else(missing)?)
 }
 
 /// The first section of a kind in a PEM file.
@@ -129,7 +121,7 @@ pub(crate) fn certificate_in(file: &Path) -> Result<CertificateDer<'static>, Ide
     section(file, &read_whole(file, MAX_PEM_BYTES)?, "holds no certificate in PEM")
 }
 
-/// What changes when a file is written or replaced; cheap to look at.
+/// Properties of a file that change when it is written or replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stamp {
     modified: Option<SystemTime>,
@@ -139,8 +131,8 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    /// `None` if there is no file. To be taken before the file is read, so that a change meanwhile
-    /// is seen later.
+    /// None if there is no file. Take it before the file is read, so that a change meanwhile is seen
+    /// later.
     pub(super) fn of(file: &Path) -> Option<Self> {
         let metadata: Metadata = std::fs::metadata(file).ok()?;
         #[cfg(unix)]

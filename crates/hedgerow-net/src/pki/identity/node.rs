@@ -1,4 +1,4 @@
-//! [`NodeIdentity`]: what a node shows to the server, and whom it believes.
+//! [`NodeIdentity`]: a node's certificate, and the authority that it trusts.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,8 @@ pub struct NodeIdentity {
 }
 
 impl NodeIdentity {
-    /// Reads the one file that a node needs. A certificate that has ended is no error here, since a
-    /// node without a server is of use too: see [`NodeIdentity::warning`].
+    /// Reads the one file that a node needs. A certificate that has ended is no error, because a node
+    /// can predict without a server: see [`NodeIdentity::warning`].
     pub fn open(file: &Path) -> Result<Self, IdentityError> {
         let stamp = Stamp::of(file);
         let Bundle { key, certificate, roots, .. } = Bundle::read(file, Usage::Node)?;
@@ -51,7 +51,7 @@ impl NodeIdentity {
         if stamp == self.stamp {
             return Ok(false);
         }
-        // Told once, not at every look.
+        // An error is returned once, not at every call.
         self.stamp = stamp;
         *self = Self::open(&self.file)?;
         Ok(true)
@@ -67,7 +67,7 @@ impl NodeIdentity {
         &self.peer.name
     }
 
-    /// What the server will know it by.
+    /// The identity that the server sees.
     pub fn peer(&self) -> &Peer {
         &self.peer
     }

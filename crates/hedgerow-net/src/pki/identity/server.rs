@@ -1,9 +1,8 @@
-//! [`ServerIdentity`]: what the server shows to nodes, and whom it lets in.
+//! [`ServerIdentity`]: the server's certificate, and which nodes it admits.
 //!
-//! A node is let in if its certificate is the authority's, for a node, has not ended and is not on
-//! the list of revoked ones. That list is a local file, so it has no end: a list that nobody has
-//! written for years is still in force. Without the list nobody is let in, and nobody by a resumed
-//! session, which would not look at the list again.
+//! A node is admitted if its certificate is signed by the authority, is for a node, has not ended and
+//! is not revoked. The list of revoked ones is a local file and never expires. Without the list no
+//! node is admitted. TLS sessions can't be resumed, because that would skip the list.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,10 +16,11 @@ use rustls::version::TLS13;
 use x509_parser::num_bigint::BigUint;
 use x509_parser::prelude::{CertificateRevocationList, FromDer};
 
-use super::bundle::{Bundle, MAX_LIST_BYTES, Stamp, Usage, read_whole, section, unfit_pair};
+use super::bundle::{Bundle, MAX_LIST_BYTES, Stamp, Usage, section, unfit_pair};
 use super::{
     IdentityError, Peer, days_until, ending, parse, plain_serial, protocols, provider, warning,
 };
+use crate::file::read_whole;
 
 /// Private key, certificate and the authority's certificate.
 pub const SERVER_FILE: &str = "server.pem";
@@ -34,7 +34,7 @@ pub struct ServerIdentity {
     current: RwLock<Current>,
 }
 
-/// What is in force.
+/// The certificate and the list in use.
 struct Current {
     stamps: [Option<Stamp>; 2],
     end: i64,
@@ -51,15 +51,15 @@ impl ServerIdentity {
         Ok(Self { folder: folder.to_owned(), current: RwLock::new(current) })
     }
 
-    /// TLS of the server: 1.3 only, certificates asked of nodes, HTTP/2. To be asked for at each
-    /// connection, since it changes.
+    /// TLS of the server: 1.3 only, with certificates of nodes, HTTP/2. It changes, so ask for it at
+    /// each connection.
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.current().config)
     }
 
-    /// Takes a renewed certificate or a newer list into use. `true` if something is new: then
-    /// streams of those who [are revoked](Self::is_revoked) should end. What can't be used is told
-    /// once, and what was in force stays so.
+    /// Loads a renewed certificate or a newer list. Returns whether something is new: then streams of
+    /// [revoked](Self::is_revoked) nodes should end. An error is returned once, and the old files
+    /// stay in use.
     pub fn reload_if_changed(&self) -> Result<bool, IdentityError> {
         let stamps = stamps(&self.folder);
         if self.current().stamps == stamps {
@@ -69,7 +69,7 @@ impl ServerIdentity {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         current.stamps = stamps;
         let new = read?;
-        // An old copy would let the revoked in again.
+        // An old copy would admit revoked nodes again.
         if new.number < current.number {
             return Err(IdentityError::OldList {
                 file: self.folder.join(CRL_FILE),
@@ -81,7 +81,7 @@ impl ServerIdentity {
         Ok(true)
     }
 
-    /// Whether a node that was let in should go.
+    /// Whether the certificate of an admitted node was revoked.
     pub fn is_revoked(&self, peer: &Peer) -> bool {
         self.current().revoked.contains(&peer.serial)
     }
@@ -147,8 +147,8 @@ fn stamps(folder: &Path) -> [Option<Stamp>; 2] {
     [SERVER_FILE, CRL_FILE].map(|name| Stamp::of(&folder.join(name)))
 }
 
-/// Number and serials of a list that this authority signed. A list of another authority would lock
-/// out all nodes.
+/// Number and serials of a list that this authority signed. With a list of another authority no node
+/// could join.
 fn check_list(
     file: &Path,
     der: &CertificateRevocationListDer<'_>,

@@ -1,5 +1,4 @@
-//! The files of the page. They are small: a browser asks for them again each time, and gets them
-//! only if they have changed.
+//! The files of the page. A browser asks for them each time, and gets only those that changed.
 
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG};
 use axum::http::{HeaderMap, StatusCode};
@@ -29,7 +28,7 @@ pub(super) const FILES: [File; 9] = [
 ];
 
 impl File {
-    /// The file, or that the client's copy is still right.
+    /// The file, or that the client's copy is current.
     pub(super) fn answer(self, headers: &HeaderMap) -> Response {
         let Self { kind, text, .. } = self;
         let tag = format!("\"{:08x}-{:x}\"", crc32fast::hash(text.as_bytes()), text.len());

@@ -1,4 +1,4 @@
-//! What changes: asked of the source about once a second, however many people ask here.
+//! What changes. The source is asked about once a second, however many pages are open.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::serve::metrics::Metrics;
 use crate::serve::status::{Point, Source, Status};
 
-/// At most so many points of the past are told at once.
-pub(super) const MOST_POINTS: usize = 2_000;
-/// At most so many pages are told of every second.
-const MOST_LISTENERS: usize = 64;
-/// How often they are.
-const BEAT: Duration = Duration::from_secs(1);
-/// An answer this old is as good as a new one.
-const FRESH: Duration = Duration::from_millis(500);
+/// Most points of the history in an answer.
+pub(super) const MAX_POINTS: usize = 2_000;
+/// Most pages that receive events at once.
+const MAX_LISTENERS: usize = 64;
+/// How often they receive the status.
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+/// How long an answer is used again.
+const MAX_ANSWER_AGE: Duration = Duration::from_millis(500);
 
 pub(super) struct Live {
     source: Arc<dyn Source>,
@@ -45,7 +45,7 @@ impl Live {
             status: Kept::default(),
             history: Kept::default(),
             ready: Kept::default(),
-            listeners: Arc::new(Semaphore::new(MOST_LISTENERS)),
+            listeners: Arc::new(Semaphore::new(MAX_LISTENERS)),
         }
     }
 
@@ -53,7 +53,7 @@ impl Live {
         &self.metrics
     }
 
-    /// The present; `None` if the source failed, here and below.
+    /// The current status; none if the source failed, here and below.
     pub(super) async fn snapshot(&self) -> Option<Arc<Snapshot>> {
         let source = self.source.clone();
         let make = move || {
@@ -65,7 +65,7 @@ impl Live {
 
     pub(super) async fn history(&self, most: usize) -> Option<Vec<Point>> {
         let source = self.source.clone();
-        let points = self.history.fresh(move || Some(source.history(MOST_POINTS))).await?;
+        let points = self.history.fresh(move || Some(source.history(MAX_POINTS))).await?;
         Some(thinned(&points, most))
     }
 
@@ -74,11 +74,10 @@ impl Live {
         self.ready.fresh(move || Some(source.is_ready())).await
     }
 
-    /// A status every second, at once first; `None` if too many listen already. A reader that is
-    /// slow misses some.
+    /// A status now and every second; none if too many pages listen. A slow reader misses some.
     pub(super) fn events(self: &Arc<Self>) -> Option<impl IntoResponse + use<>> {
         let slot = self.listeners.clone().try_acquire_owned().ok()?;
-        let mut beat = tokio::time::interval(BEAT);
+        let mut beat = tokio::time::interval(STATUS_INTERVAL);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let events = stream::unfold((self.clone(), beat, slot), async |(live, mut beat, slot)| {
             beat.tick().await;
@@ -102,12 +101,12 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T: Send + Sync + 'static> Kept<T> {
-    /// The latest answer, or a new one if that is old. One is made at a time, even if those who
-    /// asked for it have left.
+    /// The latest answer, or a new one if that is old. One is made at a time, also if the request
+    /// for it was dropped.
     async fn fresh(&self, make: impl FnOnce() -> Option<T> + Send + 'static) -> Option<Arc<T>> {
         let mut kept = self.0.clone().lock_owned().await;
         if let Some((made, answer)) = &*kept
-            && made.elapsed() < FRESH
+            && made.elapsed() < MAX_ANSWER_AGE
         {
             return Some(answer.clone());
         }
@@ -120,7 +119,7 @@ impl<T: Send + Sync + 'static> Kept<T> {
     }
 }
 
-/// At most `most` of them, evenly, with the first and the last; of one, the last.
+/// At most `most` points, evenly spaced, with the first and the last; if it is one, the last.
 fn thinned(points: &[Point], most: usize) -> Vec<Point> {
     let count = points.len();
     if count <= most {
@@ -181,7 +180,7 @@ mod tests {
             ask().await;
         }
         assert_eq!(asked.load(SeqCst), 1);
-        tokio::time::advance(FRESH).await;
+        tokio::time::advance(MAX_ANSWER_AGE).await;
         assert_eq!(ask().await.as_deref(), Some(&1));
     }
 

@@ -112,7 +112,10 @@ function paint(element, state) {
   }
   for (const [value, text] of x.labels) {
     add(grid, "line", { x1: across(value), x2: across(value), y1: top, y2: bottom });
-    add(words, "text", { x: across(value), y: bottom + 1.3 * size, "text-anchor": "middle" }, text);
+    // The text of a tick at the edge moves inwards, so that it isn't cut off.
+    const half = ruler.measureText(text).width / 2;
+    const middle = Math.max(half, Math.min(across(value), width - half));
+    add(words, "text", { x: middle, y: bottom + 1.3 * size, "text-anchor": "middle" }, text);
   }
   add(grid, "path", {
     d: `M${left} ${top}V${bottom}H${right}`,

@@ -3,7 +3,7 @@
 use super::{Hub, Inner, now, unix_ms};
 use crate::coordinator::{Coordinator, Member};
 use crate::serve::status::{
-    KernelStatus, MOST_NODES, NodeState, NodeStatus, Point, SCHEMA, Source, Status,
+    KernelStatus, MAX_NODES_SHOWN, NodeState, NodeStatus, Point, SCHEMA, Source, Status,
 };
 
 impl Source for Hub {
@@ -49,7 +49,7 @@ impl Source for Hub {
             naive_down: naive * totals.broadcasts,
             store_ok: failure.is_none(),
             nodes: nodes(coordinator),
-            nodes_left_out: coordinator.members().len().saturating_sub(MOST_NODES) as u64,
+            nodes_left_out: coordinator.members().len().saturating_sub(MAX_NODES_SHOWN) as u64,
         }
     }
 
@@ -78,12 +78,12 @@ impl Hub {
     }
 }
 
-/// The earlier stream of the node.
+/// Connected nodes first.
 fn nodes(coordinator: &Coordinator) -> Vec<NodeStatus> {
     let members = coordinator.members();
     let here = members.iter().filter(|member| member.is_connected());
     let away = members.iter().filter(|member| !member.is_connected());
-    here.chain(away).take(MOST_NODES).map(node).collect()
+    here.chain(away).take(MAX_NODES_SHOWN).map(node).collect()
 }
 
 fn node(member: &Member) -> NodeStatus {

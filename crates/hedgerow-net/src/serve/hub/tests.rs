@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use futures_util::FutureExt;
 use hedgerow::PlanConfig;
 use hedgerow::features::Kernel;
+use hedgerow::message::{Errors, Upload};
 use tokio::sync::mpsc;
 use tokio::time::advance;
 
@@ -89,10 +90,11 @@ fn two() -> Rules {
     Rules { quorum: Quorum::Count(2), ..Rules::default() }
 }
 
-fn send(mut hub: &Hub, session: &Session, round: u64) -> Verdict {
+fn send(hub: &Hub, session: &Session, round: u64) -> Verdict {
     let upload = Upload { round, vote: None, numbers: vec![1.0; 4] };
     let errors = Errors { samples: 1, squared_error: 2.0 };
-    hub.upload(session.sender, &mut [upload], errors, Envelope::default()).unwrap().0
+    let said = Said::Upload(&mut [upload], errors);
+    hub.hear(session.sender, said, Envelope::default()).unwrap().unwrap().0
 }
 
 async fn join(hub: &Hub, name: &str) -> Session {

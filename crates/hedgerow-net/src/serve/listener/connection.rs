@@ -8,32 +8,30 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
-use tokio_rustls::server::TlsStream;
 
 use super::{PeerConnection, Slot};
-use crate::transport::counted::Counted;
+use crate::transport;
 
-/// How long a node that has joined may take nothing of what waits for it.
+/// How long a joined node may read nothing of what was sent to it.
 const TAKING_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Bytes that are read at a turn; then others have theirs. Much of what HTTP/2 is asked for, such
-/// as signs of life, no window bounds.
+/// Bytes that are read at a time; then other tasks run. Some frames of HTTP/2, such as pings, are
+/// not limited by its flow control.
 const TURN_BYTES: usize = 1 << 12;
 
 /// Bytes that may arrive before a node joins: one window and some more.
 const BYTES_BEFORE_JOINING: usize = 1 << 17;
 
-/// A connection that has been let in.
+/// A connection that was admitted.
 pub(super) struct Connection {
-    bytes: Bytes,
+    bytes: Box<dyn transport::Connection>,
     link: Arc<PeerConnection>,
-    _place: Slot,
+    _slot: Slot,
     /// How long it may be without a stream.
     patience: Duration,
     alarm: Option<Pin<Box<Sleep>>>,
-    /// Rings if what was written isn't taken.
+    /// Ends when the other side has read nothing for too long.
     untaken: Option<Pin<Box<Sleep>>>,
     /// Bytes read at this turn.
     turn: usize,
@@ -41,32 +39,14 @@ pub(super) struct Connection {
     early: usize,
 }
 
-enum Bytes {
-    Plain(Counted<TcpStream>),
-    Tls(Box<TlsStream<Counted<TcpStream>>>),
-}
-
 impl Connection {
-    pub(super) fn plain(
-        tcp: Counted<TcpStream>,
+    pub(super) fn new(
+        bytes: Box<dyn transport::Connection>,
         link: Arc<PeerConnection>,
         slot: Slot,
         patience: Duration,
     ) -> Self {
-        Self::new(Bytes::Plain(tcp), link, slot, patience)
-    }
-
-    pub(super) fn tls(
-        tls: TlsStream<Counted<TcpStream>>,
-        link: Arc<PeerConnection>,
-        slot: Slot,
-        patience: Duration,
-    ) -> Self {
-        Self::new(Bytes::Tls(Box::new(tls)), link, slot, patience)
-    }
-
-    fn new(bytes: Bytes, link: Arc<PeerConnection>, slot: Slot, patience: Duration) -> Self {
-        Self { bytes, link, _place: slot, patience, alarm: None, untaken: None, turn: 0, early: 0 }
+        Self { bytes, link, _slot: slot, patience, alarm: None, untaken: None, turn: 0, early: 0 }
     }
 
     /// Whether it has been without a stream for too long.
@@ -79,8 +59,8 @@ impl Connection {
         alarm.as_mut().poll(context).is_ready()
     }
 
-    /// An attempt to write, or an error if the other side has taken nothing for too long. Signs of
-    /// life end a stream whose node is silent, but not a connection whose last words nobody takes.
+    /// An attempt to write, or an error if the other side has read nothing for too long. Keep-alive
+    /// ends a stream whose node is silent, but not a connection whose last bytes nobody reads.
     fn unless_untaken<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -117,10 +97,7 @@ impl AsyncRead for Connection {
             return Poll::Pending;
         }
         let before = buffer.filled().len();
-        let attempt = match &mut self.bytes {
-            Bytes::Plain(tcp) => Pin::new(tcp).poll_read(context, buffer),
-            Bytes::Tls(tls) => Pin::new(tls).poll_read(context, buffer),
-        };
+        let attempt = Pin::new(&mut self.bytes).poll_read(context, buffer);
         let read = buffer.filled().len() - before;
         self.turn = if attempt.is_ready() { self.turn + read } else { 0 };
         self.early = if self.link.has_joined.load(Relaxed) { 0 } else { self.early + read };
@@ -134,10 +111,7 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let attempt = match &mut self.bytes {
-            Bytes::Plain(tcp) => Pin::new(tcp).poll_write(context, bytes),
-            Bytes::Tls(tls) => Pin::new(tls).poll_write(context, bytes),
-        };
+        let attempt = Pin::new(&mut self.bytes).poll_write(context, bytes);
         self.unless_untaken(context, attempt)
     }
 
@@ -146,25 +120,16 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let attempt = match &mut self.bytes {
-            Bytes::Plain(tcp) => Pin::new(tcp).poll_write_vectored(context, parts),
-            Bytes::Tls(tls) => Pin::new(tls).poll_write_vectored(context, parts),
-        };
+        let attempt = Pin::new(&mut self.bytes).poll_write_vectored(context, parts);
         self.unless_untaken(context, attempt)
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &self.bytes {
-            Bytes::Plain(tcp) => tcp.is_write_vectored(),
-            Bytes::Tls(tls) => tls.is_write_vectored(),
-        }
+        self.bytes.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let attempt = match &mut self.bytes {
-            Bytes::Plain(tcp) => Pin::new(tcp).poll_flush(context),
-            Bytes::Tls(tls) => Pin::new(tls).poll_flush(context),
-        };
+        let attempt = Pin::new(&mut self.bytes).poll_flush(context);
         if attempt.is_ready() {
             self.untaken = None;
         }
@@ -172,10 +137,7 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let attempt = match &mut self.bytes {
-            Bytes::Plain(tcp) => Pin::new(tcp).poll_shutdown(context),
-            Bytes::Tls(tls) => Pin::new(tls).poll_shutdown(context),
-        };
+        let attempt = Pin::new(&mut self.bytes).poll_shutdown(context);
         self.unless_untaken(context, attempt)
     }
 }

@@ -1,16 +1,15 @@
-//! [`DuplicateIdentity`]: streams of one name that push each other out again and again. Once may be a node
-//! that comes back before its old stream is known to be dead; several times in a minute are two
-//! that both believe to be it.
+//! [`DuplicateIdentity`]: finds two devices with one identity. Their streams replace each other again
+//! and again. A single replacement may be a node that reconnects before its old stream has ended.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So many times in so long are no accident, and are told of once in as long.
-const MOST: u32 = 3;
-const SPAN: Duration = Duration::from_secs(60);
+/// So many replacements in this time are suspicious. They are logged once in this time.
+const SUSPICIOUS_COUNT: u32 = 3;
+const COUNTING_TIME: Duration = Duration::from_secs(60);
 
-/// Names that are kept in mind; those that were quiet for long are forgotten before.
+/// Most names that are counted. Old ones are dropped first.
 const MAX_NAMES: usize = 10_000;
 
 /// Counts the replaced streams of each node.
@@ -18,21 +17,21 @@ const MAX_NAMES: usize = 10_000;
 pub(super) struct DuplicateIdentity(Mutex<HashMap<String, (Instant, u32)>>);
 
 impl DuplicateIdentity {
-    /// A stream of this name was pushed out by another. Whether that is worth a word.
+    /// A stream of this name was replaced by another. Returns whether to log it.
     pub(super) fn is_worth_telling(&self, name: &str, now: Instant) -> bool {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if names.len() >= MAX_NAMES {
-            names.retain(|_, (since, _)| now.saturating_duration_since(*since) < SPAN);
+            names.retain(|_, (since, _)| now.saturating_duration_since(*since) < COUNTING_TIME);
         }
         if names.len() >= MAX_NAMES && !names.contains_key(name) {
             return false;
         }
         let (since, count) = names.entry(name.to_owned()).or_insert((now, 0));
-        if now.saturating_duration_since(*since) >= SPAN {
+        if now.saturating_duration_since(*since) >= COUNTING_TIME {
             (*since, *count) = (now, 0);
         }
         *count = count.saturating_add(1);
-        *count == MOST
+        *count == SUSPICIOUS_COUNT
     }
 }
 
@@ -63,7 +62,7 @@ mod tests {
             duplicates.is_worth_telling(&number.to_string(), start);
         }
         assert_eq!(duplicates.0.lock().unwrap().len(), MAX_NAMES);
-        duplicates.is_worth_telling("late", start + SPAN);
+        duplicates.is_worth_telling("late", start + COUNTING_TIME);
         assert_eq!(duplicates.0.lock().unwrap().len(), 1);
     }
 }

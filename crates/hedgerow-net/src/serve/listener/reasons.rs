@@ -1,5 +1,4 @@
-//! Why a connection was not let in, in words for the log, with what to look at where libraries have
-//! none.
+//! Why a connection was not admitted, in words for the log, with hints where libraries have none.
 
 use std::error::Error;
 use std::io;
@@ -9,7 +8,7 @@ use rustls::InvalidMessage;
 
 use crate::pki::identity::BadCertificate;
 
-/// Why a connection was not let in.
+/// Why a connection was not admitted.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TurnedAway {
     #[error("too many connections")]
@@ -36,13 +35,13 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// What caused an error: those around it only say that there was one.
+/// The innermost cause of an error. The outer errors say only that there was one.
 pub(super) fn reason_of(error: &hyper::Error, is_plain: bool) -> String {
     let mut cause: &(dyn Error + 'static) = error;
     while let Some(source) = cause.source() {
         cause = source;
     }
-    // What is no HTTP/2 is most often TLS.
+    // Something that isn't HTTP/2 is most often TLS.
     let is_foreign = is_plain && !cause.is::<io::Error>();
     let hint = if is_foreign {
         " (a node that speaks TLS, or no node? this server speaks plain text)"

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::coordinator::rules::Limits;
 
-/// Connections that there are.
+/// The number of open connections.
 #[derive(Debug, Default)]
 pub(super) struct Count {
     pub(super) all: usize,
@@ -54,8 +54,8 @@ impl Drop for Slot {
     }
 }
 
-/// What counts as one address: whoever has one of IPv6 has all of its /64. One of IPv4 is itself,
-/// in whatever way it is written.
+/// What counts as one address: the /64 of an IPv6 address, because its owner has all of it; an IPv4
+/// address, also if it is written as IPv6.
 fn neighbourhood(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),

@@ -1,5 +1,4 @@
-//! [`Checkpointer`]: a thread that brings what the log has into the store, so that no commit has
-//! to.
+//! [`Checkpointer`]: a thread that copies the log into the store, so that commits don't have to.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -12,22 +11,22 @@ use super::{failed, writer};
 use crate::file::FileError;
 use crate::storage::StoreError;
 
-/// How often it looks.
-const PERIOD: Duration = Duration::from_secs(5);
+/// How often it copies the log.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Or as soon as so many bytes have been committed.
+/// It also copies the log when so many bytes were committed.
 const WAKE_BYTES: u64 = 16 << 20;
 
-/// What a commit takes of the log beside what it stores: whole pages, and those that lead to them.
+/// Bytes in the log for each commit beside its content: whole pages, and the pages above them.
 const COMMIT_BYTES: u64 = 12 << 10;
 
-/// Bytes in the log from which on it has to begin again at its front.
+/// A log of so many bytes must start again from its beginning.
 const LONG_LOG: u64 = 64 << 20;
 
-/// A long log can begin again only while nobody commits and nobody reads: how often that is tried
-/// at a time, and how long after.
-const TRIES: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(1);
+/// A long log can start again only while nobody commits or reads: how often that is tried, and the
+/// time between.
+const RESTART_TRIES: u32 = 20;
+const RESTART_PAUSE: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 pub(super) struct Checkpointer {
@@ -62,13 +61,13 @@ impl Checkpointer {
 
     pub(super) fn stop(self) {
         drop(self.wake);
-        // It has no panics to tell of, and the store can be closed whatever it did.
+        // A panic of it has been reported, and the store can be closed anyway.
         _ = self.thread.join();
     }
 }
 
 fn run(connection: &Connection, woken: &Receiver<()>) {
-    while woken.recv_timeout(PERIOD) != Err(RecvTimeoutError::Disconnected) {
+    while woken.recv_timeout(CHECKPOINT_INTERVAL) != Err(RecvTimeoutError::Disconnected) {
         match shorten(connection, LONG_LOG) {
             Ok(true) => {}
             Ok(false) => tracing::debug!("somebody reads the store, and its log grows meanwhile"),
@@ -79,18 +78,18 @@ fn run(connection: &Connection, woken: &Receiver<()>) {
     }
 }
 
-/// Copies what it can without being in anyone's way; a log that has become long is begun again, for
-/// which a commit may have to wait a moment. Says whether the log is short, or soon will be.
+/// Copies what it can without blocking anyone. A log that has become long starts again, for which a
+/// commit may have to wait a moment. Returns whether the log is short, or soon will be.
 pub(super) fn shorten(connection: &Connection, long: u64) -> rusqlite::Result<bool> {
     let page: u32 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
     if checkpoint(connection, "PASSIVE")?.frames * u64::from(page) < long {
         return Ok(true);
     }
-    for _ in 0..TRIES {
+    for _ in 0..RESTART_TRIES {
         if checkpoint(connection, "RESTART")?.is_copied {
             return Ok(true);
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(RESTART_PAUSE);
     }
     Ok(false)
 }

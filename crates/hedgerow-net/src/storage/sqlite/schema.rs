@@ -12,10 +12,10 @@ use crate::file::{FileError, sync_folder, with_suffix};
 use crate::storage::StoreError;
 
 /// What SQLite files of this kind have in their header: `hdgr`.
-const APPLICATION: i32 = 0x6864_6772;
+const APPLICATION_ID: i32 = 0x6864_6772;
 
 /// What brings a store from each format to the next; the first makes it.
-const STEPS: &[&str] = &[include_str!("schema.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
 
 /// Makes an empty store. It appears when it is whole.
 pub(super) fn create(path: &Path) -> Result<(), StoreError> {
@@ -50,15 +50,15 @@ fn private_file(path: &Path) -> io::Result<()> {
 fn make(path: &Path) -> rusqlite::Result<()> {
     let mut connection = Connection::open(path)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
-    connection.pragma_update(None, "application_id", APPLICATION)?;
-    take_steps(&mut connection, STEPS)?;
+    connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+    take_steps(&mut connection, MIGRATIONS)?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.close().map_err(|(_, error)| error)
 }
 
 /// Brings a store that was [checked](check) to the newest format, in one transaction.
 pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
-    take_steps(connection, STEPS)
+    take_steps(connection, MIGRATIONS)
 }
 
 fn take_steps(connection: &mut Connection, steps: &[&str]) -> rusqlite::Result<()> {
@@ -79,18 +79,18 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), StoreErr
     distrust(connection).map_err(failed)?;
     let application: i32 =
         connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failed)?;
-    if application != APPLICATION {
+    if application != APPLICATION_ID {
         let reason =
-            format!("its application id is {application:#x}, and {APPLICATION:#x} is needed");
+            format!("its application id is {application:#x}, and {APPLICATION_ID:#x} is needed");
         return Err(StoreError::NotOurs { path: path.to_owned(), reason });
     }
-    let newest = STEPS.len() as i64;
+    let newest = MIGRATIONS.len() as i64;
     let found = version(connection).map_err(failed)?;
     if found > newest {
         return Err(StoreError::Newer { path: path.to_owned(), found, newest });
     }
     let damaged = |what| StoreError::Damaged { path: path.to_owned(), what };
-    let steps = usize::try_from(found).ok().and_then(|found| STEPS.get(..found));
+    let steps = usize::try_from(found).ok().and_then(|found| MIGRATIONS.get(..found));
     let Some(steps) = steps.filter(|steps| !steps.is_empty()) else {
         return Err(damaged(format!("there is no format {found}")));
     };

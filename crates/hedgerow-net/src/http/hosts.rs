@@ -1,5 +1,5 @@
-//! Which names a server answers to. A page from elsewhere could have its own name point to this
-//! machine and read everything as if it were from here; but then requests carry that name.
+//! [`Hosts`]: which names an endpoint answers to. A page of another site could let its own name
+//! point to this machine and read everything here; but its requests carry that name.
 
 use std::net::IpAddr;
 
@@ -7,24 +7,24 @@ use axum::extract::Request;
 use axum::http::header::HOST;
 use axum::http::uri::Authority;
 
-/// Names that are answered to, besides `localhost` and any address given in digits: nobody else can
-/// own those.
+/// Names that are answered to, beside `localhost` and all addresses in digits, which no other site
+/// can own.
 #[derive(Debug, Clone, Default)]
 pub struct Hosts(Vec<String>);
 
 /// Why a request was refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misdirected {
-    /// None, or several.
+    /// It names no host, or several.
     #[error("the request has to name one host")]
     NoHost,
-    /// A name that isn't ours.
+    /// A name that this endpoint doesn't have.
     #[error("this server isn't known as `{0}`; add that name to its names if it should be")]
     Stranger(String),
 }
 
 impl Hosts {
-    /// With these names, whatever their case and without a port.
+    /// With these names, without ports. Case is ignored.
     pub fn new(names: impl IntoIterator<Item = String>) -> Self {
         Self(
             names.into_iter().map(|name| name.trim_end_matches('.').to_ascii_lowercase()).collect(),
@@ -38,8 +38,7 @@ impl Hosts {
             return Err(Misdirected::NoHost);
         };
         self.check_name(host.to_str().map_err(|_| Misdirected::NoHost)?)?;
-        // Only proxies are asked with a host in the first line; whoever does so is held to that one
-        // too.
+        // A request to a proxy has a host in its first line, which must fit too.
         request.uri().authority().map_or(Ok(()), |authority| self.check_name(authority.as_str()))
     }
 

@@ -1,4 +1,4 @@
-//! `hedgerow data`: the data sets that go by name, where they are, and getting them.
+//! `hedgerow data`: data sets with names: where they are, and their download.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ enum Command {
     Fetch(FetchArguments),
 }
 
-/// List the data sets that go by name, and where on this machine they are.
+/// List the data sets with names, and where on this machine they are.
 ///
 /// They are looked for in --data-dir, in the folder that HEDGEROW_DATA_DIR names, and among those
 /// that were fetched.

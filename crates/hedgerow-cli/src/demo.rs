@@ -2,7 +2,7 @@
 //! over real connections with TLS.
 
 mod fleet;
-mod stage;
+mod folder;
 mod watch;
 
 use std::path::PathBuf;
@@ -19,14 +19,14 @@ use serde_json::json;
 
 use crate::terminal::{bar, print};
 use fleet::Fleet;
-use stage::Stage;
+use folder::DemoFolder;
 use watch::{Status, Watch};
 
 /// A server, nodes and the dashboard on this machine, over real connections.
 ///
 /// Makes certificates, starts a server and one process for each node, deals them a stream sample by
 /// sample, and shows what they learn: on the dashboard whose address it prints, and here. At the
-/// end it tells the error beside that of `hedgerow simulate` on the same samples: if nobody is
+/// end it tells the error beside that of `hedgerow simulate` on the same samples: if nothing is
 /// killed the two are the same.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -88,17 +88,17 @@ pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
     let settings = simulation(arguments)?;
     let data = run::load_data(&settings, &|_| ())?;
     let talks = !arguments.quiet && !arguments.json;
-    let stage = Stage::prepare(arguments, &settings, &data)?;
+    let folder = DemoFolder::prepare(arguments, &settings, &data)?;
     if talks {
-        eprintln!("Dashboard: http://{}", stage.dashboard);
-        eprintln!("Folder:    {}", stage.folder.display());
+        eprintln!("Dashboard: http://{}", folder.dashboard);
+        eprintln!("Folder:    {}", folder.path.display());
     }
     let is_over = Arc::new(AtomicBool::new(false));
     let flag = is_over.clone();
     ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
         .context("can't listen for Ctrl-C")?;
-    let mut fleet = Fleet::start(&stage, arguments.seed)?;
-    let ended = play(arguments, &stage, &mut fleet, &is_over, talks)?;
+    let mut fleet = Fleet::start(&folder, arguments.seed)?;
+    let ended = run_until_learned(arguments, &folder, &mut fleet, &is_over, talks)?;
     let simulated = Experiment::new(&settings, &data)?.run(&|| ())?;
     let kernel =
         arguments.method.strip_prefix("sk:").and_then(|kernel| kernel.parse::<usize>().ok());
@@ -145,23 +145,23 @@ fn simulation(arguments: &Arguments) -> anyhow::Result<Settings> {
 
 /// Writes samples, restarts what was killed, and watches until all is learned. Returns the last
 /// status, with the number of closed rounds.
-fn play(
+fn run_until_learned(
     arguments: &Arguments,
-    stage: &Stage,
+    folder: &DemoFolder,
     fleet: &mut Fleet<'_>,
     is_over: &AtomicBool,
     talks: bool,
 ) -> anyhow::Result<Status> {
     let template = "{elapsed} {wide_bar} round {pos} of {len}  {msg}";
     let bar = bar(template, Some(u64::from(arguments.rounds)), talks);
-    let (mut dealer, mut watch) = (stage.dealer()?, Watch::new(stage.dashboard));
+    let (mut writer, mut watch) = (folder.writer()?, Watch::new(folder.dashboard));
     let begun = fleet.wait_until_connected(&mut watch, arguments.nodes)?;
     let (mut ended, mut moved) = (Status::default(), Instant::now());
     while !is_over.load(Ordering::Relaxed) {
         let due = (begun.elapsed().as_secs_f64() * arguments.rate) as usize;
-        dealer.deal_until(due.min(stage.rounds))?;
-        if arguments.kill && dealer.dealt < stage.rounds {
-            for event in fleet.kill_somebody(begun.elapsed()) {
+        writer.write_until(due.min(folder.rounds))?;
+        if arguments.kill && writer.written < folder.rounds {
+            for event in fleet.kill_some(begun.elapsed()) {
                 bar.suspend(|| {
                     if talks {
                         eprintln!("{:6.1} s  {event}", begun.elapsed().as_secs_f64())
@@ -181,16 +181,16 @@ fn play(
             }
             ended = Status { round: status.round.max(ended.round), ..status };
         }
-        let has_dealt_all = dealer.dealt >= stage.rounds;
+        let has_written_all = writer.written >= folder.rounds;
         let quiet = moved.elapsed();
-        if has_dealt_all && quiet >= SETTLED {
+        if has_written_all && quiet >= SETTLED {
             break;
         }
         if quiet >= STUCK {
             bail!(
                 "no round has closed for {} s; the logs are in {}",
                 STUCK.as_secs(),
-                stage.keep().display()
+                folder.keep().display()
             );
         }
         std::thread::sleep(TICK);

@@ -15,9 +15,9 @@ use crate::terminal::print;
 
 /// Make an authority, and let it issue and revoke certificates of nodes.
 ///
-/// A node that joins shows a certificate, and the server lets in nobody without a good one. All
-/// certificates come from one folder, the authority. It can be on any machine; whoever has its
-/// ca.key can let in whom he likes.
+/// A node that joins shows a certificate, and the server refuses nodes without a good one. All
+/// certificates come from one folder, the authority. It can be on any machine; its
+/// ca.key can admit any node.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Arguments {
@@ -38,11 +38,12 @@ enum Command {
     Init(InitArguments),
     Issue(IssueArguments),
     Revoke(RevokeArguments),
-    List(ListArguments),
+    /// List what was issued, until when it is good, and what was revoked.
+    List(Common),
     RenewServer(RenewServerArguments),
 }
 
-/// What all have.
+// What all commands have; a doc comment would be their help.
 #[derive(Debug, clap::Args)]
 struct Common {
     /// Folder of the authority
@@ -91,7 +92,7 @@ struct IssueArguments {
     #[arg(long, value_name = "N", default_value_t = CERTIFICATE_DAYS, value_parser = days())]
     days: u32,
     /// Write new files for nodes that have one. The old certificates stay good until they end, so
-    /// that nodes can change over at leisure; revoke and issue again if one was lost
+    /// that nodes can change over later; revoke and issue again if one was lost
     #[arg(long)]
     renew: bool,
     #[command(flatten)]
@@ -106,20 +107,13 @@ Examples:
 
 /// Revoke all certificates of nodes.
 ///
-/// The list of revoked certificates is written anew, even if nothing is new. A node that was
+/// The list of revoked certificates is always written again. A node that was
 /// revoked can be enrolled again with `hedgerow pki issue`.
 #[derive(Debug, clap::Args)]
 struct RevokeArguments {
     /// Which
     #[arg(value_name = "NODE", required = true)]
     nodes: Vec<String>,
-    #[command(flatten)]
-    common: Common,
-}
-
-/// List what was issued, until when it is good, and what was revoked.
-#[derive(Debug, clap::Args)]
-struct ListArguments {
     #[command(flatten)]
     common: Common,
 }
@@ -167,7 +161,7 @@ fn init(arguments: &InitArguments) -> anyhow::Result<()> {
         };
         format!(
             "{folder}: an authority, and a certificate for {} until {}\n\
-             Keep {folder}/ca.key safe: whoever has it can let in whom he likes.\n\
+             Keep {folder}/ca.key safe: it can admit any node.\n\
              Next: hedgerow pki issue NODE{flag}\n",
             server.hosts.join(", "),
             server.not_after.date()
@@ -212,8 +206,7 @@ fn revoke(arguments: &RevokeArguments) -> anyhow::Result<()> {
     })
 }
 
-fn list(arguments: &ListArguments) -> anyhow::Result<()> {
-    let common = &arguments.common;
+fn list(common: &Common) -> anyhow::Result<()> {
     let all = Authority::open(&common.folder)?.list()?;
     let now = OffsetDateTime::now_utc();
     common.tell(&json!(all), || {

@@ -115,7 +115,7 @@ pub(crate) fn predict(arguments: &Arguments) -> anyhow::Result<()> {
             output.line(&if arguments.json { answer.json() } else { answer.csv(&columns) })?;
     }
     output.finish()?;
-    // As free as what is printed at a crash.
+    // A closed standard error is no reason to fail.
     _ = writeln!(
         std::io::stderr(),
         "{}",

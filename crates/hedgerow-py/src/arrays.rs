@@ -204,7 +204,7 @@ fn about(py: Python<'_>, column: &str, error: &PyErr) -> PyErr {
     PyErr::from_type(error.get_type(py), format!("column {column:?}: {}", error.value(py)))
 }
 
-/// Room for so many numbers, or MemoryError.
+/// Room for `count` numbers, or MemoryError.
 fn reserved(count: usize) -> PyResult<Vec<f32>> {
     let mut numbers = Vec::new();
     numbers

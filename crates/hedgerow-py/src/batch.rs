@@ -103,7 +103,7 @@ fn each_row<'py, T: Send>(
     Ok(PyArray1::from_vec(py, predictions))
 }
 
-/// Labels of so many rows, all of which can be learned.
+/// Labels of `rows` rows, all of which can be learned.
 pub(crate) fn labels<'py>(
     plan: &Plan,
     y: &Bound<'py, PyAny>,

@@ -19,7 +19,7 @@ use crate::messages::{Speech, Upload, count, kernels, narrow};
 use crate::plan::Plan;
 
 /// A node without sockets: it predicts, learns, hears a server and says what there is to say;
-/// whoever drives it carries the messages.
+/// the caller carries the messages.
 ///
 /// Values that are missing (NaN, None, or absent from a dictionary) are filled in by the mean so
 /// far.

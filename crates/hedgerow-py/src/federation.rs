@@ -329,7 +329,7 @@ impl Federation {
         }
     }
 
-    /// Whose each sample is: in turn, unless somebody says so.
+    /// The node of each sample: as given, or in turn.
     fn nodes_of(&self, rows: usize, node: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<usize>> {
         let nodes = self.plan.config().nodes;
         let Some(node) = node else { return Ok((0..rows).map(|row| row % nodes).collect()) };

@@ -37,7 +37,7 @@ const QUEUE: usize = 64;
 ///
 /// ``server`` is ``HOST:PORT``. ``identity`` is the file that ``hedgerow pki issue`` made for this
 /// node; without one it speaks plain text, on loopback only, under ``name``. ``state`` is the file
-/// that the node is kept in between runs; without one it begins anew. ``timeout`` is how many
+/// that the node is kept in between runs; without one it starts from nothing. ``timeout`` is how many
 /// seconds the first contact may take; a node that goes on from its state doesn't wait for it.
 /// ``settings`` are others, as in ``hedgerow join``: ``{"server.keep_alive": "5s"}``.
 ///

@@ -29,7 +29,8 @@ use crate::errors;
 /// incremental or cumulative. ``scaling``, ``ranges`` none, online (mean and spread, agreed between
 /// nodes), online-range (minimum and maximum), or ranges with ``ranges={"temperature": [-30, 50],
 /// ...}`` for each column and the label. ``compression``, ``every``, ``part`` none, f16, q8 or q4;
-/// a node answers only after so many samples; one in so many numbers travels at a time.
+/// a node answers only after this number of samples; one in this number of numbers travels
+/// at a time.
 /// ``personal`` Whether each node has a small layer of its own. ``aggregation`` mean, median or
 /// trimmed-mean:SHARE. ``seed`` Where everything random begins.
 ///
@@ -213,7 +214,7 @@ fn kernel(item: &Bound<'_, PyAny>) -> PyResult<Kernel> {
     Ok(Kernel { family, variance })
 }
 
-/// Entries that a list of settings may have: somebody may give what never ends.
+/// Entries that a list of settings may have: an iterator may never end.
 const LONGEST: usize = 100_000;
 
 /// Lists and dictionaries within each other.

@@ -61,7 +61,7 @@ struct State {
 }
 
 /// A server without sockets: it takes what nodes say, closes rounds, and has a broadcast and a
-/// scale for everybody; whoever drives it carries the messages. See :class:`Engine` for the other
+/// scale for all nodes; the caller carries the messages. See :class:`Engine` for the other
 /// side.
 #[pyclass(frozen, module = "hedgerow")]
 pub(crate) struct Server {

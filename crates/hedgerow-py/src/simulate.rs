@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Runs trials of one or more methods. ``changes`` are settings such as ``{"federation.nodes":
 /// 20}``, as ``hedgerow config`` prints them. Samples come from ``data.name``, or are ``x``, ``y``
-/// and, if they are somebody's, ``node``.
+/// and, if they belong to nodes, ``node``.
 #[pyfunction]
 #[pyo3(signature = (changes, x=None, y=None, node=None))]
 pub(crate) fn simulate(

@@ -32,7 +32,7 @@ pub(crate) fn meaning(results: &[Results]) -> String {
     format!(
         "Errors over {window}: the last before a change of the data and the first whole one after it, means over all changes. Back: \
          rounds from the end of a change until the windowed error is at most {RECOVERED_RATIO} times what it was before; means over the changes \
-         after which it was, and of how many. MSE: over all rounds. A dash: nobody knows when the data changes, or there is no whole \
+         after which it was, and of how many. MSE: over all rounds. A dash: it is unknown when the data changes, or there is no whole \
          window."
     )
 }

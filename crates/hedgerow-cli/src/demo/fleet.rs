@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use hedgerow::random::{CounterRng, Purpose};
 
-use super::stage::{Stage, node_name};
+use super::folder::{DemoFolder, node_name};
 use super::watch::Watch;
 
 /// How long a killed process waits for its restart.
@@ -27,7 +27,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 const KILLED_NODES: u64 = 2;
 
 pub(super) struct Fleet<'a> {
-    stage: &'a Stage,
+    folder: &'a DemoFolder,
     program: PathBuf,
     /// The server, and then the nodes.
     members: Vec<Member>,
@@ -46,14 +46,14 @@ struct Member {
 }
 
 impl<'a> Fleet<'a> {
-    pub(super) fn start(stage: &'a Stage, seed: u32) -> anyhow::Result<Self> {
+    pub(super) fn start(folder: &'a DemoFolder, seed: u32) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("can't tell where this program is")?;
         let member = |name: String, command| Member { name, command, child: None, due: None };
         let mut members = vec![member("serve".to_owned(), "serve")];
-        members.extend((0..stage.nodes()).map(|node| member(node_name(node), "join")));
+        members.extend((0..folder.nodes()).map(|node| member(node_name(node), "join")));
         let chance = CounterRng::from_seed(u64::from(seed)).derive(Purpose::Data, u64::MAX);
         let mut fleet = Self {
-            stage,
+            folder,
             program,
             members,
             chance,
@@ -80,7 +80,7 @@ impl<'a> Fleet<'a> {
             }
             self.check()?;
             if since.elapsed() >= CONNECT_LIMIT {
-                let logs = self.stage.keep();
+                let logs = self.folder.keep();
                 bail!(
                     "not all nodes have connected within {} s; the logs are in {}",
                     CONNECT_LIMIT.as_secs(),
@@ -92,7 +92,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Kills a process if it is time. Returns a description.
-    pub(super) fn kill_somebody(&mut self, elapsed: Duration) -> Vec<String> {
+    pub(super) fn kill_some(&mut self, elapsed: Duration) -> Vec<String> {
         if elapsed < KILL_INTERVAL * (self.killings as u32 + 1) {
             return vec![];
         }
@@ -102,7 +102,7 @@ impl<'a> Fleet<'a> {
             self.servers_killed += 1;
             return vec!["the server is killed".to_owned()];
         }
-        let nodes = self.stage.nodes() as u64;
+        let nodes = self.folder.nodes() as u64;
         let mut events = Vec::new();
         for victim in 0..KILLED_NODES.min(nodes) {
             let node = self.chance.bits_at(KILLED_NODES * self.killings + victim) % nodes;
@@ -141,11 +141,11 @@ impl<'a> Fleet<'a> {
 
     fn spawn(&mut self, member: usize) -> anyhow::Result<()> {
         let Member { name, command, .. } = &self.members[member];
-        let log = self.stage.file(&format!("{name}.log"));
+        let log = self.folder.file(&format!("{name}.log"));
         let opened = File::options().create(true).append(true).open(&log);
         let opened = opened.with_context(|| format!("can't write {}", log.display()))?;
         let child = Command::new(&self.program)
-            .args([command, self.stage.file(&format!("{name}.toml")).to_string_lossy().as_ref()])
+            .args([command, self.folder.file(&format!("{name}.toml")).to_string_lossy().as_ref()])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(opened)
@@ -168,7 +168,7 @@ impl<'a> Fleet<'a> {
             if let Some(child) = &mut member.child
                 && let Some(status) = child.try_wait().context("can't ask after a process")?
             {
-                let log = self.stage.keep().join(format!("{}.log", member.name));
+                let log = self.folder.keep().join(format!("{}.log", member.name));
                 bail!("{} has ended ({status}); its log is {}", member.name, log.display());
             }
         }

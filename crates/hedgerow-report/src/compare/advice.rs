@@ -27,7 +27,8 @@ pub fn advice(comparison: &Comparison) -> String {
 /// The same for one run.
 pub(super) fn of_run(results: &Results, ranking: &Ranking) -> String {
     let Some(best) = ranking.best() else {
-        return "There is nobody to choose: all that ran are references, or diverged.".to_owned();
+        return "No method can be recommended: all that ran are references, or diverged."
+            .to_owned();
     };
     let mut sentences: Vec<String> = Vec::new();
     sentences.extend(trivial_winner(ranking, best));
@@ -56,7 +57,7 @@ pub(super) fn of_run(results: &Results, ranking: &Ranking) -> String {
             [best].into_iter().chain(level.iter().copied()).collect();
         let names: Vec<&str> = together.iter().map(|entry| entry.name.as_str()).collect();
         first += &format!(
-            "Nobody can be named: {} can't be told apart in {} trials ({} has the least {measure}, {error})",
+            "There is no single best method: {} can't be told apart in {} trials ({} has the least {measure}, {error})",
             listed(&names),
             results.trials,
             best.name
@@ -189,7 +190,7 @@ fn of_grid(comparison: &Comparison) -> String {
         .filter(|standing| standing.diverged == 0 && standing.runs == runs)
         .collect();
     let Some(best) = sound.first() else {
-        return "There is nobody to choose: all that ran are references, or diverged somewhere."
+        return "No method can be recommended: all that ran are references, or diverged somewhere."
             .to_owned();
     };
     let against = &comparison.against;
@@ -326,7 +327,9 @@ mod tests {
         with_bytes(&mut results, "naive", 4356.0, 4356.0);
         let advice = told(results.clone());
         assert!(
-            advice.starts_with("Nobody can be named: mk and naive can't be told apart in 4 trials"),
+            advice.starts_with(
+                "There is no single best method: mk and naive can't be told apart in 4 trials"
+            ),
             "{advice}"
         );
         assert!(advice.contains("It sends 400 bytes up and 404 bytes down"), "{advice}");
@@ -357,7 +360,7 @@ mod tests {
             told(run(&[("mk", 1.0)]))
                 .starts_with("mk is the only one to choose, with MSE 0.00600.")
         );
-        assert!(told(run(&[("central", 1.0)])).starts_with("There is nobody to choose"));
+        assert!(told(run(&[("central", 1.0)])).starts_with("No method can be recommended"));
     }
 
     #[test]

@@ -47,20 +47,20 @@ pub(super) fn captions(comparison: &Comparison) -> [(&'static str, String); 2] {
         Some(_) => (
             "Mean error of every method with its 95% interval, and the error over all predictions so far."
                 .to_owned(),
-            "Error against bytes; the broken line is the least error to be had for so many bytes.".to_owned(),
+            "Error against bytes; the broken line is the least error for that number of bytes.".to_owned(),
         ),
         None => (
             format!("Error of every method as a multiple of that of {against}, run by run."),
             format!(
-                "Error as a multiple of that of {against}, on average over all runs, against bytes; the broken line is the least to \
-                 be had for so many bytes."
+                "Error as a multiple of that of {against}, on average over all runs, against bytes; the broken line is the least \
+                 for that number of bytes."
             ),
         ),
     };
     [(ERRORS, errors), (BYTES, bytes)]
 }
 
-const HOLLOW: &str = "Hollow: references that nobody could choose.";
+const HOLLOW: &str = "Hollow: only for comparison.";
 
 /// Every method as it stands in one run.
 fn dots_of(results: &Results, ranking: &Ranking) -> Vec<Dot> {
@@ -98,7 +98,7 @@ fn costs(results: &Results, ranking: &Ranking) -> String {
     let heading = Heading {
         title: &format!("Error against bytes on {} ({})", results.data_name(), results.partition),
         subtitle: &results.sizes(),
-        note: &format!("Broken line: the least error to be had for so many bytes. {HOLLOW}"),
+        note: &format!("Broken line: the least error for that number of bytes. {HOLLOW}"),
     };
     frontier(&heading, &Measure::of(results).name(results), &dots_of(results, ranking))
 }
@@ -130,7 +130,7 @@ fn ratios(comparison: &Comparison) -> String {
         title: &format!("Errors as multiples of that of {}", comparison.against),
         subtitle: &comparison.setting(),
         note: &format!(
-            "{}: less error; {}: more. In grey: references that nobody could choose.",
+            "{}: less error; {}: more. In grey: only for comparison.",
             capitalised(heat::BELOW.0),
             heat::ABOVE.0
         ),
@@ -161,7 +161,7 @@ fn grid_costs(comparison: &Comparison) -> String {
     let heading = Heading {
         title: &format!("Error against bytes over {} runs", comparison.found().count()),
         subtitle: &comparison.setting(),
-        note: &format!("Broken line: the least to be had for so many bytes. {HOLLOW}"),
+        note: &format!("Broken line: the least for that number of bytes. {HOLLOW}"),
     };
     frontier(&heading, &format!("error as a multiple of that of {}", comparison.against), &dots)
 }

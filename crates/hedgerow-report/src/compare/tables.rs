@@ -48,12 +48,12 @@ pub(super) fn note(comparison: &Comparison) -> String {
                     results.trials
                 );
             }
-            note + "Without a rank: references that nobody could choose. Numbers and bytes are per node and round."
+            note + "Without a rank: only for comparison. Numbers and bytes are per node and round."
         }
         None => format!(
             "{LEAST}: the least error of those one could choose; {LEVEL}: may equal it (p of at least 0.05 trial by trial, after Holm's \
              correction). Ratios are geometric means of errors as multiples of those of {}. First: runs with the least error, and in \
-             parentheses those in which nobody may equal it. Above the best sk: runs with more error than the best single kernel in \
+             parentheses those in which no other may equal it. Above the best sk: runs with more error than the best single kernel in \
              hindsight, and in parentheses those in which that is no chance. Bytes are up and down together, per node and round.",
             comparison.against
         ),
@@ -302,7 +302,7 @@ mod tests {
             with_trials(&mut large, "mk", &[error; 4]);
             assert_eq!(power(&one(large.clone()), "Twitter"), known, "{error}");
         }
-        // One that diverged, or one that is exact, has no say.
+        // One that diverged, or one that is exact, does not count.
         let mut mixed = run(&[("mk", 1.0), ("naive", 1.0), ("gr", 1.0)]);
         with_trials(&mut mixed, "naive", &[1e12; 4]);
         with_trials(&mut mixed, "gr", &[0.0; 4]);

@@ -224,7 +224,7 @@ pub(super) const TICKS: (usize, usize, f64) = (7, 6, 11.5);
 /// The same for one of several charts on a sheet.
 pub(super) const FEW_TICKS: (usize, usize, f64) = (4, 4, 10.5);
 
-/// Title and subtitle; the title has at most so many characters.
+/// Title and subtitle; the title has at most `most` characters.
 pub(super) fn head(svg: &mut Svg, left: f64, (title, most): (&str, usize), subtitle: &str) {
     svg.text(&shortened(title, most), (left, 20.0), TITLE);
     svg.text(&shortened(subtitle, most * 3 / 2), (left, 42.0), SUBTITLE);
@@ -250,7 +250,7 @@ pub(super) fn note(svg: &mut Svg, Frame { left, .. }: Frame, note: &str) {
     }
 }
 
-/// Grid, marks and axes, with about so many ticks across and up, and numbers of this size.
+/// Grid, marks and axes, with about this number of ticks across and up, and numbers of this size.
 pub(super) fn plot(
     svg: &mut Svg,
     frame: Frame,
@@ -400,7 +400,7 @@ pub(super) fn cuts(axis: &Axis, lines: &[Line]) -> bool {
         && lines.iter().flat_map(|line| &line.points).any(|point| point.mean < axis.low())
 }
 
-/// At most so many characters, an ellipsis included.
+/// At most `most` characters, an ellipsis included.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     match text.chars().count() <= most {
         true => text.to_owned(),

@@ -5,8 +5,7 @@ use super::panels::{Pane, draw_errors};
 use crate::drift;
 use hedgerow_lab::results::Results;
 
-/// The error of every method over a sliding window of rounds, a chart per run, so many charts in a
-/// row.
+/// The error of every method over a sliding window of rounds, a chart per run.
 pub(crate) fn drift_panels(title: &str, columns: usize, results: &[Results]) -> String {
     let pane = |results| Pane { title: drift::title(results), results: Some(results) };
     let panes: Vec<Pane<'_>> = results.iter().map(pane).collect();

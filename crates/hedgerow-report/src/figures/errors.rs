@@ -33,7 +33,7 @@ impl Errors {
         Axis::rounds(Spacing::Linear, last_round(self.all()))
     }
 
-    /// The means that decide how far the axis goes. Spreads have no say, nor has the best fixed
+    /// The means that decide how far the axis goes. Spreads don't count, nor does the best fixed
     /// function of the first few samples, which fits them almost exactly: either would squash all
     /// curves.
     fn reach(&self) -> impl Iterator<Item = f64> {
@@ -65,7 +65,7 @@ impl Errors {
 pub(crate) const NOTHING_POSITIVE: &str =
     "Every error is zero: a logarithmic axis has no place for it.";
 
-/// First share of the rounds in which a small error may be luck.
+/// First share of the rounds in which a small error may be chance.
 const EARLY: f64 = 0.1;
 
 /// More background lines than this say nothing more.

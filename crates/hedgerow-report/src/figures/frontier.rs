@@ -56,7 +56,7 @@ pub(crate) fn frontier(heading: &Heading<'_>, y: &str, dots: &[Dot]) -> String {
     })
 }
 
-/// Places in `dots` of those that nobody beats in both, by rising bytes and falling errors;
+/// Places in `dots` of those that no other beats in both, by rising bytes and falling errors;
 /// references have no part in it.
 fn front(dots: &[(&Dot, f64)]) -> Vec<usize> {
     let mut order: Vec<usize> =
@@ -101,7 +101,7 @@ fn draw_axes(svg: &mut Svg, frame: Frame, dots: &[(&Dot, f64)]) {
     rules(svg, frame);
 }
 
-/// From corner to corner: the least error for so many bytes.
+/// From corner to corner: the least error for each number of bytes.
 fn stairs(front: &[usize], spots: &[Spot], frame: Frame) -> Vec<Spot> {
     let mut stairs: Vec<Spot> = Vec::new();
     for (across, up) in front.iter().map(|place| spots[*place]) {

@@ -2,7 +2,7 @@
 
 use hedgerow_lab::results::Moments;
 
-/// `value` with so many significant digits: `0.00644`, `12 300`, `6.44·10⁻⁹`.
+/// `value` with this number of significant digits: `0.00644`, `12 300`, `6.44·10⁻⁹`.
 pub(crate) fn significant(value: f64, digits: usize) -> String {
     if value == 0.0 {
         return "0".to_owned();
@@ -43,7 +43,7 @@ pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
     }
 }
 
-/// `value` with so many decimals, thousands apart.
+/// `value` with this number of decimals and a space between thousands.
 pub(crate) fn fixed(value: f64, decimals: usize) -> String {
     let plain = format!("{value:.decimals$}");
     let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));

@@ -28,7 +28,7 @@ pub(crate) const NOT_AVAILABLE: &str = "This data set was not available.";
 /// More charts than this on one sheet can't be read.
 const MOST_COLUMNS: usize = 6;
 
-/// MSE(t) of every method, a chart per data set, so many charts in a row.
+/// MSE(t) of every method, a chart per data set, with this number of charts in a row.
 pub(crate) fn mse_panels(title: &str, columns: usize, panes: &[Pane<'_>]) -> String {
     draw_errors(title, columns, panes, Error::Running)
 }

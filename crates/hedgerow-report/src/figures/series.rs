@@ -1,4 +1,4 @@
-//! What there is to draw: picks curves out of the results, for the figures and the report alike.
+//! The curves of the results, for the figures and the report.
 
 use super::number;
 use super::palette::{self, Dash, LineStyle};

@@ -21,7 +21,7 @@ struct Trials {
     all: usize,
 }
 
-/// Differences up to so many standard errors may be chance.
+/// Differences up to this number of standard errors may be chance.
 const STANDARD_ERRORS: f64 = 2.0;
 
 /// None if the two are neither equal nor in a positive ratio.
@@ -84,12 +84,17 @@ impl Comparison {
         self.ratio < 1.0
     }
 
-    /// `worse in 10 of 10 trials`; nothing where all are equal or not known one by one.
-    pub(crate) fn count(&self) -> Option<String> {
-        let Trials { higher, lower, all } =
-            self.trials.as_ref().filter(|trials| trials.higher + trials.lower > 0)?;
-        let (word, count) = if self.ratio > 1.0 { ("worse", higher) } else { ("better", lower) };
-        Some(format!("{word} in {count} of {all} trials"))
+    /// `worse in 10 of 10 trials` between two texts; nothing where all are equal or not known one by
+    /// one.
+    pub(crate) fn count(&self, before: &str, after: &str) -> String {
+        match &self.trials {
+            Some(Trials { higher, lower, all }) if higher + lower > 0 => {
+                let (word, count) =
+                    if self.ratio > 1.0 { ("worse", higher) } else { ("better", lower) };
+                format!("{before}{word} in {count} of {all} trials{after}")
+            }
+            _ => String::new(),
+        }
     }
 }
 
@@ -117,10 +122,10 @@ mod tests {
         let mine: Vec<f64> = other.iter().map(|value| value * 1.05).collect();
         let comparison = compared(&mine, &other);
         assert_eq!(comparison.relation(), "1.05 times");
-        assert_eq!(comparison.count().unwrap(), "worse in 10 of 10 trials");
+        assert_eq!(comparison.count("", ""), "worse in 10 of 10 trials");
         let comparison = compared(&other, &mine);
         assert_eq!(comparison.relation(), "4.8% below");
-        assert_eq!(comparison.count().unwrap(), "better in 10 of 10 trials");
+        assert_eq!(comparison.count("", ""), "better in 10 of 10 trials");
     }
 
     #[test]
@@ -129,14 +134,14 @@ mod tests {
         let mine = [5.4, 5.7, 5.9, 5.0, 5.9, 5.0];
         let comparison = compared(&mine, &other);
         assert_eq!(comparison.relation(), "level with");
-        assert_eq!(comparison.count().unwrap(), "worse in 3 of 6 trials");
+        assert_eq!(comparison.count("", ""), "worse in 3 of 6 trials");
     }
 
     #[test]
     fn equal_trials_are_level_and_a_constant_difference_is_not() {
         for equal in [[0.5, 0.7], [0.0, 0.0]] {
             let comparison = compared(&equal, &equal);
-            assert!(comparison.level && comparison.count().is_none());
+            assert!(comparison.level && comparison.count("", "").is_empty());
         }
         assert!(!compared(&[0.75, 1.25], &[0.5, 1.0]).level);
     }
@@ -149,7 +154,10 @@ mod tests {
     #[test]
     fn a_single_trial_proves_nothing() {
         let comparison = compared(&[0.6], &[0.5]);
-        assert_eq!((comparison.relation().as_str(), comparison.count()), ("1.20 times", None));
+        assert_eq!(
+            (comparison.relation(), comparison.count("", "")),
+            ("1.20 times".into(), "".into())
+        );
     }
 
     #[test]

@@ -84,7 +84,7 @@ fn against_best_single(results: &Results, subject: &MethodResult) -> String {
     else {
         return format!("{reached}.");
     };
-    let count = found.count().map_or(String::new(), |count| format!("; {count}"));
+    let count = found.count("; ", "");
     format!(
         "{reached}, {} that of the best single kernel ({}: {}{count}).",
         found.relation(),
@@ -105,7 +105,7 @@ fn against_naive(results: &Results, subject: &MethodResult) -> Option<String> {
         _ => "as many numbers up as naive".to_owned(),
     };
     let found = comparison(results, subject, naive)?;
-    let count = found.count().map_or(String::new(), |count| format!(" ({count})"));
+    let count = found.count(" (", ")");
     let measure = Measure::of(results).name(results);
     Some(format!(
         "It sent {sent}, and its {measure} was {} that of naive{count}.",
@@ -121,7 +121,7 @@ fn against_trivial(results: &Results, subject: &MethodResult) -> Vec<String> {
         let found = comparison(results, subject, rule)?;
         let what =
             if rule.name == "last" { "the last value" } else { "the mean of all values so far" };
-        let count = found.count().map_or(String::new(), |count| format!("; {count}"));
+        let count = found.count("; ", "");
         let behind = format!("({}: {}{count})", rule.label(), value(results, rule));
         let measure = Measure::of(results).name(results);
         let relation = found.relation();
@@ -159,18 +159,17 @@ fn lowest(results: &Results, subject: &MethodResult) -> Option<String> {
         return None;
     }
     let won = std::ptr::eq(*lowest, subject);
-    let rival = if won { second } else { lowest };
-    let level = comparison(results, subject, rival).is_some_and(|found| found.level);
+    let (rival, loser) = if won { (second, *second) } else { (lowest, subject) };
+    let close = match comparison(results, subject, rival) {
+        Some(found) if found.level => format!(", level with that of {}", loser.label()),
+        _ => String::new(),
+    };
     let name = measure.name(results);
     if won {
-        let close =
-            if level { format!(", level with that of {}", rival.label()) } else { String::new() };
         return Some(format!(
             "Of all methods that need no hindsight it had the lowest {name}{close}."
         ));
     }
-    let close =
-        if level { format!(", level with that of {}", subject.label()) } else { String::new() };
     let kind = match find(&lowest.name) {
         Some(info) if info.role == Role::Central => ", with all samples in one place",
         Some(info) if info.role == Role::Trivial => ", although it learns nothing",

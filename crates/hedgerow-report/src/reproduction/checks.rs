@@ -8,7 +8,7 @@ use crate::figures::number::{fixed, listed, percent, significant, times};
 use crate::figures::series::{best_single, favourite};
 use hedgerow_lab::results::{MethodResult, Results};
 
-/// One error is close to another if it is at most so many times as large.
+/// One error is close to another if it is at most this many times as large.
 pub(super) const CLOSE: f64 = 1.35;
 /// The naive extension sends P times as much as `mk`, give or take a weight or a vote.
 const NEARLY_P: f64 = 0.95;
@@ -17,7 +17,7 @@ const NEARLY_P: f64 = 0.95;
 pub(super) const HELD: f64 = 0.1;
 /// A regret that grows faster than t to this power is not clearly sublinear.
 pub(super) const SUBLINEAR: f64 = 0.95;
-/// One kernel is much worse than another if its error is so many times as large.
+/// One kernel is much worse than another if its error is this many times as large.
 pub(super) const MUCH_WORSE: f64 = 2.0;
 
 /// What a reader has to know of the criteria.

@@ -48,7 +48,7 @@ pub(super) fn meanings(reproduction: &Reproduction) -> Vec<(String, String)> {
     names(reproduction).into_iter().filter_map(meaning).collect()
 }
 
-/// A variant whose error is so many times mk's has diverged.
+/// A variant whose error is this many times mk's has diverged.
 const DIVERGED: f64 = 1000.0;
 
 /// How to read the table, and what each variant amounts to.

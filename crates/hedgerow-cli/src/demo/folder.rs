@@ -1,4 +1,4 @@
-//! [`Stage`]: certificates, settings and samples of a demonstration, in a folder.
+//! [`DemoFolder`]: certificates, settings and samples of a demonstration, in a folder.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -23,8 +23,8 @@ const DAYS: u32 = 60;
 
 const STORE: &str = "server.db";
 
-pub(super) struct Stage {
-    pub(super) folder: PathBuf,
+pub(super) struct DemoFolder {
+    pub(super) path: PathBuf,
     /// Removes the folder in the end, unless it is to be kept.
     temporary: Option<tempfile::TempDir>,
     pub(super) dashboard: SocketAddr,
@@ -33,7 +33,7 @@ pub(super) struct Stage {
     pub(super) rounds: usize,
 }
 
-impl Stage {
+impl DemoFolder {
     pub(super) fn prepare(
         arguments: &Arguments,
         settings: &Settings,
@@ -53,11 +53,11 @@ impl Stage {
         let dashboard =
             free_address(DASHBOARD).or_else(|_| free_address(0)).context("no port is free")?;
         let listen = free_address(0).context("no port is free")?;
-        let stage = Self { folder, temporary, dashboard, lines, rounds };
-        stage.write_certificates()?;
-        stage.write_settings(arguments, settings, data, listen)?;
-        stage.number_nodes()?;
-        Ok(stage)
+        let folder = Self { path: folder, temporary, dashboard, lines, rounds };
+        folder.write_certificates()?;
+        folder.write_settings(arguments, settings, data, listen)?;
+        folder.number_nodes()?;
+        Ok(folder)
     }
 
     pub(super) fn nodes(&self) -> usize {
@@ -65,7 +65,7 @@ impl Stage {
     }
 
     pub(super) fn file(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.path.join(name)
     }
 
     /// The folder, which is kept from now on.
@@ -74,9 +74,9 @@ impl Stage {
         // well.
         let kept = std::env::temp_dir().join(format!("hedgerow-demo-{}", std::process::id()));
         if self.temporary.is_none() || fs::create_dir_all(&kept).is_err() {
-            return self.folder.clone();
+            return self.path.clone();
         }
-        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             if entry.path().extension().is_some_and(|extension| extension == "log") {
                 _ = fs::copy(entry.path(), kept.join(entry.file_name()));
             }
@@ -85,7 +85,7 @@ impl Stage {
     }
 
     /// The writer of the nodes' samples.
-    pub(super) fn dealer(&self) -> anyhow::Result<Dealer<'_>> {
+    pub(super) fn writer(&self) -> anyhow::Result<SampleWriter<'_>> {
         let open = |node: usize| {
             let path = self.file(&samples_name(node));
             File::create(&path)
@@ -93,7 +93,7 @@ impl Stage {
                 .with_context(|| format!("can't write {}", path.display()))
         };
         let files: anyhow::Result<Vec<_>> = (0..self.nodes()).map(open).collect();
-        Ok(Dealer { stage: self, files: files?, dealt: 0 })
+        Ok(SampleWriter { folder: self, files: files?, written: 0 })
     }
 
     fn write_certificates(&self) -> anyhow::Result<()> {
@@ -121,7 +121,7 @@ impl Stage {
         listen: SocketAddr,
     ) -> anyhow::Result<()> {
         let scaling = match &settings.scaling {
-            // What is scaled with hindsight is scaled by now.
+            // Data scaled with hindsight is already scaled.
             Scaling::None | Scaling::WholeFile { .. } => "none",
             Scaling::Auto if data.is_of_order_one => "none",
             Scaling::Online(ScaleKind::Range) => "online-range",
@@ -211,26 +211,26 @@ fn lines(settings: &Settings, data: &Dataset, nodes: usize) -> anyhow::Result<Ve
     Ok(all)
 }
 
-/// Writes samples to the nodes' files as time goes by.
-pub(super) struct Dealer<'a> {
-    stage: &'a Stage,
+/// Writes samples to the nodes' files, round by round.
+pub(super) struct SampleWriter<'a> {
+    folder: &'a DemoFolder,
     files: Vec<BufWriter<File>>,
     /// Samples that each node has got so far.
-    pub(super) dealt: usize,
+    pub(super) written: usize,
 }
 
-impl Dealer<'_> {
-    pub(super) fn deal_until(&mut self, round: usize) -> anyhow::Result<()> {
-        if round <= self.dealt {
+impl SampleWriter<'_> {
+    pub(super) fn write_until(&mut self, round: usize) -> anyhow::Result<()> {
+        if round <= self.written {
             return Ok(());
         }
-        for (file, lines) in self.files.iter_mut().zip(&self.stage.lines) {
-            for line in &lines[self.dealt..round] {
+        for (file, lines) in self.files.iter_mut().zip(&self.folder.lines) {
+            for line in &lines[self.written..round] {
                 writeln!(file, "{line}").context("can't write samples")?;
             }
             file.flush().context("can't write samples")?;
         }
-        self.dealt = round;
+        self.written = round;
         Ok(())
     }
 }

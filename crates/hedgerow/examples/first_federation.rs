@@ -40,8 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mean_square_error = |federation: &Federation| {
         let errors = federation.nodes().iter().flat_map(|node| {
             let points = grid_features.samples(map.width()).zip(&grid);
-            points
-                .map(move |(z, x)| f64::from(node.predict_features(0, z) - (TAU * x).sin()).powi(2))
+            points.map(move |(z, x)| f64::from(node.method(0).predict(z) - (TAU * x).sin()).powi(2))
         });
         errors.sum::<f64>() / (NODES * grid.len()) as f64
     };

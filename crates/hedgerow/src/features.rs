@@ -105,6 +105,7 @@ pub struct FeatureSpec {
 
 /// Why a feature map can't be made.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FeatureError {
     /// The dictionary is empty.
     #[error("the dictionary needs at least 1 kernel, but has 0")]

@@ -420,6 +420,7 @@ impl Federation {
 
     /// Everything that has to survive a restart of a federation that is given features: models,
     /// what messages still owe, and what was counted.
+    #[must_use]
     pub fn save(&self) -> Vec<u8> {
         let halves = self.nodes.iter().flat_map(|node| &node.heads);
         let saved = Saved {

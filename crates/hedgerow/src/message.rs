@@ -84,6 +84,27 @@ pub enum Numbers {
     Compressed(Vec<u8>),
 }
 
+impl Numbers {
+    /// Reads at most so many numbers, or refuses them; `decode` reads compressed ones.
+    pub(crate) fn read(
+        &self,
+        most: usize,
+        out: &mut Vec<f32>,
+        decode: impl FnOnce(&[u8], &mut Vec<f32>) -> Result<(), Rejected>,
+    ) -> Result<(), Rejected> {
+        match self {
+            Self::Plain(numbers) if numbers.len() > most => {
+                Err(Rejected::WrongLength { expected: most, found: numbers.len() })
+            }
+            Self::Plain(numbers) => {
+                out.clone_from(numbers);
+                Ok(())
+            }
+            Self::Compressed(bytes) => decode(bytes, out),
+        }
+    }
+}
+
 /// What a node tells of its predictions.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Errors {
@@ -218,6 +239,7 @@ impl Report {
 
 /// Why a message was refused; it changed nothing.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Rejected {
     /// It belongs to a round that has closed, or to one that has not begun.
     #[error("upload for round {found}, but round {open} is open")]

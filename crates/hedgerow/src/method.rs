@@ -24,6 +24,7 @@ mod node_shell;
 pub(crate) mod omkl;
 mod references;
 pub(crate) mod rows;
+mod selected;
 mod server_shell;
 mod setup;
 mod spec;
@@ -84,6 +85,7 @@ pub trait NodeMethod: Send {
     ///
     /// # Panics
     /// If they were made for another dictionary.
+    #[must_use]
     fn predict(&self, z: Features<'_>) -> f32;
     /// Learns from one sample. Refuses what makes no sense, and then stays as it was.
     fn learn(&mut self, z: Features<'_>, y: f32) -> Result<(), BadSample>;
@@ -112,6 +114,7 @@ pub trait NodeMethod: Send {
     /// If the rescaling was made for another dictionary.
     fn rescale(&mut self, rescaling: &Rescaling);
     /// Everything that has to survive a restart.
+    #[must_use]
     fn save(&self) -> Vec<u8>;
     /// Goes on from a saved state, or refuses it and stays as it was.
     fn restore(&mut self, saved: &[u8]) -> Result<(), BadState>;
@@ -159,6 +162,7 @@ pub trait ServerMethod: Send + Sync {
     /// If the rescaling was made for another dictionary.
     fn rescale(&mut self, rescaling: &Rescaling);
     /// Everything that has to survive a restart.
+    #[must_use]
     fn save(&self) -> Vec<u8>;
     /// Goes on from a saved state, or refuses it and stays as it was.
     fn restore(&mut self, saved: &[u8]) -> Result<(), BadState>;
@@ -166,6 +170,7 @@ pub trait ServerMethod: Send + Sync {
 
 /// A sample that can't be learned from.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BadSample {
     /// The label isn't a number of reasonable size.
     #[error("label {label} is not a finite number of size at most {MAX_LABEL:e}")]

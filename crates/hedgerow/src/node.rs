@@ -364,27 +364,6 @@ impl Node {
         Ok(Answer { value: values[0], round, known })
     }
 
-    /// Predicts an output from features, in the unit that labels are learned in.
-    ///
-    /// # Panics
-    /// If the features were made for another dictionary, or there is no such output.
-    pub fn predict_features(&self, output: usize, z: Features<'_>) -> f32 {
-        self.heads[output].predict(z)
-    }
-
-    /// Learns from features and scaled labels.
-    pub fn learn_features(&mut self, z: Features<'_>, y: &[f32]) -> Result<(), BadInput> {
-        let (expected, found) = (self.heads.len(), y.len());
-        if found != expected {
-            return Err(BadInput::WrongLabels { expected, found });
-        }
-        // One output can't refuse what the others take: all have the same features, and labels are
-        // checked first.
-        y.iter().try_for_each(|y| self.plan.check_label(*y))?;
-        let mut heads = self.heads.iter_mut().zip(y);
-        Ok(heads.try_for_each(|(head, y)| head.learn(z, *y))?)
-    }
-
     /// Takes all models to another scale, for drivers that scale samples themselves.
     ///
     /// # Panics

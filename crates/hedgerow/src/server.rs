@@ -7,8 +7,6 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize};
-
 use crate::aggregation::PartialSum;
 use crate::codec::Reference;
 use crate::message::{
@@ -52,12 +50,6 @@ impl Closed {
     pub fn is_news(self) -> bool {
         self.has_uploads || self.has_scale
     }
-}
-
-/// Heads of a server of several outputs.
-#[derive(Serialize, Deserialize)]
-struct Saved {
-    heads: Vec<Vec<u8>>,
 }
 
 impl Plan {
@@ -273,12 +265,14 @@ impl Server {
 
     /// What opens the round, for one node: the scale, if there is one, and the broadcast. See
     /// [`Server::broadcast_message`].
+    #[must_use]
     pub fn opening(&self, taken: u64, has_previous: bool) -> impl Iterator<Item = ToNode> {
         let broadcast = self.broadcast_message(taken, has_previous);
         self.scale_message().into_iter().chain([broadcast])
     }
 
     /// The scale as it travels; none if there is none.
+    #[must_use]
     pub fn scale_message(&self) -> Option<ToNode> {
         let (version, scale) = (self.scale_version(), self.scale()?.to_bytes());
         Some(ToNode::Scale(ScaleMessage { version, scale }))
@@ -286,6 +280,7 @@ impl Server {
 
     /// The broadcast as it travels to a node. `taken` is the last round of which its upload was
     /// taken, 0 if none was. A node that has the broadcast before can be sent a compressed one.
+    #[must_use]
     pub fn broadcast_message(&self, taken: u64, has_previous: bool) -> ToNode {
         let compressed = self.down.latest().filter(|_| has_previous);
         let heads = self.heads.iter().enumerate().map(|(output, head)| {
@@ -312,11 +307,9 @@ impl Server {
 
     /// The models and everything else that has to survive a restart, but for the scaling. Uploads
     /// of the open round are not part of it.
+    #[must_use]
     pub fn save(&self) -> Vec<u8> {
-        match &self.heads[..] {
-            [head] => head.save(),
-            heads => KIND.save(&Saved { heads: heads.iter().map(|head| head.save()).collect() }),
-        }
+        KIND.save_each(self.heads.iter().map(|head| head.save()))
     }
 
     /// The scaling, apart from the rest because it is large and rarely changes; none if there is
@@ -328,15 +321,9 @@ impl Server {
     /// Continues from the states of [`Server::save`] and [`Server::save_scaling`] of the same plan.
     pub fn restore(plan: &Plan, saved: &[u8], scaling: Option<&[u8]>) -> Result<Self, BadState> {
         let mut server = plan.server();
-        match &mut server.heads[..] {
-            [head] => head.restore(saved)?,
-            heads => {
-                let is_sound = |saved: &Saved| saved.heads.len() == heads.len();
-                let saved = KIND.restore(saved, is_sound)?;
-                let mut both = heads.iter_mut().zip(&saved.heads);
-                both.try_for_each(|(head, saved)| head.restore(saved))?;
-            }
-        }
+        let saved = KIND.restore_each(saved, plan.outputs())?;
+        let mut heads = server.heads.iter_mut().zip(&saved);
+        heads.try_for_each(|(head, saved)| head.restore(saved))?;
         match (&mut server.scaling, scaling) {
             (Some(scaling), Some(saved)) => scaling.restore(saved)?,
             (None, None) => {}

@@ -48,6 +48,7 @@ impl StateKind {
     }
 
     /// The same kind in a later version.
+    #[must_use]
     pub const fn version(self, version: u16) -> Self {
         Self { version, ..self }
     }
@@ -57,8 +58,27 @@ impl StateKind {
         clippy::expect_used,
         reason = "writing to memory can't fail, and an empty state would be a lost one"
     )]
+    #[must_use]
     pub fn save(self, state: &impl Serialize) -> Vec<u8> {
         postcard::to_allocvec(&(self.version, self.name, state)).expect("memory can be written")
+    }
+
+    /// Bytes of several states, one for each output; those of a single one are its own.
+    pub(crate) fn save_each(self, states: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
+        let mut states: Vec<_> = states.collect();
+        if states.len() == 1 { states.remove(0) } else { self.save(&states) }
+    }
+
+    /// The states that [`StateKind::save_each`] wrote.
+    pub(crate) fn restore_each(
+        self,
+        saved: &[u8],
+        outputs: usize,
+    ) -> Result<Vec<Vec<u8>>, BadState> {
+        match outputs {
+            1 => Ok(vec![saved.to_vec()]),
+            _ => self.restore(saved, |states: &Vec<_>| states.len() == outputs),
+        }
     }
 
     /// Parses and checks a state that [`StateKind::save`] wrote.

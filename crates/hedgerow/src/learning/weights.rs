@@ -90,6 +90,47 @@ impl ExponentialWeights {
     }
 }
 
+/// Exponential weights, and the same as parts that sum to one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Mixture {
+    weights: ExponentialWeights,
+    parts: Vec<f64>,
+}
+
+impl Mixture {
+    /// Equal parts.
+    pub(crate) fn new(rule: WeightRule, kernels: usize) -> Self {
+        let parts = vec![1.0 / kernels as f64; kernels];
+        Self { weights: ExponentialWeights::new(rule, kernels), parts }
+    }
+
+    pub(crate) fn charge(&mut self, rate: f64, losses: impl IntoIterator<Item = f64>) {
+        self.weights.charge(rate, losses);
+        self.weights.probabilities(&mut self.parts);
+    }
+
+    /// As if losses so far had come `factor` times as large. The parts stay until the next loss, so
+    /// that predictions do.
+    pub(crate) fn in_other_units(&mut self, factor: f64) {
+        self.weights.in_other_units(factor);
+    }
+
+    pub(crate) fn log(&self) -> &[f64] {
+        self.weights.log()
+    }
+
+    pub(crate) fn parts(&self) -> &[f64] {
+        &self.parts
+    }
+
+    /// Whether a saved state is one that could have been reached with this many kernels.
+    pub(crate) fn is_sound(&self, rule: WeightRule, kernels: usize) -> bool {
+        self.weights.is_sound(rule, kernels)
+            && self.parts.len() == kernels
+            && is_distribution(&self.parts)
+    }
+}
+
 /// Whether weights from a saved state sum to one.
 pub(crate) fn is_distribution(weights: &[f64]) -> bool {
     let total: f64 = weights.iter().sum();

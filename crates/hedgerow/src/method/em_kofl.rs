@@ -18,17 +18,18 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::info::{Halves, Look, MethodInfo};
-use super::layout::{BroadcastLayout, FIRST, Layout, UploadLayout, Votes};
+use super::layout::{Layout, UploadLayout, Votes};
 use super::node_shell::{NodeRule, NodeShell};
-use super::rows::{Models, add_losses, are_losses, descend, one_hot, pack_losses};
-use super::server_shell::{ServerRule, ServerShell, check_losses, check_selection, is_selection};
+use super::rows::{add_losses, are_losses, descend, pack_losses};
+use super::selected::{self, SelectedModels, check_selection};
+use super::server_shell::{ServerRule, ServerShell, check_losses};
 use super::{ServerMethod, Setup};
 use crate::aggregation::Gathering;
-use crate::codec::{Kind, Section};
+use crate::codec::Section;
 use crate::features::Features;
 use crate::learning::weights::{ExponentialWeights, draw};
 use crate::limits::MAX_LOSS;
-use crate::message::{Broadcast, Rejected, Selection, Upload};
+use crate::message::{Broadcast, Rejected, Upload};
 use crate::random::{CounterRng, Purpose};
 use crate::scaling::Rescaling;
 use crate::state::StateKind;
@@ -50,7 +51,7 @@ fn layout(setup: &Setup) -> Layout {
     Layout {
         upload: UploadLayout::Models { models: 1, len, losses: kernels },
         votes: Votes::None,
-        broadcast: BroadcastLayout::Selected { among: kernels, len },
+        broadcast: selected::layout(setup),
     }
 }
 
@@ -63,26 +64,17 @@ struct Node {
 
 #[derive(Serialize, Deserialize)]
 struct State {
-    selection: Selection,
-    /// The global model.
-    global: Models,
-    /// The node's own of every kernel, one after the other.
-    models: Models,
+    selected: SelectedModels,
     /// Loss of each kernel since the last broadcast.
     losses: Vec<f64>,
 }
 
 impl Node {
     fn new(setup: &Setup) -> Self {
-        let (kernels, len) = (setup.kernels(), setup.model_len());
+        let kernels = setup.kernels();
         Self {
             setup: *setup,
-            state: State {
-                selection: FIRST,
-                global: Models::zero(1, len),
-                models: Models::zero(kernels, len),
-                losses: vec![0.0; kernels],
-            },
+            state: State { selected: SelectedModels::zero(setup), losses: vec![0.0; kernels] },
             sample_losses: vec![0.0; kernels],
         }
     }
@@ -97,25 +89,22 @@ impl NodeRule for Node {
     }
 
     fn predict(&self, z: Features<'_>) -> f32 {
-        let (kernel, len) = (self.state.selection.current as usize, self.setup.model_len());
-        self.state.global.predict(0, z.part(kernel * len..(kernel + 1) * len))
+        self.state.selected.predict(&self.setup, z)
     }
 
     fn learn(&mut self, step: u64, z: Features<'_>, y: f32) {
         let (rate, losses) = (self.setup.step_size(step), &mut self.sample_losses);
-        descend(&self.setup, rate, &mut self.state.models, z, y, losses);
+        descend(&self.setup, rate, &mut self.state.selected.models, z, y, losses);
         add_losses(&mut self.state.losses, losses);
     }
 
     fn write(&self, _round: u64, upload: &mut Upload) {
-        let state = &self.state;
-        state.models.pack_row(state.selection.next as usize, &mut upload.numbers);
-        pack_losses(&state.losses, &mut upload.numbers);
+        self.state.selected.write(&mut upload.numbers);
+        pack_losses(&self.state.losses, &mut upload.numbers);
     }
 
     fn sections(&self, out: &mut Vec<Section>) {
-        let slot = self.state.selection.next as usize;
-        out.push(Section { len: self.setup.model_len(), kind: Kind::Model { slot } });
+        out.push(self.state.selected.section(&self.setup));
     }
 
     fn check(&self, broadcast: &Broadcast) -> Result<(), Rejected> {
@@ -123,24 +112,20 @@ impl NodeRule for Node {
     }
 
     fn adopt(&mut self, broadcast: &Broadcast) {
-        let (state, selection) = (&mut self.state, broadcast.kernels.unwrap_or(FIRST));
-        state.selection = selection;
-        state.global.set(0, &broadcast.numbers);
-        state.models.set(selection.current as usize, &broadcast.numbers);
-        state.losses.fill(0.0);
+        self.state.selected.adopt(broadcast);
+        self.state.losses.fill(0.0);
     }
 
     fn shares(&self, out: &mut [f64]) {
-        one_hot(self.state.selection.current as usize, out);
+        self.state.selected.shares(out);
     }
 
     fn norm2(&self) -> f64 {
-        self.state.global.norm2(0)
+        self.state.selected.norm2()
     }
 
     fn rescale(&mut self, rescaling: &Rescaling) {
-        self.state.global.rescale(0, self.state.selection.current as usize, rescaling);
-        self.state.models.rescale_all(rescaling);
+        self.state.selected.rescale(rescaling);
         let factor = rescaling.loss_factor();
         self.state.losses.iter_mut().for_each(|loss| *loss = (*loss * factor).min(MAX_LOSS));
     }
@@ -150,11 +135,7 @@ impl NodeRule for Node {
     }
 
     fn is_sound(&self, state: &State) -> bool {
-        let (kernels, len) = (self.setup.kernels(), self.setup.model_len());
-        is_selection(&self.setup, state.selection)
-            && state.global.is_sound(1, len)
-            && state.models.is_sound(kernels, len)
-            && are_losses(&state.losses, kernels)
+        state.selected.is_sound(&self.setup) && are_losses(&state.losses, self.setup.kernels())
     }
 
     fn restore(&mut self, state: State) {
@@ -172,10 +153,8 @@ struct Randomised {
 fn server(setup: &Setup) -> Box<dyn ServerMethod> {
     let selections = CounterRng::from_seed(setup.seed()).derive(Purpose::Selection, 0);
     let weights = ExponentialWeights::new(setup.weight_rule(), setup.kernels());
-    let numbers = vec![0.0; setup.model_len()];
-    let opening = Broadcast { round: 1, kernels: Some(FIRST), numbers };
     let rule = Randomised { setup: *setup, selections };
-    ServerShell::boxed(setup, layout(setup), rule, weights, opening)
+    ServerShell::boxed(setup, layout(setup), rule, weights, selected::opening(setup))
 }
 
 impl ServerRule for Randomised {
@@ -194,9 +173,8 @@ impl ServerRule for Randomised {
         let losses = sums.totals().skip(broadcast.numbers.len());
         weights.charge(self.setup.weight_rate(broadcast.round), losses);
         sums.mean(&mut broadcast.numbers);
-        let drawn = draw(weights.log(), self.selections.uniform_at(broadcast.round)) as u32;
-        let averaged = broadcast.kernels.unwrap_or(FIRST).next;
-        broadcast.kernels = Some(Selection { current: averaged, next: drawn });
+        let drawn = draw(weights.log(), self.selections.uniform_at(broadcast.round));
+        selected::advance(broadcast, drawn);
     }
 
     fn rescale(

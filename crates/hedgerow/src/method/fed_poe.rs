@@ -25,12 +25,12 @@ use super::Setup;
 use super::info::{Halves, Look, MethodInfo, row_bytes};
 use super::node_shell::{NodeRule, NodeShell};
 use super::omkl::{Omkl, OmklState};
-use super::rows::{Models, descend, every_model};
+use super::rows::{Copies, descend, every_model};
 use super::server_shell::{ServerShell, check_broadcast};
 use crate::codec::Section;
 use crate::features::Features;
 use crate::learning::loss::Objective;
-use crate::learning::weights::{ExponentialWeights, is_distribution};
+use crate::learning::weights::{ExponentialWeights, Mixture, is_distribution};
 use crate::limits::MAX_SUM;
 use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
@@ -63,13 +63,10 @@ struct Node {
 
 #[derive(Serialize, Deserialize)]
 struct State {
-    /// θ of the last broadcast.
-    global: Models,
-    /// Those and the gradient steps since.
-    models: Models,
-    kernels: ExponentialWeights,
-    /// The weights of the federated models, summing to one.
-    probabilities: Vec<f64>,
+    /// θ of the last broadcast, and the same after the gradient steps since.
+    copies: Copies,
+    /// The weights of the federated models.
+    mixture: Mixture,
     /// Of the federated and the own prediction.
     parts: ExponentialWeights,
     /// a and b, summing to one.
@@ -79,14 +76,11 @@ struct State {
 impl Node {
     fn new(setup: &Setup) -> Self {
         let (kernels, rule) = (setup.kernels(), setup.weight_rule());
-        let models = Models::zero(kernels, setup.model_len());
         Self {
             setup: *setup,
             state: State {
-                global: models.clone(),
-                models,
-                kernels: ExponentialWeights::new(rule, kernels),
-                probabilities: vec![1.0 / kernels as f64; kernels],
+                copies: Copies::zero(kernels, setup.model_len()),
+                mixture: Mixture::new(rule, kernels),
                 parts: ExponentialWeights::new(rule, 2),
                 shares: [0.5; 2],
             },
@@ -97,7 +91,8 @@ impl Node {
 
     /// The federated and the own prediction.
     fn predictions(&self, z: Features<'_>) -> [f32; 2] {
-        [self.state.global.predict_mixture(&self.state.probabilities, z), self.own.predict(z)]
+        let State { copies, mixture, .. } = &self.state;
+        [copies.global.predict_mixture(mixture.parts(), z), self.own.predict(z)]
     }
 }
 
@@ -120,17 +115,16 @@ impl NodeRule for Node {
         let loss = |prediction: f32| loss.value(f64::from(prediction), label).min(MAX_SUM);
         let lost = self.predictions(z).map(loss);
         let state = &mut self.state;
-        descend(setup, setup.step_size(step), &mut state.models, z, y, &mut self.losses);
+        descend(setup, setup.step_size(step), &mut state.copies.local, z, y, &mut self.losses);
         self.own.step(z, y);
-        state.global.objectives(setup.objective(), z, y, &mut self.losses);
-        state.kernels.charge(setup.weight_rate(step), self.losses.iter().copied());
-        state.kernels.probabilities(&mut state.probabilities);
+        state.copies.global.objectives(setup.objective(), z, y, &mut self.losses);
+        state.mixture.charge(setup.weight_rate(step), self.losses.iter().copied());
         state.parts.charge(setup.base_weight_rate(step) * LN_2, lost);
         state.parts.probabilities(&mut state.shares);
     }
 
     fn write(&self, _round: u64, upload: &mut Upload) {
-        self.state.models.pack(&mut upload.numbers);
+        self.state.copies.local.pack(&mut upload.numbers);
     }
 
     fn sections(&self, out: &mut Vec<Section>) {
@@ -142,14 +136,13 @@ impl NodeRule for Node {
     }
 
     fn adopt(&mut self, broadcast: &Broadcast) {
-        self.state.global.set(0, &broadcast.numbers);
-        self.state.models.set(0, &broadcast.numbers);
+        self.state.copies.adopt(&broadcast.numbers);
     }
 
     fn shares(&self, out: &mut [f64]) {
         let [federated, own] = self.state.shares;
         for (out, (of_federated, of_own)) in
-            out.iter_mut().zip(self.state.probabilities.iter().zip(self.own.weights()))
+            out.iter_mut().zip(self.state.mixture.parts().iter().zip(self.own.weights()))
         {
             // The sum of two rounded numbers may exceed one.
             *out = (federated * of_federated + own * of_own).min(1.0);
@@ -157,17 +150,17 @@ impl NodeRule for Node {
     }
 
     fn norm2(&self) -> f64 {
-        let federated = self.state.global.norm2_mixture(&self.state.probabilities);
+        let State { copies, mixture, .. } = &self.state;
+        let federated = copies.global.norm2_mixture(mixture.parts());
         self.state.shares[0] * federated + self.state.shares[1] * self.own.norm2()
     }
 
     fn rescale(&mut self, rescaling: &Rescaling) {
         let state = &mut self.state;
-        state.global.rescale_all(rescaling);
-        state.models.rescale_all(rescaling);
+        state.copies.each(|models| models.rescale_all(rescaling));
         self.own.rescale(rescaling);
-        // The mixtures stay, so that predictions do.
-        state.kernels.in_other_units(rescaling.loss_factor());
+        state.mixture.in_other_units(rescaling.loss_factor());
+        // The shares stay, so that predictions do.
         state.parts.in_other_units(rescaling.loss_factor());
     }
 
@@ -178,11 +171,8 @@ impl NodeRule for Node {
     fn is_sound(&self, (state, own): &(State, OmklState)) -> bool {
         let (setup, kernels) = (&self.setup, self.setup.kernels());
         let rule = setup.weight_rule();
-        state.global.is_sound(kernels, setup.model_len())
-            && state.models.is_sound(kernels, setup.model_len())
-            && state.kernels.is_sound(rule, kernels)
-            && state.probabilities.len() == kernels
-            && is_distribution(&state.probabilities)
+        state.copies.is_sound(kernels, setup.model_len())
+            && state.mixture.is_sound(rule, kernels)
             && state.parts.is_sound(rule, 2)
             && is_distribution(&state.shares)
             && Omkl::is_sound(setup, own)

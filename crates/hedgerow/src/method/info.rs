@@ -143,6 +143,7 @@ impl Look {
     }
 
     /// The same with a wider line.
+    #[must_use]
     pub const fn bold(self) -> Self {
         Self { is_bold: true, ..self }
     }

@@ -18,6 +18,7 @@ use super::Setup;
 use super::info::{Halves, Look, MethodInfo, row_bytes};
 use super::linear_sgd;
 use super::node_shell::{NodeRule, NodeShell};
+use super::rows::Copies;
 use super::server_shell::ServerShell;
 use crate::codec::Section;
 use crate::features::Features;
@@ -79,7 +80,7 @@ impl Node {
 }
 
 impl NodeRule for Node {
-    type State = (linear_sgd::State, Cholesky);
+    type State = (Copies, Cholesky);
     const KIND: StateKind = StateKind::new("linear-newton-node");
 
     fn width(&self) -> usize {

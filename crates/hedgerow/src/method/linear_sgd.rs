@@ -11,13 +11,13 @@
 
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::Setup;
 use super::info::{FeatureKind, Halves, Look, MethodInfo, row_bytes};
 use super::layout::{BroadcastLayout, Layout};
 use super::node_shell::{NodeRule, NodeShell};
-use super::rows::{Models, descend};
+use super::rows::{Copies, descend};
 use super::server_shell::{ServerShell, check_broadcast};
 use crate::codec::{Kind, Section};
 use crate::features::Features;
@@ -49,26 +49,17 @@ pub(super) fn layout(setup: &Setup) -> Layout {
 
 pub(super) struct Node {
     pub(super) setup: Setup,
-    pub(super) state: State,
-}
-
-#[derive(Serialize, Deserialize)]
-pub(super) struct State {
-    /// The model of the last broadcast.
-    global: Models,
-    /// It and the steps since.
-    pub(super) local: Models,
+    pub(super) state: Copies,
 }
 
 impl Node {
     pub(super) fn new(setup: &Setup) -> Self {
-        let model = Models::zero(1, setup.linear_len());
-        Self { setup: *setup, state: State { global: model.clone(), local: model } }
+        Self { setup: *setup, state: Copies::zero(1, setup.linear_len()) }
     }
 }
 
 impl NodeRule for Node {
-    type State = State;
+    type State = Copies;
     const KIND: StateKind = StateKind::new("linear-node");
 
     fn width(&self) -> usize {
@@ -97,8 +88,7 @@ impl NodeRule for Node {
     }
 
     fn adopt(&mut self, broadcast: &Broadcast) {
-        self.state.global.set(0, &broadcast.numbers);
-        self.state.local.set(0, &broadcast.numbers);
+        self.state.adopt(&broadcast.numbers);
     }
 
     fn norm2(&self) -> f64 {
@@ -106,20 +96,18 @@ impl NodeRule for Node {
     }
 
     fn rescale(&mut self, rescaling: &Rescaling) {
-        self.state.global.rescale_linear(0, rescaling);
-        self.state.local.rescale_linear(0, rescaling);
+        self.state.each(|model| model.rescale_linear(0, rescaling));
     }
 
     fn state(&self) -> impl Serialize {
         &self.state
     }
 
-    fn is_sound(&self, state: &State) -> bool {
-        let len = self.setup.linear_len();
-        state.global.is_sound(1, len) && state.local.is_sound(1, len)
+    fn is_sound(&self, state: &Copies) -> bool {
+        state.is_sound(1, self.setup.linear_len())
     }
 
-    fn restore(&mut self, state: State) {
+    fn restore(&mut self, state: Copies) {
         self.state = state;
     }
 }

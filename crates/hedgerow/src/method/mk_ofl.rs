@@ -15,15 +15,16 @@ use serde::{Deserialize, Serialize};
 
 use super::Setup;
 use super::info::{Halves, Look, MethodInfo, row_bytes};
-use super::layout::{BroadcastLayout, FIRST, Layout, UploadLayout, Votes};
+use super::layout::{Layout, UploadLayout, Votes};
 use super::node_shell::{NodeRule, NodeShell};
-use super::rows::{Models, descend, one_hot};
-use super::server_shell::{ServerRule, ServerShell, check_selection, is_selection};
+use super::rows::descend;
+use super::selected::{self, SelectedModels, check_selection};
+use super::server_shell::{ServerRule, ServerShell};
 use crate::aggregation::Gathering;
-use crate::codec::{Kind, Section};
+use crate::codec::Section;
 use crate::features::Features;
 use crate::learning::weights::{ExponentialWeights, draw, vote_log_weights};
-use crate::message::{Broadcast, NodeId, Rejected, Selection, Upload};
+use crate::message::{Broadcast, NodeId, Rejected, Upload};
 use crate::random::{CounterRng, Purpose};
 use crate::scaling::Rescaling;
 use crate::state::StateKind;
@@ -52,7 +53,7 @@ fn layout(setup: &Setup) -> Layout {
             Average::All => Votes::Counted { kernels },
             Average::Voters => Votes::Summed { kernels },
         },
-        broadcast: BroadcastLayout::Selected { among: kernels, len },
+        broadcast: selected::layout(setup),
     }
 }
 
@@ -93,24 +94,18 @@ struct Node {
 
 #[derive(Serialize, Deserialize)]
 struct State {
-    selection: Selection,
-    /// ŵ_t.
-    global: Models,
-    /// w̃^p of every kernel, one after the other.
-    models: Models,
+    selected: SelectedModels,
     weights: ExponentialWeights,
 }
 
 impl Node {
     fn new(setup: &Setup, id: NodeId) -> Self {
-        let (kernels, len) = (setup.kernels(), setup.model_len());
+        let kernels = setup.kernels();
         Self {
             setup: *setup,
             votes: CounterRng::from_seed(setup.seed()).derive(Purpose::Vote, u64::from(id)),
             state: State {
-                selection: FIRST,
-                global: Models::zero(1, len),
-                models: Models::zero(kernels, len),
+                selected: SelectedModels::zero(setup),
                 weights: ExponentialWeights::new(setup.weight_rule(), kernels),
             },
             losses: vec![0.0; kernels],
@@ -127,13 +122,13 @@ impl NodeRule for Node {
     }
 
     fn predict(&self, z: Features<'_>) -> f32 {
-        let (kernel, len) = (self.state.selection.current as usize, self.setup.model_len());
-        self.state.global.predict(0, z.part(kernel * len..(kernel + 1) * len))
+        self.state.selected.predict(&self.setup, z)
     }
 
     fn learn(&mut self, step: u64, z: Features<'_>, y: f32) {
         let setup = &self.setup;
-        descend(setup, setup.step_size(step), &mut self.state.models, z, y, &mut self.losses);
+        let models = &mut self.state.selected.models;
+        descend(setup, setup.step_size(step), models, z, y, &mut self.losses);
         let nodes = if setup.mk().count_nodes { setup.nodes() } else { 1 };
         let rate = setup.weight_rate(step) * nodes as f64;
         self.state.weights.charge(rate, self.losses.iter().copied());
@@ -142,12 +137,11 @@ impl NodeRule for Node {
     fn write(&self, round: u64, upload: &mut Upload) {
         let state = &self.state;
         upload.vote = Some(draw(state.weights.log(), self.votes.uniform_at(round)) as u32);
-        state.models.pack_row(state.selection.next as usize, &mut upload.numbers);
+        state.selected.write(&mut upload.numbers);
     }
 
     fn sections(&self, out: &mut Vec<Section>) {
-        let slot = self.state.selection.next as usize;
-        out.push(Section { len: self.setup.model_len(), kind: Kind::Model { slot } });
+        out.push(self.state.selected.section(&self.setup));
     }
 
     fn check(&self, broadcast: &Broadcast) -> Result<(), Rejected> {
@@ -155,24 +149,19 @@ impl NodeRule for Node {
     }
 
     fn adopt(&mut self, broadcast: &Broadcast) {
-        let (state, selection) = (&mut self.state, broadcast.kernels.unwrap_or(FIRST));
-        state.selection = selection;
-        state.global.set(0, &broadcast.numbers);
-        // From here on the model of the global kernel is the global model.
-        state.models.set(selection.current as usize, &broadcast.numbers);
+        self.state.selected.adopt(broadcast);
     }
 
     fn shares(&self, out: &mut [f64]) {
-        one_hot(self.state.selection.current as usize, out);
+        self.state.selected.shares(out);
     }
 
     fn norm2(&self) -> f64 {
-        self.state.global.norm2(0)
+        self.state.selected.norm2()
     }
 
     fn rescale(&mut self, rescaling: &Rescaling) {
-        self.state.global.rescale(0, self.state.selection.current as usize, rescaling);
-        self.state.models.rescale_all(rescaling);
+        self.state.selected.rescale(rescaling);
         self.state.weights.in_other_units(rescaling.loss_factor());
     }
 
@@ -181,11 +170,8 @@ impl NodeRule for Node {
     }
 
     fn is_sound(&self, state: &State) -> bool {
-        let (kernels, len) = (self.setup.kernels(), self.setup.model_len());
-        is_selection(&self.setup, state.selection)
-            && state.global.is_sound(1, len)
-            && state.models.is_sound(kernels, len)
-            && state.weights.is_sound(self.setup.weight_rule(), kernels)
+        state.selected.is_sound(&self.setup)
+            && state.weights.is_sound(self.setup.weight_rule(), self.setup.kernels())
     }
 
     fn restore(&mut self, state: State) {
@@ -204,9 +190,7 @@ struct Vote {
 fn server(setup: &Setup) -> Box<dyn super::ServerMethod> {
     let selections = CounterRng::from_seed(setup.seed()).derive(Purpose::Selection, 0);
     let rule = Vote { setup: *setup, selections, log: vec![0.0; setup.kernels()] };
-    let numbers = vec![0.0; setup.model_len()];
-    let opening = Broadcast { round: 1, kernels: Some(FIRST), numbers };
-    ServerShell::boxed(setup, layout(setup), rule, (), opening)
+    ServerShell::boxed(setup, layout(setup), rule, (), selected::opening(setup))
 }
 
 impl ServerRule for Vote {
@@ -218,12 +202,11 @@ impl ServerRule for Vote {
 
     fn close(&mut self, (): &mut (), sums: &Gathering, broadcast: &mut Broadcast) {
         vote_log_weights(sums.votes(), &mut self.log);
-        let drawn = draw(&self.log, self.selections.uniform_at(broadcast.round)) as u32;
-        let averaged = broadcast.kernels.unwrap_or(FIRST).next;
-        broadcast.kernels = Some(Selection { current: averaged, next: drawn });
+        let drawn = draw(&self.log, self.selections.uniform_at(broadcast.round));
+        selected::advance(broadcast, drawn);
         match self.setup.mk().average {
             Average::All => sums.mean(&mut broadcast.numbers),
-            Average::Voters => sums.mean_of_voters(drawn as usize, &mut broadcast.numbers),
+            Average::Voters => sums.mean_of_voters(drawn, &mut broadcast.numbers),
         }
     }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::info::{Halves, Look, MethodInfo, row_bytes};
 use super::layout::{BroadcastLayout, Layout, UploadLayout, Votes};
 use super::node_shell::{NodeRule, NodeShell};
-use super::rows::{Models, add_losses, are_losses, descend, every_model, pack_losses};
+use super::rows::{Copies, add_losses, are_losses, descend, every_model, pack_losses};
 use super::server_shell::{ServerRule, ServerShell, check_broadcast, check_losses};
 use super::{ServerMethod, Setup};
 use crate::aggregation::Gathering;
@@ -58,10 +58,7 @@ struct Node {
 
 #[derive(Serialize, Deserialize)]
 struct State {
-    /// The models of the last broadcast.
-    global: Models,
-    /// Those and the gradient steps since.
-    models: Models,
+    copies: Copies,
     /// The weights of the last broadcast.
     weights: Vec<f64>,
     /// Loss of each kernel since.
@@ -71,12 +68,10 @@ struct State {
 impl Node {
     fn new(setup: &Setup) -> Self {
         let kernels = setup.kernels();
-        let models = Models::zero(kernels, setup.model_len());
         Self {
             setup: *setup,
             state: State {
-                global: models.clone(),
-                models,
+                copies: Copies::zero(kernels, setup.model_len()),
                 weights: vec![1.0 / kernels as f64; kernels],
                 losses: vec![0.0; kernels],
             },
@@ -94,17 +89,17 @@ impl NodeRule for Node {
     }
 
     fn predict(&self, z: Features<'_>) -> f32 {
-        self.state.global.predict_mixture(&self.state.weights, z)
+        self.state.copies.global.predict_mixture(&self.state.weights, z)
     }
 
     fn learn(&mut self, step: u64, z: Features<'_>, y: f32) {
         let (rate, losses) = (self.setup.step_size(step), &mut self.sample_losses);
-        descend(&self.setup, rate, &mut self.state.models, z, y, losses);
+        descend(&self.setup, rate, &mut self.state.copies.local, z, y, losses);
         add_losses(&mut self.state.losses, losses);
     }
 
     fn write(&self, _round: u64, upload: &mut Upload) {
-        self.state.models.pack(&mut upload.numbers);
+        self.state.copies.local.pack(&mut upload.numbers);
         pack_losses(&self.state.losses, &mut upload.numbers);
     }
 
@@ -118,8 +113,7 @@ impl NodeRule for Node {
 
     fn adopt(&mut self, broadcast: &Broadcast) {
         let (models, weights) = broadcast.numbers.split_at(self.setup.width());
-        self.state.global.set(0, models);
-        self.state.models.set(0, models);
+        self.state.copies.adopt(models);
         normalise(weights, &mut self.state.weights);
         self.state.losses.fill(0.0);
     }
@@ -129,12 +123,11 @@ impl NodeRule for Node {
     }
 
     fn norm2(&self) -> f64 {
-        self.state.global.norm2_mixture(&self.state.weights)
+        self.state.copies.global.norm2_mixture(&self.state.weights)
     }
 
     fn rescale(&mut self, rescaling: &Rescaling) {
-        self.state.global.rescale_all(rescaling);
-        self.state.models.rescale_all(rescaling);
+        self.state.copies.each(|models| models.rescale_all(rescaling));
     }
 
     fn state(&self) -> impl Serialize {
@@ -143,8 +136,7 @@ impl NodeRule for Node {
 
     fn is_sound(&self, state: &State) -> bool {
         let (len, kernels) = (self.setup.model_len(), self.setup.kernels());
-        state.global.is_sound(kernels, len)
-            && state.models.is_sound(kernels, len)
+        state.copies.is_sound(kernels, len)
             && state.weights.len() == kernels
             && is_distribution(&state.weights)
             && are_losses(&state.losses, kernels)

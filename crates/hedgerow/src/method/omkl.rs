@@ -9,7 +9,7 @@ use super::rows::{Models, descend};
 use super::setup::{check_label, check_width};
 use super::{BadSample, Setup};
 use crate::features::Features;
-use crate::learning::weights::{ExponentialWeights, is_distribution};
+use crate::learning::weights::Mixture;
 use crate::scaling::Rescaling;
 use crate::state::is_count;
 
@@ -27,9 +27,7 @@ pub(crate) struct OmklState {
     /// Steps so far, t.
     steps: u64,
     models: Models,
-    weights: ExponentialWeights,
-    /// The weights, summing to one.
-    probabilities: Vec<f64>,
+    mixture: Mixture,
 }
 
 impl Omkl {
@@ -41,8 +39,7 @@ impl Omkl {
             state: OmklState {
                 steps: 0,
                 models: Models::zero(kernels, setup.model_len()),
-                weights: ExponentialWeights::new(setup.weight_rule(), kernels),
-                probabilities: vec![1.0 / kernels as f64; kernels],
+                mixture: Mixture::new(setup.weight_rule(), kernels),
             },
             losses: vec![0.0; kernels],
         }
@@ -51,7 +48,7 @@ impl Omkl {
     /// Σ_p q_p·w_pᵀz_p.
     pub fn predict(&self, z: Features<'_>) -> f32 {
         assert_eq!(z.numbers().len(), self.setup.width(), "features of another dictionary");
-        self.state.models.predict_mixture(&self.state.probabilities, z)
+        self.state.models.predict_mixture(self.weights(), z)
     }
 
     /// One step on every model, then on the weights; t is the number of samples.
@@ -69,8 +66,7 @@ impl Omkl {
         descend(&self.setup, rate, &mut state.models, z, y, &mut self.losses);
         state.steps += 1;
         let rate = self.setup.weight_rate(state.steps);
-        state.weights.charge(rate, self.losses.iter().copied());
-        state.weights.probabilities(&mut state.probabilities);
+        state.mixture.charge(rate, self.losses.iter().copied());
     }
 
     /// One step on every model along the mean gradient of several samples, then on the weights for
@@ -101,8 +97,7 @@ impl Omkl {
         let mean: Vec<f32> = sum.iter().map(|sum: &f64| (sum / y.len() as f64) as f32).collect();
         state.models.set(0, &mean);
         state.steps += 1;
-        state.weights.charge(self.setup.weight_rate(state.steps), totals);
-        state.weights.probabilities(&mut state.probabilities);
+        state.mixture.charge(self.setup.weight_rate(state.steps), totals);
         Ok(())
     }
 
@@ -112,26 +107,23 @@ impl Omkl {
     /// If the rescaling was made for another dictionary.
     pub fn rescale(&mut self, rescaling: &Rescaling) {
         self.state.models.rescale_all(rescaling);
-        // The mixture stays, so that predictions do.
-        self.state.weights.in_other_units(rescaling.loss_factor());
+        self.state.mixture.in_other_units(rescaling.loss_factor());
     }
 
     /// How much each kernel has in the prediction; sums to one.
     pub fn weights(&self) -> &[f64] {
-        &self.state.probabilities
+        self.state.mixture.parts()
     }
 
     /// Σ_p q_p·‖w_p‖², for the ridge term of the regret.
     pub fn norm2(&self) -> f64 {
-        self.state.models.norm2_mixture(&self.state.probabilities)
+        self.state.models.norm2_mixture(self.weights())
     }
 
     pub(crate) fn is_sound(setup: &Setup, state: &OmklState) -> bool {
         let kernels = setup.kernels();
         state.models.is_sound(kernels, setup.model_len())
-            && state.weights.is_sound(setup.weight_rule(), kernels)
-            && state.probabilities.len() == kernels
-            && is_distribution(&state.probabilities)
+            && state.mixture.is_sound(setup.weight_rule(), kernels)
             && is_count(state.steps)
     }
 }

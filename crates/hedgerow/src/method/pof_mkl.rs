@@ -37,7 +37,7 @@ use super::{ServerMethod, Setup};
 use crate::aggregation::Gathering;
 use crate::codec::{Kind, Section};
 use crate::features::Features;
-use crate::learning::weights::{ExponentialWeights, is_distribution};
+use crate::learning::weights::Mixture;
 use crate::limits::MAX_NUMBER;
 use crate::linear::write_bounded;
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
@@ -111,9 +111,7 @@ struct Node {
 struct State {
     /// θ of the last broadcast.
     global: Models,
-    weights: ExponentialWeights,
-    /// The weights, summing to one.
-    probabilities: Vec<f64>,
+    mixture: Mixture,
     /// Kernels of the bin that was drawn for this round, the heaviest first.
     chosen: Vec<u32>,
     /// Its probability.
@@ -131,8 +129,7 @@ impl Node {
             choices: CounterRng::from_seed(setup.seed()).derive(Purpose::Vote, u64::from(id)),
             state: State {
                 global: Models::zero(kernels, len),
-                weights: ExponentialWeights::new(setup.weight_rule(), kernels),
-                probabilities: vec![1.0 / kernels as f64; kernels],
+                mixture: Mixture::new(setup.weight_rule(), kernels),
                 chosen: Vec::new(),
                 probability: 1.0,
                 stepped: vec![Models::zero(1, len); setup.pof().kernels_per_upload],
@@ -147,13 +144,13 @@ impl Node {
     /// Draws the bin of a round.
     fn choose(&mut self, round: u64) {
         let Self { state, order, .. } = self;
-        let log = state.weights.log();
+        let (log, parts) = (state.mixture.log(), state.mixture.parts());
         order.sort_unstable_by(|a, b| log[*b as usize].total_cmp(&log[*a as usize]).then(a.cmp(b)));
         let PofOptions { exploration, kernels_per_upload } = self.setup.pof();
         let bins = order.len().div_ceil(kernels_per_upload) as f64;
         let mut left = self.choices.uniform_at(round);
         for bin in order.chunks(kernels_per_upload) {
-            let weight: f64 = bin.iter().map(|kernel| state.probabilities[*kernel as usize]).sum();
+            let weight: f64 = bin.iter().map(|kernel| parts[*kernel as usize]).sum();
             let probability = (1.0 - exploration) * weight + exploration / bins;
             // Rounding may leave a little behind the last bin: then the last one is drawn.
             if probability > 0.0 {
@@ -178,7 +175,7 @@ impl NodeRule for Node {
     }
 
     fn predict(&self, z: Features<'_>) -> f32 {
-        self.state.global.predict_mixture(&self.state.probabilities, z)
+        self.state.global.predict_mixture(self.state.mixture.parts(), z)
     }
 
     fn learn(&mut self, step: u64, z: Features<'_>, y: f32) {
@@ -189,8 +186,7 @@ impl NodeRule for Node {
             descend(&self.setup, rate, model, z.part(start..start + len), y, &mut [0.0]);
         }
         state.global.objectives(self.setup.objective(), z, y, &mut self.losses);
-        state.weights.charge(self.setup.weight_rate(step), self.losses.iter().copied());
-        state.weights.probabilities(&mut state.probabilities);
+        state.mixture.charge(self.setup.weight_rate(step), self.losses.iter().copied());
     }
 
     fn write(&self, _round: u64, upload: &mut Upload) {
@@ -225,11 +221,11 @@ impl NodeRule for Node {
     }
 
     fn shares(&self, out: &mut [f64]) {
-        out.copy_from_slice(&self.state.probabilities);
+        out.copy_from_slice(self.state.mixture.parts());
     }
 
     fn norm2(&self) -> f64 {
-        self.state.global.norm2_mixture(&self.state.probabilities)
+        self.state.global.norm2_mixture(self.state.mixture.parts())
     }
 
     fn rescale(&mut self, rescaling: &Rescaling) {
@@ -238,8 +234,7 @@ impl NodeRule for Node {
         for (kernel, model) in state.chosen.iter().zip(&mut state.stepped) {
             model.rescale(0, *kernel as usize, rescaling);
         }
-        // The mixture stays, so that predictions do.
-        state.weights.in_other_units(rescaling.loss_factor());
+        state.mixture.in_other_units(rescaling.loss_factor());
     }
 
     fn state(&self) -> impl Serialize {
@@ -251,9 +246,7 @@ impl NodeRule for Node {
         let most = self.setup.pof().kernels_per_upload;
         let is_new = |(at, kernel): (usize, &u32)| !state.chosen[..at].contains(kernel);
         state.global.is_sound(kernels, len)
-            && state.weights.is_sound(self.setup.weight_rule(), kernels)
-            && state.probabilities.len() == kernels
-            && is_distribution(&state.probabilities)
+            && state.mixture.is_sound(self.setup.weight_rule(), kernels)
             && (1..=most).contains(&state.chosen.len())
             && state.chosen.iter().all(|kernel| (*kernel as usize) < kernels)
             && state.chosen.iter().enumerate().all(is_new)

@@ -155,6 +155,36 @@ impl Models {
     }
 }
 
+/// The models of the last broadcast, and the same after the gradient steps since.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Copies {
+    pub(crate) global: Models,
+    pub(crate) local: Models,
+}
+
+impl Copies {
+    pub(crate) fn zero(rows: usize, width: usize) -> Self {
+        let global = Models::zero(rows, width);
+        Self { local: global.clone(), global }
+    }
+
+    /// Takes over the models of a broadcast.
+    pub(crate) fn adopt(&mut self, packed: &[f32]) {
+        self.global.set(0, packed);
+        self.local.set(0, packed);
+    }
+
+    /// Changes both in the same way.
+    pub(crate) fn each(&mut self, change: impl Fn(&mut Models)) {
+        change(&mut self.global);
+        change(&mut self.local);
+    }
+
+    pub(crate) fn is_sound(&self, rows: usize, width: usize) -> bool {
+        self.global.is_sound(rows, width) && self.local.is_sound(rows, width)
+    }
+}
+
 impl Serialize for Models {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut packed = Vec::with_capacity(self.rows() * self.width);

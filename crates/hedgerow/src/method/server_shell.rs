@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::layout::{BroadcastLayout, Layout};
 use super::{ServerMethod, Setup};
 use crate::aggregation::{Gathering, PartialSum};
-use crate::message::{Broadcast, NodeId, Rejected, Selection, Upload, check_numbers};
+use crate::message::{Broadcast, NodeId, Rejected, Upload, check_numbers};
 use crate::scaling::Rescaling;
 use crate::state::{BadState, StateKind, is_count};
 
@@ -226,24 +226,6 @@ pub fn check_broadcast(broadcast: &Broadcast, len: usize) -> Result<(), Rejected
         return Err(Rejected::WrongLength { expected: len, found: broadcast.numbers.len() });
     }
     check_numbers(&broadcast.numbers)
-}
-
-pub(super) fn is_selection(setup: &Setup, selection: Selection) -> bool {
-    let kernels = setup.kernels();
-    (selection.current as usize) < kernels && (selection.next as usize) < kernels
-}
-
-/// Refuses a broadcast of one model that doesn't name two kernels of the dictionary.
-pub(super) fn check_selection(setup: &Setup, broadcast: &Broadcast) -> Result<(), Rejected> {
-    check_broadcast(broadcast, setup.model_len())?;
-    match broadcast.kernels {
-        Some(selection) if is_selection(setup, selection) => Ok(()),
-        other => {
-            let found = other.map(|selection| selection.current.max(selection.next));
-            let last = setup.kernels() as u32 - 1;
-            Err(Rejected::WrongKernel { found, last })
-        }
-    }
 }
 
 /// Refuses losses below zero, from a position of an upload on: they would raise a kernel's weight.

@@ -1,5 +1,7 @@
 //! [`Setup`]: the numbers that a method computes with.
 
+use core::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::{BadSample, MkOptions, PofOptions};
@@ -96,6 +98,11 @@ impl Setup {
     /// Length of the features of all kernels: P·2D.
     pub fn width(&self) -> usize {
         self.kernels() * self.model_len()
+    }
+
+    /// Where the features of a kernel are among those of all.
+    pub fn kernel_range(&self, kernel: usize) -> Range<usize> {
+        kernel * self.model_len()..(kernel + 1) * self.model_len()
     }
 
     /// Length of a linear model, and of its z = (1, x): d + 1.

@@ -12,7 +12,7 @@ use super::Setup;
 use super::info::{Halves, Look, MethodInfo, Role, frequencies_within, row_bytes};
 use super::layout::{BroadcastLayout, Layout};
 use super::node_shell::{NodeRule, NodeShell};
-use super::rows::{Models, descend, one_hot};
+use super::rows::{Copies, descend, one_hot};
 use super::server_shell::{ServerShell, check_broadcast};
 use crate::codec::{Kind, Section};
 use crate::features::Features;
@@ -51,29 +51,25 @@ struct Node {
 #[derive(Serialize, Deserialize)]
 struct State {
     kernel: usize,
-    /// ŵ_t.
-    global: Models,
-    /// ŵ_t and the gradient steps since.
-    local: Models,
+    /// ŵ_t, and the same after the gradient steps since.
+    copies: Copies,
 }
 
 impl Node {
     fn new(setup: &Setup) -> Self {
-        let model = Models::zero(1, setup.model_len());
-        let state = State { kernel: setup.kernel(), global: model.clone(), local: model };
-        Self { setup: *setup, state }
+        let copies = Copies::zero(1, setup.model_len());
+        Self { setup: *setup, state: State { kernel: setup.kernel(), copies } }
     }
 
     fn features<'a>(&self, z: Features<'a>) -> Features<'a> {
-        let (kernel, len) = (self.setup.kernel(), self.setup.model_len());
-        z.part(kernel * len..(kernel + 1) * len)
+        z.part(self.setup.kernel_range(self.setup.kernel()))
     }
 }
 
 /// Version 4 had the kernel before the round.
 fn read_version_4(body: &[u8]) -> Result<(u64, u64, State), BadState> {
-    let (kernel, round, learned, global, local) = read_body(body)?;
-    Ok((round, learned, State { kernel, global, local }))
+    let (kernel, round, learned, copies) = read_body(body)?;
+    Ok((round, learned, State { kernel, copies }))
 }
 
 impl NodeRule for Node {
@@ -86,16 +82,16 @@ impl NodeRule for Node {
     }
 
     fn predict(&self, z: Features<'_>) -> f32 {
-        self.state.global.predict(0, self.features(z))
+        self.state.copies.global.predict(0, self.features(z))
     }
 
     fn learn(&mut self, step: u64, z: Features<'_>, y: f32) {
         let (rate, z) = (self.setup.step_size(step), self.features(z));
-        descend(&self.setup, rate, &mut self.state.local, z, y, &mut [0.0]);
+        descend(&self.setup, rate, &mut self.state.copies.local, z, y, &mut [0.0]);
     }
 
     fn write(&self, _round: u64, upload: &mut Upload) {
-        self.state.local.pack(&mut upload.numbers);
+        self.state.copies.local.pack(&mut upload.numbers);
     }
 
     fn sections(&self, out: &mut Vec<Section>) {
@@ -108,8 +104,7 @@ impl NodeRule for Node {
     }
 
     fn adopt(&mut self, broadcast: &Broadcast) {
-        self.state.global.set(0, &broadcast.numbers);
-        self.state.local.set(0, &broadcast.numbers);
+        self.state.copies.adopt(&broadcast.numbers);
     }
 
     fn shares(&self, out: &mut [f64]) {
@@ -117,12 +112,11 @@ impl NodeRule for Node {
     }
 
     fn norm2(&self) -> f64 {
-        self.state.global.norm2(0)
+        self.state.copies.global.norm2(0)
     }
 
     fn rescale(&mut self, rescaling: &Rescaling) {
-        self.state.global.rescale(0, self.setup.kernel(), rescaling);
-        self.state.local.rescale(0, self.setup.kernel(), rescaling);
+        self.state.copies.each(|model| model.rescale(0, self.setup.kernel(), rescaling));
     }
 
     fn state(&self) -> impl Serialize {
@@ -130,10 +124,7 @@ impl NodeRule for Node {
     }
 
     fn is_sound(&self, state: &State) -> bool {
-        let len = self.setup.model_len();
-        state.kernel == self.setup.kernel()
-            && state.global.is_sound(1, len)
-            && state.local.is_sound(1, len)
+        state.kernel == self.setup.kernel() && state.copies.is_sound(1, self.setup.model_len())
     }
 
     fn restore(&mut self, state: State) {

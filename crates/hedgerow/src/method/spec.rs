@@ -45,6 +45,7 @@ impl MethodSpec {
     }
 
     /// The same method with this kernel, from 0.
+    #[must_use]
     pub fn with_kernel(self, kernel: usize) -> Self {
         Self { kernel: Some(kernel), ..self }
     }

@@ -216,19 +216,11 @@ impl Node {
         broadcasts.resize_with(expected, Broadcast::default);
         for (output, (broadcast, head)) in broadcasts.iter_mut().zip(&message.heads).enumerate() {
             (broadcast.round, broadcast.kernels) = (message.round, head.kernels);
-            match &head.numbers {
-                Numbers::Plain(numbers) if numbers.len() > most => {
-                    let (expected, found) = (most, numbers.len());
-                    return Err(Rejected::WrongLength { expected, found });
-                }
-                Numbers::Plain(numbers) => broadcast.numbers.clone_from(numbers),
-                Numbers::Compressed(bytes) => {
-                    let known = known.get(output).filter(|_| link.is_in_step);
-                    let known =
-                        known.ok_or(Rejected::Garbled { what: "a difference to nothing" })?;
-                    decode(bytes, known, most, &mut broadcast.numbers)?;
-                }
-            }
+            head.numbers.read(most, &mut broadcast.numbers, |bytes, numbers| {
+                let known = known.get(output).filter(|_| link.is_in_step);
+                let known = known.ok_or(Rejected::Garbled { what: "a difference to nothing" })?;
+                decode(bytes, known, most, numbers).map(drop)
+            })?;
         }
         Ok(())
     }

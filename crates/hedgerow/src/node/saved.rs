@@ -16,25 +16,17 @@ use crate::state::{BadState, StateKind};
 
 const KIND: StateKind = StateKind::new("node");
 
-#[derive(Deserialize)]
-struct Saved {
+#[derive(Serialize, Deserialize)]
+struct Saved<S> {
     id: NodeId,
     heads: Vec<Vec<u8>>,
     scaling: Vec<u8>,
-    state: State,
-}
-
-/// The same, to be written without a copy.
-#[derive(Serialize)]
-struct ToSave<'a> {
-    id: NodeId,
-    heads: Vec<Vec<u8>>,
-    scaling: Vec<u8>,
-    state: &'a State,
+    state: S,
 }
 
 impl Node {
     /// Everything that has to survive a restart. Its connection is not part of it.
+    #[must_use]
     pub fn save(&self) -> Vec<u8> {
         let fresh;
         let raw = match &self.raw {
@@ -46,13 +38,13 @@ impl Node {
         };
         let heads = self.heads.iter().map(|head| head.save()).collect();
         let (scaling, state) = (raw.scaling.save(), &raw.state);
-        KIND.save(&ToSave { id: self.id, heads, scaling, state })
+        KIND.save(&Saved { id: self.id, heads, scaling, state })
     }
 
     /// Continues from a saved state of the same plan, without a connection.
     pub fn restore(plan: &Plan, saved: &[u8]) -> Result<Self, BadState> {
         let Saved { id, heads, scaling, state } = KIND
-            .restore(saved, |_: &Saved| true)
+            .restore(saved, |_: &Saved<State>| true)
             .or_else(|error| Unversioned::read(saved).ok_or(error))?;
         let (inputs, outputs) = (plan.inputs(), plan.outputs());
         let layers = if plan.config().personal { outputs } else { 0 };
@@ -119,7 +111,7 @@ struct UnversionedSample {
 }
 
 impl Unversioned {
-    fn read(saved: &[u8]) -> Option<Saved> {
+    fn read(saved: &[u8]) -> Option<Saved<State>> {
         let (old, []) = postcard::take_from_bytes::<Self>(saved).ok()? else { return None };
         let mut pending = Pending::default();
         let UnversionedPending { mut samples, order, .. } = old.pending;

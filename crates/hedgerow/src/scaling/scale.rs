@@ -71,6 +71,7 @@ struct Unchecked {
 
 /// A scale that makes no sense.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BadScale {
     /// Not even a label.
     #[error("a scale needs at least 1 column, but has 0")]

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::check_outputs;
 use crate::codec::{Coding, Compression, Cost, Encoder, Reader, Reference, Section, decode};
-use crate::message::{Numbers, Rejected, Upload, UploadMessage};
+use crate::message::{Rejected, Upload, UploadMessage};
 use crate::method::{BroadcastLayout, ServerMethod};
 use crate::plan::{Plan, PlanConfig};
 use crate::state::{BadState, StateKind};
@@ -63,21 +63,14 @@ pub(super) fn read(
     uploads.resize_with(message.heads.len(), Upload::default);
     for (output, (upload, head)) in uploads.iter_mut().zip(&message.heads).enumerate() {
         (upload.round, upload.vote) = (message.round, head.vote);
-        match &head.numbers {
-            Numbers::Plain(numbers) => {
-                if numbers.len() > most {
-                    return Err(Rejected::WrongLength { expected: most, found: numbers.len() });
-                }
-                upload.numbers.clone_from(numbers);
-            }
-            Numbers::Compressed(bytes) => {
-                let readers = reader.as_deref_mut().map_or(&mut [][..], |one| &mut one.readers);
-                check_outputs(readers.len(), message.heads.len())?;
-                let known =
-                    known.get(output).ok_or(Rejected::Garbled { what: "nothing is compressed" })?;
-                readers[output].read(bytes, known, most, &mut upload.numbers)?;
-            }
-        }
+        let reader = reader.as_deref_mut();
+        head.numbers.read(most, &mut upload.numbers, |bytes, numbers| {
+            let readers = reader.map_or(&mut [][..], |one| &mut one.readers);
+            check_outputs(readers.len(), message.heads.len())?;
+            let known =
+                known.get(output).ok_or(Rejected::Garbled { what: "nothing is compressed" })?;
+            readers[output].read(bytes, known, most, numbers).map(drop)
+        })?;
     }
     Ok(())
 }
@@ -163,25 +156,18 @@ impl Down {
 
     /// What has to survive a restart, for federations in one process.
     pub(crate) fn save(&self) -> Vec<u8> {
-        match &self.encoders[..] {
-            [encoder] => encoder.save(),
-            encoders => KIND.save(&encoders.iter().map(Encoder::save).collect::<Vec<_>>()),
-        }
+        KIND.save_each(self.encoders.iter().map(Encoder::save))
     }
 
     /// Continues from it, and from the size of the latest broadcast.
     pub(crate) fn restore(&mut self, saved: &[u8], cost: Option<Cost>) -> Result<(), BadState> {
-        match &mut self.encoders[..] {
+        if self.encoders.is_empty() {
             // Whatever was saved then says nothing.
-            [] => return Ok(()),
-            [encoder] => encoder.restore(saved)?,
-            encoders => {
-                let is_sound = |saved: &Vec<Vec<u8>>| saved.len() == encoders.len();
-                let saved = KIND.restore(saved, is_sound)?;
-                let mut both = encoders.iter_mut().zip(&saved);
-                both.try_for_each(|(encoder, saved)| encoder.restore(saved))?;
-            }
+            return Ok(());
         }
+        let saved = KIND.restore_each(saved, self.encoders.len())?;
+        let mut encoders = self.encoders.iter_mut().zip(&saved);
+        encoders.try_for_each(|(encoder, saved)| encoder.restore(saved))?;
         self.cost = cost;
         Ok(())
     }

@@ -28,7 +28,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 fn sample(node: u32, round: u64) -> ([f32; 3], f32) {
     let angle = (round * u64::from(3 + node)) as f32;
-    let x = [angle.sin(), (1.7 * angle).cos(), if round % 10 == 0 { 1.0 } else { 0.0 }];
+    let x = [angle.sin(), (1.7 * angle).cos(), if round.is_multiple_of(10) { 1.0 } else { 0.0 }];
     (x, 0.5 * x[0] - 0.3 * x[1] + 2.0 * x[2] + 0.2)
 }
 

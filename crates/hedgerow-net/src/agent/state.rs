@@ -88,6 +88,9 @@ struct Body {
     reading: Option<Reading>,
 }
 
+/// A node, and its position in the input if that can be resumed.
+pub type StoredNode = (Node, Option<Reading>);
+
 /// A node's file, locked.
 #[derive(Debug)]
 pub struct StateFile {
@@ -103,7 +106,7 @@ impl StateFile {
         path: &Path,
         name: &str,
         others: OtherMethods<'_>,
-    ) -> Result<(Self, Option<(Node, Option<Reading>)>), StateError> {
+    ) -> Result<(Self, Option<StoredNode>), StateError> {
         let file = Self { path: path.to_owned(), name: name.to_owned(), _lock: Lock::take(path)? };
         let kept = match FORMAT.read(path)? {
             Some(body) => Some(file.restore(&body, others)?),
@@ -112,11 +115,7 @@ impl StateFile {
         Ok((file, kept))
     }
 
-    fn restore(
-        &self,
-        body: &[u8],
-        others: OtherMethods<'_>,
-    ) -> Result<(Node, Option<Reading>), StateError> {
+    fn restore(&self, body: &[u8], others: OtherMethods<'_>) -> Result<StoredNode, StateError> {
         let unfit = |reason: String| StateError::Unfit { path: self.path.clone(), reason };
         let Body { name, learning, node, reading } =
             postcard::from_bytes(body).map_err(|error| unfit(error.to_string()))?;
@@ -134,7 +133,6 @@ impl StateFile {
 
     /// Takes a snapshot of the node. The returned function writes it, completely or not at all, so
     /// that the node needn't wait for the disk.
-    #[must_use]
     pub fn save(
         &self,
         node: &Node,

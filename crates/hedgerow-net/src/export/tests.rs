@@ -167,7 +167,7 @@ fn hostile_files_are_refused_in_words() {
                 learning["setup"]["frequencies"] = json!(1_000_000_000);
                 learning["features"]["frequencies"] = json!(1_000_000_000);
             }),
-            "m: kernels times frequencies times two must be at most",
+            "m: kernels · frequencies · 2 must be at most",
         ),
         (
             learning(&|learning| {

@@ -328,7 +328,7 @@ mod tests {
             ("learning.scaling=ranges", ["learning.ranges", "for each column", "of []"]),
             ("learning.compression=q9", ["learning.compression", "q8", "q9"]),
             ("learning.every=0", ["learning.every", "at least 1", "0"]),
-            ("learning.aggregation=trimmed-mean:0.5", ["trimmed mean", "0.5", "share"]),
+            ("learning.aggregation=trimmed-mean:0.5", ["aggregation.share", "below 0.5", "is 0.5"]),
             ("learning.aggregation=median", ["aggregation", "gr", "mean"]),
             ("learning.seed=-1", ["learning.seed", "at least 0", "-1"]),
             ("kernels.families=[\"gauss\"]", ["kernels.families", "gaussian", "gauss"]),

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// All Markdown files of a folder, without those of folders in it.
 fn pages(folder: &Path) -> Vec<PathBuf> {
-    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     files.filter(|file| file.extension().is_some_and(|ending| ending == "md")).collect()
 }
 
@@ -64,6 +64,7 @@ fn every_link_leads_to_a_file_and_a_heading() {
 fn the_book_has_every_page_and_its_links_stay_within() {
     let docs = root().join("docs");
     let summary = fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+    assert!(pages(&docs).len() > 10);
     for page in pages(&docs) {
         let name = page.file_name().unwrap().to_str().unwrap();
         assert!(name == "SUMMARY.md" || summary.contains(&format!("({name})")), "{name}");

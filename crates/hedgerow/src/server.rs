@@ -265,7 +265,6 @@ impl Server {
 
     /// What opens the round, for one node: the scale, if there is one, and the broadcast. See
     /// [`Server::broadcast_message`].
-    #[must_use]
     pub fn opening(&self, taken: u64, has_previous: bool) -> impl Iterator<Item = ToNode> {
         let broadcast = self.broadcast_message(taken, has_previous);
         self.scale_message().into_iter().chain([broadcast])

@@ -25,8 +25,8 @@ pub use sum::ExactSum;
 /// A mean goes wherever a single upload wants it. The other two leave out what is farthest out at
 /// either end, however far that is, so that their result lies between numbers of good nodes as long
 /// as no more are bad than they leave out at one end. They cost accuracy: nodes whose data differ
-/// are left out too where they differ. [`crate::Method::supports`] says which methods can do with
-/// them.
+/// are left out too where they differ. [`crate::method::MethodInfo::supports`] says which methods
+/// can do with them.
 ///
 /// Between numbers of good nodes is not yet near their mean. Bad nodes that agree move a centre by
 /// up to the spread of the good ones in each round, the farther the more they are: a quarter of the
@@ -100,7 +100,7 @@ pub struct NotAnAggregation {
 impl FromStr for Aggregation {
     type Err = NotAnAggregation;
 
-    /// Reads what is written; whether a share makes sense is for [`crate::Setup`] to say.
+    /// Reads what is written; whether a share makes sense is for [`crate::Plan`] to say.
     fn from_str(text: &str) -> Result<Self, NotAnAggregation> {
         let unknown = || NotAnAggregation { text: text.to_owned() };
         match text.split_once(':') {

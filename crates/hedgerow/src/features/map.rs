@@ -10,7 +10,7 @@ const TASKS: usize = 16;
 const WORTH: usize = 1 << 16;
 const BATCH: usize = 8;
 
-/// The features of a method; [`crate::Method::map`] makes the right one.
+/// The features of a method; [`crate::Plan::map`] makes the right one.
 #[derive(Debug, Clone)]
 pub enum SampleMap {
     /// Sines and cosines, kernel by kernel.

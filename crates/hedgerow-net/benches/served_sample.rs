@@ -7,6 +7,7 @@
 
 use std::time::{Duration, Instant};
 
+use hedgerow::features::Draw;
 use hedgerow::message::Report;
 use hedgerow::plan::{PlanConfig, Scaling};
 use hedgerow::scaling::ScaleKind;
@@ -37,7 +38,8 @@ fn main() {
 fn node(method: &str, inputs: usize) -> Node {
     let scaling = Scaling::Online { kind: ScaleKind::Spread };
     let config = PlanConfig::default().method(method.parse().unwrap()).scaling(scaling);
-    let plan = Plan::new(config.inputs(inputs).nodes(1).seed(5)).unwrap();
+    let config = config.draw(Draw::Independent).inputs(inputs).nodes(1).seed(5);
+    let plan = Plan::new(config).unwrap();
     let (mut node, mut server) = (plan.node(0), plan.server());
     node.connected();
     server.connected(0);

@@ -10,7 +10,7 @@ mod common;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use common::{INPUTS, features, few_cases, map_for, methods, numbers};
+use common::{Case, INPUTS, features, few_cases, map_for, methods, numbers};
 use hedgerow::Federation;
 use hedgerow::codec::{Coding, Compression, NumberFormat};
 use hedgerow::features::Features;
@@ -68,8 +68,8 @@ fn allocations(mut round: impl FnMut(usize)) -> u64 {
 }
 
 /// Samples of all nodes for a few rounds.
-fn samples(method: &'static str) -> Vec<f32> {
-    features(&map_for(method, KERNELS), &numbers(1, 8 * NODES * INPUTS))
+fn samples(case: &Case) -> Vec<f32> {
+    features(case.map(), &numbers(1, 8 * NODES * INPUTS))
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn scaling_never_allocates() {
 #[test]
 fn halves_never_allocate_once_warm() {
     for case in few_cases(KERNELS) {
-        let z = samples(case.name());
+        let z = samples(&case);
         let width = case.plan.width();
         let z: Vec<Features<'_>> = Features::checked(&z).unwrap().samples(width).collect();
         let mut nodes: Vec<_> = (0..NODES as u32).map(|id| case.node(id)).collect();
@@ -151,7 +151,7 @@ fn federations_never_allocate_once_warm() {
         [(0, case.clone(), plain), (kept, case, Federation::new(&compressed.plan))]
     });
     for (most, case, mut federation) in federations {
-        let z = samples(case.name());
+        let z = samples(&case);
         let width = case.plan.width();
         let z: Vec<Features<'_>> = Features::checked(&z).unwrap().samples(width).collect();
         let mut sum = 0.0;

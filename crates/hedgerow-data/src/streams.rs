@@ -1,7 +1,7 @@
 //! Built-in streams: data generated from a seed, so that everything runs without a file.
 //!
 //! A new stream is one file in this folder, which describes it in a [`Stream`], and one line in
-//! [`STREAMS`]. The parser, the help, the list of changes and the tests read the description.
+//! `streams!`. The parser, the help, the list of changes and the tests read the description.
 //!
 //! Values have fixed scales near one, so that no stream must be read whole to be scaled. A longer
 //! stream starts with the shorter one, except for streams with a drift: their changes are at fixed
@@ -15,27 +15,27 @@ use super::{Dataset, Owners};
 pub use drift_course::Change;
 use drift_course::DriftCourse;
 
-mod drift;
 mod drift_course;
-mod friedman;
-mod friedman_drift;
-mod mackey_glass;
-mod narma;
-mod rings;
-mod slices;
 
-/// All built-in streams, in the order that lists show.
-pub static STREAMS: &[&Stream] = &[
-    &friedman::STREAM,
-    &mackey_glass::STREAM,
-    &narma::STREAM,
-    &drift::STREAM,
-    &friedman_drift::GRADUAL,
-    &friedman_drift::RECURRING,
-    &friedman_drift::FLIP,
-    &slices::STREAM,
-    &rings::STREAM,
-];
+/// Declares the module of each file and lists its streams in [`STREAMS`].
+macro_rules! streams {
+    ($($file:ident: $($stream:ident),+;)*) => {
+        $(mod $file;)*
+
+        /// All built-in streams, in the order that lists show.
+        pub static STREAMS: &[&Stream] = &[$($(&$file::$stream,)+)*];
+    };
+}
+
+streams! {
+    friedman: STREAM;
+    mackey_glass: STREAM;
+    narma: STREAM;
+    drift: STREAM;
+    friedman_drift: GRADUAL, RECURRING, FLIP;
+    slices: STREAM;
+    rings: STREAM;
+}
 
 /// Description of a built-in stream. Fields that a stream doesn't mention have the values of
 /// `PLAIN`.

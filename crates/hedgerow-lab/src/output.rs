@@ -62,27 +62,16 @@ impl OutputFolder {
         let mut waiting = Vec::new();
         for (name, content) in files {
             let path = self.path.join(name);
-            let unwritable = |source| OutputError::Unwritable { path: path.clone(), source };
-            let mut file = waiting_file(&self.path).map_err(unwritable)?;
-            file.write_all(content.as_bytes()).map_err(unwritable)?;
-            file.as_file().sync_all().map_err(unwritable)?;
-            waiting.push((file, path));
+            waiting.push((write_waiting(&self.path, &path, content.as_bytes())?, path));
         }
         let mut written = Vec::new();
         for (file, path) in waiting {
-            file.persist(&path).map_err(|error| OutputError::Unwritable {
-                path: path.clone(),
-                source: error.error,
-            })?;
+            put_in_place(file, &path)?;
             written.push(path);
         }
         // A figure of an earlier run would mislead.
-        for stale in self
-            .names
-            .iter()
-            .map(|name| self.path.join(name))
-            .filter(|path| !written.contains(path))
-        {
+        let known = self.names.iter().map(|name| self.path.join(name));
+        for stale in known.filter(|path| !written.contains(path)) {
             match std::fs::remove_file(&stale) {
                 Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
                     return Err(OutputError::Unwritable { path: stale, source });
@@ -100,11 +89,22 @@ pub fn write_file(path: &Path, content: &[u8]) -> Result<(), OutputError> {
     let folder =
         path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).map_err(unwritable)?;
-    let mut file = waiting_file(folder).map_err(unwritable)?;
-    file.write_all(content).map_err(unwritable)?;
-    file.as_file().sync_all().map_err(unwritable)?;
-    file.persist(path).map_err(|error| unwritable(error.error))?;
-    Ok(())
+    put_in_place(write_waiting(folder, path, content)?, path)
+}
+
+/// Writes the content of a file to a temporary file in its folder.
+fn write_waiting(folder: &Path, path: &Path, content: &[u8]) -> Result<NamedTempFile, OutputError> {
+    let written = waiting_file(folder).and_then(|mut file| {
+        file.write_all(content)?;
+        file.as_file().sync_all()?;
+        Ok(file)
+    });
+    written.map_err(|source| OutputError::Unwritable { path: path.to_owned(), source })
+}
+
+fn put_in_place(file: NamedTempFile, path: &Path) -> Result<(), OutputError> {
+    let unwritable = |source| OutputError::Unwritable { path: path.to_owned(), source };
+    file.persist(path).map(drop).map_err(|error| unwritable(error.error))
 }
 
 /// `summary.json`.

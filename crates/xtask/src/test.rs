@@ -39,12 +39,13 @@ const TOOLS: [(&str, &str); 3] =
 pub(crate) fn run() -> Result<()> {
     let python = python::prepare();
     let tools = thread::spawn(install_tools);
-    // A macro declares the modules of methods, so rustfmt doesn't find them by itself.
-    let methods = fs::read_dir(root().join("crates/hedgerow/src/method"))?;
-    let files: Vec<String> = methods
-        .filter_map(|entry| Some(entry.ok()?.path().to_str()?.to_owned()))
-        .filter(|path| path.ends_with(".rs"))
-        .collect();
+    // Macros declare the modules of methods and streams, so rustfmt doesn't find them by itself.
+    let mut files = Vec::new();
+    for folder in ["crates/hedgerow/src/method", "crates/hedgerow-data/src/streams"] {
+        let entries = fs::read_dir(root().join(folder))?;
+        let paths = entries.filter_map(|entry| Some(entry.ok()?.path().to_str()?.to_owned()));
+        files.extend(paths.filter(|path| path.ends_with(".rs")));
+    }
     step("formatting", &format!("fmt --all --check -- {}", files.join(" ")))?;
     step("lints", LINTS)?;
     step("documentation", DOCUMENTATION)?;

@@ -36,14 +36,6 @@ pub struct MkVariant {
 }
 
 impl MkVariant {
-    /// The paper's method.
-    pub const PAPER: Self = Self {
-        unnormalised: false,
-        frequencies: false,
-        no_k: false,
-        voters: false,
-        fixed_step: false,
-    };
     /// The authors' code.
     pub const AUTHORS: Self =
         Self { unnormalised: true, frequencies: true, no_k: true, voters: true, fixed_step: true };
@@ -66,7 +58,7 @@ impl MkVariant {
         if text == "authors" {
             return Some(Self::AUTHORS);
         }
-        let mut variant = Self::PAPER;
+        let mut variant = Self::default();
         for option in text.split('+') {
             let position = Self::OPTIONS.iter().position(|known| *known == option)?;
             *variant.flags()[position] = true;
@@ -76,21 +68,19 @@ impl MkVariant {
 
     /// The name of a method in this variant.
     fn name(mut self, method: &str) -> String {
-        match self {
-            Self::PAPER => method.to_owned(),
-            Self::AUTHORS => format!("{method}:authors"),
-            _ => {
-                let flags = self.flags();
-                let named = Self::OPTIONS.iter().zip(&flags).filter(|(_, flag)| ***flag);
-                format!("{method}:{}", named.map(|(name, _)| *name).collect::<Vec<_>>().join("+"))
-            }
+        if self == Self::AUTHORS {
+            return format!("{method}:authors");
         }
+        let flags = self.flags();
+        let named = Self::OPTIONS.iter().zip(&flags).filter(|(_, flag)| ***flag);
+        let options = named.map(|(name, _)| *name).collect::<Vec<_>>().join("+");
+        if options.is_empty() { method.to_owned() } else { format!("{method}:{options}") }
     }
 }
 
 impl From<&'static MethodInfo> for MethodChoice {
     fn from(info: &'static MethodInfo) -> Self {
-        Self { info, variant: MkVariant::PAPER, wire: Wire::default(), personal: false }
+        Self { info, variant: MkVariant::default(), wire: Wire::default(), personal: false }
     }
 }
 

@@ -432,7 +432,7 @@ mod tests {
         assert!(robust.has_default_methods() && !robust.methods.contains(&gr));
         for (flags, parts) in [
             (&["learning.aggregation=average"][..], ["learning.aggregation", "median", "average"]),
-            (&["learning.aggregation=trimmed-mean:0.5"], ["trimmed mean", "below 0.5", "0.5"]),
+            (&["learning.aggregation=trimmed-mean:0.5"], ["aggregation.share", "below 0.5", "0.5"]),
             (
                 &["learning.aggregation=median", "federation.methods=[\"mk\", \"pof/q8\"]"],
                 ["learning.aggregation", "mean for pof/q8", "median"],

@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// Stream: built-in, a data set by name, or a file (as for `hedgerow simulate`)
     #[arg(long, value_name = "NAME|FILE", default_value = "friedman")]
     data: String,
-    /// What they run: gr, mk, sk:N, naive, emk, pof, fedpoe, linear or linear-newton
+    /// What they run: a federated method of `hedgerow simulate --help`
     #[arg(long, value_name = "METHOD", default_value = "gr")]
     method: String,
     /// Number of nodes

@@ -107,11 +107,12 @@ Examples:
 
 /// Revoke all certificates of nodes.
 ///
-/// The list of revoked certificates is always written again. A node that was
-/// revoked can be enrolled again with `hedgerow pki issue`.
+/// The list of revoked certificates (`crl.pem`) is always written again. A server on another
+/// machine needs a copy of it. A node that was revoked can be enrolled again with `hedgerow pki
+/// issue`.
 #[derive(Debug, clap::Args)]
 struct RevokeArguments {
-    /// Which
+    /// Names of the nodes
     #[arg(value_name = "NODE", required = true)]
     nodes: Vec<String>,
     #[command(flatten)]
@@ -202,7 +203,11 @@ fn revoke(arguments: &RevokeArguments) -> anyhow::Result<()> {
             1 => format!("{node}: revoked\n"),
             count => format!("{node}: revoked, {count} certificates\n"),
         };
-        revoked().map(line).collect()
+        let copy = format!(
+            "a server on another machine needs a copy of {}\n",
+            common.folder.join("crl.pem").display()
+        );
+        revoked().map(line).chain([copy]).collect()
     })
 }
 

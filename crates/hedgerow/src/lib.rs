@@ -78,7 +78,7 @@ pub mod features;
 pub mod federation;
 pub mod learning;
 pub mod limits;
-mod linear;
+mod linear_algebra;
 mod math;
 pub mod message;
 pub mod method;

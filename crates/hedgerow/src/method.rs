@@ -5,7 +5,7 @@
 //! accepts what comes, closes the round, and everyone adopts its broadcast.
 //!
 //! A new method is one file in this folder, which describes it in a [`MethodInfo`], and one line in
-//! [`METHODS`]. Everything else reads the description. [`NodeShell`] and [`ServerShell`] do what
+//! the list `methods!` below. Everything else reads the description. [`NodeShell`] and [`ServerShell`] do what
 //! all methods have in common; a method adds a [`NodeRule`] and a [`ServerRule`].
 
 use alloc::vec::Vec;

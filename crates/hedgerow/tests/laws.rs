@@ -217,7 +217,7 @@ fn a_budget_buys_as_many_frequencies_as_fit_its_messages() {
         find(method).unwrap().frequencies(budget, pof)
     };
     let usual = PofOptions::default();
-    for method in methods(11).map(name) {
+    for method in methods(11).into_iter().map(name) {
         let indices = match method {
             "sk" => 0,
             "pof" => 1,

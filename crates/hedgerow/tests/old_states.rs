@@ -7,14 +7,15 @@ use hedgerow::codec::{Coding, Encoder, Kind, NumberFormat, Reference, Section};
 use hedgerow::features::{Features, Kernel};
 use hedgerow::learning::Personal;
 use hedgerow::message::Upload;
-use hedgerow::method::{METHODS, MethodSpec};
+use hedgerow::method::{self, MethodSpec};
 use hedgerow::random::CounterRng;
 use hedgerow::scaling::{NodeScaling, ScaleKind, ServerScaling};
 use hedgerow::{Plan, PlanConfig};
 
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/states");
+
 fn fixture(name: &str) -> Vec<u8> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/states");
-    std::fs::read(format!("{folder}/{name}.bin")).unwrap()
+    std::fs::read(format!("{FOLDER}/{name}.bin")).unwrap()
 }
 
 fn plan(method: MethodSpec) -> Plan {
@@ -36,11 +37,14 @@ fn bytes(numbers: impl IntoIterator<Item = f32>) -> Vec<u8> {
 
 #[test]
 fn nodes_and_servers_of_every_method_go_on() {
-    for info in METHODS {
-        if info.halves.is_none() {
-            continue;
-        }
-        let spec = MethodSpec::from(*info);
+    // Later methods have no states of that version.
+    let files = std::fs::read_dir(FOLDER).unwrap().map(|file| file.unwrap().file_name());
+    let files = files.map(|file| file.into_string().unwrap()).collect::<Vec<_>>();
+    let names = files.iter().filter_map(|file| file.strip_suffix("-server.bin"));
+    let names = names.collect::<Vec<_>>();
+    assert_eq!(names.len(), 10);
+    for info in names.into_iter().map(|name| method::find(name).unwrap()) {
+        let spec = MethodSpec::from(info);
         let plan = plan(if info.takes_kernel { spec.with_kernel(1) } else { spec });
         let (mut node, mut server) = (plan.node_method(0), plan.server_method());
         node.restore(&fixture(&format!("{}-node", info.name))).unwrap();

@@ -135,8 +135,8 @@ impl<E: Failure> Conversation<E> {
                 self.hub.join(&name, certificate, &software, &address, close_signal).await?;
             self.peer.joined();
             self.session.admit(member.sender, member.ledger, welcome);
-            // From here on it would be expelled; its certificate may have been revoked before its
-            // Hello.
+            // The list may have been read again between the handshake and `join`, when `expel` did
+            // not know this stream.
             if self.peer.is_revoked() {
                 return Err(CloseReason::Revoked);
             }

@@ -11,7 +11,7 @@ use rustls::crypto::ring::default_provider;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{MissedTickBehavior, interval, sleep, sleep_until, timeout};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep_until, timeout};
 
 use super::config::ServeSettings;
 use super::dashboard::{self, Hosts};
@@ -180,7 +180,10 @@ impl Server {
             None => None,
         };
         chores.spawn(keep_time(Arc::clone(&hub)));
-        chores.spawn(keep_tidy(Arc::clone(&hub), identity));
+        chores.spawn(keep_tidy(Arc::clone(&hub)));
+        if let Some(identity) = identity {
+            chores.spawn(watch_certificates(Arc::clone(&hub), identity));
+        }
         let listener = tokio::spawn(listener.serve(grpc::service(Arc::clone(&hub)), stopped));
         tracing::info!(run = run.id, round, %address, "serving");
         Ok(Self { hub, run: run.id, address, dashboard, stop, listener, chores })
@@ -278,14 +281,27 @@ async fn keep_time(hub: Arc<Hub>) {
     }
 }
 
-/// Once a second: tries failed commits again, stores nodes, ends streams of revoked nodes.
-async fn keep_tidy(hub: Arc<Hub>, identity: Option<Arc<ServerIdentity>>) {
+fn every_second() -> Interval {
     let mut seconds = interval(Duration::from_secs(1));
     seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    seconds
+}
+
+/// Once a second: tries failed commits again, and stores nodes.
+async fn keep_tidy(hub: Arc<Hub>) {
+    let mut seconds = every_second();
     loop {
         seconds.tick().await;
         hub.tidy();
-        let Some(identity) = &identity else { continue };
+    }
+}
+
+/// Once a second: reads certificate and list of revoked ones if they have changed, and ends the
+/// streams of revoked nodes.
+async fn watch_certificates(hub: Arc<Hub>, identity: Arc<ServerIdentity>) {
+    let mut seconds = every_second();
+    loop {
+        seconds.tick().await;
         match identity.reload_if_changed() {
             Ok(true) => {
                 tracing::info!("certificate or list of revoked ones read again");
@@ -294,7 +310,6 @@ async fn keep_tidy(hub: Arc<Hub>, identity: Option<Arc<ServerIdentity>>) {
             Ok(false) => {}
             Err(error) => {
                 tracing::error!(%error, "certificate or list of revoked ones can't be read; what was in force stays so");
-                sleep(Duration::from_secs(1)).await;
             }
         }
     }

@@ -1,3 +1,5 @@
+//! Why a server ends a node's stream. `transport/` makes these the status codes of its protocol.
+
 use super::VERSION;
 use crate::pki::identity::BadName;
 

@@ -38,7 +38,8 @@ pub enum ConnectError {
         /// What libraries say.
         detail: String,
     },
-    /// The server doesn't want this node, and says why.
+    /// The server doesn't want this node, at the join or later (revoked, expired), and says why. A
+    /// person must act.
     #[error("the server refuses this node: {0}")]
     Refused(String),
     /// What should be learned can't be.

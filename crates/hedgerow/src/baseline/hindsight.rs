@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use crate::features::Features;
-use crate::linear::Cholesky;
+use crate::linear_algebra::Cholesky;
 use crate::simd::{self, Cpu};
 
 /// Sums over all samples so far from which the best fixed function of one kernel follows in closed

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::MAX_LABEL;
-use crate::linear::Cholesky;
+use crate::linear_algebra::Cholesky;
 use crate::math;
 use crate::state::{BadState, StateKind, is_count};
 

@@ -76,7 +76,7 @@ use super::layout::{BroadcastLayout, Layout, UploadLayout, Votes};
 use super::node_shell::NodeShell;
 use crate::learning::Loss;
 use crate::limits::{LAST_COUNT, MAX_DICTIONARY, MAX_NUMBER};
-use crate::linear::write_bounded;
+use crate::linear_algebra::write_bounded;
 use crate::math;
 use crate::message::{Broadcast, Rejected, check_numbers};
 use crate::scaling::Rescaling;

@@ -24,7 +24,7 @@ use crate::codec::Section;
 use crate::features::Features;
 use crate::learning::loss::Objective;
 use crate::limits::MAX_SUM;
-use crate::linear::{Cholesky, write_bounded};
+use crate::linear_algebra::{Cholesky, write_bounded};
 use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
 use crate::state::StateKind;

@@ -39,7 +39,7 @@ use crate::codec::{Kind, Section};
 use crate::features::Features;
 use crate::learning::weights::Mixture;
 use crate::limits::MAX_NUMBER;
-use crate::linear::write_bounded;
+use crate::linear_algebra::write_bounded;
 use crate::message::{Broadcast, NodeId, Rejected, Upload};
 use crate::random::{CounterRng, Purpose};
 use crate::scaling::Rescaling;

@@ -12,7 +12,7 @@
 use alloc::vec::Vec;
 
 use crate::features::dictionary::Feature;
-use crate::linear::{Cholesky, dot};
+use crate::linear_algebra::{Cholesky, dot};
 
 /// How much it takes for a number to change, beside the mean square of a feature.
 const RELUCTANCE: f64 = 1e-6;

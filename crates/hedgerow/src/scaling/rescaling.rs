@@ -24,7 +24,7 @@ use super::refit::Refit;
 use super::scale::Scale;
 use crate::features::{Dictionary, FeatureMap, SampleMap};
 use crate::limits::MAX_NUMBER;
-use crate::linear::{Cholesky, write_bounded};
+use crate::linear_algebra::{Cholesky, write_bounded};
 use crate::math;
 
 /// What turns models of one scale into models of another.

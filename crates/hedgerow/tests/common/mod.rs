@@ -6,7 +6,7 @@ use hedgerow::aggregation::Aggregation;
 use hedgerow::features::{Amplitude, Draw, FeatureMap, Features, Kernel, SampleMap};
 use hedgerow::learning::{ExponentialWeights, Loss, Schedule, WeightRule};
 use hedgerow::message::{Selection, Upload};
-use hedgerow::method::{Average, MkOptions, PofOptions};
+use hedgerow::method::{self, Average, FeatureKind, METHODS, MethodInfo, MkOptions, PofOptions};
 use hedgerow::random::CounterRng;
 use hedgerow::state::StateKind;
 use hedgerow::{Federation, NodeMethod, Plan, PlanConfig, ServerMethod};
@@ -75,10 +75,16 @@ impl Case {
 pub(crate) const AGGREGATIONS: [Aggregation; 3] =
     [Aggregation::Mean, Aggregation::TrimmedMean { share: 0.4 }, Aggregation::Median];
 
-/// Every method of a dictionary; SK-OFL with its last kernel.
-pub(crate) fn methods(kernels: usize) -> [&'static str; 10] {
-    let last: &'static str = format!("sk:{kernels}").leak();
-    ["gr", last, "mk", "naive", "local", "emk", "pof", "fedpoe", "linear", "linear-newton"]
+/// Every federated method; one with a single kernel has the last.
+pub(crate) fn methods(kernels: usize) -> Vec<&'static str> {
+    let with_last = |info: &MethodInfo| -> &'static str {
+        if info.takes_kernel { format!("{}:{kernels}", info.name).leak() } else { info.name }
+    };
+    METHODS.iter().filter(|info| info.halves.is_some()).map(|info| with_last(info)).collect()
+}
+
+fn info(method: &str) -> &'static MethodInfo {
+    method::find(name(method)).unwrap()
 }
 
 /// The short name of a method, without its kernel.
@@ -93,12 +99,12 @@ pub(crate) fn is_personal(method: &str, kernels: usize) -> bool {
 
 /// Whether it uses kernels with weights.
 pub(crate) fn has_kernels(method: &str) -> bool {
-    !is_linear(method) && method != "gr"
+    info(method).uses_kernels()
 }
 
 /// Whether it learns from the inputs themselves.
 pub(crate) fn is_linear(method: &str) -> bool {
-    method.starts_with("linear")
+    matches!(info(method).features, FeatureKind::Inputs)
 }
 
 /// Whether a node uploads in a round without samples, because the gradient of its history at a new
@@ -107,9 +113,9 @@ pub(crate) fn speaks_of_its_past(method: &str) -> bool {
     method == "gr"
 }
 
-/// Whether a method supports this loss. The logistic loss would need to reweight sums afterwards.
+/// Whether a method supports this loss.
 pub(crate) fn has_loss(method: &str, loss: Loss) -> bool {
-    method != "gr" || loss != Loss::Logistic
+    (info(method).supports_loss)(&loss)
 }
 
 /// What a method learns from where samples are x.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::triangle;
-use crate::linear::{Cholesky, multiply_triangle};
+use crate::linear_algebra::{Cholesky, multiply_triangle};
 
 /// Buffers for what is worked out of a matrix.
 #[derive(Default)]

@@ -12,7 +12,7 @@ use crate::codec::{Kind, Section};
 use crate::features::Features;
 use crate::learning::loss::Loss;
 use crate::limits::{MAX_LABEL, MAX_NUMBER, MAX_SUM};
-use crate::linear::{dot, multiply_triangle};
+use crate::linear_algebra::{dot, multiply_triangle};
 use crate::math;
 use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::aggregation::Gathering;
 use crate::limits::{MAX_NUMBER, MAX_SUM};
-use crate::linear::{dot, write_bounded};
+use crate::linear_algebra::{dot, write_bounded};
 use crate::math;
 use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;

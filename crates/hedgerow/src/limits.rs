@@ -3,8 +3,8 @@
 /// Largest size of a label that a node learns from.
 pub const MAX_LABEL: f32 = 1e12;
 
-/// Largest norm of a model: C of the paper's second assumption. Longer ones are pulled back to it,
-/// so nothing ever overflows.
+/// Largest norm of a model: C of the paper's second assumption. Longer ones are shortened to it,
+/// which excludes overflow.
 pub const MAX_NORM: f32 = 1e15;
 
 /// Largest size of a number in a message.
@@ -13,6 +13,9 @@ pub const MAX_NUMBER: f32 = 1e30;
 /// Saved states whose rounds or samples have been counted this far are refused: counting on could
 /// overflow.
 pub(crate) const LAST_COUNT: u64 = 1 << 62;
+
+/// Most nodes of a federation: ids have 32 bits.
+pub const MAX_NODES: usize = u32::MAX as usize;
 
 /// Most numbers in a sample.
 pub const MAX_INPUTS: usize = 10_000;
@@ -33,7 +36,7 @@ pub const MAX_ID: usize = 256;
 pub const MAX_SCALE_BYTES: usize = 1 << 20;
 
 /// Most samples of a node that wait for the next round, or for the first scale. Beyond it the
-/// oldest is learned in the round at hand, or forgotten if there is no scale.
+/// oldest is learned in the current round, or forgotten if there is no scale.
 pub const MAX_HELD: usize = 256;
 
 /// Largest size of a feature.

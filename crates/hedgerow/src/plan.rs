@@ -16,7 +16,7 @@ use crate::aggregation::Aggregation;
 use crate::codec::Coding;
 use crate::features::{self, Draw, FeatureError, FeatureSpec, SampleMap};
 use crate::learning::{Loss, Objective};
-use crate::limits::{MAX_BUDGET, MAX_INPUTS, MAX_OUTPUTS, MAX_WIDTH};
+use crate::limits::{MAX_BUDGET, MAX_INPUTS, MAX_NODES, MAX_OUTPUTS, MAX_WIDTH};
 use crate::message::NodeId;
 use crate::method::{
     self, BadSample, BudgetTooSmall, FeatureKind, Halves, Layout, MethodInfo, NodeMethod,
@@ -324,7 +324,7 @@ fn check_counts(config: &PlanConfig) -> Result<(), PlanError> {
         ("outputs", 1, outputs, MAX_OUTPUTS),
         // The method says what it needs.
         ("budget", 0, budget, MAX_BUDGET),
-        ("nodes", 1, nodes, usize::MAX),
+        ("nodes", 1, nodes, MAX_NODES),
         ("kernels", 1, kernels, usize::MAX),
         ("pof.kernels_per_upload", 1, config.pof.kernels_per_upload, kernels),
     ] {
@@ -425,6 +425,7 @@ mod tests {
             (config("mk").outputs(0), ["outputs", "is 0"]),
             (config("mk").outputs(2_000), ["at most 1000", "is 2000"]),
             (config("mk").nodes(0), ["nodes", "is 0"]),
+            (config("mk").nodes(1 << 32), ["nodes", "is 4294967296"]),
             (config("mk").kernels(vec![]), ["kernel", "0"]),
             (config("mk").kernels(laplacian).draw(Draw::Structured), ["structured", "laplacian"]),
             (config("mk").frequencies(Some(1 << 20)), ["frequencies", "at most"]),

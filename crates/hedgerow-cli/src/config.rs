@@ -11,7 +11,7 @@ use crate::terminal::{print, print_json};
 /// Save it, change it, and pass it on: hedgerow config > my.toml && hedgerow simulate my.toml
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Of what
+    /// The program whose settings are printed
     #[arg(value_enum, default_value_t = Subject::Simulate)]
     subject: Subject,
     /// Print the defaults as JSON, without comments

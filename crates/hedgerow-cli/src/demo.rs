@@ -75,14 +75,14 @@ fn rate(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|rate| *rate > 0.0 && *rate <= 10_000.0).ok_or_else(bound)
 }
 
-/// How often the fleet is looked after.
-const TICK: Duration = Duration::from_millis(20);
+/// Time between two checks of the processes.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Nothing has happened for so long after the last sample: that was it.
-const SETTLED: Duration = Duration::from_secs(2);
+/// The run has ended if no round has closed for this long after the last sample.
+const QUIET_AFTER_END: Duration = Duration::from_secs(2);
 
-/// Nothing has happened for so long before it: something is wrong.
-const STUCK: Duration = Duration::from_secs(60);
+/// The run has failed if no round has closed for this long before that.
+const QUIET_BEFORE_FAILURE: Duration = Duration::from_secs(60);
 
 pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
     let settings = simulation(arguments)?;
@@ -122,7 +122,7 @@ pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
             eprintln!("The dashboard stays up until Ctrl-C.");
         }
         while !is_over.load(Ordering::Relaxed) {
-            std::thread::sleep(TICK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
     fleet.stop();
@@ -183,17 +183,17 @@ fn run_until_learned(
         }
         let has_written_all = writer.written >= folder.rounds;
         let quiet = moved.elapsed();
-        if has_written_all && quiet >= SETTLED {
+        if has_written_all && quiet >= QUIET_AFTER_END {
             break;
         }
-        if quiet >= STUCK {
+        if quiet >= QUIET_BEFORE_FAILURE {
             bail!(
                 "no round has closed for {} s; the logs are in {}",
-                STUCK.as_secs(),
+                QUIET_BEFORE_FAILURE.as_secs(),
                 folder.keep().display()
             );
         }
-        std::thread::sleep(TICK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     bar.finish_and_clear();
     ended.round = ended.round.saturating_sub(1);

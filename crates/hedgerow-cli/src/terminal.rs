@@ -21,7 +21,8 @@ pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(print(&(serde_json::to_string_pretty(value)? + "\n"))?)
 }
 
-/// A bar of this template; hidden if it is not wanted or standard error is no terminal. Without a length it is a spinner.
+/// A bar of this template; hidden if it is not wanted or standard error is no terminal. Without a
+/// length it is a spinner.
 pub(crate) fn bar(template: &str, length: Option<u64>, wanted: bool) -> ProgressBar {
     let target = match wanted && std::io::stderr().is_terminal() {
         true => ProgressDrawTarget::stderr_with_hz(8),

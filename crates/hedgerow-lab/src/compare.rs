@@ -1,5 +1,5 @@
 //! Methods compared: finished runs in, rankings out. One run is a [`Ranking`]; a grid of data sets
-//! and partitions also has a [`Standing`] per method. Only [`Grid`] reads and
+//! and partitions also has a [`GridSummary`] per method. Only [`Grid`] reads and
 //! writes: it makes the runs.
 
 mod grid;
@@ -10,7 +10,7 @@ mod role;
 mod runs;
 mod student;
 
-pub use grid::{Standing, Worst, geometric_mean};
+pub use grid::{GridSummary, Worst, geometric_mean};
 pub use grid_config::{GridConfig, default_methods};
 pub use hedgerow::method::Role;
 pub use paired::{Interval, Ratio, SIGNIFICANCE};
@@ -53,14 +53,14 @@ pub struct Comparison {
     /// The method whose error is 1 in the ratios of a grid.
     pub against: String,
     /// Every method over all runs, the least ratio first.
-    pub standings: Vec<Standing>,
+    pub summaries: Vec<GridSummary>,
 }
 
 impl Comparison {
     /// Ranks methods in every run and over all.
     pub fn new(cells: Vec<Cell>, against: &str) -> Self {
-        let standings = grid::standings(&cells, against);
-        Self { cells, against: against.to_owned(), standings }
+        let summaries = grid::summaries(&cells, against);
+        Self { cells, against: against.to_owned(), summaries }
     }
 
     /// The only run, unless there are several.

@@ -130,7 +130,7 @@ impl GroupRun {
     }
 
     /// Runs a round.
-    pub(crate) fn play(
+    pub(crate) fn run_round(
         &mut self,
         number: u64,
         turns: &[Turn],
@@ -147,7 +147,7 @@ impl GroupRun {
                 Some(known) if known.0 == *from => known,
                 other => other.insert((from.clone(), map.rescaling(from, to))),
             };
-            runs.iter_mut().try_for_each(|run| run.transport_node(node, &known.1))
+            runs.iter_mut().try_for_each(|run| run.rescale_node(node, &known.1))
         })?;
         let width = self.features.width();
         self.preprocessor.admit(turns, raw, &mut self.round);
@@ -177,15 +177,15 @@ impl GroupRun {
             (&central[0], mapped(map, parallelism, &central[0], central_now)),
             (&central[1], mapped(map, parallelism, &central[1], central_due)),
         ];
-        let [due_visits, central_visits, central_due_visits] =
-            batches.map(|(round, z)| visits(round, &round.turns, 0, z, width));
-        let batch = |at: usize, visits, central, due| {
+        let [due_rounds, central_rounds, central_due_rounds] =
+            batches.map(|(round, z)| node_rounds(round, &round.turns, 0, z, width));
+        let batch = |at: usize, node_rounds, central, due| {
             let (round, z): (&Round, _) = batches[at];
-            Batch { round, samples: 0..round.y.len(), z, width, visits, central, due }
+            Batch { round, samples: 0..round.y.len(), z, width, node_rounds, central, due }
         };
-        let central_due = batch(2, &central_due_visits, None, None);
-        let due_batch = batch(0, &due_visits, is_apart.then_some(&central_due), None);
-        let central_now = batch(1, &central_visits, None, None);
+        let central_due = batch(2, &central_due_rounds, None, None);
+        let due_batch = batch(0, &due_rounds, is_apart.then_some(&central_due), None);
+        let central_now = batch(1, &central_rounds, None, None);
         // All runs of the group use the same features and share their cost.
         let mut share = start.elapsed().as_secs_f64() / self.runs.len().max(1) as f64;
         let most = match self.has_at_once || is_apart || learned.is_some() {
@@ -199,7 +199,7 @@ impl GroupRun {
             let x = &self.round.x[samples.start * map.inputs()..samples.end * map.inputs()];
             self.z.resize(samples.len() * width, 0.0);
             let z = map.map_together(x, &mut self.z, &parallelism);
-            let visits = visits(
+            let node_rounds = node_rounds(
                 &self.round,
                 &self.round.turns[chunk.turns.clone()],
                 samples.start,
@@ -211,12 +211,12 @@ impl GroupRun {
                 samples: samples.clone(),
                 z,
                 width,
-                visits: &visits,
+                node_rounds: &node_rounds,
                 central: is_apart.then_some(&central_now),
                 due: learned.is_some().then_some(&due_batch),
             };
             share += start.elapsed().as_secs_f64() / self.runs.len().max(1) as f64;
-            self.runs.iter_mut().try_for_each(|run| run.play(&now))?;
+            self.runs.iter_mut().try_for_each(|run| run.process(&now))?;
             let start = Instant::now();
             let kernels = self.hindsight.len();
             for (kernel, sums) in self.hindsight.iter_mut().enumerate() {
@@ -241,8 +241,8 @@ impl GroupRun {
         let map = features.map();
         let (turns, raw) = learned.as_ref().map_or((turns, raw), |(turns, raw)| (turns, raw));
         preprocessor.close(turns, raw, |from, to| {
-            let transport = map.rescaling(from, to);
-            runs.iter_mut().for_each(|run| run.transport_server(&transport));
+            let rescaling = map.rescaling(from, to);
+            runs.iter_mut().for_each(|run| run.rescale_server(&rescaling));
         });
         Ok(())
     }
@@ -342,9 +342,9 @@ fn mapped<'z>(
     map.map_together(&round.x, z, &parallelism)
 }
 
-/// Some turns of a round as visits; `first` is the sample that they begin with, and `z` the
-/// features of theirs.
-fn visits<'a>(
+/// Some turns of a round as rounds of nodes; `first` is the sample that they begin with, and `z`
+/// has the features of their samples.
+fn node_rounds<'a>(
     round: &'a Round,
     turns: &[Turn],
     first: usize,
@@ -352,12 +352,12 @@ fn visits<'a>(
     width: usize,
 ) -> Vec<NodeRound<'a>> {
     let mut begin = 0;
-    let visit = |turn: &Turn| {
+    let node_round = |turn: &Turn| {
         let samples = begin..begin + turn.samples;
         begin = samples.end;
         let z = z.part(samples.start * width..samples.end * width);
         let y = &round.y[first + samples.start..first + samples.end];
         NodeRound { node: turn.node, z, y, contact: turn.contact }
     };
-    turns.iter().map(visit).collect()
+    turns.iter().map(node_round).collect()
 }

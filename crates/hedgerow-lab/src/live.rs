@@ -97,9 +97,9 @@ pub fn run(
         round += 1;
         samples += rounds.raw.y.len() as u64;
         threads.install(|| {
-            trials
-                .par_iter_mut()
-                .try_for_each(|trial| trial.play(round, &rounds.turns, &rounds.raw, &context.grids))
+            trials.par_iter_mut().try_for_each(|trial| {
+                trial.run_round(round, &rounds.turns, &rounds.raw, &context.grids)
+            })
         })?;
         let progress = || Progress { round, samples, mse: errors(&trials) };
         if !keep_on(&progress) {
@@ -202,7 +202,7 @@ impl Trial {
         Ok(Self { number, group_runs, generator, turns: Vec::new() })
     }
 
-    fn play(
+    fn run_round(
         &mut self,
         round: u64,
         turns: &[Turn],
@@ -213,7 +213,7 @@ impl Trial {
         self.turns.extend_from_slice(turns);
         self.generator.next_contacts(&mut self.turns);
         for group_run in &mut self.group_runs {
-            group_run.play(round, &self.turns, raw, grids).map_err(|source| {
+            group_run.run_round(round, &self.turns, raw, grids).map_err(|source| {
                 let (trial, round) = (self.number + 1, round as usize);
                 TrialError::Round { trial, round, source }
             })?;

@@ -37,7 +37,7 @@ pub(crate) struct Batch<'a> {
     pub(crate) samples: Range<usize>,
     pub(crate) z: Features<'a>,
     pub(crate) width: usize,
-    pub(crate) visits: &'a [NodeRound<'a>],
+    pub(crate) node_rounds: &'a [NodeRound<'a>],
     /// The same samples in the server's scale, if a node's scale differs, for methods that learn in
     /// one place.
     pub(crate) central: Option<&'a Batch<'a>>,
@@ -77,12 +77,12 @@ pub(crate) struct MethodRun {
     sent: u64,
     /// The threads of the run, and its recorded predictions; scratch.
     parallelism: Parallelism,
-    notes: Vec<f64>,
+    observations: Vec<f64>,
 }
 
-/// Numbers that are noted of a prediction before the shares of its kernels: its value and the
+/// Numbers that are observed of a prediction before the shares of its kernels: its value and the
 /// squared norm of its model.
-const NOTES_BEFORE_SHARES: usize = 2;
+const OBSERVED_BEFORE_SHARES: usize = 2;
 
 /// The personal layer of every node, and its measurements.
 struct Own {
@@ -124,12 +124,12 @@ impl MethodRun {
             seconds: 0.0,
             sent: 0,
             parallelism,
-            notes: Vec::new(),
+            observations: Vec::new(),
         }
     }
 
     /// Processes a batch of a round's samples: predicts, then learns.
-    pub(crate) fn play(&mut self, batch: &Batch<'_>) -> Result<(), RoundError> {
+    pub(crate) fn process(&mut self, batch: &Batch<'_>) -> Result<(), RoundError> {
         let start = Instant::now();
         match batch.due {
             None => self.predict_and_learn(batch)?,
@@ -172,22 +172,25 @@ impl MethodRun {
                 }
             }
             Algorithm::Federated(federation) => {
-                let width = NOTES_BEFORE_SHARES + measures.kernels();
-                self.notes.resize(batch.samples.len() * width, 0.0);
-                let notes = Observations { numbers: &mut self.notes, width };
+                let width = OBSERVED_BEFORE_SHARES + measures.kernels();
+                self.observations.resize(batch.samples.len() * width, 0.0);
+                let observations = Observations { numbers: &mut self.observations, width };
                 federation.visit(
-                    batch.visits,
+                    batch.node_rounds,
                     &self.parallelism,
-                    notes,
-                    |Prediction { value, method, .. }, note| {
-                        (note[0], note[1]) = (f64::from(value), method.norm2());
-                        method.shares(&mut note[NOTES_BEFORE_SHARES..]);
+                    observations,
+                    |Prediction { value, method, .. }, observation| {
+                        (observation[0], observation[1]) = (f64::from(value), method.norm2());
+                        method.shares(&mut observation[OBSERVED_BEFORE_SHARES..]);
                     },
                 )?;
                 // Sums run in the order of the samples for any number of threads.
-                for (sample, note) in batch.samples.clone().zip(self.notes.chunks_exact(width)) {
-                    let (value, shares) = (note[0] as f32, &note[NOTES_BEFORE_SHARES..]);
-                    measures.see(value, round, sample, note[1]);
+                for (sample, observation) in
+                    batch.samples.clone().zip(self.observations.chunks_exact(width))
+                {
+                    let (value, shares) =
+                        (observation[0] as f32, &observation[OBSERVED_BEFORE_SHARES..]);
+                    measures.see(value, round, sample, observation[1]);
                     measures.mix(shares);
                     if let Some(own) = &mut self.own {
                         let global = own.see(value, shares, round, sample);
@@ -222,19 +225,23 @@ impl MethodRun {
                 }
             }
             Algorithm::Federated(federation) => {
-                for visit in batch.visits.iter().filter(|visit| visit.contact != Contact::Lost) {
-                    federation.hear(visit.node)?;
+                for node_round in batch
+                    .node_rounds
+                    .iter()
+                    .filter(|node_round| node_round.contact != Contact::Lost)
+                {
+                    federation.hear(node_round.node)?;
                 }
-                self.notes.resize(measures.kernels(), 0.0);
+                self.observations.resize(measures.kernels(), 0.0);
                 for (sample, z) in batch.samples() {
                     let node = round.nodes[sample] as usize;
                     if let Some(method) = federation.nodes().get(node).map(|node| node.method(0)) {
                         let value = method.predict(z);
                         measures.see(value, round, sample, method.norm2());
-                        method.shares(&mut self.notes);
-                        measures.mix(&self.notes);
+                        method.shares(&mut self.observations);
+                        measures.mix(&self.observations);
                         if let Some(own) = &mut self.own {
-                            own.see(value, &self.notes, round, sample);
+                            own.see(value, &self.observations, round, sample);
                         }
                     }
                 }
@@ -261,12 +268,17 @@ impl MethodRun {
                 learner.learn_batch(central.z, &central.round.y).map_err(bad_sample)?;
             }
             Algorithm::Federated(federation) => {
-                self.notes.resize(batch.samples.len(), 0.0);
-                let notes = Observations { numbers: &mut self.notes, width: 1 };
-                federation.visit(batch.visits, &self.parallelism, notes, |prediction, note| {
-                    note[0] = f64::from(prediction.value);
-                })?;
-                for (sample, value) in batch.samples.clone().zip(&self.notes) {
+                self.observations.resize(batch.samples.len(), 0.0);
+                let observations = Observations { numbers: &mut self.observations, width: 1 };
+                federation.visit(
+                    batch.node_rounds,
+                    &self.parallelism,
+                    observations,
+                    |prediction, observation| {
+                        observation[0] = f64::from(prediction.value);
+                    },
+                )?;
+                for (sample, value) in batch.samples.clone().zip(&self.observations) {
                     // The model has changed since the prediction: the layer learns from what it
                     // predicts now.
                     if let Some(own) = &mut self.own {
@@ -295,23 +307,23 @@ impl MethodRun {
     }
 
     /// Rescales the models of a node.
-    pub(crate) fn transport_node(
+    pub(crate) fn rescale_node(
         &mut self,
         node: NodeId,
-        transport: &Rescaling,
+        rescaling: &Rescaling,
     ) -> Result<(), RoundError> {
         match &mut self.algorithm {
-            Algorithm::Federated(federation) => federation.rescale_node(node, transport),
+            Algorithm::Federated(federation) => federation.rescale_node(node, rescaling),
             _ => Ok(()),
         }
     }
 
     /// Takes the server's model to another scale.
-    pub(crate) fn transport_server(&mut self, transport: &Rescaling) {
+    pub(crate) fn rescale_server(&mut self, rescaling: &Rescaling) {
         match &mut self.algorithm {
-            Algorithm::Federated(federation) => federation.rescale_server(transport),
+            Algorithm::Federated(federation) => federation.rescale_server(rescaling),
             Algorithm::Sequential(learner) | Algorithm::Batch(learner) => {
-                learner.rescale(transport)
+                learner.rescale(rescaling)
             }
             Algorithm::Trivial(_) => {}
         }

@@ -211,15 +211,15 @@ impl<'a> Experiment<'a> {
         let start = Instant::now();
         let Self { context, data, rounds, .. } = self;
         let trials: Vec<TrialResult> = threads(context.settings)?.install(|| {
-            let play = |trial| trial::play(context, data, *rounds, trial, step);
+            let run = |trial| trial::run_trial(context, data, *rounds, trial, step);
             let trials = 0..context.settings.trials;
             match context.parallelism {
                 Parallelism::OverTrials => {
-                    trials.into_par_iter().map(play).collect::<Result<_, _>>()
+                    trials.into_par_iter().map(run).collect::<Result<_, _>>()
                 }
                 // One trial at a time: a waiting thread would start another trial and take its
                 // memory.
-                Parallelism::OverNodes => trials.map(play).collect(),
+                Parallelism::OverNodes => trials.map(run).collect(),
             }
         })?;
         let is_owned = data.owners.is_some();

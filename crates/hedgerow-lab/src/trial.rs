@@ -136,7 +136,7 @@ impl TrialResult {
 }
 
 /// Runs one trial. `tick` is called after every round of every group of methods.
-pub(crate) fn play(
+pub(crate) fn run_trial(
     context: &RunContext<'_>,
     data: &Dataset,
     rounds: usize,
@@ -160,7 +160,7 @@ pub(crate) fn play(
             raw.y.extend(samples.iter().map(|sample| data.y[*sample as usize]));
             raw.last.extend(samples.iter().map(|sample| last(*sample as usize)));
             group_run
-                .play(round as u64, &turns, &raw, &context.grids)
+                .run_round(round as u64, &turns, &raw, &context.grids)
                 .map_err(|source| TrialError::Round { trial: trial + 1, round, source })?;
             tick();
         }

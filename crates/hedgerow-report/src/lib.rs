@@ -1,7 +1,7 @@
 //! Results as figures, tables and pages.
 //!
-//! Every function is pure: it takes finished [`Results`](hedgerow_lab::results::Results) and returns
-//! text or bytes. Nothing is run, read or written here.
+//! Every function is pure: it takes finished [`Results`](hedgerow_lab::results::Results) and
+//! returns text or bytes. Nothing is run, read or written here.
 //!
 //! | output | module |
 //! |---|---|
@@ -13,7 +13,8 @@
 //! | a table as terminal text, Markdown or HTML | [`table`] |
 //! | the paper's figures, tables and claims | [`reproduction`] |
 //!
-//! A chart is described once and drawn twice: as a figure, and in a page with values at the pointer.
+//! A chart is described once and drawn twice: as a figure, and in a page that shows values at the
+//! pointer.
 
 pub mod compare;
 mod drift;

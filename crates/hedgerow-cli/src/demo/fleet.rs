@@ -87,7 +87,7 @@ impl<'a> Fleet<'a> {
                     logs.display()
                 );
             }
-            std::thread::sleep(super::TICK);
+            std::thread::sleep(super::POLL_INTERVAL);
         }
     }
 
@@ -135,7 +135,7 @@ impl<'a> Fleet<'a> {
         }
         let since = Instant::now();
         while since.elapsed() < STOP_LIMIT && self.members.iter_mut().any(Member::is_alive) {
-            std::thread::sleep(super::TICK);
+            std::thread::sleep(super::POLL_INTERVAL);
         }
     }
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-/// How often it is asked.
-const EVERY: Duration = Duration::from_millis(300);
+/// Least time between two requests.
+const STATUS_INTERVAL: Duration = Duration::from_millis(300);
 
 /// How long an answer may take, and how large it may be.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -37,7 +37,7 @@ impl Watch {
 
     /// The latest, if it is time to ask and the server is there.
     pub(super) fn look(&mut self) -> Option<Status> {
-        if self.asked.is_some_and(|asked| asked.elapsed() < EVERY) {
+        if self.asked.is_some_and(|asked| asked.elapsed() < STATUS_INTERVAL) {
             return None;
         }
         self.asked = Some(Instant::now());

@@ -10,7 +10,7 @@ use crate::results::each_once;
 
 /// How one method did over all runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Standing {
+pub struct GridSummary {
     /// Name on the command line.
     pub name: String,
     /// Whether one could choose it.
@@ -48,17 +48,17 @@ pub struct Worst {
 }
 
 /// Every method over all runs, the least ratio first.
-pub(super) fn standings(cells: &[Cell], against: &str) -> Vec<Standing> {
+pub(super) fn summaries(cells: &[Cell], against: &str) -> Vec<GridSummary> {
     let entries = cells.iter().flat_map(|cell| &cell.ranking).flat_map(|ranking| &ranking.methods);
     let names = each_once(entries.map(|entry| entry.name.as_str()));
-    let mut standings: Vec<Standing> =
-        names.iter().map(|name| standing(cells, name, against)).collect();
-    let key = |standing: &Standing| standing.ratio.unwrap_or(f64::INFINITY);
-    standings.sort_by(|a, b| key(a).total_cmp(&key(b)));
-    standings
+    let mut summaries: Vec<GridSummary> =
+        names.iter().map(|name| summary_of(cells, name, against)).collect();
+    let key = |summary: &GridSummary| summary.ratio.unwrap_or(f64::INFINITY);
+    summaries.sort_by(|a, b| key(a).total_cmp(&key(b)));
+    summaries
 }
 
-fn standing(cells: &[Cell], name: &str, against: &str) -> Standing {
+fn summary_of(cells: &[Cell], name: &str, against: &str) -> GridSummary {
     let found = || {
         cells.iter().filter_map(|cell| {
             let ranking = cell.ranking.as_ref()?;
@@ -74,7 +74,7 @@ fn standing(cells: &[Cell], name: &str, against: &str) -> Standing {
     let to_sk = || found().filter_map(|(cell, _, entry)| Some((cell, entry.to_sk?)));
     let worst = to_sk().max_by(|a, b| a.1.value.total_cmp(&b.1.value));
     let bytes: Vec<f64> = found().filter_map(|(_, _, entry)| entry.bytes()).collect();
-    Standing {
+    GridSummary {
         name: name.to_owned(),
         role: role_of(name),
         runs: ratios.len(),
@@ -114,37 +114,37 @@ mod tests {
         ]
     }
 
-    fn of<'s>(standings: &'s [Standing], name: &str) -> &'s Standing {
-        standings.iter().find(|standing| standing.name == name).unwrap()
+    fn of<'s>(summaries: &'s [GridSummary], name: &str) -> &'s GridSummary {
+        summaries.iter().find(|summary| summary.name == name).unwrap()
     }
 
     #[test]
     fn ratios_are_geometric_means_over_the_runs_that_are_there() {
-        let standings = standings(&two(), "mk");
-        let ratio = |name: &str| of(&standings, name).ratio.unwrap();
+        let summaries = summaries(&two(), "mk");
+        let ratio = |name: &str| of(&summaries, name).ratio.unwrap();
         assert!((ratio("gr") - 1.0).abs() < 1e-5 && (ratio("last") - 2f64.sqrt()).abs() < 1e-5);
-        assert_eq!((ratio("mk"), of(&standings, "mk").runs), (1.0, 2));
-        let first: Vec<&str> = standings.iter().map(|standing| standing.name.as_str()).collect();
+        assert_eq!((ratio("mk"), of(&summaries, "mk").runs), (1.0, 2));
+        let first: Vec<&str> = summaries.iter().map(|summary| summary.name.as_str()).collect();
         assert_eq!(first[0], "hindsight");
     }
 
     #[test]
     fn wins_and_the_worst_against_the_best_single_kernel() {
-        let standings = standings(&two(), "mk");
-        let gr = of(&standings, "gr");
-        assert_eq!((gr.wins, gr.clear_wins, of(&standings, "last").wins), (1, 1, 0));
+        let summaries = summaries(&two(), "mk");
+        let gr = of(&summaries, "gr");
+        assert_eq!((gr.wins, gr.clear_wins, of(&summaries, "last").wins), (1, 1, 0));
         // sk is at 1.0 in both: once level, once twice as large.
         assert_eq!((gr.above_sk, gr.clearly_above_sk), (1, 1));
         let worst = gr.worst_to_sk.as_ref().unwrap();
         assert!((worst.ratio - 2.0).abs() < 1e-5);
         assert_eq!((worst.data.as_str(), worst.partition.as_str()), ("two", "blocks"));
-        assert_eq!(of(&standings, "sk").worst_to_sk, None);
+        assert_eq!(of(&summaries, "sk").worst_to_sk, None);
         // Exactly level is not above.
         let mut level = run(&[("mk", 2.0), ("gr", 1.0)]);
         let sk = level.methods.iter().find(|method| method.best).unwrap().mse_trials.clone();
         with_trials(&mut level, "gr", &sk);
-        let standings = super::standings(&[cell("one", "blocks", Some(level))], "mk");
-        let gr = of(&standings, "gr");
+        let summaries = super::summaries(&[cell("one", "blocks", Some(level))], "mk");
+        let gr = of(&summaries, "gr");
         assert_eq!((gr.above_sk, gr.worst_to_sk.as_ref().unwrap().ratio), (0, 1.0));
     }
 
@@ -156,8 +156,8 @@ mod tests {
             cell("one", "blocks", Some(results)),
             cell("two", "blocks", Some(run(&[("mk", 1.0), ("gr", 0.5)]))),
         ];
-        let standings = standings(&cells, "mk");
-        let gr = of(&standings, "gr");
+        let summaries = summaries(&cells, "mk");
+        let gr = of(&summaries, "gr");
         assert_eq!((gr.runs, gr.diverged), (1, 1));
         assert!((gr.ratio.unwrap() - 0.5).abs() < 1e-5);
         assert_eq!(geometric_mean(&[]), None);

@@ -2,16 +2,16 @@
 
 use hedgerow::method::find;
 use hedgerow_lab::compare::{
-    Comparison, RankedMethod, Ranking, Ratio, Role, SIGNIFICANCE, Standing, geometric_mean,
+    Comparison, GridSummary, RankedMethod, Ranking, Ratio, Role, SIGNIFICANCE, geometric_mean,
 };
 use hedgerow_lab::results::Results;
 
 use crate::figures::number::{bytes_in_words, listed, percent, significant};
 
 /// An error within this factor of another counts as nearly as good.
-const NEARLY: f64 = 1.1;
+const NEARLY_AS_GOOD_RATIO: f64 = 1.1;
 /// A method is cheaper if it sends at most this share of the bytes.
-const CHEAPER: f64 = 0.8;
+const CHEAPER_SHARE: f64 = 0.8;
 /// More names than this are counted instead.
 const MOST_NAMES: usize = 4;
 
@@ -116,18 +116,19 @@ fn cost(ranking: &Ranking, best: &RankedMethod, chosen: &RankedMethod) -> Option
     Some(sentence + ".")
 }
 
-/// Who comes near an error for fewer bytes: the cheapest of those who are nearly as good, else the
-/// best of all that are cheaper. `others` have a name, an error in the same unit, and bytes.
+/// A method with nearly the same error for fewer bytes: the cheapest of those that are nearly as
+/// good, else the best of all that are cheaper. `others` have a name, an error in the same unit,
+/// and bytes.
 fn cheaper<'n>(
     error: f64,
     bytes: f64,
     others: impl Iterator<Item = (&'n str, f64, f64)>,
 ) -> String {
     let others: Vec<(&str, f64, f64)> =
-        others.filter(|(.., other)| *other <= CHEAPER * bytes).collect();
+        others.filter(|(.., other)| *other <= CHEAPER_SHARE * bytes).collect();
     let near = others
         .iter()
-        .filter(|(_, other, _)| *other <= NEARLY * error)
+        .filter(|(_, other, _)| *other <= NEARLY_AS_GOOD_RATIO * error)
         .min_by(|a, b| a.2.total_cmp(&b.2));
     let nearest = || others.iter().min_by(|a, b| a.1.total_cmp(&b.1));
     match near.or_else(nearest) {
@@ -178,16 +179,16 @@ fn trivial_winner(ranking: &Ranking, best: &RankedMethod) -> Option<String> {
 
 fn of_grid(comparison: &Comparison) -> String {
     let runs = comparison.found().count();
-    let choices: Vec<&Standing> = comparison
-        .standings
+    let choices: Vec<&GridSummary> = comparison
+        .summaries
         .iter()
-        .filter(|standing| standing.role == Role::Choice && standing.ratio.is_some())
+        .filter(|summary| summary.role == Role::Choice && summary.ratio.is_some())
         .collect();
     // A method that diverged in some run is never recommended.
-    let sound: Vec<&Standing> = choices
+    let sound: Vec<&GridSummary> = choices
         .iter()
         .copied()
-        .filter(|standing| standing.diverged == 0 && standing.runs == runs)
+        .filter(|summary| summary.diverged == 0 && summary.runs == runs)
         .collect();
     let Some(best) = sound.first() else {
         return "No method can be recommended: all that ran are references, or diverged somewhere."
@@ -210,7 +211,7 @@ fn of_grid(comparison: &Comparison) -> String {
 }
 
 /// `, and never above the best sk`
-fn to_sk(best: &Standing) -> String {
+fn to_sk(best: &GridSummary) -> String {
     match &best.worst_to_sk {
         None => String::new(),
         Some(_) if best.above_sk == 0 => ", and never above the best sk".to_owned(),
@@ -226,7 +227,7 @@ fn to_sk(best: &Standing) -> String {
 
 /// Whether the second could as well be the first. Data sets are what there is a sample of: runs on
 /// one of them are no new evidence, so each has one say.
-fn between(comparison: &Comparison, best: &Standing, second: &Standing) -> String {
+fn between(comparison: &Comparison, best: &GridSummary, second: &GridSummary) -> String {
     let (mut mine, mut other) = (Vec::new(), Vec::new());
     for data in comparison.each_once(|cell| &cell.data) {
         let of = |name: &str| {
@@ -256,7 +257,7 @@ fn between(comparison: &Comparison, best: &Standing, second: &Standing) -> Strin
     }
 }
 
-fn grid_cost(best: &Standing, sound: &[&Standing]) -> Option<String> {
+fn grid_cost(best: &GridSummary, sound: &[&GridSummary]) -> Option<String> {
     let (bytes, ratio) = (best.bytes?, best.ratio?);
     if bytes <= 0.0 {
         return Some("It sends nothing at all.".to_owned());
@@ -264,7 +265,7 @@ fn grid_cost(best: &Standing, sound: &[&Standing]) -> Option<String> {
     let mut sentence = format!("It sends {} up and down per node and round", bytes_in_words(bytes));
     let others = sound
         .iter()
-        .filter_map(|standing| Some((standing.name.as_str(), standing.ratio?, standing.bytes?)));
+        .filter_map(|summary| Some((summary.name.as_str(), summary.ratio?, summary.bytes?)));
     sentence += &cheaper(ratio, bytes, others);
     Some(sentence + ".")
 }

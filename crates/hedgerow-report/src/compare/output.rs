@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use hedgerow_lab::compare::{Cell, Comparison, Interval, RankedMethod, Ratio, Standing};
+use hedgerow_lab::compare::{Cell, Comparison, GridSummary, Interval, RankedMethod, Ratio};
 use hedgerow_lab::results::Results;
 
 use super::advice;
@@ -101,7 +101,7 @@ pub fn json(comparison: &Comparison, missing: &[String]) -> Value {
             "methods": ranking.methods,
         })
     };
-    let all: Option<&[Standing]> = (comparison.cells.len() > 1).then_some(&comparison.standings);
+    let all: Option<&[GridSummary]> = (comparison.cells.len() > 1).then_some(&comparison.summaries);
     json!({
         "schema": 1,
         "version": env!("CARGO_PKG_VERSION"),

@@ -1,6 +1,6 @@
 //! The figures of a comparison: errors and message sizes.
 
-use hedgerow_lab::compare::{Comparison, RankedMethod, Ranking, Role, Standing};
+use hedgerow_lab::compare::{Comparison, GridSummary, RankedMethod, Ranking, Role};
 use hedgerow_lab::results::Results;
 
 use super::tables::shown_name;
@@ -113,15 +113,12 @@ fn ratios(comparison: &Comparison) -> String {
     let block = |partition: &str| Block {
         title: partition.to_owned(),
         rows: comparison
-            .standings
+            .summaries
             .iter()
-            .map(|standing| HeatRow {
-                label: shown_name(&standing.name),
-                is_reference: standing.role != Role::Choice,
-                ratios: titles
-                    .iter()
-                    .map(|title| ratio(&standing.name, title, partition))
-                    .collect(),
+            .map(|summary| HeatRow {
+                label: shown_name(&summary.name),
+                is_reference: summary.role != Role::Choice,
+                ratios: titles.iter().map(|title| ratio(&summary.name, title, partition)).collect(),
             })
             .collect(),
     };
@@ -145,19 +142,19 @@ fn grid_costs(comparison: &Comparison) -> String {
             comparison.found().find(|(_, results, _)| results.method(name).is_some())?;
         Some(palette::method(results, name))
     };
-    let dot = |standing: &Standing| {
+    let dot = |summary: &GridSummary| {
         Some(Dot {
-            method: standing.name.clone(),
-            label: shown_name(&standing.name),
-            style: style(&standing.name)?,
-            is_reference: standing.role != Role::Choice,
-            error: standing.ratio?,
+            method: summary.name.clone(),
+            label: shown_name(&summary.name),
+            style: style(&summary.name)?,
+            is_reference: summary.role != Role::Choice,
+            error: summary.ratio?,
             ends: None,
             ratio: String::new(),
-            bytes: standing.bytes,
+            bytes: summary.bytes,
         })
     };
-    let dots: Vec<Dot> = comparison.standings.iter().filter_map(dot).collect();
+    let dots: Vec<Dot> = comparison.summaries.iter().filter_map(dot).collect();
     let heading = Heading {
         title: &format!("Error against bytes over {} runs", comparison.found().count()),
         subtitle: &comparison.setting(),

@@ -2,7 +2,7 @@
 //! one for all.
 
 use hedgerow_lab::compare::{
-    Cell, Comparison, Interval, RankedMethod, Ranking, Standing, geometric_mean,
+    Cell, Comparison, GridSummary, Interval, RankedMethod, Ranking, geometric_mean,
 };
 
 use super::advice::advice;
@@ -128,8 +128,8 @@ fn of_partition(comparison: &Comparison, partition: &str) -> Table {
         .iter()
         .map(|title| comparison.cell(title, partition).and_then(|cell| cell.ranking.as_ref()))
         .collect();
-    let row = |standing: &Standing| {
-        let name = &standing.name;
+    let row = |summary: &GridSummary| {
+        let name = &summary.name;
         let mut row = vec![shown_name(name)];
         row.extend(cells.iter().zip(&powers).map(|(ranking, power)| match ranking {
             None => "not available".to_owned(),
@@ -142,7 +142,7 @@ fn of_partition(comparison: &Comparison, partition: &str) -> Table {
         row.push(or_nothing(geometric_mean(&ratios), |ratio| significant(ratio, 3)));
         row
     };
-    Table::of_numbers(headings, comparison.standings.iter().map(row))
+    Table::of_numbers(headings, comparison.summaries.iter().map(row))
 }
 
 fn scaled(ranking: &Ranking, entry: &RankedMethod, power: i32) -> String {
@@ -182,20 +182,20 @@ fn of_all(comparison: &Comparison) -> Table {
         "worst to the best sk",
         "bytes",
     ];
-    let row = |standing: &Standing| {
-        let is_choice = standing.role.words().is_empty();
-        let runs = match standing.diverged {
-            0 => standing.runs.to_string(),
-            diverged => format!("{} ({diverged} diverged)", standing.runs + diverged),
+    let row = |summary: &GridSummary| {
+        let is_choice = summary.role.words().is_empty();
+        let runs = match summary.diverged {
+            0 => summary.runs.to_string(),
+            diverged => format!("{} ({diverged} diverged)", summary.runs + diverged),
         };
-        let wins = format!("{} ({})", standing.wins, standing.clear_wins);
-        let above = format!("{} ({})", standing.above_sk, standing.clearly_above_sk);
-        let worst = standing.worst_to_sk.as_ref();
+        let wins = format!("{} ({})", summary.wins, summary.clear_wins);
+        let above = format!("{} ({})", summary.above_sk, summary.clearly_above_sk);
+        let worst = summary.worst_to_sk.as_ref();
         vec![
-            shown_name(&standing.name),
+            shown_name(&summary.name),
             runs,
-            or_nothing(standing.ratio, |ratio| significant(ratio, 3)),
-            if is_choice { wins } else { standing.role.words().to_owned() },
+            or_nothing(summary.ratio, |ratio| significant(ratio, 3)),
+            if is_choice { wins } else { summary.role.words().to_owned() },
             or_nothing(worst, |_| above),
             or_nothing(worst, |worst| {
                 format!(
@@ -205,10 +205,10 @@ fn of_all(comparison: &Comparison) -> Table {
                     worst.partition
                 )
             }),
-            or_nothing(standing.bytes, |bytes| fixed(bytes, 0)),
+            or_nothing(summary.bytes, |bytes| fixed(bytes, 0)),
         ]
     };
-    Table::of_numbers(headings, comparison.standings.iter().map(row))
+    Table::of_numbers(headings, comparison.summaries.iter().map(row))
 }
 
 fn title<'c>(comparison: &'c Comparison, data: &'c str) -> &'c str {

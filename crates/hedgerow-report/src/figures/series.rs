@@ -137,7 +137,7 @@ pub(crate) fn choosers(results: &Results) -> impl Iterator<Item = &MethodResult>
     let chooses = |method: &&MethodResult| {
         !matches!(method.name.as_str(), "sk" | "hindsight") && !method.is_trivial()
     };
-    // Who has no kernels has no share of any.
+    // Methods without kernels have no shares.
     let has_shares =
         |method: &&MethodResult| method.curve.shares.iter().flatten().any(|share| *share > 0.0);
     results.methods.iter().filter(chooses).filter(has_shares)

@@ -84,7 +84,7 @@ impl Comparison {
         self.ratio < 1.0
     }
 
-    /// `worse in 10 of 10 trials` between two texts; nothing where all are equal or not known one by
+    /// `worse in 10 of 10 trials` between two texts; nothing if all are equal or not known one by
     /// one.
     pub(crate) fn count(&self, before: &str, after: &str) -> String {
         match &self.trials {

@@ -209,7 +209,7 @@ fn against_hindsight(results: &Results, subject: &MethodResult) -> Option<String
     })
 }
 
-/// Where nodes live in different worlds, an error is not that of one model on one stream.
+/// If nodes see different distributions, the error is not that of one model on one stream.
 fn different_nodes(results: &Results) -> Option<String> {
     let how = match results.partition.as_str() {
         "sorted-label" => "samples are dealt by their labels",

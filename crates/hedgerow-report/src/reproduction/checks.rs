@@ -9,12 +9,12 @@ use crate::figures::series::{best_single, favourite};
 use hedgerow_lab::results::{MethodResult, Results};
 
 /// One error is close to another if it is at most this many times as large.
-pub(super) const CLOSE: f64 = 1.35;
+pub(super) const CLOSE_RATIO: f64 = 1.35;
 /// The naive extension sends P times as much as `mk`, give or take a weight or a vote.
 const NEARLY_P: f64 = 0.95;
 /// A selection has converged if it holds over this last share of the rounds; a few rounds may be
 /// chance.
-pub(super) const HELD: f64 = 0.1;
+pub(super) const HELD_SHARE: f64 = 0.1;
 /// A regret that grows faster than t to this power is not clearly sublinear.
 pub(super) const SUBLINEAR: f64 = 0.95;
 /// One kernel is much worse than another if its error is this many times as large.
@@ -33,7 +33,7 @@ pub(super) fn close_to_best(results: &Results) -> (Verdict, String) {
     };
     let mut why =
         vec![format!("mk has {} times the MSE of the best, {best_kernel}.", times(found))];
-    let close = found <= CLOSE;
+    let close = found <= CLOSE_RATIO;
     if !close {
         why.extend(reasons(results, mk, best));
     }
@@ -54,8 +54,11 @@ fn reasons(
         share.map(|share| format!("The best kernel made {} of its predictions.", percent(*share))),
     );
     why.extend(late_ratio(mk, best).map(|late| {
-        let so =
-            if late <= CLOSE { "the gap was made before them" } else { "the gap is still there" };
+        let so = if late <= CLOSE_RATIO {
+            "the gap was made before them"
+        } else {
+            "the gap is still there"
+        };
         format!("In the last {} rounds it is at {} times: {so}.", results.window, times(late))
     }));
     let second = mse_ratio(second_single(results), best);
@@ -87,7 +90,7 @@ pub(super) fn close_to_naive(results: &Results) -> (Verdict, String) {
         significant(naive.numbers_up, 3),
         times(sent)
     );
-    (Verdict::of(found <= CLOSE && cheap), why)
+    (Verdict::of(found <= CLOSE_RATIO && cheap), why)
 }
 
 pub(super) fn converges(results: &Results) -> (Verdict, String) {
@@ -99,7 +102,7 @@ pub(super) fn converges(results: &Results) -> (Verdict, String) {
     let of_all = fixed(results.rounds as f64, 0);
     let since = from_round.map(|round| (fixed(round as f64, 0), round as f64));
     let mut why = match since {
-        Some((round, t)) if t <= (1.0 - HELD) * results.rounds as f64 => {
+        Some((round, t)) if t <= (1.0 - HELD_SHARE) * results.rounds as f64 => {
             let why = format!(
                 "From round {round} of {of_all} on at least {share} of trials select kernel {best}; at the end {at_end}."
             );

@@ -1,6 +1,6 @@
 //! The paper's claims, compared with the measurements per data set.
 
-use super::checks::{self, CLOSE, HELD, MUCH_WORSE, SUBLINEAR};
+use super::checks::{self, CLOSE_RATIO, HELD_SHARE, MUCH_WORSE, SUBLINEAR};
 use super::measured::NEARLY_ALL;
 use super::{Panel, Reproduction};
 use crate::figures::number::{listed, percent};
@@ -88,14 +88,14 @@ pub fn claims(reproduction: &Reproduction) -> Vec<Claim> {
         (
             'a',
             "mk comes close to the best single kernel",
-            format!("MSE at most {CLOSE} times that of sk with the best kernel"),
+            format!("MSE at most {CLOSE_RATIO} times that of sk with the best kernel"),
             |results| Some(checks::close_to_best(results)),
         ),
         (
             'b',
             "mk comes close to the naive extension at 1/P of its communication",
             format!(
-                "MSE at most {CLOSE} times that of naive, and naive sends P times as many numbers up"
+                "MSE at most {CLOSE_RATIO} times that of naive, and naive sends P times as many numbers up"
             ),
             |results| Some(checks::close_to_naive(results)),
         ),
@@ -105,7 +105,7 @@ pub fn claims(reproduction: &Reproduction) -> Vec<Claim> {
             format!(
                 "at least {} of trials have selected it throughout the last {} of rounds",
                 percent(NEARLY_ALL),
-                percent(HELD)
+                percent(HELD_SHARE)
             ),
             |results| Some(checks::converges(results)),
         ),

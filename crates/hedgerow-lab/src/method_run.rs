@@ -175,7 +175,7 @@ impl MethodRun {
                 let width = OBSERVED_BEFORE_SHARES + measures.kernels();
                 self.observations.resize(batch.samples.len() * width, 0.0);
                 let observations = Observations { numbers: &mut self.observations, width };
-                federation.visit(
+                federation.run_nodes(
                     batch.node_rounds,
                     &self.parallelism,
                     observations,
@@ -270,7 +270,7 @@ impl MethodRun {
             Algorithm::Federated(federation) => {
                 self.observations.resize(batch.samples.len(), 0.0);
                 let observations = Observations { numbers: &mut self.observations, width: 1 };
-                federation.visit(
+                federation.run_nodes(
                     batch.node_rounds,
                     &self.parallelism,
                     observations,

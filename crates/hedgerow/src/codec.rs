@@ -24,14 +24,13 @@ pub use reader::Reader;
 
 /// How a federation saves on traffic. The default saves nothing and changes no bit.
 ///
-/// The first rounds have the most to say and take the largest steps, and a step that waits is taken
-/// too late. So in round t nothing waits for more than √t rounds or visits, whatever is chosen
-/// here.
+/// The first rounds change the models most, and a change that waits comes too late. So in round t
+/// nothing waits for more than √t rounds or passes, whatever is set here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Compression {
-    /// A round closes at every so many visits of everyone: in between nodes learn on and nothing
-    /// travels, in either direction.
+    /// A round closes after all nodes have run this many times. In between nodes learn and no
+    /// message is sent, in either direction.
     pub every: NonZeroU16,
     /// Uploads.
     pub up: Coding,
@@ -40,9 +39,9 @@ pub struct Compression {
 }
 
 impl Compression {
-    /// How many visits of all nodes a round lasts: as many as [`Compression::every`] says, but at
-    /// most the square root of the round's number. Uploads belong to the last visit.
-    pub fn visits(&self, round: u64) -> u16 {
+    /// How often all nodes run before a round closes: as often as [`Compression::every`] says, but
+    /// at most the square root of the round's number. Uploads follow the last pass.
+    pub fn passes(&self, round: u64) -> u16 {
         at_most_root(self.every, round).get()
     }
 }
@@ -313,8 +312,8 @@ mod tests {
     fn nothing_waits_longer_than_the_root_of_the_round() {
         let four = NonZeroU16::new(4).unwrap();
         let compression = Compression { every: four, ..Compression::default() };
-        let visits = [0, 1, 3, 4, 9, 15, 16, 17, u64::MAX].map(|round| compression.visits(round));
-        assert_eq!(visits, [1, 1, 1, 2, 3, 3, 4, 4, 4]);
+        let passes = [0, 1, 3, 4, 9, 15, 16, 17, u64::MAX].map(|round| compression.passes(round));
+        assert_eq!(passes, [1, 1, 1, 2, 3, 3, 4, 4, 4]);
         let coding = Coding { part: four, ..Coding::default() };
         assert_eq!([1, 4, 99].map(|round| coding.in_round(round).part.get()), [1, 2, 4]);
     }

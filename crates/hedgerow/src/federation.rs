@@ -29,19 +29,19 @@ pub use lanes::Observations;
 /// How well a node can reach the server in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Contact {
-    /// Its upload arrives in time and it hears the broadcast.
+    /// Its upload arrives in time and it receives the broadcast.
     #[default]
     Full,
     /// Its upload arrives after the round has closed.
     Late,
-    /// It neither sends nor hears anything; it predicts and learns with what it has.
+    /// It sends and receives nothing. It predicts and learns with the model that it has.
     Lost,
 }
 
-/// What happens at one node in one round. A node that isn't visited doesn't exist yet.
+/// What happens at one node in one round. Nodes without one don't take part.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeRound<'a> {
-    /// The number of the node.
+    /// The node's number.
     pub node: NodeId,
     /// Features of the samples that arrived, one after the other: none, one or several.
     pub z: Features<'a>,
@@ -66,7 +66,7 @@ pub struct Prediction<'a> {
     pub method: &'a dyn NodeMethod,
 }
 
-/// Why a round could not be played.
+/// Why a round failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RoundError {
@@ -81,7 +81,7 @@ pub enum RoundError {
     /// Features and labels don't belong together.
     #[error("node {node}: {labels} labels came with {numbers} features, but a sample has {width}")]
     Shape {
-        /// The number of the node.
+        /// The node's number.
         node: NodeId,
         /// Labels that came.
         labels: usize,
@@ -93,7 +93,7 @@ pub enum RoundError {
     /// A sample that can't be learned from.
     #[error("node {node}: {source}")]
     BadSample {
-        /// The number of the node.
+        /// The node's number.
         node: NodeId,
         /// What is wrong with it.
         source: BadSample,
@@ -101,7 +101,7 @@ pub enum RoundError {
     /// Node or server refused the other's message: they are in different scales.
     #[error("node {node}: {source}")]
     Rejected {
-        /// The number of the node.
+        /// The node's number.
         node: NodeId,
         /// Why it was refused.
         source: Rejected,
@@ -130,15 +130,15 @@ pub struct Federation {
     readers: Vec<UploadReader>,
     traffic: Traffic,
     votes: Vec<u64>,
-    /// Nodes that were visited in this round so far.
-    visited: Vec<(NodeId, Contact)>,
+    /// Nodes that have run in this round so far.
+    participants: Vec<(NodeId, Contact)>,
     late: Vec<NodeId>,
     /// The last round of which each node's upload was taken, where raw samples are learned.
     taken: Vec<u64>,
     lanes: Box<[Lane; LANES]>,
     width: usize,
-    /// How often everyone was visited in the open round.
-    visits: u16,
+    /// How often all nodes have run in the open round.
+    passes: u16,
 }
 
 const KIND: StateKind = StateKind::new("federation");
@@ -172,123 +172,135 @@ impl Federation {
             nodes,
             traffic: Traffic::default(),
             votes: vec![0; plan.kernels()],
-            visited: Vec::new(),
+            participants: Vec::new(),
             late: Vec::new(),
             lanes: Box::default(),
             width: plan.width(),
-            visits: 0,
+            passes: 0,
             plan,
         }
     }
 
-    /// Plays one round: nodes in contact hear the latest broadcast; everyone predicts and learns;
-    /// uploads go up; the round closes with whoever came and those in contact hear about it. `seen`
-    /// is told every prediction. After an error the round is still open, and the visits before the
-    /// bad one have taken place. Where [`Compression::every`] says so, uploads wait and the round
-    /// stays open.
+    /// Runs one round. Connected nodes receive the latest broadcast, all nodes predict and learn,
+    /// and uploads are sent. The round closes with the uploads that arrived, and connected nodes
+    /// receive the result. `seen` is called with every prediction.
+    ///
+    /// After an error the round is still open, and the nodes before the bad one have run. If
+    /// [`Compression::every`] says so, uploads wait and the round stays open.
     pub fn round(
         &mut self,
-        visits: &[NodeRound<'_>],
+        rounds: &[NodeRound<'_>],
         mut seen: impl FnMut(Prediction<'_>),
     ) -> Result<(), RoundError> {
-        self.visited.clear();
+        self.participants.clear();
         self.late.clear();
-        self.visit_in_turn(visits, &mut seen)?;
+        self.run_in_order(rounds, &mut seen)?;
         self.close(&Sequential)
     }
 
-    /// The first half of a round, for many nodes: these visits take place, divided among workers,
-    /// and further ones may follow until [`Federation::close`]. Of every prediction `look` writes
-    /// down what it wants to know, in the order of the samples; it may be called by several workers
-    /// at a time. Bits are those of [`Federation::round`], whoever works.
+    /// Runs the first half of a round for these nodes, in parallel on the executor. It may be
+    /// called again with further nodes until [`Federation::close`]. For every prediction, `observe`
+    /// writes its numbers, in the order of the samples; several threads may call it at a time. The
+    /// bits equal those of [`Federation::round`] for every executor.
     ///
-    /// After an error other visits than those before the bad one may have taken place, and the
-    /// round is still open.
+    /// After an error the round is still open, and other nodes than those before the bad one may
+    /// have run.
     ///
     /// # Panics
-    /// If there are fewer notes than samples.
-    pub fn visit(
+    /// If there are fewer observations than samples.
+    pub fn run_nodes(
         &mut self,
-        visits: &[NodeRound<'_>],
-        workers: &impl Executor,
-        notes: Observations<'_>,
-        look: impl Fn(Prediction<'_>, &mut [f64]) + Sync,
+        rounds: &[NodeRound<'_>],
+        executor: &impl Executor,
+        observations: Observations<'_>,
+        observe: impl Fn(Prediction<'_>, &mut [f64]) + Sync,
     ) -> Result<(), RoundError> {
-        let samples: usize = visits.iter().map(|visit| visit.y.len()).sum();
-        assert!(notes.numbers.len() >= samples * notes.width, "notes of {samples} predictions");
-        if !can_be_divided(visits, self.nodes.len(), self.width) {
-            let mut notes = notes.each();
-            return self.visit_in_turn(visits, &mut |prediction| {
-                if let Some(note) = notes.next() {
-                    look(prediction, note);
+        let samples: usize = rounds.iter().map(|round| round.y.len()).sum();
+        assert!(
+            observations.numbers.len() >= samples * observations.width,
+            "observations of {samples} predictions"
+        );
+        if !can_be_divided(rounds, self.nodes.len(), self.width) {
+            let mut observations = observations.each();
+            return self.run_in_order(rounds, &mut |prediction| {
+                if let Some(observation) = observations.next() {
+                    observe(prediction, observation);
                 }
             });
         }
-        let (first, last) = (visits.first(), self.visited.last());
+        let (first, last) = (rounds.first(), self.participants.last());
         if first.zip(last).is_some_and(|(first, last)| first.node <= last.0) {
-            // Who comes again must be known to have come.
+            // A node that appears twice must be merged first.
             self.merge_lanes()?;
         }
-        let is_last_visit = self.is_last_visit();
-        let context = RoundContext { server: &self.server, width: self.width, is_last_visit };
+        let is_last_pass = self.is_last_pass();
+        let context = RoundContext { server: &self.server, width: self.width, is_last_pass };
         let members = Members { nodes: &mut self.nodes, readers: &mut self.readers };
-        let played =
-            lanes::visit_all(&mut self.lanes, context, members, visits, notes, workers, look);
+        let outcome = lanes::run_lanes(
+            &mut self.lanes,
+            context,
+            members,
+            rounds,
+            observations,
+            executor,
+            observe,
+        );
         self.hear_lanes();
-        self.visited.extend(visits.iter().map(|visit| (visit.node, visit.contact)));
-        played
+        self.participants.extend(rounds.iter().map(|round| (round.node, round.contact)));
+        outcome
     }
 
-    /// One visit after the other.
-    fn visit_in_turn(
+    /// Runs one node after the other.
+    fn run_in_order(
         &mut self,
-        visits: &[NodeRound<'_>],
+        rounds: &[NodeRound<'_>],
         seen: &mut impl FnMut(Prediction<'_>),
     ) -> Result<(), RoundError> {
         self.merge_lanes()?;
-        let is_last_visit = self.is_last_visit();
-        let mut play = |visit| self.visit_one(visit, is_last_visit, seen);
-        let played = visits.iter().try_for_each(&mut play);
+        let is_last_pass = self.is_last_pass();
+        let mut run = |round| self.run_node(round, is_last_pass, seen);
+        let outcome = rounds.iter().try_for_each(&mut run);
         self.lanes[0].report(&mut self.traffic, &mut self.late, &mut self.votes);
-        played
+        outcome
     }
 
-    fn visit_one(
+    fn run_node(
         &mut self,
-        visit: &NodeRound<'_>,
-        is_last_visit: bool,
+        round: &NodeRound<'_>,
+        is_last_pass: bool,
         seen: &mut impl FnMut(Prediction<'_>),
     ) -> Result<(), RoundError> {
-        let (id, nodes) = (visit.node, self.nodes.len());
+        let (id, nodes) = (round.node, self.nodes.len());
         let node =
             self.nodes.get_mut(id as usize).ok_or(RoundError::NoSuchNode { node: id, nodes })?;
         let reader = self.readers.get_mut(id as usize);
-        let context = RoundContext { server: &self.server, width: self.width, is_last_visit };
-        if self.lanes[0].visit(context, node, reader, visit, seen)? {
+        let context = RoundContext { server: &self.server, width: self.width, is_last_pass };
+        if self.lanes[0].run_node(context, node, reader, round, seen)? {
             self.take(id).map_err(|source| RoundError::Rejected { node: id, source })?;
         }
-        self.visited.push((id, visit.contact));
+        self.participants.push((id, round.contact));
         Ok(())
     }
 
-    /// The second half of a round: it closes with whoever came, and those in contact hear about it.
-    pub fn close(&mut self, workers: &impl Executor) -> Result<(), RoundError> {
-        let played = self.close_with_whoever_came(workers);
-        self.visited.clear();
+    /// Runs the second half of a round: it closes with the uploads that arrived, and connected
+    /// nodes receive the result.
+    pub fn close(&mut self, executor: &impl Executor) -> Result<(), RoundError> {
+        let outcome = self.close_with_arrived(executor);
+        self.participants.clear();
         self.late.clear();
-        played
+        outcome
     }
 
-    fn close_with_whoever_came(&mut self, workers: &impl Executor) -> Result<(), RoundError> {
+    fn close_with_arrived(&mut self, executor: &impl Executor) -> Result<(), RoundError> {
         self.merge_lanes()?;
-        if !self.is_last_visit() {
-            self.visits += 1;
+        if !self.is_last_pass() {
+            self.passes += 1;
             return Ok(());
         }
-        self.visits = 0;
+        self.passes = 0;
         let is_closed = self.server.close_round().has_uploads;
-        // The uploads of the late arrive now; their round is over, unless nobody else came and it
-        // is still open.
+        // Late uploads arrive now. Their round is over, unless no other upload came and it is
+        // still open.
         for at in 0..self.late.len() {
             let (id, lane) = (self.late[at], &mut self.lanes[0]);
             let node = &mut self.nodes[id as usize];
@@ -304,19 +316,20 @@ impl Federation {
                 self.traffic.uploads_late += 1;
             }
         }
-        let context = RoundContext { server: &self.server, width: self.width, is_last_visit: true };
-        if can_be_divided(&self.visited, self.nodes.len(), self.width) {
+        let context = RoundContext { server: &self.server, width: self.width, is_last_pass: true };
+        if can_be_divided(&self.participants, self.nodes.len(), self.width) {
             let heard = lanes::deliver_to_all(
                 &mut self.lanes,
                 context,
                 &mut self.nodes,
-                &self.visited,
-                workers,
+                &self.participants,
+                executor,
             );
             self.hear_lanes();
             return heard;
         }
-        for &(node, _) in self.visited.iter().filter(|(_, contact)| *contact != Contact::Lost) {
+        for &(node, _) in self.participants.iter().filter(|(_, contact)| *contact != Contact::Lost)
+        {
             context
                 .deliver(&mut self.nodes[node as usize], &mut self.traffic)
                 .map_err(|source| RoundError::Rejected { node, source })?;
@@ -324,19 +337,19 @@ impl Federation {
         Ok(())
     }
 
-    /// Whether the next visit of everyone is the one that closes the open round.
-    fn is_last_visit(&self) -> bool {
-        self.visits + 1 >= self.plan.config().compression.visits(self.server.round())
+    /// Whether the open round closes after all nodes run once more.
+    fn is_last_pass(&self) -> bool {
+        self.passes + 1 >= self.plan.config().compression.passes(self.server.round())
     }
 
-    /// Adds up what lanes have counted.
+    /// Adds up the lanes' counts.
     fn hear_lanes(&mut self) {
         for lane in self.lanes.iter_mut() {
             lane.report(&mut self.traffic, &mut self.late, &mut self.votes);
         }
     }
 
-    /// Hands what lanes have added up to the server.
+    /// Passes the lanes' sums to the server.
     fn merge_lanes(&mut self) -> Result<(), RoundError> {
         for Lane { parts, .. } in self.lanes.iter_mut() {
             if parts.first().is_some_and(|part| part.uploads() > 0) {
@@ -348,8 +361,8 @@ impl Federation {
         Ok(())
     }
 
-    /// Takes the server to another scale, between two rounds. Nodes have to follow before they are
-    /// visited in contact again.
+    /// Takes the server to another scale, between two rounds. Rescale each node before it runs in
+    /// contact again.
     ///
     /// # Panics
     /// If the rescaling was made for another dictionary.
@@ -369,19 +382,19 @@ impl Federation {
         Ok(())
     }
 
-    /// A node in contact hears the latest broadcast, as it would at the start of a round: for
-    /// predictions that are made before the round's own samples are there.
+    /// Gives a node the latest broadcast, as at the start of a round: for predictions before the
+    /// round's own samples arrive.
     pub fn hear(&mut self, node: NodeId) -> Result<(), RoundError> {
         let nodes = self.nodes.len();
         let half =
             self.nodes.get_mut(node as usize).ok_or(RoundError::NoSuchNode { node, nodes })?;
-        let context = RoundContext { server: &self.server, width: self.width, is_last_visit: true };
+        let context = RoundContext { server: &self.server, width: self.width, is_last_pass: true };
         context
             .deliver(half, &mut self.traffic)
             .map_err(|source| RoundError::Rejected { node, source })
     }
 
-    /// Hands the uploads at hand to the server.
+    /// Passes the first lane's uploads to the server.
     fn take(&mut self, id: NodeId) -> Result<(), Rejected> {
         let (at, uploads) = (id as usize, &self.lanes[0].uploads);
         let taken = self.server.accept_uploads(id, uploads);
@@ -393,7 +406,7 @@ impl Federation {
         Ok(())
     }
 
-    /// What everyone agreed on.
+    /// The plan that server and nodes share.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -408,7 +421,7 @@ impl Federation {
         &self.nodes
     }
 
-    /// What has travelled so far.
+    /// Messages and bytes so far.
     pub fn traffic(&self) -> &Traffic {
         &self.traffic
     }
@@ -430,7 +443,7 @@ impl Federation {
             votes: self.votes.clone(),
             wire: self
                 .is_compressed()
-                .then(|| wire::Saved::new(&self.nodes, &self.server, self.visits)),
+                .then(|| wire::Saved::new(&self.nodes, &self.server, self.passes)),
         };
         KIND.save(&saved)
     }
@@ -456,7 +469,7 @@ impl Federation {
         }
         if let Some(wire) = &saved.wire {
             wire.restore(&mut fresh.nodes, &mut fresh.readers, &mut fresh.server)?;
-            fresh.visits = wire.visits;
+            fresh.passes = wire.passes;
         }
         *self = Self { traffic: saved.traffic, votes: saved.votes, ..fresh };
         Ok(())

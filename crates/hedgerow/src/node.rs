@@ -309,7 +309,7 @@ impl Node {
 
     /// Whether those are as many as an answer to the round takes.
     pub fn has_learned_enough(&self) -> bool {
-        self.learned() >= u64::from(self.plan.config().compression.visits(self.round()))
+        self.learned() >= u64::from(self.plan.config().compression.passes(self.round()))
     }
 
     /// Whether it has a scale: without one nothing can be learned yet.

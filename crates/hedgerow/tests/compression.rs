@@ -492,7 +492,7 @@ fn compressed_federations_follow_a_change_of_scale() {
     let [from, to] =
         [(-1.0, 1.0), (-1.2, 1.5)].map(|range| Scale::from_ranges(&[range; INPUTS + 1]).unwrap());
     for method in methods(KERNELS) {
-        let transport = map_for(method, KERNELS).rescaling(&from, &to);
+        let rescaling = map_for(method, KERNELS).rescaling(&from, &to);
         let mut plain = federation(small(method));
         let mut coarse = federation(small(method).compression(both(NumberFormat::Bits4, 3)));
         let mut forgotten = vec![];
@@ -501,9 +501,9 @@ fn compressed_federations_follow_a_change_of_scale() {
             for federation in [&mut plain, &mut coarse] {
                 if t % 20 == 19 {
                     let before = federation.save().len();
-                    federation.rescale_server(&transport);
+                    federation.rescale_server(&rescaling);
                     (0..NODES as u32)
-                        .for_each(|node| federation.rescale_node(node, &transport).unwrap());
+                        .for_each(|node| federation.rescale_node(node, &rescaling).unwrap());
                     // What was owed is forgotten: all by the server, and all by the nodes.
                     forgotten.push((before as f64 - federation.save().len() as f64) / 4.0);
                 }

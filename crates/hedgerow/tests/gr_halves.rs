@@ -226,7 +226,7 @@ fn saved_at_any_moment_it_goes_on_bit_by_bit() {
     let (here, there) = (scale(-1.0, 1.0, 1.0), scale(-1.3, 0.9, 2.0));
     let case = case();
     let map = case.map();
-    let transport = map.rescaling(&here, &there);
+    let rescaling = map.rescaling(&here, &there);
     let mut world = World::new(&case);
     let (mut epochs, mut lengths) = (vec![], vec![]);
     for t in 0..60 {
@@ -235,8 +235,8 @@ fn saved_at_any_moment_it_goes_on_bit_by_bit() {
         world.send(0);
         world.learn(1, t);
         if t % 25 == 24 {
-            world.server.rescale(&transport);
-            world.nodes.iter_mut().for_each(|node| node.rescale(&transport));
+            world.server.rescale(&rescaling);
+            world.nodes.iter_mut().for_each(|node| node.rescale(&rescaling));
         }
         let [mut one, mut other] = [world.restored(), world.restored()];
         assert_eq!(one.state(), world.state(), "round {t}");
@@ -301,9 +301,9 @@ impl Raw {
     }
 
     fn go_to(&mut self, scale: Scale) {
-        let transport = self.world.case.map().rescaling(&self.scale, &scale);
-        self.world.server.rescale(&transport);
-        self.world.nodes.iter_mut().for_each(|node| node.rescale(&transport));
+        let rescaling = self.world.case.map().rescaling(&self.scale, &scale);
+        self.world.server.rescale(&rescaling);
+        self.world.nodes.iter_mut().for_each(|node| node.rescale(&rescaling));
         self.scale = scale;
     }
 }
@@ -397,10 +397,10 @@ proptest! {
             })
             .collect();
         let mut world = World::after(&case(), before);
-        let transport = world.case.map().rescaling(&scales[0], &scales[1]);
+        let rescaling = world.case.map().rescaling(&scales[0], &scales[1]);
         for t in 0..3 {
-            world.server.rescale(&transport);
-            world.nodes.iter_mut().for_each(|node| node.rescale(&transport));
+            world.server.rescale(&rescaling);
+            world.nodes.iter_mut().for_each(|node| node.rescale(&rescaling));
             world = world.restored();
             prop_assert!((0..NODES).all(|node| world.prediction(node, t).is_finite()));
             world.round(before + t);

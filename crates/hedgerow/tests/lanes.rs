@@ -113,13 +113,14 @@ impl World {
                     .unwrap(),
                 Some(workers) => {
                     for visits in visits.chunks(visits.len().div_ceil(waves)) {
-                        let mut notes = vec![0.0; visits.iter().map(|visit| visit.y.len()).sum()];
-                        let note = Observations { numbers: &mut notes, width: 1 };
-                        let look = |one: hedgerow::federation::Prediction<'_>, note: &mut [f64]| {
+                        let mut numbers = vec![0.0; visits.iter().map(|visit| visit.y.len()).sum()];
+                        let observations = Observations { numbers: &mut numbers, width: 1 };
+                        let observe = |one: hedgerow::federation::Prediction<'_>,
+                                       note: &mut [f64]| {
                             note[0] = f64::from(one.value) + one.method.norm2();
                         };
-                        federation.visit(visits, workers, note, look).unwrap();
-                        seen.extend(notes);
+                        federation.run_nodes(visits, workers, observations, observe).unwrap();
+                        seen.extend(numbers);
                     }
                     federation.close(workers).unwrap();
                 }
@@ -129,10 +130,10 @@ impl World {
                 let scale = |size: f64| {
                     Scale::from_ranges(&[(0.0, size), (0.0, size), (0.0, 1.0)]).unwrap()
                 };
-                let transport = self.case.map().rescaling(&scale(1.0), &scale(1.3));
-                federation.rescale_server(&transport);
+                let rescaling = self.case.map().rescaling(&scale(1.0), &scale(1.3));
+                federation.rescale_server(&rescaling);
                 for node in 0..self.case.config().nodes as NodeId {
-                    federation.rescale_node(node, &transport).unwrap();
+                    federation.rescale_node(node, &rescaling).unwrap();
                 }
             }
         }
@@ -197,9 +198,9 @@ fn who_comes_twice_in_a_round_is_counted_once() {
     let visits: Vec<NodeRound<'_>> = (0..nodes).map(visit).collect();
     let mut federation = world.federation(None);
     for _ in 0..2 {
-        let mut notes = vec![0.0; nodes];
-        let note = Observations { numbers: &mut notes, width: 1 };
-        federation.visit(&visits, &Threads(2), note, |_, _| {}).unwrap();
+        let mut numbers = vec![0.0; nodes];
+        let observations = Observations { numbers: &mut numbers, width: 1 };
+        federation.run_nodes(&visits, &Threads(2), observations, |_, _| {}).unwrap();
     }
     federation.close(&Sequential).unwrap();
     assert_eq!(federation.traffic().uploads_accepted, nodes as u64);
@@ -210,7 +211,7 @@ fn who_comes_twice_in_a_round_is_counted_once() {
 }
 
 #[test]
-fn the_first_bad_visit_is_named_and_the_round_stays_open() {
+fn the_first_bad_node_is_named_and_the_round_stays_open() {
     let world = World::new("mk", Aggregation::Mean, FEATURES);
     let nodes = world.case.config().nodes;
     let z = features(world.case.map(), &[0.3; INPUTS]);
@@ -221,9 +222,9 @@ fn the_first_bad_visit_is_named_and_the_round_stays_open() {
     };
     let visits: Vec<NodeRound<'_>> = (0..nodes).map(visit).collect();
     let mut federation = world.federation(None);
-    let mut notes = vec![0.0; nodes];
-    let note = Observations { numbers: &mut notes, width: 1 };
-    let error = federation.visit(&visits, &Threads(2), note, |_, _| {}).unwrap_err();
+    let mut numbers = vec![0.0; nodes];
+    let observations = Observations { numbers: &mut numbers, width: 1 };
+    let error = federation.run_nodes(&visits, &Threads(2), observations, |_, _| {}).unwrap_err();
     assert!(
         matches!(error, RoundError::BadSample { node, .. } if node as usize == nodes / 2),
         "{error}"

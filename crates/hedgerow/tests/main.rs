@@ -21,6 +21,6 @@ mod peers;
 mod peers_scaled;
 mod refusals;
 mod relays;
+mod rescaling;
 mod robust;
 mod scaling;
-mod transport;

@@ -60,12 +60,12 @@ fn check_moves(here: &Scale, there: &Scale) {
         let case = Case::new(config(method, KERNELS).nodes(1).ridge(0.0));
         let (mut moved, mut stayed) = (case.node(0), case.node(0));
         let (mut server, mut other) = (case.server(), case.server());
-        let transport = map.rescaling(here, there);
+        let rescaling = map.rescaling(here, there);
         for t in 0..40u64 {
             let now = if t < 20 { here } else { there };
             if t == 20 {
-                server.rescale(&transport);
-                moved.rescale(&transport);
+                server.rescale(&rescaling);
+                moved.rescale(&rescaling);
                 let mut newcomer = case.node(1);
                 newcomer.adopt(server.broadcast()).unwrap();
                 let z = scaled(now, &[0.3, 0.4]);
@@ -97,7 +97,7 @@ fn what_was_charged_counts_in_the_label_s_new_unit() {
     let methods = [("naive", 3), ("local", 3), ("pof", 3), ("fedpoe", 1)];
     for (method, kernels) in methods {
         let map = map_for(method, kernels);
-        let transport = map.rescaling(&from, &to);
+        let rescaling = map.rescaling(&from, &to);
         // All kernels in every upload, so that chance doesn't part the runs.
         let pof = PofOptions { kernels_per_upload: kernels, exploration: 0.1 };
         let case = Case::new(slow(method, kernels).pof(pof));
@@ -108,8 +108,8 @@ fn what_was_charged_counts_in_the_label_s_new_unit() {
             for t in 0..16 {
                 let scale = if moves && t < 8 { &from } else { &to };
                 if moves && t == 8 {
-                    server.rescale(&transport);
-                    nodes.iter_mut().for_each(|node| node.rescale(&transport));
+                    server.rescale(&rescaling);
+                    nodes.iter_mut().for_each(|node| node.rescale(&rescaling));
                 }
                 for (k, node) in nodes.iter_mut().enumerate() {
                     let (x, y) = raw(t, k);
@@ -142,7 +142,7 @@ fn what_was_charged_counts_in_the_label_s_new_unit() {
 fn em_kofl_takes_losses_to_the_label_s_new_unit() {
     let map = map_for("emk", KERNELS);
     // Twice the factor, four times the loss.
-    let transport = map.rescaling(&scale(-1.0, 2.0, 1.0), &scale(-1.0, 2.0, 0.5));
+    let rescaling = map.rescaling(&scale(-1.0, 2.0, 1.0), &scale(-1.0, 2.0, 0.5));
     let drawn = |seed: u64, size: f32, moves: bool| {
         let mut server = Case::new(slow("emk", KERNELS).seed(seed)).server();
         for (round, size) in [(1, size), (2, 0.0)] {
@@ -151,7 +151,7 @@ fn em_kofl_takes_losses_to_the_label_s_new_unit() {
             server.accept(0, &Upload { round, vote: None, numbers }).unwrap();
             server.close_round();
             if moves && round == 1 {
-                server.rescale(&transport);
+                server.rescale(&rescaling);
             }
         }
         server.broadcast().kernels.unwrap().next
@@ -172,7 +172,7 @@ fn em_kofl_takes_losses_to_the_label_s_new_unit() {
         upload.numbers.split_off(LEN)
     };
     let before = losses(node.as_ref());
-    node.rescale(&transport);
+    node.rescale(&rescaling);
     let expected: Vec<f32> = before.iter().map(|loss| 4.0 * loss).collect();
     assert_eq!(losses(node.as_ref()), expected);
     assert!(before.iter().all(|loss| *loss > 0.0));

@@ -1,5 +1,5 @@
 //! Federations on raw samples with online scaling, on streams that shift or widen; states and
-//! refusals of scaling. `transport.rs` tests the conversion of models.
+//! refusals of scaling. `rescaling.rs` tests the conversion of models.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,7 +22,7 @@ struct Fleet {
     nodes: Vec<NodeScaling>,
     server: ServerScaling,
     /// Whether models are taken over to a new scale, or left as they are.
-    transports: bool,
+    rescales: bool,
     changes: u32,
 }
 
@@ -46,7 +46,7 @@ impl Fleet {
             federation: Federation::new(&plan),
             nodes: vec![NodeScaling::new(kind, INPUTS); NODES],
             server: ServerScaling::new(kind, INPUTS),
-            transports: true,
+            rescales: true,
             changes: 0,
         }
     }
@@ -63,10 +63,10 @@ impl Fleet {
         let before = self.nodes[node].scale().cloned();
         if self.nodes[node].adopt(self.server.version(), newest).unwrap()
             && let Some(before) = before
-            && self.transports
+            && self.rescales
         {
-            let transport = self.map.rescaling(&before, newest);
-            self.federation.rescale_node(node as u32, &transport).unwrap();
+            let rescaling = self.map.rescaling(&before, newest);
+            self.federation.rescale_node(node as u32, &rescaling).unwrap();
         }
     }
 
@@ -116,10 +116,10 @@ impl Fleet {
         if let Some(newest) = self.server.close_round() {
             self.changes += 1;
             if let Some(before) = before
-                && self.transports
+                && self.rescales
             {
-                let transport = self.map.rescaling(&before, newest);
-                self.federation.rescale_server(&transport);
+                let rescaling = self.map.rescaling(&before, newest);
+                self.federation.rescale_server(&rescaling);
             }
             (0..NODES).filter(|node| Some(*node) != lost).for_each(|node| self.follow(node));
         }
@@ -211,9 +211,9 @@ fn a_range_that_doubles_is_learned_faster_than_from_nothing() {
 #[test]
 fn a_change_of_scale_is_better_survived_than_ignored() {
     let mut errors = [0.0; 2];
-    for (error_of, transports) in errors.iter_mut().zip([true, false]) {
+    for (error_of, rescales) in errors.iter_mut().zip([true, false]) {
         let mut fleet = Fleet::new("sk:2", ScaleKind::Range);
-        fleet.transports = transports;
+        fleet.rescales = rescales;
         let mut tally = Tally::default();
         for t in 0..700 {
             let low = if t < 250 { 0.0 } else { -0.6 };

@@ -1,5 +1,5 @@
-//! The lanes that a round is divided into. A lane has nodes of its own and adds up their uploads by
-//! itself; nothing in it depends on another, so the number of workers changes no bit.
+//! The lanes that a round is divided into. A lane has its own nodes and adds up their uploads
+//! by itself. Lanes don't depend on each other, so the number of threads changes no bit.
 
 use alloc::vec::Vec;
 
@@ -13,13 +13,13 @@ use crate::metrics::Traffic;
 use crate::node::Node;
 use crate::server::{Server, UploadReader};
 
-/// Lanes of a round, at most; how many there are never depends on who works on them.
+/// Lanes of a round, at most. Their number doesn't depend on the executor.
 pub(super) const LANES: usize = 32;
 
 /// Features of a round from which on it is divided into lanes.
 const MIN_FEATURES: usize = 1 << 18;
 
-/// What is written down of every prediction of some visits, sample by sample.
+/// Numbers that a caller records for every prediction, sample by sample.
 #[derive(Debug)]
 pub struct Observations<'a> {
     /// All of them, one after the other.
@@ -41,7 +41,7 @@ pub(super) struct RoundContext<'a> {
     pub(super) server: &'a Server,
     /// Features of one sample.
     pub(super) width: usize,
-    pub(super) is_last_visit: bool,
+    pub(super) is_last_pass: bool,
 }
 
 impl RoundContext<'_> {
@@ -66,7 +66,7 @@ impl RoundContext<'_> {
     }
 }
 
-/// Some of a round's nodes, and what came of them.
+/// The results of some of a round's nodes.
 #[derive(Default)]
 pub(super) struct Lane {
     /// One for each output, once there are any.
@@ -80,25 +80,25 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// One node's visit, up to its upload; whether there is one that comes in time.
-    pub(super) fn visit(
+    /// Runs one node up to its upload. Returns whether an upload arrives in time.
+    pub(super) fn run_node(
         &mut self,
         context: RoundContext<'_>,
         node: &mut Node,
         reader: Option<&mut UploadReader>,
-        visit: &NodeRound<'_>,
+        round: &NodeRound<'_>,
         seen: &mut impl FnMut(Prediction<'_>),
     ) -> Result<bool, RoundError> {
-        let (id, width, outputs) = (visit.node, context.width, node.heads.len());
-        let (labels, numbers) = (visit.y.len(), visit.z.numbers().len());
+        let (id, width, outputs) = (round.node, context.width, node.heads.len());
+        let (labels, numbers) = (round.y.len(), round.z.numbers().len());
         if numbers * outputs != labels * width {
             return Err(RoundError::Shape { node: id, labels, numbers, width });
         }
         let rejected = |source| RoundError::Rejected { node: id, source };
-        if visit.contact != Contact::Lost {
+        if round.contact != Contact::Lost {
             context.deliver(node, &mut self.traffic).map_err(rejected)?;
         }
-        for (z, y) in visit.z.samples(width).zip(visit.y.chunks_exact(outputs)) {
+        for (z, y) in round.z.samples(width).zip(round.y.chunks_exact(outputs)) {
             for (output, (head, &label)) in node.heads.iter().zip(y).enumerate() {
                 let (value, method) = (head.predict(z), head.as_ref());
                 seen(Prediction { node: id, output, value, label, method });
@@ -108,7 +108,7 @@ impl Lane {
                     .map_err(|source| RoundError::BadSample { node: id, source })?;
             }
         }
-        if !context.is_last_visit || visit.contact == Contact::Lost || !self.write_uploads(node) {
+        if !context.is_last_pass || round.contact == Contact::Lost || !self.write_uploads(node) {
             return Ok(false);
         }
         let cost = match reader {
@@ -124,20 +124,20 @@ impl Lane {
         let cost = cost_with_indices(cost, count, numbers);
         self.traffic.numbers_up += cost.numbers;
         self.traffic.bytes_up += cost.bytes;
-        if visit.contact == Contact::Late {
+        if round.contact == Contact::Late {
             self.late.push(id);
         }
-        Ok(visit.contact == Contact::Full)
+        Ok(round.contact == Contact::Full)
     }
 
-    /// Writes what a node has to say, and says whether there is something.
+    /// Writes a node's uploads. Returns whether there are any.
     pub(super) fn write_uploads(&mut self, node: &Node) -> bool {
         self.uploads.resize_with(node.heads.len(), Upload::default);
         node.heads.iter().zip(&mut self.uploads).all(|(head, upload)| head.upload(upload))
     }
 }
 
-/// What `taken`, the answer to an upload, means for who sent it; whether it counts.
+/// Applies the server's answer to the sender of an upload. Returns whether the upload counts.
 pub(super) fn is_taken(
     reader: Option<&mut UploadReader>,
     node: &mut Node,
@@ -157,30 +157,30 @@ pub(super) fn is_taken(
     }
 }
 
-/// All nodes, and the server's readers of them, of which there may be none.
+/// All nodes and the server's readers for them. There may be no readers.
 pub(super) struct Members<'a> {
     pub(super) nodes: &'a mut [Node],
     pub(super) readers: &'a mut [UploadReader],
 }
 
-/// Neighbours, and what happens at some of them.
-struct Task<'a, V> {
+/// Nodes with consecutive numbers, and the rounds of some of them.
+struct Task<'a, R> {
     lane: &'a mut Lane,
-    /// Who is the first of the neighbours.
+    /// The first of these nodes.
     first: NodeId,
     nodes: &'a mut [Node],
     readers: &'a mut [UploadReader],
-    visits: &'a [V],
-    notes: Observations<'a>,
+    rounds: &'a [R],
+    observations: Observations<'a>,
 }
 
-/// Somebody to whom something happens.
-pub(super) trait Visited {
+/// An entry of a round that belongs to one node.
+pub(super) trait HasNode {
     fn node(&self) -> NodeId;
     fn samples(&self) -> usize;
 }
 
-impl Visited for NodeRound<'_> {
+impl HasNode for NodeRound<'_> {
     fn node(&self) -> NodeId {
         self.node
     }
@@ -190,7 +190,7 @@ impl Visited for NodeRound<'_> {
     }
 }
 
-impl Visited for (NodeId, Contact) {
+impl HasNode for (NodeId, Contact) {
     fn node(&self) -> NodeId {
         self.0
     }
@@ -200,63 +200,66 @@ impl Visited for (NodeId, Contact) {
     }
 }
 
-/// Whether lanes are worth it and every node comes once, in order, so that lanes can have nodes of
-/// their own.
-pub(super) fn can_be_divided<V: Visited>(visits: &[V], nodes: usize, width: usize) -> bool {
-    visits.len() > 1
-        && visits.len().saturating_mul(width) >= MIN_FEATURES
-        && visits.last().is_some_and(|last| (last.node() as usize) < nodes)
-        && visits.is_sorted_by(|one, other| one.node() < other.node())
+/// Whether lanes are worth their cost, and every node appears once and in order, so that lanes
+/// share no node.
+pub(super) fn can_be_divided<R: HasNode>(rounds: &[R], nodes: usize, width: usize) -> bool {
+    rounds.len() > 1
+        && rounds.len().saturating_mul(width) >= MIN_FEATURES
+        && rounds.last().is_some_and(|last| (last.node() as usize) < nodes)
+        && rounds.is_sorted_by(|one, other| one.node() < other.node())
 }
 
-/// Divides visits that [`can_be_divided`] among the lanes, and their nodes with them.
-fn divide<'a, V: Visited>(
+/// Divides rounds that [`can_be_divided`] among the lanes, with their nodes.
+fn divide<'a, R: HasNode>(
     lanes: &'a mut [Lane; LANES],
     members: Members<'a>,
-    visits: &'a [V],
-    notes: Observations<'a>,
-) -> [Option<Task<'a, V>>; LANES] {
+    rounds: &'a [R],
+    observations: Observations<'a>,
+) -> [Option<Task<'a, R>>; LANES] {
     let Members { mut nodes, mut readers } = members;
-    let (mut notes, width) = (notes.numbers, notes.width);
-    let mut chunks = visits.chunks(visits.len().div_ceil(LANES).max(1));
+    let (mut observations, width) = (observations.numbers, observations.width);
+    let mut chunks = rounds.chunks(rounds.len().div_ceil(LANES).max(1));
     let mut first: NodeId = 0;
     lanes.each_mut().map(|lane| {
-        let visits = chunks.next()?;
-        let last = visits.last()?.node();
+        let rounds = chunks.next()?;
+        let last = rounds.last()?.node();
         let len = (last - first) as usize + 1;
         let (own_nodes, rest) = core::mem::take(&mut nodes).split_at_mut(len);
         nodes = rest;
         let of_readers = len.min(readers.len());
         let (own_readers, rest) = core::mem::take(&mut readers).split_at_mut(of_readers);
         readers = rest;
-        let samples: usize = visits.iter().map(Visited::samples).sum();
-        let of_notes = (samples * width).min(notes.len());
-        let (own_notes, rest) = core::mem::take(&mut notes).split_at_mut(of_notes);
-        notes = rest;
-        let notes = Observations { numbers: own_notes, width };
-        let task = Task { lane, first, nodes: own_nodes, readers: own_readers, visits, notes };
+        let samples: usize = rounds.iter().map(HasNode::samples).sum();
+        let of_own = (samples * width).min(observations.len());
+        let (own, rest) = core::mem::take(&mut observations).split_at_mut(of_own);
+        observations = rest;
+        let observations = Observations { numbers: own, width };
+        let task =
+            Task { lane, first, nodes: own_nodes, readers: own_readers, rounds, observations };
         first = last + 1;
         Some(task)
     })
 }
 
-/// Plays visits in lanes. What came of them is in the lanes; the first failure is returned.
-pub(super) fn visit_all(
+/// Runs nodes in lanes. The lanes hold the results; the first failure is returned.
+pub(super) fn run_lanes(
     lanes: &mut [Lane; LANES],
     context: RoundContext<'_>,
     members: Members<'_>,
-    visits: &[NodeRound<'_>],
-    notes: Observations<'_>,
-    workers: &impl Executor,
-    look: impl Fn(Prediction<'_>, &mut [f64]) + Sync,
+    rounds: &[NodeRound<'_>],
+    observations: Observations<'_>,
+    executor: &impl Executor,
+    observe: impl Fn(Prediction<'_>, &mut [f64]) + Sync,
 ) -> Result<(), RoundError> {
-    let mut tasks = divide(lanes, members, visits, notes);
-    workers.each(&mut tasks, |task| {
-        let Some(Task { lane, first, nodes, readers, visits, notes }) = task.take() else { return };
-        let mut notes = notes.each();
+    let mut tasks = divide(lanes, members, rounds, observations);
+    executor.each(&mut tasks, |task| {
+        let Some(Task { lane, first, nodes, readers, rounds, observations }) = task.take() else {
+            return;
+        };
+        let mut observations = observations.each();
         let mut seen = |prediction: Prediction<'_>| {
-            if let Some(note) = notes.next() {
-                look(prediction, note);
+            if let Some(observation) = observations.next() {
+                observe(prediction, observation);
             }
         };
         // Parts that are empty may be of an earlier round.
@@ -266,13 +269,13 @@ pub(super) fn visit_all(
             Some(0) => context.server.renew(&mut parts),
             Some(_) => {}
         }
-        for visit in visits {
-            let at = (visit.node - first) as usize;
-            let mut play = || {
+        for round in rounds {
+            let at = (round.node - first) as usize;
+            let mut run = || {
                 let (node, mut reader) = (&mut nodes[at], readers.get_mut(at));
-                if lane.visit(context, node, reader.as_deref_mut(), visit, &mut seen)? {
-                    let taken = context.server.accept_into(&mut parts, visit.node, &lane.uploads);
-                    let rejected = |source| RoundError::Rejected { node: visit.node, source };
+                if lane.run_node(context, node, reader.as_deref_mut(), round, &mut seen)? {
+                    let taken = context.server.accept_into(&mut parts, round.node, &lane.uploads);
+                    let rejected = |source| RoundError::Rejected { node: round.node, source };
                     if is_taken(reader, node, taken).map_err(rejected)? {
                         lane.traffic.uploads_accepted += 1;
                         lane.votes.extend(lane.uploads.iter().filter_map(|upload| upload.vote));
@@ -280,7 +283,7 @@ pub(super) fn visit_all(
                 }
                 Ok(())
             };
-            if let Err(failure) = play() {
+            if let Err(failure) = run() {
                 lane.failure = Some(failure);
                 break;
             }
@@ -290,19 +293,20 @@ pub(super) fn visit_all(
     first_failure(lanes)
 }
 
-/// Hands the latest broadcast to those in contact, in lanes.
+/// Gives the latest broadcast to the nodes in contact, in lanes.
 pub(super) fn deliver_to_all(
     lanes: &mut [Lane; LANES],
     context: RoundContext<'_>,
     nodes: &mut [Node],
-    visited: &[(NodeId, Contact)],
-    workers: &impl Executor,
+    participants: &[(NodeId, Contact)],
+    executor: &impl Executor,
 ) -> Result<(), RoundError> {
     let members = Members { nodes, readers: &mut [] };
-    let mut tasks = divide(lanes, members, visited, Observations { numbers: &mut [], width: 0 });
-    workers.each(&mut tasks, |task| {
-        let Some(Task { lane, first, nodes, visits, .. }) = task.take() else { return };
-        for (node, _) in visits.iter().filter(|(_, contact)| *contact != Contact::Lost) {
+    let mut tasks =
+        divide(lanes, members, participants, Observations { numbers: &mut [], width: 0 });
+    executor.each(&mut tasks, |task| {
+        let Some(Task { lane, first, nodes, rounds, .. }) = task.take() else { return };
+        for (node, _) in rounds.iter().filter(|(_, contact)| *contact != Contact::Lost) {
             let half = &mut nodes[(node - first) as usize];
             if let Err(source) = context.deliver(half, &mut lane.traffic) {
                 lane.failure = Some(RoundError::Rejected { node: *node, source });

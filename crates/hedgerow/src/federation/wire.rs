@@ -52,13 +52,13 @@ pub(super) struct Saved {
     /// The server's encoders.
     down: Vec<u8>,
     latest: Option<Cost>,
-    pub(super) visits: u16,
+    pub(super) passes: u16,
 }
 
 impl Saved {
-    pub(super) fn new(nodes: &[Node], server: &Server, visits: u16) -> Self {
+    pub(super) fn new(nodes: &[Node], server: &Server, passes: u16) -> Self {
         let up = nodes.iter().flat_map(|node| &node.encoders).map(Encoder::save).collect();
-        Self { up, down: server.down.save(), latest: server.down.cost, visits }
+        Self { up, down: server.down.save(), latest: server.down.cost, passes }
     }
 
     /// Whether it is of a federation of this plan.
@@ -66,7 +66,7 @@ impl Saved {
         // No message of a federation is larger, and adding it up goes well for long.
         let is_message = |cost: Cost| cost.numbers.max(cost.bytes) <= u64::from(u32::MAX);
         self.up.len() == nodes * plan.outputs()
-            && self.visits < plan.config().compression.every.get()
+            && self.passes < plan.config().compression.every.get()
             && self.latest.is_none_or(is_message)
     }
 

@@ -69,12 +69,12 @@ fn offsets_and_label_factors_leave_all_predictions_as_they_were() {
         // In the middle of a round.
         (0..world.nodes.len()).for_each(|node| world.learn(node, 3));
         let map = case.map();
-        let transport = map.rescaling(&from, &to);
+        let rescaling = map.rescaling(&from, &to);
         for node in &mut world.nodes {
             let before = predictions(|z| node.predict(z), map, &from);
             let mut restored = case.node(0);
             restored.restore(&node.save()).unwrap();
-            node.rescale(&transport);
+            node.rescale(&rescaling);
             assert_same(&predictions(|z| node.predict(z), map, &to), &before, 1e-4, &case);
             let untouched = predictions(|z| node.predict(z), map, &from);
             // POF-MKL may trust a kernel whose model nobody has chosen yet, and that is zero in any
@@ -84,7 +84,7 @@ fn offsets_and_label_factors_leave_all_predictions_as_they_were() {
                 untouched != before || (is_zero && case.is_personal()),
                 "the scales differ: {case:?}"
             );
-            restored.rescale(&transport);
+            restored.rescale(&rescaling);
             assert!(restored.save() == node.save(), "{case:?}");
         }
     }
@@ -111,15 +111,15 @@ fn servers_broadcast_what_their_nodes_would_have_had() {
 fn uploads_of_the_old_scale_are_forgotten_and_can_be_sent_again() {
     let (from, to) = (scale(0.0, 4.0), scale(0.5, 4.0));
     for case in few_cases(3).into_iter().filter(|case| case.name() != "local") {
-        let transport = case.map().rescaling(&from, &to);
+        let rescaling = case.map().rescaling(&from, &to);
         let mut world = World::after(&case, 2);
         world.learn(0, 2);
         world.send(0);
-        world.server.rescale(&transport);
+        world.server.rescale(&rescaling);
         assert_eq!(world.server.uploads(), 0, "{case:?}");
         let mut restored = case.server();
         restored.restore(&world.server.save()).unwrap();
-        world.nodes[0].rescale(&transport);
+        world.nodes[0].rescale(&rescaling);
         world.send(0);
         assert_eq!(world.server.uploads(), 1, "{case:?}");
     }
@@ -164,15 +164,15 @@ fn every_draw_and_family_turns_as_its_angles_do() {
                 amplitude: Amplitude::Normalised,
             };
             let map = SampleMap::Kernels(FeatureMap::new(&spec).unwrap());
-            let transports = [(spread(0.0), spread(1.7)), (scale(0.0, 1.0), scale(-1.3, 1.0))];
-            for (from, to) in &transports {
-                let transport = map.rescaling(from, to);
+            let changes = [(spread(0.0), spread(1.7)), (scale(0.0, 1.0), scale(-1.3, 1.0))];
+            for (from, to) in &changes {
+                let rescaling = map.rescaling(from, to);
                 for kernel in 0..kernels.len() {
                     let model = numbers(kernel as u64, 2 * FREQUENCIES);
                     for method in [&format!("sk:{}", kernel + 1), "mk"] {
                         let mut node = told(method, kernels.len(), kernel, &model);
                         let before = predictions(|z| node.predict(z), &map, from);
-                        node.rescale(&transport);
+                        node.rescale(&rescaling);
                         assert_same(
                             &predictions(|z| node.predict(z), &map, to),
                             &before,
@@ -220,7 +220,7 @@ fn a_stretch_takes_the_nearest_function() {
     let from = ranges(0.0, 1.0);
     for (low, high) in [(-0.5, 1.5), (0.0, 2.0), (0.3, 0.8)] {
         let to = ranges(low, high);
-        let transport = map.rescaling(&from, &to);
+        let rescaling = map.rescaling(&from, &to);
         let points = numbers(9, 400 * INPUTS);
         let middle_half = |x: &f32| (low + (high - low) * (0.5 + 0.25 * f64::from(*x))) as f32;
         let points: Vec<f32> = points.iter().map(middle_half).collect();
@@ -237,7 +237,7 @@ fn a_stretch_takes_the_nearest_function() {
                 said.collect()
             };
             let before = said(node.as_ref(), &from);
-            node.rescale(&transport);
+            node.rescale(&rescaling);
             let after = said(node.as_ref(), &to);
             let energy: f64 = before.iter().map(|value| value * value).sum();
             let off: f64 = before.iter().zip(&after).map(|(a, b)| (a - b) * (a - b)).sum();
@@ -363,10 +363,10 @@ proptest! {
             })
             .collect();
         let map = map_for("mk", 2);
-        let transport = map.rescaling(&scales[0], &scales[1]);
+        let rescaling = map.rescaling(&scales[0], &scales[1]);
         let model: Vec<f32> = numbers(1, 2 * FREQUENCIES).iter().map(|v| v * 10f32.powi(size)).collect();
         let mut node = told("mk", 2, 1, &model);
-        node.rescale(&transport);
+        node.rescale(&rescaling);
         prop_assert!(node.norm2() <= 1.001 * f64::from(MAX_NORM).powi(2));
         for value in predictions(|z| node.predict(z), &map, &scales[1]) {
             prop_assert!(value.is_finite());

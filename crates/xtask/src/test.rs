@@ -42,9 +42,10 @@ pub(crate) fn run() -> Result<()> {
     // Macros declare the modules of methods and streams, so rustfmt doesn't find them by itself.
     let mut files = Vec::new();
     for folder in ["crates/hedgerow/src/method", "crates/hedgerow-data/src/streams"] {
-        let entries = fs::read_dir(root().join(folder))?;
-        let paths = entries.filter_map(|entry| Some(entry.ok()?.path().to_str()?.to_owned()));
-        files.extend(paths.filter(|path| path.ends_with(".rs")));
+        for entry in fs::read_dir(root().join(folder))? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            files.extend(name.ends_with(".rs").then(|| format!("{folder}/{name}")));
+        }
     }
     step("formatting", &format!("fmt --all --check -- {}", files.join(" ")))?;
     step("lints", LINTS)?;

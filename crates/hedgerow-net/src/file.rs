@@ -167,7 +167,7 @@ impl Format {
         Ok(Some(bytes.split_off(HEADER_LENGTH)))
     }
 
-    /// Writes a file of the newest version, as [`write_whole`] does. A file that can't be read is
+    /// Writes a file of the newest version, as `write_whole` does. A file that can't be read is
     /// not overwritten.
     pub fn write(&self, path: &Path, body: &[u8]) -> Result<(), FileError> {
         let found = body.len() as u64;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use hedgerow::method::find;
 use hedgerow_config::Layer;
 use hedgerow_lab::run::{self, Experiment};
 use hedgerow_lab::settings::Settings;
@@ -100,8 +101,7 @@ pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
     let mut fleet = Fleet::start(&folder, arguments.seed)?;
     let ended = run_until_learned(arguments, &folder, &mut fleet, &is_over, talks)?;
     let simulated = Experiment::new(&settings, &data)?.run(&|| ())?;
-    let kernel =
-        arguments.method.strip_prefix("sk:").and_then(|kernel| kernel.parse::<usize>().ok());
+    let (_, kernel) = method_and_kernel(&arguments.method);
     let beside =
         simulated.methods.iter().find(|result| kernel.is_none() || result.kernel == kernel);
     let simulated = beside.map(|result| result.mse.mean);
@@ -131,7 +131,7 @@ pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
 
 /// The simulation that does the same.
 fn simulation(arguments: &Arguments) -> anyhow::Result<Settings> {
-    let method = if arguments.method.starts_with("sk:") { "sk" } else { &arguments.method };
+    let (method, _) = method_and_kernel(&arguments.method);
     let layer = |key, value: toml::Value| Layer::value("", key, value);
     Ok(Settings::load(&[
         layer("data.name", arguments.data.as_str().into()),
@@ -141,6 +141,16 @@ fn simulation(arguments: &Arguments) -> anyhow::Result<Settings> {
         layer("run.seed", i64::from(arguments.seed).into()),
         layer("run.trials", 1.into()),
     ])?)
+}
+
+/// The method of a simulation, which runs all kernels of a method with a single one, and the kernel.
+fn method_and_kernel(method: &str) -> (&str, Option<usize>) {
+    match method.split_once(':') {
+        Some((name, kernel)) if find(name).is_some_and(|info| info.takes_kernel) => {
+            (name, kernel.parse().ok())
+        }
+        _ => (method, None),
+    }
 }
 
 /// Writes samples, restarts what was killed, and watches until all is learned. Returns the last

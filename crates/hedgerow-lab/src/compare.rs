@@ -6,7 +6,6 @@ mod grid;
 mod grid_config;
 mod paired;
 mod ranking;
-mod role;
 mod runs;
 mod student;
 
@@ -15,7 +14,6 @@ pub use grid_config::{GridConfig, default_methods};
 pub use hedgerow::method::Role;
 pub use paired::{Interval, Ratio, SIGNIFICANCE};
 pub use ranking::{RankedMethod, Ranking};
-pub use role::role_of;
 pub use runs::Grid;
 
 use crate::results::{Results, all_sizes, each_once};

@@ -34,6 +34,7 @@ pub mod output;
 mod parallelism;
 mod preprocessor;
 pub mod results;
+mod role;
 mod round_generator;
 pub mod run;
 pub mod settings;

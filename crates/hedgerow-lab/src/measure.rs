@@ -1,6 +1,8 @@
 //! What methods are compared by: the squared error, or the loss that was minimised where that is
 //! another one.
 
+use hedgerow::method::Reference;
+
 use crate::results::{MethodResult, Moments, Results};
 
 /// The quantity of the verdict and of the main chart.
@@ -44,7 +46,7 @@ impl Measure {
 
     /// Whether the method has it: the best fixed function is known for the squared error only.
     pub fn is_known_for(self, method: &MethodResult) -> bool {
-        self == Self::Mse || method.name != "hindsight"
+        self == Self::Mse || !method.is(Reference::Hindsight)
     }
 
     /// Within a sentence: `MSE`, `mean logistic loss`.

@@ -5,8 +5,10 @@ mod stored;
 
 pub use stored::{StoredError, from_stored_json, to_stored_json};
 
-use hedgerow::method::{Role, find};
+use hedgerow::method::{MethodInfo, Reference, Role, find};
 use serde::{Deserialize, Serialize};
+
+use crate::role::role_of;
 
 /// The results of a finished run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -179,9 +181,26 @@ impl MethodResult {
         }
     }
 
+    /// The description of its method. That of a variant (`mk:voters`, `sk/q8`), and of a method
+    /// that is not in this program, says nothing: it is [`MethodInfo::BASE`].
+    pub fn info(&self) -> &'static MethodInfo {
+        static UNKNOWN: MethodInfo = MethodInfo::BASE;
+        find(&self.name).unwrap_or(&UNKNOWN)
+    }
+
+    /// What it is in a comparison; a variant is what its method is.
+    pub fn role(&self) -> Role {
+        role_of(&self.name)
+    }
+
+    /// Whether it is this reference.
+    pub fn is(&self, reference: Reference) -> bool {
+        self.info().reference == Some(reference)
+    }
+
     /// Whether it is a trivial forecast: the last value, or the mean so far.
     pub fn is_trivial(&self) -> bool {
-        find(&self.name).is_some_and(|info| info.role == Role::Trivial)
+        self.role() == Role::Trivial
     }
 }
 

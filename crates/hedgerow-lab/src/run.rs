@@ -251,12 +251,12 @@ pub(crate) fn methods(
         }
     }
     if matches!(scaler, Scaler::Online { .. })
-        && methods.iter().any(|choice| choice.is(Reference::Hindsight))
+        && let Some(fixed) = methods.iter().find(|choice| choice.is(Reference::Hindsight))
     {
         if !settings.has_default_methods() {
             let bound =
                 "without hindsight where numbers are scaled online: features change with the scale";
-            return Err(out_of_bounds("federation.methods", bound, "hindsight"));
+            return Err(out_of_bounds("federation.methods", bound, fixed.name()));
         }
         methods.retain(|choice| !choice.is(Reference::Hindsight));
     }

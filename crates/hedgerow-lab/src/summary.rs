@@ -1,6 +1,7 @@
 //! From the tracks of all trials to [`Results`].
 
 use hedgerow::learning::Loss;
+use hedgerow::method::Reference;
 
 use crate::preprocessor::{PreprocessorTally, Scaler};
 use crate::results::{Curve, DataSummary, MethodResult, Moments, Regret, Results};
@@ -42,10 +43,11 @@ pub(crate) fn summarise(
         (0..tracks[0].len()).map(|entry| over_trials(context, &points, &tracks, entry)).collect();
     let by_sk = mark_best(&mut methods, settings.loss() == Loss::Squared);
     let by_function = best_function(&hindsight);
-    if let Some(kernel) = by_function {
+    let fixed = context.methods.iter().find(|choice| choice.is(Reference::Hindsight));
+    if let (Some(kernel), Some(fixed)) = (by_function, fixed) {
         let seconds = trials.iter().map(|trial| trial.hindsight_seconds).sum();
         let entry = hindsight_entry(settings.kernels.len(), &points, &hindsight, kernel);
-        methods.push(MethodResult { seconds, ..entry });
+        methods.push(MethodResult { name: fixed.name(), seconds, ..entry });
     }
     methods.sort_by_key(|method| {
         let global = method.name.strip_suffix(MethodChoice::PERSONAL).unwrap_or(&method.name);
@@ -222,9 +224,9 @@ fn growth(rounds: &[u64], regret: &[Moments]) -> Option<f64> {
     Some(together / spread)
 }
 
-/// Marks the best `sk` and returns its kernel.
+/// Marks the best entry of the method with a single kernel, and returns its kernel.
 fn mark_best(methods: &mut [MethodResult], by_error: bool) -> Option<usize> {
-    let single = methods.iter_mut().filter(|method| method.name == "sk");
+    let single = methods.iter_mut().filter(|method| method.info().takes_kernel);
     let measure =
         |method: &MethodResult| if by_error { method.mse.mean } else { method.mean_loss.mean };
     let best = single.min_by(|a, b| measure(a).total_cmp(&measure(b)))?;
@@ -253,7 +255,6 @@ fn hindsight_entry(
         .map(|point| moments(hindsight.iter().map(|track| track.course[point])));
     let course: Vec<Moments> = course.collect();
     MethodResult {
-        name: "hindsight".to_owned(),
         kernel: Some(kernel + 1),
         mse,
         mse_trials,

@@ -1,5 +1,6 @@
 //! How methods get through changes of the data, as a table.
 
+use hedgerow::method::Reference;
 use hedgerow_data::catalog;
 use hedgerow_lab::drift::{RECOVERED_RATIO, passages};
 use hedgerow_lab::results::{MethodResult, Results};
@@ -13,8 +14,7 @@ pub(crate) fn table(results: &[Results]) -> Table {
     let headings = ["Data", "Method", "Before", "After", "Rounds until back", "MSE"];
     let rows = results.iter().flat_map(|results| {
         let shown = |method: &&MethodResult| {
-            method.name != "hindsight"
-                && (method.name != "sk" || series::is_best_single(results, method))
+            !method.is(Reference::Hindsight) && !series::is_other_single(results, method)
         };
         results.methods.iter().filter(shown).map(|method| row(results, method))
     });

@@ -107,7 +107,8 @@ fn nothing_positive(results: &Results) -> String {
     chart.sheet_with_sentence(errors::NOTHING_POSITIVE)
 }
 
-/// The share of each kernel in the predictions of `mk`, or else of the first method that chooses.
+/// The share of each kernel in the predictions of the baseline, or else of the first method that
+/// chooses.
 pub(crate) fn kernel_chart(results: &Results) -> Option<Chart> {
     let shares = series::shares(results)?;
     let count = shares.groups.len();

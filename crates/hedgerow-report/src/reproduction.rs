@@ -56,7 +56,7 @@ const CONVERGENCE: u32 = 2;
 /// Every figure as file name and SVG document: `fig2.svg` and so on.
 pub fn figures(reproduction: &Reproduction) -> Vec<(String, String)> {
     let panes: Vec<Pane<'_>> = reproduction.panels().map(pane).collect();
-    let mut drawn = vec![(file(CONVERGENCE), convergence_panels(CONVERGENCE_TITLE, &panes))];
+    let mut drawn = vec![(file(CONVERGENCE), convergence_panels(CONVERGENCE_TITLE, "mk", &panes))];
     for figure in &reproduction.figures {
         let panes: Vec<Pane<'_>> = figure.panels.iter().map(pane).collect();
         drawn.push((file(figure.number), mse_panels(&figure.title, figure.columns, &panes)));

@@ -1,11 +1,12 @@
 //! What a run found, as text for a terminal.
 
+use hedgerow::method::{Reference, Role};
 use hedgerow_lab::results::{MethodResult, Results};
 
 use crate::table::Table;
 
-/// Methods with their errors and costs. Of `sk` the best kernel gets a row and the others share
-/// one.
+/// Methods with their errors and costs. Of the single kernels the best gets a row and the others
+/// share one.
 pub fn summary(results: &Results) -> String {
     let classifies = results.methods.iter().any(|method| method.error_rate.is_some());
     let (error, second) = match classifies {
@@ -13,26 +14,15 @@ pub fn summary(results: &Results) -> String {
         false => ("MSE ± sd", "last window"),
     };
     let headings = ["method", error, second, "kernel", "up", "down", "regret ~ t^a", "time"];
-    let shown = results.methods.iter().filter(|method| method.name != "sk" || method.best);
+    let shown = results.methods.iter().filter(|method| !is_other_kernel(method));
     let mut text = heading(results);
     text += &Table::of_numbers(headings, shown.map(row)).text();
     text += &other_kernels(results);
-    for name in ["gr", "gr+personal", "mk"] {
-        if let (Some(method), Some(last)) = (results.method(name), results.method("last"))
-            && method.mse.mean > last.mse.mean
-        {
-            let times = significant(method.mse.mean / last.mse.mean);
-            text += &format!(
-                "{name} loses to the last value, which takes no learning: {times} times its error\n"
-            );
-        }
-    }
+    text += &losses_to_last_value(results);
     text += "up, down: numbers per node and round";
     if let Some(best) = results.best_kernel {
-        let by = match results.methods.iter().any(|method| method.best) {
-            true => "sk",
-            false => "the best fixed function",
-        };
+        let marked = results.methods.iter().find(|method| method.best);
+        let by = marked.map_or("the best fixed function", |method| &method.name);
         let kernel = &results.kernels[best - 1];
         text += &format!("; best kernel in hindsight, by {by}: {best} ({kernel})");
     }
@@ -67,12 +57,12 @@ fn row(method: &MethodResult) -> Vec<String> {
         }
     };
     let regret = method.regret.as_ref().and_then(|regret| regret.exponent);
-    let count = |numbers: f64| match method.name.as_str() {
-        "hindsight" => "-".to_owned(),
-        _ => format!("{numbers:.1}"),
+    let count = |numbers: f64| match method.is(Reference::Hindsight) {
+        true => "-".to_owned(),
+        false => format!("{numbers:.1}"),
     };
     vec![
-        if method.best { "sk (best)".to_owned() } else { method.name.clone() },
+        if method.best { format!("{} (best)", method.name) } else { method.name.clone() },
         error,
         second,
         kernel(method),
@@ -96,21 +86,34 @@ fn kernel(method: &MethodResult) -> String {
     most.map_or("-".to_owned(), |(kernel, share)| format!("{} ({:.0}%)", kernel + 1, 100.0 * share))
 }
 
+/// A line for each method that one could choose and that has a larger error than the last value.
+fn losses_to_last_value(results: &Results) -> String {
+    let last = results.methods.iter().find(|method| method.is(Reference::LastLabel));
+    let line = |method: &MethodResult| {
+        let last = last.filter(|last| method.mse.mean > last.mse.mean)?;
+        let (name, times) = (&method.name, significant(method.mse.mean / last.mse.mean));
+        Some(format!(
+            "{name} loses to the last value, which takes no learning: {times} times its error\n"
+        ))
+    };
+    results.methods.iter().filter(|method| method.role() == Role::Choice).filter_map(line).collect()
+}
+
+fn is_other_kernel(method: &&MethodResult) -> bool {
+    method.info().takes_kernel && !method.best
+}
+
 fn other_kernels(results: &Results) -> String {
     let is_squared = results.loss == "squared";
-    let others: Vec<f64> = results
-        .methods
+    let others: Vec<&MethodResult> = results.methods.iter().filter(is_other_kernel).collect();
+    let Some(MethodResult { name, .. }) = others.first() else { return String::new() };
+    let errors = others
         .iter()
-        .filter(|method| method.name == "sk" && !method.best)
-        .map(|method| if is_squared { method.mse.mean } else { method.mean_loss.mean })
-        .collect();
-    if others.is_empty() {
-        return String::new();
-    }
-    let least = significant(others.iter().copied().fold(f64::INFINITY, f64::min));
-    let most = significant(others.iter().copied().fold(0.0, f64::max));
+        .map(|method| if is_squared { method.mse.mean } else { method.mean_loss.mean });
+    let least = significant(errors.clone().fold(f64::INFINITY, f64::min));
+    let most = significant(errors.fold(0.0, f64::max));
     let measure = if is_squared { "MSE" } else { "mean loss" };
-    format!("sk with the other {} kernels: {measure} {least} to {most}\n", others.len())
+    format!("{name} with the other {} kernels: {measure} {least} to {most}\n", others.len())
 }
 
 /// Four digits that count.

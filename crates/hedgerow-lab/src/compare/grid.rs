@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::Cell;
 use super::ranking::{RankedMethod, Ranking};
-use super::role::role_of;
 use crate::results::each_once;
+use crate::role::role_of;
 
 /// How one method did over all runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]

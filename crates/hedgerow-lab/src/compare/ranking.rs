@@ -1,11 +1,10 @@
 //! The ranking of one run: methods that can be chosen, by mean error, and an interval and a ratio
 //! to the best for all.
 
-use hedgerow::method::Role;
+use hedgerow::method::{Reference, Role, find};
 use serde::Serialize;
 
 use super::paired::{self, Interval, Ratio, SIGNIFICANCE};
-use super::role::role_of;
 use crate::measure::Measure;
 use crate::results::{MethodResult, Moments, Results};
 
@@ -57,7 +56,7 @@ impl RankedMethod {
     /// For tables and legends: `mk`, `sk 6 (best)`.
     pub fn label(&self) -> String {
         match self.kernel {
-            Some(kernel) if self.name == "hindsight" => format!("{} {kernel}", self.name),
+            Some(kernel) if self.is_fixed_function() => format!("{} {kernel}", self.name),
             Some(kernel) => format!("{} {kernel} (best)", self.name),
             None => self.name.clone(),
         }
@@ -67,7 +66,12 @@ impl RankedMethod {
     /// never ran anywhere.
     pub fn bytes(&self) -> Option<f64> {
         let bytes = self.bytes_up + self.bytes_down;
-        (self.name != "hindsight" && bytes.is_finite()).then_some(bytes)
+        (!self.is_fixed_function() && bytes.is_finite()).then_some(bytes)
+    }
+
+    /// Whether it is the best fixed function, which is not learned.
+    fn is_fixed_function(&self) -> bool {
+        find(&self.name).is_some_and(|info| info.reference == Some(Reference::Hindsight))
     }
 
     /// Whether what separates it from the first in rank may be chance.
@@ -88,11 +92,10 @@ impl Ranking {
         let mut shown = representatives(results, measure);
         // NaN is the largest in this order.
         shown.sort_by(|a, b| error(a).abs().total_cmp(&error(b).abs()));
-        let is_ranked = |method: &MethodResult| {
-            role_of(&method.name) == Role::Choice && error(method).is_finite()
-        };
+        let is_ranked =
+            |method: &MethodResult| method.role() == Role::Choice && error(method).is_finite();
         let best = shown.iter().copied().find(|method| is_ranked(method));
-        let sk = shown.iter().copied().find(|method| method.name == "sk");
+        let sk = shown.iter().copied().find(|method| method.info().takes_kernel);
         let compared = |method: &MethodResult, other: Option<&MethodResult>| {
             let other = other.filter(|other| other.name != method.name)?;
             ratio(measure, method, other)
@@ -103,7 +106,7 @@ impl Ranking {
             .map(|method| RankedMethod {
                 name: method.name.clone(),
                 kernel: method.kernel,
-                role: role_of(&method.name),
+                role: method.role(),
                 rank: is_ranked(method).then(|| {
                     rank += 1;
                     rank

@@ -4,13 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use hedgerow::learning::Loss;
-use hedgerow::method::{Reference, Role};
+use hedgerow::method::{Reference, Role, find};
 use toml::Value;
 
 use super::grid_config::{GridConfig, default_methods};
-use super::role::role_of;
 use super::{Cell, Comparison};
 use crate::results::each_once;
+use crate::role::role_of;
 use crate::run::Experiment;
 use crate::settings::{Settings, SettingsError, Source};
 use crate::suite::{Runs, SuiteError};
@@ -227,7 +227,8 @@ fn refuse_live(settings: &Settings) -> Result<(), SettingsError> {
     }
 }
 
-/// The method that ratios are to: as asked for, else `mk`, else the first that one could choose.
+/// The method that ratios are to: as asked for, else the baseline, else the first that one could
+/// choose.
 fn against(config: &GridConfig, settings: &Settings) -> Result<String, SettingsError> {
     let names: Vec<String> = settings.methods.iter().map(|choice| choice.name()).collect();
     match &config.against {
@@ -237,7 +238,8 @@ fn against(config: &GridConfig, settings: &Settings) -> Result<String, SettingsE
             Err(out_of_bounds("against", bound, format!("{name:?}")))
         }
         None => {
-            let usual = names.iter().find(|name| *name == "mk");
+            let is_baseline = |name: &&String| find(name).is_some_and(|info| info.is_baseline);
+            let usual = names.iter().find(is_baseline);
             let chosen = usual.or(names.iter().find(|name| role_of(name) == Role::Choice));
             Ok(chosen.or(names.first()).cloned().unwrap_or_default())
         }

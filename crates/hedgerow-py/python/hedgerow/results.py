@@ -108,7 +108,8 @@ class Result:
             raise ValueError(f"column must be one of {', '.join(known)}, but is {column!r}")
         lines = self._lines(column)
         if methods is None:
-            coloured, grey = _best(lines)
+            marked = {method["name"] for method in self.summary["methods"] if method.get("best")}
+            coloured, grey = _best(lines, marked)
         else:
             coloured, grey = _chosen(lines, [methods] if isinstance(methods, str) else list(methods)), []
         is_ours = ax is None
@@ -223,14 +224,17 @@ def _label(method: dict[str, Any]) -> str:
     return method["name"] if kernel is None else f"{method['name']}:{kernel}"
 
 
-def _best(lines: Sequence[_Line]) -> tuple[list[_Line], list[_Line]]:
-    """The lowest final line of each method, lowest first, and all other lines."""
+def _best(lines: Sequence[_Line], marked: set[str]) -> tuple[list[_Line], list[_Line]]:
+    """The lowest final line of each method, lowest first, and all other lines.
+
+    A method with a best kernel is always among the first: ``marked`` has its name.
+    """
     ordered = sorted(lines, key=lambda line: float(line.values[-1]))
     methods: dict[str, _Line] = {}
     for line in ordered:
         methods.setdefault(line.method, line)
     best = list(methods.values())
-    coloured = best[:_FEW] + [line for line in best[_FEW:] if line.method == "sk"]
+    coloured = best[:_FEW] + [line for line in best[_FEW:] if line.method in marked]
     labels = {line.label for line in coloured}
     return coloured, [line for line in ordered if line.label not in labels]
 

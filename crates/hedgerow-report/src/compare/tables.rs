@@ -1,6 +1,7 @@
 //! The tables of a comparison: one run method by method, or a grid with a table per partition and
 //! one for all.
 
+use hedgerow::method::find;
 use hedgerow_lab::compare::{
     Cell, Comparison, GridSummary, Interval, RankedMethod, Ranking, geometric_mean,
 };
@@ -216,9 +217,13 @@ fn title<'c>(comparison: &'c Comparison, data: &'c str) -> &'c str {
     found.map_or(data, |cell| &cell.title)
 }
 
-/// Of `sk`, the best kernel of each run.
+/// Of a method with a single kernel, the best kernel of each run.
 pub(super) fn shown_name(name: &str) -> String {
-    if name.split('/').next() == Some("sk") { format!("{name} (best)") } else { name.to_owned() }
+    let (method, _) = name.split_once('/').unwrap_or((name, ""));
+    match find(method) {
+        Some(info) if info.takes_kernel => format!("{name} (best)"),
+        _ => name.to_owned(),
+    }
 }
 
 #[cfg(test)]

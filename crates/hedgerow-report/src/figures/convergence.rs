@@ -1,4 +1,4 @@
-//! How fast `mk` finds the best kernel on several data sets, in one chart.
+//! How fast a method finds the best kernel on several data sets, in one chart.
 
 use super::chart::{Chart, Entry, Key, Mark, Words};
 use super::panels::{Pane, same};
@@ -7,14 +7,14 @@ use super::series::{self, Line};
 use super::{number, palette};
 use hedgerow_lab::results::Results;
 
-/// The fraction of trials in which `mk` has selected the best kernel, over rounds, a line per data
-/// set.
-pub(crate) fn convergence_panels(title: &str, panes: &[Pane<'_>]) -> String {
+/// The fraction of trials in which a method has selected the best kernel, over rounds, a line per
+/// data set.
+pub(crate) fn convergence_panels(title: &str, method: &str, panes: &[Pane<'_>]) -> String {
     let (mut lines, mut legend, mut averaged) = (Vec::new(), Vec::new(), 1);
     for (place, pane) in panes.iter().enumerate() {
         let style = palette::series(place);
         let label = pane.title.to_owned();
-        let found = pane.results.and_then(mk_convergence);
+        let found = pane.results.and_then(|results| convergence(results, method));
         let (key, value) = match found {
             Some((line, points)) => {
                 let value = number::percent(line.last());
@@ -32,7 +32,7 @@ pub(crate) fn convergence_panels(title: &str, panes: &[Pane<'_>]) -> String {
         note += &format!(" Averages of up to {averaged} neighbouring points.");
     }
     let rounds = lines.iter().flat_map(|line| &line.points).map(|point| point.round);
-    let quantity = "Share of trials in which mk has selected the best kernel";
+    let quantity = format!("Share of trials in which {method} has selected the best kernel");
     let chart = Chart {
         words: Words {
             title: title.to_owned(),
@@ -40,7 +40,7 @@ pub(crate) fn convergence_panels(title: &str, panes: &[Pane<'_>]) -> String {
             x: "round t (log scale)".into(),
             y: "share of trials at the best kernel".into(),
         },
-        described: series::describe(&lines, quantity),
+        described: series::describe(&lines, &quantity),
         x: Axis::log(rounds, 0.0),
         // A little beyond, so that the frame hides no line at none or at all of the trials.
         y: Axis::exactly(-0.02..=1.02),
@@ -55,10 +55,10 @@ pub(crate) fn convergence_panels(title: &str, panes: &[Pane<'_>]) -> String {
     }
 }
 
-/// The share of the best kernel in `mk` over time.
-fn mk_convergence(results: &Results) -> Option<(Line, usize)> {
+/// The share of the best kernel in a method over time.
+fn convergence(results: &Results, method: &str) -> Option<(Line, usize)> {
     let convergence = series::convergence(results)?;
-    let line = convergence.lines.into_iter().find(|line| line.method == "mk")?;
+    let line = convergence.lines.into_iter().find(|line| line.method == method)?;
     Some((line, convergence.averaged))
 }
 
@@ -87,7 +87,7 @@ mod tests {
             pane("Unknown", Some(&unknown)),
             pane("Missing", None),
         ];
-        let svg = convergence_panels("Convergence", &panes);
+        let svg = convergence_panels("Convergence", "mk", &panes);
         // The text that follows.
         let value = |name: &str| {
             let (_, after) = svg.split_once(&format!(">{name}</text>")).unwrap();
@@ -98,7 +98,7 @@ mod tests {
             ["Half", "Full", "Unknown", "Missing"].map(value),
             ["50%", "100%", "not known", "not available"]
         );
-        let nobody = convergence_panels("Convergence", &panes[2..]);
+        let nobody = convergence_panels("Convergence", "mk", &panes[2..]);
         assert!(nobody.contains("No selection of kernels is known."));
     }
 }

@@ -2,7 +2,8 @@
 
 use super::palette::{self, LineStyle};
 use super::scale::{Axis, Spacing};
-use super::series::{Line, Point, is_best_single, last_round, points};
+use super::series::{Line, Point, is_other_single, last_round, points};
+use hedgerow::method::Reference;
 use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::{MethodResult, Results};
 
@@ -79,13 +80,13 @@ pub(crate) fn errors(results: &Results, error: Error) -> Option<Errors> {
         let mut line = Line::of(results, method, error_course(measure, method, error));
         courses += usize::from(!line.points.is_empty());
         // A fixed function has one error, not a course.
-        if line.points.is_empty() && method.name == "hindsight" {
+        if line.points.is_empty() && method.is(Reference::Hindsight) {
             line.points = points(&[0, results.rounds as u64], &[method.mse; 2]);
         }
         if line.points.is_empty() {
             continue;
         }
-        if method.name != "sk" || is_best_single(results, method) {
+        if !is_other_single(results, method) {
             lines.push(line);
         } else {
             let style = LineStyle { color: palette::FAINT, width: 0.8, ..line.style };

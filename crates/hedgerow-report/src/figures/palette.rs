@@ -130,7 +130,7 @@ pub(crate) fn method(results: &Results, name: &str) -> LineStyle {
 
 /// Whether the method of this name stands out in figures.
 pub(crate) fn is_bold(name: &str) -> bool {
-    find(name).is_some_and(|info| info.look.is_bold)
+    find(name).is_some_and(|info| info.is_featured)
 }
 
 /// Looks for a dozen things that are not methods: colours first, then broken lines.
@@ -157,7 +157,7 @@ pub(crate) fn series(index: usize) -> LineStyle {
 /// The colours of methods are those of Okabe and Ito, told apart by colour-blind readers, without
 /// yellow, which is too pale on white; other authors' methods are darker.
 fn known(name: &str) -> Option<(Color, Dash)> {
-    let Look { colour: [red, green, blue], dash, .. } = find(name)?.look;
+    let Look { colour: [red, green, blue], dash } = find(name)?.look;
     let colour = Color::rgb(red, green, blue);
     // A colour with a role follows the style of the page.
     Some((if colour.rgb == INK.rgb { INK } else { colour }, dash))

@@ -8,7 +8,7 @@ use super::number;
 use super::palette::{self, LineStyle, SOFT_INK};
 use super::series::{self, Line};
 use super::svg::{Anchor, PLAIN, SMALL, Spot, Svg, TITLE, WIDTH, Writing};
-use hedgerow::method::METHODS;
+use hedgerow::method::{METHODS, find};
 use hedgerow_data::streams::Change;
 use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::Results;
@@ -119,7 +119,10 @@ pub(super) fn draw_errors(title: &str, columns: usize, panes: &[Pane<'_>], error
         }
         let mut notes = vec!["Lower is better; the vertical axes differ.".to_owned()];
         if let Some(trials) = same(panes, |results| results.trials).filter(|trials| *trials > 1) {
-            notes.push(format!("Shaded: mk, mean ± standard deviation over {trials} trials."));
+            let shaded = found.iter().flatten().flat_map(|errors| &errors.lines).find(is_baseline);
+            notes.extend(shaded.map(|Line { method, .. }| {
+                format!("Shaded: {method}, mean ± standard deviation over {trials} trials.")
+            }));
         }
         if changes.iter().any(|change| !change.is_sudden()) {
             notes.push("Shaded in grey: while the data changes.".into());
@@ -198,7 +201,7 @@ fn draw_pane(
     let changes = pane.results.map_or(Vec::new(), |results| changes(results, error));
     let changes = changes.into_iter().map(change);
     let others = found.others.iter().map(|line| Mark::quiet(line, "", Readout::Never));
-    let bands = found.lines.iter().filter(|line| line.method == "mk").filter_map(Mark::band);
+    let bands = found.lines.iter().filter(|line| is_baseline(line)).filter_map(Mark::band);
     let mut lines: Vec<&Line> = found.lines.iter().collect();
     lines.sort_by_key(|line| std::cmp::Reverse(rank(&line.method)));
     let lines = lines.iter().map(|line| Mark::line(&line.entering(&y)));
@@ -222,12 +225,13 @@ fn sizes(results: &Results) -> String {
     format!("{samples} × {}{best}", results.data.features)
 }
 
-/// The methods of the paper stand out; whatever they are compared with is lighter.
+/// Featured methods stand out, then those that bound them; whatever else they are compared with is
+/// lighter.
 fn quietened(errors: Errors) -> Errors {
     let quiet = |line: Line| {
         let (width, opacity) = match line.method.as_str() {
             method if palette::is_bold(method) => (2.2, 1.0),
-            method if OF_THE_PAPER.contains(&method) => (1.6, 1.0),
+            method if bounds_others(method) => (1.6, 1.0),
             _ => (1.1, 0.75),
         };
         Line { style: LineStyle { width, opacity, ..line.style }, ..line }
@@ -235,31 +239,42 @@ fn quietened(errors: Errors) -> Errors {
     Errors { lines: errors.lines.into_iter().map(quiet).collect(), ..errors }
 }
 
-/// What the paper compares MK-OFL with.
-const OF_THE_PAPER: [&str; 2] = ["sk", "naive"];
+/// Whether a method has a single kernel or uploads the models of all: the two ends between which
+/// methods that choose kernels stand.
+fn bounds_others(method: &str) -> bool {
+    find(method).is_some_and(|info| info.takes_kernel || info.uploads_all_models)
+}
+
+fn is_baseline(line: &&Line) -> bool {
+    find(&line.method).is_some_and(|info| info.is_baseline)
+}
 
 /// One entry for all charts in which a method appears, in the order of [`rank`].
 fn common_legend<'e>(found: impl Iterator<Item = &'e Errors>) -> Vec<Entry> {
-    let (mut lines, mut other): (Vec<&Line>, Option<LineStyle>) = (Vec::new(), None);
+    let (mut lines, mut other): (Vec<&Line>, Option<&Line>) = (Vec::new(), None);
     for errors in found {
         for line in &errors.lines {
             if lines.iter().all(|known| known.method != line.method) {
                 lines.push(line);
             }
         }
-        other = other.or(errors.others.first().map(|line| line.style));
+        other = other.or(errors.others.first());
     }
     lines.sort_by_key(|line| rank(&line.method));
     let entry = |label: &str, style| {
         let (label, key) = (label.to_owned(), Key::Line(style));
         Entry { bold: palette::is_bold(&label), label, key, value: String::new() }
     };
-    let name = |method: &str| if method == "sk" { "sk, best kernel" } else { method }.to_owned();
+    let name = |method: &str| match find(method) {
+        Some(info) if info.takes_kernel => format!("{method}, best kernel"),
+        _ => method.to_owned(),
+    };
     let mut entries: Vec<Entry> =
         lines.iter().map(|line| entry(&name(&line.method), line.style)).collect();
-    if let Some(style) = other {
-        let after = lines.iter().filter(|line| rank(&line.method) <= rank("sk")).count();
-        entries.insert(after, entry("sk, other kernels", style));
+    if let Some(other) = other {
+        let own = rank(&other.method);
+        let after = lines.iter().filter(|line| rank(&line.method) <= own).count();
+        entries.insert(after, entry(&format!("{}, other kernels", other.method), other.style));
     }
     entries
 }
@@ -403,7 +418,7 @@ mod tests {
                 assert!(!svg.contains("NaN") && !svg.contains("\"inf") && !svg.contains("<b>"));
                 assert!(!svg.contains('\u{1}'));
             }
-            let convergence = super::super::convergence::convergence_panels("<b>", panes);
+            let convergence = super::super::convergence::convergence_panels("<b>", "mk", panes);
             assert!(!convergence.contains("<b>"));
         }
         let svg = mse_panels("All", 2, &all);

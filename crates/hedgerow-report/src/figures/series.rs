@@ -3,6 +3,7 @@
 use super::number;
 use super::palette::{self, Dash, LineStyle};
 use super::scale::Axis;
+use hedgerow::method::{Reference, Role};
 use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::{Curve, MethodResult, Moments, Results};
 
@@ -39,7 +40,7 @@ impl Line {
             method: method.name.clone(),
             style,
             points,
-            in_hindsight: method.name == "hindsight",
+            in_hindsight: method.is(Reference::Hindsight),
         }
     }
 
@@ -96,7 +97,7 @@ impl Line {
 
 /// The best single kernel: as marked, else by its error.
 pub(crate) fn best_single(results: &Results) -> Option<&MethodResult> {
-    let singles = || results.methods.iter().filter(|method| method.name == "sk");
+    let singles = || results.methods.iter().filter(|method| method.info().takes_kernel);
     singles().find(|method| method.best).or_else(|| {
         let error = |method: &MethodResult| Measure::of(results).moments(method).mean;
         singles().min_by(|a, b| error(a).total_cmp(&error(b)))
@@ -105,7 +106,13 @@ pub(crate) fn best_single(results: &Results) -> Option<&MethodResult> {
 
 /// Whether this is the best single kernel.
 pub(crate) fn is_best_single(results: &Results, method: &MethodResult) -> bool {
-    method.name == "sk" && best_single(results).is_some_and(|best| best.kernel == method.kernel)
+    method.info().takes_kernel
+        && best_single(results).is_some_and(|best| best.kernel == method.kernel)
+}
+
+/// Whether this is a single kernel besides the best.
+pub(crate) fn is_other_single(results: &Results, method: &MethodResult) -> bool {
+    method.info().takes_kernel && !is_best_single(results, method)
 }
 
 /// The kernel that made most of a method's predictions, counted from 1, and its share of them.
@@ -134,9 +141,8 @@ fn unrest(results: &Results) -> f64 {
 
 /// Methods that choose or mix kernels while they learn.
 pub(crate) fn choosers(results: &Results) -> impl Iterator<Item = &MethodResult> {
-    let chooses = |method: &&MethodResult| {
-        !matches!(method.name.as_str(), "sk" | "hindsight") && !method.is_trivial()
-    };
+    let chooses =
+        |method: &&MethodResult| !matches!(method.role(), Role::Hindsight | Role::Trivial);
     // Methods without kernels have no shares.
     let has_shares =
         |method: &&MethodResult| method.curve.shares.iter().flatten().any(|share| *share > 0.0);
@@ -193,7 +199,7 @@ pub(crate) fn regrets(results: &Results) -> Vec<Line> {
     results
         .methods
         .iter()
-        .filter(|method| method.name != "sk" || is_best_single(results, method))
+        .filter(|method| !is_other_single(results, method))
         .map(|method| {
             let points = points(&method.curve.regret_rounds, &method.curve.regret);
             Line::of(results, method, points)
@@ -249,10 +255,10 @@ const MOST_GROUPS: usize = 16;
 /// More columns than this turn into noise.
 const MOST_COLUMNS: f64 = 180.0;
 
-/// Shares of `mk`, or else of the first method that chooses kernels.
+/// Shares of the baseline, or else of the first method that chooses kernels.
 pub(crate) fn shares(results: &Results) -> Option<Shares> {
     let method = choosers(results)
-        .find(|method| method.name == "mk")
+        .find(|method| method.info().is_baseline)
         .or_else(|| choosers(results).next())?;
     let curve = &method.curve;
     let length = curve.rounds.len().min(curve.shares.len());

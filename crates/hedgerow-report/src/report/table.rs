@@ -6,6 +6,7 @@ use crate::figures::markup::escape;
 use crate::figures::number::{fixed, percent, significant, with_spread};
 use crate::figures::{palette, series};
 use crate::table::or_nothing;
+use hedgerow::method::Reference;
 use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::{MethodResult, Moments, Results};
 
@@ -27,8 +28,7 @@ struct Column<'r> {
 /// One row per method. Single kernels besides the best are marked as such.
 pub(super) fn table(results: &Results) -> String {
     let columns = columns(results);
-    let is_other =
-        |method: &MethodResult| method.name == "sk" && !series::is_best_single(results, method);
+    let is_other = |method: &MethodResult| series::is_other_single(results, method);
     let headings: String = columns.iter().map(heading).collect();
     let rows: String = results
         .methods
@@ -36,7 +36,7 @@ pub(super) fn table(results: &Results) -> String {
         .map(|method| {
             let swatch = palette::method(results, &method.name).color.hex();
             // The one colour that would vanish on a dark page is left to the style sheet.
-            let known_in_hindsight = method.name == "hindsight";
+            let known_in_hindsight = method.is(Reference::Hindsight);
             let swatch = if known_in_hindsight { String::new() } else { format!(" style=\"background:{swatch}\"") };
             let kind = if is_other(method) { " class=\"sk-other\"" } else { "" };
             let mark = if series::is_best_single(results, method) { " (best)" } else { "" };

@@ -3,11 +3,11 @@
 use super::compare::{Comparison, compare};
 use crate::figures::number::{percent, significant, times, with_spread};
 use crate::figures::series;
-use hedgerow::method::{Role, find};
+use hedgerow::method::{METHODS, Reference, Role};
 use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::{MethodResult, Results};
 
-/// Plain sentences about `mk`, or about the method that stands in its place.
+/// Plain sentences about one method and those that it is compared with.
 pub(super) fn verdict(results: &Results) -> String {
     let Some(subject) = subject(results) else {
         return "No method was run.".to_owned();
@@ -20,7 +20,7 @@ pub(super) fn verdict(results: &Results) -> String {
         );
     }
     let comparisons: Vec<String> =
-        [Some(against_best_single(results, subject)), against_naive(results, subject)]
+        [Some(against_best_single(results, subject)), against_all_models(results, subject)]
             .into_iter()
             .flatten()
             .chain(against_trivial(results, subject))
@@ -38,20 +38,22 @@ pub(super) fn verdict(results: &Results) -> String {
     comparisons.into_iter().chain(rest.into_iter().flatten()).collect::<Vec<_>>().join(" ")
 }
 
-/// `gr`, else `mk`, else the first method that a federation could run, else the one with the least
-/// error.
+/// The first featured method that was run, else the first that one could choose for a federation
+/// and that sends less than all models, else the one with the least error.
 fn subject(results: &Results) -> Option<&MethodResult> {
-    let comparators =
-        ["sk", "hindsight", "central", "central-batch", "local", "naive", "last", "mean"];
     let methods = || results.methods.iter();
-    results
-        .method("gr")
-        .or_else(|| results.method("mk"))
-        .or_else(|| methods().find(|method| !comparators.contains(&method.name.as_str())))
+    let mut featured = METHODS.iter().filter(|info| info.is_featured);
+    let is_candidate = |method: &&MethodResult| {
+        let info = method.info();
+        method.role() == Role::Choice && !info.is_local && !info.uploads_all_models
+    };
+    featured
+        .find_map(|info| results.method(info.name))
+        .or_else(|| methods().find(is_candidate))
         .or_else(|| {
             let error = |method: &MethodResult| Measure::of(results).moments(method).mean;
             let learns =
-                |method: &&MethodResult| method.name != "hindsight" && !method.is_trivial();
+                |method: &&MethodResult| !method.is(Reference::Hindsight) && !method.is_trivial();
             methods().filter(learns).min_by(|a, b| error(a).total_cmp(&error(b)))
         })
         .or_else(|| methods().next())
@@ -78,7 +80,7 @@ fn against_best_single(results: &Results, subject: &MethodResult) -> String {
         Measure::of(results).one(results),
         value(results, subject)
     );
-    let best = series::best_single(results).filter(|_| subject.name != "sk");
+    let best = series::best_single(results).filter(|_| !subject.info().takes_kernel);
     let Some((best, found)) =
         best.and_then(|best| Some((best, comparison(results, subject, best)?)))
     else {
@@ -93,22 +95,24 @@ fn against_best_single(results: &Results, subject: &MethodResult) -> String {
     )
 }
 
-fn against_naive(results: &Results, subject: &MethodResult) -> Option<String> {
-    let naive =
-        results.methods.iter().find(|method| method.name == "naive" && subject.name != "naive")?;
-    let sent = match naive.numbers_up / subject.numbers_up {
+/// Error and cost beside the method that uploads all models.
+fn against_all_models(results: &Results, subject: &MethodResult) -> Option<String> {
+    let uploads_all = |method: &&MethodResult| method.info().uploads_all_models;
+    let other = results.methods.iter().find(uploads_all).filter(|_| !uploads_all(&subject))?;
+    let name = &other.name;
+    let sent = match other.numbers_up / subject.numbers_up {
         ratio if !ratio.is_finite() || ratio <= 0.0 => return None,
-        ratio if ratio > 1.005 => format!("{} times fewer numbers up than naive", times(ratio)),
+        ratio if ratio > 1.005 => format!("{} times fewer numbers up than {name}", times(ratio)),
         ratio if ratio < 0.995 => {
-            format!("{} times more numbers up than naive", times(1.0 / ratio))
+            format!("{} times more numbers up than {name}", times(1.0 / ratio))
         }
-        _ => "as many numbers up as naive".to_owned(),
+        _ => format!("as many numbers up as {name}"),
     };
-    let found = comparison(results, subject, naive)?;
+    let found = comparison(results, subject, other)?;
     let count = found.count(" (", ")");
     let measure = Measure::of(results).name(results);
     Some(format!(
-        "It sent {sent}, and its {measure} was {} that of naive{count}.",
+        "It sent {sent}, and its {measure} was {} that of {name}{count}.",
         found.relation()
     ))
 }
@@ -119,8 +123,10 @@ fn against_trivial(results: &Results, subject: &MethodResult) -> Vec<String> {
         results.methods.iter().filter(|method| method.is_trivial() && !subject.is_trivial());
     let sentence = |rule: &MethodResult| {
         let found = comparison(results, subject, rule)?;
-        let what =
-            if rule.name == "last" { "the last value" } else { "the mean of all values so far" };
+        let what = match rule.is(Reference::LastLabel) {
+            true => "the last value",
+            false => "the mean of all values so far",
+        };
         let count = found.count("; ", "");
         let behind = format!("({}: {}{count})", rule.label(), value(results, rule));
         let measure = Measure::of(results).name(results);
@@ -149,13 +155,11 @@ fn lowest(results: &Results, subject: &MethodResult) -> Option<String> {
     let mut contenders: Vec<&MethodResult> = results
         .methods
         .iter()
-        .filter(|method| {
-            method.name != "sk" && method.name != "hindsight" && error(method).is_finite()
-        })
+        .filter(|method| method.role() != Role::Hindsight && error(method).is_finite())
         .collect();
     contenders.sort_by(|a, b| error(a).total_cmp(&error(b)));
     let [lowest, second, ..] = contenders.as_slice() else { return None };
-    if subject.name == "sk" {
+    if subject.info().takes_kernel {
         return None;
     }
     let won = std::ptr::eq(*lowest, subject);
@@ -170,10 +174,10 @@ fn lowest(results: &Results, subject: &MethodResult) -> Option<String> {
             "Of all methods that need no hindsight it had the lowest {name}{close}."
         ));
     }
-    let kind = match find(&lowest.name) {
-        Some(info) if info.role == Role::Central => ", with all samples in one place",
-        Some(info) if info.role == Role::Trivial => ", although it learns nothing",
-        Some(info) if info.is_local => ", although its nodes learn alone",
+    let kind = match lowest.role() {
+        Role::Central => ", with all samples in one place",
+        Role::Trivial => ", although it learns nothing",
+        _ if lowest.info().is_local => ", although its nodes learn alone",
         _ => "",
     };
     Some(format!(
@@ -195,10 +199,8 @@ fn meaning_of_level(results: &Results, sentences: &[String]) -> Option<String> {
 }
 
 fn against_hindsight(results: &Results, subject: &MethodResult) -> Option<String> {
-    let fixed = results
-        .methods
-        .iter()
-        .find(|method| method.name == "hindsight" && subject.name != "hindsight")?;
+    let is_fixed = |method: &&MethodResult| method.is(Reference::Hindsight);
+    let fixed = results.methods.iter().find(is_fixed).filter(|_| !is_fixed(&subject))?;
     let ratio = subject.mse.mean / fixed.mse.mean;
     let usable = ratio.is_finite() && ratio > 0.0 && Measure::of(results).is_known_for(fixed);
     usable.then(|| {

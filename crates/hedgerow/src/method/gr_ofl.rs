@@ -86,7 +86,8 @@ pub(super) static INFO: MethodInfo = MethodInfo {
     aliases: &["gr-ofl"],
     title: "GR-OFL",
     summary: "growing ridge: sums over whole histories, one model of all bandwidths",
-    look: Look::solid([0xa8, 0x00, 0x2a]).bold(),
+    look: Look::solid([0xa8, 0x00, 0x2a]),
+    is_featured: true,
     prefers_personal: true,
     features: FeatureKind::Dictionary(|budget| {
         let Sizes { features, linear, .. } = Sizes::new(budget);

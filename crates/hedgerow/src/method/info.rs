@@ -60,6 +60,14 @@ pub struct MethodInfo {
     pub has_variants: bool,
     /// Whether comparisons run it with a personal layer on every node.
     pub prefers_personal: bool,
+    /// Whether reports are about it if it was run, and figures draw it wider. The first of
+    /// [`super::METHODS`] comes first.
+    pub is_featured: bool,
+    /// Whether comparisons give errors as multiples of its error unless another method is named,
+    /// and figures of several runs show its spread.
+    pub is_baseline: bool,
+    /// Whether nodes upload the models of all kernels: reports say how much less others send.
+    pub uploads_all_models: bool,
 }
 
 impl PartialEq for MethodInfo {
@@ -127,25 +135,17 @@ pub struct Look {
     pub colour: [u8; 3],
     /// How lines are broken.
     pub dash: Dash,
-    /// Whether lines are wider than others.
-    pub is_bold: bool,
 }
 
 impl Look {
     /// A solid line.
     pub const fn solid(colour: [u8; 3]) -> Self {
-        Self { colour, dash: Dash::Solid, is_bold: false }
+        Self { colour, dash: Dash::Solid }
     }
 
     /// A dashed line.
     pub const fn dashed(colour: [u8; 3]) -> Self {
-        Self { colour, dash: Dash::Dashes, is_bold: false }
-    }
-
-    /// The same with a wider line.
-    #[must_use]
-    pub const fn bold(self) -> Self {
-        Self { is_bold: true, ..self }
+        Self { colour, dash: Dash::Dashes }
     }
 }
 
@@ -214,6 +214,9 @@ impl MethodInfo {
         is_local: false,
         has_variants: false,
         prefers_personal: false,
+        is_featured: false,
+        is_baseline: false,
+        uploads_all_models: false,
     };
 
     /// Whether it is called so.

@@ -29,6 +29,7 @@ pub(super) static INFO: MethodInfo = MethodInfo {
     title: "Naive",
     summary: "all models and weights travel",
     look: Look::solid([0x00, 0x9e, 0x73]),
+    uploads_all_models: true,
     layout,
     memory: |setup| 2 * setup.kernels() * row_bytes(setup.model_len()) + 4 * 8 * setup.kernels(),
     halves: Some(Halves { node: |setup, _| NodeShell::boxed(setup, Node::new(setup)), server }),

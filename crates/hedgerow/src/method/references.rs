@@ -44,7 +44,7 @@ pub(super) static LAST: MethodInfo = MethodInfo {
     reference: Some(Reference::LastLabel),
     summary: "the node's last label",
     role: Role::Trivial,
-    look: Look { colour: [0x5f, 0x65, 0x6d], dash: Dash::Dots, is_bold: false },
+    look: Look { colour: [0x5f, 0x65, 0x6d], dash: Dash::Dots },
     features: FeatureKind::Nothing,
     memory: |_| 16,
     ..MethodInfo::BASE

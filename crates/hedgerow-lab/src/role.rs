@@ -4,7 +4,7 @@ use hedgerow::method::{Role, find};
 
 /// The role of a method by its name. Variants (`mk:voters`, `gr/q8`) have that of their method; a
 /// name that is not known is a method like others.
-pub fn role_of(name: &str) -> Role {
+pub(crate) fn role_of(name: &str) -> Role {
     let method = name.split([':', '/', '+']).next().unwrap_or(name);
     find(method).map_or(Role::Choice, |info| info.role)
 }

@@ -201,7 +201,7 @@ fn draw_pane(
     let changes = pane.results.map_or(Vec::new(), |results| changes(results, error));
     let changes = changes.into_iter().map(change);
     let others = found.others.iter().map(|line| Mark::quiet(line, "", Readout::Never));
-    let bands = found.lines.iter().filter(|line| is_baseline(line)).filter_map(Mark::band);
+    let bands = found.lines.iter().filter(is_baseline).filter_map(Mark::band);
     let mut lines: Vec<&Line> = found.lines.iter().collect();
     lines.sort_by_key(|line| std::cmp::Reverse(rank(&line.method)));
     let lines = lines.iter().map(|line| Mark::line(&line.entering(&y)));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hedgerow::limits::MAX_LABEL;
 use hedgerow_config::flags::{Flag, FlagSet, SettingFlags};
-use hedgerow_data::rows::{self, Cell, Place, Row};
+use hedgerow_data::rows::{self, Cell, CellPosition, Row};
 use hedgerow_data::text::excerpt;
 use hedgerow_lab::output::OutputError;
 use hedgerow_lab::settings::Settings;
@@ -67,18 +67,18 @@ The mean squared error is told at the end, on standard error.";
 pub(crate) enum PredictError {
     /// A column that isn't there.
     #[error("{place}: no column {name:?}; there are {there}")]
-    NoColumn { place: Place, name: String, there: String },
+    NoColumn { place: CellPosition, name: String, there: String },
     /// Columns that can't be told apart.
     #[error(
         "{place}: {found} columns besides the label's, and the model takes {expected} inputs, which have no names (--target names the label)"
     )]
-    WrongCount { place: Place, expected: usize, found: usize },
+    WrongCount { place: CellPosition, expected: usize, found: usize },
     /// Text where a number should be.
     #[error("{place}: {text:?} is not a number (--missing names what stands for a missing value)")]
-    Text { place: Place, text: String },
+    Text { place: CellPosition, text: String },
     /// A number too large to compute with.
     #[error("{place}: {value:e} is beyond the bound of ±{bound:e}")]
-    TooLarge { place: Place, value: f64, bound: f32 },
+    TooLarge { place: CellPosition, value: f64, bound: f32 },
     /// The output would swallow an input.
     #[error("--out {}: that is what --{what} reads", .path.display())]
     SameFile { path: PathBuf, what: &'static str },
@@ -100,7 +100,7 @@ pub(crate) fn predict(arguments: &Arguments) -> anyhow::Result<()> {
             Cell::Number(value) if value.abs() <= f64::from(bound) => Ok(value as f32),
             cell => {
                 let (row, column) = (Some(row.line()), Some(names[column].clone()));
-                Err(PredictError::of(cell, Place { file: file.clone(), row, column }, bound))
+                Err(PredictError::of(cell, CellPosition { file: file.clone(), row, column }, bound))
             }
         };
         x.clear();
@@ -126,7 +126,7 @@ pub(crate) fn predict(arguments: &Arguments) -> anyhow::Result<()> {
 
 impl PredictError {
     /// What is wrong with a cell that is no number within its bound.
-    fn of(cell: Cell<'_>, place: Place, bound: f32) -> Self {
+    fn of(cell: Cell<'_>, place: CellPosition, bound: f32) -> Self {
         match cell {
             Cell::Number(value) => Self::TooLarge { place, value, bound },
             Cell::Text(text) => Self::Text { place, text: excerpt(text) },
@@ -151,7 +151,7 @@ impl Columns {
         model: &Model,
         target: Option<&str>,
     ) -> Result<Self, PredictError> {
-        let place = || Place { file: file.to_owned(), row: None, column: None };
+        let place = || CellPosition { file: file.to_owned(), row: None, column: None };
         let position = |wanted: &str| names.iter().position(|name| name == wanted);
         let find = |wanted: &str| {
             position(wanted).ok_or_else(|| {

@@ -1,6 +1,6 @@
 //! Parses text as a [`Cell`]: numbers with a decimal point or comma, and marks of missing values.
 
-use super::rows::{Cell, Place, ReadError};
+use super::rows::{Cell, CellPosition, ReadError};
 use super::text::excerpt;
 
 /// Default marks of a missing value, besides an empty cell.
@@ -31,7 +31,7 @@ pub enum BadNumber {
 
 impl BadNumber {
     /// The error for that text at that place.
-    pub(crate) fn at(self, place: Place, text: &str) -> ReadError {
+    pub(crate) fn at(self, place: CellPosition, text: &str) -> ReadError {
         match self {
             Self::NotFinite => ReadError::NotFinite(place, excerpt(text)),
             Self::TooLarge => ReadError::TooLarge(place, excerpt(text)),

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::DataError;
-use super::rows::{Format, Place};
+use super::rows::{CellPosition, Format};
 use super::text::{did_you_mean, excerpt};
 
 /// What the user says about a table.
@@ -154,8 +154,8 @@ impl Roles {
         names: &[String],
         choice: &ColumnChoice,
     ) -> Result<Self, DataError> {
-        let whole = || Place { file: file.to_owned(), row: None, column: None };
-        let at = |column: usize| Place { column: Some(names[column].clone()), ..whole() };
+        let whole = || CellPosition { file: file.to_owned(), row: None, column: None };
+        let at = |column: usize| CellPosition { column: Some(names[column].clone()), ..whole() };
         let find = |name: &String| {
             let found = names.iter().position(|known| known == name);
             found.ok_or_else(|| DataError::NoColumn(whole(), excerpt(name), listing(name, names)))

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use hedgerow::limits::MAX_LABEL;
 
 use super::columns::{Categories, ColumnChoice, Roles};
-use super::rows::{Cell, Place, Row};
+use super::rows::{Cell, CellPosition, Row};
 use super::text::excerpt;
 use super::{DataError, timestamp};
 
@@ -135,7 +135,8 @@ impl Encoder {
                 (None, _) | (Some(_), Categories::Refuse) => None,
                 (Some(_), Categories::Hashed(count)) => Some(Slots::Hashed(count)),
                 (Some(texts), Categories::OneHot) if texts.len() > MOST_LEVELS => {
-                    let place = Place { file, row: None, column: Some(names[column].clone()) };
+                    let place =
+                        CellPosition { file, row: None, column: Some(names[column].clone()) };
                     return Err(DataError::TooManyLevels(place, MOST_LEVELS));
                 }
                 (Some(texts), Categories::OneHot) => {
@@ -173,9 +174,9 @@ impl Encoder {
     }
 
     /// Where a row and column are.
-    pub(super) fn place(&self, line: u64, column: Option<usize>) -> Place {
+    pub(super) fn place(&self, line: u64, column: Option<usize>) -> CellPosition {
         let column = column.map(|column| self.names[column].clone());
-        Place { file: self.file.clone(), row: Some(line), column }
+        CellPosition { file: self.file.clone(), row: Some(line), column }
     }
 
     /// The first column of the time.

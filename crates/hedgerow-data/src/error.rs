@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::rows::{Place, ReadError};
+use super::rows::{CellPosition, ReadError};
 
 /// Why data can't be used. Pieces of a file are shortened.
 #[derive(Debug, thiserror::Error)]
@@ -13,63 +13,63 @@ pub enum DataError {
     Read(#[from] ReadError),
     /// A named column that doesn't exist, and the existing columns, the nearest name first.
     #[error("{0}: no column {1:?}{2}")]
-    NoColumn(Place, String, String),
+    NoColumn(CellPosition, String, String),
     /// No column is left to be the target.
     #[error("{0}: no column is left to be the target")]
-    NoTarget(Place),
+    NoTarget(CellPosition),
     /// A column can't be both.
     #[error("{0}: the target can't be a feature as well")]
-    TargetAsFeature(Place),
+    TargetAsFeature(CellPosition),
     /// Only the target, and no lags to learn it from.
     #[error(
         "{0}: the target would be the only column, and at least 1 feature, or lags of the target (--lags), are needed"
     )]
-    NoFeatures(Place),
+    NoFeatures(CellPosition),
     /// The same column twice under one key.
     #[error("{0}: named twice in {1}")]
-    NamedTwice(Place, &'static str),
+    NamedTwice(CellPosition, &'static str),
     /// Text where a number should be.
     #[error(
         "{0}: {1:?} is not a number (drop the column with --drop, name what stands for a missing value with --missing, make inputs of texts with --categories; `hedgerow data info` suggests flags)"
     )]
-    Text(Place, String),
+    Text(CellPosition, String),
     /// A time where a number should be.
     #[error(
         "{0}: {1:?} is a time, not a number (name the column of the time with --time; `hedgerow data info` suggests flags)"
     )]
-    TimeAsNumber(Place, String),
+    TimeAsNumber(CellPosition, String),
     /// A number too large to compute with, and the largest size allowed there.
     #[error("{0}: {1:e} is beyond the bound of ±{2:e}")]
-    TooLarge(Place, f64, f32),
+    TooLarge(CellPosition, f64, f32),
     /// A label that the logistic loss can't take.
     #[error("{0}: the label is {1}, but the logistic loss needs -1 or +1")]
-    NotASign(Place, f32),
+    NotASign(CellPosition, f32),
     /// A row without an owner.
     #[error("{0}: no value, but this column says whose the sample is")]
-    NoNode(Place),
+    NoNode(CellPosition),
     /// A number too large for exact whole numbers.
     #[error(
         "{0}: {1} is too long a number to tell nodes apart: 15 digits at most, or a letter among them"
     )]
-    LongNode(Place, f64),
+    LongNode(CellPosition, f64),
     /// No time.
     #[error("{0}: {1:?} is no time (such as 2013-03-01 17:00:00, 01/03/2013 17.00, or seconds)")]
-    BadTime(Place, String),
+    BadTime(CellPosition, String),
     /// The time goes back by this number of seconds.
     #[error(
         "{0}: time goes back by {1} seconds (--set data.disorder=sort puts rows in order, keep leaves them)"
     )]
-    TimeGoesBack(Place, f64),
+    TimeGoesBack(CellPosition, f64),
     /// The same time again.
     #[error(
         "{0}: the same time as in the row before (--node COLUMN if a column says whose rows they are; --set data.duplicates=first takes the first of them, keep all)"
     )]
-    TimeRepeats(Place),
+    TimeRepeats(CellPosition),
     /// A column with too many texts.
     #[error(
         "{0}: more than {1} different texts (--categories hashed:N has room for any number, --drop leaves the column out)"
     )]
-    TooManyLevels(Place, usize),
+    TooManyLevels(CellPosition, usize),
     /// Files that don't belong together.
     #[error("{}: other columns than in {}: {difference}", other.display(), first.display())]
     OtherColumns {

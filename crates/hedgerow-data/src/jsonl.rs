@@ -10,7 +10,7 @@ use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::cell::{BadNumber, CellReader};
-use super::rows::{Cell, Format, MAX_COLUMNS, Place, ReadError, Row, Rows, TableFormat};
+use super::rows::{Cell, CellPosition, Format, MAX_COLUMNS, ReadError, Row, Rows, TableFormat};
 use super::source::Source;
 use super::text::foreign_message;
 
@@ -108,7 +108,7 @@ impl Keys {
         &mut self,
         row: &mut Row,
         text: &str,
-        place: impl Fn(Option<&str>) -> Place,
+        place: impl Fn(Option<&str>) -> CellPosition,
     ) -> Result<(), ReadError> {
         self.objects += 1;
         let mut json = serde_json::Deserializer::from_str(text);
@@ -157,7 +157,7 @@ struct Object<'r, P> {
     problem: &'r mut Option<Problem>,
 }
 
-impl<P: Fn(Option<&str>) -> Place> Object<'_, P> {
+impl<P: Fn(Option<&str>) -> CellPosition> Object<'_, P> {
     fn column(&mut self, key: &str, guess: usize) -> Result<usize, ReadError> {
         let place = || (self.place)(Some(key));
         let keys = &mut *self.keys;
@@ -206,7 +206,7 @@ impl<P: Fn(Option<&str>) -> Place> Object<'_, P> {
     }
 }
 
-impl<'de, P: Fn(Option<&str>) -> Place> Visitor<'de> for Object<'_, P> {
+impl<'de, P: Fn(Option<&str>) -> CellPosition> Visitor<'de> for Object<'_, P> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,7 +9,7 @@ use std::path::Path;
 
 pub use super::cell::{BadNumber, usual_markers};
 use super::source::Source;
-pub use error::{Place, ReadError};
+pub use error::{CellPosition, ReadError};
 pub(crate) use formats::TableFormat;
 
 /// Largest size of a row in bytes. It bounds the memory that hostile input can take.
@@ -159,7 +159,7 @@ pub fn read(
 /// Whether all names differ.
 pub(super) fn check_names(
     names: &[String],
-    place: impl Fn(&str) -> Place,
+    place: impl Fn(&str) -> CellPosition,
 ) -> Result<(), ReadError> {
     let mut positions = HashMap::new();
     for (second, name) in names.iter().enumerate() {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::DataError;
 use super::columns::{Categories, ColumnChoice, Disorder, Duplicates};
 use super::encoder::{Numbers, Owners};
-use super::rows::{self, Place, Rows};
+use super::rows::{self, CellPosition, Rows};
 use super::series::{Series, Shape};
 use super::store::{Store, StoreWriter};
 use super::tables::Tables;
@@ -283,10 +283,10 @@ impl Sorted {
     }
 
     /// Where the row that was last taken is.
-    fn place(&self, line: u64) -> Place {
+    fn place(&self, line: u64) -> CellPosition {
         let file = self.files.iter().rev().find(|(first, _)| *first <= self.last as usize);
         let file = file.map(|(_, file)| file.clone()).unwrap_or_default();
-        Place { file, row: Some(line), column: self.column.clone() }
+        CellPosition { file, row: Some(line), column: self.column.clone() }
     }
 }
 

@@ -46,13 +46,13 @@ impl Shape {
 /// The last rows of one series.
 #[derive(Debug, Default)]
 pub(super) struct Series {
-    past: VecDeque<Past>,
+    past: VecDeque<PastRow>,
     /// The latest label that isn't missing.
     known: Option<f32>,
 }
 
 #[derive(Debug, Default)]
-struct Past {
+struct PastRow {
     inputs: Vec<f32>,
     lagged: Vec<f32>,
     label: f32,

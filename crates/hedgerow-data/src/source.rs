@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use memchr::{memchr_iter, memchr2};
 
 use super::packing::{Input, Packing, READ_BLOCK_BYTES, read_some, tells_what_it_is};
-use super::rows::{MAX_ROW_BYTES, Place, ReadError};
+use super::rows::{CellPosition, MAX_ROW_BYTES, ReadError};
 use super::stdin::StandardInput;
 use super::text::excerpt;
 
@@ -55,7 +55,10 @@ impl Source {
     /// A file; `-` is standard input.
     pub(crate) fn open(path: &Path) -> Result<Self, ReadError> {
         let unreadable = |cause| {
-            ReadError::Unreadable(Place { file: path.to_owned(), row: None, column: None }, cause)
+            ReadError::Unreadable(
+                CellPosition { file: path.to_owned(), row: None, column: None },
+                cause,
+            )
         };
         if path.as_os_str() == "-" {
             return Self::live(Box::new(StandardInput::new()), path);
@@ -68,7 +71,7 @@ impl Source {
 
     /// A stream that may have to be waited for; `file` is its name in messages.
     pub(crate) fn live(input: Box<dyn Read + Send>, file: &Path) -> Result<Self, ReadError> {
-        let place = || Place { file: file.to_owned(), row: None, column: None };
+        let place = || CellPosition { file: file.to_owned(), row: None, column: None };
         let input =
             Input::recognised(input).map_err(|cause| ReadError::Unreadable(place(), cause))?;
         Ok(Self {
@@ -105,8 +108,8 @@ impl Source {
     }
 
     /// A place in it.
-    pub(crate) fn place(&self, line: Option<u64>, column: Option<&str>) -> Place {
-        Place { file: self.file.clone(), row: line, column: column.map(excerpt) }
+    pub(crate) fn place(&self, line: Option<u64>, column: Option<&str>) -> CellPosition {
+        CellPosition { file: self.file.clone(), row: line, column: column.map(excerpt) }
     }
 
     /// Its first bytes, as many as tell what it is; fewer if it or its first line is shorter.

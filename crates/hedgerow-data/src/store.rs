@@ -13,11 +13,11 @@ pub(super) const MOST_IN_MEMORY: usize = 64 << 20;
 pub(super) struct Store {
     width: usize,
     rows: usize,
-    place: Place,
+    location: StoreLocation,
 }
 
 #[derive(Debug)]
-enum Place {
+enum StoreLocation {
     Memory(Vec<f32>),
     File(Mutex<File>),
 }
@@ -26,7 +26,7 @@ impl Store {
     /// Numbers that are in memory already: whole rows, one after the other.
     pub(super) fn in_memory(width: usize, numbers: Vec<f32>) -> Self {
         let rows = numbers.len().checked_div(width).unwrap_or(0);
-        Self { width, rows, place: Place::Memory(numbers) }
+        Self { width, rows, location: StoreLocation::Memory(numbers) }
     }
 
     /// Appends the rows with these indices to `out`. Neighbours in the list that are neighbours in
@@ -50,15 +50,15 @@ impl Store {
 
     #[cfg(test)]
     pub(super) fn is_in_file(&self) -> bool {
-        matches!(self.place, Place::File(_))
+        matches!(self.location, StoreLocation::File(_))
     }
 
     fn read_run(&self, first: usize, count: usize, out: &mut Vec<f32>) -> io::Result<()> {
         assert!(first + count <= self.rows, "row {} of {}", first + count, self.rows);
         let (start, numbers) = (first * self.width, count * self.width);
-        match &self.place {
-            Place::Memory(all) => out.extend_from_slice(&all[start..start + numbers]),
-            Place::File(file) => {
+        match &self.location {
+            StoreLocation::Memory(all) => out.extend_from_slice(&all[start..start + numbers]),
+            StoreLocation::File(file) => {
                 let mut bytes = vec![0; numbers * size_of::<f32>()];
                 {
                     let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,13 +119,13 @@ impl StoreWriter {
 
     /// No more rows.
     pub(super) fn finish(self) -> io::Result<Store> {
-        let place = match self.file {
-            None => Place::Memory(self.numbers),
-            Some(file) => {
-                Place::File(Mutex::new(file.into_inner().map_err(io::IntoInnerError::into_error)?))
-            }
+        let location = match self.file {
+            None => StoreLocation::Memory(self.numbers),
+            Some(file) => StoreLocation::File(Mutex::new(
+                file.into_inner().map_err(io::IntoInnerError::into_error)?,
+            )),
         };
-        Ok(Store { width: self.width, rows: self.rows, place })
+        Ok(Store { width: self.width, rows: self.rows, location })
     }
 }
 

@@ -13,14 +13,14 @@ use hedgerow_data::rows::{self, Cell, Format, Row};
 struct Counting;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
 // SAFETY: every call goes unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let held = HELD.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        MOST.fetch_max(held, Ordering::Relaxed);
+        PEAK.fetch_max(held, Ordering::Relaxed);
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the caller's promise is passed on.
         unsafe { System.alloc(layout) }
@@ -97,12 +97,12 @@ fn memory_does_not_grow_with_the_rows() {
                 cell => assert_eq!(cell, Cell::Number(0.25)),
             }
             if seen == 1000 {
-                MOST.store(HELD.load(Ordering::Relaxed), Ordering::Relaxed);
+                PEAK.store(HELD.load(Ordering::Relaxed), Ordering::Relaxed);
                 early = (HELD.load(Ordering::Relaxed), ALLOCATIONS.load(Ordering::Relaxed));
             }
         }
         assert_eq!(seen, ROWS, "{name}");
-        let grown = MOST.load(Ordering::Relaxed) - early.0;
+        let grown = PEAK.load(Ordering::Relaxed) - early.0;
         assert!(grown < 4096, "{name}: {grown} bytes more at the end than after 1000 rows");
         let allocations = ALLOCATIONS.load(Ordering::Relaxed) - early.1;
         assert!(allocations < 100, "{name}: {allocations} allocations in rows that are all alike");

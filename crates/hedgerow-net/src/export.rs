@@ -2,9 +2,9 @@
 //! [`Predictor`]: predictions from it, without a server.
 //!
 //! Predictions are those of a node that has just joined, bit for bit. Other nodes may predict a
-//! little differently: in POF-MKL and Fed-POE every node has its own weights (those of a new node are
-//! equal), a personal layer belongs to one node, and missing inputs are replaced by what the node has
-//! seen (here by the middle of the scale).
+//! little differently: in POF-MKL and Fed-POE every node has its own weights (those of a new node
+//! are equal), a personal layer belongs to one node, and missing inputs are replaced by what the
+//! node has seen (here by the middle of the scale).
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

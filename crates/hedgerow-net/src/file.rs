@@ -2,7 +2,8 @@
 //! newer or of another kind, and never overwrites them.
 //!
 //! ```text
-//! magic 8 | kind 16 | version u32 | length of the body u64 | CRC-32 of the body | CRC-32 of all that so far | body
+//! magic 8 | kind 16 | version u32 | length of the body u64 | CRC-32 of the body |
+//! CRC-32 of everything before | body
 //! ```
 
 use std::ffi::OsString;
@@ -270,8 +271,8 @@ pub(crate) fn write_whole(
     file.finish()
 }
 
-/// A file that replaces an older one once it is complete and on the disk. Until then it has the same
-/// name with `.new` after it. It is removed if it isn't finished.
+/// A file that replaces an older one once it is complete and on the disk. Until then it has the
+/// same name with `.new` after it. It is removed if it isn't finished.
 #[derive(Debug)]
 pub struct NewFile {
     file: File,

@@ -18,8 +18,8 @@ pub use hosts::{Hosts, Misdirected};
 /// How long to wait when the system has no resources for another connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// Serves at most so many connections at once; others wait. The head of a request must arrive within
-/// `head_timeout`. If the future is dropped, all connections end.
+/// Serves at most so many connections at once; others wait. The head of a request must arrive
+/// within `head_timeout`. If the future is dropped, all connections end.
 pub async fn serve(
     listener: TcpListener,
     routes: Router,

@@ -1,7 +1,8 @@
 //! Hedgerow over a network: the node and the server of the core, driven by sockets.
 //!
-//! A server and each of its nodes exchange messages over one long-lived stream. The server sends the
-//! plan of the federation to every node that joins, so nodes need no configuration of their own.
+//! A server and each of its nodes exchange messages over one long-lived stream. The server sends
+//! the plan of the federation to every node that joins, so nodes need no configuration of their
+//! own.
 //!
 //! | module | contents |
 //! |---|---|
@@ -15,8 +16,8 @@
 //! | `export` | models as files, for predictions without a server |
 //!
 //! Modules without a link need the feature `server` (on by default). Without it, the crate contains
-//! only what a device needs. A run over a network equals a simulation bit for bit, and a test checks
-//! that.
+//! only what a device needs. A run over a network equals a simulation bit for bit, and a test
+//! checks that.
 
 pub mod agent;
 #[cfg(feature = "server")]

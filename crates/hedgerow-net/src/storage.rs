@@ -1,5 +1,5 @@
-//! Where a server keeps its run: the trait [`Storage`], SQLite behind it ([`sqlite`]), and the thread
-//! that writes ([`writer`]).
+//! Where a server keeps its run: the trait [`Storage`], SQLite behind it ([`sqlite`]), and the
+//! thread that writes ([`writer`]).
 
 use std::path::PathBuf;
 

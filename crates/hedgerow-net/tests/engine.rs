@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::common::Engine;
-use crate::common::{METHODS, learning, plan, sample};
 use crate::common::{Plan, Scaling};
 use crate::common::{broadcast_to_wire, scale_to_wire};
+use crate::common::{learning, methods, plan, sample};
 use hedgerow::Federation;
 use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound};
@@ -97,7 +97,7 @@ fn who_has_another_scale_than_the_server_waits_for_its() {
 
 #[test]
 fn engines_and_a_server_half_are_the_federation() {
-    for method in METHODS {
+    for method in methods() {
         let nodes = 5;
         let plan = plan(method, nodes);
         let mut federation = Federation::new(&plan);
@@ -147,7 +147,7 @@ fn engines_and_a_server_half_are_the_federation() {
 
 #[test]
 fn a_restored_node_goes_on_as_if_nothing_had_happened() {
-    for method in METHODS {
+    for method in methods() {
         let plan = plan(method, 1);
         let (mut engine, mut server) = (node(&plan, 0), plan.server());
         for time in 0..20 {
@@ -238,7 +238,7 @@ fn before_the_loss(method: &str) -> Lost {
 
 #[test]
 fn a_server_that_has_lost_rounds_is_followed() {
-    for method in METHODS {
+    for method in methods() {
         let Lost { plan, mut engine, scale, broadcast } = before_the_loss(method);
         // One that knows nothing but what the server has now.
         let mut fresh = Engine::new(plan, "run", 0);

@@ -4,7 +4,7 @@
 #![cfg(feature = "server")]
 #![allow(clippy::unwrap_used)]
 
-use crate::common::{INPUTS, METHODS, learning, plan, sample};
+use crate::common::{INPUTS, learning, methods, plan, sample};
 use crate::common::{Plan, Scaling};
 use hedgerow::message::{Report, Upload};
 use hedgerow::scaling::{NodeScaling, Scale, ScaleKind, ServerScaling};
@@ -109,7 +109,7 @@ fn scalings() -> [Scaling; 3] {
 
 #[test]
 fn exported_models_predict_like_nodes_bit_for_bit() {
-    for method in METHODS {
+    for method in methods() {
         for scaling in scalings() {
             let folder = TempDir::new().unwrap();
             let (path, out) =

@@ -17,7 +17,7 @@ use serde_json::Value;
 const SAMPLES: usize = 3000;
 
 /// Peak resident memory in bytes.
-const MOST: u64 = 20_000_000;
+const MAX_RESIDENT: u64 = 20_000_000;
 
 /// A process that ends with its test.
 struct Running(Child);
@@ -88,6 +88,6 @@ fn a_node_that_learns_stays_small() {
             server.stop().await.unwrap();
             taken
         });
-        assert!((1_000_000..MOST).contains(&taken), "{method}: {taken} bytes");
+        assert!((1_000_000..MAX_RESIDENT).contains(&taken), "{method}: {taken} bytes");
     }
 }

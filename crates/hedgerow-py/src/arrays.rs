@@ -24,8 +24,8 @@ enum Held<'py> {
 }
 
 impl<'py> Numbers<'py> {
-    /// Converts an object with numpy. Text, dates and complex numbers are refused, and so is a shape
-    /// that does not fit; `wanted` says which one does.
+    /// Converts an object with numpy. Text, dates and complex numbers are refused, and so is a
+    /// shape that does not fit; `wanted` says which one does.
     fn read(
         object: &Bound<'py, PyAny>,
         fits: impl FnOnce(&[usize]) -> bool,

@@ -27,7 +27,7 @@ use crate::errors;
 use crate::{arrays, plan::Plan};
 
 /// Interval of checks for Ctrl-C.
-const LOOK: Duration = Duration::from_millis(50);
+const SIGNAL_POLL: Duration = Duration::from_millis(50);
 
 /// Questions that may wait.
 const QUEUE: usize = 64;
@@ -37,8 +37,8 @@ const QUEUE: usize = 64;
 ///
 /// ``server`` is ``HOST:PORT``. ``identity`` is the file that ``hedgerow pki issue`` made for this
 /// node; without one it speaks plain text, on loopback only, under ``name``. ``state`` is the file
-/// that the node is kept in between runs; without one it starts from nothing. ``timeout`` is how many
-/// seconds the first contact may take; a node that goes on from its state doesn't wait for it.
+/// that the node is kept in between runs; without one it starts from nothing. ``timeout`` is how
+/// many seconds the first contact may take; a node that goes on from its state doesn't wait for it.
 /// ``settings`` are others, as in ``hedgerow join``: ``{"server.keep_alive": "5s"}``.
 ///
 /// Use it in a ``with`` block, or close it.
@@ -237,7 +237,7 @@ impl Live {
         drop(asked);
         _ = shutdown.send(());
         let outcome = runtime.block_on(agent);
-        runtime.shutdown_timeout(LOOK);
+        runtime.shutdown_timeout(SIGNAL_POLL);
         match outcome {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(failed(&error)),
@@ -320,7 +320,7 @@ impl Node {
                         }
                         (&mut answer).await.map_err(|_| ())
                     };
-                    timeout(LOOK, wait).await
+                    timeout(SIGNAL_POLL, wait).await
                 })
             });
             match outcome {
@@ -352,7 +352,7 @@ impl Node {
                 }
             }
             py.check_signals()?;
-            py.detach(|| std::thread::sleep(LOOK));
+            py.detach(|| std::thread::sleep(SIGNAL_POLL));
         }
     }
 }

@@ -189,9 +189,12 @@ pub(crate) fn pairs(kernels: &[Kernel]) -> Vec<(&'static str, f64)> {
 
 /// The reverse; a number alone is of a Gaussian.
 pub(crate) fn kernels(list: &Bound<'_, PyAny>) -> PyResult<Vec<Kernel>> {
-    let kernels: Vec<Kernel> =
-        list.try_iter()?.take(LONGEST + 1).map(|item| kernel(&item?)).collect::<PyResult<_>>()?;
-    if kernels.len() > LONGEST {
+    let kernels: Vec<Kernel> = list
+        .try_iter()?
+        .take(MAX_LIST_ENTRIES + 1)
+        .map(|item| kernel(&item?))
+        .collect::<PyResult<_>>()?;
+    if kernels.len() > MAX_LIST_ENTRIES {
         return Err(too_long("kernels"));
     }
     Ok(kernels)
@@ -215,23 +218,23 @@ fn kernel(item: &Bound<'_, PyAny>) -> PyResult<Kernel> {
 }
 
 /// Entries that a list of settings may have: an iterator may never end.
-const LONGEST: usize = 100_000;
+const MAX_LIST_ENTRIES: usize = 100_000;
 
-/// Lists and dictionaries within each other.
-const DEEPEST: usize = 8;
+/// Levels of lists and dictionaries within each other.
+const MAX_NESTING: usize = 8;
 
 fn too_long(key: &str) -> PyErr {
-    errors::value(format!("{key} may have {LONGEST} entries at most"))
+    errors::value(format!("{key} may have {MAX_LIST_ENTRIES} entries at most"))
 }
 
 /// A setting as a file would have it.
 pub(crate) fn to_toml(key: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {
-    nested(key, value, DEEPEST)
+    nested(key, value, MAX_NESTING)
 }
 
 fn nested(key: &str, value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     if depth == 0 {
-        return Err(errors::value(format!("{key} may be nested {DEEPEST} deep at most")));
+        return Err(errors::value(format!("{key} may be nested {MAX_NESTING} deep at most")));
     }
     if let Ok(truth) = value.extract::<bool>() {
         return Ok(Value::Boolean(truth));
@@ -274,7 +277,8 @@ fn nested(key: &str, value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> 
 }
 
 fn items(key: &str, list: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
-    let items = list.try_iter()?.take(LONGEST + 1).map(|item| nested(key, &item?, depth - 1));
+    let items =
+        list.try_iter()?.take(MAX_LIST_ENTRIES + 1).map(|item| nested(key, &item?, depth - 1));
     let items: Vec<Value> = items.collect::<PyResult<_>>()?;
-    if items.len() > LONGEST { Err(too_long(key)) } else { Ok(Value::Array(items)) }
+    if items.len() > MAX_LIST_ENTRIES { Err(too_long(key)) } else { Ok(Value::Array(items)) }
 }

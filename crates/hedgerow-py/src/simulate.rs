@@ -26,7 +26,7 @@ use crate::errors;
 use crate::plan::to_toml;
 
 /// Interval of checks for Ctrl-C.
-const LOOK: Duration = Duration::from_millis(20);
+const SIGNAL_POLL: Duration = Duration::from_millis(20);
 
 /// Runs trials of one or more methods. ``changes`` are settings such as ``{"federation.nodes":
 /// 20}``, as ``hedgerow config`` prints them. Samples come from ``data.name``, or are ``x``, ``y``
@@ -94,7 +94,7 @@ fn wait(
 ) -> PyResult<Result<Results, RunError>> {
     let mut interrupted = Ok(());
     while !working.is_finished() {
-        py.detach(|| thread::sleep(LOOK));
+        py.detach(|| thread::sleep(SIGNAL_POLL));
         if interrupted.is_ok() {
             interrupted = py.check_signals();
             stop.store(interrupted.is_err(), Ordering::Relaxed);

@@ -1,11 +1,10 @@
 //! Messages in fewer bytes: [`Encoder`] turns the numbers of an upload or a broadcast into bytes,
 //! [`Reader`] and [`decode`] turn them back.
 //!
-//! Halves know nothing of it: it sits between them, in whatever drives them. Numbers are rounded at
-//! random so that their mean stays (never towards anything), in blocks with a scale each, and what
-//! rounding or waiting left out is added the next time. A model travels as its difference to the
-//! one that both sides know from the latest broadcast: differences are small, and so are the errors
-//! of rounding them.
+//! Methods don't know about it: `Node` and `Server` pack and unpack their messages. Numbers are
+//! rounded at random without bias, in blocks with a scale each. What rounding or waiting left out
+//! is added the next time. A model is sent as its difference to the one that both sides know from
+//! the latest broadcast: differences are small, and so are their rounding errors.
 
 use alloc::vec::Vec;
 use core::num::NonZeroU16;
@@ -63,8 +62,7 @@ impl Default for Compression {
 pub struct Coding {
     /// Bits of a number.
     pub numbers: NumberFormat,
-    /// Only one in so many numbers travels; they take turns, and those that wait lose nothing by
-    /// it.
+    /// Only one in so many numbers is sent. They take turns, and those that wait aren't lost.
     pub part: NonZeroU16,
 }
 
@@ -75,22 +73,22 @@ impl Default for Coding {
 }
 
 impl Coding {
-    /// As it is in a round.
+    /// The coding of one round: a limited part in early rounds.
     fn in_round(self, round: u64) -> Self {
         Self { part: at_most_root(self.part, round), ..self }
     }
 
-    /// Whether all numbers travel as they are.
+    /// Whether all numbers are sent as they are.
     fn is_plain(self) -> bool {
         self == Self::default()
     }
 }
 
-/// What a number is on the wire.
+/// How a number is written on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NumberFormat {
-    /// Itself.
+    /// 32 bits, exact.
     #[default]
     F32,
     /// Half precision, with a power of two for each block.
@@ -116,8 +114,8 @@ impl NumberFormat {
     }
 }
 
-/// A run of numbers in a message that are alike. A half lists the sections of its messages in
-/// order; numbers beyond them are exact.
+/// Consecutive numbers of a message with the same meaning. A method lists the sections of its
+/// messages in order; numbers beyond them are exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Section {
     /// How many.
@@ -126,10 +124,10 @@ pub struct Section {
     pub kind: Kind,
 }
 
-/// What numbers mean, as far as rounding them is concerned.
+/// What numbers mean, as far as it matters for rounding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Not to be touched: losses, weights, counts.
+    /// Never rounded: losses, weights, counts.
     Exact,
     /// The model of a kernel, whose index is its slot. Only its difference to the model in the same
     /// slot of the latest broadcast travels, and what waits stays as broadcast; where there is
@@ -157,10 +155,10 @@ pub enum Kind {
     Fresh,
 }
 
-/// What a message costs; what says where its sections begin is framing and not counted.
+/// What a message costs. The headers of its sections are framing and not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Cost {
-    /// Numbers that travel.
+    /// Numbers that are sent.
     pub numbers: u64,
     /// Bytes of those numbers and of the scales of their blocks.
     pub bytes: u64,
@@ -171,12 +169,12 @@ pub struct Cost {
 pub struct Reference {
     numbers: Vec<f32>,
     /// In the order of their slots.
-    places: Vec<Place>,
+    ranges: Vec<SlotRange>,
 }
 
 /// Where the numbers of a slot are.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct SlotRange {
     slot: usize,
     start: usize,
     len: usize,
@@ -213,29 +211,29 @@ impl Reference {
         if numbers.is_empty() {
             return;
         }
-        let place = Place { slot, start: self.numbers.len(), len: numbers.len() };
+        let range = SlotRange { slot, start: self.numbers.len(), len: numbers.len() };
         self.numbers.extend_from_slice(numbers);
-        self.places.push(place);
+        self.ranges.push(range);
     }
 
     fn sort(&mut self) {
-        self.places.sort_unstable_by_key(|place| (place.slot, place.start));
+        self.ranges.sort_unstable_by_key(|range| (range.slot, range.start));
     }
 
     /// The model in a slot, if the latest broadcast had one.
     fn model(&self, slot: usize) -> Option<&[f32]> {
-        let at = self.places.binary_search_by_key(&slot, |place| place.slot).ok()?;
-        let Place { start, len, .. } = self.places[at];
+        let at = self.ranges.binary_search_by_key(&slot, |range| range.slot).ok()?;
+        let SlotRange { start, len, .. } = self.ranges[at];
         self.numbers.get(start..start + len)
     }
 
     fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.ranges.is_empty()
     }
 
     fn clear(&mut self) {
         self.numbers.clear();
-        self.places.clear();
+        self.ranges.clear();
     }
 }
 

@@ -74,7 +74,8 @@ pub(crate) fn exp(x: f64) -> f64 {
     (power + power * rest) * power_of_two(half) * power_of_two((k >> 6) - half)
 }
 
-/// k, the bits of 2^(i/64) and e^r − 1, where e^x = 2^(k/64)·e^r, i = k mod 64 and |r| ≤ ln 2 / 128.
+/// k, the bits of 2^(i/64) and e^r − 1, where e^x = 2^(k/64)·e^r, i = k mod 64 and |r| ≤ ln 2 /
+/// 128.
 #[inline(always)]
 fn exp_parts(x: f64) -> (i64, u64, f64) {
     let shifted = x * (64.0 * core::f64::consts::LOG2_E) + ROUNDING;

@@ -5,8 +5,9 @@
 //! accepts what comes, closes the round, and everyone adopts its broadcast.
 //!
 //! A new method is one file in this folder, which describes it in a [`MethodInfo`], and one line in
-//! the list `methods!` below. Everything else reads the description. [`NodeShell`] and [`ServerShell`] do what
-//! all methods have in common; a method adds a [`NodeRule`] and a [`ServerRule`].
+//! the list `methods!` below. Everything else reads the description. [`NodeShell`] and
+//! [`ServerShell`] do what all methods have in common; a method adds a [`NodeRule`] and a
+//! [`ServerRule`].
 
 use alloc::vec::Vec;
 
@@ -102,8 +103,8 @@ pub trait NodeMethod: Send {
     fn forget_round(&mut self);
     /// The round that it is in: that of the latest broadcast it adopted.
     fn round(&self) -> u64;
-    /// How much each kernel has in the predictions; sums to one, or is zero everywhere if the method
-    /// has no kernels.
+    /// How much each kernel has in the predictions; sums to one, or is zero everywhere if the
+    /// method has no kernels.
     fn shares(&self, out: &mut [f64]);
     /// ‖w‖² of the model behind the predictions, for the ridge term of the regret.
     fn norm2(&self) -> f64;

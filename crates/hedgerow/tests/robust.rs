@@ -7,18 +7,29 @@
 mod scene;
 
 use hedgerow::aggregation::Aggregation;
+use hedgerow::method::find;
 use hedgerow::{Plan, PlanConfig, PlanError};
+
+use crate::common::methods;
 
 use scene::{Poison, Scene, World};
 
-const METHODS: [&str; 6] = ["sk:6", "mk", "naive", "emk", "fedpoe", "linear"];
 const POISONS: [Poison; 4] = [Poison::Huge, Poison::Scattered, Poison::Opposite, Poison::Push];
 const CLEAN: Scene = Scene { world: World::Alike, bad: 0, poison: Poison::Huge, rounds: 300 };
 const TRIMMED: Aggregation = Aggregation::TrimmedMean { share: 0.2 };
 
+/// The methods with messages that support other aggregations than the mean.
+fn robust() -> Vec<&'static str> {
+    let is_robust = |method: &&str| {
+        let info = find(method.split(':').next().unwrap()).unwrap();
+        info.travels() && info.is_robust
+    };
+    methods(6).into_iter().filter(is_robust).collect()
+}
+
 /// Checks what becomes of the error of each method.
 fn check(aggregation: Aggregation, scene: Scene, mut is_fine: impl FnMut(&str, f64) -> bool) {
-    for method in METHODS {
+    for method in robust() {
         let plain = CLEAN.play(method, Aggregation::Mean, 1).unwrap();
         let factor = scene.play(method, aggregation, 1).unwrap() / plain;
         assert!(is_fine(method, factor), "{method:?}, {aggregation:?}, {scene:?}: {factor}");
@@ -29,7 +40,7 @@ fn check(aggregation: Aggregation, scene: Scene, mut is_fine: impl FnMut(&str, f
 fn nobody_bad_costs_little() {
     for world in [World::Alike, World::Apart, World::Differing] {
         let clean = Scene { world, ..CLEAN };
-        for method in METHODS {
+        for method in robust() {
             let plain = clean.play(method, Aggregation::Mean, 1).unwrap();
             for (aggregation, most) in [(TRIMMED, 1.35), (Aggregation::Median, 1.6)] {
                 let factor = clean.play(method, aggregation, 1).unwrap() / plain;
@@ -94,10 +105,10 @@ fn a_median_stands_a_quarter_and_nearly_half_where_they_don_t_agree() {
 
 #[test]
 fn who_can_t_says_so_beforehand() {
-    let others = ["gr", "pof", "linear-newton", "local"];
-    for method in METHODS.into_iter().chain(others) {
+    let unable = ["gr", "pof", "linear-newton"];
+    for method in methods(6) {
         for aggregation in [Aggregation::Mean, TRIMMED, Aggregation::Median] {
-            let is_supported = aggregation == Aggregation::Mean || !others[..3].contains(&method);
+            let is_supported = aggregation == Aggregation::Mean || !unable.contains(&method);
             let config = PlanConfig::default().method(method.parse().unwrap());
             let made = Plan::new(config.aggregation(aggregation));
             assert_eq!(made.is_ok(), is_supported, "{method:?}, {aggregation:?}");

@@ -14,7 +14,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 
 use crate::cell::CellReader;
-use crate::rows::{Cell, Format, MAX_COLUMNS, Place, ReadError, Row, Rows, check_names};
+use crate::rows::{Cell, CellPosition, Format, MAX_COLUMNS, ReadError, Row, Rows, check_names};
 use crate::text::{excerpt, foreign_message};
 
 /// Most rows of a batch, and most cells.
@@ -45,7 +45,7 @@ pub(crate) struct Parquet {
 impl Parquet {
     /// Reads what the file says of its columns.
     pub(crate) fn open(path: &Path, format: &Format) -> Result<Self, ReadError> {
-        let place = |column: Option<&str>| Place {
+        let place = |column: Option<&str>| CellPosition {
             file: path.to_owned(),
             row: None,
             column: column.map(excerpt),
@@ -83,8 +83,12 @@ impl Parquet {
         })
     }
 
-    fn place(&self, column: Option<&str>) -> Place {
-        Place { file: self.file.clone(), row: Some(self.row + 1), column: column.map(excerpt) }
+    fn place(&self, column: Option<&str>) -> CellPosition {
+        CellPosition {
+            file: self.file.clone(),
+            row: Some(self.row + 1),
+            column: column.map(excerpt),
+        }
     }
 
     fn cell<'a>(&self, value: Option<&'a Value>, name: &str) -> Result<Cell<'a>, ReadError> {

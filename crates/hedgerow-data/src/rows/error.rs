@@ -5,9 +5,9 @@ use std::{fmt, io};
 
 use super::{MAX_COLUMNS, MAX_ROW_BYTES};
 
-/// Where in a file, as far as it can be said.
+/// A position in a table, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct CellPosition {
     /// The file; `-` is standard input.
     pub file: PathBuf,
     /// The line, or the first of a row with several, counted from 1 as an editor does.
@@ -16,7 +16,7 @@ pub struct Place {
     pub column: Option<String>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for CellPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.file.as_os_str() == "-" {
             true => write!(f, "standard input")?,
@@ -32,45 +32,45 @@ impl fmt::Display for Place {
 pub enum ReadError {
     /// Not found, not allowed, or failed on the way, and what the system said.
     #[error("can't read {0}: {1}")]
-    Unreadable(Place, io::Error),
+    Unreadable(CellPosition, io::Error),
     /// A packed stream, and how it is packed, stops before its end.
     #[error("{0}: the {1} data breaks off here")]
-    BrokenOff(Place, &'static str),
+    BrokenOff(CellPosition, &'static str),
     /// A packed stream, and how it is packed, is broken, and what the decoder said.
     #[error("{0}: the {1} data is damaged here: {2}")]
-    Damaged(Place, &'static str, io::Error),
+    Damaged(CellPosition, &'static str, io::Error),
     /// Packed, and packed again.
     #[error(
         "{0}: packed more than once, and only one layer is unpacked on the way: unpack it first"
     )]
-    PackedTwice(Place),
+    PackedTwice(CellPosition),
     /// Text of two bytes a character.
     #[error(
         "{0}: the text is UTF-16, and UTF-8 is needed: convert it, as with iconv -f UTF-16 -t UTF-8"
     )]
-    Utf16(Place),
+    Utf16(CellPosition),
     /// Bytes that are no text.
     #[error("{0}: not UTF-8")]
-    NotUtf8(Place),
+    NotUtf8(CellPosition),
     /// Nothing in it.
     #[error("{0}: empty, and at least 1 row is needed")]
-    Empty(Place),
+    Empty(CellPosition),
     /// Nothing below the header.
     #[error("{0}: only a header, and at least 1 row is needed")]
-    NoRows(Place),
+    NoRows(CellPosition),
     /// A quoted field without its end, or a quote inside a field that isn't quoted.
     #[error(
         "{0}: a quoted field must begin and end with a quote, next to the separators around it"
     )]
-    BadQuotes(Place),
+    BadQuotes(CellPosition),
     /// The column stands twice in the header, at both positions counted from 1.
     #[error("{0}: twice in the header, as columns {1} and {2}")]
-    DuplicateColumn(Place, usize, usize),
+    DuplicateColumn(CellPosition, usize, usize),
     /// A row that doesn't match the first.
     #[error("{place}: {expected} fields expected, as in {model}, and {found} found")]
     Ragged {
         /// The row.
-        place: Place,
+        place: CellPosition,
         /// What tells how many: `the header`, or the first row.
         model: String,
         /// Fields there.
@@ -82,48 +82,48 @@ pub enum ReadError {
     #[error(
         "{0}: {2:?} stands in column {1}, which has no name in the header and was empty at first"
     )]
-    Nameless(Place, usize, String),
+    Nameless(CellPosition, usize, String),
     /// NaN or infinity, spelled out.
     #[error("{0}: {1:?} is not finite")]
-    NotFinite(Place, String),
+    NotFinite(CellPosition, String),
     /// A number too large for f64.
     #[error("{0}: {1:?} is beyond the bound of ±{max:e}", max = f64::MAX)]
-    TooLarge(Place, String),
+    TooLarge(CellPosition, String),
     /// A row without end.
     #[error("{0}: longer than the {max} MiB a row may have", max = MAX_ROW_BYTES >> 20)]
-    TooLong(Place),
+    TooLong(CellPosition),
     /// Columns without end.
     #[error("{0}: more than the {MAX_COLUMNS} columns a table may have")]
-    TooManyColumns(Place),
+    TooManyColumns(CellPosition),
     /// A format that can't be asked for: what, the value, and what it may be.
     #[error("the {0} can't be {1:?}: it is {2}")]
     BadFormat(&'static str, char, &'static str),
     /// A line that is no JSON object: the byte it fails at, counted from 1, and what the parser
     /// said.
     #[error("{0}: not one JSON object a line: {2} (at byte {1})")]
-    BadJson(Place, usize, String),
+    BadJson(CellPosition, usize, String),
     /// A key of a later object that the first one lacks.
     #[error("{0}: the first object has no such key")]
-    UnknownKey(Place),
+    UnknownKey(CellPosition),
     /// A key twice in one object.
     #[error("{0}: twice in the same object")]
-    DuplicateKey(Place),
+    DuplicateKey(CellPosition),
     /// An array or an object inside an object.
     #[error("{0}: a nested value, and only numbers, booleans, strings and null can be read")]
-    Nested(Place),
+    Nested(CellPosition),
     /// An object without keys in the beginning.
     #[error("{0}: the first object names the columns, and it has none")]
-    NoKeys(Place),
+    NoKeys(CellPosition),
     /// A Parquet file, and no reader for it.
     #[error("{0}: a Parquet file, and this build can't read it: build with --features parquet")]
-    NeedsParquet(Place),
+    NeedsParquet(CellPosition),
     /// Parquet where nothing can be looked up.
     #[error("{0}: Parquet is read from its end, so it must be a file, and not packed")]
-    ParquetStream(Place),
+    ParquetStream(CellPosition),
     /// A column of a kind that is no cell, and the kind.
     #[error("{0}: {1}, and only numbers, booleans and strings can be read")]
-    UnusableColumn(Place, String),
+    UnusableColumn(CellPosition, String),
     /// A Parquet file that isn't one all through, and what its reader said.
     #[error("{0}: the Parquet data is damaged: {1}")]
-    DamagedParquet(Place, String),
+    DamagedParquet(CellPosition, String),
 }

@@ -1,5 +1,5 @@
-//! [`Client`]: keeps a node connected to its server. It connects, joins, passes on what it receives,
-//! and connects again when the stream ends, after waits that grow.
+//! [`Client`]: keeps a node connected to its server. It connects, joins, passes on what it
+//! receives, and connects again when the stream ends, after waits that grow.
 
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};

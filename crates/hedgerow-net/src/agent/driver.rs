@@ -35,7 +35,7 @@ const STREAM_END_TIMEOUT: Duration = Duration::from_secs(2);
 const FILE_SAMPLES: u64 = 100;
 const FILE_SAMPLES_PER_UPLOAD: u64 = 10;
 
-/// Why a node ended, if not because it was told to.
+/// Why a node ended without a request to end.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// The state file can't be used.
@@ -82,7 +82,7 @@ pub struct Parts {
     pub methods: OtherMethods<'static>,
 }
 
-/// Runs a node until it is told to end, or its input has ended and nothing more is to be done.
+/// Runs a node until it is asked to end, or its input has ended and all work is done.
 pub async fn run(
     mut settings: Settings,
     parts: Parts,

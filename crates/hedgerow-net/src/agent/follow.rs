@@ -48,7 +48,8 @@ pub struct Follow {
     /// Where to continue when the file exists again.
     bookmark: Option<Bookmark>,
     lines: Lines,
-    /// Another file has the name now. If the old one has nothing new at the next look, it is closed.
+    /// Another file has the name now. If the old one has nothing new at the next look, it is
+    /// closed.
     is_leaving: bool,
     /// The latest error, so that it is logged once.
     trouble: Option<String>,
@@ -134,8 +135,8 @@ impl Follow {
         Ok(count)
     }
 
-    /// Checks whether the open file, which has nothing more, was truncated or replaced. An unfinished
-    /// line of it is its last one.
+    /// Checks whether the open file, which has nothing more, was truncated or replaced. An
+    /// unfinished line of it is its last one.
     fn look(&mut self) -> Found {
         let named = match std::fs::metadata(&self.path) {
             Ok(named) => named,

@@ -1,5 +1,5 @@
-//! [`StateFile`]: a node on disk. A file that can't be read is never overwritten; the file of another
-//! run is renamed.
+//! [`StateFile`]: a node on disk. A file that can't be read is never overwritten; the file of
+//! another run is renamed.
 
 use std::path::{Path, PathBuf};
 

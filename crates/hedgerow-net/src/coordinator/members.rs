@@ -69,8 +69,8 @@ impl Member {
     }
 }
 
-/// The accepted uploads of a node. An upload of an open round is not accepted yet: the server may be
-/// killed before the round closes.
+/// The accepted uploads of a node. An upload of an open round is not accepted yet: the server may
+/// be killed before the round closes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ledger {
     /// Round of the latest upload.

@@ -18,7 +18,7 @@ pub struct Rules {
     pub least: usize,
     /// How long a round waits for others after its first answer.
     pub deadline: Option<Duration>,
-    /// A fixed beat: then rounds close on it, and neither by quorum nor by deadline.
+    /// A fixed interval. If set, rounds close only at it, not by quorum or deadline.
     pub cadence: Option<Duration>,
     /// How uploads for closed rounds are handled.
     pub late: Late,

@@ -29,8 +29,8 @@ fn learning(method: &str) -> PlanConfig {
         .target("y".into())
 }
 
-/// A coordinator and the time.
-struct Scene {
+/// A coordinator and its clock.
+struct TestCoordinator {
     coordinator: Coordinator,
     now: Instant,
 }
@@ -38,14 +38,17 @@ struct Scene {
 const RULES: Rules =
     Rules { quorum: Quorum::Share(1.0), least: 1, deadline: None, cadence: None, late: Late::Drop };
 
-fn scene_of(learning: PlanConfig, rules: Rules, limits: Limits) -> Scene {
+fn coordinator_of(learning: PlanConfig, rules: Rules, limits: Limits) -> TestCoordinator {
     let now = Instant::now();
     let plan = Plan::new(learning).unwrap();
-    Scene { coordinator: Coordinator::new(plan, rules, limits, None, vec![], now).unwrap(), now }
+    TestCoordinator {
+        coordinator: Coordinator::new(plan, rules, limits, None, vec![], now).unwrap(),
+        now,
+    }
 }
 
-fn scene(rules: Rules) -> Scene {
-    scene_of(learning("mk"), rules, Limits::default())
+fn fixture(rules: Rules) -> TestCoordinator {
+    coordinator_of(learning("mk"), rules, Limits::default())
 }
 
 fn upload(round: u64, number: f32) -> Upload {
@@ -54,7 +57,7 @@ fn upload(round: u64, number: f32) -> Upload {
 
 const ERRORS: Errors = Errors { samples: 2, squared_error: 3.0 };
 
-impl Scene {
+impl TestCoordinator {
     fn sender(&self, node: NodeId) -> Sender {
         let stream = self.coordinator.members.get(node as usize).and_then(|member| member.stream);
         Sender { node, stream: stream.unwrap_or(0) }
@@ -124,40 +127,40 @@ impl Scene {
 
 #[test]
 fn a_round_closes_when_all_who_are_there_have_answered() {
-    let mut scene = scene(RULES);
-    assert!(!scene.is_due() && scene.close().is_none());
-    scene.join(0..3);
+    let mut fixture = fixture(RULES);
+    assert!(!fixture.is_due() && fixture.close().is_none());
+    fixture.join(0..3);
     for node in 0..2 {
-        assert_eq!(scene.verdict(node, 1), Verdict::Taken);
-        assert!(!scene.is_due());
+        assert_eq!(fixture.verdict(node, 1), Verdict::Taken);
+        assert!(!fixture.is_due());
     }
-    assert_eq!(scene.coordinator.needed(), Some(3));
-    scene.verdict(2, 1);
-    assert_eq!(scene.step(), 2);
+    assert_eq!(fixture.coordinator.needed(), Some(3));
+    fixture.verdict(2, 1);
+    assert_eq!(fixture.step(), 2);
     let mean = (0.0 + 1.0 + 2.0) / 3.0;
-    let ToNode::Broadcast(told) = scene.coordinator.opening.broadcast(0, false) else { panic!() };
+    let ToNode::Broadcast(told) = fixture.coordinator.opening.broadcast(0, false) else { panic!() };
     assert_eq!(told.heads[0].numbers, Numbers::Plain(vec![mean; LEN]));
-    assert_eq!(scene.coordinator.uploads(), 0);
+    assert_eq!(fixture.coordinator.uploads(), 0);
     // A node that left is not expected; its upload still counts.
-    scene.verdict(0, 2);
-    scene.verdict(1, 2);
-    scene.leave(0);
-    assert!(!scene.is_due());
-    scene.leave(2);
-    assert_eq!(scene.step(), 3);
+    fixture.verdict(0, 2);
+    fixture.verdict(1, 2);
+    fixture.leave(0);
+    assert!(!fixture.is_due());
+    fixture.leave(2);
+    assert_eq!(fixture.step(), 3);
     // No node is connected, so nothing closes. A returning node counts again.
-    scene.verdict(1, 3);
-    scene.join([2]);
-    scene.leave(1);
-    scene.leave(2);
-    assert!(!scene.is_due());
-    scene.join([1]);
-    assert_eq!(scene.step(), 4);
+    fixture.verdict(1, 3);
+    fixture.join([2]);
+    fixture.leave(1);
+    fixture.leave(2);
+    assert!(!fixture.is_due());
+    fixture.join([1]);
+    assert_eq!(fixture.step(), 4);
 }
 
 #[test]
 fn a_quorum_may_be_a_count_or_a_share() {
-    let mut count = scene(Rules { quorum: Quorum::Count(3), ..RULES });
+    let mut count = fixture(Rules { quorum: Quorum::Count(3), ..RULES });
     count.join(0..4);
     count.verdict(0, 1);
     count.verdict(1, 1);
@@ -168,7 +171,7 @@ fn a_quorum_may_be_a_count_or_a_share() {
     count.verdict(3, 1);
     assert!(count.is_due());
 
-    let mut share = scene(Rules { quorum: Quorum::Share(0.5), ..RULES });
+    let mut share = fixture(Rules { quorum: Quorum::Share(0.5), ..RULES });
     share.join(0..4);
     share.verdict(0, 1);
     assert!(!share.is_due());
@@ -179,7 +182,7 @@ fn a_quorum_may_be_a_count_or_a_share() {
     share.leave(1);
     assert!(!share.is_due());
 
-    let mut least = scene(Rules { least: 2, ..RULES });
+    let mut least = fixture(Rules { least: 2, ..RULES });
     least.join([0]);
     least.verdict(0, 1);
     assert!(!least.is_due());
@@ -191,81 +194,84 @@ fn a_quorum_may_be_a_count_or_a_share() {
 #[test]
 fn a_deadline_counts_from_the_first_answer() {
     let deadline = Duration::from_millis(100);
-    let mut scene = scene(Rules { deadline: Some(deadline), least: 2, ..RULES });
-    scene.join(0..4);
-    let start = scene.now;
-    assert_eq!(scene.coordinator.wake_at(scene.now), Some(start + deadline));
-    scene.pass(5000);
-    scene.verdict(0, 1);
-    scene.verdict(1, 1);
-    assert!(!scene.is_due(), "the others have time from the first answer on");
-    assert_eq!(scene.coordinator.wake_at(scene.now), Some(start + Duration::from_millis(5100)));
-    scene.pass(99);
-    assert!(!scene.is_due());
-    scene.pass(1);
-    assert_eq!(scene.step(), 2);
+    let mut fixture = fixture(Rules { deadline: Some(deadline), least: 2, ..RULES });
+    fixture.join(0..4);
+    let start = fixture.now;
+    assert_eq!(fixture.coordinator.wake_at(fixture.now), Some(start + deadline));
+    fixture.pass(5000);
+    fixture.verdict(0, 1);
+    fixture.verdict(1, 1);
+    assert!(!fixture.is_due(), "the others have time from the first answer on");
+    assert_eq!(fixture.coordinator.wake_at(fixture.now), Some(start + Duration::from_millis(5100)));
+    fixture.pass(99);
+    assert!(!fixture.is_due());
+    fixture.pass(1);
+    assert_eq!(fixture.step(), 2);
     // Too few by then: it closes with the one that is missing.
-    scene.verdict(0, 2);
-    scene.pass(200);
-    assert!(!scene.is_due());
-    assert!(scene.coordinator.wake_at(scene.now) > Some(scene.now));
-    scene.verdict(3, 2);
-    assert_eq!(scene.step(), 3);
+    fixture.verdict(0, 2);
+    fixture.pass(200);
+    assert!(!fixture.is_due());
+    assert!(fixture.coordinator.wake_at(fixture.now) > Some(fixture.now));
+    fixture.verdict(3, 2);
+    assert_eq!(fixture.step(), 3);
 }
 
 #[test]
 fn a_cadence_is_a_fixed_beat() {
-    let mut scene = scene(Rules { cadence: Some(Duration::from_millis(100)), ..RULES });
-    scene.join([0]);
-    let start = scene.now;
-    scene.verdict(0, 1);
-    assert!(!scene.is_due(), "all have answered, but it isn't time");
-    scene.pass(100);
-    assert_eq!(scene.step(), 2);
+    let mut fixture = fixture(Rules { cadence: Some(Duration::from_millis(100)), ..RULES });
+    fixture.join([0]);
+    let start = fixture.now;
+    fixture.verdict(0, 1);
+    assert!(!fixture.is_due(), "all have answered, but it isn't time");
+    fixture.pass(100);
+    assert_eq!(fixture.step(), 2);
     // A beat without anybody passes.
-    scene.pass(100);
-    assert!(!scene.is_due());
-    scene.pass(30);
-    scene.verdict(0, 2);
-    assert!(!scene.is_due());
-    assert_eq!(scene.coordinator.wake_at(scene.now), Some(start + Duration::from_millis(300)));
+    fixture.pass(100);
+    assert!(!fixture.is_due());
+    fixture.pass(30);
+    fixture.verdict(0, 2);
+    assert!(!fixture.is_due());
+    assert_eq!(fixture.coordinator.wake_at(fixture.now), Some(start + Duration::from_millis(300)));
     // Looked at too late, the next one is still on the beat.
-    scene.pass(1_234);
-    assert_eq!(scene.step(), 3);
-    assert_eq!(scene.coordinator.wake_at(scene.now), Some(start + Duration::from_millis(1_500)));
-    assert_eq!(scene.coordinator.needed(), None);
+    fixture.pass(1_234);
+    assert_eq!(fixture.step(), 3);
+    assert_eq!(
+        fixture.coordinator.wake_at(fixture.now),
+        Some(start + Duration::from_millis(1_500))
+    );
+    assert_eq!(fixture.coordinator.needed(), None);
 }
 
 #[test]
 fn what_is_not_committed_is_not_told_and_nothing_is_lost_or_counted_twice() {
-    let mut scene = scene(Rules { quorum: Quorum::Count(2), ..RULES });
-    scene.join(0..3);
-    scene.verdict(0, 1);
-    scene.verdict(1, 1);
-    let first = scene.close().unwrap();
+    let mut fixture = fixture(Rules { quorum: Quorum::Count(2), ..RULES });
+    fixture.join(0..3);
+    fixture.verdict(0, 1);
+    fixture.verdict(1, 1);
+    let first = fixture.close().unwrap();
     assert_eq!((first.round, first.record.as_ref().unwrap().round), (2, 1));
     let bytes = (first.server.clone(), first.totals.clone());
     // The disk is full: nodes know round 1 still, and what comes for it is too late.
     for _ in 0..3 {
-        assert_eq!(scene.coordinator.opening().round, 1);
-        assert!(!scene.is_due() && scene.close().is_none());
+        assert_eq!(fixture.coordinator.opening().round, 1);
+        assert!(!fixture.is_due() && fixture.close().is_none());
     }
-    let (verdict, ledger) = scene.send(2, upload(1, 7.0)).unwrap();
+    let (verdict, ledger) = fixture.send(2, upload(1, 7.0)).unwrap();
     assert_eq!((verdict, ledger.taken(2)), (Verdict::Late, 0));
-    scene.leave(0);
-    scene.join_on(0, 50);
-    assert_eq!(scene.coordinator.members[0].ledger.taken(1), 0, "not before it is committed");
+    fixture.leave(0);
+    fixture.join_on(0, 50);
+    assert_eq!(fixture.coordinator.members[0].ledger.taken(1), 0, "not before it is committed");
     // There is room again: the very same is committed, once.
-    let pending = scene.coordinator.closing().unwrap();
+    let pending = fixture.coordinator.closing().unwrap();
     assert_eq!((&pending.server, &pending.totals), (&bytes.0, &bytes.1));
-    let (opening, commit) = scene.coordinator.committed(scene.now).unwrap();
+    let (opening, commit) = fixture.coordinator.committed(fixture.now).unwrap();
     assert_eq!((opening.round, commit.record.as_ref().unwrap().uploads), (2, 2));
-    assert!(scene.coordinator.committed(scene.now).is_none());
-    assert_eq!(scene.coordinator.members[0].ledger.taken(2), 1);
-    scene.verdict(0, 2);
-    scene.verdict(2, 2);
-    assert_eq!(scene.step(), 3);
-    let totals = scene.coordinator.totals();
+    assert!(fixture.coordinator.committed(fixture.now).is_none());
+    assert_eq!(fixture.coordinator.members[0].ledger.taken(2), 1);
+    fixture.verdict(0, 2);
+    fixture.verdict(2, 2);
+    assert_eq!(fixture.step(), 3);
+    let totals = fixture.coordinator.totals();
     assert_eq!((totals.rounds, totals.uploads, totals.samples, totals.late), (2, 4, 8, 1));
     assert_eq!((totals.votes.as_slice(), totals.selected.iter().sum::<u64>()), (&[0, 4, 0][..], 2));
 }
@@ -273,12 +279,12 @@ fn what_is_not_committed_is_not_told_and_nothing_is_lost_or_counted_twice() {
 #[test]
 fn a_run_goes_on_from_what_was_committed() {
     let rules = Rules { quorum: Quorum::Count(2), ..RULES };
-    let (mut undisturbed, mut killed) = (scene(rules), scene(rules));
+    let (mut undisturbed, mut killed) = (fixture(rules), fixture(rules));
     let mut saved = None;
     for round in 1..=3 {
-        for scene in [&mut undisturbed, &mut killed] {
-            scene.join(0..2);
-            (0..2).for_each(|node| assert_eq!(scene.verdict(node, round), Verdict::Taken));
+        for fixture in [&mut undisturbed, &mut killed] {
+            fixture.join(0..2);
+            (0..2).for_each(|node| assert_eq!(fixture.verdict(node, round), Verdict::Taken));
         }
         undisturbed.step();
         let Commit { round, server, scaling, totals, .. } = Commit::clone(killed.close().unwrap());
@@ -293,13 +299,13 @@ fn a_run_goes_on_from_what_was_committed() {
     }
     assert_eq!(killed.coordinator.opening().round, 4);
     assert_eq!(killed.coordinator.server.save(), undisturbed.coordinator.server.save());
-    let told = |scene: &Scene| scene.coordinator.opening().broadcast(0, false);
+    let told = |fixture: &TestCoordinator| fixture.coordinator.opening().broadcast(0, false);
     assert_eq!(told(&killed), told(&undisturbed));
     // Who was taken is known, and what was counted.
     let (ledger, _) = killed.join_on(1, 9);
     assert_eq!(ledger.taken(4), 3);
     assert_eq!(killed.join_on(3, 9).0.taken(4), 0);
-    let [a, b] = [&killed, &undisturbed].map(|scene| scene.coordinator.totals().clone());
+    let [a, b] = [&killed, &undisturbed].map(|fixture| fixture.coordinator.totals().clone());
     assert_eq!(
         (a.rounds, a.samples, a.squared_error, a.acknowledged),
         (3, b.samples, b.squared_error, b.acknowledged)
@@ -321,57 +327,57 @@ fn a_run_goes_on_from_what_was_committed() {
 
 #[test]
 fn nobody_waits_for_those_who_have_nothing_to_answer_with() {
-    let mut scene = scene(RULES);
-    scene.join(0..4);
+    let mut fixture = fixture(RULES);
+    fixture.join(0..4);
     for round in 1..=3 {
-        scene.verdict(0, round);
-        scene.verdict(1, round);
+        fixture.verdict(0, round);
+        fixture.verdict(1, round);
         if round == 1 {
-            assert!(!scene.is_due());
-            [2, 3].into_iter().for_each(|node| scene.idle(node));
+            assert!(!fixture.is_due());
+            [2, 3].into_iter().for_each(|node| fixture.idle(node));
         }
-        assert_eq!((scene.coordinator.needed(), scene.step()), (Some(2), round + 1));
+        assert_eq!((fixture.coordinator.needed(), fixture.step()), (Some(2), round + 1));
     }
     // A node that answers again is expected again.
-    (0..3).for_each(|node| _ = scene.verdict(node, 4));
-    assert_eq!((scene.coordinator.needed(), scene.step()), (Some(3), 5));
-    (0..2).for_each(|node| _ = scene.verdict(node, 5));
-    assert!(!scene.is_due());
+    (0..3).for_each(|node| _ = fixture.verdict(node, 4));
+    assert_eq!((fixture.coordinator.needed(), fixture.step()), (Some(3), 5));
+    (0..2).for_each(|node| _ = fixture.verdict(node, 5));
+    assert!(!fixture.is_due());
     // So is a returning node, until it says that it is idle.
-    scene.idle(2);
-    scene.join_on(3, 99);
-    assert!(!scene.is_due());
-    scene.leave(3);
-    assert_eq!(scene.step(), 6);
+    fixture.idle(2);
+    fixture.join_on(3, 99);
+    assert!(!fixture.is_due());
+    fixture.leave(3);
+    assert_eq!(fixture.step(), 6);
     // Without expected nodes nothing happens.
-    [0, 1].into_iter().for_each(|node| scene.idle(node));
-    assert!(!scene.is_due());
+    [0, 1].into_iter().for_each(|node| fixture.idle(node));
+    assert!(!fixture.is_due());
 }
 
 #[test]
 fn takers_are_those_of_the_latest_round() {
     let rules = Rules { quorum: Quorum::Count(1), ..RULES };
-    let mut scene = scene(rules);
-    scene.join(0..2);
+    let mut fixture = fixture(rules);
+    fixture.join(0..2);
     for (node, round) in [(0, 1), (1, 2), (1, 3)] {
-        assert_eq!(scene.verdict(node, round), Verdict::Taken);
-        assert_eq!(scene.step(), round + 1);
+        assert_eq!(fixture.verdict(node, round), Verdict::Taken);
+        assert_eq!(fixture.step(), round + 1);
     }
-    let acknowledged = &scene.coordinator.totals().acknowledged;
+    let acknowledged = &fixture.coordinator.totals().acknowledged;
     assert_eq!([0, 1].map(|node| acknowledged.contains(node)), [false, true]);
 }
 
 #[test]
 fn nodes_are_stored_when_they_have_changed() {
-    let mut scene = scene(RULES);
-    scene.join(0..3);
-    assert_eq!(scene.coordinator.changed_nodes(2).len(), 2);
-    let last = scene.coordinator.changed_nodes(2);
+    let mut fixture = fixture(RULES);
+    fixture.join(0..3);
+    assert_eq!(fixture.coordinator.changed_nodes(2).len(), 2);
+    let last = fixture.coordinator.changed_nodes(2);
     assert_eq!((last.len(), last[0].number), (1, 2));
-    assert!(scene.coordinator.changed_nodes(2).is_empty());
-    scene.coordinator.changed_again(&last);
-    scene.verdict(1, 1);
-    let changed = scene.coordinator.changed_nodes(9);
+    assert!(fixture.coordinator.changed_nodes(2).is_empty());
+    fixture.coordinator.changed_again(&last);
+    fixture.verdict(1, 1);
+    let changed = fixture.coordinator.changed_nodes(9);
     assert_eq!(changed.iter().map(|node| node.number).collect::<Vec<_>>(), [1, 2]);
     let NodeRecord { uploads, samples, squared_error, bytes_up, bytes_down, last_seen_ms, .. } =
         changed[0];
@@ -385,38 +391,41 @@ fn nodes_are_stored_when_they_have_changed() {
 fn without_a_scale_there_are_no_uploads_and_reports_are_answers() {
     let online = Scaling::Online { kind: ScaleKind::Range };
     let deadline = Some(Duration::from_millis(100));
-    let mut scene =
-        scene_of(learning("mk").scaling(online), Rules { deadline, ..RULES }, Limits::default());
-    scene.join(0..2);
+    let mut fixture = coordinator_of(
+        learning("mk").scaling(online),
+        Rules { deadline, ..RULES },
+        Limits::default(),
+    );
+    fixture.join(0..2);
     assert_eq!(
-        scene.send(0, upload(1, 1.0)).unwrap_err().reason,
+        fixture.send(0, upload(1, 1.0)).unwrap_err().reason,
         Refused::Rejected(Rejected::Unscaled)
     );
     // Count, mean, deviation, least and greatest of each column.
     let column = |count: f32| [count, 0.5, 0.25, 0.0, 1.0];
     let report = |count| Report { numbers: [column(count); 3].concat() };
-    let send = |scene: &mut Scene, node, report: &Report| {
-        scene.hear(scene.sender(node), Said::Report(report.clone()))
+    let send = |fixture: &mut TestCoordinator, node, report: &Report| {
+        fixture.hear(fixture.sender(node), Said::Report(report.clone()))
     };
-    send(&mut scene, 0, &report(10.0)).unwrap();
-    send(&mut scene, 0, &report(11.0)).unwrap();
-    assert_eq!((scene.coordinator.answered, scene.is_due()), (1, false));
+    send(&mut fixture, 0, &report(10.0)).unwrap();
+    send(&mut fixture, 0, &report(11.0)).unwrap();
+    assert_eq!((fixture.coordinator.answered, fixture.is_due()), (1, false));
     let lying = Report { numbers: vec![-1.0; 15] };
-    assert!(send(&mut scene, 1, &lying).unwrap_err().reason.to_string().contains("column 0"));
-    scene.pass(100);
-    assert!(scene.is_due());
+    assert!(send(&mut fixture, 1, &lying).unwrap_err().reason.to_string().contains("column 0"));
+    fixture.pass(100);
+    assert!(fixture.is_due());
     // Too few labels: what was said is stored, and nothing is told.
-    let before = Arc::clone(scene.coordinator.opening());
-    let closing = scene.close().unwrap();
+    let before = Arc::clone(fixture.coordinator.opening());
+    let closing = fixture.close().unwrap();
     assert_eq!((closing.round, closing.record.is_some()), (1, false));
-    let (opening, _) = scene.coordinator.committed(scene.now).unwrap();
+    let (opening, _) = fixture.coordinator.committed(fixture.now).unwrap();
     assert!(Arc::ptr_eq(&opening, &before));
-    send(&mut scene, 1, &report(20.0)).unwrap();
-    send(&mut scene, 0, &report(22.0)).unwrap();
-    assert_eq!(scene.step(), 1);
-    assert_eq!(scene.coordinator.opening().scale_version, 1);
+    send(&mut fixture, 1, &report(20.0)).unwrap();
+    send(&mut fixture, 0, &report(22.0)).unwrap();
+    assert_eq!(fixture.step(), 1);
+    assert_eq!(fixture.coordinator.opening().scale_version, 1);
     // From now on reports are no answers.
-    send(&mut scene, 0, &report(44.0)).unwrap();
-    assert_eq!(scene.coordinator.answered, 0);
-    assert_eq!(scene.verdict(0, 1), Verdict::Taken);
+    send(&mut fixture, 0, &report(44.0)).unwrap();
+    assert_eq!(fixture.coordinator.answered, 0);
+    assert_eq!(fixture.verdict(0, 1), Verdict::Taken);
 }

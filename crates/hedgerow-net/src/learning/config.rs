@@ -18,8 +18,8 @@ use crate::plan_json::OtherMethods;
 /// The commented defaults of a server.
 pub const DEFAULTS: &str = include_str!("../serve-defaults.toml");
 
-/// Reads `[learning]` and `[kernels]` of a server's defaults with layers over them. A dictionary, if
-/// there is one, takes the place of families and variances.
+/// Reads `[learning]` and `[kernels]` of a server's defaults with layers over them. A dictionary,
+/// if there is one, takes the place of families and variances.
 pub fn read_plan(layers: &[Layer], dictionary: Option<Vec<Kernel>>) -> Result<Plan, ConfigError> {
     plan(&Merged::new(DEFAULTS, layers)?, dictionary, &[])
 }

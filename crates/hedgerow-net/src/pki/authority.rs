@@ -3,16 +3,16 @@
 //! ```text
 //! ca.key         private key of the authority: keep it secret, and not on the server if possible
 //! ca.pem         its certificate
-//! server.pem     private key and certificate of the server, and ca.pem; a server needs this and crl.pem
+//! server.pem     private key and certificate of the server, and ca.pem; needed with crl.pem
 //! crl.pem        the list of revoked certificates, signed
 //! nodes/a.pem    private key and certificate of node a, and ca.pem; the node needs only this
 //! index.jsonl    every certificate that was issued
 //! ```
 //!
 //! A certificate is for a server or for a node, never both, so no node can act as the server. A
-//! certificate is in the index before its file is written, and the list of revoked ones is made from
-//! the index. Nodes have no such list: a stolen key of a server is valid until its certificate ends,
-//! and only a new authority helps against that.
+//! certificate is in the index before its file is written, and the list of revoked ones is made
+//! from the index. Nodes have no such list: a stolen key of a server is valid until its certificate
+//! ends, and only a new authority helps against that.
 
 mod files;
 mod index;
@@ -63,8 +63,8 @@ pub struct Authority {
 pub enum Issuing {
     /// No: two devices of one name would replace each other's streams.
     First,
-    /// Yes, in place of the existing file. The old certificate stays valid until the node has the new
-    /// one.
+    /// Yes, in place of the existing file. The old certificate stays valid until the node has the
+    /// new one.
     Renewal,
 }
 
@@ -212,8 +212,8 @@ impl Authority {
         &self.folder
     }
 
-    /// Makes a certificate for a node and returns the one file that it needs. Refused if the node has
-    /// a valid certificate.
+    /// Makes a certificate for a node and returns the one file that it needs. Refused if the node
+    /// has a valid certificate.
     pub fn issue(&self, node: &str, days: u32) -> Result<PathBuf, PkiError> {
         self.issue_all(&[node], days, Issuing::First)?;
         Ok(self.node_file(node))
@@ -272,8 +272,8 @@ impl Authority {
         Ok((file, issued))
     }
 
-    /// Revokes every certificate of a node; returns how many of them were valid. The list is written
-    /// again in any case, which also repairs a damaged one.
+    /// Revokes every certificate of a node; returns how many of them were valid. The list is
+    /// written again in any case, which also repairs a damaged one.
     pub fn revoke(&self, node: &str) -> Result<usize, PkiError> {
         Ok(self.revoke_all(&[node])?.into_iter().sum())
     }

@@ -41,7 +41,7 @@ pub struct ServeSettings {
     pub store: PathBuf,
     /// What a round survives.
     pub durability: Durability,
-    /// What is told about it all.
+    /// Logging.
     pub log: Log,
 }
 
@@ -112,7 +112,7 @@ enum NormConfig {
 /// mean for long.
 const SCALED_NORM: f32 = 1e3;
 
-/// What stands for nothing.
+/// The value that switches a setting off.
 const NEVER: &str = "never";
 
 impl ServeSettings {

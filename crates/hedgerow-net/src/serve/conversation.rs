@@ -1,6 +1,6 @@
-//! [`Conversation`]: drives the [`ServerSession`] of one stream. It reads and writes by turns: while a
-//! node doesn't read, nothing of it is read either, and it hears the latest opening, not all that
-//! it missed.
+//! [`Conversation`]: drives the [`ServerSession`] of one stream. It reads and writes by turns:
+//! while a node doesn't read, nothing of it is read either, and it hears the latest opening, not
+//! all that it missed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,5 +1,5 @@
-//! [`HistoryCache`]: the course of a run for the dashboard, in bounded memory. If there are too many
-//! points, every second one is dropped.
+//! [`HistoryCache`]: the course of a run for the dashboard, in bounded memory. If there are too
+//! many points, every second one is dropped.
 
 use super::status::Point;
 use crate::coordinator::records::RoundRecord;
@@ -20,8 +20,8 @@ impl HistoryCache {
     /// Of the stored rounds of a run that has these totals. Fills the window with the last ones.
     pub fn from_records(records: &[RoundRecord], totals: &Totals, window: &mut Window) -> Self {
         let mut past = Self::default();
-        // The totals are exact. Going back from them, sums are exact as far as all rounds are stored.
-        // Where rounds are missing, the stored ones are counted for them.
+        // The totals are exact. Going back from them, sums are exact as far as all rounds are
+        // stored. Where rounds are missing, the stored ones are counted for them.
         let mut sums = vec![(0, 0.0, 0, 0); records.len()];
         let (mut samples, mut error) = (totals.samples as f64, totals.squared_error);
         let (mut up, mut down) = (totals.messages_up as f64, totals.messages_down as f64);

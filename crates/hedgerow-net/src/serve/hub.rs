@@ -1,8 +1,9 @@
 //! [`Hub`]: the coordinator behind a lock, the thread that stores rounds, and the latest opening,
 //! which all streams follow.
 //!
-//! A round is committed before it is told. The commit runs on the storage's own thread, without the
-//! lock: streams are served meanwhile. If it fails, it is tried again until it succeeds.
+//! A round is committed before it is announced. The commit runs on the storage's own thread,
+//! without the lock: streams are served meanwhile. If it fails, it is tried again until it
+//! succeeds.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};

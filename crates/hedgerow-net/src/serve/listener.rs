@@ -1,5 +1,5 @@
-//! [`Listener`]: accepts, counts, limits and authenticates connections, and serves each in a task of
-//! its own.
+//! [`Listener`]: accepts, counts, limits and authenticates connections, and serves each in a task
+//! of its own.
 //!
 //! An error of one connection affects no other. The loop continues even if the system has no
 //! resources for another connection.
@@ -131,10 +131,10 @@ impl Listener {
         self.tcp.local_addr()
     }
 
-    /// Serves until `stop` says that nobody else is let in, and then until all who are there have
-    /// gone. If nobody is left to say so, all connections are dropped.
+    /// Serves until `stop` is true, then until all connections have ended. If the sender of `stop`
+    /// is dropped, all connections are dropped.
     pub async fn serve<S: Serves>(self, service: S, stop: watch::Receiver<bool>) {
-        // Every connection holds one; the last one that goes closes it.
+        // Every connection holds a sender; the channel closes with the last one.
         let (here, mut gone) = mpsc::channel::<()>(1);
         let mut stopped = stop.clone();
         tokio::select! {

@@ -1,4 +1,4 @@
-//! [`serve`]: runs a server from its settings until it is told to stop.
+//! [`serve`]: runs a server from its settings until it is asked to stop.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! What an operator sees of a running server: the current [`Status`], the history as [`Point`]s, and
-//! the [`Source`] of both.
+//! What an operator sees of a running server: the current [`Status`], the history as [`Point`]s,
+//! and the [`Source`] of both.
 //!
 //! The dashboard and the metrics read nothing else; programs may read it too, as JSON from
 //! `/api/status` and `/api/history`.
@@ -12,8 +12,8 @@ pub const SCHEMA: u32 = 1;
 /// Most nodes that are listed one by one.
 pub const MAX_NODES_SHOWN: usize = 1_000;
 
-/// Knows the state of the server. It is called about once a second, however many pages are open, and
-/// never on a thread that serves connections.
+/// Knows the state of the server. It is called about once a second, however many pages are open,
+/// and never on a thread that serves connections.
 pub trait Source: Send + Sync + 'static {
     /// The current state.
     fn status(&self) -> Status;

@@ -23,19 +23,20 @@ pub enum ConnectError {
     /// Plain text would be readable on the way.
     #[error(transparent)]
     PlainText(#[from] PlainTextRefused),
-    /// Nothing came.
+    /// No answer arrived in time.
     #[error("the server did not answer within {} s", .0.as_secs_f64())]
     Silent(Duration),
-    /// One of the two doesn't believe the other, or doesn't speak TLS.
+    /// A certificate was rejected, or one side doesn't use TLS.
     #[error("TLS: {0}")]
     Tls(String),
-    /// The server went before its welcome, without a word. A server that doesn't believe a
-    /// certificate says so only after the node has begun to speak, and its words may get lost.
+    /// The server closed the connection before its welcome and gave no reason. A server that
+    /// rejects a certificate reports it only after the node has sent data, and the report may be
+    /// lost.
     #[error("the server ended the connection before welcoming this node: {}", likely_cause(*is_plain))]
     Unwelcome {
-        /// Whether plain text was spoken.
+        /// Whether the connection was plain text.
         is_plain: bool,
-        /// What libraries say.
+        /// The error of the transport.
         detail: String,
     },
     /// The server doesn't want this node, at the join or later (revoked, expired), and says why. A
@@ -59,7 +60,7 @@ pub enum ConnectError {
     /// It broke off.
     #[error("the server is gone: the stream broke off")]
     Broken {
-        /// What libraries say.
+        /// The error of the transport.
         detail: String,
     },
     /// It was ended.

@@ -1,6 +1,6 @@
-//! [`Store`]: a run in an SQLite file with a write-ahead log. The server can be killed at any moment:
-//! a round is one transaction. A commit waits for the disk only if it has to survive a loss of
-//! power. A [`View`] reads the file while a server writes it.
+//! [`Store`]: a run in an SQLite file with a write-ahead log. The server can be killed at any
+//! moment: a round is one transaction. A commit waits for the disk only if it has to survive a loss
+//! of power. A [`View`] reads the file while a server writes it.
 
 use std::io;
 use std::ops::Deref;

@@ -4,8 +4,8 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use hedgerow::message::Rejected;
 
-/// Messages and services, generated from `proto/hedgerow.proto`; the test `generated` keeps the file
-/// up to date.
+/// Messages and services, generated from `proto/hedgerow.proto`; the test `generated` keeps the
+/// file up to date.
 #[expect(missing_docs, reason = "generated; the protocol file has the comments")]
 pub mod wire {
     include!("generated/hedgerow.v1.rs");

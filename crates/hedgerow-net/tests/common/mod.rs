@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hedgerow::PlanConfig;
 use hedgerow::features::Draw;
+use hedgerow::method::METHODS;
 
 mod wired;
 
@@ -34,9 +35,13 @@ pub(crate) async fn until(what: &str, is_so: impl AsyncFnMut() -> bool) {
 /// Numbers in a sample.
 pub(crate) const INPUTS: usize = 3;
 
-/// Every method with messages.
-pub(crate) const METHODS: [&str; 9] =
-    ["gr", "sk:7", "mk", "naive", "emk", "pof", "fedpoe", "linear", "linear-newton"];
+/// Every method with messages; one with a single kernel has the seventh.
+pub(crate) fn methods() -> impl Iterator<Item = &'static str> {
+    METHODS
+        .iter()
+        .filter(|info| info.travels())
+        .map(|info| if info.takes_kernel { &*format!("{}:7", info.name).leak() } else { info.name })
+}
 
 /// A configuration of the paper's size.
 pub(crate) fn learning(method: &str, nodes: usize) -> PlanConfig {

@@ -9,25 +9,25 @@ use rcgen::{CertificateParams, DnType};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::hall::*;
+use super::fixture::*;
 
 #[test]
 fn damaged_files_of_a_node_are_refused_by_name_and_never_quoted() {
-    let (hall, other) = (Hall::new(), Hall::new());
-    let b = read(&hall.authority.issue("b", 730).unwrap());
-    let whole = read(&hall.a);
+    let (fixture, other) = (Fixture::new(), Fixture::new());
+    let b = read(&fixture.authority.issue("b", 730).unwrap());
+    let whole = read(&fixture.a);
     let parts: Vec<&str> = whole.split_inclusive("-----\n").collect();
     // Begin, body with end: three times.
     let [key, certificate, authority] = [0, 2, 4].map(|part| parts[part..part + 2].concat());
     assert_eq!([&*key, &certificate, &authority].concat(), whole);
     let other_key = &b[..b.find("-----BEGIN CERT").unwrap()];
-    let file = hall.folder.path().join("x.pem");
+    let file = fixture.folder.path().join("x.pem");
     let refusal = |content: &str| {
         std::fs::write(&file, content).unwrap();
         let refusal = NodeIdentity::open(&file).unwrap_err();
         let shown = format!("{refusal} {refusal:?}");
         assert!(shown.contains("x.pem"), "{shown}");
-        assert_nothing_secret(&shown, &hall.a);
+        assert_nothing_secret(&shown, &fixture.a);
         refusal.to_string()
     };
     for (content, reason) in [
@@ -61,7 +61,7 @@ fn damaged_files_of_a_node_are_refused_by_name_and_never_quoted() {
     // Changes by editors and mail programs are accepted.
     std::fs::write(&file, "# node a\r\n".to_owned() + &whole.replace('\n', "\r\n")).unwrap();
     assert_eq!(NodeIdentity::open(&file).unwrap().name(), "a");
-    for missing in [hall.folder.path().join("none.pem"), hall.folder.path().to_owned()] {
+    for missing in [fixture.folder.path().join("none.pem"), fixture.folder.path().to_owned()] {
         let refusal = NodeIdentity::open(&missing).unwrap_err();
         assert!(refusal.to_string().contains(&*missing.to_string_lossy()), "{refusal}");
     }
@@ -69,10 +69,10 @@ fn damaged_files_of_a_node_are_refused_by_name_and_never_quoted() {
 
 #[test]
 fn no_flipped_bit_is_believed() {
-    let hall = Hall::new();
-    let server = hall.server();
-    let whole = std::fs::read(&hall.a).unwrap();
-    let file = hall.folder.path().join("x.pem");
+    let fixture = Fixture::new();
+    let server = fixture.server();
+    let whole = std::fs::read(&fixture.a).unwrap();
+    let file = fixture.folder.path().join("x.pem");
     let mut opened = 0;
     for place in (0..whole.len()).step_by(5) {
         let mut content = whole.clone();
@@ -83,16 +83,19 @@ fn no_flipped_bit_is_believed() {
         let Ok(identity) = NodeIdentity::open(&file) else { continue };
         opened += 1;
         let meeting = meet(server.config(), identity.config(), "localhost");
-        assert!(meeting.server.is_err() || identity.peer() == hall.node().peer(), "byte {place}");
+        assert!(
+            meeting.server.is_err() || identity.peer() == fixture.node().peer(),
+            "byte {place}"
+        );
     }
     assert!(opened > 0);
 }
 
 #[test]
 fn names_in_certificates_must_be_plain() {
-    let hall = Hall::new();
+    let fixture = Fixture::new();
     let open = |params: &CertificateParams| {
-        let file = forge(&hall, "odd.pem", &hall.issuer(), params);
+        let file = forge(&fixture, "odd.pem", &fixture.issuer(), params);
         NodeIdentity::open(&file)
             .map(|identity| identity.name().to_owned())
             .map_err(|e| e.to_string())
@@ -121,8 +124,8 @@ fn names_in_certificates_must_be_plain() {
 
 #[test]
 fn damaged_certificates_are_read_without_harm() {
-    let hall = Hall::new();
-    let whole = certificates(&hall.a)[0].to_vec();
+    let fixture = Fixture::new();
+    let whole = certificates(&fixture.a)[0].to_vec();
     let mut readable = 0;
     for place in 0..whole.len() {
         for bit in 0..8 {
@@ -155,12 +158,12 @@ fn assert_nothing_secret(shown: &str, file: &Path) {
 
 #[test]
 fn nothing_secret_is_shown() {
-    let hall = Hall::new();
-    let (server, node) = (hall.server(), hall.node());
+    let fixture = Fixture::new();
+    let (server, node) = (fixture.server(), fixture.node());
     for (shown, file) in [
-        (format!("{node:?} {node:#?} {:?}", node.config()), hall.a.clone()),
-        (format!("{server:?} {server:#?} {:?}", server.config()), hall.file("server.pem")),
-        (format!("{:?} {:#?}", hall.authority, hall.authority), hall.file("ca.key")),
+        (format!("{node:?} {node:#?} {:?}", node.config()), fixture.a.clone()),
+        (format!("{server:?} {server:#?} {:?}", server.config()), fixture.file("server.pem")),
+        (format!("{:?} {:#?}", fixture.authority, fixture.authority), fixture.file("ca.key")),
     ] {
         assert_nothing_secret(&shown, &file);
     }
@@ -186,18 +189,18 @@ impl Write for Log {
 #[test]
 fn keys_that_others_may_read_are_told() {
     use std::os::unix::fs::PermissionsExt;
-    let hall = Hall::new();
+    let fixture = Fixture::new();
     let logged = |file: &Path, mode: u32| {
         std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
         let log = Log::default();
         let writer = log.clone();
         let subscriber =
             tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-        tracing::subscriber::with_default(subscriber, || (hall.node(), hall.server()));
+        tracing::subscriber::with_default(subscriber, || (fixture.node(), fixture.server()));
         std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
         String::from_utf8(log.0.lock().unwrap().clone()).unwrap()
     };
-    for file in [hall.a.clone(), hall.file("server.pem")] {
+    for file in [fixture.a.clone(), fixture.file("server.pem")] {
         for mode in [0o600, 0o400] {
             assert_eq!(logged(&file, mode), "");
         }

@@ -6,7 +6,9 @@ use hedgerow_net::transport::protocol::wire::{self, from_node, from_server};
 use hedgerow_net::transport::protocol::{VERSION, numbers_to_bytes};
 use tonic::Code;
 
-use super::house::{Guest, House, NUMBER, NUMBERS, ROUNDS, Style, hello, upload};
+use super::server::{
+    AttackedServer, NUMBER, NUMBERS, ROUNDS, ScriptedClient, Style, hello, upload,
+};
 
 /// What bad uploads claim: it must not be counted.
 const CLAIMED: u32 = 1_000_000_000;
@@ -31,12 +33,12 @@ type Wrong = (fn(u64) -> from_node::Message, &'static str);
 
 /// Sends it round after round until it arrives in time to be refused. Other nodes' rounds don't
 /// wait for it.
-async fn provoke(guest: &mut Guest, message: fn(u64) -> from_node::Message) -> String {
+async fn provoke(client: &mut ScriptedClient, message: fn(u64) -> from_node::Message) -> String {
     loop {
-        let round = guest.round().await;
-        guest.say(message(round)).await;
+        let round = client.round().await;
+        client.say(message(round)).await;
         for _ in 0..10 {
-            match guest.hear().await.unwrap() {
+            match client.hear().await.unwrap() {
                 from_server::Message::Refusal(refusal) => return refusal.reason,
                 from_server::Message::Broadcast(_) => {}
                 other => panic!("{other:?}"),
@@ -94,25 +96,25 @@ async fn bad_uploads_are_refused_with_a_reason_and_change_nothing() {
         (|_| hello("honest-1"), "second Hello"),
     ];
     let changes = ["limits.norm=2", "limits.bad_messages=1000000"];
-    let house = House::new(&changes).await;
-    let mut mallory = house.guest("mallory").await;
-    let node = format!("node={}", house.node("mallory").number);
-    let times = house
+    let attacked = AttackedServer::new(&changes).await;
+    let mut mallory = attacked.client("mallory").await;
+    let node = format!("node={}", attacked.node("mallory").number);
+    let times = attacked
         .besiege(async || {
             for (wrong, part) in WRONGS {
                 let reason = provoke(&mut mallory, wrong).await;
                 assert!(reason.contains(part), "{part}: {reason}");
-                house.log.says(&["refused", &node, part]).await;
+                attacked.log.says(&["refused", &node, part]).await;
             }
         })
         .await;
     mallory.say(wire::FromNode { message: None }).await;
-    house.log.says(&["refused", &node, "an empty message"]).await;
+    attacked.log.says(&["refused", &node, "an empty message"]).await;
     let refused = times * WRONGS.len() as u64 + 1;
-    let status = house.status();
-    assert_eq!((status.refused, house.node("mallory").refused), (refused, refused));
-    assert_eq!(house.refused().await, refused);
-    assert_eq!((house.node("mallory").samples, house.node("mallory").uploads), (0, 0));
+    let status = attacked.status();
+    assert_eq!((status.refused, attacked.node("mallory").refused), (refused, refused));
+    assert_eq!(attacked.refused().await, refused);
+    assert_eq!((attacked.node("mallory").samples, attacked.node("mallory").uploads), (0, 0));
     assert!(status.samples < u64::from(CLAIMED), "{status:?}");
     // A good one after a bad one of the same round counts, and once.
     let twice = async {
@@ -121,26 +123,26 @@ async fn bad_uploads_are_refused_with_a_reason_and_change_nothing() {
             mallory.say(with_number(round, 5, f32::NAN)).await;
             mallory.say(from_node::Message::Upload(upload(round))).await;
             mallory.say(from_node::Message::Upload(upload(round))).await;
-            house
+            attacked
                 .log
                 .says(&["refused", &node, &format!("already uploaded in round {round}")])
                 .await;
-            if house.node("mallory").samples > 0 {
+            if attacked.node("mallory").samples > 0 {
                 return;
             }
         }
     };
     tokio::time::timeout(crate::common::PATIENCE, twice).await.unwrap();
-    assert_eq!((house.node("mallory").samples, house.node("mallory").uploads), (1, 1));
-    house.rounds(ROUNDS).await;
+    assert_eq!((attacked.node("mallory").samples, attacked.node("mallory").uploads), (1, 1));
+    attacked.rounds(ROUNDS).await;
 }
 
 #[tokio::test]
 async fn who_goes_on_and_on_is_shown_out() {
-    let house = House::new(&[]).await;
-    let times = house
+    let attacked = AttackedServer::new(&[]).await;
+    let times = attacked
         .besiege(async || {
-            let mut mallory = house.guest("mallory").await;
+            let mut mallory = attacked.client("mallory").await;
             for _ in 0..50 {
                 mallory.say(from_node::Message::Upload(bad(u64::MAX))).await;
             }
@@ -151,12 +153,15 @@ async fn who_goes_on_and_on_is_shown_out() {
             );
         })
         .await;
-    let node = format!("node={}", house.node("mallory").number);
-    house.log.says(&["WARN", "refused too often", &node, "is open"]).await;
+    let node = format!("node={}", attacked.node("mallory").number);
+    attacked.log.says(&["WARN", "refused too often", &node, "is open"]).await;
     // Ten each time, and what comes after is not even read.
-    assert_eq!((house.status().refused, house.node("mallory").refused), (10 * times, 10 * times));
-    assert_eq!(house.refused().await, 10 * times);
-    assert!(house.log.count(&["WARN", "refused", &node]) >= times as usize);
+    assert_eq!(
+        (attacked.status().refused, attacked.node("mallory").refused),
+        (10 * times, 10 * times)
+    );
+    assert_eq!(attacked.refused().await, 10 * times);
+    assert!(attacked.log.count(&["WARN", "refused", &node]) >= times as usize);
 }
 
 #[tokio::test]
@@ -165,10 +170,10 @@ async fn a_flood_of_messages_is_dammed() {
     // Honest nodes need far less than that on any machine.
     let changes = ["limits.messages_per_second=100", "limits.bad_messages=1000000"];
     let nap = Duration::from_millis(25);
-    let house = House::with(Style { changes: &changes, nap, ..Style::default() }).await;
-    let mut mallory = house.guest("mallory").await;
+    let attacked = AttackedServer::with(Style { changes: &changes, nap, ..Style::default() }).await;
+    let mut mallory = attacked.client("mallory").await;
     let mut too_many = 0;
-    let waves = house
+    let waves = attacked
         .besiege(async || {
             for _ in 0..WAVE {
                 mallory.say(from_node::Message::Upload(bad(u64::MAX))).await;
@@ -185,26 +190,26 @@ async fn a_flood_of_messages_is_dammed() {
     let flood = waves * WAVE;
     // Two seconds' worth at once, and whatever the time since has given.
     assert!((1..=flood - 200).contains(&too_many), "{too_many} of {flood}");
-    assert_eq!((house.status().refused, house.node("mallory").refused), (flood, flood));
-    assert_eq!(house.refused().await, flood);
-    let node = format!("node={}", house.node("mallory").number);
-    house.log.says(&["refused", &node, "100 messages a second"]).await;
-    assert_eq!(house.log.count(&["refused", &node]) as u64, flood, "each is logged,");
+    assert_eq!((attacked.status().refused, attacked.node("mallory").refused), (flood, flood));
+    assert_eq!(attacked.refused().await, flood);
+    let node = format!("node={}", attacked.node("mallory").number);
+    attacked.log.says(&["refused", &node, "100 messages a second"]).await;
+    assert_eq!(attacked.log.count(&["refused", &node]) as u64, flood, "each is logged,");
     // Only a few of them are logged as warnings.
-    let warnings = house.log.count(&["WARN", "refused", &node]) as u64;
+    let warnings = attacked.log.count(&["WARN", "refused", &node]) as u64;
     assert!((1..flood / 4).contains(&warnings), "{warnings} of {flood}");
     // Another stream brings no new allowance.
-    mallory = house.guest("mallory").await;
+    mallory = attacked.client("mallory").await;
     for _ in 0..5 {
         mallory.say(from_node::Message::Upload(bad(u64::MAX))).await;
     }
-    house.until("refused", |status| status.refused == flood + 5).await;
+    attacked.until("refused", |status| status.refused == flood + 5).await;
 }
 
 #[tokio::test]
 async fn who_says_hello_wrongly_is_turned_away() {
-    let house = House::new(&[]).await;
-    let a = house.tls("a");
+    let attacked = AttackedServer::new(&[]).await;
+    let a = attacked.tls("a");
     let named = |software: String, protocol| {
         from_node::Message::Hello(wire::Hello {
             protocol,
@@ -225,27 +230,28 @@ async fn who_says_hello_wrongly_is_turned_away() {
         (named(String::new(), u32::MAX).into(), Code::FailedPrecondition, "version 1"),
         (named("x".repeat(1 << 20), VERSION).into(), Code::OutOfRange, "too large"),
     ];
-    let times = house
+    let times = attacked
         .besiege(async || {
             for (first, code, part) in &wrongs {
-                let mut guest = Guest::open(house.address(), Some(a.clone())).await.unwrap();
-                guest.say(first.clone()).await;
-                let end = guest.end().await;
+                let mut client =
+                    ScriptedClient::open(attacked.address(), Some(a.clone())).await.unwrap();
+                client.say(first.clone()).await;
+                let end = client.end().await;
                 assert!(end.code() == *code && end.message().contains(part), "{end:?}");
-                house
+                attacked
                     .log
-                    .says(&["turned away", "name=\"a\"", &guest.address.to_string(), part])
+                    .says(&["turned away", "name=\"a\"", &client.address.to_string(), part])
                     .await;
             }
         })
         .await;
-    assert_eq!(house.turned_away().await, times * wrongs.len() as u64);
-    assert_eq!(house.status().nodes_known, 2);
+    assert_eq!(attacked.turned_away().await, times * wrongs.len() as u64);
+    assert_eq!(attacked.status().nodes_known, 2);
     // What people see is short and printable for any input.
-    let mut odd = Guest::open(house.address(), Some(a)).await.unwrap();
+    let mut odd = ScriptedClient::open(attacked.address(), Some(a)).await.unwrap();
     odd.say(named("\u{1b}[2J\n<b>".to_owned() + &"y".repeat(500), VERSION)).await;
     odd.welcome().await;
-    let software = house.node("a").software;
+    let software = attacked.node("a").software;
     assert!(software.len() <= 64 && !software.contains(char::is_control), "{software:?}");
-    assert!(!house.log.text().contains('\u{1b}'));
+    assert!(!attacked.log.text().contains('\u{1b}'));
 }

@@ -4,10 +4,10 @@
 #![cfg(feature = "server")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod crowds;
-mod house;
+mod load;
 mod messages;
-mod people;
+mod nodes;
 mod raw;
 mod secrets;
-mod words;
+mod server;
+mod text;

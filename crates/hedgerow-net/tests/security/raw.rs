@@ -10,7 +10,7 @@ use rustls::ClientConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::house::{hello, reach};
+use super::server::{hello, reach};
 use crate::common::PATIENCE;
 
 /// Types of frames.

@@ -16,10 +16,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::version::TLS13;
 use tokio::time::timeout;
 
-use super::house::{House, ROUNDS, Style};
 use super::raw::{DATA, Raw, frame, grpc};
+use super::server::{AttackedServer, ROUNDS, Style};
 use crate::common::PATIENCE;
-use crate::identity::hall::{certificates, unchecked_client};
+use crate::identity::fixture::{certificates, unchecked_client};
 
 /// Samples of a node with numbers that are found nowhere else.
 const SAMPLES: [(&str, &str); 4] = [
@@ -52,14 +52,15 @@ fn spellings(bytes: &[u8]) -> [String; 3] {
 #[tokio::test]
 async fn secrets_and_samples_are_never_logged() {
     let nap = Duration::from_millis(20);
-    let house =
-        House::with(Style { nap, is_chatty: true, is_tolerant: true, ..Style::default() }).await;
+    let attacked =
+        AttackedServer::with(Style { nap, is_chatty: true, is_tolerant: true, ..Style::default() })
+            .await;
     // A real node that learns.
-    let file = house.hall.authority.issue("teller", 10).unwrap();
+    let file = attacked.fixture.authority.issue("teller", 10).unwrap();
     let changes = [
-        format!("server.address=\"localhost:{}\"", house.address().port()),
+        format!("server.address=\"localhost:{}\"", attacked.address().port()),
         format!("server.identity={file:?}"),
-        format!("state.path={:?}", house.hall.folder.path().join("teller.state")),
+        format!("state.path={:?}", attacked.fixture.folder.path().join("teller.state")),
         "samples.pace=round".to_owned(),
     ];
     let settings = Settings::read(&Layer::sets(changes).unwrap()).unwrap();
@@ -73,28 +74,28 @@ async fn secrets_and_samples_are_never_logged() {
         methods: &[],
     };
     let learning = timeout(PATIENCE, driver::run(settings, parts, std::future::pending())).await;
-    learning.unwrap_or_else(|_| panic!("it still learns:\n{}", house.log.tail())).unwrap();
-    assert!(house.node("teller").samples > 0);
+    learning.unwrap_or_else(|_| panic!("it still learns:\n{}", attacked.log.tail())).unwrap();
+    assert!(attacked.node("teller").samples > 0);
     // ConnectError of all kinds, which is told of.
-    let ours = certificates(&house.hall.file("ca.pem"))[0].clone();
-    house.knock(unchecked_client(None, &ours, &TLS13)).await;
-    let mallory = house.tls("mallory");
-    let mut raw = Raw::open(house.address(), Some(mallory.clone()), 1 << 20).await;
+    let ours = certificates(&attacked.fixture.file("ca.pem"))[0].clone();
+    attacked.knock(unchecked_client(None, &ours, &TLS13)).await;
+    let mallory = attacked.tls("mallory");
+    let mut raw = Raw::open(attacked.address(), Some(mallory.clone()), 1 << 20).await;
     raw.join("mallory").await;
     raw.write(&frame(DATA, 0, 1, &grpc(b"-----BEGIN PRIVATE KEY-----"))).await;
     raw.ended().await;
-    house.hall.authority.revoke("mallory").unwrap();
-    house.log.says(&["read again"]).await;
-    house.knock(mallory).await;
+    attacked.fixture.authority.revoke("mallory").unwrap();
+    attacked.log.says(&["read again"]).await;
+    attacked.knock(mallory).await;
     // Files that can't be used any more.
-    let spoilt = house.hall.file("server.pem");
+    let spoilt = attacked.fixture.file("server.pem");
     let good = std::fs::read_to_string(&spoilt).unwrap();
     std::fs::write(&spoilt, good.replacen("BEGIN CERTIFICATE", "BEGIN NOTHING", 1)).unwrap();
-    house.log.says(&["ERROR", "can't be read"]).await;
+    attacked.log.says(&["ERROR", "can't be read"]).await;
     std::fs::write(&spoilt, good).unwrap();
-    house.rounds(ROUNDS).await;
+    attacked.rounds(ROUNDS).await;
 
-    let log = house.log.text();
+    let log = attacked.log.text();
     for said in [
         "turned away",
         "refused",
@@ -107,7 +108,7 @@ async fn secrets_and_samples_are_never_logged() {
     }
     assert!(!log.contains("PRIVATE KEY") && !log.contains("-----BEGIN"));
     let mut keys = 0;
-    for file in files(house.hall.authority.folder()) {
+    for file in files(attacked.fixture.authority.folder()) {
         let Ok(text) = std::fs::read_to_string(&file) else { continue };
         for line in text.lines().filter(|line| line.len() >= 32 && !line.contains(['-', '{'])) {
             assert!(!log.contains(line), "{}: {line}", file.display());

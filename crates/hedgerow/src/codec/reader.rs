@@ -20,7 +20,7 @@ use crate::message::Rejected;
 /// for round in 1..5 {
 ///     encoder.encode(round, &sections, &[1.0, 1.0 / 3.0], &broadcast, &mut bytes);
 ///     reader.read(&bytes, &broadcast, 2, &mut numbers)?;
-///     // The server took it: both sides go on from there, and the next message says what is left to say.
+///     // The server accepted it, so the next message has only the difference to it.
 ///     encoder.acknowledge();
 ///     reader.acknowledge();
 /// }
@@ -191,7 +191,7 @@ mod tests {
             reader.acknowledge();
         }
         assert_eq!(
-            (numbers.len(), reader.known.numbers.len(), reader.known.places.len()),
+            (numbers.len(), reader.known.numbers.len(), reader.known.ranges.len()),
             (500, 500, 500)
         );
         assert!(reader.read(&bytes, &Reference::default(), 499, &mut numbers).is_err());

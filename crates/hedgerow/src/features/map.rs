@@ -4,11 +4,14 @@ use crate::executor::Executor;
 use crate::features::dictionary::Dictionary;
 use crate::features::{FeatureMap, Features};
 
-/// Tasks that a batch is divided into, features for which that is worth it, and samples that a task
-/// is best a multiple of.
+/// Tasks that a batch is divided into.
 const TASKS: usize = 16;
-const WORTH: usize = 1 << 16;
-const BATCH: usize = 8;
+
+/// Fewer features aren't divided.
+const MIN_PARALLEL_FEATURES: usize = 1 << 16;
+
+/// The samples of a task are a multiple of this number, except in the last task.
+const SAMPLES_MULTIPLE: usize = 8;
 
 /// The features of a method; [`crate::Plan::map`] makes the right one.
 #[derive(Debug, Clone)]
@@ -75,12 +78,12 @@ impl SampleMap {
     ) -> Features<'z> {
         let (inputs, width) = (self.inputs(), self.width());
         let samples = x.len() / inputs;
-        if samples < 2 || z.len() < WORTH {
+        if samples < 2 || z.len() < MIN_PARALLEL_FEATURES {
             return self.map_batch(x, z);
         }
         assert_eq!(x.len() % inputs, 0, "whole samples");
         assert_eq!(z.len(), samples * width, "length of z");
-        let each = samples.div_ceil(TASKS).next_multiple_of(BATCH);
+        let each = samples.div_ceil(TASKS).next_multiple_of(SAMPLES_MULTIPLE);
         let mut chunks = x.chunks(each * inputs).zip(z.chunks_mut(each * width));
         let mut tasks: [_; TASKS] = core::array::from_fn(|_| chunks.next());
         workers.each(&mut tasks, |task| {

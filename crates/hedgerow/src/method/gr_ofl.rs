@@ -24,14 +24,15 @@
 //! *Node*, on a broadcast: takes w over; V = the last two moves of w, each a broadcast less the one
 //! before, if it heard them all. After its samples (none, one or many) it uploads
 //!
-//! | what | numbers |
-//! |---|---|
-//! | gₖ | n |
-//! | a slice of its Gram matrix as it was when the epoch began, row by row of the lower triangle | what the budget leaves |
-//! | curvature VᵀAₖV in the plane of the last moves, the samples behind it, the samples behind the slice | 3 + 2 |
-//! | Σ(y₀ + f − y)² over the round | 1 |
-//! | in even rounds Σ(y − y₀ − m)² and Σ(y − y₀ − m) over the round; in odd ones how far its labels exceed hi (or, in turn, lo), and the square of that | 2 |
-//! | c, and the round's number of samples | 2 |
+//! - gₖ: n numbers;
+//! - a slice of its Gram matrix as it was when the epoch began, row by row of the lower triangle: as
+//!   many numbers as the budget leaves;
+//! - the curvature VᵀAₖV in the plane of the last moves (3), the samples behind it and the samples
+//!   behind the slice (2);
+//! - Σ(y₀ + f − y)² over the round (1);
+//! - in even rounds Σ(y − y₀ − m)² and Σ(y − y₀ − m) over the round; in odd rounds how far its
+//!   labels exceed hi (or, in turn, lo), and the square of that (2);
+//! - c, and the round's number of samples (2).
 //!
 //! In the first round of all it uploads A and b of as many features as fit instead, Σy² and c.
 //!
@@ -121,26 +122,26 @@ pub(super) static INFO: MethodInfo = MethodInfo {
     ..MethodInfo::BASE
 };
 
-/// The least budget: below it there is no room for a slice beside a gradient worth having.
+/// The least budget: a smaller one has no room for a slice and a useful gradient.
 const LEAST_BUDGET: usize = 16;
 
 /// Numbers of a usual upload that are neither gradient nor slice, at most.
 const MOST_SCALARS: usize = 10;
 
 /// Numbers of a broadcast after the model.
-const TAIL: usize = 9;
+const BROADCAST_EXTRA: usize = 9;
 
 /// Moves of the model whose plane is searched.
-const MOVES: usize = 2;
+const SEARCHED_MOVES: usize = 2;
 
-/// Counters on the wire go round at this, which f32 still tells from its neighbours.
-const CYCLE: u32 = 1 << 20;
+/// Counters on the wire wrap at this number. f32 still distinguishes it from its neighbours.
+const COUNTER_CYCLE: u32 = 1 << 20;
 
 /// δ: total penalty on the model.
 const PENALTY: f64 = 1e-5;
 
-/// φ: what is left of the past after an order to forget.
-const LEFT: f64 = 0.005;
+/// φ: the share of the past that is kept after an order to forget.
+const SHARE_KEPT: f64 = 0.005;
 
 /// Sizes that follow from a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -287,10 +288,11 @@ impl Order {
         if round == 0 || round >= LAST_COUNT {
             return Err(Rejected::NoSuchRound { round });
         }
-        let Some(len) =
-            found.checked_sub(TAIL).filter(|len| (sizes.first..=sizes.features).contains(len))
+        let Some(len) = found
+            .checked_sub(BROADCAST_EXTRA)
+            .filter(|len| (sizes.first..=sizes.features).contains(len))
         else {
-            return Err(Rejected::WrongLength { expected: sizes.first + TAIL, found });
+            return Err(Rejected::WrongLength { expected: sizes.first + BROADCAST_EXTRA, found });
         };
         if let Some(kernels) = broadcast.kernels {
             return Err(Rejected::WrongKernel { found: Some(kernels.current), last: 0 });
@@ -307,10 +309,10 @@ impl Order {
                 Err(Rejected::OutOfBounds { position: len + at, value, bound })
             }
         };
-        let epoch = count(5, CYCLE as usize)? as u32;
+        let epoch = count(5, COUNTER_CYCLE as usize)? as u32;
         let begin = count(6, triangle(sizes.features) - 1)?;
-        let forgotten = count(7, CYCLE as usize)? as u32;
-        let moves = count(8, MOVES)?;
+        let forgotten = count(7, COUNTER_CYCLE as usize)? as u32;
+        let moves = count(8, SEARCHED_MOVES)?;
         let [origin, constant, low, high, trust] = [tail[0], tail[1], tail[2], tail[3], tail[4]];
         if !(0.0..=1.0).contains(&trust) {
             return Err(Rejected::OutOfBounds { position: len + 4, value: trust, bound: 1.0 });
@@ -319,7 +321,7 @@ impl Order {
             return Err(Rejected::OutOfBounds { position: len + 2, value: low, bound: high });
         }
         if epoch == 0 && (len != sizes.first || begin != 0) {
-            return Err(Rejected::WrongLength { expected: sizes.first + TAIL, found });
+            return Err(Rejected::WrongLength { expected: sizes.first + BROADCAST_EXTRA, found });
         }
         Ok(Self { round, len, origin, constant, low, high, trust, epoch, begin, forgotten, moves })
     }
@@ -357,8 +359,11 @@ fn push_move(moves: &mut Vec<Vec<f64>>, now: &[f32], before: &[f32]) {
     let apart = now.iter().zip(before).map(|(now, before)| f64::from(*now) - f64::from(before));
     if apart.clone().any(|difference| difference != 0.0) {
         // The oldest makes room.
-        let mut room =
-            if moves.len() == MOVES { moves.pop().unwrap_or_default() } else { Vec::new() };
+        let mut room = if moves.len() == SEARCHED_MOVES {
+            moves.pop().unwrap_or_default()
+        } else {
+            Vec::new()
+        };
         room.clear();
         room.extend(apart);
         moves.insert(0, room);
@@ -367,7 +372,7 @@ fn push_move(moves: &mut Vec<Vec<f64>>, now: &[f32], before: &[f32]) {
 
 /// The next of a counter that goes round; never 0.
 fn next_in_cycle(counter: u32) -> u32 {
-    counter % CYCLE + 1
+    counter % COUNTER_CYCLE + 1
 }
 
 /// As a number on the wire.
@@ -388,10 +393,13 @@ mod tests {
             assert!(opening.layout(&sizes).len <= budget, "{budget}");
             for len in sizes.first..=sizes.features {
                 for round in 2..6 {
-                    let order = Order { round, len, epoch: 1, begin: 3, moves: MOVES, ..opening };
+                    let order =
+                        Order { round, len, epoch: 1, begin: 3, moves: SEARCHED_MOVES, ..opening };
                     let UploadShape { slice: (begin, end), len } = order.layout(&sizes);
                     assert!(end > begin && len <= budget, "{budget}");
-                    assert!(order.len + TAIL <= budget.max(sizes.features + TAIL));
+                    assert!(
+                        order.len + BROADCAST_EXTRA <= budget.max(sizes.features + BROADCAST_EXTRA)
+                    );
                 }
             }
         }

@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 use crate::features::dictionary::Feature;
 use crate::linear_algebra::{Cholesky, dot};
 
-/// How much it takes for a number to change, beside the mean square of a feature.
-const RELUCTANCE: f64 = 1e-6;
+/// The penalty on a number's change, relative to the mean square of a feature.
+const REFIT_RIDGE: f64 = 1e-6;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Refit {
@@ -49,7 +49,7 @@ impl Refit {
 
     /// For sums over the first `len` features.
     pub(crate) fn sums(&self, len: usize) -> SumsRefit {
-        let gram = Cholesky::new(self.old[..len * (len + 1) / 2].to_vec(), len, RELUCTANCE, 0.0);
+        let gram = Cholesky::new(self.old[..len * (len + 1) / 2].to_vec(), len, REFIT_RIDGE, 0.0);
         let mut guess = Vec::with_capacity(len * len);
         for (i, row) in self.across.chunks_exact(self.width).take(len).enumerate() {
             // G is symmetric, so a row of (C − G)(G + εI)⁻¹ is a solution too.
@@ -63,7 +63,7 @@ impl Refit {
             for j in 0..=i {
                 let (one, other) = (&guess[i * len..(i + 1) * len], &guess[j * len..(j + 1) * len]);
                 let explained = dot(one, &self.across[j * self.width..j * self.width + len]);
-                let reluctant = RELUCTANCE * (other[i] - dot(one, other));
+                let reluctant = REFIT_RIDGE * (other[i] - dot(one, other));
                 let missed = &mut missed[i * (i + 1) / 2 + j];
                 *missed += reluctant - explained;
                 if i == j {
@@ -81,7 +81,7 @@ impl Refit {
         let mut change: Vec<f64> =
             (0..len).map(|i| (0..len).map(|j| apart(i, j) * w[j]).sum()).collect();
         let triangle = self.new[..len * (len + 1) / 2].to_vec();
-        Cholesky::new(triangle, len, RELUCTANCE, 0.0).solve(&mut change);
+        Cholesky::new(triangle, len, REFIT_RIDGE, 0.0).solve(&mut change);
         w.iter_mut().zip(&change).for_each(|(w, change)| *w += change);
     }
 }

@@ -67,9 +67,8 @@ struct Stretch {
     turns: Vec<(f64, f64)>,
 }
 
-/// How much it takes for a number of the model to change, beside a mean square of a half for what
-/// is changed.
-const RELUCTANCE: f64 = 1e-3;
+/// The penalty on a change of the model's numbers. The features' mean square is one half.
+const STRETCH_RIDGE: f64 = 1e-3;
 
 /// Models of more frequencies are only turned, not stretched: the nearest function takes time as
 /// the cube of their number.
@@ -295,7 +294,7 @@ fn nearest(old: &[f64], new: &[f64], inputs: usize) -> [Vec<f64>; 2] {
     [0, 1].map(|part| {
         let triangle = (0..count).flat_map(|i| (0..=i).map(move |j| (i, j)));
         let gram: Vec<_> = triangle.map(|(i, j)| among[i * count + j][part]).collect();
-        let gram = Cholesky::new(gram, count, RELUCTANCE, 0.0);
+        let gram = Cholesky::new(gram, count, STRETCH_RIDGE, 0.0);
         let mut matrix = vec![0.0; count * count];
         let mut column = vec![0.0; count];
         for j in 0..count {

@@ -156,7 +156,7 @@ mod tests {
         let first = server.close_round().cloned();
         assert_eq!(first, Scale::from_ranges(&[(0.0, 1.0), (0.0, 10.0)]).ok());
         assert_eq!((server.close_round().cloned(), server.version()), (None, 1));
-        // News, but nothing new.
+        // A report that changes no scale.
         server.accept(3, &report(even(20))).unwrap();
         assert_eq!((server.close_round().cloned(), server.version()), (None, 1));
         server.accept(3, &report(even(40).map(|value| 3.0 * value))).unwrap();

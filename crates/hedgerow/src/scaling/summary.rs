@@ -16,13 +16,13 @@ pub struct Summary {
 }
 
 /// Numbers that a column has in a report: count, mean, standard deviation, smallest and largest.
-const REPORTED: usize = 5;
+const NUMBERS_PER_COLUMN: usize = 5;
 
-/// From so many values on a column knows what an outlier is.
-const KNOWN: f64 = 8.0;
+/// A column with fewer values has no outliers.
+const MIN_VALUES_FOR_OUTLIERS: f64 = 8.0;
 
-/// How many standard deviations away a value may be when outliers are rare.
-const REACH: f64 = 5.0;
+/// How many standard deviations from the mean a value may be when outliers are rare.
+const MIN_REACH: f64 = 5.0;
 
 impl Summary {
     /// Nothing has been seen yet.
@@ -106,7 +106,7 @@ impl Summary {
 
     /// What a report says, unless no honest node can have sent it.
     pub fn read(columns: usize, report: &Report) -> Result<Self, Rejected> {
-        let (expected, found) = (REPORTED * columns, report.numbers.len());
+        let (expected, found) = (NUMBERS_PER_COLUMN * columns, report.numbers.len());
         if found != expected {
             return Err(Rejected::WrongLength { expected, found });
         }
@@ -128,8 +128,8 @@ impl Summary {
 /// Nodes that are needed to detect outliers among them.
 const ENOUGH_NODES: usize = 5;
 
-/// How many spreads of a column away a node may be from the middle one. Nodes may well differ.
-const FAR: f64 = 30.0;
+/// How many spreads of a column a node may be from the middle one. Nodes often differ.
+const MAX_SPREADS_FROM_MIDDLE: f64 = 30.0;
 
 /// Where most nodes are in a column.
 struct Usual {
@@ -143,7 +143,14 @@ impl Usual {
         let apart = median(columns.clone().map(|column| (column.mean - middle).abs()));
         let within = median(columns.clone().map(Column::deviation));
         let is_known = columns.count() >= ENOUGH_NODES && apart.max(within) > 0.0;
-        Self { middle, farthest: if is_known { FAR * apart.max(within) } else { f64::INFINITY } }
+        Self {
+            middle,
+            farthest: if is_known {
+                MAX_SPREADS_FROM_MIDDLE * apart.max(within)
+            } else {
+                f64::INFINITY
+            },
+        }
     }
 
     fn admits(&self, column: &Column) -> bool {
@@ -173,7 +180,7 @@ struct Column {
 
 impl Default for Column {
     fn default() -> Self {
-        Self { count: 0.0, mean: 0.0, m2: 0.0, min: 0.0, max: 0.0, reach: REACH }
+        Self { count: 0.0, mean: 0.0, m2: 0.0, min: 0.0, max: 0.0, reach: MIN_REACH }
     }
 }
 
@@ -200,7 +207,7 @@ impl Column {
     /// has no idea of far.)
     fn pulled_in(&mut self, value: f64) -> f64 {
         let deviation = self.deviation();
-        if self.count < KNOWN || deviation == 0.0 {
+        if self.count < MIN_VALUES_FOR_OUTLIERS || deviation == 0.0 {
             return value;
         }
         let farthest = self.reach * deviation;
@@ -208,7 +215,7 @@ impl Column {
         // Doubled by every value beyond and 1% less with every other one: what comes more often
         // than once in seventy values is no outlier.
         let change = if pulled == value { 0.99 } else { 2.0 };
-        self.reach = (self.reach * change).clamp(REACH, f64::from(MAX_NUMBER));
+        self.reach = (self.reach * change).clamp(MIN_REACH, f64::from(MAX_NUMBER));
         pulled
     }
 
@@ -234,17 +241,17 @@ impl Column {
         self.reach = self.reach.max(other.reach);
     }
 
-    fn reported(&self) -> [f32; REPORTED] {
+    fn reported(&self) -> [f32; NUMBERS_PER_COLUMN] {
         let (min, max) = (self.min as f32, self.max as f32);
         // Values closer together than f32 can tell are one.
         let deviation = (self.deviation() as f32).min(max - min);
         [self.count as f32, self.mean as f32, deviation, min, max]
     }
 
-    fn from_reported(numbers: [f32; REPORTED]) -> Self {
+    fn from_reported(numbers: [f32; NUMBERS_PER_COLUMN]) -> Self {
         let [count, mean, deviation, min, max] = numbers.map(f64::from);
         let m2 = deviation * deviation.abs() * count;
-        Self { count, mean, m2, min, max, reach: REACH }
+        Self { count, mean, m2, min, max, reach: MIN_REACH }
     }
 
     fn is_sound(&self) -> bool {
@@ -257,7 +264,7 @@ impl Column {
             && -bound <= self.min
             && self.max <= bound
             && (0.0..=spread * spread * self.count).contains(&self.m2)
-            && (REACH..=bound).contains(&self.reach)
+            && (MIN_REACH..=bound).contains(&self.reach)
             && (!is_empty || (self.min, self.max) == (0.0, 0.0))
     }
 }
@@ -322,7 +329,7 @@ mod tests {
             let values = noise(at);
             let calm = summary(&values);
             for outlier in [1e12, -1e300, f64::MAX] {
-                let far = calm.mean(0).unwrap() + REACH * calm.deviation(0) * outlier.signum();
+                let far = calm.mean(0).unwrap() + MIN_REACH * calm.deviation(0) * outlier.signum();
                 let shaken = summary(&[&values[..], &[outlier]].concat());
                 assert_alike(&shaken, &summary(&[&values[..], &[far]].concat()));
                 assert!(shaken.deviation(0) < 1.6 * calm.deviation(0), "{shaken:?}");
@@ -439,7 +446,7 @@ mod tests {
             let cut = at.index(values.len() + 1);
             let (first, second) = (summary(&values[..cut]), summary(&values[cut..]));
             // Where a value was pulled in, it mattered what came before it.
-            let is_calm = |summary: &Summary| summary.columns[0].reach == REACH;
+            let is_calm = |summary: &Summary| summary.columns[0].reach == MIN_REACH;
             prop_assume!(is_calm(&first) && is_calm(&second) && is_calm(&summary(&values)));
             let (mut one, mut other) = (first.clone(), second.clone());
             one.merge(&second);

@@ -48,19 +48,19 @@ proptest! {
         let rules = Rules { quorum, least, deadline: span(deadline), cadence: span(cadence), late };
         let scaling = if online { Scaling::Online { kind: ScaleKind::Spread } } else { Scaling::None };
         let limits = Limits { messages_per_second: 20, ..Limits::default() };
-        let mut scene = scene_of(learning("mk").scaling(scaling), rules, limits);
+        let mut fixture = coordinator_of(learning("mk").scaling(scaling), rules, limits);
         let (mut told, mut counted, mut merged, mut again, mut recorded, mut in_round) = (1, 0, 0, 0, 0, vec![]);
         for event in events {
             match event {
-                Event::Join(node, stream) => _ = scene.join_on(node, stream),
-                Event::Leave(node, stream) => scene.coordinator.leave(Sender { node, stream }, Sent::default(), 0),
+                Event::Join(node, stream) => _ = fixture.join_on(node, stream),
+                Event::Leave(node, stream) => fixture.coordinator.leave(Sender { node, stream }, Sent::default(), 0),
                 Event::Upload(node, stream, ago, number, vote) => {
-                    let open = scene.coordinator.server.round();
+                    let open = fixture.coordinator.server.round();
                     let round = open.saturating_add_signed(i64::from(ago));
                     let upload = Upload { vote: Some(vote.into()), ..upload(round, number) };
                     let sender = Sender { node, stream };
-                    let (before, samples) = (scene.coordinator.server.save(), scene.coordinator.tally.samples);
-                    match scene.hear(sender, Said::Upload(&mut [upload], ERRORS)) {
+                    let (before, samples) = (fixture.coordinator.server.save(), fixture.coordinator.tally.samples);
+                    match fixture.hear(sender, Said::Upload(&mut [upload], ERRORS)) {
                         Ok(Some((verdict @ (Verdict::Taken | Verdict::Merged), _))) => {
                             counted += 1;
                             merged += u64::from(verdict == Verdict::Merged);
@@ -68,22 +68,22 @@ proptest! {
                             in_round.push((open, node));
                         }
                         _ => {
-                            prop_assert_eq!(scene.coordinator.server.save(), before);
-                            again += scene.coordinator.tally.samples - samples;
+                            prop_assert_eq!(fixture.coordinator.server.save(), before);
+                            again += fixture.coordinator.tally.samples - samples;
                         }
                     }
                 }
                 Event::Report(node, count) => {
                     let numbers = [[count.floor(), 0.5, 0.25, 0.0, 1.0]; 3].concat();
-                    _ = scene.hear(scene.sender(node), Said::Report(Report { numbers }));
+                    _ = fixture.hear(fixture.sender(node), Said::Report(Report { numbers }));
                 }
                 Event::Idle(node, stream) => {
-                    _ = scene.hear(Sender { node, stream }, Said::Idle);
+                    _ = fixture.hear(Sender { node, stream }, Said::Idle);
                 }
-                Event::Pass(ms) => scene.pass(ms.into()),
-                Event::Close => drop(scene.close().map(|_| ())),
+                Event::Pass(ms) => fixture.pass(ms.into()),
+                Event::Close => drop(fixture.close().map(|_| ())),
                 Event::Commit => {
-                    if let Some((opening, commit)) = scene.coordinator.committed(scene.now) {
+                    if let Some((opening, commit)) = fixture.coordinator.committed(fixture.now) {
                         let record = commit.record.as_ref();
                         prop_assert!(opening.round >= told);
                         prop_assert_eq!(opening.round - told, u64::from(record.is_some()));
@@ -92,24 +92,24 @@ proptest! {
                     }
                 }
             }
-            if scene.is_due() {
-                prop_assert!(scene.close().is_some());
+            if fixture.is_due() {
+                prop_assert!(fixture.close().is_some());
             }
-            prop_assert!(scene.coordinator.wake_at(scene.now).is_none_or(|wake| wake > scene.now));
-            let Coordinator { members, connected, answered, answered_connected, turn, .. } = &scene.coordinator;
+            prop_assert!(fixture.coordinator.wake_at(fixture.now).is_none_or(|wake| wake > fixture.now));
+            let Coordinator { members, connected, answered, answered_connected, turn, .. } = &fixture.coordinator;
             prop_assert_eq!(members.iter().filter(|member| member.is_connected()).count(), *connected);
-            prop_assert_eq!(members.iter().filter(|member| member.is_idle).count(), scene.coordinator.idle);
+            prop_assert_eq!(members.iter().filter(|member| member.is_idle).count(), fixture.coordinator.idle);
             let here = |member: &&Member| member.answered == *turn && member.is_connected();
             prop_assert_eq!(members.iter().filter(here).count(), *answered_connected);
             prop_assert_eq!(members.iter().filter(|member| member.answered == *turn).count(), *answered);
         }
-        if let Some((_, commit)) = scene.coordinator.committed(scene.now) {
+        if let Some((_, commit)) = fixture.coordinator.committed(fixture.now) {
             recorded += commit.record.as_ref().map_or(0, |record| record.uploads);
         }
-        prop_assert_eq!(recorded + scene.coordinator.uploads() as u64, counted);
-        let totals = scene.coordinator.totals();
+        prop_assert_eq!(recorded + fixture.coordinator.uploads() as u64, counted);
+        let totals = fixture.coordinator.totals();
         prop_assert_eq!(totals.uploads, recorded);
-        let samples = totals.samples + scene.coordinator.tally.samples;
+        let samples = totals.samples + fixture.coordinator.tally.samples;
         prop_assert_eq!(samples, 2 * (counted - merged) + again);
         prop_assert!(again <= 2 * merged, "errors of merged ones come again, and only those");
     }

@@ -4,54 +4,57 @@ use super::*;
 
 #[test]
 fn late_uploads_are_dropped_and_counted() {
-    let mut scene = scene(Rules { quorum: Quorum::Count(1), ..RULES });
-    scene.join(0..2);
-    scene.verdict(0, 1);
-    scene.step();
-    let (verdict, ledger) = scene.send(1, upload(1, 9.0)).unwrap();
+    let mut fixture = fixture(Rules { quorum: Quorum::Count(1), ..RULES });
+    fixture.join(0..2);
+    fixture.verdict(0, 1);
+    fixture.step();
+    let (verdict, ledger) = fixture.send(1, upload(1, 9.0)).unwrap();
     assert_eq!((verdict, ledger.taken(2)), (Verdict::Late, 0));
-    assert_eq!(scene.coordinator.uploads(), 0);
-    assert_eq!((scene.coordinator.totals.late, scene.coordinator.members[1].record.late), (1, 1));
-    assert_eq!(scene.coordinator.totals.refused, 0);
-    scene.verdict(1, 2);
-    let closing = scene.close().unwrap();
+    assert_eq!(fixture.coordinator.uploads(), 0);
+    assert_eq!(
+        (fixture.coordinator.totals.late, fixture.coordinator.members[1].record.late),
+        (1, 1)
+    );
+    assert_eq!(fixture.coordinator.totals.refused, 0);
+    fixture.verdict(1, 2);
+    let closing = fixture.close().unwrap();
     assert_eq!(closing.record.as_ref().map(|record| (record.late, record.uploads)), Some((1, 1)));
 }
 
 #[test]
 fn late_models_may_count_in_the_open_round() {
-    let mut scene =
-        scene(Rules { quorum: Quorum::Count(1), late: Late::Merge { rounds: 2 }, ..RULES });
-    scene.join(0..4);
+    let mut fixture =
+        fixture(Rules { quorum: Quorum::Count(1), late: Late::Merge { rounds: 2 }, ..RULES });
+    fixture.join(0..4);
     // All vote for kernel 1 from round 2 on, so that the same kernel is asked for.
     for round in 1..=4 {
-        scene.verdict(0, round);
-        assert_eq!(scene.step(), round + 1);
+        fixture.verdict(0, round);
+        assert_eq!(fixture.step(), round + 1);
     }
     let asked: Vec<_> =
-        scene.coordinator.asked.iter().map(|asked| (asked.round, asked.kernel)).collect();
+        fixture.coordinator.asked.iter().map(|asked| (asked.round, asked.kernel)).collect();
     assert_eq!(asked, [(3, Some(1)), (4, Some(1)), (5, Some(1))]);
-    assert_eq!(scene.verdict(1, 2), Verdict::Late, "too old");
-    let (verdict, ledger) = scene.send(1, upload(3, 1.0)).unwrap();
+    assert_eq!(fixture.verdict(1, 2), Verdict::Late, "too old");
+    let (verdict, ledger) = fixture.send(1, upload(3, 1.0)).unwrap();
     // Its errors come again with the next upload, so they don't count here, and it isn't told that
     // it was taken.
     assert_eq!((verdict, ledger.taken(5), ledger.taken(6)), (Verdict::Merged, 0, 0));
     assert_eq!(
-        (scene.coordinator.tally.samples, scene.coordinator.members[1].record.samples),
+        (fixture.coordinator.tally.samples, fixture.coordinator.members[1].record.samples),
         (0, 0)
     );
-    assert!(!scene.coordinator.acknowledged.contains(1));
-    assert_eq!(scene.verdict(1, 4), Verdict::Late, "it has one in the open round");
-    assert_eq!((scene.coordinator.uploads(), scene.coordinator.totals.late), (1, 3));
+    assert!(!fixture.coordinator.acknowledged.contains(1));
+    assert_eq!(fixture.verdict(1, 4), Verdict::Late, "it has one in the open round");
+    assert_eq!((fixture.coordinator.uploads(), fixture.coordinator.totals.late), (1, 3));
     // Another kernel is asked for: an old model is of no use.
-    scene.coordinator.asked.back_mut().unwrap().kernel = Some(2);
-    assert_eq!(scene.verdict(2, 4), Verdict::Late);
-    scene.coordinator.asked.iter_mut().for_each(|asked| asked.kernel = None);
-    scene.coordinator.asked.back_mut().unwrap().scale = 1;
-    assert_eq!(scene.verdict(3, 4), Verdict::Late, "another scale");
+    fixture.coordinator.asked.back_mut().unwrap().kernel = Some(2);
+    assert_eq!(fixture.verdict(2, 4), Verdict::Late);
+    fixture.coordinator.asked.iter_mut().for_each(|asked| asked.kernel = None);
+    fixture.coordinator.asked.back_mut().unwrap().scale = 1;
+    assert_eq!(fixture.verdict(3, 4), Verdict::Late, "another scale");
     // A method whose uploads are no models.
     let rules = Rules { quorum: Quorum::Count(1), late: Late::Merge { rounds: 2 }, ..RULES };
-    let mut pof = scene_of(learning("pof"), rules, Limits::default());
+    let mut pof = coordinator_of(learning("pof"), rules, Limits::default());
     pof.join(0..2);
     let len = pof.coordinator.plan.setup().model_len();
     let model = |round| Upload { round, vote: Some(0), numbers: vec![0.5; len] };
@@ -63,9 +66,9 @@ fn late_models_may_count_in_the_open_round() {
 #[test]
 fn bad_uploads_are_refused_with_a_reason_and_change_nothing() {
     let limits = Limits { norm: 10.0, bad_messages: 100, ..Limits::default() };
-    let mut scene = scene_of(learning("mk"), RULES, limits);
-    scene.join(0..2);
-    let before = scene.coordinator.server.save();
+    let mut fixture = coordinator_of(learning("mk"), RULES, limits);
+    fixture.join(0..2);
+    let before = fixture.coordinator.server.save();
     let bad = [
         (upload(2, 1.0), "round 1 is open"),
         (Upload { numbers: vec![1.0; LEN + 1], ..upload(1, 1.0) }, "5 came"),
@@ -77,34 +80,34 @@ fn bad_uploads_are_refused_with_a_reason_and_change_nothing() {
     ];
     let count = bad.len() as u64;
     for (upload, part) in bad {
-        let message = scene.refusal(0, upload);
+        let message = fixture.refusal(0, upload);
         assert!(message.contains(part), "{message}");
     }
     for squared_error in [-1.0, f32::NAN, f32::INFINITY] {
-        let (sender, upload) = (scene.sender(0), upload(1, 1.0));
+        let (sender, upload) = (fixture.sender(0), upload(1, 1.0));
         let errors = Errors { samples: 1, squared_error };
-        let refused = scene.hear(sender, Said::Upload(&mut [upload], errors));
+        let refused = fixture.hear(sender, Said::Upload(&mut [upload], errors));
         assert!(refused.unwrap_err().reason.to_string().contains("squared errors"));
     }
     let report = Report { numbers: vec![1.0; 15] };
-    let refused = scene.hear(scene.sender(0), Said::Report(report));
+    let refused = fixture.hear(fixture.sender(0), Said::Report(report));
     assert_eq!(refused.unwrap_err().reason, Refused::Rejected(Rejected::NotExpected));
-    assert_eq!(scene.coordinator.server.save(), before);
+    assert_eq!(fixture.coordinator.server.save(), before);
     assert_eq!(
-        (scene.coordinator.totals.refused, scene.coordinator.members[0].record.refused),
+        (fixture.coordinator.totals.refused, fixture.coordinator.members[0].record.refused),
         (count + 4, count + 4)
     );
-    assert_eq!((scene.coordinator.totals.samples, scene.coordinator.answered), (0, 0));
-    assert_eq!(scene.verdict(0, 1), Verdict::Taken);
+    assert_eq!((fixture.coordinator.totals.samples, fixture.coordinator.answered), (0, 0));
+    assert_eq!(fixture.verdict(0, 1), Verdict::Taken);
 }
 
 #[test]
 fn models_are_bounded_one_by_one() {
     let limits = Limits { norm: 10.0, ..Limits::default() };
     let refusal = |method, numbers: Vec<f32>, vote| {
-        let mut scene = scene_of(learning(method), RULES, limits);
-        scene.join([0]);
-        scene
+        let mut fixture = coordinator_of(learning(method), RULES, limits);
+        fixture.join([0]);
+        fixture
             .send(0, Upload { round: 1, vote, numbers })
             .map(|_| ())
             .map_err(|refusal| refusal.reason.to_string())
@@ -122,44 +125,44 @@ fn models_are_bounded_one_by_one() {
 #[test]
 fn nobody_speaks_twice_or_too_often() {
     let limits = Limits { messages_per_second: 2, bad_messages: 3, ..Limits::default() };
-    let mut scene = scene_of(learning("mk"), RULES, limits);
-    scene.join(0..2);
-    scene.verdict(0, 1);
-    let again = scene.send(0, upload(1, 5.0)).unwrap_err();
+    let mut fixture = coordinator_of(learning("mk"), RULES, limits);
+    fixture.join(0..2);
+    fixture.verdict(0, 1);
+    let again = fixture.send(0, upload(1, 5.0)).unwrap_err();
     assert_eq!(
         (again.reason, again.is_last),
         (Refused::Rejected(Rejected::Duplicate { node: 0, round: 1 }), false)
     );
     // On another stream it may be the same again: the first one stands.
-    scene.join_on(0, 77);
-    assert_eq!(scene.verdict(0, 1), Verdict::Repeated);
-    assert_eq!((scene.coordinator.uploads(), scene.coordinator.tally.samples), (1, 2));
+    fixture.join_on(0, 77);
+    assert_eq!(fixture.verdict(0, 1), Verdict::Repeated);
+    assert_eq!((fixture.coordinator.uploads(), fixture.coordinator.tally.samples), (1, 2));
     // Two seconds' worth may come at once.
-    scene.send(0, upload(1, 1.0)).unwrap_err();
-    let refusals: Vec<_> = (0..3).map(|_| scene.send(0, upload(1, 1.0)).unwrap_err()).collect();
+    fixture.send(0, upload(1, 1.0)).unwrap_err();
+    let refusals: Vec<_> = (0..3).map(|_| fixture.send(0, upload(1, 1.0)).unwrap_err()).collect();
     assert!(refusals.iter().all(|refusal| refusal.reason == Refused::Rate { bound: 2 }));
     assert_eq!(
         refusals.iter().map(|refusal| refusal.is_last).collect::<Vec<_>>(),
         [false, true, true]
     );
-    scene.pass(500);
-    assert!(scene.refusal(0, upload(1, 1.0)).contains("already"));
+    fixture.pass(500);
+    assert!(fixture.refusal(0, upload(1, 1.0)).contains("already"));
 }
 
 #[test]
 fn a_second_stream_replaces_the_first() {
-    let mut scene = scene(RULES);
-    assert_eq!(scene.join_on(0, 5).1, None);
-    let old = scene.sender(0);
-    assert_eq!(scene.join_on(0, 6).1, Some(5));
-    assert_eq!(scene.coordinator.connected(), 1);
-    let refused = scene.hear(old, Said::Upload(&mut [upload(1, 1.0)], ERRORS));
+    let mut fixture = fixture(RULES);
+    assert_eq!(fixture.join_on(0, 5).1, None);
+    let old = fixture.sender(0);
+    assert_eq!(fixture.join_on(0, 6).1, Some(5));
+    assert_eq!(fixture.coordinator.connected(), 1);
+    let refused = fixture.hear(old, Said::Upload(&mut [upload(1, 1.0)], ERRORS));
     let refusal = refused.unwrap_err();
     assert_eq!((refusal.reason, refusal.is_last), (Refused::Replaced, true));
-    scene.coordinator.leave(old, Sent::default(), 0);
-    assert_eq!(scene.coordinator.connected(), 1, "the old stream's end is not the node's");
-    scene.leave(0);
-    assert_eq!(scene.coordinator.connected(), 0);
+    fixture.coordinator.leave(old, Sent::default(), 0);
+    assert_eq!(fixture.coordinator.connected(), 1, "the old stream's end is not the node's");
+    fixture.leave(0);
+    assert_eq!(fixture.coordinator.connected(), 0);
 }
 
 #[test]
@@ -167,19 +170,19 @@ fn only_bad_messages_in_a_row_end_a_stream() {
     let limits = Limits { bad_messages: 2, ..Limits::default() };
     let online = Scaling::Online { kind: ScaleKind::Range };
     let rules = Rules { quorum: Quorum::Count(1), ..RULES };
-    let mut scene = scene_of(learning("mk").scaling(online), rules, limits);
-    scene.join([0]);
+    let mut fixture = coordinator_of(learning("mk").scaling(online), rules, limits);
+    fixture.join([0]);
     let report = Report { numbers: [[20.0, 0.5, 0.25, 0.0, 1.0]; 3].concat() };
     for _ in 0..3 {
-        assert!(!scene.send(0, upload(99, 1.0)).unwrap_err().is_last);
-        scene.hear(scene.sender(0), Said::Report(report.clone())).unwrap();
+        assert!(!fixture.send(0, upload(99, 1.0)).unwrap_err().is_last);
+        fixture.hear(fixture.sender(0), Said::Report(report.clone())).unwrap();
     }
-    scene.step();
+    fixture.step();
     for round in 1..=3 {
-        assert!(!scene.send(0, upload(99, 1.0)).unwrap_err().is_last);
-        assert_eq!(scene.verdict(0, round), Verdict::Taken);
-        assert_eq!(scene.step(), round + 1);
+        assert!(!fixture.send(0, upload(99, 1.0)).unwrap_err().is_last);
+        assert_eq!(fixture.verdict(0, round), Verdict::Taken);
+        assert_eq!(fixture.step(), round + 1);
     }
-    assert!(!scene.send(0, upload(99, 1.0)).unwrap_err().is_last);
-    assert!(scene.send(0, upload(99, 1.0)).unwrap_err().is_last);
+    assert!(!fixture.send(0, upload(99, 1.0)).unwrap_err().is_last);
+    assert!(fixture.send(0, upload(99, 1.0)).unwrap_err().is_last);
 }

@@ -54,7 +54,8 @@ impl Signer {
         Ok((Self { issuer: Issuer::new(params, key), pem, end }, key_pem))
     }
 
-    /// From the content of the files of the authority's key and certificate, if they belong together.
+    /// From the content of the files of the authority's key and certificate, if they belong
+    /// together.
     pub(super) fn read(
         (key_file, key): (&Path, &str),
         (file, pem): (&Path, String),
@@ -182,7 +183,8 @@ fn named(name: &str) -> DistinguishedName {
     distinguished
 }
 
-/// 128 bits. The first two are fixed, so that the number is positive and always has the same length.
+/// 128 bits. The first two are fixed, so that the number is positive and always has the same
+/// length.
 fn new_serial() -> Result<Vec<u8>, PkiError> {
     let mut serial = [0; 16];
     ring::default_provider().secure_random.fill(&mut serial).map_err(|_| PkiError::Random)?;

@@ -131,8 +131,8 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    /// None if there is no file. Take it before the file is read, so that a change meanwhile is seen
-    /// later.
+    /// None if there is no file. Take it before the file is read, so that a change meanwhile is
+    /// seen later.
     pub(super) fn of(file: &Path) -> Option<Self> {
         let metadata: Metadata = std::fs::metadata(file).ok()?;
         #[cfg(unix)]

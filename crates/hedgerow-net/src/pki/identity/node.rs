@@ -23,8 +23,8 @@ pub struct NodeIdentity {
 }
 
 impl NodeIdentity {
-    /// Reads the one file that a node needs. A certificate that has ended is no error, because a node
-    /// can predict without a server: see [`NodeIdentity::warning`].
+    /// Reads the one file that a node needs. A certificate that has ended is no error, because a
+    /// node can predict without a server: see [`NodeIdentity::warning`].
     pub fn open(file: &Path) -> Result<Self, IdentityError> {
         let stamp = Stamp::of(file);
         let Bundle { key, certificate, roots, .. } = Bundle::read(file, Usage::Node)?;

@@ -1,8 +1,8 @@
 //! [`ServerIdentity`]: the server's certificate, and which nodes it admits.
 //!
-//! A node is admitted if its certificate is signed by the authority, is for a node, has not ended and
-//! is not revoked. The list of revoked ones is a local file and never expires. Without the list no
-//! node is admitted. TLS sessions can't be resumed, because that would skip the list.
+//! A node is admitted if its certificate is signed by the authority, is for a node, has not ended
+//! and is not revoked. The list of revoked ones is a local file and never expires. Without the list
+//! no node is admitted. TLS sessions can't be resumed, because that would skip the list.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -51,15 +51,15 @@ impl ServerIdentity {
         Ok(Self { folder: folder.to_owned(), current: RwLock::new(current) })
     }
 
-    /// TLS of the server: 1.3 only, with certificates of nodes, HTTP/2. It changes, so ask for it at
-    /// each connection.
+    /// TLS of the server: 1.3 only, with certificates of nodes, HTTP/2. It changes, so ask for it
+    /// at each connection.
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.current().config)
     }
 
-    /// Loads a renewed certificate or a newer list. Returns whether something is new: then streams of
-    /// [revoked](Self::is_revoked) nodes should end. An error is returned once, and the old files
-    /// stay in use.
+    /// Loads a renewed certificate or a newer list. Returns whether something is new: then streams
+    /// of [revoked](Self::is_revoked) nodes should end. An error is returned once, and the old
+    /// files stay in use.
     pub fn reload_if_changed(&self) -> Result<bool, IdentityError> {
         let stamps = stamps(&self.folder);
         if self.current().stamps == stamps {
@@ -147,8 +147,8 @@ fn stamps(folder: &Path) -> [Option<Stamp>; 2] {
     [SERVER_FILE, CRL_FILE].map(|name| Stamp::of(&folder.join(name)))
 }
 
-/// Number and serials of a list that this authority signed. With a list of another authority no node
-/// could join.
+/// Number and serials of a list that this authority signed. With a list of another authority no
+/// node could join.
 fn check_list(
     file: &Path,
     der: &CertificateRevocationListDer<'_>,

@@ -1,4 +1,4 @@
-//! How a [`Hub`] stores its run: rounds before they are told, nodes now and then.
+//! How a [`Hub`] stores its run: rounds before they are announced, nodes now and then.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ impl Hub {
         );
     }
 
-    /// A commit has ended. A round that is stored is told.
+    /// A commit has ended. A stored round is announced.
     fn committed(&self, outcome: Result<Duration, StoreError>) {
         let now = now();
         let mut guard = self.lock();

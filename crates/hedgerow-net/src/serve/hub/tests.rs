@@ -102,7 +102,7 @@ async fn join(hub: &Hub, name: &str) -> Session {
 }
 
 /// Waits until all queued jobs are done, and those that they queued.
-async fn settle(hub: &Hub) {
+async fn wait_for_commits(hub: &Hub) {
     for _ in 0..2 {
         let writer = hub.lock().writer.as_ref().map(|writer| writer.run(|_| Ok(())));
         writer.unwrap().await.unwrap();
@@ -116,11 +116,11 @@ async fn a_full_disk_delays_rounds_and_loses_none() {
     let told = || openings.borrow().round;
     let sessions = [join(&hub, "a").await, join(&hub, "b").await];
     sessions.iter().for_each(|session| assert_eq!(send(&hub, session, 1), Verdict::Taken));
-    settle(&hub).await;
+    wait_for_commits(&hub).await;
     assert_eq!((told(), paper.rounds()), (2, vec![2]));
     paper.set_full(true);
     sessions.iter().for_each(|session| assert_eq!(send(&hub, session, 2), Verdict::Taken));
-    settle(&hub).await;
+    wait_for_commits(&hub).await;
     // What isn't stored isn't told, however often it is tried.
     for second in 0..5 {
         assert_eq!((told(), paper.rounds()), (2, vec![2]));
@@ -128,11 +128,11 @@ async fn a_full_disk_delays_rounds_and_loses_none() {
         let attempts = paper.0.lock().unwrap().attempts;
         assert_eq!(attempts, second + 1);
         hub.tick();
-        settle(&hub).await;
+        wait_for_commits(&hub).await;
         assert_eq!(paper.0.lock().unwrap().attempts, attempts, "not at every tick");
         advance(Duration::from_secs(1)).await;
         hub.tidy();
-        settle(&hub).await;
+        wait_for_commits(&hub).await;
     }
     let refused = hub.join("c", None, "", "", Arc::default()).await.unwrap_err();
     assert_eq!(refused, CloseReason::NotStored);
@@ -140,7 +140,7 @@ async fn a_full_disk_delays_rounds_and_loses_none() {
     paper.set_full(false);
     advance(Duration::from_secs(1)).await;
     hub.tidy();
-    settle(&hub).await;
+    wait_for_commits(&hub).await;
     assert_eq!((told(), paper.rounds()), (3, vec![2, 3]));
     assert!(hub.status().store_ok && hub.is_ready().is_ok());
     // Nothing was lost, nothing counts twice.
@@ -157,7 +157,7 @@ async fn a_full_disk_delays_rounds_and_loses_none() {
     assert_eq!((status.round, status.samples, status.mse, status.uploads), (3, 4, Some(2.0), 0));
     assert_eq!(hub.history(10).iter().map(|point| point.round).collect::<Vec<_>>(), [1, 2]);
     hub.tidy();
-    settle(&hub).await;
+    wait_for_commits(&hub).await;
     assert_eq!(paper.0.lock().unwrap().nodes.len(), 2);
 }
 
@@ -203,22 +203,22 @@ async fn time_closes_rounds() {
     advance(Duration::from_secs(2)).await;
     // The first look comes too early, the second in time.
     assert_eq!(hub.tick().unwrap() - now(), Duration::from_secs(3));
-    settle(&hub).await;
+    wait_for_commits(&hub).await;
     assert!(paper.rounds().is_empty());
     advance(Duration::from_secs(3)).await;
     hub.tick();
-    settle(&hub).await;
+    wait_for_commits(&hub).await;
     assert_eq!(paper.rounds(), [2]);
     hub.tidy();
     advance(Duration::from_secs(2)).await;
     for round in 2..12 {
         send(&hub, &session, round);
         hub.leave(join(&hub, "b").await.sender, Sent::default());
-        settle(&hub).await;
+        wait_for_commits(&hub).await;
         assert_eq!(paper.rounds().len() as u64, round - 1);
         hub.lock().coordinator.close(0, WireBytes::default());
         hub.tick();
-        settle(&hub).await;
+        wait_for_commits(&hub).await;
     }
     assert_eq!(hub.status().rounds_per_second, 5.0);
 }

@@ -1,5 +1,6 @@
-//! [`DuplicateIdentity`]: finds two devices with one identity. Their streams replace each other again
-//! and again. A single replacement may be a node that reconnects before its old stream has ended.
+//! [`DuplicateIdentity`]: finds two devices with one identity. Their streams replace each other
+//! again and again. A single replacement may be a node that reconnects before its old stream has
+//! ended.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::super::Setup;
 use super::super::node_shell::NodeRule;
 use super::super::rows::Models;
-use super::{CYCLE, LEFT, MOVES, Order, Sizes, TAIL, UploadShape, push_move, to_wire, triangle};
+use super::{
+    BROADCAST_EXTRA, COUNTER_CYCLE, Order, SEARCHED_MOVES, SHARE_KEPT, Sizes, UploadShape,
+    push_move, to_wire, triangle,
+};
 use crate::codec::{Kind, Section};
 use crate::features::Features;
 use crate::learning::loss::Loss;
@@ -57,7 +60,7 @@ pub(super) struct State {
     round: RoundSums,
 }
 
-const CURVATURES: usize = MOVES * (MOVES + 1) / 2;
+const CURVATURES: usize = SEARCHED_MOVES * (SEARCHED_MOVES + 1) / 2;
 
 /// Over the samples since the latest broadcast.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
@@ -79,7 +82,7 @@ impl Node {
             sizes,
             state: State {
                 broadcast: Broadcast { round: 1, kernels: None, numbers },
-                moves: Vec::with_capacity(MOVES),
+                moves: Vec::with_capacity(SEARCHED_MOVES),
                 gram: vec![0.0; triangle(sizes.features)],
                 moment: vec![0.0; sizes.features],
                 count: 0.0,
@@ -172,11 +175,11 @@ impl NodeRule for Node {
         // At the current model, without clipping.
         let (slope, z) = (weight * (f64::from(says) - (label - f64::from(origin))), z.numbers());
         state.gradient.iter_mut().zip(z).for_each(|(g, z)| *g += slope * f64::from(*z));
-        let mut along = [0.0; MOVES];
+        let mut along = [0.0; SEARCHED_MOVES];
         for (along, v) in along.iter_mut().zip(&state.moves) {
             *along = v.iter().zip(z).map(|(v, z)| v * f64::from(*z)).sum();
         }
-        for b in 0..MOVES {
+        for b in 0..SEARCHED_MOVES {
             for a in 0..=b {
                 state.curvature[triangle(b) + a] += weight * along[a] * along[b];
             }
@@ -267,10 +270,10 @@ impl NodeRule for Node {
         state.broadcast.round = broadcast.round;
         state.broadcast.numbers.clone_from(&broadcast.numbers);
         state.round = RoundSums::default();
-        let times = (order.forgotten + CYCLE - self.order.forgotten) % CYCLE;
+        let times = (order.forgotten + COUNTER_CYCLE - self.order.forgotten) % COUNTER_CYCLE;
         // Half the cycle and more is a server that went back to an earlier state.
-        if (1..CYCLE / 2).contains(&times) {
-            let left = math::powi(LEFT, times.min(100) as i32);
+        if (1..COUNTER_CYCLE / 2).contains(&times) {
+            let left = math::powi(SHARE_KEPT, times.min(100) as i32);
             let sums = state.gram.iter_mut().chain(&mut state.moment);
             sums.for_each(|sum| *sum *= left);
             state.count *= left;
@@ -361,7 +364,7 @@ fn is_sound(sizes: &Sizes, state: &State) -> bool {
     state.gram.len() == entries
         && state.moment.len() == sizes.features
         && state.gram.iter().chain(&state.moment).all(is_number)
-        && state.moves.len() <= MOVES
+        && state.moves.len() <= SEARCHED_MOVES
         && state.moves.iter().all(|v| v.len() <= order.len && v.iter().all(is_number))
         && state.moves.windows(2).all(|pair| pair[1].len() <= pair[0].len())
         && [state.count, state.energy, state.snapshot_count]
@@ -379,5 +382,5 @@ fn is_sound(sizes: &Sizes, state: &State) -> bool {
             .iter()
             .all(|sum| *sum >= 0.0 && follows(sum))
         && follows(&state.round.constant_offset)
-        && state.broadcast.numbers.len() <= sizes.features + TAIL
+        && state.broadcast.numbers.len() <= sizes.features + BROADCAST_EXTRA
 }

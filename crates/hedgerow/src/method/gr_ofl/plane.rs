@@ -1,17 +1,17 @@
 //! Small problems in the plane of the last moves: one or two dimensions, in closed form.
 
-use super::MOVES;
+use super::SEARCHED_MOVES;
 use crate::math;
 
 /// A symmetric table; only the first rows and columns count where there are fewer moves.
-pub(super) type Table = [[f64; MOVES]; MOVES];
+pub(super) type Table = [[f64; SEARCHED_MOVES]; SEARCHED_MOVES];
 
 /// Beyond this correlation two directions are one.
 const ALIKE: f64 = 1.0 - 1e-6;
 
 /// −K⁻¹s: from where the slopes are s to the minimum of a parabola of curvature K, whose first
 /// entry is positive. Along the first direction only where the others say nothing new.
-pub(super) fn minimum(curvature: &Table, slopes: &[f64]) -> [f64; MOVES] {
+pub(super) fn minimum(curvature: &Table, slopes: &[f64]) -> [f64; SEARCHED_MOVES] {
     let [[a, b], [_, c]] = *curvature;
     if slopes.len() < 2 || !is_plane(curvature) {
         return [-slopes[0] / a, 0.0];
@@ -27,7 +27,7 @@ pub(super) fn surplus(
     known: &Table,
     seen: &Table,
     dimensions: usize,
-) -> [Option<[f64; MOVES]>; MOVES] {
+) -> [Option<[f64; SEARCHED_MOVES]>; SEARCHED_MOVES] {
     let line = |seen: f64| {
         (seen > known[0][0]).then(|| [math::sqrt((seen / known[0][0] - 1.0) / known[0][0]), 0.0])
     };

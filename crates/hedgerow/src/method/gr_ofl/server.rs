@@ -9,8 +9,8 @@ use super::super::server_shell::{ServerRule, ServerShell};
 use super::super::{ServerMethod, Setup};
 use super::matrix::{self, Work};
 use super::{
-    INFO, MOVES, Order, PENALTY, Sizes, TAIL, UploadShape, next_in_cycle, plane, push_move,
-    rescale_broadcast, to_wire, triangle, whole_rows,
+    BROADCAST_EXTRA, INFO, Order, PENALTY, SEARCHED_MOVES, Sizes, UploadShape, next_in_cycle,
+    plane, push_move, rescale_broadcast, to_wire, triangle, whole_rows,
 };
 use crate::aggregation::Gathering;
 use crate::limits::{MAX_NUMBER, MAX_SUM};
@@ -31,20 +31,20 @@ const DAMPING_DOWN: f64 = 0.5;
 const DAMPING_OVERSHOT: f64 = 4.0;
 
 /// A move that overshot by more than this share is only taken back.
-const OVERSHOT: f64 = 0.5;
+const MAX_OVERSHOOT: f64 = 0.5;
 
 /// Samples in the window of the recent error.
-const WINDOW: f64 = 66.0;
+const ERROR_WINDOW: f64 = 66.0;
 
-/// The recent error is so many times the usual one after an abrupt drift, and so many times that of
-/// a constant.
-const JUMP: f64 = 3.0;
-const WORSE: f64 = 2.0;
+/// After an abrupt drift the recent error is more than this many times the usual error, and more
+/// than this many times the error of a constant.
+const DRIFT_OVER_USUAL: f64 = 3.0;
+const DRIFT_OVER_CONSTANT: f64 = 2.0;
 
-/// The most that one report counts in the recent error.
-const QUICKEST: f64 = 0.2;
+/// The largest weight of one report in the recent error.
+const MAX_REPORT_WEIGHT: f64 = 0.2;
 
-/// Samples that a feature needs before it is taken in.
+/// Samples that a feature needs before it is added.
 const SAMPLES_PER_FEATURE: f64 = 6.0;
 
 /// Rate of the weights of model and constant relative to the constant's usual error, log-odds at
@@ -54,11 +54,11 @@ const TRUST_FIRST: f64 = 1.0;
 const TRUST_LEFT: f64 = 0.99;
 const TRUST_MOST: f64 = 8.0;
 
-/// Samples per feature before a model is trusted at all it could be.
+/// Samples per feature before a model gets its full trust.
 const SAMPLES_FOR_TRUST: f64 = 1.5;
 
-/// How quickly the usual number of samples in a round is learned.
-const PACE: f64 = 0.1;
+/// The rate at which the usual number of samples in a round is learned.
+const PACE_RATE: f64 = 0.1;
 
 struct Growth {
     sizes: Sizes,
@@ -71,8 +71,8 @@ struct Scratch {
     sums: Vec<f64>,
     gradient: Vec<f64>,
     /// The last moves, filled up with zeros, and H times each.
-    directions: [Vec<f64>; MOVES],
-    images: [Vec<f64>; MOVES],
+    directions: [Vec<f64>; SEARCHED_MOVES],
+    images: [Vec<f64>; SEARCHED_MOVES],
     step: Vec<f64>,
     change: Vec<f64>,
     work: Work,
@@ -142,7 +142,7 @@ pub(super) fn server(setup: &Setup) -> Box<dyn ServerMethod> {
         pace: 0.0,
         age: 1.0,
         epoch: Epoch::default(),
-        errors: Errors { wait: 2.5 * WINDOW, trust: TRUST_FIRST, ..Errors::default() },
+        errors: Errors { wait: 2.5 * ERROR_WINDOW, trust: TRUST_FIRST, ..Errors::default() },
     };
     let rule = Growth { sizes, scratch: Scratch::default() };
     ServerShell::boxed(setup, (INFO.layout)(setup), rule, memory, opening)
@@ -233,7 +233,7 @@ impl ServerRule for Growth {
         has_shape
             && model.len() == order.len
             && model.iter().zip(&broadcast.numbers).all(|(w, sent)| *w == f64::from(*sent))
-            && moves.len() <= MOVES
+            && moves.len() <= SEARCHED_MOVES
             && moves.iter().all(|v| v.len() <= order.len && are_numbers(v))
             && [curvature, &epoch.entries].into_iter().all(|numbers| are_numbers(numbers))
             && (DAMPING.0..=DAMPING.1).contains(damping)
@@ -288,7 +288,7 @@ impl Memory {
         let scalars = &sums[len + end - begin..];
         let (plane, scalars) = scalars.split_at(triangle(order.moves));
         let [behind_plane, behind_slice, error] = [scalars[0], scalars[1], scalars[2]];
-        self.pace += PACE * (samples - self.pace);
+        self.pace += PACE_RATE * (samples - self.pace);
         self.age = (count / self.pace.max(f64::MIN_POSITIVE)).clamp(1.0, f64::from(MAX_NUMBER));
         let forgotten = order.forgotten;
         self.hear(order, error, [scalars[3], scalars[4]], samples);
@@ -354,9 +354,9 @@ impl Memory {
         if !(seen[0][0] > 0.0 && known[0][0] > 0.0) {
             return false;
         }
-        let mut slopes = [0.0; MOVES];
+        let mut slopes = [0.0; SEARCHED_MOVES];
         slopes.iter_mut().zip(&*directions).for_each(|(slope, v)| *slope = dot(gradient, v));
-        let combine = |parts: &[f64; MOVES], vectors: &[Vec<f64>], out: &mut Vec<f64>| {
+        let combine = |parts: &[f64; SEARCHED_MOVES], vectors: &[Vec<f64>], out: &mut Vec<f64>| {
             out.clear();
             out.extend(
                 (0..len)
@@ -373,7 +373,7 @@ impl Memory {
             self.model.iter_mut().zip(&*step).for_each(|(w, step)| *w += step);
             gradient.iter_mut().zip(&*change).for_each(|(g, change)| *g += change);
         }
-        let overshot = slopes[0] / seen[0][0] > OVERSHOT;
+        let overshot = slopes[0] / seen[0][0] > MAX_OVERSHOOT;
         if overshot {
             // The loss went up: the gradient had noise in it, or H too little in it.
             self.damping = (self.damping * DAMPING_OVERSHOT).min(DAMPING.1);
@@ -463,7 +463,7 @@ impl Memory {
             [error, told[0], told[1]].map(|sum| (sum / samples).clamp(-MAX_SUM, MAX_SUM));
         // Reports come in every other round and stand for both.
         let covered = 2.0 * samples;
-        let quick = (covered / WINDOW).min(QUICKEST);
+        let quick = (covered / ERROR_WINDOW).min(MAX_REPORT_WEIGHT);
         errors.reports = errors.reports.saturating_add(1);
         errors.wait -= covered;
         if errors.reports == 1 {
@@ -476,9 +476,12 @@ impl Memory {
             errors.trust = (TRUST_LEFT * errors.trust + gained).clamp(-TRUST_MOST, TRUST_MOST);
         }
         let (recent, usual) = (errors.recent, errors.usual);
-        if errors.wait < 0.0 && recent > JUMP * usual && recent > WORSE * errors.constant {
+        if errors.wait < 0.0
+            && recent > DRIFT_OVER_USUAL * usual
+            && recent > DRIFT_OVER_CONSTANT * errors.constant
+        {
             order.forgotten = next_in_cycle(order.forgotten);
-            errors.wait = 2.5 * WINDOW;
+            errors.wait = 2.5 * ERROR_WINDOW;
             errors.usual = recent;
         }
         let slow = (quick / 10.0).max(0.5 / errors.reports as f64);
@@ -500,7 +503,7 @@ impl Memory {
         sent.resize(self.model.len(), 0.0);
         write_bounded(&self.model, sent);
         self.model.iter_mut().zip(&*sent).for_each(|(w, sent)| *w = f64::from(*sent));
-        let before = &broadcast.numbers[..broadcast.numbers.len() - TAIL];
+        let before = &broadcast.numbers[..broadcast.numbers.len() - BROADCAST_EXTRA];
         if !is_first {
             push_move(&mut self.moves, sent, before);
         }

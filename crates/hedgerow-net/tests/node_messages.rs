@@ -8,7 +8,7 @@ use std::io::Cursor;
 use std::time::Duration;
 
 use crate::common::{learning, sample};
-use crate::stage::{Log, Session, Stage, accept, checked, pass};
+use crate::test_server::{Log, Session, TestServer, accept, checked, pass};
 use hedgerow::ServerMethod;
 use hedgerow_net::agent::client::ConnectError;
 use hedgerow_net::agent::driver::AgentError;
@@ -44,10 +44,10 @@ async fn play(session: &mut Session, server: &mut dyn ServerMethod) -> Vec<u32> 
 
 /// A node that reads this to its end. Returns its output, its end and the samples of its uploads.
 async fn read(changes: &[&str], input: Input) -> (Vec<Value>, Result<(), AgentError>, Vec<u32>) {
-    let mut stage = Stage::new();
+    let mut test_server = TestServer::new();
     let (json, plan) = checked(learning("mk", 1));
-    let node = stage.node(stage.settings(changes), input, None);
-    let mut session = stage.next().await;
+    let node = test_server.node(test_server.settings(changes), input, None);
+    let mut session = test_server.next().await;
     session.welcome("r1", &json).await;
     let mut server = plan.server();
     session.broadcast(server.broadcast(), 0).await;
@@ -162,12 +162,12 @@ async fn inputs_that_nobody_names_are_told_of_once_each() {
     }
     // Over HTTP as well; nor is there an input that ends.
     let (log, _guard) = Log::begin();
-    let mut stage = Stage::new();
+    let mut test_server = TestServer::new();
     let (json, plan) = checked(learning("mk", 1));
-    let settings = stage.settings(&["samples.source=none", "http.address=127.0.0.1:0"]);
+    let settings = test_server.settings(&["samples.source=none", "http.address=127.0.0.1:0"]);
     let (ask, asked) = mpsc::channel(1);
-    let node = stage.node(settings, Input::None, Some(asked));
-    let mut session = stage.next().await;
+    let node = test_server.node(settings, Input::None, Some(asked));
+    let mut session = test_server.next().await;
     session.welcome("r1", &json).await;
     session.broadcast(plan.server().broadcast(), 0).await;
     for body in [r#"{"a": 1}"#, r#"[{"a": 1, "b": 2}, {"a": 1, "c": null}]"#] {
@@ -195,12 +195,12 @@ async fn inputs_that_nobody_names_are_told_of_once_each() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_goes_before_its_welcome_is_tried_ever_more_rarely() {
     let (log, _guard) = Log::begin();
-    let mut stage = Stage::new();
-    let node = stage.node(stage.settings(&[]), text(&objects(1)), None);
+    let mut test_server = TestServer::new();
+    let node = test_server.node(test_server.settings(&[]), text(&objects(1)), None);
     for _ in 0..12 {
-        drop(stage.next().await);
+        drop(test_server.next().await);
     }
-    let tries = stage.tries.lock().unwrap().clone();
+    let tries = test_server.tries.lock().unwrap().clone();
     let waits: Vec<f64> = tries.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect();
     assert!(waits.iter().sum::<f64>() > 5.0 && waits[0] < 0.2, "{waits:?}");
     node.stopped().await.1.unwrap();
@@ -211,12 +211,12 @@ async fn a_server_that_goes_before_its_welcome_is_tried_ever_more_rarely() {
 #[tokio::test(start_paused = true)]
 async fn two_that_take_each_other_s_place_do_so_ever_more_rarely() {
     let (log, _guard) = Log::begin();
-    let mut stage = Stage::new();
+    let mut test_server = TestServer::new();
     let (json, plan) = checked(learning("mk", 1));
-    let node = stage.node(stage.settings(&[]), text(&objects(1)), None);
+    let node = test_server.node(test_server.settings(&[]), text(&objects(1)), None);
     let began = tokio::time::Instant::now();
     for _ in 0..12 {
-        let mut session = stage.next().await;
+        let mut session = test_server.next().await;
         session.welcome("r1", &json).await;
         session.broadcast(plan.server().broadcast(), 0).await;
         // Longer than the first waits.
@@ -232,7 +232,7 @@ async fn two_that_take_each_other_s_place_do_so_ever_more_rarely() {
 
 #[tokio::test(start_paused = true)]
 async fn what_the_server_says_is_passed_on_and_what_libraries_say_is_not() {
-    let mut stage = Stage::new();
+    let mut test_server = TestServer::new();
     let (json, plan) = checked(learning("mk", 1));
     for (end, expected) in [
         (
@@ -246,9 +246,9 @@ async fn what_the_server_says_is_passed_on_and_what_libraries_say_is_not() {
         (Some(Status::unknown("h2 protocol error")), "the server is gone: the stream broke off"),
         (None, "the server ended the stream"),
     ] {
-        let settings = stage.settings(&["server.once=true", "samples.at_end=stay"]);
-        let node = stage.node(settings, text(""), None);
-        let mut session = stage.next().await;
+        let settings = test_server.settings(&["server.once=true", "samples.at_end=stay"]);
+        let node = test_server.node(settings, text(""), None);
+        let mut session = test_server.next().await;
         session.welcome("r1", &json).await;
         session.broadcast(plan.server().broadcast(), 0).await;
         match end {

@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::house::{Guest, House, ROUNDS, hello, reach};
 use super::raw::{DATA, PING, PREFACE, Raw, frame};
+use super::server::{AttackedServer, ROUNDS, ScriptedClient, hello, reach};
 use crate::common::{PATIENCE, until};
 
 /// A way to block a connection slot.
@@ -82,9 +82,9 @@ impl Idler {
                 raw.address
             }
             Self::Speechless => {
-                let mut guest = Guest::open(server, Some(tls)).await.unwrap();
-                guest.end().await;
-                guest.address
+                let mut client = ScriptedClient::open(server, Some(tls)).await.unwrap();
+                client.end().await;
+                client.address
             }
             Self::Stammering => {
                 let mut raw = Raw::open(server, Some(tls), 1 << 16).await;
@@ -127,34 +127,34 @@ async fn dribble(io: Box<dyn hedgerow_net::transport::Connection>, bytes: &[u8])
 async fn whoever_only_stands_there_is_cut_off() {
     const EACH: usize = 8;
     let changes = ["limits.handshake=2s", "limits.connections_per_address=68"];
-    let house = House::new(&changes).await;
-    let tls = house.tls("idler");
+    let attacked = AttackedServer::new(&changes).await;
+    let tls = attacked.tls("idler");
     // Honest rounds close while idlers stand there. A busy machine may need several crowds for it;
     // a server that waits for idlers closes none, however many there are.
     let (mut rounds, mut crowds) = (0, 0);
     while rounds < ROUNDS && crowds < 10 {
-        let begin = house.status().round;
-        crowd_of_idlers(&house, EACH, &tls).await;
-        rounds += house.status().round - begin;
+        let begin = attacked.status().round;
+        crowd_of_idlers(&attacked, EACH, &tls).await;
+        rounds += attacked.status().round - begin;
         crowds += 1;
     }
-    assert!(rounds >= ROUNDS, "{rounds} rounds during {crowds} crowds\n{}", house.log.tail());
-    house.is_well();
-    let status = house.status();
+    assert!(rounds >= ROUNDS, "{rounds} rounds during {crowds} crowds\n{}", attacked.log.tail());
+    attacked.is_well();
+    let status = attacked.status();
     assert_eq!((status.nodes_known, status.connected), (2, 2));
-    assert_eq!(house.turned_away().await, (crowds * EACH * IDLERS.len()) as u64);
+    assert_eq!(attacked.turned_away().await, (crowds * EACH * IDLERS.len()) as u64);
     // All their slots are free again.
     let mut places = vec![];
     for at in 0..60 {
-        places.push(house.guest(&format!("n{at}")).await);
+        places.push(attacked.client(&format!("n{at}")).await);
     }
-    house.until("all there", |status| status.connected == 62).await;
+    attacked.until("all there", |status| status.connected == 62).await;
 }
 
 /// Idlers of every kind at once, until the server has cut off each of them with its reason.
-async fn crowd_of_idlers(house: &House, each: usize, tls: &Arc<ClientConfig>) {
+async fn crowd_of_idlers(attacked: &AttackedServer, each: usize, tls: &Arc<ClientConfig>) {
     // On a thread of their own: what they do themselves is not the server's time.
-    let (server, (told, mut stood)) = (house.address(), mpsc::unbounded_channel());
+    let (server, (told, mut stood)) = (attacked.address(), mpsc::unbounded_channel());
     let tls = Arc::clone(tls);
     let crowd = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -181,7 +181,7 @@ async fn crowd_of_idlers(house: &House, each: usize, tls: &Arc<ClientConfig>) {
             Idler::Speechless | Idler::Stammering => "",
             Idler::Secured | Idler::Prefacing | Idler::Streamless => "nobody joined",
         };
-        house.log.says(&["turned away", &from.to_string(), expected]).await;
+        attacked.log.says(&["turned away", &from.to_string(), expected]).await;
     }
     crowd.join().unwrap();
 }
@@ -191,55 +191,59 @@ async fn a_flood_of_connections_finds_no_place() {
     const FLOOD: u64 = 400;
     let changes =
         ["limits.handshake=60s", "limits.connections_per_address=40", "limits.connections=60"];
-    let house = House::new(&changes).await;
+    let attacked = AttackedServer::new(&changes).await;
     let mut crowd = vec![];
     for _ in 0..38 {
-        crowd.push(TcpStream::connect(house.address()).await.unwrap());
+        crowd.push(TcpStream::connect(attacked.address()).await.unwrap());
     }
     let flood = async || {
-        let mut refused = TcpStream::connect(house.address()).await.unwrap();
+        let mut refused = TcpStream::connect(attacked.address()).await.unwrap();
         let read = timeout(PATIENCE, refused.read(&mut [0])).await.expect("it is cut off");
         assert!(matches!(read, Ok(0) | Err(_)));
         refused.local_addr().unwrap()
     };
     // Until all of the crowd have been accepted, one that comes later may be let in before.
-    until("a full house", async || {
-        crowd.push(TcpStream::connect(house.address()).await.unwrap());
-        house.log.count(&["turned away", "too many connections"]) > 0
+    until("a full server", async || {
+        crowd.push(TcpStream::connect(attacked.address()).await.unwrap());
+        attacked.log.count(&["turned away", "too many connections"]) > 0
     })
     .await;
-    let before = house.turned_away().await;
+    let before = attacked.turned_away().await;
     let mut times = 0;
-    house
+    attacked
         .besiege(async || {
             for _ in 0..FLOOD / 10 {
                 let from = flood().await;
-                house.log.says(&["turned away", &from.to_string(), "too many connections"]).await;
+                attacked
+                    .log
+                    .says(&["turned away", &from.to_string(), "too many connections"])
+                    .await;
                 times += 1;
             }
         })
         .await;
-    assert_eq!(house.turned_away().await, before + times);
-    let warnings = house.log.count(&["WARN", "too many connections"]) as u64;
+    assert_eq!(attacked.turned_away().await, before + times);
+    let warnings = attacked.log.count(&["WARN", "too many connections"]) as u64;
     assert!((1..=times / 2).contains(&warnings), "{warnings} of {times}");
     // Other addresses still have slots.
     if cfg!(target_os = "linux") {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
-        let tcp = socket.connect(house.address()).await.unwrap();
+        let tcp = socket.connect(attacked.address()).await.unwrap();
         let name = rustls::pki_types::ServerName::try_from("localhost").unwrap();
-        tokio_rustls::TlsConnector::from(house.tls("far")).connect(name, tcp).await.unwrap();
+        tokio_rustls::TlsConnector::from(attacked.tls("far")).connect(name, tcp).await.unwrap();
     }
-    house.rounds(ROUNDS).await;
+    attacked.rounds(ROUNDS).await;
     // This address too, once the crowd has disconnected.
     drop(crowd);
-    let tls = house.tls("late");
+    let tls = attacked.tls("late");
     until("a place", async || {
-        let Ok(mut guest) = Guest::open(house.address(), Some(tls.clone())).await else {
+        let Ok(mut client) = ScriptedClient::open(attacked.address(), Some(tls.clone())).await
+        else {
             return false;
         };
-        guest.say(hello("late")).await;
-        guest.welcome().await;
+        client.say(hello("late")).await;
+        client.welcome().await;
         true
     })
     .await;

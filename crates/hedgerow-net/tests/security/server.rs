@@ -32,7 +32,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
 use crate::common::{PATIENCE, comes_true};
-use crate::identity::hall::Hall;
+use crate::identity::fixture::Fixture;
 
 /// So many honest rounds are to close while something goes on. A server that is made to wait closes
 /// next to none.
@@ -47,9 +47,9 @@ pub(crate) const NUMBER: f32 = 0.01;
 const HONEST: [&str; 2] = ["honest-1", "honest-2"];
 
 /// The server, its nodes and its log.
-pub(crate) struct House {
+pub(crate) struct AttackedServer {
     pub(crate) server: Server,
-    pub(crate) hall: Hall,
+    pub(crate) fixture: Fixture,
     pub(crate) log: Log,
     /// Errors that honest nodes observed.
     complaints: Arc<Mutex<Vec<String>>>,
@@ -57,7 +57,7 @@ pub(crate) struct House {
     _capture: DefaultGuard,
 }
 
-/// How a house differs from others.
+/// How a attacked differs from others.
 pub(crate) struct Style<'a> {
     pub(crate) changes: &'a [&'a str],
     /// How long honest nodes think before they answer.
@@ -78,7 +78,7 @@ impl Default for Style<'_> {
     }
 }
 
-impl House {
+impl AttackedServer {
     pub(crate) async fn new(changes: &[&str]) -> Self {
         Self::with(Style { changes, ..Style::default() }).await
     }
@@ -86,35 +86,36 @@ impl House {
     pub(crate) async fn with(style: Style<'_>) -> Self {
         let log = Log::default();
         let capture = log.begin(style.is_chatty);
-        let hall = Hall::new();
-        let settings = settings(&hall, &style);
+        let fixture = Fixture::new();
+        let settings = settings(&fixture, &style);
         let server = Server::start(settings).await.unwrap();
-        let mut house = Self {
+        let mut attacked = Self {
             server,
-            hall,
+            fixture,
             log,
             complaints: Arc::default(),
             _honest: JoinSet::new(),
             _capture: capture,
         };
         for name in HONEST {
-            let guest = if style.is_plain {
-                let mut guest = Guest::open(house.server.address(), None).await.unwrap();
-                guest.say(hello(name)).await;
-                guest.welcome().await;
-                guest
+            let client = if style.is_plain {
+                let mut client =
+                    ScriptedClient::open(attacked.server.address(), None).await.unwrap();
+                client.say(hello(name)).await;
+                client.welcome().await;
+                client
             } else {
-                house.guest(name).await
+                attacked.client(name).await
             };
-            let complaints = Arc::clone(&house.complaints);
+            let complaints = Arc::clone(&attacked.complaints);
             let (nap, is_tolerant) = (style.nap, style.is_tolerant);
-            house._honest.spawn(async move {
-                let complaint = guest.be_honest(nap, is_tolerant).await;
+            attacked._honest.spawn(async move {
+                let complaint = client.be_honest(nap, is_tolerant).await;
                 complaints.lock().unwrap().push(format!("{name}: {complaint}"));
             });
         }
-        house.rounds(ROUNDS).await;
-        house
+        attacked.rounds(ROUNDS).await;
+        attacked
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -123,19 +124,19 @@ impl House {
 
     /// TLS of an enrolled node; a new one is enrolled.
     pub(crate) fn tls(&self, name: &str) -> Arc<ClientConfig> {
-        let file = self.hall.authority.node_file(name);
+        let file = self.fixture.authority.node_file(name);
         if !file.exists() {
-            self.hall.authority.issue(name, 10).unwrap();
+            self.fixture.authority.issue(name, 10).unwrap();
         }
         NodeIdentity::open(&file).unwrap().config()
     }
 
     /// A node that has joined.
-    pub(crate) async fn guest(&self, name: &str) -> Guest {
-        let mut guest = Guest::open(self.address(), Some(self.tls(name))).await.unwrap();
-        guest.say(hello(name)).await;
-        guest.welcome().await;
-        guest
+    pub(crate) async fn client(&self, name: &str) -> ScriptedClient {
+        let mut client = ScriptedClient::open(self.address(), Some(self.tls(name))).await.unwrap();
+        client.say(hello(name)).await;
+        client.welcome().await;
+        client
     }
 
     pub(crate) fn status(&self) -> Standing {
@@ -217,7 +218,7 @@ impl House {
     }
 }
 
-fn settings(hall: &Hall, style: &Style<'_>) -> ServeSettings {
+fn settings(fixture: &Fixture, style: &Style<'_>) -> ServeSettings {
     let base = [
         "learning.method=mk",
         "learning.columns=[\"a\"]",
@@ -231,8 +232,8 @@ fn settings(hall: &Hall, style: &Style<'_>) -> ServeSettings {
     let mut changes: Vec<String> =
         base.iter().chain(style.changes).map(|change| (*change).to_owned()).collect();
     changes.push(format!("listen.tls={}", !style.is_plain));
-    changes.push(path("listen.identity", hall.authority.folder()));
-    changes.push(path("store.path", &hall.folder.path().join("run.db")));
+    changes.push(path("listen.identity", fixture.authority.folder()));
+    changes.push(path("store.path", &fixture.folder.path().join("run.db")));
     ServeSettings::read(&hedgerow_config::Layer::sets(&changes).unwrap()).unwrap()
 }
 
@@ -250,13 +251,13 @@ pub(crate) async fn reach(
 }
 
 /// A stream of a client that knows the protocol.
-pub(crate) struct Guest {
+pub(crate) struct ScriptedClient {
     to: mpsc::Sender<wire::FromNode>,
     from: Streaming<wire::FromServer>,
     pub(crate) address: SocketAddr,
 }
 
-impl Guest {
+impl ScriptedClient {
     /// Opens a stream without a message.
     pub(crate) async fn open(
         server: SocketAddr,

@@ -6,11 +6,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::house::{House, Style, reach, upload};
 use super::raw::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, Raw, SETTINGS, WINDOW_UPDATE,
     frame, grpc, header, request_headers,
 };
+use super::server::{AttackedServer, Style, reach, upload};
 use crate::common::PATIENCE;
 
 /// More than the server ever has to take.
@@ -48,39 +48,39 @@ fn no_messages() -> Vec<(&'static str, Vec<u8>)> {
 
 #[tokio::test]
 async fn what_is_no_message_ends_its_stream_and_harms_nobody() {
-    let house = House::new(&[]).await;
-    let tls = house.tls("mallory");
+    let attacked = AttackedServer::new(&[]).await;
+    let tls = attacked.tls("mallory");
     let wrongs = no_messages();
-    let times = house
+    let times = attacked
         .besiege(async || {
             for (_, bytes) in &wrongs {
                 // From a node that has joined, and as the first thing that is said.
-                let mut raw = Raw::open(house.address(), Some(tls.clone()), PLENTY).await;
+                let mut raw = Raw::open(attacked.address(), Some(tls.clone()), PLENTY).await;
                 raw.join("mallory").await;
                 raw.write(bytes).await;
                 raw.ended().await;
-                let mut raw = Raw::open(house.address(), Some(tls.clone()), PLENTY).await;
+                let mut raw = Raw::open(attacked.address(), Some(tls.clone()), PLENTY).await;
                 raw.request().await;
                 raw.write(bytes).await;
                 raw.ended().await;
-                house.log.says(&["turned away", "mallory", &raw.address.to_string()]).await;
+                attacked.log.says(&["turned away", "mallory", &raw.address.to_string()]).await;
             }
         })
         .await;
     let expected = times * wrongs.len() as u64;
-    assert_eq!((house.status().refused, house.node("mallory").refused), (expected, expected));
-    assert_eq!(house.refused().await, expected);
-    assert_eq!(house.turned_away().await, expected);
-    let node = format!("node={}", house.node("mallory").number);
-    assert_eq!(house.log.count(&["refused", &node, "too long, or no message"]) as u64, expected);
-    house.until("alone", |status| status.connected == 2).await;
+    assert_eq!((attacked.status().refused, attacked.node("mallory").refused), (expected, expected));
+    assert_eq!(attacked.refused().await, expected);
+    assert_eq!(attacked.turned_away().await, expected);
+    let node = format!("node={}", attacked.node("mallory").number);
+    assert_eq!(attacked.log.count(&["refused", &node, "too long, or no message"]) as u64, expected);
+    attacked.until("alone", |status| status.connected == 2).await;
 }
 
 #[tokio::test]
 async fn what_is_no_http_ends_its_connection_and_harms_nobody() {
     // Some of it ends the stream before it ends the connection, which then has so long for another.
-    let house = House::new(&["limits.handshake=1s"]).await;
-    let tls = house.tls("mallory");
+    let attacked = AttackedServer::new(&["limits.handshake=1s"]).await;
+    let tls = attacked.tls("mallory");
     let mut noise = 1_u64;
     let noise: Vec<u8> = std::iter::repeat_with(|| {
         noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -112,11 +112,11 @@ async fn what_is_no_http_ends_its_connection_and_harms_nobody() {
         ("streams opened and reset", resets),
         ("settings of the wrong length", [settings, frame(SETTINGS, 0, 0, &[1, 2, 3])].concat()),
     ];
-    house
+    attacked
         .besiege(async || {
             for (_, bytes) in &wrongs {
                 for has_joined in [false, true] {
-                    let mut raw = Raw::open(house.address(), Some(tls.clone()), PLENTY).await;
+                    let mut raw = Raw::open(attacked.address(), Some(tls.clone()), PLENTY).await;
                     if has_joined {
                         raw.join("mallory").await;
                     }
@@ -132,37 +132,37 @@ async fn what_is_no_http_ends_its_connection_and_harms_nobody() {
                     let ((), read) = tokio::join!(writing, reading);
                     read.unwrap_or_else(|_| panic!("still there")).ok();
                     if !has_joined {
-                        house.log.says(&["turned away", &address.to_string()]).await;
+                        attacked.log.says(&["turned away", &address.to_string()]).await;
                     }
                 }
             }
         })
         .await;
-    house.until("alone", |status| status.connected == 2).await;
+    attacked.until("alone", |status| status.connected == 2).await;
 }
 
 #[tokio::test]
 async fn who_speaks_another_language_is_turned_away() {
-    let house = House::new(&[]).await;
-    let times = house
+    let attacked = AttackedServer::new(&[]).await;
+    let times = attacked
         .besiege(async || {
             for bytes in
                 [b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", PREFACE, &[0x16; 300], &[0; 10]]
             {
-                let mut socket = TcpStream::connect(house.address()).await.unwrap();
+                let mut socket = TcpStream::connect(attacked.address()).await.unwrap();
                 socket.write_all(bytes).await.unwrap();
                 let mut heard = vec![];
                 _ = timeout(PATIENCE, socket.read_to_end(&mut heard)).await.expect("it is cut off");
                 // At most an alert.
                 assert!(heard.len() <= 7, "{heard:?}");
                 let from = socket.local_addr().unwrap().to_string();
-                house.log.says(&["turned away", &from, "TLS"]).await;
+                attacked.log.says(&["turned away", &from, "TLS"]).await;
             }
         })
         .await;
-    assert_eq!(house.turned_away().await, 4 * times);
+    assert_eq!(attacked.turned_away().await, 4 * times);
 
-    let plain = House::with(Style { is_plain: true, ..Style::default() }).await;
+    let plain = AttackedServer::with(Style { is_plain: true, ..Style::default() }).await;
     let times = plain
         .besiege(async || {
             let tcp = TcpStream::connect(plain.address()).await.unwrap();

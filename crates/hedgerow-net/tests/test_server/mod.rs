@@ -69,7 +69,8 @@ impl Session {
         }
     }
 
-    /// Whether the node says nothing for a while.
+    /// Whether the node says nothing for a while. Only for tests with a paused clock: it moves when
+    /// the node has nothing to do.
     pub async fn is_quiet(&mut self) -> bool {
         tokio::time::timeout(Duration::from_millis(200), self.hear()).await.is_err()
     }
@@ -120,7 +121,7 @@ impl Federation for Script {
 }
 
 /// A place for a server and a node.
-pub struct Stage {
+pub struct TestServer {
     pub folder: TempDir,
     pub sessions: mpsc::Receiver<Session>,
     /// Whether nobody can be reached.
@@ -132,7 +133,7 @@ pub struct Stage {
     dial: Dial,
 }
 
-impl Stage {
+impl TestServer {
     pub fn new() -> Self {
         let (joined, sessions) = mpsc::channel(16);
         let service = FederationServer::new(Script(joined));
@@ -144,7 +145,10 @@ impl Stage {
         let dial: Dial = Arc::new(move || {
             tried.lock().unwrap().push(Instant::now());
             let outcome = if down.load(Ordering::SeqCst) {
-                Err(ConnectError::Unreachable { address: "stage".into(), reason: "down".into() })
+                Err(ConnectError::Unreachable {
+                    address: "test_server".into(),
+                    reason: "down".into(),
+                })
             } else {
                 let (near, mut near_end) = tokio::io::duplex(1 << 16);
                 let (far, mut far_end) = tokio::io::duplex(1 << 16);

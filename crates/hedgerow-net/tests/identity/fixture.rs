@@ -21,13 +21,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 /// An authority with a node `a`, in a temporary folder.
-pub(crate) struct Hall {
+pub(crate) struct Fixture {
     pub(crate) folder: TempDir,
     pub(crate) authority: Authority,
     pub(crate) a: PathBuf,
 }
 
-impl Hall {
+impl Fixture {
     pub(crate) fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let authority = Authority::init(&folder.path().join("pki"), &[]).unwrap();
@@ -187,15 +187,18 @@ pub(crate) fn node_params(name: &str) -> CertificateParams {
 
 /// Writes a node's file with the given certificate.
 pub(crate) fn forge(
-    hall: &Hall,
+    fixture: &Fixture,
     name: &str,
     issuer: &Issuer<'_, KeyPair>,
     params: &CertificateParams,
 ) -> PathBuf {
     let key = KeyPair::generate().unwrap();
     let certificate = params.signed_by(&key, issuer).unwrap();
-    let file = hall.folder.path().join(name);
-    std::fs::write(&file, key.serialize_pem() + &certificate.pem() + &read(&hall.file("ca.pem")))
-        .unwrap();
+    let file = fixture.folder.path().join(name);
+    std::fs::write(
+        &file,
+        key.serialize_pem() + &certificate.pem() + &read(&fixture.file("ca.pem")),
+    )
+    .unwrap();
     file
 }

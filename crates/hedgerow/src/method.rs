@@ -57,6 +57,7 @@ methods! {
     naive,
     linear_sgd,
     linear_newton,
+    sign,
     local,
     sk_ofl,
 }

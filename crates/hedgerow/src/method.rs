@@ -57,7 +57,6 @@ methods! {
     naive,
     linear_sgd,
     linear_newton,
-    sign,
     local,
     sk_ofl,
 }

@@ -133,6 +133,20 @@ pub fn significant(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hedgerow_lab::testing::run;
+
+    #[test]
+    fn every_choice_that_loses_to_the_last_value_is_named() {
+        let losing = [("linear", 3.0), ("gr+personal", 2.0), ("central", 4.0), ("mk", 0.5)];
+        let text = summary(&run(&[&losing[..], &[("last", 1.0), ("mean", 5.0)]].concat()));
+        let named: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.split_once(" loses to the last value"))
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(named, ["linear", "gr+personal"], "{text}");
+        assert!(!summary(&run(&losing)).contains("loses"));
+    }
 
     #[test]
     fn four_digits_count() {

@@ -419,6 +419,20 @@ mod tests {
     }
 
     #[test]
+    fn the_subject_is_chosen_by_its_description() {
+        use hedgerow_lab::testing::run;
+        for (methods, expected) in [
+            (&["linear", "mk", "gr"][..], "gr"),
+            (&["linear", "mk"], "mk"),
+            (&["local", "naive", "central", "last", "sk/q8", "pof", "linear"], "pof"),
+            (&["naive", "own-method"], "own-method"),
+        ] {
+            let named: Vec<(&str, f64)> = methods.iter().map(|name| (*name, 1.0)).collect();
+            assert_eq!(subject(&run(&named)).unwrap().name, expected, "{methods:?}");
+        }
+    }
+
+    #[test]
     fn without_mk_another_method_is_the_subject() {
         let mut results = results(3, 5, 2);
         results.methods[0].name = "gr".into();

@@ -1,9 +1,9 @@
 //! [`Dictionary`]: the ordered features that GR-OFL grows into.
 //!
-//! A constant; q linear features (3/√d)·Lᵀx along random orthonormal directions L; then 0.2·cos(vᵀx
-//! + φ) with v from the spectral law of one kernel after the other, from the middle of the
-//! dictionary outwards. The order matters: a model begins with the first few and takes in more as
-//! it can afford them. Like frequencies, all of it follows from a seed and never travels.
+//! A constant; q linear features (3/√d)·Lᵀx along random orthonormal directions L; then
+//! 0.2·cos(vᵀx + φ) with v from the spectral law of one kernel after the other, from the middle of
+//! the dictionary outwards. The order matters: a model begins with the first few and takes in more
+//! as it can afford them. Like frequencies, all of it follows from a seed and never travels.
 
 use alloc::vec::Vec;
 use core::f64::consts::FRAC_2_PI;

@@ -25,8 +25,8 @@
 //! before, if it heard them all. After its samples (none, one or many) it uploads
 //!
 //! - gₖ: n numbers;
-//! - a slice of its Gram matrix as it was when the epoch began, row by row of the lower triangle: as
-//!   many numbers as the budget leaves;
+//! - a slice of its Gram matrix as it was when the epoch began, row by row of the lower triangle:
+//!   as many numbers as the budget leaves;
 //! - the curvature VᵀAₖV in the plane of the last moves (3), the samples behind it and the samples
 //!   behind the slice (2);
 //! - Σ(y₀ + f − y)² over the round (1);

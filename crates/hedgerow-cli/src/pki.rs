@@ -203,11 +203,10 @@ fn revoke(arguments: &RevokeArguments) -> anyhow::Result<()> {
             1 => format!("{node}: revoked\n"),
             count => format!("{node}: revoked, {count} certificates\n"),
         };
-        let copy = format!(
-            "a server on another machine needs a copy of {}\n",
-            common.folder.join("crl.pem").display()
-        );
-        revoked().map(line).chain([copy]).collect()
+        let list = common.folder.join("crl.pem");
+        let copy = format!("a server on another machine needs a copy of {}\n", list.display());
+        let is_needed = counts.iter().any(|count| *count > 0);
+        revoked().map(line).chain(is_needed.then_some(copy)).collect()
     })
 }
 

@@ -57,7 +57,7 @@ impl CounterRng {
 
     /// A number in [0, 1) at a position.
     pub fn uniform_at(self, position: u64) -> f64 {
-        (self.bits_at(position) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+        unit_interval(self.bits_at(position))
     }
 
     /// A generator for bulk draws, seeded by this stream.
@@ -68,6 +68,11 @@ impl CounterRng {
         }
         ChaCha8Rng::from_seed(seed)
     }
+}
+
+/// A number in [0, 1) of random bits.
+fn unit_interval(bits: u64) -> f64 {
+    (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
 // 2^64 over the golden ratio: consecutive positions land far apart.

@@ -3,12 +3,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-use crate::common::{BUDGET, Case, INPUTS, TAIL, World, config, features, numbers};
+use crate::common::{
+    BUDGET, Case, INPUTS, TAIL, World, config, features, numbers, scales_of_ranges,
+};
 use hedgerow::features::Features;
 use hedgerow::limits::{MAX_LABEL, MAX_NUMBER};
 use hedgerow::message::{Broadcast, Rejected, Upload};
 use hedgerow::metrics::Tally;
-use hedgerow::scaling::{Scale, ScaleKind, Summary};
+use hedgerow::scaling::Scale;
 
 use proptest::prelude::*;
 
@@ -385,17 +387,7 @@ proptest! {
         ranges in proptest::collection::vec((-1e30f64..1e30, -30i32..30), 2 * (INPUTS + 1)),
         before in 0u64..20,
     ) {
-        let scales: Vec<Scale> = ranges
-            .chunks(INPUTS + 1)
-            .map(|ranges| {
-                let mut summary = Summary::new(INPUTS + 1);
-                for (column, (low, power)) in ranges.iter().enumerate() {
-                    summary.add(column, *low);
-                    summary.add(column, low + 10f64.powi(*power));
-                }
-                Scale::from_summary(ScaleKind::Spread, &summary, None)
-            })
-            .collect();
+        let scales = scales_of_ranges(&ranges);
         let mut world = World::after(&case(), before);
         let rescaling = world.case.map().rescaling(&scales[0], &scales[1]);
         for t in 0..3 {

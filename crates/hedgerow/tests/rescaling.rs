@@ -5,7 +5,7 @@
 
 use crate::common::{
     Case, FREQUENCIES, INPUTS, World, cases, config, federation, few_cases, is_linear, map_for,
-    methods, numbers,
+    methods, numbers, scales_of_ranges,
 };
 use hedgerow::baseline::Omkl;
 use hedgerow::features::{
@@ -351,17 +351,7 @@ proptest! {
         ranges in proptest::collection::vec((-1e30f64..1e30, -30i32..30), 2 * (INPUTS + 1)),
         size in -30i32..30,
     ) {
-        let scales: Vec<Scale> = ranges
-            .chunks(INPUTS + 1)
-            .map(|ranges| {
-                let mut summary = Summary::new(INPUTS + 1);
-                for (column, (low, power)) in ranges.iter().enumerate() {
-                    summary.add(column, *low);
-                    summary.add(column, low + 10f64.powi(*power));
-                }
-                Scale::from_summary(ScaleKind::Spread, &summary, None)
-            })
-            .collect();
+        let scales = scales_of_ranges(&ranges);
         let map = map_for("mk", 2);
         let rescaling = map.rescaling(&scales[0], &scales[1]);
         let model: Vec<f32> = numbers(1, 2 * FREQUENCIES).iter().map(|v| v * 10f32.powi(size)).collect();

@@ -16,25 +16,11 @@ async fn without_a_scale_samples_are_taken_until_there_is_one() {
     session.welcome("r1", &json).await;
     let (mut server, mut scaling) = (plan.server(), plan.server_scaling().unwrap());
     session.broadcast(server.broadcast(), 0).await;
-    let mut reports = 0;
-    let scale = loop {
-        let Some(wire::from_node::Message::Report(report)) = session.hear().await else {
-            panic!("no report")
-        };
-        let mut numbers = Vec::new();
-        hedgerow_net::transport::protocol::numbers_from_bytes(&report.numbers, 1000, &mut numbers)
-            .unwrap();
-        scaling.accept(0, &hedgerow::message::Report { numbers }).unwrap();
-        reports += 1;
-        if let Some(scale) = scaling.close_round() {
-            break scale.clone();
-        }
-    };
+    let (reports, message) = agree(&mut session, &mut scaling).await;
     // After 1, 2, 4, 8 and 16 samples.
     assert_eq!(reports, 5);
     assert!(session.is_quiet().await);
-    let message = crate::common::scale_to_wire(scaling.version(), &scale);
-    session.say(wire::from_server::Message::Scale(message)).await;
+    session.say(message).await;
     let mut rounds = 0;
     while let Some(message) = session.hear().await {
         let wire::from_node::Message::Upload(upload) = message else { continue };
@@ -49,9 +35,10 @@ async fn without_a_scale_samples_are_taken_until_there_is_one() {
     assert!(output.iter().enumerate().all(|(at, line)| line["known"] == (at >= 16)), "{output:?}");
 }
 
-/// What a node reports, merged by a server until it has a scale.
-async fn agree(session: &mut Session, scaling: &mut ServerScaling) -> wire::FromServer {
-    loop {
+/// What a node reports, merged by a server until it has a scale. Returns the number of reports and
+/// the message with the scale.
+async fn agree(session: &mut Session, scaling: &mut ServerScaling) -> (usize, wire::FromServer) {
+    for reports in 1.. {
         let Some(wire::from_node::Message::Report(report)) = session.hear().await else {
             panic!("no report")
         };
@@ -61,9 +48,10 @@ async fn agree(session: &mut Session, scaling: &mut ServerScaling) -> wire::From
         scaling.accept(0, &hedgerow::message::Report { numbers }).unwrap();
         if let Some(scale) = scaling.close_round().cloned() {
             let message = crate::common::scale_to_wire(scaling.version(), &scale);
-            return wire::from_server::Message::Scale(message).into();
+            return (reports, wire::from_server::Message::Scale(message).into());
         }
     }
+    unreachable!()
 }
 
 /// The numbers that a node uploads which has this scale and round from the beginning, and learns
@@ -96,7 +84,7 @@ async fn a_node_whose_input_has_ended_waits_for_a_scale_and_learns_what_it_holds
     let mut session = test_server.next().await;
     session.welcome("r1", &json).await;
     session.broadcast(server.broadcast(), 0).await;
-    let scale = agree(&mut session, &mut scaling).await;
+    let (_, scale) = agree(&mut session, &mut scaling).await;
     assert_eq!(node.wrote(40).await.len(), 40);
     // For any time, and across a broken stream.
     pass(3600).await;
@@ -138,7 +126,7 @@ async fn a_node_without_a_scale_reads_no_more_than_it_can_hold() {
     let mut session = test_server.next().await;
     session.welcome("r1", &json).await;
     session.broadcast(server.broadcast(), 0).await;
-    let scale = agree(&mut session, &mut scaling).await;
+    let (_, scale) = agree(&mut session, &mut scaling).await;
     node.wrote(MAX_HELD).await;
     pass(60).await;
     assert_eq!(node.output().len(), MAX_HELD);

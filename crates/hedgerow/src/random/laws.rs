@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 use once_cell::race::OnceBox;
 use rand_chacha::rand_core::Rng;
 
+use super::unit_interval;
 use crate::math;
 
 /// A standard normal variable.
@@ -37,7 +38,7 @@ pub fn exponential(rng: &mut impl Rng) -> f64 {
         Box::new(Ziggurat::new(TAIL, 0.003_949_659_822_581_557, density, |y| -math::ln(y)))
     });
     let tail = |rng: &mut _, _| TAIL - math::ln(uniform(rng));
-    tables.draw(rng, |bits| fraction(bits, 1.0) - (1.0 - f64::EPSILON / 2.0), density, tail)
+    tables.draw(rng, open_interval, density, tail)
 }
 
 /// A standard Cauchy variable.
@@ -79,12 +80,17 @@ pub fn chi_squared(rng: &mut impl Rng, freedom: f64) -> f64 {
 
 /// A number in [0, 1).
 fn uniform(rng: &mut impl Rng) -> f64 {
-    (rng.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    unit_interval(rng.next_u64())
 }
 
 /// A number in (0, 1).
 fn open(rng: &mut impl Rng) -> f64 {
-    fraction(rng.next_u64(), 1.0) - (1.0 - f64::EPSILON / 2.0)
+    open_interval(rng.next_u64())
+}
+
+/// A number in (0, 1) of random bits.
+fn open_interval(bits: u64) -> f64 {
+    fraction(bits, 1.0) - (1.0 - f64::EPSILON / 2.0)
 }
 
 /// A number in [low, 2·low) of the upper bits, for a power of two.

@@ -8,6 +8,7 @@ use hedgerow::learning::{ExponentialWeights, Loss, Schedule, WeightRule};
 use hedgerow::message::{Selection, Upload};
 use hedgerow::method::{self, Average, FeatureKind, METHODS, MethodInfo, MkOptions, PofOptions};
 use hedgerow::random::CounterRng;
+use hedgerow::scaling::{Scale, ScaleKind, Summary};
 use hedgerow::state::StateKind;
 use hedgerow::{Federation, NodeMethod, Plan, PlanConfig, ServerMethod};
 
@@ -116,6 +117,19 @@ pub(crate) fn speaks_of_its_past(method: &str) -> bool {
 /// Whether a method supports this loss.
 pub(crate) fn has_loss(method: &str, loss: Loss) -> bool {
     (info(method).supports_loss)(&loss)
+}
+
+/// Scales of all columns, each of a smallest value and the power of ten that the largest adds.
+pub(crate) fn scales_of_ranges(ranges: &[(f64, i32)]) -> Vec<Scale> {
+    let scale = |ranges: &[(f64, i32)]| {
+        let mut summary = Summary::new(INPUTS + 1);
+        for (column, (low, power)) in ranges.iter().enumerate() {
+            summary.add(column, *low);
+            summary.add(column, low + 10f64.powi(*power));
+        }
+        Scale::from_summary(ScaleKind::Spread, &summary, None)
+    };
+    ranges.chunks(INPUTS + 1).map(scale).collect()
 }
 
 /// What a method learns from where samples are x.

@@ -73,6 +73,7 @@ impl Cpu {
 macro_rules! dispatched {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $ret:ty)?;)*) => {$(
         $(#[$meta])*
+        #[inline]
         pub(crate) fn $name(cpu: Cpu, $($arg: $type),*) $(-> $ret)? {
             #[cfg(target_arch = "x86_64")]
             {

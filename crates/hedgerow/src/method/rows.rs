@@ -47,8 +47,10 @@ impl Models {
         let per_row = self.lines_per_row();
         let rows = self.lines[first * per_row..].chunks_exact_mut(per_row);
         for (row, packed) in rows.zip(packed.chunks_exact(self.width)) {
-            for (line, packed) in row.iter_mut().zip(packed.chunks(LANES)) {
-                line.0[..packed.len()].copy_from_slice(packed);
+            let (whole, part) = packed.as_chunks();
+            row.iter_mut().zip(whole).for_each(|(line, numbers)| line.0 = *numbers);
+            if let Some(line) = row.get_mut(whole.len()) {
+                line.0[..part.len()].copy_from_slice(part);
             }
         }
     }

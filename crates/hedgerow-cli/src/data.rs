@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hedgerow_data::catalog::{self, Entry, Kind, Located, Variant};
+use hedgerow_data::catalog::{self, Entry, Kind, Located, Source, Variant};
 use hedgerow_data::fetch::{
     Checked, FetchError, Fetched, Mirror, Options, Patience, Progress, fetch,
 };
@@ -108,7 +108,7 @@ fn as_table(folders: &[PathBuf]) -> String {
         rows.push([entry.name.clone(), entry.title.clone(), size, place(entry, located.as_ref())]);
         origins.push(match &located {
             Some(Located { variant, provenance, .. }) => format!("  {variant}: {provenance}\n"),
-            None => format!("  UCI {}, {}\n", entry.source.uci, entry.source.title),
+            None => format!("  {}\n", origin(&entry.source)),
         });
     }
     let lines = aligned(&rows, |_| true);
@@ -123,7 +123,16 @@ fn place(entry: &Entry, located: Option<&Located>) -> String {
             let folder = file.parent().unwrap_or(Path::new(""));
             format!("{} ({} files)", folder.display(), rest.len() + 1)
         }
+        _ if entry.source.uci.is_none() => entry.source.page.clone(),
         _ => format!("hedgerow data fetch {}", entry.name),
+    }
+}
+
+/// Where files come from, in words.
+fn origin(source: &Source) -> String {
+    match source.uci {
+        Some(id) => format!("UCI {id}, {}", source.title),
+        None => source.title.clone(),
     }
 }
 
@@ -141,7 +150,7 @@ fn as_json(entry: &Entry, folders: &[PathBuf]) -> Value {
                 "features": variant.features,
                 "files": files,
                 "provenance": located.map(|located| located.provenance).or(promised),
-                "licence": catalog::licence(variant.kind),
+                "licence": entry.licence(variant.kind),
             })
         })
         .collect();
@@ -149,7 +158,8 @@ fn as_json(entry: &Entry, folders: &[PathBuf]) -> Value {
         "name": entry.name,
         "title": entry.title,
         "description": entry.description,
-        "uci": { "id": entry.source.uci, "title": entry.source.title },
+        "uci": entry.source.uci.map(|id| json!({ "id": id, "title": entry.source.title })),
+        "page": entry.source.uci.is_none().then_some(&entry.source.page),
         "citation": entry.source.citation,
         "variants": variants,
     })
@@ -212,7 +222,7 @@ fn in_words(entry: &Entry, fetched: &[Fetched]) -> String {
     text += &format!(
         "  cite: {}\n  licence: {}\n",
         entry.source.citation,
-        catalog::licence(Kind::Original)
+        entry.licence(Kind::Original)
     );
     text
 }

@@ -84,7 +84,8 @@ fn the_list_says_where_things_are_or_how_to_get_them() {
         shown.contains("excerpt: the authors' normalised excerpt") && shown.contains("UCI 501"),
         "{shown}"
     );
-    assert_eq!(shown.lines().count(), 1 + 2 * 11);
+    assert!(line("bike").contains("https://github.com/treforevans"), "{shown}");
+    assert_eq!(shown.lines().count(), 1 + 2 * 14);
 }
 
 #[test]
@@ -95,14 +96,28 @@ fn the_list_as_json_has_every_variant() {
     let all: Value = serde_json::from_slice(&output.stdout).unwrap();
     let named =
         |name: &str| all.as_array().unwrap().iter().find(|entry| entry["name"] == name).unwrap();
-    assert_eq!(all.as_array().unwrap().len(), 11);
+    assert_eq!(all.as_array().unwrap().len(), 14);
     assert_eq!(named("twitter")["variants"].as_array().unwrap().len(), 2);
     assert_eq!(named("twitter")["variants"][0]["variant"], "excerpt");
     assert_eq!(named("twitter")["variants"][0]["files"], Value::Null);
-    assert_eq!(named("naval")["uci"]["id"], 316);
+    assert_eq!(
+        (&named("naval")["uci"]["id"], &named("naval")["page"]),
+        (&316.into(), &Value::Null)
+    );
+    assert!(named("bike")["uci"].is_null() && named("bike")["page"].is_string());
     let rebuilt = &named("conductivity")["variants"][0];
     assert!(rebuilt["files"][0].as_str().unwrap().ends_with("train_rebuilt.csv.gz"));
     assert!(rebuilt["provenance"].as_str().unwrap().contains("rebuilt from formulas"));
+}
+
+#[test]
+fn a_data_set_that_is_not_at_uci_is_not_asked_for_there() {
+    let cache = TempDir::new().unwrap();
+    let output =
+        hedgerow(cache.path(), &["data", "fetch", "bike", "--mirror", "http://127.0.0.1:1"]);
+    let shown = text(&output.stderr);
+    let parts = ["bike is not at UCI", "treforevans/uci_datasets", "long/bike.csv.gz"];
+    assert!(!output.status.success() && parts.iter().all(|part| shown.contains(part)), "{shown}");
 }
 
 #[test]

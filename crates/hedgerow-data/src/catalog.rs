@@ -57,18 +57,24 @@ pub struct Entry {
     pub variants: Vec<Variant>,
 }
 
-/// An archive at UCI.
+/// Where files come from: an archive at UCI, or a page where they can be found by hand.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
     /// Folder for its files within a folder of data sets.
     pub folder: String,
     /// UCI's number.
-    pub uci: u32,
-    /// UCI's title.
+    pub uci: Option<u32>,
+    /// Its title there.
     pub title: String,
     /// Path of the archive below UCI's folder of archives.
+    #[serde(default)]
     pub archive: String,
+    /// Where its files can be found if they aren't at UCI.
+    #[serde(default)]
+    pub page: String,
+    /// Its licence if it isn't that of UCI.
+    pub licence: Option<String>,
     /// Whom to cite.
     pub citation: String,
     /// The files to take out of it.
@@ -152,7 +158,7 @@ pub struct UnknownName {
 /// A data set that is not on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{name} is not here: {}; `hedgerow data fetch {name}` gets it from UCI",
+    "{name} is not here: {}; {advice}",
     looked_at(.places, .incomplete.as_deref())
 )]
 pub struct NotFound {
@@ -162,6 +168,8 @@ pub struct NotFound {
     pub places: Vec<PathBuf>,
     /// A missing file of an otherwise complete set.
     pub incomplete: Option<PathBuf>,
+    /// How to get it.
+    pub advice: String,
 }
 
 /// Why a catalogue can't be used.
@@ -178,17 +186,9 @@ pub enum CatalogError {
     NoVariant(String),
 }
 
-/// The data sets of the paper, and two more.
+/// The data sets of the paper, two more, and three long streams.
 pub fn entries() -> &'static [Entry] {
     &EMBEDDED.entries
-}
-
-/// Under which terms a variant is.
-pub fn licence(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Excerpt => &EMBEDDED.licence_of_excerpts,
-        Kind::Original => &EMBEDDED.licence_of_originals,
-    }
 }
 
 /// The data set of this name.
@@ -233,7 +233,8 @@ pub fn locate(
             }
         }
     }
-    Err(NotFound { name: entry.name.clone(), places, incomplete })
+    let (name, advice) = (entry.name.clone(), entry.source.advice(&entry.name));
+    Err(NotFound { name, places, incomplete, advice })
 }
 
 /// The file of this name, packed or not.
@@ -261,7 +262,28 @@ impl Catalog {
     }
 }
 
+impl Source {
+    /// How to get a data set of this source.
+    pub fn advice(&self, name: &str) -> String {
+        match self.uci {
+            Some(_) => format!("`hedgerow data fetch {name}` gets it from UCI"),
+            None => {
+                format!("its file is at {}; save it as {}/{name}.csv.gz", self.page, self.folder)
+            }
+        }
+    }
+}
+
 impl Entry {
+    /// Under which terms a variant is.
+    pub fn licence(&self, kind: Kind) -> &str {
+        match (kind, &self.source.licence) {
+            (_, Some(licence)) => licence,
+            (Kind::Excerpt, None) => &EMBEDDED.licence_of_excerpts,
+            (Kind::Original, None) => &EMBEDDED.licence_of_originals,
+        }
+    }
+
     /// Where in a folder of data sets a variant may be.
     fn places(&self, kind: Kind, folder: &Path) -> [PathBuf; 2] {
         let own = match kind {
@@ -299,7 +321,7 @@ fn looked_at(places: &[PathBuf], incomplete: Option<&Path>) -> String {
 mod tests {
     use super::*;
 
-    const NAMES: [&str; 11] = [
+    const NAMES: [&str; 14] = [
         "twitter",
         "twitter-large",
         "toms-hardware",
@@ -311,6 +333,9 @@ mod tests {
         "temperature",
         "appliances",
         "beijing",
+        "kin40k",
+        "protein",
+        "bike",
     ];
 
     fn touch(path: &Path) {
@@ -319,23 +344,26 @@ mod tests {
     }
 
     #[test]
-    fn the_embedded_catalogue_has_the_data_sets_of_the_paper_and_two_more() {
+    fn the_embedded_catalogue_has_the_data_sets_of_the_paper_and_more() {
         Catalog::parse(include_str!("catalog.toml")).unwrap();
         assert_eq!(entries().iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), NAMES);
-        assert!(
-            licence(Kind::Original).contains("CC BY 4.0")
-                && licence(Kind::Excerpt).contains("none")
-        );
+        let licence = |name, kind| find(name).unwrap().licence(kind);
+        assert!(licence("wave", Kind::Original).contains("CC BY 4.0"));
+        assert!(licence("wave", Kind::Excerpt).contains("none stated"));
+        assert!(licence("bike", Kind::Original).contains("none read"));
     }
 
     #[test]
     fn every_entry_is_whole() {
         for entry in entries() {
-            let Source { uci, archive, citation, files, .. } = &entry.source;
-            assert!(
-                archive.starts_with(&format!("{uci}/")) && archive.ends_with(".zip"),
-                "{archive}"
-            );
+            let Source { uci, archive, page, licence, citation, files, .. } = &entry.source;
+            match uci {
+                Some(uci) => assert!(
+                    archive.starts_with(&format!("{uci}/")) && archive.ends_with(".zip"),
+                    "{archive}"
+                ),
+                None => assert!(page.starts_with("https://") && licence.is_some(), "{page}"),
+            }
             assert!(citation.ends_with(|digit: char| digit.is_ascii_digit()), "{citation}");
             for file in files {
                 assert!(!file.name.contains(['/', '\\']) && file.most_bytes > 0, "{}", file.name);
@@ -435,6 +463,8 @@ mod tests {
         }
         let none = locate(find("naval").unwrap(), Some(Kind::Excerpt), &folders).unwrap_err();
         assert!(none.places.is_empty());
+        let elsewhere = locate(find("bike").unwrap(), None, &folders).unwrap_err().to_string();
+        assert!(elsewhere.ends_with("save it as long/bike.csv.gz"), "{elsewhere}");
     }
 
     #[test]
@@ -442,7 +472,7 @@ mod tests {
         let message = lookup("air-qualty").unwrap_err().to_string();
         assert!(message.contains("did you mean \"air-quality\""), "{message}");
         assert_eq!(lookup("zzz").unwrap_err().suggestion, "");
-        assert_eq!(lookup("naval").unwrap().source.uci, 316);
+        assert_eq!(lookup("naval").unwrap().source.uci, Some(316));
     }
 
     #[test]

@@ -11,6 +11,9 @@ pub enum FetchError {
     /// The feature `fetch` is off.
     #[error("this build can't download: build with --features fetch")]
     NotBuilt,
+    /// It is not at UCI, and where it is.
+    #[error("{0} is not at UCI: {1}")]
+    Elsewhere(String, String),
     /// There is no folder to put it in.
     #[error("there is no home folder to fetch to; name a folder with --data-dir")]
     NoFolder,

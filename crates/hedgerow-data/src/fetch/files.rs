@@ -14,6 +14,9 @@ pub(super) fn fetch(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Vec<Fetched>, FetchError> {
     let source = &entry.source;
+    if source.uci.is_none() {
+        return Err(FetchError::Elsewhere(entry.name.clone(), source.advice(&entry.name)));
+    }
     let folder = options.folder.join(&source.folder);
     let here = Checksums::read(&folder)?;
     let there = source.files.iter().map(|file| already_there(&folder, file, &here));

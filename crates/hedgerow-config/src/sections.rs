@@ -21,6 +21,7 @@ pub struct LearningSection {
     weight_rate: f64,
     weight_schedule: ScheduleName,
     weight_rule: WeightRule,
+    memory: usize,
     /// How the server combines uploads.
     #[serde(deserialize_with = "aggregation")]
     pub aggregation: Aggregation,
@@ -73,6 +74,7 @@ impl LearningSection {
             .step_size(step_size)
             .weight_rate(weight_rate)
             .weight_rule(self.weight_rule)
+            .memory(self.memory)
             .aggregation(self.aggregation))
     }
 
@@ -90,6 +92,7 @@ impl ConfigError {
             PlanError::Features(_) => "kernels",
             PlanError::Loss { .. } => "learning.loss",
             PlanError::Aggregation { .. } => "learning.aggregation",
+            PlanError::OutOfBounds { key: "memory", .. } => "learning.memory",
             PlanError::UnknownMethod { .. }
             | PlanError::Reference { .. }
             | PlanError::Kernel { .. } => method,

@@ -15,8 +15,8 @@ use crate::errors;
 /// All that a federation agrees on: what is learned, and how. It takes what `[learning]` of
 /// `hedgerow serve` takes, by the same names.
 ///
-/// ``method`` gr (growing ridge), mk (MK-OFL), sk:N (SK-OFL with the N-th kernel, from 1), naive,
-/// emk, pof, fedpoe, linear or linear-newton. ``inputs``, ``columns`` How many numbers a sample
+/// ``method`` gr (growing ridge), tr (tuned ridge), mk (MK-OFL), sk:N (SK-OFL with the N-th kernel,
+/// from 1), naive, emk, pof, fedpoe, linear or linear-newton. ``inputs``, ``columns`` How many numbers a sample
 /// has, or their names; samples with names are then taken by them. ``target`` Name of the label.
 /// ``nodes`` K, how many nodes are expected. Rates are made for it. ``budget`` r, numbers that a
 /// message may have. It decides how many random features a kernel has. ``kernels``, ``draw`` The
@@ -26,7 +26,7 @@ use crate::errors;
 /// +1) or huber, and where that turns into a straight line; the weight of the ridge term.
 /// ``step_size``, ``step_schedule``, ``weight_rate``, ``weight_schedule``, ``weight_rule`` Rates of
 /// gradient steps and of the kernels' weights: anytime (by the root of the round) or constant;
-/// incremental or cumulative. ``scaling``, ``ranges`` none, online (mean and spread, agreed between
+/// incremental or cumulative. ``memory`` Bytes for samples that a node of tr keeps. ``scaling``, ``ranges`` none, online (mean and spread, agreed between
 /// nodes), online-range (minimum and maximum), or ranges with ``ranges={"temperature": [-30, 50],
 /// ...}`` for each column and the label. ``compression``, ``every``, ``part`` none, f16, q8 or q4;
 /// a node answers only after this number of samples; one in this number of numbers travels
@@ -55,7 +55,7 @@ impl Plan {
     #[new]
     #[pyo3(
         signature = (**settings),
-        text_signature = "(*, method='gr', inputs=0, columns=(), target='y', nodes=1, budget=100, kernels=None, draw='shared', loss='squared', huber_delta=1.0, ridge=0.01, step_size=1.0, step_schedule='anytime', weight_rate=1.0, weight_schedule='anytime', weight_rule='incremental', scaling='online', ranges=None, compression='none', every=1, part=1, personal=False, aggregation='mean', seed=1)"
+        text_signature = "(*, method='gr', inputs=0, columns=(), target='y', nodes=1, budget=100, kernels=None, draw='shared', loss='squared', huber_delta=1.0, ridge=0.01, step_size=1.0, step_schedule='anytime', weight_rate=1.0, weight_schedule='anytime', weight_rule='incremental', memory=1000000, scaling='online', ranges=None, compression='none', every=1, part=1, personal=False, aggregation='mean', seed=1)"
     )]
     fn new(settings: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let (mut learning, mut sections, mut dictionary) = (Table::new(), Table::new(), None);

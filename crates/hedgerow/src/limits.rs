@@ -29,6 +29,9 @@ pub const MAX_WIDTH: usize = 1 << 20;
 /// Largest budget of numbers per upload.
 pub const MAX_BUDGET: usize = 100_000;
 
+/// Bytes for samples that a node keeps, at most.
+pub const MAX_MEMORY: usize = 1 << 30;
+
 /// Longest id of a prediction that waits for its label, in bytes.
 pub const MAX_ID: usize = 256;
 
@@ -59,3 +62,6 @@ pub(crate) const MAX_SUM: f64 = 1e60;
 
 /// Largest size of a log-weight or of a sum of losses.
 pub(crate) const MAX_LOSS: f64 = 1e300;
+
+/// Bytes for samples that a node keeps, unless a plan says otherwise.
+pub const DEFAULT_MEMORY: usize = 1_000_000;

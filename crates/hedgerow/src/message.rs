@@ -255,6 +255,14 @@ pub enum Rejected {
         /// The round of the message.
         round: u64,
     },
+    /// A broadcast that says what has changed since one that the node doesn't have.
+    #[error("broadcast of round {found} came, but this node is in round {round}")]
+    MissedBroadcast {
+        /// The round of the node.
+        round: u64,
+        /// The round of the broadcast.
+        found: u64,
+    },
     /// The node has spoken already.
     #[error("node {node} has already uploaded in round {round}")]
     Duplicate {

@@ -9,6 +9,7 @@
 //! [`ServerShell`] do what all methods have in common; a method adds a [`NodeRule`] and a
 //! [`ServerRule`].
 
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use crate::aggregation::PartialSum;
@@ -50,6 +51,7 @@ macro_rules! methods {
 
 methods! {
     gr_ofl,
+    tr_ofl,
     mk_ofl,
     em_kofl,
     pof_mkl,
@@ -62,8 +64,8 @@ methods! {
 }
 
 pub use info::{
-    BudgetTooSmall, Dash, DictionarySize, FeatureKind, Halves, Look, MethodInfo, Reference, Role,
-    frequencies_within, row_bytes,
+    BudgetTooSmall, Dash, DictionarySize, FeatureKind, Halves, Look, MapSource, MethodInfo,
+    Reference, Role, frequencies_within, row_bytes,
 };
 pub use layout::{BroadcastLayout, Layout, UploadLayout, Votes};
 pub use mk_ofl::{Average, MkOptions};
@@ -147,8 +149,13 @@ pub trait ServerMethod: Send + Sync {
     fn uploads(&self) -> usize;
     /// Closes the round with whoever came. If nobody did, nothing changes and the round stays open.
     fn close_round(&mut self) -> &Broadcast;
-    /// The latest broadcast, for those who join or come back.
+    /// The latest broadcast, for nodes that have the one before; see [`ServerMethod::catch_up`].
     fn broadcast(&self) -> &Broadcast;
+    /// What a node needs that doesn't have the broadcast before, because it joins, comes back or
+    /// missed one. The broadcast itself, unless that only says what has changed.
+    fn catch_up(&self) -> Cow<'_, Broadcast> {
+        Cow::Borrowed(self.broadcast())
+    }
     /// Learns what nodes were really told, after compression, of the broadcast that
     /// [`ServerMethod::close_round`] made: from here on that is the broadcast.
     ///

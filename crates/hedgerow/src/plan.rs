@@ -16,7 +16,7 @@ use crate::aggregation::Aggregation;
 use crate::codec::Coding;
 use crate::features::{self, Draw, FeatureError, FeatureSpec, SampleMap};
 use crate::learning::{Loss, Objective};
-use crate::limits::{MAX_BUDGET, MAX_INPUTS, MAX_NODES, MAX_OUTPUTS, MAX_WIDTH};
+use crate::limits::{MAX_BUDGET, MAX_INPUTS, MAX_MEMORY, MAX_NODES, MAX_OUTPUTS, MAX_WIDTH};
 use crate::message::NodeId;
 use crate::method::{
     self, BadSample, BudgetTooSmall, FeatureKind, Halves, Layout, MethodInfo, NodeMethod,
@@ -50,7 +50,7 @@ struct Shared {
     halves: Halves,
     setup: Setup,
     /// Made when it is first needed: simulations share one between several plans.
-    map: OnceBox<SampleMap>,
+    map: OnceBox<Arc<SampleMap>>,
 }
 
 /// Why a configuration makes no sense.
@@ -162,6 +162,12 @@ impl Plan {
             return Err(PlanError::Aggregation { method, aggregation });
         }
         let setup = Setup::new(config.numbers(), kernel);
+        let least = (info.least_memory)(&setup);
+        if config.memory < least && config.memory != 0 {
+            let bound = format!("0, for none, or at least {least} bytes");
+            let value = config.memory as f64;
+            return Err(PlanError::OutOfBounds { key: "memory", bound, value });
+        }
         check_features(info, &setup, config.feature_spec())?;
         let map = OnceBox::new();
         Ok(Self { shared: Arc::new(Shared { config, info, halves, setup, map }) })
@@ -183,10 +189,15 @@ impl Plan {
     }
 
     /// What turns scaled samples into features.
-    #[expect(clippy::expect_used, reason = "all that can be wrong was refused by Plan::new")]
     pub fn map(&self) -> &SampleMap {
+        self.shared_map()
+    }
+
+    #[expect(clippy::expect_used, reason = "all that can be wrong was refused by Plan::new")]
+    fn shared_map(&self) -> &Arc<SampleMap> {
         let Shared { config, info, setup, map, .. } = &*self.shared;
-        map.get_or_init(|| Box::new(info.map(setup, &config.feature_spec()).expect("was checked")))
+        let make = || info.map(setup, &config.feature_spec()).expect("was checked");
+        map.get_or_init(|| Box::new(Arc::new(make())))
     }
 
     /// Length of the features of a sample.
@@ -221,12 +232,12 @@ impl Plan {
 
     /// A new node half of its method.
     pub fn node_method(&self, id: NodeId) -> Box<dyn NodeMethod> {
-        (self.shared.halves.node)(self.setup(), id)
+        (self.shared.halves.node)(self.setup(), id, &|| Arc::clone(self.shared_map()))
     }
 
     /// A new server half of its method.
     pub fn server_method(&self) -> Box<dyn ServerMethod> {
-        (self.shared.halves.server)(self.setup())
+        (self.shared.halves.server)(self.setup(), &|| Arc::clone(self.shared_map()))
     }
 
     /// A node's part of the scaling.
@@ -271,7 +282,9 @@ impl Plan {
         let frequencies = self.config().frequencies.unwrap_or(0);
         let models = self.kernels() * (2 * frequencies + 2);
         let report = 5 * (self.inputs() + self.outputs());
-        models.max(4 * self.config().budget).max(report).max(self.width()) + 64
+        let catch_up = (self.shared.info.catch_up_len)(self.setup());
+        let budget = 4 * self.config().budget;
+        models.max(budget).max(report).max(self.width()).max(catch_up) + 64
     }
 
     /// Whether uploads travel as they are.
@@ -325,6 +338,7 @@ fn check_counts(config: &PlanConfig) -> Result<(), PlanError> {
         // The method says what it needs.
         ("budget", 0, budget, MAX_BUDGET),
         ("nodes", 1, nodes, MAX_NODES),
+        ("memory", 0, config.memory, MAX_MEMORY),
         ("kernels", 1, kernels, usize::MAX),
         ("pof.kernels_per_upload", 1, config.pof.kernels_per_upload, kernels),
     ] {

@@ -33,6 +33,10 @@ pub enum Purpose {
     Dictionary,
     /// Which way a number of a message is rounded.
     Rounding,
+    /// The first frequencies of units that are learned.
+    Units,
+    /// Synthetic inputs.
+    Synthetic,
 }
 
 /// A stream of random numbers that can be read at any position.

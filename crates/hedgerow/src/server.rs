@@ -3,6 +3,7 @@
 
 mod codec;
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -278,24 +279,27 @@ impl Server {
     }
 
     /// The broadcast as it travels to a node. `taken` is the last round of which its upload was
-    /// taken, 0 if none was. A node that has the broadcast before can be sent a compressed one.
+    /// taken, 0 if none was. A node that has the broadcast before can be sent a compressed one, or
+    /// one that only says what has changed.
     #[must_use]
     pub fn broadcast_message(&self, taken: u64, has_previous: bool) -> ToNode {
         let compressed = self.down.latest().filter(|_| has_previous);
         let heads = self.heads.iter().enumerate().map(|(output, head)| {
-            let broadcast = head.broadcast();
+            let kernels = head.broadcast().kernels;
             let numbers = match compressed {
                 Some(bytes) => Numbers::Compressed(bytes[output].clone()),
-                None => Numbers::Plain(broadcast.numbers.clone()),
+                None if has_previous => Numbers::Plain(head.broadcast().numbers.clone()),
+                None => Numbers::Plain(head.catch_up().into_owned().numbers),
             };
-            BroadcastHead { kernels: broadcast.kernels, numbers }
+            BroadcastHead { kernels, numbers }
         });
         ToNode::Broadcast(BroadcastMessage { round: self.round(), heads: heads.collect(), taken })
     }
 
-    /// Whether nodes that have the broadcast before can be sent a compressed one.
-    pub fn is_compressed(&self) -> bool {
-        self.down.latest().is_some()
+    /// Whether nodes that have the broadcast before are sent another message than the others.
+    pub fn has_difference(&self) -> bool {
+        let is_partial = |head: &Box<dyn ServerMethod>| matches!(head.catch_up(), Cow::Owned(_));
+        self.down.latest().is_some() || self.heads.iter().any(is_partial)
     }
 
     /// What compressed uploads of the open round differ from, for each output; empty if nothing is

@@ -9,7 +9,7 @@ pub(crate) mod vector;
 
 use alloc::vec::Vec;
 
-use self::loops::{Angles, Block, GROUP, NO_ANGLES, Projection, TILE};
+use self::loops::{Angles, Block, GROUP, NO_ANGLES, Projection, Samples, TILE};
 use crate::learning::loss::Step;
 use crate::simd::vector::{LANES, Line};
 
@@ -128,6 +128,20 @@ dispatched! {
     /// Adds z zᵀ of a block of rows, each as long as `moment`, to a lower triangle, and z y to
     /// `moment`.
     fn add_gram(gram: &mut [f64], moment: &mut [f64], z: &[f64], y: &[f64]);
+    /// Adds Σⱼ wⱼ·cos(vⱼ·x + bⱼ) of some units to the outputs of blocks of samples.
+    fn add_units(samples: &Samples<'_>, units: &[f32], outputs: &mut [Line]);
+    /// Adds a₀ + a·x to the outputs of blocks of samples.
+    fn add_linear(samples: &Samples<'_>, coefficients: &[f32], outputs: &mut [Line]);
+    /// Adds Σ slope·(1, x, cos(vⱼ·x + bⱼ)) over blocks of samples.
+    fn add_output_gradient(samples: &Samples<'_>, units: &[f32], slopes: &[Line], gradient: &mut [f64]);
+    /// Adds Σ slope·(cos, −w·sin, −w·sin·x) of each unit over blocks of samples.
+    fn add_unit_gradient(samples: &Samples<'_>, units: &[f32], slopes: &[Line], gradient: &mut [f64]);
+    /// Writes the columns (1, x, cos(vⱼ·x + bⱼ)) of blocks of samples.
+    fn output_columns(samples: &Samples<'_>, units: &[f32], columns: &mut [Line]);
+    /// Writes the columns (cos, −w·sin, −w·sin·x) of each unit on blocks of samples.
+    fn unit_columns(samples: &Samples<'_>, units: &[f32], columns: &mut [Line]);
+    /// Writes the sums of products of columns of `len` lines each: a lower triangle.
+    fn column_products(columns: &[Line], len: usize, products: &mut [f64]);
     #[cfg(feature = "probe")]
     /// Multiplies and adds without touching memory; returns what keeps the compiler from leaving it
     /// out.
@@ -177,6 +191,17 @@ pub(crate) fn map_features(cpu: Cpu, projection: &Projection<'_>, x: &[f32], z: 
             write_features(cpu, projection, first, lines, &angles, z);
         }
     }
+}
+
+/// The dot product of two lines, in an order that doesn't depend on the processor.
+pub(crate) fn dot_line(a: &[f32; LANES], b: &[f32; LANES]) -> f32 {
+    let mut products: [f32; LANES] = core::array::from_fn(|lane| a[lane] * b[lane]);
+    let mut half = LANES / 2;
+    while half > 0 {
+        (0..half).for_each(|lane| products[lane] += products[lane + half]);
+        half /= 2;
+    }
+    products[0]
 }
 
 /// Position and value of the first number that is not at most `bound` in size.

@@ -21,6 +21,9 @@ use crate::random::CounterRng;
 /// Rounds that are run where a law needs some.
 const ROUNDS: u64 = 6;
 
+/// Times of the rounds before a law is checked begin here.
+const EARLY: u64 = 1_000_000;
+
 /// Checks all laws for a method in several plans: one and three kernels, one and three nodes,
 /// every loss and aggregation that it supports, both rules of weights.
 ///
@@ -58,12 +61,20 @@ pub fn check_method(info: &'static MethodInfo) {
 ///
 /// # Panics
 /// If the method breaks a law, or the configuration makes no sense.
-#[expect(clippy::expect_used, reason = "a suite of tests fails by panics")]
 pub fn check_method_in(info: &'static MethodInfo, config: PlanConfig) {
+    check_method_after(info, config, 0);
+}
+
+/// The same after some rounds, for methods that do more once they have seen enough.
+///
+/// # Panics
+/// If the method breaks a law, or the configuration makes no sense.
+#[expect(clippy::expect_used, reason = "a suite of tests fails by panics")]
+pub fn check_method_after(info: &'static MethodInfo, config: PlanConfig, rounds: u64) {
     let (spec, last) = (MethodSpec::from(info), config.kernels.len().saturating_sub(1));
     let spec = if info.takes_kernel { spec.with_kernel(last) } else { spec };
     let plan = Plan::with_methods(config.method(spec), &[info]).expect("a sound configuration");
-    let laws = Laws { info, plan };
+    let laws = Laws { info, plan, rounds };
     laws.predictions_and_uploads_change_nothing();
     laws.the_order_of_uploads_is_irrelevant();
     laws.partial_sums_are_the_same_sums();
@@ -73,6 +84,7 @@ pub fn check_method_in(info: &'static MethodInfo, config: PlanConfig) {
     laws.bad_messages_are_refused_and_change_nothing();
     laws.an_empty_round_changes_nothing();
     laws.old_broadcasts_change_nothing();
+    laws.nodes_catch_up();
     laws.shares_sum_to_one();
     laws.messages_have_the_described_layout();
 }
@@ -80,6 +92,8 @@ pub fn check_method_in(info: &'static MethodInfo, config: PlanConfig) {
 struct Laws {
     info: &'static MethodInfo,
     plan: Plan,
+    /// Rounds before a law is checked.
+    rounds: u64,
 }
 
 /// A server and its nodes.
@@ -102,6 +116,8 @@ impl<'a> World<'a> {
 
     fn after(laws: &'a Laws, rounds: u64) -> Self {
         let mut world = Self::new(laws);
+        // Times of their own, so that laws count from 0.
+        (0..laws.rounds).for_each(|time| world.round(EARLY + time));
         (0..rounds).for_each(|time| world.round(time));
         world
     }
@@ -191,7 +207,7 @@ impl Laws {
 
     fn the_order_of_uploads_is_irrelevant(&self) {
         let law = self.name("the order of uploads is irrelevant");
-        let (mut one, mut other) = (World::new(self), World::new(self));
+        let (mut one, mut other) = (World::after(self, 0), World::after(self, 0));
         for time in 0..ROUNDS {
             let nodes = one.nodes.len();
             for world in [&mut one, &mut other] {
@@ -333,7 +349,7 @@ impl Laws {
         assert_eq!(*world.server.close_round(), broadcast, "{law}");
         world.close();
         assert_eq!(before, world.state(), "{law}");
-        let round = if self.info.travels() { 4 } else { 1 };
+        let round = if self.info.travels() { 4 + self.rounds } else { 1 };
         assert_eq!((broadcast.round, world.nodes[0].round()), (round, round), "{law}");
     }
 
@@ -342,13 +358,38 @@ impl Laws {
         (0..world.nodes.len()).for_each(|node| world.learn(node, 3));
         let before = world.state();
         let latest = world.server.broadcast().clone();
-        for round in 1..=latest.round {
+        for round in latest.round.saturating_sub(3).max(1)..=latest.round {
             let mut numbers = latest.numbers.clone();
             numbers.iter_mut().take(2).for_each(|number| *number += 1.0);
-            let old = Broadcast { round, numbers, ..latest.clone() };
-            world.nodes.iter_mut().for_each(|node| node.adopt(&old).expect("an old broadcast"));
+            let sound = Broadcast { round, ..latest.clone() };
+            let other = Broadcast { numbers, ..sound.clone() };
+            for node in &mut world.nodes {
+                node.adopt(&sound).expect("an old broadcast");
+                // Not every change leaves a broadcast that a server could send.
+                _ = node.adopt(&other);
+            }
         }
         assert_eq!(before, world.state(), "{}", self.name("old broadcasts change nothing"));
+    }
+
+    fn nodes_catch_up(&self) {
+        let law = self.name("a node that missed broadcasts catches up");
+        let mut world = World::after(self, 2);
+        let mut absent = self.plan.node_method(0);
+        absent.restore(&world.nodes[0].save()).expect("a saved node");
+        (2..2 + ROUNDS).for_each(|time| world.round(time));
+        let mut newcomer = self.plan.node_method(1 << 20);
+        let (z, y) = world.sample(0, 99);
+        let z = Features::checked(&z).expect("features");
+        for node in [&mut absent, &mut newcomer] {
+            node.adopt(&world.server.catch_up()).expect("all that there is to know");
+            assert_eq!(node.round(), world.server.broadcast().round, "{law}");
+            assert!(node.predict(z).is_finite(), "{law}");
+            node.learn(z, y).expect("a sample");
+        }
+        // It goes on like all others.
+        world.nodes[0] = absent;
+        (10..10 + ROUNDS).for_each(|time| world.round(time));
     }
 
     fn shares_sum_to_one(&self) {

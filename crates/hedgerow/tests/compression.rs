@@ -225,7 +225,7 @@ fn everyone_holds_what_the_server_was_told_they_hold() {
 #[test]
 fn servers_settle_for_what_nodes_were_told() {
     // Broadcasts of GR-OFL are never rounded.
-    let is_rounded = |case: &Case| !matches!(case.name(), "local" | "gr");
+    let is_rounded = |case: &Case| !matches!(case.name(), "local" | "gr" | "tr");
     for case in few_cases(KERNELS).into_iter().filter(is_rounded) {
         let mut server = case.server();
         let before = server.broadcast().clone();
@@ -290,7 +290,7 @@ fn halves_name_the_sections_of_their_messages() {
         let all: Vec<_> = (0..KERNELS).map(|slot| model(slot, 2 * FREQUENCIES)).collect();
         let (expected_up, expected_down) = match case.name() {
             // In the first round sums travel as they are, and so do all its broadcasts.
-            "gr" => (vec![], vec![]),
+            "gr" | "tr" => (vec![], vec![]),
             "sk" => (vec![all[KERNELS - 1]], vec![all[KERNELS - 1]]),
             "mk" | "emk" => (vec![all[0]], vec![all[0]]),
             "naive" | "fedpoe" => (all.clone(), all),
@@ -441,7 +441,7 @@ fn uploads_wait_for_their_round_and_numbers_for_their_turn() {
         let sent = partial.traffic().numbers_up;
         let most = match name(method) {
             // What is fresh can't wait.
-            "gr" => (100 * NODES * BUDGET) as u64,
+            "gr" | "tr" => (100 * NODES * BUDGET) as u64,
             "sk" | "pof" => whole / 2,
             // Votes or losses, and the whole model where the kernel has just changed.
             "mk" => whole,
@@ -519,7 +519,7 @@ fn compressed_federations_follow_a_change_of_scale() {
             "pof" => (nodes + KERNELS as f64) * model,
             // Halves forget what was owed in the old scale too: the last moves, and at what they
             // looked.
-            "gr" => continue,
+            "gr" | "tr" => continue,
             _ => (nodes + 1.0) * (INPUTS as f64 + 1.0),
         };
         for forgotten in forgotten.chunks(2) {

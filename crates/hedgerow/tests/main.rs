@@ -24,3 +24,4 @@ mod relays;
 mod rescaling;
 mod robust;
 mod scaling;
+mod tr;

@@ -6,8 +6,8 @@
 use std::ops::RangeInclusive;
 
 use crate::common::{
-    BUDGET, FREQUENCIES, INPUTS, TAIL, config, features, few_cases, is_personal, map_for, methods,
-    name, numbers, speaks_of_its_past,
+    BUDGET, FREQUENCIES, INPUTS, TAIL, TR_TAIL, config, features, few_cases, is_personal, map_for,
+    methods, name, numbers, speaks_of_its_past,
 };
 use hedgerow::features::{Draw, Features, Kernel, SampleMap};
 use hedgerow::federation::{Contact, NodeRound, Prediction, RoundError};
@@ -85,9 +85,10 @@ fn message_sizes(method: &'static str) -> [RangeInclusive<u64>; 2] {
     let (all, linear) = (kernels * model, INPUTS as u64 + 1);
     let (up, down) = match name(method) {
         // Models grow, and a slice ends with its matrix.
-        "gr" => {
+        "gr" | "tr" => {
             let width = map_for(method, KERNELS).width() as u64;
-            return [width..=BUDGET as u64, TAIL as u64 + 1..=width + TAIL as u64];
+            let tail = TAIL + if name(method) == "tr" { TR_TAIL } else { 0 };
+            return [width..=BUDGET as u64, TAIL as u64 + 1..=width + tail as u64];
         }
         "sk" => (model, model),
         "mk" => (model + 1, model + 2),

@@ -67,7 +67,7 @@ fn check_moves(here: &Scale, there: &Scale) {
                 server.rescale(&rescaling);
                 moved.rescale(&rescaling);
                 let mut newcomer = case.node(1);
-                newcomer.adopt(server.broadcast()).unwrap();
+                newcomer.adopt(&server.catch_up()).unwrap();
                 let z = scaled(now, &[0.3, 0.4]);
                 let z = Features::checked(&z).unwrap();
                 assert_eq!(newcomer.predict(z).to_bits(), moved.predict(z).to_bits());

@@ -105,7 +105,7 @@ fn a_median_stands_a_quarter_and_nearly_half_where_they_don_t_agree() {
 
 #[test]
 fn who_can_t_says_so_beforehand() {
-    let unable = ["gr", "pof", "linear-newton"];
+    let unable = ["gr", "tr", "pof", "linear-newton"];
     for method in methods(6) {
         for aggregation in [Aggregation::Mean, TRIMMED, Aggregation::Median] {
             let is_supported = aggregation == Aggregation::Mean || !unable.contains(&method);

@@ -38,8 +38,8 @@ pub static ADAGRAD: MethodInfo = MethodInfo {
     layout,
     memory: |setup| 16 * setup.linear_len(),
     halves: Some(Halves {
-        node: |setup, _| Box::new(NodeShell::new(setup, Node::new(setup))),
-        server: |setup| {
+        node: |setup, _, _| Box::new(NodeShell::new(setup, Node::new(setup))),
+        server: |setup, _| {
             ServerShell::averaging(setup, StateKind::new("adagrad-server"), layout(setup))
         },
     }),

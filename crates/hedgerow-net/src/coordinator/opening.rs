@@ -22,8 +22,8 @@ pub struct Opening {
     /// Whether the server is shutting down, so that no round follows.
     pub is_last: bool,
     exact: ToNode,
-    /// For nodes that have the previous broadcast, if broadcasts are compressed.
-    compressed: Option<ToNode>,
+    /// For nodes that have the previous broadcast, if those get another message.
+    difference: Option<ToNode>,
 }
 
 impl Opening {
@@ -36,15 +36,15 @@ impl Opening {
             references: Arc::clone(server.references()),
             is_last: false,
             exact: server.broadcast_message(0, false),
-            compressed: server.is_compressed().then(|| server.broadcast_message(0, true)),
+            difference: server.has_difference().then(|| server.broadcast_message(0, true)),
         }
     }
 
     /// The broadcast for one node: the last round in which its upload was accepted, and whether it
     /// has the previous broadcast.
     pub fn broadcast(&self, taken: u64, has_previous: bool) -> ToNode {
-        let compressed = self.compressed.as_ref().filter(|_| has_previous);
-        let mut message = compressed.unwrap_or(&self.exact).clone();
+        let difference = self.difference.as_ref().filter(|_| has_previous);
+        let mut message = difference.unwrap_or(&self.exact).clone();
         if let ToNode::Broadcast(broadcast) = &mut message {
             broadcast.taken = taken;
         }

@@ -49,6 +49,7 @@ class Plan:
         weight_rate: float = 1.0,
         weight_schedule: str = "anytime",
         weight_rule: str = "incremental",
+        memory: int = 1_000_000,
         scaling: str = "online",
         ranges: Mapping[str, tuple[float, float]] | None = None,
         compression: str = "none",

@@ -10,6 +10,7 @@ use core::f64::consts::FRAC_2_PI;
 
 use crate::features::kernel::Kernel;
 use crate::features::{FeatureError, FeatureSpec, Features, check, orthonormal_rows};
+use crate::limits::MAX_DICTIONARY;
 use crate::math;
 use crate::random::{CounterRng, Purpose};
 use crate::simd::loops::COSINE_SIZE;
@@ -117,6 +118,34 @@ impl Dictionary {
             simd::map_dictionary(Cpu::detect(), &self.panels, &self.phases, self.linear, x, z);
         }
         Features::made(z)
+    }
+
+    /// Size of the linear features: z = size·Lᵀx.
+    pub(crate) fn linear_size(&self) -> f32 {
+        (LINEAR_SIZE / math::sqrt(self.inputs as f64)) as f32
+    }
+
+    /// Writes the inputs of a sample from its linear features. There must be as many of those as
+    /// inputs, so that L is a rotation.
+    pub(crate) fn recover(&self, z: &[f32], x: &mut [f32]) {
+        let size = self.linear_size();
+        let mut lines = [Line([0.0; LANES]); MAX_DICTIONARY / LANES];
+        let lines = &mut lines[..(1 + self.linear).div_ceil(LANES)];
+        let linear = z[..=self.linear].chunks(LANES);
+        lines.iter_mut().zip(linear).for_each(|(line, z)| line.0[..z.len()].copy_from_slice(z));
+        for (input, x) in x.iter_mut().enumerate() {
+            let panels = self.panels.chunks_exact(self.inputs).map(|panel| &panel[input].0);
+            // The constant's row is zero, and so is what stands for cosines.
+            let sum: f32 = panels.zip(&*lines).map(|(row, z)| simd::dot_line(row, &z.0)).sum();
+            *x = sum / (size * size);
+        }
+    }
+
+    /// What [`Dictionary::recover`] multiplies the k-th linear feature with for an input.
+    pub(crate) fn recovery(&self, input: usize, k: usize) -> f64 {
+        let (panel, lane) = ((k + 1) / LANES, (k + 1) % LANES);
+        let size = LINEAR_SIZE / math::sqrt(self.inputs as f64);
+        f64::from(self.panels[panel * self.inputs + input].0[lane]) / (size * size)
     }
 
     /// Each feature as a function of g where x = `centre` + `spread`·g, input by input.
@@ -241,6 +270,24 @@ mod tests {
                     simd::map_dictionary(cpu, &map.panels, &map.phases, map.linear, x, &mut one);
                     assert_eq!(one, many);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn inputs_are_recovered_from_linear_features() {
+        for inputs in [1, 2, 15, 16, 40] {
+            let map = Dictionary::new(&spec(inputs), 80, 48).unwrap();
+            let stream = CounterRng::from_seed(4);
+            let x: Vec<f32> = (0..inputs as u64).map(|at| stream.uniform_at(at) as f32).collect();
+            let (mut z, mut found) = (vec![0.0; 80], vec![0.0; inputs]);
+            map.map_batch(&x, &mut z);
+            map.recover(&z, &mut found);
+            for (input, (x, found)) in x.iter().zip(&found).enumerate() {
+                assert!((x - found).abs() < 1e-5, "{inputs}: {x} {found}");
+                let terms = (0..inputs).map(|k| map.recovery(input, k) * f64::from(z[1 + k]));
+                let sum: f64 = terms.sum();
+                assert!((sum - f64::from(*x)).abs() < 1e-5, "{inputs}: {x} {sum}");
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The lanes that a round is divided into. A lane has its own nodes and adds up their uploads
 //! by itself. Lanes don't depend on each other, so the number of threads changes no bit.
 
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use super::wire::Scratch;
@@ -51,8 +52,11 @@ impl RoundContext<'_> {
         if round > before {
             let (mut count, mut numbers) = (0, 0);
             for (head, server) in node.heads.iter_mut().zip(&self.server.heads) {
-                let broadcast = server.broadcast();
-                head.adopt(broadcast)?;
+                let broadcast = match before + 1 == round {
+                    true => Cow::Borrowed(server.broadcast()),
+                    false => server.catch_up(),
+                };
+                head.adopt(&broadcast)?;
                 count += broadcast.count();
                 numbers += broadcast.numbers.len();
             }

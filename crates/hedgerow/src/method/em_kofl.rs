@@ -42,7 +42,10 @@ pub(super) static INFO: MethodInfo = MethodInfo {
     look: Look::solid([0x8a, 0x6f, 0xd1]),
     layout,
     memory: super::mk_ofl::INFO.memory,
-    halves: Some(Halves { node: |setup, _| NodeShell::boxed(setup, Node::new(setup)), server }),
+    halves: Some(Halves {
+        node: |setup, _, _| NodeShell::boxed(setup, Node::new(setup)),
+        server: |setup, _| server(setup),
+    }),
     ..MethodInfo::BASE
 };
 

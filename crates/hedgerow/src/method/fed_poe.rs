@@ -44,8 +44,8 @@ pub(super) static INFO: MethodInfo = MethodInfo {
     look: Look::solid([0xa6, 0x61, 0x1a]),
     memory: |setup| 3 * setup.kernels() * row_bytes(setup.model_len()) + 7 * 8 * setup.kernels(),
     halves: Some(Halves {
-        node: |setup, _| NodeShell::boxed(setup, Node::new(setup)),
-        server: |setup| {
+        node: |setup, _, _| NodeShell::boxed(setup, Node::new(setup)),
+        server: |setup, _| {
             ServerShell::averaging(setup, StateKind::new("fedpoe-server"), (INFO.layout)(setup))
         },
     }),

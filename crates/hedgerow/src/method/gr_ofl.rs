@@ -65,10 +65,10 @@
 //! server solves one n×n system a round. Sums have to be f64: gradients are differences of sums
 //! that nearly cancel.
 
-mod matrix;
-mod node;
+pub(super) mod matrix;
+pub(super) mod node;
 mod plane;
-mod server;
+pub(super) mod server;
 
 use alloc::vec::Vec;
 
@@ -116,26 +116,28 @@ pub(super) static INFO: MethodInfo = MethodInfo {
         6 * features * features + 64 * features
     },
     halves: Some(Halves {
-        node: |setup, _| NodeShell::boxed(setup, node::Node::new(setup)),
-        server: server::server,
+        node: |setup, _, _| {
+            NodeShell::boxed(setup, node::Node::new(setup, Sizes::new(setup.budget())))
+        },
+        server: |setup, _| server::server(setup),
     }),
     ..MethodInfo::BASE
 };
 
 /// The least budget: a smaller one has no room for a slice and a useful gradient.
-const LEAST_BUDGET: usize = 16;
+pub(super) const LEAST_BUDGET: usize = 16;
 
 /// Numbers of a usual upload that are neither gradient nor slice, at most.
 const MOST_SCALARS: usize = 10;
 
 /// Numbers of a broadcast after the model.
-const BROADCAST_EXTRA: usize = 9;
+pub(super) const BROADCAST_EXTRA: usize = 9;
 
 /// Moves of the model whose plane is searched.
-const SEARCHED_MOVES: usize = 2;
+pub(super) const SEARCHED_MOVES: usize = 2;
 
 /// Counters on the wire wrap at this number. f32 still distinguishes it from its neighbours.
-const COUNTER_CYCLE: u32 = 1 << 20;
+pub(super) const COUNTER_CYCLE: u32 = 1 << 20;
 
 /// δ: total penalty on the model.
 const PENALTY: f64 = 1e-5;
@@ -145,28 +147,34 @@ const SHARE_KEPT: f64 = 0.005;
 
 /// Sizes that follow from a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Sizes {
+pub(super) struct Sizes {
     budget: usize,
     /// Features in the dictionary, M.
-    features: usize,
+    pub(super) features: usize,
     /// Linear ones among them, at most.
-    linear: usize,
+    pub(super) linear: usize,
     /// Features of the first round.
     first: usize,
 }
 
 impl Sizes {
     fn new(budget: usize) -> Self {
-        let budget = budget.max(LEAST_BUDGET);
-        let features = (budget * 4 / 5).min(budget - MOST_SCALARS - 1).min(MAX_DICTIONARY);
+        Self::reserving(budget, 0)
+    }
+
+    /// Sizes where another method adds `reserved` numbers to each upload.
+    pub(super) fn reserving(budget: usize, reserved: usize) -> Self {
+        let whole = budget.max(LEAST_BUDGET);
+        let budget = whole - reserved;
+        let features = (whole * 4 / 5).min(budget - MOST_SCALARS - 1).min(MAX_DICTIONARY);
         let first =
             (1..=features).take_while(|n| triangle(*n) + n + 2 <= budget).last().unwrap_or(1);
-        Self { budget, features, linear: (budget * 12 / 25).min(features - 1), first }
+        Self { budget, features, linear: (whole * 12 / 25).min(features - 1), first }
     }
 }
 
 /// Entries of a lower triangle.
-fn triangle(rows: usize) -> usize {
+pub(super) fn triangle(rows: usize) -> usize {
     rows * (rows + 1) / 2
 }
 
@@ -184,40 +192,40 @@ fn whole_rows(entries: usize) -> usize {
 
 /// A broadcast, but for the model.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Order {
-    round: u64,
+pub(super) struct Order {
+    pub(super) round: u64,
     /// n.
-    len: usize,
+    pub(super) len: usize,
     /// y₀.
-    origin: f32,
+    pub(super) origin: f32,
     /// The constant that predictions are compared with, less y₀.
     constant: f32,
     /// Bounds of the model, less y₀.
-    low: f32,
-    high: f32,
+    pub(super) low: f32,
+    pub(super) high: f32,
     /// θ.
     trust: f32,
     /// Which epoch the slices belong to; 0 is the first round, when there are none.
-    epoch: u32,
+    pub(super) epoch: u32,
     /// Where in the triangle the next slice begins.
-    begin: usize,
+    pub(super) begin: usize,
     /// How often nodes were told to forget.
     forgotten: u32,
     /// How many of the last moves the server wants to know the curvature along.
-    moves: usize,
+    pub(super) moves: usize,
 }
 
 /// What an upload has room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct UploadShape {
+pub(super) struct UploadShape {
     /// Entries of the Gram matrix: from where to where.
     slice: (usize, usize),
     /// All numbers.
-    len: usize,
+    pub(super) len: usize,
 }
 
 impl Order {
-    fn opening(sizes: &Sizes) -> Self {
+    pub(super) fn opening(sizes: &Sizes) -> Self {
         Self {
             round: 1,
             len: sizes.first,
@@ -245,7 +253,7 @@ impl Order {
         self.begin = 0;
     }
 
-    fn is_first(&self) -> bool {
+    pub(super) fn is_first(&self) -> bool {
         self.epoch == 0
     }
 
@@ -263,7 +271,7 @@ impl Order {
         7 + triangle(self.moves)
     }
 
-    fn layout(&self, sizes: &Sizes) -> UploadShape {
+    pub(super) fn layout(&self, sizes: &Sizes) -> UploadShape {
         if self.is_first() {
             return UploadShape {
                 slice: (0, triangle(self.len)),
@@ -275,8 +283,23 @@ impl Order {
         UploadShape { slice: (self.begin, end), len: self.len + end - self.begin + self.scalars() }
     }
 
+    /// Refuses an upload of the right length that no honest node sends.
+    pub(super) fn check_upload(&self, numbers: &[f32]) -> Result<(), Rejected> {
+        let len = numbers.len();
+        // Counts, squares and what exceeds a range are never negative; only how far labels lie from
+        // the constant has a sign.
+        let (positive, signed) = match self.is_first() {
+            true => (len - 2..len, None),
+            false => (len - 7..len, Some(len - 3).filter(|_| !self.asks_for_range())),
+        };
+        match positive.into_iter().find(|at| numbers[*at] < 0.0 && signed != Some(*at)) {
+            None => Ok(()),
+            Some(position) => Err(Rejected::Negative { position, value: numbers[position] }),
+        }
+    }
+
     /// Appends the tail of a broadcast.
-    fn write(&self, numbers: &mut Vec<f32>) {
+    pub(super) fn write(&self, numbers: &mut Vec<f32>) {
         let Self { origin, constant, low, high, trust, epoch, begin, forgotten, moves, .. } = *self;
         let counters = [epoch as f32, begin as f32, forgotten as f32, moves as f32];
         numbers.extend([origin, constant, low, high, trust].into_iter().chain(counters));
@@ -284,7 +307,15 @@ impl Order {
 
     /// Parses a broadcast.
     fn read(sizes: &Sizes, broadcast: &Broadcast) -> Result<Self, Rejected> {
-        let (round, found) = (broadcast.round, broadcast.numbers.len());
+        if let Some(kernels) = broadcast.kernels {
+            return Err(Rejected::WrongKernel { found: Some(kernels.current), last: 0 });
+        }
+        Self::parse(sizes, broadcast.round, &broadcast.numbers)
+    }
+
+    /// Parses the numbers of a broadcast.
+    pub(super) fn parse(sizes: &Sizes, round: u64, numbers: &[f32]) -> Result<Self, Rejected> {
+        let found = numbers.len();
         if round == 0 || round >= LAST_COUNT {
             return Err(Rejected::NoSuchRound { round });
         }
@@ -294,11 +325,8 @@ impl Order {
         else {
             return Err(Rejected::WrongLength { expected: sizes.first + BROADCAST_EXTRA, found });
         };
-        if let Some(kernels) = broadcast.kernels {
-            return Err(Rejected::WrongKernel { found: Some(kernels.current), last: 0 });
-        }
-        check_numbers(&broadcast.numbers)?;
-        let tail = &broadcast.numbers[len..];
+        check_numbers(numbers)?;
+        let tail = &numbers[len..];
         let count = |at: usize, most: usize| {
             let value = tail[at];
             let is_count = value >= 0.0 && value % 1.0 == 0.0 && value <= most as f32;
@@ -376,7 +404,7 @@ fn next_in_cycle(counter: u32) -> u32 {
 }
 
 /// As a number on the wire.
-fn to_wire(value: f64) -> f32 {
+pub(super) fn to_wire(value: f64) -> f32 {
     let bound = f64::from(MAX_NUMBER);
     if value.is_nan() { 0.0 } else { value.clamp(-bound, bound) as f32 }
 }

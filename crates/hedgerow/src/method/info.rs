@@ -1,6 +1,7 @@
 //! [`MethodInfo`]: everything that others need to know about a method.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 
 use serde::Serialize;
 
@@ -50,6 +51,11 @@ pub struct MethodInfo {
     pub layout: fn(&Setup) -> Layout,
     /// Bytes that a node keeps, without the overhead of allocations.
     pub memory: fn(&Setup) -> usize,
+    /// Numbers of a message for nodes that don't have the broadcast before
+    /// ([`ServerMethod::catch_up`]), at most; 0 if they get the same as all others.
+    pub catch_up_len: fn(&Setup) -> usize,
+    /// The least bytes of [`Setup::memory`] that it can use; 0 if nodes keep no samples.
+    pub least_memory: fn(&Setup) -> usize,
     /// What runs on nodes and server; references have neither.
     pub halves: Option<Halves>,
     /// How a reference is computed.
@@ -93,13 +99,17 @@ pub enum Reference {
     MeanLabel,
 }
 
+/// Gives a method the feature map of its plan, made on the first call. Most methods only see the
+/// features of samples and don't call it.
+pub type MapSource<'a> = &'a dyn Fn() -> Arc<SampleMap>;
+
 /// Constructors of the two parts of a method.
 #[derive(Debug, Clone, Copy)]
 pub struct Halves {
     /// The part of a node.
-    pub node: fn(&Setup, NodeId) -> Box<dyn NodeMethod>,
+    pub node: fn(&Setup, NodeId, MapSource<'_>) -> Box<dyn NodeMethod>,
     /// The part of the server.
-    pub server: fn(&Setup) -> Box<dyn ServerMethod>,
+    pub server: fn(&Setup, MapSource<'_>) -> Box<dyn ServerMethod>,
 }
 
 /// What a method is in a comparison.
@@ -209,6 +219,8 @@ impl MethodInfo {
         is_robust: true,
         layout: |setup| Layout::of_models(BroadcastLayout::every_kernel(setup)),
         memory: |setup| 2 * setup.kernels() * row_bytes(setup.model_len()),
+        catch_up_len: |_| 0,
+        least_memory: |_| 0,
         halves: None,
         reference: None,
         is_local: false,

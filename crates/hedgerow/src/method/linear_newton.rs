@@ -43,8 +43,8 @@ pub(super) static INFO: MethodInfo = MethodInfo {
         2 * row_bytes(len) + len * (4 * (len + 1) + 20)
     },
     halves: Some(Halves {
-        node: |setup, _| NodeShell::boxed(setup, Node::new(setup)),
-        server: |setup| {
+        node: |setup, _, _| NodeShell::boxed(setup, Node::new(setup)),
+        server: |setup, _| {
             let kind = StateKind::new("linear-newton-server");
             ServerShell::averaging(setup, kind, linear_sgd::layout(setup))
         },

@@ -35,8 +35,8 @@ pub(super) static INFO: MethodInfo = MethodInfo {
     layout,
     memory: |setup| 2 * row_bytes(setup.linear_len()),
     halves: Some(Halves {
-        node: |setup, _| NodeShell::boxed(setup, Node::new(setup)),
-        server: |setup| {
+        node: |setup, _, _| NodeShell::boxed(setup, Node::new(setup)),
+        server: |setup, _| {
             ServerShell::averaging(setup, StateKind::new("linear-server"), layout(setup))
         },
     }),

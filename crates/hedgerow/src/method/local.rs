@@ -30,8 +30,8 @@ pub(super) static INFO: MethodInfo = MethodInfo {
     },
     memory: |setup| setup.kernels() * (row_bytes(setup.model_len()) + 4 * 8),
     halves: Some(Halves {
-        node: |setup, _| NodeShell::boxed(setup, Node::new(setup)),
-        server: |_| {
+        node: |setup, _, _| NodeShell::boxed(setup, Node::new(setup)),
+        server: |_, _| {
             let broadcast = Broadcast { round: 1, ..Broadcast::default() };
             Box::new(Server { broadcast })
         },

@@ -41,8 +41,8 @@ pub(super) static INFO: MethodInfo = MethodInfo {
     layout,
     memory: |setup| (setup.kernels() + 1) * row_bytes(setup.model_len()) + 3 * 8 * setup.kernels(),
     halves: Some(Halves {
-        node: |setup, id| NodeShell::boxed(setup, Node::new(setup, id)),
-        server,
+        node: |setup, id, _| NodeShell::boxed(setup, Node::new(setup, id)),
+        server: |setup, _| server(setup),
     }),
     ..MethodInfo::BASE
 };

@@ -32,7 +32,10 @@ pub(super) static INFO: MethodInfo = MethodInfo {
     uploads_all_models: true,
     layout,
     memory: |setup| 2 * setup.kernels() * row_bytes(setup.model_len()) + 4 * 8 * setup.kernels(),
-    halves: Some(Halves { node: |setup, _| NodeShell::boxed(setup, Node::new(setup)), server }),
+    halves: Some(Halves {
+        node: |setup, _, _| NodeShell::boxed(setup, Node::new(setup)),
+        server: |setup, _| server(setup),
+    }),
     ..MethodInfo::BASE
 };
 

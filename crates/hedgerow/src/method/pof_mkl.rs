@@ -64,8 +64,8 @@ pub(super) static INFO: MethodInfo = MethodInfo {
         models * row_bytes(setup.model_len()) + 5 * 8 * setup.kernels()
     },
     halves: Some(Halves {
-        node: |setup, id| NodeShell::boxed(setup, Node::new(setup, id)),
-        server,
+        node: |setup, id, _| NodeShell::boxed(setup, Node::new(setup, id)),
+        server: |setup, _| server(setup),
     }),
     ..MethodInfo::BASE
 };

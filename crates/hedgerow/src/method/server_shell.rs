@@ -1,6 +1,7 @@
 //! [`ServerShell`]: what all methods have in common on the server. It checks and adds up uploads;
 //! a [`ServerRule`] makes the next broadcast from the sums.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -47,6 +48,11 @@ pub trait ServerRule: Send + Sync {
 
     /// Numbers of a restored broadcast, where they aren't always as many.
     fn broadcast_len(&self, _broadcast: &Broadcast) -> Option<usize> {
+        None
+    }
+
+    /// The broadcast for nodes that don't have the one before, where that one isn't enough.
+    fn catch_up(&self, _memory: &Self::Memory, _broadcast: &Broadcast) -> Option<Broadcast> {
         None
     }
 
@@ -177,6 +183,11 @@ impl<R: ServerRule> ServerMethod for ServerShell<R> {
 
     fn broadcast(&self) -> &Broadcast {
         &self.state.broadcast
+    }
+
+    fn catch_up(&self) -> Cow<'_, Broadcast> {
+        let State { broadcast, memory, .. } = &self.state;
+        self.rule.catch_up(memory, broadcast).map_or(Cow::Borrowed(broadcast), Cow::Owned)
     }
 
     fn replace_broadcast(&mut self, told: &[f32]) {

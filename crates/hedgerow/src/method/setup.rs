@@ -10,7 +10,7 @@ use crate::features::Features;
 use crate::learning::Schedule;
 use crate::learning::loss::{Loss, Objective};
 use crate::learning::weights::WeightRule;
-use crate::limits::MAX_LABEL;
+use crate::limits::{DEFAULT_MEMORY, MAX_LABEL};
 use crate::math;
 use crate::simd;
 
@@ -44,6 +44,8 @@ pub(crate) struct Numbers {
     pub(crate) seed: u64,
     #[serde(default)]
     pub(crate) aggregation: Aggregation,
+    #[serde(default = "default_memory", skip_serializing_if = "is_default_memory")]
+    pub(crate) memory: usize,
     #[serde(default)]
     pub(crate) mk: MkOptions,
     #[serde(default)]
@@ -56,6 +58,14 @@ fn one() -> usize {
 
 fn hundred() -> usize {
     100
+}
+
+fn default_memory() -> usize {
+    DEFAULT_MEMORY
+}
+
+fn is_default_memory(memory: &usize) -> bool {
+    *memory == DEFAULT_MEMORY
 }
 
 impl Setup {
@@ -153,6 +163,11 @@ impl Setup {
     /// What the server makes of uploads.
     pub fn aggregation(&self) -> Aggregation {
         self.numbers.aggregation
+    }
+
+    /// Bytes for the samples that a node keeps for itself; 0 for none.
+    pub fn memory(&self) -> usize {
+        self.numbers.memory
     }
 
     /// Variants of MK-OFL.

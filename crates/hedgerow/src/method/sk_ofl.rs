@@ -32,8 +32,10 @@ pub(super) static INFO: MethodInfo = MethodInfo {
     layout,
     memory: |setup| 2 * row_bytes(setup.model_len()),
     halves: Some(Halves {
-        node: |setup, _| NodeShell::boxed(setup, Node::new(setup)),
-        server: |setup| ServerShell::averaging(setup, StateKind::new("sk-server"), layout(setup)),
+        node: |setup, _, _| NodeShell::boxed(setup, Node::new(setup)),
+        server: |setup, _| {
+            ServerShell::averaging(setup, StateKind::new("sk-server"), layout(setup))
+        },
     }),
     ..MethodInfo::BASE
 };

@@ -9,6 +9,7 @@ use crate::aggregation::Aggregation;
 use crate::codec::Compression;
 use crate::features::{Amplitude, Draw, FeatureSpec, Kernel};
 use crate::learning::{Loss, Schedule, WeightRule};
+use crate::limits::DEFAULT_MEMORY;
 use crate::method::{MethodSpec, MkOptions, Numbers, PofOptions, find};
 use crate::scaling::{Scale, ScaleKind};
 
@@ -96,6 +97,8 @@ plan_config! {
     weight_rule: WeightRule = WeightRule::Incremental,
     /// What the server makes of uploads.
     aggregation: Aggregation = Aggregation::default(),
+    /// Bytes for the samples that a node keeps for itself, where a method uses them; 0 for none.
+    memory: usize = DEFAULT_MEMORY,
     /// Variants of MK-OFL.
     mk: MkOptions = MkOptions::default(),
     /// Variants of POF-MKL.
@@ -140,6 +143,7 @@ impl PlanConfig {
             weight_rule: self.weight_rule,
             seed: self.seed,
             aggregation: self.aggregation,
+            memory: self.memory,
             mk: self.mk,
             pof: self.pof,
         }
@@ -226,6 +230,7 @@ impl TryFrom<Written> for PlanConfig {
             weight_rate: setup.weight_rate,
             weight_rule: setup.weight_rule,
             aggregation: setup.aggregation,
+            memory: setup.memory,
             mk: setup.mk,
             pof: setup.pof,
             scaling: written.scaling,

@@ -231,6 +231,11 @@ impl Rescaling {
         self.gain
     }
 
+    /// An input of the old scale as (a, c) of the new one: x = a·x' + c.
+    pub(crate) fn inputs(&self) -> &[(f64, f64)] {
+        &self.inputs
+    }
+
     /// What happens to sums and models over a dictionary.
     ///
     /// # Panics

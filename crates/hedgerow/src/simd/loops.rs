@@ -10,9 +10,11 @@ use crate::simd::vector::{LANES, Line, Vector};
 
 mod hadamard;
 mod projection;
+mod units;
 
 pub(crate) use hadamard::*;
 pub(crate) use projection::*;
+pub(crate) use units::*;
 
 /// Size of a cosine of a dictionary.
 pub(crate) const COSINE_SIZE: f32 = 0.2;

@@ -21,6 +21,9 @@ pub(crate) const BUDGET: usize = 24;
 /// Numbers of GR-OFL's broadcasts after the model.
 pub(crate) const TAIL: usize = 9;
 
+/// Numbers after that in a broadcast of TR-OFL.
+pub(crate) const TR_TAIL: usize = 10;
+
 /// The plan of a test. Its name says which method and variant it has.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
@@ -111,7 +114,7 @@ pub(crate) fn is_linear(method: &str) -> bool {
 /// Whether a node uploads in a round without samples, because the gradient of its history at a new
 /// model is new.
 pub(crate) fn speaks_of_its_past(method: &str) -> bool {
-    method == "gr"
+    matches!(method, "gr" | "tr")
 }
 
 /// Whether a method supports this loss.

@@ -7,13 +7,13 @@ use crate::linear_algebra::{Cholesky, multiply_triangle};
 
 /// Buffers for what is worked out of a matrix.
 #[derive(Default)]
-pub(super) struct Work {
+pub(in crate::method) struct Work {
     factor: Vec<f64>,
 }
 
 impl Work {
     /// Turns v into (A + penalty·I)⁻¹v.
-    pub(super) fn solve(&mut self, matrix: &[f64], penalty: f64, v: &mut [f64]) {
+    pub(in crate::method) fn solve(&mut self, matrix: &[f64], penalty: f64, v: &mut [f64]) {
         self.factored(matrix, v.len(), penalty).solve(v);
     }
 

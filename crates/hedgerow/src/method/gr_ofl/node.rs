@@ -22,7 +22,8 @@ use crate::scaling::Rescaling;
 use crate::simd::{self, Cpu};
 use crate::state::{BadState, OlderVersion, StateKind, is_count, read_body};
 
-pub(super) struct Node {
+/// The sums of a node. Other methods may own one.
+pub(in crate::method) struct Node {
     setup: Setup,
     sizes: Sizes,
     state: State,
@@ -35,7 +36,7 @@ pub(super) struct Node {
 }
 
 #[derive(Serialize, Deserialize)]
-pub(super) struct State {
+pub(in crate::method) struct State {
     broadcast: Broadcast,
     /// The last moves of the model, the latest first, as far back as no broadcast was missed.
     moves: Vec<Vec<f64>>,
@@ -72,8 +73,7 @@ struct RoundSums {
 }
 
 impl Node {
-    pub(super) fn new(setup: &Setup) -> Self {
-        let sizes = Sizes::new(setup.budget());
+    pub(in crate::method) fn new(setup: &Setup, sizes: Sizes) -> Self {
         let order = Order::opening(&sizes);
         let mut numbers = vec![0.0; sizes.first];
         order.write(&mut numbers);
@@ -100,6 +100,26 @@ impl Node {
             model: Models::zero(1, sizes.features),
             wide: vec![0.0; sizes.features],
         }
+    }
+
+    /// What the latest broadcast ordered.
+    pub(in crate::method) fn order(&self) -> &Order {
+        &self.order
+    }
+
+    /// The model of the latest broadcast, w.
+    pub(in crate::method) fn weights(&self) -> &[f32] {
+        &self.state.broadcast.numbers[..self.order.len]
+    }
+
+    /// Samples since the round began, and the sum of their squared errors.
+    pub(in crate::method) fn round_errors(&self) -> (u64, f64) {
+        (self.state.round.samples, self.state.round.error)
+    }
+
+    /// A round begins whose broadcast has no model: the last one stays.
+    pub(in crate::method) fn begin_round(&mut self) {
+        self.state.round = RoundSums::default();
     }
 
     /// Takes over what follows from the latest broadcast.

@@ -60,7 +60,8 @@ const SAMPLES_FOR_TRUST: f64 = 1.5;
 /// The rate at which the usual number of samples in a round is learned.
 const PACE_RATE: f64 = 0.1;
 
-struct Growth {
+/// The server's rule. Other methods may own one.
+pub(in crate::method) struct Growth {
     sizes: Sizes,
     scratch: Scratch,
 }
@@ -81,7 +82,7 @@ struct Scratch {
 
 /// What the server knows beyond its broadcast.
 #[derive(Serialize, Deserialize)]
-struct Memory {
+pub(in crate::method) struct Memory {
     /// w, as broadcast.
     model: Vec<f64>,
     /// The last moves of the model, the latest first.
@@ -128,24 +129,55 @@ struct Errors {
 }
 
 pub(super) fn server(setup: &Setup) -> Box<dyn ServerMethod> {
-    let sizes = Sizes::new(setup.budget());
-    let order = Order::opening(&sizes);
-    let mut numbers = vec![0.0; sizes.first];
-    order.write(&mut numbers);
-    let opening = Broadcast { round: 1, kernels: None, numbers };
-    let memory = Memory {
-        model: vec![0.0; sizes.first],
-        moves: vec![],
-        has_stepped: false,
-        curvature: vec![],
-        damping: DAMPING.0,
-        pace: 0.0,
-        age: 1.0,
-        epoch: Epoch::default(),
-        errors: Errors { wait: 2.5 * ERROR_WINDOW, trust: TRUST_FIRST, ..Errors::default() },
-    };
-    let rule = Growth { sizes, scratch: Scratch::default() };
+    let (rule, memory, opening) = Growth::new(Sizes::new(setup.budget()));
     ServerShell::boxed(setup, (INFO.layout)(setup), rule, memory, opening)
+}
+
+impl Growth {
+    /// Before the first round, with the broadcast that opens it.
+    pub(in crate::method) fn new(sizes: Sizes) -> (Self, Memory, Broadcast) {
+        let order = Order::opening(&sizes);
+        let mut numbers = vec![0.0; sizes.first];
+        order.write(&mut numbers);
+        let opening = Broadcast { round: 1, kernels: None, numbers };
+        let memory = Memory {
+            model: vec![0.0; sizes.first],
+            moves: vec![],
+            has_stepped: false,
+            curvature: vec![],
+            damping: DAMPING.0,
+            pace: 0.0,
+            age: 1.0,
+            epoch: Epoch::default(),
+            errors: Errors { wait: 2.5 * ERROR_WINDOW, trust: TRUST_FIRST, ..Errors::default() },
+        };
+        (Self { sizes, scratch: Scratch::default() }, memory, opening)
+    }
+
+    /// Turns the sums of a round into the numbers of the next broadcast. Whether H was taken from
+    /// slices: then it is the mean Gram matrix, without what look-backs add to it later.
+    pub(in crate::method) fn close_with(
+        &mut self,
+        memory: &mut Memory,
+        sums: impl Iterator<Item = f64>,
+        broadcast: &mut Broadcast,
+    ) -> bool {
+        // The broadcast is the server's own.
+        let Ok(mut order) = Order::read(&self.sizes, broadcast) else { return false };
+        let Self { sizes, scratch } = self;
+        scratch.sums.clear();
+        scratch.sums.extend(sums);
+        let is_first = order.is_first();
+        let (count, is_renewed) = if is_first {
+            (memory.begin(sizes, &mut order, scratch), false)
+        } else {
+            memory.go_on(sizes, &mut order, scratch)
+        };
+        let seen = (count / (SAMPLES_FOR_TRUST * order.len as f64)).clamp(0.0, 1.0);
+        order.trust = (seen / (1.0 + math::exp(-memory.errors.trust))) as f32;
+        memory.write(&mut order, broadcast, is_first, scratch);
+        is_renewed
+    }
 }
 
 impl ServerRule for Growth {
@@ -156,20 +188,7 @@ impl ServerRule for Growth {
     }
 
     fn close(&mut self, memory: &mut Memory, sums: &Gathering, broadcast: &mut Broadcast) {
-        // The broadcast is the server's own.
-        let Ok(mut order) = Order::read(&self.sizes, broadcast) else { return };
-        let Self { sizes, scratch } = self;
-        scratch.sums.clear();
-        scratch.sums.extend(sums.totals());
-        let is_first = order.is_first();
-        let count = if is_first {
-            memory.begin(sizes, &mut order, scratch)
-        } else {
-            memory.go_on(sizes, &mut order, scratch)
-        };
-        let seen = (count / (SAMPLES_FOR_TRUST * order.len as f64)).clamp(0.0, 1.0);
-        order.trust = (seen / (1.0 + math::exp(-memory.errors.trust))) as f32;
-        memory.write(&mut order, broadcast, is_first, scratch);
+        self.close_with(memory, sums.totals(), broadcast);
     }
 
     fn upload_len(&self, broadcast: &Broadcast) -> Option<usize> {
@@ -205,16 +224,7 @@ impl ServerRule for Growth {
         if upload.round != order.round || upload.numbers.len() != len {
             return Ok(());
         }
-        // Counts, squares and what exceeds a range are never negative; only how far labels lie from
-        // the constant has a sign.
-        let (positive, signed) = match order.is_first() {
-            true => (len - 2..len, None),
-            false => (len - 7..len, Some(len - 3).filter(|_| !order.asks_for_range())),
-        };
-        match positive.into_iter().find(|at| upload.numbers[*at] < 0.0 && signed != Some(*at)) {
-            None => Ok(()),
-            Some(position) => Err(Rejected::Negative { position, value: upload.numbers[position] }),
-        }
+        order.check_upload(&upload.numbers)
     }
 
     fn broadcast_len(&self, broadcast: &Broadcast) -> Option<usize> {
@@ -249,6 +259,11 @@ fn are_numbers(numbers: &[f64]) -> bool {
 }
 
 impl Memory {
+    /// H, lower triangle row by row.
+    pub(in crate::method) fn curvature(&self) -> &[f64] {
+        &self.curvature
+    }
+
     /// After the first round: the first matrix, offset and range, and the first step. Its samples.
     fn begin(&mut self, sizes: &Sizes, order: &mut Order, scratch: &mut Scratch) -> f64 {
         let Scratch { sums, gradient, .. } = scratch;
@@ -276,14 +291,15 @@ impl Memory {
         count
     }
 
-    /// After every other round: the samples in the histories of the nodes that answered.
-    fn go_on(&mut self, sizes: &Sizes, order: &mut Order, scratch: &mut Scratch) -> f64 {
+    /// After every other round: the samples in the histories of the nodes that answered, and
+    /// whether H was taken from slices.
+    fn go_on(&mut self, sizes: &Sizes, order: &mut Order, scratch: &mut Scratch) -> (f64, bool) {
         let Scratch { sums, gradient, .. } = scratch;
         let UploadShape { slice: (begin, end), .. } = order.layout(sizes);
         let len = order.len;
         let (count, samples) = (sums[sums.len() - 2], sums[sums.len() - 1]);
         if count <= 0.0 {
-            return count;
+            return (count, false);
         }
         let scalars = &sums[len + end - begin..];
         let (plane, scalars) = scalars.split_at(triangle(order.moves));
@@ -312,14 +328,14 @@ impl Memory {
             order.begin = end;
         }
         self.epoch.rounds += 1.0;
-        self.grow(sizes, order, count, &mut scratch.work);
+        let is_renewed = self.grow(sizes, order, count, &mut scratch.work);
         if order.forgotten != forgotten {
             // What was sent of the epoch is of what is to be forgotten.
             order.open_epoch();
             self.open_epoch(sizes);
         }
         self.check_curvature();
-        count
+        (count, is_renewed)
     }
 
     /// Goes to the best point in the plane of the last moves, given their mean curvature there, and
@@ -404,14 +420,15 @@ impl Memory {
     }
 
     /// Takes H from the slices as far as whole rows of them are there, and the model with it;
-    /// begins a new epoch when it is time.
-    fn grow(&mut self, sizes: &Sizes, order: &mut Order, count: f64, work: &mut Work) {
+    /// begins a new epoch when it is time. Whether it took H.
+    fn grow(&mut self, sizes: &Sizes, order: &mut Order, count: f64, work: &mut Work) -> bool {
         let len = order.len;
         let affordable = (count / SAMPLES_PER_FEATURE).min(sizes.features as f64) as usize;
         let rows = whole_rows(order.begin).min(affordable.max(len));
         let is_complete = order.begin == triangle(sizes.features);
         let is_over = is_complete || rows >= len && self.epoch.rounds >= self.epoch.least_rounds;
-        if rows >= len && (rows > len || !self.epoch.is_used || is_over) {
+        let is_renewed = rows >= len && (rows > len || !self.epoch.is_used || is_over);
+        if is_renewed {
             self.epoch.is_used = true;
             self.curvature.clear();
             self.curvature.extend_from_slice(&self.epoch.entries[..triangle(rows)]);
@@ -423,6 +440,7 @@ impl Memory {
             order.open_epoch();
             self.open_epoch(sizes);
         }
+        is_renewed
     }
 
     /// Replaces a matrix that has become useless, because scales are of very different sizes or

@@ -1,0 +1,248 @@
+//! TR-OFL, tuned ridge: GR-OFL and cosine units whose frequencies are learned from sums.
+//!
+//! # The idea
+//!
+//! GR-OFL's features are drawn once, so on long streams what its r numbers can carry limits it. A
+//! few cosines with *learned* frequencies do better than many drawn ones. Learning them is a small
+//! nonlinear least-squares problem. Block Gauss-Newton steps fit the wire: a block of about r
+//! parameters costs its gradient up and its step down. Nodes compute gradients over their whole
+//! history from samples that they keep and that never leave them. The curvature costs nothing: JᵀJ
+//! depends on inputs only, not on labels, and the server draws synthetic inputs from the normal law
+//! whose moments are the linear rows of GR-OFL's Gram matrix. A step is tested on the true history
+//! before it counts.
+//!
+//! # The model
+//!
+//! x̃ = (x − m)/s, with q inputs: x itself if it has at most as many inputs as the dictionary has
+//! linear features, else the first of those. f₀ is GR-OFL's model at the time the units began:
+//!
+//! F(x) = f₀(x) + a₀ + a·x̃ + Σⱼ wⱼ cos(vⱼ·x̃ + bⱼ), and the prediction is p + ω·(clip(F) − p), where
+//! p is GR-OFL's prediction. GR-OFL goes on beside the units in a share of the rounds, so it is a
+//! complete method by itself, and the units can be abandoned at any time.
+//!
+//! Blocks: the *output* block (a₀, a, w), and *groups* (w, b, v) of some units each.
+//!
+//! # A round
+//!
+//! The broadcast of a round says what its uploads are:
+//!
+//! - *ridge*: GR-OFL's upload, and Σ(F̂ − y)² over the round;
+//! - *a block*: half the gradient of the history's squared errors at θ + s with respect to the
+//!   block, where θ are the parameters and s is the step on trial; by how much the history's
+//!   squared errors change at θ + ½s and θ + s; the squared errors at θ; samples in the history and
+//!   in the round; the round's squared errors of GR-OFL and of F;
+//! - *errors*: only the last three, before the units begin.
+//!
+//! A node predicts with θ + s or θ, whichever has the smaller error on its own history.
+//!
+//! # The server
+//!
+//! *Verdict*: a step is accepted if the errors fall, and at θ + s by at least 0.6 of the fall at
+//! θ + ½s. Otherwise the parabola through the three points tells which share of it is taken, if
+//! any, and the same block is asked for again. Damping μ of a block falls if a step did what it
+//! promised, and grows if not. *Step*: s = −(JᵀJ/n + (μ·mean diagonal + 10⁻⁶)I)⁻¹ g/N. *Next
+//! block*: every fourth is the output block, else the groups in turn. *Growth*: a group is added if
+//! there are enough samples for its parameters; its frequencies follow from the seed, its weights
+//! are zero.
+//!
+//! *Who gets the round*: the odds of F against GR-OFL follow their squared errors, without
+//! forgetting: F has to earn back what it cost. GR-OFL has every eighth round if F is ahead, every
+//! other one at a draw, four of five if F is behind. Units that fall behind for twelve rounds are
+//! abandoned, and begin again when the stream is half as long again. After a surprising round
+//! GR-OFL comes first.
+//!
+//! # Nodes that miss a broadcast
+//!
+//! Broadcasts only say what has changed. A node that doesn't have the one before gets all of θ, f₀,
+//! m, s and GR-OFL's model at once ([`crate::method::ServerMethod::catch_up`]).
+//!
+//! *Huber loss*: gradients and changes of the units are those of the Huber loss, exactly, since
+//! nodes have their samples. GR-OFL weighs samples as they come. *Change of scale*: m, s and the
+//! weights are converted exactly; f₀ as in GR-OFL. If inputs are projected, samples of another scale
+//! are useless: the memory is emptied and the units begin anew.
+//!
+//! # Costs
+//!
+//! With 1,000 samples of 16 inputs and 60 units a node evaluates 60,000 to 120,000 cosines in a
+//! round of units. The server multiplies a Jacobian of 2,500 synthetic inputs with itself and solves
+//! one system. Memory: GR-OFL's sums, and 4·(q + 4) bytes a sample within the plan's bound; the
+//! oldest samples make room.
+
+mod inputs;
+mod memory;
+mod node;
+mod order;
+mod server;
+mod synthetic;
+mod tuner;
+mod units;
+
+use super::gr_ofl::{self, LEAST_BUDGET};
+use super::info::{DictionarySize, FeatureKind, Halves, Look, MethodInfo, frequencies_within};
+use super::layout::{BroadcastLayout, Layout, UploadLayout, Votes};
+use super::node_shell::NodeShell;
+use super::setup::Setup;
+use crate::learning::Loss;
+use crate::simd::vector::LANES;
+
+pub(super) static INFO: MethodInfo = MethodInfo {
+    name: "tr",
+    aliases: &["tr-ofl"],
+    title: "TR-OFL",
+    summary: "tuned ridge: growing ridge, and cosines whose frequencies are learned from sums",
+    look: Look::solid([0x5b, 0x2a, 0x86]),
+    is_featured: true,
+    prefers_personal: true,
+    features: FeatureKind::Dictionary(|budget| {
+        let ridge = ridge_sizes(budget);
+        DictionarySize { features: ridge.features, linear: ridge.linear }
+    }),
+    // Its features are its own: the number is what other methods would have.
+    frequencies: |budget, _| match budget {
+        ..LEAST_BUDGET => Err(LEAST_BUDGET),
+        _ => frequencies_within(budget, 2),
+    },
+    supports_loss: |loss| *loss != Loss::Logistic,
+    // As with `gr`.
+    is_robust: false,
+    layout: |setup| Layout {
+        upload: UploadLayout::Sums { len: setup.budget() },
+        votes: Votes::None,
+        broadcast: BroadcastLayout::Nothing,
+    },
+    memory: |setup| (gr_ofl::INFO.memory)(setup) + setup.memory(),
+    catch_up_len: |setup| Sizes::new(setup).catch_up_len(),
+    least_memory: |setup| LEAST_SAMPLES * Sizes::new(setup).sample_bytes(),
+    halves: Some(Halves {
+        node: |setup, _, map| NodeShell::boxed(setup, node::Node::new(setup, map())),
+        server: |setup, map| server::server(setup, map()),
+    }),
+    ..MethodInfo::BASE
+};
+
+/// Numbers that are added to each upload of GR-OFL.
+const RIDGE_EXTRA: usize = 1;
+
+/// Numbers of an upload for a block after the gradient.
+const BLOCK_EXTRA: usize = 7;
+
+/// Numbers that a block leaves free in its upload, and in the broadcast with its step.
+const BLOCK_RESERVE: usize = 10;
+
+/// Units at most.
+const MOST_UNITS: usize = 60;
+
+/// Inputs of the units, at most.
+const MOST_INPUTS: usize = 64;
+
+/// A memory holds this many samples at least.
+const LEAST_SAMPLES: usize = 4 * LANES;
+
+/// Lines of a block of samples beside inputs and features: label, residual, and its change at half
+/// and at the whole of the step on trial.
+const SAMPLE_LINES: usize = 4;
+
+fn ridge_sizes(budget: usize) -> gr_ofl::Sizes {
+    gr_ofl::Sizes::reserving(budget, RIDGE_EXTRA)
+}
+
+/// Sizes that follow from a setup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sizes {
+    ridge: gr_ofl::Sizes,
+    /// Inputs of the units, q.
+    inputs: usize,
+    /// Whether those are projections.
+    is_projected: bool,
+    /// Units in a group.
+    group: usize,
+    /// Units, at most.
+    most_units: usize,
+    /// Samples that a node remembers, at most.
+    capacity: usize,
+}
+
+impl Sizes {
+    fn new(setup: &Setup) -> Self {
+        let ridge = ridge_sizes(setup.budget());
+        let inputs = setup.inputs().min(ridge.linear).min(MOST_INPUTS);
+        let block = setup.budget().max(LEAST_BUDGET) - BLOCK_RESERVE;
+        let most_units = MOST_UNITS.min(block - 1 - inputs);
+        let group = (block / (inputs + 2)).clamp(1, most_units);
+        let most_units = most_units / group * group;
+        let is_projected = inputs < setup.inputs();
+        let sizes = Self { ridge, inputs, is_projected, group, most_units, capacity: 0 };
+        let capacity = setup.memory() / sizes.sample_bytes() / LANES * LANES;
+        Self { capacity, ..sizes }
+    }
+
+    /// Numbers of a unit.
+    fn row(&self) -> usize {
+        self.inputs + 2
+    }
+
+    /// Features of a sample that don't follow from the inputs of the units.
+    fn rest(&self) -> usize {
+        if self.is_projected { self.ridge.features - 1 - self.inputs } else { 0 }
+    }
+
+    /// Lines of a block of samples.
+    fn stride(&self) -> usize {
+        self.inputs + SAMPLE_LINES + self.rest()
+    }
+
+    fn sample_bytes(&self) -> usize {
+        4 * self.stride()
+    }
+
+    /// Parameters with so many units.
+    fn parameters(&self, units: usize) -> usize {
+        1 + self.inputs + units * self.row()
+    }
+
+    fn catch_up_len(&self) -> usize {
+        let ridge = self.ridge.features + gr_ofl::BROADCAST_EXTRA;
+        let base = self.ridge.features + units::BASE_NUMBERS;
+        let step = (1 + self.inputs + self.most_units).max(self.group * self.row());
+        ridge + base + 2 * self.inputs + self.parameters(self.most_units) + step + order::HEADER
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+    use crate::plan::{Plan, PlanConfig};
+
+    fn sizes(inputs: usize, budget: usize) -> Sizes {
+        let config = PlanConfig::default().method("tr".parse().unwrap());
+        Sizes::new(Plan::new(config.inputs(inputs).budget(budget)).unwrap().setup())
+    }
+
+    #[test]
+    fn every_message_fits_its_budget() {
+        for budget in (16..300).chain([1000, 5000]) {
+            for inputs in [1, 2, 5, 16, 48, 49, 100, 1000] {
+                let sizes = sizes(inputs, budget);
+                assert!(sizes.group >= 1 && sizes.most_units >= sizes.group, "{budget} {sizes:?}");
+                let output = 1 + sizes.inputs + sizes.most_units;
+                let block = output.max(sizes.group * sizes.row());
+                assert!(block + BLOCK_EXTRA <= budget, "{budget} {inputs}");
+                assert!(block + order::HEADER <= budget, "{budget} {inputs}");
+            }
+        }
+        let sizes = sizes(8, 100);
+        assert_eq!((sizes.inputs, sizes.group, sizes.most_units), (8, 9, 54));
+        assert_eq!(sizes.ridge.features + gr_ofl::BROADCAST_EXTRA + order::HEADER, 99);
+    }
+
+    #[test]
+    fn too_small_a_memory_is_refused_by_name() {
+        let config = |memory| PlanConfig::default().method("tr".parse().unwrap()).memory(memory);
+        let refused = Plan::new(config(100).inputs(3)).unwrap_err().to_string();
+        let expected = "memory must be 0, for none, or at least 1792 bytes, but is 100";
+        assert_eq!(refused, expected);
+        assert!(Plan::new(config(0)).is_ok() && Plan::new(config(1792).inputs(3)).is_ok());
+    }
+}

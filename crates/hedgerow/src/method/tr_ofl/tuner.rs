@@ -1,0 +1,247 @@
+//! The server's part of the units: the verdict on a step, the next step, the next block, growth.
+
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::gr_ofl::matrix::Work;
+use super::super::gr_ofl::{to_wire, triangle};
+use super::Sizes;
+use super::inputs::Moments;
+use super::synthetic::Synthetic;
+use super::units::{Block, Units};
+use crate::limits::{MAX_NUMBER, MAX_SUM};
+use crate::linear_algebra::dot;
+
+/// Samples per parameter before a group is added: if the last one has earned its place, and if not.
+pub(super) const SAMPLES_PER_PARAMETER: f64 = 6.0;
+const CAUTIOUS_SAMPLES_PER_PARAMETER: f64 = 15.0;
+
+/// A group has earned its place if it lowered the error by so many times what overfitting would.
+const EARNED: f64 = 4.0;
+
+/// Visits for each group before another is added.
+const VISITS_PER_GROUP: u64 = 3;
+
+/// Every so many visits are to the output block.
+const OUTPUT_TURN: u64 = 4;
+
+/// A step is accepted if it gains at least this share of what half of it gains.
+const ACCEPTED_SHARE: f64 = 0.6;
+
+/// Damping: at first, its bounds, and its factors after a step that kept its promise, one that
+/// kept little of it, and one that was not accepted.
+const DAMPING_FIRST: f64 = 0.1;
+const DAMPING: (f64, f64) = (1e-6, 1e4);
+const DAMPING_DOWN: f64 = 0.4;
+const DAMPING_SLOW: f64 = 1.5;
+const DAMPING_UP: f64 = 5.0;
+
+/// Shares of the promised gain between which damping stays.
+const PROMISE: (f64, f64) = (0.2, 0.5);
+
+/// What is added to the diagonal of the curvature in any case.
+const RIDGE: f64 = 1e-6;
+
+/// What nodes tell of a block, in sums.
+pub(super) struct BlockSums<'a> {
+    pub(super) gradient: &'a [f64],
+    /// By how much half and the whole of the step on trial change the squared errors.
+    pub(super) half: f64,
+    pub(super) whole: f64,
+    /// Squared errors at θ.
+    pub(super) base: f64,
+    /// Samples in the histories.
+    pub(super) count: f64,
+}
+
+/// The units and how they are being learned.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Tuner {
+    pub(super) units: Units,
+    /// The block that is asked for.
+    pub(super) asked: Block,
+    /// Log-odds against GR-OFL when the units began, and rounds in which they were worse.
+    pub(super) first_odds: f64,
+    pub(super) rounds_behind: u32,
+    /// μ of the output block and of every group.
+    damping: Vec<f64>,
+    /// The gain that the step on trial promises, for each sample.
+    promised: f64,
+    visits: u64,
+    /// Visits since the last growth.
+    since_growth: u64,
+    /// Mean squared error, now and at the last growth.
+    loss: f64,
+    loss_at_growth: Option<f64>,
+}
+
+/// Buffers.
+#[derive(Default)]
+pub(super) struct Scratch {
+    gradient: Vec<f64>,
+    step: Vec<f64>,
+    work: Work,
+}
+
+impl Tuner {
+    pub(super) fn new(sizes: &Sizes, units: Units, odds: f64) -> Self {
+        Self {
+            units,
+            asked: Block::Output,
+            first_odds: odds,
+            rounds_behind: 0,
+            damping: vec![DAMPING_FIRST; 1 + sizes.most_units / sizes.group],
+            promised: 0.0,
+            visits: 0,
+            since_growth: u64::MAX >> 1,
+            loss: 0.0,
+            loss_at_growth: None,
+        }
+    }
+
+    /// One exchange. Returns the share of the step on trial that is taken.
+    pub(super) fn close(
+        &mut self,
+        sizes: &Sizes,
+        seed: u64,
+        sums: &BlockSums<'_>,
+        moments: &Moments,
+        synthetic: &mut Synthetic,
+        scratch: &mut Scratch,
+    ) -> f32 {
+        let count = sums.count.max(1.0);
+        self.loss = (sums.base / count).clamp(0.0, MAX_SUM);
+        let (share, is_accepted) = match &self.units.step {
+            None => (0.0, true),
+            Some(step) => {
+                let at = damping_index(step.block);
+                let (share, is_accepted, factor) = self.verdict(sums, count);
+                self.damping[at] = (self.damping[at] * factor).clamp(DAMPING.0, DAMPING.1);
+                (share as f32, is_accepted)
+            }
+        };
+        self.units.take(sizes, share);
+        // Otherwise the gradient belongs to a point that isn't the model.
+        if is_accepted {
+            self.make_step(sizes, seed, sums.gradient, count, moments, synthetic, scratch);
+            self.choose_block(sizes, seed, count);
+        }
+        share
+    }
+
+    /// The share of the step on trial that is taken, whether it is accepted, and the factor for its
+    /// damping.
+    fn verdict(&self, sums: &BlockSums<'_>, count: f64) -> (f64, bool, f64) {
+        let (half, whole) = (sums.half, sums.whole);
+        if whole < 0.0 && whole <= ACCEPTED_SHARE * half.min(0.0) {
+            let promised = self.promised * count;
+            let factor = match -whole {
+                gain if gain > PROMISE.1 * promised => DAMPING_DOWN,
+                gain if gain < PROMISE.0 * promised => DAMPING_SLOW,
+                _ => 1.0,
+            };
+            return (1.0, true, factor);
+        }
+        // The parabola through 0 at 0, `half` at ½ and `whole` at 1.
+        let bend = 2.0 * whole - 4.0 * half;
+        let best = if bend > 0.0 { (4.0 * half - whole) / (-2.0 * bend) } else { 0.0 };
+        let share = match half < 0.0 {
+            true if bend <= 0.0 => 0.5,
+            true => best.clamp(0.25, 0.75),
+            false if best > 0.0 && best <= 0.4 => best,
+            false => 0.0,
+        };
+        (share, false, DAMPING_UP)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what a step is made from")]
+    fn make_step(
+        &mut self,
+        sizes: &Sizes,
+        seed: u64,
+        gradient: &[f64],
+        count: f64,
+        moments: &Moments,
+        synthetic: &mut Synthetic,
+        scratch: &mut Scratch,
+    ) {
+        let Units { frame, parameters, .. } = &self.units;
+        let block = self.asked;
+        let curvature = synthetic.curvature(sizes, seed, moments, frame, parameters, block);
+        let len = gradient.len();
+        let diagonal = (0..len).map(|at| curvature[triangle(at) + at]).sum::<f64>();
+        let damping = self.damping[damping_index(block)] * diagonal / len as f64 + RIDGE;
+        let Scratch { gradient: mean, step, work } = scratch;
+        mean.clear();
+        mean.extend(gradient.iter().map(|g| g / count));
+        step.clone_from(mean);
+        work.solve(curvature, damping, step);
+        if !step.iter().all(|step| step.abs() <= f64::from(MAX_NUMBER)) {
+            return;
+        }
+        self.promised = dot(mean, step).clamp(0.0, MAX_SUM);
+        self.units.try_step(block, step.iter().map(|step| to_wire(-step)));
+    }
+
+    /// Decides what is asked for next, and adds units if there are enough samples.
+    fn choose_block(&mut self, sizes: &Sizes, seed: u64, count: f64) {
+        let units = self.units.count(sizes);
+        let groups = (units / sizes.group) as u64;
+        let added = (sizes.group * sizes.row()) as f64;
+        let has_earned = self.loss_at_growth.is_none_or(|before| {
+            (before - self.loss) / self.loss.max(1e-300) * count / added > EARNED
+        });
+        let each = if has_earned { SAMPLES_PER_PARAMETER } else { CAUTIOUS_SAMPLES_PER_PARAMETER };
+        let parameters = sizes.parameters(units + sizes.group) as f64;
+        if units + sizes.group <= sizes.most_units
+            && count >= each * parameters
+            && self.since_growth >= VISITS_PER_GROUP * groups
+        {
+            self.units.grow(sizes, seed);
+            self.asked = Block::Output;
+            self.since_growth = 0;
+            self.loss_at_growth = Some(self.loss);
+            return;
+        }
+        let visit = self.visits;
+        self.since_growth += 1;
+        self.visits += 1;
+        self.asked = match groups {
+            0 => Block::Output,
+            _ if visit.is_multiple_of(OUTPUT_TURN) => Block::Output,
+            _ => Block::Group(((visit - visit / OUTPUT_TURN - 1) % groups) as usize),
+        };
+    }
+
+    /// Follows a change of the label's unit; the units follow on their own.
+    pub(super) fn rescale_losses(&mut self, factor: f64) {
+        let losses = [&mut self.loss, &mut self.promised];
+        losses.into_iter().chain(&mut self.loss_at_growth).for_each(|loss| {
+            *loss = (*loss * factor).min(MAX_SUM);
+        });
+    }
+
+    pub(super) fn is_sound(&self, sizes: &Sizes) -> bool {
+        let units = self.units.count(sizes);
+        let is_loss = |loss: &f64| (0.0..=MAX_SUM).contains(loss);
+        self.units.is_sound(sizes)
+            && match self.asked {
+                Block::Output => true,
+                Block::Group(group) => (group + 1) * sizes.group <= units,
+            }
+            && self.damping.len() == 1 + sizes.most_units / sizes.group
+            && self.damping.iter().all(|mu| (DAMPING.0..=DAMPING.1).contains(mu))
+            && [&self.promised, &self.loss].into_iter().chain(&self.loss_at_growth).all(is_loss)
+            && self.first_odds.abs() <= MAX_SUM
+            && self.visits < u64::MAX >> 1
+            && self.since_growth < u64::MAX - 1
+    }
+}
+
+fn damping_index(block: Block) -> usize {
+    match block {
+        Block::Output => 0,
+        Block::Group(group) => 1 + group,
+    }
+}

@@ -245,7 +245,7 @@ impl Line {
 
 #[test]
 fn every_method_over_loopback_is_the_simulator() {
-    for name in ["gr", "mk", "naive", "emk", "pof", "fedpoe", "linear", "linear-newton"] {
+    for name in ["gr", "tr", "mk", "naive", "emk", "pof", "fedpoe", "linear", "linear-newton"] {
         let run = Run::play([name, name], "none", &[]);
         run.compare_with_federation(name);
         run.compare_with_simulate(name, None);
@@ -257,7 +257,7 @@ fn every_method_over_loopback_is_the_simulator() {
 
 #[test]
 fn so_it_is_where_scales_are_agreed_on() {
-    for name in ["gr", "mk", "naive"] {
+    for name in ["gr", "tr", "mk", "naive"] {
         Run::play([name, name], "online", &[]).compare_with_simulate(name, None);
     }
 }

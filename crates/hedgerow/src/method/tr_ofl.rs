@@ -13,8 +13,8 @@
 //!
 //! # The model
 //!
-//! x̃ = (x − m)/s, with q inputs: x itself if it has at most as many inputs as the dictionary has
-//! linear features, else the first of those. f₀ is GR-OFL's model at the time the units began:
+//! x̃ = (x − m)/s, with q inputs: x itself if m and s fit a broadcast (45 inputs for r = 100), else
+//! as many of the dictionary's linear features. f₀ is GR-OFL's model at the time the units began:
 //!
 //! F(x) = f₀(x) + a₀ + a·x̃ + Σⱼ wⱼ cos(vⱼ·x̃ + bⱼ), and the prediction is p + ω·(clip(F) − p), where
 //! p is GR-OFL's prediction. GR-OFL goes on beside the units in a share of the rounds, so it is a
@@ -165,8 +165,9 @@ struct Sizes {
 impl Sizes {
     fn new(setup: &Setup) -> Self {
         let ridge = ridge_sizes(setup.budget());
-        let inputs = setup.inputs().min(ridge.linear).min(MOST_INPUTS);
         let block = setup.budget().max(LEAST_BUDGET) - BLOCK_RESERVE;
+        // m and s are one broadcast.
+        let inputs = setup.inputs().min(ridge.linear).min(MOST_INPUTS).min(block / 2);
         let most_units = MOST_UNITS.min(block - 1 - inputs);
         let group = (block / (inputs + 2)).clamp(1, most_units);
         let most_units = most_units / group * group;
@@ -229,7 +230,8 @@ mod tests {
                 let output = 1 + sizes.inputs + sizes.most_units;
                 let block = output.max(sizes.group * sizes.row());
                 assert!(block + BLOCK_EXTRA <= budget, "{budget} {inputs}");
-                assert!(block + order::HEADER <= budget, "{budget} {inputs}");
+                let down = block.max(2 * sizes.inputs) + order::HEADER;
+                assert!(down <= budget, "{budget} {inputs}");
             }
         }
         let sizes = sizes(8, 100);

@@ -264,6 +264,12 @@ fn so_it_is_where_scales_are_agreed_on() {
 
 #[test]
 fn so_it_is_with_a_layer_of_the_nodes_own() {
-    let run = Run::play(["mk+personal", "mk"], "none", &["learning.personal=true"]);
-    run.compare_with_simulate("mk+personal", None);
+    for (own, method, scaling) in [
+        ("mk+personal", "mk", "none"),
+        ("gr+personal", "gr", "none"),
+        ("gr+personal", "gr", "online"),
+    ] {
+        let run = Run::play([own, method], scaling, &["learning.personal=true"]);
+        run.compare_with_simulate(own, None);
+    }
 }

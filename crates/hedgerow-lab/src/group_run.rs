@@ -90,7 +90,7 @@ impl GroupRun {
                 }
                 Some(Reference::Hindsight) => vec![],
             };
-            let run = |run| MethodRun::new(choice, run, measures, nodes, context.parallelism);
+            let run = |run| MethodRun::new(choice, run, measures, context.parallelism);
             runs.extend(algorithms.into_iter().map(run));
         }
         // Other features have another best function: no regret is comparable with theirs.

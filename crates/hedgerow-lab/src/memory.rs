@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use hedgerow::aggregation::Aggregation;
-use hedgerow::learning::Personal;
 use hedgerow::method::{Reference, Setup};
+use hedgerow::own_layer::OwnLayer;
 use hedgerow::scaling::NodeScaling;
 use hedgerow::{Node, Plan};
 
@@ -20,7 +20,7 @@ use crate::trial::{self, RunContext};
 /// Bytes that a run will take, by purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Memory {
-    /// State of nodes: models, weights, sums, scales, personal layers.
+    /// State of nodes: models, weights, sums, scales, own layers.
     pub nodes: f64,
     /// Features of the samples that are learned from at a time.
     pub features: f64,
@@ -201,7 +201,7 @@ fn of_node(choice: MethodChoice, plan: &Plan) -> f64 {
     let overhead = (size_of::<Setup>() + size_of::<Node>()) as f64
         + 256.0
         + ALLOCATIONS_PER_NODE * ALLOCATION_BYTES;
-    let own = if choice.personal { size_of::<Personal>() as f64 } else { 0.0 };
+    let own = if choice.personal { OwnLayer::memory(plan.own_features()) as f64 } else { 0.0 };
     let overhead = if choice.info.halves.is_some() { overhead } else { 0.0 };
     own + runs(choice, plan) * (overhead + (choice.info.memory)(plan.setup()) as f64)
 }

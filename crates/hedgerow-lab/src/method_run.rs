@@ -6,7 +6,6 @@ use std::time::Instant;
 use hedgerow::baseline::Omkl;
 use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound, Observations, Prediction, RoundError};
-use hedgerow::learning::Personal;
 use hedgerow::method::BadSample;
 use hedgerow::metrics::Traffic;
 use hedgerow::scaling::Rescaling;
@@ -71,8 +70,8 @@ pub(crate) struct MethodRun {
     algorithm: Algorithm,
     pub(crate) measures: Measures,
     pub(crate) seconds: f64,
-    /// The personal layers of the nodes.
-    own: Option<Own>,
+    /// Those of the nodes' own layers, if they have any.
+    own: Option<Measures>,
     /// Numbers in all samples so far, for methods that send samples.
     sent: u64,
     /// The threads of the run, and its recorded predictions; scratch.
@@ -80,46 +79,22 @@ pub(crate) struct MethodRun {
     observations: Vec<f64>,
 }
 
-/// Numbers that are observed of a prediction before the shares of its kernels: its value and the
-/// squared norm of its model.
-const OBSERVED_BEFORE_SHARES: usize = 2;
-
-/// The personal layer of every node, and its measurements.
-struct Own {
-    layers: Vec<Personal>,
-    measures: Measures,
-}
-
-impl Own {
-    /// Predicts a sample, given the global prediction in the label's own unit, which it returns.
-    fn see(&mut self, value: f32, shares: &[f64], round: &Round, sample: usize) -> f32 {
-        let node = round.nodes[sample];
-        let global = round.unit_of(node).raw(f64::from(value)) as f32;
-        let own = self.layers[node as usize].predict(global);
-        self.measures.see_trivial(own, round, sample);
-        self.measures.mix(shares);
-        global
-    }
-
-    fn learn(&mut self, global: f32, round: &Round, sample: usize) {
-        self.layers[round.nodes[sample] as usize].learn(global, round.raw[sample]);
-    }
-}
+/// Numbers that are observed of a prediction before the shares of its kernels: the method's value,
+/// the squared norm of its model, and the node's value.
+const OBSERVED_BEFORE_SHARES: usize = 3;
 
 impl MethodRun {
     pub(crate) fn new(
         choice: MethodChoice,
         (kernel, algorithm): (Option<usize>, Algorithm),
         measures: impl Fn() -> Measures,
-        nodes: usize,
         parallelism: Parallelism,
     ) -> Self {
-        let own = || Own { layers: vec![Personal::default(); nodes], measures: measures() };
         Self {
             choice,
             kernel,
             algorithm,
-            own: choice.personal.then(own),
+            own: choice.personal.then(&measures),
             measures: measures(),
             seconds: 0.0,
             sent: 0,
@@ -154,10 +129,9 @@ impl MethodRun {
         Ok(())
     }
 
-    /// Those of the method and of its personal layers.
+    /// Those of the method and of its nodes' own layers.
     fn all_measures(&mut self) -> impl Iterator<Item = &mut Measures> {
-        let own = self.own.as_mut().map(|own| &mut own.measures);
-        [&mut self.measures].into_iter().chain(own)
+        [&mut self.measures].into_iter().chain(&mut self.own)
     }
 
     /// Every sample is learned from as soon as it has been predicted.
@@ -179,8 +153,12 @@ impl MethodRun {
                     batch.node_rounds,
                     &self.parallelism,
                     observations,
-                    |Prediction { value, method, .. }, observation| {
-                        (observation[0], observation[1]) = (f64::from(value), method.norm2());
+                    |Prediction { value, global, method, .. }, observation| {
+                        observation[..OBSERVED_BEFORE_SHARES].copy_from_slice(&[
+                            f64::from(global),
+                            method.norm2(),
+                            f64::from(value),
+                        ]);
                         method.shares(&mut observation[OBSERVED_BEFORE_SHARES..]);
                     },
                 )?;
@@ -188,13 +166,12 @@ impl MethodRun {
                 for (sample, observation) in
                     batch.samples.clone().zip(self.observations.chunks_exact(width))
                 {
-                    let (value, shares) =
-                        (observation[0] as f32, &observation[OBSERVED_BEFORE_SHARES..]);
-                    measures.see(value, round, sample, observation[1]);
+                    let shares = &observation[OBSERVED_BEFORE_SHARES..];
+                    measures.see(observation[0] as f32, round, sample, observation[1]);
                     measures.mix(shares);
                     if let Some(own) = &mut self.own {
-                        let global = own.see(value, shares, round, sample);
-                        own.learn(global, round, sample);
+                        own.see(observation[2] as f32, round, sample, 0.0);
+                        own.mix(shares);
                     }
                 }
             }
@@ -234,15 +211,15 @@ impl MethodRun {
                 }
                 self.observations.resize(measures.kernels(), 0.0);
                 for (sample, z) in batch.samples() {
-                    let node = round.nodes[sample] as usize;
-                    if let Some(method) = federation.nodes().get(node).map(|node| node.method(0)) {
-                        let value = method.predict(z);
-                        measures.see(value, round, sample, method.norm2());
-                        method.shares(&mut self.observations);
-                        measures.mix(&self.observations);
-                        if let Some(own) = &mut self.own {
-                            own.see(value, &self.observations, round, sample);
-                        }
+                    let node = round.nodes[sample];
+                    let (global, value) = federation.predict(node, 0, z)?;
+                    let method = federation.nodes()[node as usize].method(0);
+                    measures.see(global, round, sample, method.norm2());
+                    method.shares(&mut self.observations);
+                    measures.mix(&self.observations);
+                    if let Some(own) = &mut self.own {
+                        own.see(value, round, sample, 0.0);
+                        own.mix(&self.observations);
                     }
                 }
             }
@@ -268,24 +245,9 @@ impl MethodRun {
                 learner.learn_batch(central.z, &central.round.y).map_err(bad_sample)?;
             }
             Algorithm::Federated(federation) => {
-                self.observations.resize(batch.samples.len(), 0.0);
-                let observations = Observations { numbers: &mut self.observations, width: 1 };
-                federation.run_nodes(
-                    batch.node_rounds,
-                    &self.parallelism,
-                    observations,
-                    |prediction, observation| {
-                        observation[0] = f64::from(prediction.value);
-                    },
-                )?;
-                for (sample, value) in batch.samples.clone().zip(&self.observations) {
-                    // The model has changed since the prediction: the layer learns from what it
-                    // predicts now.
-                    if let Some(own) = &mut self.own {
-                        let unit = round.unit_of(round.nodes[sample]);
-                        own.learn(unit.raw(*value) as f32, round, sample);
-                    }
-                }
+                let observations = Observations { numbers: &mut [], width: 0 };
+                let ignore = |_: Prediction<'_>, _: &mut [f64]| {};
+                federation.run_nodes(batch.node_rounds, &self.parallelism, observations, ignore)?;
             }
             Algorithm::Trivial(trivial) => {
                 batch.unscaled().for_each(|sample| trivial.see(sample.node, sample.label));
@@ -333,7 +295,7 @@ impl MethodRun {
         self.all_measures().for_each(Measures::record);
     }
 
-    /// The tracks of the method and of its personal layers.
+    /// The tracks of the method and of its nodes' own layers.
     pub(crate) fn finish(self) -> Vec<Track> {
         let (traffic, votes) = match self.algorithm {
             Algorithm::Federated(federation) => {
@@ -369,7 +331,7 @@ impl MethodRun {
             }
         };
         let mut tracks = vec![track(choice.global_name(), self.measures)];
-        tracks.extend(self.own.map(|own| track(choice.name(), own.measures)));
+        tracks.extend(self.own.map(|own| track(choice.name(), own)));
         tracks
     }
 }

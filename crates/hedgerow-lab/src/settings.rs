@@ -134,7 +134,8 @@ impl Settings {
             .amplitude(amplitude)
             .seed(seed)
             .mk(mk)
-            .compression(choice.wire.compression());
+            .compression(choice.wire.compression())
+            .personal(choice.personal);
         if variant.fixed_step {
             config.step_size = learning.fixed_step_size(rounds)?;
         }
@@ -156,7 +157,7 @@ impl Settings {
             let (name, loss) = (choice.info.name, loss.name());
             format!("without {name} (it can't learn with the {loss} loss)")
         } else if choice.personal && loss == Loss::Logistic {
-            "without a personal layer (it needs labels that are numbers)".to_owned()
+            "without +personal (a node's own layer needs labels that are numbers)".to_owned()
         } else if choice.is(Reference::Hindsight) && loss != Loss::Squared {
             "without hindsight (its closed form needs the squared loss)".to_owned()
         } else {
@@ -238,7 +239,7 @@ fn unknown_method(name: &str) -> SettingsError {
         }
         Some(_) => {
             let bound = format!(
-                "{plain} alone: only single methods that learn at nodes can have a personal layer"
+                "{plain} alone: only single methods that learn at nodes can have an own layer"
             );
             out_of_bounds(key, bound, format!("{name:?}"))
         }

@@ -3,7 +3,7 @@
 //!
 //! Predictions are those of a node that has just joined, bit for bit. Other nodes may predict a
 //! little differently: in POF-MKL and Fed-POE every node has its own weights (those of a new node
-//! are equal), a personal layer belongs to one node, and missing inputs are replaced by what the
+//! are equal), an own layer belongs to one node, and missing inputs are replaced by what the
 //! node has seen (here by the middle of the scale).
 
 use std::io::Write;

@@ -31,7 +31,7 @@ use crate::errors;
 /// ...}`` for each column and the label. ``compression``, ``every``, ``part`` none, f16, q8 or q4;
 /// a node answers only after this number of samples; one in this number of numbers travels
 /// at a time.
-/// ``personal`` Whether each node has a small layer of its own. ``aggregation`` mean, median or
+/// ``personal`` Whether each node has a layer of its own. ``aggregation`` mean, median or
 /// trimmed-mean:SHARE. ``seed`` Where everything random begins.
 ///
 /// None is the default everywhere. ``to_json`` has all that was made of it.

@@ -11,12 +11,13 @@ use std::hint::black_box;
 
 use hedgerow::features::{Amplitude, Draw, FeatureMap, FeatureSpec, Features, Kernel};
 use hedgerow::message::Upload;
+use hedgerow::own_layer::{MAX_OWN_FEATURES, OwnLayer};
 use hedgerow::random::CounterRng;
 use hedgerow::simd::Cpu;
 use hedgerow::{Plan, PlanConfig, PlanError};
 
-const CASES: [&str; 6] =
-    ["map-one", "map-eight", "map-independent", "map-structured", "learn", "exchange"];
+const CASES: [&str; 7] =
+    ["map-one", "map-eight", "map-independent", "map-structured", "learn", "exchange", "own-layer"];
 
 const INPUTS: usize = 77;
 const FREQUENCIES: usize = 49;
@@ -39,6 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "map-structured" => map(Draw::Structured, &x, times)?,
         "learn" => learn(&x, times)?,
         "exchange" => exchange(&x, times)?,
+        "own-layer" => own_layer(times)?,
         other => return Err(format!("no case {other:?}; there are {}", CASES.join(", ")).into()),
     }
     println!("{}", Cpu::detect().name());
@@ -105,6 +107,24 @@ fn exchange(x: &[f32], times: usize) -> Result<(), Box<dyn Error>> {
         for node in &mut nodes {
             node.adopt(broadcast)?;
         }
+    }
+    Ok(())
+}
+
+/// Predicting and learning 16 samples by a node's own layer over all features that it reads; one of
+/// them renews its inverses.
+fn own_layer(times: usize) -> Result<(), Box<dyn Error>> {
+    let (mut own, numbers) = (OwnLayer::new(MAX_OWN_FEATURES), CounterRng::from_seed(3));
+    let mut z = [1.0; MAX_OWN_FEATURES];
+    for time in 0..16 * times as u64 {
+        for (at, z) in (0..).zip(&mut z[1..]) {
+            *z = numbers.uniform_at(MAX_OWN_FEATURES as u64 * time + at) as f32;
+        }
+        black_box(own.predict(Features::checked(&z)?, time + 1, z[1], |out| {
+            out.fill(0.01);
+            true
+        }));
+        own.learn(z[2]);
     }
     Ok(())
 }

@@ -171,7 +171,7 @@ impl<'a> Features<'a> {
     pub const LIMIT: f32 = MAX_FEATURE;
 
     /// Takes numbers that a map of this crate has made.
-    pub(crate) fn made(numbers: &'a [f32]) -> Self {
+    pub(crate) const fn made(numbers: &'a [f32]) -> Self {
         Self(numbers)
     }
 

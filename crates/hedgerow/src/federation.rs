@@ -13,10 +13,11 @@ use crate::message::{BYTES_PER_NUMBER, NodeId, Rejected};
 use crate::method::{BadSample, NodeMethod};
 use crate::metrics::Traffic;
 use crate::node::Node;
+use crate::own_layer::OwnLayer;
 use crate::plan::Plan;
 use crate::scaling::Rescaling;
 use crate::server::{Server, UploadReader};
-use crate::state::{BadState, StateKind, is_count};
+use crate::state::{BadState, StateKind, is_count, read_body};
 
 mod lanes;
 mod raw;
@@ -58,8 +59,10 @@ pub struct Prediction<'a> {
     pub node: NodeId,
     /// The output that it is of, from 0.
     pub output: usize,
-    /// ŷ.
+    /// ŷ, the node's.
     pub value: f32,
+    /// What the method alone says; the same, unless nodes have layers of their own.
+    pub global: f32,
     /// y.
     pub label: f32,
     /// The method's node half as it was then.
@@ -141,7 +144,7 @@ pub struct Federation {
     passes: u16,
 }
 
-const KIND: StateKind = StateKind::new("federation");
+const KIND: StateKind = StateKind::new("federation").version(5);
 
 /// What has to survive a restart.
 #[derive(Serialize, Deserialize)]
@@ -149,9 +152,17 @@ struct Saved {
     server: Vec<u8>,
     /// Halves of all nodes, and of all outputs of a node one after the other.
     nodes: Vec<Vec<u8>>,
+    /// The nodes' own layers in the same order; empty where they start afresh.
+    own: Vec<Vec<u8>>,
     traffic: Traffic,
     votes: Vec<u64>,
     wire: Option<wire::Saved>,
+}
+
+/// Version 4 had no own layers of nodes.
+fn read_version_4(body: &[u8]) -> Result<Saved, BadState> {
+    let (server, nodes, traffic, votes, wire) = read_body(body)?;
+    Ok(Saved { server, nodes, own: Vec::new(), traffic, votes, wire })
 }
 
 impl Federation {
@@ -394,6 +405,19 @@ impl Federation {
             .map_err(|source| RoundError::Rejected { node, source })
     }
 
+    /// Predicts an output of a sample at a node with the model that it has: what the method alone
+    /// says, and what the node says.
+    pub fn predict(
+        &mut self,
+        node: NodeId,
+        output: usize,
+        z: Features<'_>,
+    ) -> Result<(f32, f32), RoundError> {
+        let nodes = self.nodes.len();
+        let known = self.nodes.get_mut(node as usize);
+        Ok(known.ok_or(RoundError::NoSuchNode { node, nodes })?.predict_mapped(output, z))
+    }
+
     /// Passes the first lane's uploads to the server.
     fn take(&mut self, id: NodeId) -> Result<(), Rejected> {
         let (at, uploads) = (id as usize, &self.lanes[0].uploads);
@@ -436,9 +460,11 @@ impl Federation {
     #[must_use]
     pub fn save(&self) -> Vec<u8> {
         let halves = self.nodes.iter().flat_map(|node| &node.heads);
+        let layers = self.nodes.iter().flat_map(|node| &node.own);
         let saved = Saved {
             server: self.server.save(),
             nodes: halves.map(|half| half.save()).collect(),
+            own: layers.map(OwnLayer::save).collect(),
             traffic: self.traffic,
             votes: self.votes.clone(),
             wire: self
@@ -452,8 +478,10 @@ impl Federation {
     /// was.
     pub fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
         let (plan, nodes) = (&self.plan, self.nodes.len());
-        let saved = KIND.restore(saved, |saved: &Saved| {
+        let layers = if plan.config().personal { nodes * plan.outputs() } else { 0 };
+        let saved = KIND.restore_any(saved, &[(4, read_version_4)], |saved: &Saved| {
             saved.nodes.len() == nodes * plan.outputs()
+                && (saved.own.len() == layers || saved.own.is_empty())
                 && saved.votes.len() == self.votes.len()
                 && saved.votes.iter().all(|votes| is_count(*votes))
                 && saved.traffic.is_sound()
@@ -466,6 +494,10 @@ impl Federation {
         let halves = fresh.nodes.iter_mut().flat_map(|node| &mut node.heads);
         for (half, saved) in halves.zip(&saved.nodes) {
             half.restore(saved)?;
+        }
+        let layers = fresh.nodes.iter_mut().flat_map(|node| &mut node.own);
+        for (layer, saved) in layers.zip(&saved.own) {
+            layer.restore(saved)?;
         }
         if let Some(wire) = &saved.wire {
             wire.restore(&mut fresh.nodes, &mut fresh.readers, &mut fresh.server)?;

@@ -84,6 +84,7 @@ pub mod message;
 pub mod method;
 pub mod metrics;
 pub mod node;
+pub mod own_layer;
 pub mod plan;
 #[cfg(feature = "probe")]
 pub mod probe;

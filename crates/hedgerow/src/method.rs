@@ -110,6 +110,12 @@ pub trait NodeMethod: Send {
     fn shares(&self, out: &mut [f64]);
     /// ‖w‖² of the model behind the predictions, for the ridge term of the regret.
     fn norm2(&self) -> f64;
+    /// Writes the weights w of the linear model behind the predictions and says so, if predictions
+    /// are wᵀz within some bounds. `out` may be shorter than the features: then all further weights
+    /// have to be zero.
+    fn linear_model(&self, _out: &mut [f64]) -> bool {
+        false
+    }
     /// Takes all models from the scale that they were learned in to another; call it before a
     /// broadcast of the new scale is adopted. Weights are left alone.
     ///

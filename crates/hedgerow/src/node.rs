@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::{Compression, Encoder, Reference};
 use crate::features::Features;
-use crate::learning::Personal;
 use crate::limits::MAX_HELD;
 use crate::message::{NodeId, Report};
 use crate::method::{BadSample, NodeMethod};
+use crate::own_layer::OwnLayer;
 use crate::plan::{Plan, PlanConfig};
 use crate::scaling::{NodeScaling, Rescaling};
 
@@ -136,6 +136,8 @@ pub struct Node {
     id: NodeId,
     /// One for each output.
     pub(crate) heads: Vec<Box<dyn NodeMethod>>,
+    /// One for each output, if the plan has them.
+    pub(crate) own: Vec<OwnLayer>,
     /// One for each output; empty if nothing is compressed.
     pub(crate) encoders: Vec<Encoder>,
     /// What raw samples and messages need; nodes that are only given features do without.
@@ -157,8 +159,6 @@ struct Raw {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct State {
     run: String,
-    /// One for each output, if the plan has them.
-    personal: Vec<Personal>,
     pending: Pending,
     /// Samples that came after the round's upload had left, or before the first scale.
     held: Vec<Held>,
@@ -192,9 +192,7 @@ struct Held {
 struct Scratch {
     x: Vec<f32>,
     z: Vec<f32>,
-    /// The federation's predictions, in the label's own unit.
-    global: Vec<f32>,
-    /// The node's.
+    /// The node's predictions, in the label's own unit.
     values: Vec<f32>,
     buffers: Buffers,
 }
@@ -206,9 +204,16 @@ impl Plan {
             plan: self.clone(),
             id,
             heads: (0..self.outputs()).map(|_| self.node_method(id)).collect(),
+            own: self.own_layers(),
             encoders: self.encoders(id),
             raw: None,
         }
+    }
+
+    /// The layers of a node's own, one for each output, if it has any.
+    fn own_layers(&self) -> Vec<OwnLayer> {
+        let outputs = if self.config().personal { self.outputs() } else { 0 };
+        (0..outputs).map(|_| self.own_layer()).collect()
     }
 
     /// What makes a node's uploads smaller, for each output; nothing if all is plain.
@@ -221,17 +226,15 @@ impl Plan {
 
 impl Raw {
     fn new(plan: &Plan) -> Self {
-        let layers = if plan.config().personal { plan.outputs() } else { 0 };
         Self {
             scaling: plan.node_scaling(),
             holds_unscaled: false,
-            state: State { personal: vec![Personal::default(); layers], ..State::default() },
+            state: State::default(),
             link: LinkSnapshot::new(plan),
             known: Vec::new(),
             scratch: Scratch {
                 x: vec![0.0; plan.inputs()],
                 z: vec![0.0; plan.width()],
-                global: vec![0.0; plan.outputs()],
                 values: vec![0.0; plan.outputs()],
                 ..Scratch::default()
             },
@@ -370,7 +373,20 @@ impl Node {
     /// If the rescaling was made for another dictionary.
     pub fn rescale(&mut self, rescaling: &Rescaling) {
         self.heads.iter_mut().for_each(|head| head.rescale(rescaling));
+        self.own.iter_mut().for_each(|own| own.rescale(rescaling));
         self.encoders.iter_mut().for_each(Encoder::forget);
+    }
+
+    /// Predicts an output of a sample from its features, in the scaled unit: what the method says,
+    /// and what the node says, which is the same without a layer of its own. The latter means the
+    /// sample that [`Node::learn_own`] learns.
+    pub(crate) fn predict_mapped(&mut self, output: usize, z: Features<'_>) -> (f32, f32) {
+        predict_mapped(self.heads[output].as_ref(), self.own.get_mut(output), z)
+    }
+
+    /// The node's own layer learns the scaled label of the sample that was predicted last.
+    pub(crate) fn learn_own(&mut self, output: usize, label: f32) {
+        self.own.get_mut(output).into_iter().for_each(|own| own.learn(label));
     }
 
     fn raw(&mut self) -> &mut Raw {
@@ -393,22 +409,20 @@ impl Node {
     /// Predicts into the buffers, and says how many values were missing. The features stay in their
     /// buffer until the sample is learned from.
     fn answer(&mut self, x: &[f32]) -> (Answer, usize) {
-        let Self { plan, heads, raw, .. } = self;
-        let Raw { scaling, state, scratch, .. } =
+        let Self { plan, heads, own, raw, .. } = self;
+        let Raw { scaling, scratch, .. } =
             &mut **raw.get_or_insert_with(|| Box::new(Raw::new(plan)));
         let known = scaling.scale().is_some();
         let missing = if known { scaling.prepare(x, &mut scratch.x) } else { 0 };
         let z = known.then(|| plan.map().map_batch(&scratch.x, &mut scratch.z));
         for (output, head) in heads.iter().enumerate() {
-            let global = match (scaling.label(output), z) {
-                (Some(label), Some(z)) => label.raw(f64::from(head.predict(z))),
+            scratch.values[output] = match (scaling.label(output), z) {
+                (Some(label), Some(z)) => {
+                    let (_, value) = predict_mapped(head.as_ref(), own.get_mut(output), z);
+                    label.raw(f64::from(value))
+                }
                 _ => scaling.summary().mean(plan.inputs() + output).unwrap_or(0.0),
             } as f32;
-            scratch.global[output] = global;
-            scratch.values[output] = match state.personal.get(output) {
-                Some(personal) if known => personal.predict(global),
-                _ => global,
-            };
         }
         let answer = Answer { value: scratch.values[0], round: heads[0].round(), known };
         (answer, missing)
@@ -418,8 +432,10 @@ impl Node {
     /// round. `known` says whether the prediction was one of a model.
     fn see(&mut self, x: &[f32], y: &[f32], known: bool, missing: usize) {
         let round = self.round();
-        let Raw { scaling, holds_unscaled, state, link, scratch, .. } = self.raw();
-        let State { tally, unacked, personal, held, .. } = state;
+        let Self { plan, own, raw, .. } = self;
+        let Raw { scaling, holds_unscaled, state, link, scratch, .. } =
+            &mut **raw.get_or_insert_with(|| Box::new(Raw::new(plan)));
+        let State { tally, unacked, held, .. } = state;
         tally.samples = tally.samples.saturating_add(1);
         if known {
             let errors = scratch.values.iter().zip(y).map(|(value, y)| {
@@ -434,11 +450,9 @@ impl Node {
         }
         let is_scaled = scaling.scale().is_some();
         if is_scaled {
-            let global = scratch.global.iter().zip(y);
-            personal
-                .iter_mut()
-                .zip(global)
-                .for_each(|(layer, (global, y))| layer.learn(*global, *y));
+            for (output, (own, y)) in own.iter_mut().zip(y).enumerate() {
+                own.learn(scaling.label(output).map_or(*y, |label| label.scale_label(*y)));
+            }
         }
         let waits = if is_scaled { link.answered == Some(round) } else { *holds_unscaled };
         if !waits {
@@ -488,4 +502,16 @@ impl Node {
         }
         state.learned = state.learned.saturating_add(u64::from(is_learned));
     }
+}
+
+/// What the method says of a sample, and what the node says.
+fn predict_mapped(
+    head: &dyn NodeMethod,
+    own: Option<&mut OwnLayer>,
+    z: Features<'_>,
+) -> (f32, f32) {
+    let global = head.predict(z);
+    let value = own
+        .map_or(global, |own| own.predict(z, head.round(), global, |out| head.linear_model(out)));
+    (global, value)
 }

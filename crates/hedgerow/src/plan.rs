@@ -22,6 +22,7 @@ use crate::method::{
     self, BadSample, BudgetTooSmall, FeatureKind, Halves, Layout, MethodInfo, NodeMethod,
     ServerMethod, Setup,
 };
+use crate::own_layer::{MAX_OWN_FEATURES, OwnLayer};
 use crate::scaling::{NodeScaling, Rescaling, Scale, ServerScaling};
 
 pub use config::{PlanConfig, Scaling};
@@ -203,6 +204,20 @@ impl Plan {
     /// Length of the features of a sample.
     pub fn width(&self) -> usize {
         self.shared.info.width(self.setup())
+    }
+
+    /// A new layer of a node's own over the predictions of one output.
+    pub fn own_layer(&self) -> OwnLayer {
+        OwnLayer::new(self.own_features())
+    }
+
+    /// Features that a node's own layer reads. Those of kernels are too many, and no few of them
+    /// say enough.
+    pub fn own_features(&self) -> usize {
+        match self.shared.info.features {
+            FeatureKind::Dictionary(_) | FeatureKind::Inputs => self.width().min(MAX_OWN_FEATURES),
+            FeatureKind::Kernels | FeatureKind::Nothing => 0,
+        }
     }
 
     /// Numbers in a sample, d.

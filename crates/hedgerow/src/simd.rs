@@ -142,6 +142,13 @@ dispatched! {
     fn unit_columns(samples: &Samples<'_>, units: &[f32], columns: &mut [Line]);
     /// Writes the sums of products of columns of `len` lines each: a lower triangle.
     fn column_products(columns: &[Line], len: usize, products: &mut [f64]);
+    /// Writes A v, where the lower triangle of A is given row by row.
+    fn multiply_symmetric(matrix: &[f64], v: &[f64], product: &mut [f64]);
+    /// Adds factor·v vᵀ to a lower triangle.
+    fn add_square(matrix: &mut [f64], v: &[f64], factor: f64);
+    /// Turns a lower triangle of a positive matrix into that of its inverse, and says whether it
+    /// could. `row` is as long as the matrix is wide.
+    fn invert(matrix: &mut [f64], row: &mut [f64]) -> bool;
     #[cfg(feature = "probe")]
     /// Multiplies and adds without touching memory; returns what keeps the compiler from leaving it
     /// out.
@@ -336,6 +343,45 @@ mod tests {
                     );
                 }
             }
+        }
+    }
+
+    #[test]
+    fn symmetric_matrices_are_multiplied_and_inverted_with_the_same_bits_everywhere() {
+        for len in [1, 2, 7, 8, 9, 33, 84] {
+            // A sum of squares and a penalty: surely positive.
+            let rows: Vec<f64> = numbers(7, 2 * len * len).into_iter().map(f64::from).collect();
+            let run = |cpu: Cpu| {
+                let mut matrix = vec![0.0; len * (len + 1) / 2];
+                rows.chunks_exact(len).for_each(|row| add_square(cpu, &mut matrix, row, 0.5));
+                (0..len).for_each(|i| matrix[i * (i + 1) / 2 + i] += 0.1);
+                let (mut inverse, mut row) = (matrix.clone(), vec![0.0; len]);
+                assert!(invert(cpu, &mut inverse, &mut row), "{len}");
+                let (mut there, mut back) = (vec![0.0; len], vec![0.0; len]);
+                multiply_symmetric(cpu, &matrix, &rows[..len], &mut there);
+                multiply_symmetric(cpu, &inverse, &there, &mut back);
+                for (i, product) in there.iter().enumerate() {
+                    let entry = |j: usize| matrix[i.max(j) * (i.max(j) + 1) / 2 + i.min(j)];
+                    let exact: f64 = (0..len).map(|j| entry(j) * rows[j]).sum();
+                    assert!((product - exact).abs() < 1e-9, "{len}: {product} and {exact}");
+                    assert!((back[i] - rows[i]).abs() < 1e-7, "{len}: {} at {i}", back[i]);
+                }
+                let all = [matrix, inverse, there, back].concat();
+                all.iter().map(|number| number.to_bits()).collect::<Vec<_>>()
+            };
+            let plain = run(Cpu::Plain);
+            for cpu in [Cpu::Avx2, Cpu::Avx512] {
+                assert_eq!(plain, run(cpu), "{}", cpu.name());
+            }
+        }
+    }
+
+    #[test]
+    fn only_positive_matrices_have_an_inverse() {
+        for bad in
+            [[1.0, 2.0, 1.0], [0.0, 0.0, 1.0], [f64::NAN, 0.0, 1.0], [f64::INFINITY, 0.0, 1.0]]
+        {
+            assert!(!invert(Cpu::detect(), &mut bad.clone(), &mut [0.0; 2]), "{bad:?}");
         }
     }
 

@@ -152,7 +152,7 @@ fn federations_never_allocate_once_warm() {
     let compression = Compression { up: coding, down: coding, ..Compression::default() };
     let cases = few_cases(KERNELS).into_iter().map(with_little_memory);
     let federations = cases.flat_map(|case| {
-        let plain = Federation::new(&case.plan);
+        let plain = Federation::new(&case.with(|config| config.personal(true)).plan);
         let compressed = case.with(|config| config.compression(compression));
         // An encoder keeps the rounding errors of each requested kernel.
         let kept = 2 * (NODES as u64 + 1) * KERNELS as u64;

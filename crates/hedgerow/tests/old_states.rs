@@ -5,7 +5,6 @@
 
 use hedgerow::codec::{Coding, Encoder, Kind, NumberFormat, Reference, Section};
 use hedgerow::features::{Features, Kernel};
-use hedgerow::learning::Personal;
 use hedgerow::message::Upload;
 use hedgerow::method::{self, MethodSpec};
 use hedgerow::random::CounterRng;
@@ -88,13 +87,6 @@ fn partial_sums_are_read() {
 }
 
 #[test]
-fn personal_layers_go_on() {
-    let mut personal = Personal::default();
-    personal.restore(&fixture("personal")).unwrap();
-    assert_eq!(bytes([personal.predict(0.5)]), fixture("personal-after"));
-}
-
-#[test]
 fn scales_go_on() {
     let mut node = NodeScaling::new(ScaleKind::Spread, 2);
     let mut server = ServerScaling::new(ScaleKind::Spread, 2);
@@ -119,11 +111,12 @@ fn encoders_go_on() {
 
 #[test]
 fn later_versions_and_other_kinds_are_refused() {
-    let mut personal = Personal::default();
-    let mut later = fixture("personal");
+    let coding = Coding { numbers: NumberFormat::Bits8, ..Coding::default() };
+    let mut encoder = Encoder::for_node(coding, 5, 2);
+    let mut later = fixture("encoder");
     later[0] = 99;
-    let error = personal.restore(&later).unwrap_err().to_string();
+    let error = encoder.restore(&later).unwrap_err().to_string();
     assert!(error.contains("version 99") && error.contains("version 4"), "{error}");
-    let error = personal.restore(&fixture("encoder")).unwrap_err().to_string();
+    let error = encoder.restore(&fixture("personal")).unwrap_err().to_string();
     assert!(error.contains("\"encoder\"") && error.contains("\"personal\""), "{error}");
 }

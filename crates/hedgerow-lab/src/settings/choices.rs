@@ -128,7 +128,7 @@ impl MethodChoice {
         self.global_name() + suffix
     }
 
-    /// The same without the personal layer.
+    /// The same without the nodes' own layers.
     pub fn global_name(self) -> String {
         self.variant.name(self.info.name) + &self.wire.suffix()
     }

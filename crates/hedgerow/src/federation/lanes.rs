@@ -103,13 +103,16 @@ impl Lane {
             context.deliver(node, &mut self.traffic).map_err(rejected)?;
         }
         for (z, y) in round.z.samples(width).zip(round.y.chunks_exact(outputs)) {
-            for (output, (head, &label)) in node.heads.iter().zip(y).enumerate() {
-                let (value, method) = (head.predict(z), head.as_ref());
-                seen(Prediction { node: id, output, value, label, method });
+            for (output, &label) in y.iter().enumerate() {
+                let (global, value) = node.predict_mapped(output, z);
+                let method = node.heads[output].as_ref();
+                seen(Prediction { node: id, output, value, global, label, method });
             }
-            for (head, &label) in node.heads.iter_mut().zip(y) {
-                head.learn(z, label)
+            for (output, &label) in y.iter().enumerate() {
+                node.heads[output]
+                    .learn(z, label)
                     .map_err(|source| RoundError::BadSample { node: id, source })?;
+                node.learn_own(output, label);
             }
         }
         if !context.is_last_pass || round.contact == Contact::Lost || !self.write_uploads(node) {

@@ -64,7 +64,7 @@ pub struct MethodInfo {
     pub is_local: bool,
     /// Whether [`super::MkOptions`] apply to it.
     pub has_variants: bool,
-    /// Whether comparisons run it with a personal layer on every node.
+    /// Whether comparisons run it with every node's own layer.
     pub prefers_personal: bool,
     /// Whether reports are about it if it was run, and figures draw it wider. The first of
     /// [`super::METHODS`] comes first.

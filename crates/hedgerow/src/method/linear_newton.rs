@@ -134,6 +134,10 @@ impl NodeRule for Node {
         self.plain.norm2()
     }
 
+    fn linear_model(&self, out: &mut [f64]) -> bool {
+        self.plain.linear_model(out)
+    }
+
     fn rescale(&mut self, rescaling: &Rescaling) {
         self.plain.rescale(rescaling);
         rescaling.apply_to_squares(&mut self.curvature);

@@ -95,6 +95,12 @@ impl NodeRule for Node {
         self.state.global.norm2(0)
     }
 
+    fn linear_model(&self, out: &mut [f64]) -> bool {
+        let weights = self.state.global.numbers(0);
+        out.iter_mut().zip(weights).for_each(|(out, w)| *out = f64::from(w));
+        out.len() >= self.width()
+    }
+
     fn rescale(&mut self, rescaling: &Rescaling) {
         self.state.each(|model| model.rescale_linear(0, rescaling));
     }

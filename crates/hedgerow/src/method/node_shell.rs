@@ -64,6 +64,11 @@ pub trait NodeRule: Send {
     /// ‖w‖² of the model behind the predictions.
     fn norm2(&self) -> f64;
 
+    /// Writes the weights of the linear model behind the predictions and says so, if there is one.
+    fn linear_model(&self, _out: &mut [f64]) -> bool {
+        false
+    }
+
     /// Moves all models to another scale.
     fn rescale(&mut self, rescaling: &Rescaling);
 
@@ -154,6 +159,10 @@ impl<R: NodeRule> NodeMethod for NodeShell<R> {
 
     fn norm2(&self) -> f64 {
         self.rule.norm2()
+    }
+
+    fn linear_model(&self, out: &mut [f64]) -> bool {
+        self.rule.linear_model(out)
     }
 
     fn rescale(&mut self, rescaling: &Rescaling) {

@@ -261,6 +261,10 @@ impl Node {
                 for (output, head) in self.heads.iter_mut().enumerate() {
                     if let Some(rescaling) = self.plan.rescaling(&old, &scale, output) {
                         head.rescale(&rescaling);
+                        self.own
+                            .get_mut(output)
+                            .into_iter()
+                            .for_each(|own| own.rescale(&rescaling));
                         // What was owed was in another scale.
                         self.encoders.get_mut(output).into_iter().for_each(Encoder::forget);
                     }

@@ -240,11 +240,22 @@ impl Rescaling {
     ///
     /// # Panics
     /// If the rescaling was made for another dictionary.
+    #[expect(clippy::expect_used, reason = "what panics is documented")]
     pub(crate) fn refit(&self) -> &Refit {
+        self.dictionary().expect("rescaling of another dictionary")
+    }
+
+    /// The same, if the features are those of a dictionary.
+    pub(crate) fn dictionary(&self) -> Option<&Refit> {
         match &self.moves {
-            Moves::Dictionary(refit) => refit,
-            _ => panic!("rescaling of another dictionary"),
+            Moves::Dictionary(refit) => Some(refit),
+            _ => None,
         }
+    }
+
+    /// Whether the scale of an input changes.
+    pub(crate) fn changes_inputs(&self) -> bool {
+        self.inputs.iter().any(|input| *input != (1.0, 0.0))
     }
 
     /// What moves linear models from one scale to another.

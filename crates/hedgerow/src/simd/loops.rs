@@ -10,10 +10,12 @@ use crate::simd::vector::{LANES, Line, Vector};
 
 mod hadamard;
 mod projection;
+mod triangle;
 mod units;
 
 pub(crate) use hadamard::*;
 pub(crate) use projection::*;
+pub(crate) use triangle::*;
 pub(crate) use units::*;
 
 /// Size of a cosine of a dictionary.

@@ -317,6 +317,21 @@ impl NodeRule for Node {
         self.model.norm2(0)
     }
 
+    fn linear_model(&self, out: &mut [f64]) -> bool {
+        let Order { origin, constant, trust, len, .. } = self.order;
+        if len > out.len() {
+            return false;
+        }
+        let trust = f64::from(trust);
+        out.fill(0.0);
+        for (out, w) in out.iter_mut().zip(&self.state.broadcast.numbers[..len]) {
+            *out = trust * f64::from(*w);
+        }
+        // The first feature is one.
+        out[0] += f64::from(origin) + (1.0 - trust) * f64::from(constant);
+        true
+    }
+
     fn rescale(&mut self, rescaling: &Rescaling) {
         let (state, gain) = (&mut self.state, rescaling.gain());
         let refit = rescaling.refit();

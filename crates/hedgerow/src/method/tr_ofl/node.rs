@@ -300,6 +300,12 @@ impl NodeRule for Node {
         self.ridge.norm2()
     }
 
+    fn linear_model(&self, out: &mut [f64]) -> bool {
+        // Units aren't linear in the features.
+        let has_units = self.units.is_some() && self.order.weight > 0.0;
+        !has_units && self.ridge.linear_model(out)
+    }
+
     fn rescale(&mut self, rescaling: &Rescaling) {
         let (sizes, gain) = (self.sizes, rescaling.gain());
         self.ridge.rescale(rescaling);

@@ -1,0 +1,260 @@
+//! [`Ridges`]: regressions of the node's labels on the shared features, with several penalties.
+
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::EXTRAS;
+use crate::features::Features;
+use crate::linear_algebra::dot;
+use crate::scaling::Rescaling;
+use crate::simd::{self, Cpu};
+use crate::state::is_count;
+
+/// λ of each regression.
+const PENALTIES: [f64; RIDGES] = [1e-4, 1e-2, 1.0, 100.0];
+
+pub(super) const RIDGES: usize = 4;
+
+/// Samples between two exact inversions, and the samples before which every one is followed by one.
+const REFRESH: u64 = 16;
+const EARLY: u64 = 8;
+
+/// The first regression uses one feature per so many samples, and some from the beginning; the
+/// penalty of the others has this factor.
+const SAMPLES_PER_FEATURE: u64 = 4;
+const FEATURES_AHEAD: u64 = 8;
+const UNUSED: f64 = 1e8;
+
+/// The least scale of a feature, relative to the mean square of all.
+const LEAST_SCALE: f64 = 1e-3;
+
+/// The least scale of an extra input, relative to its mean square.
+const LEAST_EXTRA_SCALE: f64 = 0.1;
+
+/// An inverse that a sample changes by more than this factor is made anew.
+const MAX_CHANGE: f64 = 1e10;
+
+/// Four regressions of y on (z, e): z are features that the federation shares, e the extra inputs.
+///
+/// All have the sums A = Σ zz zzᵀ and b = Σ zz y in common. With Q = (A + λD)⁻¹ the one that is
+/// shrunk towards the federation's model w says f + zzᵀQ(b − Aw), the one that is shrunk towards
+/// zero says zzᵀQb. D has the variances of the features at this node, so that λ means the same
+/// everywhere; the penalty of the constant is always one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Ridges {
+    /// n of the shared features.
+    features: usize,
+    /// A, lower triangle row by row.
+    gram: Vec<f64>,
+    /// b, and Σ zz (y − f) with the predictions f as they were.
+    moment: Vec<f64>,
+    residuals: Vec<f64>,
+    samples: u64,
+    /// Q of every regression, lower triangles row by row.
+    inverses: [Vec<f64>; RIDGES],
+    /// Whether the inverses belong to the sums.
+    is_fresh: bool,
+}
+
+/// What is worked out of a sample.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Work {
+    /// zz.
+    inputs: Vec<f64>,
+    /// Q zz of every regression.
+    directions: [Vec<f64>; RIDGES],
+    /// w over zz, and b − Aw.
+    pub(super) model: Vec<f64>,
+    towards_model: Vec<f64>,
+    row: Vec<f64>,
+}
+
+/// How far the predictions of the regressions are from what they are shrunk to.
+pub(super) struct Corrections {
+    pub(super) of_global: [f64; RIDGES],
+    pub(super) of_reference: [f64; RIDGES],
+}
+
+impl Ridges {
+    pub(super) fn new(features: usize) -> Self {
+        let len = features + EXTRAS;
+        let triangle = || vec![0.0; len * (len + 1) / 2];
+        Self {
+            features,
+            gram: triangle(),
+            moment: vec![0.0; len],
+            residuals: vec![0.0; len],
+            samples: 0,
+            inverses: core::array::from_fn(|_| triangle()),
+            is_fresh: false,
+        }
+    }
+
+    pub(super) fn work(&self) -> Work {
+        let vector = || vec![0.0; self.len()];
+        Work {
+            inputs: vector(),
+            directions: core::array::from_fn(|_| vector()),
+            model: vector(),
+            towards_model: vector(),
+            row: vector(),
+        }
+    }
+
+    /// Numbers that regressions start from, n and the extra inputs.
+    fn len(&self) -> usize {
+        self.features + EXTRAS
+    }
+
+    /// Shared features that it reads.
+    pub(super) fn features(&self) -> usize {
+        self.features
+    }
+
+    /// Corrections for a sample. `has_model` says whether the buffer has the federation's weights
+    /// over the shared features, of labels less the reference; otherwise sums of residuals stand in
+    /// for b − Aw. `variance` is that of the node's labels.
+    pub(super) fn predict(
+        &mut self,
+        z: Features<'_>,
+        extras: [f64; EXTRAS],
+        variance: f64,
+        has_model: bool,
+        work: &mut Work,
+    ) -> Corrections {
+        let cpu = Cpu::detect();
+        if !self.is_fresh || self.samples < EARLY || (self.samples - 1).is_multiple_of(REFRESH) {
+            self.refresh(variance, work);
+        }
+        self.read(z, extras, work);
+        let Work { inputs, directions, model, towards_model, .. } = work;
+        let towards_model: &[f64] = if has_model {
+            model[self.features..].fill(0.0);
+            simd::multiply_symmetric(cpu, &self.gram, model, towards_model);
+            for (sum, b) in towards_model.iter_mut().zip(&self.moment) {
+                *sum = b - *sum;
+            }
+            towards_model
+        } else {
+            &self.residuals
+        };
+        let mut corrections = Corrections { of_global: [0.0; RIDGES], of_reference: [0.0; RIDGES] };
+        for (ridge, direction) in directions.iter_mut().enumerate() {
+            simd::multiply_symmetric(cpu, &self.inverses[ridge], inputs, direction);
+            corrections.of_global[ridge] = dot(direction, towards_model);
+            corrections.of_reference[ridge] = dot(direction, &self.moment);
+        }
+        corrections
+    }
+
+    /// Puts a sample into the buffer without a prediction of it.
+    pub(super) fn read(&self, z: Features<'_>, extras: [f64; EXTRAS], work: &mut Work) {
+        let (shared, own) = work.inputs.split_at_mut(self.features);
+        shared.iter_mut().zip(z.numbers()).for_each(|(wide, z)| *wide = f64::from(*z));
+        own.copy_from_slice(&extras);
+    }
+
+    /// Learns the label, less the reference, of the sample in the buffer. `residual` is what the
+    /// federation's prediction lacked. If the sample was predicted, the inverses follow.
+    pub(super) fn learn(&mut self, label: f64, residual: Option<f64>, work: &mut Work) {
+        let (cpu, Work { inputs, directions, .. }) = (Cpu::detect(), work);
+        simd::add_gram(cpu, &mut self.gram, &mut self.moment, inputs, &[label]);
+        self.samples += 1;
+        let Some(residual) = residual else { return };
+        for (sum, input) in self.residuals.iter_mut().zip(&*inputs) {
+            *sum += input * residual;
+        }
+        for (inverse, direction) in self.inverses.iter_mut().zip(directions) {
+            let change = 1.0 + dot(direction, inputs);
+            if (1.0..MAX_CHANGE).contains(&change) {
+                simd::add_square(cpu, inverse, direction, -1.0 / change);
+            } else {
+                self.is_fresh = false;
+            }
+        }
+    }
+
+    /// Makes D and all inverses anew.
+    fn refresh(&mut self, variance: f64, work: &mut Work) {
+        let (cpu, len, count) = (Cpu::detect(), self.len(), self.samples.max(1) as f64);
+        let scales = &mut work.towards_model;
+        let square = |gram: &[f64], i: usize| gram[i * (i + 1) / 2 + i] / count;
+        let shared = 1..self.features;
+        let squares: f64 = shared.clone().map(|i| square(&self.gram, i)).sum();
+        let least = LEAST_SCALE * squares / shared.len().max(1) as f64 + 1e-12;
+        for i in shared {
+            let mean = self.gram[i * (i + 1) / 2] / count;
+            scales[i] = (square(&self.gram, i) - mean * mean).max(least);
+        }
+        let extras = self.features..len;
+        let squares: f64 = extras.clone().map(|i| square(&self.gram, i)).sum();
+        scales[extras].fill(variance.max(LEAST_EXTRA_SCALE * squares / EXTRAS as f64));
+        let used = ((self.samples + FEATURES_AHEAD) / SAMPLES_PER_FEATURE).max(1);
+        let used = used.min(self.features as u64) as usize;
+        self.is_fresh = true;
+        for (ridge, inverse) in self.inverses.iter_mut().enumerate() {
+            inverse.copy_from_slice(&self.gram);
+            inverse[0] += 1.0;
+            for i in 1..len {
+                let is_unused = ridge == 0 && (used..self.features).contains(&i);
+                let factor = if is_unused { UNUSED } else { 1.0 };
+                inverse[i * (i + 1) / 2 + i] += PENALTIES[ridge] * factor * scales[i];
+            }
+            if !simd::invert(cpu, inverse, &mut work.row) {
+                // Sums beyond reason: this regression has nothing to say until the next time.
+                inverse.fill(0.0);
+            }
+        }
+    }
+
+    /// Follows a change of scale. Sums over a dictionary's features become the best estimate of
+    /// those over the new features; sums over other features start afresh.
+    pub(super) fn rescale(&mut self, rescaling: &Rescaling) {
+        let (features, gain) = (self.features, rescaling.gain());
+        match rescaling.dictionary() {
+            _ if !rescaling.changes_inputs() => {}
+            None => {
+                *self = Self::new(features);
+                return;
+            }
+            Some(refit) => {
+                self.is_fresh = false;
+                let sums = refit.sums(features);
+                let triangle = features * (features + 1) / 2;
+                sums.gram(&mut self.gram[..triangle], self.samples as f64);
+                sums.moment(&mut self.moment[..features]);
+                sums.moment(&mut self.residuals[..features]);
+                for extra in features..features + EXTRAS {
+                    let row = extra * (extra + 1) / 2;
+                    sums.moment(&mut self.gram[row..row + features]);
+                }
+            }
+        }
+        // Extra inputs are labels or errors.
+        let factor = |i: usize| if i < features { 1.0 } else { gain };
+        for i in 0..self.len() {
+            self.moment[i] *= gain * factor(i);
+            self.residuals[i] *= gain * factor(i);
+            for j in 0..=i {
+                let (at, both) = (i * (i + 1) / 2 + j, factor(i) * factor(j));
+                self.gram[at] *= both;
+                self.inverses.iter_mut().for_each(|inverse| inverse[at] /= both);
+            }
+        }
+    }
+
+    /// Whether a saved state could have been reached with as many features.
+    pub(super) fn is_sound(&self, features: usize) -> bool {
+        let len = features + EXTRAS;
+        let entries = len * (len + 1) / 2;
+        self.features == features
+            && self.gram.len() == entries
+            && self.inverses.iter().all(|inverse| inverse.len() == entries)
+            && [&self.moment, &self.residuals].iter().all(|sums| sums.len() == len)
+            && self.gram.iter().chain(&self.moment).chain(&self.residuals).all(super::is_sum)
+            && self.inverses.iter().flatten().all(|entry| entry.is_finite())
+            && (0..len).all(|i| self.gram[i * (i + 1) / 2 + i] >= 0.0)
+            && is_count(self.samples)
+    }
+}

@@ -159,6 +159,37 @@ fn a_federation_is_its_nodes_and_its_server() {
 }
 
 #[test]
+fn a_restored_federation_has_the_layers_of_its_nodes() {
+    for method in ["gr", "mk", "linear"] {
+        let plan = Plan::new(config(method).personal(true)).unwrap();
+        let mut federation = Federation::new(&plan);
+        let round = |federation: &mut Federation, time: u64| {
+            let (x, y) = sample(0, time);
+            let mut z = vec![0.0; plan.width()];
+            let z = plan.map().map_batch(&x, &mut z);
+            // Far from what all nodes have in common.
+            let y = [y[0] + 9.0];
+            let (mut predicted, visit) =
+                ((0.0, 0.0), NodeRound { node: 0, z, y: &y, contact: Contact::Full });
+            federation
+                .round(&[visit], |prediction| predicted = (prediction.global, prediction.value))
+                .unwrap();
+            predicted
+        };
+        (0..30).for_each(|time| _ = round(&mut federation, time));
+        let mut copy = Federation::new(&plan);
+        copy.restore(&federation.save()).unwrap();
+        for time in 30..40 {
+            let (global, value) = round(&mut federation, time);
+            assert_eq!(round(&mut copy, time), (global, value), "{method}");
+            assert_ne!(global, value, "{method}");
+        }
+        let without = Plan::new(config(method)).unwrap();
+        assert!(Federation::new(&without).restore(&federation.save()).is_err(), "{method}");
+    }
+}
+
+#[test]
 fn a_restored_world_goes_on_as_if_nothing_had_happened() {
     for method in methods(3) {
         for outputs in [1, 2] {

@@ -298,8 +298,8 @@ impl Server {
 
     /// Whether nodes that have the broadcast before are sent another message than the others.
     pub fn has_difference(&self) -> bool {
-        let is_partial = |head: &Box<dyn ServerMethod>| matches!(head.catch_up(), Cow::Owned(_));
-        self.down.latest().is_some() || self.heads.iter().any(is_partial)
+        let mut catch_ups = self.heads.iter().map(|head| head.catch_up());
+        self.down.latest().is_some() || catch_ups.any(|whole| matches!(whole, Cow::Owned(_)))
     }
 
     /// What compressed uploads of the open round differ from, for each output; empty if nothing is

@@ -1,5 +1,7 @@
 //! TR-OFL: what its units do once they have begun.
 
+#![allow(clippy::unwrap_used)]
+
 use hedgerow::features::Features;
 use hedgerow::learning::Loss;
 use hedgerow::message::{Broadcast, Rejected, Upload};

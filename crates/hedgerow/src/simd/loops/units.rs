@@ -357,14 +357,14 @@ mod tests {
                     slope(at) + output.iter().zip(linear).map(|(a, b)| a * b).sum::<f64>()
                 })
                 .collect();
-            for part in 0..2 {
+            for part in [0, 1] {
                 let len = derivatives[0][part].len();
                 let sum = |entry: &dyn Fn(usize, &[f64]) -> f64| {
                     (0..count).map(|at| entry(at, &derivatives[at][part])).sum::<f64>()
                 };
                 all.extend((0..len).map(|i| sum(&|at, columns| slope(at) * columns[i])));
             }
-            for part in 0..2 {
+            for part in [0, 1] {
                 let len = derivatives[0][part].len();
                 for i in 0..len {
                     for j in 0..=i {

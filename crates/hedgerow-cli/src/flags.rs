@@ -75,8 +75,9 @@ pub(crate) const METHOD: Flag = Flag::new(
     "method",
     "federation.methods",
     Takes::List("LIST"),
-    "Methods to run: {methods}, mk:OPTION; with /q8 and the like for fewer bytes, +personal for a \
-     layer that each node keeps for itself (see `hedgerow config`)",
+    "Methods to run: {methods}, mk:OPTION; with /q8 and the like for fewer bytes, +alone for each \
+     device alone, +pooled for all samples in one place, +personal for a layer that each node keeps \
+     for itself (see `hedgerow config`)",
 );
 pub(crate) const NODES: Flag = Flag::new(
     "nodes",

@@ -9,15 +9,16 @@ use hedgerow::features::{Features, SampleMap};
 use hedgerow::federation::{NodeRound, RoundError};
 use hedgerow::method::{MethodSpec, Reference};
 use hedgerow::scaling::{Rescaling, Scale};
-use hedgerow::{Federation, Plan, PlanError};
+use hedgerow::{Plan, PlanError};
 
 use crate::grids::Grids;
+use crate::learners::Learners;
 use crate::measures::{Measures, Trivial};
 use crate::method_run::{Algorithm, Batch, MethodRun};
 use crate::parallelism::Parallelism;
 use crate::preprocessor::{Preprocessor, RawRound, Round, due};
 use crate::round_generator::Turn;
-use crate::settings::{MethodChoice, SettingsError};
+use crate::settings::{MethodChoice, Scope, SettingsError, Sizes};
 use crate::trial::{HindsightTrack, RunContext, Track, TrialResult, trial_randomness};
 
 /// A group of methods in one trial.
@@ -64,22 +65,25 @@ impl GroupRun {
         let most = context.rounds.or(settings.rounds);
         let window = most.map_or(settings.window, |rounds| settings.window.min(rounds));
         let measures = || Measures::new(features.objective(), window, kernels);
-        let federated = |plan: &Plan| Algorithm::Federated(Box::new(Federation::new(plan)));
         let central = |plan: &Plan| Box::new(Omkl::new(plan.setup()));
         let mut runs = Vec::new();
         for &choice in group {
-            let plan = settings.plan(choice, context.sizes(), seed)?;
+            let sizes = context.sizes();
+            let sizes = Sizes { nodes: choice.scope.nodes(sizes.nodes), ..sizes };
+            let plan = settings.plan(choice, sizes, seed)?;
+            let at_nodes =
+                |plan: &Plan| Algorithm::Nodes(Box::new(Learners::new(plan, choice.scope, nodes)));
             let algorithms: Vec<(Option<usize>, Algorithm)> = match choice.info.reference {
                 None if choice.info.takes_kernel => {
                     let each = |kernel| {
                         let config = plan.config().clone();
                         let method = config.method.clone().with_kernel(kernel);
                         let plan = Plan::new(config.method(method))?;
-                        Ok((Some(kernel), federated(&plan)))
+                        Ok((Some(kernel), at_nodes(&plan)))
                     };
                     (0..kernels).map(each).collect::<Result<_, PlanError>>()?
                 }
-                None => vec![(None, federated(&plan))],
+                None => vec![(None, at_nodes(&plan))],
                 Some(Reference::Central) => vec![(None, Algorithm::Sequential(central(&plan)))],
                 Some(Reference::CentralBatch) => vec![(None, Algorithm::Batch(central(&plan)))],
                 Some(Reference::LastLabel) => {
@@ -240,11 +244,12 @@ impl GroupRun {
         let Self { features, runs, preprocessor, .. } = self;
         let map = features.map();
         let (turns, raw) = learned.as_ref().map_or((turns, raw), |(turns, raw)| (turns, raw));
+        let mut outcome = Ok(());
         preprocessor.close(turns, raw, |from, to| {
             let rescaling = map.rescaling(from, to);
-            runs.iter_mut().for_each(|run| run.rescale_server(&rescaling));
+            outcome = runs.iter_mut().try_for_each(|run| run.rescale_server(&rescaling));
         });
-        Ok(())
+        outcome
     }
 
     /// Records the last round of a live stream, unless it was recorded anyway.
@@ -261,8 +266,11 @@ impl GroupRun {
     pub(crate) fn finish(self) -> TrialResult {
         let tally = self.preprocessor.tally;
         let mut tracks: Vec<Track> = self.runs.into_iter().flat_map(MethodRun::finish).collect();
-        for track in tracks.iter_mut().filter(|track| !track.choice.is_trivial()) {
-            // All methods use the same scale.
+        // All use the same scale, but for trivial forecasts, which need none, and devices alone,
+        // which ask nobody.
+        let asks =
+            |track: &&mut Track| !track.choice.is_trivial() && track.choice.scope != Scope::Alone;
+        for track in tracks.iter_mut().filter(asks) {
             track.traffic.numbers_up += tally.numbers_up;
             track.traffic.numbers_down += tally.numbers_down;
             track.traffic.bytes_up += 4 * tally.numbers_up;

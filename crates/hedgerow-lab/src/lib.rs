@@ -25,6 +25,7 @@ pub mod compare;
 pub mod drift;
 mod grids;
 mod group_run;
+mod learners;
 pub mod live;
 pub mod measure;
 mod measures;

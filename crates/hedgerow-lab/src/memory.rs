@@ -14,7 +14,7 @@ use crate::group_run::{FEATURES_AT_ONCE, LEAST_AT_ONCE, MOST_AT_ONCE};
 use crate::preprocessor::Scaler;
 use crate::round_generator::Turn;
 use crate::run::RunError;
-use crate::settings::{MethodChoice, Settings, SettingsError, Wire};
+use crate::settings::{MethodChoice, Scope, Settings, SettingsError, Sizes, Wire};
 use crate::trial::{self, RunContext};
 
 /// Bytes that a run will take, by purpose.
@@ -150,9 +150,14 @@ fn of_group(context: &RunContext<'_>, group: &[MethodChoice]) -> Result<Memory, 
     let kernels = settings.kernels.len() as f64;
     let mut memory = Memory::default();
     for &choice in group {
-        let plan = settings.plan(choice, context.sizes(), 0)?;
-        memory.nodes += nodes * of_node(choice, &plan);
-        memory.messages += of_messages(choice, &plan);
+        let sizes = context.sizes();
+        let sizes = Sizes { nodes: choice.scope.nodes(sizes.nodes), ..sizes };
+        let plan = settings.plan(choice, sizes, 0)?;
+        let at_nodes = if choice.scope == Scope::Pooled { 1.0 } else { nodes };
+        memory.nodes += at_nodes * of_node(choice, &plan);
+        // A device alone is node and server.
+        let servers = if choice.scope == Scope::Alone { nodes } else { 1.0 };
+        memory.messages += servers * of_messages(choice, &plan);
         let runs = if choice.info.takes_kernel { kernels } else { 1.0 };
         // The number of rounds of a live stream is unknown unless it was given.
         let rounds = context.rounds.or(settings.rounds).unwrap_or(usize::MAX);

@@ -3,14 +3,15 @@
 use std::ops::Range;
 use std::time::Instant;
 
+use hedgerow::NodeId;
 use hedgerow::baseline::Omkl;
 use hedgerow::features::Features;
-use hedgerow::federation::{Contact, NodeRound, Observations, Prediction, RoundError};
+use hedgerow::federation::{NodeRound, Observations, Prediction, RoundError};
 use hedgerow::method::BadSample;
 use hedgerow::metrics::Traffic;
 use hedgerow::scaling::Rescaling;
-use hedgerow::{Federation, NodeId};
 
+use crate::learners::Learners;
 use crate::measures::{Measures, Trivial};
 use crate::parallelism::Parallelism;
 use crate::preprocessor::{Round, Unscaled};
@@ -19,8 +20,8 @@ use crate::trial::Track;
 
 /// How a method learns.
 pub(crate) enum Algorithm {
-    /// With nodes and a server, where nodes may miss rounds.
-    Federated(Box<Federation>),
+    /// At nodes: with a server, where nodes may miss rounds, or without.
+    Nodes(Box<Learners>),
     /// Centrally, sample by sample.
     Sequential(Box<Omkl>),
     /// Centrally, a round at a time.
@@ -45,7 +46,7 @@ pub(crate) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn central(&self) -> &Self {
+    pub(crate) fn central(&self) -> &Self {
         self.central.unwrap_or(self)
     }
 
@@ -120,8 +121,8 @@ impl MethodRun {
     /// Ends the round, after all of its samples.
     pub(crate) fn close_round(&mut self, round: &Round) -> Result<(), RoundError> {
         let start = Instant::now();
-        if let Algorithm::Federated(federation) = &mut self.algorithm {
-            federation.close(&self.parallelism)?;
+        if let Algorithm::Nodes(learners) = &mut self.algorithm {
+            learners.close(self.parallelism)?;
         }
         self.all_measures().for_each(Measures::close_round);
         self.sent += (round.x.len() + round.y.len()) as u64;
@@ -145,13 +146,14 @@ impl MethodRun {
                     learner.learn(z, central.round.y[sample]).map_err(bad_sample)?;
                 }
             }
-            Algorithm::Federated(federation) => {
+            Algorithm::Nodes(learners) => {
+                let batch = learners.view(batch);
                 let width = OBSERVED_BEFORE_SHARES + measures.kernels();
                 self.observations.resize(batch.samples.len() * width, 0.0);
                 let observations = Observations { numbers: &mut self.observations, width };
-                federation.run_nodes(
-                    batch.node_rounds,
-                    &self.parallelism,
+                learners.run(
+                    batch,
+                    self.parallelism,
                     observations,
                     |Prediction { value, global, method, .. }, observation| {
                         observation[..OBSERVED_BEFORE_SHARES].copy_from_slice(&[
@@ -167,10 +169,10 @@ impl MethodRun {
                     batch.samples.clone().zip(self.observations.chunks_exact(width))
                 {
                     let shares = &observation[OBSERVED_BEFORE_SHARES..];
-                    measures.see(observation[0] as f32, round, sample, observation[1]);
+                    measures.see(observation[0] as f32, batch.round, sample, observation[1]);
                     measures.mix(shares);
                     if let Some(own) = &mut self.own {
-                        own.see(observation[2] as f32, round, sample, 0.0);
+                        own.see(observation[2] as f32, batch.round, sample, 0.0);
                         own.mix(shares);
                     }
                 }
@@ -201,24 +203,17 @@ impl MethodRun {
                     measures.see_central(learner, z, central.round, sample);
                 }
             }
-            Algorithm::Federated(federation) => {
-                for node_round in batch
-                    .node_rounds
-                    .iter()
-                    .filter(|node_round| node_round.contact != Contact::Lost)
-                {
-                    federation.hear(node_round.node)?;
-                }
+            Algorithm::Nodes(learners) => {
+                let batch = learners.view(batch);
+                learners.hear(batch.node_rounds)?;
                 self.observations.resize(measures.kernels(), 0.0);
                 for (sample, z) in batch.samples() {
-                    let node = round.nodes[sample];
-                    let (global, value) = federation.predict(node, 0, z)?;
-                    let method = federation.nodes()[node as usize].method(0);
-                    measures.see(global, round, sample, method.norm2());
+                    let (global, value, method) = learners.predict(batch.round.nodes[sample], z)?;
+                    measures.see(global, batch.round, sample, method.norm2());
                     method.shares(&mut self.observations);
                     measures.mix(&self.observations);
                     if let Some(own) = &mut self.own {
-                        own.see(value, round, sample, 0.0);
+                        own.see(value, batch.round, sample, 0.0);
                         own.mix(&self.observations);
                     }
                 }
@@ -244,10 +239,10 @@ impl MethodRun {
             Algorithm::Batch(learner) => {
                 learner.learn_batch(central.z, &central.round.y).map_err(bad_sample)?;
             }
-            Algorithm::Federated(federation) => {
+            Algorithm::Nodes(learners) => {
                 let observations = Observations { numbers: &mut [], width: 0 };
                 let ignore = |_: Prediction<'_>, _: &mut [f64]| {};
-                federation.run_nodes(batch.node_rounds, &self.parallelism, observations, ignore)?;
+                learners.run(learners.view(batch), self.parallelism, observations, ignore)?;
             }
             Algorithm::Trivial(trivial) => {
                 batch.unscaled().for_each(|sample| trivial.see(sample.node, sample.label));
@@ -260,7 +255,11 @@ impl MethodRun {
 
     /// Whether it learns centrally.
     pub(crate) fn is_central(&self) -> bool {
-        matches!(self.algorithm, Algorithm::Sequential(_) | Algorithm::Batch(_))
+        match &self.algorithm {
+            Algorithm::Sequential(_) | Algorithm::Batch(_) => true,
+            Algorithm::Nodes(learners) => learners.is_pooled(),
+            Algorithm::Trivial(_) => false,
+        }
     }
 
     /// Whether it learns from all samples of a round at once.
@@ -275,20 +274,21 @@ impl MethodRun {
         rescaling: &Rescaling,
     ) -> Result<(), RoundError> {
         match &mut self.algorithm {
-            Algorithm::Federated(federation) => federation.rescale_node(node, rescaling),
+            Algorithm::Nodes(learners) => learners.rescale_node(node, rescaling),
             _ => Ok(()),
         }
     }
 
     /// Takes the server's model to another scale.
-    pub(crate) fn rescale_server(&mut self, rescaling: &Rescaling) {
+    pub(crate) fn rescale_server(&mut self, rescaling: &Rescaling) -> Result<(), RoundError> {
         match &mut self.algorithm {
-            Algorithm::Federated(federation) => federation.rescale_server(rescaling),
+            Algorithm::Nodes(learners) => return learners.rescale_server(rescaling),
             Algorithm::Sequential(learner) | Algorithm::Batch(learner) => {
                 learner.rescale(rescaling)
             }
             Algorithm::Trivial(_) => {}
         }
+        Ok(())
     }
 
     pub(crate) fn record(&mut self) {
@@ -297,20 +297,17 @@ impl MethodRun {
 
     /// The tracks of the method and of its nodes' own layers.
     pub(crate) fn finish(self) -> Vec<Track> {
-        let (traffic, votes) = match self.algorithm {
-            Algorithm::Federated(federation) => {
-                (*federation.traffic(), federation.votes().to_vec())
+        // Learning in one place sends the samples themselves.
+        let traffic = match (&self.algorithm, self.is_central()) {
+            (_, true) => {
+                Traffic { numbers_up: self.sent, bytes_up: 4 * self.sent, ..Traffic::default() }
             }
-            // Central learning sends the samples themselves.
-            Algorithm::Batch(_) | Algorithm::Sequential(_) => {
-                let sent = Traffic {
-                    numbers_up: self.sent,
-                    bytes_up: 4 * self.sent,
-                    ..Traffic::default()
-                };
-                (sent, vec![])
-            }
-            Algorithm::Trivial(_) => (Traffic::default(), vec![]),
+            (Algorithm::Nodes(learners), _) => learners.traffic(),
+            _ => Traffic::default(),
+        };
+        let votes = match &self.algorithm {
+            Algorithm::Nodes(learners) => learners.votes(),
+            _ => vec![],
         };
         let (choice, kernel, seconds) = (self.choice, self.kernel, self.seconds);
         let track = |name, measures: Measures| {

@@ -2,9 +2,15 @@
 
 use hedgerow::method::{Role, find};
 
+use crate::settings::Scope;
+
 /// The role of a method by its name. Variants (`mk:voters`, `gr/q8`) have that of their method; a
-/// name that is not known is a method like others.
+/// name that is not known is a method like others. With all samples in one place (`gr+pooled`), any
+/// method is central.
 pub(crate) fn role_of(name: &str) -> Role {
+    if name.ends_with(Scope::Pooled.suffix()) {
+        return Role::Central;
+    }
     let method = name.split([':', '/', '+']).next().unwrap_or(name);
     find(method).map_or(Role::Choice, |info| info.role)
 }
@@ -27,6 +33,8 @@ mod tests {
             ("sk/q8", Role::Hindsight),
             ("hindsight", Role::Hindsight),
             ("central", Role::Central),
+            ("gr+pooled", Role::Central),
+            ("gr+alone", Role::Choice),
             ("central-batch", Role::Central),
             ("last", Role::Trivial),
             ("mean", Role::Trivial),

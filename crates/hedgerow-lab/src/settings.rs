@@ -12,7 +12,7 @@ use hedgerow::method::{FeatureKind, PofOptions, Reference};
 use hedgerow_config::{ConfigError, Layer, LearningSection, Merged};
 use toml::Table;
 
-pub use choices::{Arrivals, MethodChoice, MkVariant, Participation, Wire};
+pub use choices::{Arrivals, MethodChoice, MkVariant, Participation, Scope, Wire};
 use config::Config;
 pub use data::{DataChoice, Scaling, Source};
 pub use error::SettingsError;
@@ -221,6 +221,15 @@ fn at(merged: &Merged, error: SettingsError) -> SettingsError {
 /// Why there is no method of that name.
 fn unknown_method(name: &str) -> SettingsError {
     let plain = name.strip_suffix(MethodChoice::PERSONAL).unwrap_or(name);
+    let apart = Scope::SUFFIXES.iter().find_map(|(suffix, _)| plain.strip_suffix(suffix));
+    if let Some(learner) = apart.filter(|learner| MethodChoice::parse(learner).is_some()) {
+        let bound = format!(
+            "{learner} without that: only a method with messages that travel as they are can be \
+             alone or pooled, and a pooled one has no personal layers"
+        );
+        return out_of_bounds("federation.methods", bound, format!("{name:?}"));
+    }
+    let plain = apart.unwrap_or(plain);
     let (learner, wire) = plain.split_once('/').unwrap_or((plain, ""));
     let key = "federation.methods";
     match MethodChoice::parse(learner) {

@@ -311,3 +311,54 @@ fn built_in_streams_last_as_long_as_is_said() {
         assert_eq!(results.rounds, 500, "{flag}");
     }
 }
+
+/// Labels of two devices: the same function of the input, or opposite ones.
+fn two_devices(is_shared: bool) -> String {
+    let (mut dice, mut text) = (Dice(3), String::from("x,device,y\n"));
+    for at in 0..800 {
+        let (x, noise) = (dice.roll(), 0.2 * (dice.roll() - 0.5));
+        let sign = if is_shared || at % 2 == 0 { 1.0 } else { -1.0 };
+        text += &format!("{x},{},{}\n", at % 2, sign * (4.0 * x).sin() + noise);
+    }
+    text
+}
+
+const APART: &str = "federation.methods=[\"gr\", \"gr+alone\", \"gr+pooled\", \"mk\", \
+                     \"mk+alone\", \"mk+pooled\"]";
+
+#[test]
+fn one_device_learns_the_same_alone_together_and_pooled() {
+    let content = table(&smooth(300));
+    for settings in [&[][..], &["data.scaling=online"], &["data.horizon=3", "data.lags=2"]] {
+        let flags = [&["run.trials=1", "federation.nodes=1", APART], settings].concat();
+        let results = Files::one(&content).run(&flags).unwrap();
+        for name in ["gr", "mk"] {
+            let mse = |suffix: &str| method(&results, &format!("{name}{suffix}")).mse.mean;
+            assert_eq!((mse(""), mse("")), (mse("+alone"), mse("+pooled")), "{name} {settings:?}");
+        }
+    }
+}
+
+#[test]
+fn what_devices_share_decides_whom_they_should_learn_with() {
+    let errors = |is_shared: bool| {
+        let flags = ["run.trials=1", "data.node=device", "data.target=y", APART];
+        let results = Files::one(&two_devices(is_shared)).run(&flags).unwrap();
+        let up = |name: &str| method(&results, name).numbers_up;
+        assert_eq!((up("gr+alone"), up("gr+pooled")), (0.0, 2.0), "samples have two numbers");
+        ["gr", "gr+alone", "gr+pooled"].map(|name| method(&results, name).mse.mean)
+    };
+    let [together, alone, pooled] = errors(true);
+    assert!(together < 0.9 * alone && pooled < 0.9 * alone, "{together} {alone} {pooled}");
+    let [together, alone, pooled] = errors(false);
+    assert!(alone < 0.1 * together && alone < 0.1 * pooled, "{together} {alone} {pooled}");
+}
+
+#[test]
+fn only_methods_with_messages_can_be_alone_or_pooled() {
+    for name in ["local+alone", "last+pooled", "gr/q8+alone", "gr+pooled+personal"] {
+        let flag = format!("federation.methods=[\"{name}\"]");
+        let refused = Files::one(&table(&smooth(9))).run(&[&flag]).unwrap_err();
+        assert_says(&refused, &["federation.methods", name, "alone or pooled"]);
+    }
+}

@@ -152,7 +152,7 @@ pub enum FeatureError {
 
 /// Features of one or more samples: numbers of size at most [`Features::LIMIT`], either made by a
 /// map or checked. What takes them needn't look again.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Features<'a>(&'a [f32]);
 
 /// A number that is no feature.

@@ -16,8 +16,36 @@ pub struct MethodChoice {
     pub variant: MkVariant,
     /// How its messages travel.
     pub wire: Wire,
+    /// Whom its nodes learn with.
+    pub scope: Scope,
     /// Whether its nodes have a layer of their own over its predictions; both are reported.
     pub personal: bool,
+}
+
+/// Whom the nodes of a method learn with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scope {
+    /// All learn together, through a server.
+    #[default]
+    Federated,
+    /// Each device learns from its own samples only.
+    Alone,
+    /// One node learns from the samples of all devices.
+    Pooled,
+}
+
+impl Scope {
+    /// What follows the name of a method.
+    pub const SUFFIXES: [(&str, Self); 2] = [("+alone", Self::Alone), ("+pooled", Self::Pooled)];
+
+    pub(crate) fn suffix(self) -> &'static str {
+        Self::SUFFIXES.iter().find(|(_, scope)| *scope == self).map_or("", |(suffix, _)| suffix)
+    }
+
+    /// Nodes of one of its federations, if there are so many devices.
+    pub(crate) fn nodes(self, devices: usize) -> usize {
+        if self == Self::Federated { devices } else { 1 }
+    }
 }
 
 /// In what MK-OFL follows the authors' published code instead of their paper.
@@ -80,7 +108,13 @@ impl MkVariant {
 
 impl From<&'static MethodInfo> for MethodChoice {
     fn from(info: &'static MethodInfo) -> Self {
-        Self { info, variant: MkVariant::default(), wire: Wire::default(), personal: false }
+        Self {
+            info,
+            variant: MkVariant::default(),
+            wire: Wire::default(),
+            scope: Scope::Federated,
+            personal: false,
+        }
     }
 }
 
@@ -99,13 +133,16 @@ impl MethodChoice {
     /// What follows the name of a choice whose nodes have a layer of their own.
     pub const PERSONAL: &str = "+personal";
 
-    /// The one of that name: a learner, how its messages travel (`/q8`), and `+personal` if its
-    /// nodes have a layer of their own.
+    /// The one of that name: a learner, how its messages travel (`/q8`), `+alone` or `+pooled` if
+    /// it isn't federated, and `+personal` if its nodes have a layer of their own.
     pub fn parse(name: &str) -> Option<Self> {
         let (plain, personal) = match name.strip_suffix(Self::PERSONAL) {
             Some(plain) => (plain, true),
             None => (name, false),
         };
+        let apart = |&(suffix, scope): &(&str, Scope)| Some((plain.strip_suffix(suffix)?, scope));
+        let (plain, scope) =
+            Scope::SUFFIXES.iter().find_map(apart).unwrap_or((plain, Scope::Federated));
         let mut parts = plain.split('/');
         let (name, variant) = match parts.next()?.split_once(':') {
             Some((name, options)) => (name, Some(MkVariant::parse(options)?)),
@@ -116,9 +153,11 @@ impl MethodChoice {
             return None;
         }
         let wire = parts.try_fold(Wire::default(), |wire, part| wire.with(part))?;
-        let choice = Self { info, variant: variant.unwrap_or_default(), wire, personal };
+        let choice = Self { info, variant: variant.unwrap_or_default(), wire, scope, personal };
+        let is_federated = scope == Scope::Federated;
         ((!personal || choice.can_be_personal())
-            && (wire == Wire::default() || choice.info.travels()))
+            && (is_federated || choice.info.travels())
+            && (wire == Wire::default() || (is_federated && choice.info.travels())))
         .then_some(choice)
     }
 
@@ -130,13 +169,13 @@ impl MethodChoice {
 
     /// The same without the nodes' own layers.
     pub fn global_name(self) -> String {
-        self.variant.name(self.info.name) + &self.wire.suffix()
+        self.variant.name(self.info.name) + &self.wire.suffix() + self.scope.suffix()
     }
 
     /// Whether nodes can have a layer of their own over its predictions. A method with a single
-    /// kernel stands for as many methods as there are kernels.
+    /// kernel stands for as many methods as there are kernels, and in one place there is one node.
     pub fn can_be_personal(self) -> bool {
-        self.info.halves.is_some() && !self.info.takes_kernel
+        self.info.halves.is_some() && !self.info.takes_kernel && self.scope != Scope::Pooled
     }
 
     /// The method of its plan: a reference has the features of the default method, and a method
@@ -348,6 +387,9 @@ mod tests {
             (own.name().as_str(), own.global_name().as_str()),
             ("mk:voters+personal", "mk:voters")
         );
+        for name in ["gr+alone", "mk:voters+pooled", "sk+alone", "gr+alone+personal"] {
+            assert_eq!(MethodChoice::parse(name).map(MethodChoice::name).as_deref(), Some(name));
+        }
         for name in
             ["gr/q8", "mk/q4-up", "sk/f16/every4/part2", "mk:voters/q8", "gr/part3+personal"]
         {
@@ -361,6 +403,12 @@ mod tests {
             "mk/every2/every4",
             "local/q8",
             "last/q8",
+            "gr/q8+alone",
+            "gr+personal+alone",
+            "gr+pooled+personal",
+            "local+alone",
+            "last+pooled",
+            "+alone",
             "gr/-up",
         ] {
             assert_eq!(MethodChoice::parse(name), None, "{name}");

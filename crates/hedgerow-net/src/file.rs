@@ -284,6 +284,9 @@ pub struct NewFile {
 impl NewFile {
     /// Starts a new file. Remains of an earlier attempt are removed.
     pub fn create(path: &Path, access: Access) -> Result<Self, FileError> {
+        // Only Unix has modes.
+        #[cfg(not(unix))]
+        let _ = access;
         let unwritable = FileError::unwritable(path);
         if path.is_dir() {
             return Err(unwritable(io::ErrorKind::IsADirectory.into()));

@@ -59,7 +59,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
         ({"inputs": -1}, ValueError, ["learning.inputs", "-1"]),
         ({"inputs": 10**6}, ValueError, ["inputs", "10000", "1000000"]),
         ({"inputs": 3, "seed": 2**80}, ValueError, ["seed", "2^63"]),
-        ({"inputs": 3, "method": "local"}, ValueError, ["learning.method", "gr, mk", "local"]),
+        ({"inputs": 3, "method": "local"}, ValueError, ["learning.method", "gr, tr, mk", "local"]),
         ({"inputs": 3, "method": 5}, TypeError, ["learning.method", "string"]),
         ({"inputs": 3, "ridge": float("nan")}, ValueError, ["ridge", "NaN"]),
         ({"inputs": 3, "kernels": []}, ValueError, ["kernels", "0"]),

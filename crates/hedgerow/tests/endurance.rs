@@ -70,6 +70,9 @@ fn endure(config: PlanConfig, rounds: u64) {
     assert!(method == "local" || server.broadcast().round == rounds + 1);
 }
 
+/// Bytes of a node's memory of samples: full after a hundred rounds.
+const LITTLE_MEMORY: usize = 4000;
+
 /// A million rounds of the paper's protocol.
 fn a_million(method: &'static str) {
     endure(config(method, KERNELS).nodes(2), 1_000_000);
@@ -78,6 +81,11 @@ fn a_million(method: &'static str) {
 #[test]
 fn a_million_rounds_of_gr_ofl() {
     a_million("gr");
+}
+
+#[test]
+fn a_hundred_thousand_rounds_of_tr_ofl() {
+    endure(config("tr", KERNELS).nodes(2).memory(LITTLE_MEMORY), 100_000);
 }
 
 #[test]
@@ -132,6 +140,7 @@ fn steps_far_too_long_stay_finite() {
             for method in methods(KERNELS).into_iter().filter(|method| has_loss(method, loss)) {
                 let config = config(method, KERNELS)
                     .nodes(2)
+                    .memory(LITTLE_MEMORY)
                     .loss(loss)
                     .ridge(ridge)
                     .weight_rule(weight_rule)
@@ -151,7 +160,8 @@ fn features_of_size_one_diverge_and_stay_finite() {
         for step_size in [Schedule::Constant { scale: 1.0 }, Schedule::Anytime { scale: 1.0 }] {
             let mk = MkOptions { count_nodes: false, average };
             for method in methods(KERNELS) {
-                let config = config(method, KERNELS).nodes(2).step_size(step_size).mk(mk);
+                let config = config(method, KERNELS).nodes(2).memory(LITTLE_MEMORY);
+                let config = config.step_size(step_size).mk(mk);
                 endure(config.amplitude(Amplitude::Unnormalised), 50_000);
             }
         }

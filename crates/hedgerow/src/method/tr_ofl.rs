@@ -78,11 +78,9 @@ mod tuner;
 mod units;
 
 use super::gr_ofl::{self, LEAST_BUDGET};
-use super::info::{DictionarySize, FeatureKind, Halves, Look, MethodInfo, frequencies_within};
-use super::layout::{BroadcastLayout, Layout, UploadLayout, Votes};
+use super::info::{DictionarySize, FeatureKind, Halves, Look, MethodInfo};
 use super::node_shell::NodeShell;
 use super::setup::Setup;
-use crate::learning::Loss;
 use crate::simd::vector::LANES;
 
 pub(super) static INFO: MethodInfo = MethodInfo {
@@ -91,25 +89,10 @@ pub(super) static INFO: MethodInfo = MethodInfo {
     title: "TR-OFL",
     summary: "tuned ridge: growing ridge, and cosines whose frequencies are learned from sums",
     look: Look::solid([0x5b, 0x2a, 0x86]),
-    is_featured: true,
-    prefers_personal: true,
     features: FeatureKind::Dictionary(|budget| {
         let ridge = ridge_sizes(budget);
         DictionarySize { features: ridge.features, linear: ridge.linear }
     }),
-    // Its features are its own: the number is what other methods would have.
-    frequencies: |budget, _| match budget {
-        ..LEAST_BUDGET => Err(LEAST_BUDGET),
-        _ => frequencies_within(budget, 2),
-    },
-    supports_loss: |loss| *loss != Loss::Logistic,
-    // As with `gr`.
-    is_robust: false,
-    layout: |setup| Layout {
-        upload: UploadLayout::Sums { len: setup.budget() },
-        votes: Votes::None,
-        broadcast: BroadcastLayout::Nothing,
-    },
     memory: |setup| (gr_ofl::INFO.memory)(setup) + setup.memory(),
     catch_up_len: |setup| Sizes::new(setup).catch_up_len(),
     least_memory: |setup| LEAST_SAMPLES * Sizes::new(setup).sample_bytes(),
@@ -117,7 +100,8 @@ pub(super) static INFO: MethodInfo = MethodInfo {
         node: |setup, _, map| NodeShell::boxed(setup, node::Node::new(setup, map())),
         server: |setup, map| server::server(setup, map()),
     }),
-    ..MethodInfo::BASE
+    // Budgets, losses and layout are those of the method that it contains.
+    ..gr_ofl::INFO
 };
 
 /// Numbers that are added to each upload of GR-OFL.

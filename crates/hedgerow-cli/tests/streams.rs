@@ -238,7 +238,7 @@ fn every_time_series_is_compared_with_rules_that_learn_nothing() {
         let report = written(folder, "report.html");
         let shown = shown(folder, data, flags);
         assert!(is_in_report(&report, "mk") && shown.contains("\nmk "), "{shown}");
-        for name in ["last", "mean"] {
+        for name in ["last", "mean", "previous"] {
             let names = summary["methods"]
                 .as_array()
                 .unwrap()

@@ -88,11 +88,13 @@ impl ConfigError {
     /// A plan that the core refuses, under the key of the setting that has to change.
     pub fn from_plan(error: PlanError, budget: &str, method: &str) -> Self {
         let key = match &error {
+            PlanError::OutOfBounds { key: "memory", bound, value } => {
+                return Self::out_of_bounds("learning.memory", bound, value);
+            }
             PlanError::Budget(_) => budget,
             PlanError::Features(_) => "kernels",
             PlanError::Loss { .. } => "learning.loss",
             PlanError::Aggregation { .. } => "learning.aggregation",
-            PlanError::OutOfBounds { key: "memory", .. } => "learning.memory",
             PlanError::UnknownMethod { .. }
             | PlanError::Reference { .. }
             | PlanError::Kernel { .. } => method,

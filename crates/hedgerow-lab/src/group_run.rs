@@ -92,6 +92,9 @@ impl GroupRun {
                 Some(Reference::MeanLabel) => {
                     vec![(None, Algorithm::Trivial(Trivial::mean(nodes)))]
                 }
+                Some(Reference::PreviousLabel) => {
+                    vec![(None, Algorithm::Trivial(Trivial::Previous(None)))]
+                }
                 Some(Reference::Hindsight) => vec![],
             };
             let run = |run| MethodRun::new(choice, run, measures, context.parallelism);

@@ -290,7 +290,7 @@ impl Rounds {
             }
             self.raw.x.extend_from_slice(&sample.x);
             self.raw.y.push(sample.y);
-            self.raw.last.push(sample.last.unwrap_or(f32::NAN));
+            self.raw.previous.push(sample.last.unwrap_or(f32::NAN));
             self.turns.push(Turn { node: node as u32, samples: 1, contact: Contact::Full });
             self.spare = self.ahead.pop_front().unwrap_or_default();
         }

@@ -80,17 +80,17 @@ impl Measures {
         self.mix(learner.weights());
     }
 
-    /// The same for a trivial forecast, if there is one.
+    /// The same for a trivial forecast. Who knows no label says 0 in the unit of learning, as every
+    /// method does in its first round.
     pub(crate) fn see_forecast(&mut self, trivial: &Trivial, round: &Round, sample: usize) {
-        if let Some(forecast) = trivial.forecast(round.nodes[sample], round.last[sample]) {
-            self.see_trivial(forecast, round, sample);
+        let node = round.nodes[sample];
+        match trivial.forecast(node, round.previous[sample]) {
+            Some(forecast) => {
+                let scaled = round.unit_of(node).scaled(f64::from(forecast));
+                self.score((scaled as f32, forecast), round, sample, 0.0);
+            }
+            None => self.see(0.0, round, sample, 0.0),
         }
-    }
-
-    /// The same for a forecast in the label's own unit.
-    pub(crate) fn see_trivial(&mut self, forecast: f32, round: &Round, sample: usize) {
-        let scaled = round.unit_of(round.nodes[sample]).scaled(f64::from(forecast));
-        self.score((scaled as f32, forecast), round, sample, 0.0);
     }
 
     /// Scores a prediction that is known in both units, the scaled one first.
@@ -133,45 +133,47 @@ impl Measures {
     }
 }
 
-/// What each node stores for a forecast without features or scale.
+/// What a forecast without features or scale stores.
 pub(crate) enum Trivial {
-    /// The last label, for when the data doesn't say what was known.
-    Last(Vec<f32>),
-    /// How many labels it has seen, and their mean.
+    /// Each node's last label.
+    Last(Vec<Option<f32>>),
+    /// How many labels each node has seen, and their mean.
     Mean(Vec<(u64, f64)>),
+    /// The last label of all nodes, for data that doesn't say which label came before.
+    Previous(Option<f32>),
 }
 
 impl Trivial {
     pub(crate) fn last(nodes: usize) -> Self {
-        Self::Last(vec![f32::NAN; nodes])
+        Self::Last(vec![None; nodes])
     }
 
     pub(crate) fn mean(nodes: usize) -> Self {
         Self::Mean(vec![(0, 0.0); nodes])
     }
 
-    /// What it says of the next label, if it knows anything; `last` is the latest label that is
-    /// known, NaN if none is.
-    pub(crate) fn forecast(&self, node: NodeId, last: f32) -> Option<f32> {
+    /// What it says of the next label of a node, if it knows anything; `previous` is the latest
+    /// label before it in the data, NaN if the data doesn't say.
+    pub(crate) fn forecast(&self, node: NodeId, previous: f32) -> Option<f32> {
         match self {
-            Self::Last(previous) => {
-                [last, previous[node as usize]].into_iter().find(|value| !value.is_nan())
-            }
+            Self::Last(labels) => labels[node as usize],
             Self::Mean(means) => {
                 let (count, mean) = means[node as usize];
                 (count > 0).then_some(mean as f32)
             }
+            Self::Previous(label) => Some(previous).filter(|label| !label.is_nan()).or(*label),
         }
     }
 
     pub(crate) fn see(&mut self, node: NodeId, label: f32) {
         match self {
-            Self::Last(previous) => previous[node as usize] = label,
+            Self::Last(labels) => labels[node as usize] = Some(label),
             Self::Mean(means) => {
                 let (count, mean) = &mut means[node as usize];
                 *count += 1;
                 *mean += (f64::from(label) - *mean) / *count as f64;
             }
+            Self::Previous(last) => *last = Some(label),
         }
     }
 }
@@ -180,25 +182,29 @@ impl Trivial {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_last_value_is_what_the_data_says_was_known() {
-        let mut last = Trivial::last(2);
-        assert_eq!(last.forecast(0, f32::NAN), None, "nobody knows anything");
-        last.see(0, 5.0);
-        assert_eq!(last.forecast(1, 3.0), Some(3.0));
-        assert_eq!(last.forecast(0, f32::NAN), Some(5.0), "what the node saw last");
-        assert_eq!(last.forecast(0, 1.0), Some(1.0), "further ahead, less is known");
+    /// Labels of two nodes in turn, and what a forecast says before each.
+    fn forecasts(mut trivial: Trivial) -> [Option<f32>; 5] {
+        [(0, 2.0), (1, 100.0), (0, 4.0), (0, 0.0), (1, 0.0)].map(|(node, label)| {
+            let forecast = trivial.forecast(node, f32::NAN);
+            trivial.see(node, label);
+            forecast
+        })
     }
 
     #[test]
-    fn every_node_has_a_mean_of_its_own() {
-        let mut mean = Trivial::mean(2);
-        let forecasts =
-            [(0, 2.0), (1, 100.0), (0, 4.0), (0, 0.0), (1, 0.0)].map(|(node, label)| {
-                let forecast = mean.forecast(node, 9.0);
-                mean.see(node, label);
-                forecast
-            });
-        assert_eq!(forecasts, [None, None, Some(2.0), Some(3.0), Some(100.0)]);
+    fn every_node_has_a_last_label_and_a_mean_of_its_own() {
+        let last = forecasts(Trivial::last(2));
+        assert_eq!(last, [None, None, Some(2.0), Some(4.0), Some(100.0)]);
+        let mean = forecasts(Trivial::mean(2));
+        assert_eq!(mean, [None, None, Some(2.0), Some(3.0), Some(100.0)]);
+        assert_eq!(Trivial::last(1).forecast(0, 9.0), None, "others' labels don't count");
+    }
+
+    #[test]
+    fn the_previous_label_is_that_of_the_whole_stream() {
+        let previous = forecasts(Trivial::Previous(None));
+        assert_eq!(previous, [None, Some(2.0), Some(100.0), Some(4.0), Some(0.0)]);
+        let known = Trivial::Previous(Some(5.0));
+        assert_eq!(known.forecast(0, 1.0), Some(1.0), "what the data says comes first");
     }
 }

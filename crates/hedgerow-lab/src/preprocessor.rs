@@ -17,15 +17,15 @@ pub(crate) struct RawRound {
     pub(crate) x: Vec<f32>,
     /// Labels; NaN is missing.
     pub(crate) y: Vec<f32>,
-    /// The latest label that was known; NaN is unknown.
-    pub(crate) last: Vec<f32>,
+    /// The latest label before, if the data says which one was known; NaN is unknown.
+    pub(crate) previous: Vec<f32>,
 }
 
 impl RawRound {
     pub(crate) fn clear(&mut self) {
         self.x.clear();
         self.y.clear();
-        self.last.clear();
+        self.previous.clear();
     }
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn due(
         let range = start..start + samples;
         due.x.extend_from_slice(&raw.x[range.start * features..range.end * features]);
         due.y.extend_from_slice(&raw.y[range.clone()]);
-        due.last.extend_from_slice(&raw.last[range]);
+        due.previous.extend_from_slice(&raw.previous[range]);
         due_turns.push(Turn { samples, ..*turn });
     }
     (due_turns, due)
@@ -64,7 +64,7 @@ pub(crate) struct Round {
     pub(crate) y: Vec<f32>,
     /// Labels as they came, not scaled, and the latest that was known before.
     pub(crate) raw: Vec<f32>,
-    pub(crate) last: Vec<f32>,
+    pub(crate) previous: Vec<f32>,
     /// Samples of nodes that have no scale yet and can't learn.
     pub(crate) unscaled: Vec<Unscaled>,
     /// The label's unit at each node; empty if all nodes use the unit of the data.
@@ -90,7 +90,7 @@ impl Round {
         self.x.clear();
         self.y.clear();
         self.raw.clear();
-        self.last.clear();
+        self.previous.clear();
         self.unscaled.clear();
     }
 }
@@ -222,14 +222,14 @@ impl Preprocessor {
             let before = round.y.len();
             for sample in sample..sample + turn.samples {
                 let x = &raw.x[sample * self.features..(sample + 1) * self.features];
-                self.admit_sample(turn.node, x, raw.y[sample], raw.last[sample], round);
+                self.admit_sample(turn.node, x, raw.y[sample], raw.previous[sample], round);
             }
             sample += turn.samples;
             round.turns.push(Turn { samples: round.y.len() - before, ..*turn });
         }
     }
 
-    fn admit_sample(&mut self, node: NodeId, x: &[f32], y: f32, last: f32, round: &mut Round) {
+    fn admit_sample(&mut self, node: NodeId, x: &[f32], y: f32, previous: f32, round: &mut Round) {
         if y.is_nan() {
             self.tally.skipped += 1;
             return;
@@ -254,7 +254,7 @@ impl Preprocessor {
         round.nodes.push(node);
         round.y.push(scaled);
         round.raw.push(y);
-        round.last.push(last);
+        round.previous.push(previous);
     }
 
     /// Nodes add the round's samples to their summaries, and due reports go up. `moved` gets a new
@@ -322,7 +322,7 @@ mod tests {
             contact: *contact,
         });
         let (x, y) = samples.iter().map(|(.., x, y)| (*x, *y)).unzip();
-        (turns.collect(), RawRound { x, y, last: vec![NAN; samples.len()] })
+        (turns.collect(), RawRound { x, y, previous: vec![NAN; samples.len()] })
     }
 
     /// Runs a round like `GroupRun`. Returns the nodes whose models were rescaled, and whether the

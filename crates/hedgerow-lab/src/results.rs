@@ -198,7 +198,7 @@ impl MethodResult {
         self.info().reference == Some(reference)
     }
 
-    /// Whether it is a trivial forecast: the last value, or the mean so far.
+    /// Whether it is a trivial forecast: a node's last label or mean, or the previous label of all.
     pub fn is_trivial(&self) -> bool {
         self.role() == Role::Trivial
     }

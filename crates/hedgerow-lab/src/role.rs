@@ -38,6 +38,7 @@ mod tests {
             ("central-batch", Role::Central),
             ("last", Role::Trivial),
             ("mean", Role::Trivial),
+            ("previous", Role::Trivial),
         ] {
             assert_eq!(role_of(name), role, "{name}");
         }

@@ -156,9 +156,9 @@ pub(crate) fn run_trial(
             raw.clear();
             generator.next_round(&mut turns, &mut samples);
             data.inputs(&samples, &mut raw.x)?;
-            let last = |at: usize| data.last.as_ref().map_or(f32::NAN, |last| last[at]);
+            let previous = |at: usize| data.last.as_ref().map_or(f32::NAN, |last| last[at]);
             raw.y.extend(samples.iter().map(|sample| data.y[*sample as usize]));
-            raw.last.extend(samples.iter().map(|sample| last(*sample as usize)));
+            raw.previous.extend(samples.iter().map(|sample| previous(*sample as usize)));
             group_run
                 .run_round(round as u64, &turns, &raw, &context.grids)
                 .map_err(|source| TrialError::Round { trial: trial + 1, round, source })?;

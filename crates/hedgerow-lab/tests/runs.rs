@@ -190,9 +190,11 @@ fn trivial_forecasts_by_hand() {
         "data.scaling=none",
     ];
     let results = series.run(&flags).unwrap();
-    // Labels 2 4 8 after 1 2 4; the mean of what was seen is unknown, 2 and 3.
-    assert_eq!(method(&results, "last").mse.mean, 7.0);
-    assert_eq!(method(&results, "mean").mse.mean, 14.5);
+    // Labels 2 4 8. The node knows no label, then 2 and 4, whose mean is 3. In the file they come
+    // after 1 2 4.
+    assert_eq!(method(&results, "last").mse.mean, (4.0 + 4.0 + 16.0) / 3.0);
+    assert_eq!(method(&results, "mean").mse.mean, (4.0 + 4.0 + 25.0) / 3.0);
+    assert_eq!(method(&results, "previous").mse.mean, (1.0 + 4.0 + 16.0) / 3.0);
     assert_eq!((results.data.samples, method(&results, "last").bytes_up), (3, 0.0));
     let nodes = Files::one("n,t,y\na,1,1\nb,1,10\na,2,2\nb,2,30\na,3,NA\nb,3,20\na,4,5\nb,4,0\n");
     let flags = [
@@ -205,9 +207,28 @@ fn trivial_forecasts_by_hand() {
     ];
     let results = nodes.run(&flags).unwrap();
     // a: 2 after 1, and 5 after 2; b: 30 after 10, 20 after 30, 0 after 20.
-    assert_eq!(method(&results, "last").mse.mean, (1.0 + 9.0 + 400.0 + 100.0 + 400.0) / 5.0);
+    assert_eq!(method(&results, "previous").mse.mean, (1.0 + 9.0 + 400.0 + 100.0 + 400.0) / 5.0);
+    // Their first samples come before they know a label.
+    assert_eq!(method(&results, "last").mse.mean, (4.0 + 9.0 + 900.0 + 100.0 + 400.0) / 5.0);
     // a: unknown, 2; b: unknown, 30, 25.
-    assert_eq!(method(&results, "mean").mse.mean, (9.0 + 100.0 + 625.0) / 3.0);
+    assert_eq!(method(&results, "mean").mse.mean, (4.0 + 9.0 + 900.0 + 100.0 + 625.0) / 5.0);
+}
+
+#[test]
+fn a_node_of_a_series_that_is_dealt_in_turn_knows_only_its_own_labels() {
+    let series = Files::one("y\n1\n2\n4\n8\n16\n");
+    let flags = [
+        "data.features=[\"-\"]",
+        "data.lags=1",
+        "run.trials=1",
+        "federation.nodes=2",
+        "data.scaling=none",
+    ];
+    let results = series.run(&flags).unwrap();
+    // Labels 2 and 8 at one node, 4 and 16 at the other.
+    assert_eq!(method(&results, "last").mse.mean, (4.0 + 16.0 + 36.0 + 144.0) / 4.0);
+    assert_eq!(method(&results, "mean").mse.mean, (4.0 + 16.0 + 36.0 + 144.0) / 4.0);
+    assert_eq!(method(&results, "previous").mse.mean, (1.0 + 4.0 + 16.0 + 64.0) / 4.0);
 }
 
 #[test]
@@ -228,7 +249,7 @@ fn trivial_forecasts_need_no_scale() {
         // What came before the first scale is remembered, but not scored.
         method(&files.run(&flags).unwrap(), name).mse_last_window.unwrap().mean
     };
-    for name in ["last", "mean"] {
+    for name in ["last", "mean", "previous"] {
         assert_eq!(of("data.scaling=none", name), of("data.scaling=online", name), "{name}");
         assert_eq!(of("data.scaling=none", name), of("data.scaling=online-range", name), "{name}");
     }

@@ -18,7 +18,7 @@ pub fn summary(results: &Results) -> String {
     let mut text = heading(results);
     text += &Table::of_numbers(headings, shown.map(row)).text();
     text += &other_kernels(results);
-    text += &losses_to_last_value(results);
+    text += &losses_to_trivial(results);
     text += "up, down: numbers per node and round";
     if let Some(best) = results.best_kernel {
         let marked = results.methods.iter().find(|method| method.best);
@@ -86,17 +86,20 @@ fn kernel(method: &MethodResult) -> String {
     most.map_or("-".to_owned(), |(kernel, share)| format!("{} ({:.0}%)", kernel + 1, 100.0 * share))
 }
 
-/// A line for each method that one could choose and that has a larger error than the last value.
-fn losses_to_last_value(results: &Results) -> String {
-    let last = results.methods.iter().find(|method| method.is(Reference::LastLabel));
-    let line = |method: &MethodResult| {
-        let last = last.filter(|last| method.mse.mean > last.mse.mean)?;
-        let (name, times) = (&method.name, significant(method.mse.mean / last.mse.mean));
-        Some(format!(
-            "{name} loses to the last value, which takes no learning: {times} times its error\n"
-        ))
+/// A line for each method that one could choose and that has a larger error than a trivial forecast.
+fn losses_to_trivial(results: &Results) -> String {
+    let trivial = results.methods.iter().filter(|method| method.is_trivial());
+    let Some(best) = trivial.min_by(|a, b| a.mse.mean.total_cmp(&b.mse.mean)) else {
+        return String::new();
     };
-    results.methods.iter().filter(|method| method.role() == Role::Choice).filter_map(line).collect()
+    let what = best.info().summary;
+    let line = |method: &MethodResult| {
+        let (name, times) = (&method.name, significant(method.mse.mean / best.mse.mean));
+        format!("{name} loses to {what}, which takes no learning: {times} times its error\n")
+    };
+    let loses =
+        |method: &&MethodResult| method.role() == Role::Choice && method.mse.mean > best.mse.mean;
+    results.methods.iter().filter(loses).map(line).collect()
 }
 
 fn is_other_kernel(method: &&MethodResult) -> bool {
@@ -136,16 +139,18 @@ mod tests {
     use hedgerow_lab::testing::run;
 
     #[test]
-    fn every_choice_that_loses_to_the_last_value_is_named() {
+    fn every_choice_that_loses_to_a_trivial_forecast_is_named() {
         let losing = [("linear", 3.0), ("gr+personal", 2.0), ("central", 4.0), ("mk", 0.5)];
         let text = summary(&run(&[&losing[..], &[("last", 1.0), ("mean", 5.0)]].concat()));
         let named: Vec<&str> = text
             .lines()
-            .filter_map(|line| line.split_once(" loses to the last value"))
+            .filter_map(|line| line.split_once(" loses to the node's last label,"))
             .map(|(name, _)| name)
             .collect();
         assert_eq!(named, ["linear", "gr+personal"], "{text}");
         assert!(!summary(&run(&losing)).contains("loses"));
+        let text = summary(&run(&[("gr", 2.0), ("last", 3.0), ("mean", 1.0)]));
+        assert!(text.contains("gr loses to the mean of the node's labels so far,"), "{text}");
     }
 
     #[test]

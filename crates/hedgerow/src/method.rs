@@ -45,6 +45,7 @@ macro_rules! methods {
             &references::HINDSIGHT,
             &references::LAST,
             &references::MEAN,
+            &references::PREVIOUS,
         ];
     };
 }

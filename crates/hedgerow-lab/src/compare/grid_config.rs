@@ -3,16 +3,18 @@
 
 use std::path::Path;
 
-use hedgerow::method::METHODS;
+use hedgerow::method::{METHODS, MethodInfo, Reference};
 use hedgerow_config::{ConfigError, Layer, Merged};
 use serde::Deserialize;
 use toml::Table;
 
 use crate::settings::MethodChoice;
 
-/// The methods that are compared by default: all, with references.
+/// The methods that are compared by default: all, with references, but for the previous label of
+/// the whole stream. It is added to time series; where samples have no order, nobody could know it.
 pub fn default_methods() -> impl Iterator<Item = MethodChoice> {
-    METHODS.iter().map(|&info| {
+    let is_known = |info: &&&MethodInfo| info.reference != Some(Reference::PreviousLabel);
+    METHODS.iter().filter(is_known).map(|&info| {
         let personal = info.prefers_personal;
         MethodChoice { personal, ..MethodChoice::from(info) }
     })

@@ -3,7 +3,7 @@
 use super::compare::{Comparison, compare};
 use crate::figures::number::{percent, significant, times, with_spread};
 use crate::figures::series;
-use hedgerow::method::{METHODS, Reference, Role};
+use hedgerow::method::{Reference, Role};
 use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::{MethodResult, Results};
 
@@ -38,24 +38,21 @@ pub(super) fn verdict(results: &Results) -> String {
     comparisons.into_iter().chain(rest.into_iter().flatten()).collect::<Vec<_>>().join(" ")
 }
 
-/// The first featured method that was run, else the first that one could choose for a federation
-/// and that sends less than all models, else the one with the least error.
+/// The method with the least error of those that one could choose for a federation and that send
+/// less than all models; else of all that learn.
 fn subject(results: &Results) -> Option<&MethodResult> {
     let methods = || results.methods.iter();
-    let mut featured = METHODS.iter().filter(|info| info.is_featured);
+    let error = |method: &MethodResult| Measure::of(results).moments(method).mean;
     let is_candidate = |method: &&MethodResult| {
         let info = method.info();
         method.role() == Role::Choice && !info.is_local && !info.uploads_all_models
     };
-    featured
-        .find_map(|info| results.method(info.name))
-        .or_else(|| methods().find(is_candidate))
-        .or_else(|| {
-            let error = |method: &MethodResult| Measure::of(results).moments(method).mean;
-            let learns =
-                |method: &&MethodResult| !method.is(Reference::Hindsight) && !method.is_trivial();
-            methods().filter(learns).min_by(|a, b| error(a).total_cmp(&error(b)))
-        })
+    let learns = |method: &&MethodResult| !method.is(Reference::Hindsight) && !method.is_trivial();
+    let least = |a: &&MethodResult, b: &&MethodResult| error(a).total_cmp(&error(b));
+    methods()
+        .filter(is_candidate)
+        .min_by(least)
+        .or_else(|| methods().filter(learns).min_by(least))
         .or_else(|| methods().next())
 }
 
@@ -123,10 +120,7 @@ fn against_trivial(results: &Results, subject: &MethodResult) -> Vec<String> {
         results.methods.iter().filter(|method| method.is_trivial() && !subject.is_trivial());
     let sentence = |rule: &MethodResult| {
         let found = comparison(results, subject, rule)?;
-        let what = match rule.is(Reference::LastLabel) {
-            true => "the last value",
-            false => "the mean of all values so far",
-        };
+        let what = rule.info().summary;
         let count = found.count("; ", "");
         let behind = format!("({}: {}{count})", rule.label(), value(results, rule));
         let measure = Measure::of(results).name(results);
@@ -295,7 +289,7 @@ mod tests {
         let verdict = with_rule("last", [0.5; 4]);
         assert!(
             verdict.contains(
-                "It loses to the last value, which takes no learning: its MSE was 2.00 times that of predicting it \
+                "It loses to the node's last label, which takes no learning: its MSE was 2.00 times that of predicting it \
                  (last: 0.00330 ± 0.00020; worse in 4 of 4 trials)."
             ),
             "{verdict}"
@@ -313,20 +307,21 @@ mod tests {
         let verdict = with_rule("mean", [2.0; 4]);
         assert!(
             verdict.contains(
-                "It beats the mean of all values so far: its MSE was 50% below that of predicting it (mean: 0.0132"
+                "It beats the mean of the node's labels so far: its MSE was 50% below that of predicting it (mean: 0.0132"
             ),
             "{verdict}"
         );
         let verdict = with_rule("last", [1.05, 0.97, 1.04, 0.96]);
         assert!(
-            verdict.contains("Its MSE was level with that of predicting the last value (last:"),
+            verdict
+                .contains("Its MSE was level with that of predicting the node's last label (last:"),
             "{verdict}"
         );
         assert!(
             verdict.contains("Level: the mean difference") && !verdict.contains("loses"),
             "{verdict}"
         );
-        assert!(!with_mk_at([1.0; 4]).contains("last value"));
+        assert!(!with_mk_at([1.0; 4]).contains("last label"));
     }
 
     #[test]
@@ -419,16 +414,17 @@ mod tests {
     }
 
     #[test]
-    fn the_subject_is_chosen_by_its_description() {
+    fn the_subject_is_the_best_that_one_could_choose() {
         use hedgerow_lab::testing::run;
         for (methods, expected) in [
-            (&["linear", "mk", "gr"][..], "gr"),
-            (&["linear", "mk"], "mk"),
-            (&["local", "naive", "central", "last", "sk/q8", "pof", "linear"], "pof"),
-            (&["naive", "own-method"], "own-method"),
+            (&[("linear", 3.0), ("mk", 2.0), ("gr", 1.0)][..], "gr"),
+            (&[("gr", 1.5), ("linear", 1.0), ("mk", 2.0)], "linear"),
+            (&[("gr", 1.5), ("gr+shared", 1.0), ("tr", f64::NAN)], "gr+shared"),
+            (&[("local", 0.5), ("naive", 0.5), ("central", 0.1), ("last", 0.2), ("pof", 1.0)], "pof"),
+            (&[("naive", 1.0), ("own-method", 2.0)], "own-method"),
+            (&[("naive", 1.0), ("central", 0.5)], "central"),
         ] {
-            let named: Vec<(&str, f64)> = methods.iter().map(|name| (*name, 1.0)).collect();
-            assert_eq!(subject(&run(&named)).unwrap().name, expected, "{methods:?}");
+            assert_eq!(subject(&run(methods)).unwrap().name, expected, "{methods:?}");
         }
     }
 

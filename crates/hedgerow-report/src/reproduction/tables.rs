@@ -11,8 +11,8 @@ use hedgerow_lab::results::{MethodResult, Moments, Results};
 const RATIO: &str = "mk\u{a0}/\u{a0}best\u{a0}sk";
 
 /// Columns of errors after those of the single kernels.
-const COMPARED: [&str; 7] =
-    ["naive", "central", "central-batch", "local", "last", "mean", "hindsight"];
+const COMPARED: [&str; 8] =
+    ["naive", "central", "central-batch", "local", "last", "mean", "previous", "hindsight"];
 
 /// MSE × 1000 of every method.
 pub(super) fn errors(reproduction: &Reproduction) -> Table {

@@ -64,10 +64,9 @@ pub struct MethodInfo {
     pub is_local: bool,
     /// Whether [`super::MkOptions`] apply to it.
     pub has_variants: bool,
-    /// Whether comparisons run it with every node's own layer.
+    /// Whether every node has a layer of its own unless a plan says otherwise.
     pub prefers_personal: bool,
-    /// Whether reports are about it if it was run, and figures draw it wider. The first of
-    /// [`super::METHODS`] comes first.
+    /// Whether figures draw it wider.
     pub is_featured: bool,
     /// Whether comparisons give errors as multiples of its error unless another method is named,
     /// and figures of several runs show its spread.
@@ -97,6 +96,8 @@ pub enum Reference {
     LastLabel,
     /// As the mean of the node's labels so far.
     MeanLabel,
+    /// As the latest label before in the data, whichever node has it.
+    PreviousLabel,
 }
 
 /// Gives a method the feature map of its plan, made on the first call. Most methods only see the
@@ -234,6 +235,12 @@ impl MethodInfo {
     /// Whether it is called so.
     pub fn has_name(&self, name: &str) -> bool {
         self.name == name || self.aliases.contains(&name)
+    }
+
+    /// Whether nodes have a layer of their own if a plan doesn't say. The layer needs labels that
+    /// are numbers.
+    pub fn has_own_layer(&self, loss: &Loss) -> bool {
+        self.prefers_personal && *loss != Loss::Logistic
     }
 
     /// Whether it has messages.

@@ -37,7 +37,7 @@ pub(super) static HINDSIGHT: MethodInfo = MethodInfo {
     ..MethodInfo::BASE
 };
 
-/// The last label.
+/// A node's last label.
 pub(super) static LAST: MethodInfo = MethodInfo {
     name: "last",
     title: "Last value",
@@ -50,12 +50,22 @@ pub(super) static LAST: MethodInfo = MethodInfo {
     ..MethodInfo::BASE
 };
 
-/// The mean label.
+/// The mean of a node's labels.
 pub(super) static MEAN: MethodInfo = MethodInfo {
     name: "mean",
     title: "Mean so far",
     reference: Some(Reference::MeanLabel),
     summary: "the mean of the node's labels so far",
     look: Look::dashed([0x8d, 0x93, 0x9b]),
+    ..LAST
+};
+
+/// The previous label of the whole stream.
+pub(super) static PREVIOUS: MethodInfo = MethodInfo {
+    name: "previous",
+    title: "Previous value",
+    reference: Some(Reference::PreviousLabel),
+    summary: "the previous label of the whole stream",
+    look: Look { colour: [0xa9, 0x8b, 0x5d], dash: Dash::Dots },
     ..LAST
 };

@@ -206,7 +206,10 @@ fn of_node(choice: MethodChoice, plan: &Plan) -> f64 {
     let overhead = (size_of::<Setup>() + size_of::<Node>()) as f64
         + 256.0
         + ALLOCATIONS_PER_NODE * ALLOCATION_BYTES;
-    let own = if choice.personal { OwnLayer::memory(plan.own_features()) as f64 } else { 0.0 };
+    let own = match plan.has_own_layers() {
+        true => OwnLayer::memory(plan.own_features()) as f64,
+        false => 0.0,
+    };
     let overhead = if choice.info.halves.is_some() { overhead } else { 0.0 };
     own + runs(choice, plan) * (overhead + (choice.info.memory)(plan.setup()) as f64)
 }

@@ -15,7 +15,7 @@ use hedgerow_lab::settings::Settings;
 const LOSSES: [&str; 2] = ["participation.late=0.5", "participation.dropout=0.1"];
 
 fn run(flags: &[&str]) -> Results {
-    let usual = ["federation.methods=[\"gr+personal\", \"sk\", \"mean\"]", "run.trials=2"];
+    let usual = ["federation.methods=[\"gr\", \"gr+shared\", \"sk\", \"mean\"]", "run.trials=2"];
     let settings = Settings::load(&Layer::sets(usual.iter().chain(flags)).unwrap()).unwrap();
     let data = load_data(&settings, &|_| {}).unwrap();
     Experiment::new(&settings, &data).unwrap().run(&|| {}).unwrap()
@@ -38,8 +38,8 @@ impl Bound {
 #[allow(clippy::print_stdout)]
 fn assert_bounded(results: &Results, what: &str, bound: Bound) {
     let error = |name: &str| method(results, name).mse.mean;
-    let (gr, own, sk, mean) = (error("gr"), error("gr+personal"), error("sk"), error("mean"));
-    println!("{what}: gr {gr:.4e}, personal {own:.4e}, best sk {sk:.4e}, mean {mean:.4e}");
+    let (gr, own, sk, mean) = (error("gr+shared"), error("gr"), error("sk"), error("mean"));
+    println!("{what}: gr+shared {gr:.4e}, gr {own:.4e}, best sk {sk:.4e}, mean {mean:.4e}");
     let most = 1.05 * if bound == Bound::Both { sk.min(mean) } else { sk.max(mean) };
     for error in [gr, own] {
         assert!(error.is_finite() && error <= most, "{what}: {error} against {sk}, {mean}");
@@ -135,7 +135,7 @@ fn on_labels_of_any_size_and_features_that_say_nothing() {
     for (what, table) in &tables {
         for losses in [&[][..], &LOSSES] {
             let usual = [
-                "federation.methods=[\"gr+personal\", \"sk\", \"mean\"]",
+                "federation.methods=[\"gr\", \"gr+shared\", \"sk\", \"mean\"]",
                 "run.trials=2",
                 "data.scaling=none",
             ];

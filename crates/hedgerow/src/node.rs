@@ -212,7 +212,7 @@ impl Plan {
 
     /// The layers of a node's own, one for each output, if it has any.
     fn own_layers(&self) -> Vec<OwnLayer> {
-        let outputs = if self.config().personal { self.outputs() } else { 0 };
+        let outputs = if self.has_own_layers() { self.outputs() } else { 0 };
         (0..outputs).map(|_| self.own_layer()).collect()
     }
 

@@ -20,7 +20,12 @@ const INPUTS: usize = 2;
 const BEGUN: u64 = 120;
 
 fn plan() -> PlanConfig {
-    PlanConfig::default().method("tr".parse().unwrap()).inputs(INPUTS).nodes(NODES).budget(40)
+    PlanConfig::default()
+        .personal(false)
+        .method("tr".parse().unwrap())
+        .inputs(INPUTS)
+        .nodes(NODES)
+        .budget(40)
 }
 
 struct World {

@@ -37,7 +37,8 @@ pub(crate) fn compare(inputs: usize) {
 fn parts(method: &str, inputs: usize) -> Parts {
     const NODES: usize = 20;
     const ROUNDS: usize = 600;
-    let config = PlanConfig::default().method(method.parse().unwrap()).inputs(inputs);
+    let config =
+        PlanConfig::default().personal(false).method(method.parse().unwrap()).inputs(inputs);
     let plan = Plan::new(config.draw(Draw::Independent).nodes(NODES)).unwrap();
     let map = plan.map();
     let mut nodes: Vec<_> = (0..NODES as u32).map(|id| plan.node_method(id)).collect();

@@ -123,6 +123,10 @@ pub trait NodeMethod: Send {
     /// # Panics
     /// If the rescaling was made for another dictionary.
     fn rescale(&mut self, rescaling: &Rescaling);
+    /// Forgets the samples that it keeps, and says how many they were. What it has learned stays.
+    fn forget_samples(&mut self) -> usize {
+        0
+    }
     /// Everything that has to survive a restart.
     #[must_use]
     fn save(&self) -> Vec<u8>;

@@ -72,6 +72,11 @@ pub trait NodeRule: Send {
     /// Moves all models to another scale.
     fn rescale(&mut self, rescaling: &Rescaling);
 
+    /// Forgets the samples that it keeps, and says how many they were.
+    fn forget_samples(&mut self) -> usize {
+        0
+    }
+
     /// What is saved: the bytes of a [`NodeRule::State`].
     fn state(&self) -> impl Serialize;
 
@@ -167,6 +172,10 @@ impl<R: NodeRule> NodeMethod for NodeShell<R> {
 
     fn rescale(&mut self, rescaling: &Rescaling) {
         self.rule.rescale(rescaling);
+    }
+
+    fn forget_samples(&mut self) -> usize {
+        self.rule.forget_samples()
     }
 
     fn save(&self) -> Vec<u8> {

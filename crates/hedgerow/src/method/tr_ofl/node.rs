@@ -327,6 +327,14 @@ impl NodeRule for Node {
         self.sums.error = error.min(trial::MAX_LOSS);
     }
 
+    fn forget_samples(&mut self) -> usize {
+        let (forgotten, error) = (self.memory.len(), self.sums.error);
+        self.memory.clear();
+        self.refresh();
+        self.sums.error = error;
+        forgotten
+    }
+
     fn state(&self) -> impl Serialize {
         #[derive(Serialize)]
         struct Own<'a> {

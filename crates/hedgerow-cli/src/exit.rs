@@ -55,6 +55,7 @@ fn of_suite(error: &SuiteError) -> Exit {
         SuiteError::Settings(settings) => of_settings(settings),
         SuiteError::Run(run) => of_running(run),
         SuiteError::Output(_) => Exit::Output,
+        SuiteError::TooFewRows { .. } => Exit::Data,
     }
 }
 

@@ -215,7 +215,7 @@ fn samples_are_wiped_from_a_state_and_the_rest_stays() {
     let forget = || StateFile::forget_samples(&path).map_err(|error| error.to_string());
     assert!(forget().unwrap_err().contains("can't read"));
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "no lock is left behind");
-    let (_, plan) = checked(learning("tr", 1).budget(40));
+    let plan = hedgerow::Plan::new(learning("tr", 1).budget(40)).unwrap();
     let mut node = plan.node(0);
     for time in 0..40 {
         let (x, y) = sample(0, time);

@@ -86,7 +86,7 @@ mod tests {
         assert!(partitions.iter().all(|name| Partition::parse(name).is_some()), "{partitions:?}");
         assert!(!config.names_methods());
         let names: Vec<String> = default_methods().map(MethodChoice::name).collect();
-        assert_eq!(names[..2], ["gr", "gr+shared"]);
+        assert_eq!(names[..4], ["gr", "gr+shared", "tr", "tr+shared"]);
         assert!(!names.contains(&"previous".to_owned()));
     }
 

@@ -33,7 +33,7 @@ class Plan:
     def __new__(
         cls,
         *,
-        method: str = "gr",
+        method: str = "tr",
         inputs: int = 0,
         columns: Sequence[str] = (),
         target: str = "y",

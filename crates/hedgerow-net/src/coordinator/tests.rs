@@ -283,11 +283,10 @@ fn what_is_not_committed_is_not_told_and_nothing_is_lost_or_counted_twice() {
 
 #[test]
 fn reports_that_come_during_the_work_of_a_round_count_after_it() {
-    let online = Scaling::Online { kind: ScaleKind::Range };
-    let deadline = Some(Duration::from_millis(100));
-    let rules = Rules { deadline, ..RULES };
-    let [mut waiting, mut undisturbed] =
-        [(); 2].map(|()| coordinator_of(learning("mk").scaling(online), rules, Limits::default()));
+    let [mut waiting, mut undisturbed] = [(); 2].map(|()| {
+        let online = Scaling::Online { kind: ScaleKind::Range };
+        coordinator_of(learning("mk").scaling(online), RULES, Limits::default())
+    });
     let column = |count: f32| [count, 0.5, 0.25, 0.0, 1.0];
     let report = |count| Said::Report(Report { numbers: [column(count); 3].concat() });
     for fixture in [&mut waiting, &mut undisturbed] {

@@ -55,7 +55,7 @@ proptest! {
                 Event::Join(node, stream) => _ = fixture.join_on(node, stream),
                 Event::Leave(node, stream) => fixture.coordinator.leave(Sender { node, stream }, Sent::default(), 0),
                 Event::Upload(node, stream, ago, number, vote) => {
-                    let open = fixture.coordinator.server.round();
+                    let open = fixture.coordinator.round;
                     let round = open.saturating_add_signed(i64::from(ago));
                     let upload = Upload { vote: Some(vote.into()), ..upload(round, number) };
                     let sender = Sender { node, stream };

@@ -329,7 +329,7 @@ impl Order {
         let tail = &numbers[len..];
         let count = |at: usize, most: usize| {
             let value = tail[at];
-            let is_count = value >= 0.0 && value % 1.0 == 0.0 && value <= most as f32;
+            let is_count = value as u64 as f32 == value && value <= most as f32;
             let bound = most as f32;
             if is_count {
                 Ok(value as usize)
@@ -383,9 +383,10 @@ fn rescale_broadcast(
 
 /// Pushes the latest move of a model to the front of the last few, unless it is none.
 fn push_move(moves: &mut Vec<Vec<f64>>, now: &[f32], before: &[f32]) {
-    let before = before.iter().copied().chain(core::iter::repeat(0.0));
-    let apart = now.iter().zip(before).map(|(now, before)| f64::from(*now) - f64::from(before));
-    if apart.clone().any(|difference| difference != 0.0) {
+    let (known, added) = now.split_at(before.len().min(now.len()));
+    let apart = |(now, before): (&f32, &f32)| f64::from(*now) - f64::from(*before);
+    if known.iter().zip(before).any(|(now, before)| now != before) || added.iter().any(|w| *w != 0.0)
+    {
         // The oldest makes room.
         let mut room = if moves.len() == SEARCHED_MOVES {
             moves.pop().unwrap_or_default()
@@ -393,7 +394,8 @@ fn push_move(moves: &mut Vec<Vec<f64>>, now: &[f32], before: &[f32]) {
             Vec::new()
         };
         room.clear();
-        room.extend(apart);
+        room.extend(known.iter().zip(before).map(apart));
+        room.extend(added.iter().map(|w| f64::from(*w)));
         moves.insert(0, room);
     }
 }

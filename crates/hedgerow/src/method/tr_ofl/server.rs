@@ -112,7 +112,7 @@ pub(super) fn server(setup: &Setup, map: Arc<SampleMap>) -> Box<dyn ServerMethod
         sizes,
         map: InputMap::new(&sizes, map),
         ridge,
-        synthetic: Synthetic::default(),
+        synthetic: Synthetic::new(&sizes, setup.seed()),
         scratch: Scratch::default(),
     };
     ServerShell::boxed(setup, (INFO.layout)(setup), rule, memory, opening)

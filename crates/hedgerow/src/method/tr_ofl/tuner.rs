@@ -124,7 +124,7 @@ impl Tuner {
         self.units.take(sizes, share);
         // Otherwise the gradient belongs to a point that isn't the model.
         if is_accepted {
-            self.make_step(sizes, seed, sums.gradient, count, moments, synthetic, scratch);
+            self.make_step(sizes, sums.gradient, count, moments, synthetic, scratch);
             self.choose_block(sizes, seed, count);
         }
         share
@@ -155,11 +155,9 @@ impl Tuner {
         (share, false, DAMPING_UP)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a step is made from")]
     fn make_step(
         &mut self,
         sizes: &Sizes,
-        seed: u64,
         gradient: &[f64],
         count: f64,
         moments: &Moments,
@@ -168,7 +166,7 @@ impl Tuner {
     ) {
         let Units { frame, parameters, .. } = &self.units;
         let block = self.asked;
-        let curvature = synthetic.curvature(sizes, seed, moments, frame, parameters, block);
+        let curvature = synthetic.curvature(sizes, moments, frame, parameters, block);
         let len = gradient.len();
         let diagonal = (0..len).map(|at| curvature[triangle(at) + at]).sum::<f64>();
         let damping = self.damping[damping_index(block)] * diagonal / len as f64 + RIDGE;

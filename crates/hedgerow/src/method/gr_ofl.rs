@@ -65,6 +65,7 @@
 //! server solves one n×n system a round. Sums have to be f64: gradients are differences of sums
 //! that nearly cancel.
 
+mod delivery;
 pub(super) mod matrix;
 pub(super) mod node;
 mod plane;

@@ -202,6 +202,16 @@ impl NodeRule for Node {
         }
     }
 
+    fn sent(&mut self, round: u64) {
+        if self.order.asked == Asked::Ridge {
+            self.ridge.sent(round);
+        }
+    }
+
+    fn acknowledge(&mut self, taken: u64) {
+        self.ridge.acknowledge(taken);
+    }
+
     fn check(&self, broadcast: &Broadcast) -> Result<(), Rejected> {
         let order = Order::read(&self.sizes, broadcast)?;
         if order.round <= self.order.round || order.is_complete() {

@@ -68,6 +68,7 @@
 //! one system. Memory: GR-OFL's sums, and 4·(q + 4) bytes a sample within the plan's bound; the
 //! oldest samples make room.
 
+mod heard;
 mod inputs;
 mod memory;
 mod node;
@@ -109,6 +110,9 @@ const RIDGE_EXTRA: usize = 1;
 
 /// Numbers of an upload for a block after the gradient.
 const BLOCK_EXTRA: usize = 7;
+
+/// Numbers at the end of an upload that are of the round: samples, and errors of GR-OFL and of F.
+const ROUND_NUMBERS: usize = 3;
 
 /// Numbers that a block leaves free in its upload, and in the broadcast with its step.
 const BLOCK_RESERVE: usize = 10;

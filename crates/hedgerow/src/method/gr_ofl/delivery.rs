@@ -145,3 +145,59 @@ pub(super) fn extended(body: &[u8], end: &impl Serialize) -> Vec<u8> {
     bytes.extend(postcard::to_allocvec(end).unwrap_or_default());
     bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Sizes;
+    use super::*;
+
+    fn order(epoch: u32, begin: usize) -> Order {
+        Order { epoch, begin, ..Order::opening(&Sizes::new(40)) }
+    }
+
+    #[test]
+    fn a_member_delivers_each_slice_once() {
+        let mut node = Delivered::default();
+        // Nobody has told this node what was taken.
+        node.sent(2, &order(1, 0));
+        assert!(node.is_due(&order(1, 0)) && node.is_due(&order(1, 7)));
+        // The upload was lost: it is no member, until an epoch begins.
+        node.acknowledge(1);
+        assert!(!node.is_due(&order(1, 7)) && node.is_due(&order(2, 0)));
+        node.sent(3, &order(2, 0));
+        node.acknowledge(3);
+        assert!(!node.is_due(&order(2, 0)) && node.is_due(&order(2, 7)));
+        node.sent(4, &order(2, 7));
+        node.acknowledge(3);
+        assert!(node.is_due(&order(2, 7)));
+        node.sent(5, &order(2, 7));
+        node.acknowledge(5);
+        assert!(!node.is_due(&order(2, 7)) && node.is_due(&order(2, 9)));
+        // A server that went back to an epoch before has other members.
+        assert!(node.is_due(&order(1, 0)) && !node.is_due(&order(1, 7)));
+    }
+
+    #[test]
+    fn a_slice_waits_for_all_members_but_not_for_ever() {
+        let (mut delivery, mut entries) = (Delivery::default(), [0.0; 6]);
+        assert_eq!(delivery.add(&mut entries, 0, &[0.0; 2], 0.0), Next::Again);
+        assert_eq!(delivery.add(&mut entries, 0, &[4.0, 8.0], 4.0), Next::Slice(2));
+        assert_eq!(entries[..2], [1.0, 2.0]);
+        // The room shrinks from one round to the next: what didn't come from all is dropped.
+        assert_eq!(delivery.add(&mut entries, 2, &[3.0, 6.0, 9.0], 3.0), Next::Again);
+        assert_eq!(delivery.add(&mut entries, 2, &[1.0, 2.0], 1.0), Next::Slice(4));
+        assert_eq!(entries, [1.0, 2.0, 1.0, 2.0, 0.0, 0.0]);
+        // A member has left.
+        for _ in 1..MOST_ASKED {
+            assert_eq!(delivery.add(&mut entries, 4, &[0.5], 0.25), Next::Again);
+            assert!(delivery.is_sound(3));
+        }
+        assert_eq!(delivery.add(&mut entries, 4, &[0.5], 0.25), Next::Slice(5));
+        assert_eq!((entries[4], delivery.members), (2.0, 2.5));
+        // All have.
+        for _ in 1..MOST_ASKED {
+            assert_eq!(delivery.add(&mut entries, 5, &[0.0], 0.0), Next::Again);
+        }
+        assert_eq!(delivery.add(&mut entries, 5, &[0.0], 0.0), Next::Epoch);
+    }
+}

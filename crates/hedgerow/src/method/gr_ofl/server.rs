@@ -45,6 +45,9 @@ const DRIFT_OVER_CONSTANT: f64 = 2.0;
 /// The largest weight of one report in the recent error.
 const MAX_REPORT_WEIGHT: f64 = 0.2;
 
+/// What is left of the number of known samples from round to round: nodes may have left.
+const KNOWN_LEFT: f64 = 0.97;
+
 /// Samples that a feature needs before it is added.
 const SAMPLES_PER_FEATURE: f64 = 6.0;
 
@@ -101,6 +104,8 @@ pub(in crate::method) struct Memory {
     epoch: Epoch,
     errors: Errors,
     delivery: Delivery,
+    /// Samples in the histories of all nodes, as far as is known.
+    known: f64,
 }
 
 /// The matrix that slices make up.
@@ -154,6 +159,7 @@ impl Growth {
             epoch: Epoch::default(),
             errors: Errors { wait: 2.5 * ERROR_WINDOW, trust: TRUST_FIRST, ..Errors::default() },
             delivery: Delivery::default(),
+            known: 0.0,
         };
         (Self { sizes, scratch: Scratch::default() }, memory, opening)
     }
@@ -186,7 +192,7 @@ impl Growth {
 
 /// Version 4 asked for every slice once.
 fn read_version_4(body: &[u8]) -> Result<ServerState<Memory>, BadState> {
-    read_body(&extended(body, &Delivery::default()))
+    read_body(&extended(body, &(Delivery::default(), 0.0_f64)))
 }
 
 impl ServerRule for Growth {
@@ -257,7 +263,7 @@ impl ServerRule for Growth {
             && moves.iter().all(|v| v.len() <= order.len && are_numbers(v))
             && [curvature, &epoch.entries].into_iter().all(|numbers| are_numbers(numbers))
             && (DAMPING.0..=DAMPING.1).contains(damping)
-            && are_numbers(&[*pace, *age, epoch.slices, epoch.least_slices])
+            && are_numbers(&[*pace, *age, epoch.slices, epoch.least_slices, memory.known])
             && memory.delivery.is_sound(self.sizes.features)
             && *age >= 1.0
             && are_numbers(&[errors.recent, errors.usual, errors.constant, errors.wait])
@@ -273,6 +279,11 @@ impl Memory {
     /// H, lower triangle row by row.
     pub(in crate::method) fn curvature(&self) -> &[f64] {
         &self.curvature
+    }
+
+    /// Samples in the histories of all nodes, as far as is known.
+    pub(in crate::method) fn known(&self) -> f64 {
+        self.known
     }
 
     /// After the first round: the first matrix, offset and range, and the first step. Its samples.
@@ -337,7 +348,11 @@ impl Memory {
             order.begin = next;
             self.epoch.slices += 1.0;
         }
-        let is_renewed = self.grow(sizes, order, count, &mut scratch.work);
+        self.known = (KNOWN_LEFT * self.known).max(count);
+        let is_renewed = self.grow(sizes, order, &mut scratch.work);
+        if order.forgotten != forgotten {
+            self.known = 0.0;
+        }
         if order.forgotten != forgotten || next == Next::Epoch {
             // What was sent of the epoch is of what is to be forgotten, or nobody sends the rest.
             order.open_epoch();
@@ -430,9 +445,9 @@ impl Memory {
 
     /// Takes H from the slices as far as whole rows of them are there, and the model with it;
     /// begins a new epoch when it is time. Whether it took H.
-    fn grow(&mut self, sizes: &Sizes, order: &mut Order, count: f64, work: &mut Work) -> bool {
+    fn grow(&mut self, sizes: &Sizes, order: &mut Order, work: &mut Work) -> bool {
         let len = order.len;
-        let affordable = (count / SAMPLES_PER_FEATURE).min(sizes.features as f64) as usize;
+        let affordable = (self.known / SAMPLES_PER_FEATURE).min(sizes.features as f64) as usize;
         let rows = whole_rows(order.begin).min(affordable.max(len));
         let is_complete = order.begin == triangle(sizes.features);
         let is_over = is_complete || rows >= len && self.epoch.slices >= self.epoch.least_slices;

@@ -91,7 +91,8 @@ fn a_federation_that_is_restored_among_losses_goes_on_with_the_same_bits() {
                 let mut again = Fleet::new(&plan);
                 again.federation.restore(&saved).unwrap();
                 for later in t + 1..t + 4 {
-                    [&mut fleet, &mut again].map(|one| one.round(later, 0.5, 0.1));
+                    fleet.round(later, 0.5, 0.1);
+                    again.round(later, 0.5, 0.1);
                 }
                 assert_eq!(fleet.federation.save(), again.federation.save(), "{method}, {t}");
                 fleet.federation.restore(&saved).unwrap();

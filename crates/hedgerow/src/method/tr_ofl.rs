@@ -56,6 +56,13 @@
 //! Broadcasts only say what has changed. A node that doesn't have the one before gets all of θ, f₀,
 //! m, s and GR-OFL's model at once ([`crate::method::ServerMethod::catch_up`]).
 //!
+//! # Lost uploads
+//!
+//! If less than 0.7 of the known samples are behind the sums of a block, the same block is asked for
+//! once more with θ and s as they are. Nodes that were heard send zeros, so the sums of both rounds
+//! add up. Growth and the beginning of the units follow the samples of all known nodes, not only of
+//! those that answered. GR-OFL has its own way with losses.
+//!
 //! *Huber loss*: gradients and changes of the units are those of the Huber loss, exactly, since
 //! nodes have their samples. GR-OFL weighs samples as they come. *Change of scale*: m, s and the
 //! weights are converted exactly; f₀ as in GR-OFL. If inputs are projected, samples of another scale

@@ -43,10 +43,15 @@
 //! the corrected w is all that is broadcast; else a new step s = −(H + (μ/age·mean diag H +
 //! δ/N)I)⁻¹ḡ follows, divided by 1 + N·|ḡᵀs|/Σ(y₀ + f − y)²: samples that came as a surprise bring
 //! curvature of their own, at least that much along s, which no H can know yet. Slices make up the
-//! next H row by row: as soon as rows beyond n are complete the model grows to them. An epoch lasts
-//! as long as the history so far, or until all rows are there, so H is renewed again and again.
-//! Slices that were summed over different nodes may fail to make a positive matrix; then its
-//! diagonal is raised until it is one.
+//! next H row by row: as soon as rows beyond n are complete the model grows to them. An epoch has as
+//! many slices as the history has rounds, or all rows, so H is renewed again and again.
+//! A matrix that isn't positive has its diagonal raised until it is.
+//!
+//! *Lost uploads*: slices that were summed over different nodes don't fit together, and the small
+//! eigenvalues of H are lost. So an epoch has members: the nodes whose first slice was taken. Each
+//! further slice is asked for until all of them have delivered it, at most ten times. Nodes learn
+//! which uploads were taken ([`crate::method::NodeMethod::acknowledge`]); a node that has delivered
+//! a slice, or is no member, sends zeros. Gradients are always over the nodes that answer.
 //!
 //! *Label range*: a minimum is no sum. The server moves hi by Σu²/Σu where u is by how much a
 //! node's labels exceed it: never beyond the largest label, and near it within a few rounds.
@@ -65,6 +70,7 @@
 //! server solves one n×n system a round. Sums have to be f64: gradients are differences of sums
 //! that nearly cancel.
 
+mod delivery;
 pub(super) mod matrix;
 pub(super) mod node;
 mod plane;

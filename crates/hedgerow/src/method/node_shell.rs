@@ -47,6 +47,12 @@ pub trait NodeRule: Send {
     /// Appends what the numbers of its upload are, in order.
     fn sections(&self, _out: &mut Vec<Section>) {}
 
+    /// The upload for a round has left.
+    fn sent(&mut self, _round: u64) {}
+
+    /// The server took the upload of this round, and none later; 0 if none is known.
+    fn acknowledge(&mut self, _taken: u64) {}
+
     /// Refuses a broadcast that no server of this method sends.
     fn check(&self, broadcast: &Broadcast) -> Result<(), Rejected>;
 
@@ -137,6 +143,14 @@ impl<R: NodeRule> NodeMethod for NodeShell<R> {
 
     fn sections(&self, out: &mut Vec<Section>) {
         self.rule.sections(out);
+    }
+
+    fn sent(&mut self) {
+        self.rule.sent(self.round);
+    }
+
+    fn acknowledge(&mut self, taken: u64) {
+        self.rule.acknowledge(taken);
     }
 
     fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::super::Setup;
 use super::super::node_shell::NodeRule;
 use super::super::rows::Models;
+use super::delivery::{Delivered, extended};
 use super::{
     BROADCAST_EXTRA, COUNTER_CYCLE, Order, SEARCHED_MOVES, SHARE_KEPT, Sizes, UploadShape,
     push_move, to_wire, triangle,
@@ -59,6 +60,7 @@ pub(in crate::method) struct State {
     gradient: Vec<f64>,
     curvature: [f64; CURVATURES],
     round: RoundSums,
+    delivered: Delivered,
 }
 
 const CURVATURES: usize = SEARCHED_MOVES * (SEARCHED_MOVES + 1) / 2;
@@ -95,6 +97,7 @@ impl Node {
                 gradient: Vec::with_capacity(sizes.features),
                 curvature: [0.0; CURVATURES],
                 round: RoundSums::default(),
+                delivered: Delivered::default(),
             },
             order,
             model: Models::zero(1, sizes.features),
@@ -171,14 +174,20 @@ fn padded<'a>(v: &'a [f64], buffer: &'a mut [f64]) -> &'a [f64] {
 
 /// Version 4 had the round in the broadcast, and the number of samples in the sums of the round.
 fn read_version_4(body: &[u8]) -> Result<(u64, u64, State), BadState> {
-    let state: State = read_body(body)?;
+    let state: State = read_body(&extended(body, &Delivered::default()))?;
     Ok((state.broadcast.round, state.round.samples, state))
+}
+
+/// Version 5 knew nothing of slices that were delivered.
+fn read_version_5(body: &[u8]) -> Result<(u64, u64, State), BadState> {
+    read_body(&extended(body, &Delivered::default()))
 }
 
 impl NodeRule for Node {
     type State = State;
-    const KIND: StateKind = StateKind::new("gr-node").version(5);
-    const OLDER: &'static [OlderVersion<(u64, u64, State)>] = &[(4, read_version_4)];
+    const KIND: StateKind = StateKind::new("gr-node").version(6);
+    const OLDER: &'static [OlderVersion<(u64, u64, State)>] =
+        &[(4, read_version_4), (5, read_version_5)];
 
     fn width(&self) -> usize {
         self.sizes.features
@@ -245,7 +254,10 @@ impl NodeRule for Node {
         }
         numbers.extend(state.gradient.iter().map(|g| to_wire(*g)));
         // The first slice of an epoch uses the current sums.
-        let behind_slice = if begin == 0 {
+        let behind_slice = if !state.delivered.is_due(order) {
+            numbers.resize(numbers.len() + end - begin, 0.0);
+            0.0
+        } else if begin == 0 {
             numbers.extend(state.gram[begin..end].iter().map(|a| to_wire(*a)));
             state.count
         } else {
@@ -282,6 +294,14 @@ impl NodeRule for Node {
         // The whole history's gradient changes little from round to round. Slices are exact: what
         // rounding did to the small eigenvalues of H would be large in its inverse.
         out.push(Section { len: order.len, kind: Kind::Tracked { slot: 0 } });
+    }
+
+    fn sent(&mut self, round: u64) {
+        self.state.delivered.sent(round, &self.order);
+    }
+
+    fn acknowledge(&mut self, taken: u64) {
+        self.state.delivered.acknowledge(taken);
     }
 
     fn check(&self, broadcast: &Broadcast) -> Result<(), Rejected> {
@@ -430,5 +450,6 @@ fn is_sound(sizes: &Sizes, state: &State) -> bool {
             .iter()
             .all(|sum| *sum >= 0.0 && follows(sum))
         && follows(&state.round.constant_offset)
+        && state.delivered.is_sound()
         && state.broadcast.numbers.len() <= sizes.features + BROADCAST_EXTRA
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::super::gr_ofl::matrix::Work;
 use super::super::gr_ofl::{to_wire, triangle};
 use super::Sizes;
+use super::heard::{BlockSums, Heard};
 use super::inputs::Moments;
 use super::synthetic::Synthetic;
 use super::units::{Block, Units};
@@ -43,18 +44,6 @@ const PROMISE: (f64, f64) = (0.2, 0.5);
 /// What is added to the diagonal of the curvature in any case.
 const RIDGE: f64 = 1e-6;
 
-/// What nodes tell of a block, in sums.
-pub(super) struct BlockSums<'a> {
-    pub(super) gradient: &'a [f64],
-    /// By how much half and the whole of the step on trial change the squared errors.
-    pub(super) half: f64,
-    pub(super) whole: f64,
-    /// Squared errors at θ.
-    pub(super) base: f64,
-    /// Samples in the histories.
-    pub(super) count: f64,
-}
-
 /// The units and how they are being learned.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Tuner {
@@ -74,6 +63,8 @@ pub(super) struct Tuner {
     /// Mean squared error, now and at the last growth.
     loss: f64,
     loss_at_growth: Option<f64>,
+    /// What has come of the block that is asked for.
+    pub(super) heard: Heard,
 }
 
 /// Buffers.
@@ -97,6 +88,7 @@ impl Tuner {
             since_growth: u64::MAX >> 1,
             loss: 0.0,
             loss_at_growth: None,
+            heard: Heard::default(),
         }
     }
 
@@ -105,11 +97,12 @@ impl Tuner {
         &mut self,
         sizes: &Sizes,
         seed: u64,
-        sums: &BlockSums<'_>,
         moments: &Moments,
         synthetic: &mut Synthetic,
         scratch: &mut Scratch,
     ) -> f32 {
+        let heard = core::mem::take(&mut self.heard);
+        let sums = &heard.sums();
         let count = sums.count.max(1.0);
         self.loss = (sums.base / count).clamp(0.0, MAX_SUM);
         let (share, is_accepted) = match &self.units.step {
@@ -125,8 +118,9 @@ impl Tuner {
         // Otherwise the gradient belongs to a point that isn't the model.
         if is_accepted {
             self.make_step(sizes, sums.gradient, count, moments, synthetic, scratch);
-            self.choose_block(sizes, seed, count);
+            self.choose_block(sizes, seed, sums.known);
         }
+        self.heard = heard;
         share
     }
 
@@ -214,6 +208,7 @@ impl Tuner {
 
     /// Follows a change of the label's unit; the units follow on their own.
     pub(super) fn rescale_losses(&mut self, factor: f64) {
+        self.heard.begin();
         let losses = [&mut self.loss, &mut self.promised];
         losses.into_iter().chain(&mut self.loss_at_growth).for_each(|loss| {
             *loss = (*loss * factor).min(MAX_SUM);
@@ -231,6 +226,7 @@ impl Tuner {
             && self.damping.len() == 1 + sizes.most_units / sizes.group
             && self.damping.iter().all(|mu| (DAMPING.0..=DAMPING.1).contains(mu))
             && [&self.promised, &self.loss].into_iter().chain(&self.loss_at_growth).all(is_loss)
+            && self.heard.is_sound()
             && self.first_odds.abs() <= MAX_SUM
             && self.visits < u64::MAX >> 1
             && self.since_growth < u64::MAX - 1

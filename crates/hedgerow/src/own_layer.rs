@@ -24,7 +24,8 @@
 //!
 //! The mixture is Bernstein online aggregation (`mixture.rs`). Experts stay within the node's label
 //! range and a tenth of it on either side; those that start from f may also reach f. The older the
-//! federation is when a node joins, the more it trusts f at first.
+//! federation is when a node joins, the more it trusts f at first, except right after its first
+//! label: that one counts most, within about one error of f.
 //!
 //! # Costs
 //!

@@ -24,8 +24,8 @@ const RADIUS: f64 = 3.2;
 const EARLY_SAMPLES: f64 = 2.0;
 
 /// The square of the radius grows with how much more the first expert has lost than the best, up to
-/// this factor.
-const MAX_RELIEF: f64 = 1e6;
+/// this factor: the last label may have been exact for long and will be wrong when labels jump.
+const MAX_RELIEF: f64 = 14.0;
 
 /// Regrets of one sample count at most this much, in units of the best loss.
 const MAX_REGRET: f64 = 8.0;

@@ -291,6 +291,19 @@ fn with_one_label_nothing_is_further_from_the_federation_than_its_error() {
     assert!((found - 9.0).abs() < 0.011, "{found}");
 }
 
+/// The last label is exact for long, and far off when labels jump.
+#[test]
+fn a_label_that_stays_the_same_and_then_jumps_costs_little() {
+    let (stream, mut own) = (CounterRng::from_seed(3), OwnLayer::new(0));
+    for t in 0..300 {
+        let label = (t / 30 % 2) as f32 * 10.0;
+        let global = label + 0.2 * (stream.uniform_at(t) as f32 - 0.5);
+        let found = own.predict(NOTHING, 700 + t, global, |_| false);
+        assert!(t < 2 || (found - label).abs() < 1.5, "{t}: {found} for {label}");
+        own.learn(label);
+    }
+}
+
 /// The first sample says nothing about the experts: all of them said the same.
 #[test]
 fn the_first_error_doesn_t_hide_which_expert_is_better() {

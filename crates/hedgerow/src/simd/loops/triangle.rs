@@ -184,11 +184,66 @@ pub(crate) fn add_square<V: Vector>(matrix: &mut [f64], v: &[f64], factor: f64) 
 /// Adds factor·Σ v vᵀ.
 #[inline(always)]
 fn add_products<W: Wide, const S: usize>(matrix: &mut [f64], factor: f64, columns: [&[f64]; S]) {
-    let mut rest = matrix;
-    for i in 0..columns[0].len() {
-        let (row, below) = core::mem::take(&mut rest).split_at_mut(i + 1);
+    let (mut rest, mut i) = (matrix, 0);
+    while i < columns[0].len() {
+        let is_group = i >= WIDE && i + SIDE <= columns[0].len();
+        let count = if is_group { SIDE } else { 1 };
+        let (rows, below) = core::mem::take(&mut rest).split_at_mut(start(i + count) - start(i));
         rest = below;
-        add_to_row::<W, S>(row, columns.map(|column| factor * column[i]), columns);
+        if is_group {
+            add_to_rows::<W, S>(rows, i, factor, columns);
+        } else {
+            add_to_row::<W, S>(rows, columns.map(|column| factor * column[i]), columns);
+        }
+        i += count;
+    }
+}
+
+/// Four rows from `first` on, a multiple of four, so that the vectors are loaded once for all.
+#[inline(always)]
+fn add_to_rows<W: Wide, const S: usize>(
+    mut rows: &mut [f64],
+    first: usize,
+    factor: f64,
+    columns: [&[f64]; S],
+) {
+    let rows: [&mut [f64]; SIDE] = core::array::from_fn(|r| {
+        let (row, below) = core::mem::take(&mut rows).split_at_mut(first + r + 1);
+        rows = below;
+        row
+    });
+    let zero = W::splat(0.0);
+    let (mut factors, mut tails) = ([[zero; S]; SIDE], [zero; SIDE]);
+    let whole = first / WIDE * WIDE;
+    for r in 0..SIDE {
+        // The last eight are loaded before some of them change, and stored in the end.
+        let last = first + r + 1 - WIDE;
+        tails[r] = load_from(rows[r], last);
+        for s in 0..S {
+            factors[r][s] = W::splat(factor * columns[s][first + r]);
+            tails[r] = factors[r][s].mul_add(load_from(&columns[s][..=first + r], last), tails[r]);
+        }
+    }
+    let chunks_of = columns.map(|column| chunks(column, whole));
+    let [a, b, c, d] = rows;
+    {
+        let entries = [&mut *a, &mut *b, &mut *c, &mut *d].map(|row| chunks_mut(row, whole));
+        for at in 0..whole / WIDE {
+            let mut of_columns = [zero; S];
+            for s in 0..S {
+                of_columns[s] = W::load(&chunks_of[s][at]);
+            }
+            for r in 0..SIDE {
+                let mut sum = W::load(&entries[r][at]);
+                for s in 0..S {
+                    sum = factors[r][s].mul_add(of_columns[s], sum);
+                }
+                sum.store(&mut entries[r][at]);
+            }
+        }
+    }
+    for (r, row) in [a, b, c, d].into_iter().enumerate() {
+        store_to(tails[r], row, first + r + 1 - WIDE);
     }
 }
 
@@ -455,7 +510,12 @@ fn sweep<W: Wide, const S: usize>(
     for (s, column) in u.iter_mut().enumerate() {
         column[..k].copy_from_slice(&matrix[start(k + s)..][..k]);
         column[k..k + S].fill(0.0);
-        (k + S..len).for_each(|i| column[i] = matrix[start(i) + k + s]);
+    }
+    let mut at = start(k + S) + k;
+    for i in k + S..len {
+        let few = &matrix[at..at + S];
+        u.iter_mut().zip(few).for_each(|(column, few)| column[i] = *few);
+        at += i + 1;
     }
     for s in 0..S {
         let (before, rest) = u.split_at_mut(s);
@@ -478,17 +538,22 @@ fn sweep<W: Wide, const S: usize>(
             let product = (s..S).map(|c| inverse[c][s] * inverse[c][t]).sum::<f64>();
             matrix[start(k + s) + k + t] = -product;
         }
-        (k + S..len).for_each(|i| matrix[start(i) + k + s] = column[i]);
+    }
+    let mut at = start(k + S) + k;
+    for i in k + S..len {
+        let few = &mut matrix[at..at + S];
+        u.iter().zip(few).for_each(|(column, few)| *few = column[i]);
+        at += i + 1;
     }
     true
 }
 
+/// A few rows and columns.
+type Small<const S: usize> = [[f64; S]; S];
+
 /// L and L⁻¹ of `S` rows and columns from `k` on, if these are positive.
 #[inline(always)]
-fn factor_small<const S: usize>(
-    matrix: &[f64],
-    k: usize,
-) -> Option<([[f64; S]; S], [[f64; S]; S])> {
+fn factor_small<const S: usize>(matrix: &[f64], k: usize) -> Option<(Small<S>, Small<S>)> {
     let (mut l, mut inverse) = ([[0.0; S]; S], [[0.0; S]; S]);
     for a in 0..S {
         for b in 0..a {

@@ -420,7 +420,10 @@ mod tests {
             (&[("linear", 3.0), ("mk", 2.0), ("gr", 1.0)][..], "gr"),
             (&[("gr", 1.5), ("linear", 1.0), ("mk", 2.0)], "linear"),
             (&[("gr", 1.5), ("gr+shared", 1.0), ("tr", f64::NAN)], "gr+shared"),
-            (&[("local", 0.5), ("naive", 0.5), ("central", 0.1), ("last", 0.2), ("pof", 1.0)], "pof"),
+            (
+                &[("local", 0.5), ("naive", 0.5), ("central", 0.1), ("last", 0.2), ("pof", 1.0)],
+                "pof",
+            ),
             (&[("naive", 1.0), ("own-method", 2.0)], "own-method"),
             (&[("naive", 1.0), ("central", 0.5)], "central"),
         ] {

@@ -32,7 +32,7 @@ const ACCEPTED_SHARE: f64 = 0.6;
 /// Damping: at first, its bounds, and its factors after a step that kept its promise, one that
 /// kept little of it, and one that was not accepted.
 const DAMPING_FIRST: f64 = 0.1;
-const DAMPING: (f64, f64) = (1e-6, 1e4);
+const DAMPING: (f64, f64) = (1e-5, 1e4);
 const DAMPING_DOWN: f64 = 0.4;
 const DAMPING_SLOW: f64 = 1.5;
 const DAMPING_UP: f64 = 5.0;
@@ -40,8 +40,9 @@ const DAMPING_UP: f64 = 5.0;
 /// Shares of the promised gain between which damping stays.
 const PROMISE: (f64, f64) = (0.2, 0.5);
 
-/// What is added to the diagonal of the curvature in any case.
-const RIDGE: f64 = 1e-6;
+/// A change of a phase or a frequency by one counts in the damping as much as one of a weight by
+/// the root of this share of the mean squared error.
+const SIZE_SHARE: f64 = 0.5;
 
 /// What nodes tell of a block, in sums.
 pub(super) struct BlockSums<'a> {
@@ -53,6 +54,14 @@ pub(super) struct BlockSums<'a> {
     pub(super) base: f64,
     /// Samples in the histories.
     pub(super) count: f64,
+}
+
+/// Where the curvature of a step comes from, and buffers.
+pub(super) struct Curvature<'a> {
+    pub(super) seed: u64,
+    pub(super) moments: &'a Moments,
+    pub(super) synthetic: &'a mut Synthetic,
+    pub(super) scratch: &'a mut Scratch,
 }
 
 /// The units and how they are being learned.
@@ -104,11 +113,8 @@ impl Tuner {
     pub(super) fn close(
         &mut self,
         sizes: &Sizes,
-        seed: u64,
         sums: &BlockSums<'_>,
-        moments: &Moments,
-        synthetic: &mut Synthetic,
-        scratch: &mut Scratch,
+        curvature: Curvature<'_>,
     ) -> f32 {
         let count = sums.count.max(1.0);
         self.loss = (sums.base / count).clamp(0.0, MAX_SUM);
@@ -124,7 +130,8 @@ impl Tuner {
         self.units.take(sizes, share);
         // Otherwise the gradient belongs to a point that isn't the model.
         if is_accepted {
-            self.make_step(sizes, seed, sums.gradient, count, moments, synthetic, scratch);
+            let seed = curvature.seed;
+            self.make_step(sizes, sums.gradient, count, curvature);
             self.choose_block(sizes, seed, count);
         }
         share
@@ -155,28 +162,25 @@ impl Tuner {
         (share, false, DAMPING_UP)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a step is made from")]
-    fn make_step(
-        &mut self,
-        sizes: &Sizes,
-        seed: u64,
-        gradient: &[f64],
-        count: f64,
-        moments: &Moments,
-        synthetic: &mut Synthetic,
-        scratch: &mut Scratch,
-    ) {
+    /// Puts a step for the block that was asked for on trial.
+    fn make_step(&mut self, sizes: &Sizes, gradient: &[f64], count: f64, from: Curvature<'_>) {
+        let Curvature { seed, moments, synthetic, scratch } = from;
         let Units { frame, parameters, .. } = &self.units;
         let block = self.asked;
         let curvature = synthetic.curvature(sizes, seed, moments, frame, parameters, block);
         let len = gradient.len();
-        let diagonal = (0..len).map(|at| curvature[triangle(at) + at]).sum::<f64>();
-        let damping = self.damping[damping_index(block)] * diagonal / len as f64 + RIDGE;
+        let mean = (0..len).map(|at| curvature[triangle(at) + at]).sum::<f64>() / len as f64;
+        let damping = self.damping[damping_index(block)] * mean;
+        let size = (SIZE_SHARE * self.loss).max(f64::MIN_POSITIVE);
+        for at in 0..len {
+            let is_weight = block == Block::Output || at.is_multiple_of(sizes.row());
+            curvature[triangle(at) + at] += damping * if is_weight { 1.0 } else { size };
+        }
         let Scratch { gradient: mean, step, work } = scratch;
         mean.clear();
         mean.extend(gradient.iter().map(|g| g / count));
         step.clone_from(mean);
-        work.solve(curvature, damping, step);
+        work.solve(curvature, 0.0, step);
         if !step.iter().all(|step| step.abs() <= f64::from(MAX_NUMBER)) {
             return;
         }

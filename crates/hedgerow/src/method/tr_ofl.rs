@@ -43,7 +43,7 @@
 //! promised, and grows if not. *Step*: s = −(JᵀJ/n + μ·D)⁻¹ g/N. D has the mean diagonal of JᵀJ/n
 //! for weights, and that times half the mean squared error for phases and frequencies: those have no
 //! unit, weights have that of the label. So steps are the same in every unit, and new units, whose
-//! weights are small, aren't held back. *Next block*: every fourth is the output block, else the
+//! weights are small, aren't held back. *Next block*: every sixth is the output block, else the
 //! groups in turn. *Growth*: a group is added if there are enough samples for its parameters; its
 //! frequencies follow from the seed, its weights are zero.
 //!

@@ -24,7 +24,7 @@ const EARNED: f64 = 4.0;
 const VISITS_PER_GROUP: u64 = 3;
 
 /// Every so many visits are to the output block.
-const OUTPUT_TURN: u64 = 4;
+const OUTPUT_TURN: u64 = 6;
 
 /// A step is accepted if it gains at least this share of what half of it gains.
 const ACCEPTED_SHARE: f64 = 0.6;

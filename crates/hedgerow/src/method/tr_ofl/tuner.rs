@@ -169,12 +169,12 @@ impl Tuner {
         let block = self.asked;
         let curvature = synthetic.curvature(sizes, seed, moments, frame, parameters, block);
         let len = gradient.len();
-        let mean = (0..len).map(|at| curvature[triangle(at) + at]).sum::<f64>() / len as f64;
-        let damping = self.damping[damping_index(block)] * mean;
+        let is_weight = |at: &usize| block == Block::Output || at.is_multiple_of(sizes.row());
+        let weights = (0..len).filter(is_weight).map(|at| curvature[triangle(at) + at]);
+        let damping = self.damping[damping_index(block)] * weights.sum::<f64>() / len as f64;
         let size = (SIZE_SHARE * self.loss).max(f64::MIN_POSITIVE);
         for at in 0..len {
-            let is_weight = block == Block::Output || at.is_multiple_of(sizes.row());
-            curvature[triangle(at) + at] += damping * if is_weight { 1.0 } else { size };
+            curvature[triangle(at) + at] += damping * if is_weight(&at) { 1.0 } else { size };
         }
         let Scratch { gradient: mean, step, work } = scratch;
         mean.clear();

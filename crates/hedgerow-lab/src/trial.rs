@@ -5,6 +5,7 @@ use std::mem::discriminant;
 
 use hedgerow::federation::RoundError;
 use hedgerow::learning::Loss;
+use hedgerow::method::FeatureKind;
 use hedgerow::metrics::Traffic;
 use hedgerow::random::{CounterRng, Purpose};
 
@@ -184,13 +185,19 @@ pub(crate) fn deal(
     context.settings.partition.deal(data, context.nodes, seed)
 }
 
-/// Methods that share a feature map: as many frequencies, drawn and scaled the same way.
+/// Methods that share a feature map: as many frequencies or a dictionary of the same size, drawn
+/// and scaled the same way.
 pub(crate) fn groups(context: &RunContext<'_>) -> Result<Vec<Vec<MethodChoice>>, SettingsError> {
     let mut groups: Vec<(_, Vec<MethodChoice>)> = Vec::new();
     for &choice in &context.methods {
-        let variant = choice.variant;
+        let (variant, features) = (choice.variant, &choice.info.features);
+        let dictionary = match features {
+            FeatureKind::Dictionary(size) => Some(size(context.settings.budget)),
+            _ => None,
+        };
         let key = (
-            discriminant(&choice.info.features),
+            discriminant(features),
+            dictionary,
             context.settings.frequencies(choice)?,
             variant.unnormalised,
             variant.frequencies,

@@ -29,6 +29,8 @@ fn plan() -> PlanConfig {
 }
 
 struct World {
+    /// The label's unit.
+    unit: f32,
     plan: Plan,
     nodes: Vec<Box<dyn NodeMethod>>,
     server: Box<dyn ServerMethod>,
@@ -39,7 +41,7 @@ impl World {
         let plan = Plan::new(config).unwrap();
         let nodes = (0..NODES as u32).map(|id| plan.node_method(id)).collect();
         let server = plan.server_method();
-        Self { plan, nodes, server }
+        Self { unit: 1.0, plan, nodes, server }
     }
 
     fn after(config: PlanConfig, rounds: u64) -> Self {
@@ -56,7 +58,7 @@ impl World {
     fn sample(&self, node: usize, t: u64) -> (Vec<f32>, f32) {
         let x = self.x(node, t);
         let y = (9.0 * x[0] + 5.0 * x[1]).sin() + x[0];
-        (features(self.plan.map(), &x), y)
+        (features(self.plan.map(), &x), self.unit * y)
     }
 
     fn predict(&self, node: &dyn NodeMethod, t: u64) -> f32 {
@@ -107,6 +109,31 @@ fn units_beat_the_ridge_that_they_grow_from() {
     };
     let (tr, gr) = (error("tr"), error("gr"));
     assert!(tr < 0.2 * gr, "{tr} against {gr}");
+}
+
+#[test]
+fn labels_of_every_size_are_learned_alike() {
+    let error = |unit: f32| {
+        let mut world = World { unit, ..World::new(plan()) };
+        (0..200).map(|t| f64::from(world.round(t) / unit / unit)).sum::<f64>()
+    };
+    // Powers of two about 1e6 and 1e-6: numbers are rounded alike.
+    let usual = error(1.0);
+    for unit in [1_048_576.0, 1.0 / 1_048_576.0] {
+        let found = error(unit);
+        assert!((found / usual - 1.0).abs() < 1e-3, "{unit}: {found} against {usual}");
+    }
+}
+
+#[test]
+fn a_memory_of_64_samples_is_enough_for_units() {
+    let least = 64 * 4 * (INPUTS + 4);
+    let error = |memory: usize| {
+        let mut world = World::new(plan().memory(memory));
+        (0..400).map(|t| world.round(t)).sum::<f32>()
+    };
+    let (little, none) = (error(least), error(0));
+    assert!(little < 0.5 * none, "{little} against {none}");
 }
 
 #[test]

@@ -40,14 +40,18 @@
 //! *Verdict*: a step is accepted if the errors fall, and at θ + s by at least 0.6 of the fall at
 //! θ + ½s. Otherwise the parabola through the three points tells which share of it is taken, if
 //! any, and the same block is asked for again. Damping μ of a block falls if a step did what it
-//! promised, and grows if not. *Step*: s = −(JᵀJ/n + (μ·mean diagonal + 10⁻⁶)I)⁻¹ g/N. *Next
-//! block*: every fourth is the output block, else the groups in turn. *Growth*: a group is added if
-//! there are enough samples for its parameters; its frequencies follow from the seed, its weights
-//! are zero.
+//! promised, and grows if not. *Step*: s = −(JᵀJ/n + μ·D)⁻¹ g/N. For weights D is the sum of their
+//! part of the diagonal of JᵀJ/n over the number of the block's parameters; for phases and
+//! frequencies it is that times half the mean squared error: those have no unit, weights have that
+//! of the label. So steps are the same in every unit, and new units, whose weights are small, aren't
+//! held back. *Next block*: every sixth is the output block, else the groups in turn. *Growth*: a
+//! group is added if there are enough samples for its parameters; its frequencies follow from the
+//! seed, its weights are zero.
 //!
 //! *Who gets the round*: the odds of F against GR-OFL follow their squared errors, without
 //! forgetting: F has to earn back what it cost. GR-OFL has every eighth round if F is ahead, every
-//! other one at a draw, four of five if F is behind. Units that fall behind for twelve rounds are
+//! other one at a draw, four of five if F is behind. As long as GR-OFL's own error falls, units don't
+//! begin, and a draw counts as being behind. Units that fall behind for twelve rounds are
 //! abandoned, and begin again when the stream is half as long again. After a surprising round
 //! GR-OFL comes first.
 //!

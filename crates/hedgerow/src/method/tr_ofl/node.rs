@@ -22,7 +22,7 @@ use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
 use crate::state::{StateKind, is_count};
 
-use trial::{Outputs, Sums, Trial};
+use trial::{Counted, Outputs, Sums, Trial};
 
 pub(super) struct Node {
     sizes: Sizes,
@@ -170,8 +170,9 @@ impl NodeRule for Node {
         }
         let (sizes, loss, asked) = (self.sizes, self.loss, self.order.asked);
         let (block, lane, is_replaced) = self.memory.next_slot();
+        let counted = |sign| Counted { block, lane, sign };
         if is_replaced && outputs.is_some() {
-            self.sums.remove(&sizes, loss, asked, &self.memory, (block, lane), &self.trial);
+            self.sums.count_one(&sizes, loss, asked, &self.memory, counted(-1.0), &self.trial);
         }
         let mut x = [0.0; MOST_INPUTS];
         let x = &mut x[..sizes.inputs];
@@ -184,7 +185,7 @@ impl NodeRule for Node {
         let rest = &z.numbers()[z.numbers().len() - sizes.rest()..];
         self.memory.push(standardised[..sizes.inputs].iter().copied(), rest, fields);
         if outputs.is_some() {
-            self.sums.add(&sizes, loss, asked, &self.memory, (block, lane), &self.trial);
+            self.sums.count_one(&sizes, loss, asked, &self.memory, counted(1.0), &self.trial);
         }
     }
 

@@ -13,7 +13,7 @@ use super::super::{ServerMethod, Setup};
 use super::inputs::{InputMap, Moments, can_be_rescaled};
 use super::order::{Asked, Form, Order, RidgeShape};
 use super::synthetic::Synthetic;
-use super::tuner::{self, SAMPLES_PER_PARAMETER, Tuner};
+use super::tuner::{self, Curvature, SAMPLES_PER_PARAMETER, Tuner};
 use super::units::{Base, Block, Units};
 use super::{INFO, RIDGE_EXTRA, ROUND_NUMBERS, Sizes};
 use crate::aggregation::Gathering;
@@ -31,8 +31,8 @@ const ODDS_PENALTY: f64 = 2.0;
 const ODDS_RATE: f64 = 0.25;
 const ODDS: (f64, f64) = (-30.0, 8.0);
 
-/// Rounds for each round of GR-OFL: if F is ahead, at a draw, and if it is behind; and the log-odds
-/// between which there is a draw.
+/// Rounds for each round of GR-OFL: if F is ahead, at a draw, and if it is behind or GR-OFL still
+/// improves; and the log-odds between which there is a draw.
 const TURNS: [f64; 3] = [8.0, 2.0, 1.25];
 const DRAW: (f64, f64) = (-2.0, 2.0);
 
@@ -48,6 +48,12 @@ const SURPRISE: f64 = 2.0;
 
 /// The least rate of the usual error.
 const USUAL_RATE: f64 = 0.02;
+
+/// GR-OFL's error over about a quarter and two thirds of all rounds, the latest: their rates times
+/// the round. It is still falling if the first is less than this share of the second.
+const RECENT: f64 = 4.0;
+const LONGER: f64 = 1.5;
+const FALLING: f64 = 0.85;
 
 struct Tuning {
     setup: Setup,
@@ -84,6 +90,9 @@ struct Contest {
     odds: f64,
     /// GR-OFL's usual squared error; none before the first report.
     usual: Option<f64>,
+    /// The same over the last quarter of the rounds, and over two thirds of them.
+    recent: f64,
+    longer: f64,
     /// What GR-OFL is owed of a round.
     credit: f64,
     failures: u32,
@@ -103,8 +112,15 @@ pub(super) fn server(setup: &Setup, map: Arc<SampleMap>) -> Box<dyn ServerMethod
     let (ridge, ridge_memory, ridge_broadcast) = Growth::new(sizes.ridge);
     let mut opening = ridge_broadcast.clone();
     Order::opening(&sizes).write(&mut opening.numbers);
-    let contest =
-        Contest { odds: FIRST_ODDS, usual: None, credit: 0.0, failures: 0, next_try: 0.0 };
+    let contest = Contest {
+        odds: FIRST_ODDS,
+        usual: None,
+        recent: 0.0,
+        longer: 0.0,
+        credit: 0.0,
+        failures: 0,
+        next_try: 0.0,
+    };
     let memory =
         Memory { ridge: ridge_memory, ridge_broadcast, moments: None, tuner: None, contest };
     let rule = Tuning {
@@ -180,8 +196,7 @@ impl ServerRule for Tuning {
         let (sizes, gain) = (&self.sizes, rescaling.gain());
         self.ridge.rescale(&mut memory.ridge, &mut memory.ridge_broadcast, rescaling);
         let keeps = can_be_rescaled(sizes, rescaling.inputs(), gain);
-        memory.contest.usual =
-            memory.contest.usual.map(|usual| (usual * gain * gain).clamp(0.0, MAX_SUM));
+        memory.contest.rescale(gain * gain);
         if keeps {
             if let Some(moments) = &mut memory.moments {
                 moments.rescale(rescaling.inputs());
@@ -286,6 +301,7 @@ impl Tuning {
         let can_begin = memory.tuner.is_none()
             && memory.moments.is_some()
             && order.round as f64 >= memory.contest.next_try
+            && !memory.contest.is_ridge_improving()
             && remembered >= SAMPLES_PER_PARAMETER * sizes.parameters(sizes.group) as f64;
         if can_begin {
             order.asked = Asked::Errors;
@@ -297,8 +313,8 @@ impl Tuning {
     fn close_block(&mut self, memory: &mut Memory, order: &mut Order) {
         let (Some(tuner), Some(moments)) = (&mut memory.tuner, &memory.moments) else { return };
         let Self { sizes, setup, synthetic, scratch, .. } = self;
-        let scratch = &mut scratch.tuner;
-        order.share = tuner.close(sizes, setup.seed(), moments, synthetic, scratch);
+        let curvature = Curvature { moments, synthetic, scratch: &mut scratch.tuner };
+        order.share = tuner.close(sizes, setup.seed(), curvature);
         order.step = tuner.units.step.as_ref().map(|step| step.block);
     }
 }
@@ -364,6 +380,9 @@ impl Contest {
         let rate = USUAL_RATE.max(1.0 / order.round as f64);
         let usual = usual + rate * (mean - usual);
         self.usual = Some(usual);
+        for (error, rate) in [(&mut self.recent, RECENT), (&mut self.longer, LONGER)] {
+            *error += (rate / order.round as f64).min(1.0) * (mean - *error);
+        }
         if let Some(tuner) = tuner {
             let gained = ODDS_RATE * (ridge - own) / usual.max(1e-300);
             let gained = if gained.is_nan() { 0.0 } else { gained };
@@ -372,6 +391,19 @@ impl Contest {
             tuner.rounds_behind = if is_behind { tuner.rounds_behind + 1 } else { 0 };
         }
         is_calm
+    }
+
+    /// Whether GR-OFL's error is still falling: then every round without it has its price.
+    fn is_ridge_improving(&self) -> bool {
+        self.recent < FALLING * self.longer
+    }
+
+    /// Follows a change of the label's unit, of which this is the square.
+    fn rescale(&mut self, factor: f64) {
+        let errors = [&mut self.recent, &mut self.longer];
+        for error in errors.into_iter().chain(&mut self.usual) {
+            *error = (*error * factor).clamp(0.0, MAX_SUM);
+        }
     }
 
     /// F is abandoned.
@@ -389,7 +421,7 @@ impl Contest {
         };
         let turns = match self.odds {
             odds if odds > DRAW.1 => TURNS[0],
-            odds if odds > DRAW.0 => TURNS[1],
+            odds if odds > DRAW.0 && !self.is_ridge_improving() => TURNS[1],
             _ => TURNS[2],
         };
         self.credit += 1.0 / turns;
@@ -406,7 +438,10 @@ impl Contest {
 
     fn is_sound(&self) -> bool {
         (ODDS.0..=ODDS.1).contains(&self.odds)
-            && self.usual.is_none_or(|usual| (0.0..=MAX_SUM).contains(&usual))
+            && [&self.recent, &self.longer]
+                .into_iter()
+                .chain(&self.usual)
+                .all(|error| (0.0..=MAX_SUM).contains(error))
             && (0.0..=2.0).contains(&self.credit)
             && (0.0..=MAX_SUM).contains(&self.next_try)
     }

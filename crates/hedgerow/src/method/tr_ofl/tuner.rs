@@ -25,7 +25,7 @@ const EARNED: f64 = 4.0;
 const VISITS_PER_GROUP: u64 = 3;
 
 /// Every so many visits are to the output block.
-const OUTPUT_TURN: u64 = 4;
+const OUTPUT_TURN: u64 = 6;
 
 /// A step is accepted if it gains at least this share of what half of it gains.
 const ACCEPTED_SHARE: f64 = 0.6;
@@ -33,7 +33,7 @@ const ACCEPTED_SHARE: f64 = 0.6;
 /// Damping: at first, its bounds, and its factors after a step that kept its promise, one that
 /// kept little of it, and one that was not accepted.
 const DAMPING_FIRST: f64 = 0.1;
-const DAMPING: (f64, f64) = (1e-6, 1e4);
+const DAMPING: (f64, f64) = (1e-5, 1e4);
 const DAMPING_DOWN: f64 = 0.4;
 const DAMPING_SLOW: f64 = 1.5;
 const DAMPING_UP: f64 = 5.0;
@@ -41,8 +41,16 @@ const DAMPING_UP: f64 = 5.0;
 /// Shares of the promised gain between which damping stays.
 const PROMISE: (f64, f64) = (0.2, 0.5);
 
-/// What is added to the diagonal of the curvature in any case.
-const RIDGE: f64 = 1e-6;
+/// A change of a phase or a frequency by one counts in the damping as much as one of a weight by
+/// the root of this share of the mean squared error.
+const SIZE_SHARE: f64 = 0.5;
+
+/// Where the curvature of a step comes from, and buffers.
+pub(super) struct Curvature<'a> {
+    pub(super) moments: &'a Moments,
+    pub(super) synthetic: &'a mut Synthetic,
+    pub(super) scratch: &'a mut Scratch,
+}
 
 /// The units and how they are being learned.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -97,9 +105,7 @@ impl Tuner {
         &mut self,
         sizes: &Sizes,
         seed: u64,
-        moments: &Moments,
-        synthetic: &mut Synthetic,
-        scratch: &mut Scratch,
+        curvature: Curvature<'_>,
     ) -> f32 {
         let heard = core::mem::take(&mut self.heard);
         let sums = &heard.sums();
@@ -117,7 +123,7 @@ impl Tuner {
         self.units.take(sizes, share);
         // Otherwise the gradient belongs to a point that isn't the model.
         if is_accepted {
-            self.make_step(sizes, sums.gradient, count, moments, synthetic, scratch);
+            self.make_step(sizes, sums.gradient, count, curvature);
             self.choose_block(sizes, seed, sums.known);
         }
         self.heard = heard;
@@ -149,26 +155,25 @@ impl Tuner {
         (share, false, DAMPING_UP)
     }
 
-    fn make_step(
-        &mut self,
-        sizes: &Sizes,
-        gradient: &[f64],
-        count: f64,
-        moments: &Moments,
-        synthetic: &mut Synthetic,
-        scratch: &mut Scratch,
-    ) {
+    /// Puts a step for the block that was asked for on trial.
+    fn make_step(&mut self, sizes: &Sizes, gradient: &[f64], count: f64, from: Curvature<'_>) {
+        let Curvature { moments, synthetic, scratch } = from;
         let Units { frame, parameters, .. } = &self.units;
         let block = self.asked;
         let curvature = synthetic.curvature(sizes, moments, frame, parameters, block);
         let len = gradient.len();
-        let diagonal = (0..len).map(|at| curvature[triangle(at) + at]).sum::<f64>();
-        let damping = self.damping[damping_index(block)] * diagonal / len as f64 + RIDGE;
+        let is_weight = |at: &usize| block == Block::Output || at.is_multiple_of(sizes.row());
+        let weights = (0..len).filter(is_weight).map(|at| curvature[triangle(at) + at]);
+        let damping = self.damping[damping_index(block)] * weights.sum::<f64>() / len as f64;
+        let size = (SIZE_SHARE * self.loss).max(f64::MIN_POSITIVE);
+        for at in 0..len {
+            curvature[triangle(at) + at] += damping * if is_weight(&at) { 1.0 } else { size };
+        }
         let Scratch { gradient: mean, step, work } = scratch;
         mean.clear();
         mean.extend(gradient.iter().map(|g| g / count));
         step.clone_from(mean);
-        work.solve(curvature, damping, step);
+        work.solve(curvature, 0.0, step);
         if !step.iter().all(|step| step.abs() <= f64::from(MAX_NUMBER)) {
             return;
         }

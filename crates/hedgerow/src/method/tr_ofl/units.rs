@@ -14,7 +14,7 @@ use crate::random::{CounterRng, Purpose, normal};
 use crate::scaling::Rescaling;
 
 /// Size of the first frequencies, times √q, and the logarithms between which a unit's factor lies.
-const FREQUENCY_SIZE: f64 = 1.6;
+const FREQUENCY_SIZE: f64 = 2.0;
 const FREQUENCY_SPREAD: (f64, f64) = (-1.0, 0.7);
 
 /// Largest phase, and largest sum of a unit's frequencies, in radians: with inputs of at most 100 no

@@ -225,6 +225,13 @@ pub(super) struct Sums {
     pub(super) prefers_step: bool,
 }
 
+/// A sample that counts from now on, with the sign 1, or no longer, with the sign -1.
+pub(super) struct Counted {
+    pub(super) block: usize,
+    pub(super) lane: usize,
+    pub(super) sign: f32,
+}
+
 impl Sums {
     pub(super) fn clear(&mut self) {
         (self.half, self.whole, self.base) = (0.0, 0.0, 0.0);
@@ -258,33 +265,26 @@ impl Sums {
         }
     }
 
-    /// A sample was remembered.
-    pub(super) fn add(
+    /// A sample was remembered, or will be forgotten.
+    pub(super) fn count_one(
         &mut self,
         sizes: &Sizes,
         loss: Loss,
         asked: Asked,
         memory: &SampleMemory,
-        slot: (usize, usize),
+        Counted { block, lane, sign }: Counted,
         trial: &Trial,
     ) {
-        let slope = self.count(loss, memory, slot, 1.0);
-        self.add_slope(sizes, asked, memory, slot, slope, trial);
-    }
-
-    /// A sample will be forgotten.
-    pub(super) fn remove(
-        &mut self,
-        sizes: &Sizes,
-        loss: Loss,
-        asked: Asked,
-        memory: &SampleMemory,
-        slot: (usize, usize),
-        trial: &Trial,
-    ) {
-        let slope = self.count(loss, memory, slot, -1.0);
-        self.add_slope(sizes, asked, memory, slot, -slope, trial);
+        let slope = sign * self.count(loss, memory, (block, lane), f64::from(sign));
         self.base = self.base.max(0.0);
+        let Asked::Block(asked) = asked else { return };
+        let mut lines = [ZERO; MOST_INPUTS];
+        let lines = &mut lines[..sizes.inputs];
+        lines.iter_mut().zip(memory.inputs(block, lane)).for_each(|(line, x)| line.0[0] = x);
+        let samples = Samples { lines, stride: sizes.inputs, inputs: sizes.inputs };
+        let mut slopes = [ZERO];
+        slopes[0].0[0] = slope;
+        add_gradient(sizes, asked, &samples, trial, &slopes, &mut self.gradient);
     }
 
     /// Counts a sample's losses, and returns its slope at θ + s.
@@ -303,25 +303,6 @@ impl Sums {
         self.base += sign * loss_change(loss, 0.0, residual);
         let moved = residual + whole;
         (weight(loss, moved) * moved) as f32
-    }
-
-    fn add_slope(
-        &mut self,
-        sizes: &Sizes,
-        asked: Asked,
-        memory: &SampleMemory,
-        (block, lane): (usize, usize),
-        slope: f32,
-        trial: &Trial,
-    ) {
-        let Asked::Block(asked) = asked else { return };
-        let mut lines = [ZERO; MOST_INPUTS];
-        let lines = &mut lines[..sizes.inputs];
-        lines.iter_mut().zip(memory.inputs(block, lane)).for_each(|(line, x)| line.0[0] = x);
-        let samples = Samples { lines, stride: sizes.inputs, inputs: sizes.inputs };
-        let mut slopes = [ZERO];
-        slopes[0].0[0] = slope;
-        add_gradient(sizes, asked, &samples, trial, &slopes, &mut self.gradient);
     }
 
     /// `block` is the length of the gradient.

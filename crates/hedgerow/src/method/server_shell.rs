@@ -13,15 +13,20 @@ use super::{ServerMethod, Setup};
 use crate::aggregation::{Gathering, PartialSum};
 use crate::message::{Broadcast, NodeId, Rejected, Upload, check_numbers};
 use crate::scaling::Rescaling;
-use crate::state::{BadState, StateKind, is_count};
+use crate::state::{BadState, OlderVersion, StateKind, is_count};
 
 /// What is special about a method on the server.
 pub trait ServerRule: Send + Sync {
     /// What has to survive a restart, beside the broadcast and the uploads of the open round.
-    type Memory: Serialize + DeserializeOwned + Send + Sync;
+    type Memory: Serialize + DeserializeOwned + Send + Sync + 'static;
 
     /// Kind of its saved states.
     fn kind(&self) -> StateKind;
+
+    /// Older versions of saved states that are still read.
+    fn older(&self) -> &'static [OlderVersion<State<Self::Memory>>] {
+        &[]
+    }
 
     /// Turns the sums of a round into the numbers and kernels of the next broadcast.
     fn close(&mut self, memory: &mut Self::Memory, sums: &Gathering, broadcast: &mut Broadcast);
@@ -67,11 +72,20 @@ pub struct ServerShell<R: ServerRule> {
     state: State<R::Memory>,
 }
 
+/// What is saved.
 #[derive(Serialize, Deserialize)]
-struct State<M> {
+pub struct State<M> {
     broadcast: Broadcast,
     gathering: Gathering,
     memory: M,
+}
+
+impl<M> State<M> {
+    /// With what another version remembered.
+    pub(super) fn map<N>(self, change: impl FnOnce(M) -> N) -> State<N> {
+        let Self { broadcast, gathering, memory } = self;
+        State { broadcast, gathering, memory: change(memory) }
+    }
 }
 
 impl<R: ServerRule> ServerShell<R> {
@@ -220,7 +234,7 @@ impl<R: ServerRule> ServerMethod for ServerShell<R> {
                 && state.gathering.is_sound(&known)
                 && self.rule.is_sound(&state.memory, &state.broadcast)
         };
-        let mut state = self.rule.kind().restore(saved, is_sound)?;
+        let mut state = self.rule.kind().restore_any(saved, self.rule.older(), is_sound)?;
         state.gathering = state.gathering.with_parts(self.state.gathering.parts());
         self.state = state;
         Ok(())

@@ -42,7 +42,7 @@ pub(super) struct Node {
 /// What is saved.
 #[derive(Serialize, Deserialize)]
 pub(super) struct State {
-    ridge: ridge::State,
+    ridge: ridge::Saved,
     own: OwnState,
 }
 
@@ -101,14 +101,14 @@ impl Node {
 
     /// Follows from θ, the step on trial and the memory.
     fn refresh(&mut self) {
-        let Self { sizes, order, memory, units, sums, trial, loss, .. } = self;
+        let Self { sizes, ridge, order, memory, units, sums, trial, loss, .. } = self;
         let Some(units) = units else {
             sums.clear();
             return;
         };
         trial.set(sizes, units);
         trial.evaluate(sizes, units, memory);
-        sums.total(sizes, *loss, order.asked, memory, trial);
+        sums.total(sizes, *loss, order.asked, (memory, ridge.samples()), trial);
     }
 
     /// F of all remembered samples from the beginning, at θ.
@@ -141,6 +141,7 @@ impl NodeRule for Node {
     }
 
     fn learn(&mut self, step: u64, z: Features<'_>, y: f32) {
+        let known = self.ridge.samples();
         self.ridge.learn(step, z, y);
         let outputs = self.units.as_ref().map(|units| self.outputs(units, z));
         if let Some(outputs) = &outputs {
@@ -152,7 +153,8 @@ impl NodeRule for Node {
         }
         let (sizes, loss, asked) = (self.sizes, self.loss, self.order.asked);
         let (block, lane, is_replaced) = self.memory.next_slot();
-        if is_replaced && outputs.is_some() {
+        let is_forgotten = !self.memory.is_recent((block, lane), known);
+        if is_replaced && !is_forgotten && outputs.is_some() {
             self.sums.remove(&sizes, loss, asked, &self.memory, (block, lane), &self.trial);
         }
         let mut x = [0.0; MOST_INPUTS];
@@ -189,7 +191,8 @@ impl NodeRule for Node {
                 let numbers = &mut upload.numbers;
                 numbers.reserve(gradient.len() + BLOCK_EXTRA);
                 numbers.extend(gradient.iter().map(|g| to_wire(*g)));
-                let (count, samples) = (self.memory.len() as f64, samples as f64);
+                let count = self.ridge.samples().min(self.memory.len() as u64);
+                let (count, samples) = (count as f64, samples as f64);
                 let sums = [*half, *whole, *base, count, samples, ridge_error, *error];
                 numbers.extend(sums.map(to_wire));
             }
@@ -229,6 +232,9 @@ impl NodeRule for Node {
             }
             (_, Some(known), Some(told)) => told == known,
         };
+        if order.form == Form::Ridge && !self.ridge.can_take_rival(order.ridge_rival()) {
+            return Err(Rejected::Garbled { what: "a rival of another model" });
+        }
         if !fits {
             return Err(Rejected::Garbled { what: "units that this node doesn't have" });
         }

@@ -106,6 +106,11 @@ impl Default for Forgetting {
 }
 
 impl Forgetting {
+    /// Before the first round, with room for rivals of so many features.
+    pub(super) fn new(features: usize) -> Self {
+        Self { rival: Vec::with_capacity(features), ..Self::default() }
+    }
+
     /// A round is over.
     pub(super) fn pass(&mut self, is_alarming: bool) {
         self.round = (self.round + 1).min(LAST_COUNT - 1);

@@ -108,7 +108,7 @@ impl Node {
                 curvature: [0.0; CURVATURES],
                 round: RoundSums::default(),
             },
-            history: History::default(),
+            history: History::new(sizes.features),
             order,
             model: Models::zero(1, sizes.features),
             rival: Models::zero(1, sizes.features),

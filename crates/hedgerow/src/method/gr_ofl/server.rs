@@ -158,7 +158,7 @@ impl Growth {
             epoch: Epoch::default(),
             errors: Errors { trust: TRUST_FIRST, ..Errors::default() },
         };
-        let memory = Memory { ridge, forgetting: Forgetting::default() };
+        let memory = Memory { ridge, forgetting: Forgetting::new(sizes.features) };
         (Self { sizes, scratch: Scratch::default() }, memory, opening)
     }
 

@@ -341,6 +341,8 @@ impl Memory {
 
     /// Nodes were told to forget: units that have too few samples left begin anew.
     fn forget(&mut self, sizes: &Sizes, left: f64, round: u64) {
+        // Errors of a change say nothing of those that follow.
+        self.contest.usual = None;
         let Some(tuner) = &self.tuner else { return };
         let parameters = sizes.parameters(tuner.units.count(sizes)) as f64;
         if left < SAMPLES_PER_PARAMETER * parameters {

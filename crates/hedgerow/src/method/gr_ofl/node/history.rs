@@ -113,6 +113,17 @@ pub(in crate::method) struct History {
 }
 
 impl History {
+    /// Before the first round, with room for what may come.
+    pub(super) fn new(features: usize) -> Self {
+        Self {
+            checkpoints: Vec::with_capacity(SLOTS + 1),
+            spare: Vec::with_capacity(SLOTS + 2),
+            rival: Vec::with_capacity(features),
+            image: Vec::with_capacity(features),
+            ..Self::default()
+        }
+    }
+
     /// The vote for the rival in a round of so many samples, from −1 to 1.
     pub(super) fn vote(&self, samples: u64) -> f64 {
         let largest = USUAL_ERRORS * self.usual * samples as f64;
@@ -125,8 +136,8 @@ impl History {
         if passed >= COUNTER_CYCLE / 2 || state.count == 0.0 {
             // The server went back to an earlier state, or the node has nothing to forget.
             let samples = if state.count == 0.0 { 0 } else { self.samples };
-            let rival = core::mem::take(&mut self.rival);
-            *self = Self { mark, joined: mark, begin, samples, rival, ..Self::default() };
+            (self.mark, self.begin, self.samples) = (mark, begin, samples);
+            self.clear();
         } else if passed > 0 {
             self.mark = mark;
             self.drop_checkpoints(|id| ladder::slot(mark, id).is_some());
@@ -254,8 +265,8 @@ impl History {
 
     /// Sums are useless.
     pub(super) fn clear(&mut self) {
-        self.checkpoints.clear();
-        self.forgotten = None;
+        self.drop_checkpoints(|_| false);
+        self.spare.extend(self.forgotten.take());
         self.joined = self.mark;
     }
 

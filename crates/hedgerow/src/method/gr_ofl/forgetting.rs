@@ -108,7 +108,8 @@ impl Default for Forgetting {
 impl Forgetting {
     /// Before the first round, with room for rivals of so many features.
     pub(super) fn new(features: usize) -> Self {
-        Self { rival: Vec::with_capacity(features), ..Self::default() }
+        let (marks, rival) = (Vec::with_capacity(SLOTS + 1), Vec::with_capacity(features));
+        Self { marks, rival, ..Self::default() }
     }
 
     /// A round is over.

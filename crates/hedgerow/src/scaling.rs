@@ -16,6 +16,7 @@ mod server;
 mod summary;
 
 pub use node::NodeScaling;
+pub(crate) use refit::SumsRefit;
 pub use rescaling::Rescaling;
 pub use scale::{Axis, BadScale, Scale, ScaleKind};
 pub use server::ServerScaling;

@@ -212,7 +212,13 @@ fn uneven_round(world: &mut World, t: u64) {
         let chance = t + node as u64;
         let latest = world.server.broadcast().clone();
         if !chance.is_multiple_of(3) {
-            world.nodes[node].adopt(&latest).unwrap();
+            // A rival of a model that it missed is no use to a node.
+            let adopted = world.nodes[node].adopt(&latest);
+            if matches!(adopted, Err(Rejected::MissedBroadcast { .. })) {
+                world.nodes[node].adopt(&world.server.catch_up()).unwrap();
+            } else {
+                adopted.unwrap();
+            }
         }
         (0..chance % 3).for_each(|which| world.learn(node, 100 * t + which));
         let upload = world.upload(node).filter(|upload| upload.round == latest.round);

@@ -6,6 +6,7 @@ mod compression;
 mod compression_costs;
 mod endurance;
 mod features;
+mod forgetting;
 mod golden;
 mod gr;
 mod gr_halves;

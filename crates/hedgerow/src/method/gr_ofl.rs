@@ -34,7 +34,8 @@
 //!   labels exceed hi (or, in turn, lo), and the square of that (2);
 //! - c, and the round's number of samples (2).
 //!
-//! In the first round of all it uploads A and b of as many features as fit instead, Σy² and c.
+//! In a trial (see below) there is a vote before the errors, in place of one number of the slice. In
+//! the first round of all it uploads A and b of as many features as fit instead, Σy² and c.
 //!
 //! *Server*, from the sums alone: K = Σ VᵀAV / samples. In the plane of the last moves the best
 //! point is known in hindsight: w ← w − V K⁻¹ Vᵀḡ. Where K shows more curvature than the
@@ -56,8 +57,34 @@
 //! *Label range*: a minimum is no sum. The server moves hi by Σu²/Σu where u is by how much a
 //! node's labels exceed it: never beyond the largest label, and near it within a few rounds.
 //!
-//! *Abrupt drift*: if the error of late is a multiple of what it used to be, and worse than a
-//! constant's, all nodes are told to scale their sums by φ.
+//! # Forgetting
+//!
+//! Every 16 rounds there is a *mark*: nodes store their sums, a checkpoint ([`ladder`]). Four are
+//! kept, the youngest up to 16 rounds old, the others 16 to 32, 32 to 64 and 64 to 128. A window of
+//! the history is a difference of sums, so nodes need no samples for it.
+//!
+//! *Suspicion*: every 24 rounds uploads tell of a window W instead of the whole history: its
+//! gradient at w, its squared errors and its count N. With ḡ the mean gradient and σ² the mean
+//! squared error, Q = N·ḡᵀH⁻¹ḡ/σ² is about n if nothing changed. If the recent error is 1.5 times
+//! the usual one, that is an *alarm*: there is a mark at once, and a check as soon as the window
+//! from there has enough samples.
+//!
+//! *Rival*: if Q > 1.25n + 10, the next broadcast has w − (1 − n/Q)·H⁻¹ḡ in place of w, which stays
+//! as it is. *Trial*: in at most 24 rounds nodes vote. A vote is by how much the rival's squared
+//! errors of the round are less than those of w, as a multiple of twice the history's mean squared
+//! error, between −1 and 1. The rival has won if the sum of the rounds' mean votes exceeds three
+//! standard errors and one, and their mean is at least a tenth. So neither wild labels nor a few
+//! nodes that lie decide, and a change that matters is found within a dozen rounds.
+//!
+//! *Order*: w becomes the rival, and all nodes subtract 0.995 of the sums before the window from
+//! all others. They keep those aside. *Return*: every third check, and the first after an alarm, is
+//! for a history that has them back, and lacks what came between instead, if it is an alarm. It
+//! needs two standard errors. That takes back what was forgotten wrongly, and a function that comes
+//! back is known at once.
+//!
+//! A node that joined later, or missed broadcasts, uses the nearest checkpoint that it has. A
+//! broadcast with a rival lacks w: nodes that missed the one before get w without the rival, and
+//! don't vote ([`crate::method::ServerMethod::catch_up`]).
 //!
 //! *Huber loss*: a sample enters the sums with the weight min(1, δ_H/|ŷ − y|) that it has when it
 //! comes (one step of iterated reweighting). The logistic loss is refused: its weights change with
@@ -66,11 +93,13 @@
 //! # Costs
 //!
 //! With M = 0.8·r features a node keeps M(M + 1)/2 sums in f64, as many in f32 for the slices, and
-//! a few vectors: 39 kB for r = 100. A sample costs M(d + M/2) multiplications, an upload 2n². The
+//! a few vectors: 39 kB for r = 100. Four checkpoints and what was forgotten have 26 kB each. A sample costs M(d + M/2) multiplications, an upload 2n². The
 //! server solves one n×n system a round. Sums have to be f64: gradients are differences of sums
 //! that nearly cancel.
 
 mod delivery;
+pub(super) mod forgetting;
+pub(super) mod ladder;
 pub(super) mod matrix;
 pub(super) mod node;
 mod plane;
@@ -81,6 +110,7 @@ use alloc::vec::Vec;
 use super::info::{DictionarySize, FeatureKind, Halves, Look, MethodInfo, frequencies_within};
 use super::layout::{BroadcastLayout, Layout, UploadLayout, Votes};
 use super::node_shell::NodeShell;
+use ladder::{Begin, Stage};
 use crate::learning::Loss;
 use crate::limits::{LAST_COUNT, MAX_DICTIONARY, MAX_NUMBER};
 use crate::linear_algebra::write_bounded;
@@ -117,9 +147,10 @@ pub(super) static INFO: MethodInfo = MethodInfo {
         broadcast: BroadcastLayout::Nothing,
     },
     memory: |setup| {
-        // The sums in f64, and what is left to send of them in f32.
+        // The sums in f64, and what is left to send of them in f32; checkpoints, and what was
+        // forgotten.
         let features = Sizes::new(setup.budget()).features;
-        6 * features * features + 64 * features
+        (6 + 4 * (ladder::SLOTS + 1)) * features * features + (64 + 8 * ladder::SLOTS) * features
     },
     halves: Some(Halves {
         node: |setup, _, _| {
@@ -147,9 +178,6 @@ pub(super) const COUNTER_CYCLE: u32 = 1 << 20;
 
 /// δ: total penalty on the model.
 const PENALTY: f64 = 1e-5;
-
-/// φ: the share of the past that is kept after an order to forget.
-const SHARE_KEPT: f64 = 0.005;
 
 /// Sizes that follow from a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -215,10 +243,14 @@ pub(super) struct Order {
     pub(super) epoch: u32,
     /// Where in the triangle the next slice begins.
     pub(super) begin: usize,
-    /// How often nodes were told to forget.
-    forgotten: u32,
+    /// How often nodes were told to store their sums.
+    mark: u32,
     /// How many of the last moves the server wants to know the curvature along.
     pub(super) moves: usize,
+    /// What the round is about.
+    pub(super) stage: Stage,
+    /// Where the history begins.
+    pub(super) begin_of_history: Begin,
 }
 
 /// What an upload has room for.
@@ -242,8 +274,10 @@ impl Order {
             trust: 1.0,
             epoch: 0,
             begin: 0,
-            forgotten: 0,
+            mark: 0,
             moves: 0,
+            stage: Stage::Nothing,
+            begin_of_history: Begin::default(),
         }
     }
 
@@ -274,7 +308,7 @@ impl Order {
     }
 
     fn scalars(&self) -> usize {
-        7 + triangle(self.moves)
+        7 + triangle(self.moves) + usize::from(self.stage.has_votes())
     }
 
     pub(super) fn layout(&self, sizes: &Sizes) -> UploadShape {
@@ -284,6 +318,10 @@ impl Order {
                 len: triangle(self.len) + self.len + 2,
             };
         }
+        if matches!(self.stage, Stage::Check(_)) {
+            return UploadShape { slice: (self.begin, self.begin), len: self.len + 7 };
+        }
+        // A vote may take the last place of a slice.
         let room = sizes.budget - self.len - self.scalars();
         let end = triangle(sizes.features).min(self.begin + room);
         UploadShape { slice: (self.begin, end), len: self.len + end - self.begin + self.scalars() }
@@ -292,22 +330,34 @@ impl Order {
     /// Refuses an upload of the right length that no honest node sends.
     pub(super) fn check_upload(&self, numbers: &[f32]) -> Result<(), Rejected> {
         let len = numbers.len();
-        // Counts, squares and what exceeds a range are never negative; only how far labels lie from
-        // the constant has a sign.
+        // Counts, squares and what exceeds a range are never negative; only votes, and how far
+        // labels lie from the constant, have a sign.
+        let has_vote = self.stage.has_votes() && !self.is_first();
+        let vote = Some(len.wrapping_sub(6)).filter(|_| has_vote);
         let (positive, signed) = match self.is_first() {
             true => (len - 2..len, None),
-            false => (len - 7..len, Some(len - 3).filter(|_| !self.asks_for_range())),
+            false => (
+                len - 7 - usize::from(has_vote)..len,
+                Some(len - 3).filter(|_| !self.asks_for_range()),
+            ),
         };
-        match positive.into_iter().find(|at| numbers[*at] < 0.0 && signed != Some(*at)) {
-            None => Ok(()),
-            Some(position) => Err(Rejected::Negative { position, value: numbers[position] }),
+        let is_wrong = |at: &usize| numbers[*at] < 0.0 && ![signed, vote].contains(&Some(*at));
+        if let Some(position) = positive.into_iter().find(is_wrong) {
+            return Err(Rejected::Negative { position, value: numbers[position] });
+        }
+        match vote {
+            Some(position) if numbers[position].abs() > 1.0 => {
+                Err(Rejected::OutOfBounds { position, value: numbers[position], bound: 1.0 })
+            }
+            _ => Ok(()),
         }
     }
 
     /// Appends the tail of a broadcast.
     pub(super) fn write(&self, numbers: &mut Vec<f32>) {
-        let Self { origin, constant, low, high, trust, epoch, begin, forgotten, moves, .. } = *self;
-        let counters = [epoch as f32, begin as f32, forgotten as f32, moves as f32];
+        let Self { origin, constant, low, high, trust, epoch, begin, mark, .. } = *self;
+        let code = self.begin_of_history.write(ladder::write_shape(self.moves, self.stage));
+        let counters = [epoch as f32, begin as f32, mark as f32, code as f32];
         numbers.extend([origin, constant, low, high, trust].into_iter().chain(counters));
     }
 
@@ -345,8 +395,13 @@ impl Order {
         };
         let epoch = count(5, COUNTER_CYCLE as usize)? as u32;
         let begin = count(6, triangle(sizes.features) - 1)?;
-        let forgotten = count(7, COUNTER_CYCLE as usize)? as u32;
-        let moves = count(8, SEARCHED_MOVES)?;
+        let mark = count(7, COUNTER_CYCLE as usize - 1)? as u32;
+        let code = Begin::read(count(8, ladder::MOST_CODE)?);
+        let code = code.and_then(|(begin, shape)| Some((begin, ladder::read_shape(shape)?)));
+        let Some((begin_of_history, (moves, stage))) = code else {
+            let (position, value) = (len + 8, tail[8]);
+            return Err(Rejected::OutOfBounds { position, value, bound: SEARCHED_MOVES as f32 });
+        };
         let [origin, constant, low, high, trust] = [tail[0], tail[1], tail[2], tail[3], tail[4]];
         if !(0.0..=1.0).contains(&trust) {
             return Err(Rejected::OutOfBounds { position: len + 4, value: trust, bound: 1.0 });
@@ -357,7 +412,24 @@ impl Order {
         if epoch == 0 && (len != sizes.first || begin != 0) {
             return Err(Rejected::WrongLength { expected: sizes.first + BROADCAST_EXTRA, found });
         }
-        Ok(Self { round, len, origin, constant, low, high, trust, epoch, begin, forgotten, moves })
+        if epoch == 0 && stage != Stage::Nothing {
+            return Err(Rejected::Garbled { what: "a rival of nothing" });
+        }
+        Ok(Self {
+            round,
+            len,
+            origin,
+            constant,
+            low,
+            high,
+            trust,
+            epoch,
+            begin,
+            mark,
+            moves,
+            stage,
+            begin_of_history,
+        })
     }
 }
 
@@ -378,7 +450,7 @@ fn rescale_broadcast(
     }
     if !order.is_first() {
         order.open_epoch();
-        order.moves = 0;
+        (order.moves, order.stage) = (0, Stage::Nothing);
     }
     model.iter_mut().filter(|w| !w.is_finite()).for_each(|w| *w = 0.0);
     broadcast.numbers.truncate(len);
@@ -464,8 +536,10 @@ mod tests {
             trust: 0.75,
             epoch: 5,
             begin: 77,
-            forgotten: 2,
+            mark: 2,
             moves: 1,
+            stage: Stage::Rival,
+            begin_of_history: Begin::default(),
         };
         let mut numbers = vec![0.5; 9];
         order.write(&mut numbers);

@@ -52,8 +52,12 @@
 //! forgetting: F has to earn back what it cost. GR-OFL has every eighth round if F is ahead, every
 //! other one at a draw, four of five if F is behind. As long as GR-OFL's own error falls, units don't
 //! begin, and a draw counts as being behind. Units that fall behind for twelve rounds are
-//! abandoned, and begin again when the stream is half as long again. After a surprising round
+//! abandoned, and begin again when the history is half as long again. After a surprising round
 //! GR-OFL comes first.
+//!
+//! *Forgetting* is that of GR-OFL: its checks and trials get the rounds that they need. After an
+//! order to forget, losses and gradients of F are over the samples of what is left. Units that have
+//! less than six samples for each parameter then begin anew.
 //!
 //! # Nodes that miss a broadcast
 //!

@@ -1,5 +1,7 @@
 //! The node half: sums over all samples, and what is uploaded of them.
 
+mod history;
+
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
@@ -8,9 +10,9 @@ use super::super::Setup;
 use super::super::node_shell::NodeRule;
 use super::super::rows::Models;
 use super::delivery::{Delivered, extended};
+use super::ladder::Stage;
 use super::{
-    BROADCAST_EXTRA, COUNTER_CYCLE, Order, SEARCHED_MOVES, SHARE_KEPT, Sizes, UploadShape,
-    push_move, to_wire, triangle,
+    BROADCAST_EXTRA, Order, SEARCHED_MOVES, Sizes, UploadShape, push_move, to_wire, triangle,
 };
 use crate::codec::{Kind, Section};
 use crate::features::Features;
@@ -22,22 +24,32 @@ use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
 use crate::simd::{self, Cpu};
 use crate::state::{BadState, OlderVersion, StateKind, is_count, read_body};
+use history::History;
 
 /// The sums of a node. Other methods may own one.
 pub(in crate::method) struct Node {
     setup: Setup,
     sizes: Sizes,
     state: State,
+    history: History,
     /// What the latest broadcast ordered.
     order: Order,
-    /// w, filled up with zeros.
+    /// w and its rival, filled up with zeros.
     model: Models,
+    rival: Models,
     /// A sample's features in f64, or model, moves and half their products; scratch.
     wide: Vec<f64>,
 }
 
+/// What is saved.
 #[derive(Serialize, Deserialize)]
-pub(in crate::method) struct State {
+pub(in crate::method) struct Saved {
+    state: State,
+    history: History,
+}
+
+#[derive(Serialize, Deserialize)]
+struct State {
     broadcast: Broadcast,
     /// The last moves of the model, the latest first, as far back as no broadcast was missed.
     moves: Vec<Vec<f64>>,
@@ -99,8 +111,10 @@ impl Node {
                 round: RoundSums::default(),
                 delivered: Delivered::default(),
             },
+            history: History::new(sizes.features),
             order,
             model: Models::zero(1, sizes.features),
+            rival: Models::zero(1, sizes.features),
             wide: vec![0.0; (1 + 2 * SEARCHED_MOVES) * sizes.features],
         }
     }
@@ -120,20 +134,38 @@ impl Node {
         (self.state.round.samples, self.state.round.error)
     }
 
+    /// The latest samples that are in the history.
+    pub(in crate::method) fn samples(&self) -> u64 {
+        self.history.samples
+    }
+
     /// A round begins whose broadcast has no model: the last one stays.
     pub(in crate::method) fn begin_round(&mut self) {
         self.state.round = RoundSums::default();
+        self.history.gain = 0.0;
+    }
+
+    /// Whether a rival of so many features, if there is one, is one of the model.
+    pub(in crate::method) fn can_take_rival(&self, len: Option<usize>) -> bool {
+        len.is_none_or(|len| len == self.order.len && !self.order.is_first())
+    }
+
+    /// Whether an order is the next, for the model that the node has.
+    fn has_model_of(&self, order: &Order) -> bool {
+        order.round == self.order.round + 1 && order.len == self.order.len
     }
 
     /// Takes over what follows from the latest broadcast.
     fn follow(&mut self, order: Order) {
         self.model.set_first(&self.state.broadcast.numbers[..order.len]);
+        self.rival.set_first(&self.history.rival);
         self.order = order;
     }
 
-    /// Gradient and curvature of the whole history at a new model.
+    /// Gradient and curvature of the whole history at a new model, or of the window that is asked
+    /// for.
     fn look_back(&mut self) {
-        let Self { state, wide, order, sizes, .. } = self;
+        let Self { state, history, wide, order, sizes, .. } = self;
         state.curvature = [0.0; CURVATURES];
         if order.is_first() {
             state.gradient.clear();
@@ -158,6 +190,34 @@ impl Node {
         simd::multiply_with_halves(cpu, &state.gram, model, &mut state.gradient, [a, b], halves);
         state.gradient.iter_mut().zip(&state.moment).for_each(|(g, b)| *g -= b);
         state.curvature = [2.0 * dot(a, of_a), dot(a, of_b) + dot(b, of_a), 2.0 * dot(b, of_b)];
+        // The first feature is one, and the model is w again.
+        model[0] = f64::from(state.broadcast.numbers[0]);
+        let window = match order.stage {
+            Stage::Check(window) => Some(window),
+            _ => None,
+        };
+        history.look(state, window, (model, f64::from(order.origin)));
+    }
+
+    /// Writes what every upload but the first ends with.
+    fn write_round(&self, numbers: &mut Vec<f32>) {
+        let Self { state, order, .. } = self;
+        let round = &state.round;
+        let told = if order.asks_for_range() {
+            let origin = f64::from(order.origin);
+            let beyond = if order.asks_for_high() {
+                state.largest - origin - f64::from(order.high)
+            } else {
+                f64::from(order.low) - (state.smallest - origin)
+            };
+            let beyond = beyond.max(0.0);
+            [beyond * beyond, beyond]
+        } else {
+            [round.constant_error, round.constant_offset]
+        };
+        numbers.push(to_wire(round.error));
+        numbers.extend(told.map(to_wire));
+        numbers.extend([to_wire(state.count), to_wire(round.samples as f64)]);
     }
 }
 
@@ -173,20 +233,21 @@ fn padded<'a>(v: &'a [f64], buffer: &'a mut [f64]) -> &'a [f64] {
 }
 
 /// Version 4 had the round in the broadcast, and the number of samples in the sums of the round.
-fn read_version_4(body: &[u8]) -> Result<(u64, u64, State), BadState> {
+fn read_version_4(body: &[u8]) -> Result<(u64, u64, Saved), BadState> {
     let state: State = read_body(&extended(body, &Delivered::default()))?;
-    Ok((state.broadcast.round, state.round.samples, state))
+    Ok((state.broadcast.round, state.round.samples, Saved { state, history: History::default() }))
 }
 
-/// Version 5 knew nothing of slices that were delivered.
-fn read_version_5(body: &[u8]) -> Result<(u64, u64, State), BadState> {
-    read_body(&extended(body, &Delivered::default()))
+/// Version 5 had no checkpoints and knew nothing of slices that were delivered.
+fn read_version_5(body: &[u8]) -> Result<(u64, u64, Saved), BadState> {
+    let (round, learned, state) = read_body(&extended(body, &Delivered::default()))?;
+    Ok((round, learned, Saved { state, history: History::default() }))
 }
 
 impl NodeRule for Node {
-    type State = State;
+    type State = Saved;
     const KIND: StateKind = StateKind::new("gr-node").version(6);
-    const OLDER: &'static [OlderVersion<(u64, u64, State)>] =
+    const OLDER: &'static [OlderVersion<(u64, u64, Saved)>] =
         &[(4, read_version_4), (5, read_version_5)];
 
     fn width(&self) -> usize {
@@ -199,9 +260,9 @@ impl NodeRule for Node {
 
     fn learn(&mut self, _step: u64, z: Features<'_>, y: f32) {
         let says = self.model.predict(0, z);
-        let Order { origin, low, high, .. } = self.order;
+        let Order { origin, low, high, stage, .. } = self.order;
         let error = f64::from(origin + says.clamp(low, high)) - f64::from(y);
-        let (state, label) = (&mut self.state, f64::from(y));
+        let (state, history, label) = (&mut self.state, &mut self.history, f64::from(y));
         let weight: f64 = match self.setup.objective().loss {
             Loss::Huber { delta } if error.abs() > delta && !self.order.is_first() => {
                 delta / error.abs()
@@ -214,9 +275,17 @@ impl NodeRule for Node {
         let (cpu, labels) = (Cpu::detect(), [root * label]);
         simd::widen(cpu, z.numbers(), root, wide);
         simd::add_gram(cpu, &mut state.gram, &mut state.moment, wide, &labels);
+        if stage.has_votes() && !history.rival.is_empty() {
+            let rival = self.rival.predict(0, z).clamp(low, high);
+            let rival = f64::from(origin + rival) - label;
+            history.gain += weight * (error * error - rival * rival);
+        }
         // At the current model, without clipping.
-        let slope = root * (f64::from(says) - (label - f64::from(origin)));
-        simd::add_multiple(cpu, &mut state.gradient, wide, slope);
+        let residual = f64::from(says) - (label - f64::from(origin));
+        history.squares += weight * residual * residual;
+        history.count += weight;
+        history.samples += 1;
+        simd::add_multiple(cpu, &mut state.gradient, wide, root * residual);
         let mut along = [0.0; SEARCHED_MOVES];
         for (along, v) in along.iter_mut().zip(&state.moves) {
             *along = dot(v, wide);
@@ -253,6 +322,11 @@ impl NodeRule for Node {
             return;
         }
         numbers.extend(state.gradient.iter().map(|g| to_wire(*g)));
+        if matches!(order.stage, Stage::Check(_)) {
+            numbers.extend([self.history.squares.max(0.0), self.history.count].map(to_wire));
+            self.write_round(numbers);
+            return;
+        }
         // The first slice of an epoch uses the current sums.
         let behind_slice = if !state.delivered.is_due(order) {
             numbers.resize(numbers.len() + end - begin, 0.0);
@@ -268,27 +342,16 @@ impl NodeRule for Node {
         let of_use = |sum: f64| to_wire(if knows_moves { sum } else { 0.0 });
         numbers.extend(state.curvature[..triangle(order.moves)].iter().map(|sum| of_use(*sum)));
         numbers.extend([of_use(state.count), to_wire(behind_slice)]);
-        let round = &state.round;
-        let told = if order.asks_for_range() {
-            let origin = f64::from(order.origin);
-            let beyond = if order.asks_for_high() {
-                state.largest - origin - f64::from(order.high)
-            } else {
-                f64::from(order.low) - (state.smallest - origin)
-            };
-            let beyond = beyond.max(0.0);
-            [beyond * beyond, beyond]
-        } else {
-            [round.constant_error, round.constant_offset]
-        };
-        numbers.push(to_wire(round.error));
-        numbers.extend(told.map(to_wire));
-        numbers.extend([to_wire(state.count), to_wire(round.samples as f64)]);
+        if order.stage.has_votes() {
+            numbers.push(to_wire(self.history.vote(state.round.samples)));
+        }
+        self.write_round(numbers);
     }
 
     fn sections(&self, out: &mut Vec<Section>) {
         let order = &self.order;
-        if order.is_first() {
+        // A window has little in common with the history.
+        if order.is_first() || matches!(order.stage, Stage::Check(_)) {
             return;
         }
         // The whole history's gradient changes little from round to round. Slices are exact: what
@@ -297,7 +360,10 @@ impl NodeRule for Node {
     }
 
     fn sent(&mut self, round: u64) {
-        self.state.delivered.sent(round, &self.order);
+        // A check has no slice.
+        if !matches!(self.order.stage, Stage::Check(_)) {
+            self.state.delivered.sent(round, &self.order);
+        }
     }
 
     fn acknowledge(&mut self, taken: u64) {
@@ -305,33 +371,44 @@ impl NodeRule for Node {
     }
 
     fn check(&self, broadcast: &Broadcast) -> Result<(), Rejected> {
-        Order::read(&self.sizes, broadcast).map(|_| ())
+        let order = Order::read(&self.sizes, broadcast)?;
+        let (round, found) = (self.order.round, order.round);
+        // A rival comes without the model.
+        if order.stage == Stage::Rival && found > round && !self.has_model_of(&order) {
+            return Err(Rejected::MissedBroadcast { round, found });
+        }
+        Ok(())
     }
 
     fn adopt(&mut self, broadcast: &Broadcast) {
         let Ok(order) = Order::read(&self.sizes, broadcast) else { return };
-        let state = &mut self.state;
+        let (state, history) = (&mut self.state, &mut self.history);
         // A model never shrinks, unless its server went back to an earlier state: then there is no
         // knowing its moves.
         let is_next = order.round == self.order.round + 1 && order.len >= self.order.len;
-        if is_next && !self.order.is_first() {
-            let before = &state.broadcast.numbers[..self.order.len];
-            push_move(&mut state.moves, &broadcast.numbers[..order.len], before);
+        let (weights, tail) = broadcast.numbers.split_at(order.len);
+        if order.stage == Stage::Rival {
+            history.rival.clear();
+            history.rival.extend_from_slice(weights);
         } else {
-            state.moves.clear();
+            if is_next && !self.order.is_first() {
+                let before = &state.broadcast.numbers[..self.order.len];
+                push_move(&mut state.moves, weights, before);
+            } else {
+                state.moves.clear();
+            }
+            state.broadcast.numbers.clear();
+            state.broadcast.numbers.extend_from_slice(weights);
+            if order.stage != Stage::Trial {
+                history.rival.clear();
+            }
         }
+        state.broadcast.numbers.truncate(order.len);
+        state.broadcast.numbers.extend_from_slice(tail);
         state.broadcast.round = broadcast.round;
-        state.broadcast.numbers.clone_from(&broadcast.numbers);
         state.round = RoundSums::default();
-        let times = (order.forgotten + COUNTER_CYCLE - self.order.forgotten) % COUNTER_CYCLE;
-        // Half the cycle and more is a server that went back to an earlier state.
-        if (1..COUNTER_CYCLE / 2).contains(&times) {
-            let left = math::powi(SHARE_KEPT, times.min(100) as i32);
-            let sums = state.gram.iter_mut().chain(&mut state.moment);
-            sums.for_each(|sum| *sum *= left);
-            state.count *= left;
-            state.energy *= left;
-        }
+        history.gain = 0.0;
+        history.follow(state, order.mark, order.begin_of_history);
         if order.begin > 0 && state.snapshot_epoch != order.epoch {
             state.snapshot.clear();
             state.snapshot.extend(state.gram.iter().map(|a| to_wire(*a)));
@@ -378,8 +455,10 @@ impl NodeRule for Node {
                 *label = (*label * gain).clamp(-f64::from(MAX_LABEL), f64::from(MAX_LABEL));
             }
         }
+        self.history.rescale(&sums, gain);
         if !state.gram.iter().chain(&state.moment).chain([&state.energy]).all(is_number) {
             // Scales of very different sizes: the old sums are useless.
+            self.history.clear();
             state.gram.iter_mut().chain(&mut state.moment).for_each(|sum| *sum = 0.0);
             (state.count, state.energy) = (0.0, 0.0);
         }
@@ -399,15 +478,15 @@ impl NodeRule for Node {
     }
 
     fn state(&self) -> impl Serialize {
-        &self.state
+        (&self.state, &self.history)
     }
 
-    fn is_sound(&self, state: &State) -> bool {
-        is_sound(&self.sizes, state)
+    fn is_sound(&self, saved: &Saved) -> bool {
+        is_sound(&self.sizes, &saved.state) && saved.history.is_sound(&self.sizes)
     }
 
-    fn restore(&mut self, state: State) {
-        self.state = state;
+    fn restore(&mut self, saved: Saved) {
+        (self.state, self.history) = (saved.state, saved.history);
         if let Ok(order) = Order::read(&self.sizes, &self.state.broadcast) {
             self.follow(order);
         }

@@ -1,5 +1,6 @@
 //! The server half: a step and a better preconditioner from each round's sums.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -8,10 +9,11 @@ use serde::{Deserialize, Serialize};
 use super::super::server_shell::{ServerRule, ServerShell, ServerState};
 use super::super::{ServerMethod, Setup};
 use super::delivery::{Delivery, Next, extended};
+use super::forgetting::Forgetting;
+use super::ladder::{self, Stage, Window};
 use super::matrix::{self, Work};
 use super::{
-    BROADCAST_EXTRA, INFO, Order, PENALTY, SEARCHED_MOVES, Sizes, UploadShape, next_in_cycle,
-    plane, push_move, rescale_broadcast, to_wire, triangle, whole_rows,
+    BROADCAST_EXTRA, INFO, Order, PENALTY, SEARCHED_MOVES, Sizes, UploadShape, plane, push_move, rescale_broadcast, to_wire, triangle, whole_rows,
 };
 use crate::aggregation::Gathering;
 use crate::limits::{MAX_NUMBER, MAX_SUM};
@@ -37,10 +39,8 @@ const MAX_OVERSHOOT: f64 = 0.5;
 /// Samples in the window of the recent error.
 const ERROR_WINDOW: f64 = 66.0;
 
-/// After an abrupt drift the recent error is more than this many times the usual error, and more
-/// than this many times the error of a constant.
-const DRIFT_OVER_USUAL: f64 = 3.0;
-const DRIFT_OVER_CONSTANT: f64 = 2.0;
+/// It is an alarm if the recent error is so many times the usual error.
+const ALARM: f64 = 1.5;
 
 /// The largest weight of one report in the recent error.
 const MAX_REPORT_WEIGHT: f64 = 0.2;
@@ -87,6 +87,13 @@ struct Scratch {
 /// What the server knows beyond its broadcast.
 #[derive(Serialize, Deserialize)]
 pub(in crate::method) struct Memory {
+    ridge: Ridge,
+    pub(in crate::method) forgetting: Forgetting,
+}
+
+/// The model, and how it is learned.
+#[derive(Serialize, Deserialize)]
+struct Ridge {
     /// w, as broadcast.
     model: Vec<f64>,
     /// The last moves of the model, the latest first.
@@ -130,7 +137,7 @@ struct Errors {
     constant: f64,
     /// Reports so far.
     reports: u64,
-    /// Samples until the next order to forget is possible.
+    /// No longer used.
     wait: f64,
     /// Log-odds of the model against the constant.
     trust: f64,
@@ -148,7 +155,7 @@ impl Growth {
         let mut numbers = vec![0.0; sizes.first];
         order.write(&mut numbers);
         let opening = Broadcast { round: 1, kernels: None, numbers };
-        let memory = Memory {
+        let ridge = Ridge {
             model: vec![0.0; sizes.first],
             moves: vec![],
             has_stepped: false,
@@ -157,19 +164,20 @@ impl Growth {
             pace: 0.0,
             age: 1.0,
             epoch: Epoch::default(),
-            errors: Errors { wait: 2.5 * ERROR_WINDOW, trust: TRUST_FIRST, ..Errors::default() },
+            errors: Errors { trust: TRUST_FIRST, ..Errors::default() },
             delivery: Delivery::default(),
             known: 0.0,
         };
+        let memory = Memory { ridge, forgetting: Forgetting::new(sizes.features) };
         (Self { sizes, scratch: Scratch::default() }, memory, opening)
     }
 
-    /// Turns the sums of a round into the numbers of the next broadcast. Whether H was taken from
+    /// Turns the sums of a round over some nodes into the numbers of the next broadcast. Whether H was taken from
     /// slices: then it is the mean Gram matrix, without what look-backs add to it later.
     pub(in crate::method) fn close_with(
         &mut self,
         memory: &mut Memory,
-        sums: impl Iterator<Item = f64>,
+        (sums, nodes): (impl Iterator<Item = f64>, f64),
         broadcast: &mut Broadcast,
     ) -> bool {
         // The broadcast is the server's own.
@@ -178,21 +186,25 @@ impl Growth {
         scratch.sums.clear();
         scratch.sums.extend(sums);
         let is_first = order.is_first();
+        // The next move is from the model.
+        memory.ridge.replace_rival(&order, broadcast);
         let (count, is_renewed) = if is_first {
-            (memory.begin(sizes, &mut order, scratch), false)
+            (memory.ridge.begin(sizes, &mut order, scratch), false)
         } else {
-            memory.go_on(sizes, &mut order, scratch)
+            memory.go_on(sizes, &mut order, nodes, scratch)
         };
         let seen = (count / (SAMPLES_FOR_TRUST * order.len as f64)).clamp(0.0, 1.0);
-        order.trust = (seen / (1.0 + math::exp(-memory.errors.trust))) as f32;
+        order.trust = (seen / (1.0 + math::exp(-memory.ridge.errors.trust))) as f32;
         memory.write(&mut order, broadcast, is_first, scratch);
         is_renewed
     }
 }
 
-/// Version 4 asked for every slice once.
+/// Version 4 asked for every slice once and had another rule of forgetting.
 fn read_version_4(body: &[u8]) -> Result<ServerState<Memory>, BadState> {
-    read_body(&extended(body, &(Delivery::default(), 0.0_f64)))
+    let added = (Delivery::default(), 0.0_f64);
+    let (broadcast, gathering, ridge): ServerState<Ridge> = read_body(&extended(body, &added))?;
+    Ok((broadcast, gathering, Memory { ridge, forgetting: Forgetting::default() }))
 }
 
 impl ServerRule for Growth {
@@ -204,7 +216,12 @@ impl ServerRule for Growth {
     }
 
     fn close(&mut self, memory: &mut Memory, sums: &Gathering, broadcast: &mut Broadcast) {
-        self.close_with(memory, sums.totals(), broadcast);
+        self.close_with(memory, (sums.totals(), sums.count() as f64), broadcast);
+    }
+
+    fn catch_up(&self, memory: &Memory, broadcast: &Broadcast) -> Option<Broadcast> {
+        let order = Order::read(&self.sizes, broadcast).ok()?;
+        (order.stage == Stage::Rival).then(|| memory.whole(broadcast).into_owned())
     }
 
     fn upload_len(&self, broadcast: &Broadcast) -> Option<usize> {
@@ -212,7 +229,11 @@ impl ServerRule for Growth {
     }
 
     fn rescale(&self, memory: &mut Memory, broadcast: &mut Broadcast, rescaling: &Rescaling) {
-        let gain = rescaling.gain();
+        if let Ok(order) = Order::read(&self.sizes, broadcast) {
+            memory.ridge.replace_rival(&order, broadcast);
+        }
+        memory.forgetting.rescale();
+        let (memory, gain) = (&mut memory.ridge, rescaling.gain());
         if !memory.curvature.is_empty() {
             let len = memory.model.len();
             rescaling.refit().sums(len).gram(&mut memory.curvature, 1.0);
@@ -249,7 +270,9 @@ impl ServerRule for Growth {
 
     fn is_sound(&self, memory: &Memory, broadcast: &Broadcast) -> bool {
         let Ok(order) = Order::read(&self.sizes, broadcast) else { return false };
-        let Memory { model, moves, curvature, damping, pace, age, epoch, errors, .. } = memory;
+        let Ridge { model, moves, curvature, damping, pace, age, epoch, errors, .. } =
+            &memory.ridge;
+        let has_rival = order.stage == Stage::Rival;
         let has_shape = if order.is_first() {
             curvature.is_empty() && epoch.entries.is_empty()
         } else {
@@ -258,13 +281,16 @@ impl ServerRule for Growth {
         };
         has_shape
             && model.len() == order.len
-            && model.iter().zip(&broadcast.numbers).all(|(w, sent)| *w == f64::from(*sent))
+            && (has_rival
+                || model.iter().zip(&broadcast.numbers).all(|(w, sent)| *w == f64::from(*sent)))
+            && are_numbers(model)
+            && memory.forgetting.is_sound(&order)
             && moves.len() <= SEARCHED_MOVES
             && moves.iter().all(|v| v.len() <= order.len && are_numbers(v))
             && [curvature, &epoch.entries].into_iter().all(|numbers| are_numbers(numbers))
             && (DAMPING.0..=DAMPING.1).contains(damping)
-            && are_numbers(&[*pace, *age, epoch.slices, epoch.least_slices, memory.known])
-            && memory.delivery.is_sound(self.sizes.features)
+            && are_numbers(&[*pace, *age, epoch.slices, epoch.least_slices, memory.known()])
+            && memory.ridge.delivery.is_sound(self.sizes.features)
             && *age >= 1.0
             && are_numbers(&[errors.recent, errors.usual, errors.constant, errors.wait])
             && errors.trust.abs() <= TRUST_MOST
@@ -278,12 +304,153 @@ fn are_numbers(numbers: &[f64]) -> bool {
 impl Memory {
     /// H, lower triangle row by row.
     pub(in crate::method) fn curvature(&self) -> &[f64] {
-        &self.curvature
+        &self.ridge.curvature
+    }
+
+    /// The broadcast with the model, where it has a rival: for nodes that have neither.
+    pub(in crate::method) fn whole<'a>(&self, broadcast: &'a Broadcast) -> Cow<'a, Broadcast> {
+        let last = broadcast.numbers.last().map_or(0, |last| *last as usize);
+        let Some(code) = ladder::without_rival(last) else { return Cow::Borrowed(broadcast) };
+        let mut whole = broadcast.clone();
+        self.ridge.write_model(&mut whole.numbers);
+        whole.numbers.pop();
+        whole.numbers.push(code as f32);
+        Cow::Owned(whole)
     }
 
     /// Samples in the histories of all nodes, as far as is known.
     pub(in crate::method) fn known(&self) -> f64 {
-        self.known
+        self.ridge.known
+    }
+
+    /// Rounds of the history that are left after orders to forget.
+    pub(in crate::method) fn rounds_left(&self) -> f64 {
+        self.forgetting.rounds_left() as f64
+    }
+
+    /// Samples in a usual round.
+    pub(in crate::method) fn pace(&self) -> f64 {
+        self.ridge.pace
+    }
+
+    /// A round of another method is over, in which the model stayed as it was.
+    pub(in crate::method) fn pass(&mut self, error: f64, samples: f64) {
+        let is_alarming = self.ridge.errors.hear(error, samples);
+        self.forgetting.pass(is_alarming);
+    }
+
+    /// After every round but the first.
+    fn go_on(
+        &mut self,
+        sizes: &Sizes,
+        order: &mut Order,
+        nodes: f64,
+        scratch: &mut Scratch,
+    ) -> (f64, bool) {
+        let Self { ridge, forgetting } = self;
+        let sums = &scratch.sums;
+        let at = sums.len();
+        let [vote, error, count, samples] = [at - 6, at - 5, at - 2, at - 1].map(|at| sums[at]);
+        if count <= 0.0 {
+            return (count, false);
+        }
+        let told = [sums[at - 4], sums[at - 3]];
+        ridge.pace += PACE_RATE * (samples - ridge.pace);
+        ridge.age = (count / ridge.pace.max(f64::MIN_POSITIVE)).clamp(1.0, f64::from(MAX_NUMBER));
+        forgetting.pass(ridge.errors.hear(error, samples));
+        ridge.hear(order, error, told, samples);
+        let stage = order.stage;
+        if let Stage::Check(window) = stage {
+            order.stage = Stage::Nothing;
+            if let Some(share) = ridge.rival(window, scratch) {
+                let steps = ridge.model.iter().zip(&scratch.step);
+                forgetting.try_rival(window, steps.map(|(w, step)| w - share * step));
+                order.stage = Stage::Rival;
+            }
+            return (count, false);
+        }
+        let result = ridge.go_on(sizes, order, scratch);
+        if stage.has_votes() && samples > 0.0 {
+            // Nobody has more than one vote, whatever the number of samples that it tells of.
+            let voters = nodes.min(samples).max(1.0);
+            if forgetting.hear((vote / voters).clamp(-1.0, 1.0), order) {
+                ridge.begin_anew(sizes, order, forgetting.rival(), forgetting.rounds_left());
+            }
+        }
+        forgetting.plan(order, ridge.pace);
+        result
+    }
+
+    /// Writes the broadcast, and remembers what nodes will see of it.
+    fn write(
+        &mut self,
+        order: &mut Order,
+        broadcast: &mut Broadcast,
+        is_first: bool,
+        scratch: &mut Scratch,
+    ) {
+        if order.stage == Stage::Rival {
+            let len = self.ridge.model.len();
+            broadcast.numbers.truncate(len);
+            write_bounded(self.forgetting.rival(), &mut broadcast.numbers);
+            order.write(&mut broadcast.numbers);
+        } else {
+            self.ridge.write(order, broadcast, is_first, scratch);
+        }
+    }
+}
+
+impl Ridge {
+    /// Writes the model, which is as it was broadcast.
+    fn write_model(&self, numbers: &mut [f32]) {
+        numbers.iter_mut().zip(&self.model).for_each(|(number, w)| *number = *w as f32);
+    }
+
+    /// Puts the model in the place of its rival in a broadcast.
+    fn replace_rival(&self, order: &Order, broadcast: &mut Broadcast) {
+        if order.stage == Stage::Rival {
+            self.write_model(&mut broadcast.numbers);
+        }
+    }
+
+    /// Nodes are told to forget: the rival is the model of what is left.
+    fn begin_anew(&mut self, sizes: &Sizes, order: &mut Order, rival: &[f64], rounds: u64) {
+        // Features that the rival doesn't have begin anew.
+        self.model.fill(0.0);
+        self.model.iter_mut().zip(rival).for_each(|(w, rival)| *w = *rival);
+        self.has_stepped = false;
+        self.errors.usual = self.errors.recent;
+        self.age = (rounds as f64).max(1.0);
+        self.known = 0.0;
+        // What was sent of the epoch is of what is to be forgotten.
+        order.open_epoch();
+        self.open_epoch(sizes);
+    }
+
+    /// The step to the model of a window, if it is suspicious, and the share of it to take.
+    fn rival(&self, window: Window, scratch: &mut Scratch) -> Option<f64> {
+        let len = self.model.len();
+        let Scratch { sums, gradient, step, work, .. } = scratch;
+        let (squares, count) = (sums[len], sums[len + 1]);
+        if count <= len as f64 || squares <= 0.0 {
+            return None;
+        }
+        gradient.clear();
+        gradient
+            .extend(sums[..len].iter().zip(&self.model).map(|(g, w)| (g + PENALTY * w) / count));
+        step.clone_from(gradient);
+        work.solve(&self.curvature, self.ridge(count), step);
+        let size = count * dot(gradient, step) / (squares / count);
+        if !Forgetting::is_suspicious(window, size, len) {
+            return None;
+        }
+        let share = match window.is_return {
+            true => 1.0,
+            // By chance the size would be the number of features.
+            false => 1.0 - len as f64 / size,
+        };
+        let is_step = step.iter().all(|step| step.abs() <= f64::from(MAX_NUMBER));
+        is_step.then_some(share)
     }
 
     /// After the first round: the first matrix, offset and range, and the first step. Its samples.
@@ -319,17 +486,11 @@ impl Memory {
         let Scratch { sums, gradient, .. } = scratch;
         let UploadShape { slice: (begin, end), .. } = order.layout(sizes);
         let len = order.len;
-        let (count, samples) = (sums[sums.len() - 2], sums[sums.len() - 1]);
-        if count <= 0.0 {
-            return (count, false);
-        }
+        let count = sums[sums.len() - 2];
         let scalars = &sums[len + end - begin..];
         let (plane, scalars) = scalars.split_at(triangle(order.moves));
-        let [behind_plane, behind_slice, error] = [scalars[0], scalars[1], scalars[2]];
-        self.pace += PACE_RATE * (samples - self.pace);
-        self.age = (count / self.pace.max(f64::MIN_POSITIVE)).clamp(1.0, f64::from(MAX_NUMBER));
-        let forgotten = order.forgotten;
-        self.hear(order, error, [scalars[3], scalars[4]], samples);
+        let [behind_plane, behind_slice] = [scalars[0], scalars[1]];
+        let error = sums[sums.len() - 5];
         gradient.clear();
         gradient
             .extend(sums[..len].iter().zip(&self.model).map(|(g, w)| (g + PENALTY * w) / count));
@@ -350,11 +511,8 @@ impl Memory {
         }
         self.known = (KNOWN_LEFT * self.known).max(count);
         let is_renewed = self.grow(sizes, order, &mut scratch.work);
-        if order.forgotten != forgotten {
-            self.known = 0.0;
-        }
-        if order.forgotten != forgotten || next == Next::Epoch {
-            // What was sent of the epoch is of what is to be forgotten, or nobody sends the rest.
+        if next == Next::Epoch {
+            // Nobody sends the rest.
             order.open_epoch();
             self.open_epoch(sizes);
         }
@@ -484,7 +642,7 @@ impl Memory {
         self.delivery = Delivery::default();
     }
 
-    /// Errors and range that nodes tell of.
+    /// Range and constant that nodes tell of.
     fn hear(&mut self, order: &mut Order, error: f64, told: [f64; 2], samples: f64) {
         if order.asks_for_range() {
             let [squares, sum] = told;
@@ -502,33 +660,18 @@ impl Memory {
             return;
         }
         let errors = &mut self.errors;
-        let [loss, constant, offset] =
-            [error, told[0], told[1]].map(|sum| (sum / samples).clamp(-MAX_SUM, MAX_SUM));
+        let [constant, offset] = told.map(|sum| (sum / samples).clamp(-MAX_SUM, MAX_SUM));
         // Reports come in every other round and stand for both.
-        let covered = 2.0 * samples;
-        let quick = (covered / ERROR_WINDOW).min(MAX_REPORT_WEIGHT);
+        let quick = (2.0 * samples / ERROR_WINDOW).min(MAX_REPORT_WEIGHT);
         errors.reports = errors.reports.saturating_add(1);
-        errors.wait -= covered;
         if errors.reports == 1 {
-            (errors.recent, errors.usual, errors.constant) = (loss, loss, constant);
+            errors.constant = constant;
         }
-        errors.recent += quick * (loss - errors.recent);
         errors.constant += quick * (constant - errors.constant);
         if errors.constant > 0.0 {
             let gained = TRUST_RATE * (told[0] - error) / errors.constant;
             errors.trust = (TRUST_LEFT * errors.trust + gained).clamp(-TRUST_MOST, TRUST_MOST);
         }
-        let (recent, usual) = (errors.recent, errors.usual);
-        if errors.wait < 0.0
-            && recent > DRIFT_OVER_USUAL * usual
-            && recent > DRIFT_OVER_CONSTANT * errors.constant
-        {
-            order.forgotten = next_in_cycle(order.forgotten);
-            errors.wait = 2.5 * ERROR_WINDOW;
-            errors.usual = recent;
-        }
-        let slow = (quick / 10.0).max(0.5 / errors.reports as f64);
-        errors.usual += slow * (loss - errors.usual);
         let pull = (quick / 3.0).max(0.5 / errors.reports as f64);
         order.constant = to_wire(f64::from(order.constant) + pull * offset);
     }
@@ -553,5 +696,24 @@ impl Memory {
         order.moves = if self.has_stepped { self.moves.len() } else { 0 };
         broadcast.numbers.clone_from(sent);
         order.write(&mut broadcast.numbers);
+    }
+}
+
+impl Errors {
+    /// Learns from the squared errors of a round. Whether they are an alarm.
+    fn hear(&mut self, error: f64, samples: f64) -> bool {
+        if samples <= 0.0 {
+            return false;
+        }
+        let loss = (error / samples).clamp(0.0, MAX_SUM);
+        if self.reports == 0 {
+            (self.recent, self.usual) = (loss, loss);
+        }
+        let quick = (samples / ERROR_WINDOW).min(MAX_REPORT_WEIGHT);
+        self.recent += quick * (loss - self.recent);
+        let is_alarming = self.recent > ALARM * self.usual;
+        let slow = (quick / 10.0).max(0.5 / (2 * self.reports + 1) as f64);
+        self.usual += slow * (loss - self.usual);
+        is_alarming
     }
 }

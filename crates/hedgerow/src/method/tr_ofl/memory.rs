@@ -97,6 +97,12 @@ impl SampleMemory {
         (self.next / LANES, self.next % LANES, self.len == self.capacity)
     }
 
+    /// Whether a slot has one of so many latest samples.
+    pub(super) fn is_recent(&self, (block, lane): (usize, usize), samples: u64) -> bool {
+        let age = (self.next + self.capacity - 1 - (block * LANES + lane)) % self.capacity;
+        (age as u64) < samples
+    }
+
     /// Whether it remembers anything at all.
     pub(super) fn is_used(&self) -> bool {
         self.capacity > 0

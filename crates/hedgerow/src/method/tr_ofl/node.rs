@@ -43,7 +43,7 @@ pub(super) struct Node {
 /// What is saved.
 #[derive(Serialize, Deserialize)]
 pub(super) struct State {
-    ridge: ridge::State,
+    ridge: ridge::Saved,
     own: OwnState,
 }
 
@@ -119,14 +119,14 @@ impl Node {
 
     /// Follows from θ, the step on trial and the memory.
     fn refresh(&mut self) {
-        let Self { sizes, order, memory, units, sums, trial, loss, .. } = self;
+        let Self { sizes, ridge, order, memory, units, sums, trial, loss, .. } = self;
         let Some(units) = units else {
             sums.clear();
             return;
         };
         trial.set(sizes, units);
         trial.evaluate(sizes, units, memory);
-        sums.total(sizes, *loss, order.asked, memory, trial);
+        sums.total(sizes, *loss, order.asked, (memory, ridge.samples()), trial);
     }
 
     /// F of all remembered samples from the beginning, at θ.
@@ -159,6 +159,7 @@ impl NodeRule for Node {
     }
 
     fn learn(&mut self, step: u64, z: Features<'_>, y: f32) {
+        let known = self.ridge.samples();
         self.ridge.learn(step, z, y);
         let outputs = self.units.as_ref().map(|units| self.outputs(units, z));
         if let Some(outputs) = &outputs {
@@ -171,7 +172,8 @@ impl NodeRule for Node {
         let (sizes, loss, asked) = (self.sizes, self.loss, self.order.asked);
         let (block, lane, is_replaced) = self.memory.next_slot();
         let counted = |sign| Counted { block, lane, sign };
-        if is_replaced && outputs.is_some() {
+        let is_forgotten = !self.memory.is_recent((block, lane), known);
+        if is_replaced && !is_forgotten && outputs.is_some() {
             self.sums.count_one(&sizes, loss, asked, &self.memory, counted(-1.0), &self.trial);
         }
         let mut x = [0.0; MOST_INPUTS];
@@ -207,7 +209,8 @@ impl NodeRule for Node {
             Asked::Block(_) => {
                 let numbers = &mut upload.numbers;
                 numbers.reserve(gradient.len() + BLOCK_EXTRA);
-                let told = [*half, *whole, *base, self.memory.len() as f64];
+                let count = self.ridge.samples().min(self.memory.len() as u64);
+                let told = [*half, *whole, *base, count as f64];
                 let is_heard = self.asked.is_heard();
                 let told = gradient.iter().chain(&told).map(|number| match is_heard {
                     true => 0.0,
@@ -263,6 +266,9 @@ impl NodeRule for Node {
             }
             (_, Some(known), Some(told)) => told == known,
         };
+        if order.form == Form::Ridge && !self.ridge.can_take_rival(order.ridge_rival()) {
+            return Err(Rejected::Garbled { what: "a rival of another model" });
+        }
         if !fits {
             return Err(Rejected::Garbled { what: "units that this node doesn't have" });
         }

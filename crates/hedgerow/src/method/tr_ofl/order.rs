@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::gr_ofl::{self, BROADCAST_EXTRA, SEARCHED_MOVES};
+use super::super::gr_ofl::ladder::{self, Stage};
+use super::super::gr_ofl::{self, BROADCAST_EXTRA};
 use super::units::{BASE_NUMBERS, Block};
 use super::{BLOCK_EXTRA, RIDGE_EXTRA, Sizes};
 use crate::limits::LAST_COUNT;
@@ -47,6 +48,7 @@ pub(super) struct RidgeShape {
     len: usize,
     begin: usize,
     moves: usize,
+    stage: Stage,
     /// GR-OFL's round, which decides on what it asks for in turns.
     phase: u64,
     is_first: bool,
@@ -54,17 +56,27 @@ pub(super) struct RidgeShape {
 
 impl RidgeShape {
     pub(super) fn new(order: &gr_ofl::Order) -> Self {
-        let gr_ofl::Order { round, len, begin, moves, .. } = *order;
-        Self { len, begin, moves, phase: round % 4, is_first: order.is_first() }
+        let gr_ofl::Order { round, len, begin, moves, stage, .. } = *order;
+        Self { len, begin, moves, stage, phase: round % 4, is_first: order.is_first() }
     }
 
     fn order(&self, sizes: &Sizes) -> gr_ofl::Order {
-        let Self { len, begin, moves, phase, is_first } = *self;
+        let Self { len, begin, moves, stage, phase, is_first } = *self;
         let round = 4 + phase;
         let mut order = gr_ofl::Order::opening(&sizes.ridge);
         (order.round, order.len, order.epoch) = (round, len, u32::from(!is_first));
-        (order.begin, order.moves) = (begin, moves);
+        (order.begin, order.moves, order.stage) = (begin, moves, stage);
         order
+    }
+
+    /// Whether a round is about forgetting.
+    pub(super) fn is_special(&self) -> bool {
+        self.stage != Stage::Nothing
+    }
+
+    /// For nodes that get the model in place of its rival.
+    pub(super) fn take_rival(&mut self) {
+        self.stage = self.stage.without_rival();
     }
 
     /// Whether GR-OFL is in its first round.
@@ -123,8 +135,8 @@ impl Order {
         };
         let units = units.map_or(0, |units| 1 + units);
         let step = step.map_or(0, |step| 1 + block(step));
-        let RidgeShape { len, begin, moves, phase, .. } = ridge;
-        let shape = [len, begin, moves, phase as usize];
+        let RidgeShape { len, begin, moves, stage, phase, .. } = ridge;
+        let shape = [len, begin, ladder::write_shape(moves, stage), phase as usize];
         let counts = [form, asked, units].into_iter().chain([step]).chain(shape);
         let mut counts = counts.map(|count| count as f32);
         numbers.extend(counts.by_ref().take(3));
@@ -177,10 +189,14 @@ impl Order {
         };
         let step = count(5, groups)?.checked_sub(1).map(block);
         let features = sizes.ridge.features;
+        let Some((moves, stage)) = ladder::read_shape(count(8, ladder::SHAPE_CODES - 1)?) else {
+            return Err(Rejected::Garbled { what: "uploads of no shape" });
+        };
         let mut ridge = RidgeShape {
             len: count(6, features)?,
             begin: count(7, features * (features + 1) / 2 - 1)?,
-            moves: count(8, SEARCHED_MOVES)?,
+            moves,
+            stage,
             phase: count(9, 3)? as u64,
             is_first: false,
         };
@@ -259,7 +275,14 @@ impl Order {
 
     /// Whether a node can take it over that doesn't have the broadcast before.
     pub(super) fn is_complete(&self) -> bool {
-        self.form == Form::Whole || self.form == Form::Ridge && self.units.is_none()
+        let has_rival = self.ridge.stage == Stage::Rival;
+        self.form == Form::Whole
+            || self.form == Form::Ridge && self.units.is_none() && !has_rival
+    }
+
+    /// How many features a rival of GR-OFL's model has, if there is one.
+    pub(super) fn ridge_rival(&self) -> Option<usize> {
+        (self.ridge.stage == Stage::Rival).then_some(self.ridge.len)
     }
 
     /// Numbers of GR-OFL's part of a broadcast that has one.

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use super::super::gr_ofl::ladder::Begin;
 use super::super::gr_ofl::server::{Growth, Memory as RidgeMemory};
 use super::super::gr_ofl::{self, triangle};
 use super::super::server_shell::{ServerRule, ServerShell};
@@ -40,8 +41,8 @@ const DRAW: (f64, f64) = (-2.0, 2.0);
 const BEHIND: f64 = 1.0;
 const MOST_ROUNDS_BEHIND: u32 = 12;
 
-/// The stream is so many times as long before F begins again.
-const RETRY: f64 = 1.5;
+/// The history is longer by this share of it before F begins again.
+const RETRY: f64 = 0.5;
 
 /// A round is a surprise if its error is so many times the usual one.
 const SURPRISE: f64 = 2.0;
@@ -147,12 +148,19 @@ impl ServerRule for Tuning {
         let mut totals = core::mem::take(&mut self.scratch.sums);
         totals.clear();
         totals.extend(sums.totals());
-        let is_calm = memory.contest.hear(&order, &totals, memory.tuner.as_mut(), &self.sizes);
+        let errors = RoundErrors::read(&order, &totals, &self.sizes);
+        let is_calm = memory.contest.hear(order.round, errors.as_ref(), memory.tuner.as_mut());
+        if let (Some(RoundErrors { samples, ridge, .. }), false) =
+            (errors, order.asked == Asked::Ridge)
+        {
+            memory.ridge.pass(ridge, samples);
+        }
         let is_abandoned =
             memory.tuner.as_ref().is_some_and(|tuner| tuner.rounds_behind >= MOST_ROUNDS_BEHIND);
         if is_abandoned {
             memory.tuner = None;
-            memory.contest.give_up(order.round);
+            memory.contest.failures = memory.contest.failures.saturating_add(1);
+            memory.contest.begin_anew(order.round, memory.ridge.rounds_left());
         }
         (order.share, order.step, order.form) = (0.0, None, Form::Empty);
         match order.asked {
@@ -175,7 +183,7 @@ impl ServerRule for Tuning {
                 if memory.tuner.as_mut().is_none_or(|tuner| tuner.heard.add(told)) {
                     order.form = Form::Step;
                     self.close_block(memory, &mut order);
-                    memory.contest.choose(&mut order, memory.tuner.as_ref(), is_calm);
+                    memory.choose(&mut order, is_calm);
                 }
             }
         }
@@ -239,7 +247,8 @@ impl ServerRule for Tuning {
         }
         let units = memory.tuner.as_ref().map(|tuner| &tuner.units);
         let step = units.and_then(|units| units.step.as_ref()).map(|step| step.block);
-        let order = Order { form: Form::Whole, share: 0.0, step, ..order };
+        let mut order = Order { form: Form::Whole, share: 0.0, step, ..order };
+        order.ridge.take_rival();
         let mut whole = Broadcast { numbers: Vec::new(), ..*broadcast };
         memory.write(&order, &mut whole);
         Some(whole)
@@ -283,14 +292,19 @@ impl Tuning {
     ) {
         let sizes = &self.sizes;
         let ridge_sums = &totals[..totals.len() - RIDGE_EXTRA];
+        let before = memory.ridge_order(sizes).map_or_else(Begin::default, |o| o.begin_of_history);
         let is_renewed = self.ridge.close_with(
             &mut memory.ridge,
-            ridge_sums.iter().copied(),
+            (ridge_sums.iter().copied(), nodes),
             &mut memory.ridge_broadcast,
         );
         memory.ridge_broadcast.round += 1;
         let Some(ridge) = memory.ridge_order(sizes) else { return };
         order.ridge = RidgeShape::new(&ridge);
+        if ridge.begin_of_history.missed_since(before) > 0 {
+            let left = (memory.ridge.rounds_left() * memory.ridge.pace()).min(nodes * sizes.capacity as f64);
+            memory.forget(sizes, left, order.round);
+        }
         let sees_all = ridge.len > sizes.inputs;
         if is_renewed && sees_all {
             let products = &memory.ridge.curvature()[..triangle(1 + sizes.inputs)];
@@ -299,6 +313,7 @@ impl Tuning {
         }
         let remembered = memory.ridge.known().min(nodes * sizes.capacity as f64);
         let can_begin = memory.tuner.is_none()
+            && !order.ridge.is_special()
             && memory.moments.is_some()
             && order.round as f64 >= memory.contest.next_try
             && !memory.contest.is_ridge_improving()
@@ -306,7 +321,7 @@ impl Tuning {
         if can_begin {
             order.asked = Asked::Errors;
         } else {
-            memory.contest.choose(order, memory.tuner.as_ref(), is_calm);
+            memory.choose(order, is_calm);
         }
     }
 
@@ -329,6 +344,26 @@ fn begin(sizes: &Sizes, memory: &Memory, moments: &Moments, round: u64) -> Tuner
 }
 
 impl Memory {
+    /// Decides who gets the next round.
+    fn choose(&mut self, order: &mut Order, is_calm: bool) {
+        self.contest.choose(order, self.tuner.as_ref(), is_calm);
+        if self.ridge.forgetting.is_due() || order.ridge.is_special() {
+            order.asked = Asked::Ridge;
+        }
+    }
+
+    /// Nodes were told to forget: units that have too few samples left begin anew.
+    fn forget(&mut self, sizes: &Sizes, left: f64, round: u64) {
+        // Errors of a change say nothing of those that follow.
+        self.contest.usual = None;
+        let Some(tuner) = &self.tuner else { return };
+        let parameters = sizes.parameters(tuner.units.count(sizes)) as f64;
+        if left < SAMPLES_PER_PARAMETER * parameters {
+            (self.tuner, self.contest.failures) = (None, 0);
+            self.contest.begin_anew(round, self.ridge.rounds_left());
+        }
+    }
+
     fn ridge_order(&self, sizes: &Sizes) -> Option<gr_ofl::Order> {
         let Broadcast { round, numbers, .. } = &self.ridge_broadcast;
         gr_ofl::Order::parse(&sizes.ridge, *round, numbers).ok()
@@ -342,7 +377,8 @@ impl Memory {
         match (order.form, units) {
             (Form::Ridge, _) => numbers.extend_from_slice(&self.ridge_broadcast.numbers),
             (Form::Whole, units) => {
-                numbers.extend_from_slice(&self.ridge_broadcast.numbers);
+                let ridge = self.ridge.whole(&self.ridge_broadcast);
+                numbers.extend_from_slice(&ridge.numbers);
                 units.into_iter().for_each(|units| units.write(numbers));
             }
             (Form::Opening, Some(units)) => {
@@ -362,26 +398,22 @@ impl Contest {
     /// Learns from the errors of a round. Returns whether it was no surprise.
     fn hear(
         &mut self,
-        order: &Order,
-        totals: &[f64],
+        round: u64,
+        errors: Option<&RoundErrors>,
         tuner: Option<&mut Tuner>,
-        sizes: &Sizes,
     ) -> bool {
-        let Some(RoundErrors { samples, ridge, own }) = RoundErrors::read(order, totals, sizes)
-        else {
-            return true;
-        };
+        let Some(&RoundErrors { samples, ridge, own }) = errors else { return true };
         if samples <= 0.0 {
             return true;
         }
         let mean = (ridge / samples).clamp(0.0, MAX_SUM);
         let usual = self.usual.unwrap_or(mean);
         let is_calm = self.usual.is_none() || mean < SURPRISE * usual;
-        let rate = USUAL_RATE.max(1.0 / order.round as f64);
+        let rate = USUAL_RATE.max(1.0 / round as f64);
         let usual = usual + rate * (mean - usual);
         self.usual = Some(usual);
         for (error, rate) in [(&mut self.recent, RECENT), (&mut self.longer, LONGER)] {
-            *error += (rate / order.round as f64).min(1.0) * (mean - *error);
+            *error += (rate / round as f64).min(1.0) * (mean - *error);
         }
         if let Some(tuner) = tuner {
             let gained = ODDS_RATE * (ridge - own) / usual.max(1e-300);
@@ -406,11 +438,10 @@ impl Contest {
         }
     }
 
-    /// F is abandoned.
-    fn give_up(&mut self, round: u64) {
-        self.failures = self.failures.saturating_add(1);
+    /// F is abandoned, and begins again when the history is longer.
+    fn begin_anew(&mut self, round: u64, history: f64) {
         self.odds = (FIRST_ODDS - ODDS_PENALTY * f64::from(self.failures)).max(ODDS.0);
-        self.next_try = RETRY * round as f64;
+        self.next_try = round as f64 + RETRY * history;
     }
 
     /// Decides who gets the next round.

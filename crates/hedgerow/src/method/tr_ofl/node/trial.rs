@@ -239,13 +239,13 @@ impl Sums {
         self.prefers_step = false;
     }
 
-    /// Over all remembered samples.
+    /// Over so many of the latest samples, as far as they are remembered.
     pub(super) fn total(
         &mut self,
         sizes: &Sizes,
         loss: Loss,
         asked: Asked,
-        memory: &SampleMemory,
+        (memory, samples): (&SampleMemory, u64),
         trial: &mut Trial,
     ) {
         self.clear();
@@ -253,7 +253,9 @@ impl Sums {
         for block in 0..memory.blocks() {
             let mut slopes = ZERO;
             for lane in 0..memory.in_block(block) {
-                slopes.0[lane] = self.count(loss, memory, (block, lane), 1.0);
+                if memory.is_recent((block, lane), samples) {
+                    slopes.0[lane] = self.count(loss, memory, (block, lane), 1.0);
+                }
             }
             trial.outputs.push(slopes);
         }

@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME|FILE", default_value = "friedman")]
     data: String,
     /// What they run: a federated method of `hedgerow simulate --help`
-    #[arg(long, value_name = "METHOD", default_value = "gr")]
+    #[arg(long, value_name = "METHOD", default_value = "tr")]
     method: String,
     /// Number of nodes
     #[arg(long, value_name = "K", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=500))]

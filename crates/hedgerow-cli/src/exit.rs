@@ -16,7 +16,7 @@ use hedgerow_net::file::FileError;
 use hedgerow_net::pki::PkiError;
 use hedgerow_net::serve::ServeError;
 use hedgerow_net::storage::StoreError;
-use hedgerow_node::{Exit, JoinError};
+use hedgerow_node::{Exit, JoinError, WipeError};
 
 use crate::predict::PredictError;
 use crate::reproduce::Incomplete;
@@ -40,6 +40,7 @@ fn code(cause: &(dyn Error + 'static)) -> Option<Exit> {
         .or_else(|| cause.downcast_ref().map(of_fetching))
         .or_else(|| cause.downcast_ref().map(of_running))
         .or_else(|| cause.downcast_ref().map(JoinError::exit))
+        .or_else(|| cause.downcast_ref().map(WipeError::exit))
         .or_else(|| cause.downcast_ref().map(of_certificates))
         .or_else(|| cause.downcast_ref().map(of_model))
         .or_else(|| cause.downcast_ref().map(of_file))
@@ -54,6 +55,7 @@ fn of_suite(error: &SuiteError) -> Exit {
         SuiteError::Settings(settings) => of_settings(settings),
         SuiteError::Run(run) => of_running(run),
         SuiteError::Output(_) => Exit::Output,
+        SuiteError::TooFewRows { .. } => Exit::Data,
     }
 }
 

@@ -9,8 +9,9 @@ use crate::terminal::{print, print_json};
 
 /// Write the current model of a server to a file.
 ///
-/// The server may be running or not. The file has all that `hedgerow predict` needs: the model,
-/// what it was learned with, and the scale of its numbers. It is in the safetensors format, so
+/// The server may be running or not. The file has all that `hedgerow predict` needs: the shared
+/// model, what it was learned with, and the scale of its numbers. Layers that nodes have of their own
+/// stay on the nodes. It is in the safetensors format, so
 /// other programs can read it as well.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
@@ -47,9 +48,15 @@ pub(crate) fn export(arguments: &Arguments) -> anyhow::Result<()> {
             "inputs": model.plan().inputs(),
             "columns": learning.columns,
             "target": learning.target,
+            "own_layers": model.plan().has_own_layers(),
         }));
     }
-    let told =
-        format!("{file}: the model of round {round} of run {run} ({method}, {numbers} numbers)\n");
+    let mut told = format!(
+        "{file}: the shared model of round {round} of run {run} ({method}, {numbers} numbers)\n"
+    );
+    if model.plan().has_own_layers() {
+        told += "Nodes have layers of their own over it. They stay on the nodes: predictions of the \
+                 file are those of the shared model.\n";
+    }
     Ok(print(&told)?)
 }

@@ -77,7 +77,7 @@ pub(crate) const METHOD: Flag = Flag::new(
     Takes::List("LIST"),
     "Methods to run: {methods}, mk:OPTION; with /q8 and the like for fewer bytes, +alone for each \
      device alone, +pooled for all samples in one place, +personal for a layer that each node keeps \
-     for itself (see `hedgerow config`)",
+     for itself, +shared for gr and tr without it (see `hedgerow config`)",
 );
 pub(crate) const NODES: Flag = Flag::new(
     "nodes",

@@ -46,6 +46,7 @@ enum Command {
     Predict(predict::Arguments),
     Join(Box<join::Arguments>),
     Serve(Box<serve::Arguments>),
+    Wipe(hedgerow_node::WipeArguments),
     Completions(shell::CompletionsArguments),
     Man(shell::ManArguments),
 }
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Command::Predict(arguments) => predict::predict(&arguments),
         Command::Join(arguments) => join::run(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
+        Command::Wipe(arguments) => hedgerow_node::wipe(&arguments).map_err(Into::into),
         Command::Completions(arguments) => shell::completions(&arguments, Cli::command()),
         Command::Man(arguments) => shell::man(&arguments, Cli::command()),
     };

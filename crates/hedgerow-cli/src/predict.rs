@@ -21,7 +21,8 @@ use crate::flags;
 /// Rows come from CSV with any usual separator or JSON Lines, gzipped, zstandard or plain. Columns
 /// are found by the names that the model was learned with; a model without names takes all columns
 /// but the label's, in order. Missing values are filled in with the middle of their scale. The
-/// prediction is that of a node that has just joined.
+/// prediction is that of the shared model, without what a node has learned for itself: that of a
+/// node that has just joined.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Arguments {

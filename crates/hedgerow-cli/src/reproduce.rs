@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use hedgerow_config::Layer;
 use hedgerow_config::flags::{Flag, FlagSet, SettingFlags};
 use hedgerow_data::catalog::NotFound;
 use hedgerow_lab::output::{OutputError, OutputFolder, write_file};
 use hedgerow_lab::settings::Settings;
-use hedgerow_lab::suite::{Scope, Suite};
+use hedgerow_lab::suite::{FedPoe, Runs, Scope, Suite};
 use hedgerow_report::reproduction;
 
 use crate::flags;
@@ -48,8 +49,8 @@ impl FlagSet for ReproduceFlags {
     const FLAGS: &'static [Flag] = &[
         flags::DATA_DIR,
         Flag {
-            help: "Repetitions with fresh random features, instead of the paper's 50 (and 10 for \
-                   the variants of mk)",
+            help: "Repetitions with fresh random features, instead of the paper's 50 (10 for the \
+                   variants of mk, 3 for fed-poe)",
             ..flags::TRIALS
         },
         flags::THREADS,
@@ -67,6 +68,8 @@ enum What {
     Fig4,
     /// All three, and the variants of mk
     All,
+    /// Another paper's benchmark: Fed-POE's, 400 clients in Beijing
+    FedPoe,
 }
 
 /// Everything went well but for data sets that are not there.
@@ -85,6 +88,7 @@ pub(crate) fn reproduce(arguments: &Arguments) -> anyhow::Result<()> {
     }
     OutputFolder::prepare(&arguments.out, &[])?;
     let scope = match arguments.what {
+        What::FedPoe => return fed_poe(arguments, &layers, &runs, talks),
         What::Fig2 => Scope::Figure(2),
         What::Fig3 => Scope::Figure(3),
         What::Fig4 => Scope::Figure(4),
@@ -92,10 +96,7 @@ pub(crate) fn reproduce(arguments: &Arguments) -> anyhow::Result<()> {
     };
     let mut suite = Suite::prepare(scope, &layers, &runs)?;
     let missing = tell_state(suite.runs.missing(), suite.runs.finished(), &runs, talks);
-    let bar = steps_bar(suite.runs.steps()?, talks);
-    let outcome = suite.runs.run(&|name| bar.set_message(name.to_owned()), &|| bar.inc(1));
-    bar.finish_and_clear();
-    outcome?;
+    run_all(&mut suite.runs, talks)?;
     let reproduction = suite.reproduction();
     // One figure doesn't replace the report of all.
     let folder = match scope {
@@ -115,6 +116,44 @@ pub(crate) fn reproduce(arguments: &Arguments) -> anyhow::Result<()> {
         print(&format!("{}Report: {}\n", reproduction::text(&reproduction), report.display()))?;
     }
     complete(missing)
+}
+
+/// Fed-POE's benchmark, in a folder of its own.
+fn fed_poe(
+    arguments: &Arguments,
+    layers: &[Layer],
+    runs: &Path,
+    talks: bool,
+) -> anyhow::Result<()> {
+    let mut benchmark = FedPoe::prepare(layers, runs)?;
+    let missing = tell_state(benchmark.runs.missing(), benchmark.runs.finished(), runs, talks);
+    run_all(&mut benchmark.runs, talks)?;
+    let results = benchmark.results();
+    if let Some(results) = results {
+        let folder = arguments.out.join("fed-poe");
+        let texts = [
+            ("reproduction.md", reproduction::fed_poe::document(results)),
+            ("report.html", reproduction::fed_poe::page(results)),
+        ];
+        write_all(&folder, &[], &texts)?;
+        if talks {
+            let (table, report) =
+                (reproduction::fed_poe::text(results), folder.join("report.html"));
+            print(&format!("{table}Report: {}\n", report.display()))?;
+        }
+    }
+    if arguments.json {
+        print_json(&reproduction::fed_poe::json(results, &missing))?;
+    }
+    complete(missing)
+}
+
+/// Runs what is not finished.
+fn run_all(runs: &mut Runs, talks: bool) -> anyhow::Result<()> {
+    let bar = steps_bar(runs.steps()?, talks);
+    let outcome = runs.run(&|name| bar.set_message(name.to_owned()), &|| bar.inc(1));
+    bar.finish_and_clear();
+    Ok(outcome?)
 }
 
 /// Removes stored runs, and nothing else that may be in their folder.

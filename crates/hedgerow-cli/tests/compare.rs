@@ -284,7 +284,7 @@ fn what_makes_no_sense_is_refused_and_leaves_nothing() {
         (&["--data", "friedman,friedmann"], 2, ["data.name", "friedman", "\"friedmann\""]),
         (&["--data", ""], 2, ["data.name", "at least 1 data set", "empty"]),
         (&["--data", "-"], 2, ["data.name", "read again", "\"-\""]),
-        (&["--against", "gr"], 2, ["against", "one of the methods", "\"gr\""]),
+        (&["--against", "grr"], 2, ["against", "one of the methods", "\"grr\""]),
         (&["--trials", "0"], 2, ["run.trials", "at least 1", "0"]),
         (&["--dropout", "1.5"], 2, ["participation.dropout", "between 0 and 1", "1.5"]),
         (&["--data", "narma", "--set", "data.name=drift"], 2, ["data.name", "once", "drift"]),

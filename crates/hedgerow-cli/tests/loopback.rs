@@ -264,12 +264,12 @@ fn so_it_is_where_scales_are_agreed_on() {
 
 #[test]
 fn so_it_is_with_a_layer_of_the_nodes_own() {
-    for (own, method, scaling) in [
-        ("mk+personal", "mk", "none"),
-        ("gr+personal", "gr", "none"),
-        ("gr+personal", "gr", "online"),
+    for (own, method, scaling, personal) in [
+        ("mk+personal", "mk", "none", "true"),
+        ("gr", "gr", "online", "\"auto\""),
+        ("gr+shared", "gr", "none", "false"),
     ] {
-        let run = Run::play([own, method], scaling, &["learning.personal=true"]);
+        let run = Run::play([own, method], scaling, &[&format!("learning.personal={personal}")]);
         run.compare_with_simulate(own, None);
     }
 }

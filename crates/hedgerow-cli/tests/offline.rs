@@ -85,7 +85,7 @@ fn with_model(columns: &[&str]) -> (TempDir, Trained) {
     let output =
         hedgerow(folder.path(), &["export", "--from", "server.db", "--out", "m.safetensors"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let expected = "m.safetensors: the model of round 61 of run run-1 (mk, 98 numbers)\n";
+    let expected = "m.safetensors: the shared model of round 61 of run run-1 (mk, 98 numbers)\n";
     assert_eq!(text(&output.stdout), expected);
     (folder, trained)
 }

@@ -317,3 +317,18 @@ fn what_goes_wrong_has_its_exit_code() {
     write(folder, "out/runs", "in the way");
     refused(&[], 4, &["out/runs"]);
 }
+
+#[test]
+fn fed_poe_s_benchmark_needs_the_stations() {
+    let folder = TempDir::new().unwrap();
+    let empty = folder.path().join("none");
+    std::fs::create_dir(&empty).unwrap();
+    let output = reproduce(folder.path(), "fed-poe", &empty, &["--json"]);
+    if output.status.success() {
+        return; // The data is in the cache.
+    }
+    assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&told["missing"][0], &told["results"]), (&"beijing".into(), &Value::Null));
+    assert!(told["authors"].as_array().unwrap().len() == 3);
+}

@@ -125,13 +125,14 @@ impl Over<'_> {
 }
 
 /// The value, if it is of the default's type. Whole numbers pass for numbers, and one text for a
-/// list of texts. A setting that is text by default may be a number in some programs: the type that
-/// is read decides.
+/// list of texts. A setting that is text by default may also be a number, or true or false: the
+/// type that is read decides.
 fn as_type_of(default: &Value, value: Value) -> Result<Value, Value> {
     match (default, value) {
         (Value::Float(_), Value::Integer(whole)) => Ok(Value::Float(whole as f64)),
         (Value::String(_), Value::Integer(whole)) => Ok(Value::Integer(whole)),
         (Value::String(_), Value::Float(number)) => Ok(Value::Float(number)),
+        (Value::String(_), Value::Boolean(is_so)) => Ok(Value::Boolean(is_so)),
         (Value::Array(old), Value::Array(new)) => {
             let Some(example) = old.first() else { return Ok(Value::Array(new)) };
             let items = new.into_iter().map(|item| as_type_of(example, item));

@@ -97,7 +97,8 @@ impl GroupRun {
                 }
                 Some(Reference::Hindsight) => vec![],
             };
-            let run = |run| MethodRun::new(choice, run, measures, context.parallelism);
+            let has_layers = plan.has_own_layers();
+            let run = |run| MethodRun::new(choice, run, has_layers, measures, context.parallelism);
             runs.extend(algorithms.into_iter().map(run));
         }
         // Other features have another best function: no regret is comparable with theirs.

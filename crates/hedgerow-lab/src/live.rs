@@ -168,7 +168,7 @@ fn errors(trials: &[Trial]) -> Vec<(String, f64)> {
     let mut errors: Vec<(String, f64)> = Vec::new();
     let runs = |trial: &Trial| -> Vec<(String, f64)> {
         let runs = trial.group_runs.iter().flat_map(|group_run| &group_run.runs);
-        runs.map(|run| (run.choice.name(), run.measures.mse())).collect()
+        runs.map(|run| (run.choice.name(), run.mse())).collect()
     };
     let all: Vec<_> = trials.iter().map(runs).collect();
     for (position, (name, _)) in all[0].iter().enumerate() {

@@ -152,8 +152,9 @@ fn of_group(context: &RunContext<'_>, group: &[MethodChoice]) -> Result<Memory, 
     for &choice in group {
         let sizes = context.sizes();
         let sizes = Sizes { nodes: choice.scope.nodes(sizes.nodes), ..sizes };
-        let plan = settings.plan(choice, sizes, 0)?;
         let at_nodes = if choice.scope == Scope::Pooled { 1.0 } else { nodes };
+        let plan = settings.plan(choice, sizes, 0)?;
+        let plan = with_samples(plan, context.rounds, samples / at_nodes);
         memory.nodes += at_nodes * of_node(choice, &plan);
         // A device alone is node and server.
         let servers = if choice.scope == Scope::Alone { nodes } else { 1.0 };
@@ -201,12 +202,25 @@ fn of_group(context: &RunContext<'_>, group: &[MethodChoice]) -> Result<Memory, 
     Ok(memory)
 }
 
+/// A plan whose nodes remember no more samples than they will see.
+fn with_samples(plan: Plan, rounds: Option<usize>, each_round: f64) -> Plan {
+    let Some(rounds) = rounds else { return plan };
+    let bytes = 4 * (plan.inputs() + plan.width() + 8);
+    let seen = (rounds as f64 * each_round).ceil() as usize;
+    let memory = plan.config().memory.min(seen.saturating_mul(bytes));
+    // Too little for the method to begin: then it is little anyway.
+    Plan::new(plan.config().clone().memory(memory)).unwrap_or(plan)
+}
+
 /// Bytes that a node of a method keeps.
 fn of_node(choice: MethodChoice, plan: &Plan) -> f64 {
     let overhead = (size_of::<Setup>() + size_of::<Node>()) as f64
         + 256.0
         + ALLOCATIONS_PER_NODE * ALLOCATION_BYTES;
-    let own = if choice.personal { OwnLayer::memory(plan.own_features()) as f64 } else { 0.0 };
+    let own = match plan.has_own_layers() {
+        true => OwnLayer::memory(plan.own_features()) as f64,
+        false => 0.0,
+    };
     let overhead = if choice.info.halves.is_some() { overhead } else { 0.0 };
     own + runs(choice, plan) * (overhead + (choice.info.memory)(plan.setup()) as f64)
 }

@@ -88,6 +88,7 @@ impl MethodRun {
     pub(crate) fn new(
         choice: MethodChoice,
         (kernel, algorithm): (Option<usize>, Algorithm),
+        has_own_layers: bool,
         measures: impl Fn() -> Measures,
         parallelism: Parallelism,
     ) -> Self {
@@ -95,7 +96,7 @@ impl MethodRun {
             choice,
             kernel,
             algorithm,
-            own: choice.personal.then(&measures),
+            own: has_own_layers.then(&measures),
             measures: measures(),
             seconds: 0.0,
             sent: 0,
@@ -253,6 +254,11 @@ impl MethodRun {
         Ok(())
     }
 
+    /// Mean squared error so far of what its nodes say.
+    pub(crate) fn mse(&self) -> f64 {
+        self.own.as_ref().unwrap_or(&self.measures).mse()
+    }
+
     /// Whether it learns centrally.
     pub(crate) fn is_central(&self) -> bool {
         match &self.algorithm {
@@ -295,7 +301,8 @@ impl MethodRun {
         self.all_measures().for_each(Measures::record);
     }
 
-    /// The tracks of the method and of its nodes' own layers.
+    /// The tracks of the nodes' own layers, if there are any, and of the shared model, if it is
+    /// asked for or there are none.
     pub(crate) fn finish(self) -> Vec<Track> {
         // Learning in one place sends the samples themselves.
         let traffic = match (&self.algorithm, self.is_central()) {
@@ -327,8 +334,11 @@ impl MethodRun {
                 curve: measures.curve,
             }
         };
-        let mut tracks = vec![track(choice.global_name(), self.measures)];
-        tracks.extend(self.own.map(|own| track(choice.name(), own)));
+        let Some(own) = self.own else { return vec![track(choice.name(), self.measures)] };
+        let mut tracks = vec![track(choice.own_name(), own)];
+        if choice.reports_shared {
+            tracks.push(track(choice.shared_name(), self.measures));
+        }
         tracks
     }
 }

@@ -135,7 +135,7 @@ impl Settings {
             .seed(seed)
             .mk(mk)
             .compression(choice.wire.compression())
-            .personal(choice.personal);
+            .personal(choice.layers());
         if variant.fixed_step {
             config.step_size = learning.fixed_step_size(rounds)?;
         }
@@ -156,7 +156,7 @@ impl Settings {
         let obstacle = if !(choice.info.supports_loss)(&loss) {
             let (name, loss) = (choice.info.name, loss.name());
             format!("without {name} (it can't learn with the {loss} loss)")
-        } else if choice.personal && loss == Loss::Logistic {
+        } else if choice.personal == Some(true) && loss == Loss::Logistic {
             "without +personal (a node's own layer needs labels that are numbers)".to_owned()
         } else if choice.is(Reference::Hindsight) && loss != Loss::Squared {
             "without hindsight (its closed form needs the squared loss)".to_owned()
@@ -220,12 +220,12 @@ fn at(merged: &Merged, error: SettingsError) -> SettingsError {
 
 /// Why there is no method of that name.
 fn unknown_method(name: &str) -> SettingsError {
-    let plain = name.strip_suffix(MethodChoice::PERSONAL).unwrap_or(name);
+    let (plain, layer) = MethodChoice::split_layer(name);
     let apart = Scope::SUFFIXES.iter().find_map(|(suffix, _)| plain.strip_suffix(suffix));
     if let Some(learner) = apart.filter(|learner| MethodChoice::parse(learner).is_some()) {
         let bound = format!(
             "{learner} without that: only a method with messages that travel as they are can be \
-             alone or pooled, and a pooled one has no personal layers"
+             alone or pooled, and a pooled one has no own layers"
         );
         return out_of_bounds("federation.methods", bound, format!("{name:?}"));
     }
@@ -247,10 +247,11 @@ fn unknown_method(name: &str) -> SettingsError {
             out_of_bounds(key, bound, format!("{name:?}"))
         }
         Some(_) => {
-            let bound = format!(
-                "{plain} alone: only single methods that learn at nodes can have an own layer"
-            );
-            out_of_bounds(key, bound, format!("{name:?}"))
+            let why = match layer {
+                Some(false) => "its nodes have no own layer that could be left out",
+                _ => "only single methods that learn at nodes can have an own layer",
+            };
+            out_of_bounds(key, format!("{plain} alone: {why}"), format!("{name:?}"))
         }
     }
 }
@@ -308,7 +309,8 @@ fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
         is_default_choice: false,
         learning,
     };
-    let plain = |choice: &MethodChoice| MethodChoice { personal: false, ..*choice };
+    let plain =
+        |choice: &MethodChoice| MethodChoice { personal: None, reports_shared: false, ..*choice };
     let defaults: Config = Merged::new(DEFAULTS, &[])?.read()?;
     let defaults = self::methods(&defaults.federation.methods, false)?;
     settings.is_default_choice = settings.methods.iter().map(plain).eq(defaults);
@@ -335,10 +337,11 @@ fn methods(names: &[String], personal: bool) -> Result<Vec<MethodChoice>, Settin
     for name in names {
         let name = name.trim();
         let mut choice = MethodChoice::parse(name).ok_or_else(|| unknown_method(name))?;
-        choice.personal |= personal && choice.can_be_personal();
-        match chosen.iter_mut().find(|known| known.global_name() == choice.global_name()) {
-            // With a layer of the nodes' own both are reported.
-            Some(known) => known.personal |= choice.personal,
+        if personal && choice.can_be_personal() {
+            (choice.personal, choice.reports_shared) = (Some(true), true);
+        }
+        match chosen.iter_mut().find(|known| known.plain_name() == choice.plain_name()) {
+            Some(known) => *known = known.with(choice),
             None => chosen.push(choice),
         }
     }

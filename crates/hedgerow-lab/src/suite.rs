@@ -1,11 +1,12 @@
 //! [`Suite`]: the runs behind the paper's figures, from `experiments/*.toml`. Every finished run is
 //! stored at once, and a run that is stored is not run again.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use toml::Table;
 
+pub use fed_poe::FedPoe;
 pub use reproduction::{Figure, Panel, Reproduction, Variants};
 pub use runs::Runs;
 
@@ -15,6 +16,7 @@ use crate::settings::{Settings, SettingsError};
 use hedgerow_config::Layer;
 use hedgerow_data::catalog;
 
+mod fed_poe;
 mod reproduction;
 mod runs;
 
@@ -76,6 +78,16 @@ pub enum SuiteError {
     /// A run could not be stored.
     #[error(transparent)]
     Output(#[from] OutputError),
+    /// A file of the original data is too short, or has other columns.
+    #[error("{}: {expected} rows without gaps are needed, but {found} are there", path.display())]
+    TooFewRows {
+        /// The file.
+        path: PathBuf,
+        /// Rows that it must have.
+        expected: usize,
+        /// Rows that it has.
+        found: usize,
+    },
 }
 
 /// What is to be reproduced.

@@ -50,8 +50,8 @@ pub(crate) fn summarise(
         methods.push(MethodResult { name: fixed.name(), seconds, ..entry });
     }
     methods.sort_by_key(|method| {
-        let global = method.name.strip_suffix(MethodChoice::PERSONAL).unwrap_or(&method.name);
-        context.methods.iter().position(|choice| choice.global_name() == global)
+        let (plain, _) = MethodChoice::split_layer(&method.name);
+        context.methods.iter().position(|choice| choice.plain_name() == plain)
     });
     let columns = &settings.data.columns;
     let partition = match (is_owned && settings.partition == Partition::Auto, &columns.node) {

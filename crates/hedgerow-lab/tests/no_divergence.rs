@@ -15,7 +15,8 @@ use hedgerow_lab::settings::Settings;
 const LOSSES: [&str; 2] = ["participation.late=0.5", "participation.dropout=0.1"];
 
 /// The methods, and their references.
-const METHODS: &str = "federation.methods=[\"gr+personal\", \"tr+personal\", \"sk\", \"mean\"]";
+const METHODS: &str =
+    "federation.methods=[\"gr\", \"gr+shared\", \"tr\", \"tr+shared\", \"sk\", \"mean\"]";
 
 fn run(flags: &[&str]) -> Results {
     let usual = [METHODS, "run.trials=2"];
@@ -43,7 +44,7 @@ fn assert_bounded(results: &Results, what: &str, bound: Bound) {
     let error = |name: &str| method(results, name).mse.mean;
     let (sk, mean) = (error("sk"), error("mean"));
     let most = 1.05 * if bound == Bound::Both { sk.min(mean) } else { sk.max(mean) };
-    for name in ["gr", "gr+personal", "tr", "tr+personal"] {
+    for name in ["gr", "gr+shared", "tr", "tr+shared"] {
         let error = error(name);
         println!("{what}: {name} {error:.4e}, best sk {sk:.4e}, mean {mean:.4e}");
         assert!(error.is_finite() && error <= most, "{what}: {name} {error} against {sk}, {mean}");

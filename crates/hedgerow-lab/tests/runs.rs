@@ -344,8 +344,8 @@ fn two_devices(is_shared: bool) -> String {
     text
 }
 
-const APART: &str = "federation.methods=[\"gr\", \"gr+alone\", \"gr+pooled\", \"mk\", \
-                     \"mk+alone\", \"mk+pooled\"]";
+const APART: &str = "federation.methods=[\"gr+shared\", \"gr+alone+shared\", \"gr+pooled\", \
+                     \"mk\", \"mk+alone\", \"mk+pooled\"]";
 
 #[test]
 fn one_device_learns_the_same_alone_together_and_pooled() {
@@ -353,9 +353,11 @@ fn one_device_learns_the_same_alone_together_and_pooled() {
     for settings in [&[][..], &["data.scaling=online"], &["data.horizon=3", "data.lags=2"]] {
         let flags = [&["run.trials=1", "federation.nodes=1", APART], settings].concat();
         let results = Files::one(&content).run(&flags).unwrap();
-        for name in ["gr", "mk"] {
-            let mse = |suffix: &str| method(&results, &format!("{name}{suffix}")).mse.mean;
-            assert_eq!((mse(""), mse("")), (mse("+alone"), mse("+pooled")), "{name} {settings:?}");
+        for names in
+            [["gr+shared", "gr+alone+shared", "gr+pooled"], ["mk", "mk+alone", "mk+pooled"]]
+        {
+            let [together, alone, pooled] = names.map(|name| method(&results, name).mse.mean);
+            assert_eq!((together, together), (alone, pooled), "{names:?} {settings:?}");
         }
     }
 }
@@ -366,8 +368,8 @@ fn what_devices_share_decides_whom_they_should_learn_with() {
         let flags = ["run.trials=1", "data.node=device", "data.target=y", APART];
         let results = Files::one(&two_devices(is_shared)).run(&flags).unwrap();
         let up = |name: &str| method(&results, name).numbers_up;
-        assert_eq!((up("gr+alone"), up("gr+pooled")), (0.0, 2.0), "samples have two numbers");
-        ["gr", "gr+alone", "gr+pooled"].map(|name| method(&results, name).mse.mean)
+        assert_eq!((up("mk+alone"), up("gr+pooled")), (0.0, 2.0), "samples have two numbers");
+        ["gr+shared", "gr+alone+shared", "gr+pooled"].map(|name| method(&results, name).mse.mean)
     };
     let [together, alone, pooled] = errors(true);
     assert!(together < 0.9 * alone && pooled < 0.9 * alone, "{together} {alone} {pooled}");
@@ -382,4 +384,32 @@ fn only_methods_with_messages_can_be_alone_or_pooled() {
         let refused = Files::one(&table(&smooth(9))).run(&[&flag]).unwrap_err();
         assert_says(&refused, &["federation.methods", name, "alone or pooled"]);
     }
+}
+
+#[test]
+fn an_entry_says_whether_nodes_have_layers_of_their_own() {
+    let names = |methods: &str, more: &[&str]| -> Vec<String> {
+        let methods = format!("federation.methods={methods}");
+        let flags = [&["run.trials=1", "federation.nodes=2", &methods], more].concat();
+        let results = Files::one(&table(&smooth(60))).run(&flags).unwrap();
+        results.methods.iter().map(|method| method.name.clone()).collect()
+    };
+    assert_eq!(names(r#"["gr", "mk"]"#, &[]), ["gr", "mk"]);
+    assert_eq!(names(r#"["gr+shared", "mk+personal"]"#, &[]), ["gr+shared", "mk+personal", "mk"]);
+    // One run has both.
+    assert_eq!(names(r#"["gr+shared", "tr", "gr"]"#, &[]), ["gr", "gr+shared", "tr"]);
+    let personal = names(r#"["gr", "mk"]"#, &["federation.personal=true"]);
+    assert_eq!(personal, ["gr", "gr+shared", "mk+personal", "mk"]);
+    let results = Files::one(&two_devices(false))
+        .run(&[
+            "run.trials=1",
+            "data.node=device",
+            "data.target=y",
+            r#"federation.methods=["gr", "gr+shared"]"#,
+        ])
+        .unwrap();
+    let [own, shared] = ["gr", "gr+shared"].map(|name| method(&results, name).mse.mean);
+    assert!(own < 0.5 * shared, "{own} {shared}");
+    let refused = Files::one(&table(&smooth(9))).run(&[r#"federation.methods=["mk+shared"]"#]);
+    assert_says(&refused.unwrap_err(), &["federation.methods", "mk+shared", "no own layer"]);
 }

@@ -37,7 +37,8 @@ fn main() {
 /// A node that has heard the first scale and the open round.
 fn node(method: &str, inputs: usize) -> Node {
     let scaling = Scaling::Online { kind: ScaleKind::Spread };
-    let config = PlanConfig::default().method(method.parse().unwrap()).scaling(scaling);
+    let config =
+        PlanConfig::default().personal(false).method(method.parse().unwrap()).scaling(scaling);
     let config = config.draw(Draw::Independent).inputs(inputs).nodes(1).seed(5);
     let plan = Plan::new(config).unwrap();
     let (mut node, mut server) = (plan.node(0), plan.server());

@@ -1,9 +1,11 @@
 //! [`Coordinator`]: the rounds of a federation as a state machine, without sockets, disk and clock.
 //! The driver passes in what happened and when, stores commits, and sends openings to nodes.
 //!
-//! A round closes in two steps, so that no node hears what isn't stored: [`Coordinator::close`]
-//! makes a [`records::Commit`]; when it is stored, [`Coordinator::committed`] returns the
-//! [`Opening`] to send. Until then, no other round closes.
+//! A round closes in three steps, so that nothing waits for the server's method, and no node hears
+//! what isn't stored: [`Coordinator::close`] hands the server over in a [`Closing`], whose work may
+//! be done elsewhere; [`Coordinator::closed`] takes the result and returns a [`records::Commit`];
+//! when it is stored, [`Coordinator::committed`] returns the [`Opening`] to send. Until then, no
+//! other round closes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use records::{Commit, NodeRecord, RoundRecord, Saved};
 use rules::{Late, Limits, Quorum, Rules};
 
 mod checks;
+mod closing;
 mod judging;
 mod members;
 mod messages;
@@ -28,6 +31,8 @@ mod totals;
 
 use checks::Checks;
 pub use checks::Refused;
+use closing::WaitingReport;
+pub use closing::{Closed, Closing};
 pub use members::{Ledger, Member};
 pub use messages::{Envelope, Heard, Newcomer, Refusal, Said, Sender, Sent, Verdict};
 pub use opening::Opening;
@@ -67,7 +72,14 @@ pub struct Coordinator {
     rules: Rules,
     limits: Limits,
     checks: Checks,
-    server: Server,
+    /// None while the work of a round is being done.
+    server: Option<Server>,
+    /// The round that uploads are for.
+    round: u64,
+    /// Whether nodes are still to agree on their first scale.
+    is_unscaled: bool,
+    /// Reports that came while the server was away.
+    waiting: Vec<WaitingReport>,
     /// Nodes by number.
     members: Vec<Member>,
     connected: usize,
@@ -88,7 +100,8 @@ pub struct Coordinator {
     /// What the latest rounds asked for; empty unless late uploads are merged.
     asked: VecDeque<Asked>,
     opening: Arc<Opening>,
-    /// A round that has closed and is not committed yet, and what is announced after the commit.
+    /// A round whose work is done and that is not committed yet, and what is announced after the
+    /// commit.
     closing: Option<(Arc<Commit>, Arc<Opening>)>,
     /// Whether the scaling changed: it is large and is stored only then.
     has_scaling_news: bool,
@@ -139,7 +152,10 @@ impl Coordinator {
             plan,
             rules,
             limits,
-            server,
+            round: server.round(),
+            is_unscaled: server.is_unscaled(),
+            server: Some(server),
+            waiting: Vec::new(),
             members,
             connected: 0,
             totals,
@@ -189,7 +205,7 @@ impl Coordinator {
 
     /// Accepted uploads of the open round.
     pub fn uploads(&self) -> usize {
-        self.server.uploads()
+        self.server.as_ref().map_or(0, Server::uploads)
     }
 
     /// When the open round opened.
@@ -267,7 +283,7 @@ impl Coordinator {
     /// Whether the open round is to be closed. A beat without answers passes.
     pub fn is_due(&mut self, now: Instant) -> bool {
         let is_beat = self.pass_beat(now);
-        if self.closing.is_some() || !self.has_enough() {
+        if self.server.is_none() || self.closing.is_some() || !self.has_enough() {
             return false;
         }
         if self.beat.is_some() {
@@ -286,7 +302,7 @@ impl Coordinator {
 
     /// Whether the round has the least number of answers.
     pub fn has_enough(&self) -> bool {
-        let answers = if self.server.is_unscaled() { self.answered } else { self.uploads() };
+        let answers = if self.is_unscaled { self.answered } else { self.uploads() };
         answers >= self.rules.least.max(1)
     }
 
@@ -309,64 +325,6 @@ impl Coordinator {
             .cadence
             .is_none()
             .then(|| self.rules.quorum.needed(self.awaited()).max(self.rules.least))
-    }
-
-    /// Closes the open round with the answers so far. None if there are none, or if the previous
-    /// round is not committed yet.
-    pub fn close(&mut self, at_ms: u64, wire: WireBytes) -> Option<&Arc<Commit>> {
-        if self.closing.is_some() || self.answered == 0 {
-            return None;
-        }
-        let (round, selected) =
-            (self.server.round(), self.opening.kernels.map(|kernels| kernels.current));
-        let closed = self.server.close_round();
-        self.turn += 1;
-        (self.answered, self.answered_connected) = (0, 0);
-        self.first_answer = None;
-        self.totals.wire = wire;
-        let record = closed.has_uploads.then(|| {
-            let closed = RoundRecord {
-                round,
-                closed_at_ms: at_ms,
-                selected,
-                ..std::mem::take(&mut self.tally)
-            };
-            self.totals.add(&closed, self.plan.kernels());
-            self.window.push(closed.clone());
-            std::mem::swap(&mut self.totals.acknowledged, &mut self.acknowledged);
-            self.acknowledged.clear();
-            closed
-        });
-        let opening = if closed.is_news() {
-            let opening = Opening::new(&self.server);
-            self.ask(&opening);
-            Arc::new(opening)
-        } else {
-            Arc::clone(&self.opening)
-        };
-        let has_scaling_news = std::mem::take(&mut self.has_scaling_news);
-        let commit = Commit {
-            round: opening.round,
-            server: self.server.save(),
-            scaling: if has_scaling_news { self.server.save_scaling() } else { None },
-            totals: self.totals.save(),
-            record,
-        };
-        let (commit, _) = self.closing.insert((Arc::new(commit), opening));
-        Some(commit)
-    }
-
-    /// What is to be committed, if a round has closed and is not committed yet.
-    pub fn closing(&self) -> Option<&Arc<Commit>> {
-        self.closing.as_ref().map(|(commit, _)| commit)
-    }
-
-    /// The closed round is stored: the next one is open. Returns the opening to send.
-    pub fn committed(&mut self, now: Instant) -> Option<(Arc<Opening>, Arc<Commit>)> {
-        let (commit, opening) = self.closing.take()?;
-        self.opened_at = now;
-        self.opening = opening;
-        Some((Arc::clone(&self.opening), commit))
     }
 
     /// Records of nodes that have changed since the last call, at most `most`.

@@ -46,6 +46,7 @@ async fn serve(folder: &Path, method: &str) -> Server {
         "learning.columns=[\"u\", \"v\"]",
         "learning.budget=20",
         "learning.nodes=3",
+        "learning.personal=false",
         "kernels.variances=[0.1, 1.0, 10.0]",
         "rounds.quorum=3",
         "rounds.least=3",

@@ -215,7 +215,7 @@ fn scale(version: u64, high: f64) -> wire::FromServer {
 
 fn before_the_loss(method: &str) -> Lost {
     let online = Scaling::Online { kind: ScaleKind::Range };
-    let plan = Plan::new(learning(method, 1).scaling(online)).unwrap();
+    let plan = Plan::new(learning(method, 1).personal(false).scaling(online)).unwrap();
     let (mut engine, mut server) = (node(&plan, 0), plan.server());
     let mut early = None;
     engine.hear(&scale(1, 1.0)).unwrap();

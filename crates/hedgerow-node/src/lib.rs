@@ -2,6 +2,7 @@
 //! exit codes of both programs.
 
 mod exit;
+mod wipe;
 
 use std::path::PathBuf;
 
@@ -12,6 +13,7 @@ use hedgerow_net::agent::{self, NodeError};
 use tokio::signal;
 
 pub use exit::{EXIT_CODES, Exit};
+pub use wipe::{WipeArguments, WipeError, wipe};
 
 /// Join a federation: learn from samples as they come, and predict.
 ///

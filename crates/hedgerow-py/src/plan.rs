@@ -31,7 +31,8 @@ use crate::errors;
 /// ...}`` for each column and the label. ``compression``, ``every``, ``part`` none, f16, q8 or q4;
 /// a node answers only after this number of samples; one in this number of numbers travels
 /// at a time.
-/// ``personal`` Whether each node has a layer of its own. ``aggregation`` mean, median or
+/// ``personal`` Whether each node has a layer of its own; None is what the method prefers: with gr
+/// and tr it has, unless the loss is logistic. ``aggregation`` mean, median or
 /// trimmed-mean:SHARE. ``seed`` Where everything random begins.
 ///
 /// None is the default everywhere. ``to_json`` has all that was made of it.
@@ -55,7 +56,7 @@ impl Plan {
     #[new]
     #[pyo3(
         signature = (**settings),
-        text_signature = "(*, method='gr', inputs=0, columns=(), target='y', nodes=1, budget=100, kernels=None, draw='shared', loss='squared', huber_delta=1.0, ridge=0.01, step_size=1.0, step_schedule='anytime', weight_rate=1.0, weight_schedule='anytime', weight_rule='incremental', memory=1000000, scaling='online', ranges=None, compression='none', every=1, part=1, personal=False, aggregation='mean', seed=1)"
+        text_signature = "(*, method='tr', inputs=0, columns=(), target='y', nodes=1, budget=100, kernels=None, draw='shared', loss='squared', huber_delta=1.0, ridge=0.01, step_size=1.0, step_schedule='anytime', weight_rate=1.0, weight_schedule='anytime', weight_rule='incremental', memory=1000000, scaling='online', ranges=None, compression='none', every=1, part=1, personal=None, aggregation='mean', seed=1)"
     )]
     fn new(settings: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let (mut learning, mut sections, mut dictionary) = (Table::new(), Table::new(), None);

@@ -26,6 +26,16 @@ def test_defaults_are_those_of_the_server_but_for_the_nodes(program: Path) -> No
     assert Plan(inputs=3) == Plan(**defaults)
 
 
+def test_own_layers_follow_the_method_unless_something_is_said() -> None:
+    for method, prefers in (("gr", True), ("tr", True), ("mk", False)):
+        plan = Plan(method=method, inputs=3)
+        assert plan == Plan(method=method, inputs=3, personal=None)
+        assert plan == Plan(method=method, inputs=3, personal=prefers)
+        assert plan != Plan(method=method, inputs=3, personal=not prefers)
+    with pytest.raises(ValueError, match="logistic"):
+        Plan(method="mk", inputs=3, loss="logistic", personal=True)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_survives_json_pickle_and_copies(method: str) -> None:
     plan = Plan(

@@ -4,6 +4,7 @@
 mod checks;
 mod claims;
 mod document;
+pub mod fed_poe;
 mod measured;
 mod tables;
 #[cfg(test)]

@@ -32,7 +32,8 @@ fn label(x: &[f32], noise: f32) -> f32 {
 
 /// Mean square error, and bytes up and down per sample.
 fn play(method: &str, compression: Compression, seed: u64) -> Result<[f64; 3], Box<dyn Error>> {
-    let config = PlanConfig::default().method(method.parse()?).draw(Draw::Independent);
+    let config =
+        PlanConfig::default().personal(false).method(method.parse()?).draw(Draw::Independent);
     let config = config.inputs(INPUTS).nodes(NODES).seed(seed).compression(compression);
     let plan = Plan::new(config)?;
     let (mut federation, map) = (Federation::new(&plan), plan.map());

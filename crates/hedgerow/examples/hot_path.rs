@@ -14,10 +14,20 @@ use hedgerow::message::Upload;
 use hedgerow::own_layer::{MAX_OWN_FEATURES, OwnLayer};
 use hedgerow::random::CounterRng;
 use hedgerow::simd::Cpu;
-use hedgerow::{Plan, PlanConfig, PlanError};
+use hedgerow::{NodeMethod, Plan, PlanConfig, PlanError, ServerMethod};
 
-const CASES: [&str; 7] =
-    ["map-one", "map-eight", "map-independent", "map-structured", "learn", "exchange", "own-layer"];
+const CASES: [&str; 10] = [
+    "map-one",
+    "map-eight",
+    "map-independent",
+    "map-structured",
+    "learn",
+    "exchange",
+    "own-layer",
+    "gr-round",
+    "tr-node",
+    "tr-close",
+];
 
 const INPUTS: usize = 77;
 const FREQUENCIES: usize = 49;
@@ -41,6 +51,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         "learn" => learn(&x, times)?,
         "exchange" => exchange(&x, times)?,
         "own-layer" => own_layer(times)?,
+        "gr-round" => {
+            let mut federation = Small::new("gr")?;
+            (0..times).try_for_each(|_| federation.round(1))?;
+        }
+        "tr-node" => tr_node(times)?,
+        "tr-close" => tr_close(times)?,
         other => return Err(format!("no case {other:?}; there are {}", CASES.join(", ")).into()),
     }
     println!("{}", Cpu::detect().name());
@@ -125,6 +141,95 @@ fn own_layer(times: usize) -> Result<(), Box<dyn Error>> {
             true
         }));
         own.learn(z[2]);
+    }
+    Ok(())
+}
+
+/// A small federation whose model is complete.
+struct Small {
+    plan: Plan,
+    nodes: Vec<Box<dyn NodeMethod>>,
+    server: Box<dyn ServerMethod>,
+    z: Vec<f32>,
+    round: u64,
+}
+
+impl Small {
+    const INPUTS: usize = 5;
+    const NODES: usize = 2;
+    /// Samples that a node remembers.
+    const SAMPLES: usize = 480;
+
+    fn new(method: &str) -> Result<Self, Box<dyn Error>> {
+        let config = PlanConfig::default().method(method.parse()?).inputs(Self::INPUTS);
+        let memory = Self::SAMPLES * 4 * (Self::INPUTS + 4);
+        let plan = Plan::new(config.nodes(Self::NODES).memory(memory))?;
+        let mut small = Self {
+            nodes: (0..Self::NODES as u32).map(|id| plan.node_method(id)).collect(),
+            server: plan.server_method(),
+            z: vec![0.0; plan.map().width()],
+            plan,
+            round: 0,
+        };
+        (0..50).try_for_each(|_| small.round(20))?;
+        Ok(small)
+    }
+
+    /// All nodes learn some samples, and exchange.
+    fn round(&mut self, samples: u64) -> Result<(), Box<dyn Error>> {
+        let mut upload = Upload::default();
+        for id in 0..self.nodes.len() {
+            for sample in 0..samples {
+                self.learn(id, sample)?;
+            }
+            self.nodes[id].upload(&mut upload);
+            self.server.accept(id as u32, &upload)?;
+        }
+        self.server.close_round();
+        self.round += 1;
+        for node in &mut self.nodes {
+            node.adopt(self.server.broadcast())?;
+        }
+        Ok(())
+    }
+
+    fn learn(&mut self, id: usize, sample: u64) -> Result<(), Box<dyn Error>> {
+        let numbers = CounterRng::from_seed(100 * self.round + 50 * id as u64 + sample);
+        let x: [f32; Self::INPUTS] = std::array::from_fn(|at| numbers.uniform_at(at as u64) as f32);
+        let z = self.plan.map().map_batch(&x, &mut self.z);
+        black_box(self.nodes[id].predict(z));
+        let label = 6.0 * x[0] * x[1] - x[2] * x[2];
+        Ok(self.nodes[id].learn(z, label - label * label * label / 9.0)?)
+    }
+}
+
+/// A node's round while units are learned: a sample, its upload, the next broadcast.
+fn tr_node(times: usize) -> Result<(), Box<dyn Error>> {
+    let mut small = Small::new("tr")?;
+    let before = small.nodes[0].save();
+    small.round(1)?;
+    let (broadcast, mut upload) = (small.server.broadcast().clone(), Upload::default());
+    for _ in 0..times {
+        small.nodes[0].restore(&before)?;
+        small.learn(0, 0)?;
+        black_box(small.nodes[0].upload(&mut upload));
+        small.nodes[0].adopt(&broadcast)?;
+    }
+    Ok(())
+}
+
+/// Closing a round in which units are learned.
+fn tr_close(times: usize) -> Result<(), Box<dyn Error>> {
+    let mut small = Small::new("tr")?;
+    let mut upload = Upload::default();
+    for (id, node) in small.nodes.iter().enumerate() {
+        node.upload(&mut upload);
+        small.server.accept(id as u32, &upload)?;
+    }
+    let before = small.server.save();
+    for _ in 0..times {
+        small.server.restore(&before)?;
+        black_box(small.server.close_round());
     }
     Ok(())
 }

@@ -478,7 +478,7 @@ impl Federation {
     /// was.
     pub fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
         let (plan, nodes) = (&self.plan, self.nodes.len());
-        let layers = if plan.config().personal { nodes * plan.outputs() } else { 0 };
+        let layers = if plan.has_own_layers() { nodes * plan.outputs() } else { 0 };
         let saved = KIND.restore_any(saved, &[(4, read_version_4)], |saved: &Saved| {
             saved.nodes.len() == nodes * plan.outputs()
                 && (saved.own.len() == layers || saved.own.is_empty())

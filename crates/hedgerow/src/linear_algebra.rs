@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::MAX_NORM;
 use crate::math;
+use crate::simd::{self, Cpu};
 
 /// A = L·Lᵀ, ready to solve with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,19 +25,7 @@ impl<S: AsRef<[f64]> + AsMut<[f64]>> Cholesky<S> {
     /// Of a matrix (lower triangle row by row) plus `penalty` on its diagonal. A direction in which
     /// no more than `tiny` is left gets no weight.
     pub(crate) fn new(mut entries: S, len: usize, penalty: f64, tiny: f64) -> Self {
-        let (row, factor) = (triangle_row, entries.as_mut());
-        for i in 0..len {
-            for j in 0..=i {
-                let (a, b) = (&factor[row(i)..row(i) + j], &factor[row(j)..row(j) + j]);
-                let entry = factor[row(i) + j] - dot(a, b);
-                factor[row(i) + j] = if i == j {
-                    let pivot = entry + penalty;
-                    if pivot > tiny { math::sqrt(pivot) } else { f64::INFINITY }
-                } else {
-                    entry / factor[row(j) + j]
-                };
-            }
-        }
+        simd::factor(Cpu::detect(), entries.as_mut(), len, penalty, tiny);
         Self { factor: entries, len }
     }
 
@@ -47,16 +36,7 @@ impl<S: AsRef<[f64]> + AsMut<[f64]>> Cholesky<S> {
 
     /// Turns b into A⁻¹b.
     pub(crate) fn solve(&self, w: &mut [f64]) {
-        let (row, factor, len) = (triangle_row, self.factor.as_ref(), self.len);
-        for i in 0..len {
-            let known = dot(&factor[row(i)..row(i) + i], &w[..i]);
-            w[i] = (w[i] - known) / factor[row(i) + i];
-        }
-        for i in (0..len).rev() {
-            let own = w[i] / factor[row(i) + i];
-            w[i] = own;
-            w[..i].iter_mut().zip(&factor[row(i)..]).for_each(|(w, a)| *w -= a * own);
-        }
+        simd::solve(Cpu::detect(), self.factor.as_ref(), &mut w[..self.len]);
     }
 }
 
@@ -109,19 +89,9 @@ impl Cholesky {
     }
 }
 
-/// aᵀb, in eight sums so that one addition needn't wait for the last.
+/// aᵀb, as far as both reach.
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let len = a.len().min(b.len());
-    let ((a, a_rest), (b, b_rest)) = (a[..len].as_chunks::<8>(), b[..len].as_chunks::<8>());
-    let mut sums = [0.0; 8];
-    for (a, b) in a.iter().zip(b) {
-        for lane in 0..8 {
-            sums[lane] += a[lane] * b[lane];
-        }
-    }
-    let rest: f64 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
-    let [a, b, c, d, e, f, g, h] = sums;
-    ((a + e) + (b + f)) + ((c + g) + (d + h)) + rest
+    simd::dot_wide(Cpu::detect(), a, b)
 }
 
 /// Writes a vector, shortened to [`MAX_NORM`] if it is longer.
@@ -129,15 +99,6 @@ pub(crate) fn write_bounded(wide: &[f64], out: &mut [f32]) {
     let norm = math::sqrt(wide.iter().map(|number| number * number).sum());
     let factor = if norm > f64::from(MAX_NORM) { f64::from(MAX_NORM) / norm } else { 1.0 };
     out.iter_mut().zip(wide).for_each(|(number, wide)| *number = (wide * factor) as f32);
-}
-
-/// Writes the product of a symmetric matrix (lower triangle row by row) and a vector.
-pub(crate) fn multiply_triangle(matrix: &[f64], v: &[f64], product: &mut [f64]) {
-    for i in 0..v.len() {
-        let row = &matrix[triangle_row(i)..=triangle_row(i) + i];
-        product[i] = dot(row, &v[..=i]);
-        product[..i].iter_mut().zip(row).for_each(|(entry, a)| *entry += a * v[i]);
-    }
 }
 
 #[cfg(test)]
@@ -159,7 +120,12 @@ mod tests {
     fn products_are_products() {
         // [2 1 0; 1 3 -1; 0 -1 4].
         let mut product = [f64::NAN; 3];
-        multiply_triangle(&[2.0, 1.0, 3.0, 0.0, -1.0, 4.0], &[1.0, 2.0, 3.0], &mut product);
+        simd::multiply_symmetric(
+            Cpu::detect(),
+            &[2.0, 1.0, 3.0, 0.0, -1.0, 4.0],
+            &[1.0, 2.0, 3.0],
+            &mut product,
+        );
         assert_eq!(product, [4.0, 4.0, 10.0]);
         let numbers: Vec<f64> = (0..29).map(f64::from).collect();
         assert_eq!(dot(&numbers, &numbers), 28.0 * 29.0 * 57.0 / 6.0);

@@ -72,7 +72,7 @@ pub use layout::{BroadcastLayout, Layout, UploadLayout, Votes};
 pub use mk_ofl::{Average, MkOptions};
 pub use node_shell::{NodeRule, NodeShell};
 pub use pof_mkl::PofOptions;
-pub use server_shell::{Mean, ServerRule, ServerShell, check_broadcast};
+pub use server_shell::{Mean, ServerRule, ServerShell, ServerState, check_broadcast};
 pub(crate) use setup::Numbers;
 pub use setup::Setup;
 pub use spec::{MethodSpec, NotAMethod};
@@ -99,6 +99,11 @@ pub trait NodeMethod: Send {
     /// Appends what the numbers of its upload are, in order, for those who compress it. Numbers
     /// that aren't named travel as they are.
     fn sections(&self, _out: &mut Vec<Section>) {}
+    /// The upload of the round that it is in has left.
+    fn sent(&mut self) {}
+    /// The server took the upload of this round, and none later; 0 if none is known. A node that
+    /// is never told may say more than it has to.
+    fn acknowledge(&mut self, _taken: u64) {}
     /// Takes over the server's state; one that isn't newer than its own is ignored.
     fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected>;
     /// The server has lost rounds: accepts the next broadcast even if it is older. The node keeps
@@ -123,6 +128,10 @@ pub trait NodeMethod: Send {
     /// # Panics
     /// If the rescaling was made for another dictionary.
     fn rescale(&mut self, rescaling: &Rescaling);
+    /// Forgets the samples that it keeps, and says how many they were. What it has learned stays.
+    fn forget_samples(&mut self) -> usize {
+        0
+    }
     /// Everything that has to survive a restart.
     #[must_use]
     fn save(&self) -> Vec<u8>;

@@ -111,6 +111,17 @@ impl NodeTally {
     }
 }
 
+/// How many samples [`Node::forget_samples`] removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ForgottenSamples {
+    /// Samples that its method remembered.
+    pub remembered: usize,
+    /// Predictions that waited for their labels.
+    pub unlabelled: usize,
+    /// Samples that waited for the next round or for the first scale.
+    pub held: usize,
+}
+
 /// A node of a federation. [`Plan::node`] makes one.
 ///
 /// ```
@@ -212,7 +223,7 @@ impl Plan {
 
     /// The layers of a node's own, one for each output, if it has any.
     fn own_layers(&self) -> Vec<OwnLayer> {
-        let outputs = if self.config().personal { self.outputs() } else { 0 };
+        let outputs = if self.has_own_layers() { self.outputs() } else { 0 };
         (0..outputs).map(|_| self.own_layer()).collect()
     }
 
@@ -303,6 +314,18 @@ impl Node {
     pub fn waiting(&self) -> (usize, usize) {
         let state = self.raw.as_ref().map(|raw| &raw.state);
         state.map_or((0, 0), |state| (state.pending.len(), state.held.len()))
+    }
+
+    /// Forgets every sample that it keeps: those that its method remembers, and those that wait for
+    /// a label, for the next round or for the first scale. What it has learned stays.
+    pub fn forget_samples(&mut self) -> ForgottenSamples {
+        let remembered = self.heads.iter_mut().map(|head| head.forget_samples()).max();
+        let (unlabelled, held) = self.waiting();
+        if let Some(raw) = &mut self.raw {
+            raw.state.pending = Pending::default();
+            raw.state.held.clear();
+        }
+        ForgottenSamples { remembered: remembered.unwrap_or(0), unlabelled, held }
     }
 
     /// Samples that it has learned in the current round.

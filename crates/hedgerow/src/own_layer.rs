@@ -24,7 +24,8 @@
 //!
 //! The mixture is Bernstein online aggregation (`mixture.rs`). Experts stay within the node's label
 //! range and a tenth of it on either side; those that start from f may also reach f. The older the
-//! federation is when a node joins, the more it trusts f at first.
+//! federation is when a node joins, the more it trusts f at first, except right after its first
+//! label: that one counts most, within about one error of f.
 //!
 //! # Costs
 //!
@@ -72,7 +73,7 @@ const MARGIN: f64 = 0.1;
 /// The least variance of labels, relative to their largest square.
 const LEAST_VARIANCE: f64 = 1e-14;
 
-const KIND: StateKind = StateKind::new("own-layer");
+const KIND: StateKind = StateKind::new("own-layer").version(5);
 
 /// One node's own layer over the predictions of a method.
 ///
@@ -144,7 +145,7 @@ impl OwnLayer {
         let (from_global, from_own) = experts(ridges.is_some());
         let raw = from_global + from_own;
         let mixed = from_global + raw + 2;
-        let prior = Prior::new(0, ridges.is_some());
+        let prior = Prior::new(0, 0, ridges.is_some());
         let prior: Vec<f64> = (0..mixed).map(|expert| prior.of(expert)).collect();
         Self {
             scratch: Scratch {
@@ -255,7 +256,8 @@ impl OwnLayer {
         }
         rest[scratch.raw.len()] = state.mean;
         rest[scratch.raw.len() + 1] = state.last;
-        scratch.mixed = state.mixture.predict(&scratch.experts, &mut scratch.bounded);
+        scratch.mixed =
+            state.mixture.predict(&scratch.experts, state.samples, &mut scratch.bounded);
         scratch.mixed as f32
     }
 
@@ -277,7 +279,7 @@ impl OwnLayer {
                 state.clips.learn(expert, *raw, range, y);
             }
         }
-        let prior = Prior::new(scratch.age + 1, state.ridges.is_some());
+        let prior = Prior::new(scratch.age + 1, state.samples + 1, state.ridges.is_some());
         let mixture = (&scratch.bounded[..], scratch.mixed);
         state.mixture.learn(&scratch.experts, mixture, y, |expert| prior.of(expert));
         let (centred, error) = (y - state.reference, y - scratch.global);
@@ -397,37 +399,52 @@ fn experts(has_ridges: bool) -> (usize, usize) {
 }
 
 /// Weights of the experts before anything is known of them. Young federations know little, so that
-/// more of it is for what the node knows itself.
+/// more of it is for what the node knows itself. A node that joins an old one trusts it more, except
+/// right after its first label: experts are then so near the federation's prediction that it costs
+/// little to follow the node's label, and it helps much where the federation is wrong here.
 struct Prior {
     has_ridges: bool,
     global: f64,
+    clipped: f64,
     own: f64,
     others: f64,
 }
 
 impl Prior {
-    /// Of the federation's prediction softly clipped.
-    const CLIPPED: f64 = 0.1;
+    /// Of regressions towards the federation, as multiples of that of the small ones.
+    const RIDGES: [f64; RIDGES] = [0.5, 0.5, 0.5, 1.5];
 
-    /// When the federation is this many rounds old.
-    fn new(age: u64, has_ridges: bool) -> Self {
-        let youth = math::powi(0.3, age.clamp(1, 99) as i32 - 1);
+    /// When the federation is this many rounds old and the node has learned so many samples.
+    fn new(age: u64, samples: u64, has_ridges: bool) -> Self {
+        let youth = math::powi(0.06, age.clamp(1, 99) as i32 - 1);
         let maturity = age as f64 / (age as f64 + 50.0);
-        let global = 0.3 - 0.2 * youth + 0.2 * maturity;
-        // Of each expert that starts from the node's own labels.
-        let own = (0.17 + 0.3 * youth) / (RIDGES + 2) as f64;
+        let joining = if samples == 1 { maturity } else { 0.0 };
         let (from_global, from_own) = experts(has_ridges);
-        let rest = 1.0 - global - Self::CLIPPED - own * (from_own + 2) as f64;
-        Self { has_ridges, global, own, others: rest / (2 * (from_global - 1)) as f64 }
+        let global = 0.3 - 0.2 * youth + 0.25 * maturity - 0.45 * joining;
+        let clipped = 0.1;
+        // Of each expert that starts from the node's own labels.
+        let count = (from_own + 2) as f64;
+        let own = (0.17 + 0.45 * youth) / (RIDGES + 2) as f64 + 0.6 * joining / count;
+        let rest = 1.0 - global - clipped - own * count;
+        let others = rest / (2 * (from_global - 1)) as f64;
+        let mut prior = Self { has_ridges, global, clipped, own, others };
+        let sum: f64 = (0..2 * from_global + from_own + 2).map(|expert| prior.of(expert)).sum();
+        for weight in [&mut prior.global, &mut prior.clipped, &mut prior.own, &mut prior.others] {
+            *weight /= sum;
+        }
+        prior
     }
 
     fn of(&self, expert: usize) -> f64 {
         let (from_global, _) = experts(self.has_ridges);
-        match expert {
-            0 => self.global,
-            clipped if clipped == from_global => Self::CLIPPED,
-            other if other < 2 * from_global => self.others,
-            _ => self.own,
+        if expert >= 2 * from_global {
+            return self.own;
+        }
+        match (expert / from_global, expert % from_global) {
+            (0, 0) => self.global,
+            (_, 0) => self.clipped,
+            (_, small) if small <= SMALL_MEMORIES.len() => self.others,
+            (_, ridge) => self.others * Self::RIDGES[ridge - 1 - SMALL_MEMORIES.len()],
         }
     }
 }

@@ -157,6 +157,8 @@ impl Plan {
         if !(info.supports_loss)(&config.loss) {
             return Err(PlanError::Loss { method, loss: config.loss.name() });
         }
+        let prefers = info.has_own_layer(&config.loss);
+        config.personal = Some(config.personal.unwrap_or(prefers));
         check_rates(&config)?;
         let aggregation = config.aggregation;
         if !info.supports(aggregation) {
@@ -204,6 +206,11 @@ impl Plan {
     /// Length of the features of a sample.
     pub fn width(&self) -> usize {
         self.shared.info.width(self.setup())
+    }
+
+    /// Whether each node has a layer of its own over the federation's predictions.
+    pub fn has_own_layers(&self) -> bool {
+        self.shared.config.personal == Some(true)
     }
 
     /// A new layer of a node's own over the predictions of one output.
@@ -497,7 +504,8 @@ mod tests {
 
     #[test]
     fn plans_survive_as_json_and_numbers_must_agree() {
-        for config in [config("sk:3"), config("gr").outputs(2), config("mk").personal(true)] {
+        let layers = [config("mk").personal(true), config("tr").personal(false)];
+        for config in [config("sk:3"), config("gr").outputs(2)].into_iter().chain(layers) {
             let plan = Plan::new(config).unwrap();
             let json = serde_json::to_string(plan.config()).unwrap();
             let read: PlanConfig = serde_json::from_str(&json).unwrap();
@@ -513,5 +521,24 @@ mod tests {
                 assert!(serde_json::from_str::<PlanConfig>(&bad).is_err(), "{bad}");
             }
         }
+    }
+
+    #[test]
+    fn a_method_prefers_own_layers_or_not_and_a_plan_may_say_otherwise() {
+        let layers = |config: PlanConfig| {
+            let written = serde_json::to_string(&config).unwrap();
+            let plan = Plan::new(config).unwrap();
+            // A plan says which, also to nodes of versions without a preference.
+            assert_eq!(written, serde_json::to_string(plan.config()).unwrap());
+            assert_eq!(plan.config().personal, Some(plan.has_own_layers()));
+            plan.has_own_layers()
+        };
+        for (method, prefers) in [("gr", true), ("tr", true), ("mk", false), ("linear", false)] {
+            assert_eq!(layers(config(method)), prefers, "{method}");
+            assert!(
+                layers(config(method).personal(true)) && !layers(config(method).personal(false))
+            );
+        }
+        assert!(!layers(config("mk").loss(Loss::Logistic)));
     }
 }

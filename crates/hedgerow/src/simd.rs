@@ -6,6 +6,7 @@
 pub(crate) mod loops;
 pub(crate) mod trig;
 pub(crate) mod vector;
+pub(crate) mod wide;
 
 use alloc::vec::Vec;
 
@@ -125,8 +126,7 @@ dispatched! {
     fn largest_size(values: &[f32]) -> f32;
     /// Adds `values` to a sum in exact parts; see [`crate::aggregation::ExactSum`].
     fn add_exactly(parts: &mut [Vec<f64>; 3], values: &[f32]);
-    /// Adds z zᵀ of a block of rows, each as long as `moment`, to a lower triangle, and z y to
-    /// `moment`.
+    /// Adds z zᵀ of some rows, each as long as `moment`, to a lower triangle, and z y to `moment`.
     fn add_gram(gram: &mut [f64], moment: &mut [f64], z: &[f64], y: &[f64]);
     /// Adds Σⱼ wⱼ·cos(vⱼ·x + bⱼ) of some units to the outputs of blocks of samples.
     fn add_units(samples: &Samples<'_>, units: &[f32], outputs: &mut [Line]);
@@ -147,8 +147,21 @@ dispatched! {
     /// Adds factor·v vᵀ to a lower triangle.
     fn add_square(matrix: &mut [f64], v: &[f64], factor: f64);
     /// Turns a lower triangle of a positive matrix into that of its inverse, and says whether it
-    /// could. `row` is as long as the matrix is wide.
-    fn invert(matrix: &mut [f64], row: &mut [f64]) -> bool;
+    /// could. `columns` is four times as long as the matrix is wide.
+    fn invert(matrix: &mut [f64], columns: &mut [f64]) -> bool;
+    /// Writes A v, and (Lᵀ + ½D)u of two other vectors, where L is what is below the diagonal D.
+    fn multiply_with_halves(matrix: &[f64], v: &[f64], product: &mut [f64], others: [&[f64]; 2], halves: [&mut [f64]; 2]);
+    /// Turns a lower triangle of A less `penalty` on the diagonal into that of L, with A = L Lᵀ. A
+    /// direction in which no more than `tiny` is left has an infinite pivot.
+    fn factor(matrix: &mut [f64], len: usize, penalty: f64, tiny: f64);
+    /// aᵀb.
+    fn dot_wide(a: &[f64], b: &[f64]) -> f64;
+    /// Writes multiples of the first numbers of `z`.
+    fn widen(z: &[f32], factor: f64, out: &mut [f64]);
+    /// Adds a multiple of a vector.
+    fn add_multiple(out: &mut [f64], v: &[f64], factor: f64);
+    /// Turns b into A⁻¹b, given L.
+    fn solve(factor: &[f64], w: &mut [f64]);
     #[cfg(feature = "probe")]
     /// Multiplies and adds without touching memory; returns what keeps the compiler from leaving it
     /// out.
@@ -342,64 +355,6 @@ mod tests {
                         "{kernel} {at}"
                     );
                 }
-            }
-        }
-    }
-
-    #[test]
-    fn symmetric_matrices_are_multiplied_and_inverted_with_the_same_bits_everywhere() {
-        for len in [1, 2, 7, 8, 9, 33, 84] {
-            // A sum of squares and a penalty: surely positive.
-            let rows: Vec<f64> = numbers(7, 2 * len * len).into_iter().map(f64::from).collect();
-            let run = |cpu: Cpu| {
-                let mut matrix = vec![0.0; len * (len + 1) / 2];
-                rows.chunks_exact(len).for_each(|row| add_square(cpu, &mut matrix, row, 0.5));
-                (0..len).for_each(|i| matrix[i * (i + 1) / 2 + i] += 0.1);
-                let (mut inverse, mut row) = (matrix.clone(), vec![0.0; len]);
-                assert!(invert(cpu, &mut inverse, &mut row), "{len}");
-                let (mut there, mut back) = (vec![0.0; len], vec![0.0; len]);
-                multiply_symmetric(cpu, &matrix, &rows[..len], &mut there);
-                multiply_symmetric(cpu, &inverse, &there, &mut back);
-                for (i, product) in there.iter().enumerate() {
-                    let entry = |j: usize| matrix[i.max(j) * (i.max(j) + 1) / 2 + i.min(j)];
-                    let exact: f64 = (0..len).map(|j| entry(j) * rows[j]).sum();
-                    assert!((product - exact).abs() < 1e-9, "{len}: {product} and {exact}");
-                    assert!((back[i] - rows[i]).abs() < 1e-7, "{len}: {} at {i}", back[i]);
-                }
-                let all = [matrix, inverse, there, back].concat();
-                all.iter().map(|number| number.to_bits()).collect::<Vec<_>>()
-            };
-            let plain = run(Cpu::Plain);
-            for cpu in [Cpu::Avx2, Cpu::Avx512] {
-                assert_eq!(plain, run(cpu), "{}", cpu.name());
-            }
-        }
-    }
-
-    #[test]
-    fn only_positive_matrices_have_an_inverse() {
-        for bad in
-            [[1.0, 2.0, 1.0], [0.0, 0.0, 1.0], [f64::NAN, 0.0, 1.0], [f64::INFINITY, 0.0, 1.0]]
-        {
-            assert!(!invert(Cpu::detect(), &mut bad.clone(), &mut [0.0; 2]), "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn gram_sums_are_the_outer_products() {
-        let (width, rows) = (7, 10);
-        let z: Vec<f64> = numbers(4, width * rows).into_iter().map(f64::from).collect();
-        let y: Vec<f64> = numbers(5, rows).into_iter().map(f64::from).collect();
-        let (mut gram, mut moment) = (vec![0.0; width * (width + 1) / 2], vec![0.0; width]);
-        add_gram(Cpu::detect(), &mut gram, &mut moment, &z, &y);
-        let mut at = 0;
-        for i in 0..width {
-            let exact: f64 = (0..rows).map(|r| z[r * width + i] * y[r]).sum();
-            assert!((moment[i] - exact).abs() < 1e-12);
-            for j in 0..=i {
-                let exact: f64 = (0..rows).map(|r| z[r * width + i] * z[r * width + j]).sum();
-                assert!((gram[at] - exact).abs() < 1e-12);
-                at += 1;
             }
         }
     }

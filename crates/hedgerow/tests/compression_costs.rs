@@ -39,7 +39,11 @@ fn error(method: &'static str, compression: Compression, seed: u64, sights: Sigh
         "pof" => Schedule::Horizon { scale: 1.0, rounds },
         _ => Schedule::Anytime { scale: 1.0 },
     };
-    let config = PlanConfig::default().method(method.parse().unwrap()).nodes(K).inputs(INPUTS);
+    let config = PlanConfig::default()
+        .personal(false)
+        .method(method.parse().unwrap())
+        .nodes(K)
+        .inputs(INPUTS);
     let config = config.draw(Draw::Independent);
     let config = config.budget(60).seed(seed).step_size(step_size).compression(compression);
     let plan = Plan::new(config).unwrap();

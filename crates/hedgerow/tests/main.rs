@@ -12,6 +12,7 @@ mod gr_halves;
 mod lanes;
 mod laws;
 mod leak;
+mod losses;
 mod modules;
 mod node_server;
 mod old_nodes;

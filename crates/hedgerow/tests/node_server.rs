@@ -19,8 +19,11 @@ const NODES: u32 = 3;
 
 fn config(method: &'static str) -> PlanConfig {
     let kernels = crate::common::dictionary(3);
-    let config =
-        PlanConfig::default().method(method.parse().unwrap()).kernels(kernels).inputs(INPUTS);
+    let config = PlanConfig::default()
+        .personal(false)
+        .method(method.parse().unwrap())
+        .kernels(kernels)
+        .inputs(INPUTS);
     config.nodes(NODES as usize).budget(24).frequencies(Some(5))
 }
 

@@ -37,7 +37,7 @@ fn nodes_without_a_version_go_on() {
         assert_eq!(node.waiting(), (3, 3));
         let tally = node.tally();
         assert_eq!((tally.samples, tally.scored, tally.uploads, tally.taken), (43, 27, 24, 23));
-        assert!(plan.config().personal);
+        assert!(plan.has_own_layers());
         let global = Plan::new(plan.config().clone().personal(false)).unwrap();
         let mut global = Node::restore(&global, saved).unwrap();
         for node in [&mut node, &mut global] {

@@ -32,6 +32,7 @@ type Sample = (Vec<f32>, f32);
 impl Fleet {
     fn new(method: &'static str, kind: ScaleKind) -> Self {
         let config = PlanConfig::default()
+            .personal(false)
             .method(method.parse().unwrap())
             .kernels([0.01, 0.1, 1.0, 10.0].map(Kernel::gaussian).to_vec())
             .frequencies(Some(20))

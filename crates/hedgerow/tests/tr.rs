@@ -20,7 +20,12 @@ const INPUTS: usize = 2;
 const BEGUN: u64 = 120;
 
 fn plan() -> PlanConfig {
-    PlanConfig::default().method("tr".parse().unwrap()).inputs(INPUTS).nodes(NODES).budget(40)
+    PlanConfig::default()
+        .personal(false)
+        .method("tr".parse().unwrap())
+        .inputs(INPUTS)
+        .nodes(NODES)
+        .budget(40)
 }
 
 struct World {
@@ -279,5 +284,26 @@ fn sums_of_a_full_memory_are_those_of_what_is_left() {
         (0..NODES).for_each(|node| world.send(node));
         let broadcast = world.server.close_round();
         world.nodes.iter_mut().for_each(|node| node.adopt(broadcast).unwrap());
+    }
+}
+
+#[test]
+fn a_node_that_forgets_its_samples_keeps_what_it_has_learned() {
+    for rounds in [20, BEGUN] {
+        let mut world = World::after(plan(), rounds);
+        let (before, size) = (world.predict(&*world.nodes[0], 999), world.nodes[0].save().len());
+        assert_eq!(world.nodes[0].forget_samples(), rounds as usize);
+        assert_eq!(world.nodes[0].forget_samples(), 0);
+        let saved = world.nodes[0].save();
+        // Two inputs and a label at least.
+        assert!(saved.len() + 12 * rounds as usize <= size, "{} of {size}", saved.len());
+        let mut restored = world.plan.node_method(0);
+        restored.restore(&saved).unwrap();
+        for node in [&*world.nodes[0], &*restored] {
+            assert_eq!(world.predict(node, 999).to_bits(), before.to_bits());
+        }
+        world.nodes[0] = restored;
+        (rounds..rounds + 20).for_each(|t| assert!(world.round(t).is_finite()));
+        assert_eq!(world.nodes[0].forget_samples(), 20);
     }
 }

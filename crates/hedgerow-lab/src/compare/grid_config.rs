@@ -10,14 +10,18 @@ use toml::Table;
 
 use crate::settings::MethodChoice;
 
-/// The methods that are compared by default: all, with references, but for the previous label of
-/// the whole stream. It is added to time series; where samples have no order, nobody could know it.
+/// The methods that are compared by default: all, with references, but for the previous
+/// label of the whole stream. It is added to time series; where samples have no order, nobody could
+/// know it. Of a method whose nodes have layers of their own, the shared predictions are compared
+/// too.
 pub fn default_methods() -> impl Iterator<Item = MethodChoice> {
     let is_known = |info: &&&MethodInfo| info.reference != Some(Reference::PreviousLabel);
-    METHODS.iter().filter(is_known).map(|&info| {
-        let personal = info.prefers_personal;
-        MethodChoice { personal, ..MethodChoice::from(info) }
-    })
+    let with_shared = |info: &&'static MethodInfo| {
+        let choice = MethodChoice::from(*info);
+        let shared = MethodChoice { personal: Some(false), ..choice };
+        [Some(choice), info.prefers_personal.then_some(shared)].into_iter().flatten()
+    };
+    METHODS.iter().filter(is_known).flat_map(with_shared)
 }
 
 /// The grid that comes with the program.
@@ -81,10 +85,9 @@ mod tests {
         assert!(data.iter().all(|name| catalog::find(name).is_some()), "{data:?}");
         assert!(partitions.iter().all(|name| Partition::parse(name).is_some()), "{partitions:?}");
         assert!(!config.names_methods());
-        assert_eq!(
-            default_methods().next().map(MethodChoice::name).as_deref(),
-            Some("gr+personal")
-        );
+        let names: Vec<String> = default_methods().map(MethodChoice::name).collect();
+        assert_eq!(names[..4], ["gr", "gr+shared", "tr", "tr+shared"]);
+        assert!(!names.contains(&"previous".to_owned()));
     }
 
     #[test]

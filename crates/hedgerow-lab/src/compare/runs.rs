@@ -12,7 +12,7 @@ use super::{Cell, Comparison};
 use crate::results::each_once;
 use crate::role::role_of;
 use crate::run::Experiment;
-use crate::settings::{Settings, SettingsError, Source};
+use crate::settings::{MethodChoice, Settings, SettingsError, Source};
 use crate::suite::{Runs, SuiteError};
 use hedgerow_config::Layer;
 use hedgerow_data::Dataset;
@@ -230,7 +230,9 @@ fn refuse_live(settings: &Settings) -> Result<(), SettingsError> {
 /// The method that ratios are to: as asked for, else the baseline, else the first that one could
 /// choose.
 fn against(config: &GridConfig, settings: &Settings) -> Result<String, SettingsError> {
-    let names: Vec<String> = settings.methods.iter().map(|choice| choice.name()).collect();
+    let shared = |choice: &MethodChoice| choice.reports_shared.then(|| choice.shared_name());
+    let reported = |choice: &MethodChoice| [Some(choice.name()), shared(choice)];
+    let names: Vec<String> = settings.methods.iter().flat_map(reported).flatten().collect();
     match &config.against {
         Some(name) if names.iter().any(|known| known == name.trim()) => Ok(name.trim().to_owned()),
         Some(name) => {
@@ -305,7 +307,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused_by_key_bound_and_value() {
         let usual = config(&["friedman"], &["blocks"]);
-        let against = GridConfig { against: Some("gr".into()), ..usual.clone() };
+        let against = GridConfig { against: Some("grr".into()), ..usual.clone() };
         for (config, flags, parts) in [
             (
                 &config(&["friedmann"], &["blocks"]),
@@ -337,7 +339,7 @@ mod tests {
                 ["federation.partition", "once", "shuffled"],
             ),
             (&usual, &["run.trials=0"], ["run.trials", "at least 1", "0"]),
-            (&against, &[], ["against", "one of the methods", "\"gr\""]),
+            (&against, &[], ["against", "(gr, gr+shared, ", "\"grr\""]),
         ] {
             let message = refusal(config, flags);
             assert!(

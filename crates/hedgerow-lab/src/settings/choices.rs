@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 
 use hedgerow::codec::{Coding, Compression, NumberFormat};
-use hedgerow::method::{METHODS, MethodInfo, MethodSpec, Reference, Role};
+use hedgerow::method::{METHODS, MethodInfo, MethodSpec, Reference, Role, find};
 use hedgerow_config::share;
 use serde::Deserialize;
 
@@ -18,8 +18,11 @@ pub struct MethodChoice {
     pub wire: Wire,
     /// Whom its nodes learn with.
     pub scope: Scope,
-    /// Whether its nodes have a layer of their own over its predictions; both are reported.
-    pub personal: bool,
+    /// Whether its nodes have a layer of their own over its predictions; none is what the method
+    /// prefers.
+    pub personal: Option<bool>,
+    /// Whether the shared predictions are reported beside those of the layers.
+    pub reports_shared: bool,
 }
 
 /// Whom the nodes of a method learn with.
@@ -113,7 +116,8 @@ impl From<&'static MethodInfo> for MethodChoice {
             variant: MkVariant::default(),
             wire: Wire::default(),
             scope: Scope::Federated,
-            personal: false,
+            personal: None,
+            reports_shared: false,
         }
     }
 }
@@ -130,16 +134,25 @@ impl MethodChoice {
         plain.chain(METHODS.iter().filter_map(variants).flatten()).collect()
     }
 
-    /// What follows the name of a choice whose nodes have a layer of their own.
-    pub const PERSONAL: &str = "+personal";
+    /// What follows the name of a choice whose nodes have a layer of their own that the method
+    /// doesn't prefer, and of one without the layers that it prefers.
+    const PERSONAL: &str = "+personal";
+    const SHARED: &str = "+shared";
+
+    /// A name without what says whether nodes have layers of their own, and what that is.
+    pub(crate) fn split_layer(name: &str) -> (&str, Option<bool>) {
+        let suffixes = [(Self::PERSONAL, true), (Self::SHARED, false)];
+        let found = suffixes
+            .iter()
+            .find_map(|(suffix, personal)| Some((name.strip_suffix(suffix)?, Some(*personal))));
+        found.unwrap_or((name, None))
+    }
 
     /// The one of that name: a learner, how its messages travel (`/q8`), `+alone` or `+pooled` if
-    /// it isn't federated, and `+personal` if its nodes have a layer of their own.
+    /// it isn't federated, `+personal` if its nodes have a layer of their own and both predictions
+    /// are reported, `+shared` if they don't have the layer that the method prefers.
     pub fn parse(name: &str) -> Option<Self> {
-        let (plain, personal) = match name.strip_suffix(Self::PERSONAL) {
-            Some(plain) => (plain, true),
-            None => (name, false),
-        };
+        let (plain, personal) = Self::split_layer(name);
         let apart = |&(suffix, scope): &(&str, Scope)| Some((plain.strip_suffix(suffix)?, scope));
         let (plain, scope) =
             Scope::SUFFIXES.iter().find_map(apart).unwrap_or((plain, Scope::Federated));
@@ -148,14 +161,21 @@ impl MethodChoice {
             Some((name, options)) => (name, Some(MkVariant::parse(options)?)),
             None => (plain.split('/').next()?, None),
         };
-        let info = METHODS.iter().copied().find(|info| info.name == name)?;
+        let info = find(name)?;
         if variant.is_some() && !info.has_variants {
             return None;
         }
         let wire = parts.try_fold(Wire::default(), |wire, part| wire.with(part))?;
-        let choice = Self { info, variant: variant.unwrap_or_default(), wire, scope, personal };
+        let reports_shared = personal == Some(true);
+        let variant = variant.unwrap_or_default();
+        let choice = Self { info, variant, wire, scope, personal, reports_shared };
         let is_federated = scope == Scope::Federated;
-        ((!personal || choice.can_be_personal())
+        let has_layer = match personal {
+            Some(true) => choice.can_be_personal(),
+            Some(false) => choice.prefers_personal(),
+            None => true,
+        };
+        (has_layer
             && (is_federated || choice.info.travels())
             && (wire == Wire::default() || (is_federated && choice.info.travels())))
         .then_some(choice)
@@ -163,13 +183,46 @@ impl MethodChoice {
 
     /// Name on the command line.
     pub fn name(self) -> String {
-        let suffix = if self.personal { Self::PERSONAL } else { "" };
-        self.global_name() + suffix
+        match self.personal {
+            None => self.plain_name(),
+            Some(true) => self.own_name(),
+            Some(false) => self.shared_name(),
+        }
     }
 
-    /// The same without the nodes' own layers.
-    pub fn global_name(self) -> String {
+    /// The same, whether or not nodes have layers of their own.
+    pub(crate) fn plain_name(self) -> String {
         self.variant.name(self.info.name) + &self.wire.suffix() + self.scope.suffix()
+    }
+
+    /// The name with layers of the nodes' own.
+    pub(crate) fn own_name(self) -> String {
+        self.plain_name() + if self.prefers_personal() { "" } else { Self::PERSONAL }
+    }
+
+    /// The name of the predictions of the shared model.
+    pub(crate) fn shared_name(self) -> String {
+        self.plain_name() + if self.prefers_personal() { Self::SHARED } else { "" }
+    }
+
+    /// Whether nodes have layers of their own unless something else is said.
+    fn prefers_personal(self) -> bool {
+        self.info.prefers_personal && self.can_be_personal()
+    }
+
+    /// Both of two that differ in the nodes' own layers only: one run has both predictions.
+    pub(super) fn with(self, other: Self) -> Self {
+        let is_own = |choice: &Self| choice.personal.unwrap_or(choice.prefers_personal());
+        let is_shared = |choice: &Self| choice.reports_shared || !is_own(choice);
+        match [self, other].into_iter().find(is_own) {
+            Some(own) => Self { reports_shared: is_shared(&self) || is_shared(&other), ..own },
+            None => self,
+        }
+    }
+
+    /// What its plan says of the nodes' own layers.
+    pub(super) fn layers(self) -> Option<bool> {
+        self.personal.or((!self.can_be_personal()).then_some(false))
     }
 
     /// Whether nodes can have a layer of their own over its predictions. A method with a single
@@ -380,18 +433,31 @@ mod tests {
             let name = name.as_str();
             assert_eq!(MethodChoice::parse(name).map(MethodChoice::name).as_deref(), Some(name));
         }
+        for (alias, name) in
+            [("linear-sgd", "linear"), ("gr-ofl/q8", "gr/q8"), ("mk-ofl:voters", "mk:voters")]
+        {
+            assert_eq!(MethodChoice::parse(alias).map(MethodChoice::name).as_deref(), Some(name));
+        }
         let both = MethodChoice::parse("mk:voters+no-k").unwrap();
         assert_eq!(both.name(), "mk:no-k+voters");
-        let own = MethodChoice::parse("mk:voters+personal").unwrap();
-        assert_eq!(
-            (own.name().as_str(), own.global_name().as_str()),
-            ("mk:voters+personal", "mk:voters")
-        );
-        for name in ["gr+alone", "mk:voters+pooled", "sk+alone", "gr+alone+personal"] {
+        for (name, own, shared) in [
+            ("mk:voters+personal", "mk:voters+personal", "mk:voters"),
+            ("gr", "gr", "gr+shared"),
+            ("tr+alone+shared", "tr+alone", "tr+alone+shared"),
+            ("gr+pooled", "gr+pooled+personal", "gr+pooled"),
+        ] {
+            let choice = MethodChoice::parse(name).unwrap();
+            assert_eq!(
+                [choice.name(), choice.own_name(), choice.shared_name()],
+                [name, own, shared]
+            );
+        }
+        let own = MethodChoice::parse("gr+personal").unwrap();
+        assert!(own.name() == "gr" && own.reports_shared, "both are reported");
+        for name in ["gr+alone", "mk:voters+pooled", "sk+alone", "gr+alone+shared"] {
             assert_eq!(MethodChoice::parse(name).map(MethodChoice::name).as_deref(), Some(name));
         }
-        for name in
-            ["gr/q8", "mk/q4-up", "sk/f16/every4/part2", "mk:voters/q8", "gr/part3+personal"]
+        for name in ["gr/q8", "mk/q4-up", "sk/f16/every4/part2", "mk:voters/q8", "gr/part3+shared"]
         {
             assert_eq!(MethodChoice::parse(name).map(MethodChoice::name).as_deref(), Some(name));
         }
@@ -406,6 +472,8 @@ mod tests {
             "gr/q8+alone",
             "gr+personal+alone",
             "gr+pooled+personal",
+            "gr+pooled+shared",
+            "mk+shared",
             "local+alone",
             "last+pooled",
             "+alone",

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use hedgerow::Node;
+use hedgerow::node::ForgottenSamples;
 use serde::{Deserialize, Serialize};
 
 use super::follow::Bookmark;
@@ -88,6 +89,14 @@ struct Body {
     reading: Option<Reading>,
 }
 
+impl Body {
+    /// The node in it, or what is wrong with it.
+    fn node(&self, others: OtherMethods<'_>) -> Result<Node, String> {
+        let plan = plan_from_json(&self.learning, others).map_err(|error| error.to_string())?;
+        Node::restore(&plan, &self.node).map_err(|error| error.to_string())
+    }
+}
+
 /// A node, and its position in the input if that can be resumed.
 pub type StoredNode = (Node, Option<Reading>);
 
@@ -117,18 +126,16 @@ impl StateFile {
 
     fn restore(&self, body: &[u8], others: OtherMethods<'_>) -> Result<StoredNode, StateError> {
         let unfit = |reason: String| StateError::Unfit { path: self.path.clone(), reason };
-        let Body { name, learning, node, reading } =
-            postcard::from_bytes(body).map_err(|error| unfit(error.to_string()))?;
-        if name != self.name {
+        let body: Body = postcard::from_bytes(body).map_err(|error| unfit(error.to_string()))?;
+        if body.name != self.name {
             return Err(StateError::OtherNode {
                 path: self.path.clone(),
                 expected: self.name.clone(),
-                found: name,
+                found: body.name,
             });
         }
-        let plan = plan_from_json(&learning, others).map_err(|error| unfit(error.to_string()))?;
-        let node = Node::restore(&plan, &node).map_err(|error| unfit(error.to_string()))?;
-        Ok((node, reading))
+        let node = body.node(others).map_err(unfit)?;
+        Ok((node, body.reading))
     }
 
     /// Takes a snapshot of the node. The returned function writes it, completely or not at all, so
@@ -148,6 +155,25 @@ impl StateFile {
         let body = postcard::to_allocvec(&body).unwrap_or_default();
         let path = self.path.clone();
         move || FORMAT.write(&path, &body)
+    }
+
+    /// Removes all samples from a node's file; what the node has learned stays. The file is
+    /// replaced as a whole. Refused while a node uses it.
+    pub fn forget_samples(path: &Path) -> Result<ForgottenSamples, StateError> {
+        let missing = |source| FileError::Unreadable { path: path.to_owned(), source };
+        // A lock would leave a file beside a name that is misspelt.
+        std::fs::metadata(path).map_err(missing)?;
+        let _lock = Lock::take(path)?;
+        let unfit = |reason: String| StateError::Unfit { path: path.to_owned(), reason };
+        let body = FORMAT.read(path)?.unwrap_or_default();
+        let mut body: Body =
+            postcard::from_bytes(&body).map_err(|error| unfit(error.to_string()))?;
+        let mut node = body.node(&[]).map_err(&unfit)?;
+        let forgotten = node.forget_samples();
+        body.node = node.save();
+        let body = postcard::to_allocvec(&body).map_err(|error| unfit(error.to_string()))?;
+        FORMAT.write(path, &body)?;
+        Ok(forgotten)
     }
 
     /// Renames the file of another run. Returns its new name.

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use hedgerow::NodeId;
-use hedgerow::message::{Errors, Rejected, Upload};
+use hedgerow::message::{Errors, Rejected, Report, Upload};
 
 use super::messages::{Envelope, Heard, Refusal, Said, Sender, Sent, Verdict};
 use super::{Asked, Coordinator, Ledger, Refused};
@@ -37,12 +37,7 @@ impl Coordinator {
                 Some(verdict)
             }
             Said::Report(report) => {
-                self.server.accept_report(node, &report)?;
-                self.has_scaling_news = true;
-                // Before the first scale, a report is the node's answer to the round.
-                if self.server.is_unscaled() {
-                    self.answer(node, now);
-                }
+                self.take_report(node, report, now)?;
                 None
             }
             Said::Idle => {
@@ -58,6 +53,25 @@ impl Coordinator {
         let member = &mut self.members[node as usize];
         member.bad = 0;
         Ok(verdict.map(|verdict| (verdict, member.ledger)))
+    }
+
+    pub(super) fn take_report(
+        &mut self,
+        node: NodeId,
+        report: Report,
+        now: Instant,
+    ) -> Result<(), Refused> {
+        let Some(server) = &mut self.server else {
+            self.keep_report(node, report, now);
+            return Ok(());
+        };
+        server.accept_report(node, &report)?;
+        self.has_scaling_news = true;
+        // Before the first scale, a report is the node's answer to the round.
+        if self.is_unscaled {
+            self.answer(node, now);
+        }
+        Ok(())
     }
 
     /// Counts a message and checks its stream and its rate.
@@ -104,24 +118,32 @@ impl Coordinator {
         let Some(of) = uploads.first().map(|upload| upload.round) else {
             return Err(Rejected::WrongLength { expected: self.plan.outputs(), found: 0 }.into());
         };
-        let open = self.server.round();
+        let open = self.round;
         if of <= self.members[node as usize].heard {
             return Err(Rejected::Duplicate { node, round: of }.into());
         }
         if of > open {
             return Err(Rejected::WrongRound { open, found: of }.into());
         }
-        if self.server.is_unscaled() {
+        if self.is_unscaled {
             return Err(Rejected::Unscaled.into());
         }
         let is_late = of < open;
-        if is_late && !self.can_merge(of) {
-            self.note(node, of, is_late);
-            return Ok(Verdict::Late);
-        }
+        let can_merge = self.can_merge(of);
+        let server = match &mut self.server {
+            Some(server) if !is_late || can_merge => server,
+            None if !is_late => {
+                // Nobody was told of the open round yet.
+                return Err(Rejected::WrongRound { open: self.opening.round, found: of }.into());
+            }
+            _ => {
+                self.note(node, of, is_late);
+                return Ok(Verdict::Late);
+            }
+        };
         uploads.iter_mut().for_each(|upload| upload.round = open);
         self.checks.check(uploads, errors)?;
-        let is_repeated = match self.server.accept_uploads(node, uploads) {
+        let is_repeated = match server.accept_uploads(node, uploads) {
             Ok(()) => false,
             Err(Rejected::Duplicate { .. }) => true,
             Err(rejected) => return Err(rejected.into()),
@@ -176,7 +198,7 @@ impl Coordinator {
         }
     }
 
-    fn refuse(&mut self, node: NodeId, reason: Refused) -> Refusal {
+    pub(super) fn refuse(&mut self, node: NodeId, reason: Refused) -> Refusal {
         self.totals.refused += 1;
         self.tally.refused += 1;
         let mut is_last = reason == Refused::Replaced;
@@ -185,7 +207,7 @@ impl Coordinator {
             member.bad += 1;
             is_last = member.bad >= self.limits.bad_messages;
         }
-        Refusal { round: self.server.round(), reason, is_last }
+        Refusal { round: self.round, reason, is_last }
     }
 
     /// Counts a node's answer, once per turn.

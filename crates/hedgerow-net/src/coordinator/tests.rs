@@ -112,7 +112,12 @@ impl TestCoordinator {
     }
 
     fn close(&mut self) -> Option<&Arc<Commit>> {
-        self.coordinator.close(4, WireBytes::default())
+        let closing = self.coordinator.close(4, WireBytes::default())?;
+        Some(self.coordinator.closed(closing.work()))
+    }
+
+    fn saved(&self) -> Vec<u8> {
+        self.coordinator.server.as_ref().unwrap().save()
     }
 
     /// Closes the round if it is due, and stores it; the round that is open then.
@@ -277,6 +282,34 @@ fn what_is_not_committed_is_not_told_and_nothing_is_lost_or_counted_twice() {
 }
 
 #[test]
+fn reports_that_come_during_the_work_of_a_round_count_after_it() {
+    let [mut waiting, mut undisturbed] = [(); 2].map(|()| {
+        let online = Scaling::Online { kind: ScaleKind::Range };
+        coordinator_of(learning("mk").scaling(online), RULES, Limits::default())
+    });
+    let column = |count: f32| [count, 0.5, 0.25, 0.0, 1.0];
+    let report = |count| Said::Report(Report { numbers: [column(count); 3].concat() });
+    for fixture in [&mut waiting, &mut undisturbed] {
+        fixture.join(0..2);
+        fixture.hear(fixture.sender(0), report(10.0)).unwrap();
+    }
+    let closing = waiting.coordinator.close(4, WireBytes::default()).unwrap();
+    assert!(!waiting.is_due() && waiting.close().is_none());
+    for count in [3.0, 20.0] {
+        waiting.hear(waiting.sender(1), report(count)).unwrap();
+    }
+    let lying = Said::Report(Report { numbers: vec![-1.0; 15] });
+    assert!(waiting.hear(waiting.sender(0), lying).is_ok(), "nobody can tell yet");
+    waiting.coordinator.closed(closing.work());
+    assert_eq!((waiting.coordinator.answered, waiting.coordinator.totals.refused), (1, 1));
+    undisturbed.close().unwrap();
+    undisturbed.hear(undisturbed.sender(1), report(20.0)).unwrap();
+    let scaling =
+        |fixture: &TestCoordinator| fixture.coordinator.server.as_ref().unwrap().save_scaling();
+    assert_eq!(scaling(&waiting), scaling(&undisturbed));
+}
+
+#[test]
 fn a_run_goes_on_from_what_was_committed() {
     let rules = Rules { quorum: Quorum::Count(2), ..RULES };
     let (mut undisturbed, mut killed) = (fixture(rules), fixture(rules));
@@ -298,7 +331,7 @@ fn a_run_goes_on_from_what_was_committed() {
                 .unwrap();
     }
     assert_eq!(killed.coordinator.opening().round, 4);
-    assert_eq!(killed.coordinator.server.save(), undisturbed.coordinator.server.save());
+    assert_eq!(killed.saved(), undisturbed.saved());
     let told = |fixture: &TestCoordinator| fixture.coordinator.opening().broadcast(0, false);
     assert_eq!(told(&killed), told(&undisturbed));
     // Who was taken is known, and what was counted.

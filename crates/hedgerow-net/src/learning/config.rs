@@ -5,6 +5,7 @@ use std::num::NonZeroU16;
 
 use hedgerow::codec::{Coding, Compression, NumberFormat};
 use hedgerow::features::Kernel;
+use hedgerow::learning::Loss;
 use hedgerow::method::{METHODS, MethodInfo, MethodSpec};
 use hedgerow::plan::Scaling;
 use hedgerow::random::{CounterRng, Purpose};
@@ -66,9 +67,23 @@ struct LearningConfig {
     every: u16,
     #[serde(deserialize_with = "within::<1, 65_535, _, _>")]
     part: u16,
-    personal: bool,
+    personal: Personal,
     seed: u64,
     ranges: BTreeMap<String, [f64; 2]>,
+}
+
+/// Whether nodes have layers of their own.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(untagged, expecting = "\"auto\", true or false")]
+enum Personal {
+    Said(bool),
+    Auto(Auto),
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Auto {
+    Auto,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -96,6 +111,15 @@ enum CompressionName {
 impl LearningConfig {
     /// Puts what it says over a configuration.
     fn over(self, config: PlanConfig, others: OtherMethods<'_>) -> Result<PlanConfig, ConfigError> {
+        let personal = match self.personal {
+            Personal::Said(is_so) => Some(is_so),
+            Personal::Auto(Auto::Auto) => None,
+        };
+        if personal == Some(true) && config.loss == Loss::Logistic {
+            let bound = "\"auto\" or false with the logistic loss: a node's own layer needs labels \
+                         that are numbers";
+            return Err(outside("learning.personal", bound, true));
+        }
         let inputs = self.inputs()?;
         let method = self.method(config.kernels.len(), others)?;
         let scaling = self.scaling()?;
@@ -104,7 +128,7 @@ impl LearningConfig {
             .seed(first_seed(self.seed))
             .scaling(scaling)
             .compression(self.compression())
-            .personal(self.personal)
+            .personal(personal)
             .columns(self.columns)
             .target(self.target))
     }
@@ -233,6 +257,30 @@ mod tests {
         assert_eq!((known.inputs(), known.config().ridge), (2, 1.0));
         let given = plan("[learning]\ninputs = 2\nridge = 1.0", Some(kernels)).unwrap();
         assert_eq!(given, known);
+    }
+
+    #[test]
+    fn own_layers_follow_the_method_unless_something_is_said() {
+        let layers = |more: &str| {
+            plan(&format!("[learning]\ninputs = 2\n{more}"), None).map(|plan| plan.has_own_layers())
+        };
+        for (said, has_layers) in [
+            ("method = \"gr\"", true),
+            ("method = \"gr\"\npersonal = \"auto\"", true),
+            ("method = \"gr\"\npersonal = false", false),
+            ("method = \"mk\"", false),
+            ("method = \"mk\"\npersonal = true", true),
+            ("method = \"mk\"\nloss = \"logistic\"", false),
+        ] {
+            assert_eq!(layers(said).unwrap(), has_layers, "{said}");
+        }
+        for said in ["personal = 1", "personal = \"yes\""] {
+            let message = layers(said).unwrap_err().to_string();
+            assert!(message.contains("learning.personal") && message.contains("auto"), "{message}");
+        }
+        let message = layers("method = \"mk\"\nloss = \"logistic\"\npersonal = true");
+        let message = message.unwrap_err().to_string();
+        assert!(message.contains("learning.personal") && message.contains("logistic"), "{message}");
     }
 
     #[test]

@@ -243,7 +243,7 @@ mod tests {
         let learning = settings.plan.config();
         assert_eq!(
             (learning.method.clone(), learning.inputs, learning.target.as_str()),
-            ("gr".parse().unwrap(), 2, "y")
+            ("tr".parse().unwrap(), 2, "y")
         );
         assert_eq!(settings.rules.describe(), "all connected nodes, or 5s after the first");
         assert_eq!(settings.limits, Limits::default());
@@ -329,7 +329,7 @@ mod tests {
             ("learning.compression=q9", ["learning.compression", "q8", "q9"]),
             ("learning.every=0", ["learning.every", "at least 1", "0"]),
             ("learning.aggregation=trimmed-mean:0.5", ["aggregation.share", "below 0.5", "is 0.5"]),
-            ("learning.aggregation=median", ["aggregation", "gr", "mean"]),
+            ("learning.aggregation=median", ["aggregation", "tr", "mean"]),
             ("learning.seed=-1", ["learning.seed", "at least 0", "-1"]),
             ("kernels.families=[\"gauss\"]", ["kernels.families", "gaussian", "gauss"]),
             ("kernels.variances=[]", ["kernels", "at least 1", "0"]),

@@ -1,9 +1,9 @@
 //! [`Hub`]: the coordinator behind a lock, the thread that stores rounds, and the latest opening,
 //! which all streams follow.
 //!
-//! A round is committed before it is announced. The commit runs on the storage's own thread,
-//! without the lock: streams are served meanwhile. If it fails, it is tried again until it
-//! succeeds.
+//! A round is committed before it is announced. The work of the method and the commit run on the
+//! storage's own thread, without the lock: streams are served meanwhile. If the commit fails, it is
+//! tried again until it succeeds.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -289,12 +289,7 @@ impl Hub {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(|_| {
-            // A panic may have left the state inconsistent. The stored state is not: a restarted
-            // server goes on from there.
-            tracing::error!("the server's state may be inconsistent: the process ends");
-            std::process::abort()
-        })
+        self.inner.lock().unwrap_or_else(|_| end())
     }
 
     fn wire(&self) -> WireBytes {
@@ -345,6 +340,13 @@ impl Inner {
         let rounds = self.coordinator.totals().rounds - rounds;
         if seconds > 0.0 { rounds as f64 / seconds } else { 0.0 }
     }
+}
+
+/// After a panic that may have left the state inconsistent. The stored state is not: a restarted
+/// server goes on from there.
+fn end() -> ! {
+    tracing::error!("the server's state may be inconsistent: the process ends");
+    std::process::abort()
 }
 
 /// The time for decisions: a change of the system's clock doesn't affect it, and tests control it.

@@ -108,7 +108,8 @@ impl World {
     /// Closes the round if it is due, stores it and tells it.
     fn close(&mut self) -> u64 {
         if self.coordinator.is_due(self.now) {
-            self.coordinator.close(0, WireBytes::default()).unwrap();
+            let closing = self.coordinator.close(0, WireBytes::default()).unwrap();
+            self.coordinator.closed(closing.work());
             let (opening, commit) = self.coordinator.committed(self.now).unwrap();
             let before = self.saved.take().and_then(|saved| saved.scaling);
             let Commit { round, server, scaling, totals, .. } = Commit::clone(&commit);

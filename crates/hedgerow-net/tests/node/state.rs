@@ -1,5 +1,7 @@
 //! State files: restarts, other runs and plans that a node refuses.
 
+use hedgerow_net::agent::state::StateFile;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -204,4 +206,39 @@ async fn another_run_reads_on_where_the_one_before_stopped() {
         line = lines[lines.len() - 1];
     }
     assert!(test_server.path("state.old-2").exists());
+}
+
+#[test]
+fn samples_are_wiped_from_a_state_and_the_rest_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("n.state");
+    let forget = || StateFile::forget_samples(&path).map_err(|error| error.to_string());
+    assert!(forget().unwrap_err().contains("can't read"));
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "no lock is left behind");
+    let plan = hedgerow::Plan::new(learning("tr", 1).budget(40)).unwrap();
+    let mut node = plan.node(0);
+    for time in 0..40 {
+        let (x, y) = sample(0, time);
+        node.learn(&x, &[y]).unwrap();
+    }
+    node.predict_later("a", &[0.1, 0.2, 0.3]).unwrap();
+    let (file, _) = StateFile::open(&path, "n", &[]).unwrap();
+    file.save(&node, None)().unwrap();
+    assert!(forget().unwrap_err().contains("running already"), "its node has it");
+    drop(file);
+    let size = || std::fs::metadata(&path).unwrap().len();
+    let before = size();
+    let forgotten = forget().unwrap();
+    assert_eq!((forgotten.remembered, forgotten.unlabelled, forgotten.held), (40, 1, 0));
+    assert!(size() < before - 40 * 16, "{before} {}", size());
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    let (_file, kept) = StateFile::open(&path, "n", &[]).unwrap();
+    let (mut kept, _) = kept.unwrap();
+    let x = sample(0, 99).0;
+    assert_eq!(kept.predict(&x).unwrap(), node.predict(&x).unwrap());
+    assert_eq!((kept.tally(), kept.waiting()), (node.tally(), (0, 0)));
 }

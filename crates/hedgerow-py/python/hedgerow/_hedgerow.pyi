@@ -33,7 +33,7 @@ class Plan:
     def __new__(
         cls,
         *,
-        method: str = "gr",
+        method: str = "tr",
         inputs: int = 0,
         columns: Sequence[str] = (),
         target: str = "y",
@@ -55,7 +55,7 @@ class Plan:
         compression: str = "none",
         every: int = 1,
         part: int = 1,
-        personal: bool = False,
+        personal: bool | None = None,
         aggregation: str = "mean",
         seed: int = 1,
     ) -> Self: ...

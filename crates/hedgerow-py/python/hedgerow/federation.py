@@ -87,7 +87,8 @@ class Federation(_hedgerow._Federation):
 
         The node is given by number or name.
 
-        With most methods all nodes have the same model, unless the plan has ``personal=True``.
+        With gr and tr, and with ``personal=True``, each node has a layer of its own over the common
+        model.
 
         >>> from hedgerow import Federation, Plan
         >>> federation = Federation(Plan(inputs=1, nodes=2))

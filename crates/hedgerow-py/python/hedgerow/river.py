@@ -53,7 +53,7 @@ class HedgerowRegressor(base.MiniBatchRegressor):
     Parameters
     ----------
     method
-        ``"gr"`` has the lowest errors. ``"sk:1"`` (with one kernel) is online gradient descent on
+        ``"tr"`` has the lowest errors. ``"sk:1"`` (with one kernel) is online gradient descent on
         random features. ``"mk"`` and ``"naive"`` weight several kernels. ``"linear"`` and
         ``"linear-newton"`` use none.
     budget
@@ -91,7 +91,7 @@ class HedgerowRegressor(base.MiniBatchRegressor):
 
     def __init__(
         self,
-        method: str = "gr",
+        method: str = "tr",
         budget: int = 100,
         kernels: _Kernels | None = None,
         draw: str = "shared",
@@ -176,7 +176,7 @@ class HedgerowClassifier(base.MiniBatchClassifier):
     Parameters
     ----------
     method
-        As for the regressor. ``"gr"`` supports only the squared loss.
+        As for the regressor. ``"tr"`` supports only the squared and the Huber loss.
     budget
     kernels
     draw
@@ -201,7 +201,7 @@ class HedgerowClassifier(base.MiniBatchClassifier):
 
     def __init__(
         self,
-        method: str = "gr",
+        method: str = "tr",
         budget: int = 100,
         kernels: _Kernels | None = None,
         draw: str = "shared",

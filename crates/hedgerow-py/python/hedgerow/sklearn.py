@@ -55,8 +55,8 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    method : str, default="gr"
-        ``"gr"`` has the lowest errors. ``"sk:1"`` (with one kernel) is online gradient descent on
+    method : str, default="tr"
+        ``"tr"`` has the lowest errors. ``"sk:1"`` (with one kernel) is online gradient descent on
         random features. ``"mk"`` and ``"naive"`` weight several kernels. ``"linear"`` and
         ``"linear-newton"`` use none.
     budget : int, default=100
@@ -110,7 +110,7 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        method: str = "gr",
+        method: str = "tr",
         budget: int = 100,
         kernels: _Kernels | None = None,
         draw: str = "shared",
@@ -187,8 +187,8 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    method : str, default="gr"
-        As for the regressor. ``"gr"`` supports only the squared loss.
+    method : str, default="tr"
+        As for the regressor. ``"tr"`` supports only the squared and the Huber loss.
     budget : int, default=100
     kernels : sequence, default=None
     draw : str, default="shared"
@@ -228,7 +228,7 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        method: str = "gr",
+        method: str = "tr",
         budget: int = 100,
         kernels: _Kernels | None = None,
         draw: str = "shared",

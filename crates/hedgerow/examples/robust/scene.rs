@@ -86,7 +86,11 @@ impl Scene {
         aggregation: Aggregation,
         seed: u64,
     ) -> Result<f64, Box<dyn Error>> {
-        let config = PlanConfig::default().method(method.parse()?).inputs(INPUTS).nodes(NODES);
+        let config = PlanConfig::default()
+            .personal(false)
+            .method(method.parse()?)
+            .inputs(INPUTS)
+            .nodes(NODES);
         let plan = Plan::new(config.draw(Draw::Independent).seed(seed).aggregation(aggregation))?;
         let (map, mut server) = (plan.map(), plan.server_method());
         let mut nodes: Vec<_> = (0..NODES as u32).map(|id| plan.node_method(id)).collect();

@@ -152,6 +152,10 @@ pub(super) fn is_taken(
 ) -> Result<bool, Rejected> {
     match taken {
         Ok(()) => {
+            for head in &mut node.heads {
+                head.sent();
+                head.acknowledge(head.round());
+            }
             if let Some(reader) = reader {
                 reader.acknowledge();
                 node.encoders.iter_mut().for_each(Encoder::acknowledge);

@@ -43,10 +43,15 @@
 //! the corrected w is all that is broadcast; else a new step s = −(H + (μ/age·mean diag H +
 //! δ/N)I)⁻¹ḡ follows, divided by 1 + N·|ḡᵀs|/Σ(y₀ + f − y)²: samples that came as a surprise bring
 //! curvature of their own, at least that much along s, which no H can know yet. Slices make up the
-//! next H row by row: as soon as rows beyond n are complete the model grows to them. An epoch lasts
-//! as long as the history so far, or until all rows are there, so H is renewed again and again.
-//! Slices that were summed over different nodes may fail to make a positive matrix; then its
-//! diagonal is raised until it is one.
+//! next H row by row: as soon as rows beyond n are complete the model grows to them. An epoch has as
+//! many slices as the history has rounds, or all rows, so H is renewed again and again.
+//! A matrix that isn't positive has its diagonal raised until it is.
+//!
+//! *Lost uploads*: slices that were summed over different nodes don't fit together, and the small
+//! eigenvalues of H are lost. So an epoch has members: the nodes whose first slice was taken. Each
+//! further slice is asked for until all of them have delivered it, at most ten times. Nodes learn
+//! which uploads were taken ([`crate::method::NodeMethod::acknowledge`]); a node that has delivered
+//! a slice, or is no member, sends zeros. Gradients are always over the nodes that answer.
 //!
 //! *Label range*: a minimum is no sum. The server moves hi by Σu²/Σu where u is by how much a
 //! node's labels exceed it: never beyond the largest label, and near it within a few rounds.
@@ -65,6 +70,7 @@
 //! server solves one n×n system a round. Sums have to be f64: gradients are differences of sums
 //! that nearly cancel.
 
+mod delivery;
 pub(super) mod matrix;
 pub(super) mod node;
 mod plane;
@@ -329,7 +335,7 @@ impl Order {
         let tail = &numbers[len..];
         let count = |at: usize, most: usize| {
             let value = tail[at];
-            let is_count = value >= 0.0 && value % 1.0 == 0.0 && value <= most as f32;
+            let is_count = value as u64 as f32 == value && value <= most as f32;
             let bound = most as f32;
             if is_count {
                 Ok(value as usize)
@@ -383,9 +389,10 @@ fn rescale_broadcast(
 
 /// Pushes the latest move of a model to the front of the last few, unless it is none.
 fn push_move(moves: &mut Vec<Vec<f64>>, now: &[f32], before: &[f32]) {
-    let before = before.iter().copied().chain(core::iter::repeat(0.0));
-    let apart = now.iter().zip(before).map(|(now, before)| f64::from(*now) - f64::from(before));
-    if apart.clone().any(|difference| difference != 0.0) {
+    let (known, added) = now.split_at(before.len().min(now.len()));
+    let apart = |(now, before): (&f32, &f32)| f64::from(*now) - f64::from(*before);
+    if known.iter().zip(before).any(|(now, before)| now != before) || added.iter().any(|w| *w != 0.0)
+    {
         // The oldest makes room.
         let mut room = if moves.len() == SEARCHED_MOVES {
             moves.pop().unwrap_or_default()
@@ -393,7 +400,8 @@ fn push_move(moves: &mut Vec<Vec<f64>>, now: &[f32], before: &[f32]) {
             Vec::new()
         };
         room.clear();
-        room.extend(apart);
+        room.extend(known.iter().zip(before).map(apart));
+        room.extend(added.iter().map(|w| f64::from(*w)));
         moves.insert(0, room);
     }
 }

@@ -47,6 +47,12 @@ pub trait NodeRule: Send {
     /// Appends what the numbers of its upload are, in order.
     fn sections(&self, _out: &mut Vec<Section>) {}
 
+    /// The upload for a round has left.
+    fn sent(&mut self, _round: u64) {}
+
+    /// The server took the upload of this round, and none later; 0 if none is known.
+    fn acknowledge(&mut self, _taken: u64) {}
+
     /// Refuses a broadcast that no server of this method sends.
     fn check(&self, broadcast: &Broadcast) -> Result<(), Rejected>;
 
@@ -71,6 +77,11 @@ pub trait NodeRule: Send {
 
     /// Moves all models to another scale.
     fn rescale(&mut self, rescaling: &Rescaling);
+
+    /// Forgets the samples that it keeps, and says how many they were.
+    fn forget_samples(&mut self) -> usize {
+        0
+    }
 
     /// What is saved: the bytes of a [`NodeRule::State`].
     fn state(&self) -> impl Serialize;
@@ -134,6 +145,14 @@ impl<R: NodeRule> NodeMethod for NodeShell<R> {
         self.rule.sections(out);
     }
 
+    fn sent(&mut self) {
+        self.rule.sent(self.round);
+    }
+
+    fn acknowledge(&mut self, taken: u64) {
+        self.rule.acknowledge(taken);
+    }
+
     fn adopt(&mut self, broadcast: &Broadcast) -> Result<(), Rejected> {
         self.rule.check(broadcast)?;
         if broadcast.round > self.round {
@@ -167,6 +186,10 @@ impl<R: NodeRule> NodeMethod for NodeShell<R> {
 
     fn rescale(&mut self, rescaling: &Rescaling) {
         self.rule.rescale(rescaling);
+    }
+
+    fn forget_samples(&mut self) -> usize {
+        self.rule.forget_samples()
     }
 
     fn save(&self) -> Vec<u8> {

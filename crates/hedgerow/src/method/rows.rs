@@ -57,9 +57,12 @@ impl Models {
 
     /// Overwrites the first numbers of the first row; the others become zero.
     pub(crate) fn set_first(&mut self, numbers: &[f32]) {
-        self.lines.fill(Line([0.0; LANES]));
-        for (line, numbers) in self.lines.iter_mut().zip(numbers.chunks(LANES)) {
-            line.0[..numbers.len()].copy_from_slice(numbers);
+        let (whole, part) = numbers.as_chunks();
+        let (lines, rest) = self.lines.split_at_mut(whole.len());
+        lines.iter_mut().zip(whole).for_each(|(line, numbers)| line.0 = *numbers);
+        rest.fill(Line([0.0; LANES]));
+        if let Some(line) = rest.first_mut() {
+            line.0[..part.len()].copy_from_slice(part);
         }
     }
 

@@ -5,20 +5,27 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
 use super::layout::{BroadcastLayout, Layout};
 use super::{ServerMethod, Setup};
 use crate::aggregation::{Gathering, PartialSum};
 use crate::message::{Broadcast, NodeId, Rejected, Upload, check_numbers};
 use crate::scaling::Rescaling;
-use crate::state::{BadState, StateKind, is_count};
+use crate::state::{BadState, OlderVersion, StateKind, is_count};
+
+/// All of a method's server half that is saved: the broadcast, the uploads of the open round, and
+/// what the method remembers.
+pub type ServerState<M> = (Broadcast, Gathering, M);
 
 /// What is special about a method on the server.
 pub trait ServerRule: Send + Sync {
     /// What has to survive a restart, beside the broadcast and the uploads of the open round.
-    type Memory: Serialize + DeserializeOwned + Send + Sync;
+    type Memory: Serialize + DeserializeOwned + Send + Sync + 'static;
+
+    /// Older versions of saved states that are still read.
+    const OLDER: &'static [OlderVersion<ServerState<Self::Memory>>] = &[];
 
     /// Kind of its saved states.
     fn kind(&self) -> StateKind;
@@ -67,7 +74,8 @@ pub struct ServerShell<R: ServerRule> {
     state: State<R::Memory>,
 }
 
-#[derive(Serialize, Deserialize)]
+/// Saved as a [`ServerState`].
+#[derive(Serialize)]
 struct State<M> {
     broadcast: Broadcast,
     gathering: Gathering,
@@ -209,20 +217,20 @@ impl<R: ServerRule> ServerMethod for ServerShell<R> {
     }
 
     fn restore(&mut self, saved: &[u8]) -> Result<(), BadState> {
-        let is_sound = |state: &State<R::Memory>| {
-            let len = self.rule.broadcast_len(&state.broadcast);
+        let is_sound = |(broadcast, gathering, memory): &ServerState<R::Memory>| {
+            let len = self.rule.broadcast_len(broadcast);
             let mut known = self.state.gathering.clone();
-            if let Some(len) = self.rule.upload_len(&state.broadcast) {
+            if let Some(len) = self.rule.upload_len(broadcast) {
                 known.expect(len);
             }
-            check_broadcast(&state.broadcast, len.unwrap_or(self.state.broadcast.numbers.len()))
-                .is_ok()
-                && state.gathering.is_sound(&known)
-                && self.rule.is_sound(&state.memory, &state.broadcast)
+            check_broadcast(broadcast, len.unwrap_or(self.state.broadcast.numbers.len())).is_ok()
+                && gathering.is_sound(&known)
+                && self.rule.is_sound(memory, broadcast)
         };
-        let mut state = self.rule.kind().restore(saved, is_sound)?;
-        state.gathering = state.gathering.with_parts(self.state.gathering.parts());
-        self.state = state;
+        let (broadcast, gathering, memory) =
+            self.rule.kind().restore_any(saved, R::OLDER, is_sound)?;
+        let gathering = gathering.with_parts(self.state.gathering.parts());
+        self.state = State { broadcast, gathering, memory };
         Ok(())
     }
 }

@@ -60,6 +60,13 @@
 //! Broadcasts only say what has changed. A node that doesn't have the one before gets all of θ, f₀,
 //! m, s and GR-OFL's model at once ([`crate::method::ServerMethod::catch_up`]).
 //!
+//! # Lost uploads
+//!
+//! If less than 0.7 of the known samples are behind the sums of a block, the same block is asked for
+//! once more with θ and s as they are. Nodes that were heard send zeros, so the sums of both rounds
+//! add up. Growth and the beginning of the units follow the samples of all known nodes, not only of
+//! those that answered. GR-OFL has its own way with losses.
+//!
 //! *Huber loss*: gradients and changes of the units are those of the Huber loss, exactly, since
 //! nodes have their samples. GR-OFL weighs samples as they come. *Change of scale*: m, s and the
 //! weights are converted exactly; f₀ as in GR-OFL. If inputs are projected, samples of another scale
@@ -72,6 +79,7 @@
 //! one system. Memory: GR-OFL's sums, and 4·(q + 4) bytes a sample within the plan's bound; the
 //! oldest samples make room.
 
+mod heard;
 mod inputs;
 mod memory;
 mod node;
@@ -113,6 +121,9 @@ const RIDGE_EXTRA: usize = 1;
 
 /// Numbers of an upload for a block after the gradient.
 const BLOCK_EXTRA: usize = 7;
+
+/// Numbers at the end of an upload that are of the round: samples, and errors of GR-OFL and of F.
+const ROUND_NUMBERS: usize = 3;
 
 /// Numbers that a block leaves free in its upload, and in the broadcast with its step.
 const BLOCK_RESERVE: usize = 10;

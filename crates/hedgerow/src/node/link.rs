@@ -160,6 +160,7 @@ impl Node {
         let squared_error = squared_error.min(f64::from(f32::MAX)) as f32;
         let errors = Errors { samples, squared_error };
         out(ToServer::Upload(UploadMessage { round, heads: messages, errors }));
+        heads.iter_mut().for_each(|head| head.sent());
         link.answered = Some(round);
         state.told = Some((round, state.unacked));
         state.tally.uploads += 1;
@@ -168,6 +169,7 @@ impl Node {
     fn hear_broadcast(&mut self, message: &BroadcastMessage) -> Result<(), Rejected> {
         self.read_broadcast(message)?;
         let before = self.round();
+        self.heads.iter_mut().for_each(|head| head.acknowledge(message.taken));
         self.adopt(message.round < before)?;
         let Self { plan, heads, encoders, raw: Some(raw), .. } = self else { return Ok(()) };
         let Raw { state, link, known, scratch, .. } = &mut **raw;

@@ -50,7 +50,7 @@ impl Node {
             .restore_any(saved, &[(4, read_version_4)], |_: &Saved<State>| true)
             .or_else(|error| Unversioned::read(saved).ok_or(error))?;
         let (inputs, outputs) = (plan.inputs(), plan.outputs());
-        let layers = if plan.config().personal { outputs } else { 0 };
+        let layers = if plan.has_own_layers() { outputs } else { 0 };
         let fits = |held: &Held| (held.x.len(), held.y.len()) == (inputs, outputs);
         let is_sound = heads.len() == outputs
             && state.held.len() <= MAX_HELD

@@ -18,14 +18,17 @@ const UNIT_MEMORY: f64 = 0.933_032_991_536_807_4;
 /// Factor per sample of the losses that set the radius: half of them after 5 samples.
 const RADIUS_MEMORY: f64 = 0.870_550_563_296_124_1;
 
-/// Experts are at most this many root mean squared errors of the first one from it.
-const RADIUS: f64 = 3.0;
+/// Experts are at most this many root mean squared errors of the first one from it; after n samples
+/// n/(n + [`EARLY_SAMPLES`]) of that.
+const RADIUS: f64 = 3.2;
+const EARLY_SAMPLES: f64 = 2.0;
 
-/// The radius grows with how much more the first expert has lost than the best, up to this factor.
-const MAX_RELIEF: f64 = 1e6;
+/// The square of the radius grows with how much more the first expert has lost than the best, up to
+/// this factor: the last label may have been exact for long and will be wrong when labels jump.
+const MAX_RELIEF: f64 = 14.0;
 
 /// Regrets of one sample count at most this much, in units of the best loss.
-const MAX_REGRET: f64 = 20.0;
+const MAX_REGRET: f64 = 8.0;
 
 /// The least range of an expert's regrets, relative to the largest.
 const LEAST_RANGE: f64 = 1e-6;
@@ -36,7 +39,7 @@ const CAUTION: f64 = 0.7;
 /// An expert that has lost more than this many times the best loss gets less weight at once, by
 /// that ratio to the power of a share of the samples.
 const TOLERATED_RATIO: f64 = 2.0;
-const RATIO_SHARE: f64 = 0.25;
+const RATIO_SHARE: f64 = 0.5;
 
 /// Keeps a division by zero finite.
 const TINY: f64 = 1e-300;
@@ -48,8 +51,10 @@ const TINY: f64 = 1e-300;
 /// Σr² and the largest |r|; its weight is proportional to π_m η_m exp(η_m Σ(r − η_m r²)).
 ///
 /// Two rules make it quick where experts differ by orders of magnitude. The first expert is the
-/// federation: if it is nearly exact, no other may be far from it. And an expert that has lost
-/// several times as much as the best gets less weight before its regrets are known well.
+/// federation: if it is nearly exact, no other may be far from it. With few samples the distance is
+/// about one error: then it costs little to follow another expert. And an expert that has lost
+/// several times as much as the best gets less weight before its regrets are known well. The first
+/// sample, where all experts agree, doesn't count for that.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Mixture {
     weights: Vec<f64>,
@@ -60,7 +65,10 @@ pub(super) struct Mixture {
     /// Discounted squared errors, and the number of samples in them.
     losses: Vec<f64>,
     count: f64,
-    /// The same of experts before they were bounded, with a shorter memory.
+    /// The same without the first sample.
+    compared: Vec<f64>,
+    compared_count: f64,
+    /// The same of all samples, of experts before they were bounded, with a shorter memory.
     recent: Vec<f64>,
     recent_count: f64,
 }
@@ -75,6 +83,8 @@ impl Mixture {
             ranges: zeros(),
             losses: zeros(),
             count: 0.0,
+            compared: zeros(),
+            compared_count: 0.0,
             recent: zeros(),
             recent_count: 0.0,
         }
@@ -84,9 +94,9 @@ impl Mixture {
         &self.weights
     }
 
-    /// Writes the experts as they are mixed, and returns their mixture.
-    pub(super) fn predict(&self, experts: &[f64], bounded: &mut [f64]) -> f64 {
-        let (first, radius) = (experts[0], self.radius());
+    /// Writes the experts as they are mixed after so many samples, and returns their mixture.
+    pub(super) fn predict(&self, experts: &[f64], samples: u64, bounded: &mut [f64]) -> f64 {
+        let (first, radius) = (experts[0], self.radius(samples as f64));
         let mut mixed = 0.0;
         for ((bounded, expert), weight) in bounded.iter_mut().zip(experts).zip(&self.weights) {
             *bounded = expert.clamp(first - radius, first + radius);
@@ -96,13 +106,14 @@ impl Mixture {
     }
 
     /// How far from the first expert the others may be.
-    fn radius(&self) -> f64 {
+    fn radius(&self, samples: f64) -> f64 {
         if self.recent_count == 0.0 {
             return f64::INFINITY;
         }
         let first = self.recent[0];
         let relief = ((first + TINY) / (least(&self.recent) + TINY)).min(MAX_RELIEF);
-        RADIUS * math::sqrt(first / self.recent_count) * relief
+        let share = samples / (samples + EARLY_SAMPLES);
+        RADIUS * share * math::sqrt(first / self.recent_count * relief)
     }
 
     /// Charges the experts for a label. `bounded` and `mixed` are what [`Mixture::predict`] made of
@@ -114,18 +125,22 @@ impl Mixture {
         label: f64,
         prior: impl Fn(usize) -> f64,
     ) {
-        let Self { weights, regrets, squares, ranges, losses, count, recent, recent_count } = self;
+        let Self { weights, regrets, squares, ranges, losses, recent, compared, .. } = self;
         let add = |losses: &mut [f64], experts: &[f64], memory: f64| {
             for (loss, expert) in losses.iter_mut().zip(experts) {
                 *loss = memory * *loss + (expert - label) * (expert - label);
             }
         };
+        let is_first = self.count == 0.0;
         add(recent, experts, RADIUS_MEMORY);
-        *recent_count = RADIUS_MEMORY * *recent_count + 1.0;
+        self.recent_count = RADIUS_MEMORY * self.recent_count + 1.0;
         add(losses, bounded, UNIT_MEMORY);
-        *count = UNIT_MEMORY * *count + 1.0;
-        let best = least(losses) + TINY;
-        let slope = 2.0 * (mixed - label) / (best / *count);
+        self.count = UNIT_MEMORY * self.count + 1.0;
+        if !is_first {
+            add(compared, bounded, UNIT_MEMORY);
+            self.compared_count = UNIT_MEMORY * self.compared_count + 1.0;
+        }
+        let slope = 2.0 * (mixed - label) / ((least(losses) + TINY) / self.count);
         // Regrets stand in the weights until these are known.
         for (regret, expert) in weights.iter_mut().zip(bounded) {
             let exact = slope * (mixed - expert);
@@ -136,6 +151,7 @@ impl Mixture {
             *square = MEMORY * *square + regret * regret;
         }
         let floor = (LEAST_RANGE * ranges.iter().copied().fold(0.0, f64::max)).max(1e-150);
+        let best = least(compared) + TINY;
         let mut largest = f64::NEG_INFINITY;
         for (at, weight) in weights.iter_mut().enumerate() {
             let prior = math::ln(prior(at));
@@ -143,9 +159,9 @@ impl Mixture {
             let rate = CAUTION * by_range.min(math::sqrt(-prior / squares[at].max(TINY)));
             let regret = *weight;
             regrets[at] = MEMORY * regrets[at] + regret - rate * regret * regret;
-            let ratio = TOLERATED_RATIO * best / (losses[at] + TINY);
-            let late = if ratio < 1.0 { RATIO_SHARE * *count * math::ln(ratio) } else { 0.0 };
-            *weight = prior + math::ln(rate) + rate * regrets[at] + late;
+            let ratio = (TOLERATED_RATIO * best / (compared[at] + TINY)).min(1.0);
+            let loss = RATIO_SHARE * self.compared_count * math::ln(ratio);
+            *weight = prior + math::ln(rate) + rate * regrets[at] + loss;
             largest = largest.max(*weight);
         }
         let mut sum = 0.0;
@@ -158,20 +174,21 @@ impl Mixture {
 
     /// As if all labels had been `gain` times as large.
     pub(super) fn rescale(&mut self, gain: f64) {
-        let losses = self.losses.iter_mut().chain(&mut self.recent);
+        let losses = self.losses.iter_mut().chain(&mut self.recent).chain(&mut self.compared);
         losses.for_each(|loss| *loss *= gain * gain);
     }
 
     /// Whether a saved state could have been reached with as many experts.
     pub(super) fn is_sound(&self, experts: usize) -> bool {
-        let Self { weights, regrets, squares, ranges, losses, recent, .. } = self;
-        let all = [weights, regrets, squares, ranges, losses, recent];
-        let never_negative = [weights, squares, ranges, losses, recent];
+        let Self { weights, regrets, squares, ranges, losses, compared, recent, .. } = self;
+        let all = [weights, regrets, squares, ranges, losses, compared, recent];
+        let never_negative = [weights, squares, ranges, losses, compared, recent];
+        let counts = [self.count, self.compared_count, self.recent_count];
         all.iter().all(|numbers| numbers.len() == experts)
             && all.iter().all(|numbers| numbers.iter().all(super::is_sum))
             && never_negative.iter().all(|numbers| numbers.iter().all(|number| *number >= 0.0))
             && (weights.iter().sum::<f64>() - 1.0).abs() < 1e-6
-            && [self.count, self.recent_count].iter().all(|count| (0.0..=100.0).contains(count))
+            && counts.iter().all(|count| (0.0..=100.0).contains(count))
     }
 }
 

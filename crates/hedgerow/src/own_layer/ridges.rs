@@ -67,7 +67,8 @@ pub(super) struct Work {
     /// w over zz, and b − Aw.
     pub(super) model: Vec<f64>,
     towards_model: Vec<f64>,
-    row: Vec<f64>,
+    /// Scratch of inversions.
+    columns: Vec<f64>,
 }
 
 /// How far the predictions of the regressions are from what they are shrunk to.
@@ -98,7 +99,7 @@ impl Ridges {
             directions: core::array::from_fn(|_| vector()),
             model: vector(),
             towards_model: vector(),
-            row: vector(),
+            columns: vec![0.0; 4 * self.len()],
         }
     }
 
@@ -201,7 +202,7 @@ impl Ridges {
                 let factor = if is_unused { UNUSED } else { 1.0 };
                 inverse[i * (i + 1) / 2 + i] += PENALTIES[ridge] * factor * scales[i];
             }
-            if !simd::invert(cpu, inverse, &mut work.row) {
+            if !simd::invert(cpu, inverse, &mut work.columns) {
                 // Sums beyond reason: this regression has nothing to say until the next time.
                 inverse.fill(0.0);
             }

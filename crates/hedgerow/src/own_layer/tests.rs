@@ -38,37 +38,37 @@ fn predictions_are_those_of_the_prototype() {
             true,
             [
                 0.0,
-                1.5831799634790487,
-                1.9465651930451564,
-                1.4442642470155336,
-                2.4986030757188837,
-                2.7106659982046737,
-                2.569655774220058,
-                1.2275673739526607,
-                2.7110648182656134,
-                1.0968933648114125,
-                1.5589127293397054,
-                2.6067350201126125,
+                1.8986780015625104,
+                2.1922960164240646,
+                1.3266797135842807,
+                2.4279574351721154,
+                2.700520986261145,
+                2.560160443742632,
+                1.2329456507257868,
+                2.7087572076679147,
+                1.0578735740148795,
+                1.5667273840794609,
+                2.608089488596358,
             ],
-            1.123814302213101e-10,
+            3.9876106299624033e-20,
         ),
         (
             false,
             [
                 0.0,
-                1.569650192351896,
-                2.0023008299182856,
-                1.4413599928227405,
-                2.4623092149037022,
-                2.7016786949048073,
-                2.5617846262205983,
-                1.2191779972221688,
-                2.692963058346623,
-                1.0941958689423041,
-                1.533622858580838,
-                2.626151380298105,
+                1.8929248334509445,
+                2.19855625841123,
+                1.3301477251723772,
+                2.4291706946845655,
+                2.699245588922021,
+                2.5580671029321307,
+                1.2315389699185446,
+                2.655363405765561,
+                1.0241623173775525,
+                1.5191776433355704,
+                2.626456894080601,
             ],
-            7.57642244491531e-11,
+            4.790000935580873e-21,
         ),
     ] {
         let (predictions, own) = golden_run(has_model);
@@ -238,13 +238,13 @@ fn priors_sum_to_one_and_follow_the_federation_s_age() {
     for has_ridges in [false, true] {
         let (from_global, from_own) = experts(has_ridges);
         let all = 2 * from_global + from_own + 2;
-        for age in [0, 1, 2, 10, 1000, u64::MAX] {
-            let prior = Prior::new(age, has_ridges);
+        for (age, samples) in [0, 1, 2, 10, 1000, u64::MAX].into_iter().zip([0, 1, 1, 2, 1, 1]) {
+            let prior = Prior::new(age, samples, has_ridges);
             let sum: f64 = (0..all).map(|expert| prior.of(expert)).sum();
             assert!((sum - 1.0).abs() < 1e-12, "{age}: {sum}");
             assert!((0..all).all(|expert| prior.of(expert) > 0.0), "{age}");
         }
-        let of_global = [1, 2, 10, 1000].map(|age| Prior::new(age, has_ridges).of(0));
+        let of_global = [1, 2, 10, 1000].map(|age| Prior::new(age, 9, has_ridges).of(0));
         assert!(of_global.is_sorted(), "{of_global:?}");
     }
 }
@@ -264,6 +264,56 @@ fn a_late_joiner_trusts_a_federation_that_is_nearly_exact() {
     }
     // The node's own mean would have some million times the error.
     assert!(own_error < 2.0 * global_error, "{own_error} against {global_error}");
+}
+
+/// A node joins an old federation; its second prediction, where the federation says the same as
+/// before.
+fn second_prediction(global: f32, first_label: f32) -> f32 {
+    let mut own = OwnLayer::new(0);
+    own.predict(NOTHING, 700, global, |_| false);
+    own.learn(first_label);
+    own.predict(NOTHING, 701, global, |_| false)
+}
+
+#[test]
+fn a_late_joiner_follows_its_first_label() {
+    let found = second_prediction(1.0, 5.0);
+    assert!(found > 3.5, "{found}");
+}
+
+/// However far the node's labels are from each other.
+#[test]
+fn with_one_label_nothing_is_further_from_the_federation_than_its_error() {
+    let mut own = OwnLayer::new(0);
+    own.predict(NOTHING, 700, 1.0, |_| false);
+    own.learn(1.01);
+    let found = own.predict(NOTHING, 701, 9.0, |_| false);
+    assert!((found - 9.0).abs() < 0.011, "{found}");
+}
+
+/// The last label is exact for long, and far off when labels jump.
+#[test]
+fn a_label_that_stays_the_same_and_then_jumps_costs_little() {
+    let (stream, mut own) = (CounterRng::from_seed(3), OwnLayer::new(0));
+    for t in 0..300 {
+        let label = (t / 30 % 2) as f32 * 10.0;
+        let global = label + 0.2 * (stream.uniform_at(t) as f32 - 0.5);
+        let found = own.predict(NOTHING, 700 + t, global, |_| false);
+        assert!(t < 2 || (found - label).abs() < 1.5, "{t}: {found} for {label}");
+        own.learn(label);
+    }
+}
+
+/// The first sample says nothing about the experts: all of them said the same.
+#[test]
+fn the_first_error_doesn_t_hide_which_expert_is_better() {
+    let (mut mixture, mut bounded) = (Mixture::new(&[0.7, 0.3]), [0.0; 2]);
+    for t in 0..4 {
+        let (experts, label) = if t == 0 { ([0.0; 2], 1e3) } else { ([1.0, 0.01], 0.0) };
+        let mixed = mixture.predict(&experts, t, &mut bounded);
+        mixture.learn(&experts, (&bounded, mixed), label, |expert| [0.7, 0.3][expert]);
+    }
+    assert!(mixture.weights()[0] < 0.01, "{:?}", mixture.weights());
 }
 
 #[test]

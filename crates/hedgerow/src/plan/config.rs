@@ -28,9 +28,19 @@ pub enum Scaling {
     },
 }
 
+/// What a setter takes: the type of its field, unless another is given.
+macro_rules! argument {
+    ($type:ty) => {
+        $type
+    };
+    ($type:ty, $argument:ty) => {
+        $argument
+    };
+}
+
 /// Declares the configuration: one line per field gives the field, its default and its setter.
 macro_rules! plan_config {
-    ($($(#[$doc:meta])* $name:ident: $type:ty = $default:expr,)*) => {
+    ($($(#[$doc:meta])* $name:ident: $type:ty $(as $argument:ty)? = $default:expr,)*) => {
         /// Everything that the members of a federation must agree on. [`crate::Plan::new`] checks
         /// it.
         ///
@@ -55,8 +65,8 @@ macro_rules! plan_config {
             $(
                 $(#[$doc])*
                 #[must_use]
-                pub fn $name(mut self, $name: $type) -> Self {
-                    self.$name = $name;
+                pub fn $name(mut self, $name: argument!($type $(, $argument)?)) -> Self {
+                    self.$name = $name.into();
                     self
                 }
             )*
@@ -107,8 +117,9 @@ plan_config! {
     scaling: Scaling = Scaling::None,
     /// How messages are made smaller.
     compression: Compression = Compression::default(),
-    /// Whether each node has a layer of its own over the federation's predictions.
-    personal: bool = false,
+    /// Whether each node has a layer of its own over the federation's predictions; none for what
+    /// the method prefers. A plan always has one of both.
+    personal: Option<bool> as impl Into<Option<bool>> = None,
     /// Names of the inputs, in order; empty where samples come without names.
     columns: Vec<String> = Vec::new(),
     /// Name of the label.
@@ -177,14 +188,14 @@ fn is_one(outputs: &usize) -> bool {
 
 impl From<PlanConfig> for Written {
     fn from(mut config: PlanConfig) -> Self {
+        let info = find(config.method.name());
         // A plan always has a number here.
-        config.frequencies = config.frequencies.or_else(|| {
-            let info = find(config.method.name())?;
-            info.frequencies(config.budget, &config.pof).ok()
-        });
+        config.frequencies =
+            config.frequencies.or_else(|| info?.frequencies(config.budget, &config.pof).ok());
+        let prefers = || info.is_some_and(|info| info.has_own_layer(&config.loss));
+        let personal = config.personal.unwrap_or_else(prefers);
         let (setup, features) = (config.numbers(), config.feature_spec());
-        let PlanConfig { method, scaling, compression, personal, columns, target, outputs, .. } =
-            config;
+        let PlanConfig { method, scaling, compression, columns, target, outputs, .. } = config;
         Self { method, setup, features, scaling, compression, personal, columns, target, outputs }
     }
 }
@@ -235,7 +246,7 @@ impl TryFrom<Written> for PlanConfig {
             pof: setup.pof,
             scaling: written.scaling,
             compression: written.compression,
-            personal: written.personal,
+            personal: Some(written.personal),
             columns: written.columns,
             target: written.target,
         })

@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 
 use crate::learning::loss::Step;
 use crate::limits::MAX_FEATURE;
-use crate::math;
 use crate::simd::trig::{LARGEST_DIRECT, Waves, tame};
 use crate::simd::vector::{LANES, Line, Vector};
 
@@ -220,42 +219,6 @@ pub(crate) fn add_exactly<V: Vector>(parts: &mut [Vec<f64>; 3], values: &[f32]) 
         *coarse += head;
         *middle += body;
         *fine += (tail + FINE) - FINE;
-    }
-}
-
-#[inline(always)]
-pub(crate) fn add_gram<V: Vector>(gram: &mut [f64], moment: &mut [f64], z: &[f64], y: &[f64]) {
-    let width = moment.len();
-    let four = z.chunks_exact(4 * width).zip(y.chunks_exact(4));
-    for (rows, labels) in four {
-        add_gram_rows::<4>(gram, moment, rows, labels);
-    }
-    let done = y.len() / 4 * 4;
-    for (row, label) in z[done * width..].chunks_exact(width).zip(y[done..].chunks_exact(1)) {
-        add_gram_rows::<1>(gram, moment, row, label);
-    }
-}
-
-/// `S` rows at once, so that each entry of the triangle is loaded and stored once for all of them.
-#[inline(always)]
-fn add_gram_rows<const S: usize>(gram: &mut [f64], moment: &mut [f64], rows: &[f64], y: &[f64]) {
-    let width = moment.len();
-    let mut at = 0;
-    for i in 0..width {
-        let mut factors = [0.0; S];
-        for (s, factor) in factors.iter_mut().enumerate() {
-            *factor = rows[s * width + i];
-            moment[i] = math::mul_add(*factor, y[s], moment[i]);
-        }
-        let triangle = &mut gram[at..=at + i];
-        for (j, entry) in triangle.iter_mut().enumerate() {
-            let mut sum = *entry;
-            for (s, factor) in factors.iter().enumerate() {
-                sum = math::mul_add(*factor, rows[s * width + j], sum);
-            }
-            *entry = sum;
-        }
-        at += i + 1;
     }
 }
 

@@ -5,11 +5,12 @@
 //! same bits**. A processor without fused multiply-add (x86-64 before 2013) computes it in
 //! software, slowly.
 //!
-//! This file and `simd.rs` are the only ones with unsafe code, for one reason: an instruction set
+//! This file, `wide.rs` and `simd.rs` are the only ones with unsafe code, for one reason: an instruction set
 //! may be used once the processor is known to have it. `simd.rs` makes sure of that before it calls
 //! a loop with one of the types below.
 
 use crate::math;
+use crate::simd::wide::{self, WIDE, Wide};
 
 /// Numbers in a vector, on every processor.
 pub(crate) const LANES: usize = 16;
@@ -23,6 +24,8 @@ pub(crate) struct Line(pub(crate) [f32; LANES]);
 pub(crate) trait Vector: Copy {
     /// How many vectors the processor's registers hold.
     const REGISTERS: usize;
+    /// Eight f64 on the same processor.
+    type Wide: Wide;
 
     fn splat(value: f32) -> Self;
     fn load(from: &[f32; LANES]) -> Self;
@@ -63,6 +66,7 @@ const SIZE_BITS: u32 = 0x7FFF_FFFF;
 
 impl Vector for [f32; LANES] {
     const REGISTERS: usize = 4;
+    type Wide = [f64; WIDE];
 
     #[inline(always)]
     fn splat(value: f32) -> Self {
@@ -175,7 +179,7 @@ pub(crate) mod x86 {
     // SAFETY of every block below: `simd.rs` calls loops over these types only where the processor
     // has the instructions, and loads and stores stay within the arrays they are given.
 
-    use super::{LANES, SIZE_BITS, Vector};
+    use super::{LANES, SIZE_BITS, Vector, wide};
     use core::arch::x86_64::*;
 
     /// 512-bit registers.
@@ -193,6 +197,7 @@ pub(crate) mod x86 {
 
     impl Vector for Avx512 {
         const REGISTERS: usize = 32;
+        type Wide = wide::x86::Avx512;
 
         #[inline(always)]
         fn splat(value: f32) -> Self {
@@ -331,6 +336,7 @@ pub(crate) mod x86 {
 
     impl Vector for Avx2 {
         const REGISTERS: usize = 8;
+        type Wide = wide::x86::Avx2;
 
         #[inline(always)]
         fn splat(value: f32) -> Self {

@@ -201,6 +201,7 @@ fn variants(kernels: usize) -> [PlanConfig; 2] {
 /// A small configuration of a method.
 pub(crate) fn config(method: &str, kernels: usize) -> PlanConfig {
     PlanConfig::default()
+        .personal(false)
         .method(method.parse().unwrap())
         .kernels(dictionary(kernels))
         .draw(Draw::Independent)

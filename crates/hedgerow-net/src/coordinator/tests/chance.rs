@@ -55,11 +55,11 @@ proptest! {
                 Event::Join(node, stream) => _ = fixture.join_on(node, stream),
                 Event::Leave(node, stream) => fixture.coordinator.leave(Sender { node, stream }, Sent::default(), 0),
                 Event::Upload(node, stream, ago, number, vote) => {
-                    let open = fixture.coordinator.server.round();
+                    let open = fixture.coordinator.round;
                     let round = open.saturating_add_signed(i64::from(ago));
                     let upload = Upload { vote: Some(vote.into()), ..upload(round, number) };
                     let sender = Sender { node, stream };
-                    let (before, samples) = (fixture.coordinator.server.save(), fixture.coordinator.tally.samples);
+                    let (before, samples) = (fixture.saved(), fixture.coordinator.tally.samples);
                     match fixture.hear(sender, Said::Upload(&mut [upload], ERRORS)) {
                         Ok(Some((verdict @ (Verdict::Taken | Verdict::Merged), _))) => {
                             counted += 1;
@@ -68,7 +68,7 @@ proptest! {
                             in_round.push((open, node));
                         }
                         _ => {
-                            prop_assert_eq!(fixture.coordinator.server.save(), before);
+                            prop_assert_eq!(fixture.saved(), before);
                             again += fixture.coordinator.tally.samples - samples;
                         }
                     }

@@ -68,7 +68,7 @@ fn bad_uploads_are_refused_with_a_reason_and_change_nothing() {
     let limits = Limits { norm: 10.0, bad_messages: 100, ..Limits::default() };
     let mut fixture = coordinator_of(learning("mk"), RULES, limits);
     fixture.join(0..2);
-    let before = fixture.coordinator.server.save();
+    let before = fixture.saved();
     let bad = [
         (upload(2, 1.0), "round 1 is open"),
         (Upload { numbers: vec![1.0; LEN + 1], ..upload(1, 1.0) }, "5 came"),
@@ -92,7 +92,7 @@ fn bad_uploads_are_refused_with_a_reason_and_change_nothing() {
     let report = Report { numbers: vec![1.0; 15] };
     let refused = fixture.hear(fixture.sender(0), Said::Report(report));
     assert_eq!(refused.unwrap_err().reason, Refused::Rejected(Rejected::NotExpected));
-    assert_eq!(fixture.coordinator.server.save(), before);
+    assert_eq!(fixture.saved(), before);
     assert_eq!(
         (fixture.coordinator.totals.refused, fixture.coordinator.members[0].record.refused),
         (count + 4, count + 4)

@@ -1,12 +1,15 @@
 //! How a [`Hub`] stores its run: rounds before they are announced, nodes now and then.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Hub, Inner, NODES_PER_TRANSACTION, RETRY_COMMIT, now, unix_ms};
-use crate::coordinator::Opening;
+use super::{Hub, Inner, NODES_PER_TRANSACTION, RETRY_COMMIT, end, now, unix_ms};
+use crate::coordinator::records::Commit;
+use crate::coordinator::{Closing, Opening};
 use crate::session::CloseReason;
 use crate::storage::StoreError;
+use crate::storage::writer::Writer;
 
 /// Why the latest commit failed, and when it is tried again.
 pub(super) struct CommitFailure {
@@ -20,17 +23,33 @@ pub(super) struct CommitFailure {
 pub struct NotStored(String);
 
 impl Hub {
-    /// Closes a round that is due, and begins the commit of a round that has closed.
+    /// Closes a round that is due, and tries the commit again that has failed.
     pub(super) fn advance(&self, inner: &mut Inner, now: Instant) {
         if inner.coordinator.is_due(now) {
-            inner.coordinator.close(unix_ms(), self.wire());
+            self.close_round(inner);
         }
-        self.commit(inner, now);
+        self.commit_again(inner, now);
     }
 
-    /// Queues the commit of a round that has closed, unless it is queued already or failed a moment
-    /// ago.
-    fn commit(&self, inner: &mut Inner, now: Instant) {
+    /// Closes the open round, if it has answers. The work of the method and the commit are queued:
+    /// neither holds the lock.
+    pub(super) fn close_round(&self, inner: &mut Inner) {
+        let Inner { coordinator, writer: Some(writer), is_committing, .. } = inner else { return };
+        let Some(closing) = coordinator.close(unix_ms(), self.wire()) else { return };
+        *is_committing = true;
+        let hub = self.me.clone();
+        self.queue_commit(writer, move || Some(hub.upgrade()?.work(closing)));
+    }
+
+    /// Does the work of the method for a round that closes.
+    fn work(&self, closing: Closing) -> Arc<Commit> {
+        let closed = catch_unwind(AssertUnwindSafe(|| closing.work())).unwrap_or_else(|_| end());
+        Arc::clone(self.lock().coordinator.closed(closed))
+    }
+
+    /// Queues the commit of a round whose work is done, unless it is queued already or failed a
+    /// moment ago.
+    fn commit_again(&self, inner: &mut Inner, now: Instant) {
         let Inner { coordinator, writer, is_committing, failure, .. } = inner;
         let (Some(commit), Some(writer), false) = (coordinator.closing(), writer, *is_committing)
         else {
@@ -40,9 +59,20 @@ impl Hub {
             return;
         }
         *is_committing = true;
-        let (commit, hub, runtime) = (Arc::clone(commit), self.me.clone(), self.runtime.clone());
+        let commit = Arc::clone(commit);
+        self.queue_commit(writer, || Some(commit));
+    }
+
+    /// Queues a commit. It is made on the writing thread; there is none if the hub is gone.
+    fn queue_commit(
+        &self,
+        writer: &Writer,
+        make: impl FnOnce() -> Option<Arc<Commit>> + Send + 'static,
+    ) {
+        let (hub, runtime) = (self.me.clone(), self.runtime.clone());
         writer.queue(
             move |storage| {
+                let commit = make().ok_or(StoreError::Closed)?;
                 let start = Instant::now();
                 storage.commit(&commit).map(|()| start.elapsed())
             },
@@ -131,7 +161,7 @@ impl Hub {
         }
         self.flush(|inner, _| {
             if inner.coordinator.has_enough() {
-                inner.coordinator.close(unix_ms(), self.wire());
+                self.close_round(inner);
             }
         })
         .await;
@@ -162,13 +192,13 @@ impl Hub {
         failure.map_or(Ok(()), |failure| Err(NotStored(failure.message)))
     }
 
-    /// Changes something, begins a commit if one is due, and waits until all queued jobs are done.
+    /// Changes something, tries a failed commit again if it is time, and waits until all queued jobs are done.
     async fn flush(&self, change: impl FnOnce(&mut Inner, Instant)) {
         let done = {
             let now = now();
             let mut inner = self.lock();
             change(&mut inner, now);
-            self.commit(&mut inner, now);
+            self.commit_again(&mut inner, now);
             inner.writer.as_ref().map(|writer| writer.run(|_| Ok(())))
         };
         if let Some(done) = done {

@@ -1,11 +1,16 @@
-//! Rounds whose store fails.
+//! Rounds whose store fails or is slow, and rounds whose method is slow.
 
 use std::path::PathBuf;
 
 use futures_util::FutureExt;
 use hedgerow::PlanConfig;
+use hedgerow::aggregation::Gathering;
 use hedgerow::features::Kernel;
-use hedgerow::message::{Errors, Upload};
+use hedgerow::message::{Broadcast, Errors, Upload};
+use hedgerow::method::{
+    BroadcastLayout, FeatureKind, Halves, Layout, MethodInfo, ServerRule, ServerShell, Setup,
+};
+use hedgerow::state::StateKind;
 use tokio::sync::mpsc;
 use tokio::time::advance;
 
@@ -79,7 +84,10 @@ fn hub_on(rules: Rules, storage: Box<dyn Storage>) -> Arc<Hub> {
         .budget(4)
         .frequencies(Some(2))
         .target("y".into());
-    let plan = Plan::new(config).unwrap();
+    hub_of(Plan::new(config).unwrap(), rules, storage)
+}
+
+fn hub_of(plan: Plan, rules: Rules, storage: Box<dyn Storage>) -> Arc<Hub> {
     let run = Run { id: "run".into(), learning: plan_to_json(&plan) };
     let limits = Limits::default();
     let coordinator = Coordinator::new(plan, rules, limits, None, vec![], now()).unwrap();
@@ -216,7 +224,7 @@ async fn time_closes_rounds() {
         hub.leave(join(&hub, "b").await.sender, Sent::default());
         wait_for_commits(&hub).await;
         assert_eq!(paper.rounds().len() as u64, round - 1);
-        hub.lock().coordinator.close(0, WireBytes::default());
+        hub.close_round(&mut hub.lock());
         hub.tick();
         wait_for_commits(&hub).await;
     }
@@ -292,4 +300,94 @@ async fn a_slow_commit_stops_nobody_and_is_told_only_when_it_is_done() {
         assert_eq!(paper.rounds().len() as u64, round);
         sessions[0] = join(&hub, "a").await;
     }
+}
+
+/// A method whose work waits until the test releases it.
+static SLOW: MethodInfo = MethodInfo {
+    name: "slow",
+    title: "Slow",
+    summary: "waits",
+    features: FeatureKind::Inputs,
+    layout: slow_layout,
+    halves: Some(Halves {
+        node: |_, _, _| unreachable!("the test has no nodes"),
+        server: |setup, _| {
+            let opening = Broadcast { round: 1, kernels: None, numbers: vec![0.0; 4] };
+            Box::new(ServerShell::new(setup, slow_layout(setup), SlowRule, (), opening))
+        },
+    }),
+    ..MethodInfo::BASE
+};
+
+fn slow_layout(_: &Setup) -> Layout {
+    Layout::of_models(BroadcastLayout::Inputs { len: 4 })
+}
+
+struct SlowRule;
+
+/// What has begun, and what may end.
+static WORK: Mutex<Option<(mpsc::UnboundedSender<u64>, std::sync::mpsc::Receiver<()>)>> =
+    Mutex::new(None);
+
+impl ServerRule for SlowRule {
+    type Memory = ();
+
+    fn kind(&self) -> StateKind {
+        StateKind::new("slow-server")
+    }
+
+    fn close(&mut self, (): &mut (), _sums: &Gathering, broadcast: &mut Broadcast) {
+        let work = WORK.lock().unwrap();
+        let (begun, release) = work.as_ref().unwrap();
+        begun.send(broadcast.round).unwrap();
+        release.recv().unwrap();
+    }
+
+    fn is_sound(&self, (): &(), _broadcast: &Broadcast) -> bool {
+        true
+    }
+}
+
+/// On one thread: work that ran on it would stop the test.
+#[tokio::test]
+async fn a_slow_method_stops_nobody_and_is_told_only_when_it_is_stored() {
+    let ((begun, mut has_begun), (end, release)) =
+        (mpsc::unbounded_channel(), std::sync::mpsc::channel());
+    *WORK.lock().unwrap() = Some((begun, release));
+    let config = PlanConfig::default().method("slow".parse().unwrap()).inputs(3).nodes(2);
+    let plan = Plan::with_methods(config.target("y".into()), &[&SLOW]).unwrap();
+    let paper = Paper::default();
+    let hub = hub_of(plan, two(), Box::new(paper.clone()));
+    let mut openings = hub.openings();
+    let mut sessions = [join(&hub, "a").await, join(&hub, "b").await];
+    let late = join(&hub, "c").await;
+    for round in 1..=3 {
+        sessions.iter().for_each(|session| assert_eq!(send(&hub, session, round), Verdict::Taken));
+        assert_eq!(has_begun.recv().await, Some(round));
+        // The method works. Streams are served: they upload, are told, leave and come back.
+        assert_eq!(send(&hub, &late, round), Verdict::Late);
+        let early = Upload { round: round + 1, vote: None, numbers: vec![1.0; 4] };
+        let said = Said::Upload(&mut [early], Errors::default());
+        let refusal = hub.hear(late.sender, said, Envelope::default()).unwrap_err();
+        assert!(refusal.reason.to_string().contains(&format!("round {round}")), "{refusal:?}");
+        hub.leave(sessions[0].sender, Sent::default());
+        sessions[0] = join(&hub, "a").await;
+        let status = hub.status();
+        assert_eq!((status.round, status.uploads, status.connected), (round, 0, 3));
+        assert_eq!((hub.tick(), hub.is_ready()), (None, Ok(())));
+        hub.tidy();
+        assert!(
+            hub.metrics().render(&status).contains("hedgerow_uploads_total"),
+            "metrics are told"
+        );
+        assert_eq!((openings.borrow().round, paper.rounds().len() as u64), (round, round - 1));
+        end.send(()).unwrap();
+        openings.wait_for(|opening| opening.round == round + 1).await.unwrap();
+        assert_eq!(paper.rounds().len() as u64, round);
+    }
+    // A server that ends closes the round that has enough uploads, and waits for the method.
+    sessions.iter().for_each(|session| assert_eq!(send(&hub, session, 4), Verdict::Taken));
+    end.send(()).unwrap();
+    hub.close().await.unwrap();
+    assert_eq!(paper.rounds(), [2, 3, 4, 5]);
 }

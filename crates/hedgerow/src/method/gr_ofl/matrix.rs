@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 
 use super::triangle;
-use crate::linear_algebra::{Cholesky, multiply_triangle};
+use crate::linear_algebra::Cholesky;
+use crate::simd::{self, Cpu};
 
 /// Buffers for what is worked out of a matrix.
 #[derive(Default)]
@@ -57,17 +58,14 @@ impl Work {
 
 /// Adds v vᵀ.
 pub(super) fn add_outer(matrix: &mut [f64], v: &[f64]) {
-    for i in 0..v.len() {
-        let row = &mut matrix[triangle(i)..=triangle(i) + i];
-        row.iter_mut().zip(v).for_each(|(entry, other)| *entry += v[i] * other);
-    }
+    simd::add_square(Cpu::detect(), matrix, v, 1.0);
 }
 
 /// Writes A v.
 pub(super) fn multiply(matrix: &[f64], v: &[f64], product: &mut Vec<f64>) {
     product.clear();
     product.resize(v.len(), 0.0);
-    multiply_triangle(matrix, v, product);
+    simd::multiply_symmetric(Cpu::detect(), matrix, v, product);
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::super::Setup;
 use super::super::node_shell::NodeRule;
 use super::super::rows::Models;
+use super::delivery::{Delivered, extended};
 use super::{
     BROADCAST_EXTRA, COUNTER_CYCLE, Order, SEARCHED_MOVES, SHARE_KEPT, Sizes, UploadShape,
     push_move, to_wire, triangle,
@@ -15,7 +16,7 @@ use crate::codec::{Kind, Section};
 use crate::features::Features;
 use crate::learning::loss::Loss;
 use crate::limits::{MAX_LABEL, MAX_NUMBER, MAX_SUM};
-use crate::linear_algebra::{dot, multiply_triangle};
+use crate::linear_algebra::dot;
 use crate::math;
 use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
@@ -31,7 +32,7 @@ pub(in crate::method) struct Node {
     order: Order,
     /// w, filled up with zeros.
     model: Models,
-    /// A sample's features in f64; scratch.
+    /// A sample's features in f64, or model, moves and half their products; scratch.
     wide: Vec<f64>,
 }
 
@@ -59,6 +60,7 @@ pub(in crate::method) struct State {
     gradient: Vec<f64>,
     curvature: [f64; CURVATURES],
     round: RoundSums,
+    delivered: Delivered,
 }
 
 const CURVATURES: usize = SEARCHED_MOVES * (SEARCHED_MOVES + 1) / 2;
@@ -95,10 +97,11 @@ impl Node {
                 gradient: Vec::with_capacity(sizes.features),
                 curvature: [0.0; CURVATURES],
                 round: RoundSums::default(),
+                delivered: Delivered::default(),
             },
             order,
             model: Models::zero(1, sizes.features),
-            wide: vec![0.0; sizes.features],
+            wide: vec![0.0; (1 + 2 * SEARCHED_MOVES) * sizes.features],
         }
     }
 
@@ -130,43 +133,61 @@ impl Node {
 
     /// Gradient and curvature of the whole history at a new model.
     fn look_back(&mut self) {
-        let Self { state, wide, order, .. } = self;
-        state.gradient.clear();
+        let Self { state, wide, order, sizes, .. } = self;
+        state.curvature = [0.0; CURVATURES];
         if order.is_first() {
+            state.gradient.clear();
             return;
         }
         let len = order.len;
         state.gradient.resize(len, 0.0);
-        wide[..len]
-            .iter_mut()
-            .zip(&state.broadcast.numbers)
-            .for_each(|(wide, w)| *wide = f64::from(*w));
-        multiply_triangle(&state.gram, &wide[..len], &mut state.gradient);
-        let origin = f64::from(order.origin);
-        for (i, g) in state.gradient.iter_mut().enumerate() {
-            *g += origin * state.gram[triangle(i)] - state.moment[i];
-        }
-        state.curvature = [0.0; CURVATURES];
-        for (a, one) in state.moves.iter().enumerate() {
-            multiply_triangle(&state.gram, one, &mut wide[..one.len()]);
-            // The earlier a move, the fewer features it may have: the others of it are zero.
-            for (b, other) in state.moves.iter().enumerate().skip(a) {
-                state.curvature[triangle(b) + a] = dot(other, &wide[..one.len()]);
-            }
-        }
+        let mut buffers = wide.chunks_exact_mut(sizes.features).map(|buffer| &mut buffer[..len]);
+        let [Some(model), Some(a), Some(b), Some(of_a), Some(of_b)] =
+            core::array::from_fn(|_| buffers.next())
+        else {
+            return;
+        };
+        let cpu = Cpu::detect();
+        simd::widen(cpu, &state.broadcast.numbers, 1.0, model);
+        // Aw + y₀·Ae₁.
+        model[0] += f64::from(order.origin);
+        // The earlier a move, the fewer features it may have: the others of it are zero.
+        let known = [0, 1].map(|at| state.moves.get(at).map_or(&[][..], |v| v));
+        let [a, b] = [padded(known[0], a), padded(known[1], b)];
+        let halves = [&mut *of_a, &mut *of_b];
+        simd::multiply_with_halves(cpu, &state.gram, model, &mut state.gradient, [a, b], halves);
+        state.gradient.iter_mut().zip(&state.moment).for_each(|(g, b)| *g -= b);
+        state.curvature = [2.0 * dot(a, of_a), dot(a, of_b) + dot(b, of_a), 2.0 * dot(b, of_b)];
     }
+}
+
+/// A vector as long as the buffer, filled up with zeros in it if it is shorter.
+fn padded<'a>(v: &'a [f64], buffer: &'a mut [f64]) -> &'a [f64] {
+    if v.len() == buffer.len() {
+        return v;
+    }
+    let (start, rest) = buffer.split_at_mut(v.len());
+    start.copy_from_slice(v);
+    rest.fill(0.0);
+    buffer
 }
 
 /// Version 4 had the round in the broadcast, and the number of samples in the sums of the round.
 fn read_version_4(body: &[u8]) -> Result<(u64, u64, State), BadState> {
-    let state: State = read_body(body)?;
+    let state: State = read_body(&extended(body, &Delivered::default()))?;
     Ok((state.broadcast.round, state.round.samples, state))
+}
+
+/// Version 5 knew nothing of slices that were delivered.
+fn read_version_5(body: &[u8]) -> Result<(u64, u64, State), BadState> {
+    read_body(&extended(body, &Delivered::default()))
 }
 
 impl NodeRule for Node {
     type State = State;
-    const KIND: StateKind = StateKind::new("gr-node").version(5);
-    const OLDER: &'static [OlderVersion<(u64, u64, State)>] = &[(4, read_version_4)];
+    const KIND: StateKind = StateKind::new("gr-node").version(6);
+    const OLDER: &'static [OlderVersion<(u64, u64, State)>] =
+        &[(4, read_version_4), (5, read_version_5)];
 
     fn width(&self) -> usize {
         self.sizes.features
@@ -189,19 +210,20 @@ impl NodeRule for Node {
         };
         // The root on either side, so that the product has the weight.
         let root = math::sqrt(weight);
-        self.wide.iter_mut().zip(z.numbers()).for_each(|(wide, z)| *wide = root * f64::from(*z));
-        let labels = [root * label];
-        simd::add_gram(Cpu::detect(), &mut state.gram, &mut state.moment, &self.wide, &labels);
+        let wide = &mut self.wide[..self.sizes.features];
+        let (cpu, labels) = (Cpu::detect(), [root * label]);
+        simd::widen(cpu, z.numbers(), root, wide);
+        simd::add_gram(cpu, &mut state.gram, &mut state.moment, wide, &labels);
         // At the current model, without clipping.
-        let (slope, z) = (weight * (f64::from(says) - (label - f64::from(origin))), z.numbers());
-        state.gradient.iter_mut().zip(z).for_each(|(g, z)| *g += slope * f64::from(*z));
+        let slope = root * (f64::from(says) - (label - f64::from(origin)));
+        simd::add_multiple(cpu, &mut state.gradient, wide, slope);
         let mut along = [0.0; SEARCHED_MOVES];
         for (along, v) in along.iter_mut().zip(&state.moves) {
-            *along = v.iter().zip(z).map(|(v, z)| v * f64::from(*z)).sum();
+            *along = dot(v, wide);
         }
         for b in 0..SEARCHED_MOVES {
             for a in 0..=b {
-                state.curvature[triangle(b) + a] += weight * along[a] * along[b];
+                state.curvature[triangle(b) + a] += along[a] * along[b];
             }
         }
         state.count += weight;
@@ -232,7 +254,10 @@ impl NodeRule for Node {
         }
         numbers.extend(state.gradient.iter().map(|g| to_wire(*g)));
         // The first slice of an epoch uses the current sums.
-        let behind_slice = if begin == 0 {
+        let behind_slice = if !state.delivered.is_due(order) {
+            numbers.resize(numbers.len() + end - begin, 0.0);
+            0.0
+        } else if begin == 0 {
             numbers.extend(state.gram[begin..end].iter().map(|a| to_wire(*a)));
             state.count
         } else {
@@ -269,6 +294,14 @@ impl NodeRule for Node {
         // The whole history's gradient changes little from round to round. Slices are exact: what
         // rounding did to the small eigenvalues of H would be large in its inverse.
         out.push(Section { len: order.len, kind: Kind::Tracked { slot: 0 } });
+    }
+
+    fn sent(&mut self, round: u64) {
+        self.state.delivered.sent(round, &self.order);
+    }
+
+    fn acknowledge(&mut self, taken: u64) {
+        self.state.delivered.acknowledge(taken);
     }
 
     fn check(&self, broadcast: &Broadcast) -> Result<(), Rejected> {
@@ -417,5 +450,6 @@ fn is_sound(sizes: &Sizes, state: &State) -> bool {
             .iter()
             .all(|sum| *sum >= 0.0 && follows(sum))
         && follows(&state.round.constant_offset)
+        && state.delivered.is_sound()
         && state.broadcast.numbers.len() <= sizes.features + BROADCAST_EXTRA
 }

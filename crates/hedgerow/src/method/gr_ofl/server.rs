@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::server_shell::{ServerRule, ServerShell};
+use super::super::server_shell::{ServerRule, ServerShell, ServerState};
 use super::super::{ServerMethod, Setup};
+use super::delivery::{Delivery, Next, extended};
 use super::matrix::{self, Work};
 use super::{
     BROADCAST_EXTRA, INFO, Order, PENALTY, SEARCHED_MOVES, Sizes, UploadShape, next_in_cycle,
@@ -18,7 +19,7 @@ use crate::linear_algebra::{dot, write_bounded};
 use crate::math;
 use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
-use crate::state::StateKind;
+use crate::state::{BadState, OlderVersion, StateKind, read_body};
 
 /// The first range of predictions reaches so many deviations to either side of the mean.
 const FIRST_RANGE: f64 = 1.0;
@@ -43,6 +44,9 @@ const DRIFT_OVER_CONSTANT: f64 = 2.0;
 
 /// The largest weight of one report in the recent error.
 const MAX_REPORT_WEIGHT: f64 = 0.2;
+
+/// What is left of the number of known samples from round to round: nodes may have left.
+const KNOWN_LEFT: f64 = 0.97;
 
 /// Samples that a feature needs before it is added.
 const SAMPLES_PER_FEATURE: f64 = 6.0;
@@ -99,6 +103,9 @@ pub(in crate::method) struct Memory {
     age: f64,
     epoch: Epoch,
     errors: Errors,
+    delivery: Delivery,
+    /// Samples in the histories of all nodes, as far as is known.
+    known: f64,
 }
 
 /// The matrix that slices make up.
@@ -106,9 +113,10 @@ pub(in crate::method) struct Memory {
 struct Epoch {
     /// Mean Gram matrix, entry by entry of the lower triangle.
     entries: Vec<f64>,
-    /// Rounds that it has taken, and how many it is to take at least.
-    rounds: f64,
-    least_rounds: f64,
+    /// Slices that are complete, and how many it is to have at least. Without losses each takes a
+    /// round.
+    slices: f64,
+    least_slices: f64,
     /// Whether H has been taken from it.
     is_used: bool,
 }
@@ -150,6 +158,8 @@ impl Growth {
             age: 1.0,
             epoch: Epoch::default(),
             errors: Errors { wait: 2.5 * ERROR_WINDOW, trust: TRUST_FIRST, ..Errors::default() },
+            delivery: Delivery::default(),
+            known: 0.0,
         };
         (Self { sizes, scratch: Scratch::default() }, memory, opening)
     }
@@ -180,11 +190,17 @@ impl Growth {
     }
 }
 
+/// Version 4 asked for every slice once.
+fn read_version_4(body: &[u8]) -> Result<ServerState<Memory>, BadState> {
+    read_body(&extended(body, &(Delivery::default(), 0.0_f64)))
+}
+
 impl ServerRule for Growth {
     type Memory = Memory;
+    const OLDER: &'static [OlderVersion<ServerState<Memory>>] = &[(4, read_version_4)];
 
     fn kind(&self) -> StateKind {
-        StateKind::new("gr-server")
+        StateKind::new("gr-server").version(5)
     }
 
     fn close(&mut self, memory: &mut Memory, sums: &Gathering, broadcast: &mut Broadcast) {
@@ -247,7 +263,8 @@ impl ServerRule for Growth {
             && moves.iter().all(|v| v.len() <= order.len && are_numbers(v))
             && [curvature, &epoch.entries].into_iter().all(|numbers| are_numbers(numbers))
             && (DAMPING.0..=DAMPING.1).contains(damping)
-            && are_numbers(&[*pace, *age, epoch.rounds, epoch.least_rounds])
+            && are_numbers(&[*pace, *age, epoch.slices, epoch.least_slices, memory.known])
+            && memory.delivery.is_sound(self.sizes.features)
             && *age >= 1.0
             && are_numbers(&[errors.recent, errors.usual, errors.constant, errors.wait])
             && errors.trust.abs() <= TRUST_MOST
@@ -262,6 +279,11 @@ impl Memory {
     /// H, lower triangle row by row.
     pub(in crate::method) fn curvature(&self) -> &[f64] {
         &self.curvature
+    }
+
+    /// Samples in the histories of all nodes, as far as is known.
+    pub(in crate::method) fn known(&self) -> f64 {
+        self.known
     }
 
     /// After the first round: the first matrix, offset and range, and the first step. Its samples.
@@ -320,17 +342,19 @@ impl Memory {
         let overshot =
             behind_plane > 0.0 && moves > 0 && self.look_back(seen, moves, count, scratch);
         self.has_stepped = !overshot && self.step(count, error, scratch);
-        if behind_slice > 0.0 {
-            let slice = &scratch.sums[len..len + end - begin];
-            for (entry, sum) in self.epoch.entries[begin..end].iter_mut().zip(slice) {
-                *entry = (sum / behind_slice).clamp(-MAX_SUM, MAX_SUM);
-            }
-            order.begin = end;
+        let slice = &scratch.sums[len..len + end - begin];
+        let next = self.delivery.add(&mut self.epoch.entries, begin, slice, behind_slice);
+        if let Next::Slice(next) = next {
+            order.begin = next;
+            self.epoch.slices += 1.0;
         }
-        self.epoch.rounds += 1.0;
-        let is_renewed = self.grow(sizes, order, count, &mut scratch.work);
+        self.known = (KNOWN_LEFT * self.known).max(count);
+        let is_renewed = self.grow(sizes, order, &mut scratch.work);
         if order.forgotten != forgotten {
-            // What was sent of the epoch is of what is to be forgotten.
+            self.known = 0.0;
+        }
+        if order.forgotten != forgotten || next == Next::Epoch {
+            // What was sent of the epoch is of what is to be forgotten, or nobody sends the rest.
             order.open_epoch();
             self.open_epoch(sizes);
         }
@@ -421,12 +445,12 @@ impl Memory {
 
     /// Takes H from the slices as far as whole rows of them are there, and the model with it;
     /// begins a new epoch when it is time. Whether it took H.
-    fn grow(&mut self, sizes: &Sizes, order: &mut Order, count: f64, work: &mut Work) -> bool {
+    fn grow(&mut self, sizes: &Sizes, order: &mut Order, work: &mut Work) -> bool {
         let len = order.len;
-        let affordable = (count / SAMPLES_PER_FEATURE).min(sizes.features as f64) as usize;
+        let affordable = (self.known / SAMPLES_PER_FEATURE).min(sizes.features as f64) as usize;
         let rows = whole_rows(order.begin).min(affordable.max(len));
         let is_complete = order.begin == triangle(sizes.features);
-        let is_over = is_complete || rows >= len && self.epoch.rounds >= self.epoch.least_rounds;
+        let is_over = is_complete || rows >= len && self.epoch.slices >= self.epoch.least_slices;
         let is_renewed = rows >= len && (rows > len || !self.epoch.is_used || is_over);
         if is_renewed {
             self.epoch.is_used = true;
@@ -453,10 +477,11 @@ impl Memory {
     }
 
     fn open_epoch(&mut self, sizes: &Sizes) {
-        let Epoch { entries, rounds, least_rounds, is_used } = &mut self.epoch;
+        let Epoch { entries, slices, least_slices, is_used } = &mut self.epoch;
         entries.clear();
         entries.resize(triangle(sizes.features), 0.0);
-        (*rounds, *least_rounds, *is_used) = (0.0, math::ceil(self.age), false);
+        (*slices, *least_slices, *is_used) = (0.0, math::ceil(self.age), false);
+        self.delivery = Delivery::default();
     }
 
     /// Errors and range that nodes tell of.

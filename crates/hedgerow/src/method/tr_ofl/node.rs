@@ -34,6 +34,7 @@ pub(super) struct Node {
     memory: SampleMemory,
     units: Option<Units>,
     sums: Sums,
+    asked: BlockRounds,
     trial: Trial,
     /// GR-OFL's part of a broadcast; scratch.
     inner: Broadcast,
@@ -53,6 +54,22 @@ struct OwnState {
     memory: SavedMemory,
     units: Option<Units>,
     sums: Sums,
+    asked: BlockRounds,
+}
+
+/// The rounds in which a block was asked for, at the same parameters.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+struct BlockRounds {
+    first: u64,
+    /// The last round whose upload was taken.
+    taken: u64,
+}
+
+impl BlockRounds {
+    /// Whether the server has heard what this node says of the block.
+    fn is_heard(self) -> bool {
+        self.taken >= self.first && self.taken > 0
+    }
 }
 
 impl Node {
@@ -68,6 +85,7 @@ impl Node {
             memory: SampleMemory::new(&sizes),
             units: None,
             sums: Sums::default(),
+            asked: BlockRounds::default(),
             trial: Trial::default(),
             inner: Broadcast::default(),
         }
@@ -189,10 +207,14 @@ impl NodeRule for Node {
             Asked::Block(_) => {
                 let numbers = &mut upload.numbers;
                 numbers.reserve(gradient.len() + BLOCK_EXTRA);
-                numbers.extend(gradient.iter().map(|g| to_wire(*g)));
-                let (count, samples) = (self.memory.len() as f64, samples as f64);
-                let sums = [*half, *whole, *base, count, samples, ridge_error, *error];
-                numbers.extend(sums.map(to_wire));
+                let told = [*half, *whole, *base, self.memory.len() as f64];
+                let is_heard = self.asked.is_heard();
+                let told = gradient.iter().chain(&told).map(|number| match is_heard {
+                    true => 0.0,
+                    false => to_wire(*number),
+                });
+                numbers.extend(told);
+                numbers.extend([samples as f64, ridge_error, *error].map(to_wire));
             }
         }
     }
@@ -201,6 +223,17 @@ impl NodeRule for Node {
         if self.order.asked == Asked::Ridge {
             self.ridge.sections(out);
         }
+    }
+
+    fn sent(&mut self, round: u64) {
+        if self.order.asked == Asked::Ridge {
+            self.ridge.sent(round);
+        }
+    }
+
+    fn acknowledge(&mut self, taken: u64) {
+        self.ridge.acknowledge(taken);
+        self.asked.taken = taken;
     }
 
     fn check(&self, broadcast: &Broadcast) -> Result<(), Rejected> {
@@ -287,6 +320,11 @@ impl NodeRule for Node {
         if order.units.is_none() {
             self.units = None;
         }
+        // Nothing has changed but the round: the same block is asked for again.
+        let is_again = is_next && order.form == Form::Empty && order.asked == self.order.asked;
+        if !is_again {
+            self.asked.first = order.round;
+        }
         self.order = order;
         self.refresh();
         self.sums.error = 0.0;
@@ -322,10 +360,20 @@ impl NodeRule for Node {
             self.memory.clear();
             self.units = None;
         }
+        // What the server heard was in the old scale.
+        self.asked.taken = 0;
         let error = self.sums.error * gain * gain;
         self.rebuild();
         self.refresh();
         self.sums.error = error.min(trial::MAX_LOSS);
+    }
+
+    fn forget_samples(&mut self) -> usize {
+        let (forgotten, error) = (self.memory.len(), self.sums.error);
+        self.memory.clear();
+        self.refresh();
+        self.sums.error = error;
+        forgotten
     }
 
     fn state(&self) -> impl Serialize {
@@ -335,13 +383,15 @@ impl NodeRule for Node {
             memory: SavedMemory,
             units: &'a Option<Units>,
             sums: &'a Sums,
+            asked: BlockRounds,
         }
-        let Self { order, units, sums, .. } = self;
-        (self.ridge.state(), Own { order, memory: self.memory.save(), units, sums })
+        let Self { order, units, sums, asked, .. } = self;
+        let own = Own { order, memory: self.memory.save(), units, sums, asked: *asked };
+        (self.ridge.state(), own)
     }
 
     fn is_sound(&self, state: &State) -> bool {
-        let State { ridge, own: OwnState { order, memory, units, sums } } = state;
+        let State { ridge, own: OwnState { order, memory, units, sums, asked } } = state;
         let block = match (order.asked, units) {
             (Asked::Block(block), Some(units)) => block.len(&self.sizes, units.count(&self.sizes)),
             (Asked::Block(_), None) => return false,
@@ -352,15 +402,15 @@ impl NodeRule for Node {
             && memory.is_sound(&self.sizes, units.as_ref().map(|units| &units.frame))
             && order.units == units.as_ref().map(|units| units.count(&self.sizes))
             && units.as_ref().is_none_or(|units| units.is_sound(&self.sizes))
-            && is_count(order.round)
+            && [order.round, asked.first, asked.taken].into_iter().all(is_count)
             && sums.is_sound(block)
     }
 
     fn restore(&mut self, state: State) {
-        let State { ridge, own: OwnState { order, memory, units, sums } } = state;
+        let State { ridge, own: OwnState { order, memory, units, sums, asked } } = state;
         self.ridge.restore(ridge);
         self.memory.restore(memory);
-        (self.order, self.units, self.sums) = (order, units, sums);
+        (self.order, self.units, self.sums, self.asked) = (order, units, sums, asked);
         if let Some(units) = &self.units {
             self.trial.set(&self.sizes, units);
         }

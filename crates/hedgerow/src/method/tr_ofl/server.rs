@@ -13,9 +13,9 @@ use super::super::{ServerMethod, Setup};
 use super::inputs::{InputMap, Moments, can_be_rescaled};
 use super::order::{Asked, Form, Order, RidgeShape};
 use super::synthetic::Synthetic;
-use super::tuner::{self, BlockSums, Curvature, SAMPLES_PER_PARAMETER, Tuner};
+use super::tuner::{self, SAMPLES_PER_PARAMETER, Tuner};
 use super::units::{Base, Block, Units};
-use super::{INFO, RIDGE_EXTRA, Sizes};
+use super::{INFO, RIDGE_EXTRA, ROUND_NUMBERS, Sizes};
 use crate::aggregation::Gathering;
 use crate::features::SampleMap;
 use crate::limits::MAX_SUM;
@@ -128,7 +128,7 @@ pub(super) fn server(setup: &Setup, map: Arc<SampleMap>) -> Box<dyn ServerMethod
         sizes,
         map: InputMap::new(&sizes, map),
         ridge,
-        synthetic: Synthetic::default(),
+        synthetic: Synthetic::new(&sizes, setup.seed()),
         scratch: Scratch::default(),
     };
     ServerShell::boxed(setup, (INFO.layout)(setup), rule, memory, opening)
@@ -170,9 +170,13 @@ impl ServerRule for Tuning {
                 }
             }
             Asked::Block(_) => {
-                order.form = Form::Step;
-                self.close_block(memory, &mut order, &totals);
-                memory.contest.choose(&mut order, memory.tuner.as_ref(), is_calm);
+                let told = &totals[..totals.len() - ROUND_NUMBERS];
+                // Otherwise the same block, at the same θ and s.
+                if memory.tuner.as_mut().is_none_or(|tuner| tuner.heard.add(told)) {
+                    order.form = Form::Step;
+                    self.close_block(memory, &mut order);
+                    memory.contest.choose(&mut order, memory.tuner.as_ref(), is_calm);
+                }
             }
         }
         if is_abandoned && order.form != Form::Ridge {
@@ -279,10 +283,6 @@ impl Tuning {
     ) {
         let sizes = &self.sizes;
         let ridge_sums = &totals[..totals.len() - RIDGE_EXTRA];
-        let count = match order.ridge.is_first() {
-            true => ridge_sums[ridge_sums.len() - 1],
-            false => ridge_sums[ridge_sums.len() - 2],
-        };
         let is_renewed = self.ridge.close_with(
             &mut memory.ridge,
             ridge_sums.iter().copied(),
@@ -297,7 +297,7 @@ impl Tuning {
             self.map.moments(products, memory.moments.get_or_insert_default());
             self.synthetic.invalidate();
         }
-        let remembered = count.min(nodes * sizes.capacity as f64);
+        let remembered = memory.ridge.known().min(nodes * sizes.capacity as f64);
         let can_begin = memory.tuner.is_none()
             && memory.moments.is_some()
             && order.round as f64 >= memory.contest.next_try
@@ -310,14 +310,11 @@ impl Tuning {
         }
     }
 
-    fn close_block(&mut self, memory: &mut Memory, order: &mut Order, totals: &[f64]) {
+    fn close_block(&mut self, memory: &mut Memory, order: &mut Order) {
         let (Some(tuner), Some(moments)) = (&mut memory.tuner, &memory.moments) else { return };
-        let (gradient, scalars) = totals.split_at(totals.len() - super::BLOCK_EXTRA);
-        let [half, whole, base, count] = [scalars[0], scalars[1], scalars[2], scalars[3]];
-        let sums = BlockSums { gradient, half, whole, base, count };
         let Self { sizes, setup, synthetic, scratch, .. } = self;
-        let (seed, scratch) = (setup.seed(), &mut scratch.tuner);
-        order.share = tuner.close(sizes, &sums, Curvature { seed, moments, synthetic, scratch });
+        let scratch = &mut scratch.tuner;
+        order.share = tuner.close(sizes, setup.seed(), moments, synthetic, scratch);
         order.step = tuner.units.step.as_ref().map(|step| step.block);
     }
 }

@@ -24,7 +24,6 @@ const MOST_RIDGE: f64 = 1e3;
 
 /// Draws from the normal law with the moments of the inputs. They follow from the seed and the
 /// moments, so that they needn't be saved.
-#[derive(Default)]
 pub(super) struct Synthetic {
     /// Standard normal numbers, in blocks with a line for each input.
     normal: Vec<Line>,
@@ -36,6 +35,22 @@ pub(super) struct Synthetic {
 }
 
 impl Synthetic {
+    /// Draws what is the same for all moments: it takes longer than closing a round.
+    pub(super) fn new(sizes: &Sizes, seed: u64) -> Self {
+        let mut rng = CounterRng::from_seed(seed).derive(Purpose::Synthetic, 0).generator();
+        let line = |_| Line(core::array::from_fn(|_| normal(&mut rng) as f32));
+        // Without memories there are no units.
+        let lines = if sizes.capacity > 0 { BLOCKS * sizes.inputs } else { 0 };
+        Self {
+            normal: (0..lines).map(line).collect(),
+            inputs: Vec::new(),
+            columns: Vec::new(),
+            products: Vec::new(),
+            factor: Vec::new(),
+            is_current: false,
+        }
+    }
+
     /// The moments or the way inputs are standardised have changed.
     pub(super) fn invalidate(&mut self) {
         self.is_current = false;
@@ -45,14 +60,13 @@ impl Synthetic {
     pub(super) fn curvature(
         &mut self,
         sizes: &Sizes,
-        seed: u64,
         moments: &Moments,
         frame: &Frame,
         parameters: &Parameters,
         block: Block,
     ) -> &mut [f64] {
         if !self.is_current {
-            self.draw(sizes.inputs, seed, moments, frame);
+            self.draw(sizes.inputs, moments, frame);
             self.is_current = true;
         }
         let len = block.len(sizes, parameters.rows.len() / sizes.row());
@@ -75,12 +89,7 @@ impl Synthetic {
     }
 
     /// Draws inputs: L·g plus the mean, where L·Lᵀ is the covariance of standardised inputs.
-    fn draw(&mut self, len: usize, seed: u64, moments: &Moments, frame: &Frame) {
-        if self.normal.is_empty() {
-            let mut rng = CounterRng::from_seed(seed).derive(Purpose::Synthetic, 0).generator();
-            let line = |_| Line(core::array::from_fn(|_| normal(&mut rng) as f32));
-            self.normal = (0..BLOCKS * len).map(line).collect();
-        }
+    fn draw(&mut self, len: usize, moments: &Moments, frame: &Frame) {
         let deviation = |at: usize| f64::from(frame.deviation[at]);
         let mut ridge = COVARIANCE_RIDGE;
         loop {

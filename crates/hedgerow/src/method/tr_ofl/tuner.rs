@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::super::gr_ofl::matrix::Work;
 use super::super::gr_ofl::{to_wire, triangle};
 use super::Sizes;
+use super::heard::{BlockSums, Heard};
 use super::inputs::Moments;
 use super::synthetic::Synthetic;
 use super::units::{Block, Units};
@@ -44,26 +45,6 @@ const PROMISE: (f64, f64) = (0.2, 0.5);
 /// the root of this share of the mean squared error.
 const SIZE_SHARE: f64 = 0.5;
 
-/// What nodes tell of a block, in sums.
-pub(super) struct BlockSums<'a> {
-    pub(super) gradient: &'a [f64],
-    /// By how much half and the whole of the step on trial change the squared errors.
-    pub(super) half: f64,
-    pub(super) whole: f64,
-    /// Squared errors at θ.
-    pub(super) base: f64,
-    /// Samples in the histories.
-    pub(super) count: f64,
-}
-
-/// Where the curvature of a step comes from, and buffers.
-pub(super) struct Curvature<'a> {
-    pub(super) seed: u64,
-    pub(super) moments: &'a Moments,
-    pub(super) synthetic: &'a mut Synthetic,
-    pub(super) scratch: &'a mut Scratch,
-}
-
 /// The units and how they are being learned.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Tuner {
@@ -83,6 +64,8 @@ pub(super) struct Tuner {
     /// Mean squared error, now and at the last growth.
     loss: f64,
     loss_at_growth: Option<f64>,
+    /// What has come of the block that is asked for.
+    pub(super) heard: Heard,
 }
 
 /// Buffers.
@@ -106,6 +89,7 @@ impl Tuner {
             since_growth: u64::MAX >> 1,
             loss: 0.0,
             loss_at_growth: None,
+            heard: Heard::default(),
         }
     }
 
@@ -113,9 +97,13 @@ impl Tuner {
     pub(super) fn close(
         &mut self,
         sizes: &Sizes,
-        sums: &BlockSums<'_>,
-        curvature: Curvature<'_>,
+        seed: u64,
+        moments: &Moments,
+        synthetic: &mut Synthetic,
+        scratch: &mut Scratch,
     ) -> f32 {
+        let heard = core::mem::take(&mut self.heard);
+        let sums = &heard.sums();
         let count = sums.count.max(1.0);
         self.loss = (sums.base / count).clamp(0.0, MAX_SUM);
         let (share, is_accepted) = match &self.units.step {
@@ -130,10 +118,10 @@ impl Tuner {
         self.units.take(sizes, share);
         // Otherwise the gradient belongs to a point that isn't the model.
         if is_accepted {
-            let seed = curvature.seed;
-            self.make_step(sizes, sums.gradient, count, curvature);
-            self.choose_block(sizes, seed, count);
+            self.make_step(sizes, sums.gradient, count, moments, synthetic, scratch);
+            self.choose_block(sizes, seed, sums.known);
         }
+        self.heard = heard;
         share
     }
 
@@ -162,12 +150,18 @@ impl Tuner {
         (share, false, DAMPING_UP)
     }
 
-    /// Puts a step for the block that was asked for on trial.
-    fn make_step(&mut self, sizes: &Sizes, gradient: &[f64], count: f64, from: Curvature<'_>) {
-        let Curvature { seed, moments, synthetic, scratch } = from;
+    fn make_step(
+        &mut self,
+        sizes: &Sizes,
+        gradient: &[f64],
+        count: f64,
+        moments: &Moments,
+        synthetic: &mut Synthetic,
+        scratch: &mut Scratch,
+    ) {
         let Units { frame, parameters, .. } = &self.units;
         let block = self.asked;
-        let curvature = synthetic.curvature(sizes, seed, moments, frame, parameters, block);
+        let curvature = synthetic.curvature(sizes, moments, frame, parameters, block);
         let len = gradient.len();
         let is_weight = |at: &usize| block == Block::Output || at.is_multiple_of(sizes.row());
         let weights = (0..len).filter(is_weight).map(|at| curvature[triangle(at) + at]);
@@ -220,6 +214,7 @@ impl Tuner {
 
     /// Follows a change of the label's unit; the units follow on their own.
     pub(super) fn rescale_losses(&mut self, factor: f64) {
+        self.heard.begin();
         let losses = [&mut self.loss, &mut self.promised];
         losses.into_iter().chain(&mut self.loss_at_growth).for_each(|loss| {
             *loss = (*loss * factor).min(MAX_SUM);
@@ -237,6 +232,7 @@ impl Tuner {
             && self.damping.len() == 1 + sizes.most_units / sizes.group
             && self.damping.iter().all(|mu| (DAMPING.0..=DAMPING.1).contains(mu))
             && [&self.promised, &self.loss].into_iter().chain(&self.loss_at_growth).all(is_loss)
+            && self.heard.is_sound()
             && self.first_odds.abs() <= MAX_SUM
             && self.visits < u64::MAX >> 1
             && self.since_growth < u64::MAX - 1

@@ -1,0 +1,187 @@
+//! TR-OFL and the own layer beside what the machine can do at best.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use hedgerow::features::Features;
+use hedgerow::message::Upload;
+use hedgerow::own_layer::{MAX_OWN_FEATURES, OwnLayer};
+use hedgerow::probe::{self, Machine};
+use hedgerow::random::CounterRng;
+use hedgerow::{NodeMethod, Plan, PlanConfig, ServerMethod};
+
+const NODES: usize = 20;
+const INPUTS: usize = 16;
+/// Samples that a node remembers.
+const SAMPLES: usize = 1008;
+/// Units in a group, and all of them, for so many inputs and r = 100.
+const GROUP: usize = 5;
+const UNITS: usize = 60;
+/// Rounds in which each block is asked for equally often.
+const CYCLE: usize = 4 * UNITS / GROUP;
+
+pub(crate) fn report() {
+    let mut machine = probe::machine();
+    let mut took = [f64::INFINITY; 3];
+    let mut federation = Units::new();
+    for _ in 0..5 {
+        let [node, close] = federation.cycle();
+        took = [took[0].min(node), took[1].min(close), took[2].min(own_layer())];
+        machine = machine.at_best(probe::machine());
+    }
+    let row = |what: &str, ns: f64, floor: f64| {
+        println!(
+            "{}",
+            serde_json::json!({ "what": what, "ns": ns, "floor": floor, "share": floor / ns })
+        );
+    };
+    row("TR-OFL, a node's round", took[0], node_floor(&machine));
+    row("TR-OFL, closing a round", took[1], close_floor(&machine));
+    row("own layer, a sample", took[2], own_layer_floor(&machine));
+    println!(
+        "{}",
+        serde_json::json!({
+            "bytes of a saved node": federation.nodes[0].save().len(),
+            "bytes of a saved layer": OwnLayer::new(MAX_OWN_FEATURES).save().len(),
+            "mul_adds_per_ns": machine.mul_adds_per_ns, "ns_per_sin_cos": machine.ns_per_sin_cos,
+        })
+    );
+}
+
+/// What a round took, and the numbers of its uploads.
+struct Round {
+    node: f64,
+    close: f64,
+    numbers: usize,
+}
+
+/// A federation whose nodes remember all that they can and whose units are all there.
+struct Units {
+    plan: Plan,
+    nodes: Vec<Box<dyn NodeMethod>>,
+    server: Box<dyn ServerMethod>,
+    round: u64,
+}
+
+impl Units {
+    fn new() -> Self {
+        let config = PlanConfig::default().method("tr".parse().unwrap()).inputs(INPUTS);
+        let plan = Plan::new(config.nodes(NODES).memory(SAMPLES * 4 * (INPUTS + 4))).unwrap();
+        let nodes = (0..NODES as u32).map(|id| plan.node_method(id)).collect();
+        let mut federation = Self { nodes, server: plan.server_method(), plan, round: 0 };
+        (0..60).for_each(|_| _ = federation.round(SAMPLES / 40));
+        // Three visits of each group before the next one.
+        (0..400).for_each(|_| _ = federation.round(1));
+        federation
+    }
+
+    /// Nanoseconds of a node's round, and of closing one: means over a cycle, of rounds that ask for
+    /// as many numbers the median.
+    fn cycle(&mut self) -> [f64; 2] {
+        let mut rounds: Vec<_> = (0..CYCLE).map(|_| self.round(1)).collect();
+        rounds.sort_by(|a, b| a.numbers.cmp(&b.numbers).then(a.close.total_cmp(&b.close)));
+        let mut sums = [0.0; 2];
+        for alike in rounds.chunk_by(|a, b| a.numbers == b.numbers) {
+            sums[0] += alike.iter().map(|round| round.node).sum::<f64>();
+            sums[1] += alike[alike.len() / 2].close * alike.len() as f64;
+        }
+        sums.map(|sum| sum / CYCLE as f64)
+    }
+
+    fn round(&mut self, samples: usize) -> Round {
+        let map = self.plan.map();
+        let mut z = vec![0.0; samples * map.width()];
+        let (mut nodes, mut upload) = (vec![0.0; NODES], Upload::default());
+        self.round += 1;
+        for (id, node) in self.nodes.iter_mut().enumerate() {
+            let numbers = CounterRng::from_seed(self.round * NODES as u64 + id as u64);
+            let x: Vec<f32> =
+                (0..(samples * INPUTS) as u64).map(|at| numbers.uniform_at(at) as f32).collect();
+            let start = Instant::now();
+            map.map_batch(&x, &mut z);
+            let features = Features::checked(&z).unwrap().samples(map.width());
+            for (z, x) in features.zip(x.chunks_exact(INPUTS)) {
+                black_box(node.predict(z));
+                node.learn(z, (6.0 * x[0] * x[1]).sin() + (4.0 * x[2] + x[3]).cos()).unwrap();
+            }
+            node.upload(&mut upload);
+            nodes[id] = start.elapsed().as_nanos() as f64;
+            self.server.accept(id as u32, &upload).unwrap();
+        }
+        let start = Instant::now();
+        self.server.close_round();
+        let close = start.elapsed().as_nanos() as f64;
+        for (node, took) in self.nodes.iter_mut().zip(&mut nodes) {
+            let start = Instant::now();
+            node.adopt(self.server.broadcast()).unwrap();
+            *took += start.elapsed().as_nanos() as f64;
+        }
+        // All nodes do the same.
+        let node = nodes.into_iter().fold(f64::INFINITY, f64::min);
+        Round { node, close, numbers: upload.numbers.len() }
+    }
+}
+
+/// A unit of all samples: its angles, its sines and cosines, and so many more products each.
+fn unit(machine: &Machine, samples: usize, more: usize) -> f64 {
+    let products = (samples * (INPUTS + 1 + more)) as f64;
+    products / machine.mul_adds_per_ns + samples as f64 * machine.ns_per_sin_cos
+}
+
+/// The step on trial changes the outputs of all samples, by half and by the whole of it, and then
+/// there is the gradient. One block of four is linear in its parameters, and has all units.
+fn node_floor(machine: &Machine) -> f64 {
+    let of_output = (2 * UNITS) as f64 * unit(machine, SAMPLES, 1);
+    let of_group = (4 * GROUP) as f64 * unit(machine, SAMPLES, 1)
+        + GROUP as f64 * unit(machine, SAMPLES, INPUTS + 2);
+    0.25 * of_output + 0.75 * of_group
+}
+
+/// Columns of the block for all synthetic inputs, their products, and one system of equations.
+fn close_floor(machine: &Machine) -> f64 {
+    const SYNTHETIC: usize = 2512;
+    let block = |len: usize, units: usize| {
+        let products = SYNTHETIC * len * (len + 1) / 2;
+        // In f64, of which a vector holds half as many.
+        let system = 2 * (len * len * len / 6 + len * len);
+        units as f64 * unit(machine, SYNTHETIC, 0)
+            + (products + system) as f64 / machine.mul_adds_per_ns
+    };
+    0.25 * block(1 + INPUTS + UNITS, UNITS) + 0.75 * block(GROUP * (INPUTS + 2), GROUP)
+}
+
+/// Nanoseconds of predicting and learning a sample, the inverses of every sixteenth included.
+fn own_layer() -> f64 {
+    const LEARNED: u64 = 320;
+    const RENEWED: u64 = 16;
+    let (mut own, numbers) = (OwnLayer::new(MAX_OWN_FEATURES), CounterRng::from_seed(3));
+    let mut z = [1.0; MAX_OWN_FEATURES];
+    // Of samples with and without inverses the least.
+    let mut least = [f64::INFINITY; 2];
+    for time in 0..LEARNED {
+        for (at, z) in (0..).zip(&mut z[1..]) {
+            *z = numbers.uniform_at(MAX_OWN_FEATURES as u64 * time + at) as f32;
+        }
+        let start = Instant::now();
+        let features = Features::checked(&z).unwrap();
+        black_box(own.predict(features, time + 1, z[1], |out| {
+            out.fill(0.01);
+            true
+        }));
+        own.learn(z[2]);
+        let took = start.elapsed().as_nanos() as f64;
+        if time >= LEARNED / 2 {
+            let least = &mut least[usize::from((time - 1).is_multiple_of(RENEWED))];
+            *least = least.min(took);
+        }
+    }
+    least[0] + (least[1] - least[0]) / RENEWED as f64
+}
+
+/// Five products of a matrix and a vector, five squares added to one, and four inverses of every
+/// sixteenth sample, in f64, of which a vector holds half as many.
+fn own_layer_floor(machine: &Machine) -> f64 {
+    let len = MAX_OWN_FEATURES + 4;
+    let products = 5 * len * len + 5 * len * len / 2 + 4 * len * len * len / 2 / 16;
+    (2 * products) as f64 / machine.mul_adds_per_ns
+}

@@ -15,7 +15,8 @@ use hedgerow_lab::settings::Settings;
 const LOSSES: [&str; 2] = ["participation.late=0.5", "participation.dropout=0.1"];
 
 /// The methods, and their references.
-const METHODS: &str = "federation.methods=[\"gr+personal\", \"tr+personal\", \"sk\", \"mean\"]";
+const METHODS: &str =
+    "federation.methods=[\"gr\", \"gr+shared\", \"tr\", \"tr+shared\", \"sk\", \"mean\"]";
 
 fn run(flags: &[&str]) -> Results {
     let usual = [METHODS, "run.trials=2"];

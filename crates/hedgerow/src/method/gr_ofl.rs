@@ -110,13 +110,13 @@ use alloc::vec::Vec;
 use super::info::{DictionarySize, FeatureKind, Halves, Look, MethodInfo, frequencies_within};
 use super::layout::{BroadcastLayout, Layout, UploadLayout, Votes};
 use super::node_shell::NodeShell;
-use ladder::{Begin, Stage};
 use crate::learning::Loss;
 use crate::limits::{LAST_COUNT, MAX_DICTIONARY, MAX_NUMBER};
 use crate::linear_algebra::write_bounded;
 use crate::math;
 use crate::message::{Broadcast, Rejected, check_numbers};
 use crate::scaling::Rescaling;
+use ladder::{Begin, Stage};
 
 pub(super) static INFO: MethodInfo = MethodInfo {
     name: "gr",
@@ -463,7 +463,8 @@ fn rescale_broadcast(
 fn push_move(moves: &mut Vec<Vec<f64>>, now: &[f32], before: &[f32]) {
     let (known, added) = now.split_at(before.len().min(now.len()));
     let apart = |(now, before): (&f32, &f32)| f64::from(*now) - f64::from(*before);
-    if known.iter().zip(before).any(|(now, before)| now != before) || added.iter().any(|w| *w != 0.0)
+    if known.iter().zip(before).any(|(now, before)| now != before)
+        || added.iter().any(|w| *w != 0.0)
     {
         // The oldest makes room.
         let mut room = if moves.len() == SEARCHED_MOVES {

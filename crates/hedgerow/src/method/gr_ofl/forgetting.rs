@@ -270,7 +270,9 @@ impl Forgetting {
             && marks.len() <= SLOTS
             && marks.iter().all(is_mark)
             && begin <= round
-            && [round, aside, next_check, checks, quiet, quiet_until].iter().all(|count| is_count(**count))
+            && [round, aside, next_check, checks, quiet, quiet_until]
+                .iter()
+                .all(|count| is_count(**count))
     }
 }
 

@@ -13,7 +13,8 @@ use super::forgetting::Forgetting;
 use super::ladder::{self, Stage, Window};
 use super::matrix::{self, Work};
 use super::{
-    BROADCAST_EXTRA, INFO, Order, PENALTY, SEARCHED_MOVES, Sizes, UploadShape, plane, push_move, rescale_broadcast, to_wire, triangle, whole_rows,
+    BROADCAST_EXTRA, INFO, Order, PENALTY, SEARCHED_MOVES, Sizes, UploadShape, plane, push_move,
+    rescale_broadcast, to_wire, triangle, whole_rows,
 };
 use crate::aggregation::Gathering;
 use crate::limits::{MAX_NUMBER, MAX_SUM};

@@ -376,9 +376,10 @@ impl NodeRule for Node {
 
     fn forget_samples(&mut self) -> usize {
         let (forgotten, error) = (self.memory.len(), self.sums.error);
+        let prefers_step = self.sums.prefers_step;
         self.memory.clear();
         self.refresh();
-        self.sums.error = error;
+        (self.sums.error, self.sums.prefers_step) = (error, prefers_step);
         forgotten
     }
 

@@ -276,8 +276,7 @@ impl Order {
     /// Whether a node can take it over that doesn't have the broadcast before.
     pub(super) fn is_complete(&self) -> bool {
         let has_rival = self.ridge.stage == Stage::Rival;
-        self.form == Form::Whole
-            || self.form == Form::Ridge && self.units.is_none() && !has_rival
+        self.form == Form::Whole || self.form == Form::Ridge && self.units.is_none() && !has_rival
     }
 
     /// How many features a rival of GR-OFL's model has, if there is one.

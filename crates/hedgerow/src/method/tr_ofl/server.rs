@@ -302,7 +302,8 @@ impl Tuning {
         let Some(ridge) = memory.ridge_order(sizes) else { return };
         order.ridge = RidgeShape::new(&ridge);
         if ridge.begin_of_history.missed_since(before) > 0 {
-            let left = (memory.ridge.rounds_left() * memory.ridge.pace()).min(nodes * sizes.capacity as f64);
+            let left = (memory.ridge.rounds_left() * memory.ridge.pace())
+                .min(nodes * sizes.capacity as f64);
             memory.forget(sizes, left, order.round);
         }
         let sees_all = ridge.len > sizes.inputs;

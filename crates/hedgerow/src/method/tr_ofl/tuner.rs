@@ -101,12 +101,7 @@ impl Tuner {
     }
 
     /// One exchange. Returns the share of the step on trial that is taken.
-    pub(super) fn close(
-        &mut self,
-        sizes: &Sizes,
-        seed: u64,
-        curvature: Curvature<'_>,
-    ) -> f32 {
+    pub(super) fn close(&mut self, sizes: &Sizes, seed: u64, curvature: Curvature<'_>) -> f32 {
         let heard = core::mem::take(&mut self.heard);
         let sums = &heard.sums();
         let count = sums.count.max(1.0);

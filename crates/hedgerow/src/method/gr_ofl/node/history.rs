@@ -168,11 +168,10 @@ impl History {
 
     /// The checkpoint that is nearest to another; none if that is when the node joined.
     fn nearest(&self, id: u32) -> Option<usize> {
-        let distance = |other: u32| {
-            ladder::age(self.mark, other).abs_diff(ladder::age(self.mark, id))
-        };
-        let nearest = (0..self.checkpoints.len())
-            .min_by_key(|at| distance(self.checkpoints[*at].id))?;
+        let distance =
+            |other: u32| ladder::age(self.mark, other).abs_diff(ladder::age(self.mark, id));
+        let nearest =
+            (0..self.checkpoints.len()).min_by_key(|at| distance(self.checkpoints[*at].id))?;
         let is_nearer = distance(self.checkpoints[nearest].id) <= distance(self.joined);
         is_nearer.then_some(nearest)
     }

@@ -450,7 +450,6 @@ mod tests {
             (config("sk"), ["sk", "needs a kernel"]),
             (config("mk:2"), ["mk", "takes no kernel"]),
             (config("sk:12"), ["at most 10", "is 11"]),
-            (config("gr").loss(Loss::Logistic), ["gr", "logistic"]),
             (config("gr").aggregation(Aggregation::Median), ["gr", "median"]),
             (config("gr").budget(15), ["at least 16", "has 15"]),
             (config("gr").budget(15).frequencies(Some(4)), ["at least 16", "has 15"]),

@@ -319,7 +319,7 @@ fn what_is_written_down_without_its_variants_is_the_paper_s() {
     let mut written = serde_json::to_value(&sound).unwrap();
     assert_eq!(written.as_object_mut().unwrap().remove("amplitude").unwrap(), "normalised");
     assert_eq!(serde_json::from_value::<FeatureSpec>(written).unwrap(), sound);
-    let config = PlanConfig::default().frequencies(Some(49));
+    let config = PlanConfig::default().personal(false).frequencies(Some(49));
     let mut written = serde_json::to_value(&config).unwrap();
     let mk = written["setup"].as_object_mut().unwrap().remove("mk").unwrap();
     assert_eq!(mk, serde_json::json!({"count_nodes": true, "average": "all"}));

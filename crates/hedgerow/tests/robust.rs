@@ -130,7 +130,7 @@ fn shares_of_nothing_and_of_everything_are_refused() {
     }
     assert!(checked(1e-9).is_ok() && checked(0.499_999).is_ok());
     // Configurations of before read as they were meant.
-    let config = PlanConfig::default().frequencies(Some(49));
+    let config = PlanConfig::default().personal(false).frequencies(Some(49));
     let mut written = serde_json::to_value(&config).unwrap();
     assert_eq!(
         written["setup"].as_object_mut().unwrap().remove("aggregation"),

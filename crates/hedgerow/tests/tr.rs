@@ -58,7 +58,11 @@ impl World {
     fn sample(&self, node: usize, t: u64) -> (Vec<f32>, f32) {
         let x = self.x(node, t);
         let y = (9.0 * x[0] + 5.0 * x[1]).sin() + x[0];
-        (features(self.plan.map(), &x), self.unit * y)
+        let y = match self.plan.config().loss {
+            Loss::Logistic => (y - 0.5).signum(),
+            _ => self.unit * y,
+        };
+        (features(self.plan.map(), &x), y)
     }
 
     fn predict(&self, node: &dyn NodeMethod, t: u64) -> f32 {
@@ -317,4 +321,30 @@ fn a_node_that_forgets_its_samples_keeps_what_it_has_learned() {
         (rounds..rounds + 20).for_each(|t| assert!(world.round(t).is_finite()));
         assert_eq!(world.nodes[0].forget_samples(), 20);
     }
+}
+
+/// Share of wrong classes and mean log loss of predictions that are made before the label is seen.
+fn class_errors(method: &str, rounds: std::ops::Range<u64>) -> (f64, f64) {
+    let config = plan().method(method.parse().unwrap()).loss(Loss::Logistic);
+    let mut world = World::after(config, rounds.start);
+    let (mut wrong, mut loss, mut count) = (0.0, 0.0, 0.0);
+    for t in rounds {
+        for node in 0..NODES {
+            let (z, y) = world.sample(node, t);
+            let says = world.nodes[node].predict(Features::checked(&z).unwrap());
+            assert!(says.abs() <= 20.0, "{method}: log-odds of {says}");
+            wrong += f64::from(u8::from(says * y <= 0.0));
+            loss += Loss::Logistic.value(f64::from(says), f64::from(y));
+            count += 1.0;
+        }
+        world.round(t);
+    }
+    (wrong / count, loss / count)
+}
+
+#[test]
+fn classes_are_learned_as_log_odds() {
+    let [gr, tr] = ["gr", "tr"].map(|method| class_errors(method, 300..500));
+    assert!(gr.0 < 0.45 && gr.1 < 0.68, "chance has 0.5 and 0.69: {gr:?}");
+    assert!(tr.0 < 0.6 * gr.0 && tr.1 < 0.6 * gr.1, "{tr:?} against {gr:?}");
 }

@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::limits::MAX_SUM;
 use crate::math;
 
+/// The largest mean of labels ±1 that has finite log-odds here.
+const LARGEST_MEAN: f64 = 0.999;
+
 /// A convex loss of a prediction against a label.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -44,6 +47,27 @@ impl Loss {
             }
             Self::Huber { delta } if error.abs() > delta => delta * (2.0 * error.abs() - delta),
             Self::Huber { .. } => error * error,
+        }
+    }
+
+    /// The prediction that stands for a mean label: of labels ±1, the log-odds if the loss is
+    /// logistic.
+    pub(crate) fn link(self, mean: f64) -> f64 {
+        match self {
+            Self::Logistic => {
+                let mean = mean.clamp(-LARGEST_MEAN, LARGEST_MEAN);
+                math::ln_1p(mean) - math::ln_1p(-mean)
+            }
+            _ => mean,
+        }
+    }
+
+    /// The mean label that a prediction stands for: the inverse of [`Loss::link`].
+    pub(crate) fn mean_label(self, prediction: f64) -> f64 {
+        match self {
+            // tanh(ŷ/2) = 2/(1 + e^−ŷ) − 1, which is twice the slope for the label −1, less one.
+            Self::Logistic => 2.0 * self.slope(prediction, -1.0) - 1.0,
+            _ => prediction,
         }
     }
 

@@ -87,8 +87,9 @@
 //! don't vote ([`crate::method::ServerMethod::catch_up`]).
 //!
 //! *Huber loss*: a sample enters the sums with the weight min(1, δ_H/|ŷ − y|) that it has when it
-//! comes (one step of iterated reweighting). The logistic loss is refused: its weights change with
-//! the model, and sums can't be reweighted afterwards.
+//! comes (one step of iterated reweighting). *Logistic loss*: its weights change with the model, and
+//! sums can't be reweighted afterwards. So the model is fitted to labels ±1 by least squares, which
+//! estimates their mean, and a prediction is the log-odds of that mean, within ±7.6.
 //!
 //! # Costs
 //!
@@ -110,7 +111,6 @@ use alloc::vec::Vec;
 use super::info::{DictionarySize, FeatureKind, Halves, Look, MethodInfo, frequencies_within};
 use super::layout::{BroadcastLayout, Layout, UploadLayout, Votes};
 use super::node_shell::NodeShell;
-use crate::learning::Loss;
 use crate::limits::{LAST_COUNT, MAX_DICTIONARY, MAX_NUMBER};
 use crate::linear_algebra::write_bounded;
 use crate::math;
@@ -135,7 +135,6 @@ pub(super) static INFO: MethodInfo = MethodInfo {
         ..LEAST_BUDGET => Err(LEAST_BUDGET),
         _ => frequencies_within(budget, 2),
     },
-    supports_loss: |loss| *loss != Loss::Logistic,
     // Uploads are parts of one system of equations, which centres of its coordinates don't solve:
     // the error was 1.5 to 6 times as large without a single bad node.
     is_robust: false,

@@ -72,7 +72,10 @@
 //! those that answered. GR-OFL has its own way with losses.
 //!
 //! *Huber loss*: gradients and changes of the units are those of the Huber loss, exactly, since
-//! nodes have their samples. GR-OFL weighs samples as they come. *Change of scale*: m, s and the
+//! nodes have their samples. GR-OFL weighs samples as they come. *Logistic loss*: F is in log-odds,
+//! f₀ are GR-OFL's log-odds, and gradients and changes are those of eight times the logistic loss:
+//! its curvature is at most that of a square, so JᵀJ is an upper bound. Log-odds of F and GR-OFL are
+//! compared by the squared errors of the means that they stand for. *Change of scale*: m, s and the
 //! weights are converted exactly; f₀ as in GR-OFL. If inputs are projected, samples of another scale
 //! are useless: the memory is emptied and the units begin anew.
 //!

@@ -255,7 +255,8 @@ impl NodeRule for Node {
     }
 
     fn predict(&self, z: Features<'_>) -> f32 {
-        self.order.predict(self.model.predict(0, z))
+        let says = f64::from(self.order.predict(self.model.predict(0, z)));
+        self.setup.objective().loss.link(says) as f32
     }
 
     fn learn(&mut self, _step: u64, z: Features<'_>, y: f32) {
@@ -429,7 +430,7 @@ impl NodeRule for Node {
 
     fn linear_model(&self, out: &mut [f64]) -> bool {
         let Order { origin, constant, trust, len, .. } = self.order;
-        if len > out.len() {
+        if len > out.len() || self.setup.objective().loss == Loss::Logistic {
             return false;
         }
         let trust = f64::from(trust);

@@ -24,6 +24,9 @@ use crate::state::{StateKind, is_count};
 
 use trial::{Counted, Outputs, Sums, Trial};
 
+/// Log-odds of a class that F predicts, at most.
+const MOST_LOG_ODDS: f32 = 20.0;
+
 pub(super) struct Node {
     sizes: Sizes,
     seed: u64,
@@ -98,7 +101,7 @@ impl Node {
         self.map.inputs(z.numbers(), x);
         let frame = &units.frame;
         x.iter_mut().enumerate().for_each(|(input, x)| *x = frame.standardise(input, *x));
-        self.trial.outputs(units, x, units.base.value(z.numbers()))
+        self.trial.outputs(units, x, units.base.value(self.loss, z.numbers()))
     }
 
     /// What F predicts: with or without the step on trial, whichever is better on the node's own
@@ -106,7 +109,10 @@ impl Node {
     fn prediction(&self, outputs: &Outputs) -> f32 {
         let gr_ofl::Order { origin, low, high, .. } = *self.ridge.order();
         let says = if self.sums.prefers_step { outputs.whole } else { outputs.base };
-        origin + (says - origin).clamp(low, high)
+        match self.loss {
+            Loss::Logistic => says.clamp(-MOST_LOG_ODDS, MOST_LOG_ODDS),
+            _ => origin + (says - origin).clamp(low, high),
+        }
     }
 
     /// Takes GR-OFL's part of a broadcast over.
@@ -131,10 +137,10 @@ impl Node {
 
     /// F of all remembered samples from the beginning, at θ.
     fn rebuild(&mut self) {
-        let Self { sizes, map, memory, units, trial, .. } = self;
+        let Self { sizes, loss, map, memory, units, trial, .. } = self;
         if let Some(units) = units {
             memory.set_frame(units.frame.clone());
-            trial.rebuild(sizes, units, map, memory);
+            trial.rebuild(sizes, *loss, units, map, memory);
         }
     }
 }
@@ -163,7 +169,8 @@ impl NodeRule for Node {
         self.ridge.learn(step, z, y);
         let outputs = self.units.as_ref().map(|units| self.outputs(units, z));
         if let Some(outputs) = &outputs {
-            let error = f64::from(self.prediction(outputs)) - f64::from(y);
+            let mean = self.loss.mean_label(f64::from(self.prediction(outputs)));
+            let error = mean - f64::from(y);
             self.sums.error += trial::weight(self.loss, error) * error * error;
         }
         if !self.memory.is_used() {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::super::gr_ofl::to_wire;
 use super::Sizes;
 use super::inputs::Frame;
+use crate::learning::Loss;
 use crate::limits::{MAX_NORM, MAX_NUMBER};
 use crate::math;
 use crate::random::{CounterRng, Purpose, normal};
@@ -87,9 +88,10 @@ impl Base {
         Self { weights: weights.to_vec(), origin, low, high }
     }
 
-    pub(super) fn value(&self, z: &[f32]) -> f32 {
+    pub(super) fn value(&self, loss: Loss, z: &[f32]) -> f32 {
         let sum: f64 = self.weights.iter().zip(z).map(|(w, z)| f64::from(*w) * f64::from(*z)).sum();
-        self.origin + (sum as f32).clamp(self.low, self.high)
+        let mean = self.origin + (sum as f32).clamp(self.low, self.high);
+        loss.link(f64::from(mean)) as f32
     }
 }
 

@@ -130,6 +130,7 @@ impl Trial {
     pub(super) fn rebuild(
         &mut self,
         sizes: &Sizes,
+        loss: Loss,
         units: &Units,
         map: &InputMap,
         memory: &mut SampleMemory,
@@ -144,7 +145,7 @@ impl Trial {
                 inputs.for_each(|(input, (x, known))| *x = units.frame.raw(input, known));
                 map.features(&x, memory.rest(block, lane), &mut z);
                 let label = memory.field(block, Field::Label)[lane];
-                let residual = units.base.value(&z) + self.outputs[block].0[lane] - label;
+                let residual = units.base.value(loss, &z) + self.outputs[block].0[lane] - label;
                 memory.field_mut(block, Field::Residual)[lane] = limited(residual);
             }
         }
@@ -298,13 +299,16 @@ impl Sums {
         sign: f64,
     ) -> f32 {
         let field = |field| f64::from(memory.field(block, field)[lane]);
-        let residual = field(Field::Residual);
+        let (label, residual) = (field(Field::Label), field(Field::Residual));
         let [half, whole] = [Field::Half, Field::Whole].map(field);
-        self.half += sign * loss_change(loss, residual, half);
-        self.whole += sign * loss_change(loss, residual, whole);
-        self.base += sign * loss_change(loss, 0.0, residual);
+        self.half += sign * loss_change(loss, label, residual, half);
+        self.whole += sign * loss_change(loss, label, residual, whole);
+        self.base += sign * scaled(loss, label, residual);
         let moved = residual + whole;
-        (weight(loss, moved) * moved) as f32
+        match loss {
+            Loss::Logistic => (0.5 * LOGISTIC_SCALE * loss.slope(label + moved, label)) as f32,
+            _ => (weight(loss, moved) * moved) as f32,
+        }
     }
 
     /// `block` is the length of the gradient.
@@ -344,18 +348,23 @@ pub(super) fn weight(loss: Loss, residual: f64) -> f64 {
     }
 }
 
-/// Twice the loss at a residual that has changed, less what it was: of squares, the difference of
-/// two squares.
-fn loss_change(loss: Loss, residual: f64, change: f64) -> f64 {
-    let moved = residual + change;
+/// The logistic loss is multiplied by this, so that its curvature is at most that of a square: then
+/// JᵀJ is an upper bound, and steps are safe.
+const LOGISTIC_SCALE: f64 = 8.0;
+
+/// The loss at a residual; of the squared loss its square.
+fn scaled(loss: Loss, label: f64, residual: f64) -> f64 {
     match loss {
-        Loss::Huber { delta } => {
-            let twice = |r: f64| match r.abs() {
-                r if r > delta => delta * (2.0 * r - delta),
-                r => r * r,
-            };
-            twice(moved) - twice(residual)
-        }
-        _ => change * (2.0 * residual + change),
+        Loss::Logistic => LOGISTIC_SCALE * loss.value(label + residual, label),
+        _ => loss.value(residual, 0.0),
+    }
+}
+
+/// By how much the loss changes with a residual.
+fn loss_change(loss: Loss, label: f64, residual: f64, change: f64) -> f64 {
+    match loss {
+        // The difference of two squares, without cancellation.
+        Loss::Squared => change * (2.0 * residual + change),
+        _ => scaled(loss, label, residual + change) - scaled(loss, label, residual),
     }
 }

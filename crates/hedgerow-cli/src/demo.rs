@@ -143,7 +143,8 @@ fn simulation(arguments: &Arguments) -> anyhow::Result<Settings> {
     ])?)
 }
 
-/// The method of a simulation, which runs all kernels of a method with a single one, and the kernel.
+/// The method of a simulation, which runs all kernels of a method with a single one, and the
+/// kernel.
 fn method_and_kernel(method: &str) -> (&str, Option<usize>) {
     match method.split_once(':') {
         Some((name, kernel)) if find(name).is_some_and(|info| info.takes_kernel) => {

@@ -10,9 +10,8 @@ use crate::terminal::{print, print_json};
 /// Write the current model of a server to a file.
 ///
 /// The server may be running or not. The file has all that `hedgerow predict` needs: the shared
-/// model, what it was learned with, and the scale of its numbers. Layers that nodes have of their own
-/// stay on the nodes. It is in the safetensors format, so
-/// other programs can read it as well.
+/// model, what it was learned with, and the scale of its numbers. Layers that nodes have of their
+/// own stay on the nodes. It is in the safetensors format, so other programs can read it as well.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Arguments {

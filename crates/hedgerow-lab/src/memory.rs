@@ -208,8 +208,9 @@ fn with_samples(plan: Plan, rounds: Option<usize>, each_round: f64) -> Plan {
     let bytes = 4 * (plan.inputs() + plan.width() + 8);
     let seen = (rounds as f64 * each_round).ceil() as usize;
     let memory = plan.config().memory.min(seen.saturating_mul(bytes));
-    // Too little for the method to begin: then it is little anyway.
-    Plan::new(plan.config().clone().memory(memory)).unwrap_or(plan)
+    let with = |memory| Plan::new(plan.config().clone().memory(memory));
+    // Too little for the method to begin is little anyway.
+    with(memory).or_else(|_| with(0)).unwrap_or(plan)
 }
 
 /// Bytes that a node of a method keeps.

@@ -78,7 +78,21 @@ pub enum SuiteError {
     /// A run could not be stored.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// A file of the original data is too short, or has other columns.
+    /// A file of the original data is not there.
+    #[error("no file whose name contains {name:?} is in the folder of the data")]
+    NoFile {
+        /// What its name contains.
+        name: &'static str,
+    },
+    /// A file of the original data lacks a column.
+    #[error("{}: there is no column {column:?}", path.display())]
+    NoColumn {
+        /// The file.
+        path: PathBuf,
+        /// The column.
+        column: &'static str,
+    },
+    /// A file of the original data is too short.
     #[error("{}: {expected} rows without gaps are needed, but {found} are there", path.display())]
     TooFewRows {
         /// The file.

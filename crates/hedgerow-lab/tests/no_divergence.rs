@@ -1,6 +1,7 @@
 //! GR-OFL and TR-OFL never diverge. For every stream, number of nodes and loss of messages, their
-//! errors are finite and at most 1.05 times that of a reference: the best single kernel in hindsight
-//! or the nodes' running means. Without losses they meet both bounds; exceptions give their reason.
+//! errors are finite and at most 1.05 times that of a reference: the best single kernel in
+//! hindsight or the nodes' running means. Without losses they meet both bounds; exceptions give
+//! their reason.
 
 #![allow(clippy::unwrap_used)]
 

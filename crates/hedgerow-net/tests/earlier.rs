@@ -110,6 +110,13 @@ async fn a_server_and_its_nodes_go_on_with_the_same_bits() {
             Model::read(&fixture.join("continued.safetensors")).unwrap(),
         );
         assert_eq!((found.run(), found.scale()), (expected.run(), expected.scale()));
-        assert_eq!(found.broadcast(), expected.broadcast(), "{method}");
+        // The last two numbers of `gr` had another meaning.
+        let counters = if method == "gr" { 2 } else { 0 };
+        let numbers = |model: &Model| {
+            let numbers = &model.broadcast().numbers;
+            numbers[..numbers.len() - counters].to_vec()
+        };
+        assert_eq!(found.broadcast().round, expected.broadcast().round, "{method}");
+        assert_eq!(numbers(&found), numbers(&expected), "{method}");
     }
 }

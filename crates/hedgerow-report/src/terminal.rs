@@ -86,7 +86,8 @@ fn kernel(method: &MethodResult) -> String {
     most.map_or("-".to_owned(), |(kernel, share)| format!("{} ({:.0}%)", kernel + 1, 100.0 * share))
 }
 
-/// A line for each method that one could choose and that has a larger error than a trivial forecast.
+/// A line for each method that one could choose and that has a larger error than a trivial
+/// forecast.
 fn losses_to_trivial(results: &Results) -> String {
     let trivial = results.methods.iter().filter(|method| method.is_trivial());
     let Some(best) = trivial.min_by(|a, b| a.mse.mean.total_cmp(&b.mse.mean)) else {

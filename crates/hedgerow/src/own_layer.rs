@@ -185,8 +185,8 @@ impl OwnLayer {
         size_of::<Self>() + 8 * (triangles + (6 + RIDGES) * len + 200)
     }
 
-    /// The node's own prediction of a sample, given the federation's in a round. `linear` writes the
-    /// weights of the linear model behind that prediction, over the first features, if there is
+    /// The node's own prediction of a sample, given the federation's in a round. `linear` writes
+    /// the weights of the linear model behind that prediction, over the first features, if there is
     /// one, and says so. Changes nothing but which sample [`OwnLayer::learn`] means.
     ///
     /// # Panics
@@ -399,9 +399,9 @@ fn experts(has_ridges: bool) -> (usize, usize) {
 }
 
 /// Weights of the experts before anything is known of them. Young federations know little, so that
-/// more of it is for what the node knows itself. A node that joins an old one trusts it more, except
-/// right after its first label: experts are then so near the federation's prediction that it costs
-/// little to follow the node's label, and it helps much where the federation is wrong here.
+/// more of it is for what the node knows itself. A node that joins an old one trusts it more,
+/// except right after its first label: experts are then so near the federation's prediction that it
+/// costs little to follow the node's label, and it helps much where the federation is wrong here.
 struct Prior {
     has_ridges: bool,
     global: f64,

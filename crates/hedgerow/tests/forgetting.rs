@@ -1,6 +1,6 @@
 //! How GR-OFL and TR-OFL forget: a rival of the model, a trial, and an order to all nodes. Streams
-//! that change, streams that don't, nodes that lie, join late or miss it, states saved in the middle,
-//! and changes of scale.
+//! that change, streams that don't, nodes that lie, join late or miss it, states saved in the
+//! middle, and changes of scale.
 
 #![allow(clippy::unwrap_used)]
 

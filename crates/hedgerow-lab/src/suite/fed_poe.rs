@@ -49,7 +49,7 @@ impl FedPoe {
         let settings = match Settings::load(&stations.collect::<Vec<_>>()) {
             Ok(stations) => {
                 let table = folder.join("fed-poe-air.csv");
-                let files = files(&stations);
+                let files = files(&stations)?;
                 write_file(&table, made(&files, Deal::BENCHMARK)?.as_bytes())?;
                 let name = table.display().to_string();
                 let mut layers = vec![experiment()?];
@@ -75,13 +75,17 @@ fn experiment() -> Result<Layer, SettingsError> {
 }
 
 /// The file of each station.
-fn files(settings: &Settings) -> Vec<PathBuf> {
-    let Source::Files { files, .. } = &settings.data.source else { return Vec::new() };
-    let of = |station: &str| {
-        let name = format!("_{station}_");
-        files.iter().find(|file| file.to_string_lossy().contains(&name)).cloned()
+fn files(settings: &Settings) -> Result<Vec<PathBuf>, SuiteError> {
+    let files = match &settings.data.source {
+        Source::Files { files, .. } => &files[..],
+        _ => &[],
     };
-    STATIONS.iter().filter_map(|station| of(station)).collect()
+    let of = |name: &'static str| {
+        let part = format!("_{name}_");
+        let found = files.iter().find(|file| file.to_string_lossy().contains(&part));
+        found.cloned().ok_or(SuiteError::NoFile { name })
+    };
+    STATIONS.into_iter().map(of).collect()
 }
 
 /// How samples are dealt.
@@ -183,10 +187,12 @@ fn complete_rows(file: &Path, most: usize) -> Result<Vec<Measured>, SuiteError> 
     let format = Format { missing: usual_markers([]), ..Format::default() };
     let mut table = rows::open(file, &format).map_err(|error| data(error.into()))?;
     let place = |name: &str| table.columns().iter().position(|column| column == name);
-    let wanted: Option<Vec<usize>> =
-        INPUTS.iter().chain([&LABEL]).map(|name| place(name)).collect();
-    let unfit = || SuiteError::TooFewRows { path: file.to_owned(), expected: most, found: 0 };
-    let wanted = wanted.ok_or_else(unfit)?;
+    let missing = |column| SuiteError::NoColumn { path: file.to_owned(), column };
+    let wanted: Vec<usize> = INPUTS
+        .iter()
+        .chain([&LABEL])
+        .map(|column| place(column).ok_or_else(|| missing(*column)))
+        .collect::<Result<_, _>>()?;
     let (mut row, mut texts, mut found) = (Row::default(), Vec::<String>::new(), Vec::new());
     while found.len() < most && table.next(&mut row).map_err(|error| data(error.into()))? {
         if (0..row.len()).any(|column| row.cell(column) == Cell::Missing) {
@@ -280,7 +286,7 @@ mod tests {
         let layers =
             [("data.dir", folder), ("data.name", "beijing")].map(|(k, v)| Layer::value("", k, v));
         let Ok(stations) = Settings::load(&layers) else { return };
-        let table = made(&files(&stations), Deal { clients: 20, samples: 50 }).unwrap();
+        let table = made(&files(&stations).unwrap(), Deal { clients: 20, samples: 50 }).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("air.csv");
         std::fs::write(&file, table).unwrap();

@@ -75,8 +75,8 @@ impl Units {
         federation
     }
 
-    /// Nanoseconds of a node's round, and of closing one: means over a cycle, of rounds that ask for
-    /// as many numbers the median.
+    /// Nanoseconds of a node's round, and of closing one: means over a cycle, of rounds that ask
+    /// for as many numbers the median.
     fn cycle(&mut self) -> [f64; 2] {
         let mut rounds: Vec<_> = (0..CYCLE).map(|_| self.round(1)).collect();
         rounds.sort_by(|a, b| a.numbers.cmp(&b.numbers).then(a.close.total_cmp(&b.close)));

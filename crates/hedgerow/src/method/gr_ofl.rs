@@ -34,8 +34,8 @@
 //!   labels exceed hi (or, in turn, lo), and the square of that (2);
 //! - c, and the round's number of samples (2).
 //!
-//! In a trial (see below) there is a vote before the errors, in place of one number of the slice. In
-//! the first round of all it uploads A and b of as many features as fit instead, Σy² and c.
+//! In a trial (see below) there is a vote before the errors, in place of one number of the slice.
+//! In the first round of all it uploads A and b of as many features as fit instead, Σy² and c.
 //!
 //! *Server*, from the sums alone: K = Σ VᵀAV / samples. In the plane of the last moves the best
 //! point is known in hindsight: w ← w − V K⁻¹ Vᵀḡ. Where K shows more curvature than the
@@ -44,9 +44,9 @@
 //! the corrected w is all that is broadcast; else a new step s = −(H + (μ/age·mean diag H +
 //! δ/N)I)⁻¹ḡ follows, divided by 1 + N·|ḡᵀs|/Σ(y₀ + f − y)²: samples that came as a surprise bring
 //! curvature of their own, at least that much along s, which no H can know yet. Slices make up the
-//! next H row by row: as soon as rows beyond n are complete the model grows to them. An epoch has as
-//! many slices as the history has rounds, or all rows, so H is renewed again and again.
-//! A matrix that isn't positive has its diagonal raised until it is.
+//! next H row by row: as soon as rows beyond n are complete the model grows to them. An epoch has
+//! as many slices as the history has rounds, or all rows, so H is renewed again and again. A matrix
+//! that isn't positive has its diagonal raised until it is.
 //!
 //! *Lost uploads*: slices that were summed over different nodes don't fit together, and the small
 //! eigenvalues of H are lost. So an epoch has members: the nodes whose first slice was taken. Each
@@ -87,16 +87,16 @@
 //! don't vote ([`crate::method::ServerMethod::catch_up`]).
 //!
 //! *Huber loss*: a sample enters the sums with the weight min(1, δ_H/|ŷ − y|) that it has when it
-//! comes (one step of iterated reweighting). *Logistic loss*: its weights change with the model, and
-//! sums can't be reweighted afterwards. So the model is fitted to labels ±1 by least squares, which
-//! estimates their mean, and a prediction is the log-odds of that mean, within ±7.6.
+//! comes (one step of iterated reweighting). *Logistic loss*: its weights change with the model,
+//! and sums can't be reweighted afterwards. So the model is fitted to labels ±1 by least squares,
+//! which estimates their mean, and a prediction is the log-odds of that mean, within ±7.6.
 //!
 //! # Costs
 //!
 //! With M = 0.8·r features a node keeps M(M + 1)/2 sums in f64, as many in f32 for the slices, and
-//! a few vectors: 39 kB for r = 100. Four checkpoints and what was forgotten have 26 kB each. A sample costs M(d + M/2) multiplications, an upload 2n². The
-//! server solves one n×n system a round. Sums have to be f64: gradients are differences of sums
-//! that nearly cancel.
+//! a few vectors: 39 kB for r = 100. Four checkpoints and what was forgotten have 26 kB each. A
+//! sample costs M(d + M/2) multiplications, an upload 2n². The server solves one n×n system a
+//! round. Sums have to be f64: gradients are differences of sums that nearly cancel.
 
 mod delivery;
 pub(super) mod forgetting;
@@ -125,6 +125,8 @@ pub(super) static INFO: MethodInfo = MethodInfo {
     summary: "growing ridge: sums over whole histories, one model of all bandwidths",
     look: Look::solid([0xa8, 0x00, 0x2a]),
     is_featured: true,
+    // Broadcasts of the first one had an order to forget in the place of marks.
+    revision: 2,
     prefers_personal: true,
     features: FeatureKind::Dictionary(|budget| {
         let Sizes { features, linear, .. } = Sizes::new(budget);
@@ -149,7 +151,7 @@ pub(super) static INFO: MethodInfo = MethodInfo {
         // The sums in f64, and what is left to send of them in f32; checkpoints, and what was
         // forgotten.
         let features = Sizes::new(setup.budget()).features;
-        (6 + 4 * (ladder::SLOTS + 1)) * features * features + (64 + 8 * ladder::SLOTS) * features
+        (6 + 4 * (ladder::SLOTS + 2)) * features * features + (64 + 8 * ladder::SLOTS) * features
     },
     halves: Some(Halves {
         node: |setup, _, _| {
@@ -344,10 +346,11 @@ impl Order {
         if let Some(position) = positive.into_iter().find(is_wrong) {
             return Err(Rejected::Negative { position, value: numbers[position] });
         }
-        match vote {
-            Some(position) if numbers[position].abs() > 1.0 => {
-                Err(Rejected::OutOfBounds { position, value: numbers[position], bound: 1.0 })
-            }
+        let Some(position) = vote else { return Ok(()) };
+        // Who has no sample has no vote.
+        let bound = if numbers[len - 1] > 0.0 { 1.0 } else { 0.0 };
+        match numbers[position] {
+            value if value.abs() > bound => Err(Rejected::OutOfBounds { position, value, bound }),
             _ => Ok(()),
         }
     }

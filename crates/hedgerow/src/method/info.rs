@@ -60,6 +60,8 @@ pub struct MethodInfo {
     pub halves: Option<Halves>,
     /// How a reference is computed.
     pub reference: Option<Reference>,
+    /// Version of its messages. A plan names one above 1, so that older nodes refuse it.
+    pub revision: u32,
     /// Whether nodes learn without a server.
     pub is_local: bool,
     /// Whether [`super::MkOptions`] apply to it.
@@ -224,6 +226,7 @@ impl MethodInfo {
         least_memory: |_| 0,
         halves: None,
         reference: None,
+        revision: 1,
         is_local: false,
         has_variants: false,
         prefers_personal: false,

@@ -16,9 +16,9 @@
 //! x̃ = (x − m)/s, with q inputs: x itself if m and s fit a broadcast (45 inputs for r = 100), else
 //! as many of the dictionary's linear features. f₀ is GR-OFL's model at the time the units began:
 //!
-//! F(x) = f₀(x) + a₀ + a·x̃ + Σⱼ wⱼ cos(vⱼ·x̃ + bⱼ), and the prediction is p + ω·(clip(F) − p), where
-//! p is GR-OFL's prediction. GR-OFL goes on beside the units in a share of the rounds, so it is a
-//! complete method by itself, and the units can be abandoned at any time.
+//! F(x) = f₀(x) + a₀ + a·x̃ + Σⱼ wⱼ cos(vⱼ·x̃ + bⱼ), and the prediction is p + ω·(clip(F) − p),
+//! where p is GR-OFL's prediction. GR-OFL goes on beside the units in a share of the rounds, so it
+//! is a complete method by itself, and the units can be abandoned at any time.
 //!
 //! Blocks: the *output* block (a₀, a, w), and *groups* (w, b, v) of some units each.
 //!
@@ -43,15 +43,15 @@
 //! promised, and grows if not. *Step*: s = −(JᵀJ/n + μ·D)⁻¹ g/N. For weights D is the sum of their
 //! part of the diagonal of JᵀJ/n over the number of the block's parameters; for phases and
 //! frequencies it is that times half the mean squared error: those have no unit, weights have that
-//! of the label. So steps are the same in every unit, and new units, whose weights are small, aren't
-//! held back. *Next block*: every sixth is the output block, else the groups in turn. *Growth*: a
-//! group is added if there are enough samples for its parameters; its frequencies follow from the
-//! seed, its weights are zero.
+//! of the label. So steps are the same in every unit, and new units, whose weights are small,
+//! aren't held back. *Next block*: every sixth is the output block, else the groups in turn.
+//! *Growth*: a group is added if there are enough samples for its parameters; its frequencies
+//! follow from the seed, its weights are zero.
 //!
 //! *Who gets the round*: the odds of F against GR-OFL follow their squared errors, without
 //! forgetting: F has to earn back what it cost. GR-OFL has every eighth round if F is ahead, every
-//! other one at a draw, four of five if F is behind. As long as GR-OFL's own error falls, units don't
-//! begin, and a draw counts as being behind. Units that fall behind for twelve rounds are
+//! other one at a draw, four of five if F is behind. As long as GR-OFL's own error falls, units
+//! don't begin, and a draw counts as being behind. Units that fall behind for twelve rounds are
 //! abandoned, and begin again when the history is half as long again. After a surprising round
 //! GR-OFL comes first.
 //!
@@ -66,25 +66,25 @@
 //!
 //! # Lost uploads
 //!
-//! If less than 0.7 of the known samples are behind the sums of a block, the same block is asked for
-//! once more with θ and s as they are. Nodes that were heard send zeros, so the sums of both rounds
-//! add up. Growth and the beginning of the units follow the samples of all known nodes, not only of
-//! those that answered. GR-OFL has its own way with losses.
+//! If less than 0.7 of the known samples are behind the sums of a block, the same block is asked
+//! for once more with θ and s as they are. Nodes that were heard send zeros, so the sums of both
+//! rounds add up. Growth and the beginning of the units follow the samples of all known nodes, not
+//! only of those that answered. GR-OFL has its own way with losses.
 //!
 //! *Huber loss*: gradients and changes of the units are those of the Huber loss, exactly, since
 //! nodes have their samples. GR-OFL weighs samples as they come. *Logistic loss*: F is in log-odds,
 //! f₀ are GR-OFL's log-odds, and gradients and changes are those of eight times the logistic loss:
-//! its curvature is at most that of a square, so JᵀJ is an upper bound. Log-odds of F and GR-OFL are
-//! compared by the squared errors of the means that they stand for. *Change of scale*: m, s and the
-//! weights are converted exactly; f₀ as in GR-OFL. If inputs are projected, samples of another scale
-//! are useless: the memory is emptied and the units begin anew.
+//! its curvature is at most that of a square, so JᵀJ is an upper bound. Log-odds of F and GR-OFL
+//! are compared by the squared errors of the means that they stand for. *Change of scale*: m, s and
+//! the weights are converted exactly; f₀ as in GR-OFL. If inputs are projected, samples of another
+//! scale are useless: the memory is emptied and the units begin anew.
 //!
 //! # Costs
 //!
 //! With 1,000 samples of 16 inputs and 60 units a node evaluates 60,000 to 120,000 cosines in a
-//! round of units. The server multiplies a Jacobian of 2,500 synthetic inputs with itself and solves
-//! one system. Memory: GR-OFL's sums, and 4·(q + 4) bytes a sample within the plan's bound; the
-//! oldest samples make room.
+//! round of units. The server multiplies a Jacobian of 2,500 synthetic inputs with itself and
+//! solves one system. Memory: GR-OFL's sums, and 4·(q + 4) bytes a sample within the plan's bound;
+//! the oldest samples make room.
 
 mod heard;
 mod inputs;

@@ -1,5 +1,6 @@
 //! [`PlanConfig`]: what a federation agrees on, as it is written down.
 
+use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -176,14 +177,17 @@ struct Written {
     target: String,
     #[serde(default = "one", skip_serializing_if = "is_one")]
     outputs: usize,
+    /// [`crate::method::MethodInfo::revision`].
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    revision: usize,
 }
 
 fn one() -> usize {
     1
 }
 
-fn is_one(outputs: &usize) -> bool {
-    *outputs == 1
+fn is_one(number: &usize) -> bool {
+    *number == 1
 }
 
 impl From<PlanConfig> for Written {
@@ -194,25 +198,37 @@ impl From<PlanConfig> for Written {
             config.frequencies.or_else(|| info?.frequencies(config.budget, &config.pof).ok());
         let prefers = || info.is_some_and(|info| info.has_own_layer(&config.loss));
         let personal = config.personal.unwrap_or_else(prefers);
+        let revision = info.map_or(1, |info| info.revision as usize);
         let (setup, features) = (config.numbers(), config.feature_spec());
         let PlanConfig { method, scaling, compression, columns, target, outputs, .. } = config;
-        Self { method, setup, features, scaling, compression, personal, columns, target, outputs }
+        Self {
+            method,
+            setup,
+            features,
+            scaling,
+            compression,
+            personal,
+            columns,
+            target,
+            outputs,
+            revision,
+        }
     }
 }
 
-/// Two numbers that must be the same.
+/// What is wrong with a plan that is written down.
 #[derive(Debug, thiserror::Error)]
-#[error("the {what} of the features must be {expected}, as in the setup, but is {found}")]
-struct Disagreement {
-    what: &'static str,
-    expected: u64,
-    found: u64,
+enum BadPlan {
+    #[error("the {what} of the features must be {expected}, as in the setup, but is {found}")]
+    Disagreement { what: &'static str, expected: u64, found: u64 },
+    #[error("messages of {method} are known up to revision {known}, but the plan has {found}")]
+    Revision { method: String, known: u32, found: usize },
 }
 
 impl TryFrom<Written> for PlanConfig {
-    type Error = Disagreement;
+    type Error = BadPlan;
 
-    fn try_from(written: Written) -> Result<Self, Disagreement> {
+    fn try_from(written: Written) -> Result<Self, BadPlan> {
         let Written { method, setup, features, .. } = written;
         for (what, expected, found) in [
             ("number of inputs", setup.inputs as u64, features.inputs as u64),
@@ -221,8 +237,13 @@ impl TryFrom<Written> for PlanConfig {
             ("seed", setup.seed, features.seed),
         ] {
             if expected != found {
-                return Err(Disagreement { what, expected, found });
+                return Err(BadPlan::Disagreement { what, expected, found });
             }
+        }
+        let known = find(method.name()).map_or(1, |info| info.revision);
+        if written.revision > known as usize {
+            let (method, found) = (method.name().to_owned(), written.revision);
+            return Err(BadPlan::Revision { method, known, found });
         }
         Ok(Self {
             method,

@@ -5,9 +5,9 @@
 //! same bits**. A processor without fused multiply-add (x86-64 before 2013) computes it in
 //! software, slowly.
 //!
-//! This file, `wide.rs` and `simd.rs` are the only ones with unsafe code, for one reason: an instruction set
-//! may be used once the processor is known to have it. `simd.rs` makes sure of that before it calls
-//! a loop with one of the types below.
+//! This file, `wide.rs` and `simd.rs` are the only ones with unsafe code, for one reason: an
+//! instruction set may be used once the processor is known to have it. `simd.rs` makes sure of that
+//! before it calls a loop with one of the types below.
 
 use crate::math;
 use crate::simd::wide::{self, WIDE, Wide};

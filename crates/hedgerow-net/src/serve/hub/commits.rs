@@ -192,7 +192,8 @@ impl Hub {
         failure.map_or(Ok(()), |failure| Err(NotStored(failure.message)))
     }
 
-    /// Changes something, tries a failed commit again if it is time, and waits until all queued jobs are done.
+    /// Changes something, tries a failed commit again if it is time, and waits until all queued
+    /// jobs are done.
     async fn flush(&self, change: impl FnOnce(&mut Inner, Instant)) {
         let done = {
             let now = now();

@@ -129,12 +129,13 @@ impl Delivery {
     }
 
     /// Whether a restored one could have been reached.
-    pub(super) fn is_sound(&self, features: usize) -> bool {
+    pub(super) fn is_sound(&self, features: usize, begin: usize) -> bool {
         let is_sum = |sum: f64| (0.0..=MAX_SUM).contains(&sum);
         is_sum(self.members)
             && is_sum(self.delivered)
             && self.asked < MOST_ASKED
             && self.end <= triangle(features)
+            && (self.asked == 0 || begin < self.end)
     }
 }
 
@@ -190,7 +191,7 @@ mod tests {
         // A member has left.
         for _ in 1..MOST_ASKED {
             assert_eq!(delivery.add(&mut entries, 4, &[0.5], 0.25), Next::Again);
-            assert!(delivery.is_sound(3));
+            assert!(delivery.is_sound(3, 4));
         }
         assert_eq!(delivery.add(&mut entries, 4, &[0.5], 0.25), Next::Slice(5));
         assert_eq!((entries[4], delivery.members), (2.0, 2.5));

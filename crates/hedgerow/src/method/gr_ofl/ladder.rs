@@ -1,10 +1,10 @@
 //! What server and nodes must agree on to forget together: which checkpoints there are, where the
 //! history begins, and what a round asks for. All of it fits two numbers of a broadcast.
 //!
-//! The server counts *marks*. At every mark a node stores its sums: a checkpoint. Of the checkpoints
-//! 1, 2, 3, … at mark m those are kept that follow from m alone: m itself, and for each level l the
-//! multiple of 2ˡ that is at least 2ˡ and less than 2ˡ⁺¹ marks old. So they are closer together the
-//! younger they are, and a new one replaces one.
+//! The server counts *marks*. At every mark a node stores its sums: a checkpoint. Of the
+//! checkpoints 1, 2, 3, … at mark m those are kept that follow from m alone: m itself, and for each
+//! level l the multiple of 2ˡ that is at least 2ˡ and less than 2ˡ⁺¹ marks old. So they are closer
+//! together the younger they are, and a new one replaces one.
 
 use serde::{Deserialize, Serialize};
 
@@ -167,6 +167,11 @@ impl Begin {
 
     pub(super) fn former(self) -> Former {
         self.former
+    }
+
+    /// Whether a restored one could have been reached.
+    pub(super) fn is_sound(self) -> bool {
+        self.orders < ORDER_CYCLE && self.age <= LONG_AGO
     }
 
     /// With the shape of uploads, as a number.

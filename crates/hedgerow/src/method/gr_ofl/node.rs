@@ -361,8 +361,8 @@ impl NodeRule for Node {
     }
 
     fn sent(&mut self, round: u64) {
-        // A check has no slice.
-        if !matches!(self.order.stage, Stage::Check(_)) {
+        let UploadShape { slice: (begin, end), .. } = self.order.layout(&self.sizes);
+        if begin < end {
             self.state.delivered.sent(round, &self.order);
         }
     }
@@ -400,7 +400,8 @@ impl NodeRule for Node {
             }
             state.broadcast.numbers.clear();
             state.broadcast.numbers.extend_from_slice(weights);
-            if order.stage != Stage::Trial {
+            // No mark passes during a trial: another one means another rival.
+            if order.stage != Stage::Trial || order.mark != self.order.mark {
                 history.rival.clear();
             }
         }
@@ -422,6 +423,7 @@ impl NodeRule for Node {
 
     fn forget_round(&mut self) {
         self.order.round = 0;
+        self.state.delivered = Delivered::default();
     }
 
     fn norm2(&self) -> f64 {

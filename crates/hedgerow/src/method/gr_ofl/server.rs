@@ -22,7 +22,7 @@ use crate::linear_algebra::{dot, write_bounded};
 use crate::math;
 use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
-use crate::state::{BadState, OlderVersion, StateKind, read_body};
+use crate::state::{BadState, OlderVersion, StateKind, is_count, read_body};
 
 /// The first range of predictions reaches so many deviations to either side of the mean.
 const FIRST_RANGE: f64 = 1.0;
@@ -173,8 +173,9 @@ impl Growth {
         (Self { sizes, scratch: Scratch::default() }, memory, opening)
     }
 
-    /// Turns the sums of a round over some nodes into the numbers of the next broadcast. Whether H was taken from
-    /// slices: then it is the mean Gram matrix, without what look-backs add to it later.
+    /// Turns the sums of a round over some nodes into the numbers of the next broadcast. Whether H
+    /// was taken from slices: then it is the mean Gram matrix, without what look-backs add to it
+    /// later.
     pub(in crate::method) fn close_with(
         &mut self,
         memory: &mut Memory,
@@ -291,10 +292,11 @@ impl ServerRule for Growth {
             && [curvature, &epoch.entries].into_iter().all(|numbers| are_numbers(numbers))
             && (DAMPING.0..=DAMPING.1).contains(damping)
             && are_numbers(&[*pace, *age, epoch.slices, epoch.least_slices, memory.known()])
-            && memory.ridge.delivery.is_sound(self.sizes.features)
+            && memory.ridge.delivery.is_sound(self.sizes.features, order.begin)
             && *age >= 1.0
             && are_numbers(&[errors.recent, errors.usual, errors.constant, errors.wait])
             && errors.trust.abs() <= TRUST_MOST
+            && is_count(errors.reports)
     }
 }
 
@@ -505,7 +507,11 @@ impl Ridge {
             behind_plane > 0.0 && moves > 0 && self.look_back(seen, moves, count, scratch);
         self.has_stepped = !overshot && self.step(count, error, scratch);
         let slice = &scratch.sums[len..len + end - begin];
-        let next = self.delivery.add(&mut self.epoch.entries, begin, slice, behind_slice);
+        // A vote may leave no room for a slice.
+        let next = match slice {
+            [] => Next::Again,
+            _ => self.delivery.add(&mut self.epoch.entries, begin, slice, behind_slice),
+        };
         if let Next::Slice(next) = next {
             order.begin = next;
             self.epoch.slices += 1.0;

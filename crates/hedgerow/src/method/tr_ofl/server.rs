@@ -11,6 +11,7 @@ use super::super::gr_ofl::server::{Growth, Memory as RidgeMemory};
 use super::super::gr_ofl::{self, triangle};
 use super::super::server_shell::{ServerRule, ServerShell};
 use super::super::{ServerMethod, Setup};
+use super::heard::Heard;
 use super::inputs::{InputMap, Moments, can_be_rescaled};
 use super::order::{Asked, Form, Order, RidgeShape};
 use super::synthetic::Synthetic;
@@ -357,7 +358,8 @@ impl Memory {
     fn forget(&mut self, sizes: &Sizes, left: f64, round: u64) {
         // Errors of a change say nothing of those that follow.
         self.contest.usual = None;
-        let Some(tuner) = &self.tuner else { return };
+        let Some(tuner) = &mut self.tuner else { return };
+        tuner.heard = Heard::default();
         let parameters = sizes.parameters(tuner.units.count(sizes)) as f64;
         if left < SAMPLES_PER_PARAMETER * parameters {
             (self.tuner, self.contest.failures) = (None, 0);

@@ -18,8 +18,8 @@ use crate::scaling::Rescaling;
 const FREQUENCY_SIZE: f64 = 2.0;
 const FREQUENCY_SPREAD: (f64, f64) = (-1.0, 0.7);
 
-/// Largest phase, and largest sum of a unit's frequencies, in radians: with inputs of at most 100 no
-/// angle exceeds what sines and cosines are made for.
+/// Largest phase, and largest sum of a unit's frequencies, in radians: with inputs of at most 100
+/// no angle exceeds what sines and cosines are made for.
 const LARGEST_PHASE: f32 = 1e4;
 const LARGEST_FREQUENCIES: f32 = 1e4;
 

@@ -315,8 +315,8 @@ fn add_scaled(out: &mut [f64], v: &[f64], factor: f64) {
     }
 }
 
-/// Turns a matrix plus `penalty` on its diagonal into L, with A = L Lᵀ. A direction in which no more
-/// than `tiny` is left has an infinite pivot.
+/// Turns a matrix plus `penalty` on its diagonal into L, with A = L Lᵀ. A direction in which no
+/// more than `tiny` is left has an infinite pivot.
 #[inline(always)]
 pub(crate) fn factor<V: Vector>(matrix: &mut [f64], len: usize, penalty: f64, tiny: f64) {
     for i in (0..len).step_by(SIDE) {

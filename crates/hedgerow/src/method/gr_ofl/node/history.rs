@@ -62,6 +62,7 @@ impl Sums {
         self.gram.len() == triangle(sizes.features)
             && self.moment.len() == sizes.features
             && self.all().all(is_number)
+            && [self.count, self.energy].iter().all(|sum| *sum >= 0.0)
             && is_count(self.samples)
     }
 }
@@ -277,6 +278,8 @@ impl History {
             && checkpoints.iter().all(|at| at.id <= COUNTER_CYCLE && at.sums.is_sound(sizes))
             && forgotten.iter().all(|sums| sums.is_sound(sizes))
             && is_count(*samples)
+            && self.begin.is_sound()
+            && self.usual >= 0.0
             && rival.len() <= sizes.features
             && rival.iter().all(|w| w.abs() <= MAX_NUMBER)
             && [self.squares, self.count, self.usual, self.gain]

@@ -55,7 +55,9 @@ fn of_suite(error: &SuiteError) -> Exit {
         SuiteError::Settings(settings) => of_settings(settings),
         SuiteError::Run(run) => of_running(run),
         SuiteError::Output(_) => Exit::Output,
-        SuiteError::TooFewRows { .. } => Exit::Data,
+        SuiteError::NoFile { .. } | SuiteError::NoColumn { .. } | SuiteError::TooFewRows { .. } => {
+            Exit::Data
+        }
     }
 }
 

@@ -151,7 +151,7 @@ pub(super) static INFO: MethodInfo = MethodInfo {
         // The sums in f64, and what is left to send of them in f32; checkpoints, and what was
         // forgotten.
         let features = Sizes::new(setup.budget()).features;
-        (6 + 4 * (ladder::SLOTS + 2)) * features * features + (64 + 8 * ladder::SLOTS) * features
+        (6 + 4 * (ladder::SLOTS + 1)) * features * features + (64 + 8 * ladder::SLOTS) * features
     },
     halves: Some(Halves {
         node: |setup, _, _| {

@@ -388,7 +388,6 @@ def test_bad_labels_and_empty_samples() -> None:
         (HedgerowClassifier, {"loss": "huber"}, 'loss must be "squared" or "logistic"'),
         (HedgerowRegressor, {"method": "best"}, "best"),
         (HedgerowRegressor, {"budget": 3}, "at least 16"),
-        (HedgerowClassifier, {"loss": "logistic"}, "logistic"),
         (FourierFeatures, {"frequencies": 0}, "frequencies must be at least 1"),
         (FourierFeatures, {"kernels": (-1.0,)}, "positive"),
         (FourierFeatures, {"draw": "lots"}, "draw must be one of"),

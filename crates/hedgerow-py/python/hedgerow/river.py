@@ -227,7 +227,9 @@ class HedgerowClassifier(base.MiniBatchClassifier):
         if loss == "huber":
             raise ValueError('loss must be "squared" or "logistic" for a classifier, but is "huber"')
         self._names = Names(max_inputs)
-        self._classes = OneAgainstRest(partial(Growing, _settings(self, ("loss",))), loss)
+        # A node's own layer would learn the order in which classes come.
+        settings = {**_settings(self, ("loss",)), "personal": False}
+        self._classes = OneAgainstRest(partial(Growing, settings), loss)
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:

@@ -403,6 +403,8 @@ def _forget(estimator: Any, *attributes: str) -> None:
 def _plan(estimator: Any, settings: dict[str, Any]) -> Plan:
     names = ("method", "budget", "kernels", "draw", "ridge", "step_size", "step_schedule", "scaling")
     settings |= {name: getattr(estimator, name) for name in names}
+    # Rows to predict don't follow those that were learned, as a node's own layer assumes.
+    settings["personal"] = False
     return Plan(inputs=estimator.n_features_in_, seed=_seed(estimator.random_state), **settings)
 
 

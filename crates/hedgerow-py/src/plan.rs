@@ -46,7 +46,7 @@ use crate::errors;
 /// >>> Plan(inputs=3, budget=3)
 /// Traceback (most recent call last):
 ///     ...
-/// ValueError: learning.budget: gr needs a budget of at least 16 numbers, but has 3
+/// ValueError: learning.budget: tr needs a budget of at least 16 numbers, but has 3
 #[pyclass(frozen, module = "hedgerow", from_py_object)]
 #[derive(Clone)]
 pub(crate) struct Plan(pub(crate) hedgerow::Plan);

@@ -80,7 +80,7 @@ def wave(count: int = 600, seed: int = 1) -> tuple[Any, Any]:
 
 def test_the_regressor_is_a_learner_in_the_order_of_rows() -> None:
     x, y = wave()
-    learner = Learner(Plan(inputs=2, seed=5))
+    learner = Learner(Plan(inputs=2, seed=5, personal=False))
     learner.learn(x, y)
     model = HedgerowRegressor(random_state=5).fit(x, y)
     assert np.array_equal(model.predict(x), learner.predict(x))

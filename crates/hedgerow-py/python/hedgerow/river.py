@@ -86,7 +86,7 @@ class HedgerowRegressor(base.MiniBatchRegressor):
     >>> from hedgerow.river import HedgerowRegressor
     >>> stream, model = datasets.TrumpApproval(), HedgerowRegressor()
     >>> evaluate.progressive_val_score(stream, model, metrics.MAE())  # doctest: +ELLIPSIS
-    MAE: 0.48...
+    MAE: 0.19...
     """
 
     def __init__(

@@ -182,6 +182,11 @@ async fn a_server_that_dies_is_gone_and_no_library_says_so() {
     };
     let (ended, ()) = tokio::join!(node(folder, "n1", &changes), kill);
     let trouble = trouble(ended).to_string();
-    let known = ["the server is gone: the stream broke off", "the server ended the stream"];
+    // Which one depends on how far the server comes.
+    let known = [
+        "the server is gone: the stream broke off",
+        "the server ended the stream",
+        "the server ended the stream: the server is going down",
+    ];
     assert!(known.contains(&trouble.as_str()), "{trouble}");
 }

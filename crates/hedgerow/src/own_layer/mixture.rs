@@ -116,7 +116,7 @@ impl ExpertMixture {
         RADIUS * share * math::sqrt(first / self.recent_count * relief)
     }
 
-    /// Charges the experts for a label. `bounded` and `mixed` are what [`ExpertMixture::predict`] made of
+    /// Charges the experts for a label. `bounded` and `mixed` are what [`Self::predict`] made of
     /// them; `prior` is that of the next sample.
     pub(super) fn learn(
         &mut self,

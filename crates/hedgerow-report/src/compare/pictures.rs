@@ -3,13 +3,14 @@
 use hedgerow_lab::compare::{Comparison, GridSummary, RankedMethod, Ranking, Role};
 use hedgerow_lab::results::Results;
 
+use super::advice::reference;
 use super::tables::shown_name;
 use crate::figures::chart::Heading;
 use crate::figures::dots::{Dot, dots};
 use crate::figures::drift::drift_panels;
 use crate::figures::frontier::frontier;
 use crate::figures::heat::{self, Block, HeatRow};
-use crate::figures::number::{capitalised, significant};
+use crate::figures::number::{capitalised, listed, significant};
 use crate::figures::palette;
 use hedgerow_lab::measure::Measure;
 
@@ -42,7 +43,7 @@ pub(super) const CHANGES_CAPTION: (&str, &str) = (
 
 /// File name and caption of the others, in the order of [`figures()`].
 pub(super) fn captions(comparison: &Comparison) -> [(&'static str, String); 2] {
-    let against = &comparison.against;
+    let against = reference(comparison);
     let (errors, bytes) = match comparison.only() {
         Some(_) => (
             "Mean error of every method with its 95% interval, and the error over all predictions so far."
@@ -106,25 +107,25 @@ fn costs(results: &Results, ranking: &Ranking) -> String {
 fn ratios(comparison: &Comparison) -> String {
     let titles: Vec<String> =
         comparison.each_once(|cell| &cell.title).into_iter().map(str::to_owned).collect();
-    let ratio = |name: &str, title: &str, partition: &str| {
-        let ranking = comparison.cell(title, partition)?.ranking.as_ref()?;
+    let ratio = |name: &str, title: &str, case: &str| {
+        let ranking = comparison.cell(title, case)?.ranking.as_ref()?;
         ranking.ratio(name, &comparison.against)
     };
-    let block = |partition: &str| Block {
-        title: partition.to_owned(),
+    let block = |case: &String| Block {
+        title: case.clone(),
         rows: comparison
             .summaries
             .iter()
             .map(|summary| HeatRow {
                 label: shown_name(&summary.name),
                 is_reference: summary.role != Role::Choice,
-                ratios: titles.iter().map(|title| ratio(&summary.name, title, partition)).collect(),
+                ratios: titles.iter().map(|title| ratio(&summary.name, title, case)).collect(),
             })
             .collect(),
     };
-    let blocks: Vec<Block> = comparison.partitions().into_iter().map(block).collect();
+    let blocks: Vec<Block> = comparison.cases().iter().map(block).collect();
     let heading = Heading {
-        title: &format!("Errors as multiples of that of {}", comparison.against),
+        title: &format!("Errors as multiples of that of {}", reference(comparison)),
         subtitle: &comparison.setting(),
         note: &format!(
             "{}: less error; {}: more. In grey: only for comparison.",
@@ -154,13 +155,22 @@ fn grid_costs(comparison: &Comparison) -> String {
             bytes: summary.bytes,
         })
     };
-    let dots: Vec<Dot> = comparison.summaries.iter().filter_map(dot).collect();
+    // A mean over other runs can't be compared.
+    let most = comparison.summaries.iter().map(|summary| summary.runs).max().unwrap_or(0);
+    let (whole, partial): (Vec<&GridSummary>, Vec<&GridSummary>) =
+        comparison.summaries.iter().partition(|summary| summary.runs == most);
+    let dots: Vec<Dot> = whole.into_iter().filter_map(dot).collect();
+    let names: Vec<String> = partial.iter().map(|summary| shown_name(&summary.name)).collect();
+    let without = match names.as_slice() {
+        [] => String::new(),
+        names => format!(" Not in all runs: {}.", listed(names)),
+    };
     let heading = Heading {
         title: &format!("Error against bytes over {} runs", comparison.found().count()),
         subtitle: &comparison.setting(),
-        note: &format!("Broken line: the least for that number of bytes. {HOLLOW}"),
+        note: &format!("Broken line: the least for that number of bytes. {HOLLOW}{without}"),
     };
-    frontier(&heading, &format!("error as a multiple of that of {}", comparison.against), &dots)
+    frontier(&heading, &format!("error as a multiple of that of {}", reference(comparison)), &dots)
 }
 
 #[cfg(test)]
@@ -199,6 +209,16 @@ mod tests {
         assert_eq!(heat::BELOW.1.hex(), "#0072b2");
         assert_eq!(heat::ABOVE.1.hex(), "#d55e00");
         assert!(drawn.contains("fill=\"#0072b2\"") && drawn.contains("fill=\"#d55e00\""));
+    }
+
+    #[test]
+    fn what_was_not_run_everywhere_is_named_and_not_drawn_beside_the_others() {
+        let mut cells = grid().cells;
+        let results = run(&[("mk", 2.0), ("gr", 1.0)]);
+        cells[0] = hedgerow_lab::testing::cell("one", "shuffled", Some(results));
+        let [before, after] = [grid(), Comparison::new(cells, "mk")].map(|all| figures(&all));
+        assert!(before[1].1.contains(">last<") && !before[1].1.contains("Not in all runs"));
+        assert!(!after[1].1.contains(">last<") && after[1].1.contains("Not in all runs: last."));
     }
 
     #[test]

@@ -27,15 +27,14 @@ use crate::state::{BadState, OlderVersion, StateKind, is_count, read_body};
 /// The first range of predictions reaches so many deviations to either side of the mean.
 const FIRST_RANGE: f64 = 1.0;
 
-/// Bounds of the damping μ, and what it is multiplied by if curvature came as a surprise, if it
-/// didn't, and if a move made things worse.
+/// Bounds of the damping μ, and what it is multiplied by if curvature came as a surprise and if it
+/// didn't.
 const DAMPING: (f64, f64) = (0.001, 1e4);
 const DAMPING_UP: f64 = 4.0;
 const DAMPING_DOWN: f64 = 0.5;
-const DAMPING_OVERSHOT: f64 = 4.0;
 
-/// A move that overshot by more than this share is only taken back.
-const MAX_OVERSHOOT: f64 = 0.5;
+/// Curvature is a surprise if it is so many times what H knew.
+const SURPRISE: f64 = 10.0;
 
 /// Samples in the window of the recent error.
 const ERROR_WINDOW: f64 = 66.0;
@@ -503,9 +502,10 @@ impl Ridge {
                 .for_each(|b| seen[a][b] = plane[triangle(a.max(b)) + a.min(b)] / behind_plane);
         }
         let moves = order.moves.min(self.moves.len());
-        let overshot =
-            behind_plane > 0.0 && moves > 0 && self.look_back(seen, moves, count, scratch);
-        self.has_stepped = !overshot && self.step(count, error, scratch);
+        if behind_plane > 0.0 && moves > 0 {
+            self.look_back(seen, moves, count, scratch);
+        }
+        self.has_stepped = self.step(count, error, scratch);
         let slice = &scratch.sums[len..len + end - begin];
         // A vote may leave no room for a slice.
         let next = match slice {
@@ -527,15 +527,15 @@ impl Ridge {
         (count, is_renewed)
     }
 
-    /// Goes to the best point in the plane of the last moves, given their mean curvature there, and
-    /// learns of it. Whether the last one overshot.
+    /// Goes towards the best point in the plane of the last moves, given their mean curvature
+    /// there, and learns of it.
     fn look_back(
         &mut self,
         mut seen: plane::Table,
         moves: usize,
         count: f64,
         scratch: &mut Scratch,
-    ) -> bool {
+    ) {
         let len = self.model.len();
         let Scratch { gradient, directions, images, step, change, .. } = scratch;
         let (directions, images) = (&mut directions[..moves], &mut images[..moves]);
@@ -553,11 +553,11 @@ impl Ridge {
             }
         }
         let length2 = dot(&directions[0], &directions[0]);
-        let surprise = seen[0][0] > known[0][0] + self.ridge(count) * length2;
+        let surprise = seen[0][0] > SURPRISE * (known[0][0] + self.ridge(count) * length2);
         let factor = if surprise { DAMPING_UP } else { DAMPING_DOWN };
         self.damping = (self.damping * factor).clamp(DAMPING.0, DAMPING.1);
         if !(seen[0][0] > 0.0 && known[0][0] > 0.0) {
-            return false;
+            return;
         }
         let mut slopes = [0.0; SEARCHED_MOVES];
         slopes.iter_mut().zip(&*directions).for_each(|(slope, v)| *slope = dot(gradient, v));
@@ -572,18 +572,15 @@ impl Ridge {
             combine(&raised, images, change);
             matrix::add_outer(&mut self.curvature, change);
         }
-        combine(&plane::minimum(&seen, &slopes[..moves]), directions, step);
+        // It is the best point for the nodes that answered: the fewer, the less of the way.
+        let share = if count < self.known { count / self.known } else { 1.0 };
+        let minimum = plane::minimum(&seen, &slopes[..moves]).map(|part| share * part);
+        combine(&minimum, directions, step);
         if step.iter().all(|step| step.abs() <= f64::from(MAX_NUMBER)) {
             matrix::multiply(&self.curvature, step, change);
             self.model.iter_mut().zip(&*step).for_each(|(w, step)| *w += step);
             gradient.iter_mut().zip(&*change).for_each(|(g, change)| *g += change);
         }
-        let overshot = slopes[0] / seen[0][0] > MAX_OVERSHOOT;
-        if overshot {
-            // The loss went up: the gradient had noise in it, or H too little in it.
-            self.damping = (self.damping * DAMPING_OVERSHOT).min(DAMPING.1);
-        }
-        overshot
     }
 
     /// What is added to the diagonal of H.

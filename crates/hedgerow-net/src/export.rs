@@ -112,7 +112,8 @@ impl Model {
             let agreed = scaling.scale().ok_or_else(|| nothing("no scale has been agreed on"))?;
             scale = Some((scaling.version(), agreed.clone()));
         }
-        let broadcast = server.broadcast().clone();
+        // A broadcast may only say what has changed.
+        let broadcast = server.catch_up().into_owned();
         let software = format!("hedgerow {}", env!("CARGO_PKG_VERSION"));
         Self { plan, run: id.clone(), broadcast, scale, software }.checked(path)
     }

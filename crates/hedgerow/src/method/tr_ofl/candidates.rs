@@ -102,7 +102,9 @@ pub(super) fn choose(
         let Some((candidate, _, [cosine, sine])) = best else { break };
         chosen[candidate] = true;
         let at = first + 2 * candidate;
-        remove(&[(at, cosine), (at + 1, sine)], slopes, products);
+        // Without the label's unit. What has no size leaves nothing to remove.
+        let size = math::hypot(cosine, sine);
+        remove(&[(at, cosine / size), (at + 1, sine / size)], slopes, products);
         // The wave against the gradient: −cosine·cos(u) − sine·cos(u − π/2).
         let phase = math::atan2(sine, -cosine) as f32;
         group.extend([0.0, if phase.is_nan() { 0.0 } else { phase }]);

@@ -348,3 +348,33 @@ fn classes_are_learned_as_log_odds() {
     assert!(gr.0 < 0.45 && gr.1 < 0.68, "chance has 0.5 and 0.69: {gr:?}");
     assert!(tr.0 < 0.6 * gr.0 && tr.1 < 0.6 * gr.1, "{tr:?} against {gr:?}");
 }
+
+#[test]
+fn a_node_that_comes_back_counts_once_in_a_block() {
+    let mut world = World::after(plan(), BEGUN);
+    let asked = |world: &World| {
+        let numbers = &world.server.broadcast().numbers;
+        numbers[numbers.len() - TR_TAIL + 1]
+    };
+    let mut t = BEGUN;
+    while asked(&world) < 2.0 {
+        world.round(t);
+        t += 1;
+    }
+    // Only node 0 is heard, so that the block is asked for again; it misses that broadcast.
+    let (block, round) = (asked(&world), world.server.broadcast().round);
+    world.learn(0, t);
+    world.send(0);
+    world.server.close_round();
+    assert_eq!(asked(&world), block);
+    let whole = world.server.catch_up();
+    assert!(whole.numbers.len() > world.server.broadcast().numbers.len());
+    world.nodes[0].acknowledge(round);
+    world.nodes[0].adopt(&whole).unwrap();
+    world.learn(0, t + 1);
+    let mut upload = Upload::default();
+    assert!(world.nodes[0].upload(&mut upload));
+    // All but the three numbers of the round itself was told before.
+    let told = &upload.numbers[..upload.numbers.len() - 3];
+    assert!(told.iter().all(|number| *number == 0.0), "{told:?}");
+}

@@ -38,15 +38,19 @@
 //! # The server
 //!
 //! *Verdict*: a step is accepted if the errors fall, and at θ + s by at least 0.6 of the fall at
-//! θ + ½s. Otherwise the parabola through the three points tells which share of it is taken, if
-//! any, and the same block is asked for again. Damping μ of a block falls if a step did what it
+//! θ + ½s. Otherwise half of it is taken if the errors fall there, else nothing, and the same block
+//! is asked for again: nothing counts that wasn't tested. Damping μ of a block falls if a step did what it
 //! promised, and grows if not. *Step*: s = −(JᵀJ/n + μ·D)⁻¹ g/N. For weights D is the sum of their
 //! part of the diagonal of JᵀJ/n over the number of the block's parameters; for phases and
 //! frequencies it is that times half the mean squared error: those have no unit, weights have that
 //! of the label. So steps are the same in every unit, and new units, whose weights are small,
 //! aren't held back. *Next block*: every sixth is the output block, else the groups in turn.
-//! *Growth*: a group is added if there are enough samples for its parameters; its frequencies
-//! follow from the seed, its weights are zero.
+//! A step that promises to lower the error by more than half is made with more damping.
+//! *Growth*: if there are enough samples for another group, the next block is that of the
+//! *candidates*: a₀, a, and the weights of up to 64 pairs of a cosine and a sine that follow from
+//! the seed. The server takes those that lower the errors most, one after the other, with their best
+//! phases. Every second candidate sees three inputs at most. The broadcast has the rows of the new
+//! group; its weights are zero.
 //!
 //! *Who gets the round*: the odds of F against GR-OFL follow their squared errors, without
 //! forgetting: F has to earn back what it cost. GR-OFL has every eighth round if F is ahead, every
@@ -86,13 +90,14 @@
 //! solves one system. Memory: GR-OFL's sums, and 4·(q + 4) bytes a sample within the plan's bound;
 //! the oldest samples make room.
 
-mod heard;
+mod candidates;
 mod inputs;
 mod memory;
 mod node;
 mod order;
 mod server;
 mod synthetic;
+mod told;
 mod tuner;
 mod units;
 
@@ -138,6 +143,9 @@ const BLOCK_RESERVE: usize = 10;
 /// Units at most.
 const MOST_UNITS: usize = 60;
 
+/// Units that are compared before a group is added, at most.
+const MOST_CANDIDATES: usize = 64;
+
 /// Inputs of the units, at most.
 const MOST_INPUTS: usize = 64;
 
@@ -160,6 +168,8 @@ struct Sizes {
     inputs: usize,
     /// Whether those are projections.
     is_projected: bool,
+    /// Parameters of a block, at most.
+    block: usize,
     /// Units in a group.
     group: usize,
     /// Units, at most.
@@ -178,7 +188,7 @@ impl Sizes {
         let group = (block / (inputs + 2)).clamp(1, most_units);
         let most_units = most_units / group * group;
         let is_projected = inputs < setup.inputs();
-        let sizes = Self { ridge, inputs, is_projected, group, most_units, capacity: 0 };
+        let sizes = Self { ridge, inputs, is_projected, block, group, most_units, capacity: 0 };
         let capacity = setup.memory() / sizes.sample_bytes() / LANES * LANES;
         Self { capacity, ..sizes }
     }
@@ -200,6 +210,11 @@ impl Sizes {
 
     fn sample_bytes(&self) -> usize {
         4 * self.stride()
+    }
+
+    /// Units that are compared before a group is added.
+    fn candidates(&self) -> usize {
+        ((self.block - 1 - self.inputs) / 2).min(MOST_CANDIDATES)
     }
 
     /// Parameters with so many units.
@@ -235,6 +250,8 @@ mod tests {
                 assert!(sizes.group >= 1 && sizes.most_units >= sizes.group, "{budget} {sizes:?}");
                 let output = 1 + sizes.inputs + sizes.most_units;
                 let block = output.max(sizes.group * sizes.row());
+                let block = block.max(units::Block::Candidates.len(&sizes, 0));
+                assert!(sizes.candidates() >= sizes.group, "{budget} {sizes:?}");
                 assert!(block + BLOCK_EXTRA <= budget, "{budget} {inputs}");
                 let down = block.max(2 * sizes.inputs) + order::HEADER;
                 assert!(down <= budget, "{budget} {inputs}");

@@ -22,7 +22,7 @@ use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
 use crate::state::{StateKind, is_count};
 
-use trial::{Counted, Outputs, Sums, Trial};
+use trial::{CountedSample, Outputs, HistorySums, StepTrial};
 
 /// Log-odds of a class that F predicts, at most.
 const MOST_LOG_ODDS: f32 = 20.0;
@@ -36,9 +36,9 @@ pub(super) struct Node {
     order: Order,
     memory: SampleMemory,
     units: Option<Units>,
-    sums: Sums,
+    sums: HistorySums,
     asked: BlockRounds,
-    trial: Trial,
+    trial: StepTrial,
     /// GR-OFL's part of a broadcast; scratch.
     inner: Broadcast,
 }
@@ -56,7 +56,7 @@ struct OwnState {
     order: Order,
     memory: SavedMemory,
     units: Option<Units>,
-    sums: Sums,
+    sums: HistorySums,
     asked: BlockRounds,
 }
 
@@ -87,9 +87,9 @@ impl Node {
             order: Order::opening(&sizes),
             memory: SampleMemory::new(&sizes),
             units: None,
-            sums: Sums::default(),
+            sums: HistorySums::default(),
             asked: BlockRounds::default(),
-            trial: Trial::default(),
+            trial: StepTrial::default(),
             inner: Broadcast::default(),
         }
     }
@@ -125,12 +125,12 @@ impl Node {
 
     /// Follows from θ, the step on trial and the memory.
     fn refresh(&mut self) {
-        let Self { sizes, ridge, order, memory, units, sums, trial, loss, .. } = self;
+        let Self { sizes, seed, ridge, order, memory, units, sums, trial, loss, .. } = self;
         let Some(units) = units else {
             sums.clear();
             return;
         };
-        trial.set(sizes, units);
+        trial.set(sizes, *seed, order.asked, units);
         trial.evaluate(sizes, units, memory);
         sums.total(sizes, *loss, order.asked, (memory, ridge.samples()), trial);
     }
@@ -178,7 +178,7 @@ impl NodeRule for Node {
         }
         let (sizes, loss, asked) = (self.sizes, self.loss, self.order.asked);
         let (block, lane, is_replaced) = self.memory.next_slot();
-        let counted = |sign| Counted { block, lane, sign };
+        let counted = |sign| CountedSample { block, lane, sign };
         let is_forgotten = !self.memory.is_recent((block, lane), known);
         if is_replaced && !is_forgotten && outputs.is_some() {
             self.sums.count_one(&sizes, loss, asked, &self.memory, counted(-1.0), &self.trial);
@@ -203,7 +203,7 @@ impl NodeRule for Node {
     }
 
     fn write(&self, round: u64, upload: &mut Upload) {
-        let Sums { half, whole, base, gradient, error, .. } = &self.sums;
+        let HistorySums { half, whole, base, gradient, error, .. } = &self.sums;
         let (samples, ridge_error) = self.ridge.round_errors();
         match self.order.asked {
             Asked::Ridge => {
@@ -268,9 +268,7 @@ impl NodeRule for Node {
         let fits = match (order.form, known, order.units) {
             (Form::Opening, _, _) | (_, _, None) => true,
             (_, None, Some(_)) => false,
-            (Form::Step, Some(known), Some(told)) => {
-                told == known || told == known + self.sizes.group
-            }
+            (Form::Growth, Some(known), Some(told)) => told == known + self.sizes.group,
             (_, Some(known), Some(told)) => told == known,
         };
         if order.form == Form::Ridge && !self.ridge.can_take_rival(order.ridge_rival()) {
@@ -293,6 +291,7 @@ impl NodeRule for Node {
         let sizes = self.sizes;
         let body = order::body(&broadcast.numbers);
         let is_next = order.round == self.order.round + 1;
+        let mut is_same = is_next && order.form == Form::Empty;
         match order.form {
             Form::Ridge | Form::Whole => {
                 let round = if is_next && order.form == Form::Ridge {
@@ -304,7 +303,11 @@ impl NodeRule for Node {
                 let len = order.ridge_body();
                 self.adopt_ridge(round, &body[..len]);
                 if let (Form::Whole, Some(units)) = (order.form, order.units) {
-                    self.units = Units::read(&sizes, units, order.step, &body[len..]);
+                    let units = Units::read(&sizes, units, order.step, &body[len..]);
+                    is_same = units.as_ref().is_some_and(|units| {
+                        self.units.as_ref().is_some_and(|known| known.is_at(units))
+                    });
+                    self.units = units;
                     self.rebuild();
                 }
             }
@@ -320,12 +323,16 @@ impl NodeRule for Node {
                 self.ridge.begin_round();
                 if let Some(units) = &mut self.units {
                     self.trial.take(&sizes, units, order.share, &mut self.memory);
-                    if order.units > Some(units.count(&sizes)) {
-                        units.grow(&sizes, self.seed);
-                    }
                     if let Some(block) = order.step {
                         units.try_step(block, body.iter().copied());
                     }
+                }
+            }
+            Form::Growth => {
+                self.ridge.begin_round();
+                if let Some(units) = &mut self.units {
+                    self.trial.take(&sizes, units, order.share, &mut self.memory);
+                    units.grow(&sizes, body);
                 }
             }
             Form::Empty => self.ridge.begin_round(),
@@ -333,9 +340,8 @@ impl NodeRule for Node {
         if order.units.is_none() {
             self.units = None;
         }
-        // Nothing has changed but the round: the same block is asked for again.
-        let is_again = is_next && order.form == Form::Empty && order.asked == self.order.asked;
-        if !is_again {
+        // Otherwise nothing has changed but the round: the same block is asked for again.
+        if !is_same || order.asked != self.order.asked {
             self.asked.first = order.round;
         }
         self.order = order;
@@ -396,7 +402,7 @@ impl NodeRule for Node {
             order: &'a Order,
             memory: SavedMemory,
             units: &'a Option<Units>,
-            sums: &'a Sums,
+            sums: &'a HistorySums,
             asked: BlockRounds,
         }
         let Self { order, units, sums, asked, .. } = self;
@@ -426,7 +432,7 @@ impl NodeRule for Node {
         self.memory.restore(memory);
         (self.order, self.units, self.sums, self.asked) = (order, units, sums, asked);
         if let Some(units) = &self.units {
-            self.trial.set(&self.sizes, units);
+            self.trial.set(&self.sizes, self.seed, self.order.asked, units);
         }
     }
 }

@@ -30,9 +30,12 @@ pub(super) enum Form {
     Empty,
     /// Everything.
     Whole,
+    /// The rows of units that are added, after a verdict.
+    Growth,
 }
 
-const FORMS: [Form; 5] = [Form::Ridge, Form::Step, Form::Opening, Form::Empty, Form::Whole];
+const FORMS: [Form; 6] =
+    [Form::Ridge, Form::Step, Form::Opening, Form::Empty, Form::Whole, Form::Growth];
 
 /// What the uploads of the round are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,7 +102,7 @@ pub(super) struct Order {
     pub(super) units: Option<usize>,
     /// ω.
     pub(super) weight: f32,
-    /// The share of the step before that is taken.
+    /// The share of the step before that is taken: 0, ½ or 1.
     pub(super) share: f32,
     /// The block of the step on trial that the broadcast has.
     pub(super) step: Option<Block>,
@@ -126,7 +129,8 @@ impl Order {
         let form = FORMS.iter().position(|other| *other == form).unwrap_or(0);
         let block = |block: Block| match block {
             Block::Output => 0,
-            Block::Group(group) => 1 + group,
+            Block::Candidates => 1,
+            Block::Group(group) => 2 + group,
         };
         let asked = match asked {
             Asked::Ridge => 0,
@@ -177,17 +181,18 @@ impl Order {
         if units.is_some_and(|units| !units.is_multiple_of(sizes.group)) {
             return Err(Rejected::Garbled { what: "units that aren't whole groups" });
         }
-        let groups = units.map_or(0, |units| 1 + units / sizes.group);
+        let blocks = units.map_or(0, |units| 2 + units / sizes.group);
         let block = |at: usize| match at {
             0 => Block::Output,
-            _ => Block::Group(at - 1),
+            1 => Block::Candidates,
+            _ => Block::Group(at - 2),
         };
-        let asked = match count(1, 1 + groups)? {
+        let asked = match count(1, 1 + blocks)? {
             0 => Asked::Ridge,
             1 => Asked::Errors,
             asked => Asked::Block(block(asked - 2)),
         };
-        let step = count(5, groups)?.checked_sub(1).map(block);
+        let step = count(5, blocks)?.checked_sub(1).map(block);
         let features = sizes.ridge.features;
         let Some((moves, stage)) = ladder::read_shape(count(8, ladder::SHAPE_CODES - 1)?) else {
             return Err(Rejected::Garbled { what: "uploads of no shape" });
@@ -221,6 +226,12 @@ impl Order {
                 }
             }
             Form::Empty => expects(0)?,
+            Form::Growth => {
+                expects(sizes.group * sizes.row())?;
+                if units.is_none_or(|units| units == 0) {
+                    return Err(Rejected::Garbled { what: "growth without units" });
+                }
+            }
             Form::Step => match step {
                 None => expects(0)?,
                 Some(step) => step.check(sizes, units.unwrap_or(0), body).map_err(wrong)?,
@@ -261,6 +272,9 @@ impl Order {
             return Err(Rejected::OutOfBounds { position: body + 6, value: 0.0, bound: 1.0 });
         }
         let (weight, share) = (share(3)?, share(4)?);
+        if share * 2.0 % 1.0 != 0.0 {
+            return Err(Rejected::Garbled { what: "a share that was not tested" });
+        }
         Ok(Self { round: *round, form, asked, units, weight, share, step, ridge })
     }
 

@@ -11,7 +11,7 @@ use super::super::gr_ofl::server::{Growth, Memory as RidgeMemory};
 use super::super::gr_ofl::{self, triangle};
 use super::super::server_shell::{ServerRule, ServerShell};
 use super::super::{ServerMethod, Setup};
-use super::heard::Heard;
+use super::told::Told;
 use super::inputs::{InputMap, Moments, can_be_rescaled};
 use super::order::{Asked, Form, Order, RidgeShape};
 use super::synthetic::Synthetic;
@@ -181,8 +181,7 @@ impl ServerRule for Tuning {
             Asked::Block(_) => {
                 let told = &totals[..totals.len() - ROUND_NUMBERS];
                 // Otherwise the same block, at the same θ and s.
-                if memory.tuner.as_mut().is_none_or(|tuner| tuner.heard.add(told)) {
-                    order.form = Form::Step;
+                if memory.tuner.as_mut().is_none_or(|tuner| tuner.told.add(told)) {
                     self.close_block(memory, &mut order);
                     memory.choose(&mut order, is_calm);
                 }
@@ -196,7 +195,7 @@ impl ServerRule for Tuning {
             Some(_) => (1.0 / (1.0 + math::exp(-memory.contest.odds))) as f32,
             None => 0.0,
         };
-        memory.write(&order, broadcast);
+        memory.write(&self.sizes, &order, broadcast);
         self.scratch.sums = totals;
     }
 
@@ -221,7 +220,7 @@ impl ServerRule for Tuning {
         if let Some(ridge) = memory.ridge_order(sizes) {
             order.rescale(&ridge, keeps);
         }
-        memory.write(&order, broadcast);
+        memory.write(&self.sizes, &order, broadcast);
     }
 
     fn check(&self, upload: &Upload, broadcast: &Broadcast) -> Result<(), Rejected> {
@@ -251,7 +250,7 @@ impl ServerRule for Tuning {
         let mut order = Order { form: Form::Whole, share: 0.0, step, ..order };
         order.ridge.take_rival();
         let mut whole = Broadcast { numbers: Vec::new(), ..*broadcast };
-        memory.write(&order, &mut whole);
+        memory.write(&self.sizes, &order, &mut whole);
         Some(whole)
     }
 
@@ -275,7 +274,7 @@ impl ServerRule for Tuning {
             && contest.is_sound()
             && {
                 let mut written = Broadcast { numbers: Vec::new(), ..*broadcast };
-                memory.write(&order, &mut written);
+                memory.write(&self.sizes, &order, &mut written);
                 written == *broadcast
             }
     }
@@ -331,7 +330,9 @@ impl Tuning {
         let (Some(tuner), Some(moments)) = (&mut memory.tuner, &memory.moments) else { return };
         let Self { sizes, setup, synthetic, scratch, .. } = self;
         let curvature = Curvature { moments, synthetic, scratch: &mut scratch.tuner };
+        let before = tuner.units.count(sizes);
         order.share = tuner.close(sizes, setup.seed(), curvature);
+        order.form = if tuner.units.count(sizes) > before { Form::Growth } else { Form::Step };
         order.step = tuner.units.step.as_ref().map(|step| step.block);
     }
 }
@@ -359,7 +360,7 @@ impl Memory {
         // Errors of a change say nothing of those that follow.
         self.contest.usual = None;
         let Some(tuner) = &mut self.tuner else { return };
-        tuner.heard = Heard::default();
+        tuner.told = Told::default();
         let parameters = sizes.parameters(tuner.units.count(sizes)) as f64;
         if left < SAMPLES_PER_PARAMETER * parameters {
             (self.tuner, self.contest.failures) = (None, 0);
@@ -373,7 +374,7 @@ impl Memory {
     }
 
     /// Writes the numbers of a broadcast.
-    fn write(&self, order: &Order, broadcast: &mut Broadcast) {
+    fn write(&self, sizes: &Sizes, order: &Order, broadcast: &mut Broadcast) {
         let numbers = &mut broadcast.numbers;
         numbers.clear();
         let units = self.tuner.as_ref().map(|tuner| &tuner.units);
@@ -387,6 +388,11 @@ impl Memory {
             (Form::Opening, Some(units)) => {
                 numbers.extend_from_slice(&units.frame.centre);
                 numbers.extend_from_slice(&units.frame.deviation);
+            }
+            (Form::Growth, Some(units)) => {
+                let rows = &units.parameters.rows;
+                let added = rows.len() - sizes.group * sizes.row();
+                numbers.extend_from_slice(&rows[added..]);
             }
             (Form::Step, Some(units)) => {
                 units.step.iter().for_each(|step| numbers.extend_from_slice(&step.numbers));

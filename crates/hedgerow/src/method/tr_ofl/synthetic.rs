@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::super::gr_ofl::triangle;
 use super::Sizes;
 use super::inputs::{Frame, Moments};
-use super::units::{Block, Parameters};
+use super::units::Block;
 use crate::linear_algebra::Cholesky;
 use crate::random::{CounterRng, Purpose, normal};
 use crate::simd::loops::Samples;
@@ -56,28 +56,31 @@ impl Synthetic {
         self.is_current = false;
     }
 
-    /// JᵀJ over the number of inputs for a block of parameters: a lower triangle row by row.
+    /// JᵀJ over the number of inputs for a block of parameters: a lower triangle row by row. `rows`
+    /// are those of all units, or of the candidates.
     pub(super) fn curvature(
         &mut self,
         sizes: &Sizes,
         moments: &Moments,
         frame: &Frame,
-        parameters: &Parameters,
+        rows: &[f32],
         block: Block,
     ) -> &mut [f64] {
         if !self.is_current {
             self.draw(sizes.inputs, moments, frame);
             self.is_current = true;
         }
-        let len = block.len(sizes, parameters.rows.len() / sizes.row());
+        let len = block.len(sizes, rows.len() / sizes.row());
         let samples = Samples { lines: &self.inputs, stride: sizes.inputs, inputs: sizes.inputs };
         self.columns.resize(len * BLOCKS, Line([0.0; LANES]));
         self.products.resize(triangle(len), 0.0);
         let (cpu, columns) = (Cpu::detect(), &mut self.columns[..len * BLOCKS]);
         match block {
-            Block::Output => simd::output_columns(cpu, &samples, &parameters.rows, columns),
+            Block::Output | Block::Candidates => {
+                simd::output_columns(cpu, &samples, rows, columns);
+            }
             Block::Group(group) => {
-                let rows = &parameters.rows[group * len..(group + 1) * len];
+                let rows = &rows[group * len..(group + 1) * len];
                 simd::unit_columns(cpu, &samples, rows, columns);
             }
         }

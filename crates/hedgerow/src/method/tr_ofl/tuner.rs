@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::super::gr_ofl::matrix::Work;
 use super::super::gr_ofl::{to_wire, triangle};
 use super::Sizes;
-use super::heard::{BlockSums, Heard};
+use super::candidates;
+use super::told::{BlockSums, Told};
 use super::inputs::Moments;
 use super::synthetic::Synthetic;
 use super::units::{Block, Units};
@@ -41,6 +42,10 @@ const DAMPING_UP: f64 = 5.0;
 /// Shares of the promised gain between which damping stays.
 const PROMISE: (f64, f64) = (0.2, 0.5);
 
+/// A step that promises to lower the error by more than this share of it is made with more damping:
+/// the curvature has directions that labels know and synthetic inputs don't.
+const MOST_PROMISED: f64 = 0.5;
+
 /// A change of a phase or a frequency by one counts in the damping as much as one of a weight by
 /// the root of this share of the mean squared error.
 const SIZE_SHARE: f64 = 0.5;
@@ -72,15 +77,19 @@ pub(super) struct Tuner {
     loss: f64,
     loss_at_growth: Option<f64>,
     /// What has come of the block that is asked for.
-    pub(super) heard: Heard,
+    pub(super) told: Told,
 }
 
 /// Buffers.
 #[derive(Default)]
 pub(super) struct Scratch {
-    gradient: Vec<f64>,
+    /// The gradient over the number of samples.
+    slopes: Vec<f64>,
     step: Vec<f64>,
     work: Work,
+    /// Rows of all candidates and of those that are added.
+    candidates: Vec<f32>,
+    group: Vec<f32>,
 }
 
 impl Tuner {
@@ -96,14 +105,14 @@ impl Tuner {
             since_growth: u64::MAX >> 1,
             loss: 0.0,
             loss_at_growth: None,
-            heard: Heard::default(),
+            told: Told::default(),
         }
     }
 
     /// One exchange. Returns the share of the step on trial that is taken.
     pub(super) fn close(&mut self, sizes: &Sizes, seed: u64, curvature: Curvature<'_>) -> f32 {
-        let heard = core::mem::take(&mut self.heard);
-        let sums = &heard.sums();
+        let told = core::mem::take(&mut self.told);
+        let sums = &told.sums();
         let count = sums.count.max(1.0);
         self.loss = (sums.base / count).clamp(0.0, MAX_SUM);
         let (share, is_accepted) = match &self.units.step {
@@ -117,11 +126,13 @@ impl Tuner {
         };
         self.units.take(sizes, share);
         // Otherwise the gradient belongs to a point that isn't the model.
-        if is_accepted {
+        if is_accepted && self.asked == Block::Candidates {
+            self.grow(sizes, seed, sums.gradient, count, curvature);
+        } else if is_accepted {
             self.make_step(sizes, sums.gradient, count, curvature);
-            self.choose_block(sizes, seed, sums.known);
+            self.choose_block(sizes, sums.known);
         }
-        self.heard = heard;
+        self.told = told;
         share
     }
 
@@ -138,15 +149,8 @@ impl Tuner {
             };
             return (1.0, true, factor);
         }
-        // The parabola through 0 at 0, `half` at ½ and `whole` at 1.
-        let bend = 2.0 * whole - 4.0 * half;
-        let best = if bend > 0.0 { (4.0 * half - whole) / (-2.0 * bend) } else { 0.0 };
-        let share = match half < 0.0 {
-            true if bend <= 0.0 => 0.5,
-            true => best.clamp(0.25, 0.75),
-            false if best > 0.0 && best <= 0.4 => best,
-            false => 0.0,
-        };
+        // Only what was tested is taken.
+        let share = if half < 0.0 { 0.5 } else { 0.0 };
         (share, false, DAMPING_UP)
     }
 
@@ -155,29 +159,62 @@ impl Tuner {
         let Curvature { moments, synthetic, scratch } = from;
         let Units { frame, parameters, .. } = &self.units;
         let block = self.asked;
-        let curvature = synthetic.curvature(sizes, moments, frame, parameters, block);
+        let curvature = synthetic.curvature(sizes, moments, frame, &parameters.rows, block);
         let len = gradient.len();
         let is_weight = |at: &usize| block == Block::Output || at.is_multiple_of(sizes.row());
         let weights = (0..len).filter(is_weight).map(|at| curvature[triangle(at) + at]);
-        let damping = self.damping[damping_index(block)] * weights.sum::<f64>() / len as f64;
+        let scale = weights.sum::<f64>() / len as f64;
         let size = (SIZE_SHARE * self.loss).max(f64::MIN_POSITIVE);
-        for at in 0..len {
-            curvature[triangle(at) + at] += damping * if is_weight(&at) { 1.0 } else { size };
+        let Scratch { slopes, step, work, .. } = scratch;
+        slopes.clear();
+        slopes.extend(gradient.iter().map(|g| g / count));
+        let damping = &mut self.damping[damping_index(block)];
+        let mut added = 0.0;
+        loop {
+            let lacking = (*damping - added) * scale;
+            for at in 0..len {
+                curvature[triangle(at) + at] += lacking * if is_weight(&at) { 1.0 } else { size };
+            }
+            step.clone_from(slopes);
+            work.solve(curvature, 0.0, step);
+            if dot(slopes, step) <= MOST_PROMISED * self.loss || *damping >= DAMPING.1 {
+                break;
+            }
+            added = *damping;
+            *damping = (*damping * DAMPING_UP).min(DAMPING.1);
         }
-        let Scratch { gradient: mean, step, work } = scratch;
-        mean.clear();
-        mean.extend(gradient.iter().map(|g| g / count));
-        step.clone_from(mean);
-        work.solve(curvature, 0.0, step);
         if !step.iter().all(|step| step.abs() <= f64::from(MAX_NUMBER)) {
             return;
         }
-        self.promised = dot(mean, step).clamp(0.0, MAX_SUM);
+        self.promised = dot(slopes, step).clamp(0.0, MAX_SUM);
         self.units.try_step(block, step.iter().map(|step| to_wire(-step)));
     }
 
-    /// Decides what is asked for next, and adds units if there are enough samples.
-    fn choose_block(&mut self, sizes: &Sizes, seed: u64, count: f64) {
+    /// Adds the candidates that promise most.
+    fn grow(
+        &mut self,
+        sizes: &Sizes,
+        seed: u64,
+        gradient: &[f64],
+        count: f64,
+        from: Curvature<'_>,
+    ) {
+        let Curvature { moments, synthetic, scratch } = from;
+        let Scratch { slopes, step, candidates: rows, group, .. } = scratch;
+        self.units.candidates(sizes, seed, rows);
+        let frame = &self.units.frame;
+        let products = synthetic.curvature(sizes, moments, frame, rows, Block::Candidates);
+        slopes.clear();
+        slopes.extend(gradient.iter().map(|g| g / count));
+        candidates::choose(sizes, rows, slopes, products, step, group);
+        self.units.grow(sizes, group);
+        self.asked = Block::Output;
+        self.since_growth = 0;
+        self.loss_at_growth = Some(self.loss);
+    }
+
+    /// Decides what is asked for next: candidates if there are enough samples for more units.
+    fn choose_block(&mut self, sizes: &Sizes, count: f64) {
         let units = self.units.count(sizes);
         let groups = (units / sizes.group) as u64;
         let added = (sizes.group * sizes.row()) as f64;
@@ -190,10 +227,7 @@ impl Tuner {
             && count >= each * parameters
             && self.since_growth >= VISITS_PER_GROUP * groups
         {
-            self.units.grow(sizes, seed);
-            self.asked = Block::Output;
-            self.since_growth = 0;
-            self.loss_at_growth = Some(self.loss);
+            self.asked = Block::Candidates;
             return;
         }
         let visit = self.visits;
@@ -208,7 +242,7 @@ impl Tuner {
 
     /// Follows a change of the label's unit; the units follow on their own.
     pub(super) fn rescale_losses(&mut self, factor: f64) {
-        self.heard.begin();
+        self.told.begin();
         let losses = [&mut self.loss, &mut self.promised];
         losses.into_iter().chain(&mut self.loss_at_growth).for_each(|loss| {
             *loss = (*loss * factor).min(MAX_SUM);
@@ -221,12 +255,13 @@ impl Tuner {
         self.units.is_sound(sizes)
             && match self.asked {
                 Block::Output => true,
+                Block::Candidates => units + sizes.group <= sizes.most_units,
                 Block::Group(group) => (group + 1) * sizes.group <= units,
             }
             && self.damping.len() == 1 + sizes.most_units / sizes.group
             && self.damping.iter().all(|mu| (DAMPING.0..=DAMPING.1).contains(mu))
             && [&self.promised, &self.loss].into_iter().chain(&self.loss_at_growth).all(is_loss)
-            && self.heard.is_sound()
+            && self.told.is_sound()
             && self.first_odds.abs() <= MAX_SUM
             && self.visits < u64::MAX >> 1
             && self.since_growth < u64::MAX - 1
@@ -235,7 +270,7 @@ impl Tuner {
 
 fn damping_index(block: Block) -> usize {
     match block {
-        Block::Output => 0,
+        Block::Output | Block::Candidates => 0,
         Block::Group(group) => 1 + group,
     }
 }

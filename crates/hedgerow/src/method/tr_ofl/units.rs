@@ -7,21 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use super::super::gr_ofl::to_wire;
 use super::Sizes;
+use super::candidates;
 use super::inputs::Frame;
 use crate::learning::Loss;
 use crate::limits::{MAX_NORM, MAX_NUMBER};
-use crate::math;
-use crate::random::{CounterRng, Purpose, normal};
 use crate::scaling::Rescaling;
-
-/// Size of the first frequencies, times √q, and the logarithms between which a unit's factor lies.
-const FREQUENCY_SIZE: f64 = 2.0;
-const FREQUENCY_SPREAD: (f64, f64) = (-1.0, 0.7);
 
 /// Largest phase, and largest sum of a unit's frequencies, in radians: with inputs of at most 100
 /// no angle exceeds what sines and cosines are made for.
 const LARGEST_PHASE: f32 = 1e4;
 const LARGEST_FREQUENCIES: f32 = 1e4;
+
+/// Draws of candidates that differ.
+const DRAWS: u32 = 1 << 20;
 
 /// Numbers of f₀ in a message beside its model.
 pub(super) const BASE_NUMBERS: usize = 5;
@@ -33,6 +31,8 @@ pub(super) enum Block {
     Output,
     /// w, b and v of a group of units.
     Group(usize),
+    /// a₀, a, and the weights of units that might be added. There are no steps for these.
+    Candidates,
 }
 
 impl Block {
@@ -41,6 +41,7 @@ impl Block {
         match self {
             Self::Output => 1 + sizes.inputs + units,
             Self::Group(_) => sizes.group * sizes.row(),
+            Self::Candidates => 1 + sizes.inputs + 2 * sizes.candidates(),
         }
     }
 
@@ -50,17 +51,15 @@ impl Block {
         group * len..(group + 1) * len
     }
 
-    /// Refuses a step that a broadcast with so many units can't have; else the right length. Units
-    /// that were added after the step was made have no part in it.
+    /// Refuses a step that a broadcast with so many units can't have; else the right length.
     pub(super) fn check(self, sizes: &Sizes, units: usize, len: usize) -> Result<(), usize> {
-        let before = units.saturating_sub(sizes.group);
-        let fits = match self {
-            Self::Output => [units, before].iter().any(|units| self.len(sizes, *units) == len),
-            Self::Group(group) => {
-                self.len(sizes, units) == len && (group + 1) * sizes.group <= units
-            }
+        let exists = match self {
+            Self::Output => true,
+            Self::Group(group) => (group + 1) * sizes.group <= units,
+            Self::Candidates => false,
         };
-        if fits { Ok(()) } else { Err(self.len(sizes, units)) }
+        let expected = self.len(sizes, units);
+        if exists && len == expected { Ok(()) } else { Err(expected) }
     }
 }
 
@@ -117,6 +116,7 @@ impl Parameters {
                 let rows = &mut self.rows[Block::rows(group, sizes)];
                 rows.iter_mut().zip(&step.numbers).for_each(|(number, step)| add(number, step));
             }
+            Block::Candidates => {}
         }
         self.limit(sizes);
     }
@@ -149,7 +149,7 @@ pub(super) struct Units {
     pub(super) frame: Frame,
     pub(super) parameters: Parameters,
     pub(super) step: Option<Step>,
-    /// Tells the draws of one opening from those of others.
+    /// Tells draws of candidates apart.
     draw: u32,
     /// The buffer of the last step, for the next one.
     #[serde(skip)]
@@ -161,7 +161,7 @@ impl Units {
     pub(super) fn new(sizes: &Sizes, base: Base, frame: Frame, round: u64) -> Self {
         let rows = Vec::with_capacity(sizes.most_units * sizes.row());
         let parameters = Parameters { linear: vec![0.0; 1 + sizes.inputs], rows };
-        let draw = (round % (1 << 20)) as u32;
+        let draw = (round % u64::from(DRAWS)) as u32;
         Self { base, frame, parameters, step: None, draw, spare: Vec::new() }
     }
 
@@ -187,6 +187,11 @@ impl Units {
         self.step = Some(Step { block, numbers });
     }
 
+    /// Whether θ and the step on trial are the same.
+    pub(super) fn is_at(&self, other: &Self) -> bool {
+        self.parameters == other.parameters && self.step == other.step && self.draw == other.draw
+    }
+
     /// Writes the parameters with a share of the step on trial.
     pub(super) fn moved(&self, sizes: &Sizes, share: f32, out: &mut Parameters) {
         out.linear.clone_from(&self.parameters.linear);
@@ -196,22 +201,16 @@ impl Units {
         }
     }
 
-    /// Adds a group of units whose weights are zero, so that no output changes.
-    pub(super) fn grow(&mut self, sizes: &Sizes, seed: u64) {
-        let first = self.count(sizes);
-        let stream = CounterRng::from_seed(seed).derive(Purpose::Units, u64::from(self.draw));
-        let size = FREQUENCY_SIZE / math::sqrt(sizes.inputs as f64);
-        let (low, high) = FREQUENCY_SPREAD;
-        for unit in first..first + sizes.group {
-            let stream = stream.derive(Purpose::Units, unit as u64);
-            let factor = size * math::exp(low + (high - low) * stream.uniform_at(0));
-            let phase = core::f64::consts::TAU * (stream.uniform_at(1) - 0.5);
-            let mut rng = stream.generator();
-            self.parameters.rows.extend([0.0, phase as f32]);
-            let frequencies = (0..sizes.inputs).map(|_| (normal(&mut rng) * factor) as f32);
-            self.parameters.rows.extend(frequencies);
-        }
+    /// Adds a group of units. Their weights are zero, so that no output changes.
+    pub(super) fn grow(&mut self, sizes: &Sizes, rows: &[f32]) {
+        self.parameters.rows.extend_from_slice(rows);
         self.parameters.limit(sizes);
+        self.draw = (self.draw + 1) % DRAWS;
+    }
+
+    /// Writes the rows of the units that might be added.
+    pub(super) fn candidates(&self, sizes: &Sizes, seed: u64, rows: &mut Vec<f32>) {
+        candidates::draw(sizes, seed, self.draw, rows);
     }
 
     /// Appends everything, the step on trial last.
@@ -270,7 +269,7 @@ impl Units {
         if let Some(step) = &mut self.step {
             match step.block {
                 Block::Output => step.numbers.iter_mut().for_each(scale),
-                Block::Group(_) => step.numbers.iter_mut().step_by(row).for_each(scale),
+                _ => step.numbers.iter_mut().step_by(row).for_each(scale),
             }
         }
         self.parameters.limit(sizes);
@@ -288,7 +287,7 @@ impl Units {
             && parameters.rows.len().is_multiple_of(sizes.group * sizes.row())
             && units <= sizes.most_units
             && parameters.is_sound(sizes)
-            && *draw < 1 << 20
+            && *draw < DRAWS
             && step.as_ref().is_none_or(|step| {
                 step.numbers.iter().all(is_number)
                     && step.block.check(sizes, units, step.numbers.len()).is_ok()

@@ -40,17 +40,22 @@ fn limited(residual: f32) -> f32 {
 
 /// The parameters with the whole step, and buffers. All follows from the units.
 #[derive(Default)]
-pub(super) struct Trial {
+pub(super) struct StepTrial {
     whole: Parameters,
     /// Units whose outputs add up to the change by half of the step, and its linear part.
     half: Parameters,
     change: Parameters,
     outputs: Vec<Line>,
+    /// Rows of the candidates, while they are asked for.
+    candidates: Vec<f32>,
 }
 
-impl Trial {
-    /// Follows the units.
-    pub(super) fn set(&mut self, sizes: &Sizes, units: &Units) {
+impl StepTrial {
+    /// Follows the units and what is asked for.
+    pub(super) fn set(&mut self, sizes: &Sizes, seed: u64, asked: Asked, units: &Units) {
+        if asked == Asked::Block(Block::Candidates) {
+            units.candidates(sizes, seed, &mut self.candidates);
+        }
         units.moved(sizes, 1.0, &mut self.whole);
         write_change(sizes, units, 0.5, &mut self.half);
     }
@@ -74,9 +79,10 @@ impl Trial {
         Outputs { base: at_base, whole, half_change: output(&self.half) }
     }
 
-    /// Ends the trial of a step for all remembered samples.
+    /// Ends the trial of a step for all remembered samples: nothing, half or the whole of it is
+    /// taken.
     pub(super) fn take(
-        &mut self,
+        &self,
         sizes: &Sizes,
         units: &mut Units,
         share: f32,
@@ -86,10 +92,6 @@ impl Trial {
             0.5 => Field::Half,
             _ => Field::Whole,
         };
-        if share > 0.0 && share != 0.5 && share != 1.0 && units.step.is_some() {
-            write_change(sizes, units, share, &mut self.change);
-            change_lines(memory, &self.change, &mut self.outputs, Field::Whole);
-        }
         if share > 0.0 {
             for block in 0..memory.blocks() {
                 let changes = *memory.field(block, field);
@@ -118,7 +120,7 @@ impl Trial {
                     *memory.field_mut(block, Field::Half) = half;
                 }
             }
-            Some(Block::Group(_)) => {
+            Some(_) => {
                 change_lines(memory, &self.half, outputs, Field::Half);
                 write_change(sizes, units, 1.0, &mut self.change);
                 change_lines(memory, &self.change, outputs, Field::Whole);
@@ -188,6 +190,7 @@ fn write_change(sizes: &Sizes, units: &Units, share: f32, out: &mut Parameters) 
             out.rows.extend_from_slice(&before[range]);
             out.rows[len..].iter_mut().step_by(row).for_each(|weight| *weight = -*weight);
         }
+        Block::Candidates => {}
     }
 }
 
@@ -212,7 +215,7 @@ fn change_lines(
 
 /// What an upload tells of the remembered samples.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Sums {
+pub(super) struct HistorySums {
     /// By how much half and the whole of the step on trial change the squared errors.
     pub(super) half: f64,
     pub(super) whole: f64,
@@ -227,13 +230,13 @@ pub(super) struct Sums {
 }
 
 /// A sample that counts from now on, with the sign 1, or no longer, with the sign -1.
-pub(super) struct Counted {
+pub(super) struct CountedSample {
     pub(super) block: usize,
     pub(super) lane: usize,
     pub(super) sign: f32,
 }
 
-impl Sums {
+impl HistorySums {
     pub(super) fn clear(&mut self) {
         (self.half, self.whole, self.base) = (0.0, 0.0, 0.0);
         self.gradient.clear();
@@ -247,7 +250,7 @@ impl Sums {
         loss: Loss,
         asked: Asked,
         (memory, samples): (&SampleMemory, u64),
-        trial: &mut Trial,
+        trial: &mut StepTrial,
     ) {
         self.clear();
         trial.outputs.clear();
@@ -275,8 +278,8 @@ impl Sums {
         loss: Loss,
         asked: Asked,
         memory: &SampleMemory,
-        Counted { block, lane, sign }: Counted,
-        trial: &Trial,
+        CountedSample { block, lane, sign }: CountedSample,
+        trial: &StepTrial,
     ) {
         let slope = sign * self.count(loss, memory, (block, lane), f64::from(sign));
         self.base = self.base.max(0.0);
@@ -325,13 +328,16 @@ fn add_gradient(
     sizes: &Sizes,
     block: Block,
     samples: &Samples<'_>,
-    trial: &Trial,
+    trial: &StepTrial,
     slopes: &[Line],
     gradient: &mut [f64],
 ) {
     let (cpu, rows) = (Cpu::detect(), &trial.whole.rows);
     match block {
         Block::Output => simd::add_output_gradient(cpu, samples, rows, slopes, gradient),
+        Block::Candidates => {
+            simd::add_output_gradient(cpu, samples, &trial.candidates, slopes, gradient);
+        }
         Block::Group(group) => {
             let len = sizes.group * sizes.row();
             let rows = &rows[group * len..(group + 1) * len];

@@ -36,7 +36,7 @@ pub(super) struct BlockSums<'a> {
 
 /// Sums over all rounds in which a block is asked for.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Heard {
+pub(super) struct Told {
     sums: Vec<f64>,
     /// Rounds so far.
     asked: u32,
@@ -44,7 +44,7 @@ pub(super) struct Heard {
     known: f64,
 }
 
-impl Heard {
+impl Told {
     /// Adds the sums of a round, of which the last is the number of samples. Whether that is
     /// enough.
     pub(super) fn add(&mut self, sums: &[f64]) -> bool {
@@ -90,17 +90,17 @@ mod tests {
 
     #[test]
     fn those_who_were_not_heard_are_asked_once_more() {
-        let mut heard = Heard::default();
+        let mut told = Told::default();
         // Gradient, half, whole, base, count.
-        assert!(heard.add(&[1.0, -2.0, -3.0, 8.0, 100.0]));
-        assert!(!heard.add(&[1.0, -1.0, -1.0, 4.0, 60.0]));
-        assert!(heard.add(&[2.0, 0.5, 0.5, 2.0, 30.0]));
-        let BlockSums { gradient, half, whole, base, count, known } = heard.sums();
+        assert!(told.add(&[1.0, -2.0, -3.0, 8.0, 100.0]));
+        assert!(!told.add(&[1.0, -1.0, -1.0, 4.0, 60.0]));
+        assert!(told.add(&[2.0, 0.5, 0.5, 2.0, 30.0]));
+        let BlockSums { gradient, half, whole, base, count, known } = told.sums();
         assert_eq!((gradient, half, whole), (&[3.0][..], -0.5, -0.5));
         assert_eq!((base, count, known), (6.0, 90.0, 97.0));
         // Another block; nobody waits for nodes that have left.
-        assert!(!heard.add(&[1.0, 1.0, 0.0, 0.0, 0.0, 10.0]));
-        assert!(heard.add(&[1.0, 1.0, 0.0, 0.0, 0.0, 0.0]));
-        assert_eq!((heard.sums().gradient.len(), heard.sums().count), (2, 10.0));
+        assert!(!told.add(&[1.0, 1.0, 0.0, 0.0, 0.0, 10.0]));
+        assert!(told.add(&[1.0, 1.0, 0.0, 0.0, 0.0, 0.0]));
+        assert_eq!((told.sums().gradient.len(), told.sums().count), (2, 10.0));
     }
 }

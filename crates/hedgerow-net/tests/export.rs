@@ -121,9 +121,14 @@ fn exported_models_predict_like_nodes_bit_for_bit() {
             let mut store = Store::open(&path, Durability::Kill).unwrap();
             let run = Run { id: "r".to_owned(), learning: federation.plan.to_json() };
             store.begin(&run).unwrap();
-            // Until TR-OFL has units, which broadcasts tell of by what changes.
-            let rounds = if method == "tr" { 250 } else { 40 };
-            (0..rounds).for_each(|time| federation.round(time));
+            (0..40).for_each(|time| federation.round(time));
+            // Until TR-OFL has units, of which broadcasts tell only what changes.
+            let mut later = (40..4000).filter(|_| method == "tr");
+            while matches!(federation.server.catch_up(), Cow::Borrowed(_))
+                && let Some(time) = later.next()
+            {
+                federation.round(time);
+            }
             federation.store(&mut store);
             // While the server runs.
             let model = Model::from_store(&path).unwrap();

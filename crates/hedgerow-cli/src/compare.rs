@@ -21,7 +21,8 @@ use crate::terminal::{print, steps_bar};
 #[derive(Debug, clap::Args)]
 #[command(args_override_self = true, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// A grid: data, partitions, against, and [settings] that differ from the defaults
+    /// A grid: data, partitions, against, [[variants]] with a name and settings of their own, and
+    /// [settings] that differ from the defaults
     #[arg(value_name = "GRID.toml")]
     file: Option<PathBuf>,
     /// The grid that comes with the program: nine data sets, dealt in five ways
@@ -35,8 +36,9 @@ pub(crate) struct Arguments {
     /// dirichlet:ALPHA, unequal:ALPHA, column:NAME
     #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
     partition: Option<Vec<String>>,
-    /// The method whose error is 1 in the ratios of a grid; mk by default
-    #[arg(long, value_name = "METHOD")]
+    /// The method whose error is 1 in the ratios of a grid, mk by default; of several the best in
+    /// each run
+    #[arg(long, value_name = "METHOD,...")]
     against: Option<String>,
     #[command(flatten)]
     flags: SettingFlags<CompareFlags>,

@@ -34,6 +34,9 @@ streams! {
     drift: STREAM;
     friedman_drift: GRADUAL, RECURRING, FLIP;
     slices: STREAM;
+    fleet: STREAM;
+    unrelated: STREAM;
+    walks: STREAM;
     rings: STREAM;
 }
 
@@ -135,6 +138,15 @@ impl Request {
     fn drift_share(&self, index: usize) -> f64 {
         let (round, rounds) = (index / self.nodes, self.samples / self.nodes);
         self.drift.map_or(0.0, |course| course.share(round, rounds))
+    }
+
+    /// Something drawn for each node, before its samples.
+    fn each_node<T>(
+        &self,
+        rng: &mut ChaCha8Rng,
+        mut draw: impl FnMut(&mut ChaCha8Rng) -> T,
+    ) -> Vec<T> {
+        (0..self.nodes).map(|_| draw(rng)).collect()
     }
 
     /// Samples drawn one after the other; `draw` gets the index of the sample.

@@ -11,7 +11,7 @@ mod student;
 pub(crate) use student::critical;
 
 pub use grid::{GridSummary, Worst, geometric_mean};
-pub use grid_config::{GridConfig, default_methods};
+pub use grid_config::{GridConfig, GridVariant, default_methods};
 pub use hedgerow::method::Role;
 pub use paired::{Interval, Ratio, SIGNIFICANCE};
 pub use ranking::{RankedMethod, Ranking};
@@ -19,7 +19,7 @@ pub use runs::Grid;
 
 use crate::results::{Results, all_sizes, each_once};
 
-/// One run: a data set with one partition.
+/// One run: a data set with one partition, in one variant of the settings.
 #[derive(Debug, Clone)]
 pub struct Cell {
     /// What the user called the data.
@@ -28,6 +28,8 @@ pub struct Cell {
     pub title: String,
     /// The partition.
     pub partition: String,
+    /// The variant; empty where there is only one.
+    pub variant: String,
     /// The results; none if the data was not available.
     pub results: Option<Results>,
     /// The ranking of the results.
@@ -40,7 +42,16 @@ impl Cell {
         // The run names its real partition, which may differ from the flag.
         let partition = results.as_ref().map_or(partition, |results| &results.partition).to_owned();
         let ranking = results.as_ref().map(Ranking::new);
-        Self { data: data.to_owned(), title: title.to_owned(), partition, results, ranking }
+        let (data, title) = (data.to_owned(), title.to_owned());
+        Self { data, title, partition, variant: String::new(), results, ranking }
+    }
+
+    /// Partition and variant: what distinguishes it from other runs on the same data.
+    pub fn case(&self) -> String {
+        match self.variant.as_str() {
+            "" => self.partition.clone(),
+            variant => format!("{}, {variant}", self.partition),
+        }
     }
 }
 
@@ -49,9 +60,10 @@ impl Cell {
 pub struct Comparison {
     /// Data set by data set, and for each the partitions.
     pub cells: Vec<Cell>,
-    /// The method whose error is 1 in the ratios of a grid.
+    /// The method whose error is 1 in the ratios of a grid. Several, with commas between them: the
+    /// one of them that has the least error in a run.
     pub against: String,
-    /// Every method over all runs, the least ratio first.
+    /// Every method over all runs, the least ratio first; those that were not run everywhere last.
     pub summaries: Vec<GridSummary>,
 }
 
@@ -83,15 +95,11 @@ impl Comparison {
         self.found().filter(|_| any).map(|(_, results, _)| results.clone()).collect()
     }
 
-    /// The partitions of the runs with data; of all runs if none has data.
-    pub fn partitions(&self) -> Vec<&str> {
-        let found = |cell: &Cell| cell.results.is_some();
-        let any = self.cells.iter().any(found);
-        let mut partitions = self.each_once(|cell| &cell.partition);
-        partitions.retain(|partition| {
-            !any || self.cells.iter().any(|cell| found(cell) && cell.partition == *partition)
-        });
-        partitions
+    /// Partitions and variants of the runs with data; of all runs if none has data.
+    pub fn cases(&self) -> Vec<String> {
+        let any = self.found().next().is_some();
+        let cells = self.cells.iter().filter(|cell| !any || cell.results.is_some());
+        each_once(cells.map(Cell::case))
     }
 
     /// Each value once, in the order of the runs.
@@ -99,9 +107,27 @@ impl Comparison {
         each_once(self.cells.iter().map(of))
     }
 
-    /// The run on this data with this partition.
-    pub fn cell(&self, title: &str, partition: &str) -> Option<&Cell> {
-        self.cells.iter().find(|cell| cell.title == title && cell.partition == partition)
+    /// The run on this data in this case.
+    pub fn cell(&self, title: &str, case: &str) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.title == title && cell.case() == case)
+    }
+
+    /// How much more error a method has in a variant than in the first, for each data set that
+    /// both have: its title and the ratio.
+    pub fn to_first_variant(&self, name: &str, partition: &str, variant: &str) -> Vec<(&str, f64)> {
+        let error = |cell: &Cell| Some(cell.ranking.as_ref()?.method(name)?.error.mean);
+        let of = |title: &str, variant: &str| {
+            let is_it = |cell: &&Cell| {
+                (cell.title.as_str(), cell.partition.as_str(), cell.variant.as_str())
+                    == (title, partition, variant)
+            };
+            self.cells.iter().find(is_it).and_then(error)
+        };
+        let first = self.cells.first().map_or("", |cell| &cell.variant);
+        let ratio = |title| Some((title, of(title, variant)? / of(title, first)?));
+        let titles = self.each_once(|cell| &cell.title);
+        let ratios = titles.into_iter().filter_map(ratio);
+        ratios.filter(|(_, ratio)| ratio.is_finite() && *ratio > 0.0).collect()
     }
 
     /// The settings in a line; all of them where runs differ.

@@ -11,12 +11,12 @@ const OPEN_REGRET: f64 = 4.0;
 /// The rounds at which curves and the regret are recorded.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Grids {
-    pub(crate) curve: Grid,
-    pub(crate) regret: Grid,
+    pub(crate) curve: RoundGrid,
+    pub(crate) regret: RoundGrid,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Grid {
+pub(crate) enum RoundGrid {
     /// The number of rounds is known: these rounds.
     Closed(Vec<u64>),
     /// The end is unknown: rounds are recorded more and more rarely, so many per e-fold.
@@ -26,17 +26,17 @@ pub(crate) enum Grid {
 impl Grids {
     /// Of a live stream.
     pub(crate) const OPEN: Self =
-        Self { curve: Grid::Open(OPEN_CURVE), regret: Grid::Open(OPEN_REGRET) };
+        Self { curve: RoundGrid::Open(OPEN_CURVE), regret: RoundGrid::Open(OPEN_REGRET) };
 
     pub(crate) fn closed(rounds: usize) -> Self {
         Self {
-            curve: Grid::Closed(curve_grid(rounds)),
-            regret: Grid::Closed(logarithmic_grid(rounds, REGRET_POINTS)),
+            curve: RoundGrid::Closed(curve_grid(rounds)),
+            regret: RoundGrid::Closed(logarithmic_grid(rounds, REGRET_POINTS)),
         }
     }
 }
 
-impl Grid {
+impl RoundGrid {
     pub(crate) fn has(&self, round: u64) -> bool {
         match self {
             Self::Closed(rounds) => rounds.binary_search(&round).is_ok(),

@@ -79,7 +79,7 @@ pub fn run(
     };
     run::check_memory(&context, 0)?;
     let mut trials = (0..settings.trials)
-        .map(|trial| Trial::new(&context, trial))
+        .map(|trial| LiveTrial::new(&context, trial))
         .collect::<Result<Vec<_>, _>>()?;
     let threads = run::threads(settings)?;
     let (mut round, mut samples, mut because) = (0, 0, None);
@@ -165,9 +165,9 @@ pub fn check(settings: &Settings) -> Result<(), RunError> {
 }
 
 /// Mean squared error of each method so far, over trials; of `sk` the best kernel's.
-fn errors(trials: &[Trial]) -> Vec<(String, f64)> {
+fn errors(trials: &[LiveTrial]) -> Vec<(String, f64)> {
     let mut errors: Vec<(String, f64)> = Vec::new();
-    let runs = |trial: &Trial| -> Vec<(String, f64)> {
+    let runs = |trial: &LiveTrial| -> Vec<(String, f64)> {
         let runs = trial.group_runs.iter().flat_map(|group_run| &group_run.runs);
         runs.map(|run| (run.choice.name(), run.mse())).collect()
     };
@@ -183,7 +183,7 @@ fn errors(trials: &[Trial]) -> Vec<(String, f64)> {
 }
 
 /// One trial of a live run.
-struct Trial {
+struct LiveTrial {
     number: usize,
     group_runs: Vec<GroupRun>,
     generator: RoundGenerator<'static>,
@@ -191,7 +191,7 @@ struct Trial {
     turns: Vec<Turn>,
 }
 
-impl Trial {
+impl LiveTrial {
     fn new(context: &RunContext<'_>, number: usize) -> Result<Self, RunError> {
         let group_runs = trial::groups(context)?
             .iter()

@@ -70,7 +70,7 @@ async fn compare() -> String {
         "nodes", "rounds/s", "echo rounds/s", "ratio", "CPU µs/upload", "echo CPU µs/upload"
     );
     for nodes in [2, 20, 200, 1000] {
-        let stage = Stage::new(nodes);
+        let stage = CertifiedNodes::new(nodes);
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..TURNS {
             ours.push(stage.turn("hedgerow").await);
@@ -95,7 +95,7 @@ async fn compare() -> String {
 
 /// Connects this number of nodes. Measures rounds and the cost per node.
 async fn connect_many(nodes: usize) {
-    let stage = Stage::new(nodes);
+    let stage = CertifiedNodes::new(nodes);
     let mut server = stage.start("hedgerow");
     let before = server.resident();
     let since = Instant::now();
@@ -133,12 +133,12 @@ fn median(turns: &mut [Measured]) -> Measured {
 }
 
 /// A folder with certificates for all nodes.
-struct Stage {
+struct CertifiedNodes {
     folder: tempfile::TempDir,
     nodes: Vec<NodeIdentity>,
 }
 
-impl Stage {
+impl CertifiedNodes {
     fn new(nodes: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::init(&folder.path().join("pki"), &[]).unwrap();

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use hedgerow::message::{Report, Upload};
 use hedgerow::state::BadState;
 use hedgerow::{NodeId, Plan, Server};
 
@@ -31,10 +32,10 @@ mod totals;
 
 use checks::Checks;
 pub use checks::Refused;
-use closing::WaitingReport;
+use closing::WaitingMessage;
 pub use closing::{Closed, Closing};
 pub use members::{Ledger, Member};
-pub use messages::{Envelope, Heard, Newcomer, Refusal, Said, Sender, Sent, Verdict};
+pub use messages::{Envelope, HearingResult, Newcomer, Refusal, Said, Sender, Sent, Verdict};
 pub use opening::Opening;
 pub(crate) use totals::mean;
 pub use totals::{BadTotals, NodeSet, Totals, WINDOW_ROUNDS, Window, WireBytes};
@@ -78,8 +79,9 @@ pub struct Coordinator {
     round: u64,
     /// Whether nodes are still to agree on their first scale.
     is_unscaled: bool,
-    /// Reports that came while the server was away.
-    waiting: Vec<WaitingReport>,
+    /// What came while the server was away: reports, and late uploads that may be merged.
+    waiting_reports: Vec<WaitingMessage<Report>>,
+    waiting_uploads: Vec<WaitingMessage<Vec<Upload>>>,
     /// Nodes by number.
     members: Vec<Member>,
     connected: usize,
@@ -155,7 +157,8 @@ impl Coordinator {
             round: server.round(),
             is_unscaled: server.is_unscaled(),
             server: Some(server),
-            waiting: Vec::new(),
+            waiting_reports: Vec::new(),
+            waiting_uploads: Vec::new(),
             members,
             connected: 0,
             totals,

@@ -16,6 +16,6 @@ mod tests;
 pub use close_reason::CloseReason;
 pub use connect_error::ConnectError;
 pub use message::{FromNode, FromServer, Hello, VERSION, Welcome};
-pub use node::{Heard, Joined, NodeSession, hello};
+pub use node::{Joined, NodeSession, ServerNews, hello};
 #[cfg(feature = "server")]
 pub use server::ServerSession;

@@ -21,6 +21,9 @@ pub(super) static STREAM: Stream = Stream {
     ..PLAIN
 };
 
+/// Mean of Friedman's function over its inputs: 10·Cin(π)/π + 20/12 + 5 + 5/2.
+pub(super) const FRIEDMAN_MEAN: f64 = 14.413;
+
 /// Friedman's function of the first five inputs.
 pub(super) fn friedman(x: &[f64; 10]) -> f64 {
     10.0 * (PI * x[0] * x[1]).sin() + 20.0 * (x[2] - 0.5).powi(2) + 10.0 * x[3] + 5.0 * x[4]

@@ -6,7 +6,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::drift_course::DriftCourse;
-use super::friedman::friedman;
+use super::friedman::{FRIEDMAN_MEAN, friedman};
 use super::{PLAIN, Request, Samples, Stream, gaussian};
 
 pub(super) static GRADUAL: Stream = Stream {
@@ -38,9 +38,6 @@ pub(super) static FLIP: Stream = Stream {
 fn handover(request: &Request, rng: &mut ChaCha8Rng) -> Samples {
     request.draw_each(rng, |index, rng| handover_sample(request.drift_share(index), rng))
 }
-
-/// Mean of Friedman's function over its inputs: 10·Cin(π)/π + 20/12 + 5 + 5/2.
-const FRIEDMAN_MEAN: f64 = 14.413;
 
 /// Friedman's function of the first five inputs, then of the last five. Between the two the label
 /// is cos φ of the one and sin φ of the other about their mean, so its variance and its noise stay

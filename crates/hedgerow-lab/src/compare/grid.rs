@@ -22,6 +22,8 @@ pub struct GridSummary {
     pub diverged: usize,
     /// Geometric mean of its error as a multiple of the reference's.
     pub ratio: Option<f64>,
+    /// The largest of these ratios; none for the reference itself.
+    pub worst: Option<Worst>,
     /// Runs in which it has the least error of those one could choose.
     pub wins: usize,
     /// Those of them in which no other may equal it.
@@ -43,18 +45,22 @@ pub struct Worst {
     pub ratio: f64,
     /// Data set of that run.
     pub data: String,
-    /// Partition of that run.
+    /// Partition of that run, and its variant.
     pub partition: String,
 }
 
-/// Every method over all runs, the least ratio first.
+/// Every method over all runs, the least ratio first. Those that were not run everywhere come last,
+/// because their ratios are over other runs.
 pub(super) fn summaries(cells: &[Cell], against: &str) -> Vec<GridSummary> {
     let entries = cells.iter().flat_map(|cell| &cell.ranking).flat_map(|ranking| &ranking.methods);
     let names = each_once(entries.map(|entry| entry.name.as_str()));
     let mut summaries: Vec<GridSummary> =
         names.iter().map(|name| summary_of(cells, name, against)).collect();
+    let all = cells.iter().flat_map(|cell| &cell.ranking);
+    let is_partial = |name: &str| all.clone().any(|ranking| ranking.method(name).is_none());
     let key = |summary: &GridSummary| summary.ratio.unwrap_or(f64::INFINITY);
     summaries.sort_by(|a, b| key(a).total_cmp(&key(b)));
+    summaries.sort_by_key(|summary| is_partial(&summary.name));
     summaries
 }
 
@@ -65,14 +71,15 @@ fn summary_of(cells: &[Cell], name: &str, against: &str) -> GridSummary {
             Some((cell, ranking, ranking.method(name)?))
         })
     };
-    let ratios: Vec<f64> =
-        found().filter_map(|(_, ranking, _)| ranking.ratio(name, against)).collect();
+    let to_reference: Vec<(&Cell, f64)> = found()
+        .filter_map(|(cell, ranking, _)| Some((cell, ranking.ratio(name, against)?)))
+        .collect();
+    let ratios: Vec<f64> = to_reference.iter().map(|(_, ratio)| *ratio).collect();
     let has_won = |entry: &RankedMethod| entry.rank == Some(1);
     let is_clear = |ranking: &Ranking, best: &RankedMethod| {
         ranking.ranked().filter(|other| other.rank != Some(1)).all(|other| !other.may_equal(best))
     };
     let to_sk = || found().filter_map(|(cell, _, entry)| Some((cell, entry.to_sk?)));
-    let worst = to_sk().max_by(|a, b| a.1.value.total_cmp(&b.1.value));
     let bytes: Vec<f64> = found().filter_map(|(_, _, entry)| entry.bytes()).collect();
     GridSummary {
         name: name.to_owned(),
@@ -80,19 +87,21 @@ fn summary_of(cells: &[Cell], name: &str, against: &str) -> GridSummary {
         runs: ratios.len(),
         diverged: found().filter(|(_, _, entry)| !entry.error.mean.is_finite()).count(),
         ratio: geometric_mean(&ratios),
+        worst: worst(to_reference.into_iter()).filter(|_| name != against),
         wins: found().filter(|(_, _, entry)| has_won(entry)).count(),
         clear_wins: found()
             .filter(|(_, ranking, entry)| has_won(entry) && is_clear(ranking, entry))
             .count(),
         above_sk: to_sk().filter(|(_, ratio)| ratio.value > 1.0).count(),
         clearly_above_sk: to_sk().filter(|(_, ratio)| ratio.is_clearly_above()).count(),
-        worst_to_sk: worst.map(|(cell, ratio)| Worst {
-            ratio: ratio.value,
-            data: cell.data.clone(),
-            partition: cell.partition.clone(),
-        }),
+        worst_to_sk: worst(to_sk().map(|(cell, ratio)| (cell, ratio.value))),
         bytes: (!bytes.is_empty()).then(|| bytes.iter().sum::<f64>() / bytes.len() as f64),
     }
+}
+
+fn worst<'c>(ratios: impl Iterator<Item = (&'c Cell, f64)>) -> Option<Worst> {
+    let (cell, ratio) = ratios.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    Some(Worst { ratio, data: cell.data.clone(), partition: cell.case() })
 }
 
 /// The geometric mean; none for an empty slice.
@@ -124,8 +133,18 @@ mod tests {
         let ratio = |name: &str| of(&summaries, name).ratio.unwrap();
         assert!((ratio("gr") - 1.0).abs() < 1e-5 && (ratio("last") - 2f64.sqrt()).abs() < 1e-5);
         assert_eq!((ratio("mk"), of(&summaries, "mk").runs), (1.0, 2));
+        let worst = of(&summaries, "gr").worst.as_ref().unwrap();
+        assert!(worst.data == "two" && (worst.ratio - 2.0).abs() < 1e-3, "{worst:?}");
+        assert_eq!(of(&summaries, "mk").worst, None);
+        // Against the best of several: 1 in the first run, 2 in the second.
+        let gr = super::summaries(&two(), "mk,gr,last");
+        assert!((of(&gr, "gr").ratio.unwrap() - 2f64.sqrt()).abs() < 1e-3);
         let first: Vec<&str> = summaries.iter().map(|summary| summary.name.as_str()).collect();
         assert_eq!(first[0], "hindsight");
+        let mut cells = two();
+        cells[0] = cell("one", "shuffled", Some(run(&[("mk", 2.0), ("gr", 1.0)])));
+        let last = super::summaries(&cells, "gr").pop().unwrap();
+        assert_eq!((last.name.as_str(), last.runs), ("last", 1), "it was run once");
     }
 
     #[test]

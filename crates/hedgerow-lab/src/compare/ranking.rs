@@ -136,12 +136,15 @@ impl Ranking {
         self.methods.iter().filter(|entry| entry.rank.is_some())
     }
 
-    /// The mean error of one method as a multiple of that of another; none where an error is not
-    /// positive or not finite.
+    /// The mean error of one method as a multiple of that of another, or of the least of several
+    /// with commas between them; none where an error is not positive or not finite.
     pub fn ratio(&self, name: &str, against: &str) -> Option<f64> {
-        let error = |name: &str| self.method(name).map(|entry| entry.error.mean);
-        let (mine, other) = (error(name)?, error(against)?);
-        (mine.is_finite() && other.is_finite() && mine > 0.0 && other > 0.0).then_some(mine / other)
+        let error = |name: &str| {
+            let error = self.method(name)?.error.mean;
+            (error.is_finite() && error > 0.0).then_some(error)
+        };
+        let other = against.split(',').filter_map(error).reduce(f64::min)?;
+        Some(error(name)? / other)
     }
 
     /// The one of that name.

@@ -7,7 +7,7 @@ use hedgerow::learning::Loss;
 use hedgerow::method::{Reference, Role, find};
 use toml::Value;
 
-use super::grid_config::{GridConfig, default_methods};
+use super::grid_config::{GridConfig, GridVariant, default_methods};
 use super::{Cell, Comparison};
 use crate::results::each_once;
 use crate::role::role_of;
@@ -24,7 +24,7 @@ const DEFAULT_FOLDER: &str = "hedgerow-compare";
 
 /// The runs of a comparison, finished or not.
 pub struct Grid {
-    /// One per data set and partition.
+    /// One per data set, partition and variant.
     pub runs: Runs,
     positions: Vec<GridPosition>,
     against: String,
@@ -36,6 +36,7 @@ struct GridPosition {
     data: String,
     title: String,
     partition: String,
+    variant: String,
 }
 
 impl Grid {
@@ -56,12 +57,17 @@ impl Grid {
         let changes = |name: &String| {
             streams::find(name).is_some_and(|stream| !stream.changes(1000).is_empty())
         };
-        let draws_courses =
-            data.len() * partitions.len() == 1 || data.iter().flatten().any(changes);
+        let variants = variants(&config.variants)?;
+        let cases: Vec<(&Option<String>, &GridVariant)> = partitions
+            .iter()
+            .flat_map(|one| variants.iter().map(move |other| (one, other)))
+            .collect();
+        let draws_courses = data.len() * cases.len() == 1 || data.iter().flatten().any(changes);
         let mut grid: Option<Self> = None;
         for (name, title) in data.iter().zip(&titles) {
-            for partition in &partitions {
-                let settings = cell_settings(config, flags, name.as_deref(), partition.as_deref());
+            for (partition, variant) in &cases {
+                let (name, partition) = (name.as_deref(), partition.as_deref());
+                let settings = cell_settings(config, flags, name, partition, variant);
                 if let Ok(settings) = &settings {
                     refuse_live(settings)?;
                 }
@@ -69,9 +75,9 @@ impl Grid {
                     Some(grid) => grid,
                     None => grid.insert(Self::empty(config, flags, draws_courses)?),
                 };
-                let position =
-                    grid.position(name.as_deref(), title, partition.as_deref(), &settings);
-                let told = format!("{}, {}", position.title, position.partition);
+                let position = grid.position(name, title, partition, &variant.name, &settings);
+                let told = [&position.title, &position.partition, &position.variant];
+                let told = told.map(String::as_str).join(", ");
                 let file = file_name(&position.data);
                 grid.positions.push(position);
                 let adapt = |settings: &mut Settings, data: &Dataset| {
@@ -79,7 +85,7 @@ impl Grid {
                         leave_out_hindsight(settings, data);
                     }
                 };
-                grid.runs.add(&file, &told, settings, adapt)?;
+                grid.runs.add(&file, told.trim_end_matches(", "), settings, adapt)?;
             }
         }
         let Some(grid) = grid else { return Err(empty("data.name", "data set").into()) };
@@ -101,7 +107,8 @@ impl Grid {
         let mut config = config.clone();
         config.settings.remove("data");
         let (config, flags) = (&config, &flags[..]);
-        let settings = cell_settings(config, flags, Some("friedman"), Some("auto"))?;
+        let settings =
+            cell_settings(config, flags, Some("friedman"), Some("auto"), &GridVariant::default())?;
         let out = settings.out.clone();
         let runs = Runs::new(&out.join("runs"));
         let runs = if draws_courses { runs } else { runs.without_courses() };
@@ -113,6 +120,7 @@ impl Grid {
         name: Option<&str>,
         title: &str,
         partition: Option<&str>,
+        variant: &str,
         settings: &Result<Settings, SettingsError>,
     ) -> GridPosition {
         let known = settings.as_ref().ok();
@@ -120,7 +128,7 @@ impl Grid {
         let title = if title.is_empty() { self::title(data) } else { title.to_owned() };
         let own = known.map(|settings| settings.partition.name());
         let partition = partition.map(str::to_owned).or(own).unwrap_or_default();
-        GridPosition { data: data.to_owned(), title, partition }
+        GridPosition { data: data.to_owned(), title, partition, variant: variant.to_owned() }
     }
 
     /// The folder for results.
@@ -131,12 +139,9 @@ impl Grid {
     /// The comparison of all finished runs.
     pub fn comparison(&self) -> Comparison {
         let cell = |(at, position): (usize, &GridPosition)| {
-            Cell::new(
-                &position.data,
-                &position.title,
-                &position.partition,
-                self.runs.results(at).cloned(),
-            )
+            let GridPosition { data, title, partition, variant } = position;
+            let cell = Cell::new(data, title, partition, self.runs.results(at).cloned());
+            Cell { variant: variant.clone(), ..cell }
         };
         Comparison::new(self.positions.iter().enumerate().map(cell).collect(), &self.against)
     }
@@ -167,12 +172,27 @@ fn canonical(names: Vec<String>) -> Vec<String> {
     }))
 }
 
-/// The settings of one run. Its data and partition come last, so that nothing changes them.
+/// The variants to run, each with a name of its own; if there are none, one without name and
+/// settings.
+fn variants(all: &[GridVariant]) -> Result<Vec<GridVariant>, SettingsError> {
+    let is_wrong = |(at, variant): &(usize, &GridVariant)| {
+        variant.name.trim().is_empty() || all[..*at].iter().any(|other| other.name == variant.name)
+    };
+    if let Some((_, wrong)) = all.iter().enumerate().find(is_wrong) {
+        let value = format!("{:?}", wrong.name);
+        return Err(out_of_bounds("variants.name", "a name of its own for each", value));
+    }
+    Ok(if all.is_empty() { vec![GridVariant::default()] } else { all.to_vec() })
+}
+
+/// The settings of one run. Its variant, data and partition come last, so that nothing changes
+/// them.
 fn cell_settings(
     config: &GridConfig,
     flags: &[Layer],
     data: Option<&str>,
     partition: Option<&str>,
+    variant: &GridVariant,
 ) -> Result<Settings, SettingsError> {
     let mut table = config.settings.clone();
     let run = table.entry("run").or_insert_with(|| Value::Table(toml::Table::new()));
@@ -182,6 +202,7 @@ fn cell_settings(
     let layer = |key: &str, value: Value| Layer::value("the grid", key, value);
     let mut layers = vec![Layer::table("the grid", table)];
     layers.extend(flags.iter().cloned());
+    layers.push(Layer::table(&format!("variant {:?}", variant.name), variant.settings.clone()));
     layers.extend(data.map(|name| layer("data.name", name.into())));
     layers.extend(partition.map(|name| layer("federation.partition", name.into())));
     let settings = Settings::load(&layers)?;
@@ -227,17 +248,22 @@ fn refuse_live(settings: &Settings) -> Result<(), SettingsError> {
     }
 }
 
-/// The method that ratios are to: as asked for, else the baseline, else the first that one could
+/// The methods that ratios are to: as asked for, else the baseline, else the first that one could
 /// choose.
 fn against(config: &GridConfig, settings: &Settings) -> Result<String, SettingsError> {
     let shared = |choice: &MethodChoice| choice.reports_shared.then(|| choice.shared_name());
     let reported = |choice: &MethodChoice| [Some(choice.name()), shared(choice)];
     let names: Vec<String> = settings.methods.iter().flat_map(reported).flatten().collect();
     match &config.against {
-        Some(name) if names.iter().any(|known| known == name.trim()) => Ok(name.trim().to_owned()),
-        Some(name) => {
-            let bound = format!("one of the methods that are run ({})", names.join(", "));
-            Err(out_of_bounds("against", bound, format!("{name:?}")))
+        Some(asked) => {
+            let asked: Vec<&str> = asked.split(',').map(str::trim).collect();
+            match asked.iter().find(|name| !names.iter().any(|known| known == *name)) {
+                None => Ok(asked.join(",")),
+                Some(name) => {
+                    let bound = format!("one of the methods that are run ({})", names.join(", "));
+                    Err(out_of_bounds("against", bound, format!("{name:?}")))
+                }
+            }
         }
         None => {
             let is_baseline = |name: &&String| find(name).is_some_and(|info| info.is_baseline);
@@ -368,11 +394,13 @@ mod tests {
         assert_eq!((grid.out(), grid.against.as_str()), (Path::new("there"), "mk"));
     }
 
+    fn settings_of(flags: &[Layer], data: Option<&str>) -> Result<Settings, SettingsError> {
+        cell_settings(&GridConfig::default(), flags, data, None, &GridVariant::default())
+    }
+
     #[test]
     fn what_a_loss_or_an_aggregation_has_not_is_left_out_unless_asked_for() {
-        let loss = |loss: &str| {
-            cell_settings(&GridConfig::default(), &flags(&[loss]), Some("rings"), None).unwrap()
-        };
+        let loss = |loss: &str| settings_of(&flags(&[loss]), Some("rings")).unwrap();
         let has =
             |settings: &Settings, name: &str| settings.methods.iter().any(|c| c.name() == name);
         assert!(has(&loss("learning.loss=squared"), "hindsight"));
@@ -386,7 +414,36 @@ mod tests {
                 && !["gr", "pof", "linear-newton"].iter().any(|name| has(&median, name))
         );
         let asked = flags(&["learning.loss=huber", "federation.methods=[\"mk\", \"hindsight\"]"]);
-        assert!(cell_settings(&GridConfig::default(), &asked, None, None).is_err());
+        assert!(settings_of(&asked, None).is_err());
+    }
+
+    #[test]
+    fn every_run_is_made_in_each_variant() {
+        let variant = |name: &str, late: f64| {
+            let settings = toml::Table::from_iter([("late".to_owned(), late.into())]);
+            let settings = toml::Table::from_iter([("participation".to_owned(), settings.into())]);
+            GridVariant { name: name.into(), settings }
+        };
+        let variants = vec![variant("all", 0.0), variant("half", 0.5)];
+        let both = GridConfig { variants, ..config(&["friedman"], &["blocks", "shuffled"]) };
+        let folder = tempfile::tempdir().unwrap();
+        let out = format!("run.out={}", folder.path().display());
+        let small = ["run.rounds=5", "run.trials=1", "federation.methods=[\"mk\"]", &out];
+        let mut grid = Grid::prepare(&both, &flags(&small)).unwrap();
+        grid.runs.run(&|_| {}, &|| {}).unwrap();
+        let comparison = grid.comparison();
+        assert_eq!(
+            comparison.cases(),
+            ["blocks, all", "blocks, half", "shuffled, all", "shuffled, half"]
+        );
+        let ratios = |variant| comparison.to_first_variant("mk", "shuffled", variant);
+        assert_eq!(ratios("all"), [("friedman", 1.0)]);
+        assert!(ratios("half")[0].1 != 1.0 && ratios("none").is_empty());
+        for names in [["all", "all"], ["all", " "]] {
+            let variants = names.map(|name| variant(name, 0.0)).to_vec();
+            let message = refusal(&GridConfig { variants, ..both.clone() }, &[]);
+            assert!(message.contains("variants.name") && message.contains(names[1]), "{message}");
+        }
     }
 
     #[test]

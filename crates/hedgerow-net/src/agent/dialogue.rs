@@ -10,7 +10,7 @@ use super::driver::{Agent, AgentError, LocalNode};
 use super::rows::{Format, Rows};
 use super::sample::Schema;
 use super::state::StateError;
-use crate::session::{FromNode, Heard, Joined, NodeSession};
+use crate::session::{FromNode, Joined, NodeSession, ServerNews};
 use crate::transport::grpc::{ClientSender, Received};
 
 /// The stream to the server, if there is one.
@@ -135,7 +135,7 @@ impl Agent {
         let now = Instant::now().into_std();
         let heard = message.and_then(|message| session.receive(&mut local.node, &message, now));
         match heard {
-            Ok(Heard::Round { lost_from }) => {
+            Ok(ServerNews::Round { lost_from }) => {
                 if let Some(known) = lost_from {
                     warn!(
                         known,
@@ -145,8 +145,8 @@ impl Agent {
                 }
                 self.has_begun = true;
             }
-            Ok(Heard::Scale) => {}
-            Ok(Heard::Refused { round, reason }) => {
+            Ok(ServerNews::Scale) => {}
+            Ok(ServerNews::Refused { round, reason }) => {
                 warn!(round, "the server refused a message: {reason}");
             }
             Err(rejected) => {

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use hedgerow::message::Report;
 use hedgerow::{NodeId, Server};
 
 use super::records::{Commit, RoundRecord};
@@ -30,11 +29,19 @@ pub struct Closed {
     is_news: bool,
 }
 
-/// A report that came while the server was away.
-pub(super) struct WaitingReport {
+/// A message that came while the server was away. One of each kind waits per node.
+pub(super) struct WaitingMessage<M> {
     node: NodeId,
-    report: Report,
+    message: M,
     came_at: Instant,
+}
+
+impl<M> WaitingMessage<M> {
+    /// Keeps a message until the server is back. A node's latest replaces the one before.
+    pub(super) fn keep(all: &mut Vec<Self>, node: NodeId, message: M, came_at: Instant) {
+        all.retain(|waiting| waiting.node != node);
+        all.push(Self { node, message, came_at });
+    }
 }
 
 impl Closing {
@@ -99,18 +106,19 @@ impl Coordinator {
         if is_news {
             self.ask(&opening);
         }
-        for WaitingReport { node, report, came_at } in std::mem::take(&mut self.waiting) {
-            if let Err(reason) = self.take_report(node, report, came_at) {
+        for WaitingMessage { node, message, came_at } in std::mem::take(&mut self.waiting_reports) {
+            if let Err(reason) = self.take_report(node, message, came_at) {
+                self.refuse(node, reason);
+            }
+        }
+        for WaitingMessage { node, mut message, came_at } in
+            std::mem::take(&mut self.waiting_uploads)
+        {
+            if let Err(reason) = self.merge_waiting(node, &mut message, came_at) {
                 self.refuse(node, reason);
             }
         }
         &self.closing.insert((commit, opening)).0
-    }
-
-    /// Keeps a report until the server is back. A node's latest replaces the one before.
-    pub(super) fn keep_report(&mut self, node: NodeId, report: Report, came_at: Instant) {
-        self.waiting.retain(|waiting| waiting.node != node);
-        self.waiting.push(WaitingReport { node, report, came_at });
     }
 
     /// What is to be committed, if the work of a round is done and it is not committed yet.

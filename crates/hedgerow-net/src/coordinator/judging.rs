@@ -5,8 +5,8 @@ use std::time::Instant;
 use hedgerow::NodeId;
 use hedgerow::message::{Errors, Rejected, Report, Upload};
 
-use super::messages::{Envelope, Heard, Refusal, Said, Sender, Sent, Verdict};
-use super::{Asked, Coordinator, Ledger, Refused};
+use super::messages::{Envelope, HearingResult, Refusal, Said, Sender, Sent, Verdict};
+use super::{Asked, Coordinator, Ledger, Refused, WaitingMessage};
 
 impl Coordinator {
     /// Takes a message, or refuses it without a change.
@@ -16,7 +16,7 @@ impl Coordinator {
         said: Said<'_>,
         envelope: Envelope,
         (now, at_ms): (Instant, u64),
-    ) -> Heard {
+    ) -> HearingResult {
         self.receive(sender, envelope, now, at_ms)
             .and_then(|()| self.take(sender.node, said, now))
             .map_err(|reason| self.refuse(sender.node, reason))
@@ -30,7 +30,7 @@ impl Coordinator {
     ) -> Result<Option<(Verdict, Ledger)>, Refused> {
         let verdict = match said {
             Said::Upload(uploads, errors) => {
-                let verdict = self.judge(node, uploads, errors)?;
+                let verdict = self.judge(node, uploads, errors, now)?;
                 if matches!(verdict, Verdict::Taken | Verdict::Merged) {
                     self.answer(node, now);
                 }
@@ -62,7 +62,7 @@ impl Coordinator {
         now: Instant,
     ) -> Result<(), Refused> {
         let Some(server) = &mut self.server else {
-            self.keep_report(node, report, now);
+            WaitingMessage::keep(&mut self.waiting_reports, node, report, now);
             return Ok(());
         };
         server.accept_report(node, &report)?;
@@ -114,6 +114,7 @@ impl Coordinator {
         node: NodeId,
         uploads: &mut [Upload],
         errors: Errors,
+        now: Instant,
     ) -> Result<Verdict, Refused> {
         let Some(of) = uploads.first().map(|upload| upload.round) else {
             return Err(Rejected::WrongLength { expected: self.plan.outputs(), found: 0 }.into());
@@ -129,25 +130,24 @@ impl Coordinator {
             return Err(Rejected::Unscaled.into());
         }
         let is_late = of < open;
-        let can_merge = self.can_merge(of);
-        let server = match &mut self.server {
-            Some(server) if !is_late || can_merge => server,
-            None if !is_late => {
-                // Nobody was told of the open round yet.
-                return Err(Rejected::WrongRound { open: self.opening.round, found: of }.into());
-            }
-            _ => {
-                self.note(node, of, is_late);
-                return Ok(Verdict::Late);
-            }
-        };
-        uploads.iter_mut().for_each(|upload| upload.round = open);
+        let is_away = self.server.is_none();
+        if is_away && !is_late {
+            // Nobody was told of the open round yet.
+            return Err(Rejected::WrongRound { open: self.opening.round, found: of }.into());
+        }
+        let may_merge = if is_away { self.merges() } else { self.can_merge(of) };
+        if is_late && !may_merge {
+            self.note(node, of, is_late);
+            return Ok(Verdict::Late);
+        }
         self.checks.check(uploads, errors)?;
-        let is_repeated = match server.accept_uploads(node, uploads) {
-            Ok(()) => false,
-            Err(Rejected::Duplicate { .. }) => true,
-            Err(rejected) => return Err(rejected.into()),
-        };
+        if is_away {
+            // What the next round asks for is not known yet.
+            WaitingMessage::keep(&mut self.waiting_uploads, node, uploads.to_vec(), now);
+            self.note(node, of, is_late);
+            return Ok(Verdict::Late);
+        }
+        let is_repeated = !self.accept(node, uploads)?;
         self.note(node, of, is_late);
         if is_repeated && is_late {
             return Ok(Verdict::Late);
@@ -162,16 +162,8 @@ impl Coordinator {
         }
         // A merged upload is not acknowledged: its errors come again with the next upload.
         self.count_errors(node, if is_late { Errors::default() } else { errors });
-        self.tally.uploads += 1;
-        if let Some(vote) = uploads[0].vote {
-            let votes = &mut self.tally.votes;
-            // A vote beyond the dictionary is refused before.
-            votes.resize(self.plan.kernels(), 0);
-            votes.get_mut(vote as usize).into_iter().for_each(|votes| *votes += 1);
-        }
         let member = &mut self.members[node as usize];
         member.round = of;
-        member.record.uploads += 1;
         if is_late {
             return Ok(Verdict::Merged);
         }
@@ -179,6 +171,42 @@ impl Coordinator {
         member.told = errors;
         self.acknowledged.insert(node);
         Ok(Verdict::Taken)
+    }
+
+    /// Merges an upload that came while the server was away, if the open round asks for the same.
+    pub(super) fn merge_waiting(
+        &mut self,
+        node: NodeId,
+        uploads: &mut [Upload],
+        came_at: Instant,
+    ) -> Result<(), Refused> {
+        let of = uploads[0].round;
+        if self.can_merge(of) && self.accept(node, uploads)? {
+            self.members[node as usize].round = of;
+            self.answer(node, came_at);
+        }
+        Ok(())
+    }
+
+    /// Passes uploads to the server for the open round and counts them; false if the node has one
+    /// there already.
+    fn accept(&mut self, node: NodeId, uploads: &mut [Upload]) -> Result<bool, Refused> {
+        let Some(server) = &mut self.server else { return Ok(false) };
+        uploads.iter_mut().for_each(|upload| upload.round = self.round);
+        match server.accept_uploads(node, uploads) {
+            Ok(()) => {}
+            Err(Rejected::Duplicate { .. }) => return Ok(false),
+            Err(rejected) => return Err(rejected.into()),
+        }
+        self.tally.uploads += 1;
+        if let Some(vote) = uploads[0].vote {
+            let votes = &mut self.tally.votes;
+            // A vote beyond the dictionary is refused before.
+            votes.resize(self.plan.kernels(), 0);
+            votes.get_mut(vote as usize).into_iter().for_each(|votes| *votes += 1);
+        }
+        self.members[node as usize].record.uploads += 1;
+        Ok(true)
     }
 
     fn count_errors(&mut self, node: NodeId, errors: Errors) {
@@ -222,12 +250,15 @@ impl Coordinator {
         }
     }
 
+    /// Whether there are late uploads that count at all.
+    fn merges(&self) -> bool {
+        !self.asked.is_empty() && self.checks.uploads_are_models() && self.plan.is_plain_up()
+    }
+
     /// Whether an upload of a round that has closed may count in the open one.
     fn can_merge(&self, round: u64) -> bool {
         let Some(open) = self.asked.back() else { return false };
         let same = |asked: &Asked| (asked.kernel, asked.scale) == (open.kernel, open.scale);
-        self.checks.uploads_are_models()
-            && self.plan.is_plain_up()
-            && self.asked.iter().any(|asked| asked.round == round && same(asked))
+        self.merges() && self.asked.iter().any(|asked| asked.round == round && same(asked))
     }
 }

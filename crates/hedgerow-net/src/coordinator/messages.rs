@@ -59,7 +59,7 @@ pub enum Said<'a> {
 }
 
 /// The result of a message: a verdict if it was an upload, and which uploads were accepted.
-pub type Heard = Result<Option<(Verdict, Ledger)>, Refusal>;
+pub type HearingResult = Result<Option<(Verdict, Ledger)>, Refusal>;
 
 /// The result of an upload that wasn't refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

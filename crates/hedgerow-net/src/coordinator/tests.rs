@@ -80,7 +80,7 @@ impl TestCoordinator {
         self.coordinator.leave(self.sender(node), Sent::default(), 2);
     }
 
-    fn hear(&mut self, sender: Sender, said: Said<'_>) -> Heard {
+    fn hear(&mut self, sender: Sender, said: Said<'_>) -> HearingResult {
         self.coordinator.hear(sender, said, Envelope::default(), (self.now, 0))
     }
 

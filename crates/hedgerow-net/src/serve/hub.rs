@@ -19,8 +19,8 @@ use super::throttle::Throttle;
 use crate::coordinator::records::Run;
 use crate::coordinator::rules::Limits;
 use crate::coordinator::{
-    Coordinator, Envelope, Heard, Ledger, Newcomer, Opening, Refusal, Said, Sender, Sent, Verdict,
-    WireBytes,
+    Coordinator, Envelope, HearingResult, Ledger, Newcomer, Opening, Refusal, Said, Sender, Sent,
+    Verdict, WireBytes,
 };
 use crate::pki::identity::Peer;
 use crate::session::{CloseReason, VERSION, Welcome};
@@ -243,7 +243,7 @@ impl Hub {
     }
 
     /// Passes a message to the coordinator, and closes the round if it is due.
-    pub fn hear(&self, sender: Sender, said: Said<'_>, envelope: Envelope) -> Heard {
+    pub fn hear(&self, sender: Sender, said: Said<'_>, envelope: Envelope) -> HearingResult {
         let now = now();
         let mut guard = self.lock();
         let heard = guard.coordinator.hear(sender, said, envelope, (now, unix_ms()));

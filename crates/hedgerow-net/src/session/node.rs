@@ -58,7 +58,7 @@ impl Joined {
 
 /// What a message of the server was.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Heard {
+pub enum ServerNews {
     /// A round opened. `lost_from` is the node's round if the server has lost rounds.
     Round {
         /// The round that the node was in, if it is later.
@@ -117,20 +117,20 @@ impl NodeSession {
         node: &mut Node,
         message: &FromServer,
         now: Instant,
-    ) -> Result<Heard, Rejected> {
+    ) -> Result<ServerNews, Rejected> {
         match message {
             FromServer::Message(message) => {
                 let before = node.round();
                 node.hear(message)?;
                 self.wait_until = None;
-                let ToNode::Broadcast(broadcast) = message else { return Ok(Heard::Scale) };
+                let ToNode::Broadcast(broadcast) = message else { return Ok(ServerNews::Scale) };
                 self.has_heard_round = true;
                 self.answer_at = self.patience.map(|patience| now + patience);
-                Ok(Heard::Round { lost_from: (broadcast.round < before).then_some(before) })
+                Ok(ServerNews::Round { lost_from: (broadcast.round < before).then_some(before) })
             }
             FromServer::Refusal { round, reason } => {
                 node.refused();
-                Ok(Heard::Refused { round: *round, reason: reason.clone() })
+                Ok(ServerNews::Refused { round: *round, reason: reason.clone() })
             }
             FromServer::Welcome(_) => Err(Rejected::Garbled { what: "a second welcome" }),
         }

@@ -8,7 +8,9 @@ use hedgerow::message::{Numbers, Rejected, ToServer, Upload, UploadMessage};
 use hedgerow::server::UploadReader;
 
 use super::{CloseReason, FromNode, FromServer, Hello, VERSION, Welcome};
-use crate::coordinator::{Envelope, Heard, Ledger, Opening, Refusal, Said, Sender, Sent, Verdict};
+use crate::coordinator::{
+    Envelope, HearingResult, Ledger, Opening, Refusal, Said, Sender, Sent, Verdict,
+};
 use crate::pki::identity::check_node_name;
 
 /// The server's side of a stream, from Hello to the end. It holds at most one unsent refusal; what
@@ -114,7 +116,7 @@ impl ServerSession {
         &mut self,
         message: Result<FromNode, Rejected>,
         bytes: u64,
-        hear: impl FnOnce(Sender, Said<'_>, Envelope) -> Heard,
+        hear: impl FnOnce(Sender, Said<'_>, Envelope) -> HearingResult,
     ) {
         let Some((sender, _)) = self.member else { return };
         let said = match message {

@@ -388,7 +388,7 @@ fn bad_messages_are_refused_and_too_many_end_the_stream() {
         if count < bad {
             let refusal = far.transmit().unwrap();
             let heard = near.receive(node, &travel_down(refusal), *now).unwrap();
-            let Heard::Refused { round: 1, reason } = heard else { panic!("{heard:?}") };
+            let ServerNews::Refused { round: 1, reason } = heard else { panic!("{heard:?}") };
             assert!(reason.contains("can't be read"), "{reason}");
         }
     }
@@ -424,7 +424,7 @@ fn a_slow_node_hears_the_latest_round_only_and_the_end_last() {
     slow.near.receive(&mut slow.node, &first, world.now).unwrap();
     let older = World::new(config("mk"), None).coordinator.opening().broadcast(0, false);
     let heard = slow.near.receive(&mut slow.node, &older.into(), world.now).unwrap();
-    assert_eq!(heard, Heard::Round { lost_from: Some(6) });
+    assert_eq!(heard, ServerNews::Round { lost_from: Some(6) });
     let mut last = world.coordinator.opening().as_ref().clone();
     last.is_last = true;
     slow.far.open(Arc::new(last));

@@ -194,11 +194,10 @@ fn of_grid(comparison: &Comparison) -> String {
         return "No method can be recommended: all that ran are references, or diverged somewhere."
             .to_owned();
     };
-    let against = &comparison.against;
     let ratio = best.ratio.unwrap_or(1.0);
     let mut first = format!("Over {runs} runs, {} has the least error on average", best.name);
-    if best.name != *against {
-        first += &format!(", {} times that of {against}", significant(ratio, 3));
+    if best.name != comparison.against {
+        first += &format!(", {} times that of {}", significant(ratio, 3), reference(comparison));
     }
     if let Some(second) = sound.get(1) {
         first += &between(comparison, best, second);
@@ -208,6 +207,15 @@ fn of_grid(comparison: &Comparison) -> String {
     sentences.extend(grid_cost(best, &sound));
     sentences.extend(trivial_runs(comparison));
     sentences.join(" ")
+}
+
+/// What ratios are to: `mk`, or `the best of gr, last and mean`.
+pub(super) fn reference(comparison: &Comparison) -> String {
+    let names: Vec<&str> = comparison.against.split(',').collect();
+    match names.as_slice() {
+        [one] => (*one).to_owned(),
+        several => format!("the best of {}", listed(several)),
+    }
 }
 
 /// `, and never above the best sk`
@@ -277,7 +285,7 @@ fn trivial_runs(comparison: &Comparison) -> Option<String> {
         .filter(|(.., ranking)| {
             ranking.best().is_some_and(|best| trivial_winner(ranking, best).is_some())
         })
-        .map(|(cell, ..)| format!("{}, {}", cell.title, cell.partition))
+        .map(|(cell, ..)| format!("{}, {}", cell.title, cell.case()))
         .collect();
     let named = match lost.len() {
         0 => return None,

@@ -91,7 +91,7 @@ fn numbers(comparison: &Comparison) -> Vec<Part> {
 /// One row per run.
 fn runs(comparison: &Comparison) -> Table {
     let row = |cell: &Cell| {
-        let name = format!("{}, {}", cell.title, cell.partition);
+        let name = format!("{}, {}", cell.title, cell.case());
         let Some((results, ranking)) = cell.results.as_ref().zip(cell.ranking.as_ref()) else {
             return vec![name, "not available".to_owned(), String::new(), String::new()];
         };

@@ -31,9 +31,10 @@ struct Line<'c> {
 
 type Column = (&'static str, fn(&Line<'_>) -> String);
 
-const COLUMNS: [Column; 28] = [
+const COLUMNS: [Column; 29] = [
     ("data", |line| quoted(&line.cell.data)),
     ("partition", |line| quoted(&line.cell.partition)),
+    ("variant", |line| quoted(&line.cell.variant)),
     ("nodes", |line| line.results.nodes.to_string()),
     ("rounds", |line| line.results.rounds.to_string()),
     ("trials", |line| line.results.trials.to_string()),
@@ -82,11 +83,17 @@ fn high(interval: Option<Interval>) -> Option<f64> {
 pub fn json(comparison: &Comparison, missing: &[String]) -> Value {
     let run = |cell: &Cell| {
         let Some((results, ranking)) = cell.results.as_ref().zip(cell.ranking.as_ref()) else {
-            return json!({ "data": cell.data, "partition": cell.partition, "methods": null });
+            return json!({
+                "data": cell.data,
+                "partition": cell.partition,
+                "variant": cell.variant,
+                "methods": null,
+            });
         };
         json!({
             "data": cell.data,
             "partition": cell.partition,
+            "variant": cell.variant,
             "samples": results.data.samples,
             "features": results.data.features,
             "nodes": results.nodes,

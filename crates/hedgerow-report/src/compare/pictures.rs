@@ -3,6 +3,7 @@
 use hedgerow_lab::compare::{Comparison, GridSummary, RankedMethod, Ranking, Role};
 use hedgerow_lab::results::Results;
 
+use super::advice::reference;
 use super::tables::shown_name;
 use crate::figures::chart::Heading;
 use crate::figures::dots::{Dot, dots};
@@ -42,7 +43,7 @@ pub(super) const CHANGES_CAPTION: (&str, &str) = (
 
 /// File name and caption of the others, in the order of [`figures()`].
 pub(super) fn captions(comparison: &Comparison) -> [(&'static str, String); 2] {
-    let against = &comparison.against;
+    let against = reference(comparison);
     let (errors, bytes) = match comparison.only() {
         Some(_) => (
             "Mean error of every method with its 95% interval, and the error over all predictions so far."
@@ -106,25 +107,25 @@ fn costs(results: &Results, ranking: &Ranking) -> String {
 fn ratios(comparison: &Comparison) -> String {
     let titles: Vec<String> =
         comparison.each_once(|cell| &cell.title).into_iter().map(str::to_owned).collect();
-    let ratio = |name: &str, title: &str, partition: &str| {
-        let ranking = comparison.cell(title, partition)?.ranking.as_ref()?;
+    let ratio = |name: &str, title: &str, case: &str| {
+        let ranking = comparison.cell(title, case)?.ranking.as_ref()?;
         ranking.ratio(name, &comparison.against)
     };
-    let block = |partition: &str| Block {
-        title: partition.to_owned(),
+    let block = |case: &String| Block {
+        title: case.clone(),
         rows: comparison
             .summaries
             .iter()
             .map(|summary| HeatRow {
                 label: shown_name(&summary.name),
                 is_reference: summary.role != Role::Choice,
-                ratios: titles.iter().map(|title| ratio(&summary.name, title, partition)).collect(),
+                ratios: titles.iter().map(|title| ratio(&summary.name, title, case)).collect(),
             })
             .collect(),
     };
-    let blocks: Vec<Block> = comparison.partitions().into_iter().map(block).collect();
+    let blocks: Vec<Block> = comparison.cases().iter().map(block).collect();
     let heading = Heading {
-        title: &format!("Errors as multiples of that of {}", comparison.against),
+        title: &format!("Errors as multiples of that of {}", reference(comparison)),
         subtitle: &comparison.setting(),
         note: &format!(
             "{}: less error; {}: more. In grey: only for comparison.",
@@ -160,7 +161,7 @@ fn grid_costs(comparison: &Comparison) -> String {
         subtitle: &comparison.setting(),
         note: &format!("Broken line: the least for that number of bytes. {HOLLOW}"),
     };
-    frontier(&heading, &format!("error as a multiple of that of {}", comparison.against), &dots)
+    frontier(&heading, &format!("error as a multiple of that of {}", reference(comparison)), &dots)
 }
 
 #[cfg(test)]

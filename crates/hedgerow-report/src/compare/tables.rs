@@ -1,12 +1,12 @@
 //! The tables of a comparison: one run method by method, or a grid with a table per partition and
-//! one for all.
+//! variant, one that compares variants, and one for all.
 
 use hedgerow::method::find;
 use hedgerow_lab::compare::{
-    Cell, Comparison, GridSummary, Interval, RankedMethod, Ranking, geometric_mean,
+    Cell, Comparison, GridSummary, Interval, RankedMethod, Ranking, Worst, geometric_mean,
 };
 
-use super::advice::advice;
+use super::advice::{advice, reference};
 use crate::figures::number::{fixed, power_of_ten, significant};
 use crate::table::{NOTHING, Table, or_nothing};
 
@@ -27,11 +27,14 @@ pub(super) fn tables(comparison: &Comparison) -> Vec<(String, Table)> {
         let heading = format!("{} ({})", results.data_name(), results.partition);
         return vec![(heading, of_run(ranking))];
     }
-    let partitions = comparison.partitions();
-    let mut tables: Vec<(String, Table)> = partitions
-        .into_iter()
-        .map(|partition| (partition.to_owned(), of_partition(comparison, partition)))
-        .collect();
+    let table = |case: String| (case.clone(), of_case(comparison, &case));
+    let mut tables: Vec<(String, Table)> = comparison.cases().into_iter().map(table).collect();
+    if let [first, others @ ..] = comparison.each_once(|cell| &cell.variant).as_slice()
+        && !others.is_empty()
+    {
+        let heading = format!("Errors as multiples of those with: {first}");
+        tables.push((heading, of_variants(comparison, others)));
+    }
     tables.push(("All runs".to_owned(), of_all(comparison)));
     tables
 }
@@ -53,10 +56,10 @@ pub(super) fn note(comparison: &Comparison) -> String {
         }
         None => format!(
             "{LEAST}: the least error of those one could choose; {LEVEL}: may equal it (p of at least 0.05 trial by trial, after Holm's \
-             correction). Ratios are geometric means of errors as multiples of those of {}. First: runs with the least error, and in \
+             correction). Ratios are geometric means of errors as multiples of those of {}; worst is the largest of them. First: runs with the least error, and in \
              parentheses those in which no other may equal it. Above the best sk: runs with more error than the best single kernel in \
              hindsight, and in parentheses those in which that is no chance. Bytes are up and down together, per node and round.",
-            comparison.against
+            reference(comparison)
         ),
     }
 }
@@ -114,8 +117,8 @@ fn with_interval(value: f64, interval: Option<Interval>) -> String {
     }
 }
 
-/// Errors of all methods on all data sets, dealt in one way.
-fn of_partition(comparison: &Comparison, partition: &str) -> Table {
+/// Errors of all methods on all data sets, dealt in one way, in one variant.
+fn of_case(comparison: &Comparison, case: &str) -> Table {
     let titles = comparison.each_once(|cell| &cell.title);
     let against = &comparison.against;
     let powers: Vec<i32> = titles.iter().map(|title| power(comparison, title)).collect();
@@ -124,10 +127,10 @@ fn of_partition(comparison: &Comparison, partition: &str) -> Table {
         0 => (*title).to_owned(),
         power => format!("{title} × {}", power_of_ten(*power)),
     }));
-    headings.push(format!("ratio to {against}"));
+    headings.push(ratio_heading(comparison));
     let cells: Vec<Option<&Ranking>> = titles
         .iter()
-        .map(|title| comparison.cell(title, partition).and_then(|cell| cell.ranking.as_ref()))
+        .map(|title| comparison.cell(title, case).and_then(|cell| cell.ranking.as_ref()))
         .collect();
     let row = |summary: &GridSummary| {
         let name = &summary.name;
@@ -144,6 +147,14 @@ fn of_partition(comparison: &Comparison, partition: &str) -> Table {
         row
     };
     Table::of_numbers(headings, comparison.summaries.iter().map(row))
+}
+
+/// `ratio to mk`; of several methods only how many there are, because they would fill the table.
+fn ratio_heading(comparison: &Comparison) -> String {
+    match comparison.against.split(',').count() {
+        1 => format!("ratio to {}", comparison.against),
+        several => format!("ratio to the best of {several}"),
+    }
 }
 
 fn scaled(ranking: &Ranking, entry: &RankedMethod, power: i32) -> String {
@@ -173,16 +184,42 @@ fn power(comparison: &Comparison, title: &str) -> i32 {
     if (0..4).contains(&magnitude) { 0 } else { -magnitude }
 }
 
+/// Errors in each variant as multiples of those in the first: the geometric mean over data sets,
+/// and the largest.
+fn of_variants(comparison: &Comparison, variants: &[&str]) -> Table {
+    let partitions = comparison.each_once(|cell| &cell.partition);
+    let columns =
+        || partitions.iter().flat_map(|one| variants.iter().map(move |other| (one, other)));
+    let mut headings = vec!["method".to_owned()];
+    headings.extend(columns().map(|(partition, variant)| format!("{partition}, {variant}")));
+    let row = |summary: &GridSummary| {
+        let ratio = |(partition, variant): (&&str, &&str)| {
+            let ratios = comparison.to_first_variant(&summary.name, partition, variant);
+            let worst = ratios.iter().max_by(|a, b| a.1.total_cmp(&b.1));
+            let all: Vec<f64> = ratios.iter().map(|(_, ratio)| *ratio).collect();
+            or_nothing(geometric_mean(&all).zip(worst), |(mean, (title, worst))| {
+                format!("{} ({title} {})", significant(mean, 3), significant(*worst, 3))
+            })
+        };
+        let mut row = vec![shown_name(&summary.name)];
+        row.extend(columns().map(ratio));
+        row
+    };
+    Table::of_numbers(headings, comparison.summaries.iter().map(row))
+}
+
 fn of_all(comparison: &Comparison) -> Table {
-    let headings = [
-        "method",
-        "runs",
-        &format!("ratio to {}", comparison.against),
-        "first (clearly)",
-        "above the best sk (clearly)",
-        "worst to the best sk",
-        "bytes",
-    ];
+    let has_sk = comparison.summaries.iter().any(|summary| summary.worst_to_sk.is_some());
+    let ratio = ratio_heading(comparison);
+    let mut headings = vec!["method", "runs", &ratio, "worst", "first (clearly)"];
+    if has_sk {
+        headings.extend(["above the best sk (clearly)", "worst to the best sk"]);
+    }
+    headings.push("bytes");
+    let largest = |worst: &Worst| {
+        let title = title(comparison, &worst.data);
+        format!("{} ({title}, {})", significant(worst.ratio, 3), worst.partition)
+    };
     let row = |summary: &GridSummary| {
         let is_choice = summary.role.words().is_empty();
         let runs = match summary.diverged {
@@ -192,22 +229,18 @@ fn of_all(comparison: &Comparison) -> Table {
         let wins = format!("{} ({})", summary.wins, summary.clear_wins);
         let above = format!("{} ({})", summary.above_sk, summary.clearly_above_sk);
         let worst = summary.worst_to_sk.as_ref();
-        vec![
+        let mut row = vec![
             shown_name(&summary.name),
             runs,
             or_nothing(summary.ratio, |ratio| significant(ratio, 3)),
+            or_nothing(summary.worst.as_ref(), largest),
             if is_choice { wins } else { summary.role.words().to_owned() },
-            or_nothing(worst, |_| above),
-            or_nothing(worst, |worst| {
-                format!(
-                    "{} ({}, {})",
-                    significant(worst.ratio, 3),
-                    title(comparison, &worst.data),
-                    worst.partition
-                )
-            }),
-            or_nothing(summary.bytes, |bytes| fixed(bytes, 0)),
-        ]
+        ];
+        if has_sk {
+            row.extend([or_nothing(worst, |_| above), or_nothing(worst, largest)]);
+        }
+        row.push(or_nothing(summary.bytes, |bytes| fixed(bytes, 0)));
+        row
     };
     Table::of_numbers(headings, comparison.summaries.iter().map(row))
 }
@@ -284,6 +317,33 @@ mod tests {
         assert_eq!(cell(all, "last", "first (clearly)"), "trivial");
         assert_eq!(cell(all, "gr", "worst to the best sk"), "1.20 (two, shuffled)");
         assert_eq!(cell(all, "sk (best)", "worst to the best sk"), "–");
+        assert_eq!(cell(all, "gr", "worst"), "1.20 (two, shuffled)");
+        assert_eq!(cell(all, "mk", "worst"), "–");
+    }
+
+    #[test]
+    fn variants_are_compared_with_the_first() {
+        let mut cells = Vec::new();
+        for (data, factor) in [("one", 2.0), ("two", 8.0)] {
+            for (variant, factor) in [("all", 1.0), ("half", factor)] {
+                let mut results = run(&[("mk", 3.0), ("gr", factor)]);
+                results.methods.retain(|method| !method.info().takes_kernel);
+                let cell = hedgerow_lab::testing::cell(data, "blocks", Some(results));
+                cells.push(Cell { variant: variant.into(), ..cell });
+            }
+        }
+        let comparison = Comparison::new(cells, "mk,gr");
+        let tables = tables(&comparison);
+        let headings: Vec<&str> = tables.iter().map(|(heading, _)| heading.as_str()).collect();
+        let variants = "Errors as multiples of those with: all";
+        assert_eq!(headings, ["blocks, all", "blocks, half", variants, "All runs"]);
+        assert_eq!(cell(&tables[2].1, "gr", "blocks, half"), "4.00 (two 8.00)");
+        assert!(cell(&tables[2].1, "mk", "blocks, half").starts_with("1.00 ("));
+        let all = &tables[3].1;
+        assert!(!all.headings.iter().any(|heading| heading.contains("sk")), "{:?}", all.headings);
+        assert_eq!(cell(all, "gr", "worst"), "2.67 (two, blocks, half)");
+        assert!(note(&comparison).contains("those of the best of mk and gr;"));
+        assert_eq!(all.headings[2], "ratio to the best of 2");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::MethodResult;
 
 /// How one error compares with another.
-pub(crate) struct Comparison {
+pub(crate) struct ErrorComparison {
     /// Mine as a multiple of the other.
     ratio: f64,
     /// Whether the difference is no larger than chance would make it.
@@ -30,7 +30,7 @@ pub(crate) fn compare(
     mine: &MethodResult,
     other: &MethodResult,
     trials: usize,
-) -> Option<Comparison> {
+) -> Option<ErrorComparison> {
     let (a, b) = (measure.moments(mine), measure.moments(other));
     let ratio = if a.mean == b.mean { 1.0 } else { a.mean / b.mean };
     if !ratio.is_finite() || ratio <= 0.0 {
@@ -49,7 +49,7 @@ pub(crate) fn compare(
         lower: differences.iter().filter(|difference| **difference < 0.0).count(),
         all: differences.len(),
     });
-    Some(Comparison { ratio, level, trials })
+    Some(ErrorComparison { ratio, level, trials })
 }
 
 /// Trials share their random features between methods, so that a spread common to both drops out.
@@ -67,7 +67,7 @@ fn is_chance(differences: &[f64]) -> bool {
     mean.abs() <= STANDARD_ERRORS * sd / count.sqrt()
 }
 
-impl Comparison {
+impl ErrorComparison {
     /// What goes before `that of the other`: `level with`, `1.05 times`, `50% below`.
     pub(crate) fn relation(&self) -> String {
         match self.ratio {
@@ -105,7 +105,7 @@ mod tests {
     use hedgerow_lab::testing::results;
 
     /// With means and standard deviations as a run would have them.
-    fn compared(mine: &[f64], other: &[f64]) -> Comparison {
+    fn compared(mine: &[f64], other: &[f64]) -> ErrorComparison {
         let mut methods = results(1, 5, 2).methods;
         for (method, values) in methods.iter_mut().zip([mine, other]) {
             let mean = values.iter().sum::<f64>() / values.len() as f64;

@@ -11,7 +11,7 @@ use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::{MethodResult, Moments, Results};
 
 /// What stands in a cell and what it is sorted by; empty cells come last.
-struct Cell {
+struct SortedCell {
     text: String,
     key: Option<f64>,
 }
@@ -22,7 +22,7 @@ struct Column<'r> {
     meaning: &'static str,
     /// For the style sheet; may be empty.
     class: &'static str,
-    cell: Box<dyn Fn(&MethodResult) -> Cell + 'r>,
+    cell: Box<dyn Fn(&MethodResult) -> SortedCell + 'r>,
 }
 
 /// One row per method. Single kernels besides the best are marked as such.
@@ -74,7 +74,7 @@ fn heading(Column { heading, meaning, class, .. }: &Column<'_>) -> String {
     )
 }
 
-fn cell(class: &str, Cell { text, key }: &Cell) -> String {
+fn cell(class: &str, SortedCell { text, key }: &SortedCell) -> String {
     let key = key
         .filter(|key| key.is_finite())
         .map_or(String::new(), |key| format!(" data-key=\"{key}\""));
@@ -182,7 +182,7 @@ fn known_measures(results: &Results) -> Vec<Column<'_>> {
 fn column<'r>(
     heading: &str,
     meaning: &'static str,
-    cell: impl Fn(&MethodResult) -> Cell + 'r,
+    cell: impl Fn(&MethodResult) -> SortedCell + 'r,
 ) -> Column<'r> {
     Column { heading: heading.to_owned(), meaning, class: "", cell: Box::new(cell) }
 }
@@ -191,28 +191,28 @@ fn amount((heading, meaning, class, value): Amount) -> Column<'static> {
     let cell = move |method: &MethodResult| {
         let value = value(method);
         let text = if value.fract() == 0.0 { fixed(value, 0) } else { significant(value, 3) };
-        Cell { text, key: Some(value) }
+        SortedCell { text, key: Some(value) }
     };
     Column { class, ..column(heading, meaning, cell) }
 }
 
-fn spread(moments: Option<Moments>, trials: usize) -> Cell {
-    Cell {
+fn spread(moments: Option<Moments>, trials: usize) -> SortedCell {
+    SortedCell {
         text: or_nothing(moments, |moments| with_spread(moments, trials)),
         key: moments.map(|moments| moments.mean),
     }
 }
 
-fn optional(value: Option<f64>, write: impl Fn(f64) -> String) -> Cell {
-    Cell { text: or_nothing(value, write), key: value }
+fn optional(value: Option<f64>, write: impl Fn(f64) -> String) -> SortedCell {
+    SortedCell { text: or_nothing(value, write), key: value }
 }
 
 /// The kernel of a method that has one, or the one that made most predictions.
-fn favourite(method: &MethodResult) -> Cell {
+fn favourite(method: &MethodResult) -> SortedCell {
     match (method.kernel, series::favourite(method)) {
-        (Some(kernel), _) => Cell { text: kernel.to_string(), key: Some(kernel as f64) },
+        (Some(kernel), _) => SortedCell { text: kernel.to_string(), key: Some(kernel as f64) },
         (None, Some((kernel, share))) => {
-            Cell { text: format!("{kernel} ({})", percent(share)), key: Some(kernel as f64) }
+            SortedCell { text: format!("{kernel} ({})", percent(share)), key: Some(kernel as f64) }
         }
         (None, None) => optional(None, |_| String::new()),
     }
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn what_is_not_a_number_has_no_place_in_the_order() {
-        let cell = cell("", &Cell { text: "not finite".into(), key: Some(f64::INFINITY) });
+        let cell = cell("", &SortedCell { text: "not finite".into(), key: Some(f64::INFINITY) });
         assert_eq!(cell, "<td>not finite</td>");
     }
 

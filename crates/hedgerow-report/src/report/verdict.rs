@@ -1,6 +1,6 @@
 //! What the numbers amount to, in a paragraph that says no more than they do.
 
-use super::compare::{Comparison, compare};
+use super::compare::{ErrorComparison, compare};
 use crate::figures::number::{percent, significant, times, with_spread};
 use crate::figures::series;
 use hedgerow::method::{Reference, Role};
@@ -67,7 +67,11 @@ fn value(results: &Results, method: &MethodResult) -> String {
     }
 }
 
-fn comparison(results: &Results, mine: &MethodResult, other: &MethodResult) -> Option<Comparison> {
+fn comparison(
+    results: &Results,
+    mine: &MethodResult,
+    other: &MethodResult,
+) -> Option<ErrorComparison> {
     compare(Measure::of(results), mine, other, results.trials)
 }
 

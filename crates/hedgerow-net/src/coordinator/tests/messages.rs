@@ -64,6 +64,46 @@ fn late_models_may_count_in_the_open_round() {
 }
 
 #[test]
+fn a_late_model_that_comes_during_the_work_of_a_round_counts_after_it() {
+    let rules = Rules { quorum: Quorum::Count(1), late: Late::Merge { rounds: 2 }, ..RULES };
+    let [mut during, mut after] = [(); 2].map(|()| {
+        let mut fixture = fixture(rules);
+        fixture.join(0..3);
+        for round in 1..=3 {
+            fixture.verdict(0, round);
+            fixture.step();
+        }
+        fixture.verdict(0, 4);
+        fixture
+    });
+    let closing = during.coordinator.close(4, WireBytes::default()).unwrap();
+    // The latest of a node counts, once, without being acknowledged.
+    assert_eq!((during.verdict(1, 3), during.verdict(1, 4)), (Verdict::Late, Verdict::Late));
+    assert!(during.send(1, upload(4, 1.0)).is_err());
+    // What only the server can tell is refused when it is back.
+    assert_eq!(during.send(2, upload(4, f32::NAN)).unwrap().0, Verdict::Late);
+    assert_eq!(during.coordinator.waiting_uploads.len(), 2);
+    during.coordinator.closed(closing.work());
+    assert!(during.coordinator.waiting_uploads.is_empty());
+    assert_eq!(during.coordinator.totals.refused, 2);
+    assert!(!during.coordinator.acknowledged.contains(1));
+    assert_eq!((during.coordinator.uploads(), during.coordinator.answered), (1, 1));
+    // The same as if it had come right after.
+    after.close().unwrap();
+    assert_eq!(after.verdict(1, 4), Verdict::Merged);
+    assert_eq!(during.saved(), after.saved());
+    // Nothing waits where late uploads are dropped.
+    let mut drops = fixture(Rules { late: Late::Drop, ..rules });
+    drops.join(0..2);
+    drops.verdict(0, 1);
+    let closing = drops.coordinator.close(4, WireBytes::default()).unwrap();
+    assert_eq!(drops.verdict(1, 1), Verdict::Late);
+    assert!(drops.coordinator.waiting_uploads.is_empty());
+    drops.coordinator.closed(closing.work());
+    assert_eq!(drops.coordinator.uploads(), 0);
+}
+
+#[test]
 fn bad_uploads_are_refused_with_a_reason_and_change_nothing() {
     let limits = Limits { norm: 10.0, bad_messages: 100, ..Limits::default() };
     let mut fixture = coordinator_of(learning("mk"), RULES, limits);

@@ -115,7 +115,7 @@ pub struct MethodResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<IntervalResult>,
     /// Errors at each node, over trials; empty for `hindsight` and many nodes.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeError>,
     /// Mean loss per prediction, without the ridge term.
     pub mean_loss: Moments,

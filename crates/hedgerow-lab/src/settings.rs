@@ -440,11 +440,11 @@ mod tests {
         assert!(load(3, vec!["sk", "mk"]).is_err());
         assert!(load(16, vec!["gr"]).is_ok() && load(15, vec!["gr/q8"]).is_err());
         // Among the defaults it is left out where it can't be had.
-        let has_gr = |key: &str, value: Value| {
-            with(key, value).unwrap().methods.contains(&MethodChoice::parse("gr").unwrap())
+        let has_tr = |key: &str, value: Value| {
+            with(key, value).unwrap().methods.contains(&MethodChoice::parse("tr").unwrap())
         };
-        assert!(has_gr("federation.budget", 16.into()) && !has_gr("federation.budget", 15.into()));
-        assert!(has_gr("learning.loss", "logistic".into()));
+        assert!(has_tr("federation.budget", 16.into()) && !has_tr("federation.budget", 15.into()));
+        assert!(has_tr("learning.loss", "logistic".into()));
     }
 
     #[test]
@@ -454,10 +454,10 @@ mod tests {
             |text| load(&[&format!("learning.aggregation={text}")]).unwrap().aggregation();
         assert_eq!(aggregation("median"), Aggregation::Median);
         assert_eq!(aggregation("trimmed-mean:0.2"), Aggregation::TrimmedMean { share: 0.2 });
-        // Among the defaults gr is left out.
+        // Among the defaults tr is left out.
         let robust = with("learning.aggregation", "median").unwrap();
-        let gr = MethodChoice::parse("gr").unwrap();
-        assert!(robust.has_default_methods() && !robust.methods.contains(&gr));
+        let tr = MethodChoice::parse("tr").unwrap();
+        assert!(robust.has_default_methods() && !robust.methods.contains(&tr));
         for (flags, parts) in [
             (&["learning.aggregation=average"][..], ["learning.aggregation", "median", "average"]),
             (&["learning.aggregation=trimmed-mean:0.5"], ["aggregation.share", "below 0.5", "0.5"]),

@@ -79,6 +79,10 @@ impl<'r> Column<'r> {
 fn columns(results: &Results, view: View) -> Vec<Column<'_>> {
     let with_sd = |moments: Moments| match results.trials {
         1 => significant(moments.mean),
+        // What is left of equal numbers is rounding.
+        _ if moments.sd < 1e-12 * moments.mean.abs() => {
+            format!("{} ± 0", significant(moments.mean))
+        }
         _ => format!("{} ± {}", significant(moments.mean), significant(moments.sd)),
     };
     let number = |number: Option<f64>| number.map_or("-".to_owned(), significant);
@@ -150,7 +154,10 @@ fn known_measures(results: &Results) -> Vec<Column<'_>> {
     if let Some(last) = results.methods.iter().find(is_last).map(|method| method.mse.mean) {
         let meaning = "share of the error of predicting the device's last label that is avoided";
         columns.push(Column::new("skill", meaning, move |method| {
-            format!("{:.0}%", (100.0 * (1.0 - method.mse.mean / last)).max(-999.0))
+            match 100.0 * (1.0 - method.mse.mean / last) {
+                percent if percent < -999.0 => "< -999%".to_owned(),
+                percent => format!("{percent:.0}%"),
+            }
         }));
     }
     if results.methods.iter().any(|method| method.interval.is_some()) {

@@ -18,8 +18,10 @@ pub fn sentence(results: &Results) -> Option<String> {
         Measure::Loss => "the loss",
     };
     let Worth { method, ratio, interval, pooled, trivial } = worth;
-    let is_unsure = interval.is_some_and(|(low, high)| low < 1.0 && high > 1.0);
-    let mut text = match change(ratio) {
+    let change_by = change(ratio);
+    let is_unsure = !matches!(change_by, Change::None)
+        && interval.is_some_and(|(low, high)| low < 1.0 && high > 1.0);
+    let mut text = match change_by {
         Change::None => format!("Federating ({method}) leaves {what} as it is"),
         Change::Lower(by) => format!("Federating ({method}) lowers {what} by {by}"),
         Change::Raise(by) => format!("Federating ({method}) raises {what} by {by}"),

@@ -173,7 +173,8 @@ fn known_measures(results: &Results) -> Vec<Column<'_>> {
         let heading = format!("Within {}", percent(results.interval));
         let meaning = "share of labels within the interval of that level around the prediction";
         columns.push(column(&heading, meaning, |m| {
-            optional(m.interval.map(|interval| interval.coverage), percent)
+            let share = m.interval.map(|interval| interval.coverage);
+            optional(share, |share| format!("{}%", fixed(100.0 * share, 1)))
         }));
     }
     columns

@@ -87,12 +87,12 @@ fn one_stream_has_a_ranking_two_figures_and_advice() {
         .iter()
         .map(|m| m["error"]["mean"].as_f64().unwrap())
         .collect();
-    // All that are compared, and gr and tr without what their nodes add.
-    assert!(errors.is_sorted() && errors.len() == 18, "{errors:?}");
+    // All that are compared, gr and tr without what their nodes add, tr alone and pooled.
+    assert!(errors.is_sorted() && errors.len() == 20, "{errors:?}");
     for method in run["methods"].as_array().unwrap() {
         assert_eq!(method["rank"].is_u64(), method["role"] == "choice", "{method}");
     }
-    assert_eq!(read(folder, "compare.csv").lines().count(), 19);
+    assert_eq!(read(folder, "compare.csv").lines().count(), 21);
     // Again, from what is stored.
     let again = small(folder, &["--json"]);
     assert_eq!(json(&again), summary);

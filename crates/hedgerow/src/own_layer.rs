@@ -29,10 +29,11 @@
 //!
 //! # Costs
 //!
-//! With n features a sample costs about 9(n + 4)² multiplications, and every 16th sample 2(n + 4)³
-//! for exact inverses. The state has 5(n + 4)²/2 numbers in f64: 145 kB for 80 features, which is
-//! the most that it reads. Methods whose features are neither a dictionary nor the inputs have no
-//! regressions on features, and the layer has 1 kB.
+//! With n features a sample costs about 6(n + 4)² multiplications, and every 16th sample 2(n + 4)³
+//! for exact inverses; what the samples since have changed in them is kept as vectors. For 80
+//! features, which is the most that it reads, the state has 212 kB. Methods whose features are
+//! neither a dictionary nor the inputs have no regressions on features, and the layer has about
+//! 1 kB.
 
 mod mixture;
 mod ridges;
@@ -45,8 +46,8 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use self::mixture::Mixture;
-use self::ridges::{Corrections, RIDGES, Ridges, Work};
+use self::mixture::ExpertMixture;
+use self::ridges::{Corrections, RIDGES, RidgeWork, Ridges};
 use self::small_ridge::{SmallRidge, TERMS};
 use self::soft_clip::SoftClips;
 use crate::features::Features;
@@ -73,7 +74,7 @@ const MARGIN: f64 = 0.1;
 /// The least variance of labels, relative to their largest square.
 const LEAST_VARIANCE: f64 = 1e-14;
 
-const KIND: StateKind = StateKind::new("own-layer").version(5);
+const KIND: StateKind = StateKind::new("own-layer").version(6);
 
 /// One node's own layer over the predictions of a method.
 ///
@@ -114,7 +115,7 @@ struct State {
     ridges: Option<Ridges>,
     small: [SmallRidge; 2],
     clips: SoftClips,
-    mixture: Mixture,
+    mixture: ExpertMixture,
 }
 
 /// What was worked out of the latest sample.
@@ -133,7 +134,7 @@ struct Scratch {
     experts: Vec<f64>,
     bounded: Vec<f64>,
     mixed: f64,
-    work: Option<Work>,
+    work: Option<RidgeWork>,
 }
 
 impl OwnLayer {
@@ -173,16 +174,16 @@ impl OwnLayer {
                 ridges,
                 small: SMALL_MEMORIES.map(SmallRidge::new),
                 clips: SoftClips::new(raw),
-                mixture: Mixture::new(&prior),
+                mixture: ExpertMixture::new(&prior),
             },
         }
     }
 
     /// Bytes of a layer that reads so many features, without the overhead of allocations.
     pub fn memory(features: usize) -> usize {
-        let len = if features > 0 { features.min(MAX_OWN_FEATURES) + EXTRAS } else { 0 };
-        let triangles = (1 + RIDGES) * len * (len + 1) / 2;
-        size_of::<Self>() + 8 * (triangles + (6 + RIDGES) * len + 200)
+        let features = features.min(MAX_OWN_FEATURES);
+        let regressions = if features > 0 { Ridges::memory(features) } else { 0 };
+        size_of::<Self>() + 8 * 200 + regressions
     }
 
     /// The node's own prediction of a sample, given the federation's in a round. `linear` writes

@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use self::loops::{Angles, Block, GROUP, NO_ANGLES, Projection, Samples, TILE};
 use crate::learning::loss::Step;
 use crate::simd::vector::{LANES, Line};
+use crate::simd::wide::WideLine;
 
 /// Instruction sets that the inner loops are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -144,11 +145,15 @@ dispatched! {
     fn column_products(columns: &[Line], len: usize, products: &mut [f64]);
     /// Writes A v, where the lower triangle of A is given row by row.
     fn multiply_symmetric(matrix: &[f64], v: &[f64], product: &mut [f64]);
+    /// Takes Σ c cᵀv off `product`, where the vectors c stand one after the other.
+    fn subtract_squares(vectors: &[f64], v: &[f64], product: &mut [f64]);
     /// Adds factor·v vᵀ to a lower triangle.
     fn add_square(matrix: &mut [f64], v: &[f64], factor: f64);
-    /// Turns a lower triangle of a positive matrix into that of its inverse, and says whether it
-    /// could. `columns` is four times as long as the matrix is wide.
-    fn invert(matrix: &mut [f64], columns: &mut [f64]) -> bool;
+    /// Writes A v, where A is given by blocks; see [`WideLine`].
+    fn multiply_blocks(matrix: &[WideLine], v: &[f64], product: &mut [f64]);
+    /// Turns a positive matrix by blocks into its inverse, and says whether it could. `columns` has
+    /// eight lines for each block of rows.
+    fn invert(matrix: &mut [WideLine], columns: &mut [WideLine]) -> bool;
     /// Writes A v, and (Lᵀ + ½D)u of two other vectors, where L is what is below the diagonal D.
     fn multiply_with_halves(matrix: &[f64], v: &[f64], product: &mut [f64], others: [&[f64]; 2], halves: [&mut [f64]; 2]);
     /// Turns a lower triangle of A less `penalty` on the diagonal into that of L, with A = L Lᵀ. A

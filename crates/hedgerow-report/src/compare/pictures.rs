@@ -10,7 +10,7 @@ use crate::figures::dots::{Dot, dots};
 use crate::figures::drift::drift_panels;
 use crate::figures::frontier::frontier;
 use crate::figures::heat::{self, Block, HeatRow};
-use crate::figures::number::{capitalised, significant};
+use crate::figures::number::{capitalised, listed, significant};
 use crate::figures::palette;
 use hedgerow_lab::measure::Measure;
 
@@ -155,11 +155,20 @@ fn grid_costs(comparison: &Comparison) -> String {
             bytes: summary.bytes,
         })
     };
-    let dots: Vec<Dot> = comparison.summaries.iter().filter_map(dot).collect();
+    // A mean over other runs can't be compared.
+    let most = comparison.summaries.iter().map(|summary| summary.runs).max().unwrap_or(0);
+    let (whole, partial): (Vec<&GridSummary>, Vec<&GridSummary>) =
+        comparison.summaries.iter().partition(|summary| summary.runs == most);
+    let dots: Vec<Dot> = whole.into_iter().filter_map(dot).collect();
+    let names: Vec<String> = partial.iter().map(|summary| shown_name(&summary.name)).collect();
+    let without = match names.as_slice() {
+        [] => String::new(),
+        names => format!(" Not in all runs: {}.", listed(names)),
+    };
     let heading = Heading {
         title: &format!("Error against bytes over {} runs", comparison.found().count()),
         subtitle: &comparison.setting(),
-        note: &format!("Broken line: the least for that number of bytes. {HOLLOW}"),
+        note: &format!("Broken line: the least for that number of bytes. {HOLLOW}{without}"),
     };
     frontier(&heading, &format!("error as a multiple of that of {}", reference(comparison)), &dots)
 }
@@ -200,6 +209,16 @@ mod tests {
         assert_eq!(heat::BELOW.1.hex(), "#0072b2");
         assert_eq!(heat::ABOVE.1.hex(), "#d55e00");
         assert!(drawn.contains("fill=\"#0072b2\"") && drawn.contains("fill=\"#d55e00\""));
+    }
+
+    #[test]
+    fn what_was_not_run_everywhere_is_named_and_not_drawn_beside_the_others() {
+        let mut cells = grid().cells;
+        let results = run(&[("mk", 2.0), ("gr", 1.0)]);
+        cells[0] = hedgerow_lab::testing::cell("one", "shuffled", Some(results));
+        let [before, after] = [grid(), Comparison::new(cells, "mk")].map(|all| figures(&all));
+        assert!(before[1].1.contains(">last<") && !before[1].1.contains("Not in all runs"));
+        assert!(!after[1].1.contains(">last<") && after[1].1.contains("Not in all runs: last."));
     }
 
     #[test]

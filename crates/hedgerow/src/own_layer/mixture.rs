@@ -1,4 +1,4 @@
-//! [`Mixture`]: weights over predictions of the same label, by Bernstein online aggregation.
+//! [`ExpertMixture`]: weights over predictions of the same label, by Bernstein online aggregation.
 
 use alloc::vec::Vec;
 
@@ -56,7 +56,7 @@ const TINY: f64 = 1e-300;
 /// several times as much as the best gets less weight before its regrets are known well. The first
 /// sample, where all experts agree, doesn't count for that.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Mixture {
+pub(super) struct ExpertMixture {
     weights: Vec<f64>,
     /// Σ(r − η r²), Σr² and the largest |r|, discounted.
     regrets: Vec<f64>,
@@ -73,7 +73,7 @@ pub(super) struct Mixture {
     recent_count: f64,
 }
 
-impl Mixture {
+impl ExpertMixture {
     pub(super) fn new(prior: &[f64]) -> Self {
         let zeros = || vec![0.0; prior.len()];
         Self {
@@ -116,7 +116,7 @@ impl Mixture {
         RADIUS * share * math::sqrt(first / self.recent_count * relief)
     }
 
-    /// Charges the experts for a label. `bounded` and `mixed` are what [`Mixture::predict`] made of
+    /// Charges the experts for a label. `bounded` and `mixed` are what [`Self::predict`] made of
     /// them; `prior` is that of the next sample.
     pub(super) fn learn(
         &mut self,

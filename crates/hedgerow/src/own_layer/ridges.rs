@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::EXTRAS;
 use crate::features::Features;
 use crate::linear_algebra::dot;
+use crate::math;
 use crate::scaling::Rescaling;
+use crate::simd::loops::{first_line, write_blocks};
+use crate::simd::wide::{WIDE, WideLine};
 use crate::simd::{self, Cpu};
 use crate::state::is_count;
 
@@ -17,7 +20,7 @@ const PENALTIES: [f64; RIDGES] = [1e-4, 1e-2, 1.0, 100.0];
 pub(super) const RIDGES: usize = 4;
 
 /// Samples between two exact inversions, and the samples before which every one is followed by one.
-const REFRESH: u64 = 16;
+const REFRESH: usize = 16;
 const EARLY: u64 = 8;
 
 /// The first regression uses one feature per so many samples, and some from the beginning; the
@@ -51,24 +54,28 @@ pub(super) struct Ridges {
     moment: Vec<f64>,
     residuals: Vec<f64>,
     samples: u64,
-    /// Q of every regression, lower triangles row by row.
-    inverses: [Vec<f64>; RIDGES],
+    /// Q of every regression when it was last made anew, by blocks.
+    inverses: [Vec<WideLine>; RIDGES],
+    /// The vectors c of the samples since: Q is the inverse less Σ c cᵀ. How many of the
+    /// [`REFRESH`] are in use.
+    changes: [Vec<f64>; RIDGES],
+    changed: usize,
     /// Whether the inverses belong to the sums.
     is_fresh: bool,
 }
 
 /// What is worked out of a sample.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Work {
-    /// zz.
+pub(super) struct RidgeWork {
+    /// zz, filled up with zeros.
     inputs: Vec<f64>,
-    /// Q zz of every regression.
+    /// Q zz of every regression, as long.
     directions: [Vec<f64>; RIDGES],
     /// w over zz, and b − Aw.
     pub(super) model: Vec<f64>,
     towards_model: Vec<f64>,
     /// Scratch of inversions.
-    columns: Vec<f64>,
+    columns: Vec<WideLine>,
 }
 
 /// How far the predictions of the regressions are from what they are shrunk to.
@@ -80,26 +87,38 @@ pub(super) struct Corrections {
 impl Ridges {
     pub(super) fn new(features: usize) -> Self {
         let len = features + EXTRAS;
-        let triangle = || vec![0.0; len * (len + 1) / 2];
+        let whole = len.next_multiple_of(WIDE);
+        let zeros = WideLine([0.0; WIDE]);
         Self {
             features,
-            gram: triangle(),
+            gram: vec![0.0; len * (len + 1) / 2],
             moment: vec![0.0; len],
             residuals: vec![0.0; len],
             samples: 0,
-            inverses: core::array::from_fn(|_| triangle()),
+            inverses: core::array::from_fn(|_| vec![zeros; first_line(whole)]),
+            changes: core::array::from_fn(|_| vec![0.0; REFRESH * whole]),
+            changed: 0,
             is_fresh: false,
         }
     }
 
-    pub(super) fn work(&self) -> Work {
-        let vector = || vec![0.0; self.len()];
-        Work {
-            inputs: vector(),
-            directions: core::array::from_fn(|_| vector()),
-            model: vector(),
-            towards_model: vector(),
-            columns: vec![0.0; 4 * self.len()],
+    /// Bytes of regressions on so many features and of what is worked out of a sample.
+    pub(super) fn memory(features: usize) -> usize {
+        let len = features + EXTRAS;
+        let whole = len.next_multiple_of(WIDE);
+        let lines = RIDGES * first_line(whole) + whole;
+        let numbers = len * (len + 1) / 2 + 4 * len + (RIDGES * (REFRESH + 1) + 1) * whole;
+        size_of::<WideLine>() * lines + size_of::<f64>() * numbers
+    }
+
+    pub(super) fn work(&self) -> RidgeWork {
+        let (len, whole) = (self.len(), self.len().next_multiple_of(WIDE));
+        RidgeWork {
+            inputs: vec![0.0; whole],
+            directions: core::array::from_fn(|_| vec![0.0; whole]),
+            model: vec![0.0; len],
+            towards_model: vec![0.0; len],
+            columns: vec![WideLine([0.0; WIDE]); whole],
         }
     }
 
@@ -122,14 +141,15 @@ impl Ridges {
         extras: [f64; EXTRAS],
         variance: f64,
         has_model: bool,
-        work: &mut Work,
+        work: &mut RidgeWork,
     ) -> Corrections {
         let cpu = Cpu::detect();
-        if !self.is_fresh || self.samples < EARLY || (self.samples - 1).is_multiple_of(REFRESH) {
+        let is_due = self.samples.saturating_sub(1).is_multiple_of(REFRESH as u64);
+        if !self.is_fresh || self.samples < EARLY || is_due {
             self.refresh(variance, work);
         }
         self.read(z, extras, work);
-        let Work { inputs, directions, model, towards_model, .. } = work;
+        let RidgeWork { inputs, directions, model, towards_model, .. } = work;
         let towards_model: &[f64] = if has_model {
             model[self.features..].fill(0.0);
             simd::multiply_symmetric(cpu, &self.gram, model, towards_model);
@@ -142,7 +162,9 @@ impl Ridges {
         };
         let mut corrections = Corrections { of_global: [0.0; RIDGES], of_reference: [0.0; RIDGES] };
         for (ridge, direction) in directions.iter_mut().enumerate() {
-            simd::multiply_symmetric(cpu, &self.inverses[ridge], inputs, direction);
+            simd::multiply_blocks(cpu, &self.inverses[ridge], inputs, direction);
+            let changes = &self.changes[ridge][..self.changed * inputs.len()];
+            simd::subtract_squares(cpu, changes, inputs, direction);
             corrections.of_global[ridge] = dot(direction, towards_model);
             corrections.of_reference[ridge] = dot(direction, &self.moment);
         }
@@ -150,34 +172,39 @@ impl Ridges {
     }
 
     /// Puts a sample into the buffer without a prediction of it.
-    pub(super) fn read(&self, z: Features<'_>, extras: [f64; EXTRAS], work: &mut Work) {
+    pub(super) fn read(&self, z: Features<'_>, extras: [f64; EXTRAS], work: &mut RidgeWork) {
         let (shared, own) = work.inputs.split_at_mut(self.features);
         shared.iter_mut().zip(z.numbers()).for_each(|(wide, z)| *wide = f64::from(*z));
-        own.copy_from_slice(&extras);
+        own[..EXTRAS].copy_from_slice(&extras);
     }
 
     /// Learns the label, less the reference, of the sample in the buffer. `residual` is what the
     /// federation's prediction lacked. If the sample was predicted, the inverses follow.
-    pub(super) fn learn(&mut self, label: f64, residual: Option<f64>, work: &mut Work) {
-        let (cpu, Work { inputs, directions, .. }) = (Cpu::detect(), work);
-        simd::add_gram(cpu, &mut self.gram, &mut self.moment, inputs, &[label]);
+    pub(super) fn learn(&mut self, label: f64, residual: Option<f64>, work: &mut RidgeWork) {
+        let (cpu, RidgeWork { inputs, directions, .. }) = (Cpu::detect(), work);
+        let numbers = &inputs[..self.moment.len()];
+        simd::add_gram(cpu, &mut self.gram, &mut self.moment, numbers, &[label]);
         self.samples += 1;
         let Some(residual) = residual else { return };
         for (sum, input) in self.residuals.iter_mut().zip(&*inputs) {
             *sum += input * residual;
         }
-        for (inverse, direction) in self.inverses.iter_mut().zip(directions) {
+        self.is_fresh &= self.changed < REFRESH;
+        for (changes, direction) in self.changes.iter_mut().zip(directions) {
             let change = 1.0 + dot(direction, inputs);
-            if (1.0..MAX_CHANGE).contains(&change) {
-                simd::add_square(cpu, inverse, direction, -1.0 / change);
-            } else {
-                self.is_fresh = false;
+            self.is_fresh &= (1.0..MAX_CHANGE).contains(&change);
+            if !self.is_fresh {
+                return;
             }
+            let root = math::sqrt(1.0 / change);
+            let new = changes[self.changed * direction.len()..].iter_mut().zip(direction);
+            new.for_each(|(new, direction)| *new = root * *direction);
         }
+        self.changed += 1;
     }
 
     /// Makes D and all inverses anew.
-    fn refresh(&mut self, variance: f64, work: &mut Work) {
+    fn refresh(&mut self, variance: f64, work: &mut RidgeWork) {
         let (cpu, len, count) = (Cpu::detect(), self.len(), self.samples.max(1) as f64);
         let scales = &mut work.towards_model;
         let square = |gram: &[f64], i: usize| gram[i * (i + 1) / 2 + i] / count;
@@ -194,17 +221,18 @@ impl Ridges {
         let used = ((self.samples + FEATURES_AHEAD) / SAMPLES_PER_FEATURE).max(1);
         let used = used.min(self.features as u64) as usize;
         self.is_fresh = true;
+        self.changed = 0;
         for (ridge, inverse) in self.inverses.iter_mut().enumerate() {
-            inverse.copy_from_slice(&self.gram);
-            inverse[0] += 1.0;
-            for i in 1..len {
+            write_blocks(&self.gram, len, inverse);
+            for i in 0..len {
                 let is_unused = ridge == 0 && (used..self.features).contains(&i);
                 let factor = if is_unused { UNUSED } else { 1.0 };
-                inverse[i * (i + 1) / 2 + i] += PENALTIES[ridge] * factor * scales[i];
+                let penalty = if i == 0 { 1.0 } else { PENALTIES[ridge] * factor * scales[i] };
+                inverse[first_line(i) + i / WIDE].0[i % WIDE] += penalty;
             }
             if !simd::invert(cpu, inverse, &mut work.columns) {
                 // Sums beyond reason: this regression has nothing to say until the next time.
-                inverse.fill(0.0);
+                inverse.fill(WideLine([0.0; WIDE]));
             }
         }
     }
@@ -234,13 +262,24 @@ impl Ridges {
         }
         // Extra inputs are labels or errors.
         let factor = |i: usize| if i < features { 1.0 } else { gain };
-        for i in 0..self.len() {
+        let len = self.len();
+        for i in 0..len {
             self.moment[i] *= gain * factor(i);
             self.residuals[i] *= gain * factor(i);
             for j in 0..=i {
-                let (at, both) = (i * (i + 1) / 2 + j, factor(i) * factor(j));
-                self.gram[at] *= both;
-                self.inverses.iter_mut().for_each(|inverse| inverse[at] /= both);
+                self.gram[i * (i + 1) / 2 + j] *= factor(i) * factor(j);
+            }
+        }
+        let whole = len.next_multiple_of(WIDE);
+        for (inverse, changes) in self.inverses.iter_mut().zip(&mut self.changes) {
+            for (at, change) in changes.iter_mut().enumerate() {
+                *change /= factor(at % whole);
+            }
+            for i in 0..whole {
+                let row = inverse[first_line(i)..][..=i / WIDE].iter_mut();
+                for (j, entry) in row.flat_map(|line| &mut line.0).enumerate() {
+                    *entry /= factor(i) * factor(j);
+                }
             }
         }
     }
@@ -248,13 +287,16 @@ impl Ridges {
     /// Whether a saved state could have been reached with as many features.
     pub(super) fn is_sound(&self, features: usize) -> bool {
         let len = features + EXTRAS;
-        let entries = len * (len + 1) / 2;
+        let (entries, whole) = (len * (len + 1) / 2, len.next_multiple_of(WIDE));
         self.features == features
             && self.gram.len() == entries
-            && self.inverses.iter().all(|inverse| inverse.len() == entries)
+            && self.inverses.iter().all(|inverse| inverse.len() == first_line(whole))
             && [&self.moment, &self.residuals].iter().all(|sums| sums.len() == len)
             && self.gram.iter().chain(&self.moment).chain(&self.residuals).all(super::is_sum)
-            && self.inverses.iter().flatten().all(|entry| entry.is_finite())
+            && self.changes.iter().all(|changes| changes.len() == REFRESH * whole)
+            && self.changed <= REFRESH
+            && self.inverses.iter().flatten().all(|line| line.0.iter().all(|q| q.is_finite()))
+            && self.changes.iter().flatten().all(|entry| entry.is_finite())
             && (0..len).all(|i| self.gram[i * (i + 1) / 2 + i] >= 0.0)
             && is_count(self.samples)
     }

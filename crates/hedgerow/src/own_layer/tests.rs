@@ -222,7 +222,7 @@ fn save_and_restore_changes_nothing_and_nonsense_is_refused() {
         |state| state.ridges = Some(Ridges::new(5)),
         |state| state.small[0] = SmallRidge::new(0.5),
         |state| state.clips = SoftClips::new(3),
-        |state| state.mixture = Mixture::new(&[0.5, 0.5]),
+        |state| state.mixture = ExpertMixture::new(&[0.5, 0.5]),
     ];
     for (number, damage) in damages.into_iter().enumerate() {
         let mut bad = own.clone();
@@ -307,7 +307,7 @@ fn a_label_that_stays_the_same_and_then_jumps_costs_little() {
 /// The first sample says nothing about the experts: all of them said the same.
 #[test]
 fn the_first_error_doesn_t_hide_which_expert_is_better() {
-    let (mut mixture, mut bounded) = (Mixture::new(&[0.7, 0.3]), [0.0; 2]);
+    let (mut mixture, mut bounded) = (ExpertMixture::new(&[0.7, 0.3]), [0.0; 2]);
     for t in 0..4 {
         let (experts, label) = if t == 0 { ([0.0; 2], 1e3) } else { ([1.0, 0.01], 0.0) };
         let mixed = mixture.predict(&experts, t, &mut bounded);
@@ -333,5 +333,5 @@ fn memory_is_what_the_state_takes() {
         let (bound, saved) = (OwnLayer::memory(features), OwnLayer::new(features).save().len());
         assert!(saved < bound && bound < saved + 20_000, "{features}: {saved} of {bound}");
     }
-    assert!(OwnLayer::memory(80) < 200_000);
+    assert!(OwnLayer::memory(80) < 230_000);
 }

@@ -7,11 +7,13 @@ use crate::limits::MAX_FEATURE;
 use crate::simd::trig::{LARGEST_DIRECT, Waves, tame};
 use crate::simd::vector::{LANES, Line, Vector};
 
+mod blocks;
 mod hadamard;
 mod projection;
 mod triangle;
 mod units;
 
+pub(crate) use blocks::*;
 pub(crate) use hadamard::*;
 pub(crate) use projection::*;
 pub(crate) use triangle::*;

@@ -1,10 +1,17 @@
 //! [`Wide`]: eight f64 at a time, as [`super::vector::Vector`] is sixteen f32. Every implementation
 //! gives the same bits.
 
+use serde::{Deserialize, Serialize};
+
 use crate::math;
 
 /// Numbers in a vector, on every processor.
 pub(crate) const WIDE: usize = 8;
+
+/// Eight f64 in memory, on a cache line of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[repr(align(64))]
+pub(crate) struct WideLine(pub(crate) [f64; WIDE]);
 
 /// Eight f64.
 pub(crate) trait Wide: Copy {

@@ -123,6 +123,13 @@ pub(crate) const MEMORY_LIMIT: Flag = Flag::new(
 );
 pub(crate) const OUT: Flag =
     Flag::new("out", "run.out", Takes::Text("DIR"), "Folder for the results");
+pub(crate) const PREDICTIONS: Flag = Flag::new(
+    "predictions",
+    "run.predictions",
+    Takes::Text("FILE"),
+    "File for every prediction of the first trial (.csv, .jsonl, .parquet): row, time, node, \
+     method, truth, prediction, interval",
+);
 pub(crate) const DROPOUT: Flag = Flag::new(
     "dropout",
     "participation.dropout",

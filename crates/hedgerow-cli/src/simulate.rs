@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use hedgerow_config::Layer;
 use hedgerow_config::flags::{Flag, FlagSet, SettingFlags};
 use hedgerow_data::Dataset;
 use hedgerow_data::samples::SampleStream;
@@ -12,11 +13,12 @@ use hedgerow_data::streams::STREAMS;
 use hedgerow_lab::live;
 use hedgerow_lab::memory::gigabytes;
 use hedgerow_lab::output::{OutputFolder, summary_json};
+use hedgerow_lab::predictions;
 use hedgerow_lab::results::Results;
 use hedgerow_lab::run::{self, Experiment, RunError};
 use hedgerow_lab::settings::{Scaling, Settings, Source};
 use hedgerow_node::Exit;
-use hedgerow_report::terminal::{significant, summary};
+use hedgerow_report::terminal::{View, significant, summary};
 use indicatif::ProgressBar;
 
 use crate::flags;
@@ -35,6 +37,9 @@ pub(crate) struct Arguments {
     file: Option<PathBuf>,
     #[command(flatten)]
     flags: SettingFlags<SimulateFlags>,
+    /// Show the paper's methods, unless --method names others, and its measures
+    #[arg(long)]
+    paper: bool,
     /// Print the summary as JSON instead of a table
     #[arg(long)]
     json: bool,
@@ -71,6 +76,7 @@ impl FlagSet for SimulateFlags {
         flags::THREADS,
         flags::MEMORY_LIMIT,
         flags::OUT,
+        flags::PREDICTIONS,
     ];
     const SET: &'static str = "Any other setting, such as learning.ridge=0.001; may be repeated";
 }
@@ -80,16 +86,19 @@ const WORTH_TELLING: f64 = 1e9;
 
 pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
     // Whatever can go wrong should do so before the work, not after it.
-    let settings = Settings::load(&arguments.flags.layers(arguments.file.as_deref())?)?;
+    let paper =
+        arguments.paper.then(|| Layer::value("--paper", "federation.methods", vec!["paper"]));
+    let layers = arguments.flags.layers(arguments.file.as_deref())?;
+    let settings = Settings::load(&paper.into_iter().chain(layers).collect::<Vec<_>>())?;
     let talks = !arguments.quiet && !arguments.json;
-    let (folder, results, because) = match &settings.data.source {
+    let (folder, results, data, because) = match &settings.data.source {
         Source::Files { files, .. } if files.iter().any(|file| file == Path::new("-")) => {
             live::check(&settings)?;
             let stream =
                 SampleStream::open(files, &settings.data.columns).map_err(RunError::from)?;
             let folder = OutputFolder::prepare(&settings.out, hedgerow_report::run::FILES)?;
             let ended = learn_live(&settings, stream, talks)?;
-            (folder, ended.results, ended.because)
+            (folder, ended.results, None, ended.because)
         }
         source => {
             let bytes = bytes_bar(source, talks);
@@ -109,15 +118,20 @@ pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
             }
             let results = experiment.run(&|| bar.inc(1));
             bar.finish_and_clear();
-            (folder, Results { memory_bytes: Some(memory as u64), ..results? }, None)
+            let results = Results { memory_bytes: Some(memory as u64), ..results? };
+            (folder, results, Some(data), None)
         }
     };
     folder.write(&hedgerow_report::run::files(&results)?)?;
+    if let Some(path) = &settings.predictions {
+        predictions::write(path, &results, data.as_ref())?;
+    }
     if arguments.json {
         print(&summary_json(&results)?)?;
     } else if !arguments.quiet {
         let report = folder.path().join("report.html");
-        print(&format!("{}\nReport: {}\n", summary(&results), report.display()))?;
+        let view = if arguments.paper { View::Paper } else { View::Plain };
+        print(&format!("{}\nReport: {}\n", summary(&results, view), report.display()))?;
     }
     because.map_or(Ok(()), |error| Err(error.into()))
 }
@@ -189,6 +203,7 @@ fn after_help() -> String {
 const EXAMPLES: &str = "\
 Examples:
   hedgerow simulate
+  hedgerow simulate --paper
   hedgerow simulate --data drift --method mk,sk --rounds 2000
   hedgerow simulate --data house.csv.gz --target price --nodes 50
   hedgerow simulate --data series.csv --lags 5

@@ -27,6 +27,10 @@ pub struct Dataset {
     pub last: Option<Vec<f32>>,
     /// Whether it is a time series, to be compared with the trivial forecasts.
     pub is_time_series: bool,
+    /// The time of each label in seconds since 1970; empty if the data has no time.
+    pub times: Vec<f64>,
+    /// Whether times are dates, not plain numbers.
+    pub has_dates: bool,
     /// Cells of the inputs without a value.
     pub missing: u64,
     /// Whether the first samples are of the order of one.
@@ -36,6 +40,8 @@ pub struct Dataset {
     x: Store,
     /// Of each input, then of the label.
     ranges: Vec<Range>,
+    /// The row of each label in its file, from 1; empty if samples are not from a file.
+    rows: Vec<u64>,
     /// Applied to inputs as they are read: offset and factor.
     affine: Option<Vec<(f64, f64)>>,
 }
@@ -122,11 +128,14 @@ impl Dataset {
             too_short: Vec::new(),
             last: None,
             is_time_series: false,
+            times: Vec::new(),
+            has_dates: false,
             missing: 0,
             is_of_order_one: true,
             input_columns: InputColumns::default(),
             x: Store::in_memory(features, Vec::new()),
             ranges: vec![Range::EMPTY; features + 1],
+            rows: Vec::new(),
             affine: None,
         }
     }
@@ -207,6 +216,10 @@ impl Dataset {
         let (has_owners, names) = (stream.has_owners(), stream.owners().to_vec());
         let mut data = writer.finish(has_owners.then_some(names), stream.is_time_series())?;
         data.input_columns = stream.input_columns().clone();
+        if !stream.has_time() {
+            data.times = Vec::new();
+        }
+        data.has_dates = stream.has_dates();
         data.check_labels(stream.history())?;
         Ok(data)
     }
@@ -231,12 +244,13 @@ impl Dataset {
         for (index, &label) in self.y.iter().enumerate() {
             x.clear();
             self.inputs(&[index as u32], &mut x).map_err(DataError::Store)?;
-            sample.owner = owner_of(index);
+            (sample.owner, sample.row) = (owner_of(index), self.row(index));
             if series[sample.owner as usize].next(&shape, &x, &[], label, &mut sample) {
                 writer.push(&sample)?;
             }
         }
-        let data = writer.finish(self.owners.map(|owners| owners.names), true)?;
+        let mut data = writer.finish(self.owners.map(|owners| owners.names), true)?;
+        data.times = Vec::new();
         data.check_labels(shape.history())?;
         Ok(data)
     }
@@ -249,6 +263,12 @@ impl Dataset {
     /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.y.is_empty()
+    }
+
+    /// The row of a sample's label in its file, from 1; of samples that are not from a file, their
+    /// number.
+    pub fn row(&self, index: usize) -> u64 {
+        self.rows.get(index).copied().unwrap_or(index as u64 + 1)
     }
 
     /// Labels that are missing.
@@ -354,6 +374,8 @@ impl Writer {
         }
         self.x.push(&sample.x).map_err(DataError::Store)?;
         self.data.see(&sample.x, sample.y);
+        self.data.rows.push(sample.row);
+        self.data.times.push(sample.time);
         self.owners.push(sample.owner);
         self.last.push(sample.last.unwrap_or(f32::NAN));
         Ok(())

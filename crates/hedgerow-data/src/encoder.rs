@@ -41,6 +41,8 @@ pub(super) struct Encoder {
     node: Option<usize>,
     signs: bool,
     joined: String,
+    /// Whether a time was a date, not a plain number.
+    has_dates: bool,
 }
 
 /// How a column enters: as its number, or as numbers of which its text sets one to 1.
@@ -146,7 +148,8 @@ impl Encoder {
             inputs.push(Input { column, slots });
         }
         let (names, signs) = (names.to_vec(), choice.signs);
-        Ok(Self { file, names, inputs, lagged, targets, time, node, signs, joined: String::new() })
+        let (joined, has_dates) = (String::new(), false);
+        Ok(Self { file, names, inputs, lagged, targets, time, node, signs, joined, has_dates })
     }
 
     /// Numbers of the row's own inputs.
@@ -177,6 +180,11 @@ impl Encoder {
     pub(super) fn place(&self, line: u64, column: Option<usize>) -> CellPosition {
         let column = column.map(|column| self.names[column].clone());
         CellPosition { file: self.file.clone(), row: Some(line), column }
+    }
+
+    /// Whether times so far are dates, not plain numbers.
+    pub(super) fn has_dates(&self) -> bool {
+        self.has_dates
     }
 
     /// The first column of the time.
@@ -268,6 +276,7 @@ impl Encoder {
                 }
             }
         }
+        self.has_dates |= self.joined.trim().parse::<f64>().is_err();
         timestamp::parse(&self.joined).ok_or_else(|| {
             DataError::BadTime(self.place(row.line(), Some(first)), excerpt(&self.joined))
         })

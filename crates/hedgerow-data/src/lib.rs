@@ -52,7 +52,7 @@ mod store;
 pub mod streams;
 mod tables;
 pub mod text;
-mod timestamp;
+pub mod timestamp;
 
 pub use dataset::{Dataset, FIRST_LOOK, Owners, is_of_order_one};
 pub use error::DataError;

@@ -23,6 +23,10 @@ pub struct Sample {
     pub owner: u32,
     /// In a time series, the latest label that was known when the forecast was made.
     pub last: Option<f32>,
+    /// The row of the label in its file, from 1.
+    pub row: u64,
+    /// Its time in seconds since 1970; 0 without a time.
+    pub time: f64,
 }
 
 /// Which columns each input may come from.
@@ -51,6 +55,7 @@ pub struct SampleStream {
     target: usize,
     rows_taken: usize,
     is_live: bool,
+    has_dates: bool,
 }
 
 /// Where rows come from.
@@ -128,6 +133,7 @@ impl SampleStream {
             numbers: Numbers::default(),
             rows_taken: 0,
             is_live,
+            has_dates: false,
         };
         if targets.len() > 1 {
             // Every series is a node.
@@ -149,9 +155,19 @@ impl SampleStream {
         self.is_live
     }
 
+    /// Whether rows have a time.
+    pub fn has_time(&self) -> bool {
+        !self.choice.time.is_empty()
+    }
+
+    /// Whether times so far are dates, not plain numbers.
+    pub fn has_dates(&self) -> bool {
+        self.has_dates
+    }
+
     /// Whether rows have an order in time: they have a time, or samples depend on earlier rows.
     pub fn is_time_series(&self) -> bool {
-        self.shape.looks_back() || !self.choice.time.is_empty()
+        self.shape.looks_back() || self.has_time()
     }
 
     /// Names of the nodes so far; empty if the data names no nodes.
@@ -200,6 +216,7 @@ impl SampleStream {
             let series = self.series.entry((owner, target)).or_default();
             if series.next(&self.shape, inputs, lagged, labels[target], sample) {
                 sample.owner = owner;
+                (sample.row, sample.time) = (self.numbers.line, self.numbers.time);
                 return Ok(true);
             }
         }
@@ -218,6 +235,9 @@ impl SampleStream {
             };
             if !found {
                 return Ok(false);
+            }
+            if let Input::Tables(tables) = &self.input {
+                self.has_dates |= tables.encoder.has_dates();
             }
             self.rows_taken += 1;
             if self.choice.time.is_empty() {
@@ -264,6 +284,7 @@ impl SampleStream {
         rows.sort_by(|a, b| a.time.total_cmp(&b.time));
         let store = writer.finish().map_err(DataError::Store)?;
         let column = tables.encoder.place(0, tables.encoder.time_column()).column;
+        self.has_dates = tables.encoder.has_dates();
         let (rows, bytes) = (rows.into_iter(), tables.bytes_read());
         self.input = Input::Sorted(Sorted { store, rows, last: 0, files, column, bytes });
         Ok(())

@@ -9,7 +9,7 @@ const JULIAN_DAY_OF_1970: i32 = 2_440_588;
 /// Seconds since the first of January 1970: `2013-03-01 17:00:00`, `2013-03-01T17:00:00Z`,
 /// `2013-03-01T18:00:00+01:00`, `10/03/2004 18.00.00` (day first), `2013 3 1 0`, or a plain number,
 /// which is taken as it is. `None` for a text that is no time.
-pub(super) fn parse(text: &str) -> Option<f64> {
+pub(crate) fn parse(text: &str) -> Option<f64> {
     let text = text.trim();
     if let Ok(number) = text.parse::<f64>() {
         return number.is_finite().then_some(number);
@@ -43,6 +43,26 @@ pub(super) fn parse(text: &str) -> Option<f64> {
     let date = Date::from_calendar_date(year as i32, month, u8::try_from(day).ok()?).ok()?;
     let seconds = (hour * 3600 + minute * 60 + second) as f64 + fraction;
     Some(f64::from(date.to_julian_day() - JULIAN_DAY_OF_1970) * 86400.0 + seconds - east)
+}
+
+/// A time as it is written: `2013-03-01T17:00:00`, with a fraction if it has one; empty if it is
+/// beyond the calendar.
+pub fn write(seconds: f64) -> String {
+    let (days, second) = (seconds.div_euclid(86400.0), seconds.rem_euclid(86400.0));
+    if days.abs() > 3e6 {
+        return String::new();
+    }
+    let Ok(date) = Date::from_julian_day(days as i32 + JULIAN_DAY_OF_1970) else {
+        return String::new();
+    };
+    let (whole, fraction) = (second as u32, second.fract());
+    let (hour, minute, second) = (whole / 3600, whole / 60 % 60, whole % 60);
+    let (year, month, day) = (date.year(), u8::from(date.month()), date.day());
+    let mut text = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}");
+    if fraction >= 1e-3 {
+        text += &format!("{fraction:.3}")[1..];
+    }
+    text
 }
 
 /// Largest offset from UTC that is in use, in seconds.
@@ -105,6 +125,14 @@ mod tests {
         assert_eq!(parse("2000-02-28 24:00"), parse("2000-02-29"));
         assert_eq!(parse("1969-12-31 23:59:59"), Some(-1.0));
         assert_eq!(parse("2013 3 1 1").unwrap() - parse("2013 3 1 0").unwrap(), 3600.0);
+    }
+
+    #[test]
+    fn written_times_are_read_again() {
+        for text in ["2000-02-29T12:00:00", "1969-12-31T23:59:59", "2013-03-01T17:05:09.250"] {
+            assert_eq!(write(parse(text).unwrap()), text);
+        }
+        assert_eq!(write(1e300), "");
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod paired;
 mod ranking;
 mod runs;
 mod student;
+pub(crate) use student::critical;
 
 pub use grid::{GridSummary, Worst, geometric_mean};
 pub use grid_config::{GridConfig, GridVariant, default_methods};

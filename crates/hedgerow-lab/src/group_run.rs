@@ -7,10 +7,12 @@ use std::time::Instant;
 use hedgerow::baseline::{Hindsight, Omkl};
 use hedgerow::features::{Features, SampleMap};
 use hedgerow::federation::{NodeRound, RoundError};
+use hedgerow::learning::Loss;
 use hedgerow::method::{MethodSpec, Reference};
 use hedgerow::scaling::{Rescaling, Scale};
 use hedgerow::{Plan, PlanError};
 
+use crate::accuracy::Accuracy;
 use crate::grids::Grids;
 use crate::learners::Learners;
 use crate::measures::{Measures, Trivial};
@@ -64,7 +66,11 @@ impl GroupRun {
         let nodes = context.nodes;
         let most = context.rounds.or(settings.rounds);
         let window = most.map_or(settings.window, |rounds| settings.window.min(rounds));
-        let measures = || Measures::new(features.objective(), window, kernels);
+        let records = settings.predictions.is_some() && trial == 0;
+        let objective = features.objective();
+        let level = Some(settings.interval).filter(|_| objective.loss != Loss::Logistic);
+        let accuracy = || Accuracy::new(nodes, level, context.delay);
+        let measures = || Measures::new(objective, window, kernels, accuracy(), records);
         let central = |plan: &Plan| Box::new(Omkl::new(plan.setup()));
         let mut runs = Vec::new();
         for &choice in group {

@@ -6,6 +6,7 @@
 //! | run trials on known data | [`run`] |
 //! | run on a stream that is read once | [`live`] |
 //! | read what a run found | [`results`] |
+//! | tell whether federating pays | [`worth`] |
 //! | estimate the memory of a run | [`memory`] |
 //! | rank methods, with intervals and tests | [`compare`] |
 //! | repeat the paper's experiments | [`suite`] |
@@ -21,6 +22,7 @@
 //! scored before its label is learned. Results depend only on the settings and the seed, not on the
 //! number of threads. The crate `hedgerow-report` draws figures and pages from results.
 
+mod accuracy;
 pub mod compare;
 pub mod drift;
 mod grids;
@@ -33,6 +35,7 @@ pub mod memory;
 mod method_run;
 pub mod output;
 mod parallelism;
+pub mod predictions;
 mod preprocessor;
 pub mod results;
 mod role;
@@ -43,3 +46,4 @@ pub mod suite;
 mod summary;
 pub mod testing;
 mod trial;
+pub mod worth;

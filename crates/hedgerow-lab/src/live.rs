@@ -112,7 +112,8 @@ pub fn run(
     let trials: Vec<TrialResult> =
         trials.into_iter().map(|trial| trial.finish(round, &context.grids)).collect();
     let (name, seconds) = (&settings.data.name, start.elapsed().as_secs_f64());
-    match summary::summarise(&context, name, stream.has_owners(), &trials, round, seconds) {
+    let owners = stream.has_owners().then(|| stream.owners());
+    match summary::summarise(&context, name, owners, &trials, round, seconds) {
         Ok(results) => Ok(Ended { results, because }),
         // Report an error of the stream first.
         Err(error) => Err(because.unwrap_or(error)),
@@ -241,6 +242,8 @@ struct Rounds {
     /// Of each node, the round it was last in; 0 before it came.
     latest: Vec<u64>,
     round: u64,
+    /// Samples so far.
+    taken: u64,
 }
 
 impl Rounds {
@@ -261,6 +264,7 @@ impl Rounds {
             spare: Sample::default(),
             latest: vec![0; nodes],
             round: 0,
+            taken: 0,
         })
     }
 
@@ -289,6 +293,8 @@ impl Rounds {
                 break;
             }
             self.raw.x.extend_from_slice(&sample.x);
+            self.raw.indices.push(self.taken);
+            self.taken += 1;
             self.raw.y.push(sample.y);
             self.raw.previous.push(sample.last.unwrap_or(f32::NAN));
             self.turns.push(Turn { node: node as u32, samples: 1, contact: Contact::Full });

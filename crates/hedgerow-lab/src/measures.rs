@@ -6,6 +6,8 @@ use hedgerow::features::Features;
 use hedgerow::learning::Objective;
 use hedgerow::metrics::{ErrorMeter, Tally};
 
+use crate::accuracy::Accuracy;
+use crate::predictions::ScoredPrediction;
 use crate::preprocessor::Round;
 use crate::trial::TrackCurve;
 
@@ -13,6 +15,7 @@ use crate::trial::TrackCurve;
 pub(crate) struct Measures {
     learned: Objective,
     pub(crate) meter: ErrorMeter,
+    pub(crate) accuracy: Accuracy,
     pub(crate) loss: Tally,
     pub(crate) wrong: Tally,
     /// Σ L, ridge term included.
@@ -22,14 +25,23 @@ pub(crate) struct Measures {
     round_shares: Vec<f64>,
     round_predictions: u64,
     pub(crate) curve: TrackCurve,
+    /// Every prediction, if they are asked for.
+    pub(crate) predictions: Option<Vec<ScoredPrediction>>,
 }
 
 impl Measures {
     /// Of predictions that are learned by this objective, with a window of so many rounds.
-    pub(crate) fn new(learned: Objective, window: usize, kernels: usize) -> Self {
+    pub(crate) fn new(
+        learned: Objective,
+        window: usize,
+        kernels: usize,
+        accuracy: Accuracy,
+        records: bool,
+    ) -> Self {
         Self {
             learned,
             meter: ErrorMeter::new(window),
+            accuracy,
             loss: Tally::default(),
             wrong: Tally::default(),
             objective: 0.0,
@@ -37,6 +49,7 @@ impl Measures {
             round_shares: vec![0.0; kernels],
             round_predictions: 0,
             curve: TrackCurve::default(),
+            predictions: records.then(Vec::new),
         }
     }
 
@@ -96,7 +109,13 @@ impl Measures {
     /// Scores a prediction that is known in both units, the scaled one first.
     fn score(&mut self, (scaled, raw): (f32, f32), round: &Round, sample: usize, norm2: f64) {
         let (prediction, truth) = (f64::from(scaled), f64::from(round.y[sample]));
-        self.meter.record(raw, round.raw[sample]);
+        let (node, label) = (round.nodes[sample], round.raw[sample]);
+        self.meter.record(raw, label);
+        let interval = self.accuracy.see(node, raw, label);
+        if let Some(predictions) = &mut self.predictions {
+            let index = round.indices[sample];
+            predictions.push(ScoredPrediction { index, node, truth: label, value: raw, interval });
+        }
         self.loss.add(self.learned.loss.value(prediction, truth));
         self.wrong.add(f64::from(u8::from(prediction * truth <= 0.0)));
         self.objective += self.learned.value(prediction, truth, norm2);
@@ -123,6 +142,7 @@ impl Measures {
 
     pub(crate) fn close_round(&mut self) {
         self.meter.close_round();
+        self.accuracy.close_round();
         let predictions = std::mem::take(&mut self.round_predictions);
         if predictions > 0 {
             for (total, share) in self.shares.iter_mut().zip(&mut self.round_shares) {

@@ -325,6 +325,10 @@ impl MethodRun {
                 kernel,
                 mse: measures.meter.mse(),
                 window_mse: measures.window_mse(),
+                mae: measures.accuracy.absolute.mean(),
+                r2: measures.accuracy.r2(measures.meter.mse()),
+                coverage: measures.accuracy.coverage(),
+                nodes: measures.accuracy.nodes,
                 mean_loss: measures.loss.mean(),
                 error_rate: measures.wrong.mean(),
                 traffic,
@@ -332,6 +336,7 @@ impl MethodRun {
                 shares,
                 seconds,
                 curve: measures.curve,
+                predictions: measures.predictions.unwrap_or_default(),
             }
         };
         let Some(own) = self.own else { return vec![track(choice.name(), self.measures)] };

@@ -19,6 +19,8 @@ pub(crate) struct RawRound {
     pub(crate) y: Vec<f32>,
     /// The latest label before, if the data says which one was known; NaN is unknown.
     pub(crate) previous: Vec<f32>,
+    /// The number of each sample in the data, from 0.
+    pub(crate) indices: Vec<u64>,
 }
 
 impl RawRound {
@@ -26,6 +28,7 @@ impl RawRound {
         self.x.clear();
         self.y.clear();
         self.previous.clear();
+        self.indices.clear();
     }
 }
 
@@ -48,7 +51,8 @@ pub(crate) fn due(
         let range = start..start + samples;
         due.x.extend_from_slice(&raw.x[range.start * features..range.end * features]);
         due.y.extend_from_slice(&raw.y[range.clone()]);
-        due.previous.extend_from_slice(&raw.previous[range]);
+        due.previous.extend_from_slice(&raw.previous[range.clone()]);
+        due.indices.extend_from_slice(&raw.indices[range]);
         due_turns.push(Turn { samples, ..*turn });
     }
     (due_turns, due)
@@ -65,6 +69,7 @@ pub(crate) struct Round {
     /// Labels as they came, not scaled, and the latest that was known before.
     pub(crate) raw: Vec<f32>,
     pub(crate) previous: Vec<f32>,
+    pub(crate) indices: Vec<u64>,
     /// Samples of nodes that have no scale yet and can't learn.
     pub(crate) unscaled: Vec<Unscaled>,
     /// The label's unit at each node; empty if all nodes use the unit of the data.
@@ -91,6 +96,7 @@ impl Round {
         self.y.clear();
         self.raw.clear();
         self.previous.clear();
+        self.indices.clear();
         self.unscaled.clear();
     }
 }
@@ -221,15 +227,16 @@ impl Preprocessor {
         for turn in turns {
             let before = round.y.len();
             for sample in sample..sample + turn.samples {
-                let x = &raw.x[sample * self.features..(sample + 1) * self.features];
-                self.admit_sample(turn.node, x, raw.y[sample], raw.previous[sample], round);
+                self.admit_sample(turn.node, raw, sample, round);
             }
             sample += turn.samples;
             round.turns.push(Turn { samples: round.y.len() - before, ..*turn });
         }
     }
 
-    fn admit_sample(&mut self, node: NodeId, x: &[f32], y: f32, previous: f32, round: &mut Round) {
+    fn admit_sample(&mut self, node: NodeId, raw: &RawRound, sample: usize, round: &mut Round) {
+        let x = &raw.x[sample * self.features..(sample + 1) * self.features];
+        let y = raw.y[sample];
         if y.is_nan() {
             self.tally.skipped += 1;
             return;
@@ -254,7 +261,8 @@ impl Preprocessor {
         round.nodes.push(node);
         round.y.push(scaled);
         round.raw.push(y);
-        round.previous.push(previous);
+        round.previous.push(raw.previous[sample]);
+        round.indices.push(raw.indices[sample]);
     }
 
     /// Nodes add the round's samples to their summaries, and due reports go up. `moved` gets a new
@@ -322,7 +330,8 @@ mod tests {
             contact: *contact,
         });
         let (x, y) = samples.iter().map(|(.., x, y)| (*x, *y)).unzip();
-        (turns.collect(), RawRound { x, y, previous: vec![NAN; samples.len()] })
+        let (previous, indices) = (vec![NAN; samples.len()], (0..samples.len() as u64).collect());
+        (turns.collect(), RawRound { x, y, previous, indices })
     }
 
     /// Runs a round like `GroupRun`. Returns the nodes whose models were rescaled, and whether the

@@ -8,6 +8,7 @@ pub use stored::{StoredError, from_stored_json, to_stored_json};
 use hedgerow::method::{MethodInfo, Reference, Role, find};
 use serde::{Deserialize, Serialize};
 
+use crate::predictions::MethodPredictions;
 use crate::role::role_of;
 
 /// The results of a finished run.
@@ -26,6 +27,9 @@ pub struct Results {
     pub scaling: String,
     /// Number of nodes, K.
     pub nodes: usize,
+    /// Names of the nodes, if the data names them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub node_names: Vec<String>,
     /// Number of rounds, T.
     pub rounds: usize,
     /// Numbers one message may carry, r.
@@ -40,6 +44,8 @@ pub struct Results {
     pub partition: String,
     /// Name of the loss that was minimised.
     pub loss: String,
+    /// The share of labels that intervals are to contain.
+    pub interval: f64,
     /// Rounds in the sliding window of `mse_last_window` and of the windowed curves.
     pub window: usize,
     /// Share of node-rounds that lost contact, and the like, in words; empty when all nodes took
@@ -50,6 +56,9 @@ pub struct Results {
     pub best_kernel: Option<usize>,
     /// One entry per method; `sk` has one per kernel.
     pub methods: Vec<MethodResult>,
+    /// The predictions of the first trial, if they were asked for; not written to the summary.
+    #[serde(skip)]
+    pub predictions: Vec<MethodPredictions>,
     /// Bytes of memory that the run was expected to take, where that was known beforehand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
@@ -97,6 +106,17 @@ pub struct MethodResult {
     /// The same over the last window of rounds; not for `hindsight`, nor where a trial had no
     /// prediction in it.
     pub mse_last_window: Option<Moments>,
+    /// Mean absolute error over every prediction of every node; not for `hindsight`.
+    pub mae: Option<Moments>,
+    /// The share of the labels' variance that predictions explain, R², over trials; not for
+    /// `hindsight`.
+    pub r2: Option<f64>,
+    /// Intervals around predictions; not for `hindsight`, classes and many nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<IntervalResult>,
+    /// Errors at each node, over trials; empty for `hindsight` and many nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeError>,
     /// Mean loss per prediction, without the ridge term.
     pub mean_loss: Moments,
     /// Share of wrong signs; only for the logistic loss.
@@ -128,6 +148,24 @@ pub struct MethodResult {
     /// Course over time; written to `curves.csv`, not to the summary.
     #[serde(skip)]
     pub curve: Curve,
+}
+
+/// How intervals did, over trials.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct IntervalResult {
+    /// The share of labels within their intervals.
+    pub coverage: f64,
+    /// Mean width of intervals, in the label's own unit.
+    pub width: f64,
+}
+
+/// The error at a node.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct NodeError {
+    /// Predictions in all trials.
+    pub predictions: u64,
+    /// Mean squared error over them; 0 if there are none.
+    pub mse: f64,
 }
 
 /// Mean and standard deviation over trials.
@@ -175,10 +213,7 @@ pub struct Curve {
 impl MethodResult {
     /// Name for tables and legends: `mk`, or `sk 6` where there is one entry per kernel.
     pub fn label(&self) -> String {
-        match self.kernel {
-            Some(kernel) => format!("{} {kernel}", self.name),
-            None => self.name.clone(),
-        }
+        label(&self.name, self.kernel)
     }
 
     /// The description of its method. That of a variant (`mk:voters`, `sk/q8`), and of a method
@@ -239,6 +274,11 @@ impl Results {
     pub fn method(&self, name: &str) -> Option<&MethodResult> {
         self.methods.iter().find(|method| method.name == name)
     }
+}
+
+/// Name for tables of a method, and of its kernel if it has an entry for each.
+pub(crate) fn label(name: &str, kernel: Option<usize>) -> String {
+    kernel.map_or_else(|| name.to_owned(), |kernel| format!("{name} {kernel}"))
 }
 
 /// The sizes of several runs in a line; all of them where runs differ.

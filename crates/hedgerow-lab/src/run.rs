@@ -222,9 +222,9 @@ impl<'a> Experiment<'a> {
                 Parallelism::OverNodes => trials.map(run).collect(),
             }
         })?;
-        let is_owned = data.owners.is_some();
+        let owners = data.owners.as_ref().map(|owners| &owners.names[..]);
         let seconds = start.elapsed().as_secs_f64();
-        summary::summarise(context, &data.name, is_owned, &trials, *rounds as u64, seconds)
+        summary::summarise(context, &data.name, owners, &trials, *rounds as u64, seconds)
     }
 }
 

@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use hedgerow::Plan;
 use hedgerow::aggregation::Aggregation;
 use hedgerow::features::{Amplitude, Draw, FeatureMap, FeatureSpec, Kernel};
-use hedgerow::learning::Loss;
+use hedgerow::learning::{Level, Loss};
 use hedgerow::method::{Average, MkOptions};
 use hedgerow::method::{FeatureKind, PofOptions, Reference};
 use hedgerow_config::{ConfigError, Layer, LearningSection, Merged};
 use toml::Table;
 
+use crate::predictions;
 pub use choices::{Arrivals, MethodChoice, MkVariant, Participation, Scope, Wire};
 use config::Config;
 pub use data::{DataChoice, Scaling, Source};
@@ -57,6 +58,10 @@ pub struct Settings {
     pub window: usize,
     /// Where results go.
     pub out: PathBuf,
+    /// The share of labels that intervals contain.
+    pub interval: Level,
+    /// Where predictions go, if they are asked for.
+    pub predictions: Option<PathBuf>,
     /// The dictionary.
     pub kernels: Vec<Kernel>,
     /// How frequencies are drawn.
@@ -302,6 +307,8 @@ fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
             "" => return Err(out_of_bounds("run.out", "the name of a folder", "empty")),
             out => PathBuf::from(out),
         },
+        interval: run.interval,
+        predictions: Some(run.predictions).filter(|file| !file.is_empty()).map(PathBuf::from),
         kernels: kernels.dictionary(),
         draw: kernels.draw,
         participation,
@@ -309,15 +316,21 @@ fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
         is_default_choice: false,
         learning,
     };
+    settings.predictions.iter().try_for_each(|file| predictions::check(file))?;
     let plain =
         |choice: &MethodChoice| MethodChoice { personal: None, reports_shared: false, ..*choice };
     let defaults: Config = Merged::new(DEFAULTS, &[])?.read()?;
     let defaults = self::methods(&defaults.federation.methods, false)?;
-    settings.is_default_choice = settings.methods.iter().map(plain).eq(defaults);
+    settings.is_default_choice =
+        settings.methods.iter().map(plain).eq(defaults) || federation.methods == [PAPER];
     if settings.is_default_choice {
         // Methods that are not possible are left out quietly.
         let mut chosen = std::mem::take(&mut settings.methods);
-        chosen.retain(|choice| settings.check_method(plain(choice)).is_ok());
+        // A trivial forecast is a label, and the logistic loss needs a score.
+        let needs_score =
+            |choice: &MethodChoice| choice.is_trivial() && settings.loss() == Loss::Logistic;
+        chosen
+            .retain(|choice| !needs_score(choice) && settings.check_method(plain(choice)).is_ok());
         settings.methods = chosen;
     }
     // All other errors are found here, before any data is read.
@@ -332,10 +345,17 @@ fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
     Ok(settings)
 }
 
+/// The name of the methods that the paper compares, and these methods.
+const PAPER: &str = "paper";
+const PAPER_METHODS: [&str; 6] = ["mk", "sk", "naive", "central", "local", "hindsight"];
+
 fn methods(names: &[String], personal: bool) -> Result<Vec<MethodChoice>, SettingsError> {
+    let names = names.iter().map(|name| name.trim());
+    let names: Vec<&str> = names
+        .flat_map(|name| if name == PAPER { PAPER_METHODS.to_vec() } else { vec![name] })
+        .collect();
     let mut chosen: Vec<MethodChoice> = Vec::new();
     for name in names {
-        let name = name.trim();
         let mut choice = MethodChoice::parse(name).ok_or_else(|| unknown_method(name))?;
         if personal && choice.can_be_personal() {
             (choice.personal, choice.reports_shared) = (Some(true), true);
@@ -420,11 +440,11 @@ mod tests {
         assert!(load(3, vec!["sk", "mk"]).is_err());
         assert!(load(16, vec!["gr"]).is_ok() && load(15, vec!["gr/q8"]).is_err());
         // Among the defaults it is left out where it can't be had.
-        let has_gr = |key: &str, value: Value| {
-            with(key, value).unwrap().methods.contains(&MethodChoice::parse("gr").unwrap())
+        let has_tr = |key: &str, value: Value| {
+            with(key, value).unwrap().methods.contains(&MethodChoice::parse("tr").unwrap())
         };
-        assert!(has_gr("federation.budget", 16.into()) && !has_gr("federation.budget", 15.into()));
-        assert!(has_gr("learning.loss", "logistic".into()));
+        assert!(has_tr("federation.budget", 16.into()) && !has_tr("federation.budget", 15.into()));
+        assert!(has_tr("learning.loss", "logistic".into()));
     }
 
     #[test]
@@ -434,10 +454,10 @@ mod tests {
             |text| load(&[&format!("learning.aggregation={text}")]).unwrap().aggregation();
         assert_eq!(aggregation("median"), Aggregation::Median);
         assert_eq!(aggregation("trimmed-mean:0.2"), Aggregation::TrimmedMean { share: 0.2 });
-        // Among the defaults gr is left out.
+        // Among the defaults tr is left out.
         let robust = with("learning.aggregation", "median").unwrap();
-        let gr = MethodChoice::parse("gr").unwrap();
-        assert!(robust.has_default_methods() && !robust.methods.contains(&gr));
+        let tr = MethodChoice::parse("tr").unwrap();
+        assert!(robust.has_default_methods() && !robust.methods.contains(&tr));
         for (flags, parts) in [
             (&["learning.aggregation=average"][..], ["learning.aggregation", "median", "average"]),
             (&["learning.aggregation=trimmed-mean:0.5"], ["aggregation.share", "below 0.5", "0.5"]),

@@ -2,9 +2,13 @@
 
 use hedgerow::learning::Loss;
 use hedgerow::method::Reference;
+use hedgerow::metrics::Tally;
 
+use crate::predictions::MethodPredictions;
 use crate::preprocessor::{PreprocessorTally, Scaler};
-use crate::results::{Curve, DataSummary, MethodResult, Moments, Regret, Results};
+use crate::results::{
+    Curve, DataSummary, IntervalResult, MethodResult, Moments, NodeError, Regret, Results, label,
+};
 use crate::run::RunError;
 use crate::settings::{MethodChoice, Scaling, Source};
 use crate::trial::{HindsightTrack, RunContext, Track, TrialResult};
@@ -21,7 +25,7 @@ struct Points {
 pub(crate) fn summarise(
     context: &RunContext<'_>,
     data: &str,
-    is_owned: bool,
+    owners: Option<&[String]>,
     trials: &[TrialResult],
     last: u64,
     seconds: f64,
@@ -54,6 +58,7 @@ pub(crate) fn summarise(
         context.methods.iter().position(|choice| choice.plain_name() == plain)
     });
     let columns = &settings.data.columns;
+    let is_owned = owners.is_some();
     let partition = match (is_owned && settings.partition == Partition::Auto, &columns.node) {
         (true, Some(column)) => format!("column:{column}"),
         (true, None) => "by owner".to_owned(),
@@ -84,6 +89,10 @@ pub(crate) fn summarise(
             count(&|tally| tally.unscored),
         ),
         nodes: context.nodes,
+        node_names: owners
+            .filter(|_| settings.partition == Partition::Auto)
+            .unwrap_or_default()
+            .to_vec(),
         rounds: last as usize,
         budget: settings.budget,
         kernels: settings.kernels.iter().map(|kernel| kernel.label()).collect(),
@@ -91,13 +100,25 @@ pub(crate) fn summarise(
         seed: settings.seed,
         partition,
         loss: settings.loss().name().to_owned(),
+        interval: settings.interval.share(),
         window: settings.window.min(last as usize),
         participation: settings.participation.describe(),
         best_kernel: by_sk.or(by_function).map(|kernel| kernel + 1),
         methods,
+        predictions: predictions(&trials[0].tracks),
         memory_bytes: None,
         seconds,
     })
+}
+
+/// The predictions of a trial, if they are recorded.
+fn predictions(tracks: &[Track]) -> Vec<MethodPredictions> {
+    let recorded = tracks.iter().filter(|track| !track.predictions.is_empty());
+    let of_track = |track: &Track| MethodPredictions {
+        method: label(&track.name, track.kernel.map(|kernel| kernel + 1)),
+        predictions: track.predictions.clone(),
+    };
+    recorded.map(of_track).collect()
 }
 
 /// What was done to the numbers, in words; empty if nothing was.
@@ -125,7 +146,7 @@ fn describe(scaling: &Scaling, scaler: &Scaler, scales: f64, unscored: f64) -> S
 }
 
 /// Mean and sample standard deviation.
-fn moments(values: impl Iterator<Item = f64> + Clone) -> Moments {
+pub(crate) fn moments(values: impl Iterator<Item = f64> + Clone) -> Moments {
     let count = values.clone().count() as f64;
     let mean = values.clone().sum::<f64>() / count;
     let squares: f64 = values.map(|value| (value - mean) * (value - mean)).sum();
@@ -164,6 +185,10 @@ fn over_trials(
         mse_trials: all().map(|track| track.mse).collect(),
         mse_last_window: Some(over(&|track| track.window_mse))
             .filter(|window| window.mean.is_finite()),
+        mae: Some(over(&|track| track.mae)),
+        r2: Some(over(&|track| track.r2).mean),
+        interval: interval(all()),
+        nodes: node_errors(all()),
         mean_loss: over(&|track| track.mean_loss),
         error_rate: (settings.loss() == Loss::Logistic).then(|| over(&|track| track.error_rate)),
         numbers_up: per_turn(&|track| track.traffic.numbers_up),
@@ -201,6 +226,24 @@ fn over_trials(
             regret,
         },
     }
+}
+
+/// How the intervals of an entry did, if it has any.
+fn interval<'t>(tracks: impl Iterator<Item = &'t Track>) -> Option<IntervalResult> {
+    let each: Vec<(f64, f64)> = tracks.map(|track| track.coverage).collect::<Option<_>>()?;
+    let mean =
+        |part: fn(&(f64, f64)) -> f64| each.iter().map(part).sum::<f64>() / each.len() as f64;
+    Some(IntervalResult { coverage: mean(|(share, _)| *share), width: mean(|(_, width)| *width) })
+}
+
+/// The errors of an entry at each node, all trials together.
+fn node_errors<'t>(tracks: impl Iterator<Item = &'t Track>) -> Vec<NodeError> {
+    let mut sums: Vec<Tally> = Vec::new();
+    for track in tracks {
+        sums.resize(track.nodes.len(), Tally::default());
+        sums.iter_mut().zip(&track.nodes).for_each(|(sum, tally)| *sum += *tally);
+    }
+    sums.iter().map(|sum| NodeError { predictions: sum.count, mse: sum.mean() }).collect()
 }
 
 /// Exponent of the power law through the last two decades, by least squares on logarithms.

@@ -6,12 +6,13 @@ use std::mem::discriminant;
 use hedgerow::federation::RoundError;
 use hedgerow::learning::Loss;
 use hedgerow::method::FeatureKind;
-use hedgerow::metrics::Traffic;
+use hedgerow::metrics::{Tally, Traffic};
 use hedgerow::random::{CounterRng, Purpose};
 
 use crate::grids::Grids;
 use crate::group_run::GroupRun;
 use crate::parallelism::Parallelism;
+use crate::predictions::ScoredPrediction;
 use crate::preprocessor::{PreprocessorTally, RawRound, Scaler};
 use crate::round_generator::RoundGenerator;
 use crate::settings::{MethodChoice, Settings, SettingsError, Sizes};
@@ -29,6 +30,12 @@ pub(crate) struct Track {
     pub(crate) mse: f64,
     /// NaN where there was no prediction in the window.
     pub(crate) window_mse: f64,
+    pub(crate) mae: f64,
+    pub(crate) r2: f64,
+    /// The share of labels within their intervals, and the mean width of these.
+    pub(crate) coverage: Option<(f64, f64)>,
+    /// Squared errors of each node; empty if there are too many nodes.
+    pub(crate) nodes: Vec<Tally>,
     pub(crate) mean_loss: f64,
     pub(crate) error_rate: f64,
     pub(crate) traffic: Traffic,
@@ -37,6 +44,8 @@ pub(crate) struct Track {
     pub(crate) shares: Vec<f64>,
     pub(crate) seconds: f64,
     pub(crate) curve: TrackCurve,
+    /// Empty unless they are asked for.
+    pub(crate) predictions: Vec<ScoredPrediction>,
 }
 
 /// The measurements over time, at the rounds of the grids.
@@ -158,6 +167,7 @@ pub(crate) fn run_trial(
             generator.next_round(&mut turns, &mut samples);
             data.inputs(&samples, &mut raw.x)?;
             let previous = |at: usize| data.last.as_ref().map_or(f32::NAN, |last| last[at]);
+            raw.indices.extend(samples.iter().map(|sample| u64::from(*sample)));
             raw.y.extend(samples.iter().map(|sample| data.y[*sample as usize]));
             raw.previous.extend(samples.iter().map(|sample| previous(*sample as usize)));
             group_run

@@ -1,5 +1,6 @@
 //! Integration tests of experiments. `cargo test -p hedgerow-lab --test all runs::` runs one file.
 
+mod answers;
 mod common;
 mod hostile_streams;
 mod layers;

@@ -88,6 +88,17 @@ async fn play(folder: &Path, name: &str, address: String, samples: String) -> St
     String::from_utf8(written).unwrap()
 }
 
+/// Lines of output without intervals, which the earlier version did not have.
+fn lines(output: &str) -> Vec<serde_json::Value> {
+    let read = |line: &str| {
+        let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let fields = line.as_object_mut().unwrap();
+        fields.retain(|name, _| name != "lower" && name != "upper");
+        line
+    };
+    output.lines().map(read).collect()
+}
+
 #[tokio::test]
 async fn a_server_and_its_nodes_go_on_with_the_same_bits() {
     for method in ["mk", "gr"] {
@@ -102,7 +113,7 @@ async fn a_server_and_its_nodes_go_on_with_the_same_bits() {
         });
         for (name, node) in NAMES.into_iter().zip(nodes) {
             let expected = std::fs::read_to_string(fixture.join(format!("{name}.out"))).unwrap();
-            assert_eq!(node.await.unwrap(), expected, "{method}, node {name}");
+            assert_eq!(lines(&node.await.unwrap()), lines(&expected), "{method}, node {name}");
         }
         server.stop().await.unwrap();
         let (found, expected) = (

@@ -3,9 +3,10 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use hedgerow::learning::{Interval, Level};
 use hedgerow::node::{Answer, BadInput};
 use hedgerow::{Node, Plan};
-use numpy::PyArray1;
+use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 
@@ -59,9 +60,32 @@ pub(crate) fn predict<'py, T: Send>(
     let (py, inputs) = (x.py(), plan.inputs());
     let numbers = Numbers::samples(x, inputs, &plan.config().columns)?;
     let x = numbers.as_slice();
-    each_row(py, shared, numbers.rows(), move |shared, row| {
-        node(shared).predict(&x[row * inputs..][..inputs])
-    })
+    let predictions = each_row(py, shared, numbers.rows(), move |shared, row| {
+        Ok(node(shared).predict(&x[row * inputs..][..inputs])?.value)
+    })?;
+    Ok(PyArray1::from_vec(py, predictions))
+}
+
+/// The intervals around the predictions of all rows: their lower and upper ends, which are NaN if
+/// nothing is known of the node's errors.
+pub(crate) fn predict_interval<'py, T: Send>(
+    shared: &Mutex<T>,
+    plan: &Plan,
+    x: &Bound<'py, PyAny>,
+    level: f64,
+    node: impl Fn(&mut T) -> &mut Node + Send,
+) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    let level = Level::new(level).map_err(errors::value)?;
+    let (py, inputs) = (x.py(), plan.inputs());
+    let numbers = Numbers::samples(x, inputs, &plan.config().columns)?;
+    let x = numbers.as_slice();
+    let ends = each_row(py, shared, numbers.rows(), move |shared, row| {
+        let node = node(shared);
+        node.predict(&x[row * inputs..][..inputs])?;
+        let ends = node.interval(0, level);
+        Ok(ends.map_or([f32::NAN; 2], |Interval { lower, upper }| [lower, upper]))
+    })?;
+    PyArray1::from_vec(py, ends.concat()).reshape([ends.len(), 2])
 }
 
 /// Learns all rows in order. Returns the predictions made before each. A bad label is refused with
@@ -76,31 +100,32 @@ pub(crate) fn learn<'py, T: Send>(
     let numbers = Numbers::samples(x, inputs, &plan.config().columns)?;
     let labels = labels(plan, y, numbers.rows())?;
     let (x, y) = (numbers.as_slice(), labels.as_slice());
-    each_row(py, shared, numbers.rows(), move |shared, row| {
-        learn(shared, &x[row * inputs..][..inputs], y[row])
-    })
+    let predictions = each_row(py, shared, numbers.rows(), move |shared, row| {
+        Ok(learn(shared, &x[row * inputs..][..inputs], y[row])?.value)
+    })?;
+    Ok(PyArray1::from_vec(py, predictions))
 }
 
-/// The predictions that `work` makes of each row.
-fn each_row<'py, T: Send>(
-    py: Python<'py>,
+/// What `work` makes of each row.
+fn each_row<T: Send, R: Send>(
+    py: Python<'_>,
     shared: &Mutex<T>,
     rows: usize,
-    mut work: impl FnMut(&mut T, usize) -> Result<Answer, BadInput> + Send,
-) -> PyResult<Bound<'py, PyArray1<f32>>> {
-    let mut predictions = Vec::with_capacity(rows);
+    mut work: impl FnMut(&mut T, usize) -> Result<R, BadInput> + Send,
+) -> PyResult<Vec<R>> {
+    let mut made = Vec::with_capacity(rows);
     for start in (0..rows).step_by(SAMPLES_PER_SIGNAL_CHECK) {
         py.detach(|| {
             let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
             (start..rows.min(start + SAMPLES_PER_SIGNAL_CHECK)).try_for_each(|row| {
-                predictions.push(work(&mut shared, row)?.value);
+                made.push(work(&mut shared, row)?);
                 Ok(())
             })
         })
         .map_err(|error: BadInput| errors::value(error))?;
         py.check_signals()?;
     }
-    Ok(PyArray1::from_vec(py, predictions))
+    Ok(made)
 }
 
 /// Labels of `rows` rows, all of which can be learned.

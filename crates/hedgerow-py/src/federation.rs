@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use hedgerow::Node;
 use hedgerow::node::{Answer, BadInput, LinkSnapshot};
-use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
+use numpy::{PyArray1, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
 use serde::{Deserialize, Serialize};
@@ -225,6 +225,18 @@ impl Federation {
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         let node = self.node(node)?;
         batch::predict(&self.state, &self.plan, x, move |state| state.node(node))
+    }
+
+    /// The intervals in which labels at one node are expected; see ``Learner.predict_interval``.
+    #[pyo3(signature = (x, node=None, level=0.9), text_signature = "($self, x, node=0, level=0.9)")]
+    fn predict_interval<'py>(
+        &self,
+        x: &Bound<'py, PyAny>,
+        node: Option<&Bound<'py, PyAny>>,
+        level: f64,
+    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        let node = self.node(node)?;
+        batch::predict_interval(&self.state, &self.plan, x, level, move |state| state.node(node))
     }
 
     /// Predicts the label of one sample with the model of one node.

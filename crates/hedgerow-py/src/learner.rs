@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use hedgerow::node::{Answer, BadInput};
 use hedgerow::{Federation, Node};
-use numpy::PyArray1;
+use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
 use serde::{Deserialize, Serialize};
@@ -92,6 +92,18 @@ impl Learner {
     /// Predicts the labels of samples, one per row.
     fn predict<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<f32>>> {
         batch::predict(&self.federation, &self.plan, x, node)
+    }
+
+    /// The intervals in which the labels of samples are expected with this probability (from 0.5 to
+    /// 0.99), one per row: lower and upper ends. Widths follow the errors of predictions so far; NaN
+    /// before the first label that was predicted by a model, and for classes.
+    #[pyo3(signature = (x, level=0.9))]
+    fn predict_interval<'py>(
+        &self,
+        x: &Bound<'py, PyAny>,
+        level: f64,
+    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        batch::predict_interval(&self.federation, &self.plan, x, level, node)
     }
 
     /// Learns from samples in order. Returns the predictions made before each.

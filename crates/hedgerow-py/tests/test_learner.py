@@ -284,3 +284,26 @@ def test_what_is_too_large_is_an_exception() -> None:
         learner.predict_one([10**400, 0, 0])
     with pytest.raises(ValueError, match="too large"):
         learner.learn_one([0, 0, 0], 10**400)
+
+
+def test_intervals_contain_their_share_of_the_labels() -> None:
+    random = np.random.default_rng(3)
+    x = random.uniform(-1, 1, (1500, 2))
+    y = np.sin(3 * x[:, 0]) + 0.3 * random.normal(size=1500)
+    learner = Learner(Plan(inputs=2, scaling="none"))
+    assert np.isnan(learner.predict_interval(x[:3])).all()
+    covered = {0.5: 0, 0.85: 0, 0.9: 0}
+    for row, label in zip(x, y, strict=True):
+        for level in covered:
+            lower, upper = learner.predict_interval([row], level)[0]
+            covered[level] += int(lower <= label <= upper)
+        learner.learn_one(row, label)
+    for level, count in covered.items():
+        assert abs(count / 1500 - level) < 0.03, (level, count)
+    assert learner.predict_interval(x[:4]).shape == (4, 2)
+
+
+@pytest.mark.parametrize("level", [0.0, 0.4, 1.0, float("nan")])
+def test_levels_have_bounds(level: float) -> None:
+    with pytest.raises(ValueError, match=r"between 0\.5 and 0\.99"):
+        Learner(Plan(inputs=1)).predict_interval([[0.0]], level)

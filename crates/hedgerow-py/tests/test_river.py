@@ -536,3 +536,17 @@ def test_memory_counts_what_is_native() -> None:
     wide.learn_one({str(at): 1.0 for at in range(50)})
     narrow.learn_one({"a": 1.0})
     assert wide._raw_memory_usage > narrow._raw_memory_usage + 4 * 49 * 1000
+
+
+def test_intervals_are_around_predictions() -> None:
+    model = HedgerowRegressor()
+    lower, upper = model.predict_interval_one({"a": 1.0})
+    assert np.isnan(lower) and np.isnan(upper)
+    random = np.random.default_rng(1)
+    for value in random.uniform(size=200):
+        model.learn_one({"a": value}, 2 * value + 0.1 * random.normal())
+    sample = {"a": 0.5, "new": 3.0}
+    lower, upper = model.predict_interval_one(sample, level=0.8)
+    assert lower < model.predict_one(sample) < upper
+    with pytest.raises(ValueError, match="level"):
+        model.predict_interval_one(sample, level=2.0)

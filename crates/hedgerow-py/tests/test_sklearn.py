@@ -263,3 +263,16 @@ def test_labels_that_are_refused_leave_nothing() -> None:
         classes.predict(x)
     classes.partial_fit(x, [2] * 10 + [1] * 10, classes=[1, 2])
     assert classes.classes_.tolist() == [1, 2]
+
+
+def test_intervals_are_around_predictions() -> None:
+    random = np.random.default_rng(1)
+    X = random.uniform(size=(400, 2))
+    y = X[:, 0] + 0.1 * random.normal(size=400)
+    model = HedgerowRegressor().fit(X[:300], y[:300])
+    ends = model.predict_interval(X[300:], level=0.9)
+    middle = model.predict(X[300:])
+    assert ends.shape == (100, 2)
+    assert ((ends[:, 0] < middle) & (middle < ends[:, 1])).all()
+    within = ((ends[:, 0] <= y[300:]) & (y[300:] <= ends[:, 1])).mean()
+    assert within > 0.75

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | all files of a run | [`run`] |
 //! | the table of a run on a terminal | [`terminal`] |
+//! | whether federating pays, in a sentence | [`worth`] |
 //! | the self-contained page of a run | [`report`] |
 //! | figures as SVG, and as PNG with the feature `png` | [`figures`] |
 //! | tables, figures, page and advice of a comparison | [`compare`] |
@@ -25,3 +26,4 @@ pub mod reproduction;
 pub mod run;
 pub mod table;
 pub mod terminal;
+pub mod worth;

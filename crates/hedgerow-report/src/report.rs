@@ -7,12 +7,14 @@
 
 mod charts;
 pub(crate) mod compare;
+mod devices;
 mod settings;
 mod table;
 mod verdict;
 
 use crate::figures::markup::escape;
 use crate::page::{fill, page};
+use crate::worth;
 use hedgerow_lab::results::Results;
 
 /// The whole report as one HTML document. Nothing is written and nothing is fetched.
@@ -23,12 +25,19 @@ pub fn render(results: &Results) -> String {
     let circumstances: String = results.circumstances().into_iter().map(line).collect();
     let sizes = escape(&results.sizes());
     let charts: String = charts::charts(results).iter().map(charts::ChartSection::markup).collect();
+    let worth = worth::sentence(results);
+    let worth = worth.map_or(String::new(), |worth| {
+        format!("<p class=\"verdict\"><strong>{}</strong></p>\n", escape(&worth))
+    });
+    let devices = verdict::subject(results).map(|subject| devices::devices(results, subject));
     let body = fill(
         include_str!("report/body.html"),
         &[
+            ("worth", &worth),
             ("verdict", &escape(&verdict::verdict(results))),
             ("table", &table::table(results)),
             ("charts", &charts),
+            ("devices", &devices.unwrap_or_default()),
             ("settings", &settings::settings(results)),
         ],
     );

@@ -1,38 +1,53 @@
 //! What a run found, as text for a terminal.
 
 use hedgerow::method::{Reference, Role};
-use hedgerow_lab::results::{MethodResult, Results};
+use hedgerow_lab::results::{MethodResult, Moments, Results};
 
 use crate::table::Table;
+use crate::worth;
+
+/// What a table on a terminal shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum View {
+    /// Errors in the usual measures, and what is sent.
+    Plain,
+    /// The paper's measures: kernels, regret, budget.
+    Paper,
+}
 
 /// Methods with their errors and costs. Of the single kernels the best gets a row and the others
 /// share one.
-pub fn summary(results: &Results) -> String {
-    let classifies = results.methods.iter().any(|method| method.error_rate.is_some());
-    let (error, second) = match classifies {
-        true => ("errors ± sd", "mean loss"),
-        false => ("MSE ± sd", "last window"),
-    };
-    let headings = ["method", error, second, "kernel", "up", "down", "regret ~ t^a", "time"];
+pub fn summary(results: &Results, view: View) -> String {
+    let columns = columns(results, view);
     let shown = results.methods.iter().filter(|method| !is_other_kernel(method));
-    let mut text = heading(results);
-    text += &Table::of_numbers(headings, shown.map(row)).text();
+    let row = |method: &MethodResult| columns.iter().map(|column| (column.cell)(method)).collect();
+    let mut text = heading(results, view);
+    if let Some(sentence) = worth::sentence(results) {
+        text += &format!("{sentence}\n\n");
+    }
+    text += &Table::of_numbers(columns.iter().map(|column| column.heading.clone()), shown.map(row))
+        .text();
     text += &other_kernels(results);
     text += &losses_to_trivial(results);
-    text += "up, down: numbers per node and round";
-    if let Some(best) = results.best_kernel {
+    text += "\nHow to read this: predictions are scored before their label is learned, lower errors are better.\n";
+    let meanings = columns.iter().filter(|column| !column.meaning.is_empty());
+    text += &meanings
+        .map(|column| format!("  {}: {}\n", column.heading, column.meaning))
+        .collect::<String>();
+    if let Some(best) = results.best_kernel.filter(|_| view == View::Paper) {
         let marked = results.methods.iter().find(|method| method.best);
         let by = marked.map_or("the best fixed function", |method| &method.name);
         let kernel = &results.kernels[best - 1];
-        text += &format!("; best kernel in hindsight, by {by}: {best} ({kernel})");
+        text += &format!("  best kernel in hindsight, by {by}: {best} ({kernel})\n");
     }
-    text + "\n"
+    text
 }
 
-fn heading(results: &Results) -> String {
+fn heading(results: &Results, view: View) -> String {
     let Results { data, nodes, rounds, budget, trials, seed, partition, .. } = results;
+    let of_paper = if view == View::Paper { format!(", budget {budget}") } else { String::new() };
     let mut text = format!(
-        "{}: {} samples of {} numbers, {nodes} nodes ({partition}), {rounds} rounds, budget {budget}, {trials} trial{}, seed {seed}\n",
+        "{}: {} samples of {} numbers, {nodes} devices ({partition}), {rounds} rounds{of_paper}, {trials} trial{}, seed {seed}\n",
         data.name,
         data.samples,
         data.features,
@@ -44,33 +59,116 @@ fn heading(results: &Results) -> String {
     text + "\n"
 }
 
-fn row(method: &MethodResult) -> Vec<String> {
-    let (error, second) = match &method.error_rate {
-        Some(rate) => {
-            let percent = format!("{:.1}% ± {:.1}%", 100.0 * rate.mean, 100.0 * rate.sd);
-            (percent, significant(method.mean_loss.mean))
+/// A column of the table: what its numbers mean, if the heading doesn't say it, and its cells.
+struct Column<'r> {
+    heading: String,
+    meaning: String,
+    cell: Box<dyn Fn(&MethodResult) -> String + 'r>,
+}
+
+impl<'r> Column<'r> {
+    fn new(
+        heading: impl Into<String>,
+        meaning: impl Into<String>,
+        cell: impl Fn(&MethodResult) -> String + 'r,
+    ) -> Self {
+        Self { heading: heading.into(), meaning: meaning.into(), cell: Box::new(cell) }
+    }
+}
+
+fn columns(results: &Results, view: View) -> Vec<Column<'_>> {
+    let with_sd = |moments: Moments| match results.trials {
+        1 => significant(moments.mean),
+        // What is left of equal numbers is rounding.
+        _ if moments.sd < 1e-12 * moments.mean.abs() => {
+            format!("{} ± 0", significant(moments.mean))
         }
-        None => {
-            let error =
-                format!("{} ± {}", significant(method.mse.mean), significant(method.mse.sd));
-            (error, method.mse_last_window.map_or("-".to_owned(), |mse| significant(mse.mean)))
-        }
+        _ => format!("{} ± {}", significant(moments.mean), significant(moments.sd)),
     };
-    let regret = method.regret.as_ref().and_then(|regret| regret.exponent);
-    let count = |numbers: f64| match method.is(Reference::Hindsight) {
+    let number = |number: Option<f64>| number.map_or("-".to_owned(), significant);
+    let sd = if results.trials == 1 { "" } else { " ± sd" };
+    let classifies = results.methods.iter().any(|method| method.error_rate.is_some());
+    let mut columns = vec![Column::new("method", "", |method| match method.best {
+        true => format!("{} (best)", method.name),
+        false => method.name.clone(),
+    })];
+    if classifies {
+        columns.push(Column::new(format!("wrong{sd}"), "share of wrong classes", move |method| {
+            let percent = |share: f64| format!("{:.1}%", 100.0 * share);
+            method.error_rate.map_or("-".to_owned(), |rate| match sd {
+                "" => percent(rate.mean),
+                _ => format!("{} ± {}", percent(rate.mean), percent(rate.sd)),
+            })
+        }));
+        columns.push(Column::new("mean loss", "", |method| significant(method.mean_loss.mean)));
+    } else {
+        columns.push(Column::new(
+            format!("MSE{sd}"),
+            "mean squared error of all predictions",
+            move |method| with_sd(method.mse),
+        ));
+        if view == View::Plain {
+            columns.extend(known_measures(results));
+        }
+        let heading = format!("last {} rounds", results.window);
+        columns.push(Column::new(heading, "MSE at the end", move |method| {
+            number(method.mse_last_window.map(|mse| mse.mean))
+        }));
+    }
+    if view == View::Paper {
+        columns.push(Column::new("kernel", "the one it used most, and how often", kernel));
+        columns.push(Column::new("regret ~ t^a", "growth against hindsight", |method| {
+            let regret = method.regret.as_ref().and_then(|regret| regret.exponent);
+            regret.map_or("-".to_owned(), |exponent| format!("{exponent:.2}"))
+        }));
+    }
+    let count = |method: &MethodResult, numbers: f64| match method.is(Reference::Hindsight) {
         true => "-".to_owned(),
         false => format!("{numbers:.1}"),
     };
-    vec![
-        if method.best { format!("{} (best)", method.name) } else { method.name.clone() },
-        error,
-        second,
-        kernel(method),
-        count(method.numbers_up),
-        count(method.numbers_down),
-        regret.map_or("-".to_owned(), |exponent| format!("{exponent:.2}")),
-        format!("{:.2} s", method.seconds),
-    ]
+    let meaning = "numbers per device and round";
+    columns.push(Column::new("sent up", meaning, move |method| count(method, method.numbers_up)));
+    columns.push(Column::new("received", "", move |method| count(method, method.numbers_down)));
+    columns.push(Column::new("time", "", |method| format!("{:.2} s", method.seconds)));
+    columns
+}
+
+/// Measures that people know besides the MSE.
+fn known_measures(results: &Results) -> Vec<Column<'_>> {
+    let number = |number: Option<f64>| number.map_or("-".to_owned(), significant);
+    let mut columns = vec![
+        Column::new("RMSE", "its root, in the unit of the label", |method| {
+            significant(method.mse.mean.sqrt())
+        }),
+        Column::new("MAE", "mean absolute error", move |method| {
+            number(method.mae.map(|mae| mae.mean))
+        }),
+        Column::new("R²", "1 is exact, 0 is no better than the mean of all labels", |method| {
+            method.r2.map_or("-".to_owned(), |r2| match r2 {
+                r2 if r2 < -99.0 => "< -99".to_owned(),
+                r2 => format!("{r2:.3}"),
+            })
+        }),
+    ];
+    let is_last = |method: &&MethodResult| method.is(Reference::LastLabel);
+    if let Some(last) = results.methods.iter().find(is_last).map(|method| method.mse.mean) {
+        let meaning = "share of the error of predicting the device's last label that is avoided";
+        columns.push(Column::new("skill", meaning, move |method| {
+            match 100.0 * (1.0 - method.mse.mean / last) {
+                percent if percent < -999.0 => "< -999%".to_owned(),
+                percent => format!("{percent:.0}%"),
+            }
+        }));
+    }
+    if results.methods.iter().any(|method| method.interval.is_some()) {
+        let heading = format!("in {:.0}%", 100.0 * results.interval);
+        let meaning = "share of labels within the interval of that level around the prediction";
+        columns.push(Column::new(heading, meaning, |method| {
+            let coverage = method.interval.map(|interval| interval.coverage);
+            coverage.map_or("-".to_owned(), |share| format!("{:.1}%", 100.0 * share))
+        }));
+    }
+    columns
 }
 
 /// The kernel that made the most predictions, and how many.
@@ -142,15 +240,16 @@ mod tests {
     #[test]
     fn every_choice_that_loses_to_a_trivial_forecast_is_named() {
         let losing = [("linear", 3.0), ("gr+personal", 2.0), ("central", 4.0), ("mk", 0.5)];
-        let text = summary(&run(&[&losing[..], &[("last", 1.0), ("mean", 5.0)]].concat()));
+        let text =
+            summary(&run(&[&losing[..], &[("last", 1.0), ("mean", 5.0)]].concat()), View::Plain);
         let named: Vec<&str> = text
             .lines()
             .filter_map(|line| line.split_once(" loses to the node's last label,"))
             .map(|(name, _)| name)
             .collect();
         assert_eq!(named, ["linear", "gr+personal"], "{text}");
-        assert!(!summary(&run(&losing)).contains("loses"));
-        let text = summary(&run(&[("gr", 2.0), ("last", 3.0), ("mean", 1.0)]));
+        assert!(!summary(&run(&losing), View::Plain).contains("loses"));
+        let text = summary(&run(&[("gr", 2.0), ("last", 3.0), ("mean", 1.0)]), View::Plain);
         assert!(text.contains("gr loses to the mean of the node's labels so far,"), "{text}");
     }
 

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::{Compression, Encoder, Reference};
 use crate::features::Features;
+use crate::learning::{ErrorQuantiles, Interval, Level, Loss};
 use crate::limits::MAX_HELD;
 use crate::message::{NodeId, Report};
 use crate::method::{BadSample, NodeMethod};
@@ -35,6 +36,8 @@ pub struct Answer {
     /// Whether there is a model: before the first scale is agreed on, the value is the mean label
     /// so far.
     pub known: bool,
+    /// The range in which the label of the first output is expected; see [`Node::interval`].
+    pub interval: Option<Interval>,
 }
 
 /// Why a sample or a label was not taken; nothing changed.
@@ -160,6 +163,9 @@ struct Raw {
     /// Whether samples that come before the first scale wait for it.
     holds_unscaled: bool,
     state: State,
+    /// The errors of each output's predictions, and the level of the intervals of answers.
+    errors: Vec<ErrorQuantiles>,
+    level: Level,
     link: LinkSnapshot,
     /// The latest broadcast of each output; empty if nothing is compressed.
     known: Vec<Reference>,
@@ -241,6 +247,8 @@ impl Raw {
             scaling: plan.node_scaling(),
             holds_unscaled: false,
             state: State::default(),
+            errors: vec![ErrorQuantiles::default(); plan.outputs()],
+            level: Level::default(),
             link: LinkSnapshot::new(plan),
             known: Vec::new(),
             scratch: Scratch {
@@ -254,6 +262,13 @@ impl Raw {
 
     fn is_scaled(&self) -> bool {
         self.scaling.scale().is_some()
+    }
+
+    /// The range in which the label of the latest prediction of an output is expected.
+    fn interval(&self, plan: &Plan, output: usize, level: Level) -> Option<Interval> {
+        let errors = &self.errors[output];
+        let has_numbers = plan.objective().loss != Loss::Logistic;
+        has_numbers.then(|| errors.interval(self.scratch.values[output], level)).flatten()
     }
 }
 
@@ -354,6 +369,20 @@ impl Node {
         self.raw.as_ref().map_or(&[], |raw| &raw.scratch.values)
     }
 
+    /// The range in which the label of the latest prediction is expected, with this probability.
+    /// None before the first label that was predicted by a model, and for classes.
+    ///
+    /// # Panics
+    /// If the plan has no such output.
+    pub fn interval(&self, output: usize, level: Level) -> Option<Interval> {
+        self.raw.as_ref()?.interval(&self.plan, output, level)
+    }
+
+    /// Sets the level of the intervals in answers, which isn't saved.
+    pub fn set_level(&mut self, level: Level) {
+        self.raw().level = level;
+    }
+
     /// Predicts, and remembers the sample until its label comes. If too many wait, the oldest is
     /// forgotten.
     pub fn predict_later(&mut self, id: &str, x: &[f32]) -> Result<Answer, BadInput> {
@@ -377,7 +406,7 @@ impl Node {
         Ok(answer)
     }
 
-    /// Learns the labels of an earlier prediction, which is the answer.
+    /// Learns the labels of an earlier prediction, which is the answer, without its interval.
     pub fn learn_by_id(&mut self, id: &str, y: &[f32]) -> Result<Answer, BadInput> {
         self.check_labels(y)?;
         let taken = self.raw().state.pending.take(id);
@@ -387,7 +416,7 @@ impl Node {
         let Prediction { x, values, round, known } = prediction;
         self.raw().scratch.values.copy_from_slice(&values);
         self.see(&x, y, known, missing);
-        Ok(Answer { value: values[0], round, known })
+        Ok(Answer { value: values[0], round, known, interval: None })
     }
 
     /// Takes all models to another scale, for drivers that scale samples themselves.
@@ -447,8 +476,10 @@ impl Node {
                 _ => scaling.summary().mean(plan.inputs() + output).unwrap_or(0.0),
             } as f32;
         }
-        let answer = Answer { value: scratch.values[0], round: heads[0].round(), known };
-        (answer, missing)
+        let (value, round) = (scratch.values[0], heads[0].round());
+        let raw = raw.as_deref().filter(|_| known);
+        let interval = raw.and_then(|raw| raw.interval(plan, 0, raw.level));
+        (Answer { value, round, known, interval }, missing)
     }
 
     /// Labels have come for what is in the buffers: they count, and are learned now or in the next
@@ -456,11 +487,14 @@ impl Node {
     fn see(&mut self, x: &[f32], y: &[f32], known: bool, missing: usize) {
         let round = self.round();
         let Self { plan, own, raw, .. } = self;
-        let Raw { scaling, holds_unscaled, state, link, scratch, .. } =
+        let Raw { scaling, holds_unscaled, state, errors, link, scratch, .. } =
             &mut **raw.get_or_insert_with(|| Box::new(Raw::new(plan)));
         let State { tally, unacked, held, .. } = state;
         tally.samples = tally.samples.saturating_add(1);
         if known {
+            for (errors, (value, y)) in errors.iter_mut().zip(scratch.values.iter().zip(y)) {
+                errors.see(*value, *y);
+            }
             let errors = scratch.values.iter().zip(y).map(|(value, y)| {
                 let error = f64::from(*value) - f64::from(*y);
                 error * error

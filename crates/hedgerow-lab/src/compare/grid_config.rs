@@ -13,7 +13,7 @@ use crate::settings::{MethodChoice, Scope, Settings};
 /// The methods that are compared by default: all, with references, but for the previous
 /// label of the whole stream. It is added to time series; where samples have no order, nobody could
 /// know it. Of a method whose nodes have layers of their own, the shared predictions are compared
-/// too. The first method that is run by default is also run at each device alone and with all
+/// too. The first federated method that is run by default is also run at each device alone and with all
 /// samples in one place, to judge federating by.
 pub fn default_methods() -> impl Iterator<Item = MethodChoice> {
     let is_known = |info: &&&MethodInfo| info.reference != Some(Reference::PreviousLabel);
@@ -22,7 +22,10 @@ pub fn default_methods() -> impl Iterator<Item = MethodChoice> {
         let shared = MethodChoice { personal: Some(false), ..choice };
         [Some(choice), info.prefers_personal.then_some(shared)].into_iter().flatten()
     };
-    let first = Settings::load(&[]).ok().and_then(|settings| settings.methods.first().copied());
+    let is_federated =
+        |choice: &MethodChoice| choice.scope == Scope::Federated && choice.info.travels();
+    let settings = Settings::load(&[]).ok();
+    let first = settings.and_then(|settings| settings.methods.into_iter().find(is_federated));
     let apart = move |scope| first.map(|choice| MethodChoice { scope, ..choice });
     let apart = [Scope::Alone, Scope::Pooled].into_iter().filter_map(apart);
     METHODS.iter().filter(is_known).flat_map(with_shared).chain(apart)

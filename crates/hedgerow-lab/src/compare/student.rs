@@ -15,7 +15,7 @@ pub(super) fn two_sided(t: f64, freedom: f64) -> f64 {
 }
 
 /// How far from zero a t variable goes with no more than this probability.
-pub(super) fn critical(probability: f64, freedom: f64) -> f64 {
+pub(crate) fn critical(probability: f64, freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     while two_sided(high, freedom) > probability && high < 1e300 {
         (low, high) = (high, high * 2.0);

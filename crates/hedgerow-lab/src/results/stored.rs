@@ -3,10 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Curve, MethodResult, Moments, Regret, Results};
+use super::{Curve, IntervalResult, MethodResult, Moments, Regret, Results};
 
 /// Version of this layout.
-const STORED_LAYOUT: u32 = 1;
+const STORED_LAYOUT: u32 = 2;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -116,6 +116,10 @@ fn numbers(results: &mut Results) -> Vec<&mut f64> {
             mse,
             mse_trials,
             mse_last_window,
+            mae,
+            r2,
+            interval,
+            nodes,
             mean_loss,
             error_rate,
             numbers_up,
@@ -151,7 +155,12 @@ fn numbers(results: &mut Results) -> Vec<&mut f64> {
         numbers.extend(
             mse_trials.iter_mut().chain(selected).chain(votes).chain(shares.iter_mut().flatten()),
         );
-        let all = [mse, mean_loss].into_iter().chain(mse_last_window).chain(error_rate);
+        numbers.extend(r2);
+        numbers.extend(
+            interval.iter_mut().flat_map(|IntervalResult { coverage, width }| [coverage, width]),
+        );
+        numbers.extend(nodes.iter_mut().map(|node| &mut node.mse));
+        let all = [mse, mean_loss].into_iter().chain(mae).chain(mse_last_window).chain(error_rate);
         let all = all.chain(mse_course).chain(mse_window).chain(loss).chain(regrets);
         numbers.extend(all.flat_map(|Moments { mean, sd }| [mean, sd]));
         if let Some(Regret { mean, sd, exponent }) = regret {
@@ -292,13 +301,13 @@ mod tests {
     #[test]
     fn foreign_files_are_refused_without_a_panic() {
         let good = to_stored_json(&awkward()).unwrap();
-        for json in ["", "{}", "[]", "{\"layout\":1}", &good[..good.len() / 2]] {
+        for json in ["", "{}", "[]", "{\"layout\":2}", &good[..good.len() / 2]] {
             assert!(matches!(from_stored_json(json), Err(StoredError::Json(_))), "{json}");
         }
-        let newer = good.replacen("\"layout\":1", "\"layout\":2", 1);
+        let newer = good.replacen("\"layout\":2", "\"layout\":3", 1);
         assert_eq!(
             from_stored_json(&newer).unwrap_err().to_string(),
-            "a stored run of layout 2, but this program reads layout 1"
+            "a stored run of layout 3, but this program reads layout 2"
         );
         let (head, _) = good.split_once("\"not_finite\":").unwrap();
         let beyond = format!("{head}\"not_finite\":[[99999999,\"nan\"]]}}");

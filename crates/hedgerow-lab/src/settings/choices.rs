@@ -38,10 +38,11 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// What follows the name of a method.
+    /// Names of the others, which follow that of a method.
     pub const SUFFIXES: [(&str, Self); 2] = [("+alone", Self::Alone), ("+pooled", Self::Pooled)];
 
-    pub(crate) fn suffix(self) -> &'static str {
+    /// What follows the name of a method; empty for a federation.
+    pub fn suffix(self) -> &'static str {
         Self::SUFFIXES.iter().find(|(_, scope)| *scope == self).map_or("", |(suffix, _)| suffix)
     }
 

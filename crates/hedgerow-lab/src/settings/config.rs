@@ -1,5 +1,6 @@
 //! Settings as `defaults.toml` has them.
 
+use hedgerow::learning::Level;
 use hedgerow_config::{KernelSection, LearningSection, within};
 use hedgerow_data::columns::{Categories, Disorder, Duplicates};
 use serde::Deserialize;
@@ -69,4 +70,6 @@ pub(super) struct RunConfig {
     pub(super) window: usize,
     pub(super) memory_limit: f64,
     pub(super) out: String,
+    pub(super) interval: Level,
+    pub(super) predictions: String,
 }

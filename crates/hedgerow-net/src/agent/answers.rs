@@ -210,8 +210,7 @@ fn reply_to(node: &mut LocalNode, sample: &Sample) -> Reply {
 }
 
 fn answer_to(node: &mut LocalNode, sample: &Sample) -> Result<Value, BadInput> {
-    let Predicted { prediction, round, known } = node.take(sample)?.into();
-    let mut answer = json!({ "prediction": prediction, "round": round, "known": known });
+    let mut answer = json!(Predicted::from(node.take(sample)?));
     if let Some(id) = &sample.id {
         answer["id"] = id.as_str().into();
     }

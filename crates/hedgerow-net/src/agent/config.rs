@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use hedgerow::learning::Level;
 use hedgerow_config::{ConfigError, Layer, Merged, within};
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
@@ -80,6 +81,7 @@ pub struct Samples {
     pub pace: Pace,
     pub patience: Span,
     pub at_end: AtEnd,
+    pub interval: Level,
     pub quiet: bool,
 }
 

@@ -110,6 +110,7 @@ impl Agent {
     pub(super) fn with_schema(&mut self, mut node: Node) -> LocalNode {
         // In step, samples before the first scale only make the scale, as in a simulation.
         node.hold_unscaled(self.settings.samples.pace != Pace::Round);
+        node.set_level(self.settings.samples.interval);
         let schema = Schema::new(node.plan(), self.settings.samples.others);
         let format = self.settings.samples.format;
         let header = self.header.take().or_else(|| self.rows.header().map(<[u8]>::to_vec));

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
+use hedgerow::learning::Interval;
 use hedgerow::node::Answer;
 
 /// Lines that may wait to be written.
@@ -47,11 +48,24 @@ pub struct Predicted {
     pub round: u64,
     /// Whether there was a model.
     pub known: bool,
+    /// The interval in which the label is expected, if enough is known.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Bounds>,
+}
+
+/// The ends of an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Bounds {
+    /// Lower end.
+    pub lower: f32,
+    /// Upper end.
+    pub upper: f32,
 }
 
 impl From<Answer> for Predicted {
-    fn from(Answer { value, round, known }: Answer) -> Self {
-        Self { prediction: value, round, known }
+    fn from(Answer { value, round, known, interval }: Answer) -> Self {
+        let interval = interval.map(|Interval { lower, upper }| Bounds { lower, upper });
+        Self { prediction: value, round, known, interval }
     }
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from math import tanh
+from math import nan, tanh
 from operator import itemgetter
 from typing import Any
 
@@ -180,6 +180,14 @@ class Growing:
         if self._learner is None:
             return np.zeros(len(rows), dtype=np.float32)
         return self._learner.predict(_fit_table(rows, self.room))
+
+    def predict_interval(self, row: Sequence[Any], level: float) -> tuple[float, float]:
+        """The interval in which the label of a row is expected; NaN if nothing is known."""
+        if self._learner is None:
+            return (nan, nan)
+        rows = np.array([[number(value, "a feature") for value in row]], dtype=np.float64)
+        lower, upper = self._learner.predict_interval(_fit_table(rows, self.room), level)[0]
+        return (float(lower), float(upper))
 
     def learn(self, rows: NDArray[np.float64], y: NDArray[np.float64]) -> None:
         """Learns rows, in order."""

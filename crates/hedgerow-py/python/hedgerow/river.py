@@ -145,6 +145,18 @@ class HedgerowRegressor(base.MiniBatchRegressor):
         except (TypeError, ValueError, OverflowError) as error:
             raise self._names.explain(error, row) from None
 
+    def predict_interval_one(self, x: _Sample, level: float = 0.9) -> tuple[float, float]:
+        """The interval in which the label of a sample is expected with this probability.
+
+        Its width follows the errors of predictions so far. Both ends are NaN before the
+        sixteenth label.
+        """
+        row = self._names.row(x)
+        try:
+            return self._learner.predict_interval(row, level)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise self._names.explain(error, row) from None
+
     def learn_many(self, X: Any, y: Any) -> None:
         """Learns the rows of a frame in order: the same as ``learn_one`` for each."""
         frame, labels = dataframe.into_frame(X), dataframe.into_series(y)

@@ -150,6 +150,17 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         rows = validate_data(self, X, reset=False, dtype=_FLOATS, ensure_all_finite="allow-nan")
         return self.learner_.predict(rows).astype(np.float64)
 
+    def predict_interval(self, X: ArrayLike, level: float = 0.9) -> NDArray[np.float64]:
+        """The intervals in which labels of rows are expected with this probability.
+
+        A row has the lower and the upper end. Widths follow the errors of predictions before
+        their label was learned. With ``passes`` above 1 these errors are smaller than those of new
+        rows, so that intervals are too narrow.
+        """
+        check_is_fitted(self)
+        rows = validate_data(self, X, reset=False, dtype=_FLOATS, ensure_all_finite="allow-nan")
+        return self.learner_.predict_interval(rows, level).astype(np.float64)
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "learner_")
 

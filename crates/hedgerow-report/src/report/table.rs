@@ -121,6 +121,7 @@ fn columns(results: &Results) -> Vec<Column<'_>> {
     if results.loss != "logistic" {
         let meaning = "mean squared error over every prediction of every node";
         columns.push(column("MSE", meaning, move |m| spread(Some(m.mse), trials)));
+        columns.extend(known_measures(results));
         let heading = format!("MSE, last {}", results.window);
         columns.push(column(&heading, "the same over the last rounds", move |m| {
             spread(m.mse_last_window, trials)
@@ -145,6 +146,37 @@ fn columns(results: &Results) -> Vec<Column<'_>> {
     columns.push(column("Share of time", meaning, move |m| {
         optional((seconds > 0.0).then(|| m.seconds / seconds), percent)
     }));
+    columns
+}
+
+/// Measures that people know besides the MSE.
+fn known_measures(results: &Results) -> Vec<Column<'_>> {
+    let mut columns = vec![
+        column("RMSE", "root of the MSE, in the unit of the label", |m| {
+            optional(Some(m.mse.mean.sqrt()), |rmse| significant(rmse, 3))
+        }),
+        column("MAE", "mean absolute error", |m| {
+            optional(m.mae.map(|mae| mae.mean), |mae| significant(mae, 3))
+        }),
+        column("R²", "1 is exact, 0 is no better than the mean of all labels", |m| {
+            optional(m.r2, |r2| fixed(r2, 3))
+        }),
+    ];
+    let is_last = |method: &&MethodResult| method.is(Reference::LastLabel);
+    if let Some(last) = results.methods.iter().find(is_last).map(|method| method.mse.mean) {
+        let meaning = "share of the error of predicting the device's last label that is avoided";
+        columns.push(column("Skill", meaning, move |m| {
+            optional(Some(1.0 - m.mse.mean / last), percent)
+        }));
+    }
+    if results.methods.iter().any(|method| method.interval.is_some()) {
+        let heading = format!("Within {}", percent(results.interval));
+        let meaning = "share of labels within the interval of that level around the prediction";
+        columns.push(column(&heading, meaning, |m| {
+            let share = m.interval.map(|interval| interval.coverage);
+            optional(share, |share| format!("{}%", fixed(100.0 * share, 1)))
+        }));
+    }
     columns
 }
 
@@ -199,7 +231,7 @@ mod tests {
         results.methods[0].error_rate = Some(Moments { mean: 0.1, sd: 0.0 });
         let table = table(&results);
         let columns = table.matches("<th scope=\"col\"").count() - 1;
-        assert_eq!(columns, 13);
+        assert_eq!(columns, 16);
         assert_eq!(table.matches("<td").count(), columns * results.methods.len());
     }
 
@@ -234,9 +266,9 @@ mod tests {
     #[test]
     fn the_loss_comes_first_where_it_is_not_the_squared_error() {
         let mut results = results(3, 10, 2);
-        assert_eq!(headings(&results)[..2], ["MSE", "MSE, last 100"]);
+        assert_eq!(headings(&results)[..5], ["MSE", "RMSE", "MAE", "R²", "MSE, last 100"]);
         results.loss = "huber".into();
-        assert_eq!(headings(&results)[..3], ["Loss", "MSE", "MSE, last 100"]);
+        assert_eq!(headings(&results)[..3], ["Loss", "MSE", "RMSE"]);
         results.loss = "logistic".into();
         results.methods[0].error_rate = Some(Moments { mean: 0.1, sd: 0.0 });
         assert_eq!(headings(&results)[..3], ["Loss", "Wrong signs", "Kernel"]);

@@ -6,6 +6,7 @@ use crate::figures::series;
 use hedgerow::method::{Reference, Role};
 use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::{MethodResult, Results};
+use hedgerow_lab::settings::Scope;
 
 /// Plain sentences about one method and those that it is compared with.
 pub(super) fn verdict(results: &Results) -> String {
@@ -40,12 +41,13 @@ pub(super) fn verdict(results: &Results) -> String {
 
 /// The method with the least error of those that one could choose for a federation and that send
 /// less than all models; else of all that learn.
-fn subject(results: &Results) -> Option<&MethodResult> {
+pub(super) fn subject(results: &Results) -> Option<&MethodResult> {
     let methods = || results.methods.iter();
     let error = |method: &MethodResult| Measure::of(results).moments(method).mean;
     let is_candidate = |method: &&MethodResult| {
         let info = method.info();
-        method.role() == Role::Choice && !info.is_local && !info.uploads_all_models
+        let is_alone = method.name.ends_with(Scope::Alone.suffix());
+        method.role() == Role::Choice && !is_alone && !info.is_local && !info.uploads_all_models
     };
     let learns = |method: &&MethodResult| !method.is(Reference::Hindsight) && !method.is_trivial();
     let least = |a: &&MethodResult, b: &&MethodResult| error(a).total_cmp(&error(b));
@@ -175,7 +177,9 @@ fn lowest(results: &Results, subject: &MethodResult) -> Option<String> {
     let kind = match lowest.role() {
         Role::Central => ", with all samples in one place",
         Role::Trivial => ", although it learns nothing",
-        _ if lowest.info().is_local => ", although its nodes learn alone",
+        _ if lowest.info().is_local || lowest.name.ends_with(Scope::Alone.suffix()) => {
+            ", although its nodes learn alone"
+        }
         _ => "",
     };
     Some(format!(

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pending::{Pending, Prediction};
 use super::{Held, Node, NodeTally, Raw, State, UnackedErrors};
+use crate::learning::ErrorQuantiles;
 use crate::limits::MAX_HELD;
 use crate::message::{NodeId, Report};
 use crate::own_layer::OwnLayer;
@@ -24,6 +25,8 @@ struct Saved<S> {
     own: Vec<Vec<u8>>,
     scaling: Vec<u8>,
     state: S,
+    /// What it knows of its errors; empty where that starts afresh.
+    errors: Vec<ErrorQuantiles>,
 }
 
 impl Node {
@@ -40,13 +43,13 @@ impl Node {
         };
         let heads = self.heads.iter().map(|head| head.save()).collect();
         let own = self.own.iter().map(OwnLayer::save).collect();
-        let (scaling, state) = (raw.scaling.save(), &raw.state);
-        KIND.save(&Saved { id: self.id, heads, own, scaling, state })
+        let (scaling, state, errors) = (raw.scaling.save(), &raw.state, raw.errors.clone());
+        KIND.save(&Saved { id: self.id, heads, own, scaling, state, errors })
     }
 
     /// Continues from a saved state of the same plan, without a connection.
     pub fn restore(plan: &Plan, saved: &[u8]) -> Result<Self, BadState> {
-        let Saved { id, heads, own, scaling, state } = KIND
+        let Saved { id, heads, own, scaling, state, errors } = KIND
             .restore_any(saved, &[(4, read_version_4)], |_: &Saved<State>| true)
             .or_else(|error| Unversioned::read(saved).ok_or(error))?;
         let (inputs, outputs) = (plan.inputs(), plan.outputs());
@@ -57,6 +60,8 @@ impl Node {
             && state.held.iter().all(fits)
             && state.pending.is_sound(inputs, outputs)
             && (own.len() == layers || own.is_empty())
+            && (errors.len() == outputs || errors.is_empty())
+            && errors.iter().all(ErrorQuantiles::is_sound)
             && state.unacked.squared_error.is_finite()
             && state.told.is_none_or(|(_, told)| told.squared_error.is_finite())
             && state.tally.squared_error.is_finite();
@@ -70,6 +75,7 @@ impl Node {
         let raw = node.raw();
         raw.scaling.restore(&scaling)?;
         raw.state = state;
+        raw.errors.iter_mut().zip(errors).for_each(|(fresh, saved)| *fresh = saved);
         for (layer, saved) in node.own.iter_mut().zip(&own) {
             layer.restore(saved)?;
         }
@@ -77,7 +83,7 @@ impl Node {
     }
 }
 
-/// Version 4 had another kind of own layer. Today's start afresh.
+/// Version 4 had another kind of own layer, and knew nothing of errors. Both start afresh.
 #[derive(Deserialize)]
 struct Version4 {
     id: NodeId,
@@ -108,7 +114,7 @@ fn read_version_4(body: &[u8]) -> Result<Saved<State>, BadState> {
     let Version4 { id, heads, scaling, state } = read_body(body)?;
     let StateOfVersion4 { run, pending, held, learned, unacked, told, tally, report, .. } = state;
     let state = State { run, pending, held, learned, unacked, told, tally, report };
-    Ok(Saved { id, heads, own: Vec::new(), scaling, state })
+    Ok(Saved { id, heads, own: Vec::new(), scaling, state, errors: Vec::new() })
 }
 
 /// Nodes as they were saved before their states had a version.
@@ -167,8 +173,8 @@ impl Unversioned {
             tally: old.tally,
             report: old.report,
         };
-        let (heads, own) = (vec![old.head], Vec::new());
-        Some(Saved { id: old.id, heads, own, scaling: old.scaling, state })
+        let (heads, own, errors) = (vec![old.head], Vec::new(), Vec::new());
+        Some(Saved { id: old.id, heads, own, scaling: old.scaling, state, errors })
     }
 }
 

@@ -1,0 +1,162 @@
+//! [`Accuracy`]: how wrong predictions are, in the label's own unit, device by device, and how many
+//! labels are within their intervals.
+
+use std::collections::VecDeque;
+
+use hedgerow::NodeId;
+use hedgerow::learning::{ErrorQuantiles, Interval, Level};
+use hedgerow::metrics::Tally;
+
+/// Most nodes whose errors are kept apart, and that have intervals.
+pub(crate) const MOST_DETAILED_NODES: usize = 10_000;
+
+/// Errors of the predictions of a method in a trial.
+pub(crate) struct Accuracy {
+    pub(crate) absolute: Tally,
+    /// Mean of the labels, and the sum of squared distances from it.
+    labels: (f64, f64),
+    /// Squared errors of each node; empty if there are too many nodes.
+    pub(crate) nodes: Vec<Tally>,
+    /// None where labels are classes, or there are too many nodes.
+    intervals: Option<Intervals>,
+}
+
+struct Intervals {
+    level: Level,
+    nodes: Vec<ErrorQuantiles>,
+    covered: Tally,
+    width: Tally,
+    /// Labels of this round and of rounds before that are not known yet.
+    waiting: VecDeque<Vec<Waiting>>,
+    /// Rounds until a label is known.
+    delay: usize,
+}
+
+struct Waiting {
+    node: NodeId,
+    prediction: f32,
+    label: f32,
+}
+
+impl Accuracy {
+    /// Of so many nodes, with intervals of this level if there are any; a label is known after
+    /// `delay` rounds.
+    pub(crate) fn new(nodes: usize, level: Option<Level>, delay: usize) -> Self {
+        let is_detailed = nodes <= MOST_DETAILED_NODES;
+        let intervals = level.filter(|_| is_detailed).map(|level| Intervals {
+            level,
+            nodes: vec![ErrorQuantiles::default(); nodes],
+            covered: Tally::default(),
+            width: Tally::default(),
+            waiting: VecDeque::from([Vec::new()]),
+            delay,
+        });
+        Self {
+            absolute: Tally::default(),
+            labels: (0.0, 0.0),
+            nodes: vec![Tally::default(); if is_detailed { nodes } else { 0 }],
+            intervals,
+        }
+    }
+
+    /// Scores a prediction. Returns its interval, which was made before the label was known.
+    pub(crate) fn see(&mut self, node: NodeId, prediction: f32, label: f32) -> Option<Interval> {
+        let error = (f64::from(prediction) - f64::from(label)).abs();
+        self.absolute.add(error);
+        let (mean, squares) = &mut self.labels;
+        let from_before = f64::from(label) - *mean;
+        *mean += from_before / self.absolute.count as f64;
+        *squares += from_before * (f64::from(label) - *mean);
+        if let Some(tally) = self.nodes.get_mut(node as usize) {
+            tally.add(error * error);
+        }
+        self.intervals.as_mut()?.see(node, prediction, label)
+    }
+
+    pub(crate) fn close_round(&mut self) {
+        self.intervals.iter_mut().for_each(Intervals::close_round);
+    }
+
+    /// The share of the variance of the labels that predictions with this squared error explain.
+    pub(crate) fn r2(&self, mse: f64) -> f64 {
+        1.0 - mse * self.absolute.count as f64 / self.labels.1
+    }
+
+    /// The share of labels within their intervals, and the mean width of these.
+    pub(crate) fn coverage(&self) -> Option<(f64, f64)> {
+        let Intervals { covered, width, .. } = self.intervals.as_ref()?;
+        (covered.count > 0).then(|| (covered.mean(), width.mean()))
+    }
+}
+
+impl Intervals {
+    fn see(&mut self, node: NodeId, prediction: f32, label: f32) -> Option<Interval> {
+        let errors = self.nodes.get_mut(node as usize)?;
+        let interval = errors.interval(prediction, self.level);
+        if let Some(interval) = &interval {
+            self.covered.add(f64::from(u8::from(interval.contains(label))));
+            self.width.add(f64::from(interval.upper) - f64::from(interval.lower));
+        }
+        match self.waiting.back_mut().filter(|_| self.delay > 0) {
+            Some(round) => round.push(Waiting { node, prediction, label }),
+            None => errors.see(prediction, label),
+        }
+        interval
+    }
+
+    fn close_round(&mut self) {
+        if self.delay == 0 {
+            return;
+        }
+        self.waiting.push_back(Vec::new());
+        // A label is learned after the predictions of the round in which it comes.
+        if self.waiting.len() > self.delay + 1 {
+            for Waiting { node, prediction, label } in self.waiting.pop_front().unwrap_or_default()
+            {
+                self.nodes[node as usize].see(prediction, label);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_their_definitions() {
+        let mut accuracy = Accuracy::new(2, Some(Level::default()), 0);
+        let seen = [(0, 1.0, 2.0), (1, 4.0, 4.0), (0, 6.0, 9.0)];
+        for (node, prediction, label) in seen {
+            accuracy.see(node, prediction, label);
+        }
+        assert_eq!(accuracy.absolute.mean(), 4.0 / 3.0);
+        let mse = (1.0 + 9.0) / 3.0;
+        // Labels 2, 4 and 9 have the mean 5 and squared distances 9, 1 and 16.
+        assert!((accuracy.r2(mse) - (1.0 - 10.0 / 26.0)).abs() < 1e-12);
+        let squares: Vec<(f64, u64)> =
+            accuracy.nodes.iter().map(|tally| (tally.sum, tally.count)).collect();
+        assert_eq!(squares, [(10.0, 2), (0.0, 1)]);
+        // Only the third prediction had an error of its node before it.
+        assert_eq!(accuracy.coverage().map(|(share, _)| share), Some(0.0));
+    }
+
+    #[test]
+    fn a_label_that_is_known_later_changes_intervals_later() {
+        let mut accuracy = Accuracy::new(1, Some(Level::default()), 2);
+        let mut has_interval = Vec::new();
+        for _ in 0..4 {
+            has_interval.push(accuracy.see(0, 0.0, 1.0).is_some());
+            accuracy.close_round();
+        }
+        assert_eq!(has_interval, [false, false, false, true]);
+    }
+
+    #[test]
+    fn many_nodes_are_not_kept_apart() {
+        let mut accuracy = Accuracy::new(MOST_DETAILED_NODES + 1, Some(Level::default()), 0);
+        assert_eq!(accuracy.see(3, 0.0, 1.0), None);
+        assert_eq!((accuracy.nodes.len(), accuracy.coverage()), (0, None));
+        assert_eq!(accuracy.absolute.mean(), 1.0);
+    }
+}

@@ -1,0 +1,77 @@
+//! Errors device by device, worst first.
+
+use hedgerow_lab::results::{MethodResult, Results};
+
+use crate::figures::number::significant;
+use crate::table::{NOTHING, Table};
+
+/// Devices in the table of a page.
+const MOST_SHOWN: usize = 50;
+
+/// The errors of the method at each device, worst first, beside those of other methods; empty if
+/// they are not known, or there is one device.
+pub(super) fn devices(results: &Results, subject: &MethodResult) -> String {
+    let mut order: Vec<usize> =
+        (0..subject.nodes.len()).filter(|node| subject.nodes[*node].predictions > 0).collect();
+    if order.len() < 2 {
+        return String::new();
+    }
+    order.sort_by(|a, b| subject.nodes[*b].mse.total_cmp(&subject.nodes[*a].mse));
+    let others = results.methods.iter().filter(|method| {
+        !std::ptr::eq(*method, subject) && method.nodes.len() == subject.nodes.len()
+    });
+    // One entry for each kernel would fill the page.
+    let shown: Vec<&MethodResult> =
+        [subject].into_iter().chain(others.filter(|method| method.kernel.is_none())).collect();
+    let name = |node: usize| {
+        results.node_names.get(node).cloned().unwrap_or_else(|| (node + 1).to_string())
+    };
+    let row = |node: &usize| {
+        let error = |method: &&MethodResult| match method.nodes[*node] {
+            node if node.predictions > 0 => significant(node.mse, 3),
+            _ => NOTHING.to_owned(),
+        };
+        let predictions = subject.nodes[*node].predictions / results.trials as u64;
+        let head = [name(*node), predictions.to_string()];
+        head.into_iter().chain(shown.iter().map(error)).collect()
+    };
+    let headings = ["Device".to_owned(), "Predictions".to_owned()]
+        .into_iter()
+        .chain(shown.iter().map(|method| format!("MSE, {}", method.label())));
+    let table = Table::of_numbers(headings, order.iter().take(MOST_SHOWN).map(row));
+    let rest = match order.len().checked_sub(MOST_SHOWN) {
+        Some(rest) if rest > 0 => format!(" {rest} more are in summary.json."),
+        _ => String::new(),
+    };
+    format!(
+        "<section aria-labelledby=\"devices-heading\">\n\
+         <h2 id=\"devices-heading\">Error per device</h2>\n{}\
+         <p class=\"caption\">Worst first, over all trials.{rest}</p>\n</section>\n",
+        table.html("Error per device")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hedgerow_lab::results::NodeError;
+    use hedgerow_lab::testing::run;
+
+    #[test]
+    fn the_worst_device_comes_first() {
+        let mut results = run(&[("tr", 1.0), ("mk", 2.0)]);
+        results.node_names = ["a", "b<", "c"].map(str::to_owned).to_vec();
+        for method in &mut results.methods {
+            let errors = [0.1, 0.3, 0.2].map(|mse| NodeError { predictions: 8, mse });
+            method.nodes = errors.to_vec();
+        }
+        let subject = results.method("tr").unwrap();
+        let page = devices(&results, subject);
+        let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}: {page}"));
+        assert!(place("b&lt;") < place("<th scope=\"row\">c") && page.contains("MSE, mk"));
+        assert!(!page.contains("sk") && page.contains("<td>2</td>"), "{page}");
+        let mut alone = results.clone();
+        alone.methods.iter_mut().for_each(|method| method.nodes.truncate(1));
+        assert_eq!(devices(&alone, alone.method("tr").unwrap()), "");
+    }
+}

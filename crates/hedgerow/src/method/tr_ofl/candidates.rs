@@ -67,7 +67,8 @@ pub(super) fn choose(
     let mut remove = |parts: &[(usize, f64)], slopes: &mut [f64], products: &mut [f64]| {
         column.clear();
         column.extend((0..slopes.len()).map(|i| {
-            let part = |(j, share): &(usize, f64)| share * products[triangle(i.max(*j)) + i.min(*j)];
+            let part =
+                |(j, share): &(usize, f64)| share * products[triangle(i.max(*j)) + i.min(*j)];
             parts.iter().map(part).sum::<f64>()
         }));
         let left: f64 = parts.iter().map(|(j, share)| share * column[*j]).sum();

@@ -22,7 +22,7 @@ use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
 use crate::state::{StateKind, is_count};
 
-use trial::{CountedSample, Outputs, HistorySums, StepTrial};
+use trial::{CountedSample, HistorySums, Outputs, StepTrial};
 
 /// Log-odds of a class that F predicts, at most.
 const MOST_LOG_ODDS: f32 = 20.0;

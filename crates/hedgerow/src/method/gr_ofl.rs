@@ -104,6 +104,7 @@ pub(super) mod forgetting;
 pub(super) mod ladder;
 pub(super) mod matrix;
 pub(super) mod node;
+mod order;
 mod plane;
 pub(super) mod server;
 
@@ -112,12 +113,10 @@ use alloc::vec::Vec;
 use super::info::{DictionarySize, FeatureKind, Halves, Look, MethodInfo, frequencies_within};
 use super::layout::{BroadcastLayout, Layout, UploadLayout, Votes};
 use super::node_shell::NodeShell;
-use crate::limits::{LAST_COUNT, MAX_DICTIONARY, MAX_NUMBER};
-use crate::linear_algebra::write_bounded;
+use crate::limits::{MAX_DICTIONARY, MAX_NUMBER};
 use crate::math;
-use crate::message::{Broadcast, Rejected, check_numbers};
-use crate::scaling::Rescaling;
-use ladder::{Begin, Stage};
+pub(super) use order::Order;
+use order::UploadShape;
 
 pub(super) static INFO: MethodInfo = MethodInfo {
     name: "gr",
@@ -226,242 +225,6 @@ fn whole_rows(entries: usize) -> usize {
     rows
 }
 
-/// A broadcast, but for the model.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Order {
-    pub(super) round: u64,
-    /// n.
-    pub(super) len: usize,
-    /// y₀.
-    pub(super) origin: f32,
-    /// The constant that predictions are compared with, less y₀.
-    constant: f32,
-    /// Bounds of the model, less y₀.
-    pub(super) low: f32,
-    pub(super) high: f32,
-    /// θ.
-    trust: f32,
-    /// Which epoch the slices belong to; 0 is the first round, when there are none.
-    pub(super) epoch: u32,
-    /// Where in the triangle the next slice begins.
-    pub(super) begin: usize,
-    /// How often nodes were told to store their sums.
-    mark: u32,
-    /// How many of the last moves the server wants to know the curvature along.
-    pub(super) moves: usize,
-    /// What the round is about.
-    pub(super) stage: Stage,
-    /// Where the history begins.
-    pub(super) begin_of_history: Begin,
-}
-
-/// What an upload has room for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct UploadShape {
-    /// Entries of the Gram matrix: from where to where.
-    slice: (usize, usize),
-    /// All numbers.
-    pub(super) len: usize,
-}
-
-impl Order {
-    pub(super) fn opening(sizes: &Sizes) -> Self {
-        Self {
-            round: 1,
-            len: sizes.first,
-            origin: 0.0,
-            constant: 0.0,
-            low: 0.0,
-            high: 0.0,
-            trust: 1.0,
-            epoch: 0,
-            begin: 0,
-            mark: 0,
-            moves: 0,
-            stage: Stage::Nothing,
-            begin_of_history: Begin::default(),
-        }
-    }
-
-    /// The prediction, where the model says f.
-    fn predict(&self, says: f32) -> f32 {
-        let Self { origin, constant, low, high, trust, .. } = *self;
-        origin + constant + trust * (says.clamp(low, high) - constant)
-    }
-
-    /// Slices begin again, of sums as they are now.
-    fn open_epoch(&mut self) {
-        self.epoch = next_in_cycle(self.epoch);
-        self.begin = 0;
-    }
-
-    pub(super) fn is_first(&self) -> bool {
-        self.epoch == 0
-    }
-
-    /// Whether uploads tell of the range, and else of the constant.
-    fn asks_for_range(&self) -> bool {
-        self.round % 2 == 1
-    }
-
-    /// Which end of the range.
-    fn asks_for_high(&self) -> bool {
-        self.round % 4 == 1
-    }
-
-    fn scalars(&self) -> usize {
-        7 + triangle(self.moves) + usize::from(self.stage.has_votes())
-    }
-
-    pub(super) fn layout(&self, sizes: &Sizes) -> UploadShape {
-        if self.is_first() {
-            return UploadShape {
-                slice: (0, triangle(self.len)),
-                len: triangle(self.len) + self.len + 2,
-            };
-        }
-        if matches!(self.stage, Stage::Check(_)) {
-            return UploadShape { slice: (self.begin, self.begin), len: self.len + 7 };
-        }
-        // A vote may take the last place of a slice.
-        let room = sizes.budget - self.len - self.scalars();
-        let end = triangle(sizes.features).min(self.begin + room);
-        UploadShape { slice: (self.begin, end), len: self.len + end - self.begin + self.scalars() }
-    }
-
-    /// Refuses an upload of the right length that no honest node sends.
-    pub(super) fn check_upload(&self, numbers: &[f32]) -> Result<(), Rejected> {
-        let len = numbers.len();
-        // Counts, squares and what exceeds a range are never negative; only votes, and how far
-        // labels lie from the constant, have a sign.
-        let has_vote = self.stage.has_votes() && !self.is_first();
-        let vote = Some(len.wrapping_sub(6)).filter(|_| has_vote);
-        let (positive, signed) = match self.is_first() {
-            true => (len - 2..len, None),
-            false => (
-                len - 7 - usize::from(has_vote)..len,
-                Some(len - 3).filter(|_| !self.asks_for_range()),
-            ),
-        };
-        let is_wrong = |at: &usize| numbers[*at] < 0.0 && ![signed, vote].contains(&Some(*at));
-        if let Some(position) = positive.into_iter().find(is_wrong) {
-            return Err(Rejected::Negative { position, value: numbers[position] });
-        }
-        let Some(position) = vote else { return Ok(()) };
-        // Who has no sample has no vote.
-        let bound = if numbers[len - 1] > 0.0 { 1.0 } else { 0.0 };
-        match numbers[position] {
-            value if value.abs() > bound => Err(Rejected::OutOfBounds { position, value, bound }),
-            _ => Ok(()),
-        }
-    }
-
-    /// Appends the tail of a broadcast.
-    pub(super) fn write(&self, numbers: &mut Vec<f32>) {
-        let Self { origin, constant, low, high, trust, epoch, begin, mark, .. } = *self;
-        let code = self.begin_of_history.write(ladder::write_shape(self.moves, self.stage));
-        let counters = [epoch as f32, begin as f32, mark as f32, code as f32];
-        numbers.extend([origin, constant, low, high, trust].into_iter().chain(counters));
-    }
-
-    /// Parses a broadcast.
-    fn read(sizes: &Sizes, broadcast: &Broadcast) -> Result<Self, Rejected> {
-        if let Some(kernels) = broadcast.kernels {
-            return Err(Rejected::WrongKernel { found: Some(kernels.current), last: 0 });
-        }
-        Self::parse(sizes, broadcast.round, &broadcast.numbers)
-    }
-
-    /// Parses the numbers of a broadcast.
-    pub(super) fn parse(sizes: &Sizes, round: u64, numbers: &[f32]) -> Result<Self, Rejected> {
-        let found = numbers.len();
-        if round == 0 || round >= LAST_COUNT {
-            return Err(Rejected::NoSuchRound { round });
-        }
-        let Some(len) = found
-            .checked_sub(BROADCAST_EXTRA)
-            .filter(|len| (sizes.first..=sizes.features).contains(len))
-        else {
-            return Err(Rejected::WrongLength { expected: sizes.first + BROADCAST_EXTRA, found });
-        };
-        check_numbers(numbers)?;
-        let tail = &numbers[len..];
-        let count = |at: usize, most: usize| {
-            let value = tail[at];
-            let is_count = value as u64 as f32 == value && value <= most as f32;
-            let bound = most as f32;
-            if is_count {
-                Ok(value as usize)
-            } else {
-                Err(Rejected::OutOfBounds { position: len + at, value, bound })
-            }
-        };
-        let epoch = count(5, COUNTER_CYCLE as usize)? as u32;
-        let begin = count(6, triangle(sizes.features) - 1)?;
-        let mark = count(7, COUNTER_CYCLE as usize - 1)? as u32;
-        let code = Begin::read(count(8, ladder::MOST_CODE)?);
-        let code = code.and_then(|(begin, shape)| Some((begin, ladder::read_shape(shape)?)));
-        let Some((begin_of_history, (moves, stage))) = code else {
-            let (position, value) = (len + 8, tail[8]);
-            return Err(Rejected::OutOfBounds { position, value, bound: SEARCHED_MOVES as f32 });
-        };
-        let [origin, constant, low, high, trust] = [tail[0], tail[1], tail[2], tail[3], tail[4]];
-        if !(0.0..=1.0).contains(&trust) {
-            return Err(Rejected::OutOfBounds { position: len + 4, value: trust, bound: 1.0 });
-        }
-        if low > high {
-            return Err(Rejected::OutOfBounds { position: len + 2, value: low, bound: high });
-        }
-        if epoch == 0 && (len != sizes.first || begin != 0) {
-            return Err(Rejected::WrongLength { expected: sizes.first + BROADCAST_EXTRA, found });
-        }
-        if epoch == 0 && stage != Stage::Nothing {
-            return Err(Rejected::Garbled { what: "a rival of nothing" });
-        }
-        Ok(Self {
-            round,
-            len,
-            origin,
-            constant,
-            low,
-            high,
-            trust,
-            epoch,
-            begin,
-            mark,
-            moves,
-            stage,
-            begin_of_history,
-        })
-    }
-}
-
-/// Moves a broadcast to another scale: its model, what it says of labels, and what it orders, since
-/// slices and moves of the old scale are of no use. Server and nodes come to the same.
-fn rescale_broadcast(
-    sizes: &Sizes,
-    broadcast: &mut Broadcast,
-    rescaling: &Rescaling,
-) -> Option<Order> {
-    let mut order = Order::read(sizes, broadcast).ok()?;
-    let (len, gain) = (order.len, rescaling.gain());
-    let mut model: Vec<f64> =
-        broadcast.numbers[..len].iter().map(|w| f64::from(*w) * gain).collect();
-    rescaling.refit().model(&mut model);
-    for number in [&mut order.origin, &mut order.constant, &mut order.low, &mut order.high] {
-        *number = to_wire(f64::from(*number) * gain);
-    }
-    if !order.is_first() {
-        order.open_epoch();
-        (order.moves, order.stage) = (0, Stage::Nothing);
-    }
-    model.iter_mut().filter(|w| !w.is_finite()).for_each(|w| *w = 0.0);
-    broadcast.numbers.truncate(len);
-    write_bounded(&model, &mut broadcast.numbers);
-    order.write(&mut broadcast.numbers);
-    Some(order)
-}
-
 /// Pushes the latest move of a model to the front of the last few, unless it is none.
 fn push_move(moves: &mut Vec<Vec<f64>>, now: &[f32], before: &[f32]) {
     let (known, added) = now.split_at(before.len().min(now.len()));
@@ -480,11 +243,6 @@ fn push_move(moves: &mut Vec<Vec<f64>>, now: &[f32], before: &[f32]) {
         room.extend(added.iter().map(|w| f64::from(*w)));
         moves.insert(0, room);
     }
-}
-
-/// The next of a counter that goes round; never 0.
-fn next_in_cycle(counter: u32) -> u32 {
-    counter % COUNTER_CYCLE + 1
 }
 
 /// As a number on the wire.
@@ -524,45 +282,6 @@ mod tests {
         for rows in 0..200 {
             assert_eq!(whole_rows(triangle(rows)), rows);
             assert_eq!(whole_rows(triangle(rows + 1) - 1), rows);
-        }
-    }
-
-    #[test]
-    fn a_broadcast_is_read_as_it_was_written() {
-        let sizes = Sizes::new(40);
-        let order = Order {
-            round: 7,
-            len: 9,
-            origin: 3.5,
-            constant: -0.25,
-            low: -1.0,
-            high: 2.0,
-            trust: 0.75,
-            epoch: 5,
-            begin: 77,
-            mark: 2,
-            moves: 1,
-            stage: Stage::Rival,
-            begin_of_history: Begin::default(),
-        };
-        let mut numbers = vec![0.5; 9];
-        order.write(&mut numbers);
-        let broadcast = Broadcast { round: 7, kernels: None, numbers };
-        assert_eq!(Order::read(&sizes, &broadcast), Ok(order));
-        // Each number of the tail that can't be.
-        for (at, value) in [
-            (9, f32::NAN),
-            (11, 2.5),
-            (13, 1.5),
-            (14, 0.5),
-            (14, -1.0),
-            (15, 1e9),
-            (16, 0.1),
-            (17, 3.0),
-        ] {
-            let mut bad = broadcast.clone();
-            bad.numbers[at] = value;
-            assert!(Order::read(&sizes, &bad).is_err(), "{at}: {value}");
         }
     }
 }

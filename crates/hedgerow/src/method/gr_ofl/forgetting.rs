@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::ladder::{self, Former, SLOTS, Stage, Window};
+use super::ladder::{self, Former, HistoryWindow, SLOTS, Stage};
 use super::{COUNTER_CYCLE, Order};
 use crate::limits::{LAST_COUNT, MAX_SUM};
 use crate::math;
@@ -64,7 +64,7 @@ pub(in crate::method) struct Forgetting {
     alarm: Alarm,
     quiet: u64,
     quiet_until: u64,
-    trial: Option<Trial>,
+    trial: Option<RivalTrial>,
     /// The latest rival.
     rival: Vec<f64>,
 }
@@ -79,8 +79,8 @@ enum Alarm {
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct Trial {
-    window: Window,
+struct RivalTrial {
+    window: HistoryWindow,
     rounds: f64,
     /// Mean votes of the rounds, in sum, and the sum of their squares.
     votes: f64,
@@ -116,7 +116,7 @@ impl Forgetting {
     pub(super) fn pass(&mut self, is_alarming: bool) {
         self.round = (self.round + 1).min(LAST_COUNT - 1);
         // A trial goes on, unless its window has samples from before the change.
-        let is_outdated = |trial: &Trial| trial.window.is_return && trial.window.slot > 0;
+        let is_outdated = |trial: &RivalTrial| trial.window.is_return && trial.window.slot > 0;
         let is_free = self.trial.as_ref().is_none_or(is_outdated);
         if is_alarming && is_free && self.round >= self.quiet_until {
             self.trial = None;
@@ -148,7 +148,7 @@ impl Forgetting {
             self.mark(order);
             self.alarm = Alarm::Marked(order.mark);
             if self.aside > 0 {
-                order.stage = Stage::Check(Window { slot: 0, is_return: true });
+                order.stage = Stage::Check(HistoryWindow { slot: 0, is_return: true });
             }
         } else if latest + MARK_ROUNDS <= self.round {
             self.mark(order);
@@ -166,11 +166,11 @@ impl Forgetting {
     }
 
     /// The window that is to be checked now, if any.
-    fn next_window(&mut self, order: &Order, pace: f64) -> Option<Window> {
+    fn next_window(&mut self, order: &Order, pace: f64) -> Option<HistoryWindow> {
         let least = SAMPLES_PER_FEATURE * order.len as f64 / pace.max(f64::MIN_POSITIVE);
         let least = least.clamp(LEAST_ROUNDS, LAST_COUNT as f64) as u64;
         let window = |id: u32, is_return: bool| {
-            ladder::slot(order.mark, id).map(|slot| Window { slot, is_return })
+            ladder::slot(order.mark, id).map(|slot| HistoryWindow { slot, is_return })
         };
         if let Alarm::Marked(id) = self.alarm {
             let mark = self.marks.iter().find(|(other, _)| *other == id);
@@ -201,15 +201,15 @@ impl Forgetting {
 
     /// Whether a window is suspicious, for the size of its gradient, which is about one for each
     /// feature by chance.
-    pub(super) fn is_suspicious(window: Window, size: f64, len: usize) -> bool {
+    pub(super) fn is_suspicious(window: HistoryWindow, size: f64, len: usize) -> bool {
         window.is_return || size > SUSPICIOUS.0 * len as f64 + SUSPICIOUS.1
     }
 
     /// A rival comes.
-    pub(super) fn try_rival(&mut self, window: Window, rival: impl Iterator<Item = f64>) {
+    pub(super) fn try_rival(&mut self, window: HistoryWindow, rival: impl Iterator<Item = f64>) {
         self.rival.clear();
         self.rival.extend(rival);
-        self.trial = Some(Trial { window, rounds: 0.0, votes: 0.0, squares: 0.0 });
+        self.trial = Some(RivalTrial { window, rounds: 0.0, votes: 0.0, squares: 0.0 });
     }
 
     /// The latest rival.
@@ -236,7 +236,7 @@ impl Forgetting {
     }
 
     /// Tells nodes to forget what came before a window.
-    fn forget(&mut self, window: Window, order: &mut Order) {
+    fn forget(&mut self, window: HistoryWindow, order: &mut Order) {
         let age = |id: u32| ladder::age(order.mark, id);
         let first = age(ladder::checkpoint(order.mark, window.slot));
         self.marks.retain(|(id, _)| age(*id) <= first);
@@ -264,7 +264,7 @@ impl Forgetting {
         let Self { round, marks, begin, aside, next_check, checks, quiet, quiet_until, .. } = self;
         let is_mark = |(id, at): &(u32, u64)| *id < COUNTER_CYCLE && at <= round;
         self.trial.is_some() == order.stage.has_votes()
-            && self.trial.as_ref().is_none_or(Trial::is_sound)
+            && self.trial.as_ref().is_none_or(RivalTrial::is_sound)
             && self.rival.len() <= order.len
             && self.rival.iter().all(|w| w.abs() <= MAX_SUM)
             && marks.len() <= SLOTS
@@ -276,7 +276,7 @@ impl Forgetting {
     }
 }
 
-impl Trial {
+impl RivalTrial {
     fn has_won(&self) -> bool {
         let Self { rounds, votes, squares, .. } = *self;
         let spread = (squares - votes * votes / rounds).max(0.0) * rounds / (rounds - 1.0).max(1.0);

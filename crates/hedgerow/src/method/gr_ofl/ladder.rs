@@ -45,7 +45,7 @@ pub(super) fn age(mark: u32, checkpoint: u32) -> u32 {
 
 /// Another history: what came before a checkpoint is forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::method) struct Window {
+pub(in crate::method) struct HistoryWindow {
     pub(super) slot: usize,
     /// What was forgotten the last time comes back.
     pub(super) is_return: bool,
@@ -56,7 +56,7 @@ pub(in crate::method) struct Window {
 pub(in crate::method) enum Stage {
     Nothing,
     /// Uploads tell of a window instead of the whole history.
-    Check(Window),
+    Check(HistoryWindow),
     /// The broadcast has a rival instead of the model, and uploads have votes.
     Rival,
     /// Uploads have votes.
@@ -69,7 +69,9 @@ impl Stage {
             Self::Nothing => 0,
             Self::Rival => 1,
             Self::Trial => 2,
-            Self::Check(Window { slot, is_return }) => 3 + 2 * slot as u32 + u32::from(is_return),
+            Self::Check(HistoryWindow { slot, is_return }) => {
+                3 + 2 * slot as u32 + u32::from(is_return)
+            }
         }
     }
 
@@ -80,7 +82,7 @@ impl Stage {
             2 => Self::Trial,
             _ => {
                 let (slot, is_return) = ((code - 3) as usize / 2, (code - 3) % 2 == 1);
-                (slot < SLOTS).then_some(Self::Check(Window { slot, is_return }))?
+                (slot < SLOTS).then_some(Self::Check(HistoryWindow { slot, is_return }))?
             }
         })
     }
@@ -222,7 +224,7 @@ mod tests {
         let mut begin = Begin::default();
         assert_eq!(begin.write(write_shape(2, Stage::Nothing)), 2);
         for orders in 1..40 {
-            let window = Window { slot: orders % SLOTS, is_return: orders % 3 == 0 };
+            let window = HistoryWindow { slot: orders % SLOTS, is_return: orders % 3 == 0 };
             begin = begin.next(window.slot, FORMERS[orders % 3], 77);
             (0..orders * 10).for_each(|_| begin.grow_older());
             let checks = [Stage::Nothing, Stage::Rival, Stage::Trial, Stage::Check(window)];

@@ -1,30 +1,34 @@
 //! The node half: sums over all samples, and what is uploaded of them.
 
 mod history;
+mod state;
 
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::super::Setup;
 use super::super::node_shell::NodeRule;
 use super::super::rows::Models;
-use super::delivery::{Delivered, extended};
+use super::delivery::Delivered;
 use super::ladder::Stage;
-use super::{
-    BROADCAST_EXTRA, Order, SEARCHED_MOVES, Sizes, UploadShape, push_move, to_wire, triangle,
-};
+use super::order::rescale_broadcast;
+use super::{Order, SEARCHED_MOVES, Sizes, UploadShape, push_move, to_wire, triangle};
 use crate::codec::{Kind, Section};
 use crate::features::Features;
 use crate::learning::loss::Loss;
-use crate::limits::{MAX_LABEL, MAX_NUMBER, MAX_SUM};
+use crate::limits::MAX_LABEL;
 use crate::linear_algebra::dot;
 use crate::math;
 use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
 use crate::simd::{self, Cpu};
-use crate::state::{BadState, OlderVersion, StateKind, is_count, read_body};
+use crate::state::{OlderVersion, StateKind};
 use history::History;
+pub(in crate::method) use state::Saved;
+use state::{
+    CURVATURES, MAX_PRODUCT, RoundSums, State, is_number, is_sound, read_version_4, read_version_5,
+};
 
 /// The sums of a node. Other methods may own one.
 pub(in crate::method) struct Node {
@@ -39,51 +43,6 @@ pub(in crate::method) struct Node {
     rival: Models,
     /// A sample's features in f64, or model, moves and half their products; scratch.
     wide: Vec<f64>,
-}
-
-/// What is saved.
-#[derive(Serialize, Deserialize)]
-pub(in crate::method) struct Saved {
-    state: State,
-    history: History,
-}
-
-#[derive(Serialize, Deserialize)]
-struct State {
-    broadcast: Broadcast,
-    /// The last moves of the model, the latest first, as far back as no broadcast was missed.
-    moves: Vec<Vec<f64>>,
-    /// Σ z zᵀ, lower triangle row by row.
-    gram: Vec<f64>,
-    /// Σ z y.
-    moment: Vec<f64>,
-    /// Σ 1.
-    count: f64,
-    /// Σ y².
-    energy: f64,
-    smallest: f64,
-    largest: f64,
-    /// The Gram matrix when this epoch began, and the samples behind it.
-    snapshot: Vec<f32>,
-    snapshot_count: f64,
-    snapshot_epoch: u32,
-    /// Aw − b + y₀·Ae₁ on the active features, and VᵀAV (lower triangle); every sample adds to
-    /// both.
-    gradient: Vec<f64>,
-    curvature: [f64; CURVATURES],
-    round: RoundSums,
-    delivered: Delivered,
-}
-
-const CURVATURES: usize = SEARCHED_MOVES * (SEARCHED_MOVES + 1) / 2;
-
-/// Over the samples since the latest broadcast.
-#[derive(Clone, Copy, Default, Serialize, Deserialize)]
-struct RoundSums {
-    samples: u64,
-    error: f64,
-    constant_error: f64,
-    constant_offset: f64,
 }
 
 impl Node {
@@ -230,18 +189,6 @@ fn padded<'a>(v: &'a [f64], buffer: &'a mut [f64]) -> &'a [f64] {
     start.copy_from_slice(v);
     rest.fill(0.0);
     buffer
-}
-
-/// Version 4 had the round in the broadcast, and the number of samples in the sums of the round.
-fn read_version_4(body: &[u8]) -> Result<(u64, u64, Saved), BadState> {
-    let state: State = read_body(&extended(body, &Delivered::default()))?;
-    Ok((state.broadcast.round, state.round.samples, Saved { state, history: History::default() }))
-}
-
-/// Version 5 had no checkpoints and knew nothing of slices that were delivered.
-fn read_version_5(body: &[u8]) -> Result<(u64, u64, Saved), BadState> {
-    let (round, learned, state) = read_body(&extended(body, &Delivered::default()))?;
-    Ok((round, learned, Saved { state, history: History::default() }))
 }
 
 impl NodeRule for Node {
@@ -473,8 +420,7 @@ impl NodeRule for Node {
         }
         state.moves.clear();
         state.snapshot_epoch = 0;
-        if let Some(order) = super::rescale_broadcast(&self.sizes, &mut state.broadcast, rescaling)
-        {
+        if let Some(order) = rescale_broadcast(&self.sizes, &mut state.broadcast, rescaling) {
             self.follow(order);
             self.look_back();
         }
@@ -494,44 +440,4 @@ impl NodeRule for Node {
             self.follow(order);
         }
     }
-}
-
-fn is_number(number: &f64) -> bool {
-    number.abs() <= MAX_SUM
-}
-
-/// Largest size of a number that follows from a broadcast and sums.
-const MAX_PRODUCT: f64 = 1e200;
-
-fn is_sound(sizes: &Sizes, state: &State) -> bool {
-    let Ok(order) = Order::read(sizes, &state.broadcast) else { return false };
-    let follows = |number: &f64| number.abs() <= MAX_PRODUCT;
-    let is_label = |label: f64| label.abs() <= f64::from(MAX_LABEL);
-    let entries = triangle(sizes.features);
-    let range = (state.smallest, state.largest);
-    let knows_no_label = state.count == 0.0 && range == (f64::INFINITY, f64::NEG_INFINITY);
-    let needs_snapshot = !order.is_first() && order.begin > 0;
-    state.gram.len() == entries
-        && state.moment.len() == sizes.features
-        && state.gram.iter().chain(&state.moment).all(is_number)
-        && state.moves.len() <= SEARCHED_MOVES
-        && state.moves.iter().all(|v| v.len() <= order.len && v.iter().all(is_number))
-        && state.moves.windows(2).all(|pair| pair[1].len() <= pair[0].len())
-        && [state.count, state.energy, state.snapshot_count]
-            .iter()
-            .all(|sum| *sum >= 0.0 && is_number(sum))
-        && (is_label(state.smallest) && is_label(state.largest) || knows_no_label)
-        && (state.snapshot.len() == entries
-            || state.snapshot.is_empty() && state.snapshot_epoch == 0)
-        && (!needs_snapshot || state.snapshot_epoch == order.epoch)
-        && state.snapshot.iter().all(|a| a.abs() <= MAX_NUMBER)
-        && state.gradient.len() == if order.is_first() { 0 } else { order.len }
-        && state.gradient.iter().chain(&state.curvature).all(follows)
-        && is_count(state.round.samples)
-        && [state.round.error, state.round.constant_error]
-            .iter()
-            .all(|sum| *sum >= 0.0 && follows(sum))
-        && follows(&state.round.constant_offset)
-        && state.delivered.is_sound()
-        && state.broadcast.numbers.len() <= sizes.features + BROADCAST_EXTRA
 }

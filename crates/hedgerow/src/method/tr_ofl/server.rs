@@ -140,7 +140,7 @@ impl ServerRule for Tuning {
     type Memory = Memory;
 
     fn kind(&self) -> StateKind {
-        StateKind::new("tr-server")
+        StateKind::new("tr-server").version(5)
     }
 
     fn close(&mut self, memory: &mut Memory, sums: &Gathering, broadcast: &mut Broadcast) {

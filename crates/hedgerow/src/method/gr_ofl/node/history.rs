@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::ladder::{self, Begin, Former, SLOTS, Window};
+use super::super::ladder::{self, Begin, Former, HistoryWindow, SLOTS};
 use super::super::{COUNTER_CYCLE, Sizes, triangle};
 use super::{MAX_PRODUCT, State, is_number};
 use crate::limits::MAX_NUMBER;
@@ -23,7 +23,7 @@ const USUAL_ERRORS: f64 = 2.0;
 
 /// Sums over some samples.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Sums {
+pub(super) struct HistorySums {
     /// Σ z zᵀ, lower triangle row by row.
     pub(super) gram: Vec<f64>,
     /// Σ z y.
@@ -35,7 +35,7 @@ pub(super) struct Sums {
     pub(super) energy: f64,
 }
 
-impl Sums {
+impl HistorySums {
     fn copy(&mut self, state: &State, samples: u64) {
         self.gram.clone_from(&state.gram);
         self.moment.clone_from(&state.moment);
@@ -71,7 +71,7 @@ impl Sums {
 fn add(
     (gram, moment, count, energy): (&mut [f64], &mut [f64], &mut f64, &mut f64),
     factor: f64,
-    other: &Sums,
+    other: &HistorySums,
 ) {
     gram.iter_mut().zip(&other.gram).for_each(|(sum, other)| *sum += factor * other);
     moment.iter_mut().zip(&other.moment).for_each(|(sum, other)| *sum += factor * other);
@@ -83,7 +83,7 @@ fn add(
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Checkpoint {
     id: u32,
-    sums: Sums,
+    sums: HistorySums,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -94,7 +94,7 @@ pub(in crate::method) struct History {
     begin: Begin,
     checkpoints: Vec<Checkpoint>,
     /// What was forgotten the last time.
-    forgotten: Option<Sums>,
+    forgotten: Option<HistorySums>,
     /// Samples in the history, the latest of all, without those that came back.
     pub(super) samples: u64,
     /// Squared errors of the history, or of the window that is asked for, at the model, and the
@@ -109,7 +109,7 @@ pub(in crate::method) struct History {
     pub(super) gain: f64,
     /// Buffers.
     #[serde(skip)]
-    spare: Vec<Sums>,
+    spare: Vec<HistorySums>,
     #[serde(skip)]
     image: Vec<f64>,
 }
@@ -205,7 +205,7 @@ impl History {
                 let samples = &mut checkpoint.sums.samples;
                 *samples = samples.saturating_sub(gone.samples);
             }
-            let Sums { gram, moment, count, energy, .. } = gone;
+            let HistorySums { gram, moment, count, energy, .. } = gone;
             gram.iter_mut().chain(moment).chain([count, energy]).for_each(|sum| *sum *= FORGOTTEN);
         }
         let (aside, lost) = if kept.is_some() { (kept, gone) } else { (gone, None) };
@@ -218,7 +218,7 @@ impl History {
     pub(super) fn look(
         &mut self,
         state: &mut State,
-        window: Option<Window>,
+        window: Option<HistoryWindow>,
         (model, origin): (&[f64], f64),
     ) {
         let State { gram, moment, energy, count, gradient, .. } = state;

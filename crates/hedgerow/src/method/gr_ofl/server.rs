@@ -300,6 +300,12 @@ impl ServerRule for Growth {
     }
 }
 
+/// How much of a step to take that promises a gain, where the curvature of samples with these
+/// squared errors may be unknown: along the step it is at least such that this is the best.
+fn share(gain: f64, errors: f64) -> f64 {
+    1.0 / (1.0 + gain.max(0.0) / errors)
+}
+
 fn are_numbers(numbers: &[f64]) -> bool {
     numbers.iter().all(|number| number.abs() <= MAX_SUM)
 }
@@ -503,8 +509,11 @@ impl Ridge {
                 .for_each(|b| seen[a][b] = plane[triangle(a.max(b)) + a.min(b)] / behind_plane);
         }
         let moves = order.moves.min(self.moves.len());
-        let overshot =
-            behind_plane > 0.0 && moves > 0 && self.look_back(seen, moves, count, scratch);
+        // New nodes have no moves yet: the curvature lacks what the gradient has of them.
+        let lacking = if behind_plane < count { error } else { f64::INFINITY };
+        let overshot = behind_plane > 0.0
+            && moves > 0
+            && self.look_back(seen, moves, (count, lacking), scratch);
         self.has_stepped = !overshot && self.step(count, error, scratch);
         let slice = &scratch.sums[len..len + end - begin];
         // A vote may leave no room for a slice.
@@ -528,12 +537,13 @@ impl Ridge {
     }
 
     /// Goes to the best point in the plane of the last moves, given their mean curvature there, and
-    /// learns of it. Whether the last one overshot.
+    /// learns of it; less far, if that would gain much of the squared errors of samples whose
+    /// curvature may be lacking. Whether the last one overshot.
     fn look_back(
         &mut self,
         mut seen: plane::Table,
         moves: usize,
-        count: f64,
+        (count, lacking): (f64, f64),
         scratch: &mut Scratch,
     ) -> bool {
         let len = self.model.len();
@@ -573,6 +583,8 @@ impl Ridge {
             matrix::add_outer(&mut self.curvature, change);
         }
         combine(&plane::minimum(&seen, &slopes[..moves]), directions, step);
+        let share = share(-count * dot(gradient, step), lacking.max(f64::MIN_POSITIVE));
+        step.iter_mut().for_each(|step| *step *= share);
         if step.iter().all(|step| step.abs() <= f64::from(MAX_NUMBER)) {
             matrix::multiply(&self.curvature, step, change);
             self.model.iter_mut().zip(&*step).for_each(|(w, step)| *w += step);
@@ -601,8 +613,8 @@ impl Ridge {
         work.solve(&self.curvature, self.ridge(count), step);
         let is_step = step.iter().all(|step| step.abs() <= f64::from(MAX_NUMBER));
         if is_step {
-            let surprise = count * dot(gradient, step).max(0.0) / error;
-            let share = if error > 0.0 { 1.0 / (1.0 + surprise) } else { 1.0 };
+            let gain = count * dot(gradient, step);
+            let share = if error > 0.0 { share(gain, error) } else { 1.0 };
             self.model.iter_mut().zip(&*step).for_each(|(w, step)| *w -= share * step);
         }
         is_step

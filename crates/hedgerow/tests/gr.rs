@@ -282,6 +282,35 @@ fn whoever_comes_and_goes_it_learns() {
 }
 
 #[test]
+fn many_new_nodes_with_other_inputs_do_no_harm() {
+    let shape = Shape { nodes: 20, inputs: 3, budget: 100, ..USUAL };
+    let joins = 150;
+    for seed in [0, 1, 2] {
+        let mut fleet = Fleet::new(&shape);
+        // Of old and new nodes: before, in the round in which half of all nodes join, after it.
+        let mut errors = [[Tally::default(); 3]; 2];
+        for t in 0..joins + 20 {
+            let mut arrivals = everyone(&shape, 1_000 * seed + t, as_they_are, wave);
+            for Arrival { node, x, y, .. } in &mut arrivals {
+                let centre = if *node < 10 { -0.3 } else { 0.3 };
+                x.iter_mut().for_each(|x| *x = centre + 0.1 * *x);
+                y[0] = wave(x, 0.0);
+            }
+            arrivals.retain(|arrival| arrival.node < 10 || t >= joins);
+            let when = usize::from(t >= joins) + usize::from(t > joins);
+            for (node, (said, label)) in fleet.round(&arrivals).into_iter().enumerate() {
+                if t + 20 >= joins {
+                    errors[node / 10][when].add(f64::from(said - label).powi(2));
+                }
+            }
+        }
+        let [[before, _, old], [_, first, new]] = errors.map(|errors| errors.map(Tally::mean));
+        assert!(old < 1e-3, "{seed}: old nodes {old}, before {before}");
+        assert!(new < 0.5 * first, "{seed}: new nodes {new}, at first {first}");
+    }
+}
+
+#[test]
 fn an_abrupt_change_is_recovered_from() {
     let mut fleet = Fleet::new(&USUAL);
     let mut errors = [Tally::default(); 8];

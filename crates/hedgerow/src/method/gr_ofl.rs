@@ -55,6 +55,10 @@
 //! which uploads were taken ([`crate::method::NodeMethod::acknowledge`]); a node that has delivered
 //! a slice, or is no member, sends zeros. Gradients are always over the nodes that answer.
 //!
+//! *New nodes*, and those that missed a broadcast, don't know the last moves: ḡ has their samples,
+//! K doesn't. In such a round the way to the best point in the plane is divided like a step: by 1 +
+//! N times what it promises to gain, over Σ(y₀ + f − y)².
+//!
 //! *Label range*: a minimum is no sum. The server moves hi by Σu²/Σu where u is by how much a
 //! node's labels exceed it: never beyond the largest label, and near it within a few rounds.
 //!

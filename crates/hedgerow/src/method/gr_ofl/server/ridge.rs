@@ -289,7 +289,9 @@ impl Ridge {
         }
         let moves = order.moves.min(self.moves.len());
         if behind_plane > 0.0 && moves > 0 {
-            self.look_back(seen, moves, count, scratch);
+            // New nodes have no moves yet: the curvature lacks what the gradient has of them.
+            let lacking = if behind_plane < count { error } else { f64::INFINITY };
+            self.look_back(seen, moves, (count, lacking), scratch);
         }
         self.has_stepped = self.step(count, error, scratch);
         let slice = &scratch.sums[len..len + end - begin];
@@ -319,7 +321,7 @@ impl Ridge {
         &mut self,
         mut seen: plane::Table,
         moves: usize,
-        count: f64,
+        (count, lacking): (f64, f64),
         scratch: &mut Scratch,
     ) {
         let len = self.model.len();
@@ -362,6 +364,8 @@ impl Ridge {
         let share = if count < self.known { count / self.known } else { 1.0 };
         let minimum = plane::minimum(&seen, &slopes[..moves]).map(|part| share * part);
         combine(&minimum, directions, step);
+        let share = share_of(-count * dot(gradient, step), lacking.max(f64::MIN_POSITIVE));
+        step.iter_mut().for_each(|step| *step *= share);
         if step.iter().all(|step| step.abs() <= f64::from(MAX_NUMBER)) {
             matrix::multiply(&self.curvature, step, change);
             self.model.iter_mut().zip(&*step).for_each(|(w, step)| *w += step);
@@ -384,8 +388,8 @@ impl Ridge {
         work.solve(&self.curvature, self.ridge(count), step);
         let is_step = step.iter().all(|step| step.abs() <= f64::from(MAX_NUMBER));
         if is_step {
-            let surprise = count * dot(gradient, step).max(0.0) / error;
-            let share = if error > 0.0 { 1.0 / (1.0 + surprise) } else { 1.0 };
+            let gain = count * dot(gradient, step);
+            let share = if error > 0.0 { share_of(gain, error) } else { 1.0 };
             self.model.iter_mut().zip(&*step).for_each(|(w, step)| *w -= share * step);
         }
         is_step
@@ -471,4 +475,10 @@ impl Ridge {
         broadcast.numbers.clone_from(sent);
         order.write(&mut broadcast.numbers);
     }
+}
+
+/// How much of a step to take that promises a gain, where the curvature of samples with these
+/// squared errors may be unknown: along the step it is at least such that this is the best.
+fn share_of(gain: f64, errors: f64) -> f64 {
+    1.0 / (1.0 + gain.max(0.0) / errors)
 }

@@ -210,8 +210,8 @@ fn wild_labels_are_no_change() {
 #[test]
 fn what_was_forgotten_comes_back() {
     const THERE_AND_BACK: Course = |t| f32::from(u8::from((200..300).contains(&t)));
-    // Units begin anew.
-    for (method, most) in [("gr", 1.3), ("tr", 2.5)] {
+    // Units begin anew, and GR-OFL had few rounds while there were units.
+    for (method, most) in [("gr", 1.3), ("tr", 4.0)] {
         let mut world = World::after(method, THERE_AND_BACK, 100);
         let before = world.errors(100..200);
         world.errors(200..300);
@@ -222,6 +222,9 @@ fn what_was_forgotten_comes_back() {
         // At once as good as after 100 rounds.
         let after = world.errors(320..340);
         assert!(after < most * before, "{method}: {after} after {before}");
+        world.errors(340..480);
+        let later = world.errors(480..500);
+        assert!(later < 1.5 * before, "{method}: {later} after {before}");
     }
 }
 

@@ -35,9 +35,9 @@ pub fn sentence(results: &Results) -> Option<String> {
     }
     if let Some(pooled) = pooled {
         text += &match change(pooled) {
-            Change::None => "; all data in one place would not change it".to_owned(),
-            Change::Lower(by) => format!("; all data in one place would lower it by {by}"),
-            Change::Raise(by) => format!("; all data in one place would raise it by {by}"),
+            Change::None => "; one model of all data in one place would not change it".to_owned(),
+            Change::Lower(by) => format!("; one model of all data in one place would lower it by {by}"),
+            Change::Raise(by) => format!("; one model of all data in one place would raise it by {by}"),
         };
     }
     text.push('.');
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(
             said(&[("tr", 0.87), ("tr+alone", 1.0), ("tr+pooled", 0.79)]),
             "Federating (tr) lowers the error by 13% compared with each device alone; \
-             all data in one place would lower it by 21%."
+             one model of all data in one place would lower it by 21%."
         );
         assert_eq!(
             said(&[("tr", 3.26), ("tr+alone", 0.68)]),
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(
             said(&[("tr", 1.001), ("tr+alone", 1.0), ("tr+pooled", 25.0)]),
             "Federating (tr) leaves the error as it is compared with each device alone; \
-             all data in one place would raise it by a factor of 25."
+             one model of all data in one place would raise it by a factor of 25."
         );
         assert_eq!(said(&[("tr", 1.0), ("mk", 2.0)]), "");
     }

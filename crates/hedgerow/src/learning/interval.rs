@@ -11,7 +11,8 @@
 //! interpolated linearly in ln α, which is exact for errors with exponential tails. Factors begin at
 //! −ln α, those of such errors.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::limits::LAST_COUNT;
 use crate::math;
@@ -33,8 +34,7 @@ impl Interval {
 }
 
 /// The share of labels that intervals are to contain: from 0.5 to 0.99, 0.9 by default.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(try_from = "f64")]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Level(f64);
 
 /// A share that intervals can't have.
@@ -70,11 +70,13 @@ impl Level {
     }
 }
 
-impl TryFrom<f64> for Level {
-    type Error = BadLevel;
-
-    fn try_from(level: f64) -> Result<Self, BadLevel> {
-        Self::new(level)
+/// Errors state the bound, to which a reader of settings adds key and value.
+impl<'de> Deserialize<'de> for Level {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let bound = |BadLevel { least, most, .. }| {
+            D::Error::custom(format_args!("between {least} and {most}"))
+        };
+        Self::new(f64::deserialize(deserializer)?).map_err(bound)
     }
 }
 

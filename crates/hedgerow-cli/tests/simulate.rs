@@ -34,7 +34,7 @@ fn assert_refused(output: &Output, code: i32, parts: &[&str], folder: &Path) {
 #[test]
 fn a_run_writes_every_file_and_shows_a_table() {
     let folder = TempDir::new().unwrap();
-    let output = small(folder.path(), &[]);
+    let output = small(folder.path(), &["--paper"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let shown = text(&output.stdout);
     for part in [
@@ -46,6 +46,8 @@ fn a_run_writes_every_file_and_shows_a_table() {
         "central",
         "local",
         "hindsight",
+        "regret",
+        "budget 100",
         "report.html",
     ] {
         assert!(shown.contains(part), "{part} in {shown}");
@@ -72,9 +74,24 @@ fn a_run_writes_every_file_and_shows_a_table() {
 }
 
 #[test]
+fn the_first_line_says_whether_federating_pays() {
+    let folder = TempDir::new().unwrap();
+    let predictions = ["--predictions", "p.csv"];
+    let shown = text(&small(folder.path(), &predictions).stdout).into_owned();
+    for part in
+        ["Federating (tr) lowers the error by", "tr+alone", "tr+pooled", "last", "RMSE", "in 90%"]
+    {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    assert!(!shown.contains("regret") && !shown.contains("budget"), "{shown}");
+    let written = std::fs::read_to_string(folder.path().join("p.csv")).unwrap();
+    assert_eq!(written.lines().count(), 1 + 6 * 200);
+}
+
+#[test]
 fn json_is_the_summary_that_is_written() {
     let folder = TempDir::new().unwrap();
-    let output = small(folder.path(), &["--json"]);
+    let output = small(folder.path(), &["--json", "--paper"]);
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
     let written = std::fs::read(folder.path().join("hedgerow-out/summary.json")).unwrap();
     assert_eq!(printed, serde_json::from_slice::<Value>(&written).unwrap());
@@ -160,7 +177,7 @@ fn numbers_far_from_one_get_a_note_and_stale_figures_go() {
     let folder = TempDir::new().unwrap();
     let rows: Vec<String> = (0..60).map(|i| format!("{},{}", i % 7, 100_000 + i)).collect();
     std::fs::write(folder.path().join("d.csv"), format!("a,y\n{}\n", rows.join("\n"))).unwrap();
-    assert!(small(folder.path(), &[]).stderr.is_empty());
+    assert!(small(folder.path(), &["--paper"]).stderr.is_empty());
     assert!(folder.path().join("hedgerow-out/regret.svg").exists());
     let output = small(folder.path(), &["--data", "d.csv", "--method", " mk", "--scaling", "none"]);
     assert!(output.status.success());

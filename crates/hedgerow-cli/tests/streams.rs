@@ -127,12 +127,12 @@ fn files_of_a_folder_and_values_of_a_column_are_nodes() {
         rows.iter().for_each(|row| together += &format!("{station},{row}"));
         let content = format!("a,b,y\n{}", rows.concat());
         match at {
-            0 => write(folder, &format!("fleet/{station}.csv.gz"), gzip(content.as_bytes())),
-            _ => write(folder, &format!("fleet/{station}.csv"), content),
+            0 => write(folder, &format!("stations/{station}.csv.gz"), gzip(content.as_bytes())),
+            _ => write(folder, &format!("stations/{station}.csv"), content),
         }
     }
     write(folder, "together.csv", together);
-    let by_file = simulate(folder, "fleet", &["--partition", "column:@file"]);
+    let by_file = simulate(folder, "stations", &["--partition", "column:@file"]);
     assert_eq!((&by_file["nodes"], &by_file["partition"]), (&3.into(), &"column:@file".into()));
     assert_eq!((&by_file["rounds"], &by_file["data"]["samples"]), (&30.into(), &90.into()));
     let curves = written(folder, "curves.csv");
@@ -141,13 +141,13 @@ fn files_of_a_folder_and_values_of_a_column_are_nodes() {
     assert_eq!(by_column["partition"], "column:station");
     assert_eq!(written(folder, "curves.csv"), curves);
     // Without a word about nodes, the rows of all files are dealt in turn.
-    let dealt = simulate(folder, "fleet", &[]);
+    let dealt = simulate(folder, "stations", &[]);
     assert_eq!((&dealt["nodes"], &dealt["partition"]), (&20.into(), &"round-robin".into()));
-    let shown = shown(folder, "fleet", &["--partition", "column:@file"]);
-    assert!(shown.contains("3 nodes (column:@file)"), "{shown}");
+    let shown = shown(folder, "stations", &["--partition", "column:@file"]);
+    assert!(shown.contains("3 devices (column:@file)"), "{shown}");
     let output = hedgerow(
         folder,
-        &["simulate", "--data", "fleet", "--partition", "column:@file", "--nodes", "4"],
+        &["simulate", "--data", "stations", "--partition", "column:@file", "--nodes", "4"],
     );
     assert_eq!(output.status.code(), Some(2));
     assert!(

@@ -48,6 +48,8 @@ pub(crate) fn parse(text: &str) -> Option<f64> {
 /// A time as it is written: `2013-03-01T17:00:00`, with a fraction if it has one; empty if it is
 /// beyond the calendar.
 pub fn write(seconds: f64) -> String {
+    // To milliseconds, so that nothing is carried over later.
+    let seconds = (1e3 * seconds).round() / 1e3;
     let (days, second) = (seconds.div_euclid(86400.0), seconds.rem_euclid(86400.0));
     if days.abs() > 3e6 {
         return String::new();
@@ -59,7 +61,7 @@ pub fn write(seconds: f64) -> String {
     let (hour, minute, second) = (whole / 3600, whole / 60 % 60, whole % 60);
     let (year, month, day) = (date.year(), u8::from(date.month()), date.day());
     let mut text = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}");
-    if fraction >= 1e-3 {
+    if fraction >= 5e-4 {
         text += &format!("{fraction:.3}")[1..];
     }
     text

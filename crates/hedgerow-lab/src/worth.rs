@@ -43,7 +43,7 @@ impl Worth {
         Some(Self {
             method: method.name.clone(),
             ratio,
-            interval: (measure == Measure::Mse).then(|| interval(method, alone)).flatten(),
+            interval: (measure == Measure::Mse).then(|| interval(ratio, method, alone)).flatten(),
             pooled: beside(method, Scope::Pooled).map(multiple),
             trivial: best.map(|best| (best.name.clone(), multiple(best))),
         })
@@ -52,7 +52,7 @@ impl Worth {
 
 /// An interval of 95% for the ratio of two methods' errors, by the logarithm: the variance over
 /// devices by the jackknife, and that over trials.
-fn interval(method: &MethodResult, alone: &MethodResult) -> Option<(f64, f64)> {
+fn interval(ratio: f64, method: &MethodResult, alone: &MethodResult) -> Option<(f64, f64)> {
     let seen = |(a, b): &(&NodeError, &NodeError)| a.predictions > 0 && b.predictions > 0;
     let sum = |node: &NodeError| node.mse * node.predictions as f64;
     let devices: Vec<(f64, f64)> = (method.nodes.iter().zip(&alone.nodes).filter(seen))
@@ -73,7 +73,6 @@ fn interval(method: &MethodResult, alone: &MethodResult) -> Option<(f64, f64)> {
     let over_trials = sd * sd / trials.len() as f64;
     let error = (over_devices + over_trials).sqrt();
     let reach = critical(0.05, count - 1.0) * error;
-    let center = (total.0 / total.1).ln();
-    let ends = ((center - reach).exp(), (center + reach).exp());
+    let ends = (ratio * (-reach).exp(), ratio * reach.exp());
     (ends.0.is_finite() && ends.1.is_finite()).then_some(ends)
 }

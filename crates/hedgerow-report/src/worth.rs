@@ -36,8 +36,12 @@ pub fn sentence(results: &Results) -> Option<String> {
     if let Some(pooled) = pooled {
         text += &match change(pooled) {
             Change::None => "; one model of all data in one place would not change it".to_owned(),
-            Change::Lower(by) => format!("; one model of all data in one place would lower it by {by}"),
-            Change::Raise(by) => format!("; one model of all data in one place would raise it by {by}"),
+            Change::Lower(by) => {
+                format!("; one model of all data in one place would lower it by {by}")
+            }
+            Change::Raise(by) => {
+                format!("; one model of all data in one place would raise it by {by}")
+            }
         };
     }
     text.push('.');

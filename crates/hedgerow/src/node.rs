@@ -166,6 +166,8 @@ struct Raw {
     /// The errors of each output's predictions, and the level of the intervals of answers.
     errors: Vec<ErrorQuantiles>,
     level: Level,
+    /// Whether the buffers have a prediction of a model.
+    has_answered: bool,
     link: LinkSnapshot,
     /// The latest broadcast of each output; empty if nothing is compressed.
     known: Vec<Reference>,
@@ -249,6 +251,7 @@ impl Raw {
             state: State::default(),
             errors: vec![ErrorQuantiles::default(); plan.outputs()],
             level: Level::default(),
+            has_answered: false,
             link: LinkSnapshot::new(plan),
             known: Vec::new(),
             scratch: Scratch {
@@ -375,7 +378,8 @@ impl Node {
     /// # Panics
     /// If the plan has no such output.
     pub fn interval(&self, output: usize, level: Level) -> Option<Interval> {
-        self.raw.as_ref()?.interval(&self.plan, output, level)
+        let raw = self.raw.as_ref().filter(|raw| raw.has_answered)?;
+        raw.interval(&self.plan, output, level)
     }
 
     /// Sets the level of the intervals in answers, which isn't saved.
@@ -462,8 +466,8 @@ impl Node {
     /// buffer until the sample is learned from.
     fn answer(&mut self, x: &[f32]) -> (Answer, usize) {
         let Self { plan, heads, own, raw, .. } = self;
-        let Raw { scaling, scratch, .. } =
-            &mut **raw.get_or_insert_with(|| Box::new(Raw::new(plan)));
+        let raw = &mut **raw.get_or_insert_with(|| Box::new(Raw::new(plan)));
+        let Raw { scaling, scratch, .. } = &mut *raw;
         let known = scaling.scale().is_some();
         let missing = if known { scaling.prepare(x, &mut scratch.x) } else { 0 };
         let z = known.then(|| plan.map().map_batch(&scratch.x, &mut scratch.z));
@@ -477,8 +481,8 @@ impl Node {
             } as f32;
         }
         let (value, round) = (scratch.values[0], heads[0].round());
-        let raw = raw.as_deref().filter(|_| known);
-        let interval = raw.and_then(|raw| raw.interval(plan, 0, raw.level));
+        raw.has_answered = known;
+        let interval = known.then(|| raw.interval(plan, 0, raw.level)).flatten();
         (Answer { value, round, known, interval }, missing)
     }
 

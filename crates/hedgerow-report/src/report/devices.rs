@@ -31,7 +31,7 @@ pub(super) fn devices(results: &Results, subject: &MethodResult) -> String {
             node if node.predictions > 0 => significant(node.mse, 3),
             _ => NOTHING.to_owned(),
         };
-        let predictions = subject.nodes[*node].predictions / results.trials as u64;
+        let predictions = subject.nodes[*node].predictions / results.trials.max(1) as u64;
         let head = [name(*node), predictions.to_string()];
         head.into_iter().chain(shown.iter().map(error)).collect()
     };

@@ -5,11 +5,11 @@
 //!
 //! ln q ← ln q + η·(1{|y − p| > q·s} − α),   η = max(0.1, 0.3/√n) after n labels.
 //!
-//! This is adaptive conformal inference on errors relative to s. The share of labels outside differs
-//! from α by at most |change of ln q|/(η·n), whatever the labels are: nothing is assumed of their
-//! distribution, of drift or of the model. Factors of five levels are kept. Between two of them q is
-//! interpolated linearly in ln α, which is exact for errors with exponential tails. Factors begin at
-//! −ln α, those of such errors.
+//! This is adaptive conformal inference on errors relative to s. Once η is constant, the share of
+//! labels outside differs from α by at most |change of ln q|/(η·n), as long as ln q is within its
+//! bounds: nothing is assumed of the distribution of labels, of drift or of the model. Factors of
+//! five levels are kept. Between two of them q is interpolated linearly in ln α, which is exact for
+//! errors with exponential tails. Factors begin at −ln α, those of such errors.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};

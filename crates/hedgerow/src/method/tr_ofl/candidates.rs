@@ -95,7 +95,7 @@ pub(super) fn choose(
             let area = p * q - between * between;
             let weights = [(q * a - between * b) / area, (p * b - between * a) / area];
             let gain = weights[0] * a + weights[1] * b;
-            if best.is_none_or(|(_, most, _)| gain > most) {
+            if best.is_none_or(|(_, most, _): (_, f64, _)| gain > most || most.is_nan()) {
                 best = Some((candidate, gain, weights));
             }
         }

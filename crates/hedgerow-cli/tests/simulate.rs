@@ -77,7 +77,7 @@ fn a_run_writes_every_file_and_shows_a_table() {
 fn the_first_line_says_whether_federating_pays() {
     let folder = TempDir::new().unwrap();
     let predictions = ["--predictions", "p.csv"];
-    let shown = text(&small(folder.path(), &predictions).stdout).into_owned();
+    let shown = text(&small(folder.path(), &predictions).stdout);
     for part in
         ["Federating (tr) lowers the error by", "tr+alone", "tr+pooled", "last", "RMSE", "in 90%"]
     {

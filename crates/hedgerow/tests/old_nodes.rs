@@ -81,7 +81,7 @@ fn federations_go_on() {
             "gr",
             Compression::default(),
             include_bytes!("fixtures/federation-gr-plain.bin"),
-            1_071_341_092,
+            1_071_164_212,
             (7192, 3768),
         ),
         (

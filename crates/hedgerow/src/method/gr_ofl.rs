@@ -38,16 +38,15 @@
 //! In the first round of all it uploads A and b of as many features as fit instead, Σy² and c.
 //!
 //! *Server*, from the sums alone: K = Σ VᵀAV / samples. In the plane of the last moves the best
-//! point is known in hindsight: w ← w − V K⁻¹ Vᵀḡ. If some nodes didn't answer, that is the best
-//! point only for the others, so w goes the share of the way that they have of all samples. Where K
-//! shows more curvature than the preconditioner H knew, H is raised there. The damping μ grows
-//! fourfold if the curvature along the last move was ten times what H knew, else it is halved. Then
-//! a new step s = −(H + (μ/age·mean diag H + δ/N)I)⁻¹ḡ follows, divided by 1 + N·|ḡᵀs|/Σ(y₀ + f −
-//! y)²: samples that came as a surprise bring curvature of their own, at least that much along s,
-//! which no H can know yet. Slices make up the next H row by row: as soon as rows beyond n are
-//! complete the model grows to them. An epoch has as many slices as the history has rounds, or all
-//! rows, so H is renewed again and again. A matrix that isn't positive has its diagonal raised
-//! until it is.
+//! point is known in hindsight: w ← w − V K⁻¹ Vᵀḡ. Where K shows more curvature than the
+//! preconditioner H knew, H is raised there. The damping μ grows fourfold if the curvature along
+//! the last move came as a surprise even so, else it is halved. If that move went too far by half,
+//! the corrected w is all that is broadcast; else a new step s = −(H + (μ/age·mean diag H +
+//! δ/N)I)⁻¹ḡ follows, divided by 1 + N·|ḡᵀs|/Σ(y₀ + f − y)²: samples that came as a surprise bring
+//! curvature of their own, at least that much along s, which no H can know yet. Slices make up the
+//! next H row by row: as soon as rows beyond n are complete the model grows to them. An epoch has
+//! as many slices as the history has rounds, or all rows, so H is renewed again and again. A matrix
+//! that isn't positive has its diagonal raised until it is.
 //!
 //! *Lost uploads*: slices that were summed over different nodes don't fit together, and the small
 //! eigenvalues of H are lost. So an epoch has members: the nodes whose first slice was taken. Each

@@ -22,14 +22,15 @@ use crate::scaling::Rescaling;
 /// The first range of predictions reaches so many deviations to either side of the mean.
 const FIRST_RANGE: f64 = 1.0;
 
-/// Bounds of the damping μ, and what it is multiplied by if curvature came as a surprise and if it
-/// didn't.
+/// Bounds of the damping μ, and what it is multiplied by if curvature came as a surprise, if it
+/// didn't, and if a move made things worse.
 const DAMPING: (f64, f64) = (0.001, 1e4);
 const DAMPING_UP: f64 = 4.0;
 const DAMPING_DOWN: f64 = 0.5;
+const DAMPING_OVERSHOT: f64 = 4.0;
 
-/// Curvature is a surprise if it is so many times what H knew.
-const SURPRISE: f64 = 10.0;
+/// A move that overshot by more than this share is only taken back.
+const MAX_OVERSHOOT: f64 = 0.5;
 
 /// What is left of the number of known samples from round to round: nodes may have left.
 const KNOWN_LEFT: f64 = 0.97;
@@ -288,12 +289,12 @@ impl Ridge {
                 .for_each(|b| seen[a][b] = plane[triangle(a.max(b)) + a.min(b)] / behind_plane);
         }
         let moves = order.moves.min(self.moves.len());
-        if behind_plane > 0.0 && moves > 0 {
-            // New nodes have no moves yet: the curvature lacks what the gradient has of them.
-            let lacking = if behind_plane < count { error } else { f64::INFINITY };
-            self.look_back(seen, moves, (count, lacking), scratch);
-        }
-        self.has_stepped = self.step(count, error, scratch);
+        // New nodes have no moves yet: the curvature lacks what the gradient has of them.
+        let lacking = if behind_plane < count { error } else { f64::INFINITY };
+        let overshot = behind_plane > 0.0
+            && moves > 0
+            && self.look_back(seen, moves, (count, lacking), scratch);
+        self.has_stepped = !overshot && self.step(count, error, scratch);
         let slice = &scratch.sums[len..len + end - begin];
         // A vote may leave no room for a slice.
         let next = match slice {
@@ -315,15 +316,16 @@ impl Ridge {
         (count, is_renewed)
     }
 
-    /// Goes towards the best point in the plane of the last moves, given their mean curvature
-    /// there, and learns of it.
+    /// Goes to the best point in the plane of the last moves, given their mean curvature there, and
+    /// learns of it; less far, if that would gain much of the squared errors of samples whose
+    /// curvature may be lacking. Whether the last one overshot.
     fn look_back(
         &mut self,
         mut seen: plane::Table,
         moves: usize,
         (count, lacking): (f64, f64),
         scratch: &mut Scratch,
-    ) {
+    ) -> bool {
         let len = self.model.len();
         let Scratch { gradient, directions, images, step, change, .. } = scratch;
         let (directions, images) = (&mut directions[..moves], &mut images[..moves]);
@@ -341,11 +343,11 @@ impl Ridge {
             }
         }
         let length2 = dot(&directions[0], &directions[0]);
-        let surprise = seen[0][0] > SURPRISE * (known[0][0] + self.ridge(count) * length2);
+        let surprise = seen[0][0] > known[0][0] + self.ridge(count) * length2;
         let factor = if surprise { DAMPING_UP } else { DAMPING_DOWN };
         self.damping = (self.damping * factor).clamp(DAMPING.0, DAMPING.1);
         if !(seen[0][0] > 0.0 && known[0][0] > 0.0) {
-            return;
+            return false;
         }
         let mut slopes = [0.0; SEARCHED_MOVES];
         slopes.iter_mut().zip(&*directions).for_each(|(slope, v)| *slope = dot(gradient, v));
@@ -360,10 +362,7 @@ impl Ridge {
             combine(&raised, images, change);
             matrix::add_outer(&mut self.curvature, change);
         }
-        // It is the best point for the nodes that answered: the fewer, the less of the way.
-        let share = if count < self.known { count / self.known } else { 1.0 };
-        let minimum = plane::minimum(&seen, &slopes[..moves]).map(|part| share * part);
-        combine(&minimum, directions, step);
+        combine(&plane::minimum(&seen, &slopes[..moves]), directions, step);
         let share = share_of(-count * dot(gradient, step), lacking.max(f64::MIN_POSITIVE));
         step.iter_mut().for_each(|step| *step *= share);
         if step.iter().all(|step| step.abs() <= f64::from(MAX_NUMBER)) {
@@ -371,6 +370,12 @@ impl Ridge {
             self.model.iter_mut().zip(&*step).for_each(|(w, step)| *w += step);
             gradient.iter_mut().zip(&*change).for_each(|(g, change)| *g += change);
         }
+        let overshot = slopes[0] / seen[0][0] > MAX_OVERSHOOT;
+        if overshot {
+            // The loss went up: the gradient had noise in it, or H too little in it.
+            self.damping = (self.damping * DAMPING_OVERSHOT).min(DAMPING.1);
+        }
+        overshot
     }
 
     /// What is added to the diagonal of H.

@@ -541,7 +541,8 @@ def test_memory_counts_what_is_native() -> None:
 def test_intervals_are_around_predictions() -> None:
     model = HedgerowRegressor()
     lower, upper = model.predict_interval_one({"a": 1.0})
-    assert np.isnan(lower) and np.isnan(upper)
+    assert np.isnan(lower)
+    assert np.isnan(upper)
     random = np.random.default_rng(1)
     for value in random.uniform(size=200):
         model.learn_one({"a": value}, 2 * value + 0.1 * random.normal())

@@ -543,7 +543,9 @@ def test_results_as_frames_tables_and_figures() -> None:
 def test_a_figure_of_many_methods_can_be_read() -> None:
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("agg")
-    many = simulate("friedman", nodes=3, rounds=60, trials=2, settings={"run.window": 7})
+    methods = ["tr", "gr", "mk", "sk", "naive", "central", "local", "hindsight"]
+    settings = {"run.window": 7, "federation.methods": methods}
+    many = simulate("friedman", nodes=3, rounds=60, trials=2, settings=settings)
 
     def legend(axes: Any) -> list[str]:
         return [text.get_text() for text in axes.get_legend().get_texts()]

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 
-use hedgerow::limits::MAX_LABEL;
+use hedgerow::limits::{MAX_CLASSES, MAX_LABEL};
 
-use super::columns::{Categories, ColumnChoice, Roles};
+use super::columns::{Categories, ColumnChoice, Roles, Task};
 use super::rows::{Cell, CellPosition, Row};
 use super::text::excerpt;
 use super::{DataError, timestamp};
@@ -39,7 +39,9 @@ pub(super) struct Encoder {
     targets: Vec<usize>,
     time: Vec<usize>,
     node: Option<usize>,
-    signs: bool,
+    /// Names of the classes, and the number of each; empty if the target is a number.
+    classes: Vec<String>,
+    class_numbers: HashMap<String, usize>,
     joined: String,
     /// Whether a time was a date, not a plain number.
     has_dates: bool,
@@ -96,23 +98,55 @@ impl Owners {
     }
 }
 
-/// The columns of inputs that hold text, and their texts, found by a first reading.
+/// The columns of inputs that hold text, and their texts, found by a first reading; and the classes
+/// of the target, if it is one.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Levels(BTreeMap<usize, BTreeSet<String>>);
+pub(super) struct Levels {
+    inputs: BTreeMap<usize, BTreeSet<String>>,
+    pub(super) classes: Option<BTreeSet<String>>,
+}
 
 impl Levels {
+    /// Notes whether one of these targets holds text in this row.
+    pub(super) fn note_targets(&mut self, row: &Row, targets: &[usize]) {
+        if targets.iter().any(|target| matches!(row.cell(*target), Cell::Text(_))) {
+            self.classes.get_or_insert_default();
+        }
+    }
+
+    /// Notes the class of this row.
+    pub(super) fn note_class(&mut self, row: &Row, target: usize) {
+        if let Some(classes) = self.classes.as_mut().filter(|known| known.len() <= MAX_CLASSES)
+            && let Some(text) = text_of(row.cell(target))
+        {
+            classes.insert(text);
+        }
+    }
+
+    /// Names of the classes: in the order of numbers, if all are, or else of texts.
+    fn class_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.classes.iter().flatten().cloned().collect();
+        let numbers = names.iter().map(|name| name.parse::<f64>().ok()).collect::<Option<Vec<_>>>();
+        if let Some(numbers) = numbers {
+            let mut both: Vec<_> = numbers.into_iter().zip(names).collect();
+            both.sort_by(|a, b| a.0.total_cmp(&b.0));
+            names = both.into_iter().map(|(_, name)| name).collect();
+        }
+        names
+    }
+
     /// Notes which of these columns hold text in this row.
     pub(super) fn note_columns(&mut self, row: &Row, columns: &[usize]) {
         for &column in columns {
             if let Cell::Text(_) = row.cell(column) {
-                self.0.entry(column).or_default();
+                self.inputs.entry(column).or_default();
             }
         }
     }
 
     /// Notes what this row has in the columns that hold text: a number there is a text as well.
     pub(super) fn note_texts(&mut self, row: &Row) {
-        for (&column, levels) in &mut self.0 {
+        for (&column, levels) in &mut self.inputs {
             if levels.len() <= MOST_LEVELS
                 && let Some(text) = text_of(row.cell(column))
             {
@@ -133,7 +167,7 @@ impl Encoder {
         let Roles { features, lagged, targets, time, node } = Roles::find(&file, names, choice)?;
         let mut inputs = Vec::new();
         for column in features {
-            let slots = match (levels.0.get(&column), choice.categories) {
+            let slots = match (levels.inputs.get(&column), choice.categories) {
                 (None, _) | (Some(_), Categories::Refuse) => None,
                 (Some(_), Categories::Hashed(count)) => Some(Slots::Hashed(count)),
                 (Some(texts), Categories::OneHot) if texts.len() > MOST_LEVELS => {
@@ -147,9 +181,42 @@ impl Encoder {
             };
             inputs.push(Input { column, slots });
         }
-        let (names, signs) = (names.to_vec(), choice.signs);
-        let (joined, has_dates) = (String::new(), false);
-        Ok(Self { file, names, inputs, lagged, targets, time, node, signs, joined, has_dates })
+        let place = || {
+            let column = targets.first().map(|target| names[*target].clone());
+            CellPosition { file: file.clone(), row: None, column }
+        };
+        let classes = match choice.task {
+            Task::Numbers => Vec::new(),
+            _ if !choice.classes.is_empty() => choice.classes.clone(),
+            _ => levels.class_names(),
+        };
+        let found = levels.classes.as_ref().map_or(0, BTreeSet::len);
+        if classes.len() > MAX_CLASSES {
+            return Err(DataError::TooManyClasses(place(), MAX_CLASSES));
+        }
+        if !classes.is_empty() && targets.len() > 1 {
+            return Err(DataError::SeveralClasses(place()));
+        }
+        if !classes.is_empty() && choice.lags > 0 {
+            return Err(DataError::LaggedClass(place()));
+        }
+        if found == 1 && classes.len() == 1 {
+            return Err(DataError::OneClass(place(), classes[0].clone()));
+        }
+        let class_numbers = classes.iter().cloned().zip(0..).collect();
+        Ok(Self {
+            names: names.to_vec(),
+            inputs,
+            lagged,
+            time,
+            node,
+            classes,
+            class_numbers,
+            joined: String::new(),
+            has_dates: false,
+            targets,
+            file,
+        })
     }
 
     /// Numbers of the row's own inputs.
@@ -169,6 +236,11 @@ impl Encoder {
     /// Lagged columns.
     pub(super) fn lagged(&self) -> usize {
         self.lagged.len()
+    }
+
+    /// Names of the classes, if the target is one.
+    pub(super) fn classes(&self) -> Vec<String> {
+        self.classes.clone()
     }
 
     /// Names of the targets.
@@ -216,11 +288,10 @@ impl Encoder {
             out.values.push(self.number(row, column, f32::MAX)?);
         }
         for &column in &self.targets {
-            let label = self.number(row, column, MAX_LABEL)?;
-            if self.signs && !label.is_nan() && label.abs() != 1.0 {
-                return Err(DataError::NotASign(self.place(row.line(), Some(column)), label));
-            }
-            out.values.push(label);
+            out.values.push(match self.classes.is_empty() {
+                true => self.number(row, column, MAX_LABEL)?,
+                false => self.class(row, column)?,
+            });
         }
         out.time = self.time_of(row)?;
         if let Some(column) = self.node {
@@ -247,6 +318,16 @@ impl Encoder {
             }
             Cell::Text(text) => Err(DataError::Text(place(), excerpt(text))),
         }
+    }
+
+    /// The number of the class in a cell; NaN if it is missing.
+    fn class(&self, row: &Row, column: usize) -> Result<f32, DataError> {
+        let Some(text) = text_of(row.cell(column)) else { return Ok(f32::NAN) };
+        let class = self.class_numbers.get(&text).ok_or_else(|| {
+            let place = self.place(row.line(), Some(column));
+            DataError::UnknownClass(place, excerpt(&text), self.classes.join(", "))
+        });
+        class.map(|class| *class as f32)
     }
 
     fn time_of(&mut self, row: &Row) -> Result<f64, DataError> {

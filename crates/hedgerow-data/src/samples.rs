@@ -4,25 +4,27 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use hedgerow::learning::Classes;
+
 use super::DataError;
-use super::columns::{Categories, ColumnChoice, Disorder, Duplicates};
+use super::columns::{Categories, ColumnChoice, Disorder, Duplicates, Task};
 use super::encoder::{Numbers, Owners};
 use super::rows::{self, CellPosition, Rows};
 use super::series::{Series, Shape};
 use super::store::{Store, StoreWriter};
-use super::tables::Tables;
+use super::tables::{CLASSES_UNNAMED, Tables};
 
 /// One sample; NaN is missing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sample {
     /// The inputs.
     pub x: Vec<f32>,
-    /// The label.
-    pub y: f32,
+    /// The labels; of a class, its number from 0.
+    pub y: Vec<f32>,
     /// The node of the sample.
     pub owner: u32,
-    /// In a time series, the latest label that was known when the forecast was made.
-    pub last: Option<f32>,
+    /// The latest of each label that was known when the forecast was made.
+    pub last: Vec<f32>,
     /// The row of the label in its file, from 1.
     pub row: u64,
     /// Its time in seconds since 1970; 0 without a time.
@@ -35,8 +37,12 @@ pub struct InputColumns {
     /// None for an input that is one where a text stands, and zero elsewhere; several for a past
     /// label of one of several series.
     pub inputs: Vec<Vec<String>>,
+    /// The same of each label: none for a label of a class, several if each is a series.
+    pub labels: Vec<Vec<String>>,
     /// Names of the targets.
     pub targets: Vec<String>,
+    /// Names of the classes, if the target is one.
+    pub classes: Vec<String>,
 }
 
 /// Samples from one or more tables of the same columns.
@@ -46,13 +52,13 @@ pub struct SampleStream {
     shape: Shape,
     columns: InputColumns,
     owners: Owners,
-    /// By owner and target.
-    series: HashMap<(u32, usize), Series>,
+    /// By owner.
+    series: HashMap<u32, Series>,
     /// Time of each owner's last row.
     clock: HashMap<u32, f64>,
     numbers: Numbers,
-    /// The next target of the row at hand.
-    target: usize,
+    /// The next series of the row at hand.
+    at: usize,
     rows_taken: usize,
     is_live: bool,
     has_dates: bool,
@@ -108,25 +114,30 @@ impl SampleStream {
         let encoder = &tables.encoder;
         let shape = Shape {
             inputs: encoder.width(),
+            labels: if choice.series.is_empty() { encoder.target_names().len() } else { 1 },
             lagged: encoder.lagged(),
             lags: choice.lags,
             horizon: choice.horizon,
             exogenous: choice.exogenous,
         };
-        let targets = encoder.target_names();
-        let mut columns =
-            InputColumns { inputs: encoder.input_columns(), targets: targets.clone() };
-        for names in
-            [targets.clone()].into_iter().chain(choice.lagged.iter().map(|name| vec![name.clone()]))
-        {
-            columns.inputs.extend(std::iter::repeat_n(names, choice.lags));
+        let (targets, classes) = (encoder.target_names(), encoder.classes());
+        let alone = |name: &String| vec![name.clone()];
+        let labels = match (Classes::new(classes.len()), choice.series.is_empty()) {
+            (Some(classes), _) => vec![vec![]; classes.outputs()],
+            (None, true) => targets.iter().map(alone).collect(),
+            (None, false) => vec![targets.clone()],
+        };
+        let mut inputs = encoder.input_columns();
+        for names in labels.iter().cloned().chain(choice.lagged.iter().map(alone)) {
+            inputs.extend(std::iter::repeat_n(names, choice.lags));
         }
+        let columns = InputColumns { inputs, labels, targets, classes };
         let mut stream = Self {
             input: Input::Tables(Box::new(tables)),
             choice: choice.clone(),
             shape,
             columns,
-            target: targets.len(),
+            at: usize::MAX,
             owners: Owners::default(),
             series: HashMap::new(),
             clock: HashMap::new(),
@@ -135,10 +146,7 @@ impl SampleStream {
             is_live,
             has_dates: false,
         };
-        if targets.len() > 1 {
-            // Every series is a node.
-            targets.iter().for_each(|name| _ = stream.owners.id(name));
-        }
+        choice.series.iter().for_each(|name| _ = stream.owners.id(name));
         if choice.disorder == Disorder::Sort && !choice.time.is_empty() {
             stream.sort()?;
         }
@@ -148,6 +156,11 @@ impl SampleStream {
     /// Numbers per sample, d.
     pub fn features(&self) -> usize {
         self.shape.width()
+    }
+
+    /// Labels per sample.
+    pub fn labels(&self) -> usize {
+        self.shape.labels
     }
 
     /// Whether samples arrive while they are made, and can be read only once.
@@ -177,7 +190,7 @@ impl SampleStream {
 
     /// Whether the data names nodes.
     pub fn has_owners(&self) -> bool {
-        self.choice.node.is_some() || self.columns.targets.len() > 1
+        self.choice.node.is_some() || !self.choice.series.is_empty()
     }
 
     /// Rows of the past that the first sample of a series needs.
@@ -201,20 +214,21 @@ impl SampleStream {
     /// Writes the next sample; false at the end.
     pub fn next(&mut self, sample: &mut Sample) -> Result<bool, DataError> {
         loop {
-            if self.target == self.columns.targets.len() {
+            if self.at >= self.choice.series.len().max(1) {
                 if !self.next_row()? {
                     return Ok(false);
                 }
-                self.target = 0;
+                self.at = 0;
             }
-            let target = self.target;
-            self.target += 1;
+            let at = self.at;
+            self.at += 1;
             let (inputs, rest) = self.numbers.values.split_at(self.shape.inputs);
             let (lagged, labels) = rest.split_at(self.shape.lagged);
-            let owner =
-                if self.columns.targets.len() > 1 { target as u32 } else { self.numbers.owner };
-            let series = self.series.entry((owner, target)).or_default();
-            if series.next(&self.shape, inputs, lagged, labels[target], sample) {
+            let is_series = !self.choice.series.is_empty();
+            let owner = if is_series { at as u32 } else { self.numbers.owner };
+            let labels = &labels[at * self.shape.labels..(at + 1) * self.shape.labels];
+            let series = self.series.entry(owner).or_default();
+            if series.next(&self.shape, inputs, lagged, labels, sample) {
                 sample.owner = owner;
                 (sample.row, sample.time) = (self.numbers.line, self.numbers.time);
                 return Ok(true);
@@ -315,6 +329,9 @@ impl Sorted {
 fn check_live(choice: &ColumnChoice) -> Result<(), DataError> {
     if choice.disorder == Disorder::Sort {
         return Err(DataError::NeedsWholeFile("data.disorder = \"sort\""));
+    }
+    if choice.task == Task::Classes && choice.classes.is_empty() {
+        return Err(DataError::NeedsWholeFile(CLASSES_UNNAMED));
     }
     if choice.categories == Categories::OneHot {
         return Err(DataError::NeedsWholeFile(

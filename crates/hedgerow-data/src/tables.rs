@@ -1,13 +1,16 @@
 //! [`Tables`]: the rows of one or more files with the same columns, as numbers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use super::DataError;
-use super::columns::{BY_FILE, Categories, ColumnChoice, Roles};
+use super::columns::{BY_FILE, Categories, ColumnChoice, Roles, Task};
 use super::encoder::{Encoder, Levels, Numbers, Owners};
 use super::rows::{self, Row, Rows};
 use super::text::excerpt;
+
+/// What a live stream can't have.
+pub(super) const CLASSES_UNNAMED: &str = "a class, unless data.classes names all classes,";
 
 /// Rows of a file that are looked at to tell columns of text from columns of numbers.
 pub(super) const LOOKED_AT: usize = 1000;
@@ -45,6 +48,12 @@ impl Tables {
         let peeked = rows.next(&mut row)?;
         if peeked {
             levels.note_columns(&row, &roles.features);
+            if choice.task == Task::Auto && choice.classes.is_empty() {
+                levels.note_targets(&row, &roles.targets);
+            }
+        }
+        if levels.classes.is_some() {
+            return Err(DataError::NeedsWholeFile(CLASSES_UNNAMED));
         }
         Ok(Self { row, peeked, ..Self::new(vec![file], rows, choice, levels)? })
     }
@@ -118,13 +127,18 @@ fn check_columns(
     Err(DataError::OtherColumns { first: first.to_owned(), other: other.to_owned(), difference })
 }
 
-/// A first reading, as far as needed: which inputs are columns of text, and which texts they have.
+/// A first reading, as far as needed: which inputs are columns of text, and which texts they have;
+/// whether the target is a class, and which classes there are.
 fn levels(files: &[PathBuf], choice: &ColumnChoice) -> Result<Levels, DataError> {
     let mut levels = Levels::default();
-    if choice.categories == Categories::Refuse {
+    let finds_classes = choice.classes.is_empty() && choice.task != Task::Numbers;
+    if finds_classes && choice.task == Task::Classes {
+        levels.classes = Some(BTreeSet::new());
+    }
+    if choice.categories == Categories::Refuse && !finds_classes {
         return Ok(levels);
     }
-    let mut inputs: Option<(Vec<String>, Vec<usize>)> = None;
+    let mut inputs: Option<(Vec<String>, Roles)> = None;
     let most = choice.rows.unwrap_or(usize::MAX);
     let mut seen = 0;
     for file in files {
@@ -132,26 +146,33 @@ fn levels(files: &[PathBuf], choice: &ColumnChoice) -> Result<Levels, DataError>
         if let Some((names, _)) = &inputs {
             check_columns(&files[0], names, file, rows.columns())?;
         }
-        let features = match &mut inputs {
-            Some((_, features)) => features,
+        let Roles { features, targets, .. } = match &mut inputs {
+            Some((_, roles)) => roles,
             none => {
-                let features = Roles::find(file, rows.columns(), choice)?.features;
-                &mut none.insert((rows.columns().to_vec(), features)).1
+                let roles = Roles::find(file, rows.columns(), choice)?;
+                &mut none.insert((rows.columns().to_vec(), roles)).1
             }
         };
         let (mut row, mut seen_here) = (Row::default(), 0);
         while seen < most && seen_here < LOOKED_AT && rows.next(&mut row)? {
-            levels.note_columns(&row, features);
+            if choice.categories != Categories::Refuse {
+                levels.note_columns(&row, features);
+            }
+            if finds_classes {
+                levels.note_targets(&row, targets);
+            }
             (seen, seen_here) = (seen + 1, seen_here + 1);
         }
     }
-    if choice.categories == Categories::OneHot {
+    let target = inputs.and_then(|(_, roles)| roles.targets.first().copied()).unwrap_or(0);
+    if choice.categories == Categories::OneHot || levels.classes.is_some() {
         // The texts can be read only when the columns of text are known.
         seen = 0;
         for file in files {
             let (mut rows, mut row) = (rows::open(file, &choice.format)?, Row::default());
             while seen < most && rows.next(&mut row)? {
                 levels.note_texts(&row);
+                levels.note_class(&row, target);
                 seen += 1;
             }
         }

@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use super::pending::{Pending, Prediction};
 use super::{Held, Node, NodeTally, Raw, State, UnackedErrors};
-use crate::learning::ErrorQuantiles;
+use crate::learning::{Calibration, ErrorQuantiles};
 use crate::limits::MAX_HELD;
 use crate::message::{NodeId, Report};
 use crate::own_layer::OwnLayer;
 use crate::plan::Plan;
 use crate::state::{BadState, StateKind, read_body};
 
-const KIND: StateKind = StateKind::new("node").version(5);
+const KIND: StateKind = StateKind::new("node").version(6);
 
 #[derive(Serialize, Deserialize)]
 struct Saved<S> {
@@ -27,6 +27,7 @@ struct Saved<S> {
     state: S,
     /// What it knows of its errors; empty where that starts afresh.
     errors: Vec<ErrorQuantiles>,
+    calibration: Calibration,
 }
 
 impl Node {
@@ -44,12 +45,13 @@ impl Node {
         let heads = self.heads.iter().map(|head| head.save()).collect();
         let own = self.own.iter().map(OwnLayer::save).collect();
         let (scaling, state, errors) = (raw.scaling.save(), &raw.state, raw.errors.clone());
-        KIND.save(&Saved { id: self.id, heads, own, scaling, state, errors })
+        let calibration = raw.calibration.clone();
+        KIND.save(&Saved { id: self.id, heads, own, scaling, state, errors, calibration })
     }
 
     /// Continues from a saved state of the same plan, without a connection.
     pub fn restore(plan: &Plan, saved: &[u8]) -> Result<Self, BadState> {
-        let Saved { id, heads, own, scaling, state, errors } = KIND
+        let Saved { id, heads, own, scaling, state, errors, calibration } = KIND
             .restore_any(saved, &[(4, read_version_4)], |_: &Saved<State>| true)
             .or_else(|error| Unversioned::read(saved).ok_or(error))?;
         let (inputs, outputs) = (plan.inputs(), plan.outputs());
@@ -58,10 +60,11 @@ impl Node {
         let is_sound = heads.len() == outputs
             && state.held.len() <= MAX_HELD
             && state.held.iter().all(fits)
-            && state.pending.is_sound(inputs, outputs)
+            && state.pending.is_sound(inputs, plan.values())
             && (own.len() == layers || own.is_empty())
             && (errors.len() == outputs || errors.is_empty())
             && errors.iter().all(ErrorQuantiles::is_sound)
+            && calibration.is_sound()
             && state.unacked.squared_error.is_finite()
             && state.told.is_none_or(|(_, told)| told.squared_error.is_finite())
             && state.tally.squared_error.is_finite();
@@ -74,7 +77,7 @@ impl Node {
         }
         let raw = node.raw();
         raw.scaling.restore(&scaling)?;
-        raw.state = state;
+        (raw.state, raw.calibration) = (state, calibration);
         raw.errors.iter_mut().zip(errors).for_each(|(fresh, saved)| *fresh = saved);
         for (layer, saved) in node.own.iter_mut().zip(&own) {
             layer.restore(saved)?;
@@ -114,7 +117,8 @@ fn read_version_4(body: &[u8]) -> Result<Saved<State>, BadState> {
     let Version4 { id, heads, scaling, state } = read_body(body)?;
     let StateOfVersion4 { run, pending, held, learned, unacked, told, tally, report, .. } = state;
     let state = State { run, pending, held, learned, unacked, told, tally, report };
-    Ok(Saved { id, heads, own: Vec::new(), scaling, state, errors: Vec::new() })
+    let (own, errors, calibration) = (Vec::new(), Vec::new(), Calibration::default());
+    Ok(Saved { id, heads, own, scaling, state, errors, calibration })
 }
 
 /// Nodes as they were saved before their states had a version.
@@ -174,7 +178,8 @@ impl Unversioned {
             report: old.report,
         };
         let (heads, own, errors) = (vec![old.head], Vec::new(), Vec::new());
-        Some(Saved { id: old.id, heads, own, scaling: old.scaling, state, errors })
+        let (scaling, calibration) = (old.scaling, Calibration::default());
+        Some(Saved { id: old.id, heads, own, scaling, state, errors, calibration })
     }
 }
 

@@ -56,6 +56,8 @@ struct CompareFlags;
 impl FlagSet for CompareFlags {
     const FLAGS: &'static [Flag] = &[
         flags::TARGET,
+        flags::SERIES,
+        flags::TASK,
         Flag { help: "Methods to compare; all by default, references included", ..flags::METHOD },
         flags::DATA_DIR,
         flags::SCALING,

@@ -82,7 +82,6 @@ fn of_running(error: &RunError) -> Exit {
         RunError::Threads { .. } => Exit::Failure,
         RunError::Data(_)
         | RunError::Partition { .. }
-        | RunError::BadLabel { .. }
         | RunError::NothingSeen(_)
         | RunError::Trial(_) => Exit::Data,
     }

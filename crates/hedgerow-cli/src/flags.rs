@@ -19,7 +19,20 @@ pub(crate) const TARGET: Flag = Flag::new(
     "target",
     "data.target",
     Takes::Text("COLUMN"),
-    "Column to predict; the last one by default. Several (a,b) are several series, one node each",
+    "Column to predict; the last one by default. Several (a,b) are all predicted at every node",
+);
+pub(crate) const SERIES: Flag = Flag::new(
+    "series",
+    "data.series",
+    Takes::Text("COLUMNS"),
+    "Columns that are series of a node each (a,b), instead of --target",
+);
+pub(crate) const TASK: Flag = Flag::new(
+    "task",
+    "data.task",
+    Takes::Text("KIND"),
+    "What the target is: numbers, classes, or auto (classes if it is text); labels 0 and 1 need \
+     classes",
 );
 pub(crate) const FEATURES: Flag = Flag::new(
     "features",

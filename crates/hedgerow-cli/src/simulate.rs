@@ -56,6 +56,8 @@ impl FlagSet for SimulateFlags {
         flags::DATA,
         flags::DATA_DIR,
         flags::TARGET,
+        flags::SERIES,
+        flags::TASK,
         flags::FEATURES,
         flags::DROP,
         flags::TIME,

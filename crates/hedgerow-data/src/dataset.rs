@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use hedgerow::limits::MAX_CLASSES;
+use hedgerow::limits::{MAX_CLASSES, MAX_OUTPUTS};
 
 use super::DataError;
 use super::columns::ColumnChoice;
@@ -283,6 +283,28 @@ impl Dataset {
         &self.y[index * self.outputs..(index + 1) * self.outputs]
     }
 
+    /// The latest labels that were known when a sample's were predicted; NaN if none was.
+    ///
+    /// # Panics
+    /// If an index is not below [`len`](Self::len).
+    pub fn last_labels(&self, index: usize) -> &[f32] {
+        const UNKNOWN: [f32; MAX_OUTPUTS] = [f32::NAN; MAX_OUTPUTS];
+        match &self.last {
+            Some(last) => &last[index * self.outputs..(index + 1) * self.outputs],
+            None => &UNKNOWN[..self.outputs],
+        }
+    }
+
+    /// The unit of each target in which errors of several can be compared: its standard deviation;
+    /// of a single one, its own unit. None of classes.
+    pub fn units(&self) -> Vec<f64> {
+        match (self.classes.is_empty(), self.outputs) {
+            (false, _) => Vec::new(),
+            (true, 1) => vec![1.0],
+            (true, _) => spreads(self.y.chunks_exact(self.outputs), self.outputs),
+        }
+    }
+
     /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.y.is_empty()
@@ -335,13 +357,13 @@ impl Dataset {
     /// Maps every input, and every label unless it is a class, to the unit interval by the least and
     /// greatest value of the whole data, which only hindsight knows. Each input has its own range,
     /// or all have the same if `jointly`.
-    pub fn scale_with_hindsight(&mut self, jointly: bool, raw_labels: bool) {
+    pub fn scale_with_hindsight(&mut self, jointly: bool) {
         let (inputs, labels) = self.ranges.split_at(self.features);
         let together = inputs.iter().copied().fold(Range::EMPTY, Range::union);
         let affine =
             inputs.iter().map(|range| if jointly { together } else { *range }.to_unit()).collect();
         self.affine = Some(affine);
-        if !raw_labels {
+        if self.classes.is_empty() {
             let axes: Vec<(f64, f64)> = labels.iter().map(|range| range.to_unit()).collect();
             for labels in [&mut self.y].into_iter().chain(&mut self.last) {
                 let all = labels.iter_mut().zip(axes.iter().cycle());
@@ -375,6 +397,24 @@ impl Dataset {
         self.inputs(&[index as u32], &mut x).unwrap();
         (x, self.y[index])
     }
+}
+
+/// The standard deviation of each of several labels; 1 of one that doesn't change.
+pub fn spreads<'a>(samples: impl Iterator<Item = &'a [f32]>, outputs: usize) -> Vec<f64> {
+    // Count, mean and sum of squared distances from it.
+    let mut moments = vec![(0.0, 0.0, 0.0); outputs];
+    for labels in samples {
+        let known = moments.iter_mut().zip(labels).filter(|(_, label)| !label.is_nan());
+        for ((count, mean, squares), label) in known {
+            *count += 1.0;
+            let before = f64::from(*label) - *mean;
+            *mean += before / *count;
+            *squares += before * (f64::from(*label) - *mean);
+        }
+    }
+    let spread = |(count, _, squares): (f64, f64, f64)| (squares / count).sqrt();
+    let spreads = moments.into_iter().map(spread);
+    spreads.map(|spread| if spread > 0.0 { spread } else { 1.0 }).collect()
 }
 
 fn scaled(value: f32, (offset, factor): (f64, f64)) -> f32 {
@@ -486,7 +526,7 @@ mod tests {
                     Dataset::read_within(most_in_memory, "t", &mut stream, &|_| {}).unwrap();
                 assert_eq!(data.x.is_in_file(), most_in_memory == 1000);
                 if let Some(jointly) = jointly {
-                    data.scale_with_hindsight(jointly, false);
+                    data.scale_with_hindsight(jointly);
                 }
                 data
             });

@@ -104,14 +104,23 @@ impl Owners {
 pub(super) struct Levels {
     inputs: BTreeMap<usize, BTreeSet<String>>,
     pub(super) classes: Option<BTreeSet<String>>,
+    /// Whether the target has texts, and whether it has numbers.
+    target_has: (bool, bool),
 }
 
 impl Levels {
-    /// Notes whether one of these targets holds text in this row.
-    pub(super) fn note_targets(&mut self, row: &Row, targets: &[usize]) {
-        if targets.iter().any(|target| matches!(row.cell(*target), Cell::Text(_))) {
-            self.classes.get_or_insert_default();
+    /// Notes what the target holds in this row.
+    pub(super) fn note_target(&mut self, row: &Row, target: usize) {
+        match row.cell(target) {
+            Cell::Text(_) => self.target_has.0 = true,
+            Cell::Number(_) => self.target_has.1 = true,
+            Cell::Missing => {}
         }
+    }
+
+    /// Whether the target has texts only, so that it is a class.
+    pub(super) fn has_class(&self) -> bool {
+        self.target_has == (true, false)
     }
 
     /// Notes the class of this row.
@@ -193,9 +202,6 @@ impl Encoder {
         let found = levels.classes.as_ref().map_or(0, BTreeSet::len);
         if classes.len() > MAX_CLASSES {
             return Err(DataError::TooManyClasses(place(), MAX_CLASSES));
-        }
-        if !classes.is_empty() && targets.len() > 1 {
-            return Err(DataError::SeveralClasses(place()));
         }
         if !classes.is_empty() && choice.lags > 0 {
             return Err(DataError::LaggedClass(place()));

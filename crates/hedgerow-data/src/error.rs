@@ -46,12 +46,9 @@ pub enum DataError {
     UnknownClass(CellPosition, String, String),
     /// A target with too many texts to be a class.
     #[error(
-        "{0}: more than {1} different texts are too many for classes (--target names another column; --task numbers if it is a number in most rows)"
+        "{0}: more than {1} different values are too many for classes (--target names another column)"
     )]
     TooManyClasses(CellPosition, usize),
-    /// A class among several targets.
-    #[error("{0}: a class can't be one of several targets (name it alone with --target)")]
-    SeveralClasses(CellPosition),
     /// Past classes are no inputs.
     #[error("{0}: past classes can't be inputs (data.lags must be 0 where the target is a class)")]
     LaggedClass(CellPosition),

@@ -48,11 +48,11 @@ impl Tables {
         let peeked = rows.next(&mut row)?;
         if peeked {
             levels.note_columns(&row, &roles.features);
-            if choice.task == Task::Auto && choice.classes.is_empty() {
-                levels.note_targets(&row, &roles.targets);
+            if let ([target], true) = (&roles.targets[..], finds_classes(choice)) {
+                levels.note_target(&row, *target);
             }
         }
-        if levels.classes.is_some() {
+        if levels.has_class() {
             return Err(DataError::NeedsWholeFile(CLASSES_UNNAMED));
         }
         Ok(Self { row, peeked, ..Self::new(vec![file], rows, choice, levels)? })
@@ -127,14 +127,16 @@ fn check_columns(
     Err(DataError::OtherColumns { first: first.to_owned(), other: other.to_owned(), difference })
 }
 
+/// Whether classes are still to be found.
+fn finds_classes(choice: &ColumnChoice) -> bool {
+    choice.classes.is_empty() && choice.task != Task::Numbers
+}
+
 /// A first reading, as far as needed: which inputs are columns of text, and which texts they have;
 /// whether the target is a class, and which classes there are.
 fn levels(files: &[PathBuf], choice: &ColumnChoice) -> Result<Levels, DataError> {
     let mut levels = Levels::default();
-    let finds_classes = choice.classes.is_empty() && choice.task != Task::Numbers;
-    if finds_classes && choice.task == Task::Classes {
-        levels.classes = Some(BTreeSet::new());
-    }
+    let finds_classes = finds_classes(choice);
     if choice.categories == Categories::Refuse && !finds_classes {
         return Ok(levels);
     }
@@ -158,11 +160,14 @@ fn levels(files: &[PathBuf], choice: &ColumnChoice) -> Result<Levels, DataError>
             if choice.categories != Categories::Refuse {
                 levels.note_columns(&row, features);
             }
-            if finds_classes {
-                levels.note_targets(&row, targets);
+            if let ([target], true) = (&targets[..], finds_classes) {
+                levels.note_target(&row, *target);
             }
             (seen, seen_here) = (seen + 1, seen_here + 1);
         }
+    }
+    if finds_classes && (choice.task == Task::Classes || levels.has_class()) {
+        levels.classes = Some(BTreeSet::new());
     }
     let target = inputs.and_then(|(_, roles)| roles.targets.first().copied()).unwrap_or(0);
     if choice.categories == Categories::OneHot || levels.classes.is_some() {

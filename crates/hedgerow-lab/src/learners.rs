@@ -53,7 +53,8 @@ impl Learners {
         let lone = |z, y| NodeRound { node: 0, z, y, contact: Contact::Lost };
         if self.is_pooled() {
             self.has_learned[0] = true;
-            let round = lone(batch.z, &batch.round.y[batch.samples.clone()]);
+            let labels = batch.round.labels(batch.samples.clone());
+            let round = lone(batch.z, &batch.round.y[labels]);
             return self.federations[0].run_nodes(&[round], &executor, observations, observe);
         }
         let Observations { numbers, width } = observations;
@@ -93,10 +94,12 @@ impl Learners {
         heard.try_for_each(|round| self.federations[0].hear(round.node))
     }
 
-    /// What the method alone says of a sample at a device, what its node says, and the method.
+    /// What the method alone says of an output of a sample at a device, what its node says, and the
+    /// method.
     pub(crate) fn predict(
         &mut self,
         device: NodeId,
+        output: usize,
         z: Features<'_>,
     ) -> Result<(f32, f32, &dyn NodeMethod), RoundError> {
         let (at, node) = match self.scope {
@@ -104,29 +107,32 @@ impl Learners {
             Scope::Alone => (device as usize, 0),
             Scope::Pooled => (0, 0),
         };
-        let (global, value) = self.federations[at].predict(node, 0, z)?;
-        Ok((global, value, self.federations[at].nodes()[node as usize].method(0)))
+        let (global, value) = self.federations[at].predict(node, output, z)?;
+        Ok((global, value, self.federations[at].nodes()[node as usize].method(output)))
     }
 
     /// Takes the models of a device to another scale.
     pub(crate) fn rescale_node(
         &mut self,
         device: NodeId,
-        rescaling: &Rescaling,
+        rescalings: &[Option<Rescaling>],
     ) -> Result<(), RoundError> {
         match self.scope {
-            Scope::Federated => self.federations[0].rescale_node(device, rescaling),
-            Scope::Alone => rescale_all(&mut self.federations[device as usize], rescaling),
+            Scope::Federated => self.federations[0].rescale_node(device, rescalings),
+            Scope::Alone => rescale_all(&mut self.federations[device as usize], rescalings),
             Scope::Pooled => Ok(()),
         }
     }
 
     /// Takes the server's models to another scale.
-    pub(crate) fn rescale_server(&mut self, rescaling: &Rescaling) -> Result<(), RoundError> {
+    pub(crate) fn rescale_server(
+        &mut self,
+        rescalings: &[Option<Rescaling>],
+    ) -> Result<(), RoundError> {
         match self.scope {
-            Scope::Federated => self.federations[0].rescale_server(rescaling),
+            Scope::Federated => self.federations[0].rescale_server(rescalings),
             Scope::Alone => {}
-            Scope::Pooled => return rescale_all(&mut self.federations[0], rescaling),
+            Scope::Pooled => return rescale_all(&mut self.federations[0], rescalings),
         }
         Ok(())
     }
@@ -154,7 +160,10 @@ impl Learners {
 }
 
 /// Takes a federation of one node to another scale.
-fn rescale_all(federation: &mut Federation, rescaling: &Rescaling) -> Result<(), RoundError> {
-    federation.rescale_server(rescaling);
-    federation.rescale_node(0, rescaling)
+fn rescale_all(
+    federation: &mut Federation,
+    rescalings: &[Option<Rescaling>],
+) -> Result<(), RoundError> {
+    federation.rescale_server(rescalings);
+    federation.rescale_node(0, rescalings)
 }

@@ -4,7 +4,6 @@
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
-use hedgerow::learning::Loss;
 use hedgerow::method::{METHODS, Reference, Role};
 use hedgerow::random::{CounterRng, Purpose};
 use hedgerow::scaling::ScaleKind;
@@ -18,6 +17,7 @@ use crate::results::Results;
 use crate::settings::{DataChoice, MethodChoice, Scaling, Settings, SettingsError, Source};
 use crate::summary;
 use crate::trial::{self, RunContext, TrialError, TrialResult};
+use hedgerow_data::columns::Task;
 use hedgerow_data::partition::{Partition, PartitionError};
 use hedgerow_data::ranges::{self, RangesError};
 use hedgerow_data::samples::{InputColumns, SampleStream};
@@ -36,18 +36,6 @@ pub enum RunError {
     /// The known ranges can't be used.
     #[error(transparent)]
     Ranges(#[from] RangesError),
-    /// A label that the loss doesn't support.
-    #[error(
-        "{data}: the label of sample {sample} is {label}, but the logistic loss needs -1 or +1"
-    )]
-    BadLabel {
-        /// Name of the data.
-        data: String,
-        /// Number of the sample, from 1.
-        sample: usize,
-        /// The label.
-        label: f32,
-    },
     /// The partition can't give samples to the nodes.
     #[error("{data}: {source}")]
     Partition {
@@ -102,8 +90,11 @@ pub fn load_data(settings: &Settings, progress: &dyn Fn(u64)) -> Result<Dataset,
             Dataset::read(name, &mut SampleStream::open(files, columns)?, progress)?
         }
     };
+    if columns.task == Task::Classes && data.classes.is_empty() {
+        data = data.with_classes()?;
+    }
     if let Scaling::WholeFile { jointly } = settings.scaling {
-        data.scale_with_hindsight(jointly, settings.loss() == Loss::Logistic);
+        data.scale_with_hindsight(jointly);
     }
     Ok(data)
 }
@@ -147,27 +138,28 @@ pub struct Experiment<'a> {
 impl<'a> Experiment<'a> {
     /// Checks settings and data against each other.
     pub fn new(settings: &'a Settings, data: &'a Dataset) -> Result<Self, RunError> {
-        if let Some((sample, label)) = trial::first_bad_label(settings.loss(), data) {
-            return Err(RunError::BadLabel { data: data.name.clone(), sample: sample + 1, label });
-        }
         let owners = data.owners.as_ref().filter(|_| settings.partition == Partition::Auto);
         let mut context = RunContext {
             settings,
             methods: Vec::new(),
             nodes: nodes(settings, owners.map(|owners| owners.names.len()))?,
             features: data.features,
+            classes: data.classes.clone(),
+            units: data.units(),
+            targets: several(&data.input_columns.targets, data.outputs),
             rounds: None,
             scaler: scaler(
                 settings,
                 data.is_of_order_one || data.len() < SAMPLES_BEFORE_SCALE,
-                || data.input_columns.clone(),
+                &data.input_columns,
+                !data.classes.is_empty(),
             )?,
             has_missing: data.missing > 0,
             delay: 0,
             grids: Grids::OPEN,
             parallelism: parallelism(settings, owners.map(|owners| owners.names.len()))?,
         };
-        context.methods = methods(settings, data.is_time_series, &context.scaler)?;
+        context.methods = methods(&context, data.is_time_series)?;
         context.delay = delay(settings, data.owners.is_some(), context.nodes);
         // Only drawn shares make streams whose lengths differ from trial to trial.
         let is_drawn =
@@ -235,27 +227,36 @@ pub(crate) fn delay(settings: &Settings, has_owners: bool, nodes: usize) -> usiz
     if has_owners { rows } else { rows.div_ceil(nodes) }
 }
 
+/// Names of the targets, if a sample has several.
+pub(crate) fn several(targets: &[String], labels: usize) -> Vec<String> {
+    if labels > 1 { targets.to_vec() } else { Vec::new() }
+}
+
 /// The methods asked for; a time series is always compared with the trivial forecasts. Where
 /// features change with an agreed scale, no fixed function is the best of all rounds: `hindsight`
-/// is left out, or refused if it was asked for.
+/// is left out, or refused if it was asked for; so it is for classes and several targets.
 pub(crate) fn methods(
-    settings: &Settings,
+    context: &RunContext<'_>,
     is_time_series: bool,
-    scaler: &Scaler,
 ) -> Result<Vec<MethodChoice>, RunError> {
+    let settings = context.settings;
     let mut methods = settings.methods.clone();
     let trivial = METHODS.iter().filter(|info| info.role == Role::Trivial);
     for trivial in trivial.map(|info| MethodChoice::from(*info)) {
-        if is_time_series && settings.loss() != Loss::Logistic && !methods.contains(&trivial) {
+        if is_time_series && !methods.contains(&trivial) {
             methods.push(trivial);
         }
     }
-    if matches!(scaler, Scaler::Online { .. })
+    let obstacle = if matches!(context.scaler, Scaler::Online { .. }) {
+        Some("where numbers are scaled online: features change with the scale")
+    } else {
+        (context.units.len() != 1).then_some("where the target is a class, or there are several")
+    };
+    if let Some(obstacle) = obstacle
         && let Some(fixed) = methods.iter().find(|choice| choice.is(Reference::Hindsight))
     {
         if !settings.has_default_methods() {
-            let bound =
-                "without hindsight where numbers are scaled online: features change with the scale";
+            let bound = format!("without hindsight {obstacle}");
             return Err(out_of_bounds("federation.methods", bound, fixed.name()));
         }
         methods.retain(|choice| !choice.is(Reference::Hindsight));
@@ -295,17 +296,17 @@ fn thread_count(settings: &Settings) -> usize {
 pub(crate) fn scaler(
     settings: &Settings,
     needs_no_scale: bool,
-    columns: impl FnOnce() -> InputColumns,
+    columns: &InputColumns,
+    raw_labels: bool,
 ) -> Result<Scaler, RunError> {
-    let raw_labels = settings.loss() == Loss::Logistic;
     Ok(match &settings.scaling {
         Scaling::None | Scaling::WholeFile { .. } => Scaler::None,
         Scaling::Auto if needs_no_scale => Scaler::None,
         Scaling::Auto => Scaler::Online { kind: ScaleKind::Spread, raw_labels },
         Scaling::Online(kind) => Scaler::Online { kind: *kind, raw_labels },
         Scaling::Ranges(file) => {
-            let scale = ranges::read(file, &columns())?;
-            Scaler::Fixed(if raw_labels { scale.with_raw_labels() } else { scale })
+            let (scale, labels) = (ranges::read(file, columns)?, columns.labels.len());
+            Scaler::Fixed(if raw_labels { scale.with_raw_labels(labels) } else { scale })
         }
     })
 }

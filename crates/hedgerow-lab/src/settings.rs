@@ -77,11 +77,15 @@ pub struct Settings {
 
 /// What a run's data decides about its methods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sizes {
+pub struct Sizes<'a> {
     /// K.
     pub nodes: usize,
     /// d.
     pub inputs: usize,
+    /// Targets, unless there are classes.
+    pub outputs: usize,
+    /// Names of the classes; empty if labels are numbers.
+    pub classes: &'a [String],
     /// T; `None` if it is unknown.
     pub rounds: Option<usize>,
 }
@@ -115,7 +119,7 @@ impl Settings {
     pub fn plan(
         &self,
         choice: MethodChoice,
-        Sizes { nodes, inputs, rounds }: Sizes,
+        Sizes { nodes, inputs, outputs, classes, rounds }: Sizes<'_>,
         seed: u64,
     ) -> Result<Plan, SettingsError> {
         let learning = &self.learning;
@@ -131,6 +135,8 @@ impl Settings {
             .config(rounds)?
             .method(choice.spec())
             .inputs(inputs)
+            .outputs(outputs.max(1))
+            .classes(classes.to_vec())
             .nodes(nodes)
             .budget(self.budget)
             .frequencies(Some(frequencies))
@@ -286,7 +292,7 @@ fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
     let by_column = federation.partition.strip_prefix("column:").map(str::to_owned);
     let mut settings = Settings {
         scaling: data.scaling.clone(),
-        data: data::choice(data, source, by_column.clone(), learning.loss() == Loss::Logistic)?,
+        data: data::choice(data, source, by_column.clone(), learning.loss())?,
         nodes: Some(federation.nodes).filter(|_| merged.is_given("federation.nodes")),
         default_nodes: federation.nodes,
         budget: federation.budget,
@@ -326,18 +332,15 @@ fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
     if settings.is_default_choice {
         // Methods that are not possible are left out quietly.
         let mut chosen = std::mem::take(&mut settings.methods);
-        // A trivial forecast is a label, and the logistic loss needs a score.
-        let needs_score =
-            |choice: &MethodChoice| choice.is_trivial() && settings.loss() == Loss::Logistic;
-        chosen
-            .retain(|choice| !needs_score(choice) && settings.check_method(plain(choice)).is_ok());
+        chosen.retain(|choice| settings.check_method(plain(choice)).is_ok());
         settings.methods = chosen;
     }
     // All other errors are found here, before any data is read.
     for &choice in &settings.methods {
         settings.check_method(choice)?;
         let rounds = Some(settings.rounds.unwrap_or(1));
-        let sizes = Sizes { nodes: settings.default_nodes, inputs: 1, rounds };
+        let nodes = settings.default_nodes;
+        let sizes = Sizes { nodes, inputs: 1, outputs: 1, classes: &[], rounds };
         settings.plan(choice, sizes, settings.seed)?;
         let spec = settings.feature_spec(choice, 1, settings.seed)?;
         FeatureMap::new(&FeatureSpec { frequencies: 1, ..spec })?;
@@ -387,7 +390,8 @@ mod tests {
         assert_eq!((settings.nodes, settings.budget, settings.kernels.len()), (None, 100, 11));
         assert_eq!(settings.kernels, Kernel::paper_dictionary());
         let mk = MethodChoice::parse("mk").unwrap();
-        let sizes = Sizes { nodes: settings.default_nodes, inputs: 1, rounds: Some(500) };
+        let (nodes, rounds) = (settings.default_nodes, Some(500));
+        let sizes = Sizes { nodes, inputs: 1, outputs: 1, classes: &[], rounds };
         let plan = settings.plan(mk, sizes, 1).unwrap();
         assert_eq!(plan, Plan::new(hedgerow::PlanConfig::default()).unwrap());
         assert_eq!(settings.participation.describe(), "");

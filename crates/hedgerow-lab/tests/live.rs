@@ -191,8 +191,12 @@ fn what_is_wrong_on_the_way_is_named() {
     let content = "c,x,y\nred,1,1\nblue,2,2\n,x,3\n";
     let message = run(content, &["data.categories=hashed:4", "run.trials=1"]).unwrap_err();
     assert_says(&message, &["standard input, row 4, column \"x\": \"x\" is not a number"]);
-    let message = run("x,y\n1,1\n2,0\n", &["learning.loss=logistic"]).unwrap_err();
-    assert_says(&message, &["standard input, row 3, column \"y\": the label is 0"]);
+    for flags in [&["data.task=classes"][..], &[]] {
+        let message = run("x,y\n1,no\n2,yes\n", flags).unwrap_err();
+        assert_says(&message, &["a class", "data.classes", "whole file first"]);
+    }
+    let message = run("x,y\n1,no\n2,maybe\n", &["data.classes=[\"no\", \"yes\"]"]).unwrap_err();
+    assert_says(&message, &["standard input, row 3, column \"y\": \"maybe\" is none of"]);
     let message = run("t,x,y\n2,1,1\n1,2,2\n", &["data.time=t"]).unwrap_err();
     assert_says(&message, &["standard input, row 3, column \"t\": time goes back"]);
     let message = run("x,y\n1,1\n2,2\n", &["data.lags=2"]).unwrap_err();

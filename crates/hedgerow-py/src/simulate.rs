@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-use hedgerow::learning::Loss;
+
 use hedgerow::limits::MAX_LABEL;
 use hedgerow_config::Layer;
+use hedgerow_data::columns::Task;
 use hedgerow_data::{Dataset, Owners};
 use hedgerow_lab::output::{OutputFolder, summary_json};
 use hedgerow_lab::results::{Moments, Results, from_stored_json, to_stored_json};
@@ -164,8 +165,11 @@ impl Given {
         let Self { inputs, x, y, owners } = self;
         let data = Dataset::from_arrays("arrays", inputs, x, y, owners)?;
         let mut data = data.with_past(&settings.data.columns)?;
+        if settings.data.columns.task == Task::Classes {
+            data = data.with_classes()?;
+        }
         if let Scaling::WholeFile { jointly } = settings.scaling {
-            data.scale_with_hindsight(jointly, settings.loss() == Loss::Logistic);
+            data.scale_with_hindsight(jointly);
         }
         Ok(data)
     }

@@ -186,6 +186,9 @@ fn lines(settings: &Settings, data: &Dataset, nodes: usize) -> anyhow::Result<Ve
     let chance = CounterRng::from_seed(settings.seed)
         .derive(Purpose::Trial, 0)
         .derive(Purpose::Partition, 0);
+    if !data.classes.is_empty() || data.outputs > 1 {
+        bail!("{}: a demo has one target, which is a number", data.name);
+    }
     let deals = settings.partition.deal(data, nodes, chance.bits_at(0))?;
     let mut x = Vec::new();
     let mut all = Vec::new();

@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 
-use hedgerow::learning::Loss;
 use hedgerow::method::{Reference, Role, find};
 use toml::Value;
 
@@ -209,11 +208,7 @@ fn cell_settings(
     if names_methods(config, flags) {
         return Ok(settings);
     }
-    let methods = default_methods().filter(|choice| {
-        // A trivial forecast is a label, and the logistic loss needs a score.
-        let needs_score = choice.is_trivial() && settings.loss() == Loss::Logistic;
-        !needs_score && settings.check_method(*choice).is_ok()
-    });
+    let methods = default_methods().filter(|choice| settings.check_method(*choice).is_ok());
     let methods: Vec<Value> = methods.map(|choice| choice.name().into()).collect();
     layers.push(layer("federation.methods", methods.into()));
     Settings::load(&layers)
@@ -407,7 +402,7 @@ mod tests {
         let huber = loss("learning.loss=huber");
         assert!(!has(&huber, "hindsight") && has(&huber, "last"));
         let logistic = loss("learning.loss=logistic");
-        assert!(!has(&logistic, "hindsight") && !has(&logistic, "last") && has(&logistic, "mk"));
+        assert!(!has(&logistic, "hindsight") && has(&logistic, "last") && has(&logistic, "mk"));
         let median = loss("learning.aggregation=median");
         assert!(
             has(&median, "mk")

@@ -3,10 +3,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Curve, IntervalResult, MethodResult, Moments, Regret, Results};
+use super::{
+    ClassResult, Curve, IntervalResult, MethodResult, Moments, Regret, Results, TargetError,
+};
 
 /// Version of this layout.
-const STORED_LAYOUT: u32 = 2;
+const STORED_LAYOUT: u32 = 3;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -121,7 +123,8 @@ fn numbers(results: &mut Results) -> Vec<&mut f64> {
             interval,
             nodes,
             mean_loss,
-            error_rate,
+            targets,
+            classes,
             numbers_up,
             numbers_down,
             bytes_up,
@@ -160,7 +163,15 @@ fn numbers(results: &mut Results) -> Vec<&mut f64> {
             interval.iter_mut().flat_map(|IntervalResult { coverage, width }| [coverage, width]),
         );
         numbers.extend(nodes.iter_mut().map(|node| &mut node.mse));
-        let all = [mse, mean_loss].into_iter().chain(mae).chain(mse_last_window).chain(error_rate);
+        for TargetError { target: _, mse, mae, r2 } in targets {
+            numbers.extend([mse, mae, r2]);
+        }
+        let classes = classes.iter_mut().flat_map(
+            |ClassResult { accuracy, balanced_accuracy, log_loss, auc }| {
+                [accuracy, balanced_accuracy, log_loss, auc]
+            },
+        );
+        let all = [mse, mean_loss].into_iter().chain(mae).chain(mse_last_window).chain(classes);
         let all = all.chain(mse_course).chain(mse_window).chain(loss).chain(regrets);
         numbers.extend(all.flat_map(|Moments { mean, sd }| [mean, sd]));
         if let Some(Regret { mean, sd, exponent }) = regret {
@@ -247,7 +258,9 @@ mod tests {
         mk.curve.mse_window[1] = Moments { mean: f64::INFINITY, sd: -0.0 };
         mk.mse = Moments { mean: f64::NEG_INFINITY, sd: f64::MIN_POSITIVE / 8.0 };
         mk.mse_trials[1] = f64::INFINITY;
-        mk.error_rate = Some(Moments { mean: f64::NAN, sd: 0.5 });
+        let auc = Moments { mean: f64::NAN, sd: 0.5 };
+        mk.classes = Some(ClassResult { auc, ..ClassResult::default() });
+        mk.targets = vec![TargetError { r2: f64::NEG_INFINITY, ..TargetError::default() }];
         mk.regret = Some(Regret { mean: f64::NAN, sd: 1.0, exponent: Some(f64::INFINITY) });
         results
     }

@@ -63,7 +63,7 @@ pub struct Bounds {
 }
 
 impl From<Answer> for Predicted {
-    fn from(Answer { value, round, known, interval }: Answer) -> Self {
+    fn from(Answer { value, round, known, interval, .. }: Answer) -> Self {
         let interval = interval.map(|Interval { lower, upper }| Bounds { lower, upper });
         Self { prediction: value, round, known, interval }
     }

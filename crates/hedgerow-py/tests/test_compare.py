@@ -135,10 +135,13 @@ def test_options_of_files_apply_to_frames(tmp_path: Path) -> None:
     read = simulate(file, **asked)
     assert read.summary["data"]["features"] == 4
     indexed = frame.set_index("when")
-    shuffled = frame.sample(frac=1.0, random_state=1)
     for same in (frame, indexed, polars_of(frame)):
         assert simulate(same, **asked).mse == read.mse
-    assert simulate(shuffled, **asked, settings={"data.disorder": "sort"}).mse == read.mse
+    backwards = frame.iloc[::-1]
+    with pytest.raises(ValueError, match="time goes back"):
+        simulate(backwards, **asked)
+    ordered = simulate(backwards, **asked, settings={"data.disorder": "sort"})
+    assert ordered.summary["data"]["samples"] == 239
     assert simulate(frame, "load", **asked | {"target": None}).mse == read.mse
     dropped = simulate(frame, drop=["when", "kind"], node="device", method="gr", trials=1)
     assert dropped.summary["data"]["features"] == 2

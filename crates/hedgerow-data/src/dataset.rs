@@ -9,6 +9,7 @@ use super::DataError;
 use super::columns::ColumnChoice;
 use super::samples::{InputColumns, Sample, SampleStream};
 use super::rows::CellPosition;
+use super::schema::TableSchema;
 use super::series::{Series, Shape};
 use super::store::{MOST_IN_MEMORY, Store, StoreWriter};
 
@@ -44,8 +45,8 @@ pub struct Dataset {
     pub missing: u64,
     /// Whether the first samples are of the order of one.
     pub is_of_order_one: bool,
-    /// The columns of each input; empty if columns have no names.
-    pub input_columns: InputColumns,
+    /// What the columns of its tables mean; none if it is not from tables.
+    pub schema: Option<TableSchema>,
     x: Store,
     /// Of each input, then of each label.
     ranges: Vec<Range>,
@@ -143,7 +144,7 @@ impl Dataset {
             has_dates: false,
             missing: 0,
             is_of_order_one: true,
-            input_columns: InputColumns::default(),
+            schema: None,
             x: Store::in_memory(features, Vec::new()),
             ranges: vec![Range::EMPTY; features + outputs],
             rows: Vec::new(),
@@ -219,7 +220,7 @@ impl Dataset {
         }
         let mut sample = Sample::default();
         let mut writer = Writer::new(name, stream.features(), stream.labels(), most_in_memory);
-        writer.data.classes.clone_from(&stream.input_columns().classes);
+        writer.data.classes.clone_from(&stream.schema().classes);
         while stream.next(&mut sample)? {
             writer.push(&sample)?;
             if writer.data.len().is_multiple_of(1 << 12) {
@@ -228,7 +229,7 @@ impl Dataset {
         }
         let (has_owners, names) = (stream.has_owners(), stream.owners().to_vec());
         let mut data = writer.finish(has_owners.then_some(names), stream.is_time_series())?;
-        data.input_columns = stream.input_columns().clone();
+        data.schema = Some(stream.schema().clone());
         if !stream.has_time() {
             data.times = Vec::new();
         }
@@ -316,6 +317,11 @@ impl Dataset {
         self.rows.get(index).copied().unwrap_or(index as u64 + 1)
     }
 
+    /// The columns of each input; empty if it is not from tables.
+    pub fn input_columns(&self) -> InputColumns {
+        self.schema.as_ref().map(TableSchema::input_columns).unwrap_or_default()
+    }
+
     /// Samples of which a label is missing.
     pub fn missing_labels(&self) -> usize {
         let samples = self.y.chunks_exact(self.outputs);
@@ -376,7 +382,7 @@ impl Dataset {
         if self.y.is_empty() {
             return Err(DataError::TooShort(self.name.clone(), history));
         }
-        let (name, targets) = (self.name.clone(), &self.input_columns.targets);
+        let (name, targets) = (self.name.clone(), self.input_columns().targets);
         let labels = self.len() - self.missing_labels();
         if labels == 0 {
             return Err(DataError::NoLabels(name, targets.join(", "), self.len()));

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 
 use hedgerow::limits::{MAX_CLASSES, MAX_LABEL};
 
-use super::columns::{Categories, ColumnChoice, Roles, Task};
+use super::columns::BY_FILE;
 use super::rows::{Cell, CellPosition, Row};
-use super::text::excerpt;
+use super::schema::{Encoding, TableSchema};
+use super::text::{excerpt, listing};
 use super::{DataError, timestamp};
 
 /// Most inputs that a column of text may become.
-const MOST_LEVELS: usize = 1000;
+pub(super) const MOST_LEVELS: usize = 1000;
 /// From here on f64 no longer has all whole numbers.
 const LARGEST_COUNT: f64 = 9_007_199_254_740_992.0;
 
@@ -36,7 +37,8 @@ pub(super) struct Encoder {
     names: Vec<String>,
     inputs: Vec<Input>,
     lagged: Vec<usize>,
-    targets: Vec<usize>,
+    /// None where the table doesn't have it, which only predictions do without.
+    targets: Vec<Option<usize>>,
     time: Vec<usize>,
     node: Option<usize>,
     /// Names of the classes, and the number of each; empty if the target is a number.
@@ -45,6 +47,15 @@ pub(super) struct Encoder {
     joined: String,
     /// Whether a time was a date, not a plain number.
     has_dates: bool,
+}
+
+/// What the columns of a table must have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// All that the schema names.
+    Learning,
+    /// The inputs. The label, the time and the node may be missing if no input needs them.
+    Predicting,
 }
 
 /// How a column enters: as its number, or as numbers of which its text sets one to 1.
@@ -63,6 +74,14 @@ enum Slots {
 }
 
 impl Slots {
+    fn new(encoding: &Encoding) -> Option<Self> {
+        match encoding {
+            Encoding::Number => None,
+            Encoding::Hashed(count) => Some(Self::Hashed(*count)),
+            Encoding::OneHot(texts) => Some(Self::Known(texts.iter().cloned().zip(0..).collect())),
+        }
+    }
+
     fn count(&self) -> usize {
         match self {
             Self::Known(levels) => levels.len(),
@@ -109,6 +128,11 @@ pub(super) struct Levels {
 }
 
 impl Levels {
+    /// The texts of a column that holds text.
+    pub(super) fn texts(&self, column: usize) -> Option<&BTreeSet<String>> {
+        self.inputs.get(&column)
+    }
+
     /// Notes what the target holds in this row.
     pub(super) fn note_target(&mut self, row: &Row, target: usize) {
         match row.cell(target) {
@@ -133,7 +157,7 @@ impl Levels {
     }
 
     /// Names of the classes: in the order of numbers, if all are, or else of texts.
-    fn class_names(&self) -> Vec<String> {
+    pub(super) fn class_names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.classes.iter().flatten().cloned().collect();
         let numbers = names.iter().map(|name| name.parse::<f64>().ok()).collect::<Option<Vec<_>>>();
         if let Some(numbers) = numbers {
@@ -166,92 +190,62 @@ impl Levels {
 }
 
 impl Encoder {
-    /// Finds the columns.
+    /// Finds the columns of a schema in a table.
     pub(super) fn new(
         file: PathBuf,
         names: &[String],
-        choice: &ColumnChoice,
-        levels: &Levels,
+        schema: &TableSchema,
+        purpose: Purpose,
     ) -> Result<Self, DataError> {
-        let Roles { features, lagged, targets, time, node } = Roles::find(&file, names, choice)?;
+        let place = || CellPosition { file: file.clone(), row: None, column: None };
+        let position = |name: &String| names.iter().position(|known| known == name);
+        let find = |name: &String| {
+            let missing = || DataError::NoColumn(place(), excerpt(name), listing(name, names));
+            position(name).ok_or_else(missing)
+        };
+        let find_all = |wanted: &[String]| wanted.iter().map(find).collect::<Result<Vec<_>, _>>();
+        let is_for_learning = purpose == Purpose::Learning;
+        let optional = |name: &String, is_needed: bool| match position(name) {
+            None if is_needed => find(name).map(Some),
+            found => Ok(found),
+        };
         let mut inputs = Vec::new();
-        for column in features {
-            let slots = match (levels.inputs.get(&column), choice.categories) {
-                (None, _) | (Some(_), Categories::Refuse) => None,
-                (Some(_), Categories::Hashed(count)) => Some(Slots::Hashed(count)),
-                (Some(texts), Categories::OneHot) if texts.len() > MOST_LEVELS => {
-                    let place =
-                        CellPosition { file, row: None, column: Some(names[column].clone()) };
-                    return Err(DataError::TooManyLevels(place, MOST_LEVELS));
-                }
-                (Some(texts), Categories::OneHot) => {
-                    Some(Slots::Known(texts.iter().cloned().zip(0..).collect()))
-                }
-            };
-            inputs.push(Input { column, slots });
+        for input in &schema.inputs {
+            inputs.push(Input { column: find(&input.name)?, slots: Slots::new(&input.encoding) });
         }
-        let place = || {
-            let column = targets.first().map(|target| names[*target].clone());
-            CellPosition { file: file.clone(), row: None, column }
-        };
-        let classes = match choice.task {
-            Task::Numbers => Vec::new(),
-            _ if !choice.classes.is_empty() => choice.classes.clone(),
-            _ => levels.class_names(),
-        };
-        let found = levels.classes.as_ref().map_or(0, BTreeSet::len);
-        if classes.len() > MAX_CLASSES {
-            return Err(DataError::TooManyClasses(place(), MAX_CLASSES));
-        }
-        if !classes.is_empty() && choice.lags > 0 {
-            return Err(DataError::LaggedClass(place()));
-        }
-        if found == 1 && classes.len() == 1 {
-            return Err(DataError::OneClass(place(), classes[0].clone()));
-        }
+        let needs_labels = is_for_learning || schema.lags > 0;
+        let targets = schema.targets.iter().map(|target| optional(target, needs_labels));
+        let targets = targets.collect::<Result<_, _>>()?;
+        let has_time = schema.time.iter().any(|name| position(name).is_some());
+        let time = if is_for_learning || has_time { &schema.time[..] } else { &[] };
+        let node = schema.node.as_ref().filter(|name| *name != BY_FILE);
+        let node = node.map(|node| optional(node, is_for_learning)).transpose()?.flatten();
+        let (lagged, time) = (find_all(&schema.lagged)?, find_all(time)?);
+        let classes = schema.classes.clone();
         let class_numbers = classes.iter().cloned().zip(0..).collect();
         Ok(Self {
             names: names.to_vec(),
             inputs,
             lagged,
+            targets,
             time,
             node,
             classes,
             class_numbers,
             joined: String::new(),
             has_dates: false,
-            targets,
             file,
         })
     }
 
-    /// Numbers of the row's own inputs.
-    pub(super) fn width(&self) -> usize {
-        self.inputs.iter().map(|input| input.slots.as_ref().map_or(1, Slots::count)).sum()
+    /// Whether a column names the node of each row.
+    pub(super) fn has_nodes(&self) -> bool {
+        self.node.is_some()
     }
 
-    /// The column of each of them; none where it is of a text.
-    pub(super) fn input_columns(&self) -> Vec<Vec<String>> {
-        let columns = self.inputs.iter().flat_map(|input| match &input.slots {
-            None => vec![vec![self.names[input.column].clone()]],
-            Some(slots) => vec![vec![]; slots.count()],
-        });
-        columns.collect()
-    }
-
-    /// Lagged columns.
-    pub(super) fn lagged(&self) -> usize {
-        self.lagged.len()
-    }
-
-    /// Names of the classes, if the target is one.
-    pub(super) fn classes(&self) -> Vec<String> {
-        self.classes.clone()
-    }
-
-    /// Names of the targets.
-    pub(super) fn target_names(&self) -> Vec<String> {
-        self.targets.iter().map(|column| self.names[*column].clone()).collect()
+    /// Whether the table has the column of a target.
+    pub(super) fn has_labels(&self) -> bool {
+        self.targets.iter().any(Option::is_some)
     }
 
     /// Where a row and column are.
@@ -294,6 +288,10 @@ impl Encoder {
             out.values.push(self.number(row, column, f32::MAX)?);
         }
         for &column in &self.targets {
+            let Some(column) = column else {
+                out.values.push(f32::NAN);
+                continue;
+            };
             out.values.push(match self.classes.is_empty() {
                 true => self.number(row, column, MAX_LABEL)?,
                 false => self.class(row, column)?,

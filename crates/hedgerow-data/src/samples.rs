@@ -4,12 +4,11 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use hedgerow::learning::Classes;
-
 use super::DataError;
 use super::columns::{Categories, ColumnChoice, Disorder, Duplicates, Task};
 use super::encoder::{Numbers, Owners};
 use super::rows::{self, CellPosition, Rows};
+use super::schema::TableSchema;
 use super::series::{Series, Shape};
 use super::store::{Store, StoreWriter};
 use super::tables::{CLASSES_UNNAMED, Tables};
@@ -48,9 +47,13 @@ pub struct InputColumns {
 /// Samples from one or more tables of the same columns.
 pub struct SampleStream {
     input: Input,
-    choice: ColumnChoice,
+    schema: TableSchema,
+    /// The maximal number of rows.
+    most_rows: Option<usize>,
+    has_owners: bool,
+    has_time: bool,
+    has_labels: bool,
     shape: Shape,
-    columns: InputColumns,
     owners: Owners,
     /// By owner.
     series: HashMap<u32, Series>,
@@ -94,7 +97,7 @@ impl SampleStream {
     /// Opens the files; `-` alone is standard input, which is read live.
     pub fn open(files: &[PathBuf], choice: &ColumnChoice) -> Result<Self, DataError> {
         if !files.iter().any(|file| file == Path::new("-")) {
-            return Self::over(Tables::open(files, choice)?, choice, false);
+            return Self::over(Tables::open(files, choice)?, choice.rows, false);
         }
         if files.len() > 1 {
             return Err(DataError::NeedsWholeFile("a file beside it"));
@@ -107,36 +110,42 @@ impl SampleStream {
     /// Samples of a table that is made while it is read, such as standard input.
     pub fn live(rows: Box<dyn Rows>, choice: &ColumnChoice) -> Result<Self, DataError> {
         check_live(choice)?;
-        Self::over(Tables::live(rows, choice)?, choice, true)
+        Self::over(Tables::live(rows, choice)?, choice.rows, true)
     }
 
-    fn over(tables: Tables, choice: &ColumnChoice, is_live: bool) -> Result<Self, DataError> {
-        let encoder = &tables.encoder;
-        let shape = Shape {
-            inputs: encoder.width(),
-            labels: if choice.series.is_empty() { encoder.target_names().len() } else { 1 },
-            lagged: encoder.lagged(),
-            lags: choice.lags,
-            horizon: choice.horizon,
-            exogenous: choice.exogenous,
-        };
-        let (targets, classes) = (encoder.target_names(), encoder.classes());
-        let alone = |name: &String| vec![name.clone()];
-        let labels = match (Classes::new(classes.len()), choice.series.is_empty()) {
-            (Some(classes), _) => vec![vec![]; classes.outputs()],
-            (None, true) => targets.iter().map(alone).collect(),
-            (None, false) => vec![targets.clone()],
-        };
-        let mut inputs = encoder.input_columns();
-        for names in labels.iter().cloned().chain(choice.lagged.iter().map(alone)) {
-            inputs.extend(std::iter::repeat_n(names, choice.lags));
+    /// Samples to predict from, of a table like those that a schema is of: the columns of inputs
+    /// must be there, in any order. A label without a column is missing. `file` is its name in
+    /// messages; `-` is read live.
+    pub fn predicting(
+        file: &Path,
+        rows: Box<dyn Rows>,
+        schema: &TableSchema,
+    ) -> Result<Self, DataError> {
+        let is_live = file == Path::new("-");
+        if is_live && schema.disorder == Disorder::Sort {
+            return Err(DataError::NeedsWholeFile("data.disorder = \"sort\""));
         }
-        let columns = InputColumns { inputs, labels, targets, classes };
+        let tables = Tables::predicting(file, rows, schema)?;
+        Self::over((tables, schema.clone()), None, is_live)
+    }
+
+    fn over(
+        (tables, schema): (Tables, TableSchema),
+        most_rows: Option<usize>,
+        is_live: bool,
+    ) -> Result<Self, DataError> {
+        let shape = schema.shape();
+        let targets = schema.targets.clone();
+        let has_time = tables.encoder.time_column().is_some();
+        let sorts = schema.disorder == Disorder::Sort && has_time;
         let mut stream = Self {
+            has_owners: tables.has_nodes() || schema.each_a_node,
+            has_time,
+            has_labels: tables.encoder.has_labels(),
             input: Input::Tables(Box::new(tables)),
-            choice: choice.clone(),
+            schema,
+            most_rows,
             shape,
-            columns,
             at: usize::MAX,
             owners: Owners::default(),
             series: HashMap::new(),
@@ -146,8 +155,10 @@ impl SampleStream {
             is_live,
             has_dates: false,
         };
-        choice.series.iter().for_each(|name| _ = stream.owners.id(name));
-        if choice.disorder == Disorder::Sort && !choice.time.is_empty() {
+        if stream.schema.each_a_node {
+            targets.iter().for_each(|name| _ = stream.owners.id(name));
+        }
+        if sorts {
             stream.sort()?;
         }
         Ok(stream)
@@ -170,7 +181,17 @@ impl SampleStream {
 
     /// Whether rows have a time.
     pub fn has_time(&self) -> bool {
-        !self.choice.time.is_empty()
+        self.has_time
+    }
+
+    /// Whether rows may have a label.
+    pub fn has_labels(&self) -> bool {
+        self.has_labels
+    }
+
+    /// What its columns mean.
+    pub fn schema(&self) -> &TableSchema {
+        &self.schema
     }
 
     /// Whether times so far are dates, not plain numbers.
@@ -190,17 +211,12 @@ impl SampleStream {
 
     /// Whether the data names nodes.
     pub fn has_owners(&self) -> bool {
-        self.choice.node.is_some() || !self.choice.series.is_empty()
+        self.has_owners
     }
 
     /// Rows of the past that the first sample of a series needs.
     pub fn history(&self) -> usize {
         self.shape.history()
-    }
-
-    /// Which column each input comes from.
-    pub fn input_columns(&self) -> &InputColumns {
-        &self.columns
     }
 
     /// Bytes of the files taken in so far.
@@ -214,7 +230,7 @@ impl SampleStream {
     /// Writes the next sample; false at the end.
     pub fn next(&mut self, sample: &mut Sample) -> Result<bool, DataError> {
         loop {
-            if self.at >= self.choice.series.len().max(1) {
+            if self.at >= self.schema.targets.len() / self.shape.labels {
                 if !self.next_row()? {
                     return Ok(false);
                 }
@@ -224,8 +240,7 @@ impl SampleStream {
             self.at += 1;
             let (inputs, rest) = self.numbers.values.split_at(self.shape.inputs);
             let (lagged, labels) = rest.split_at(self.shape.lagged);
-            let is_series = !self.choice.series.is_empty();
-            let owner = if is_series { at as u32 } else { self.numbers.owner };
+            let owner = if self.schema.each_a_node { at as u32 } else { self.numbers.owner };
             let labels = &labels[at * self.shape.labels..(at + 1) * self.shape.labels];
             let series = self.series.entry(owner).or_default();
             if series.next(&self.shape, inputs, lagged, labels, sample) {
@@ -239,12 +254,12 @@ impl SampleStream {
     /// Reads the next row with a valid time.
     fn next_row(&mut self) -> Result<bool, DataError> {
         loop {
-            if self.choice.rows == Some(self.rows_taken) {
+            if self.most_rows == Some(self.rows_taken) {
                 return Ok(false);
             }
             let numbers = &mut self.numbers;
             let found = match &mut self.input {
-                Input::Tables(tables) => tables.next(&self.choice, &mut self.owners, numbers)?,
+                Input::Tables(tables) => tables.next(&self.schema, &mut self.owners, numbers)?,
                 Input::Sorted(sorted) => sorted.next(numbers)?,
             };
             if !found {
@@ -254,7 +269,7 @@ impl SampleStream {
                 self.has_dates |= tables.encoder.has_dates();
             }
             self.rows_taken += 1;
-            if self.choice.time.is_empty() {
+            if !self.has_time {
                 return Ok(true);
             }
             let Numbers { time, owner, line, .. } = self.numbers;
@@ -264,10 +279,10 @@ impl SampleStream {
                 Input::Sorted(sorted) => sorted.place(line),
             };
             match before {
-                Some(before) if time < before && self.choice.disorder == Disorder::Refuse => {
+                Some(before) if time < before && self.schema.disorder == Disorder::Refuse => {
                     return Err(DataError::TimeGoesBack(place(), before - time));
                 }
-                Some(before) if time == before => match self.choice.duplicates {
+                Some(before) if time == before => match self.schema.duplicates {
                     Duplicates::Refuse => return Err(DataError::TimeRepeats(place())),
                     Duplicates::Keep => return Ok(true),
                     Duplicates::First => {}
@@ -280,11 +295,11 @@ impl SampleStream {
     /// Reads everything and continues in order of time.
     fn sort(&mut self) -> Result<(), DataError> {
         let mut writer =
-            StoreWriter::new(self.shape.inputs + self.shape.lagged + self.columns.targets.len());
+            StoreWriter::new(self.shape.inputs + self.shape.lagged + self.schema.targets.len());
         let (mut rows, mut files) = (Vec::new(), Vec::new());
         let Input::Tables(tables) = &mut self.input else { return Ok(()) };
-        while self.choice.rows != Some(rows.len())
-            && tables.next(&self.choice, &mut self.owners, &mut self.numbers)?
+        while self.most_rows != Some(rows.len())
+            && tables.next(&self.schema, &mut self.owners, &mut self.numbers)?
         {
             if files.len() <= tables.at {
                 files.resize(tables.at + 1, (rows.len(), tables.files[tables.at].clone()));

@@ -64,7 +64,7 @@ impl GroupRun {
         let nodes = context.nodes;
         let most = context.rounds.or(settings.rounds);
         let window = most.map_or(settings.window, |rounds| settings.window.min(rounds));
-        let records = settings.predictions.is_some() && trial == 0;
+        let records = settings.keeps_predictions && trial == 0;
         let (outputs, classes) = (features.outputs(), features.classes());
         let measured = Measured {
             learned: features.objective(),

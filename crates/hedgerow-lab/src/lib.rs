@@ -26,6 +26,7 @@ mod accuracy;
 mod class_meter;
 pub mod compare;
 pub mod drift;
+pub mod given;
 mod grids;
 mod group_run;
 mod learners;

@@ -64,13 +64,13 @@ pub fn run(
     if rounds.ahead.is_empty() {
         return Err(RunError::NothingSeen(settings.data.name.clone()));
     }
-    let columns = stream.input_columns();
+    let columns = stream.schema().input_columns();
     let has_classes = !columns.classes.is_empty();
     let is_of_order_one = rounds.ahead.iter().all(|sample| {
         let numbers = if has_classes { &[] } else { &sample.y[..] };
         is_of_order_one(&sample.x, numbers)
     });
-    let scaler = run::scaler(settings, is_of_order_one, columns, has_classes)?;
+    let scaler = run::scaler(settings, is_of_order_one, &columns, has_classes)?;
     let units = match (has_classes, stream.labels()) {
         (true, _) => Vec::new(),
         (false, 1) => vec![1.0],

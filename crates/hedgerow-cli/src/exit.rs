@@ -127,9 +127,7 @@ fn of_file(error: &FileError) -> Exit {
 fn of_serving(error: &ServeError) -> Exit {
     match error {
         ServeError::Store(store) => of_storing(store),
-        ServeError::OtherRun { .. } | ServeError::Outputs(_) | ServeError::PlainText(_) => {
-            Exit::Usage
-        }
+        ServeError::OtherRun { .. } | ServeError::PlainText(_) => Exit::Usage,
         ServeError::Run { .. } | ServeError::Identity(_) => Exit::Data,
         ServeError::Listen { .. } => Exit::Network,
         ServeError::NotStored(_) => Exit::Output,

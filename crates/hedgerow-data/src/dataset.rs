@@ -7,8 +7,8 @@ use hedgerow::limits::{MAX_CLASSES, MAX_OUTPUTS};
 
 use super::DataError;
 use super::columns::ColumnChoice;
-use super::samples::{InputColumns, Sample, SampleStream};
 use super::rows::CellPosition;
+use super::samples::{InputColumns, Sample, SampleStream};
 use super::schema::TableSchema;
 use super::series::{Series, Shape};
 use super::store::{MOST_IN_MEMORY, Store, StoreWriter};

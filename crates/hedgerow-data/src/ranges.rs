@@ -101,7 +101,12 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "[ranges]\na = [0, 10]\nb = [-10, 5]").unwrap();
         let both: Vec<String> = vec!["a".into(), "b".into()];
-        let columns = InputColumns { inputs: vec![both.clone(), vec!["a".into()]], targets: both };
+        let columns = InputColumns {
+            inputs: vec![both.clone(), vec!["a".into()]],
+            labels: vec![both.clone()],
+            targets: both,
+            ..InputColumns::default()
+        };
         let scale = read_for(file.path(), columns).unwrap();
         assert_eq!([scale.scale_input(0, 0.0), scale.scale_input(1, 0.0)], [0.5, 0.0]);
         assert_eq!(scale.unscale_label(0.0), -10.0);

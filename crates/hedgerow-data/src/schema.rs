@@ -228,18 +228,15 @@ fn classes(
     choice: &ColumnChoice,
     levels: &Levels,
 ) -> Result<Vec<String>, DataError> {
-    let place = || {
-        CellPosition { file: file.to_owned(), row: None, column: Some(target.to_owned()) }
-    };
+    let place =
+        || CellPosition { file: file.to_owned(), row: None, column: Some(target.to_owned()) };
     let classes = match choice.task {
         Task::Numbers => Vec::new(),
         _ if !choice.classes.is_empty() => choice.classes.clone(),
         _ => levels.class_names(),
     };
     match &classes[..] {
-        many if many.len() > MAX_CLASSES => {
-            Err(DataError::TooManyClasses(place(), MAX_CLASSES))
-        }
+        many if many.len() > MAX_CLASSES => Err(DataError::TooManyClasses(place(), MAX_CLASSES)),
         [one] => Err(DataError::OneClass(place(), one.clone())),
         [_, ..] if choice.lags > 0 => Err(DataError::LaggedClass(place())),
         _ => Ok(classes),

@@ -124,8 +124,14 @@ impl Series {
 mod tests {
     use super::*;
 
-    const PLAIN: Shape =
-        Shape { inputs: 1, labels: 1, lagged: 0, lags: 0, horizon: 1, exogenous: Exogenous::SameRow };
+    const PLAIN: Shape = Shape {
+        inputs: 1,
+        labels: 1,
+        lagged: 0,
+        lags: 0,
+        horizon: 1,
+        exogenous: Exogenous::SameRow,
+    };
 
     /// Row t has the input 10t, the lagged column 100t and the label t.
     fn samples(shape: Shape, rows: usize) -> Vec<(Vec<f32>, f32, Option<f32>)> {

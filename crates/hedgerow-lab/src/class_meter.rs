@@ -99,7 +99,8 @@ impl ClassMeter {
         self.waiting.push_back(Vec::new());
         // A label is learned after the predictions of the round in which it comes.
         if self.waiting.len() > self.delay + 1 {
-            for Waiting { node, scores, loss, class } in self.waiting.pop_front().unwrap_or_default()
+            for Waiting { node, scores, loss, class } in
+                self.waiting.pop_front().unwrap_or_default()
             {
                 self.nodes[node as usize].learn(&scores, loss, class);
             }

@@ -308,13 +308,8 @@ mod tests {
 
     #[test]
     fn classes_have_names_and_probabilities() {
-        let scored = |truth, value| ScoredPrediction {
-            index: 3,
-            node: 0,
-            truth,
-            value,
-            interval: None,
-        };
+        let scored =
+            |truth, value| ScoredPrediction { index: 3, node: 0, truth, value, interval: None };
         let results = Results {
             predictions: vec![MethodPredictions {
                 method: "tr".into(),
@@ -331,10 +326,13 @@ mod tests {
         );
         let lines = json_lines(&results, None).unwrap();
         let first = lines.lines().next().unwrap();
-        assert!(first.ends_with(
-            "\"truth\":\"no, never\",\"prediction\":\"yes\",\
+        assert!(
+            first.ends_with(
+                "\"truth\":\"no, never\",\"prediction\":\"yes\",\
              \"probabilities\":{\"no, never\":0.25,\"yes\":0.75}}"
-        ), "{first}");
+            ),
+            "{first}"
+        );
     }
 
     #[test]

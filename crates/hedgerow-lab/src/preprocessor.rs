@@ -306,8 +306,7 @@ impl Preprocessor {
         if self.nodes.is_empty() {
             return;
         }
-        let mut samples =
-            raw.x.chunks_exact(self.features).zip(raw.y.chunks_exact(self.outputs));
+        let mut samples = raw.x.chunks_exact(self.features).zip(raw.y.chunks_exact(self.outputs));
         for turn in turns {
             let node = &mut self.nodes[turn.node as usize];
             for (x, y) in samples.by_ref().take(turn.samples) {

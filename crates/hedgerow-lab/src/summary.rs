@@ -4,9 +4,9 @@ use hedgerow::learning::Loss;
 use hedgerow::method::Reference;
 use hedgerow::metrics::Tally;
 
+use crate::class_meter::ClassTrack;
 use crate::predictions::MethodPredictions;
 use crate::preprocessor::{PreprocessorTally, Scaler};
-use crate::class_meter::ClassTrack;
 use crate::results::{
     ClassResult, Curve, DataSummary, IntervalResult, MethodResult, Moments, NodeError, Regret,
     Results, TargetError, label,

@@ -65,7 +65,7 @@ fn a_live_run_is_the_run_that_it_would_have_been() {
         // Small at first: one sample alone would not show that a scale is needed.
         (&["data.scaling=auto", "data.features=[\"a\"]"], 3.5),
         (&["data.scaling=online", "participation.dropout=0.4", "participation.late=0.2"], 300.0),
-        (&["data.target=\"b,y\"", "data.lags=1", "federation.nodes=2"], 1.0),
+        (&["data.series=\"b,y\"", "data.lags=1", "federation.nodes=2"], 1.0),
     ] {
         // 301 rows are 50 rounds and a short one.
         let content = table(301, size);
@@ -106,9 +106,9 @@ fn a_live_run_is_the_run_that_it_would_have_been() {
 }
 
 #[test]
-fn several_targets_say_how_many_nodes_there_are() {
+fn several_series_say_how_many_nodes_there_are() {
     let results =
-        run(&table(60, 1.0), &["data.target=\"b,y\"", "data.lags=1", "run.trials=1"]).unwrap();
+        run(&table(60, 1.0), &["data.series=\"b,y\"", "data.lags=1", "run.trials=1"]).unwrap();
     assert_eq!((results.nodes, results.rounds), (2, 59));
 }
 

@@ -79,7 +79,7 @@ fn labels_that_teach_nothing() {
     refused(
         "a,p,q\n1,,\n2,,\n",
         &["data.target=\"p,q\""],
-        &["column \"p, q\": all 4 labels are missing"],
+        &["column \"p, q\": all 2 labels are missing"],
     );
 }
 

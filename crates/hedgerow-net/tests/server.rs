@@ -518,12 +518,3 @@ async fn the_dashboard_is_there() {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     server.stop().await.unwrap();
 }
-
-#[tokio::test]
-async fn a_plan_of_several_outputs_is_not_served() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut settings = settings(&folder.path().join("run.db"), &[]);
-    settings.plan = hedgerow::Plan::new(settings.plan.config().clone().outputs(2)).unwrap();
-    let error = Server::start(settings).await.err().unwrap().to_string();
-    assert_eq!(error, "a served plan has 1 output, but this one has 2");
-}

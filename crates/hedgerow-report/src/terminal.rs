@@ -103,8 +103,7 @@ fn columns(results: &Results, view: View) -> Vec<Column<'_>> {
                  target's standard deviation"
             }
         };
-        columns
-            .push(Column::new(format!("MSE{sd}"), meaning, move |method| with_sd(method.mse)));
+        columns.push(Column::new(format!("MSE{sd}"), meaning, move |method| with_sd(method.mse)));
         if view == View::Plain {
             columns.extend(known_measures(results));
         }
@@ -165,12 +164,16 @@ fn class_measures(results: &Results) -> Vec<Column<'_>> {
         Column::new("log loss", "mean of -ln of the right class's probability", {
             move |method: &MethodResult| log_loss(method).map_or_else(nothing, significant)
         }),
-        Column::new("AUC", "0.5 is chance, 1 is perfect order; over classes, one against others", {
-            move |method: &MethodResult| {
-                let auc = auc(method).filter(|auc| auc.is_finite());
-                auc.map_or_else(nothing, |auc| format!("{auc:.3}"))
-            }
-        }),
+        Column::new(
+            "AUC",
+            "0.5 is chance, 1 is perfect order; over classes, one against others",
+            {
+                move |method: &MethodResult| {
+                    let auc = auc(method).filter(|auc| auc.is_finite());
+                    auc.map_or_else(nothing, |auc| format!("{auc:.3}"))
+                }
+            },
+        ),
         Column::new(
             format!("wrong, last {} rounds", results.window),
             "share of wrong classes at the end",

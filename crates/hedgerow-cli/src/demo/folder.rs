@@ -134,7 +134,7 @@ impl DemoFolder {
             false => format!("quorum = {}\ndeadline = \"never\"", self.nodes()),
         };
         let text = format!(
-            "[learning]\nmethod = {:?}\ninputs = {}\nnodes = {}\nbudget = {}\nscaling = {scaling:?}\nseed = {}\n\n\
+            "[learning]\nmethod = {:?}\ninputs = {}\nnodes = {}\nbudget = {}\nscaling = {scaling:?}\nseed = {}\nclasses = {:?}\n\n\
              [rounds]\n{rounds}\n\n[listen]\naddress = \"{listen}\"\ndashboard = \"{}\"\nidentity = {:?}\n\n\
              [store]\npath = {:?}\n",
             arguments.method,
@@ -142,6 +142,7 @@ impl DemoFolder {
             self.nodes(),
             settings.budget,
             settings.seed,
+            data.classes,
             self.dashboard,
             self.file("pki"),
             self.file(STORE),
@@ -186,8 +187,8 @@ fn lines(settings: &Settings, data: &Dataset, nodes: usize) -> anyhow::Result<Ve
     let chance = CounterRng::from_seed(settings.seed)
         .derive(Purpose::Trial, 0)
         .derive(Purpose::Partition, 0);
-    if !data.classes.is_empty() || data.outputs > 1 {
-        bail!("{}: a demo has one target, which is a number", data.name);
+    if data.outputs > 1 {
+        bail!("{}: a demo has one target, but {} are named", data.name, data.outputs);
     }
     let deals = settings.partition.deal(data, nodes, chance.bits_at(0))?;
     let mut x = Vec::new();
@@ -204,6 +205,10 @@ fn lines(settings: &Settings, data: &Dataset, nodes: usize) -> anyhow::Result<Ve
             // What is missing is null in JSON.
             let x: Vec<Option<f32>> =
                 x.iter().map(|value| Some(*value).filter(|value| value.is_finite())).collect();
+            let y = match data.classes.get(y as usize) {
+                Some(class) => serde_json::json!(class),
+                None => serde_json::json!(y),
+            };
             own.push(serde_json::json!({ "x": x, "y": y }).to_string());
         }
         all.push(own);

@@ -64,13 +64,13 @@ fn write_column(
     rows: &[PredictionRow<'_>],
 ) -> io::Result<()> {
     let cells = rows.iter().map(|row| row.cell(name));
-    let levels: Vec<i16> =
-        cells.clone().map(|cell| i16::from(cell != Content::Nothing)).collect();
+    let levels: Vec<i16> = cells.clone().map(|cell| i16::from(cell != Content::Nothing)).collect();
     // Required columns ignore them.
     let levels = Some(&levels[..]);
     match writer {
         ColumnWriter::Int64ColumnWriter(writer) => {
-            let whole = |cell| if let Content::Whole(number) = cell { Some(number as i64) } else { None };
+            let whole =
+                |cell| if let Content::Whole(number) = cell { Some(number as i64) } else { None };
             writer.write_batch(&cells.filter_map(whole).collect::<Vec<_>>(), levels, None)?;
         }
         ColumnWriter::ByteArrayColumnWriter(writer) => {
@@ -81,7 +81,8 @@ fn write_column(
             writer.write_batch(&cells.filter_map(text).collect::<Vec<_>>(), levels, None)?;
         }
         ColumnWriter::FloatColumnWriter(writer) => {
-            let number = |cell| if let Content::Number(number) = cell { Some(number) } else { None };
+            let number =
+                |cell| if let Content::Number(number) = cell { Some(number) } else { None };
             writer.write_batch(&cells.filter_map(number).collect::<Vec<_>>(), levels, None)?;
         }
         _ => return Err(io::Error::other("the schema has no other kinds of columns")),

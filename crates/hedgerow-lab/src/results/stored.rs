@@ -314,13 +314,13 @@ mod tests {
     #[test]
     fn foreign_files_are_refused_without_a_panic() {
         let good = to_stored_json(&awkward()).unwrap();
-        for json in ["", "{}", "[]", "{\"layout\":2}", &good[..good.len() / 2]] {
+        for json in ["", "{}", "[]", "{\"layout\":3}", &good[..good.len() / 2]] {
             assert!(matches!(from_stored_json(json), Err(StoredError::Json(_))), "{json}");
         }
-        let newer = good.replacen("\"layout\":2", "\"layout\":3", 1);
+        let newer = good.replacen("\"layout\":3", "\"layout\":4", 1);
         assert_eq!(
             from_stored_json(&newer).unwrap_err().to_string(),
-            "a stored run of layout 3, but this program reads layout 2"
+            "a stored run of layout 4, but this program reads layout 3"
         );
         let (head, _) = good.split_once("\"not_finite\":").unwrap();
         let beyond = format!("{head}\"not_finite\":[[99999999,\"nan\"]]}}");

@@ -47,6 +47,15 @@ fn read_value(column: &str, value: &RawValue) -> Result<f32, BadRow> {
     }
 }
 
+/// The name of a class: a text, a number or a truth value; none for null.
+fn read_class(value: &RawValue) -> Option<String> {
+    match value.get() {
+        "null" => None,
+        text if text.starts_with('"') => serde_json::from_str(text).ok(),
+        text => Some(text.parse::<f64>().map_or_else(|_| text.to_owned(), |n| n.to_string())),
+    }
+}
+
 /// Reads an object; what is wrong with it goes to `bad`.
 struct Object<'r, 's> {
     schema: &'s Schema,
@@ -62,7 +71,14 @@ impl Object<'_, '_> {
             Role::Inputs if is_list => self.take_list(value),
             Role::Inputs => Err(not_a_number(key, value.get())),
             Role::Input(position) => self.builder.input(position, key, read_value(key, value)?),
-            Role::Label => self.builder.label(key, read_value(key, value)?),
+            Role::Label(_) if self.schema.has_classes() => {
+                let class = read_class(value).map(|text| self.schema.class(key, &text));
+                self.builder.all_labels(key, class.transpose()?)
+            }
+            Role::Label(target) => self.builder.label(target, key, read_value(key, value)?),
+            Role::Labels if value.get() == "null" => self.builder.all_labels(key, None),
+            Role::Labels if is_list => self.take_labels(key, value),
+            Role::Labels => Err(not_a_number(key, value.get())),
             Role::Id => self.take_id(value),
             Role::Other => self.schema.check_other(key),
         }
@@ -78,6 +94,17 @@ impl Object<'_, '_> {
             return Err(BadRow::WrongLength { expected, found: values.len() });
         }
         self.builder.inputs(numbers)
+    }
+
+    fn take_labels(&mut self, key: &str, value: &RawValue) -> Result<(), BadRow> {
+        let (expected, column) = (self.schema.targets(), key.to_owned());
+        let values: Vec<&RawValue> = serde_json::from_str(value.get()).map_err(not_an_object)?;
+        if values.len() != expected {
+            return Err(BadRow::WrongLabels { column, expected, found: values.len() });
+        }
+        let read = |(position, value)| read_value(&format!("{key}[{position}]"), value);
+        let labels = values.iter().copied().enumerate().map(read).collect::<Result<_, _>>()?;
+        self.builder.all_labels(key, Some(labels))
     }
 
     fn take_id(&mut self, value: &RawValue) -> Result<(), BadRow> {
@@ -131,7 +158,7 @@ mod tests {
 
     fn schema(columns: &[&str], target: &str, others: Others) -> Schema {
         let names: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
-        Schema::named(2, &names, target, others)
+        Schema::named(2, &names, &[target], others)
     }
 
     fn weather() -> Schema {
@@ -143,6 +170,7 @@ mod tests {
     }
 
     fn sample(id: Option<&str>, x: Option<[f32; 2]>, y: Option<f32>) -> Sample {
+        let y = y.map(|y| vec![y]);
         Sample { id: id.map(str::to_owned), x: x.map(Vec::from), y, absent: Vec::new() }
     }
 
@@ -274,7 +302,7 @@ mod tests {
             if let Ok(sample) = weather().read_object(&text) {
                 prop_assert!(sample.x.is_some() || (sample.id.is_some() && sample.y.is_some()));
                 prop_assert!(sample.x.is_none_or(|x| x.len() == 2 && x.iter().all(|x| !x.is_infinite())));
-                prop_assert!(sample.y.is_none_or(f32::is_finite));
+                prop_assert!(sample.y.is_none_or(|y| y.iter().all(|y| y.is_finite())));
             }
         }
 

@@ -55,7 +55,8 @@ impl Rows {
 
     /// Whether rows stand under a header that names no label.
     pub fn has_no_labels(&self) -> bool {
-        self.header.as_ref().is_some_and(|header| !header.roles.contains(&Role::Label))
+        let has_label = |header: &Header| header.roles.iter().any(is_label);
+        self.header.as_ref().is_some_and(|header| !has_label(header))
     }
 
     /// What a line says, if it says something. The first line of a file may be a header.
@@ -116,7 +117,7 @@ impl Header {
                     is_named.get_mut(input).into_iter().for_each(|named| *named = true);
                 }
                 Role::Other | Role::Inputs => schema.check_other(name)?,
-                Role::Label | Role::Id => {}
+                Role::Label(_) | Role::Labels | Role::Id => {}
             }
         }
         if !schema.has_names() && inputs != schema.inputs() {
@@ -124,7 +125,7 @@ impl Header {
         }
         let shown = || format!("{:?}", shortened(header, 120));
         // Labels that come later have no inputs beside them.
-        if inputs == 0 && !(roles.contains(&Role::Id) && roles.contains(&Role::Label)) {
+        if inputs == 0 && !(roles.contains(&Role::Id) && roles.iter().any(is_label)) {
             return Err(BadRow::NoInputs { header: shown(), known: schema.known().to_owned() });
         }
         let missing = is_named.iter().enumerate().filter(|(_, is_named)| !**is_named);
@@ -164,8 +165,13 @@ impl Header {
                 Role::Input(input) if !is_label_alone => {
                     builder.input(input, name, read_cell(&self.lines, name, &cells[position])?)?;
                 }
-                Role::Label => {
-                    builder.label(name, read_cell(&self.lines, name, &cells[position])?)?;
+                Role::Label(_) if schema.has_classes() => {
+                    let class = read_class(&self.lines, &cells[position]);
+                    let labels = class.map(|class| schema.class(name, &class)).transpose()?;
+                    builder.all_labels(name, labels)?;
+                }
+                Role::Label(target) => {
+                    builder.label(target, name, read_cell(&self.lines, name, &cells[position])?)?;
                 }
                 _ => {}
             }
@@ -179,6 +185,19 @@ impl Header {
         let position = self.lines.fields(&readable).count().saturating_sub(1);
         let column = self.names.get(position).map_or_else(String::new, |name| excerpt(name));
         BadRow::NotText { column }
+    }
+}
+
+fn is_label(role: &Role) -> bool {
+    matches!(role, Role::Label(_))
+}
+
+/// The name of the class in a cell; none if it is missing.
+fn read_class(lines: &LineReader, text: &str) -> Option<String> {
+    match lines.cell(text) {
+        Ok(Cell::Missing) => None,
+        Ok(Cell::Number(number)) => Some(number.to_string()),
+        Ok(Cell::Text(_)) | Err(_) => Some(text.trim().to_owned()),
     }
 }
 
@@ -213,7 +232,7 @@ mod tests {
 
     fn schema(columns: &[&str], target: &str, others: Others) -> Schema {
         let names: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
-        Schema::named(2, &names, target, others)
+        Schema::named(2, &names, &[target], others)
     }
 
     fn weather() -> Schema {
@@ -244,6 +263,7 @@ mod tests {
         x: Option<[f32; 2]>,
         y: Option<f32>,
     ) -> Result<Option<Sample>, BadRow> {
+        let y = y.map(|y| vec![y]);
         Ok(Some(Sample { id: id.map(str::to_owned), x: x.map(Vec::from), y, absent: Vec::new() }))
     }
 
@@ -329,7 +349,7 @@ mod tests {
             assert!(error.contains(part), "{error}");
             assert_eq!(rows[1], Err(BadRow::NoHeader));
         }
-        let three = Schema::named(3, &["a", "b", "c"].map(String::from), "y", Others::Refuse);
+        let three = Schema::named(3, &["a", "b", "c"].map(String::from), &["y"], Others::Refuse);
         let error = read_all(&three, Format::Csv, "b,y\n1,2")[0].clone().unwrap_err();
         assert_eq!(error.to_string(), "no column \"a\", \"c\"; the header has \"b,y\"");
         let nameless = schema(&[], "", Others::Refuse);

@@ -192,7 +192,9 @@ fn lowest(results: &Results, subject: &MethodResult) -> Option<String> {
 /// What `level` means; nothing if nothing is.
 fn meaning_of_level(results: &Results, sentences: &[String]) -> Option<String> {
     let meaning = match Measure::of(results) {
-        Measure::Mse | Measure::ErrorRate => "the mean difference between the same trials is within two standard errors",
+        Measure::Mse | Measure::ErrorRate => {
+            "the mean difference between the same trials is within two standard errors"
+        }
         Measure::Loss => "the means differ by no more than two standard errors of unpaired trials",
     };
     let said = results.trials > 1
@@ -371,10 +373,7 @@ mod tests {
         results.methods[0].mse.mean = f64::INFINITY;
         results.methods[0].mean_loss = Moments { mean: 0.5, sd: 0.001 };
         let verdict = verdict(&results);
-        assert!(
-            verdict.contains("mk reached a mean logistic loss of 0.500 ± 0.0010"),
-            "{verdict}"
-        );
+        assert!(verdict.contains("mk reached a mean logistic loss of 0.500 ± 0.0010"), "{verdict}");
         assert!(
             verdict.contains("its mean logistic loss was 79.4 times that of naive."),
             "{verdict}"

@@ -40,9 +40,7 @@ impl Node {
                 let kept = (raw.errors.clone(), raw.calibration.clone());
                 self.save_parts(&raw.scaling, &raw.state, kept)
             }
-            None => {
-                self.save_with(&self.plan.node_scaling(), Vec::new(), Calibration::default())
-            }
+            None => self.save_with(&self.plan.node_scaling(), Vec::new(), Calibration::default()),
         }
     }
 

@@ -166,7 +166,7 @@ fn growing_sample(node: NodeId, time: u64) -> Sample {
 }
 
 fn config(method: &str) -> PlanConfig {
-    let budget = if method == "gr" { 24 } else { 6 };
+    let budget = if matches!(method, "gr" | "tr") { 24 } else { 6 };
     PlanConfig::default()
         .method(method.parse().unwrap())
         .kernels([0.1, 1.0, 10.0].map(Kernel::gaussian).to_vec())

@@ -156,12 +156,13 @@ fn with_a_memory_of_64_samples() {
     let smooth = |x: [f64; 4]| (3.0 * x[0]).sin() + x[1] * x[2];
     // Inputs, residual, its changes and the label are four bytes each.
     let memory = |inputs: usize| format!("learning.memory={}", 64 * 4 * (inputs + 4));
-    for (stream, inputs, nodes) in [("friedman", 10, 20), ("drift-flip", 10, 20), ("narma", 10, 1)]
+    for (stream, inputs, nodes) in [("friedman", 10, 20), ("drift-flip", 10, 20), ("narma", 20, 1)]
     {
         let [data, nodes, memory] =
             [format!("data.name={stream}"), format!("federation.nodes={nodes}"), memory(inputs)];
         for losses in [&[][..], &LOSSES] {
-            let flags = [&[&data, &nodes, &memory, "run.rounds=300"], losses].concat();
+            let flags =
+                [&[&data, &nodes, &memory, "run.rounds=200", "run.trials=1"], losses].concat();
             assert_bounded(&run(&flags), &format!("{flags:?}"), Bound::when(!losses.is_empty()));
         }
     }

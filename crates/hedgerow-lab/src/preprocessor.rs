@@ -338,7 +338,7 @@ mod tests {
         });
         let (x, y) = samples.iter().map(|(.., x, y)| (*x, *y)).unzip();
         let (previous, indices) = (vec![NAN; samples.len()], (0..samples.len() as u64).collect());
-        (turns.collect(), RawRound { x, y, previous, indices })
+        (turns.collect(), RawRound { x, y, previous, indices, times: vec![] })
     }
 
     /// Runs a round like `GroupRun`. Returns the nodes whose models were rescaled, and whether the

@@ -78,7 +78,7 @@ impl Bars {
             let (label, words, hint) = (escape(&bar.label), escape(&bar.words), escape(&bar.hint));
             let share = (1000.0 * self.share(bar)).round() / 10.0;
             format!(
-                "<tr title=\"{hint}\"><th scope=\"row\">{label}</th><td class=\"bar\">\
+                "<tr title=\"{label}: {hint}\"><th scope=\"row\">{label}</th><td class=\"bar\">\
                  <svg width=\"100%\" height=\"14\" aria-hidden=\"true\">\
                  <rect width=\"{share}%\" height=\"14\"{color}/></svg></td><td>{words}</td></tr>\n"
             )

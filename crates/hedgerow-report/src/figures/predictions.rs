@@ -5,7 +5,7 @@ use hedgerow_lab::results::{CoursePoint, DeviceCourse, MethodResult, Results};
 
 use super::chart::{Chart, Entry, Key, Mark, Readout, Shape, Words, shortened};
 use super::number::{percent, significant};
-use super::palette::{self, INK, LineStyle};
+use super::palette::{self, LineStyle, SOFT_INK};
 use super::scale::{Axis, Spacing};
 use super::series::{self, Line, Point, last_round, points};
 use super::words;
@@ -73,7 +73,8 @@ pub(crate) fn course_chart(
     };
     let style = LineStyle { width: 1.7, ..palette::method(results, &method.name) };
     let interval = format!("interval of {}", percent(results.interval));
-    let truth = line("truth".into(), LineStyle::solid(INK, 1.3), &|point| (point.truth, 0.0));
+    let plain = LineStyle { opacity: 0.6, ..LineStyle::solid(SOFT_INK, 2.4) };
+    let truth = line("truth".into(), plain, &|point| (point.truth, 0.0));
     let value =
         line(format!("prediction of {}", method.label()), style, &|point| (point.value, 0.0));
     let band = line(interval.clone(), style, &|point| (point.value, point.margin.unwrap_or(0.0)));
@@ -97,9 +98,9 @@ pub(crate) fn course_chart(
         "" => String::new(),
         rank => format!("the {rank} of {} devices, ", results.nodes),
     };
-    let kept = match (stretch, points.get(1)) {
-        (Stretch::Recent, _) => format!("the latest {} predictions", points.len()),
-        (Stretch::Whole, _) => format!("{} predictions, evenly over the run", points.len()),
+    let kept = match stretch {
+        Stretch::Recent => format!("the latest {} predictions", points.len()),
+        Stretch::Whole => format!("{} predictions, evenly over the run", points.len()),
     };
     let mut words = words(results, "Predictions and truth", &target(results));
     words.subtitle = format!("Device {}: {rank}{kept}", shortened(&device, 40));
@@ -170,7 +171,7 @@ pub(crate) fn scatter_chart(results: &Results, method: &MethodResult) -> Option<
             Entry::plain(label, Key::Patch(style.color)),
             Entry::plain(&guide.label, Key::Line(guide.style)),
         ],
-        note: format!("{} predictions of the first trial, drawn from all devices.", pairs.len()),
+        note: format!("Predictions of the first trial, drawn from all devices: {}.", pairs.len()),
     })
 }
 

@@ -44,9 +44,10 @@ impl Axis {
         Self { spacing, least_step: 1.0, ..Self::exactly(0.0..=high) }
     }
 
-    /// From one round to another.
+    /// From one round to another, with some air after it for the last number.
     pub(crate) fn rounds_from(first: f64, last: f64) -> Self {
-        Self { least_step: 1.0, ..Self::exactly(first..=last.max(first + 1.0)) }
+        let air = 0.02 * (last - first);
+        Self { least_step: 1.0, ..Self::exactly(first..=(last + air).max(first + 1.0)) }
     }
 
     /// Exactly this range.

@@ -185,8 +185,11 @@ fn courses(results: &Results, subject: &MethodResult) -> Option<ChartSection> {
     if count > 1 {
         let option = |place: &usize| {
             let name = predictions::device_name(results, devices[*place].node as usize);
-            let rank = predictions::rank(*place, count);
-            (place.to_string(), format!("{name} {rank}").trim_end().to_owned())
+            let label = match predictions::rank(*place, count) {
+                "" => name,
+                rank => format!("{name} ({rank})"),
+            };
+            (place.to_string(), label)
         };
         let options = places.iter().map(option).collect();
         switches.push(Switch { name: "device", legend: "Device", options });
@@ -262,7 +265,7 @@ mod tests {
         assert_eq!(views(&found)[..3], ["2 recent", "2 whole", "0 recent"]);
         assert_eq!(found.views.len(), 10);
         let markup = found.markup();
-        for part in ["meter &lt;2&gt; typical", "meter &lt;4&gt; worst", "value=\"whole\""] {
+        for part in ["meter &lt;2&gt; (typical)", "meter &lt;4&gt; (worst)", "value=\"whole\""] {
             assert!(markup.contains(part), "{part}: {markup}");
         }
         hedgerow_lab::testing::add_predictions(&mut results, 1, 1);

@@ -70,7 +70,7 @@ pub fn run(
         methods: run::methods(settings, stream.is_time_series(), &scaler)?,
         nodes: rounds.nodes,
         features: stream.features(),
-        target: stream.input_columns().targets.join(", "),
+        target: stream.schema().targets.join(", "),
         rounds: None,
         scaler,
         has_missing: true,

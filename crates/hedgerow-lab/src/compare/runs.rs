@@ -9,6 +9,7 @@ use toml::Value;
 
 use super::grid_config::{GridConfig, GridVariant, default_methods};
 use super::{Cell, Comparison};
+use crate::given::GivenSamples;
 use crate::results::each_once;
 use crate::role::role_of;
 use crate::run::Experiment;
@@ -43,6 +44,24 @@ impl Grid {
     /// Checks everything, finds stored runs, and reads the data of the others. Flags change the
     /// settings of all runs.
     pub fn prepare(config: &GridConfig, flags: &[Layer]) -> Result<Self, SuiteError> {
+        Self::prepare_on(config, flags, None)
+    }
+
+    /// The same on samples that the caller has, instead of the data that settings name.
+    pub fn prepare_given(
+        config: &GridConfig,
+        flags: &[Layer],
+        given: GivenSamples,
+    ) -> Result<Self, SuiteError> {
+        Self::prepare_on(config, flags, Some(given))
+    }
+
+    fn prepare_on(
+        config: &GridConfig,
+        flags: &[Layer],
+        mut given: Option<GivenSamples>,
+    ) -> Result<Self, SuiteError> {
+        let samples = given.as_ref().map(|given| given.name.clone());
         let data = axis(config.data.as_deref(), "data.name", "data set", flags)?;
         let partitions =
             axis(config.partitions.as_deref(), "federation.partition", "partition", flags)?;
@@ -73,8 +92,13 @@ impl Grid {
                 }
                 let grid = match &mut grid {
                     Some(grid) => grid,
-                    None => grid.insert(Self::empty(config, flags, draws_courses)?),
+                    None => {
+                        let mut new = Self::empty(config, flags, draws_courses)?;
+                        new.runs = new.runs.on_samples(given.take());
+                        grid.insert(new)
+                    }
                 };
+                let name = samples.as_deref().or(name);
                 let position = grid.position(name, title, partition, &variant.name, &settings);
                 let told = [&position.title, &position.partition, &position.variant];
                 let told = told.map(String::as_str).join(", ");
@@ -328,6 +352,37 @@ mod tests {
             .err()
             .map(|error| error.to_string())
             .unwrap_or_default()
+    }
+
+    #[test]
+    fn given_samples_take_the_place_of_named_data() {
+        let folder = tempfile::tempdir().unwrap();
+        let rows = 60;
+        let x: Vec<f32> = (0..rows).map(|row| (row * 7 % 13) as f32 / 13.0).collect();
+        let given = |y: Vec<f32>| GivenSamples {
+            name: "mine".into(),
+            features: 1,
+            x: x.clone(),
+            y,
+            owners: None,
+        };
+        let out = format!("run.out={}", folder.path().display());
+        let texts = [&out, "run.rounds=60", "run.trials=2", "federation.nodes=2"];
+        let flags = flags(&[texts.as_slice(), &["federation.methods=[\"linear\"]"]].concat());
+        let compared = |y: Vec<f32>| {
+            let mut grid = Grid::prepare_given(&GridConfig::default(), &flags, given(y)).unwrap();
+            let was_finished = grid.runs.finished().0;
+            grid.runs.run(&|_| {}, &|| {}).unwrap();
+            let comparison = grid.comparison();
+            let (results, ranking) = comparison.only().unwrap();
+            assert_eq!((results.data.samples, comparison.cells[0].title.as_str()), (60, "mine"));
+            (was_finished, ranking.methods[0].error.mean)
+        };
+        let (fresh, error) = compared(x.clone());
+        assert_eq!((fresh, compared(x.clone())), (0, (1, error)));
+        // Other samples are another run.
+        let (fresh, other) = compared(x.iter().map(|x| 1.0 - 2.0 * x).collect());
+        assert!(fresh == 0 && other != error);
     }
 
     #[test]

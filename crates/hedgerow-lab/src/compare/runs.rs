@@ -3,16 +3,15 @@
 
 use std::path::{Path, PathBuf};
 
-use hedgerow::learning::Loss;
 use hedgerow::method::{Reference, Role, find};
 use toml::Value;
 
 use super::grid_config::{GridConfig, GridVariant, default_methods};
-use super::{Cell, Comparison};
+use super::{Cell, Comparison, budget_variant};
 use crate::results::each_once;
 use crate::role::role_of;
-use crate::run::Experiment;
-use crate::settings::{MethodChoice, Settings, SettingsError, Source};
+use crate::run::{CHANGING_FEATURES, Experiment};
+use crate::settings::{MethodChoice, Settings, SettingsError};
 use crate::suite::{Runs, SuiteError};
 use hedgerow_config::Layer;
 use hedgerow_data::Dataset;
@@ -37,6 +36,7 @@ struct GridPosition {
     title: String,
     partition: String,
     variant: String,
+    budget: Option<usize>,
 }
 
 impl Grid {
@@ -57,35 +57,43 @@ impl Grid {
         let changes = |name: &String| {
             streams::find(name).is_some_and(|stream| !stream.changes(1000).is_empty())
         };
-        let variants = variants(&config.variants)?;
-        let cases: Vec<(&Option<String>, &GridVariant)> = partitions
+        let variants = with_budgets(variants(&config.variants)?, config, flags)?;
+        let cases: Vec<(&Option<String>, &(GridVariant, Option<usize>))> = partitions
             .iter()
             .flat_map(|one| variants.iter().map(move |other| (one, other)))
             .collect();
         let draws_courses = data.len() * cases.len() == 1 || data.iter().flatten().any(changes);
         let mut grid: Option<Self> = None;
         for (name, title) in data.iter().zip(&titles) {
-            for (partition, variant) in &cases {
+            for (partition, (variant, budget)) in &cases {
                 let (name, partition) = (name.as_deref(), partition.as_deref());
                 let settings = cell_settings(config, flags, name, partition, variant);
                 if let Ok(settings) = &settings {
-                    refuse_live(settings)?;
+                    settings.data.check_rereadable()?;
                 }
                 let grid = match &mut grid {
                     Some(grid) => grid,
                     None => grid.insert(Self::empty(config, flags, draws_courses)?),
                 };
-                let position = grid.position(name, title, partition, &variant.name, &settings);
+                let position = grid.position(name, title, partition, &settings);
+                let position =
+                    GridPosition { variant: variant.name.clone(), budget: *budget, ..position };
                 let told = [&position.title, &position.partition, &position.variant];
                 let told = told.map(String::as_str).join(", ");
                 let file = file_name(&position.data);
+                let is_here = config.shard.has(grid.positions.len());
                 grid.positions.push(position);
                 let adapt = |settings: &mut Settings, data: &Dataset| {
                     if !names_methods(config, flags) {
                         leave_out_hindsight(settings, data);
                     }
                 };
-                grid.runs.add(&file, told.trim_end_matches(", "), settings, adapt)?;
+                let title = told.trim_end_matches(", ");
+                if is_here {
+                    grid.runs.add(&file, title, settings, adapt)?;
+                } else {
+                    grid.runs.add_elsewhere(&file, title, settings)?;
+                }
             }
         }
         let Some(grid) = grid else { return Err(empty("data.name", "data set").into()) };
@@ -120,7 +128,6 @@ impl Grid {
         name: Option<&str>,
         title: &str,
         partition: Option<&str>,
-        variant: &str,
         settings: &Result<Settings, SettingsError>,
     ) -> GridPosition {
         let known = settings.as_ref().ok();
@@ -128,7 +135,8 @@ impl Grid {
         let title = if title.is_empty() { self::title(data) } else { title.to_owned() };
         let own = known.map(|settings| settings.partition.name());
         let partition = partition.map(str::to_owned).or(own).unwrap_or_default();
-        GridPosition { data: data.to_owned(), title, partition, variant: variant.to_owned() }
+        let (data, variant) = (data.to_owned(), String::new());
+        GridPosition { data, title, partition, variant, budget: None }
     }
 
     /// The folder for results.
@@ -139,9 +147,9 @@ impl Grid {
     /// The comparison of all finished runs.
     pub fn comparison(&self) -> Comparison {
         let cell = |(at, position): (usize, &GridPosition)| {
-            let GridPosition { data, title, partition, variant } = position;
+            let GridPosition { data, title, partition, variant, budget } = position;
             let cell = Cell::new(data, title, partition, self.runs.results(at).cloned());
-            Cell { variant: variant.clone(), ..cell }
+            Cell { variant: variant.clone(), budget: *budget, ..cell }
         };
         Comparison::new(self.positions.iter().enumerate().map(cell).collect(), &self.against)
     }
@@ -185,6 +193,50 @@ fn variants(all: &[GridVariant]) -> Result<Vec<GridVariant>, SettingsError> {
     Ok(if all.is_empty() { vec![GridVariant::default()] } else { all.to_vec() })
 }
 
+/// Every variant with every budget, where several budgets are compared; a single budget is a
+/// setting of all runs.
+fn with_budgets(
+    variants: Vec<GridVariant>,
+    config: &GridConfig,
+    flags: &[Layer],
+) -> Result<Vec<(GridVariant, Option<usize>)>, SettingsError> {
+    const KEY: &str = "federation.budget";
+    let Some(budgets) = &config.budgets else {
+        return Ok(variants.into_iter().map(|variant| (variant, None)).collect());
+    };
+    if let Some(flag) = flags.iter().find(|flag| flag.changes(KEY)) {
+        let bound = "said once: the grid has its budgets already";
+        return Err(out_of_bounds(KEY, bound, flag.origin()));
+    }
+    let mut each = Vec::new();
+    for budget in each_once(budgets.iter()) {
+        let is_known = |budget: &usize| (1..=1_000_000).contains(budget);
+        let known = usize::try_from(*budget).ok().filter(is_known);
+        each.push(known.ok_or_else(|| out_of_bounds(KEY, "between 1 and 1000000", budget))?);
+    }
+    if each.is_empty() {
+        return Err(empty(KEY, "budget"));
+    }
+    let mut all = Vec::new();
+    for variant in variants {
+        for &budget in &each {
+            let mut settings = variant.settings.clone();
+            let section = settings.entry("federation").or_insert_with(|| toml::Table::new().into());
+            if let Some(section) = section.as_table_mut() {
+                section.insert("budget".to_owned(), (budget as i64).into());
+            }
+            let name = match (variant.name.as_str(), each.len()) {
+                (name, 1) => name.to_owned(),
+                ("", _) => budget_variant(budget),
+                (name, _) => format!("{name}, {}", budget_variant(budget)),
+            };
+            let compared = Some(budget).filter(|_| each.len() > 1);
+            all.push((GridVariant { name, settings }, compared));
+        }
+    }
+    Ok(all)
+}
+
 /// The settings of one run. Its variant, data and partition come last, so that nothing changes
 /// them.
 fn cell_settings(
@@ -205,18 +257,17 @@ fn cell_settings(
     layers.push(Layer::table(&format!("variant {:?}", variant.name), variant.settings.clone()));
     layers.extend(data.map(|name| layer("data.name", name.into())));
     layers.extend(partition.map(|name| layer("federation.partition", name.into())));
-    let settings = Settings::load(&layers)?;
+    let mut settings = Settings::load(&layers)?;
     if names_methods(config, flags) {
         return Ok(settings);
     }
-    let methods = default_methods().filter(|choice| {
-        // A trivial forecast is a label, and the logistic loss needs a score.
-        let needs_score = choice.is_trivial() && settings.loss() == Loss::Logistic;
-        !needs_score && settings.check_method(*choice).is_ok()
-    });
-    let methods: Vec<Value> = methods.map(|choice| choice.name().into()).collect();
-    layers.push(layer("federation.methods", methods.into()));
-    Settings::load(&layers)
+    settings.left_out.clear();
+    let methods = settings.keep_possible(default_methods());
+    let names: Vec<Value> = methods.into_iter().map(|choice| choice.name().into()).collect();
+    layers.push(layer("federation.methods", names.into()));
+    let mut all = Settings::load(&layers)?;
+    all.left_out = settings.left_out;
+    Ok(all)
 }
 
 fn names_methods(config: &GridConfig, flags: &[Layer]) -> bool {
@@ -227,24 +278,12 @@ fn names_methods(config: &GridConfig, flags: &[Layer]) -> bool {
 /// agreed scale.
 fn leave_out_hindsight(settings: &mut Settings, data: &Dataset) {
     let mut without = settings.clone();
-    without.methods.retain(|choice| !choice.is(Reference::Hindsight));
+    let (gone, kept): (Vec<MethodChoice>, _) =
+        settings.methods.iter().partition(|choice| choice.is(Reference::Hindsight));
+    without.methods = kept;
+    gone.iter().for_each(|choice| without.leave_out(*choice, CHANGING_FEATURES));
     if Experiment::new(settings, data).is_err() && Experiment::new(&without, data).is_ok() {
         *settings = without;
-    }
-}
-
-/// Runs are repeated and stored by what was read: a stream that is gone afterwards is for
-/// `simulate`.
-fn refuse_live(settings: &Settings) -> Result<(), SettingsError> {
-    match &settings.data.source {
-        Source::Files { files, .. } if files.iter().any(|file| file == Path::new("-")) => {
-            Err(out_of_bounds(
-                "data.name",
-                "something that can be read again, not standard input",
-                "\"-\"",
-            ))
-        }
-        _ => Ok(()),
     }
 }
 

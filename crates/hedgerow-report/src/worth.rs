@@ -182,7 +182,7 @@ mod tests {
             of_grid(&Comparison::new(cells.clone(), "mk")).unwrap(),
             format!(
                 "Federating (tr) lowers the error by 25% on average over 2 runs (from 50% lower \
-                 on a, {partition} to 13% higher on b, {partition}) compared with each device \
+                 on a, {partition} to 12% higher on b, {partition}) compared with each device \
                  alone; one model of all data in one place would lower it by 75%."
             )
         );

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::DataError;
 use super::rows::{CellPosition, Format};
-use super::text::{did_you_mean, excerpt};
+use super::text::{excerpt, listing};
 
 /// What the user says about a table.
 #[derive(Debug, Clone, PartialEq)]
@@ -100,7 +100,8 @@ impl TryFrom<String> for Categories {
 }
 
 /// When the other inputs of a time series are known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Exogenous {
     /// Together with the label's row: calendars, plans, weather forecasts, soft sensors.
     SameRow,
@@ -109,7 +110,7 @@ pub enum Exogenous {
 }
 
 /// How rows that go back in time are handled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Disorder {
     /// They are an error.
@@ -121,7 +122,7 @@ pub enum Disorder {
 }
 
 /// How rows with the same time are handled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Duplicates {
     /// They are an error.
@@ -131,11 +132,6 @@ pub enum Duplicates {
     /// The first of them counts.
     First,
 }
-
-/// Most columns that a message lists.
-const LISTED_COLUMNS: usize = 10;
-/// The similarity, from 0 to 1, from which a name is suggested.
-const SUGGESTION_LIKENESS: f64 = 0.6;
 
 /// The position of each column that counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -215,15 +211,4 @@ impl ColumnChoice {
         let mut all = lists.into_iter().flatten().chain(features).chain(node);
         all.try_for_each(|name| find_column(file, names, name).map(drop))
     }
-}
-
-/// The nearest name, and what there is.
-pub(super) fn listing(wanted: &str, names: &[String]) -> String {
-    let mut there = did_you_mean(wanted, names.iter().map(String::as_str), SUGGESTION_LIKENESS);
-    let listed: Vec<_> = names.iter().take(LISTED_COLUMNS).map(|name| excerpt(name)).collect();
-    there += &format!("; there are {}", listed.join(", "));
-    if names.len() > LISTED_COLUMNS {
-        there += &format!(" and {} more", names.len() - LISTED_COLUMNS);
-    }
-    there
 }

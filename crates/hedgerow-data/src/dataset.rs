@@ -5,6 +5,7 @@ use std::io;
 use super::DataError;
 use super::columns::ColumnChoice;
 use super::samples::{InputColumns, Sample, SampleStream};
+use super::schema::TableSchema;
 use super::series::{Series, Shape};
 use super::store::{MOST_IN_MEMORY, Store, StoreWriter};
 
@@ -35,8 +36,8 @@ pub struct Dataset {
     pub missing: u64,
     /// Whether the first samples are of the order of one.
     pub is_of_order_one: bool,
-    /// The columns of each input; empty if columns have no names.
-    pub input_columns: InputColumns,
+    /// What the columns of its tables mean; none if it is not from tables.
+    pub schema: Option<TableSchema>,
     x: Store,
     /// Of each input, then of the label.
     ranges: Vec<Range>,
@@ -132,7 +133,7 @@ impl Dataset {
             has_dates: false,
             missing: 0,
             is_of_order_one: true,
-            input_columns: InputColumns::default(),
+            schema: None,
             x: Store::in_memory(features, Vec::new()),
             ranges: vec![Range::EMPTY; features + 1],
             rows: Vec::new(),
@@ -215,7 +216,7 @@ impl Dataset {
         }
         let (has_owners, names) = (stream.has_owners(), stream.owners().to_vec());
         let mut data = writer.finish(has_owners.then_some(names), stream.is_time_series())?;
-        data.input_columns = stream.input_columns().clone();
+        data.schema = Some(stream.schema().clone());
         if !stream.has_time() {
             data.times = Vec::new();
         }
@@ -271,6 +272,11 @@ impl Dataset {
         self.rows.get(index).copied().unwrap_or(index as u64 + 1)
     }
 
+    /// The columns of each input; empty if it is not from tables.
+    pub fn input_columns(&self) -> InputColumns {
+        self.schema.as_ref().map(TableSchema::input_columns).unwrap_or_default()
+    }
+
     /// Labels that are missing.
     pub fn missing_labels(&self) -> usize {
         self.y.iter().filter(|label| label.is_nan()).count()
@@ -316,7 +322,7 @@ impl Dataset {
             return Err(DataError::TooShort(self.name.clone(), history));
         }
         let range = self.ranges.last().copied().unwrap_or(Range::EMPTY);
-        let (name, target) = (self.name.clone(), self.input_columns.targets.join(", "));
+        let (name, target) = (self.name.clone(), self.input_columns().targets.join(", "));
         let labels = self.len() - self.missing_labels();
         if labels == 0 {
             return Err(DataError::NoLabels(name, target, self.len()));

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 
 use hedgerow::limits::MAX_LABEL;
 
-use super::columns::{Categories, ColumnChoice, Roles};
+use super::columns::BY_FILE;
 use super::rows::{Cell, CellPosition, Row};
-use super::text::excerpt;
+use super::schema::{Encoding, TableSchema};
+use super::text::{excerpt, listing};
 use super::{DataError, timestamp};
 
 /// Most inputs that a column of text may become.
-const MOST_LEVELS: usize = 1000;
+pub(super) const MOST_LEVELS: usize = 1000;
 /// From here on f64 no longer has all whole numbers.
 const LARGEST_COUNT: f64 = 9_007_199_254_740_992.0;
 
@@ -36,13 +37,23 @@ pub(super) struct Encoder {
     names: Vec<String>,
     inputs: Vec<Input>,
     lagged: Vec<usize>,
-    targets: Vec<usize>,
+    /// None where the table doesn't have it, which only predictions do without.
+    targets: Vec<Option<usize>>,
     time: Vec<usize>,
     node: Option<usize>,
     signs: bool,
     joined: String,
     /// Whether a time was a date, not a plain number.
     has_dates: bool,
+}
+
+/// What the columns of a table must have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// All that the schema names.
+    Learning,
+    /// The inputs. The label, the time and the node may be missing if no input needs them.
+    Predicting,
 }
 
 /// How a column enters: as its number, or as numbers of which its text sets one to 1.
@@ -61,6 +72,14 @@ enum Slots {
 }
 
 impl Slots {
+    fn new(encoding: &Encoding) -> Option<Self> {
+        match encoding {
+            Encoding::Number => None,
+            Encoding::Hashed(count) => Some(Self::Hashed(*count)),
+            Encoding::OneHot(texts) => Some(Self::Known(texts.iter().cloned().zip(0..).collect())),
+        }
+    }
+
     fn count(&self) -> usize {
         match self {
             Self::Known(levels) => levels.len(),
@@ -101,6 +120,11 @@ impl Owners {
 pub(super) struct Levels(BTreeMap<usize, BTreeSet<String>>);
 
 impl Levels {
+    /// The texts of a column that holds text.
+    pub(super) fn texts(&self, column: usize) -> Option<&BTreeSet<String>> {
+        self.0.get(&column)
+    }
+
     /// Notes which of these columns hold text in this row.
     pub(super) fn note_columns(&mut self, row: &Row, columns: &[usize]) {
         for &column in columns {
@@ -123,57 +147,50 @@ impl Levels {
 }
 
 impl Encoder {
-    /// Finds the columns.
+    /// Finds the columns of a schema in a table.
     pub(super) fn new(
         file: PathBuf,
         names: &[String],
-        choice: &ColumnChoice,
-        levels: &Levels,
+        schema: &TableSchema,
+        purpose: Purpose,
     ) -> Result<Self, DataError> {
-        let Roles { features, lagged, targets, time, node } = Roles::find(&file, names, choice)?;
+        let place = || CellPosition { file: file.clone(), row: None, column: None };
+        let position = |name: &String| names.iter().position(|known| known == name);
+        let find = |name: &String| {
+            let missing = || DataError::NoColumn(place(), excerpt(name), listing(name, names));
+            position(name).ok_or_else(missing)
+        };
+        let find_all = |wanted: &[String]| wanted.iter().map(find).collect::<Result<Vec<_>, _>>();
+        let is_for_learning = purpose == Purpose::Learning;
+        let optional = |name: &String, is_needed: bool| match position(name) {
+            None if is_needed => find(name).map(Some),
+            found => Ok(found),
+        };
         let mut inputs = Vec::new();
-        for column in features {
-            let slots = match (levels.0.get(&column), choice.categories) {
-                (None, _) | (Some(_), Categories::Refuse) => None,
-                (Some(_), Categories::Hashed(count)) => Some(Slots::Hashed(count)),
-                (Some(texts), Categories::OneHot) if texts.len() > MOST_LEVELS => {
-                    let place =
-                        CellPosition { file, row: None, column: Some(names[column].clone()) };
-                    return Err(DataError::TooManyLevels(place, MOST_LEVELS));
-                }
-                (Some(texts), Categories::OneHot) => {
-                    Some(Slots::Known(texts.iter().cloned().zip(0..).collect()))
-                }
-            };
-            inputs.push(Input { column, slots });
+        for input in &schema.inputs {
+            inputs.push(Input { column: find(&input.name)?, slots: Slots::new(&input.encoding) });
         }
-        let (names, signs) = (names.to_vec(), choice.signs);
+        let needs_labels = is_for_learning || schema.lags > 0;
+        let targets = schema.targets.iter().map(|target| optional(target, needs_labels));
+        let targets = targets.collect::<Result<_, _>>()?;
+        let has_time = schema.time.iter().any(|name| position(name).is_some());
+        let time = if is_for_learning || has_time { &schema.time[..] } else { &[] };
+        let node = schema.node.as_ref().filter(|name| *name != BY_FILE);
+        let node = node.map(|node| optional(node, is_for_learning)).transpose()?.flatten();
+        let (lagged, time) = (find_all(&schema.lagged)?, find_all(time)?);
+        let (names, signs) = (names.to_vec(), schema.signs);
         let (joined, has_dates) = (String::new(), false);
         Ok(Self { file, names, inputs, lagged, targets, time, node, signs, joined, has_dates })
     }
 
-    /// Numbers of the row's own inputs.
-    pub(super) fn width(&self) -> usize {
-        self.inputs.iter().map(|input| input.slots.as_ref().map_or(1, Slots::count)).sum()
+    /// Whether a column names the node of each row.
+    pub(super) fn has_nodes(&self) -> bool {
+        self.node.is_some()
     }
 
-    /// The column of each of them; none where it is of a text.
-    pub(super) fn input_columns(&self) -> Vec<Vec<String>> {
-        let columns = self.inputs.iter().flat_map(|input| match &input.slots {
-            None => vec![vec![self.names[input.column].clone()]],
-            Some(slots) => vec![vec![]; slots.count()],
-        });
-        columns.collect()
-    }
-
-    /// Lagged columns.
-    pub(super) fn lagged(&self) -> usize {
-        self.lagged.len()
-    }
-
-    /// Names of the targets.
-    pub(super) fn target_names(&self) -> Vec<String> {
-        self.targets.iter().map(|column| self.names[*column].clone()).collect()
+    /// Whether the table has the column of a target.
+    pub(super) fn has_labels(&self) -> bool {
+        self.targets.iter().any(Option::is_some)
     }
 
     /// Where a row and column are.
@@ -216,6 +233,10 @@ impl Encoder {
             out.values.push(self.number(row, column, f32::MAX)?);
         }
         for &column in &self.targets {
+            let Some(column) = column else {
+                out.values.push(f32::NAN);
+                continue;
+            };
             let label = self.number(row, column, MAX_LABEL)?;
             if self.signs && !label.is_nan() && label.abs() != 1.0 {
                 return Err(DataError::NotASign(self.place(row.line(), Some(column)), label));

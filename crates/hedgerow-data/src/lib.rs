@@ -6,6 +6,7 @@
 //! | open a data set by name, or fetch it | [`catalog`], [`folders`], [`fetch`] |
 //! | read a table row by row | [`rows`], [`csv`] |
 //! | choose columns, lags and horizons | [`columns`], [`samples`] |
+//! | turn other tables into the same inputs | [`schema`] |
 //! | describe an unknown file | [`info`] |
 //! | deal samples to nodes | [`partition`] |
 //!
@@ -45,6 +46,7 @@ pub mod partition;
 pub mod ranges;
 pub mod rows;
 pub mod samples;
+pub mod schema;
 mod series;
 mod source;
 pub mod stdin;

@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 pub use super::cell::{BadNumber, usual_markers};
 use super::source::Source;
 pub use error::{CellPosition, ReadError};
@@ -127,7 +129,8 @@ pub trait Rows: Send {
 }
 
 /// How a text file is read. `None` means that it is detected.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Format {
     /// Between cells; a blank stands for any run of blanks and tabs.
     pub separator: Option<char>,

@@ -8,6 +8,7 @@ use super::DataError;
 use super::columns::{Categories, ColumnChoice, Disorder, Duplicates};
 use super::encoder::{Numbers, Owners};
 use super::rows::{self, CellPosition, Rows};
+use super::schema::TableSchema;
 use super::series::{Series, Shape};
 use super::store::{Store, StoreWriter};
 use super::tables::Tables;
@@ -42,9 +43,13 @@ pub struct InputColumns {
 /// Samples from one or more tables of the same columns.
 pub struct SampleStream {
     input: Input,
-    choice: ColumnChoice,
+    schema: TableSchema,
+    /// The maximal number of rows.
+    most_rows: Option<usize>,
+    has_owners: bool,
+    has_time: bool,
+    has_labels: bool,
     shape: Shape,
-    columns: InputColumns,
     owners: Owners,
     /// By owner and target.
     series: HashMap<(u32, usize), Series>,
@@ -88,7 +93,7 @@ impl SampleStream {
     /// Opens the files; `-` alone is standard input, which is read live.
     pub fn open(files: &[PathBuf], choice: &ColumnChoice) -> Result<Self, DataError> {
         if !files.iter().any(|file| file == Path::new("-")) {
-            return Self::over(Tables::open(files, choice)?, choice, false);
+            return Self::over(Tables::open(files, choice)?, choice.rows, false);
         }
         if files.len() > 1 {
             return Err(DataError::NeedsWholeFile("a file beside it"));
@@ -101,31 +106,42 @@ impl SampleStream {
     /// Samples of a table that is made while it is read, such as standard input.
     pub fn live(rows: Box<dyn Rows>, choice: &ColumnChoice) -> Result<Self, DataError> {
         check_live(choice)?;
-        Self::over(Tables::live(rows, choice)?, choice, true)
+        Self::over(Tables::live(rows, choice)?, choice.rows, true)
     }
 
-    fn over(tables: Tables, choice: &ColumnChoice, is_live: bool) -> Result<Self, DataError> {
-        let encoder = &tables.encoder;
-        let shape = Shape {
-            inputs: encoder.width(),
-            lagged: encoder.lagged(),
-            lags: choice.lags,
-            horizon: choice.horizon,
-            exogenous: choice.exogenous,
-        };
-        let targets = encoder.target_names();
-        let mut columns =
-            InputColumns { inputs: encoder.input_columns(), targets: targets.clone() };
-        for names in
-            [targets.clone()].into_iter().chain(choice.lagged.iter().map(|name| vec![name.clone()]))
-        {
-            columns.inputs.extend(std::iter::repeat_n(names, choice.lags));
+    /// Samples to predict from, of a table like those that a schema is of: the columns of inputs
+    /// must be there, in any order. A label without a column is missing. `file` is its name in
+    /// messages; `-` is read live.
+    pub fn predicting(
+        file: &Path,
+        rows: Box<dyn Rows>,
+        schema: &TableSchema,
+    ) -> Result<Self, DataError> {
+        let is_live = file == Path::new("-");
+        if is_live && schema.disorder == Disorder::Sort {
+            return Err(DataError::NeedsWholeFile("data.disorder = \"sort\""));
         }
+        let tables = Tables::predicting(file, rows, schema)?;
+        Self::over((tables, schema.clone()), None, is_live)
+    }
+
+    fn over(
+        (tables, schema): (Tables, TableSchema),
+        most_rows: Option<usize>,
+        is_live: bool,
+    ) -> Result<Self, DataError> {
+        let shape = schema.shape();
+        let targets = schema.targets.clone();
+        let has_time = tables.encoder.time_column().is_some();
+        let sorts = schema.disorder == Disorder::Sort && has_time;
         let mut stream = Self {
+            has_owners: tables.has_nodes() || targets.len() > 1,
+            has_time,
+            has_labels: tables.encoder.has_labels(),
             input: Input::Tables(Box::new(tables)),
-            choice: choice.clone(),
+            schema,
+            most_rows,
             shape,
-            columns,
             target: targets.len(),
             owners: Owners::default(),
             series: HashMap::new(),
@@ -139,7 +155,7 @@ impl SampleStream {
             // Every series is a node.
             targets.iter().for_each(|name| _ = stream.owners.id(name));
         }
-        if choice.disorder == Disorder::Sort && !choice.time.is_empty() {
+        if sorts {
             stream.sort()?;
         }
         Ok(stream)
@@ -157,7 +173,17 @@ impl SampleStream {
 
     /// Whether rows have a time.
     pub fn has_time(&self) -> bool {
-        !self.choice.time.is_empty()
+        self.has_time
+    }
+
+    /// Whether rows may have a label.
+    pub fn has_labels(&self) -> bool {
+        self.has_labels
+    }
+
+    /// What its columns mean.
+    pub fn schema(&self) -> &TableSchema {
+        &self.schema
     }
 
     /// Whether times so far are dates, not plain numbers.
@@ -177,17 +203,12 @@ impl SampleStream {
 
     /// Whether the data names nodes.
     pub fn has_owners(&self) -> bool {
-        self.choice.node.is_some() || self.columns.targets.len() > 1
+        self.has_owners
     }
 
     /// Rows of the past that the first sample of a series needs.
     pub fn history(&self) -> usize {
         self.shape.history()
-    }
-
-    /// Which column each input comes from.
-    pub fn input_columns(&self) -> &InputColumns {
-        &self.columns
     }
 
     /// Bytes of the files taken in so far.
@@ -201,7 +222,7 @@ impl SampleStream {
     /// Writes the next sample; false at the end.
     pub fn next(&mut self, sample: &mut Sample) -> Result<bool, DataError> {
         loop {
-            if self.target == self.columns.targets.len() {
+            if self.target == self.schema.targets.len() {
                 if !self.next_row()? {
                     return Ok(false);
                 }
@@ -212,7 +233,7 @@ impl SampleStream {
             let (inputs, rest) = self.numbers.values.split_at(self.shape.inputs);
             let (lagged, labels) = rest.split_at(self.shape.lagged);
             let owner =
-                if self.columns.targets.len() > 1 { target as u32 } else { self.numbers.owner };
+                if self.schema.targets.len() > 1 { target as u32 } else { self.numbers.owner };
             let series = self.series.entry((owner, target)).or_default();
             if series.next(&self.shape, inputs, lagged, labels[target], sample) {
                 sample.owner = owner;
@@ -225,12 +246,12 @@ impl SampleStream {
     /// Reads the next row with a valid time.
     fn next_row(&mut self) -> Result<bool, DataError> {
         loop {
-            if self.choice.rows == Some(self.rows_taken) {
+            if self.most_rows == Some(self.rows_taken) {
                 return Ok(false);
             }
             let numbers = &mut self.numbers;
             let found = match &mut self.input {
-                Input::Tables(tables) => tables.next(&self.choice, &mut self.owners, numbers)?,
+                Input::Tables(tables) => tables.next(&self.schema, &mut self.owners, numbers)?,
                 Input::Sorted(sorted) => sorted.next(numbers)?,
             };
             if !found {
@@ -240,7 +261,7 @@ impl SampleStream {
                 self.has_dates |= tables.encoder.has_dates();
             }
             self.rows_taken += 1;
-            if self.choice.time.is_empty() {
+            if !self.has_time {
                 return Ok(true);
             }
             let Numbers { time, owner, line, .. } = self.numbers;
@@ -250,10 +271,10 @@ impl SampleStream {
                 Input::Sorted(sorted) => sorted.place(line),
             };
             match before {
-                Some(before) if time < before && self.choice.disorder == Disorder::Refuse => {
+                Some(before) if time < before && self.schema.disorder == Disorder::Refuse => {
                     return Err(DataError::TimeGoesBack(place(), before - time));
                 }
-                Some(before) if time == before => match self.choice.duplicates {
+                Some(before) if time == before => match self.schema.duplicates {
                     Duplicates::Refuse => return Err(DataError::TimeRepeats(place())),
                     Duplicates::Keep => return Ok(true),
                     Duplicates::First => {}
@@ -266,11 +287,11 @@ impl SampleStream {
     /// Reads everything and continues in order of time.
     fn sort(&mut self) -> Result<(), DataError> {
         let mut writer =
-            StoreWriter::new(self.shape.inputs + self.shape.lagged + self.columns.targets.len());
+            StoreWriter::new(self.shape.inputs + self.shape.lagged + self.schema.targets.len());
         let (mut rows, mut files) = (Vec::new(), Vec::new());
         let Input::Tables(tables) = &mut self.input else { return Ok(()) };
-        while self.choice.rows != Some(rows.len())
-            && tables.next(&self.choice, &mut self.owners, &mut self.numbers)?
+        while self.most_rows != Some(rows.len())
+            && tables.next(&self.schema, &mut self.owners, &mut self.numbers)?
         {
             if files.len() <= tables.at {
                 files.resize(tables.at + 1, (rows.len(), tables.files[tables.at].clone()));

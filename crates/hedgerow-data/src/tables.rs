@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::DataError;
 use super::columns::{BY_FILE, Categories, ColumnChoice, Roles};
-use super::encoder::{Encoder, Levels, Numbers, Owners};
+use super::encoder::{Encoder, Levels, Numbers, Owners, Purpose};
 use super::rows::{self, Row, Rows};
+use super::schema::TableSchema;
 use super::text::excerpt;
 
 /// Rows of a file that are looked at to tell columns of text from columns of numbers.
@@ -21,24 +22,32 @@ pub(super) struct Tables {
     pub(super) at: usize,
     rows: Box<dyn Rows>,
     pub(super) encoder: Encoder,
+    purpose: Purpose,
     row: Row,
     /// The first row has been read already.
     peeked: bool,
-    levels: Levels,
     /// Bytes of the files before this one.
     bytes_before: u64,
 }
 
 impl Tables {
-    /// Opens the first file.
-    pub(super) fn open(files: &[PathBuf], choice: &ColumnChoice) -> Result<Self, DataError> {
+    /// Opens the first file. The schema is what a first reading of all of them finds.
+    pub(super) fn open(
+        files: &[PathBuf],
+        choice: &ColumnChoice,
+    ) -> Result<(Self, TableSchema), DataError> {
         let levels = levels(files, choice)?;
         let first = files.first().ok_or(DataError::NoFiles)?;
-        Self::new(files.to_vec(), rows::open(first, &choice.format)?, choice, levels)
+        let rows = rows::open(first, &choice.format)?;
+        let schema = TableSchema::new(first, rows.columns(), choice, &levels)?;
+        Ok((Self::new(files.to_vec(), rows, &schema, Purpose::Learning)?, schema))
     }
 
     /// Rows that come one by one. No more than the first is looked at beforehand.
-    pub(super) fn live(mut rows: Box<dyn Rows>, choice: &ColumnChoice) -> Result<Self, DataError> {
+    pub(super) fn live(
+        mut rows: Box<dyn Rows>,
+        choice: &ColumnChoice,
+    ) -> Result<(Self, TableSchema), DataError> {
         let file = PathBuf::from("-");
         let roles = Roles::find(&file, rows.columns(), choice)?;
         let (mut levels, mut row) = (Levels::default(), Row::default());
@@ -46,28 +55,44 @@ impl Tables {
         if peeked {
             levels.note_columns(&row, &roles.features);
         }
-        Ok(Self { row, peeked, ..Self::new(vec![file], rows, choice, levels)? })
+        let schema = TableSchema::new(&file, rows.columns(), choice, &levels)?;
+        let tables = Self::new(vec![file], rows, &schema, Purpose::Learning)?;
+        Ok((Self { row, peeked, ..tables }, schema))
+    }
+
+    /// A table to predict from, of a schema that is known.
+    pub(super) fn predicting(
+        file: &Path,
+        rows: Box<dyn Rows>,
+        schema: &TableSchema,
+    ) -> Result<Self, DataError> {
+        Self::new(vec![file.to_owned()], rows, schema, Purpose::Predicting)
     }
 
     fn new(
         files: Vec<PathBuf>,
         rows: Box<dyn Rows>,
-        choice: &ColumnChoice,
-        levels: Levels,
+        schema: &TableSchema,
+        purpose: Purpose,
     ) -> Result<Self, DataError> {
-        let encoder = Encoder::new(files[0].clone(), rows.columns(), choice, &levels)?;
-        let is_by_file = choice.node.as_deref() == Some(BY_FILE);
+        let encoder = Encoder::new(files[0].clone(), rows.columns(), schema, purpose)?;
+        let is_by_file = schema.node.as_deref() == Some(BY_FILE);
         Ok(Self {
             nodes: if is_by_file { node_names(&files) } else { vec![] },
             files,
             at: 0,
             rows,
             encoder,
+            purpose,
             row: Row::default(),
             peeked: false,
-            levels,
             bytes_before: 0,
         })
+    }
+
+    /// Whether rows say whose they are.
+    pub(super) fn has_nodes(&self) -> bool {
+        !self.nodes.is_empty() || self.encoder.has_nodes()
     }
 
     /// Bytes of the files taken in so far.
@@ -78,7 +103,7 @@ impl Tables {
     /// Writes the next row of all files; false at the end.
     pub(super) fn next(
         &mut self,
-        choice: &ColumnChoice,
+        schema: &TableSchema,
         owners: &mut Owners,
         numbers: &mut Numbers,
     ) -> Result<bool, DataError> {
@@ -86,10 +111,10 @@ impl Tables {
             let Some(next) = self.files.get(self.at + 1) else { return Ok(false) };
             self.at += 1;
             self.bytes_before += self.rows.bytes_read();
-            let rows = rows::open(next, &choice.format)?;
+            let rows = rows::open(next, &schema.format)?;
             check_columns(&self.files[0], self.rows.columns(), next, rows.columns())?;
             self.rows = rows;
-            self.encoder = Encoder::new(next.clone(), self.rows.columns(), choice, &self.levels)?;
+            self.encoder = Encoder::new(next.clone(), self.rows.columns(), schema, self.purpose)?;
         }
         if let Some(node) = self.nodes.get(self.at) {
             numbers.owner = owners.id(node);

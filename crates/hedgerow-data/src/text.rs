@@ -39,6 +39,22 @@ pub(crate) fn did_you_mean<'a>(
     nearest.map_or(String::new(), |name| format!(" (did you mean {:?}?)", excerpt(name)))
 }
 
+/// Most names that a message lists.
+const LISTED_NAMES: usize = 10;
+/// The similarity, from 0 to 1, from which a name is suggested.
+const SUGGESTION_LIKENESS: f64 = 0.6;
+
+/// The nearest name, and what there is.
+pub fn listing(wanted: &str, names: &[String]) -> String {
+    let mut there = did_you_mean(wanted, names.iter().map(String::as_str), SUGGESTION_LIKENESS);
+    let listed: Vec<_> = names.iter().take(LISTED_NAMES).map(|name| excerpt(name)).collect();
+    there += &format!("; there are {}", listed.join(", "));
+    if names.len() > LISTED_NAMES {
+        there += &format!(" and {} more", names.len() - LISTED_NAMES);
+    }
+    there
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

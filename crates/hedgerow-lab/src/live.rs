@@ -64,7 +64,7 @@ pub fn run(
         return Err(RunError::NothingSeen(settings.data.name.clone()));
     }
     let is_of_order_one = rounds.ahead.iter().all(|sample| is_of_order_one(&sample.x, sample.y));
-    let scaler = run::scaler(settings, is_of_order_one, || stream.input_columns().clone())?;
+    let scaler = run::scaler(settings, is_of_order_one, || stream.schema().input_columns())?;
     let context = RunContext {
         settings,
         methods: run::methods(

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use hedgerow_data::file::waiting_file;
+use hedgerow_data::file::{waiting_file, write_whole};
 use tempfile::NamedTempFile;
 
 use crate::results::{MethodResult, Moments, Results};
@@ -88,8 +88,7 @@ pub fn write_file(path: &Path, content: &[u8]) -> Result<(), OutputError> {
     let unwritable = |source| OutputError::Unwritable { path: path.to_owned(), source };
     let folder =
         path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder).map_err(unwritable)?;
-    put_in_place(write_waiting(folder, path, content)?, path)
+    std::fs::create_dir_all(folder).and_then(|()| write_whole(path, content)).map_err(unwritable)
 }
 
 /// Writes the content of a file to a temporary file in its folder.

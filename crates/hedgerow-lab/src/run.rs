@@ -160,7 +160,7 @@ impl<'a> Experiment<'a> {
             scaler: scaler(
                 settings,
                 data.is_of_order_one || data.len() < SAMPLES_BEFORE_SCALE,
-                || data.input_columns.clone(),
+                || data.input_columns(),
             )?,
             has_missing: data.missing > 0,
             delay: 0,

@@ -111,7 +111,7 @@ fn check(content: &str, flags: &[&str]) -> Result<bool, TestCaseError> {
     };
     let columns = &settings.data.columns;
     prop_assert!(data.len() <= rows * columns.targets.len().max(1) && !data.is_empty());
-    prop_assert_eq!(data.input_columns.inputs.len(), data.features);
+    prop_assert_eq!(data.input_columns().inputs.len(), data.features);
     prop_assert!(data.last.as_ref().is_none_or(|last| last.len() == data.len()));
     if let Some(owners) = &data.owners {
         prop_assert_eq!(owners.ids.len(), data.len());

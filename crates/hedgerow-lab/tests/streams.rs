@@ -76,7 +76,7 @@ fn a_text_is_an_input_of_its_own() {
     );
     assert_eq!(data.missing, 0);
     let columns: Vec<String> =
-        data.input_columns.inputs.iter().map(|names| names.join("+")).collect();
+        data.input_columns().inputs.iter().map(|names| names.join("+")).collect();
     assert_eq!(columns, ["", "", "", "n"]);
 }
 

@@ -7,12 +7,13 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::pending::{Pending, Prediction};
-use super::{Held, Node, NodeTally, Raw, State, UnackedErrors};
+use super::{Held, Node, NodeTally, State, UnackedErrors};
 use crate::learning::ErrorQuantiles;
 use crate::limits::MAX_HELD;
 use crate::message::{NodeId, Report};
 use crate::own_layer::OwnLayer;
 use crate::plan::Plan;
+use crate::scaling::NodeScaling;
 use crate::state::{BadState, StateKind, read_body};
 
 const KIND: StateKind = StateKind::new("node").version(5);
@@ -33,18 +34,29 @@ impl Node {
     /// Everything that has to survive a restart. Its connection is not part of it.
     #[must_use]
     pub fn save(&self) -> Vec<u8> {
-        let fresh;
-        let raw = match &self.raw {
-            Some(raw) => raw.as_ref(),
-            None => {
-                fresh = Raw::new(&self.plan);
-                &fresh
-            }
-        };
+        match &self.raw {
+            Some(raw) => self.save_parts(&raw.scaling, &raw.state, raw.errors.clone()),
+            None => self.save_with(&self.plan.node_scaling(), Vec::new()),
+        }
+    }
+
+    /// The same for a node that is given features, with what its driver has kept for it: the
+    /// scaling of its samples, and the errors of each output, or nothing of them. A plan with this
+    /// scaling restores it.
+    #[must_use]
+    pub fn save_with(&self, scaling: &NodeScaling, errors: Vec<ErrorQuantiles>) -> Vec<u8> {
+        self.save_parts(scaling, &State::default(), errors)
+    }
+
+    fn save_parts(
+        &self,
+        scaling: &NodeScaling,
+        state: &State,
+        errors: Vec<ErrorQuantiles>,
+    ) -> Vec<u8> {
         let heads = self.heads.iter().map(|head| head.save()).collect();
         let own = self.own.iter().map(OwnLayer::save).collect();
-        let (scaling, state, errors) = (raw.scaling.save(), &raw.state, raw.errors.clone());
-        KIND.save(&Saved { id: self.id, heads, own, scaling, state, errors })
+        KIND.save(&Saved { id: self.id, heads, own, scaling: scaling.save(), state, errors })
     }
 
     /// Continues from a saved state of the same plan, without a connection.

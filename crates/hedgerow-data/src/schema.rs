@@ -1,0 +1,297 @@
+//! [`TableSchema`]: what the columns of a table mean, and how each row becomes the inputs of a
+//! sample. A [`ColumnChoice`] says it in general; a schema also has what a first look at the table
+//! found. It can be stored with a model, so that other tables become the same inputs.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::DataError;
+use super::columns::{Categories, ColumnChoice, Disorder, Duplicates, Exogenous, Roles};
+use super::encoder::{Levels, MOST_LEVELS};
+use super::rows::{CellPosition, Format};
+use super::samples::InputColumns;
+use super::series::Shape;
+
+/// The columns of a table that count, and how its rows become samples.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableSchema {
+    /// Columns that are inputs, in order.
+    pub inputs: Vec<InputColumn>,
+    /// Columns whose past values are inputs, like those of the label.
+    pub lagged: Vec<String>,
+    /// The target. Several targets are several series.
+    pub targets: Vec<String>,
+    /// Columns that make up the time, joined by blanks; empty if there is none.
+    pub time: Vec<String>,
+    /// The column with the node of a sample, or [`BY_FILE`](super::columns::BY_FILE).
+    pub node: Option<String>,
+    /// Past labels among the inputs, s.
+    pub lags: usize,
+    /// Steps ahead that are predicted, from 1.
+    pub horizon: usize,
+    /// Which row the inputs are of.
+    pub exogenous: Exogenous,
+    /// How to handle rows that go back in time.
+    pub disorder: Disorder,
+    /// How to handle rows with the same time as the row before.
+    pub duplicates: Duplicates,
+    /// Whether labels must be -1 or +1.
+    pub signs: bool,
+    /// How text is read.
+    pub format: Format,
+}
+
+/// A column that is an input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InputColumn {
+    /// Its name.
+    pub name: String,
+    /// The numbers that it becomes.
+    pub encoding: Encoding,
+}
+
+/// How a column becomes numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Encoding {
+    /// Its number.
+    Number,
+    /// A number for each of these texts: one where the text stands, else zero.
+    OneHot(Vec<String>),
+    /// As many numbers, of which the hash of a text sets one to one.
+    Hashed(usize),
+}
+
+impl Encoding {
+    /// How many numbers it makes.
+    pub fn width(&self) -> usize {
+        match self {
+            Self::Number => 1,
+            Self::OneHot(texts) => texts.len(),
+            Self::Hashed(count) => *count,
+        }
+    }
+}
+
+impl TableSchema {
+    /// What a choice means in a table with these columns, of which a first reading found texts.
+    pub(super) fn new(
+        file: &Path,
+        names: &[String],
+        choice: &ColumnChoice,
+        levels: &Levels,
+    ) -> Result<Self, DataError> {
+        let Roles { features, lagged, targets, time, node } = Roles::find(file, names, choice)?;
+        let encoding = |column: usize| match (levels.texts(column), choice.categories) {
+            (None, _) | (Some(_), Categories::Refuse) => Ok(Encoding::Number),
+            (Some(_), Categories::Hashed(count)) => Ok(Encoding::Hashed(count)),
+            (Some(texts), Categories::OneHot) if texts.len() > MOST_LEVELS => {
+                let (file, column) = (file.to_owned(), Some(names[column].clone()));
+                let place = CellPosition { file, row: None, column };
+                Err(DataError::TooManyLevels(place, MOST_LEVELS))
+            }
+            (Some(texts), Categories::OneHot) => {
+                Ok(Encoding::OneHot(texts.iter().cloned().collect()))
+            }
+        };
+        let input = |column: usize| {
+            Ok(InputColumn { name: names[column].clone(), encoding: encoding(column)? })
+        };
+        let named = |columns: Vec<usize>| -> Vec<String> {
+            columns.into_iter().map(|column| names[column].clone()).collect()
+        };
+        Ok(Self {
+            inputs: features.into_iter().map(input).collect::<Result<_, DataError>>()?,
+            lagged: named(lagged),
+            targets: named(targets),
+            time: named(time),
+            node: node.map(|column| names[column].clone()).or_else(|| choice.node.clone()),
+            lags: choice.lags,
+            horizon: choice.horizon,
+            exogenous: choice.exogenous,
+            disorder: choice.disorder,
+            duplicates: choice.duplicates,
+            signs: choice.signs,
+            format: choice.format.clone(),
+        })
+    }
+
+    /// A table whose columns are all numbers, row by row.
+    pub fn plain(inputs: &[String], target: &str) -> Self {
+        let number = |name: &String| InputColumn { name: name.clone(), encoding: Encoding::Number };
+        Self {
+            inputs: inputs.iter().map(number).collect(),
+            lagged: Vec::new(),
+            targets: vec![target.to_owned()],
+            time: Vec::new(),
+            node: None,
+            lags: 0,
+            horizon: 1,
+            exogenous: Exogenous::SameRow,
+            disorder: Disorder::Keep,
+            duplicates: Duplicates::Keep,
+            signs: false,
+            format: Format::default(),
+        }
+    }
+
+    /// Numbers in a sample, d.
+    pub fn width(&self) -> usize {
+        self.shape().width()
+    }
+
+    /// Whether samples depend on earlier rows.
+    pub fn looks_back(&self) -> bool {
+        self.shape().looks_back()
+    }
+
+    /// Rows of the past that the first sample of a series needs.
+    pub fn history(&self) -> usize {
+        self.shape().history()
+    }
+
+    pub(super) fn shape(&self) -> Shape {
+        Shape {
+            inputs: self.inputs.iter().map(|input| input.encoding.width()).sum(),
+            lagged: self.lagged.len(),
+            lags: self.lags,
+            horizon: self.horizon,
+            exogenous: self.exogenous,
+        }
+    }
+
+    /// Which columns each input may come from.
+    pub fn input_columns(&self) -> InputColumns {
+        let own = self.inputs.iter().flat_map(|InputColumn { name, encoding }| match encoding {
+            Encoding::Number => vec![vec![name.clone()]],
+            texts => vec![vec![]; texts.width()],
+        });
+        let past = [self.targets.clone()];
+        let past = past.into_iter().chain(self.lagged.iter().map(|name| vec![name.clone()]));
+        let past = past.flat_map(|names| std::iter::repeat_n(names, self.lags));
+        InputColumns { inputs: own.chain(past).collect(), targets: self.targets.clone() }
+    }
+
+    /// What is wrong with a schema of samples of `inputs` numbers that another program may have
+    /// written.
+    pub fn check(&self, inputs: usize) -> Result<(), String> {
+        let too_many = || "more inputs than can be counted".to_owned();
+        let past = self.lags.checked_mul(1 + self.lagged.len()).ok_or_else(too_many)?;
+        let own = self.inputs.iter().try_fold(0_usize, |sum, input| {
+            sum.checked_add(input.encoding.width()).filter(|_| is_encoding(&input.encoding))
+        });
+        let own = own.ok_or("a column of text has no texts, or one of them twice")?;
+        let found = own.checked_add(past).ok_or_else(too_many)?;
+        if found != inputs {
+            return Err(format!("its columns make {found} inputs, but the model takes {inputs}"));
+        }
+        if self.targets.is_empty() {
+            return Err("it has no target".to_owned());
+        }
+        let most = 1 << 20;
+        if !(1..=most).contains(&self.horizon) {
+            return Err(format!("its horizon is {}, not between 1 and {most}", self.horizon));
+        }
+        Ok(())
+    }
+}
+
+fn is_encoding(encoding: &Encoding) -> bool {
+    match encoding {
+        Encoding::Number => true,
+        Encoding::Hashed(count) => (1..=MOST_LEVELS).contains(count),
+        Encoding::OneHot(texts) => {
+            let different: HashSet<&String> = texts.iter().collect();
+            (1..=MOST_LEVELS).contains(&texts.len()) && different.len() == texts.len()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::super::rows;
+    use super::super::samples::{Sample, SampleStream};
+    use super::*;
+
+    fn weather() -> TableSchema {
+        let mut schema = TableSchema::plain(&["temp".to_owned(), "sky".to_owned()], "load");
+        schema.inputs[1].encoding = Encoding::OneHot(vec!["clear".into(), "rain".into()]);
+        TableSchema { lags: 2, lagged: vec!["wind".to_owned()], ..schema }
+    }
+
+    #[test]
+    fn inputs_are_counted_and_named() {
+        let schema = weather();
+        assert_eq!(schema.width(), 1 + 2 + 2 * 2);
+        let InputColumns { inputs, targets } = schema.input_columns();
+        let names: Vec<String> = inputs.iter().map(|names| names.join("+")).collect();
+        assert_eq!(names, ["temp", "", "", "load", "load", "wind", "wind"]);
+        assert_eq!(targets, ["load"]);
+        let text = serde_json::to_string(&schema).unwrap();
+        assert_eq!(serde_json::from_str::<TableSchema>(&text).unwrap(), schema);
+    }
+
+    #[test]
+    fn what_another_program_may_have_written_is_checked() {
+        assert_eq!(weather().check(7), Ok(()));
+        let refused = |change: &dyn Fn(&mut TableSchema)| {
+            let mut schema = weather();
+            change(&mut schema);
+            schema.check(7).unwrap_err()
+        };
+        assert!(
+            refused(&|schema| schema.lags = 3).contains("make 9 inputs, but the model takes 7")
+        );
+        assert!(refused(&|schema| schema.lags = usize::MAX).contains("more inputs"));
+        assert!(refused(&|schema| schema.targets.clear()).contains("no target"));
+        assert!(refused(&|schema| schema.horizon = 0).contains("horizon is 0"));
+        let twice = Encoding::OneHot(vec!["rain".into(), "rain".into()]);
+        assert!(refused(&|schema| schema.inputs[1].encoding = twice.clone()).contains("twice"));
+        let many = Encoding::Hashed(usize::MAX);
+        assert!(refused(&|schema| schema.inputs[1].encoding = many.clone()).contains("text"));
+    }
+
+    /// Inputs and label of every sample of a table to predict from.
+    fn predicted(schema: &TableSchema, text: &str) -> Result<Vec<(Vec<f32>, f32)>, DataError> {
+        let file = Path::new("new.csv");
+        let rows = rows::read(Cursor::new(text.to_owned()), file, &schema.format)?;
+        let mut stream = SampleStream::predicting(file, rows, schema)?;
+        let (mut sample, mut samples) = (Sample::default(), Vec::new());
+        while stream.next(&mut sample)? {
+            samples.push((sample.x.clone(), sample.y));
+        }
+        Ok(samples)
+    }
+
+    #[test]
+    fn another_table_becomes_the_same_inputs() {
+        let schema = TableSchema { lags: 0, lagged: vec![], ..weather() };
+        // Other columns, another order, no label, a text that was never seen.
+        let found = predicted(&schema, "when,sky,temp\n1,rain,7\n2,fog,8\n").unwrap();
+        let expected = [[7.0, 0.0, 1.0], [8.0, 0.0, 0.0]];
+        assert!(found.iter().map(|(x, _)| &x[..]).eq(expected.iter().map(|x| &x[..])));
+        assert!(found.iter().all(|(_, y)| y.is_nan()));
+        let error = predicted(&schema, "sky,tmp\nrain,7\n").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "new.csv: no column \"temp\" (did you mean \"tmp\"?); there are sky, tmp"
+        );
+    }
+
+    #[test]
+    fn the_past_comes_from_the_table_itself() {
+        let schema = TableSchema { exogenous: Exogenous::Origin, ..weather() };
+        let table = "load,temp,sky,wind\n1,10,rain,5\n2,20,clear,6\n,30,,\n";
+        let [(x, y)] = &predicted(&schema, table).unwrap()[..] else { panic!("one sample") };
+        assert_eq!(x[..], [20.0, 1.0, 0.0, 2.0, 1.0, 6.0, 5.0]);
+        assert!(y.is_nan());
+        let error = predicted(&schema, "temp,sky,wind\n1,rain,2\n").unwrap_err().to_string();
+        assert!(error.starts_with("new.csv: no column \"load\""), "{error}");
+    }
+}

@@ -58,7 +58,7 @@ impl Grid {
             streams::find(name).is_some_and(|stream| !stream.changes(1000).is_empty())
         };
         let variants = with_budgets(variants(&config.variants)?, config, flags)?;
-        let cases: Vec<(&Option<String>, &(GridVariant, Option<usize>))> = partitions
+        let cases: Vec<_> = partitions
             .iter()
             .flat_map(|one| variants.iter().map(move |other| (one, other)))
             .collect();

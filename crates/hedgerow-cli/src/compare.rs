@@ -115,16 +115,11 @@ pub(crate) fn compare(arguments: &Arguments) -> anyhow::Result<()> {
         return tell_shard(arguments, (done, all), grid.out());
     }
     let comparison = grid.comparison();
-    let json = serde_json::to_string_pretty(&compare::json(&comparison, &missing))? + "\n";
-    let texts = [
-        ("compare.csv", compare::csv(&comparison)),
-        ("compare.json", json.clone()),
-        ("compare.md", compare::document(&comparison)),
-        ("compare.html", compare::page(&comparison)),
-    ];
+    let texts = compare::texts(&comparison, &missing)?;
     write_all(grid.out(), &compare::figures(&comparison), &texts)?;
     if arguments.json {
-        print(&json)?;
+        let (_, json) = &texts[1];
+        print(json)?;
     } else if talks {
         let report = grid.out().join("compare.html");
         print(&format!("{}\nReport: {}\n", compare::text(&comparison), report.display()))?;

@@ -2,6 +2,7 @@
 //! and partitions also has a [`GridSummary`] per method. Only [`Grid`] reads and
 //! writes: it makes the runs.
 
+mod axes;
 mod budgets;
 mod grid;
 mod grid_config;

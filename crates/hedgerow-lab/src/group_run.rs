@@ -66,7 +66,7 @@ impl GroupRun {
         let nodes = context.nodes;
         let most = context.rounds.or(settings.rounds);
         let window = most.map_or(settings.window, |rounds| settings.window.min(rounds));
-        let records = settings.predictions.is_some() && trial == 0;
+        let records = settings.keeps_predictions && trial == 0;
         let objective = features.objective();
         let level = Some(settings.interval).filter(|_| objective.loss != Loss::Logistic);
         let accuracy = || Accuracy::new(nodes, level, context.delay);

@@ -25,6 +25,7 @@
 mod accuracy;
 pub mod compare;
 pub mod drift;
+pub mod given;
 mod grids;
 mod group_run;
 mod learners;

@@ -387,6 +387,7 @@ pub(crate) fn check_memory(context: &RunContext<'_>, samples: usize) -> Result<M
     let mut memory = memory::estimate(context, at_once)?;
     // The node of each sample, trial by trial.
     memory.data += 4.0 * (samples * at_once) as f64;
+    memory.results += memory::of_predictions(context, samples);
     // The samples are in memory already: the check is about the rest.
     memory.check(context.settings, at_once)?;
     memory.data += memory::of_samples(samples as f64, context.features);

@@ -65,6 +65,8 @@ pub struct Settings {
     pub interval: Level,
     /// Where predictions go, if they are asked for.
     pub predictions: Option<PathBuf>,
+    /// Whether results have the predictions of the first trial, as they do if they go to a file.
+    pub keeps_predictions: bool,
     /// The dictionary.
     pub kernels: Vec<Kernel>,
     /// How frequencies are drawn.
@@ -275,6 +277,7 @@ fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
             out => PathBuf::from(out),
         },
         interval: run.interval,
+        keeps_predictions: !run.predictions.is_empty(),
         predictions: Some(run.predictions).filter(|file| !file.is_empty()).map(PathBuf::from),
         kernels: kernels.dictionary(),
         draw: kernels.draw,

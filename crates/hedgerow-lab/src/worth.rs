@@ -1,8 +1,6 @@
 //! Whether federating pays on this data: a method beside the same learner at each device alone, and
 //! with all samples in one place.
 
-use serde::Serialize;
-
 use crate::compare::critical;
 use crate::measure::Measure;
 use crate::results::{MethodResult, Moments, NodeError, Results};
@@ -10,7 +8,7 @@ use crate::settings::Scope;
 use crate::summary::moments;
 
 /// What federating changes.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Worth {
     /// Name of the method.
     pub method: String,

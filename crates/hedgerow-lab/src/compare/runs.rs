@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use hedgerow::method::{Reference, Role, find};
 use toml::Value;
 
+use super::axes::{axis, canonical, empty, variants, with_budgets};
 use super::grid_config::{GridConfig, GridVariant, default_methods};
-use super::{Cell, Comparison, budget_variant};
-use crate::results::each_once;
+use super::{Cell, Comparison};
+use crate::given::GivenSamples;
 use crate::role::role_of;
 use crate::run::{CHANGING_FEATURES, Experiment};
 use crate::settings::{MethodChoice, Settings, SettingsError};
 use crate::suite::{Runs, SuiteError};
 use hedgerow_config::Layer;
 use hedgerow_data::Dataset;
-use hedgerow_data::partition::Partition;
 use hedgerow_data::streams;
 
 /// The default folder of a comparison.
@@ -43,6 +43,24 @@ impl Grid {
     /// Checks everything, finds stored runs, and reads the data of the others. Flags change the
     /// settings of all runs.
     pub fn prepare(config: &GridConfig, flags: &[Layer]) -> Result<Self, SuiteError> {
+        Self::prepare_on(config, flags, None)
+    }
+
+    /// The same on samples that the caller has, instead of the data that settings name.
+    pub fn prepare_given(
+        config: &GridConfig,
+        flags: &[Layer],
+        given: GivenSamples,
+    ) -> Result<Self, SuiteError> {
+        Self::prepare_on(config, flags, Some(given))
+    }
+
+    fn prepare_on(
+        config: &GridConfig,
+        flags: &[Layer],
+        mut given: Option<GivenSamples>,
+    ) -> Result<Self, SuiteError> {
+        let samples = given.as_ref().map(|given| given.name.clone());
         let data = axis(config.data.as_deref(), "data.name", "data set", flags)?;
         let partitions =
             axis(config.partitions.as_deref(), "federation.partition", "partition", flags)?;
@@ -73,8 +91,13 @@ impl Grid {
                 }
                 let grid = match &mut grid {
                     Some(grid) => grid,
-                    None => grid.insert(Self::empty(config, flags, draws_courses)?),
+                    None => {
+                        let mut new = Self::empty(config, flags, draws_courses)?;
+                        new.runs = new.runs.on_samples(given.take());
+                        grid.insert(new)
+                    }
                 };
+                let name = samples.as_deref().or(name);
                 let position = grid.position(name, title, partition, &settings);
                 let position =
                     GridPosition { variant: variant.name.clone(), budget: *budget, ..position };
@@ -153,88 +176,6 @@ impl Grid {
         };
         Comparison::new(self.positions.iter().enumerate().map(cell).collect(), &self.against)
     }
-}
-
-/// The names along one side of the grid, each once. If none are given, the settings decide.
-fn axis(
-    names: Option<&[String]>,
-    key: &str,
-    what: &str,
-    flags: &[Layer],
-) -> Result<Option<Vec<String>>, SettingsError> {
-    let Some(names) = names else { return Ok(None) };
-    if let Some(flag) = flags.iter().find(|flag| flag.changes(key)) {
-        let bound = format!("said once: the grid has its {what}s already");
-        return Err(out_of_bounds(key, bound, flag.origin()));
-    }
-    let names = names.iter().map(|name| name.trim()).filter(|name| !name.is_empty());
-    let each = each_once(names.map(str::to_owned));
-    if each.is_empty() { Err(empty(key, what)) } else { Ok(Some(each)) }
-}
-
-/// Partitions as they name themselves, each once: `dirichlet:0.30` is `dirichlet:0.3`.
-fn canonical(names: Vec<String>) -> Vec<String> {
-    each_once(names.into_iter().map(|name| {
-        let known = Partition::parse(&name).filter(|partition| *partition != Partition::Auto);
-        known.map_or(name, Partition::name)
-    }))
-}
-
-/// The variants to run, each with a name of its own; if there are none, one without name and
-/// settings.
-fn variants(all: &[GridVariant]) -> Result<Vec<GridVariant>, SettingsError> {
-    let is_wrong = |(at, variant): &(usize, &GridVariant)| {
-        variant.name.trim().is_empty() || all[..*at].iter().any(|other| other.name == variant.name)
-    };
-    if let Some((_, wrong)) = all.iter().enumerate().find(is_wrong) {
-        let value = format!("{:?}", wrong.name);
-        return Err(out_of_bounds("variants.name", "a name of its own for each", value));
-    }
-    Ok(if all.is_empty() { vec![GridVariant::default()] } else { all.to_vec() })
-}
-
-/// Every variant with every budget, where several budgets are compared; a single budget is a
-/// setting of all runs.
-fn with_budgets(
-    variants: Vec<GridVariant>,
-    config: &GridConfig,
-    flags: &[Layer],
-) -> Result<Vec<(GridVariant, Option<usize>)>, SettingsError> {
-    const KEY: &str = "federation.budget";
-    let Some(budgets) = &config.budgets else {
-        return Ok(variants.into_iter().map(|variant| (variant, None)).collect());
-    };
-    if let Some(flag) = flags.iter().find(|flag| flag.changes(KEY)) {
-        let bound = "said once: the grid has its budgets already";
-        return Err(out_of_bounds(KEY, bound, flag.origin()));
-    }
-    let mut each = Vec::new();
-    for budget in each_once(budgets.iter()) {
-        let is_known = |budget: &usize| (1..=1_000_000).contains(budget);
-        let known = usize::try_from(*budget).ok().filter(is_known);
-        each.push(known.ok_or_else(|| out_of_bounds(KEY, "between 1 and 1000000", budget))?);
-    }
-    if each.is_empty() {
-        return Err(empty(KEY, "budget"));
-    }
-    let mut all = Vec::new();
-    for variant in variants {
-        for &budget in &each {
-            let mut settings = variant.settings.clone();
-            let section = settings.entry("federation").or_insert_with(|| toml::Table::new().into());
-            if let Some(section) = section.as_table_mut() {
-                section.insert("budget".to_owned(), (budget as i64).into());
-            }
-            let name = match (variant.name.as_str(), each.len()) {
-                (name, 1) => name.to_owned(),
-                ("", _) => budget_variant(budget),
-                (name, _) => format!("{name}, {}", budget_variant(budget)),
-            };
-            let compared = Some(budget).filter(|_| each.len() > 1);
-            all.push((GridVariant { name, settings }, compared));
-        }
-    }
-    Ok(all)
 }
 
 /// The settings of one run. Its variant, data and partition come last, so that nothing changes
@@ -341,10 +282,6 @@ fn file_name(data: &str) -> String {
     if name.is_empty() { "run".to_owned() } else { name }
 }
 
-fn empty(key: &str, what: &str) -> SettingsError {
-    out_of_bounds(key, format!("at least 1 {what}"), "empty")
-}
-
 fn out_of_bounds(key: &str, bound: impl ToString, value: impl ToString) -> SettingsError {
     SettingsError::out_of_bounds(key, bound, value)
 }
@@ -367,6 +304,37 @@ mod tests {
             .err()
             .map(|error| error.to_string())
             .unwrap_or_default()
+    }
+
+    #[test]
+    fn given_samples_take_the_place_of_named_data() {
+        let folder = tempfile::tempdir().unwrap();
+        let rows = 60;
+        let x: Vec<f32> = (0..rows).map(|row| (row * 7 % 13) as f32 / 13.0).collect();
+        let given = |y: Vec<f32>| GivenSamples {
+            name: "mine".into(),
+            features: 1,
+            x: x.clone(),
+            y,
+            owners: None,
+        };
+        let out = format!("run.out={}", folder.path().display());
+        let texts = [&out, "run.rounds=60", "run.trials=2", "federation.nodes=2"];
+        let flags = flags(&[texts.as_slice(), &["federation.methods=[\"linear\"]"]].concat());
+        let compared = |y: Vec<f32>| {
+            let mut grid = Grid::prepare_given(&GridConfig::default(), &flags, given(y)).unwrap();
+            let was_finished = grid.runs.finished().0;
+            grid.runs.run(&|_| {}, &|| {}).unwrap();
+            let comparison = grid.comparison();
+            let (results, ranking) = comparison.only().unwrap();
+            assert_eq!((results.data.samples, comparison.cells[0].title.as_str()), (60, "mine"));
+            (was_finished, ranking.methods[0].error.mean)
+        };
+        let (fresh, error) = compared(x.clone());
+        assert_eq!((fresh, compared(x.clone())), (0, (1, error)));
+        // Other samples are another run.
+        let (fresh, other) = compared(x.iter().map(|x| 1.0 - 2.0 * x).collect());
+        assert!(fresh == 0 && other != error);
     }
 
     #[test]

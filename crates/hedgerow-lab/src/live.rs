@@ -74,6 +74,7 @@ pub fn run(
         )?,
         nodes: rounds.nodes,
         features: stream.features(),
+        target: stream.schema().targets.join(", "),
         rounds: None,
         scaler,
         has_missing: true,
@@ -301,6 +302,7 @@ impl Rounds {
             self.taken += 1;
             self.raw.y.push(sample.y);
             self.raw.previous.push(sample.last.unwrap_or(f32::NAN));
+            self.raw.times.extend(stream.has_dates().then_some(sample.time));
             self.turns.push(Turn { node: node as u32, samples: 1, contact: Contact::Full });
             self.spare = self.ahead.pop_front().unwrap_or_default();
         }

@@ -156,6 +156,7 @@ impl<'a> Experiment<'a> {
             methods: Vec::new(),
             nodes: nodes(settings, owners.map(|owners| owners.names.len()))?,
             features: data.features,
+            target: data.input_columns().targets.join(", "),
             rounds: None,
             scaler: scaler(
                 settings,

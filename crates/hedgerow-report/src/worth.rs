@@ -137,7 +137,7 @@ fn range(low: f64, high: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hedgerow_lab::results::NodeError;
+    use hedgerow_lab::results::SubsetError;
     use hedgerow_lab::testing::run;
 
     fn said(levels: &[(&str, f64)]) -> String {
@@ -206,7 +206,7 @@ mod tests {
         let mut results = run(&[("tr", 0.95), ("tr+alone", 1.0)]);
         let mut give = |name: &str, errors: [f64; 4]| {
             let method = results.methods.iter_mut().find(|method| method.name == name).unwrap();
-            method.nodes = errors.map(|mse| NodeError { predictions: 100, mse }).to_vec();
+            method.nodes = errors.map(|mse| SubsetError { predictions: 100, mse }).to_vec();
         };
         give("tr+alone", [1.0, 1.0, 1.0, 1.0]);
         give("tr", [0.2, 1.8, 0.3, 1.5]);

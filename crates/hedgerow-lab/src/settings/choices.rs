@@ -253,6 +253,11 @@ impl MethodChoice {
         self.info.reference == Some(reference)
     }
 
+    /// Whether a report may be about it: one could choose it for a federation.
+    pub(crate) fn may_be_subject(self) -> bool {
+        self.info.role == Role::Choice && self.scope == Scope::Federated
+    }
+
     /// Whether it needs no features: a forecast without learning.
     pub fn is_trivial(self) -> bool {
         self.info.role == Role::Trivial

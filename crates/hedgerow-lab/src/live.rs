@@ -17,7 +17,7 @@ use crate::parallelism::Parallelism;
 use crate::preprocessor::RawRound;
 use crate::results::Results;
 use crate::round_generator::{RoundGenerator, Turn};
-use crate::run::{self, RunError};
+use crate::run::{self, RunError, SeriesKind};
 use crate::settings::{Arrivals, Scaling, Settings, SettingsError, Sizes};
 use crate::summary;
 use crate::trial::{self, RunContext, TrialError, TrialResult};
@@ -67,7 +67,11 @@ pub fn run(
     let scaler = run::scaler(settings, is_of_order_one, || stream.schema().input_columns())?;
     let context = RunContext {
         settings,
-        methods: run::methods(settings, stream.is_time_series(), &scaler)?,
+        methods: run::methods(
+            settings,
+            SeriesKind::new(stream.is_time_series(), stream.has_owners()),
+            &scaler,
+        )?,
         nodes: rounds.nodes,
         features: stream.features(),
         target: stream.schema().targets.join(", "),

@@ -55,6 +55,9 @@ pub struct Results {
     /// Share of node-rounds that lost contact, and the like, in words; empty when all nodes took
     /// part in all rounds.
     pub participation: String,
+    /// Methods that were not asked for by name and not run, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
     /// The best kernel in hindsight, counted from 1: by `sk` if it ran, else by the best fixed
     /// function.
     pub best_kernel: Option<usize>,
@@ -271,6 +274,7 @@ impl Results {
             ("Scaling", Some(self.scaling.clone())),
             ("Missing", (missing_inputs + missing_labels > 0).then_some(missing)),
             ("Participation", Some(self.participation.clone())),
+            ("Left out", Some(self.left_out.join("; "))),
         ];
         all.into_iter()
             .filter_map(|(name, words)| Some((name, words.filter(|words| !words.is_empty())?)))

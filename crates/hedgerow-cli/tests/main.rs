@@ -2,8 +2,10 @@
 //! file.
 
 mod bad_files;
+mod classes;
 mod compare;
 mod data;
+mod demo;
 mod docs;
 mod info;
 mod loopback;

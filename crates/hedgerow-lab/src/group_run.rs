@@ -8,6 +8,7 @@ use hedgerow::baseline::{Hindsight, Omkl};
 use hedgerow::features::{Features, SampleMap};
 use hedgerow::federation::{NodeRound, RoundError};
 use hedgerow::method::{MethodSpec, Reference};
+use hedgerow::random::Purpose;
 use hedgerow::scaling::{Rescaling, Scale};
 use hedgerow::{Plan, PlanError};
 
@@ -18,6 +19,7 @@ use crate::method_run::{Algorithm, Batch, MethodRun};
 use crate::parallelism::Parallelism;
 use crate::preprocessor::{Preprocessor, RawRound, Round, due};
 use crate::round_generator::Turn;
+use crate::sampler::PredictionSampler;
 use crate::settings::{MethodChoice, Scope, SettingsError, Sizes};
 use crate::trial::{HindsightTrack, RunContext, Track, TrialResult, trial_randomness};
 
@@ -66,18 +68,23 @@ impl GroupRun {
         let window = most.map_or(settings.window, |rounds| settings.window.min(rounds));
         let records = settings.keeps_predictions && trial == 0;
         let (outputs, classes) = (features.outputs(), features.classes());
-        let measured = Measured {
-            learned: features.objective(),
-            units: &context.units,
-            classes,
-            level: Some(settings.interval).filter(|_| classes.is_none()),
-            nodes,
-            window,
-            delay: context.delay,
-            kernels,
-            records,
+        let level = Some(settings.interval).filter(|_| classes.is_none());
+        let random = trial_randomness(settings, trial).derive(Purpose::Sampling, 0);
+        let measures = |choice: MethodChoice| {
+            let is_sampled = trial == 0 && context.units.len() == 1 && choice.may_be_subject();
+            Measures::new(Measured {
+                learned: features.objective(),
+                units: &context.units,
+                classes,
+                level,
+                nodes,
+                window,
+                delay: context.delay,
+                kernels,
+                records,
+                sampler: is_sampled.then(|| PredictionSampler::new(nodes, random)),
+            })
         };
-        let measures = || Measures::new(&measured);
         let central =
             |plan: &Plan| (0..outputs).map(|_| Omkl::new(plan.setup())).collect::<Vec<_>>();
         let mut runs = Vec::new();
@@ -112,7 +119,8 @@ impl GroupRun {
                 Some(Reference::Hindsight) => vec![],
             };
             let shape = (outputs, plan.has_own_layers());
-            let run = |run| MethodRun::new(choice, run, shape, measures, context.parallelism);
+            let run =
+                |run| MethodRun::new(choice, run, shape, || measures(choice), context.parallelism);
             runs.extend(algorithms.into_iter().map(run));
         }
         // Other features have another best function: no regret is comparable with theirs.

@@ -17,7 +17,7 @@ use crate::parallelism::Parallelism;
 use crate::preprocessor::RawRound;
 use crate::results::Results;
 use crate::round_generator::{RoundGenerator, Turn};
-use crate::run::{self, RunError};
+use crate::run::{self, RunError, SeriesKind};
 use crate::settings::{Arrivals, Scaling, Settings, SettingsError, Sizes};
 use crate::summary;
 use crate::trial::{self, RunContext, TrialError, TrialResult};
@@ -84,6 +84,7 @@ pub fn run(
         classes: columns.classes.clone(),
         units,
         targets: run::several(&columns.targets, stream.labels()),
+        target: columns.targets.join(", "),
         rounds: None,
         scaler,
         has_missing: true,
@@ -91,7 +92,8 @@ pub fn run(
         grids: Grids::OPEN,
         parallelism: Parallelism::OverNodes,
     };
-    context.methods = run::methods(&context, stream.is_time_series())?;
+    let kind = SeriesKind::new(stream.is_time_series(), stream.has_owners());
+    context.methods = run::methods(&context, kind)?;
     run::check_memory(&context, 0)?;
     let mut trials = (0..settings.trials)
         .map(|trial| LiveTrial::new(&context, trial))
@@ -317,6 +319,7 @@ impl Rounds {
             self.taken += 1;
             context.add_labels(&sample.y, &mut self.raw.y);
             context.add_labels(&sample.last, &mut self.raw.previous);
+            self.raw.times.extend(stream.has_dates().then_some(sample.time));
             self.turns.push(Turn { node: node as u32, samples: 1, contact: Contact::Full });
             self.spare = self.ahead.pop_front().unwrap_or_default();
         }

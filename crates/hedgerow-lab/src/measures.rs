@@ -10,6 +10,7 @@ use crate::accuracy::{Accuracy, MOST_DETAILED_NODES};
 use crate::class_meter::ClassMeter;
 use crate::predictions::ScoredPrediction;
 use crate::preprocessor::Round;
+use crate::sampler::PredictionSampler;
 use crate::trial::TrackCurve;
 
 /// Errors, losses and shares of kernels. The error of a prediction of several targets is the mean
@@ -36,6 +37,8 @@ pub(crate) struct Measures {
     pub(crate) predictions: Option<(Vec<ScoredPrediction>, Vec<f32>)>,
     /// Values of a prediction in the labels' own units; scratch.
     raw: Vec<f32>,
+    /// Some predictions, if there are figures of them.
+    pub(crate) sampler: Option<PredictionSampler>,
 }
 
 /// What is measured of a method.
@@ -54,12 +57,14 @@ pub(crate) struct Measured<'a> {
     pub(crate) kernels: usize,
     /// Whether every prediction is kept.
     pub(crate) records: bool,
+    pub(crate) sampler: Option<PredictionSampler>,
 }
 
 impl Measures {
-    pub(crate) fn new(measured: &Measured<'_>) -> Self {
-        let &Measured { learned, units, classes, level, nodes, delay, kernels, .. } = measured;
-        let accuracy = |_: &f64| Accuracy::new(nodes, level, delay);
+    pub(crate) fn new(measured: Measured<'_>) -> Self {
+        let Measured { learned, units, classes, level, nodes, delay, kernels, window, .. } =
+            measured;
+        let accuracy = |_: &f64| Accuracy::new(nodes, level, window, delay);
         let detailed = if nodes <= MOST_DETAILED_NODES { nodes } else { 0 };
         let records = measured.records;
         Self {
@@ -77,6 +82,7 @@ impl Measures {
             curve: TrackCurve::default(),
             predictions: records.then(Default::default),
             raw: Vec::new(),
+            sampler: measured.sampler,
         }
     }
 
@@ -188,10 +194,14 @@ impl Measures {
             }
             None => {
                 let mut sum = 0.0;
+                let time = round.times.get(sample).copied().unwrap_or(f64::NAN);
                 for (output, (&value, &truth)) in raw.iter().zip(raw_truths).enumerate() {
                     let error = (f64::from(value) - f64::from(truth)) / self.units[output];
                     sum += error * error;
-                    let interval = self.targets[output].see(node, value, truth);
+                    let interval = self.targets[output].see(node, value, truth, time);
+                    if let Some(sampler) = &mut self.sampler {
+                        sampler.see(node, truth, value, interval);
+                    }
                     if let Some((predictions, _)) = &mut self.predictions {
                         predictions.push(ScoredPrediction { index, node, truth, value, interval });
                     }
@@ -242,6 +252,11 @@ impl Measures {
         self.curve.mse.push(mse);
         self.curve.window_mse.push(window_mse);
         self.curve.loss.push(self.loss.mean());
+        let coverages: Option<Vec<f64>> =
+            self.targets.iter().map(Accuracy::window_coverage).collect();
+        let coverages = coverages.filter(|all| !all.is_empty());
+        let mean = |all: Vec<f64>| all.iter().sum::<f64>() / all.len() as f64;
+        self.curve.coverage.extend(coverages.map(mean));
         self.curve.shares.push(self.round_shares.clone());
     }
 
@@ -249,6 +264,7 @@ impl Measures {
         self.meter.close_round();
         self.targets.iter_mut().for_each(Accuracy::close_round);
         self.classes.iter_mut().for_each(ClassMeter::close_round);
+        self.sampler.iter_mut().for_each(PredictionSampler::close_round);
         let predictions = std::mem::take(&mut self.round_predictions);
         if predictions > 0 {
             for (total, share) in self.shares.iter_mut().zip(&mut self.round_shares) {

@@ -17,6 +17,7 @@ use crate::learners::Learners;
 use crate::measures::{Measures, Trivial};
 use crate::parallelism::Parallelism;
 use crate::preprocessor::{Round, Unscaled};
+use crate::sampler::PredictionSampler;
 use crate::settings::MethodChoice;
 use crate::trial::{TargetTrack, Track};
 
@@ -371,6 +372,11 @@ impl MethodRun {
                 r2: target.r2(),
             };
             let window_mse = measures.window_mse();
+            // Of several targets, hours have no common unit.
+            let (hours, weekdays) = match &measures.targets[..] {
+                [one] => (one.hours.clone(), one.weekdays.clone()),
+                _ => (Vec::new(), Vec::new()),
+            };
             let (predictions, probabilities) = measures.predictions.unwrap_or_default();
             Track {
                 choice,
@@ -384,6 +390,8 @@ impl MethodRun {
                 targets: measures.targets.iter().map(target).collect(),
                 classes: measures.classes.as_ref().map(ClassMeter::finish),
                 nodes: measures.nodes,
+                hours,
+                weekdays,
                 mean_loss: measures.loss.mean(),
                 traffic,
                 votes: votes.clone(),
@@ -392,6 +400,7 @@ impl MethodRun {
                 curve: measures.curve,
                 predictions,
                 probabilities,
+                sampled: measures.sampler.map(PredictionSampler::finish),
             }
         };
         let Some(own) = self.own else { return vec![track(choice.name(), self.measures)] };

@@ -147,6 +147,7 @@ impl<'a> Experiment<'a> {
             classes: data.classes.clone(),
             units: data.units(),
             targets: several(&data.input_columns().targets, data.outputs),
+            target: data.input_columns().targets.join(", "),
             rounds: None,
             scaler: scaler(
                 settings,
@@ -159,7 +160,8 @@ impl<'a> Experiment<'a> {
             grids: Grids::OPEN,
             parallelism: parallelism(settings, owners.map(|owners| owners.names.len()))?,
         };
-        context.methods = methods(&context, data.is_time_series)?;
+        let kind = SeriesKind::new(data.is_time_series, owners.is_some());
+        context.methods = methods(&context, kind)?;
         context.delay = delay(settings, data.owners.is_some(), context.nodes);
         // Only drawn shares make streams whose lengths differ from trial to trial.
         let is_drawn =
@@ -191,6 +193,34 @@ impl<'a> Experiment<'a> {
     /// The memory that it will take.
     pub fn memory(&self) -> Memory {
         self.memory
+    }
+
+    /// Number of nodes, K.
+    pub fn nodes(&self) -> usize {
+        self.context.nodes
+    }
+
+    /// Number of rounds, T.
+    pub fn rounds(&self) -> usize {
+        self.rounds
+    }
+
+    /// Names of the classes; empty if labels are numbers.
+    pub fn classes(&self) -> &[String] {
+        &self.context.classes
+    }
+
+    /// Numbers per sample, d.
+    pub fn features(&self) -> usize {
+        self.context.features
+    }
+
+    /// How nodes agree on a scale; none if they don't.
+    pub fn online_scale(&self) -> Option<ScaleKind> {
+        match self.context.scaler {
+            Scaler::Online { kind, .. } => Some(kind),
+            Scaler::None | Scaler::Fixed(_) => None,
+        }
     }
 
     /// Number of steps of progress.
@@ -232,31 +262,62 @@ pub(crate) fn several(targets: &[String], labels: usize) -> Vec<String> {
     if labels > 1 { targets.to_vec() } else { Vec::new() }
 }
 
-/// The methods asked for; a time series is always compared with the trivial forecasts. Where
+/// Why no fixed function is the best of all rounds.
+pub(crate) const CHANGING_FEATURES: &str =
+    "numbers are scaled online: features change with the scale";
+
+/// What the order of samples means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SeriesKind {
+    /// Samples have no order in time.
+    None,
+    /// One time series, dealt to nodes.
+    Dealt,
+    /// Each node has a time series of its own.
+    Own,
+}
+
+impl SeriesKind {
+    pub(crate) fn new(is_time_series: bool, has_owners: bool) -> Self {
+        match (is_time_series, has_owners) {
+            (false, _) => Self::None,
+            (true, false) => Self::Dealt,
+            (true, true) => Self::Own,
+        }
+    }
+}
+
+/// The methods asked for; a time series is always compared with the trivial forecasts. The previous
+/// label of a node's own series is its last, so it is added to a series that is dealt only. Where
 /// features change with an agreed scale, no fixed function is the best of all rounds: `hindsight`
 /// is left out, or refused if it was asked for; so it is for classes and several targets.
 pub(crate) fn methods(
     context: &RunContext<'_>,
-    is_time_series: bool,
+    kind: SeriesKind,
 ) -> Result<Vec<MethodChoice>, RunError> {
     let settings = context.settings;
     let mut methods = settings.methods.clone();
     let trivial = METHODS.iter().filter(|info| info.role == Role::Trivial);
     for trivial in trivial.map(|info| MethodChoice::from(*info)) {
-        if is_time_series && !methods.contains(&trivial) {
+        let is_known = match kind {
+            SeriesKind::None => false,
+            SeriesKind::Dealt => true,
+            SeriesKind::Own => !trivial.is(Reference::PreviousLabel),
+        };
+        if is_known && !methods.contains(&trivial) {
             methods.push(trivial);
         }
     }
     let obstacle = if matches!(context.scaler, Scaler::Online { .. }) {
-        Some("where numbers are scaled online: features change with the scale")
+        Some(CHANGING_FEATURES)
     } else {
-        (context.units.len() != 1).then_some("where the target is a class, or there are several")
+        (context.units.len() != 1).then_some("the target is a class, or there are several")
     };
     if let Some(obstacle) = obstacle
         && let Some(fixed) = methods.iter().find(|choice| choice.is(Reference::Hindsight))
     {
         if !settings.has_default_methods() {
-            let bound = format!("without hindsight {obstacle}");
+            let bound = format!("without hindsight where {obstacle}");
             return Err(out_of_bounds("federation.methods", bound, fixed.name()));
         }
         methods.retain(|choice| !choice.is(Reference::Hindsight));

@@ -15,6 +15,7 @@ use crate::group_run::GroupRun;
 use crate::parallelism::Parallelism;
 use crate::predictions::ScoredPrediction;
 use crate::preprocessor::{PreprocessorTally, RawRound, Scaler};
+use crate::results::SampledPredictions;
 use crate::round_generator::RoundGenerator;
 use crate::settings::{MethodChoice, Settings, SettingsError, Sizes};
 use hedgerow_data::Dataset;
@@ -40,6 +41,9 @@ pub(crate) struct Track {
     pub(crate) classes: Option<ClassTrack>,
     /// Errors of each node; empty if there are too many nodes.
     pub(crate) nodes: Vec<Tally>,
+    /// The same in each hour of the day and on each day of the week; empty without dates.
+    pub(crate) hours: Vec<Tally>,
+    pub(crate) weekdays: Vec<Tally>,
     pub(crate) mean_loss: f64,
     pub(crate) traffic: Traffic,
     pub(crate) votes: Vec<u64>,
@@ -50,6 +54,8 @@ pub(crate) struct Track {
     /// Empty unless they are asked for; and the probability of each class.
     pub(crate) predictions: Vec<ScoredPrediction>,
     pub(crate) probabilities: Vec<f32>,
+    /// Of methods that a report may be about, in the first trial.
+    pub(crate) sampled: Option<SampledPredictions>,
 }
 
 /// Errors of one of several targets, in its own unit.
@@ -67,6 +73,8 @@ pub(crate) struct TrackCurve {
     /// NaN where there was no prediction in the window.
     pub(crate) window_mse: Vec<f64>,
     pub(crate) loss: Vec<f64>,
+    /// Empty without intervals; NaN where there was none in the window.
+    pub(crate) coverage: Vec<f64>,
     pub(crate) shares: Vec<Vec<f64>>,
     pub(crate) regret: Vec<f64>,
 }
@@ -120,6 +128,8 @@ pub(crate) struct RunContext<'a> {
     pub(crate) units: Vec<f64>,
     /// Names of the targets, if there are several.
     pub(crate) targets: Vec<String>,
+    /// Name of the label, or names of several; empty if it has none.
+    pub(crate) target: String,
     /// T; unknown for a live stream.
     pub(crate) rounds: Option<usize>,
     pub(crate) scaler: Scaler,
@@ -200,6 +210,9 @@ pub(crate) fn run_trial(
             for &sample in &samples {
                 context.add_labels(data.labels(sample as usize), &mut raw.y);
                 context.add_labels(data.last_labels(sample as usize), &mut raw.previous);
+            }
+            if data.has_dates {
+                raw.times.extend(samples.iter().map(|sample| data.times[*sample as usize]));
             }
             group_run
                 .run_round(round as u64, &turns, &raw, &context.grids)

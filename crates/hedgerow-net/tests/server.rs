@@ -140,6 +140,7 @@ fn upload(round: u64, numbers: usize) -> from_node::Message {
         numbers,
         samples: 2,
         squared_error: 1.0,
+        more: vec![],
     })
 }
 
@@ -167,6 +168,7 @@ fn encoded_upload(
         numbers,
         samples: 2,
         squared_error: 1.0,
+        more: vec![],
     })
 }
 

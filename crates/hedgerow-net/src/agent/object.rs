@@ -151,6 +151,7 @@ impl<'de> Visitor<'de> for Object<'_, '_> {
 
 #[cfg(test)]
 mod tests {
+    use hedgerow::PlanConfig;
     use proptest::prelude::*;
 
     use super::super::sample::{MAX_ID, Others};
@@ -265,6 +266,61 @@ mod tests {
         let read =
             schema.read_object(br#"{"at": "noon", "deep": [[{}]], "wind": 2, "temperature": 1}"#);
         assert_eq!(read, Ok(sample(None, Some([1.0, 2.0]), None)));
+    }
+
+    fn schema_of(config: PlanConfig) -> Schema {
+        let columns = ["temperature", "wind"].map(String::from).to_vec();
+        let plan = hedgerow::Plan::new(config.inputs(2).columns(columns)).unwrap();
+        Schema::new(&plan, Others::Refuse)
+    }
+
+    #[test]
+    fn classes_come_by_name() {
+        let classes = ["no", "true", "3"].map(String::from).to_vec();
+        let schema = schema_of(PlanConfig::default().target("state".into()).classes(classes));
+        let read = |label: &str| {
+            let text = format!(r#"{{"x": [1, 2], "state": {label}}}"#);
+            schema.read_object(text.as_bytes()).map(|sample| sample.y)
+        };
+        assert_eq!(read("\"no\""), Ok(Some(vec![1.0, -1.0, -1.0])));
+        assert_eq!(read("true"), Ok(Some(vec![-1.0, 1.0, -1.0])));
+        assert_eq!(read("3.0"), Ok(Some(vec![-1.0, -1.0, 1.0])));
+        assert_eq!(read("null"), Ok(None));
+        let bad = read("\"maybe\"").unwrap_err();
+        assert_eq!(bad.field(), Some("state"));
+        let message = bad.to_string();
+        assert!(
+            message.contains("\"maybe\" is none of the classes no, true, 3")
+                && message.contains("learning.classes"),
+            "{message}"
+        );
+        assert!(schema.read_object(br#"{"x": [1, 2], "state": 3, "y": 3}"#).is_err());
+    }
+
+    #[test]
+    fn several_labels_come_by_name_or_in_a_list() {
+        let schema = schema_of(PlanConfig::default().target("load,cost".into()).outputs(2));
+        let read = |text: &str| schema.read_object(text.as_bytes()).map(|sample| sample.y);
+        for text in [
+            r#"{"x": [1, 2], "cost": 4, "load": 3}"#,
+            r#"{"x": [1, 2], "y": [3, 4]}"#,
+            r#"{"temperature": 1, "wind": 2, "load": 3, "cost": 4}"#,
+        ] {
+            assert_eq!(read(text), Ok(Some(vec![3.0, 4.0])), "{text}");
+        }
+        for text in [r#"{"x": [1, 2], "y": null}"#, r#"{"x": [1, 2], "load": null}"#] {
+            assert_eq!(read(text), Ok(None), "{text}");
+        }
+        for (text, part) in [
+            (r#"{"x": [1, 2], "load": 3}"#, "all or none"),
+            (r#"{"x": [1, 2], "load": 3, "cost": null}"#, "load, but this federation has"),
+            (r#"{"x": [1, 2], "y": [3]}"#, "y has 1 labels"),
+            (r#"{"x": [1, 2], "y": 3}"#, "3 is not a number"),
+            (r#"{"x": [1, 2], "y": [3, 4], "load": 3}"#, "comes twice"),
+        ] {
+            let message = read(text).unwrap_err().to_string();
+            assert!(message.contains(part), "{text}: {message}");
+        }
     }
 
     #[test]

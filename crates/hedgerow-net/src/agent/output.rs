@@ -6,6 +6,7 @@ use std::io::Write;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use hedgerow::learning::Interval;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
@@ -51,16 +52,7 @@ pub struct Predicted {
     pub known: bool,
     /// The interval in which the label is expected, if enough is known; not of several targets.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub interval: Option<Bounds>,
-}
-
-/// The ends of an interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Bounds {
-    /// Lower end.
-    pub lower: f32,
-    /// Upper end.
-    pub upper: f32,
+    pub interval: Option<Interval>,
 }
 
 /// Labels, or predictions of them.

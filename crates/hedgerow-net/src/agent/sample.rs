@@ -4,13 +4,13 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use hedgerow::learning::{Classes, Interval};
+use hedgerow::learning::Classes;
 use hedgerow::node::Answer;
 use hedgerow::{Node, Plan};
 use hedgerow_data::csv::BadQuotes;
 use hedgerow_data::text::{excerpt, shortened};
 
-use super::output::{Bounds, Predicted, Shown};
+use super::output::{Predicted, Shown};
 
 /// Most bytes of an id.
 pub const MAX_ID: usize = 256;
@@ -300,7 +300,6 @@ impl Schema {
         };
         let pairs = self.classes.iter().cloned().zip(node.probabilities().iter().copied());
         let probabilities = class.map(|_| pairs.collect());
-        let interval = interval.map(|Interval { lower, upper }| Bounds { lower, upper });
         let interval = interval.filter(|_| self.targets.len() == 1);
         Predicted { prediction, probabilities, round, known, interval }
     }

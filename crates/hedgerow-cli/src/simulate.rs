@@ -53,32 +53,24 @@ pub(crate) struct Arguments {
 struct SimulateFlags;
 
 impl FlagSet for SimulateFlags {
-    const FLAGS: &'static [Flag] = &[
-        flags::DATA,
-        flags::DATA_DIR,
-        flags::TARGET,
-        flags::FEATURES,
-        flags::DROP,
-        flags::TIME,
-        flags::NODE,
-        flags::MISSING,
-        flags::CATEGORIES,
-        flags::LAGS,
-        flags::HORIZON,
-        flags::SCALING,
-        flags::METHOD,
-        flags::NODES,
-        flags::BUDGET,
-        flags::TRIALS,
-        flags::ROUNDS,
-        flags::SEED,
-        flags::PARTITION,
-        flags::DROPOUT,
-        flags::THREADS,
-        flags::MEMORY_LIMIT,
-        flags::OUT,
-        flags::PREDICTIONS,
-        flags::SAVE_MODEL,
+    const GROUPS: &'static [&'static [Flag]] = &[
+        &[flags::DATA],
+        flags::DATA_OPTIONS,
+        &[
+            flags::METHOD,
+            flags::NODES,
+            flags::BUDGET,
+            flags::TRIALS,
+            flags::ROUNDS,
+            flags::SEED,
+            flags::PARTITION,
+            flags::DROPOUT,
+            flags::THREADS,
+            flags::MEMORY_LIMIT,
+            flags::OUT,
+            flags::PREDICTIONS,
+            flags::SAVE_MODEL,
+        ],
     ];
     const SET: &'static str = "Any other setting, such as learning.ridge=0.001; may be repeated";
 }
@@ -95,7 +87,7 @@ pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
     settings.save_model.iter().try_for_each(|file| Model::check_replaceable(file))?;
     let talks = !arguments.quiet && !arguments.json;
     let (folder, mut results, data, because) = match &settings.data.source {
-        Source::Files { files, .. } if files.iter().any(|file| file == Path::new("-")) => {
+        Source::Files { files, .. } if settings.data.is_live() => {
             live::check(&settings)?;
             let stream =
                 SampleStream::open(files, &settings.data.columns).map_err(RunError::from)?;

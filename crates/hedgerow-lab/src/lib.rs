@@ -25,6 +25,7 @@
 mod accuracy;
 pub mod compare;
 pub mod drift;
+pub mod given;
 mod grids;
 mod group_run;
 mod learners;
@@ -42,6 +43,7 @@ pub mod results;
 mod role;
 mod round_generator;
 pub mod run;
+mod sampler;
 pub mod settings;
 pub mod suite;
 mod summary;

@@ -11,9 +11,11 @@ use hedgerow::scaling::NodeScaling;
 use hedgerow::{Node, Plan};
 
 use crate::group_run::{FEATURES_AT_ONCE, LEAST_AT_ONCE, MOST_AT_ONCE};
+use crate::predictions::ScoredPrediction;
 use crate::preprocessor::Scaler;
 use crate::round_generator::Turn;
 use crate::run::RunError;
+use crate::sampler;
 use crate::settings::{MethodChoice, Scope, Settings, SettingsError, Sizes, Wire};
 use crate::trial::{self, RunContext};
 
@@ -133,12 +135,21 @@ pub(crate) fn estimate(context: &RunContext<'_>, at_once: usize) -> Result<Memor
     let mut all = one.times_plus(at_once as f64, &program);
     // The curves of all trials are kept to the end, and their means are added then.
     let points = context.rounds.map_or(2000, |rounds| rounds.min(1500)) as f64;
-    let of_sk = |choice: &&MethodChoice| choice.info.takes_kernel;
-    let kernels = settings.kernels.len() as f64;
-    let entries = context.methods.len() as f64
-        + context.methods.iter().filter(of_sk).count() as f64 * kernels;
+    let (entries, kernels) = (entries(context), settings.kernels.len() as f64);
     all.results += points * entries * (settings.trials + 1) as f64 * 8.0 * (8.0 + kernels);
     Ok(all)
+}
+
+/// Lines of the table of results, at most.
+fn entries(context: &RunContext<'_>) -> f64 {
+    let of_sk = context.methods.iter().filter(|choice| choice.info.takes_kernel).count();
+    (context.methods.len() + of_sk * context.settings.kernels.len()) as f64
+}
+
+/// What the predictions of so many samples take, if they are kept. They are copied once.
+pub(crate) fn of_predictions(context: &RunContext<'_>, samples: usize) -> f64 {
+    let copies = if context.settings.keeps_predictions { 2.0 } else { 0.0 };
+    copies * entries(context) * (samples * size_of::<ScoredPrediction>()) as f64
 }
 
 /// What a group of methods takes in one trial.
@@ -162,7 +173,10 @@ fn of_group(context: &RunContext<'_>, group: &[MethodChoice]) -> Result<Memory, 
         let runs = if choice.info.takes_kernel { kernels } else { 1.0 };
         // The number of rounds of a live stream is unknown unless it was given.
         let rounds = context.rounds.or(settings.rounds).unwrap_or(usize::MAX);
-        memory.results += runs * 16.0 * settings.window.min(rounds) as f64;
+        memory.results += runs * 2.0 * 16.0 * settings.window.min(rounds) as f64;
+        if choice.may_be_subject() {
+            memory.results += 2.0 * sampler::memory(context.nodes);
+        }
     }
     // All at once if a method needs them all.
     let needs_all = group.iter().any(|choice| choice.is(Reference::CentralBatch));

@@ -10,6 +10,7 @@ use hedgerow_data::DataError;
 use hedgerow_data::rows::ReadError;
 use hedgerow_lab::run::RunError;
 use hedgerow_lab::settings::SettingsError;
+use hedgerow_lab::suite::SuiteError;
 use pyo3::PyErr;
 use pyo3::exceptions::{
     PyConnectionError, PyFileNotFoundError, PyKeyError, PyOSError, PyPermissionError, PyTypeError,
@@ -66,8 +67,17 @@ fn of_io(cause: io::ErrorKind, message: String) -> PyErr {
     }
 }
 
+/// What went wrong with one or more runs.
+pub(crate) fn suite(error: &SuiteError) -> PyErr {
+    match error {
+        SuiteError::Settings(error) => settings(error),
+        SuiteError::Run(error) => run(error),
+        _ => of_system(error),
+    }
+}
+
 /// What went wrong with an experiment.
-pub(crate) fn run(error: &RunError) -> PyErr {
+fn run(error: &RunError) -> PyErr {
     match error {
         RunError::Settings(error) => settings(error),
         RunError::Data(DataError::Read(ReadError::Unreadable(_, cause))) => {

@@ -3,6 +3,7 @@
 
 mod arrays;
 mod batch;
+mod compare;
 mod engine;
 mod errors;
 mod features;
@@ -13,6 +14,7 @@ mod node;
 mod plan;
 mod server;
 mod simulate;
+mod work;
 
 use pyo3::prelude::*;
 
@@ -22,6 +24,8 @@ type Pickled<'py, T> = PyResult<(Bound<'py, PyAny>, T)>;
 /// What is compiled of the package.
 #[pymodule]
 mod _hedgerow {
+    #[pymodule_export]
+    use super::compare::compare;
     #[pymodule_export]
     use super::engine::Engine;
     #[pymodule_export]

@@ -1,21 +1,19 @@
 //! [`simulate`]: what `hedgerow simulate` does, on a named stream, a file or arrays, with its
 //! results as a [`Run`].
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, ScopedJoinHandle};
-use std::time::Duration;
 
-use hedgerow::learning::Loss;
 use hedgerow::limits::MAX_LABEL;
 use hedgerow_config::Layer;
 use hedgerow_data::{Dataset, Owners};
+use hedgerow_lab::given::GivenSamples;
 use hedgerow_lab::output::{OutputFolder, summary_json};
+use hedgerow_lab::predictions;
 use hedgerow_lab::results::{Moments, Results, from_stored_json, to_stored_json};
-use hedgerow_lab::run::{self, Experiment, RunError};
-use hedgerow_lab::settings::{Scaling, Settings};
-use hedgerow_report::{report, run as run_files};
+use hedgerow_lab::run::{self, Experiment};
+use hedgerow_lab::settings::Settings;
+use hedgerow_lab::suite::SuiteError;
+use hedgerow_report::{report, run as run_files, worth};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
@@ -24,105 +22,148 @@ use crate::Pickled;
 use crate::arrays::Numbers;
 use crate::errors;
 use crate::plan::to_toml;
-
-/// Interval of checks for Ctrl-C.
-const SIGNAL_POLL: Duration = Duration::from_millis(20);
+use crate::work;
 
 /// Runs trials of one or more methods. ``changes`` are settings such as ``{"federation.nodes":
 /// 20}``, as ``hedgerow config`` prints them. Samples come from ``data.name``, or are ``x``, ``y``
-/// and, if they belong to nodes, ``node``.
+/// and, if they belong to nodes, ``node``. With ``predictions`` those of the first trial come with
+/// the results, as columns.
 #[pyfunction]
-#[pyo3(signature = (changes, x=None, y=None, node=None))]
-pub(crate) fn simulate(
-    py: Python<'_>,
-    changes: &Bound<'_, PyDict>,
-    x: Option<&Bound<'_, PyAny>>,
-    y: Option<&Bound<'_, PyAny>>,
+#[pyo3(signature = (changes, x=None, y=None, node=None, *, predictions=false))]
+pub(crate) fn simulate<'py>(
+    py: Python<'py>,
+    changes: &Bound<'py, PyDict>,
+    x: Option<&Bound<'py, PyAny>>,
+    y: Option<&Bound<'py, PyAny>>,
     node: Option<Vec<String>>,
-) -> PyResult<Run> {
+    predictions: bool,
+) -> PyResult<(Run, Option<Bound<'py, PyDict>>)> {
+    let given = given(x, y, node)?;
+    let layers = layers(changes, given.as_ref())?;
+    let mut settings = Settings::load(&layers).map_err(|error| errors::settings(&error))?;
+    settings.keeps_predictions |= predictions;
+    let outcome = work::run(py, |stop| {
+        let data = match given {
+            Some(given) => given.dataset(&settings)?,
+            None => run::load_data(&settings, &|_| stop.check())?,
+        };
+        let results = Experiment::new(&settings, &data)?.run(&|| stop.check())?;
+        let scored = predictions.then(|| PredictionColumns::new(&results, &data));
+        if let Some(path) = &settings.predictions {
+            predictions::write(path, &results, Some(&data))?;
+        }
+        Ok((results, scored))
+    })?;
+    let (results, scored) = outcome.map_err(|error: SuiteError| errors::suite(&error))?;
+    let scored = scored.map(|scored| scored.into_dict(py)).transpose()?;
+    Ok((Run(results), scored))
+}
+
+/// What the predictions of a run have in common with a table: a column for each of its parts.
+struct PredictionColumns {
+    numbers: [Vec<f32>; 4],
+    rows: Vec<u64>,
+    times: Vec<f64>,
+    has_dates: bool,
+    /// Positions in the names of nodes and of methods.
+    nodes: Vec<u32>,
+    methods: Vec<u32>,
+    node_names: Vec<String>,
+    method_names: Vec<String>,
+}
+
+impl PredictionColumns {
+    fn new(results: &Results, data: &Dataset) -> Self {
+        let name = |node| results.node_names.get(node).cloned();
+        let mut columns = Self {
+            numbers: Default::default(),
+            rows: Vec::new(),
+            times: Vec::new(),
+            has_dates: data.has_dates,
+            nodes: Vec::new(),
+            methods: Vec::new(),
+            // Nodes without a name have numbers from 1, as in files of predictions.
+            node_names: (0..results.nodes)
+                .map(|node| name(node).unwrap_or_else(|| (node + 1).to_string()))
+                .collect(),
+            method_names: results.predictions.iter().map(|one| one.method.clone()).collect(),
+        };
+        for (at, of_method) in results.predictions.iter().enumerate() {
+            for scored in &of_method.predictions {
+                let ends = scored.interval.map_or([f32::NAN; 2], |it| [it.lower, it.upper]);
+                let numbers = [scored.truth, scored.value, ends[0], ends[1]];
+                columns.numbers.iter_mut().zip(numbers).for_each(|(all, one)| all.push(one));
+                let index = scored.index as usize;
+                columns.rows.push(data.row(index));
+                columns.times.extend(data.times.get(index));
+                columns.nodes.push(scored.node);
+                columns.methods.push(at as u32);
+            }
+        }
+        columns
+    }
+
+    fn into_dict(self, py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+        let columns = PyDict::new(py);
+        columns.set_item("row", PyArray1::from_vec(py, self.rows))?;
+        if !self.times.is_empty() {
+            columns.set_item("time", PyArray1::from_vec(py, self.times))?;
+        }
+        columns.set_item("node", PyArray1::from_vec(py, self.nodes))?;
+        columns.set_item("method", PyArray1::from_vec(py, self.methods))?;
+        let names = ["truth", "prediction", "lower", "upper"];
+        for (name, numbers) in names.into_iter().zip(self.numbers) {
+            columns.set_item(name, PyArray1::from_vec(py, numbers))?;
+        }
+        let with_names = PyDict::new(py);
+        with_names.set_item("columns", columns)?;
+        with_names.set_item("has_dates", self.has_dates)?;
+        with_names.set_item("nodes", self.node_names)?;
+        with_names.set_item("methods", self.method_names)?;
+        Ok(with_names)
+    }
+}
+
+/// Settings from Python.
+pub(crate) fn layers(
+    changes: &Bound<'_, PyDict>,
+    given: Option<&GivenSamples>,
+) -> PyResult<Vec<Layer>> {
     let mut layers = Vec::new();
     for (key, value) in changes {
         let key: String = key.extract()?;
         let value = to_toml(&key, &value)?;
         layers.push(Layer::value("", &key, value));
     }
-    let given = match (x, y) {
-        (Some(x), Some(y)) => Some(arrays(x, y, node)?),
-        (None, None) => None,
-        _ => return Err(errors::kind("X and y come together or not at all")),
-    };
-    if let Some(Given { y, .. }) = &given {
-        let has_rounds = layers.iter().any(|layer| layer.changes("run.rounds"));
-        if !has_rounds {
-            // All of them, however they are dealt.
-            layers.push(Layer::value("", "run.rounds", y.len().max(1) as i64));
-        }
+    if let Some(given) = given
+        && !layers.iter().any(|layer| layer.changes("run.rounds"))
+    {
+        // All of them, however they are dealt.
+        layers.push(Layer::value("", "run.rounds", given.y.len().max(1) as i64));
     }
-    let settings = Settings::load(&layers).map_err(|error| errors::settings(&error))?;
-    let stop = AtomicBool::new(false);
-    let results = thread::scope(|scope| {
-        let working = scope.spawn(|| {
-            catch_unwind(AssertUnwindSafe(|| {
-                let data = match given {
-                    Some(given) => given.dataset(&settings)?,
-                    None => run::load_data(&settings, &|_| stop_if(&stop))?,
-                };
-                Experiment::new(&settings, &data)?.run(&|| stop_if(&stop))
-            }))
-        });
-        wait(py, &stop, working)
-    })?;
-    Ok(Run(results.map_err(|error| errors::run(&error))?))
+    Ok(layers)
 }
 
-/// The panic payload that ends an interrupted run.
-struct Stopped;
-
-fn stop_if(stop: &AtomicBool) {
-    if stop.load(Ordering::Relaxed) {
-        resume_unwind(Box::new(Stopped));
+/// Samples from Python, if there are any.
+pub(crate) fn given(
+    x: Option<&Bound<'_, PyAny>>,
+    y: Option<&Bound<'_, PyAny>>,
+    node: Option<Vec<String>>,
+) -> PyResult<Option<GivenSamples>> {
+    match (x, y) {
+        (Some(x), Some(y)) => arrays(x, y, node).map(Some),
+        (None, None) => Ok(None),
+        _ => Err(errors::kind("X and y come together or not at all")),
     }
-}
-
-type Outcome = thread::Result<Result<Results, RunError>>;
-
-/// Waits for the work, and ends it if the user wants that.
-fn wait(
-    py: Python<'_>,
-    stop: &AtomicBool,
-    working: ScopedJoinHandle<'_, Outcome>,
-) -> PyResult<Result<Results, RunError>> {
-    let mut interrupted = Ok(());
-    while !working.is_finished() {
-        py.detach(|| thread::sleep(SIGNAL_POLL));
-        if interrupted.is_ok() {
-            interrupted = py.check_signals();
-            stop.store(interrupted.is_err(), Ordering::Relaxed);
-        }
-    }
-    let outcome = py.detach(|| working.join());
-    interrupted?;
-    match outcome {
-        Ok(Ok(results)) => Ok(results),
-        Ok(Err(panic)) | Err(panic) => resume_unwind(panic),
-    }
-}
-
-/// Samples from Python.
-struct Given {
-    inputs: usize,
-    x: Vec<f32>,
-    y: Vec<f32>,
-    owners: Option<Owners>,
 }
 
 fn arrays(
     x: &Bound<'_, PyAny>,
     y: &Bound<'_, PyAny>,
     node: Option<Vec<String>>,
-) -> PyResult<Given> {
+) -> PyResult<GivenSamples> {
     let x = Numbers::table(x)?;
-    let (rows, inputs) = (x.rows(), x.columns());
+    let (rows, features) = (x.rows(), x.columns());
     let y = Numbers::labels(y, rows)?;
     for (row, label) in y.as_slice().iter().enumerate() {
         if label.abs() > MAX_LABEL {
@@ -143,7 +184,8 @@ fn arrays(
         .iter()
         .map(|value| if value.is_finite() { *value } else { f32::NAN })
         .collect();
-    Ok(Given { inputs, x, y: y.as_slice().to_vec(), owners: node.map(owners) })
+    let (name, y, owners) = ("arrays".to_owned(), y.as_slice().to_vec(), node.map(owners));
+    Ok(GivenSamples { name, features, x, y, owners })
 }
 
 /// Nodes by their names, in the order in which they come.
@@ -157,18 +199,6 @@ fn owners(named: Vec<String>) -> Owners {
     });
     let ids = ids.collect();
     Owners { ids, names }
-}
-
-impl Given {
-    fn dataset(self, settings: &Settings) -> Result<Dataset, RunError> {
-        let Self { inputs, x, y, owners } = self;
-        let data = Dataset::from_arrays("arrays", inputs, x, y, owners)?;
-        let mut data = data.with_past(&settings.data.columns)?;
-        if let Scaling::WholeFile { jointly } = settings.scaling {
-            data.scale_with_hindsight(jointly, settings.loss() == Loss::Logistic);
-        }
-        Ok(data)
-    }
 }
 
 /// The results of a simulation.
@@ -210,6 +240,11 @@ impl Run {
             frame.set_item(key, PyArray1::from_vec(py, column))?;
         }
         Ok(frame)
+    }
+
+    /// Whether federating pays, in a sentence.
+    fn worth(&self) -> Option<String> {
+        worth::sentence(&self.0)
     }
 
     /// The self-contained page.

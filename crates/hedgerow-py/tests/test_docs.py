@@ -53,6 +53,8 @@ def test_a_snippet(code: str, capsys: pytest.CaptureFixture[str]) -> None:
     said = [match["said"] for match in SAID.finditer(code)]
     assert len(printed) >= len(said)
     for line, expected in zip(printed, said, strict=False):
+        if expected.endswith(" ..."):
+            line, expected = line[: len(expected) - 4], expected[:-4]
         assert NUMBER.sub("", line) == NUMBER.sub("", expected)
         values = [[float(number) for number in NUMBER.findall(text)] for text in (line, expected)]
         assert values[0] == pytest.approx(values[1], rel=0.05, abs=0.005)

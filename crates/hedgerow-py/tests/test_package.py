@@ -65,6 +65,13 @@ else:
     assert done.returncode == 0, done.stderr
 
 
+def test_only_public_names_are_listed() -> None:
+    names = dir(hedgerow)
+    assert set(names) == {*hedgerow.__all__, "flower", "river", "sklearn"}
+    assert [name for name in names if name.startswith("_")] == ["__version__"]
+    assert all(hasattr(hedgerow, name) for name in hedgerow.__all__)
+
+
 def test_everything_is_documented() -> None:
     for name in hedgerow.__all__:
         if name == "__version__":

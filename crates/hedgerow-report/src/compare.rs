@@ -8,6 +8,6 @@ mod tables;
 
 pub use advice::advice;
 pub use document::{document, page};
-pub use output::{csv, json};
+pub use output::{csv, json, texts};
 pub use pictures::figures;
 pub use tables::text;

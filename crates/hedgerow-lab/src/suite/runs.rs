@@ -7,9 +7,10 @@ use std::rc::Rc;
 use sha2::{Digest, Sha256};
 
 use super::{RESULTS_REVISION, SuiteError};
+use crate::given::GivenSamples;
 use crate::output::{OutputError, write_file};
 use crate::results::{Curve, Results, from_stored_json, to_stored_json};
-use crate::run::{Experiment, load_data};
+use crate::run::{Experiment, RunError, load_data};
 use crate::settings::{Scaling, Settings, SettingsError, Source};
 use hedgerow_data::Dataset;
 use hedgerow_data::catalog::NotFound;
@@ -19,6 +20,8 @@ pub struct Runs {
     items: Vec<Item>,
     folder: PathBuf,
     keeps_courses: bool,
+    /// Samples that take the place of the data that settings name.
+    given: Option<GivenSamples>,
 }
 
 /// One run on one data set.
@@ -33,18 +36,25 @@ struct Item {
 enum State {
     Missing(NotFound),
     Pending(Box<Settings>, Rc<Dataset>),
+    /// Another machine makes it and stores it in this file.
+    Elsewhere(PathBuf),
     Done(Box<Results>),
 }
 
 impl Runs {
     /// No runs yet; they will be stored in `folder`.
     pub(crate) fn new(folder: &Path) -> Self {
-        Self { items: Vec::new(), folder: folder.to_owned(), keeps_courses: true }
+        Self { items: Vec::new(), folder: folder.to_owned(), keeps_courses: true, given: None }
     }
 
     /// Curves are stored, but not kept in memory: those of many runs would fill it.
     pub(crate) fn without_courses(self) -> Self {
         Self { keeps_courses: false, ..self }
+    }
+
+    /// All runs are on these samples.
+    pub(crate) fn on_samples(self, given: Option<GivenSamples>) -> Self {
+        Self { given, ..self }
     }
 
     /// Adds a run: takes it from the folder if it is stored, else reads its data. `adapt` may
@@ -59,12 +69,12 @@ impl Runs {
         let state = match settings {
             Err(SettingsError::NotFound(missing)) => State::Missing(missing),
             Err(error) => return Err(error.into()),
-            Ok(mut settings) => match stored(&file(&self.folder, name, &settings)) {
+            Ok(mut settings) => match stored(&self.file(name, &settings)) {
                 Some(results) => self.done(results),
                 None => {
                     let data = match self.loaded(&settings) {
                         Some(data) => data,
-                        None => Rc::new(load_data(&settings, &|_| {})?),
+                        None => Rc::new(self.read(&settings)?),
                     };
                     adapt(&mut settings, &data);
                     State::Pending(Box::new(settings), data)
@@ -73,6 +83,36 @@ impl Runs {
         };
         self.items.push(Item { name: name.to_owned(), title: title.to_owned(), state });
         Ok(())
+    }
+
+    /// Adds a run that another machine makes, which shares the folder.
+    pub(crate) fn add_elsewhere(
+        &mut self,
+        name: &str,
+        title: &str,
+        settings: Result<Settings, SettingsError>,
+    ) -> Result<(), SuiteError> {
+        let state = match settings {
+            Err(SettingsError::NotFound(missing)) => State::Missing(missing),
+            Err(error) => return Err(error.into()),
+            Ok(settings) => {
+                let file = self.file(name, &settings);
+                stored(&file).map_or(State::Elsewhere(file), |results| self.done(results))
+            }
+        };
+        self.items.push(Item { name: name.to_owned(), title: title.to_owned(), state });
+        Ok(())
+    }
+
+    /// Takes the runs that other machines have stored meanwhile.
+    fn collect(&mut self) {
+        for at in 0..self.items.len() {
+            if let State::Elsewhere(file) = &self.items[at].state
+                && let Some(results) = stored(file)
+            {
+                self.items[at].state = self.done(results);
+            }
+        }
     }
 
     fn done(&self, mut results: Results) -> State {
@@ -88,6 +128,17 @@ impl Runs {
             State::Pending(known, data) if have_same_data(known, settings) => Some(data.clone()),
             _ => None,
         })
+    }
+
+    fn read(&self, settings: &Settings) -> Result<Dataset, RunError> {
+        match &self.given {
+            Some(given) => given.clone().dataset(settings),
+            None => load_data(settings, &|_| {}),
+        }
+    }
+
+    fn file(&self, name: &str, settings: &Settings) -> PathBuf {
+        file(&self.folder, name, settings, self.given.as_ref())
     }
 
     /// Steps of progress that are left.
@@ -123,7 +174,7 @@ impl Runs {
         missing
     }
 
-    /// Runs the unfinished runs in order and stores each. `start` gets the title of each run,
+    /// Runs the unfinished runs of this machine in order and stores each. `start` gets the title of each run,
     /// `step` is called for each step.
     pub fn run(
         &mut self,
@@ -136,9 +187,10 @@ impl Runs {
             start(&item.title);
             let results = Experiment::new(settings, data)?.run(step)?;
             let text = to_stored_json(&results).map_err(OutputError::from)?;
-            write_file(&file(&self.folder, &item.name, settings), text.as_bytes())?;
+            write_file(&self.file(&item.name, settings), text.as_bytes())?;
             self.items[at].state = self.done(results);
         }
+        self.collect();
         Ok(())
     }
 
@@ -146,7 +198,7 @@ impl Runs {
     pub(crate) fn results(&self, place: usize) -> Option<&Results> {
         match &self.items.get(place)?.state {
             State::Done(results) => Some(results),
-            State::Missing(_) | State::Pending(..) => None,
+            State::Missing(_) | State::Pending(..) | State::Elsewhere(_) => None,
         }
     }
 
@@ -171,7 +223,12 @@ fn stored(file: &Path) -> Option<Results> {
 }
 
 /// Where a run is stored: by everything that its results depend on.
-pub(super) fn file(folder: &Path, name: &str, settings: &Settings) -> PathBuf {
+pub(super) fn file(
+    folder: &Path,
+    name: &str,
+    settings: &Settings,
+    given: Option<&GivenSamples>,
+) -> PathBuf {
     let mut effective = settings.effective.clone();
     // Folders, threads and memory don't change results.
     if let Some(run) = effective.get_mut("run").and_then(toml::Value::as_table_mut) {
@@ -195,6 +252,9 @@ pub(super) fn file(folder: &Path, name: &str, settings: &Settings) -> PathBuf {
             _ = std::io::copy(&mut file, &mut HashWriter(&mut hash));
         }
         hash.update([0]);
+    }
+    if let Some(given) = given {
+        hash.update(given.digest());
     }
     let name_of_hash: String =
         hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
@@ -230,7 +290,7 @@ mod tests {
         let name = format!("data.name={}", table.display());
         let file_for = |flag: &str| {
             let layers = Layer::sets([name.as_str(), flag]).unwrap();
-            file(Path::new("f"), "t", &Settings::load(&layers).unwrap())
+            file(Path::new("f"), "t", &Settings::load(&layers).unwrap(), None)
         };
         let plain = file_for("run.seed=1");
         for flag in

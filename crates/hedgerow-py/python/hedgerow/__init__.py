@@ -2,8 +2,9 @@
 
 A :class:`Plan` says what is learned and how. A :class:`Learner` learns on one machine, a
 :class:`Federation` runs many nodes in one process, :func:`simulate` runs trials of several methods,
-and a :class:`Node` joins a running ``hedgerow serve``. :class:`Engine` and :class:`Server` are a
-node and a server without a network, for programs that transport the messages themselves.
+:func:`compare` ranks them, and a :class:`Node` joins a running ``hedgerow serve``. :class:`Engine`
+and :class:`Server` are a node and a server without a network, for programs that transport the
+messages themselves.
 
 >>> from hedgerow import Learner, Plan
 >>> learner = Learner(Plan(inputs=2))
@@ -14,6 +15,7 @@ node and a server without a network, for programs that transport the messages th
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hedgerow import callbacks
 from hedgerow._hedgerow import (
     Broadcast,
     Engine,
@@ -26,7 +28,9 @@ from hedgerow._hedgerow import (
     Upload,
     __version__,
 )
+from hedgerow.comparison import Comparison, compare
 from hedgerow.federation import Federation
+from hedgerow.frames import Frame
 from hedgerow.results import Result
 from hedgerow.simulation import simulate
 
@@ -38,16 +42,18 @@ else:
 
     def __getattr__(name: str) -> Any:
         """Imports modules that need an extra on first use."""
-        if name in ("flower", "river", "sklearn"):
+        if name in _EXTRAS:
             return import_module(f"{__name__}.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [
     "Broadcast",
+    "Comparison",
     "Engine",
     "FeatureMap",
     "Federation",
+    "Frame",
     "Learner",
     "Node",
     "Plan",
@@ -56,5 +62,14 @@ __all__ = [
     "Speech",
     "Upload",
     "__version__",
+    "callbacks",
+    "compare",
     "simulate",
 ]
+
+# Modules that need other packages.
+_EXTRAS = ("flower", "river", "sklearn")
+
+
+def __dir__() -> list[str]:
+    return sorted((*__all__, *_EXTRAS))

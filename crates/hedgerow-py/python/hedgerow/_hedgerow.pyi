@@ -20,6 +20,7 @@ __all__ = [
     "Upload",
     "_Federation",
     "__version__",
+    "compare",
     "simulate",
 ]
 
@@ -299,6 +300,7 @@ class Node:
 class Run:
     def summary_json(self) -> str: ...
     def curves(self) -> dict[str, Any]: ...
+    def worth(self) -> str | None: ...
     def report(self) -> str: ...
     def write(self, folder: str | PathLike[str]) -> list[Path]: ...
     @staticmethod
@@ -309,4 +311,16 @@ def simulate(
     x: ArrayLike | None = None,
     y: ArrayLike | None = None,
     node: Sequence[str] | None = None,
-) -> Run: ...
+    *,
+    predictions: bool = False,
+) -> tuple[Run, dict[str, Any] | None]: ...
+def compare(
+    changes: dict[str, Any],
+    x: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    node: Sequence[str] | None = None,
+    *,
+    data: Sequence[str] | None = None,
+    partitions: Sequence[str] | None = None,
+    against: str | None = None,
+) -> tuple[str, list[tuple[str, str]]]: ...

@@ -29,6 +29,15 @@ def is_frame(data: object) -> bool:
     return hasattr(data, "columns") and hasattr(data, "to_numpy")
 
 
+def is_sparse(data: object) -> bool:
+    """Whether it is a sparse matrix or array of scipy.
+
+    >>> is_sparse([[1.0]])
+    False
+    """
+    return hasattr(data, "tocsr") and hasattr(data, "toarray")
+
+
 def from_frame(
     data: Any,
     y: Any,

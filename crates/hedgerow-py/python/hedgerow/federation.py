@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from hedgerow import _hedgerow
 from hedgerow._hedgerow import Plan
 from hedgerow._samples import Samples, check_owners, from_frame, is_frame, pieces
+from hedgerow.callbacks import Callback, tell
+from hedgerow.frames import Frame
 from hedgerow.results import Result
 
 # Rounds of an iterator that are run at a time.
@@ -61,12 +63,15 @@ class Federation(_hedgerow._Federation):
         predictions, _, _ = self._learn(self._samples(X, y, node), is_round=True)
         return predictions
 
-    def run(self, X: Any, y: Any = None, node: Any = None) -> Result:
+    def run(self, X: Any, y: Any = None, node: Any = None, *, callbacks: Sequence[Callback] = ()) -> Result:
         """Runs rounds until all samples are learned, one sample per node and round.
 
         An iterator is read in pieces of 64 samples per node. Each piece is learned before the next
         is read, like one call with arrays per piece. If some nodes have more samples than others, a
         single call with all samples would use each node's next sample sooner.
+
+        ``callbacks`` hear of the errors of all rounds when the run has ended: see
+        :mod:`hedgerow.callbacks`.
         """
         played: list[tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]] = []
         labels: list[Any] = []
@@ -80,7 +85,9 @@ class Federation(_hedgerow._Federation):
             raise ValueError("there are no samples")
         predictions, rounds, known = (np.concatenate(parts) for parts in zip(*played, strict=True))
         sent = tuple(after - was for after, was in zip(self.traffic, before, strict=True))
-        return self._result(predictions, np.concatenate(labels), rounds, known, sent)
+        result = self._result(predictions, np.concatenate(labels), rounds, known, sent)
+        tell(callbacks, result)
+        return result
 
     def predict(self, x: Any, node: int | str = 0) -> NDArray[np.float32]:
         """Predicts the labels of rows or of a frame with the model of a node.
@@ -99,6 +106,13 @@ class Federation(_hedgerow._Federation):
         (1,)
         """
         return super().predict(x, self._number(node))
+
+    def predict_interval(self, x: Any, node: int | str = 0, level: float = 0.9) -> NDArray[np.float32]:
+        """The intervals in which labels at a node are expected, given by number or name.
+
+        See :meth:`Learner.predict_interval`.
+        """
+        return super().predict_interval(x, self._number(node), level)
 
     def predict_one(self, x: Any, node: int | str = 0) -> float:
         """Predicts the label of a sample with the model of a node, given by number or name."""
@@ -240,13 +254,15 @@ class Federation(_hedgerow._Federation):
                 }
             ],
         }
-        curves = {
-            "method": np.full(count, plan.method, dtype=object),
-            "kernel": np.zeros(count, dtype=np.int64),
-            "round": np.arange(1, count + 1),
-            "mse": mean(max(count, 1)),
-            "mse_window": mean(_WINDOW),
-        }
+        curves = Frame(
+            {
+                "method": np.full(count, plan.method, dtype=object),
+                "kernel": np.zeros(count, dtype=np.int64),
+                "round": np.arange(1, count + 1),
+                "mse": mean(max(count, 1)),
+                "mse_window": mean(_WINDOW),
+            }
+        )
         return Result(summary, curves, predictions=predictions)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow._extras import need
+from hedgerow.frames import Frame
 
 if TYPE_CHECKING:
     from hedgerow._hedgerow import Run
@@ -44,9 +45,11 @@ class _Line(NamedTuple):
 class Result:
     """The results of a run.
 
-    ``summary`` is the content of ``summary.json``: everything but the curves. ``curves`` is a frame
-    as a dictionary of columns, with a row per method and recorded round. ``predictions`` exist for
-    runs of a :class:`Federation`.
+    ``summary`` is the content of ``summary.json``: everything but the curves. ``curves`` has a row
+    per method and recorded round. ``predictions`` are, for ``simulate(..., predictions=True)``, a
+    table of all predictions of the first trial: row of the data (from 1), time if the data has one,
+    node, method, truth, prediction and the ends of its interval. For a run of a
+    :class:`Federation` they are an array with a prediction per sample.
 
     >>> from hedgerow import simulate
     >>> result = simulate("friedman", method=["gr", "mk"], nodes=4, rounds=50, trials=2)
@@ -59,9 +62,9 @@ class Result:
     def __init__(
         self,
         summary: dict[str, Any],
-        curves: dict[str, Any],
+        curves: Frame,
         *,
-        predictions: NDArray[np.float32] | None = None,
+        predictions: Frame | NDArray[np.float32] | None = None,
         run: Run | None = None,
     ) -> None:
         self.summary = summary
@@ -72,16 +75,24 @@ class Result:
     @property
     def mse(self) -> dict[str, float]:
         """Mean squared error of each method, over all predictions and trials."""
-        return {_label(method): method["mse"]["mean"] for method in self.summary["methods"]}
+        return {label(method): method["mse"]["mean"] for method in self.summary["methods"]}
+
+    @property
+    def worth(self) -> str | None:
+        """Whether federating pays, in a sentence. None if the run doesn't say.
+
+        It needs a method and the same method alone at each node, such as ``method="tr,tr+alone"``.
+        The default methods have both.
+        """
+        return None if self._run is None else self._run.worth()
 
     def to_pandas(self) -> Any:
         """The curves as a frame of pandas."""
-        return need("pandas", "pandas").DataFrame(self.curves)
+        return self.curves.to_pandas()
 
     def to_polars(self) -> Any:
         """The curves as a frame of polars."""
-        columns = {name: list(column) if name == "method" else column for name, column in self.curves.items()}
-        return need("polars", "polars").DataFrame(columns)
+        return self.curves.to_polars()
 
     def plot(
         self,
@@ -210,7 +221,7 @@ class Result:
             error = method["mse"]
             cells = [f"{error['mean']:.4g}", *([f"{error['sd']:.2g}"] if has_trials else [])]
             cells += [f"{method[f'numbers_{way}']:.4g}" for way in ("up", "down")]
-            name = html.escape(_label(method))
+            name = html.escape(label(method))
             rows.append(f"<tr><th>{name}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
         caption = html.escape(self._circumstances())
         return (
@@ -219,9 +230,10 @@ class Result:
         )
 
 
-def _label(method: dict[str, Any]) -> str:
+def label(method: Mapping[str, Any]) -> str:
+    """The name of a method of a summary, with its kernel if it has one."""
     kernel = method.get("kernel")
-    return method["name"] if kernel is None else f"{method['name']}:{kernel}"
+    return str(method["name"]) if kernel is None else f"{method['name']}:{kernel}"
 
 
 def _best(lines: Sequence[_Line], marked: set[str]) -> tuple[list[_Line], list[_Line]]:

@@ -2,11 +2,29 @@
 
 use serde_json::{Value, json};
 
-use hedgerow_lab::compare::{Cell, Comparison, GridSummary, Interval, RankedMethod, Ratio};
+use hedgerow_lab::compare::{
+    Cell, Comparison, GridSummary, Interval, RankedMethod, Ratio, recommended,
+};
 use hedgerow_lab::results::Results;
 
-use super::advice;
+use super::{advice, document, page};
 use crate::table::{csv_number as number, csv_whole as whole, quoted};
+use crate::worth;
+
+/// The files of a comparison that are no figures: names and contents. `missing` names data sets
+/// that were not available.
+pub fn texts(
+    comparison: &Comparison,
+    missing: &[String],
+) -> Result<[(&'static str, String); 4], serde_json::Error> {
+    let json = serde_json::to_string_pretty(&json(comparison, missing))? + "\n";
+    Ok([
+        ("compare.csv", csv(comparison)),
+        ("compare.json", json),
+        ("compare.md", document(comparison)),
+        ("compare.html", page(comparison)),
+    ])
+}
 
 /// `compare.csv`: one row per run and method, every number as it was measured; cells of what is not
 /// there are empty.
@@ -104,19 +122,26 @@ pub fn json(comparison: &Comparison, missing: &[String]) -> Value {
             "scaling": results.scaling,
             "measure": ranking.measure,
             "best": ranking.best().map(|best| &best.name),
+            "left_out": results.left_out,
             "advice": advice::of_run(results, ranking),
+            "worth": worth::sentence(results),
             "methods": ranking.methods,
         })
     };
+    let points = comparison.budgets();
+    let budgets = (!points.is_empty())
+        .then(|| json!({ "points": points, "recommended": recommended(&points) }));
     let all: Option<&[GridSummary]> = (comparison.cells.len() > 1).then_some(&comparison.summaries);
     json!({
         "schema": 1,
         "version": env!("CARGO_PKG_VERSION"),
         "against": comparison.against,
+        "worth": advice::worth(comparison),
         "advice": advice::advice(comparison),
         "missing": missing,
         "runs": comparison.cells.iter().map(run).collect::<Vec<_>>(),
         "all_runs": all,
+        "budgets": budgets,
     })
 }
 
@@ -172,5 +197,8 @@ mod tests {
         let alone = json(&one(run(&[("mk", 1.0)])), &[]);
         assert_eq!(alone["all_runs"], Value::Null);
         assert!(alone["runs"][0]["methods"][0]["interval"]["low"].is_f64());
+        assert_eq!(alone["runs"][0]["worth"], Value::Null);
+        let worth = json(&one(run(&[("tr", 0.87), ("tr+alone", 1.0)])), &[])["runs"][0].clone();
+        assert!(worth["worth"].as_str().unwrap().contains("lowers the error by 13%"), "{worth}");
     }
 }

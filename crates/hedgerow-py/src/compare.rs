@@ -1,0 +1,48 @@
+//! [`compare`]: what `hedgerow compare` does.
+
+use hedgerow_lab::compare::{Grid, GridConfig};
+use hedgerow_lab::output::OutputError;
+use hedgerow_lab::suite::SuiteError;
+use hedgerow_report::compare as report;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors;
+use crate::simulate::{given, layers};
+use crate::work;
+
+/// Runs all methods, or those that ``changes`` name, on every data set with every partition, and
+/// ranks them. ``changes`` and samples are those of ``simulate``. Returns the tables and the advice
+/// as on a terminal, and the files that the command writes: names and contents.
+#[pyfunction]
+#[pyo3(signature = (changes, x=None, y=None, node=None, *, data=None, partitions=None, against=None))]
+#[expect(clippy::too_many_arguments, reason = "in Python they have names")]
+pub(crate) fn compare(
+    py: Python<'_>,
+    changes: &Bound<'_, PyDict>,
+    x: Option<&Bound<'_, PyAny>>,
+    y: Option<&Bound<'_, PyAny>>,
+    node: Option<Vec<String>>,
+    data: Option<Vec<String>>,
+    partitions: Option<Vec<String>>,
+    against: Option<String>,
+) -> PyResult<(String, Vec<(String, String)>)> {
+    let given = given(x, y, node)?;
+    let layers = layers(changes, given.as_ref())?;
+    let config = GridConfig { data, partitions, against, ..GridConfig::default() };
+    let done = work::run(py, |stop| {
+        let mut grid = match given {
+            Some(given) => Grid::prepare_given(&config, &layers, given)?,
+            None => Grid::prepare(&config, &layers)?,
+        };
+        let missing = grid.runs.missing().into_iter().map(|one| one.name.clone());
+        let missing: Vec<String> = missing.collect();
+        grid.runs.run(&|_| stop.check(), &|| stop.check())?;
+        let comparison = grid.comparison();
+        let texts = report::texts(&comparison, &missing).map_err(OutputError::from)?;
+        let mut files = report::figures(&comparison);
+        files.extend(texts.map(|(name, text)| (name.to_owned(), text)));
+        Ok((report::text(&comparison), files))
+    })?;
+    done.map_err(|error: SuiteError| errors::suite(&error))
+}

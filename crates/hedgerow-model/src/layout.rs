@@ -188,7 +188,8 @@ impl Model {
             let name = plan.method().name;
             return Err(not_a_model(format!("the method {name} has no shared model")));
         }
-        if broadcasts.len() != plan.outputs() && !(broadcasts.is_empty() && !nodes.is_empty()) {
+        let has_models = !broadcasts.is_empty() || nodes.is_empty();
+        if has_models && broadcasts.len() != plan.outputs() {
             let (expected, found) = (plan.outputs(), broadcasts.len());
             let reason = format!("{expected} models of outputs expected, but {found} found");
             return Err(not_a_model(reason));

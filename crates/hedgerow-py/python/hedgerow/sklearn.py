@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from hedgerow._classes import OneAgainstRest
 from hedgerow._extras import need
 from hedgerow._hedgerow import FeatureMap, Learner, Plan
+from hedgerow._numbers import is_missing
 
 need("sklearn", "sklearn")
 
@@ -27,12 +28,17 @@ from sklearn.base import (  # type: ignore[import-untyped]  # noqa: E402
     RegressorMixin,
     TransformerMixin,
 )
-from sklearn.utils import check_random_state, column_or_1d  # type: ignore[import-untyped]  # noqa: E402
+from sklearn.utils import (  # type: ignore[import-untyped]  # noqa: E402
+    _safe_indexing,
+    check_random_state,
+    column_or_1d,
+)
 from sklearn.utils.multiclass import (  # type: ignore[import-untyped]  # noqa: E402
     check_classification_targets,
     unique_labels,
 )
 from sklearn.utils.validation import (  # type: ignore[import-untyped]  # noqa: E402
+    _num_samples,
     check_is_fitted,
     validate_data,
 )
@@ -51,7 +57,8 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     each part), or use ``passes=5``.
 
     Inputs and labels needn't be scaled: ``scaling="online"`` learns their units. A NaN input is
-    replaced by the mean of its column so far. A NaN label is a ValueError.
+    replaced by the mean of its column so far. Rows without a label (NaN) are skipped and counted.
+    Sparse matrices are made dense in parts of a few megabytes.
 
     Parameters
     ----------
@@ -90,6 +97,8 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         The native learner.
     n_samples_seen_ : int
         The number of learned samples, counting every pass.
+    n_missing_labels_ : int
+        The number of rows that had no label.
     n_features_in_ : int
     feature_names_in_ : ndarray
         Only if all names of columns are strings.
@@ -106,6 +115,7 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     learner_: Learner
     n_samples_seen_: int
+    n_missing_labels_: int
 
     def __init__(
         self,
@@ -147,7 +157,7 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Predicts the labels of rows."""
         check_is_fitted(self)
-        rows = validate_data(self, X, reset=False, dtype=_FLOATS, ensure_all_finite="allow-nan")
+        rows = _rows(self, X)
         return self.learner_.predict(rows).astype(np.float64)
 
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> NDArray[np.float64]:
@@ -158,7 +168,7 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         rows, so that intervals are too narrow.
         """
         check_is_fitted(self)
-        rows = validate_data(self, X, reset=False, dtype=_FLOATS, ensure_all_finite="allow-nan")
+        rows = _rows(self, X)
         return self.learner_.predict_interval(rows, level).astype(np.float64)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -167,21 +177,22 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         return tags
 
     def _learn(self, X: ArrayLike, y: ArrayLike, *, is_new: bool, passes: int) -> Self:
         if is_new:
-            _forget(self, "learner_", "n_samples_seen_")
+            _forget(self, "learner_", "n_samples_seen_", "n_missing_labels_")
         if self.loss == "logistic":
             raise ValueError('loss must be "squared" or "huber" for a regressor, but is "logistic"')
-        rows, labels = validate_data(
-            self, X, y, reset=is_new, dtype=_FLOATS, ensure_all_finite="allow-nan", y_numeric=True
-        )
+        X, y, missing = _labelled(X, y)
+        rows, labels = _rows(self, X, y, reset=is_new, y_numeric=True)
         labels = column_or_1d(labels, dtype=np.float64, warn=True)
         settings = {"loss": self.loss, "huber_delta": self.huber_delta}
         learner = Learner(_plan(self, settings)) if is_new else self.learner_
         for _ in range(passes):
             learner.learn(rows, labels)
+        self.n_missing_labels_ = missing + getattr(self, "n_missing_labels_", 0)
         self.learner_, self.n_samples_seen_ = learner, learner.samples
         return self
 
@@ -194,7 +205,7 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     each part), or use ``passes=5``.
 
     Each class has a learner that separates it from all others; two classes share one. See
-    :class:`HedgerowRegressor` for the other parameters. A missing label is a ValueError.
+    :class:`HedgerowRegressor` for the other parameters, and for what is missing or sparse.
 
     Parameters
     ----------
@@ -219,6 +230,7 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes_ : ndarray
         The classes, sorted.
     n_samples_seen_ : int
+    n_missing_labels_ : int
     n_features_in_ : int
     feature_names_in_ : ndarray
 
@@ -234,6 +246,7 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     classes_: NDArray[Any]
     n_samples_seen_: int
+    n_missing_labels_: int
     _scores: OneAgainstRest[Learner]
 
     def __init__(
@@ -274,7 +287,7 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """The probability of each class, for each row."""
         check_is_fitted(self)
-        rows = validate_data(self, X, reset=False, dtype=_FLOATS, ensure_all_finite="allow-nan")
+        rows = _rows(self, X)
         return self._scores.probabilities(rows)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -289,16 +302,18 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         return tags
 
     def _learn(
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None, *, is_new: bool, passes: int
     ) -> Self:
         if is_new:
-            _forget(self, "classes_", "_scores", "n_samples_seen_")
+            _forget(self, "classes_", "_scores", "n_samples_seen_", "n_missing_labels_")
         if self.loss == "huber":
             raise ValueError('loss must be "squared" or "logistic" for a classifier, but is "huber"')
-        rows, labels = validate_data(self, X, y, reset=is_new, dtype=_FLOATS, ensure_all_finite="allow-nan")
+        X, y, missing = _labelled(X, y)
+        rows, labels = _rows(self, X, y, reset=is_new)
         labels = column_or_1d(labels, warn=True)
         check_classification_targets(labels)
         if is_new:
@@ -315,7 +330,8 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"class {stranger!r} isn't among those of the first call: {known}")
         for _ in range(passes):
             scores.learn(rows, codes.tolist())
-            seen += len(rows)
+            seen += rows.shape[0]
+        self.n_missing_labels_ = missing + getattr(self, "n_missing_labels_", 0)
         self.classes_, self._scores, self.n_samples_seen_ = known, scores, seen
         return self
 
@@ -368,7 +384,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Draws the frequencies. Only the length of the rows matters."""
         _forget(self, "feature_map_")
-        validate_data(self, X, dtype=_FLOATS)
+        validate_data(self, X, accept_sparse="csr", dtype=_FLOATS)
         self.feature_map_ = FeatureMap(
             self.kernels,
             inputs=self.n_features_in_,
@@ -382,13 +398,13 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """Draws the frequencies in the first call."""
         if not self.__sklearn_is_fitted__():
             return self.fit(X)
-        validate_data(self, X, reset=False, dtype=_FLOATS)
+        validate_data(self, X, reset=False, accept_sparse="csr", dtype=_FLOATS)
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
         """Features of rows. They have the type of the rows but only single precision."""
         check_is_fitted(self)
-        rows = validate_data(self, X, reset=False, dtype=_FLOATS)
+        rows = validate_data(self, X, reset=False, accept_sparse="csr", dtype=_FLOATS)
         features: NDArray[np.floating[Any]] = self.feature_map_.transform(rows).astype(rows.dtype, copy=False)
         return features
 
@@ -401,6 +417,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
@@ -423,6 +440,27 @@ def _seed(random_state: Any) -> int:
     if isinstance(random_state, Integral):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _rows(estimator: Any, X: Any, *y: Any, reset: bool = False, **more: Any) -> Any:
+    """Rows, with labels if they are given, after scikit-learn's checks. Sparse rows stay so."""
+    known = {"accept_sparse": "csr", "dtype": _FLOATS, "ensure_all_finite": "allow-nan"}
+    return validate_data(estimator, X, *y, reset=reset, **known, **more)
+
+
+def _labelled(X: Any, y: Any) -> tuple[Any, Any, int]:
+    """The rows that have a label, and how many have none. If none has one, all: that is refused."""
+    labels = np.asarray(y)
+    if labels.dtype.kind == "f":
+        missing = np.isnan(labels.ravel())
+    elif labels.dtype.kind == "O":
+        missing = np.array([is_missing(label) for label in labels.ravel().tolist()], dtype=bool)
+    else:
+        return X, y, 0
+    if not missing.any() or missing.all() or len(missing) != _num_samples(X):
+        return X, y, 0
+    kept = np.flatnonzero(~missing)
+    return _safe_indexing(X, kept), labels.ravel()[kept], int(missing.sum())
 
 
 def _passes(estimator: Any) -> int:

@@ -71,6 +71,9 @@ pub(crate) const SCALING: Flag = Flag::new(
     "How numbers are scaled to the order of one: none, online, online-range, whole-file, \
      whole-file-joint, auto, or a file with known ranges",
 );
+/// How data is read and what its columns mean: the same for every command that reads data.
+pub(crate) const DATA_OPTIONS: &[Flag] =
+    &[DATA_DIR, TARGET, FEATURES, DROP, TIME, NODE, MISSING, CATEGORIES, LAGS, HORIZON, SCALING];
 pub(crate) const METHOD: Flag = Flag::new(
     "method",
     "federation.methods",

@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
 struct PredictFlags;
 
 impl FlagSet for PredictFlags {
-    const FLAGS: &'static [Flag] = &[flags::MISSING];
+    const GROUPS: &'static [&'static [Flag]] = &[&[flags::MISSING]];
     const SET: &'static str = flags::SET_READING;
 }
 

@@ -1,7 +1,7 @@
 //! `hedgerow simulate`: a federation in one process, and what it learned.
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use hedgerow_config::Layer;
@@ -52,31 +52,23 @@ pub(crate) struct Arguments {
 struct SimulateFlags;
 
 impl FlagSet for SimulateFlags {
-    const FLAGS: &'static [Flag] = &[
-        flags::DATA,
-        flags::DATA_DIR,
-        flags::TARGET,
-        flags::FEATURES,
-        flags::DROP,
-        flags::TIME,
-        flags::NODE,
-        flags::MISSING,
-        flags::CATEGORIES,
-        flags::LAGS,
-        flags::HORIZON,
-        flags::SCALING,
-        flags::METHOD,
-        flags::NODES,
-        flags::BUDGET,
-        flags::TRIALS,
-        flags::ROUNDS,
-        flags::SEED,
-        flags::PARTITION,
-        flags::DROPOUT,
-        flags::THREADS,
-        flags::MEMORY_LIMIT,
-        flags::OUT,
-        flags::PREDICTIONS,
+    const GROUPS: &'static [&'static [Flag]] = &[
+        &[flags::DATA],
+        flags::DATA_OPTIONS,
+        &[
+            flags::METHOD,
+            flags::NODES,
+            flags::BUDGET,
+            flags::TRIALS,
+            flags::ROUNDS,
+            flags::SEED,
+            flags::PARTITION,
+            flags::DROPOUT,
+            flags::THREADS,
+            flags::MEMORY_LIMIT,
+            flags::OUT,
+            flags::PREDICTIONS,
+        ],
     ];
     const SET: &'static str = "Any other setting, such as learning.ridge=0.001; may be repeated";
 }
@@ -92,7 +84,7 @@ pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
     let settings = Settings::load(&paper.into_iter().chain(layers).collect::<Vec<_>>())?;
     let talks = !arguments.quiet && !arguments.json;
     let (folder, results, data, because) = match &settings.data.source {
-        Source::Files { files, .. } if files.iter().any(|file| file == Path::new("-")) => {
+        Source::Files { files, .. } if settings.data.is_live() => {
             live::check(&settings)?;
             let stream =
                 SampleStream::open(files, &settings.data.columns).map_err(RunError::from)?;

@@ -4,6 +4,7 @@
 mod bad_files;
 mod compare;
 mod data;
+mod demo;
 mod docs;
 mod info;
 mod loopback;

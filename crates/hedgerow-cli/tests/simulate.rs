@@ -63,11 +63,16 @@ fn a_run_writes_every_file_and_shows_a_table() {
     files.sort();
     let expected = [
         "convergence.svg",
+        "coverage.svg",
         "curves.csv",
+        "devices.svg",
         "kernels.svg",
         "mse.svg",
+        "predictions-worst.svg",
+        "predictions.svg",
         "regret.svg",
         "report.html",
+        "scatter.svg",
         "summary.json",
     ];
     assert_eq!(files, expected);

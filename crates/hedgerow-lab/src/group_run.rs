@@ -9,6 +9,7 @@ use hedgerow::features::{Features, SampleMap};
 use hedgerow::federation::{NodeRound, RoundError};
 use hedgerow::learning::Loss;
 use hedgerow::method::{MethodSpec, Reference};
+use hedgerow::random::Purpose;
 use hedgerow::scaling::{Rescaling, Scale};
 use hedgerow::{Plan, PlanError};
 
@@ -20,6 +21,7 @@ use crate::method_run::{Algorithm, Batch, MethodRun};
 use crate::parallelism::Parallelism;
 use crate::preprocessor::{Preprocessor, RawRound, Round, due};
 use crate::round_generator::Turn;
+use crate::sampler::PredictionSampler;
 use crate::settings::{MethodChoice, Scope, SettingsError, Sizes};
 use crate::trial::{HindsightTrack, RunContext, Track, TrialResult, trial_randomness};
 
@@ -69,8 +71,13 @@ impl GroupRun {
         let records = settings.keeps_predictions && trial == 0;
         let objective = features.objective();
         let level = Some(settings.interval).filter(|_| objective.loss != Loss::Logistic);
-        let accuracy = || Accuracy::new(nodes, level, context.delay);
-        let measures = || Measures::new(objective, window, kernels, accuracy(), records);
+        let accuracy = || Accuracy::new(nodes, level, window, context.delay);
+        let random = trial_randomness(settings, trial).derive(Purpose::Sampling, 0);
+        let measures = |choice: MethodChoice| {
+            let is_sampled = trial == 0 && level.is_some() && choice.may_be_subject();
+            let sampler = is_sampled.then(|| PredictionSampler::new(nodes, random));
+            Measures::new(objective, window, kernels, accuracy(), records, sampler)
+        };
         let central = |plan: &Plan| Box::new(Omkl::new(plan.setup()));
         let mut runs = Vec::new();
         for &choice in group {
@@ -104,7 +111,9 @@ impl GroupRun {
                 Some(Reference::Hindsight) => vec![],
             };
             let has_layers = plan.has_own_layers();
-            let run = |run| MethodRun::new(choice, run, has_layers, measures, context.parallelism);
+            let run = |run| {
+                MethodRun::new(choice, run, has_layers, || measures(choice), context.parallelism)
+            };
             runs.extend(algorithms.into_iter().map(run));
         }
         // Other features have another best function: no regret is comparable with theirs.

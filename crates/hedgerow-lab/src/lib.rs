@@ -42,6 +42,7 @@ pub mod results;
 mod role;
 mod round_generator;
 pub mod run;
+mod sampler;
 pub mod settings;
 pub mod suite;
 mod summary;

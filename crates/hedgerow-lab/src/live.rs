@@ -17,7 +17,7 @@ use crate::parallelism::Parallelism;
 use crate::preprocessor::RawRound;
 use crate::results::Results;
 use crate::round_generator::{RoundGenerator, Turn};
-use crate::run::{self, RunError};
+use crate::run::{self, RunError, SeriesKind};
 use crate::settings::{Arrivals, Scaling, Settings, SettingsError, Sizes};
 use crate::summary;
 use crate::trial::{self, RunContext, TrialError, TrialResult};
@@ -67,9 +67,14 @@ pub fn run(
     let scaler = run::scaler(settings, is_of_order_one, || stream.schema().input_columns())?;
     let context = RunContext {
         settings,
-        methods: run::methods(settings, stream.is_time_series(), &scaler)?,
+        methods: run::methods(
+            settings,
+            SeriesKind::new(stream.is_time_series(), stream.has_owners()),
+            &scaler,
+        )?,
         nodes: rounds.nodes,
         features: stream.features(),
+        target: stream.schema().targets.join(", "),
         rounds: None,
         scaler,
         has_missing: true,
@@ -297,6 +302,7 @@ impl Rounds {
             self.taken += 1;
             self.raw.y.push(sample.y);
             self.raw.previous.push(sample.last.unwrap_or(f32::NAN));
+            self.raw.times.extend(stream.has_dates().then_some(sample.time));
             self.turns.push(Turn { node: node as u32, samples: 1, contact: Contact::Full });
             self.spare = self.ahead.pop_front().unwrap_or_default();
         }

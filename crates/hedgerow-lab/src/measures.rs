@@ -9,6 +9,7 @@ use hedgerow::metrics::{ErrorMeter, Tally};
 use crate::accuracy::Accuracy;
 use crate::predictions::ScoredPrediction;
 use crate::preprocessor::Round;
+use crate::sampler::PredictionSampler;
 use crate::trial::TrackCurve;
 
 /// Errors, losses and shares of kernels.
@@ -27,6 +28,8 @@ pub(crate) struct Measures {
     pub(crate) curve: TrackCurve,
     /// Every prediction, if they are asked for.
     pub(crate) predictions: Option<Vec<ScoredPrediction>>,
+    /// Some of them, if there are figures of them.
+    pub(crate) sampler: Option<PredictionSampler>,
 }
 
 impl Measures {
@@ -37,6 +40,7 @@ impl Measures {
         kernels: usize,
         accuracy: Accuracy,
         records: bool,
+        sampler: Option<PredictionSampler>,
     ) -> Self {
         Self {
             learned,
@@ -50,6 +54,7 @@ impl Measures {
             round_predictions: 0,
             curve: TrackCurve::default(),
             predictions: records.then(Vec::new),
+            sampler,
         }
     }
 
@@ -111,7 +116,11 @@ impl Measures {
         let (prediction, truth) = (f64::from(scaled), f64::from(round.y[sample]));
         let (node, label) = (round.nodes[sample], round.raw[sample]);
         self.meter.record(raw, label);
-        let interval = self.accuracy.see(node, raw, label);
+        let time = round.times.get(sample).copied().unwrap_or(f64::NAN);
+        let interval = self.accuracy.see(node, raw, label, time);
+        if let Some(sampler) = &mut self.sampler {
+            sampler.see(node, label, raw, interval);
+        }
         if let Some(predictions) = &mut self.predictions {
             let index = round.indices[sample];
             predictions.push(ScoredPrediction { index, node, truth: label, value: raw, interval });
@@ -137,12 +146,14 @@ impl Measures {
         self.curve.mse.push(mse);
         self.curve.window_mse.push(window_mse);
         self.curve.loss.push(self.loss.mean());
+        self.curve.coverage.extend(self.accuracy.window_coverage());
         self.curve.shares.push(self.round_shares.clone());
     }
 
     pub(crate) fn close_round(&mut self) {
         self.meter.close_round();
         self.accuracy.close_round();
+        self.sampler.iter_mut().for_each(PredictionSampler::close_round);
         let predictions = std::mem::take(&mut self.round_predictions);
         if predictions > 0 {
             for (total, share) in self.shares.iter_mut().zip(&mut self.round_shares) {

@@ -15,6 +15,7 @@ use crate::predictions::ScoredPrediction;
 use crate::preprocessor::Scaler;
 use crate::round_generator::Turn;
 use crate::run::RunError;
+use crate::sampler;
 use crate::settings::{MethodChoice, Scope, Settings, SettingsError, Sizes, Wire};
 use crate::trial::{self, RunContext};
 
@@ -172,7 +173,10 @@ fn of_group(context: &RunContext<'_>, group: &[MethodChoice]) -> Result<Memory, 
         let runs = if choice.info.takes_kernel { kernels } else { 1.0 };
         // The number of rounds of a live stream is unknown unless it was given.
         let rounds = context.rounds.or(settings.rounds).unwrap_or(usize::MAX);
-        memory.results += runs * 16.0 * settings.window.min(rounds) as f64;
+        memory.results += runs * 2.0 * 16.0 * settings.window.min(rounds) as f64;
+        if choice.may_be_subject() {
+            memory.results += 2.0 * sampler::memory(context.nodes);
+        }
     }
     // All at once if a method needs them all.
     let needs_all = group.iter().any(|choice| choice.is(Reference::CentralBatch));

@@ -15,6 +15,7 @@ use crate::learners::Learners;
 use crate::measures::{Measures, Trivial};
 use crate::parallelism::Parallelism;
 use crate::preprocessor::{Round, Unscaled};
+use crate::sampler::PredictionSampler;
 use crate::settings::MethodChoice;
 use crate::trial::Track;
 
@@ -329,6 +330,8 @@ impl MethodRun {
                 r2: measures.accuracy.r2(measures.meter.mse()),
                 coverage: measures.accuracy.coverage(),
                 nodes: measures.accuracy.nodes,
+                hours: measures.accuracy.hours,
+                weekdays: measures.accuracy.weekdays,
                 mean_loss: measures.loss.mean(),
                 error_rate: measures.wrong.mean(),
                 traffic,
@@ -337,6 +340,7 @@ impl MethodRun {
                 seconds,
                 curve: measures.curve,
                 predictions: measures.predictions.unwrap_or_default(),
+                sampled: measures.sampler.map(PredictionSampler::finish),
             }
         };
         let Some(own) = self.own else { return vec![track(choice.name(), self.measures)] };

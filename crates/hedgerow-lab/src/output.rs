@@ -114,7 +114,7 @@ pub fn summary_json(results: &Results) -> Result<String, serde_json::Error> {
 /// `curves.csv`: one row per method and recorded round, averaged over trials.
 pub fn curves_csv(results: &Results) -> String {
     let mut csv = String::from(
-        "method,kernel,round,mse,mse_sd,mse_window,mse_window_sd,loss,loss_sd,regret,regret_sd",
+        "method,kernel,round,mse,mse_sd,mse_window,mse_window_sd,loss,loss_sd,coverage,coverage_sd,regret,regret_sd",
     );
     for kernel in 1..=results.kernels.len() {
         csv.push_str(&format!(",share_{kernel}"));
@@ -143,8 +143,10 @@ fn push_curve(csv: &mut String, method: &MethodResult, kernels: usize) {
         let mse = both(point.map(|point| &curve.mse[point]));
         let window = both(point.and_then(|point| curve.mse_window.get(point)));
         let loss = both(point.and_then(|point| curve.loss.get(point)));
+        let coverage = both(point.and_then(|point| curve.coverage.get(point)));
         let regret = both(regret.map(|point| &curve.regret[point]));
-        csv.push_str(&format!("{},{kernel},{round},{mse},{window},{loss},{regret}", method.name));
+        let name = &method.name;
+        csv.push_str(&format!("{name},{kernel},{round},{mse},{window},{loss},{coverage},{regret}"));
         let shares = point.and_then(|point| curve.shares.get(point));
         for kernel in 0..kernels {
             csv.push(',');

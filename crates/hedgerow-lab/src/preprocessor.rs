@@ -21,6 +21,8 @@ pub(crate) struct RawRound {
     pub(crate) previous: Vec<f32>,
     /// The number of each sample in the data, from 0.
     pub(crate) indices: Vec<u64>,
+    /// When, in seconds since 1970; empty if the data has no dates.
+    pub(crate) times: Vec<f64>,
 }
 
 impl RawRound {
@@ -29,6 +31,7 @@ impl RawRound {
         self.y.clear();
         self.previous.clear();
         self.indices.clear();
+        self.times.clear();
     }
 }
 
@@ -52,7 +55,8 @@ pub(crate) fn due(
         due.x.extend_from_slice(&raw.x[range.start * features..range.end * features]);
         due.y.extend_from_slice(&raw.y[range.clone()]);
         due.previous.extend_from_slice(&raw.previous[range.clone()]);
-        due.indices.extend_from_slice(&raw.indices[range]);
+        due.indices.extend_from_slice(&raw.indices[range.clone()]);
+        due.times.extend_from_slice(raw.times.get(range).unwrap_or_default());
         due_turns.push(Turn { samples, ..*turn });
     }
     (due_turns, due)
@@ -70,6 +74,7 @@ pub(crate) struct Round {
     pub(crate) raw: Vec<f32>,
     pub(crate) previous: Vec<f32>,
     pub(crate) indices: Vec<u64>,
+    pub(crate) times: Vec<f64>,
     /// Samples of nodes that have no scale yet and can't learn.
     pub(crate) unscaled: Vec<Unscaled>,
     /// The label's unit at each node; empty if all nodes use the unit of the data.
@@ -97,6 +102,7 @@ impl Round {
         self.raw.clear();
         self.previous.clear();
         self.indices.clear();
+        self.times.clear();
         self.unscaled.clear();
     }
 }
@@ -263,6 +269,7 @@ impl Preprocessor {
         round.raw.push(y);
         round.previous.push(raw.previous[sample]);
         round.indices.push(raw.indices[sample]);
+        round.times.extend(raw.times.get(sample));
     }
 
     /// Nodes add the round's samples to their summaries, and due reports go up. `moved` gets a new
@@ -331,7 +338,7 @@ mod tests {
         });
         let (x, y) = samples.iter().map(|(.., x, y)| (*x, *y)).unzip();
         let (previous, indices) = (vec![NAN; samples.len()], (0..samples.len() as u64).collect());
-        (turns.collect(), RawRound { x, y, previous, indices })
+        (turns.collect(), RawRound { x, y, previous, indices, times: vec![] })
     }
 
     /// Runs a round like `GroupRun`. Returns the nodes whose models were rescaled, and whether the

@@ -1,15 +1,19 @@
 //! The results of a run: filled by [`crate::run`], read by the summary, the curves, the figures and
 //! the report.
 
+mod sampled;
 mod stored;
 
+pub use sampled::{CoursePoint, DeviceCourse, SampledPredictions};
 pub use stored::{StoredError, from_stored_json, to_stored_json};
 
 use hedgerow::method::{MethodInfo, Reference, Role, find};
 use serde::{Deserialize, Serialize};
 
+use crate::measure::Measure;
 use crate::predictions::MethodPredictions;
 use crate::role::role_of;
+use crate::settings::Scope;
 
 /// The results of a finished run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -51,6 +55,9 @@ pub struct Results {
     /// Share of node-rounds that lost contact, and the like, in words; empty when all nodes took
     /// part in all rounds.
     pub participation: String,
+    /// Methods that were not asked for by name and not run, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
     /// The best kernel in hindsight, counted from 1: by `sk` if it ran, else by the best fixed
     /// function.
     pub best_kernel: Option<usize>,
@@ -75,6 +82,9 @@ pub struct DataSummary {
     pub samples: usize,
     /// Numbers per sample, d.
     pub features: usize,
+    /// Name of the label; empty if it has none.
+    #[serde(default)]
+    pub target: String,
     /// Where it comes from, as far as is known; empty for a user's own file.
     #[serde(default)]
     pub provenance: String,
@@ -116,7 +126,13 @@ pub struct MethodResult {
     pub interval: Option<IntervalResult>,
     /// Errors at each node, over trials; empty for `hindsight` and many nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub nodes: Vec<NodeError>,
+    pub nodes: Vec<SubsetError>,
+    /// Errors in each hour of the day, over trials; empty for `hindsight` and data without dates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hours: Vec<SubsetError>,
+    /// The same on each day of the week, from Monday.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub weekdays: Vec<SubsetError>,
     /// Mean loss per prediction, without the ridge term.
     pub mean_loss: Moments,
     /// Share of wrong signs; only for the logistic loss.
@@ -148,6 +164,10 @@ pub struct MethodResult {
     /// Course over time; written to `curves.csv`, not to the summary.
     #[serde(skip)]
     pub curve: Curve,
+    /// Some of the predictions of the method that a report is about, for its figures; not written
+    /// to the summary.
+    #[serde(skip)]
+    pub sampled: Option<SampledPredictions>,
 }
 
 /// How intervals did, over trials.
@@ -159,9 +179,9 @@ pub struct IntervalResult {
     pub width: f64,
 }
 
-/// The error at a node.
+/// The error of some of the predictions: those at a node, or in an hour of the day.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct NodeError {
+pub struct SubsetError {
     /// Predictions in all trials.
     pub predictions: u64,
     /// Mean squared error over them; 0 if there are none.
@@ -201,6 +221,9 @@ pub struct Curve {
     pub mse_window: Vec<Moments>,
     /// Mean loss over all predictions up to round t, without the ridge term; empty for `hindsight`.
     pub loss: Vec<Moments>,
+    /// The share of labels within their intervals over the same window; empty without intervals,
+    /// NaN without one in the window.
+    pub coverage: Vec<Moments>,
     /// Per point, the share of each kernel in making the predictions of that round (over trials).
     /// For `mk` this is the fraction of trials in which the kernel was the selected one.
     pub shares: Vec<Vec<f64>>,
@@ -251,6 +274,7 @@ impl Results {
             ("Scaling", Some(self.scaling.clone())),
             ("Missing", (missing_inputs + missing_labels > 0).then_some(missing)),
             ("Participation", Some(self.participation.clone())),
+            ("Left out", Some(self.left_out.join("; "))),
         ];
         all.into_iter()
             .filter_map(|(name, words)| Some((name, words.filter(|words| !words.is_empty())?)))
@@ -268,6 +292,33 @@ impl Results {
         let trials =
             if self.trials == 1 { "1 trial".into() } else { format!("{} trials", self.trials) };
         format!("K = {} nodes, r = {} numbers per message, {trials}", self.nodes, self.budget)
+    }
+
+    /// The method that a report is about: the one with the least error of those that one could
+    /// choose for a federation and that send less than all models; else of all that learn.
+    pub fn subject(&self) -> Option<&MethodResult> {
+        self.subject_place().map(|place| &self.methods[place])
+    }
+
+    pub(crate) fn subject_place(&self) -> Option<usize> {
+        let measure = Measure::of(self);
+        let least = |wanted: &dyn Fn(&MethodResult) -> bool| {
+            let error = |place: &usize| measure.moments(&self.methods[*place]).mean;
+            let found = (0..self.methods.len()).filter(|place| wanted(&self.methods[*place]));
+            found.min_by(|a, b| error(a).total_cmp(&error(b)))
+        };
+        let is_candidate = |method: &MethodResult| {
+            let info = method.info();
+            let is_alone = method.name.ends_with(Scope::Alone.suffix());
+            method.role() == Role::Choice && !is_alone && !info.is_local && !info.uploads_all_models
+        };
+        let learns =
+            |method: &MethodResult| !method.is(Reference::Hindsight) && !method.is_trivial();
+        least(&is_candidate).or_else(|| least(&learns)).or(if self.methods.is_empty() {
+            None
+        } else {
+            Some(0)
+        })
     }
 
     /// The first method of this name.

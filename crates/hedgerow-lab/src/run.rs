@@ -156,6 +156,7 @@ impl<'a> Experiment<'a> {
             methods: Vec::new(),
             nodes: nodes(settings, owners.map(|owners| owners.names.len()))?,
             features: data.features,
+            target: data.input_columns().targets.join(", "),
             rounds: None,
             scaler: scaler(
                 settings,
@@ -167,7 +168,8 @@ impl<'a> Experiment<'a> {
             grids: Grids::OPEN,
             parallelism: parallelism(settings, owners.map(|owners| owners.names.len()))?,
         };
-        context.methods = methods(settings, data.is_time_series, &context.scaler)?;
+        let kind = SeriesKind::new(data.is_time_series, owners.is_some());
+        context.methods = methods(settings, kind, &context.scaler)?;
         context.delay = delay(settings, data.owners.is_some(), context.nodes);
         // Only drawn shares make streams whose lengths differ from trial to trial.
         let is_drawn =
@@ -199,6 +201,29 @@ impl<'a> Experiment<'a> {
     /// The memory that it will take.
     pub fn memory(&self) -> Memory {
         self.memory
+    }
+
+    /// Number of nodes, K.
+    pub fn nodes(&self) -> usize {
+        self.context.nodes
+    }
+
+    /// Number of rounds, T.
+    pub fn rounds(&self) -> usize {
+        self.rounds
+    }
+
+    /// Numbers per sample, d.
+    pub fn features(&self) -> usize {
+        self.context.features
+    }
+
+    /// How nodes agree on a scale; none if they don't.
+    pub fn online_scale(&self) -> Option<ScaleKind> {
+        match self.context.scaler {
+            Scaler::Online { kind, .. } => Some(kind),
+            Scaler::None | Scaler::Fixed(_) => None,
+        }
     }
 
     /// Number of steps of progress.
@@ -235,18 +260,49 @@ pub(crate) fn delay(settings: &Settings, has_owners: bool, nodes: usize) -> usiz
     if has_owners { rows } else { rows.div_ceil(nodes) }
 }
 
-/// The methods asked for; a time series is always compared with the trivial forecasts. Where
+/// Why no fixed function is the best of all rounds.
+pub(crate) const CHANGING_FEATURES: &str =
+    "numbers are scaled online: features change with the scale";
+
+/// What the order of samples means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SeriesKind {
+    /// Samples have no order in time.
+    None,
+    /// One time series, dealt to nodes.
+    Dealt,
+    /// Each node has a time series of its own.
+    Own,
+}
+
+impl SeriesKind {
+    pub(crate) fn new(is_time_series: bool, has_owners: bool) -> Self {
+        match (is_time_series, has_owners) {
+            (false, _) => Self::None,
+            (true, false) => Self::Dealt,
+            (true, true) => Self::Own,
+        }
+    }
+}
+
+/// The methods asked for; a time series is always compared with the trivial forecasts. The previous
+/// label of a node's own series is its last, so it is added to a series that is dealt only. Where
 /// features change with an agreed scale, no fixed function is the best of all rounds: `hindsight`
 /// is left out, or refused if it was asked for.
 pub(crate) fn methods(
     settings: &Settings,
-    is_time_series: bool,
+    kind: SeriesKind,
     scaler: &Scaler,
 ) -> Result<Vec<MethodChoice>, RunError> {
     let mut methods = settings.methods.clone();
     let trivial = METHODS.iter().filter(|info| info.role == Role::Trivial);
     for trivial in trivial.map(|info| MethodChoice::from(*info)) {
-        if is_time_series && settings.loss() != Loss::Logistic && !methods.contains(&trivial) {
+        let is_known = match kind {
+            SeriesKind::None => false,
+            SeriesKind::Dealt => true,
+            SeriesKind::Own => !trivial.is(Reference::PreviousLabel),
+        };
+        if is_known && settings.loss() != Loss::Logistic && !methods.contains(&trivial) {
             methods.push(trivial);
         }
     }
@@ -254,8 +310,7 @@ pub(crate) fn methods(
         && let Some(fixed) = methods.iter().find(|choice| choice.is(Reference::Hindsight))
     {
         if !settings.has_default_methods() {
-            let bound =
-                "without hindsight where numbers are scaled online: features change with the scale";
+            let bound = format!("without hindsight where {CHANGING_FEATURES}");
             return Err(out_of_bounds("federation.methods", bound, fixed.name()));
         }
         methods.retain(|choice| !choice.is(Reference::Hindsight));

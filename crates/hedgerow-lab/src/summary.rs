@@ -7,9 +7,9 @@ use hedgerow::metrics::Tally;
 use crate::predictions::MethodPredictions;
 use crate::preprocessor::{PreprocessorTally, Scaler};
 use crate::results::{
-    Curve, DataSummary, IntervalResult, MethodResult, Moments, NodeError, Regret, Results, label,
+    Curve, DataSummary, IntervalResult, MethodResult, Moments, Regret, Results, SubsetError, label,
 };
-use crate::run::RunError;
+use crate::run::{CHANGING_FEATURES, RunError};
 use crate::settings::{MethodChoice, Scaling, Source};
 use crate::trial::{HindsightTrack, RunContext, Track, TrialResult};
 use hedgerow_data::partition::Partition;
@@ -67,7 +67,7 @@ pub(crate) fn summarise(
     let count = |count: &dyn Fn(&PreprocessorTally) -> u64| {
         mean(&|trial| count(&trial.preprocessor) as f64)
     };
-    Ok(Results {
+    let mut results = Results {
         schema: 1,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         settings: serde_json::to_value(&settings.effective).unwrap_or_default(),
@@ -75,6 +75,7 @@ pub(crate) fn summarise(
             name: data.to_owned(),
             samples: samples.round() as usize,
             features: context.features,
+            target: context.target.clone(),
             provenance: match &settings.data.source {
                 Source::Builtin(_) => "generated".to_owned(),
                 Source::Files { provenance, .. } => provenance.clone(),
@@ -103,12 +104,30 @@ pub(crate) fn summarise(
         interval: settings.interval.share(),
         window: settings.window.min(last as usize),
         participation: settings.participation.describe(),
+        left_out: left_out(context),
         best_kernel: by_sk.or(by_function).map(|kernel| kernel + 1),
         methods,
         predictions: predictions(&trials[0].tracks),
         memory_bytes: None,
         seconds,
-    })
+    };
+    // Reports have figures of one method's predictions.
+    let subject = results.subject_place();
+    for (place, method) in results.methods.iter_mut().enumerate() {
+        method.sampled = method.sampled.take().filter(|_| Some(place) == subject);
+    }
+    Ok(results)
+}
+
+/// Methods that were not run, and why, in words.
+fn left_out(context: &RunContext<'_>) -> Vec<String> {
+    let words = |methods: &[String], why: &str| format!("{} ({why})", methods.join(", "));
+    let known = &context.settings.left_out;
+    let mut all: Vec<String> = known.iter().map(|left| words(&left.methods, &left.why)).collect();
+    let is_gone = |choice: &&MethodChoice| !context.methods.contains(choice);
+    let gone = context.settings.methods.iter().filter(is_gone);
+    all.extend(gone.map(|choice| words(&[choice.name()], CHANGING_FEATURES)));
+    all
 }
 
 /// The predictions of a trial, if they are recorded.
@@ -188,7 +207,9 @@ fn over_trials(
         mae: Some(over(&|track| track.mae)),
         r2: Some(over(&|track| track.r2).mean),
         interval: interval(all()),
-        nodes: node_errors(all()),
+        nodes: subset_errors(all().map(|track| &track.nodes)),
+        hours: subset_errors(all().map(|track| &track.hours)),
+        weekdays: subset_errors(all().map(|track| &track.weekdays)),
         mean_loss: over(&|track| track.mean_loss),
         error_rate: (settings.loss() == Loss::Logistic).then(|| over(&|track| track.error_rate)),
         numbers_up: per_turn(&|track| track.traffic.numbers_up),
@@ -219,12 +240,14 @@ fn over_trials(
             mse: course(&|track| &track.curve.mse, points.curve.len()),
             mse_window: course(&|track| &track.curve.window_mse, points.curve.len()),
             loss: course(&|track| &track.curve.loss, points.curve.len()),
+            coverage: course(&|track| &track.curve.coverage, first.curve.coverage.len()),
             shares: (0..points.curve.len())
                 .map(|point| mean_share(&|track, kernel| track.curve.shares[point][kernel]))
                 .collect(),
             regret_rounds: if regret.is_empty() { vec![] } else { points.regret.clone() },
             regret,
         },
+        sampled: first.sampled.clone(),
     }
 }
 
@@ -236,14 +259,14 @@ fn interval<'t>(tracks: impl Iterator<Item = &'t Track>) -> Option<IntervalResul
     Some(IntervalResult { coverage: mean(|(share, _)| *share), width: mean(|(_, width)| *width) })
 }
 
-/// The errors of an entry at each node, all trials together.
-fn node_errors<'t>(tracks: impl Iterator<Item = &'t Track>) -> Vec<NodeError> {
+/// The errors of an entry at each node, or in each hour, all trials together.
+fn subset_errors<'t>(trials: impl Iterator<Item = &'t Vec<Tally>>) -> Vec<SubsetError> {
     let mut sums: Vec<Tally> = Vec::new();
-    for track in tracks {
-        sums.resize(track.nodes.len(), Tally::default());
-        sums.iter_mut().zip(&track.nodes).for_each(|(sum, tally)| *sum += *tally);
+    for tallies in trials {
+        sums.resize(tallies.len().max(sums.len()), Tally::default());
+        sums.iter_mut().zip(tallies).for_each(|(sum, tally)| *sum += *tally);
     }
-    sums.iter().map(|sum| NodeError { predictions: sum.count, mse: sum.mean() }).collect()
+    sums.iter().map(|sum| SubsetError { predictions: sum.count, mse: sum.mean() }).collect()
 }
 
 /// Exponent of the power law through the last two decades, by least squares on logarithms.

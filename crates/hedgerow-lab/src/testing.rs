@@ -4,7 +4,10 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::compare::{Cell, Comparison};
-use crate::results::{Curve, DataSummary, MethodResult, Moments, Regret, Results};
+use crate::results::{
+    CoursePoint, Curve, DataSummary, DeviceCourse, MethodResult, Moments, Regret, Results,
+    SampledPredictions, SubsetError,
+};
 
 /// A run with `mk`, `naive`, `central`, `local`, one `sk` per kernel and `hindsight`; the middle
 /// kernel is best.
@@ -99,6 +102,7 @@ fn curve(level: f64, rounds: usize, trials: usize) -> Curve {
         mse: (1..=rounds).map(|t| moments(at(t))).collect(),
         mse_window: (1..=rounds).map(|t| moments(at(t) * 0.8)).collect(),
         loss: (1..=rounds).map(|t| moments(at(t))).collect(),
+        coverage: (1..=rounds).map(|t| Moments { mean: 0.9 - 0.3 / t as f64, sd: 0.0 }).collect(),
         shares: Vec::new(),
         regret_rounds: (1..=rounds as u64).step_by(5).collect(),
         regret: (1..=rounds).step_by(5).map(|t| moments(level * (t as f64).powf(0.55))).collect(),
@@ -199,4 +203,31 @@ pub fn grid() -> Comparison {
         cell("two", "blocks", None),
     ];
     Comparison::new(cells, "mk")
+}
+
+/// Gives the subject predictions of these many devices and rounds, and errors at each device, in
+/// each hour and on each weekday.
+pub fn add_predictions(results: &mut Results, devices: u32, rounds: u64) {
+    let point = |node: u32, round: u64| CoursePoint {
+        round,
+        truth: (round as f32 / 7.0).sin() * 10.0,
+        value: (round as f32 / 7.0).sin() * 9.0 + node as f32 / 10.0,
+        margin: (round > 1).then_some(2.0),
+    };
+    let course = |node: u32| {
+        let all: Vec<CoursePoint> = (1..=rounds).map(|round| point(node, round)).collect();
+        DeviceCourse { node, recent: all[all.len() / 2..].to_vec(), whole: all }
+    };
+    let error = |place: u32| SubsetError { predictions: 100, mse: 0.1 * f64::from(place + 1) };
+    let Some(place) = results.subject_place() else { return };
+    let subject = &mut results.methods[place];
+    let devices_shown: Vec<DeviceCourse> = (0..devices.min(5)).rev().map(course).collect();
+    let scatter = devices_shown.iter().flat_map(|device| &device.whole);
+    let scatter = scatter.map(|point| [point.truth, point.value]).collect();
+    subject.sampled = Some(SampledPredictions { scatter, devices: devices_shown });
+    subject.nodes = (0..devices).map(error).collect();
+    subject.hours = (0..24).map(error).collect();
+    subject.weekdays = (0..7).map(error).collect();
+    results.interval = 0.9;
+    results.data.target = "load".into();
 }

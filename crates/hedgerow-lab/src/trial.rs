@@ -14,6 +14,7 @@ use crate::group_run::GroupRun;
 use crate::parallelism::Parallelism;
 use crate::predictions::ScoredPrediction;
 use crate::preprocessor::{PreprocessorTally, RawRound, Scaler};
+use crate::results::SampledPredictions;
 use crate::round_generator::RoundGenerator;
 use crate::settings::{MethodChoice, Settings, SettingsError, Sizes};
 use hedgerow_data::Dataset;
@@ -36,6 +37,9 @@ pub(crate) struct Track {
     pub(crate) coverage: Option<(f64, f64)>,
     /// Squared errors of each node; empty if there are too many nodes.
     pub(crate) nodes: Vec<Tally>,
+    /// The same in each hour of the day and on each day of the week; empty without dates.
+    pub(crate) hours: Vec<Tally>,
+    pub(crate) weekdays: Vec<Tally>,
     pub(crate) mean_loss: f64,
     pub(crate) error_rate: f64,
     pub(crate) traffic: Traffic,
@@ -46,6 +50,8 @@ pub(crate) struct Track {
     pub(crate) curve: TrackCurve,
     /// Empty unless they are asked for.
     pub(crate) predictions: Vec<ScoredPrediction>,
+    /// Of methods that a report may be about, in the first trial.
+    pub(crate) sampled: Option<SampledPredictions>,
 }
 
 /// The measurements over time, at the rounds of the grids.
@@ -55,6 +61,8 @@ pub(crate) struct TrackCurve {
     /// NaN where there was no prediction in the window.
     pub(crate) window_mse: Vec<f64>,
     pub(crate) loss: Vec<f64>,
+    /// Empty without intervals; NaN where there was none in the window.
+    pub(crate) coverage: Vec<f64>,
     pub(crate) shares: Vec<Vec<f64>>,
     pub(crate) regret: Vec<f64>,
 }
@@ -102,6 +110,8 @@ pub(crate) struct RunContext<'a> {
     pub(crate) nodes: usize,
     /// Inputs per sample, d.
     pub(crate) features: usize,
+    /// Name of the label; empty if it has none.
+    pub(crate) target: String,
     /// T; unknown for a live stream.
     pub(crate) rounds: Option<usize>,
     pub(crate) scaler: Scaler,
@@ -170,6 +180,9 @@ pub(crate) fn run_trial(
             raw.indices.extend(samples.iter().map(|sample| u64::from(*sample)));
             raw.y.extend(samples.iter().map(|sample| data.y[*sample as usize]));
             raw.previous.extend(samples.iter().map(|sample| previous(*sample as usize)));
+            if data.has_dates {
+                raw.times.extend(samples.iter().map(|sample| data.times[*sample as usize]));
+            }
             group_run
                 .run_round(round as u64, &turns, &raw, &context.grids)
                 .map_err(|source| TrialError::Round { trial: trial + 1, round, source })?;

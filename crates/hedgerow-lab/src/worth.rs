@@ -3,7 +3,7 @@
 
 use crate::compare::critical;
 use crate::measure::Measure;
-use crate::results::{MethodResult, Moments, NodeError, Results};
+use crate::results::{MethodResult, Moments, Results, SubsetError};
 use crate::settings::Scope;
 use crate::summary::moments;
 
@@ -53,8 +53,8 @@ impl Worth {
 /// An interval of 95% for the ratio of two methods' errors, by the logarithm: the variance over
 /// devices by the jackknife, and that over trials.
 fn interval(ratio: f64, method: &MethodResult, alone: &MethodResult) -> Option<(f64, f64)> {
-    let seen = |(a, b): &(&NodeError, &NodeError)| a.predictions > 0 && b.predictions > 0;
-    let sum = |node: &NodeError| node.mse * node.predictions as f64;
+    let seen = |(a, b): &(&SubsetError, &SubsetError)| a.predictions > 0 && b.predictions > 0;
+    let sum = |node: &SubsetError| node.mse * node.predictions as f64;
     let devices: Vec<(f64, f64)> = (method.nodes.iter().zip(&alone.nodes).filter(seen))
         .map(|(a, b)| (sum(a), sum(b)))
         .collect();

@@ -4,6 +4,7 @@
 //! ranges and ticks. A `chart` describes all of it; figures and the report's page are drawn from
 //! this description with `svg`.
 
+pub(crate) mod bars;
 pub(crate) mod chart;
 pub(crate) mod convergence;
 pub(crate) mod dots;
@@ -19,27 +20,49 @@ pub(crate) mod palette;
 pub(crate) mod panels;
 #[cfg(feature = "png")]
 pub mod png;
+pub(crate) mod predictions;
 pub(crate) mod scale;
 pub(crate) mod series;
+pub(crate) mod subsets;
 mod svg;
 
+use bars::Bars;
 use chart::{Chart, Entry, Key, Mark, Readout, Shape, Words};
 use hedgerow_lab::measure::Measure;
-use hedgerow_lab::results::Results;
+use hedgerow_lab::results::{MethodResult, Results};
+use predictions::{Stretch, course_chart, coverage_chart, scatter_chart};
 use scale::{Axis, Spacing};
 use series::{Line, Point, last_round};
+use subsets::{device_bars, hour_bars, weekday_bars};
 
 /// Every figure that the results have data for: file name and SVG document.
 ///
-/// `mse.svg`, `kernels.svg`, `convergence.svg` and `regret.svg`, in this order. Nothing is written.
+/// Errors, predictions and coverage over time, errors by device, hour and weekday, kernels and
+/// regret: a part of [`crate::run::FILES`], in their order. Nothing is written.
 pub fn render(results: &Results) -> Vec<(String, String)> {
     let running = errors::errors(results, errors::Error::Running);
     let mse = running.map(|found| match found.log_axis() {
         Some(axis) => error_chart(results, &found, errors::Error::Running, axis).sheet(),
         None => nothing_positive(results),
     });
+    let subject = results.subject();
+    let chart = |draw: &dyn Fn(&MethodResult) -> Option<Chart>| Some(draw(subject?)?.sheet());
+    let bars =
+        |draw: fn(&Results, &MethodResult) -> Option<Bars>| Some(draw(results, subject?)?.sheet());
+    let course = |rank: &str| {
+        let devices = subject?.sampled.as_ref()?.devices.len();
+        let place = (0..devices).find(|place| predictions::rank(*place, devices) == rank)?;
+        Some(course_chart(results, subject?, place, Stretch::Recent)?.sheet())
+    };
     let figures = [
         ("mse.svg", mse),
+        ("predictions.svg", course("typical").or_else(|| course("best")).or_else(|| course(""))),
+        ("predictions-worst.svg", course("worst")),
+        ("scatter.svg", chart(&|subject| scatter_chart(results, subject))),
+        ("coverage.svg", chart(&|subject| coverage_chart(results, subject))),
+        ("devices.svg", bars(device_bars)),
+        ("hours.svg", bars(hour_bars)),
+        ("weekdays.svg", bars(weekday_bars)),
         ("kernels.svg", kernel_chart(results).map(|chart| chart.sheet())),
         ("convergence.svg", convergence_chart(results).map(|chart| chart.sheet())),
         ("regret.svg", regret_chart(results).map(|chart| chart.sheet())),
@@ -240,6 +263,7 @@ fn words(results: &Results, what: &str, y: &str) -> Words {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run;
     use hedgerow_lab::results::{Curve, Moments};
     use hedgerow_lab::testing as sample;
 
@@ -262,9 +286,13 @@ mod tests {
     }
 
     #[test]
-    fn all_four_figures_in_order() {
-        let names = drawn(&sample::results(11, 100, 5));
-        assert_eq!(names, ["mse.svg", "kernels.svg", "convergence.svg", "regret.svg"]);
+    fn figures_are_files_of_a_run_in_their_order() {
+        let mut results = sample::results(11, 100, 5);
+        let few = ["mse.svg", "coverage.svg", "kernels.svg", "convergence.svg", "regret.svg"];
+        assert_eq!(drawn(&results), few);
+        sample::add_predictions(&mut results, 3, 50);
+        let known: Vec<&str> = run::FILES.iter().copied().filter(|n| n.ends_with("svg")).collect();
+        assert_eq!(drawn(&results), known);
     }
 
     #[test]
@@ -272,7 +300,7 @@ mod tests {
         let mut results = sample::results(3, 10, 2);
         results.best_kernel = None;
         results.methods.iter_mut().for_each(|method| method.curve.regret.clear());
-        assert_eq!(drawn(&results), ["mse.svg", "kernels.svg"]);
+        assert_eq!(drawn(&results), ["mse.svg", "coverage.svg", "kernels.svg"]);
         results.methods.iter_mut().for_each(|method| method.curve = Curve::default());
         assert!(drawn(&results).is_empty());
         results.methods.clear();
@@ -297,12 +325,30 @@ mod tests {
             }
             extremes.push(results);
         }
+        for (devices, rounds) in [(1, 1), (2, 3), (1000, 2)] {
+            let mut results = sample::results(2, 5, 1);
+            sample::add_predictions(&mut results, devices, rounds);
+            results.node_names = vec!["n".repeat(300); devices as usize];
+            results.data.target = "t".repeat(300);
+            extremes.push(results.clone());
+            // Nothing changes, or everything does.
+            for value in [0.0, f32::MAX, f32::MIN_POSITIVE] {
+                let place = results.methods.iter().position(|one| one.sampled.is_some()).unwrap();
+                let sampled = results.methods[place].sampled.as_mut().unwrap();
+                sampled.scatter.fill([value, value]);
+                for course in &mut sampled.devices {
+                    course.recent[0].truth = value;
+                    course.recent.iter_mut().for_each(|point| point.margin = Some(value));
+                }
+                extremes.push(results.clone());
+            }
+        }
         for results in extremes {
             for (name, svg) in render(&results) {
                 assert!(!svg.contains("NaN") && !svg.contains("\"inf"), "{name}");
                 for (x, y) in spots(&svg) {
                     assert!(
-                        (0.0..=820.0).contains(&x) && (0.0..=470.0).contains(&y),
+                        (0.0..=820.0).contains(&x) && (0.0..=620.0).contains(&y),
                         "{name}: {x}, {y}"
                     );
                 }

@@ -29,7 +29,9 @@ pub fn render(results: &Results) -> String {
     let worth = worth.map_or(String::new(), |worth| {
         format!("<p class=\"verdict\"><strong>{}</strong></p>\n", escape(&worth))
     });
-    let devices = verdict::subject(results).map(|subject| devices::devices(results, subject));
+    let devices = results
+        .subject()
+        .map(|subject| devices::devices(results, subject) + &devices::calendar(results, subject));
     let body = fill(
         include_str!("report/body.html"),
         &[
@@ -102,7 +104,7 @@ mod tests {
     fn no_number_of_a_chart_is_lost() {
         for (kernels, rounds, trials) in [(1, 1, 1), (11, 700, 5), (1000, 30, 2)] {
             let page = render(&sample::results(kernels, rounds, trials));
-            assert_eq!(page.matches("<div class=\"chart\"").count(), 4);
+            assert_eq!(page.matches("<div class=\"chart\"").count(), 5);
             let (charts, _) = page.split_once("<script>").unwrap();
             assert!(!charts.contains("NaN") && !charts.contains("\"inf"));
         }

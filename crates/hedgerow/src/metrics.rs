@@ -9,7 +9,11 @@ use crate::state::is_count;
 
 /// Mean of squared errors over everything and over a sliding window of rounds.
 #[derive(Debug, Clone)]
-pub struct ErrorMeter {
+pub struct ErrorMeter(WindowedTally);
+
+/// A tally of everything and of a sliding window of rounds.
+#[derive(Debug, Clone)]
+pub struct WindowedTally {
     total: Tally,
     /// Tallies of the last rounds, in a ring.
     recent: Vec<Tally>,
@@ -46,8 +50,8 @@ impl core::ops::AddAssign for Tally {
     }
 }
 
-impl ErrorMeter {
-    /// A meter with a window of so many rounds (at least one).
+impl WindowedTally {
+    /// With a window of so many rounds (at least one).
     pub fn new(window: usize) -> Self {
         Self {
             total: Tally::default(),
@@ -57,10 +61,23 @@ impl ErrorMeter {
         }
     }
 
-    /// One prediction and its label, in the round that is open.
-    pub fn record(&mut self, prediction: f32, label: f32) {
-        let error = f64::from(prediction) - f64::from(label);
-        self.open.add(error * error);
+    /// Adds one term, in the round that is open.
+    pub fn add(&mut self, value: f64) {
+        self.open.add(value);
+    }
+
+    /// All terms in closed rounds.
+    pub fn total(&self) -> Tally {
+        self.total
+    }
+
+    /// Mean over the window of the last closed rounds, if there was any term in them.
+    pub fn window_mean(&self) -> Option<f64> {
+        let mut window = Tally::default();
+        for tally in &self.recent {
+            window += *tally;
+        }
+        (window.count > 0).then(|| window.mean())
     }
 
     /// Ends a round.
@@ -70,19 +87,33 @@ impl ErrorMeter {
         self.at = (self.at + 1) % self.recent.len();
         self.open = Tally::default();
     }
+}
+
+impl ErrorMeter {
+    /// A meter with a window of so many rounds (at least one).
+    pub fn new(window: usize) -> Self {
+        Self(WindowedTally::new(window))
+    }
+
+    /// One prediction and its label, in the round that is open.
+    pub fn record(&mut self, prediction: f32, label: f32) {
+        let error = f64::from(prediction) - f64::from(label);
+        self.0.add(error * error);
+    }
+
+    /// Ends a round.
+    pub fn close_round(&mut self) {
+        self.0.close_round();
+    }
 
     /// MSE(t) over all predictions in closed rounds.
     pub fn mse(&self) -> f64 {
-        self.total.mean()
+        self.0.total().mean()
     }
 
     /// The same over the window of the last closed rounds, if there was any prediction in them.
     pub fn window_mse(&self) -> Option<f64> {
-        let mut window = Tally::default();
-        for tally in &self.recent {
-            window += *tally;
-        }
-        (window.count > 0).then(|| window.mean())
+        self.0.window_mean()
     }
 }
 

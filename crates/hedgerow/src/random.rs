@@ -37,6 +37,8 @@ pub enum Purpose {
     Units,
     /// Synthetic inputs.
     Synthetic,
+    /// Which predictions are kept for figures.
+    Sampling,
 }
 
 /// A stream of random numbers that can be read at any position.

@@ -3,10 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Curve, IntervalResult, MethodResult, Moments, Regret, Results};
+use super::{Curve, IntervalResult, MethodResult, Moments, Regret, Results, SampledPredictions};
 
 /// Version of this layout.
-const STORED_LAYOUT: u32 = 2;
+const STORED_LAYOUT: u32 = 3;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -15,6 +15,8 @@ struct Stored {
     results: Results,
     /// One per method, in their order.
     curves: Vec<Curve>,
+    /// One per method, in their order.
+    sampled: Vec<Option<SampledPredictions>>,
     /// Numbers that are not finite (0 stands in their place), by their place in the order of
     /// [`numbers`].
     not_finite: Vec<(usize, NotFinite)>,
@@ -68,9 +70,13 @@ pub fn to_stored_json(results: &Results) -> Result<String, serde_json::Error> {
         not_finite.push((place, kind));
         *number = 0.0;
     }
-    let curves =
-        results.methods.iter_mut().map(|method| std::mem::take(&mut method.curve)).collect();
-    serde_json::to_string(&Stored { layout: STORED_LAYOUT, results, curves, not_finite })
+    let (curves, sampled) = results
+        .methods
+        .iter_mut()
+        .map(|method| (std::mem::take(&mut method.curve), method.sampled.take()))
+        .unzip();
+    let layout = STORED_LAYOUT;
+    serde_json::to_string(&Stored { layout, results, curves, sampled, not_finite })
 }
 
 /// Reads a run that [`to_stored_json`] wrote. The lengths of all columns are checked.
@@ -83,10 +89,14 @@ pub fn from_stored_json(json: &str) -> Result<Results, StoredError> {
     if layout != STORED_LAYOUT {
         return Err(StoredError::Layout { found: layout });
     }
-    let Stored { mut results, curves, not_finite, .. } = serde_json::from_str(json)?;
+    let Stored { mut results, curves, sampled, not_finite, .. } = serde_json::from_str(json)?;
     same("the run", "curves", curves.len(), results.methods.len())?;
-    for (method, curve) in results.methods.iter_mut().zip(curves) {
+    same("the run", "sampled", sampled.len(), results.methods.len())?;
+    for (method, (curve, sampled)) in
+        results.methods.iter_mut().zip(curves.into_iter().zip(sampled))
+    {
         method.curve = curve;
+        method.sampled = sampled;
     }
     let mut numbers = numbers(&mut results);
     let count = numbers.len();
@@ -120,6 +130,8 @@ fn numbers(results: &mut Results) -> Vec<&mut f64> {
             r2,
             interval,
             nodes,
+            hours,
+            weekdays,
             mean_loss,
             error_rate,
             numbers_up,
@@ -133,12 +145,15 @@ fn numbers(results: &mut Results) -> Vec<&mut f64> {
             regret,
             seconds,
             curve,
+            // Finite.
+            sampled: _,
         } = method;
         let Curve {
             rounds: _,
             mse: mse_course,
             mse_window,
             loss,
+            coverage,
             shares,
             regret_rounds: _,
             regret: regrets,
@@ -159,9 +174,10 @@ fn numbers(results: &mut Results) -> Vec<&mut f64> {
         numbers.extend(
             interval.iter_mut().flat_map(|IntervalResult { coverage, width }| [coverage, width]),
         );
-        numbers.extend(nodes.iter_mut().map(|node| &mut node.mse));
+        numbers.extend(nodes.iter_mut().chain(hours).chain(weekdays).map(|part| &mut part.mse));
         let all = [mse, mean_loss].into_iter().chain(mae).chain(mse_last_window).chain(error_rate);
-        let all = all.chain(mse_course).chain(mse_window).chain(loss).chain(regrets);
+        let all =
+            all.chain(mse_course).chain(mse_window).chain(loss).chain(coverage).chain(regrets);
         numbers.extend(all.flat_map(|Moments { mean, sd }| [mean, sd]));
         if let Some(Regret { mean, sd, exponent }) = regret {
             numbers.extend([mean, sd].into_iter().chain(exponent));
@@ -185,7 +201,8 @@ fn check(results: &Results) -> Result<(), StoredError> {
         let same = |what, found, bound| same(&place, what, found, bound);
         let none_or =
             |what, found, bound| if found == 0 { Ok(()) } else { same(what, found, bound) };
-        let Curve { rounds, mse, mse_window, loss, shares, regret_rounds, regret } = &method.curve;
+        let Curve { rounds, mse, mse_window, loss, coverage, shares, regret_rounds, regret } =
+            &method.curve;
         in_dictionary(&place, "kernel", method.kernel)?;
         same("trials", method.mse_trials.len(), results.trials)?;
         none_or("selected", method.selected.len(), kernels)?;
@@ -193,6 +210,9 @@ fn check(results: &Results) -> Result<(), StoredError> {
         same("mse", mse.len(), rounds.len())?;
         none_or("mse_window", mse_window.len(), rounds.len())?;
         none_or("loss", loss.len(), rounds.len())?;
+        none_or("coverage", coverage.len(), rounds.len())?;
+        none_or("hours", method.hours.len(), 24)?;
+        none_or("weekdays", method.weekdays.len(), 7)?;
         none_or("shares", shares.len(), rounds.len())?;
         shares.iter().try_for_each(|shares| same("shares of kernels", shares.len(), kernels))?;
         same("regret", regret.len(), regret_rounds.len())?;
@@ -301,19 +321,19 @@ mod tests {
     #[test]
     fn foreign_files_are_refused_without_a_panic() {
         let good = to_stored_json(&awkward()).unwrap();
-        for json in ["", "{}", "[]", "{\"layout\":2}", &good[..good.len() / 2]] {
+        for json in ["", "{}", "[]", "{\"layout\":3}", &good[..good.len() / 2]] {
             assert!(matches!(from_stored_json(json), Err(StoredError::Json(_))), "{json}");
         }
-        let newer = good.replacen("\"layout\":2", "\"layout\":3", 1);
+        let newer = good.replacen("\"layout\":3", "\"layout\":4", 1);
         assert_eq!(
             from_stored_json(&newer).unwrap_err().to_string(),
-            "a stored run of layout 3, but this program reads layout 2"
+            "a stored run of layout 4, but this program reads layout 3"
         );
         let (head, _) = good.split_once("\"not_finite\":").unwrap();
         let beyond = format!("{head}\"not_finite\":[[99999999,\"nan\"]]}}");
         assert!(from_stored_json(&beyond).unwrap_err().to_string().contains("place = 99999999"));
         let (before, after) = good.split_once("\"curves\":[").unwrap();
-        let fewer = format!("{before}\"curves\":[],\"not_finite\":[]}}");
+        let fewer = format!("{before}\"curves\":[],\"sampled\":[],\"not_finite\":[]}}");
         assert!(from_stored_json(&fewer).is_err() && !after.is_empty());
     }
 }

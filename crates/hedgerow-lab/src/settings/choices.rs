@@ -140,6 +140,12 @@ impl MethodChoice {
     const PERSONAL: &str = "+personal";
     const SHARED: &str = "+shared";
 
+    /// Everything that can follow a name after its compression.
+    pub(crate) fn suffixes() -> [&'static str; 4] {
+        let [(alone, _), (pooled, _)] = Scope::SUFFIXES;
+        [alone, pooled, Self::PERSONAL, Self::SHARED]
+    }
+
     /// A name without what says whether nodes have layers of their own, and what that is.
     pub(crate) fn split_layer(name: &str) -> (&str, Option<bool>) {
         let suffixes = [(Self::PERSONAL, true), (Self::SHARED, false)];
@@ -245,6 +251,11 @@ impl MethodChoice {
     /// Whether it is this reference.
     pub fn is(self, reference: Reference) -> bool {
         self.info.reference == Some(reference)
+    }
+
+    /// Whether a report may be about it: one could choose it for a federation.
+    pub(crate) fn may_be_subject(self) -> bool {
+        self.info.role == Role::Choice && self.scope == Scope::Federated
     }
 
     /// Whether it needs no features: a forecast without learning.

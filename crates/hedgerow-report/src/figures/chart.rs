@@ -73,6 +73,8 @@ pub(crate) enum Shape {
     Range { x: f64, ends: (f64, f64), style: LineStyle },
     /// An area from the floor to its tops, below the layers drawn before it.
     Layer { rounds: Vec<f64>, tops: Vec<f64>, color: Color, has_edge: bool },
+    /// Places across and up.
+    Dots { spots: Vec<(f64, f64)>, color: Color },
     /// Rounds in which the data changes: a line, or a shade where it takes longer.
     Change { from: f64, to: f64 },
 }
@@ -328,6 +330,10 @@ pub(super) fn shape(svg: &mut Svg, frame: Frame, axes: (&Axis, &Axis), shape: &S
             if *has_edge {
                 svg.line(&edge, LineStyle { opacity: 0.7, ..LineStyle::solid(PAPER, 0.5) });
             }
+        }
+        Shape::Dots { spots, color } => {
+            let spots: Vec<Spot> = spots.iter().map(|(x, y)| spot(*x, *y)).collect();
+            svg.dots(&spots, *color);
         }
         Shape::Change { from, to } => {
             let (low, high) = (axes.1.low(), axes.1.high());

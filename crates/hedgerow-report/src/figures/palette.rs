@@ -22,7 +22,7 @@ impl Color {
     }
 
     /// A colour between this one (a share of 0) and another (a share of 1).
-    pub(super) fn mixed(self, other: Self, share: f64) -> Self {
+    pub(crate) fn mixed(self, other: Self, share: f64) -> Self {
         let ((r, g, b), (to_r, to_g, to_b)) = (self.rgb, other.rgb);
         let part = |from: u8, to: u8| {
             (f64::from(from) + (f64::from(to) - f64::from(from)) * share).round() as u8
@@ -38,7 +38,7 @@ impl Color {
 
     /// Attributes that paint a shape, where `of` is `fill` or `stroke`; the class is for the style
     /// of a page.
-    pub(super) fn attributes(self, of: &str) -> String {
+    pub(crate) fn attributes(self, of: &str) -> String {
         match self.role {
             "" => format!(" {of}=\"{}\"", self.hex()),
             role => format!(" class=\"{role}-{of}\" {of}=\"{}\"", self.hex()),
@@ -59,7 +59,7 @@ pub(crate) const FINE_GRID: Color = Color::with_role(0xf0, 0xf2, 0xf4, "fine");
 pub(crate) const PAPER: Color = Color::with_role(0xff, 0xff, 0xff, "paper");
 
 /// Text on coloured ground, which is the same on light and dark pages.
-pub(super) const WHITE: Color = Color::rgb(0xff, 0xff, 0xff);
+pub(crate) const WHITE: Color = Color::rgb(0xff, 0xff, 0xff);
 pub(super) const BLACK: Color = Color::rgb(0x1a, 0x1a, 0x1a);
 
 /// Colours that sentences name.
@@ -77,7 +77,7 @@ pub(crate) struct LineStyle {
 }
 
 impl LineStyle {
-    pub(super) const fn solid(color: Color, width: f64) -> Self {
+    pub(crate) const fn solid(color: Color, width: f64) -> Self {
         Self { color, dash: Dash::Solid, width, opacity: 1.0 }
     }
 }

@@ -44,6 +44,12 @@ impl Axis {
         Self { spacing, least_step: 1.0, ..Self::exactly(0.0..=high) }
     }
 
+    /// From one round to another, with some air after it for the last number.
+    pub(crate) fn rounds_from(first: f64, last: f64) -> Self {
+        let air = 0.02 * (last - first);
+        Self { least_step: 1.0, ..Self::exactly(first..=(last + air).max(first + 1.0)) }
+    }
+
     /// Exactly this range.
     pub(crate) fn exactly(range: RangeInclusive<f64>) -> Self {
         let (low, high) = range.into_inner();

@@ -97,6 +97,19 @@ impl Svg {
         self.body.push_str("\"/>\n");
     }
 
+    /// Small dots in one path.
+    pub(super) fn dots(&mut self, spots: &[Spot], color: Color) {
+        let color = color.attributes("stroke");
+        _ = write!(
+            self.body,
+            "<path fill=\"none\"{color} stroke-width=\"4\" stroke-linecap=\"round\" opacity=\"0.5\" d=\""
+        );
+        for (x, y) in spots {
+            _ = write!(self.body, "M{} {}h0", rounded(*x), rounded(*y));
+        }
+        self.body.push_str("\"/>\n");
+    }
+
     pub(super) fn area(&mut self, outline: &[Spot], color: Color, alpha: f64) {
         let (color, opacity) = (color.attributes("fill"), opacity(alpha));
         _ = write!(self.body, "<polygon{color}{opacity} points=\"");

@@ -1,11 +1,12 @@
 //! The charts of the report and the markup around them.
 
 use hedgerow_lab::measure::Measure;
-use hedgerow_lab::results::Results;
+use hedgerow_lab::results::{MethodResult, Results};
 
 use crate::figures::chart::Chart;
 use crate::figures::errors::{self, Error};
 use crate::figures::markup::escape;
+use crate::figures::predictions::{self, Stretch, coverage_chart, scatter_chart};
 use crate::figures::{convergence_chart, error_chart, kernel_chart, regret_chart};
 
 /// How the growth of the regret is measured.
@@ -29,13 +30,20 @@ struct Switch {
     name: &'static str,
     legend: &'static str,
     /// Value and label of each.
-    options: Vec<(&'static str, String)>,
+    options: Vec<(String, String)>,
 }
 
 /// All charts that there is data for.
 pub(super) fn charts(results: &Results) -> Vec<ChartSection> {
     [
         errors_over_time(results),
+        results.subject().and_then(|subject| courses(results, subject)),
+        results.subject().and_then(|subject| {
+            Some(ChartSection::of("scatter", results, scatter_chart(results, subject)?))
+        }),
+        results.subject().and_then(|subject| {
+            Some(ChartSection::of("coverage", results, coverage_chart(results, subject)?))
+        }),
         kernel_chart(results).map(|chart| ChartSection::of("kernels", results, chart)),
         convergence_chart(results).map(|chart| ChartSection::of("convergence", results, chart)),
         regret_chart(results).map(|chart| {
@@ -92,7 +100,7 @@ impl ChartSection {
 impl Switch {
     /// A group of radio buttons.
     fn markup(&self, chart: &str) -> String {
-        let option = |(i, (value, label)): (usize, &(&str, String))| {
+        let option = |(i, (value, label)): (usize, &(String, String))| {
             let (name, checked) = (self.name, if i == 0 { " checked" } else { "" });
             let label = escape(label);
             format!(
@@ -128,14 +136,17 @@ fn errors_over_time(results: &Results) -> Option<ChartSection> {
     section.switches.push(Switch {
         name: "axis",
         legend: "Vertical axis",
-        options: axes.map(|(value, label)| (value, label.to_owned())).to_vec(),
+        options: axes.map(|(value, label)| (value.to_owned(), label.to_owned())).to_vec(),
     });
     if windowed.is_some() {
         let of_window = format!("last {} rounds", results.window);
         section.switches.push(Switch {
             name: "error",
             legend: "Error over",
-            options: vec![("running", "all rounds so far".into()), ("windowed", of_window)],
+            options: vec![
+                ("running".into(), "all rounds so far".into()),
+                ("windowed".into(), of_window),
+            ],
         });
     }
     let has_window = windowed.is_some();
@@ -157,6 +168,62 @@ fn errors_over_time(results: &Results) -> Option<ChartSection> {
     let note = section.views.first().map_or("", |(_, chart)| chart.note.trim_end());
     section.caption = format!("{note} Solid: federated methods; dashed or dotted: for comparison.");
     Some(section)
+}
+
+/// Predictions and labels over time, at the device and over the stretch that the reader chooses.
+fn courses(results: &Results, subject: &MethodResult) -> Option<ChartSection> {
+    let devices = &subject.sampled.as_ref()?.devices;
+    let count = devices.len();
+    // The typical device comes first.
+    let mut places: Vec<usize> = (0..count).collect();
+    places.sort_by_key(|place| predictions::rank(*place, count) != "typical");
+    let stretches =
+        [("recent", Stretch::Recent, "latest predictions"), ("whole", Stretch::Whole, "whole run")];
+    let is_long = devices.iter().any(|course| course.whole.len() > course.recent.len());
+    let stretches = &stretches[..if is_long { 2 } else { 1 }];
+    let mut switches = Vec::new();
+    if count > 1 {
+        let option = |place: &usize| {
+            let name = predictions::device_name(results, devices[*place].node as usize);
+            let label = match predictions::rank(*place, count) {
+                "" => name,
+                rank => format!("{name} ({rank})"),
+            };
+            (place.to_string(), label)
+        };
+        let options = places.iter().map(option).collect();
+        switches.push(Switch { name: "device", legend: "Device", options });
+    }
+    if is_long {
+        let option =
+            |(value, _, label): &(&str, Stretch, &str)| ((*value).to_owned(), (*label).to_owned());
+        let options = stretches.iter().map(option).collect();
+        switches.push(Switch { name: "stretch", legend: "Show", options });
+    }
+    let mut views = Vec::new();
+    for place in &places {
+        for (value, stretch, _) in stretches {
+            let place_name = if count > 1 { place.to_string() } else { String::new() };
+            let name = format!("{place_name} {}", if is_long { value } else { "" });
+            let chart = predictions::course_chart(results, subject, *place, *stretch)?;
+            views.push((name.trim().to_owned(), chart));
+        }
+    }
+    let note = views.first().map_or("", |(_, chart)| chart.note.as_str());
+    let which = match count {
+        1 => String::new(),
+        _ => format!(
+            " Devices from the largest error to the least, {count} of {}; the first trial.",
+            results.nodes
+        ),
+    };
+    Some(ChartSection {
+        id: "predictions",
+        heading: "Predictions and truth over time".to_owned(),
+        caption: format!("{note}{which}"),
+        switches,
+        views,
+    })
 }
 
 #[cfg(test)]
@@ -190,10 +257,29 @@ mod tests {
     }
 
     #[test]
+    fn the_reader_chooses_a_device_and_a_stretch() {
+        let mut results = results(3, 20, 2);
+        hedgerow_lab::testing::add_predictions(&mut results, 5, 40);
+        results.node_names = (0..5).map(|node| format!("meter <{node}>")).collect();
+        let found = section(&results, "predictions");
+        assert_eq!(views(&found)[..3], ["2 recent", "2 whole", "0 recent"]);
+        assert_eq!(found.views.len(), 10);
+        let markup = found.markup();
+        for part in ["meter &lt;2&gt; (typical)", "meter &lt;4&gt; (worst)", "value=\"whole\""] {
+            assert!(markup.contains(part), "{part}: {markup}");
+        }
+        hedgerow_lab::testing::add_predictions(&mut results, 1, 1);
+        let found = section(&results, "predictions");
+        assert_eq!(views(&found), [""]);
+        assert!(found.switches.is_empty() && !found.markup().contains("NaN"));
+    }
+
+    #[test]
     fn a_method_has_the_colour_of_the_figures() {
         let results = results(3, 20, 2);
         let color = palette::method(&results, "naive").color.hex();
-        for section in charts(&results).iter().filter(|section| section.id != "kernels") {
+        let has_naive = |section: &&ChartSection| !["kernels", "coverage"].contains(&section.id);
+        for section in charts(&results).iter().filter(has_naive) {
             let markup = section.markup();
             let (_, line) = markup.split_once("data-label=\"naive\"").unwrap();
             let (line, _) = line.split_once("</g>").unwrap();

@@ -1,8 +1,11 @@
-//! Errors device by device, worst first.
+//! Errors device by device, worst first, and by the hour and the day.
 
 use hedgerow_lab::results::{MethodResult, Results};
 
+use crate::figures::markup::escape;
 use crate::figures::number::significant;
+use crate::figures::predictions::device_name;
+use crate::figures::subsets::{device_bars, hour_bars, weekday_bars, worst_first};
 use crate::table::{NOTHING, Table};
 
 /// Devices in the table of a page.
@@ -11,28 +14,21 @@ const MOST_SHOWN: usize = 50;
 /// The errors of the method at each device, worst first, beside those of other methods; empty if
 /// they are not known, or there is one device.
 pub(super) fn devices(results: &Results, subject: &MethodResult) -> String {
-    let mut order: Vec<usize> =
-        (0..subject.nodes.len()).filter(|node| subject.nodes[*node].predictions > 0).collect();
-    if order.len() < 2 {
-        return String::new();
-    }
-    order.sort_by(|a, b| subject.nodes[*b].mse.total_cmp(&subject.nodes[*a].mse));
+    let order = worst_first(subject);
+    let Some(bars) = device_bars(results, subject) else { return String::new() };
     let others = results.methods.iter().filter(|method| {
         !std::ptr::eq(*method, subject) && method.nodes.len() == subject.nodes.len()
     });
     // One entry for each kernel would fill the page.
     let shown: Vec<&MethodResult> =
         [subject].into_iter().chain(others.filter(|method| method.kernel.is_none())).collect();
-    let name = |node: usize| {
-        results.node_names.get(node).cloned().unwrap_or_else(|| (node + 1).to_string())
-    };
     let row = |node: &usize| {
         let error = |method: &&MethodResult| match method.nodes[*node] {
             node if node.predictions > 0 => significant(node.mse, 3),
             _ => NOTHING.to_owned(),
         };
         let predictions = subject.nodes[*node].predictions / results.trials.max(1) as u64;
-        let head = [name(*node), predictions.to_string()];
+        let head = [device_name(results, *node), predictions.to_string()];
         head.into_iter().chain(shown.iter().map(error)).collect()
     };
     let headings = ["Device".to_owned(), "Predictions".to_owned()]
@@ -46,15 +42,35 @@ pub(super) fn devices(results: &Results, subject: &MethodResult) -> String {
     format!(
         "<section aria-labelledby=\"devices-heading\">\n\
          <h2 id=\"devices-heading\">Error per device</h2>\n{}\
+         <p class=\"caption\">{}</p>\n{}\
          <p class=\"caption\">Worst first, over all trials.{rest}</p>\n</section>\n",
+        bars.in_page(),
+        escape(&bars.note),
         table.html("Error per device")
+    )
+}
+
+/// Errors by hour of the day and by day of the week; empty without dates.
+pub(super) fn calendar(results: &Results, subject: &MethodResult) -> String {
+    let (Some(hours), Some(weekdays)) =
+        (hour_bars(results, subject), weekday_bars(results, subject))
+    else {
+        return String::new();
+    };
+    format!(
+        "<section aria-labelledby=\"calendar-heading\">\n\
+         <h2 id=\"calendar-heading\">Error by hour of day and day of the week</h2>\n\
+         <div class=\"pair\">\n{}{}</div>\n<p class=\"caption\">{}</p>\n</section>\n",
+        hours.in_page(),
+        weekdays.in_page(),
+        escape(&hours.note)
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hedgerow_lab::results::NodeError;
+    use hedgerow_lab::results::SubsetError;
     use hedgerow_lab::testing::run;
 
     #[test]
@@ -62,7 +78,7 @@ mod tests {
         let mut results = run(&[("tr", 1.0), ("mk", 2.0)]);
         results.node_names = ["a", "b<", "c"].map(str::to_owned).to_vec();
         for method in &mut results.methods {
-            let errors = [0.1, 0.3, 0.2].map(|mse| NodeError { predictions: 8, mse });
+            let errors = [0.1, 0.3, 0.2].map(|mse| SubsetError { predictions: 8, mse });
             method.nodes = errors.to_vec();
         }
         let subject = results.method("tr").unwrap();

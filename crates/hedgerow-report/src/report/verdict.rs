@@ -10,7 +10,7 @@ use hedgerow_lab::settings::Scope;
 
 /// Plain sentences about one method and those that it is compared with.
 pub(super) fn verdict(results: &Results) -> String {
-    let Some(subject) = subject(results) else {
+    let Some(subject) = results.subject() else {
         return "No method was run.".to_owned();
     };
     let name = subject.label();
@@ -37,25 +37,6 @@ pub(super) fn verdict(results: &Results) -> String {
             .then(|| "With a single trial, nothing is known about the spread.".to_owned()),
     ];
     comparisons.into_iter().chain(rest.into_iter().flatten()).collect::<Vec<_>>().join(" ")
-}
-
-/// The method with the least error of those that one could choose for a federation and that send
-/// less than all models; else of all that learn.
-pub(super) fn subject(results: &Results) -> Option<&MethodResult> {
-    let methods = || results.methods.iter();
-    let error = |method: &MethodResult| Measure::of(results).moments(method).mean;
-    let is_candidate = |method: &&MethodResult| {
-        let info = method.info();
-        let is_alone = method.name.ends_with(Scope::Alone.suffix());
-        method.role() == Role::Choice && !is_alone && !info.is_local && !info.uploads_all_models
-    };
-    let learns = |method: &&MethodResult| !method.is(Reference::Hindsight) && !method.is_trivial();
-    let least = |a: &&MethodResult, b: &&MethodResult| error(a).total_cmp(&error(b));
-    methods()
-        .filter(is_candidate)
-        .min_by(least)
-        .or_else(|| methods().filter(learns).min_by(least))
-        .or_else(|| methods().next())
 }
 
 /// A value of the measure, and of the share of wrong signs where there is one.
@@ -435,7 +416,7 @@ mod tests {
             (&[("naive", 1.0), ("own-method", 2.0)], "own-method"),
             (&[("naive", 1.0), ("central", 0.5)], "central"),
         ] {
-            assert_eq!(subject(&run(methods)).unwrap().name, expected, "{methods:?}");
+            assert_eq!(run(methods).subject().unwrap().name, expected, "{methods:?}");
         }
     }
 

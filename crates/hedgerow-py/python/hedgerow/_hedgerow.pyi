@@ -326,5 +326,6 @@ def compare(
     *,
     data: Sequence[str] | None = None,
     partitions: Sequence[str] | None = None,
+    budgets: Sequence[int] | None = None,
     against: str | None = None,
 ) -> tuple[str, list[tuple[str, str]]]: ...

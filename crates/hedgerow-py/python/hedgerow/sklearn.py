@@ -48,6 +48,10 @@ __all__ = ["FourierFeatures", "HedgerowClassifier", "HedgerowRegressor"]
 _Kernels = Sequence[float | tuple[str, float]]
 _FLOATS = [np.float64, np.float32]
 
+# The largest weight of a row, and rows that are repeated at a time.
+_MOST_WEIGHT = 1000
+_PIECE = 4096
+
 
 class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Online regression with many kernels.
@@ -146,13 +150,17 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.passes = passes
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learns the rows in order, ``passes`` times, with a new model."""
-        return self._learn(X, y, is_new=True, passes=_passes(self))
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learns the rows in order, ``passes`` times, with a new model.
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learns more rows, in order."""
-        return self._learn(X, y, is_new=not self.__sklearn_is_fitted__(), passes=1)
+        Weights are whole numbers: a row of weight k is learned k times in a row, one of weight 0 is
+        left out.
+        """
+        return self._learn(X, y, sample_weight, is_new=True, passes=_passes(self))
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learns more rows, in order. Weights are those of ``fit``."""
+        return self._learn(X, y, sample_weight, is_new=not self.__sklearn_is_fitted__(), passes=1)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Predicts the labels of rows."""
@@ -180,18 +188,23 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
-    def _learn(self, X: ArrayLike, y: ArrayLike, *, is_new: bool, passes: int) -> Self:
+    def _learn(
+        self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None, *, is_new: bool, passes: int
+    ) -> Self:
         if is_new:
             _forget(self, "learner_", "n_samples_seen_", "n_missing_labels_")
         if self.loss == "logistic":
             raise ValueError('loss must be "squared" or "huber" for a regressor, but is "logistic"')
-        X, y, missing = _labelled(X, y)
+        X, y, has_label = _labelled(X, y)
         rows, labels = _rows(self, X, y, reset=is_new, y_numeric=True)
         labels = column_or_1d(labels, dtype=np.float64, warn=True)
+        pieces = _repeated(rows, weights, has_label)
         settings = {"loss": self.loss, "huber_delta": self.huber_delta}
         learner = Learner(_plan(self, settings)) if is_new else self.learner_
         for _ in range(passes):
-            learner.learn(rows, labels)
+            for piece in pieces:
+                learner.learn(rows[piece], labels[piece])
+        missing = 0 if has_label is None else int(np.sum(~has_label))
         self.n_missing_labels_ = missing + getattr(self, "n_missing_labels_", 0)
         self.learner_, self.n_samples_seen_ = learner, learner.samples
         return self
@@ -276,13 +289,24 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.passes = passes
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learns the rows in order with a new model."""
-        return self._learn(X, y, None, is_new=True, passes=_passes(self))
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learns the rows in order with a new model.
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+        Weights are whole numbers: a row of weight k is learned k times in a row, one of weight 0 is
+        left out.
+        """
+        return self._learn(X, y, None, sample_weight, is_new=True, passes=_passes(self))
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Learns more rows, in order. The first call needs all ``classes``."""
-        return self._learn(X, y, classes, is_new=not self.__sklearn_is_fitted__(), passes=1)
+        is_new = not self.__sklearn_is_fitted__()
+        return self._learn(X, y, classes, sample_weight, is_new=is_new, passes=1)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """The probability of each class, for each row."""
@@ -306,16 +330,24 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _learn(
-        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None, *, is_new: bool, passes: int
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None,
+        weights: ArrayLike | None,
+        *,
+        is_new: bool,
+        passes: int,
     ) -> Self:
         if is_new:
             _forget(self, "classes_", "_scores", "n_samples_seen_", "n_missing_labels_")
         if self.loss == "huber":
             raise ValueError('loss must be "squared" or "logistic" for a classifier, but is "huber"')
-        X, y, missing = _labelled(X, y)
+        X, y, has_label = _labelled(X, y)
         rows, labels = _rows(self, X, y, reset=is_new)
         labels = column_or_1d(labels, warn=True)
         check_classification_targets(labels)
+        pieces = _repeated(rows, weights, has_label)
         if is_new:
             known = unique_labels(labels if classes is None else classes)
             new = partial(Learner, _plan(self, {"loss": self.loss}))
@@ -329,8 +361,10 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             stranger = labels[unknown].tolist()[0]
             raise ValueError(f"class {stranger!r} isn't among those of the first call: {known}")
         for _ in range(passes):
-            scores.learn(rows, codes.tolist())
-            seen += rows.shape[0]
+            for piece in pieces:
+                scores.learn(rows[piece], codes[piece].tolist())
+                seen += len(codes[piece])
+        missing = 0 if has_label is None else int(np.sum(~has_label))
         self.n_missing_labels_ = missing + getattr(self, "n_missing_labels_", 0)
         self.classes_, self._scores, self.n_samples_seen_ = known, scores, seen
         return self
@@ -448,19 +482,46 @@ def _rows(estimator: Any, X: Any, *y: Any, reset: bool = False, **more: Any) -> 
     return validate_data(estimator, X, *y, reset=reset, **known, **more)
 
 
-def _labelled(X: Any, y: Any) -> tuple[Any, Any, int]:
-    """The rows that have a label, and how many have none. If none has one, all: that is refused."""
+def _labelled(X: Any, y: Any) -> tuple[Any, Any, NDArray[np.bool_] | None]:
+    """The rows that have a label, and which these are; None is all.
+
+    All are returned if none has one, which scikit-learn refuses.
+    """
     labels = np.asarray(y)
     if labels.dtype.kind == "f":
         missing = np.isnan(labels.ravel())
     elif labels.dtype.kind == "O":
         missing = np.array([is_missing(label) for label in labels.ravel().tolist()], dtype=bool)
     else:
-        return X, y, 0
+        return X, y, None
     if not missing.any() or missing.all() or len(missing) != _num_samples(X):
-        return X, y, 0
+        return X, y, None
     kept = np.flatnonzero(~missing)
-    return _safe_indexing(X, kept), labels.ravel()[kept], int(missing.sum())
+    return _safe_indexing(X, kept), labels.ravel()[kept], ~missing
+
+
+def _repeated(rows: Any, weights: Any, known: NDArray[np.bool_] | None) -> list[Any]:
+    """The rows to learn, piece by piece: each as often as its weight says."""
+    if weights is None:
+        return [slice(None)]
+    weights = np.asarray(weights)
+    if weights.dtype.kind not in "biuf" or weights.ndim != 1:
+        raise ValueError(f"sample_weight must be a vector of numbers, but is {weights!r:.50}")
+    count = rows.shape[0] if known is None else len(known)
+    if len(weights) != count:
+        raise ValueError(f"sample_weight must have {count} numbers, as X has rows, but has {len(weights)}")
+    weights = weights if known is None else weights[known]
+    bad = ~((weights >= 0) & (weights <= _MOST_WEIGHT) & (weights == np.floor(weights)))
+    if bad.any():
+        at = int(bad.argmax())
+        raise ValueError(
+            f"sample_weight must be whole numbers from 0 to {_MOST_WEIGHT}, as a row of weight k is learned "
+            f"k times, but row {at} has {weights[at]}: multiply and round the weights"
+        )
+    order = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
+    if len(order) == 0:
+        raise ValueError("sample_weight is zero for every row: nothing is left to learn")
+    return [order[begin : begin + _PIECE] for begin in range(0, len(order), _PIECE)]
 
 
 def _passes(estimator: Any) -> int:

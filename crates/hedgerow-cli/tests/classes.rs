@@ -59,8 +59,10 @@ fn a_file_with_text_labels_gives_an_answer_and_predictions() {
     ));
     assert_eq!(found["methods"][0]["targets"][1]["target"], "heat", "{found}");
     let both = ["--target", "heat", "--series", "heat,power"];
-    let output = hedgerow(folder, &[&["simulate", "--data", "machines.csv"], &both[..]].concat());
-    assert_refused(&output, 2, &["data.series", "at every node", "a node of each"], folder);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let output = hedgerow(elsewhere.path(), &[&["simulate"], &both[..]].concat());
+    let parts = ["data.series", "at every node", "a node of each"];
+    assert_refused(&output, 2, &parts, elsewhere.path());
 }
 
 #[test]

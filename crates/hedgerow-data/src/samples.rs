@@ -117,12 +117,16 @@ impl SampleStream {
         rows: Box<dyn Rows>,
         schema: &TableSchema,
     ) -> Result<Self, DataError> {
-        let is_live = file == Path::new("-");
+        let (is_live, mut schema) = (file == Path::new("-"), schema.clone());
+        if !schema.looks_back() {
+            // Each row is predicted by itself.
+            (schema.disorder, schema.duplicates) = (Disorder::Keep, Duplicates::Keep);
+        }
         if is_live && schema.disorder == Disorder::Sort {
             return Err(DataError::NeedsWholeFile("data.disorder = \"sort\""));
         }
-        let tables = Tables::predicting(file, rows, schema)?;
-        Self::over((tables, schema.clone()), None, is_live)
+        let tables = Tables::predicting(file, rows, &schema)?;
+        Self::over((tables, schema), None, is_live)
     }
 
     fn over(

@@ -271,9 +271,12 @@ mod tests {
 
     #[test]
     fn another_table_becomes_the_same_inputs() {
-        let schema = TableSchema { lags: 0, lagged: vec![], ..weather() };
-        // Other columns, another order, no label, a text that was never seen.
-        let found = predicted(&schema, "when,sky,temp\n1,rain,7\n2,fog,8\n").unwrap();
+        let time = vec!["when".to_owned()];
+        let (disorder, duplicates) = (Disorder::Refuse, Duplicates::Refuse);
+        let past = TableSchema { lags: 0, lagged: vec![], time, ..weather() };
+        let schema = TableSchema { disorder, duplicates, ..past };
+        // Other columns, another order, no label, the same time twice, a text that was never seen.
+        let found = predicted(&schema, "when,sky,temp\n1,rain,7\n1,fog,8\n").unwrap();
         let expected = [[7.0, 0.0, 1.0], [8.0, 0.0, 0.0]];
         assert!(found.iter().map(|(x, _)| &x[..]).eq(expected.iter().map(|x| &x[..])));
         assert!(found.iter().all(|(_, y)| y.is_nan()));

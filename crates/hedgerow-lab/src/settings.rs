@@ -60,6 +60,8 @@ pub struct Settings {
     pub out: PathBuf,
     /// The share of labels that intervals contain.
     pub interval: Level,
+    /// Whether the importance of columns is measured.
+    pub importance: bool,
     /// Where predictions go, if they are asked for.
     pub predictions: Option<PathBuf>,
     /// Whether results have the predictions of the first trial, as they do if they go to a file.
@@ -310,6 +312,7 @@ fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
             out => PathBuf::from(out),
         },
         interval: run.interval,
+        importance: run.importance,
         keeps_predictions: !run.predictions.is_empty(),
         predictions: Some(run.predictions).filter(|file| !file.is_empty()).map(PathBuf::from),
         kernels: kernels.dictionary(),

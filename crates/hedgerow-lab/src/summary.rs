@@ -236,6 +236,7 @@ fn over_trials(
             regret,
         },
         sampled: first.sampled.clone(),
+        importance: first.importance.clone(),
     }
 }
 

@@ -71,5 +71,6 @@ pub(super) struct RunConfig {
     pub(super) memory_limit: f64,
     pub(super) out: String,
     pub(super) interval: Level,
+    pub(super) importance: bool,
     pub(super) predictions: String,
 }

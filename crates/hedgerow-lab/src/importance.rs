@@ -4,7 +4,7 @@
 use crate::results::{ColumnImportance, ImportanceResult};
 
 /// Windows are joined in pairs whenever there are so many.
-const MOST_WINDOWS: usize = 64;
+const MOST_WINDOWS: usize = 24;
 
 /// The sum of increases of the loss where the values of a column were replaced, in the label's own
 /// unit, and how many there were.
@@ -106,14 +106,14 @@ mod tests {
 
     #[test]
     fn windows_are_bounded_and_reach_to_the_end() {
-        for rounds in [1, 63, 64, 65, 1000, 12_345_u64] {
+        for rounds in [1, 23, 24, 25, 1000, 12_345_u64] {
             let mut course = ImportanceCourse::new(vec!["a".into()]);
             // The increase is the number of the round.
             let so_far = |round: u64| vec![((round * (round + 1) / 2) as f64, round)];
             (1..=rounds).for_each(|round| course.close_round(|| so_far(round)));
             let ImportanceResult { columns, rounds: ends } = course.finish(so_far(rounds));
             assert!(ends.len() <= MOST_WINDOWS && ends.last() == Some(&rounds), "{ends:?}");
-            assert!(rounds < 64 || ends.len() >= MOST_WINDOWS / 2);
+            assert!(rounds < 24 || ends.len() >= MOST_WINDOWS / 2);
             assert_eq!(columns[0].increase, (rounds + 1) as f64 / 2.0);
             let mut start = 0;
             for (end, window) in ends.iter().zip(&columns[0].windows) {

@@ -8,8 +8,10 @@
 //! values) are replaced together.
 //!
 //! Earlier samples are no older than about 200 samples, so that values that a sensor no longer
-//! sends don't come back. Learning is untouched: nothing here changes a model. Nothing is
-//! sent and nothing is saved: after a restart the measurement begins anew.
+//! sends don't come back. No prediction counts as worse than one that is off by twice the spread of
+//! the labels: a rare value in a model that has hardly seen it would outweigh all else. Learning is
+//! untouched: nothing here changes a model. Nothing is sent and nothing is saved: after a restart
+//! the measurement begins anew.
 
 use alloc::vec::Vec;
 
@@ -44,6 +46,10 @@ const KEPT_EVERY: u64 = 4;
 /// Samples that are kept, and numbers in all of them.
 const MOST_ROWS: usize = 48;
 const MOST_NUMBERS: usize = 1 << 16;
+/// Variances of the labels that a squared error counts as at most.
+const MOST_SPREADS: f64 = 4.0;
+/// Labels that their variance follows.
+const LABELS: u64 = 256;
 /// Measurements of a column that its recent importance follows.
 const RECENT: u64 = 20;
 
@@ -72,6 +78,17 @@ impl GroupImportance {
     }
 }
 
+/// Most bytes that a node takes for it, with so many inputs and features.
+pub fn memory(inputs: usize, width: usize) -> usize {
+    let numbers = (most_rows(inputs) + 1) * inputs + width;
+    let groups = inputs * (size_of::<GroupImportance>() + size_of::<usize>());
+    size_of::<ImportanceMeter>() + size_of::<f32>() * numbers + groups
+}
+
+fn most_rows(inputs: usize) -> usize {
+    (MOST_NUMBERS / inputs.max(1)).clamp(2, MOST_ROWS)
+}
+
 /// What a node knows of the importance of its columns.
 #[derive(Debug, Clone)]
 pub(crate) struct ImportanceMeter {
@@ -79,6 +96,7 @@ pub(crate) struct ImportanceMeter {
     /// The group of each input.
     group_of: Vec<usize>,
     groups: Vec<GroupImportance>,
+    labels: LabelSpread,
     samples: u64,
     /// Groups that were measured.
     turns: u64,
@@ -93,13 +111,19 @@ pub(crate) struct ImportanceMeter {
 
 impl ImportanceMeter {
     /// `group_of` has the group of each input, from 0 without gaps.
-    pub(crate) fn new(group_of: Vec<usize>, seed: u64, id: NodeId, width: usize) -> Self {
+    pub(crate) fn new(
+        group_of: Vec<usize>,
+        seed: u64,
+        id: NodeId,
+        (width, outputs): (usize, usize),
+    ) -> Self {
         let (inputs, groups) = (group_of.len(), group_of.iter().max().map_or(0, |most| most + 1));
-        let most_rows = (MOST_NUMBERS / inputs.max(1)).clamp(2, MOST_ROWS);
+        let most_rows = most_rows(inputs);
         Self {
             random: CounterRng::from_seed(seed).derive(Purpose::Importance, u64::from(id)),
             group_of,
             groups: vec![GroupImportance::default(); groups],
+            labels: LabelSpread::new(outputs),
             samples: 0,
             turns: u64::from(id),
             rows: Vec::with_capacity(most_rows * inputs),
@@ -153,9 +177,15 @@ impl ImportanceMeter {
         Features::made(&self.z)
     }
 
-    /// The loss with replaced values, less the loss without.
-    pub(crate) fn add(&mut self, group: usize, increase: f64) {
-        self.groups[group].add(increase);
+    /// The label of each output of the sample has come.
+    pub(crate) fn see_labels(&mut self, label: impl Fn(usize) -> f32) {
+        self.labels.see(label);
+    }
+
+    /// The loss with replaced values, and without.
+    pub(crate) fn add(&mut self, group: usize, replaced: f64, plain: f64) {
+        let most = MOST_SPREADS * self.labels.variance;
+        self.groups[group].add(replaced.min(most) - plain.min(most));
     }
 
     /// Follows a change of scale.
@@ -167,6 +197,8 @@ impl ImportanceMeter {
             }
         }
         let factor = rescaling.loss_factor();
+        self.labels.variance = (self.labels.variance * factor).min(MAX_SUM);
+        self.labels.has_means = false;
         for group in &mut self.groups {
             group.increase = (group.increase * factor).clamp(-MAX_SUM, MAX_SUM);
             group.recent = (group.recent * factor).clamp(-MAX_SUM, MAX_SUM);
@@ -179,5 +211,40 @@ impl ImportanceMeter {
         self.rows.clear();
         self.oldest = 0;
         rows
+    }
+}
+
+/// Mean and variance of the latest labels, the latter averaged over outputs.
+#[derive(Debug, Clone)]
+struct LabelSpread {
+    seen: u64,
+    means: Vec<f64>,
+    /// Whether the means are in the present scale.
+    has_means: bool,
+    variance: f64,
+}
+
+impl LabelSpread {
+    fn new(outputs: usize) -> Self {
+        Self { seen: 0, means: vec![0.0; outputs], has_means: false, variance: 0.0 }
+    }
+
+    fn see(&mut self, label: impl Fn(usize) -> f32) {
+        self.seen += 1;
+        let rate = 1.0 / self.seen.min(LABELS) as f64;
+        let outputs = self.means.len() as f64;
+        let mut squares = 0.0;
+        for (output, mean) in self.means.iter_mut().enumerate() {
+            let label = f64::from(label(output));
+            if !self.has_means {
+                *mean = label;
+            }
+            let from_before = label - *mean;
+            *mean += rate * from_before;
+            squares += from_before * (label - *mean) / outputs;
+        }
+        self.has_means = true;
+        self.variance += rate * (squares - self.variance);
+        self.variance = self.variance.clamp(0.0, MAX_SUM);
     }
 }

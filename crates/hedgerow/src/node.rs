@@ -613,6 +613,7 @@ fn measure_importance(
     label: impl Fn(usize) -> f32,
 ) {
     let Some(meter) = importance else { return };
+    meter.see_labels(&label);
     let Some(group) = meter.next(x, plan.map()) else { return };
     let objective = plan.objective();
     let mut loss = |z: Features<'_>| {
@@ -624,8 +625,8 @@ fn measure_importance(
     };
     let replaced = loss(meter.features());
     // The sample itself comes last: it is the one that own layers learn.
-    let increase = replaced - loss(z);
-    meter.add(group, increase);
+    let plain = loss(z);
+    meter.add(group, replaced, plain);
 }
 
 /// What the method says of a sample, and what the node says.

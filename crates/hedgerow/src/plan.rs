@@ -226,7 +226,7 @@ impl Plan {
             [] => (0..*inputs).collect(),
             groups => groups.to_vec(),
         };
-        let meter = || ImportanceMeter::new(groups, *seed, id, self.width());
+        let meter = || ImportanceMeter::new(groups, *seed, id, (self.width(), self.outputs()));
         (*importance != ImportanceScope::None).then(meter)
     }
 

@@ -81,7 +81,7 @@ pub(crate) fn importance_chart(results: &Results, method: &MethodResult) -> Opti
         return None;
     }
     let values = lines.iter().flat_map(|line| &line.points).map(|point| point.mean);
-    let y = "growth of the MSE without it, in %";
+    let y = "growth of the MSE, in %";
     let hidden = columns.len() - lines.len();
     Some(Chart {
         words: words(results, "Importance of columns over time", y),

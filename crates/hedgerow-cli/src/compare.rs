@@ -7,10 +7,11 @@ use hedgerow_config::flags::{Flag, FlagSet, SettingFlags};
 use hedgerow_lab::compare::{Grid, GridConfig};
 use hedgerow_lab::output::OutputFolder;
 use hedgerow_report::compare;
+use serde_json::json;
 
 use crate::flags;
 use crate::reproduce::{complete, tell_state, write_all};
-use crate::terminal::{print, steps_bar};
+use crate::terminal::{print, print_json, steps_bar};
 
 /// Compare methods on a stream, or on a grid of data sets and partitions.
 ///
@@ -40,6 +41,13 @@ pub(crate) struct Arguments {
     /// each run
     #[arg(long, value_name = "METHOD,...")]
     against: Option<String>,
+    /// Numbers per message, r; several, with commas between them, show error against bytes
+    #[arg(long, value_name = "R,...", value_delimiter = ',', allow_negative_numbers = true)]
+    budget: Option<Vec<i64>>,
+    /// Make only a part of the runs: the N-th of M machines that share the folder (--out). The one
+    /// that finds all runs there writes tables and figures
+    #[arg(long, value_name = "N/M")]
+    shard: Option<String>,
     #[command(flatten)]
     flags: SettingFlags<CompareFlags>,
     /// Print compare.json instead of tables
@@ -54,25 +62,27 @@ pub(crate) struct Arguments {
 struct CompareFlags;
 
 impl FlagSet for CompareFlags {
-    const FLAGS: &'static [Flag] = &[
-        flags::TARGET,
-        Flag { help: "Methods to compare; all by default, references included", ..flags::METHOD },
-        flags::DATA_DIR,
-        flags::SCALING,
-        flags::NODES,
-        flags::BUDGET,
-        flags::TRIALS,
-        flags::ROUNDS,
-        flags::SEED,
-        flags::DROPOUT,
-        flags::THREADS,
-        Flag {
-            help: "Folder for runs, tables, figures and the page; hedgerow-compare by default",
-            ..flags::OUT
-        },
+    const GROUPS: &'static [&'static [Flag]] = &[
+        flags::DATA_OPTIONS,
+        &[
+            Flag {
+                help: "Methods to compare; all by default, references included",
+                ..flags::METHOD
+            },
+            flags::NODES,
+            flags::TRIALS,
+            flags::ROUNDS,
+            flags::SEED,
+            flags::DROPOUT,
+            flags::THREADS,
+            flags::MEMORY_LIMIT,
+            Flag {
+                help: "Folder for runs, tables, figures and the page; hedgerow-compare by default",
+                ..flags::OUT
+            },
+        ],
     ];
-    const SET: &'static str =
-        "Any other setting, such as data.lags=5 or learning.ridge=0.001; may be repeated";
+    const SET: &'static str = "Any other setting, such as learning.ridge=0.001; may be repeated";
 }
 
 const EXAMPLES: &str = "\
@@ -81,7 +91,9 @@ Examples:
   hedgerow compare --data narma --partition sorted-label --trials 20
   hedgerow compare --data house.csv --target price --method gr,mk,local
   hedgerow compare --data friedman,narma --partition round-robin,sorted-label,dirichlet:0.3
+  hedgerow compare --data meters.csv --target load --node meter --time when --budget 50,100,300
   hedgerow compare --published --data-dir ~/data
+  hedgerow compare --published --data-dir ~/data --out /shared/grid --shard 3/8
 
 Writes compare.md, compare.html, compare.csv, compare.json, and the figures compare and bytes as SVG (and
 as PNG if built with `--features png`). Data sets of a grid that are missing are named and left out, and the exit code is 5.";
@@ -98,6 +110,10 @@ pub(crate) fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     let outcome = grid.runs.run(&|name| bar.set_message(name.to_owned()), &|| bar.inc(1));
     bar.finish_and_clear();
     outcome?;
+    let (done, all) = grid.runs.finished();
+    if done < all {
+        return tell_shard(arguments, (done, all), grid.out());
+    }
     let comparison = grid.comparison();
     let texts = compare::texts(&comparison, &missing)?;
     write_all(grid.out(), &compare::figures(&comparison), &texts)?;
@@ -111,6 +127,25 @@ pub(crate) fn compare(arguments: &Arguments) -> anyhow::Result<()> {
     complete(missing)
 }
 
+/// Says that other machines have not finished their runs.
+fn tell_shard(
+    arguments: &Arguments,
+    (done, all): (usize, usize),
+    out: &Path,
+) -> anyhow::Result<()> {
+    let shard = arguments.shard.as_deref().unwrap_or_default();
+    if arguments.json {
+        print_json(&json!({ "shard": shard, "finished": done, "runs": all }))?;
+    } else if !arguments.quiet {
+        print(&format!(
+            "Shard {shard} is finished. {done} of {all} runs are in {}; the shard that finds all \
+             of them there writes tables and figures, and so does this command without --shard.\n",
+            out.join("runs").display()
+        ))?;
+    }
+    Ok(())
+}
+
 impl Arguments {
     /// What the file says, changed by what flags say.
     fn config(&self) -> Result<GridConfig, ConfigError> {
@@ -122,7 +157,9 @@ impl Arguments {
         Ok(GridConfig {
             data: self.data.as_deref().map(names).or(config.data),
             partitions: self.partition.clone().or(config.partitions),
+            budgets: self.budget.clone().or(config.budgets),
             against: self.against.clone().or(config.against),
+            shard: self.shard.as_deref().map_or(Ok(config.shard), str::parse)?,
             ..config
         })
     }

@@ -12,12 +12,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use hedgerow::method::find;
-use hedgerow_config::Layer;
+use hedgerow_config::flags::{Flag, FlagSet, SettingFlags};
+use hedgerow_config::{ConfigError, Layer};
 use hedgerow_lab::run::{self, Experiment};
 use hedgerow_lab::settings::Settings;
 use hedgerow_report::terminal::significant;
 use serde_json::json;
 
+use crate::flags;
 use crate::terminal::{bar, print};
 use fleet::Fleet;
 use folder::DemoFolder;
@@ -30,33 +32,27 @@ use watch::{Status, Watch};
 /// end it tells the error beside that of `hedgerow simulate` on the same samples: if nothing is
 /// killed the two are the same.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(
+    args_override_self = true,
+    after_help = "\
 Examples:
-  hedgerow demo                        one minute, 20 nodes, GR-OFL; open the dashboard meanwhile
+  hedgerow demo                        one minute, 20 nodes, TR-OFL; open the dashboard meanwhile
   hedgerow demo --kill                 the server and some nodes are killed again and again, and come back
-  hedgerow demo --data drift --method mk --rounds 3000 --rate 50")]
+  hedgerow demo --data drift --method mk --rounds 3000 --rate 50
+  hedgerow demo --data meters.csv --target load --node meter --time when --rounds 500"
+)]
 pub(crate) struct Arguments {
-    /// Stream: built-in, a data set by name, or a file (as for `hedgerow simulate`)
-    #[arg(long, value_name = "NAME|FILE", default_value = "friedman")]
-    data: String,
+    #[command(flatten)]
+    flags: SettingFlags<DemoFlags>,
     /// What they run: a federated method of `hedgerow simulate --help`
     #[arg(long, value_name = "METHOD", default_value = "tr")]
     method: String,
-    /// Number of nodes
-    #[arg(long, value_name = "K", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=500))]
-    nodes: u16,
-    /// Rounds
-    #[arg(long, value_name = "T", default_value_t = 1200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    rounds: u32,
     /// Samples a second at each node
     #[arg(long, value_name = "N", default_value_t = 20.0, value_parser = rate)]
     rate: f64,
     /// Kill the server and some nodes from time to time, with SIGKILL
     #[arg(long)]
     kill: bool,
-    /// Where everything random begins
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    seed: u32,
     /// Folder for certificates, states and logs, to be kept; a temporary one otherwise
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
@@ -71,6 +67,24 @@ pub(crate) struct Arguments {
     quiet: bool,
 }
 
+#[derive(Debug, Clone)]
+struct DemoFlags;
+
+impl FlagSet for DemoFlags {
+    const GROUPS: &'static [&'static [Flag]] = &[
+        &[Flag { help: "Built-in stream, data set by name, file or folder", ..flags::DATA }],
+        flags::DATA_OPTIONS,
+        &[
+            flags::NODES,
+            flags::BUDGET,
+            flags::PARTITION,
+            Flag { help: "Rounds; 1200 by default, 0 is all of a file", ..flags::ROUNDS },
+            flags::SEED,
+        ],
+    ];
+    const SET: &'static str = flags::SET_READING;
+}
+
 fn rate(text: &str) -> Result<f64, String> {
     let bound = || "more than 0 and at most 10000".to_owned();
     text.parse().ok().filter(|rate| *rate > 0.0 && *rate <= 10_000.0).ok_or_else(bound)
@@ -79,17 +93,26 @@ fn rate(text: &str) -> Result<f64, String> {
 /// Time between two checks of the processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The run has ended if no round has closed for this long after the last sample.
+/// The run has ended if no round has closed for this long after the last sample, once a round has.
+/// Before that, nodes may wait for each other to agree on a scale.
 const QUIET_AFTER_END: Duration = Duration::from_secs(2);
 
 /// The run has failed if no round has closed for this long before that.
 const QUIET_BEFORE_FAILURE: Duration = Duration::from_secs(60);
 
+/// Most nodes, each a process.
+const MOST_NODES: usize = 500;
+
+/// Rounds unless the user says how many.
+const DEFAULT_ROUNDS: i64 = 1200;
+
 pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
-    let settings = simulation(arguments)?;
+    let mut settings = simulation(arguments)?;
     let data = run::load_data(&settings, &|_| ())?;
     let talks = !arguments.quiet && !arguments.json;
     let folder = DemoFolder::prepare(arguments, &settings, &data)?;
+    // The same samples: nodes with more than the others have some left.
+    settings.rounds = Some(folder.rounds);
     if talks {
         eprintln!("Dashboard: http://{}", folder.dashboard);
         eprintln!("Folder:    {}", folder.path.display());
@@ -98,7 +121,7 @@ pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
     let flag = is_over.clone();
     ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))
         .context("can't listen for Ctrl-C")?;
-    let mut fleet = Fleet::start(&folder, arguments.seed)?;
+    let mut fleet = Fleet::start(&folder, settings.seed)?;
     let ended = run_until_learned(arguments, &folder, &mut fleet, &is_over, talks)?;
     let simulated = Experiment::new(&settings, &data)?.run(&|| ())?;
     let (_, kernel) = method_and_kernel(&arguments.method);
@@ -107,7 +130,7 @@ pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
     let simulated = beside.map(|result| result.mse.mean);
     if arguments.json {
         let told = json!({
-            "schema": 1, "data": data.name, "method": arguments.method, "nodes": arguments.nodes,
+            "schema": 1, "data": data.name, "method": arguments.method, "nodes": folder.nodes(),
             "rounds": ended.round, "samples": ended.samples, "mse": ended.mse.unwrap_or(0.0),
             "simulated_mse": simulated, "servers_killed": fleet.servers_killed,
             "nodes_killed": fleet.nodes_killed, "bytes_up": ended.wire_up,
@@ -116,6 +139,13 @@ pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
         print(&format!("{told}\n"))?;
     } else if talks {
         print(&summary(arguments, &fleet, &ended, simulated))?;
+        if data.missing_labels() > 0 {
+            eprintln!(
+                "note: {} samples without a label were left out over the network; a simulation \
+                 has a round without a sample instead, so its error differs",
+                data.missing_labels()
+            );
+        }
     }
     if arguments.stay && !is_over.load(Ordering::Relaxed) {
         if talks {
@@ -132,15 +162,25 @@ pub(crate) fn demo(arguments: &Arguments) -> anyhow::Result<()> {
 /// The simulation that does the same.
 fn simulation(arguments: &Arguments) -> anyhow::Result<Settings> {
     let (method, _) = method_and_kernel(&arguments.method);
+    let other = arguments.flags.sets().iter().find(|set| !set.trim().starts_with("data."));
+    if let Some(other) = other {
+        let key = other.split('=').next().unwrap_or_default();
+        let bound = "a setting of [data]: a server of one's own takes all (hedgerow config serve)";
+        return Err(ConfigError::out_of_bounds(key, bound, format!("--set {other}")).into());
+    }
     let layer = |key, value: toml::Value| Layer::value("", key, value);
-    Ok(Settings::load(&[
-        layer("data.name", arguments.data.as_str().into()),
-        layer("federation.methods", vec![method].into()),
-        layer("federation.nodes", i64::from(arguments.nodes).into()),
-        layer("run.rounds", i64::from(arguments.rounds).into()),
-        layer("run.seed", i64::from(arguments.seed).into()),
-        layer("run.trials", 1.into()),
-    ])?)
+    let mut layers = vec![layer("run.rounds", DEFAULT_ROUNDS.into())];
+    layers.extend(arguments.flags.layers(None)?);
+    layers
+        .extend([layer("federation.methods", vec![method].into()), layer("run.trials", 1.into())]);
+    let settings = Settings::load(&layers)?;
+    settings.data.check_rereadable()?;
+    if settings.data.columns.horizon > 1 {
+        let bound = "1 in a demonstration, where labels come with their inputs";
+        let horizon = settings.data.columns.horizon;
+        return Err(ConfigError::out_of_bounds("data.horizon", bound, horizon).into());
+    }
+    Ok(settings)
 }
 
 /// The method of a simulation, which runs all kernels of a method with a single one, and the
@@ -164,9 +204,9 @@ fn run_until_learned(
     talks: bool,
 ) -> anyhow::Result<Status> {
     let template = "{elapsed} {wide_bar} round {pos} of {len}  {msg}";
-    let bar = bar(template, Some(u64::from(arguments.rounds)), talks);
+    let bar = bar(template, Some(folder.rounds as u64), talks);
     let (mut writer, mut watch) = (folder.writer()?, Watch::new(folder.dashboard));
-    let begun = fleet.wait_until_connected(&mut watch, arguments.nodes)?;
+    let begun = fleet.wait_until_connected(&mut watch)?;
     let (mut ended, mut moved) = (Status::default(), Instant::now());
     while !is_over.load(Ordering::Relaxed) {
         let due = (begun.elapsed().as_secs_f64() * arguments.rate) as usize;
@@ -194,7 +234,8 @@ fn run_until_learned(
         }
         let has_written_all = writer.written >= folder.rounds;
         let quiet = moved.elapsed();
-        if has_written_all && quiet >= QUIET_AFTER_END {
+        let has_begun = ended.round > 1;
+        if has_written_all && has_begun && quiet >= QUIET_AFTER_END {
             break;
         }
         if quiet >= QUIET_BEFORE_FAILURE {
@@ -218,8 +259,9 @@ fn summary(
     simulated: Option<f64>,
 ) -> String {
     let Status { round: rounds, samples, wire_up, wire_down, .. } = ended;
-    let per_node = |bytes: u64| bytes as f64 / f64::from(arguments.nodes) / (*rounds).max(1) as f64;
-    let mut text = format!("{rounds} rounds, {samples} samples at {} nodes", arguments.nodes);
+    let nodes = fleet.nodes();
+    let per_node = |bytes: u64| bytes as f64 / nodes as f64 / (*rounds).max(1) as f64;
+    let mut text = format!("{rounds} rounds, {samples} samples at {nodes} nodes");
     if arguments.kill {
         let Fleet { servers_killed, nodes_killed, .. } = fleet;
         text += &format!("; killed: the server {servers_killed} times, nodes {nodes_killed} times");

@@ -71,6 +71,9 @@ pub(crate) const SCALING: Flag = Flag::new(
     "How numbers are scaled to the order of one: none, online, online-range, whole-file, \
      whole-file-joint, auto, or a file with known ranges",
 );
+/// How data is read and what its columns mean: the same for every command that reads data.
+pub(crate) const DATA_OPTIONS: &[Flag] =
+    &[DATA_DIR, TARGET, FEATURES, DROP, TIME, NODE, MISSING, CATEGORIES, LAGS, HORIZON, SCALING];
 pub(crate) const METHOD: Flag = Flag::new(
     "method",
     "federation.methods",
@@ -129,6 +132,13 @@ pub(crate) const PREDICTIONS: Flag = Flag::new(
     Takes::Text("FILE"),
     "File for every prediction of the first trial (.csv, .jsonl, .parquet): row, time, node, \
      method, truth, prediction, interval",
+);
+pub(crate) const SAVE_MODEL: Flag = Flag::new(
+    "save-model",
+    "run.save_model",
+    Takes::Text("FILE"),
+    "File for what the first federated method has learned, with each node's own layer, for \
+     `hedgerow predict`",
 );
 pub(crate) const DROPOUT: Flag = Flag::new(
     "dropout",

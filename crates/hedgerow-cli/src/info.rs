@@ -22,8 +22,8 @@ use crate::terminal::{print, print_json};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Data set by name, file or folder
-    #[arg(value_name = "NAME|FILE")]
-    data: String,
+    #[arg(value_name = "NAME|FILE", required_unless_present = "data", conflicts_with = "data")]
+    name: Option<String>,
     #[command(flatten)]
     flags: SettingFlags<InfoFlags>,
     /// Print it as JSON
@@ -35,28 +35,30 @@ pub(crate) struct Arguments {
 struct InfoFlags;
 
 impl FlagSet for InfoFlags {
-    const FLAGS: &'static [Flag] = &[flags::DATA_DIR, flags::MISSING];
+    const GROUPS: &'static [&'static [Flag]] =
+        &[&[Flag { help: "The same as NAME|FILE", ..flags::DATA }], flags::DATA_OPTIONS];
     const SET: &'static str = flags::SET_READING;
 }
 
 pub(crate) fn info(arguments: &Arguments) -> anyhow::Result<()> {
+    let data = arguments.name.clone().or(arguments.flags.given("data")).unwrap_or_default();
     let mut layers = arguments.flags.layers(None)?;
-    layers.push(Layer::value("", "data.name", arguments.data.as_str()));
+    layers.push(Layer::value("", "data.name", data.as_str()));
     let settings = Settings::load(&layers)?;
     let Source::Files { files, provenance } = &settings.data.source else {
         let bound = "a file or a data set: a built-in stream has no columns (hedgerow simulate \
                      --help describes it)";
-        let value = format!("{:?}", arguments.data);
+        let value = format!("{data:?}");
         return Err(ConfigError::out_of_bounds("data.name", bound, value).into());
     };
     let bar = bytes_bar(&settings.data.source, !arguments.json);
-    let info = look_at(files, &settings.data.columns.format, settings.default_nodes, &|read| {
+    let info = look_at(files, &settings.data.columns, settings.default_nodes, &|read| {
         bar.set_position(read);
     });
     bar.finish_and_clear();
     let mut info = info?;
-    info.suggestion.extend(arguments.repeated(&info.suggestion));
-    let entry = catalog::find(&arguments.data);
+    arguments.repeat(&mut info.suggestion);
+    let entry = catalog::find(&data);
     if arguments.json {
         let about = entry.map(|entry| {
             json!({ "name": entry.name, "title": entry.title, "citation": entry.source.citation, "provenance": provenance })
@@ -82,7 +84,7 @@ pub(crate) fn info(arguments: &Arguments) -> anyhow::Result<()> {
         }
         None => format!(
             "\nTo begin with:\n  hedgerow simulate --data {} {}\n",
-            quoted(&arguments.data),
+            quoted(&data),
             info.suggestion.join(" ")
         ),
     };
@@ -123,16 +125,21 @@ fn row(column: &ColumnInfo) -> [String; 7] {
 }
 
 impl Arguments {
-    /// The user's own flags, which a run needs too.
-    fn repeated(&self, suggested: &[String]) -> Vec<String> {
-        let mut flags: Vec<String> =
-            self.flags.sets().iter().map(|change| format!("--set {}", quoted(change))).collect();
-        // A suggestion of what is missing names the user's own as well.
-        if let Some(missing) = self.flags.given("missing")
-            && !suggested.iter().any(|flag| flag.starts_with("--missing"))
-        {
-            flags.push(format!("--missing {}", quoted(&missing)));
+    /// Adds the user's own flags, which a run needs too, to the suggested ones. A suggestion of
+    /// what is dropped or missing names the user's own already.
+    fn repeat(&self, suggestion: &mut Vec<String>) {
+        let own = flags::DATA_OPTIONS
+            .iter()
+            .filter_map(|flag| Some((format!("--{}", flag.long), self.flags.given(flag.long)?)));
+        for (flag, value) in own {
+            let at = suggestion.iter().position(|text| text.split(' ').next() == Some(&flag));
+            let is_list = ["--drop", "--missing"].contains(&flag.as_str());
+            match at {
+                Some(_) if is_list => {}
+                Some(at) => suggestion[at] = format!("{flag} {}", quoted(&value)),
+                None => suggestion.push(format!("{flag} {}", quoted(&value))),
+            }
         }
-        flags
+        suggestion.extend(self.flags.sets().iter().map(|set| format!("--set {}", quoted(set))));
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
 struct ReproduceFlags;
 
 impl FlagSet for ReproduceFlags {
-    const FLAGS: &'static [Flag] = &[
+    const GROUPS: &'static [&'static [Flag]] = &[&[
         flags::DATA_DIR,
         Flag {
             help: "Repetitions with fresh random features, instead of the paper's 50 (10 for the \
@@ -54,7 +54,7 @@ impl FlagSet for ReproduceFlags {
             ..flags::TRIALS
         },
         flags::THREADS,
-    ];
+    ]];
     const SET: &'static str = "";
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
 struct ServeFlags;
 
 impl FlagSet for ServeFlags {
-    const FLAGS: &'static [Flag] = &[
+    const GROUPS: &'static [&'static [Flag]] = &[&[
         Flag::new(
             "listen",
             "listen.address",
@@ -69,7 +69,7 @@ impl FlagSet for ServeFlags {
             )
         },
         Flag::new("log-json", "log.format", Takes::NothingFor("json"), "Log as JSON"),
-    ];
+    ]];
     const SET: &'static str = "Any other setting, such as rounds.quorum=80%; may be repeated";
 }
 

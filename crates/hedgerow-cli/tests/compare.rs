@@ -286,6 +286,18 @@ fn what_makes_no_sense_is_refused_and_leaves_nothing() {
         (&["--data", "-"], 2, ["data.name", "read again", "\"-\""]),
         (&["--against", "grr"], 2, ["against", "one of the methods", "\"grr\""]),
         (&["--trials", "0"], 2, ["run.trials", "at least 1", "0"]),
+        (&["--shard", "0/8"], 2, ["shard", "N from 1 to M", "\"0/8\""]),
+        (&["--shard", "9/8"], 2, ["shard", "N from 1 to M", "\"9/8\""]),
+        (&["--shard", "x"], 2, ["shard", "N from 1 to M", "\"x\""]),
+        (&["--budget", "50,0"], 2, ["federation.budget", "between 1 and", "0"]),
+        (&["--budget", "-5"], 2, ["federation.budget", "between 1 and", "-5"]),
+        (
+            &["--budget", "9", "--set", "federation.budget=7"],
+            2,
+            ["federation.budget", "once", "federation.budget=7"],
+        ),
+        (&["--method", "tr+nonsense"], 2, ["+SUFFIX", "alone, pooled", "\"tr+nonsense\""]),
+        (&["--method", "tr+alon"], 2, ["did you mean \"alone\"?", "shared", "\"tr+alon\""]),
         (&["--dropout", "1.5"], 2, ["participation.dropout", "between 0 and 1", "1.5"]),
         (&["--data", "narma", "--set", "data.name=drift"], 2, ["data.name", "once", "drift"]),
         (&["--data", "nowhere.csv"], 3, ["nowhere.csv", "", ""]),
@@ -339,4 +351,100 @@ fn a_file_of_one_s_own_is_compared_by_the_column_that_was_named() {
             .unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
     }
+}
+
+#[test]
+fn it_says_whether_federating_pays_and_what_was_left_out() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let methods = ["--method", "tr,tr+alone,tr+pooled,mean"];
+    let shown = text(&small(folder, &methods).stdout);
+    assert!(shown.starts_with("Federating (tr) "), "{shown}");
+    let sentence = shown.lines().next().unwrap();
+    assert!(sentence.contains("compared with each device alone"), "{sentence}");
+    assert!(read(folder, "compare.md").contains("compared with each device alone"));
+    assert!(read(folder, "compare.html").contains("compared with each device alone"));
+    let summary: Value = serde_json::from_str(&read(folder, "compare.json")).unwrap();
+    assert_eq!(summary["worth"], sentence);
+    assert_eq!(summary["runs"][0]["worth"], sentence);
+    let grid = [&methods[..], &["--data", "friedman,unrelated"]].concat();
+    let shown = text(&small(folder, &grid).stdout);
+    assert!(shown.contains("on average over 2 runs"), "{shown}");
+    // Too small a budget for tr.
+    let shown = text(&small(folder, &["--budget", "10", "--rounds", "5"]).stdout);
+    for part in ["Left out: ", "tr+alone", "at least 16", "has 10", "can't be said"] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+}
+
+#[test]
+fn several_budgets_show_error_against_bytes_and_one_is_recommended() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let flags = ["--method", "tr,mk,local", "--budget", "20,60,200"];
+    let output = small(folder, &flags);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let shown = text(&output.stdout);
+    for part in ["budget by budget", "round-robin, budget 60", "Choose ", "with a budget of"] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    assert_whole(folder);
+    assert!(read(folder, "bytes.svg").contains("budget by budget"));
+    let summary: Value = serde_json::from_str(&read(folder, "compare.json")).unwrap();
+    let points = summary["budgets"]["points"].as_array().unwrap();
+    assert_eq!(points.len(), 9);
+    let bytes = |method: &str, budget: u64| {
+        let is_it = |point: &&Value| point["method"] == method && point["budget"] == budget;
+        points.iter().find(is_it).unwrap()["bytes"].as_f64().unwrap()
+    };
+    assert!(bytes("mk", 20) < bytes("mk", 60) && bytes("mk", 60) < bytes("mk", 200));
+    let least = points.iter().map(|point| point["ratio"].as_f64().unwrap()).fold(9.0, f64::min);
+    assert_eq!(least, 1.0);
+    let chosen = &summary["budgets"]["recommended"];
+    assert!(chosen["ratio"].as_f64().unwrap() <= 1.1, "{chosen}");
+    // One of these runs is the run with one budget.
+    let alone = small(folder, &["--method", "tr,mk,local", "--budget", "60"]);
+    assert!(text(&alone.stderr).contains("1 of 1 run is finished already"));
+}
+
+#[test]
+fn shards_share_a_folder_and_the_last_one_writes_the_tables() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let flags = ["--data", "friedman,narma", "--partition", "blocks,shuffled", "--method", "mk,gr"];
+    let shard = |shard: &str, more: &[&str]| {
+        small(folder, &[&flags[..], &["--out", "shared", "--shard", shard], more].concat())
+    };
+    let first = text(&shard("1/3", &[]).stdout);
+    assert!(first.contains("Shard 1/3 is finished. 2 of 4 runs are in"), "{first}");
+    assert!(!folder.join("shared/compare.json").exists());
+    let second = json(&shard("2/3", &["--json"]));
+    assert_eq!(
+        (&second["shard"], &second["finished"], &second["runs"]),
+        (&"2/3".into(), &3.into(), &4.into())
+    );
+    let last = shard("3/3", &[]);
+    assert!(text(&last.stdout).contains("Over 4 runs"), "{}", text(&last.stdout));
+    // The same as on one machine.
+    let alone = json(&small(folder, &[&flags[..], &["--json"]].concat()));
+    let merged = std::fs::read_to_string(folder.join("shared/compare.json")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&merged).unwrap(), alone);
+    // A shard without runs says what there is.
+    let ninth = text(&shard("9/9", &[]).stdout);
+    assert!(ninth.contains("Over 4 runs"), "{ninth}");
+}
+
+#[test]
+fn machines_that_make_the_same_runs_at_once_do_no_damage() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path();
+    let flags = ["--data", "friedman,narma", "--method", "mk,gr", "--json"];
+    let arguments = [&SMALL[..], &flags].concat();
+    let spawn = |_| command(folder, &arguments).stdout(std::process::Stdio::piped()).spawn();
+    let started: Vec<_> = (0..3).map(|at| spawn(at).unwrap()).collect();
+    let outputs: Vec<Value> =
+        started.into_iter().map(|child| json(&child.wait_with_output().unwrap())).collect();
+    assert!(outputs.iter().all(|output| *output == outputs[0]));
+    assert_whole(folder);
+    assert_eq!(runs(folder).len(), 2, "no temporary file is left");
 }

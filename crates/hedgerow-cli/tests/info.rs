@@ -103,7 +103,7 @@ fn columns_of_every_kind_are_told_apart() {
     for flag in [
         "--target 'the value'",
         "--time when",
-        "--partition column:station",
+        "--node station",
         "--drop empty,note",
         "--categories one-hot",
         "--missing -200,bad",
@@ -174,6 +174,11 @@ fn the_suggested_command_runs_as_it_is_printed() {
     );
     assert_eq!(summary["settings"]["data"]["missing"], serde_json::json!(["-7", "gone"]));
     assert_eq!(summary["settings"]["data"]["separator"], "tab");
+    // The user's own flags go before suggestions.
+    let named = ["--data", "my file's.csv", "--target", "n", "--node", "flag", "--drop", "mixed"];
+    let summary = run_as_suggested(folder, &named);
+    assert_eq!((&summary["nodes"], &summary["partition"]), (&2.into(), &"column:flag".into()));
+    assert_eq!(summary["settings"]["data"]["target"], "n");
 }
 
 #[cfg(unix)]
@@ -244,4 +249,9 @@ fn what_cannot_be_looked_at() {
     assert_refused(&info("naval"), 3, &["naval", "hedgerow data fetch naval"], folder.path());
     assert_refused(&info("navel"), 2, &["navel", "naval"], folder.path());
     assert_refused(&info("friedman"), 2, &["friedman", "built-in"], folder.path());
+    write(folder.path(), "g.csv", "a,load\n1,2\n3,4\n");
+    for flag in ["--target", "--time", "--node", "--drop", "--features"] {
+        let output = hedgerow(folder.path(), &["data", "info", "g.csv", flag, "laod"]);
+        assert_refused(&output, 3, &["g.csv", "\"laod\"", "\"load\""], folder.path());
+    }
 }

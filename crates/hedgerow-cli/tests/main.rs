@@ -4,10 +4,12 @@
 mod bad_files;
 mod compare;
 mod data;
+mod demo;
 mod docs;
 mod info;
 mod loopback;
 mod memory;
+mod models;
 mod named_data;
 mod network;
 mod offline;

@@ -122,10 +122,14 @@ impl Flag {
 
 /// The flags of one command.
 pub trait FlagSet {
-    /// Flags in the order of the help text.
-    const FLAGS: &'static [Flag];
+    /// Groups of flags in the order of the help text. Commands share groups.
+    const GROUPS: &'static [&'static [Flag]];
     /// Help of `--set`; empty if the command doesn't have it.
     const SET: &'static str;
+}
+
+fn all_flags<S: FlagSet>() -> impl Iterator<Item = &'static Flag> {
+    S::GROUPS.iter().copied().flatten()
 }
 
 /// What the user said with flags and with `--set`: part of a command's arguments, by clap's
@@ -167,7 +171,7 @@ impl<S> fmt::Debug for SettingFlags<S> {
 
 impl<S: FlagSet> Args for SettingFlags<S> {
     fn augment_args(command: Command) -> Command {
-        let command = command.args(S::FLAGS.iter().map(Flag::arg));
+        let command = command.args(all_flags::<S>().map(Flag::arg));
         if S::SET.is_empty() {
             return command;
         }
@@ -182,7 +186,7 @@ impl<S: FlagSet> Args for SettingFlags<S> {
 
 impl<S: FlagSet> FromArgMatches for SettingFlags<S> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let flags = S::FLAGS.iter().flat_map(|flag| flag.layers(matches)).collect();
+        let flags = all_flags::<S>().flat_map(|flag| flag.layers(matches)).collect();
         let sets = match S::SET {
             "" => vec![],
             _ => matches.get_many("set").into_iter().flatten().cloned().collect(),
@@ -191,7 +195,7 @@ impl<S: FlagSet> FromArgMatches for SettingFlags<S> {
             let words = matches.get_raw(flag.long)?.map(|word| word.to_string_lossy());
             Some((flag.long, words.collect::<Vec<_>>().join(",")))
         };
-        let given = S::FLAGS.iter().filter_map(text).collect();
+        let given = all_flags::<S>().filter_map(text).collect();
         Ok(Self { flags, given, sets, set: PhantomData })
     }
 
@@ -218,7 +222,7 @@ mod tests {
     struct Flags;
 
     impl FlagSet for Flags {
-        const FLAGS: &'static [Flag] = &[
+        const GROUPS: &'static [&'static [Flag]] = &[&[
             Flag::new("nodes", "run.nodes", Takes::Whole("K"), "Nodes"),
             Flag::new("method", "run.methods", Takes::List("LIST"), "Methods"),
             Flag::new("pace", "run.pace", Takes::OneOf(&["free", "round"]), "Pace"),
@@ -228,7 +232,7 @@ mod tests {
                 conflicts_with: Some("plain"),
                 ..Flag::new("follow", "run.path", Takes::Text("FILE"), "A file")
             },
-        ];
+        ]];
         const SET: &'static str = "Any setting";
     }
 

@@ -152,10 +152,7 @@ impl Roles {
     ) -> Result<Self, DataError> {
         let whole = || CellPosition { file: file.to_owned(), row: None, column: None };
         let at = |column: usize| CellPosition { column: Some(names[column].clone()), ..whole() };
-        let find = |name: &String| {
-            let found = names.iter().position(|known| known == name);
-            found.ok_or_else(|| DataError::NoColumn(whole(), excerpt(name), listing(name, names)))
-        };
+        let find = |name: &String| find_column(file, names, name);
         let find_all = |key, wanted: &[String]| {
             let found = wanted.iter().map(find).collect::<Result<Vec<usize>, DataError>>()?;
             let twice = found
@@ -193,5 +190,25 @@ impl Roles {
             return Err(DataError::NoFeatures(at(targets[0])));
         }
         Ok(Self { features, lagged, targets, time, node })
+    }
+}
+
+/// The position of a column.
+fn find_column(file: &Path, names: &[String], name: &str) -> Result<usize, DataError> {
+    let found = names.iter().position(|known| known == name);
+    found.ok_or_else(|| {
+        let place = CellPosition { file: file.to_owned(), row: None, column: None };
+        DataError::NoColumn(place, excerpt(name), listing(name, names))
+    })
+}
+
+impl ColumnChoice {
+    /// An error if a column that is named is not there.
+    pub(super) fn check_names(&self, file: &Path, names: &[String]) -> Result<(), DataError> {
+        let node = self.node.iter().filter(|name| *name != BY_FILE);
+        let features = self.features.iter().flatten();
+        let lists = [&self.targets, &self.drop, &self.time, &self.lagged];
+        let mut all = lists.into_iter().flatten().chain(features).chain(node);
+        all.try_for_each(|name| find_column(file, names, name).map(drop))
     }
 }

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::rows::{self, Cell, Format, ReadError, Row};
+use super::columns::{BY_FILE, Categories, ColumnChoice};
+use super::rows::{self, Cell, Row, usual_markers};
 use super::tables::LOOKED_AT;
 use super::text::excerpt;
-use super::timestamp;
+use super::{DataError, timestamp};
 
 /// The description of a whole table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -192,24 +193,25 @@ impl Column {
     }
 }
 
-/// Reads the files once. `default_nodes` is the number of nodes of a run that isn't told another.
+/// Reads the files once. What is chosen already is not suggested again. `default_nodes` is the number of nodes of a run that isn't told another.
 /// `progress` gets the number of bytes read.
 pub fn look_at(
     files: &[PathBuf],
-    format: &Format,
+    choice: &ColumnChoice,
     default_nodes: usize,
     progress: &dyn Fn(u64),
-) -> Result<TableInfo, ReadError> {
+) -> Result<TableInfo, DataError> {
     let mut columns: Vec<Column> = Vec::new();
     let (mut rows, mut bytes) = (0, 0);
     let mut row = Row::default();
     let mut notes = Vec::new();
     for file in files {
-        let mut table = rows::open(file, format)?;
+        let mut table = rows::open(file, &choice.format)?;
         let names = table.columns();
         if columns.is_empty() {
             let column = |name: &String| Column { name: name.clone(), ..Column::default() };
             columns = names.iter().map(column).collect();
+            choice.check_names(file, names)?;
         } else if !columns.iter().map(|column| &column.name).eq(names) {
             notes.push(format!("{} has other columns and was left out", file.display()));
             continue;
@@ -226,7 +228,7 @@ pub fn look_at(
         bytes += table.bytes_read();
     }
     notes.extend(notes_on(&columns));
-    let suggestion = suggest(&columns, files.len(), rows, default_nodes);
+    let suggestion = suggest(&columns, choice, files.len(), rows, default_nodes);
     let columns = columns.iter().map(Column::info).collect();
     Ok(TableInfo { files: files.to_vec(), rows, columns, suggestion, notes })
 }
@@ -286,33 +288,53 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// Flags for a first run.
-fn suggest(columns: &[Column], files: usize, rows: u64, default_nodes: usize) -> Vec<String> {
+fn suggest(
+    columns: &[Column],
+    choice: &ColumnChoice,
+    files: usize,
+    rows: u64,
+    default_nodes: usize,
+) -> Vec<String> {
     let mut flags = Vec::new();
     // Targets, times, nodes and dropped columns are no inputs.
-    let mut taken: BTreeSet<&str> = BTreeSet::new();
+    let chosen = [&choice.targets, &choice.time, &choice.drop].into_iter().flatten();
+    let mut taken: BTreeSet<&str> = chosen.chain(&choice.node).map(String::as_str).collect();
     let is_number =
         |column: &&Column| column.kind() == ColumnKind::Number || column.markers().is_some();
     let is_flag = |column: &&Column| column.kind() == ColumnKind::Flag;
-    let target = columns.iter().rfind(is_number).or_else(|| columns.iter().rfind(is_flag));
-    if let Some(target) = target {
+    let is_input =
+        |name: &String| choice.features.as_ref().is_some_and(|named| named.contains(name));
+    let is_left =
+        |column: &&Column| !taken.contains(column.name.as_str()) && !is_input(&column.name);
+    let left = || columns.iter().filter(is_left);
+    let target = left().rfind(is_number).or_else(|| left().rfind(is_flag));
+    if let Some(target) = target.filter(|_| choice.targets.is_empty()) {
         taken.insert(&target.name);
         flags.push(format!("--target {}", quoted(&target.name)));
     }
     let is_time = |column: &&Column| column.kind() == ColumnKind::Time && column.missing == 0;
-    if let Some(time) = columns.iter().find(is_time) {
+    let is_chosen = |column: &&Column| choice.time.first() == Some(&column.name);
+    let time = match choice.time.is_empty() {
+        true => columns.iter().find(is_time),
+        false => columns.iter().find(is_chosen),
+    };
+    if let Some(time) = time {
         taken.insert(&time.name);
         // A date that repeats, and beside it the time of day.
         let is_clock = |column: &&Column| column.is_clock() && column.missing == 0;
         let clock = columns.iter().find(is_clock).filter(|_| time.times_repeated > 0);
+        let has_clock = clock.is_some() || choice.time.len() > 1;
         taken.extend(clock.map(|clock| clock.name.as_str()));
         let named =
             clock.map_or(time.name.clone(), |clock| format!("{}+{}", time.name, clock.name));
-        flags.push(format!("--time {}", quoted(&named)));
+        if choice.time.is_empty() {
+            flags.push(format!("--time {}", quoted(&named)));
+        }
         if time.times_back > 0 {
             flags.push("--set data.disorder=sort".to_owned());
         }
         // Sorting brings together what was apart.
-        if time.times_back > 0 || time.times_repeated > 0 && clock.is_none() {
+        if time.times_back > 0 || time.times_repeated > 0 && !has_clock {
             flags.push("--set data.duplicates=first".to_owned());
         }
     }
@@ -326,13 +348,16 @@ fn suggest(columns: &[Column], files: usize, rows: u64, default_nodes: usize) ->
         let is_text = column.kind() == ColumnKind::Text && !taken.contains(column.name.as_str());
         is_text && names_a_node && column.missing == 0 && returns
     };
-    let node = columns.iter().find(is_node);
-    match node {
-        Some(node) => flags.push(format!("--partition column:{}", quoted(&node.name))),
-        None if files > 1 => flags.push("--partition column:@file".to_owned()),
-        None => {}
-    }
-    taken.extend(node.map(|node| node.name.as_str()));
+    let node = match &choice.node {
+        Some(node) => Some(node.clone()),
+        None => {
+            let by_file = (files > 1).then(|| BY_FILE.to_owned());
+            let found = columns.iter().find(is_node).map(|node| node.name.clone()).or(by_file);
+            flags.extend(found.iter().map(|node| format!("--node {}", quoted(node))));
+            found
+        }
+    };
+    let is_node = |column: &Column| node.as_ref() == Some(&column.name);
     let is_useless = |column: &&Column| match column.kind() {
         ColumnKind::Empty | ColumnKind::Time => true,
         ColumnKind::Mixed => column.markers().is_none(),
@@ -342,28 +367,35 @@ fn suggest(columns: &[Column], files: usize, rows: u64, default_nodes: usize) ->
         }
         ColumnKind::Number | ColumnKind::Flag | ColumnKind::Constant => false,
     };
-    let free = |column: &&Column| !taken.contains(column.name.as_str());
+    let free = |column: &&Column| match &choice.features {
+        Some(named) => named.contains(&column.name),
+        None => !taken.contains(column.name.as_str()) && !is_node(column),
+    };
     let (useless, inputs): (Vec<&Column>, Vec<&Column>) =
         columns.iter().filter(free).partition(is_useless);
-    if !useless.is_empty() {
-        let names: Vec<&str> = useless.iter().map(|column| column.name.as_str()).collect();
+    if !useless.is_empty() && choice.features.is_none() {
+        let useless = useless.iter().map(|column| &column.name);
+        let names: Vec<&str> = choice.drop.iter().chain(useless).map(String::as_str).collect();
         flags.push(format!("--drop {}", quoted(&names.join(","))));
     }
-    if inputs.iter().any(|column| column.kind() == ColumnKind::Text) {
+    let has_text = inputs.iter().any(|column| column.kind() == ColumnKind::Text);
+    if has_text && choice.categories == Categories::Refuse {
         flags.push("--categories one-hot".to_owned());
     }
     let numbers = markers(columns).into_iter().map(|(marker, _)| marker.to_string());
     let texts = columns.iter().filter_map(Column::markers).flatten().cloned();
     let found: BTreeSet<String> = numbers.chain(texts).collect();
     if !found.is_empty() {
-        let found: Vec<&str> = found.iter().map(String::as_str).collect();
+        let usual = usual_markers([]);
+        let chosen = choice.format.missing.iter().filter(|marker| !usual.contains(marker));
+        let found: Vec<&str> = chosen.chain(&found).map(String::as_str).collect();
         flags.push(format!("--missing {}", quoted(&found.join(","))));
     }
-    if inputs.is_empty() {
+    if inputs.is_empty() && choice.lags == 0 {
         flags.push(format!("--lags {SUGGESTED_LAGS}"));
     }
     let samples = rows.saturating_sub(if inputs.is_empty() { SUGGESTED_LAGS } else { 0 });
-    if node.is_none() && files == 1 && samples < default_nodes as u64 {
+    if node.is_none() && samples < default_nodes as u64 {
         flags.push("--nodes 1".to_owned());
     }
     let is_large = |column: &Column| {
@@ -379,13 +411,39 @@ fn suggest(columns: &[Column], files: usize, rows: u64, default_nodes: usize) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::Format;
 
-    fn suggestion(content: &str) -> String {
+    fn suggestion_with(content: &str, choice: ColumnChoice) -> String {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("t.csv");
         std::fs::write(&file, content).unwrap();
-        let format = Format { missing: vec!["NA".to_owned(), "?".to_owned()], ..Format::default() };
-        look_at(&[file], &format, 20, &|_| {}).unwrap().suggestion.join(" ")
+        let format = Format { missing: usual_markers([]), ..Format::default() };
+        let choice = ColumnChoice { format, ..choice };
+        look_at(&[file], &choice, 20, &|_| {}).unwrap().suggestion.join(" ")
+    }
+
+    fn suggestion(content: &str) -> String {
+        suggestion_with(content, ColumnChoice::default())
+    }
+
+    #[test]
+    fn what_is_chosen_is_not_suggested_again() {
+        let rows: String = (0..30)
+            .map(|i| format!("2020-01-{:02},s{},{},0.{}\n", i + 1, i % 2, i, i % 7))
+            .collect();
+        let content = format!("t,site,a,y\n{rows}");
+        assert_eq!(suggestion(&content), "--target y --time t --node site");
+        let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let choice = ColumnChoice {
+            targets: named(&["a"]),
+            time: named(&["t"]),
+            drop: named(&["y"]),
+            node: Some("site".to_owned()),
+            ..ColumnChoice::default()
+        };
+        assert_eq!(suggestion_with(&content, choice.clone()), "--lags 5");
+        let with_feature = ColumnChoice { features: Some(named(&["y"])), drop: vec![], ..choice };
+        assert_eq!(suggestion_with(&content, with_feature), "");
     }
 
     #[test]
@@ -423,7 +481,7 @@ mod tests {
         let texts = rows.replace(",0,", ",north,").replace(",1,", ",south,");
         assert_eq!(
             suggestion(&format!("t,site,y\n{texts}")),
-            "--target y --time t --partition column:site --lags 5"
+            "--target y --time t --node site --lags 5"
         );
         let gaps = suggestion(&format!("t,site,y\n{texts},,0.5\n"));
         assert_eq!(gaps, "--target y --drop t --categories one-hot");

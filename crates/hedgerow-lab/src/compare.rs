@@ -2,20 +2,25 @@
 //! and partitions also has a [`GridSummary`] per method. Only [`Grid`] reads and
 //! writes: it makes the runs.
 
+mod axes;
+mod budgets;
 mod grid;
 mod grid_config;
 mod paired;
 mod ranking;
 mod runs;
+mod shard;
 mod student;
 pub(crate) use student::critical;
 
+pub use budgets::{BudgetPoint, NEARLY_AS_GOOD_RATIO, least, recommended};
 pub use grid::{GridSummary, Worst, geometric_mean};
 pub use grid_config::{GridConfig, GridVariant, default_methods};
 pub use hedgerow::method::Role;
 pub use paired::{Interval, Ratio, SIGNIFICANCE};
 pub use ranking::{RankedMethod, Ranking};
 pub use runs::Grid;
+pub use shard::Shard;
 
 use crate::results::{Results, all_sizes, each_once};
 
@@ -28,8 +33,10 @@ pub struct Cell {
     pub title: String,
     /// The partition.
     pub partition: String,
-    /// The variant; empty where there is only one.
+    /// The variant; empty where there is only one. Where budgets are compared, it ends with them.
     pub variant: String,
+    /// Numbers that a message may have, where several budgets are compared.
+    pub budget: Option<usize>,
     /// The results; none if the data was not available.
     pub results: Option<Results>,
     /// The ranking of the results.
@@ -43,7 +50,7 @@ impl Cell {
         let partition = results.as_ref().map_or(partition, |results| &results.partition).to_owned();
         let ranking = results.as_ref().map(Ranking::new);
         let (data, title) = (data.to_owned(), title.to_owned());
-        Self { data, title, partition, variant: String::new(), results, ranking }
+        Self { data, title, partition, variant: String::new(), budget: None, results, ranking }
     }
 
     /// Partition and variant: what distinguishes it from other runs on the same data.
@@ -53,6 +60,18 @@ impl Cell {
             variant => format!("{}, {variant}", self.partition),
         }
     }
+
+    /// Title, partition and variant, which runs with other budgets share.
+    fn without_budget(&self) -> (String, String, String) {
+        let budget = self.budget.map(budget_variant).unwrap_or_default();
+        let variant = self.variant.strip_suffix(&budget).unwrap_or(&self.variant);
+        (self.title.clone(), self.partition.clone(), variant.to_owned())
+    }
+}
+
+/// What distinguishes a run with one of several budgets.
+fn budget_variant(budget: usize) -> String {
+    format!("budget {budget}")
 }
 
 /// All runs of a comparison.
@@ -93,6 +112,18 @@ impl Comparison {
     pub fn changing(&self) -> Vec<Results> {
         let any = self.found().any(|(_, results, _)| !crate::drift::changes(results).is_empty());
         self.found().filter(|_| any).map(|(_, results, _)| results.clone()).collect()
+    }
+
+    /// Every method that one could choose with each of several budgets; empty if there is one
+    /// budget.
+    pub fn budgets(&self) -> Vec<BudgetPoint> {
+        budgets::points(&self.cells)
+    }
+
+    /// Methods that settings exclude, and why, over all runs.
+    pub fn left_out(&self) -> Vec<&str> {
+        let all = self.found().flat_map(|(_, results, _)| &results.left_out);
+        each_once(all.map(String::as_str))
     }
 
     /// Partitions and variants of the runs with data; of all runs if none has data.

@@ -10,6 +10,7 @@ pub use sampled::{
 pub use stored::{StoredError, from_stored_json, to_stored_json};
 
 use hedgerow::method::{MethodInfo, Reference, Role, find};
+use hedgerow_model::Model;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::Measure;
@@ -57,6 +58,9 @@ pub struct Results {
     /// Share of node-rounds that lost contact, and the like, in words; empty when all nodes took
     /// part in all rounds.
     pub participation: String,
+    /// Methods that were not asked for by name and not run, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
     /// The best kernel in hindsight, counted from 1: by `sk` if it ran, else by the best fixed
     /// function.
     pub best_kernel: Option<usize>,
@@ -65,6 +69,9 @@ pub struct Results {
     /// The predictions of the first trial, if they were asked for; not written to the summary.
     #[serde(skip)]
     pub predictions: Vec<MethodPredictions>,
+    /// What was learned in the first trial, if it was asked for; not written to the summary.
+    #[serde(skip)]
+    pub model: Option<Model>,
     /// Bytes of memory that the run was expected to take, where that was known beforehand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
@@ -276,6 +283,7 @@ impl Results {
             ("Scaling", Some(self.scaling.clone())),
             ("Missing", (missing_inputs + missing_labels > 0).then_some(missing)),
             ("Participation", Some(self.participation.clone())),
+            ("Left out", Some(self.left_out.join("; "))),
         ];
         all.into_iter()
             .filter_map(|(name, words)| Some((name, words.filter(|words| !words.is_empty())?)))

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 
 use crate::grids::Grids;
 use crate::memory::{self, Memory};
+use crate::model;
 use crate::parallelism::Parallelism;
 use crate::preprocessor::Scaler;
 use crate::results::Results;
@@ -60,6 +61,9 @@ pub enum RunError {
     /// A trial failed.
     #[error(transparent)]
     Trial(#[from] TrialError),
+    /// The model of the run can't be saved.
+    #[error("the model can't be saved: {0}")]
+    Model(String),
     /// The run needs more memory than there is.
     #[error("this run needs about {needed} of memory, {largest}, but {has} {most}: lower {keys}")]
     Memory {
@@ -170,7 +174,8 @@ impl<'a> Experiment<'a> {
             grids: Grids::OPEN,
             parallelism: parallelism(settings, owners.map(|owners| owners.names.len()))?,
         };
-        context.methods = methods(settings, data.is_time_series, &context.scaler)?;
+        let kind = SeriesKind::new(data.is_time_series, owners.is_some());
+        context.methods = methods(settings, kind, &context.scaler)?;
         context.delay = delay(settings, data.owners.is_some(), context.nodes);
         // Only drawn shares make streams whose lengths differ from trial to trial.
         let is_drawn =
@@ -204,6 +209,29 @@ impl<'a> Experiment<'a> {
         self.memory
     }
 
+    /// Number of nodes, K.
+    pub fn nodes(&self) -> usize {
+        self.context.nodes
+    }
+
+    /// Number of rounds, T.
+    pub fn rounds(&self) -> usize {
+        self.rounds
+    }
+
+    /// Numbers per sample, d.
+    pub fn features(&self) -> usize {
+        self.context.features
+    }
+
+    /// How nodes agree on a scale; none if they don't.
+    pub fn online_scale(&self) -> Option<ScaleKind> {
+        match self.context.scaler {
+            Scaler::Online { kind, .. } => Some(kind),
+            Scaler::None | Scaler::Fixed(_) => None,
+        }
+    }
+
     /// Number of steps of progress.
     pub fn steps(&self) -> u64 {
         (self.context.settings.trials * self.groups) as u64 * self.rounds as u64
@@ -213,7 +241,7 @@ impl<'a> Experiment<'a> {
     pub fn run(&self, step: &(dyn Fn() + Sync)) -> Result<Results, RunError> {
         let start = Instant::now();
         let Self { context, data, rounds, .. } = self;
-        let trials: Vec<TrialResult> = threads(context.settings)?.install(|| {
+        let mut trials: Vec<TrialResult> = threads(context.settings)?.install(|| {
             let run = |trial| trial::run_trial(context, data, *rounds, trial, step);
             let trials = 0..context.settings.trials;
             match context.parallelism {
@@ -227,7 +255,11 @@ impl<'a> Experiment<'a> {
         })?;
         let owners = data.owners.as_ref().map(|owners| &owners.names[..]);
         let seconds = start.elapsed().as_secs_f64();
-        summary::summarise(context, &data.name, owners, &trials, *rounds as u64, seconds)
+        let rounds = *rounds as u64;
+        let mut results =
+            summary::summarise(context, &data.name, owners, &trials, rounds, seconds)?;
+        model::attach(&mut results, trials.remove(0).model, data.schema.as_ref())?;
+        Ok(results)
     }
 }
 
@@ -238,18 +270,49 @@ pub(crate) fn delay(settings: &Settings, has_owners: bool, nodes: usize) -> usiz
     if has_owners { rows } else { rows.div_ceil(nodes) }
 }
 
-/// The methods asked for; a time series is always compared with the trivial forecasts. Where
+/// Why no fixed function is the best of all rounds.
+pub(crate) const CHANGING_FEATURES: &str =
+    "numbers are scaled online: features change with the scale";
+
+/// What the order of samples means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SeriesKind {
+    /// Samples have no order in time.
+    None,
+    /// One time series, dealt to nodes.
+    Dealt,
+    /// Each node has a time series of its own.
+    Own,
+}
+
+impl SeriesKind {
+    pub(crate) fn new(is_time_series: bool, has_owners: bool) -> Self {
+        match (is_time_series, has_owners) {
+            (false, _) => Self::None,
+            (true, false) => Self::Dealt,
+            (true, true) => Self::Own,
+        }
+    }
+}
+
+/// The methods asked for; a time series is always compared with the trivial forecasts. The previous
+/// label of a node's own series is its last, so it is added to a series that is dealt only. Where
 /// features change with an agreed scale, no fixed function is the best of all rounds: `hindsight`
 /// is left out, or refused if it was asked for.
 pub(crate) fn methods(
     settings: &Settings,
-    is_time_series: bool,
+    kind: SeriesKind,
     scaler: &Scaler,
 ) -> Result<Vec<MethodChoice>, RunError> {
     let mut methods = settings.methods.clone();
     let trivial = METHODS.iter().filter(|info| info.role == Role::Trivial);
     for trivial in trivial.map(|info| MethodChoice::from(*info)) {
-        if is_time_series && settings.loss() != Loss::Logistic && !methods.contains(&trivial) {
+        let is_known = match kind {
+            SeriesKind::None => false,
+            SeriesKind::Dealt => true,
+            SeriesKind::Own => !trivial.is(Reference::PreviousLabel),
+        };
+        if is_known && settings.loss() != Loss::Logistic && !methods.contains(&trivial) {
             methods.push(trivial);
         }
     }
@@ -257,8 +320,7 @@ pub(crate) fn methods(
         && let Some(fixed) = methods.iter().find(|choice| choice.is(Reference::Hindsight))
     {
         if !settings.has_default_methods() {
-            let bound =
-                "without hindsight where numbers are scaled online: features change with the scale";
+            let bound = format!("without hindsight where {CHANGING_FEATURES}");
             return Err(out_of_bounds("federation.methods", bound, fixed.name()));
         }
         methods.retain(|choice| !choice.is(Reference::Hindsight));

@@ -18,11 +18,14 @@ use config::Config;
 pub use data::{DataChoice, Scaling, Source};
 pub use error::SettingsError;
 use hedgerow_data::partition::Partition;
+pub use methods::LeftOut;
+use methods::{PAPER, parse_methods};
 
 mod choices;
 mod config;
 mod data;
 mod error;
+mod methods;
 
 /// The commented defaults.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
@@ -64,6 +67,8 @@ pub struct Settings {
     pub importance: bool,
     /// Where predictions go, if they are asked for.
     pub predictions: Option<PathBuf>,
+    /// Where the model of the first federated method goes, if it is asked for.
+    pub save_model: Option<PathBuf>,
     /// Whether results have the predictions of the first trial, as they do if they go to a file.
     pub keeps_predictions: bool,
     /// The dictionary.
@@ -74,6 +79,8 @@ pub struct Settings {
     pub participation: Participation,
     /// All of it as it was written: defaults, file and flags together.
     pub effective: Table,
+    /// Methods that were not asked for by name and are not possible with these settings.
+    pub left_out: Vec<LeftOut>,
     /// The default methods. Some may be left out if they are not possible.
     is_default_choice: bool,
     learning: LearningSection,
@@ -177,6 +184,15 @@ impl Settings {
         Err(out_of_bounds("federation.methods", obstacle, named))
     }
 
+    /// The method whose model is saved, if that is asked for: the first that is federated.
+    pub fn model_choice(&self) -> Option<MethodChoice> {
+        let is_federated = |choice: &&MethodChoice| {
+            choice.scope == Scope::Federated && choice.info.halves.is_some()
+        };
+        self.save_model.as_ref()?;
+        self.methods.iter().find(is_federated).copied()
+    }
+
     /// Whether the methods are the default ones.
     pub fn has_default_methods(&self) -> bool {
         self.is_default_choice
@@ -227,44 +243,6 @@ fn at(merged: &Merged, error: SettingsError) -> SettingsError {
     }
 }
 
-/// Why there is no method of that name.
-fn unknown_method(name: &str) -> SettingsError {
-    let (plain, layer) = MethodChoice::split_layer(name);
-    let apart = Scope::SUFFIXES.iter().find_map(|(suffix, _)| plain.strip_suffix(suffix));
-    if let Some(learner) = apart.filter(|learner| MethodChoice::parse(learner).is_some()) {
-        let bound = format!(
-            "{learner} without that: only a method with messages that travel as they are can be \
-             alone or pooled, and a pooled one has no own layers"
-        );
-        return out_of_bounds("federation.methods", bound, format!("{name:?}"));
-    }
-    let plain = apart.unwrap_or(plain);
-    let (learner, wire) = plain.split_once('/').unwrap_or((plain, ""));
-    let key = "federation.methods";
-    match MethodChoice::parse(learner) {
-        None => unknown_name(key, learner, &MethodChoice::names()),
-        Some(known) if !wire.is_empty() && !known.info.travels() => out_of_bounds(
-            key,
-            format!("{learner} alone: nothing of it travels that could be compressed"),
-            format!("{name:?}"),
-        ),
-        Some(_) if !wire.is_empty() && MethodChoice::parse(plain).is_none() => {
-            let bound = format!(
-                "a method, then each once of {}",
-                Wire::OPTIONS.map(|option| format!("/{option}")).join(", ")
-            );
-            out_of_bounds(key, bound, format!("{name:?}"))
-        }
-        Some(_) => {
-            let why = match layer {
-                Some(false) => "its nodes have no own layer that could be left out",
-                _ => "only single methods that learn at nodes can have an own layer",
-            };
-            out_of_bounds(key, format!("{plain} alone: {why}"), format!("{name:?}"))
-        }
-    }
-}
-
 fn out_of_bounds(key: &str, bound: impl ToString, value: impl ToString) -> SettingsError {
     SettingsError::out_of_bounds(key, bound, value)
 }
@@ -294,7 +272,7 @@ fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
         nodes: Some(federation.nodes).filter(|_| merged.is_given("federation.nodes")),
         default_nodes: federation.nodes,
         budget: federation.budget,
-        methods: methods(&federation.methods, federation.personal)?,
+        methods: parse_methods(&federation.methods, federation.personal)?,
         partition: match by_column {
             Some(_) => Partition::Auto,
             None => Partition::parse(&federation.partition).ok_or_else(|| {
@@ -315,10 +293,12 @@ fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
         importance: run.importance,
         keeps_predictions: !run.predictions.is_empty(),
         predictions: Some(run.predictions).filter(|file| !file.is_empty()).map(PathBuf::from),
+        save_model: Some(run.save_model).filter(|file| !file.is_empty()).map(PathBuf::from),
         kernels: kernels.dictionary(),
         draw: kernels.draw,
         participation,
         effective: merged.table().clone(),
+        left_out: Vec::new(),
         is_default_choice: false,
         learning,
     };
@@ -326,18 +306,12 @@ fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
     let plain =
         |choice: &MethodChoice| MethodChoice { personal: None, reports_shared: false, ..*choice };
     let defaults: Config = Merged::new(DEFAULTS, &[])?.read()?;
-    let defaults = self::methods(&defaults.federation.methods, false)?;
+    let defaults = parse_methods(&defaults.federation.methods, false)?;
     settings.is_default_choice =
         settings.methods.iter().map(plain).eq(defaults) || federation.methods == [PAPER];
     if settings.is_default_choice {
-        // Methods that are not possible are left out quietly.
-        let mut chosen = std::mem::take(&mut settings.methods);
-        // A trivial forecast is a label, and the logistic loss needs a score.
-        let needs_score =
-            |choice: &MethodChoice| choice.is_trivial() && settings.loss() == Loss::Logistic;
-        chosen
-            .retain(|choice| !needs_score(choice) && settings.check_method(plain(choice)).is_ok());
-        settings.methods = chosen;
+        let chosen = std::mem::take(&mut settings.methods);
+        settings.methods = settings.keep_possible(chosen);
     }
     // All other errors are found here, before any data is read.
     for &choice in &settings.methods {
@@ -348,33 +322,23 @@ fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
         let spec = settings.feature_spec(choice, 1, settings.seed)?;
         FeatureMap::new(&FeatureSpec { frequencies: 1, ..spec })?;
     }
+    check_model(&settings)?;
     Ok(settings)
 }
 
-/// The name of the methods that the paper compares, and these methods.
-const PAPER: &str = "paper";
-const PAPER_METHODS: [&str; 6] = ["mk", "sk", "naive", "central", "local", "hindsight"];
-
-fn methods(names: &[String], personal: bool) -> Result<Vec<MethodChoice>, SettingsError> {
-    let names = names.iter().map(|name| name.trim());
-    let names: Vec<&str> = names
-        .flat_map(|name| if name == PAPER { PAPER_METHODS.to_vec() } else { vec![name] })
-        .collect();
-    let mut chosen: Vec<MethodChoice> = Vec::new();
-    for name in names {
-        let mut choice = MethodChoice::parse(name).ok_or_else(|| unknown_method(name))?;
-        if personal && choice.can_be_personal() {
-            (choice.personal, choice.reports_shared) = (Some(true), true);
-        }
-        match chosen.iter_mut().find(|known| known.plain_name() == choice.plain_name()) {
-            Some(known) => *known = known.with(choice),
-            None => chosen.push(choice),
-        }
+/// An error if the run would have no model to save.
+fn check_model(settings: &Settings) -> Result<(), SettingsError> {
+    let Some(file) = &settings.save_model else { return Ok(()) };
+    let refused = |bound: &str| Err(out_of_bounds("run.save_model", bound, file.display()));
+    if settings.model_choice().is_none() {
+        return refused("empty without a federated method, such as tr, among federation.methods");
     }
-    if chosen.is_empty() {
-        return Err(out_of_bounds("federation.methods", "at least 1 method", "empty"));
+    if matches!(settings.scaling, Scaling::WholeFile { .. }) {
+        return refused(
+            "empty where data.scaling is whole-file: new rows have no such scale (try online)",
+        );
     }
-    Ok(chosen)
+    Ok(())
 }
 
 #[cfg(test)]

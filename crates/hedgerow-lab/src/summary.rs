@@ -9,7 +9,7 @@ use crate::preprocessor::{PreprocessorTally, Scaler};
 use crate::results::{
     Curve, DataSummary, IntervalResult, MethodResult, Moments, Regret, Results, SubsetError, label,
 };
-use crate::run::RunError;
+use crate::run::{CHANGING_FEATURES, RunError};
 use crate::settings::{MethodChoice, Scaling, Source};
 use crate::trial::{HindsightTrack, RunContext, Track, TrialResult};
 use hedgerow_data::partition::Partition;
@@ -104,9 +104,11 @@ pub(crate) fn summarise(
         interval: settings.interval.share(),
         window: settings.window.min(last as usize),
         participation: settings.participation.describe(),
+        left_out: left_out(context),
         best_kernel: by_sk.or(by_function).map(|kernel| kernel + 1),
         methods,
         predictions: predictions(&trials[0].tracks),
+        model: None,
         memory_bytes: None,
         seconds,
     };
@@ -116,6 +118,17 @@ pub(crate) fn summarise(
         method.sampled = method.sampled.take().filter(|_| Some(place) == subject);
     }
     Ok(results)
+}
+
+/// Methods that were not run, and why, in words.
+fn left_out(context: &RunContext<'_>) -> Vec<String> {
+    let words = |methods: &[String], why: &str| format!("{} ({why})", methods.join(", "));
+    let known = &context.settings.left_out;
+    let mut all: Vec<String> = known.iter().map(|left| words(&left.methods, &left.why)).collect();
+    let is_gone = |choice: &&MethodChoice| !context.methods.contains(choice);
+    let gone = context.settings.methods.iter().filter(is_gone);
+    all.extend(gone.map(|choice| words(&[choice.name()], CHANGING_FEATURES)));
+    all
 }
 
 /// The predictions of a trial, if they are recorded.

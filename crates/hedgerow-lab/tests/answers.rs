@@ -122,8 +122,8 @@ fn predictions_name_rows_times_and_nodes() {
     let written = std::fs::read_to_string(&path).unwrap();
     let lines: Vec<Vec<&str>> =
         written.lines().skip(1).map(|line| line.split(',').collect()).collect();
-    // All rows but the one without a label, for each method and the other free forecasts.
-    assert_eq!(lines.len(), 4 * 119);
+    // All rows but the one without a label, for each method and the other free forecast.
+    assert_eq!(lines.len(), 3 * 119);
     assert!(lines.iter().all(|line| line[0] != "52"), "row 52 of the file has no label");
     assert_eq!(lines[0][..5], ["2", "2024-03-01T00:00:00", "m0", "gr", "0"]);
     assert_eq!(lines[118][..4], ["121", "2024-03-05T23:00:00", "m1", "gr"]);

@@ -33,7 +33,7 @@ pub struct Arguments {
 struct NodeFlags;
 
 impl FlagSet for NodeFlags {
-    const FLAGS: &'static [Flag] = &[
+    const GROUPS: &'static [&'static [Flag]] = &[&[
         Flag::new("server", "server.address", Takes::Text("HOST:PORT"), "Address of the server"),
         Flag::new(
             "identity",
@@ -106,7 +106,7 @@ impl FlagSet for NodeFlags {
             "Least severe messages to write to standard error",
         ),
         Flag::new("log-json", "log.format", Takes::NothingFor("json"), "Log as JSON"),
-    ];
+    ]];
     const SET: &'static str = "Any other setting, such as samples.others=ignore; may be repeated";
 }
 

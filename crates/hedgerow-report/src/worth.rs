@@ -1,7 +1,9 @@
 //! Whether federating pays, in a sentence.
 
+use hedgerow_lab::compare::{Cell, Comparison, geometric_mean};
 use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::Results;
+use hedgerow_lab::settings::Scope;
 use hedgerow_lab::worth::Worth;
 
 use crate::figures::number::significant;
@@ -12,7 +14,14 @@ const NO_CHANGE: f64 = 0.005;
 /// What federating changes, compared with each device alone and with all data in one place; none if
 /// the run doesn't say.
 pub fn sentence(results: &Results) -> Option<String> {
-    let worth = Worth::of(results)?;
+    let Some(worth) = Worth::of(results) else {
+        let would_tell = |left: &String| left.contains(Scope::Alone.suffix());
+        let is_left_out = results.left_out.iter().any(would_tell);
+        return is_left_out.then(|| {
+            "Whether federating pays can't be said: the methods that tell it were left out."
+                .to_owned()
+        });
+    };
     let what = match Measure::of(results) {
         Measure::Mse => "the error",
         Measure::Loss => "the loss",
@@ -33,17 +42,7 @@ pub fn sentence(results: &Results) -> Option<String> {
     if is_unsure {
         text += ", which may be chance";
     }
-    if let Some(pooled) = pooled {
-        text += &match change(pooled) {
-            Change::None => "; one model of all data in one place would not change it".to_owned(),
-            Change::Lower(by) => {
-                format!("; one model of all data in one place would lower it by {by}")
-            }
-            Change::Raise(by) => {
-                format!("; one model of all data in one place would raise it by {by}")
-            }
-        };
-    }
+    text += &in_one_place(pooled);
     text.push('.');
     if let Some((name, error)) = trivial.filter(|(_, error)| *error < ratio.min(1.0)) {
         let times = significant(ratio / error, 3);
@@ -52,6 +51,52 @@ pub fn sentence(results: &Results) -> Option<String> {
         );
     }
     Some(text)
+}
+
+/// What federating changes on average over the runs of a grid, and in the best and worst of them.
+pub(crate) fn of_grid(comparison: &Comparison) -> Option<String> {
+    let all: Vec<(&Cell, Worth)> = comparison
+        .found()
+        .filter_map(|(cell, results, _)| Some((cell, Worth::of(results)?)))
+        .collect();
+    let (_, first) = all.first()?;
+    let same: Vec<&(&Cell, Worth)> =
+        all.iter().filter(|(_, worth)| worth.method == first.method).collect();
+    let mean = |of: &dyn Fn(&Worth) -> Option<f64>| {
+        let ratios: Option<Vec<f64>> = same.iter().map(|(_, worth)| of(worth)).collect();
+        geometric_mean(&ratios?)
+    };
+    let ratio = mean(&|worth| Some(worth.ratio))?;
+    let by_ratio = |a: &&&(&Cell, Worth), b: &&&(&Cell, Worth)| a.1.ratio.total_cmp(&b.1.ratio);
+    let ends = [same.iter().min_by(by_ratio)?, same.iter().max_by(by_ratio)?];
+    let [best, worst] = ends.map(|(cell, worth)| {
+        let percent = 100.0 * (worth.ratio - 1.0);
+        let side = if percent > 0.0 { "higher" } else { "lower" };
+        format!("{:.0}% {side} on {}, {}", percent.abs(), cell.title, cell.case())
+    });
+    let method = &first.method;
+    let change = match change(ratio) {
+        Change::None => "leaves the error as it is".to_owned(),
+        Change::Lower(by) => format!("lowers the error by {by}"),
+        Change::Raise(by) => format!("raises the error by {by}"),
+    };
+    Some(format!(
+        "Federating ({method}) {change} on average over {} runs (from {best} to {worst}) compared \
+         with each device alone{}.",
+        same.len(),
+        in_one_place(mean(&|worth| worth.pooled))
+    ))
+}
+
+/// What one model of all data would change, as the end of a sentence.
+fn in_one_place(pooled: Option<f64>) -> String {
+    let Some(pooled) = pooled else { return String::new() };
+    let change = match change(pooled) {
+        Change::None => "not change it".to_owned(),
+        Change::Lower(by) => format!("lower it by {by}"),
+        Change::Raise(by) => format!("raise it by {by}"),
+    };
+    format!("; one model of all data in one place would {change}")
 }
 
 enum Change {
@@ -116,6 +161,32 @@ mod tests {
              one model of all data in one place would raise it by a factor of 25."
         );
         assert_eq!(said(&[("tr", 1.0), ("mk", 2.0)]), "");
+    }
+
+    #[test]
+    fn methods_that_were_left_out_are_missed() {
+        let mut results = run(&[("mk", 1.0)]);
+        results.left_out = vec!["tr, tr+alone (too few numbers)".to_owned()];
+        assert!(sentence(&results).unwrap().contains("can't be said"));
+    }
+
+    #[test]
+    fn a_grid_has_the_mean_and_the_ends() {
+        let levels = |tr: f64| run(&[("tr", tr), ("tr+alone", 1.0), ("tr+pooled", 0.25)]);
+        let cell = |name: &str, tr| Cell::new(name, name, "blocks", Some(levels(tr)));
+        let mut cells = vec![cell("a", 0.5), cell("b", 1.125)];
+        cells.push(Cell::new("c", "c", "blocks", None));
+        cells.push(Cell::new("d", "d", "blocks", Some(run(&[("mk", 1.0)]))));
+        let partition = &cells[0].partition;
+        assert_eq!(
+            of_grid(&Comparison::new(cells.clone(), "mk")).unwrap(),
+            format!(
+                "Federating (tr) lowers the error by 25% on average over 2 runs (from 50% lower \
+                 on a, {partition} to 12% higher on b, {partition}) compared with each device \
+                 alone; one model of all data in one place would lower it by 75%."
+            )
+        );
+        assert_eq!(of_grid(&Comparison::new(cells[2..].to_vec(), "mk")), None);
     }
 
     #[test]

@@ -46,12 +46,12 @@ struct Member {
 }
 
 impl<'a> Fleet<'a> {
-    pub(super) fn start(folder: &'a DemoFolder, seed: u32) -> anyhow::Result<Self> {
+    pub(super) fn start(folder: &'a DemoFolder, seed: u64) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("can't tell where this program is")?;
         let member = |name: String, command| Member { name, command, child: None, due: None };
         let mut members = vec![member("serve".to_owned(), "serve")];
         members.extend((0..folder.nodes()).map(|node| member(node_name(node), "join")));
-        let chance = CounterRng::from_seed(u64::from(seed)).derive(Purpose::Data, u64::MAX);
+        let chance = CounterRng::from_seed(seed).derive(Purpose::Data, u64::MAX);
         let mut fleet = Self {
             folder,
             program,
@@ -67,15 +67,16 @@ impl<'a> Fleet<'a> {
         Ok(fleet)
     }
 
+    pub(super) fn nodes(&self) -> usize {
+        self.folder.nodes()
+    }
+
     /// Waits for all nodes; when that was.
-    pub(super) fn wait_until_connected(
-        &mut self,
-        watch: &mut Watch,
-        nodes: u16,
-    ) -> anyhow::Result<Instant> {
+    pub(super) fn wait_until_connected(&mut self, watch: &mut Watch) -> anyhow::Result<Instant> {
+        let nodes = self.nodes() as u64;
         let since = Instant::now();
         loop {
-            if watch.look().is_some_and(|seen| seen.connected >= u64::from(nodes)) {
+            if watch.look().is_some_and(|seen| seen.connected >= nodes) {
                 return Ok(Instant::now());
             }
             self.check()?;

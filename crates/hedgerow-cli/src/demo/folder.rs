@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use hedgerow::random::{CounterRng, Purpose};
 use hedgerow::scaling::ScaleKind;
+use hedgerow_config::ConfigError;
 use hedgerow_data::Dataset;
+use hedgerow_lab::run::Experiment;
 use hedgerow_lab::settings::{Scaling, Settings};
 use hedgerow_net::pki::{Authority, Issuing};
 use hedgerow_net::storage::{Durability, Storage, Store};
 
-use super::Arguments;
+use super::{Arguments, MOST_NODES};
 
 /// The dashboard's usual port.
 const DASHBOARD: u16 = 7480;
@@ -39,6 +41,14 @@ impl DemoFolder {
         settings: &Settings,
         data: &Dataset,
     ) -> anyhow::Result<Self> {
+        let experiment = Experiment::new(settings, data)?;
+        let nodes = experiment.nodes();
+        if nodes > MOST_NODES {
+            let bound = format!("at most {MOST_NODES} in a demonstration, each a process");
+            return Err(ConfigError::out_of_bounds("federation.nodes", bound, nodes).into());
+        }
+        let lines = lines(settings, data, nodes)?;
+        let rounds = lines.iter().map(Vec::len).min().unwrap_or(0).min(experiment.rounds());
         let (folder, temporary) = match &arguments.folder {
             Some(folder) => (folder.clone(), None),
             None => {
@@ -47,15 +57,12 @@ impl DemoFolder {
             }
         };
         fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
-        let nodes = usize::from(arguments.nodes);
-        let lines = lines(settings, data, nodes)?;
-        let rounds = lines.iter().map(Vec::len).min().unwrap_or(0).min(arguments.rounds as usize);
         let dashboard =
             free_address(DASHBOARD).or_else(|_| free_address(0)).context("no port is free")?;
         let listen = free_address(0).context("no port is free")?;
         let folder = Self { path: folder, temporary, dashboard, lines, rounds };
         folder.write_certificates()?;
-        folder.write_settings(arguments, settings, data, listen)?;
+        folder.write_settings(arguments, settings, &experiment, listen)?;
         folder.number_nodes()?;
         Ok(folder)
     }
@@ -117,16 +124,17 @@ impl DemoFolder {
         &self,
         arguments: &Arguments,
         settings: &Settings,
-        data: &Dataset,
+        experiment: &Experiment<'_>,
         listen: SocketAddr,
     ) -> anyhow::Result<()> {
-        let scaling = match &settings.scaling {
+        if let Scaling::Ranges(file) = &settings.scaling {
+            bail!("{} can't be used by a demonstration", file.display());
+        }
+        let scaling = match experiment.online_scale() {
             // Data scaled with hindsight is already scaled.
-            Scaling::None | Scaling::WholeFile { .. } => "none",
-            Scaling::Auto if data.is_of_order_one => "none",
-            Scaling::Online(ScaleKind::Range) => "online-range",
-            Scaling::Auto | Scaling::Online(ScaleKind::Spread) => "online",
-            Scaling::Ranges(file) => bail!("{} can't be used by a demonstration", file.display()),
+            None => "none",
+            Some(ScaleKind::Range) => "online-range",
+            Some(ScaleKind::Spread) => "online",
         };
         // A simulation waits for all nodes; with kills, a round can't.
         let rounds = match arguments.kill {
@@ -138,7 +146,7 @@ impl DemoFolder {
              [rounds]\n{rounds}\n\n[listen]\naddress = \"{listen}\"\ndashboard = \"{}\"\nidentity = {:?}\n\n\
              [store]\npath = {:?}\n",
             arguments.method,
-            data.features,
+            experiment.features(),
             self.nodes(),
             settings.budget,
             settings.seed,

@@ -8,6 +8,7 @@ use hedgerow_config::{ConfigError, Layer, Merged};
 use serde::Deserialize;
 use toml::Table;
 
+use super::Shard;
 use crate::settings::{MethodChoice, Scope, Settings};
 
 /// The methods that are compared by default: all, with references, but for the previous
@@ -35,7 +36,8 @@ pub fn default_methods() -> impl Iterator<Item = MethodChoice> {
 const PUBLISHED_GRID: &str = include_str!("../../experiments/compare.toml");
 
 /// The keys of a grid file.
-const DEFAULTS: &str = "data = []\npartitions = []\nagainst = \"\"\nvariants = []\n[settings]\n";
+const DEFAULTS: &str =
+    "data = []\npartitions = []\nbudgets = []\nagainst = \"\"\nvariants = []\n[settings]\n";
 
 /// A grid of runs.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -44,6 +46,8 @@ pub struct GridConfig {
     pub data: Option<Vec<String>>,
     /// Partitions; none is what the settings say.
     pub partitions: Option<Vec<String>>,
+    /// Budgets that every run is made with; none is what the settings say.
+    pub budgets: Option<Vec<i64>>,
     /// The method whose error is 1 in ratios; several with commas between them are the best of
     /// them in each run.
     pub against: Option<String>,
@@ -52,6 +56,9 @@ pub struct GridConfig {
     pub variants: Vec<GridVariant>,
     /// Settings that differ from the defaults.
     pub settings: Table,
+    /// Which of the runs are made here; flags alone say it.
+    #[serde(skip)]
+    pub shard: Shard,
 }
 
 /// Settings that distinguish some runs of a grid from others.
@@ -78,13 +85,16 @@ impl GridConfig {
 
     fn from_layer(layer: Layer) -> Result<Self, ConfigError> {
         let merged = Merged::new(DEFAULTS, &[layer])?;
-        let Self { data, partitions, against, variants, settings } = merged.read()?;
+        let Self { data, partitions, budgets, against, variants, settings, shard } =
+            merged.read()?;
         Ok(Self {
             data: data.filter(|_| merged.is_given("data")),
             partitions: partitions.filter(|_| merged.is_given("partitions")),
+            budgets: budgets.filter(|_| merged.is_given("budgets")),
             against: against.filter(|_| merged.is_given("against")),
             variants,
             settings,
+            shard,
         })
     }
 

@@ -3,21 +3,19 @@
 
 use std::path::{Path, PathBuf};
 
-use hedgerow::learning::Loss;
 use hedgerow::method::{Reference, Role, find};
 use toml::Value;
 
+use super::axes::{axis, canonical, empty, variants, with_budgets};
 use super::grid_config::{GridConfig, GridVariant, default_methods};
 use super::{Cell, Comparison};
 use crate::given::GivenSamples;
-use crate::results::each_once;
 use crate::role::role_of;
-use crate::run::Experiment;
-use crate::settings::{MethodChoice, Settings, SettingsError, Source};
+use crate::run::{CHANGING_FEATURES, Experiment};
+use crate::settings::{MethodChoice, Settings, SettingsError};
 use crate::suite::{Runs, SuiteError};
 use hedgerow_config::Layer;
 use hedgerow_data::Dataset;
-use hedgerow_data::partition::Partition;
 use hedgerow_data::streams;
 
 /// The default folder of a comparison.
@@ -38,6 +36,7 @@ struct GridPosition {
     title: String,
     partition: String,
     variant: String,
+    budget: Option<usize>,
 }
 
 impl Grid {
@@ -76,19 +75,19 @@ impl Grid {
         let changes = |name: &String| {
             streams::find(name).is_some_and(|stream| !stream.changes(1000).is_empty())
         };
-        let variants = variants(&config.variants)?;
-        let cases: Vec<(&Option<String>, &GridVariant)> = partitions
+        let variants = with_budgets(variants(&config.variants)?, config, flags)?;
+        let cases: Vec<_> = partitions
             .iter()
             .flat_map(|one| variants.iter().map(move |other| (one, other)))
             .collect();
         let draws_courses = data.len() * cases.len() == 1 || data.iter().flatten().any(changes);
         let mut grid: Option<Self> = None;
         for (name, title) in data.iter().zip(&titles) {
-            for (partition, variant) in &cases {
+            for (partition, (variant, budget)) in &cases {
                 let (name, partition) = (name.as_deref(), partition.as_deref());
                 let settings = cell_settings(config, flags, name, partition, variant);
                 if let Ok(settings) = &settings {
-                    refuse_live(settings)?;
+                    settings.data.check_rereadable()?;
                 }
                 let grid = match &mut grid {
                     Some(grid) => grid,
@@ -99,17 +98,25 @@ impl Grid {
                     }
                 };
                 let name = samples.as_deref().or(name);
-                let position = grid.position(name, title, partition, &variant.name, &settings);
+                let position = grid.position(name, title, partition, &settings);
+                let position =
+                    GridPosition { variant: variant.name.clone(), budget: *budget, ..position };
                 let told = [&position.title, &position.partition, &position.variant];
                 let told = told.map(String::as_str).join(", ");
                 let file = file_name(&position.data);
+                let is_here = config.shard.has(grid.positions.len());
                 grid.positions.push(position);
                 let adapt = |settings: &mut Settings, data: &Dataset| {
                     if !names_methods(config, flags) {
                         leave_out_hindsight(settings, data);
                     }
                 };
-                grid.runs.add(&file, told.trim_end_matches(", "), settings, adapt)?;
+                let title = told.trim_end_matches(", ");
+                if is_here {
+                    grid.runs.add(&file, title, settings, adapt)?;
+                } else {
+                    grid.runs.add_elsewhere(&file, title, settings)?;
+                }
             }
         }
         let Some(grid) = grid else { return Err(empty("data.name", "data set").into()) };
@@ -144,7 +151,6 @@ impl Grid {
         name: Option<&str>,
         title: &str,
         partition: Option<&str>,
-        variant: &str,
         settings: &Result<Settings, SettingsError>,
     ) -> GridPosition {
         let known = settings.as_ref().ok();
@@ -152,7 +158,8 @@ impl Grid {
         let title = if title.is_empty() { self::title(data) } else { title.to_owned() };
         let own = known.map(|settings| settings.partition.name());
         let partition = partition.map(str::to_owned).or(own).unwrap_or_default();
-        GridPosition { data: data.to_owned(), title, partition, variant: variant.to_owned() }
+        let (data, variant) = (data.to_owned(), String::new());
+        GridPosition { data, title, partition, variant, budget: None }
     }
 
     /// The folder for results.
@@ -163,50 +170,12 @@ impl Grid {
     /// The comparison of all finished runs.
     pub fn comparison(&self) -> Comparison {
         let cell = |(at, position): (usize, &GridPosition)| {
-            let GridPosition { data, title, partition, variant } = position;
+            let GridPosition { data, title, partition, variant, budget } = position;
             let cell = Cell::new(data, title, partition, self.runs.results(at).cloned());
-            Cell { variant: variant.clone(), ..cell }
+            Cell { variant: variant.clone(), budget: *budget, ..cell }
         };
         Comparison::new(self.positions.iter().enumerate().map(cell).collect(), &self.against)
     }
-}
-
-/// The names along one side of the grid, each once. If none are given, the settings decide.
-fn axis(
-    names: Option<&[String]>,
-    key: &str,
-    what: &str,
-    flags: &[Layer],
-) -> Result<Option<Vec<String>>, SettingsError> {
-    let Some(names) = names else { return Ok(None) };
-    if let Some(flag) = flags.iter().find(|flag| flag.changes(key)) {
-        let bound = format!("said once: the grid has its {what}s already");
-        return Err(out_of_bounds(key, bound, flag.origin()));
-    }
-    let names = names.iter().map(|name| name.trim()).filter(|name| !name.is_empty());
-    let each = each_once(names.map(str::to_owned));
-    if each.is_empty() { Err(empty(key, what)) } else { Ok(Some(each)) }
-}
-
-/// Partitions as they name themselves, each once: `dirichlet:0.30` is `dirichlet:0.3`.
-fn canonical(names: Vec<String>) -> Vec<String> {
-    each_once(names.into_iter().map(|name| {
-        let known = Partition::parse(&name).filter(|partition| *partition != Partition::Auto);
-        known.map_or(name, Partition::name)
-    }))
-}
-
-/// The variants to run, each with a name of its own; if there are none, one without name and
-/// settings.
-fn variants(all: &[GridVariant]) -> Result<Vec<GridVariant>, SettingsError> {
-    let is_wrong = |(at, variant): &(usize, &GridVariant)| {
-        variant.name.trim().is_empty() || all[..*at].iter().any(|other| other.name == variant.name)
-    };
-    if let Some((_, wrong)) = all.iter().enumerate().find(is_wrong) {
-        let value = format!("{:?}", wrong.name);
-        return Err(out_of_bounds("variants.name", "a name of its own for each", value));
-    }
-    Ok(if all.is_empty() { vec![GridVariant::default()] } else { all.to_vec() })
 }
 
 /// The settings of one run. Its variant, data and partition come last, so that nothing changes
@@ -229,18 +198,17 @@ fn cell_settings(
     layers.push(Layer::table(&format!("variant {:?}", variant.name), variant.settings.clone()));
     layers.extend(data.map(|name| layer("data.name", name.into())));
     layers.extend(partition.map(|name| layer("federation.partition", name.into())));
-    let settings = Settings::load(&layers)?;
+    let mut settings = Settings::load(&layers)?;
     if names_methods(config, flags) {
         return Ok(settings);
     }
-    let methods = default_methods().filter(|choice| {
-        // A trivial forecast is a label, and the logistic loss needs a score.
-        let needs_score = choice.is_trivial() && settings.loss() == Loss::Logistic;
-        !needs_score && settings.check_method(*choice).is_ok()
-    });
-    let methods: Vec<Value> = methods.map(|choice| choice.name().into()).collect();
-    layers.push(layer("federation.methods", methods.into()));
-    Settings::load(&layers)
+    settings.left_out.clear();
+    let methods = settings.keep_possible(default_methods());
+    let names: Vec<Value> = methods.into_iter().map(|choice| choice.name().into()).collect();
+    layers.push(layer("federation.methods", names.into()));
+    let mut all = Settings::load(&layers)?;
+    all.left_out = settings.left_out;
+    Ok(all)
 }
 
 fn names_methods(config: &GridConfig, flags: &[Layer]) -> bool {
@@ -251,24 +219,12 @@ fn names_methods(config: &GridConfig, flags: &[Layer]) -> bool {
 /// agreed scale.
 fn leave_out_hindsight(settings: &mut Settings, data: &Dataset) {
     let mut without = settings.clone();
-    without.methods.retain(|choice| !choice.is(Reference::Hindsight));
+    let (gone, kept): (Vec<MethodChoice>, _) =
+        settings.methods.iter().partition(|choice| choice.is(Reference::Hindsight));
+    without.methods = kept;
+    gone.iter().for_each(|choice| without.leave_out(*choice, CHANGING_FEATURES));
     if Experiment::new(settings, data).is_err() && Experiment::new(&without, data).is_ok() {
         *settings = without;
-    }
-}
-
-/// Runs are repeated and stored by what was read: a stream that is gone afterwards is for
-/// `simulate`.
-fn refuse_live(settings: &Settings) -> Result<(), SettingsError> {
-    match &settings.data.source {
-        Source::Files { files, .. } if files.iter().any(|file| file == Path::new("-")) => {
-            Err(out_of_bounds(
-                "data.name",
-                "something that can be read again, not standard input",
-                "\"-\"",
-            ))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -324,10 +280,6 @@ fn file_name(data: &str) -> String {
     };
     let name: String = title(data).chars().map(plain).take(LONGEST_NAME).collect();
     if name.is_empty() { "run".to_owned() } else { name }
-}
-
-fn empty(key: &str, what: &str) -> SettingsError {
-    out_of_bounds(key, format!("at least 1 {what}"), "empty")
 }
 
 fn out_of_bounds(key: &str, bound: impl ToString, value: impl ToString) -> SettingsError {

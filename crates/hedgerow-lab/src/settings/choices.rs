@@ -140,6 +140,12 @@ impl MethodChoice {
     const PERSONAL: &str = "+personal";
     const SHARED: &str = "+shared";
 
+    /// Everything that can follow a name after its compression.
+    pub(crate) fn suffixes() -> [&'static str; 4] {
+        let [(alone, _), (pooled, _)] = Scope::SUFFIXES;
+        [alone, pooled, Self::PERSONAL, Self::SHARED]
+    }
+
     /// A name without what says whether nodes have layers of their own, and what that is.
     pub(crate) fn split_layer(name: &str) -> (&str, Option<bool>) {
         let suffixes = [(Self::PERSONAL, true), (Self::SHARED, false)];

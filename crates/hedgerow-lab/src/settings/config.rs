@@ -73,4 +73,5 @@ pub(super) struct RunConfig {
     pub(super) interval: Level,
     pub(super) importance: bool,
     pub(super) predictions: String,
+    pub(super) save_model: String,
 }

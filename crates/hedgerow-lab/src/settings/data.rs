@@ -41,6 +41,20 @@ pub enum Source {
     },
 }
 
+impl DataChoice {
+    /// Whether it is standard input, which is read once, live.
+    pub fn is_live(&self) -> bool {
+        let Source::Files { files, .. } = &self.source else { return false };
+        files.iter().any(|file| file == Path::new("-"))
+    }
+
+    /// An error for data that can be read only once.
+    pub fn check_rereadable(&self) -> Result<(), SettingsError> {
+        let bound = "something that can be read again, not standard input";
+        if self.is_live() { Err(out_of_bounds("data.name", bound, "\"-\"")) } else { Ok(()) }
+    }
+}
+
 /// What makes numbers of the order of one.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "String")]

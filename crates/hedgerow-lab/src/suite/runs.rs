@@ -36,6 +36,8 @@ struct Item {
 enum State {
     Missing(NotFound),
     Pending(Box<Settings>, Rc<Dataset>),
+    /// Another machine makes it and stores it in this file.
+    Elsewhere(PathBuf),
     Done(Box<Results>),
 }
 
@@ -81,6 +83,36 @@ impl Runs {
         };
         self.items.push(Item { name: name.to_owned(), title: title.to_owned(), state });
         Ok(())
+    }
+
+    /// Adds a run that another machine makes, which shares the folder.
+    pub(crate) fn add_elsewhere(
+        &mut self,
+        name: &str,
+        title: &str,
+        settings: Result<Settings, SettingsError>,
+    ) -> Result<(), SuiteError> {
+        let state = match settings {
+            Err(SettingsError::NotFound(missing)) => State::Missing(missing),
+            Err(error) => return Err(error.into()),
+            Ok(settings) => {
+                let file = self.file(name, &settings);
+                stored(&file).map_or(State::Elsewhere(file), |results| self.done(results))
+            }
+        };
+        self.items.push(Item { name: name.to_owned(), title: title.to_owned(), state });
+        Ok(())
+    }
+
+    /// Takes the runs that other machines have stored meanwhile.
+    fn collect(&mut self) {
+        for at in 0..self.items.len() {
+            if let State::Elsewhere(file) = &self.items[at].state
+                && let Some(results) = stored(file)
+            {
+                self.items[at].state = self.done(results);
+            }
+        }
     }
 
     fn done(&self, mut results: Results) -> State {
@@ -142,7 +174,7 @@ impl Runs {
         missing
     }
 
-    /// Runs the unfinished runs in order and stores each. `start` gets the title of each run,
+    /// Runs the unfinished runs of this machine in order and stores each. `start` gets the title of each run,
     /// `step` is called for each step.
     pub fn run(
         &mut self,
@@ -158,6 +190,7 @@ impl Runs {
             write_file(&self.file(&item.name, settings), text.as_bytes())?;
             self.items[at].state = self.done(results);
         }
+        self.collect();
         Ok(())
     }
 
@@ -165,7 +198,7 @@ impl Runs {
     pub(crate) fn results(&self, place: usize) -> Option<&Results> {
         match &self.items.get(place)?.state {
             State::Done(results) => Some(results),
-            State::Missing(_) | State::Pending(..) => None,
+            State::Missing(_) | State::Pending(..) | State::Elsewhere(_) => None,
         }
     }
 

@@ -2,14 +2,14 @@
 
 use hedgerow::method::find;
 use hedgerow_lab::compare::{
-    Comparison, GridSummary, RankedMethod, Ranking, Ratio, Role, SIGNIFICANCE, geometric_mean,
+    BudgetPoint, Comparison, GridSummary, NEARLY_AS_GOOD_RATIO, RankedMethod, Ranking, Ratio, Role,
+    SIGNIFICANCE, geometric_mean, least, recommended,
 };
 use hedgerow_lab::results::Results;
 
 use crate::figures::number::{bytes_in_words, listed, percent, significant};
+use crate::worth;
 
-/// An error within this factor of another counts as nearly as good.
-const NEARLY_AS_GOOD_RATIO: f64 = 1.1;
 /// A method is cheaper if it sends at most this share of the bytes.
 const CHEAPER_SHARE: f64 = 0.8;
 /// More names than this are counted instead.
@@ -20,11 +20,51 @@ pub fn advice(comparison: &Comparison) -> String {
     match (comparison.only(), comparison.found().count()) {
         (Some((results, ranking)), _) => of_run(results, ranking),
         (None, 0) => "No data set was available.".to_owned(),
+        (None, _) if !comparison.budgets().is_empty() => of_budgets(&comparison.budgets()),
         (None, _) => of_grid(comparison),
     }
 }
 
-/// The same for one run.
+/// The method and the budget to choose.
+fn of_budgets(points: &[BudgetPoint]) -> String {
+    let (Some(chosen), Some(best)) = (recommended(points), least(points)) else {
+        return "No method can be recommended: all that ran are references, or diverged."
+            .to_owned();
+    };
+    let named = |point: &BudgetPoint| format!("{} with a budget of {}", point.method, point.budget);
+    let sent = |point: &BudgetPoint| match point.bytes {
+        bytes if bytes <= 0.0 => "nothing".to_owned(),
+        bytes => format!("{} per node and round", bytes_in_words(bytes)),
+    };
+    let near = percent(NEARLY_AS_GOOD_RATIO - 1.0);
+    if chosen == best {
+        return format!(
+            "Choose {}: it has the least error and sends {}; nothing that sends less comes within \
+             {near} of it.",
+            named(best),
+            sent(best)
+        );
+    }
+    format!(
+        "Choose {}: it sends {}, the least of all within {near} of the least error, which {} has \
+         for {}; it has {}.",
+        named(chosen),
+        sent(chosen),
+        named(best),
+        sent(best),
+        more_error(chosen.ratio / best.ratio)
+    )
+}
+
+/// Whether federating pays; none if the runs don't say.
+pub(super) fn worth(comparison: &Comparison) -> Option<String> {
+    match comparison.only() {
+        Some((results, _)) => worth::sentence(results),
+        None => worth::of_grid(comparison),
+    }
+}
+
+/// The advice for one run.
 pub(super) fn of_run(results: &Results, ranking: &Ranking) -> String {
     let Some(best) = ranking.best() else {
         return "No method can be recommended: all that ran are references, or diverged."

@@ -6,6 +6,7 @@ use super::{advice, pictures, tables};
 use crate::drift;
 use crate::page::{Document, Part, Section};
 use crate::table::Table;
+use crate::worth;
 
 /// `compare.md`; the figures are expected beside it.
 pub fn document(comparison: &Comparison) -> String {
@@ -26,8 +27,10 @@ fn described(comparison: &Comparison) -> Document {
     };
     let unnamed = |table| Part::Table("Numbers".to_owned(), table);
     let figures = pictures::captions(comparison).map(figure).into();
+    let advice = [advice::worth(comparison), Some(advice::advice(comparison))];
+    let advice = advice.into_iter().flatten().map(Part::Verdict).collect();
     let mut sections = vec![
-        section("advice", "Advice", vec![Part::Verdict(advice::advice(comparison))]),
+        section("advice", "Advice", advice),
         section("numbers", "Errors and costs", numbers(comparison)),
         section("figures", "Figures", figures),
     ];
@@ -93,7 +96,7 @@ fn runs(comparison: &Comparison) -> Table {
     let row = |cell: &Cell| {
         let name = format!("{}, {}", cell.title, cell.case());
         let Some((results, ranking)) = cell.results.as_ref().zip(cell.ranking.as_ref()) else {
-            return vec![name, "not available".to_owned(), String::new(), String::new()];
+            return vec![name, "not available".to_owned(), "".into(), "".into(), "".into()];
         };
         let sizes = format!(
             "{} × {}, {} rounds",
@@ -101,9 +104,13 @@ fn runs(comparison: &Comparison) -> Table {
         );
         let words: Vec<String> =
             results.circumstances().into_iter().map(|(_, words)| words).collect();
-        vec![name, sizes, words.join("; "), advice::of_run(results, ranking)]
+        let worth = worth::sentence(results).unwrap_or_default();
+        vec![name, sizes, words.join("; "), worth, advice::of_run(results, ranking)]
     };
-    Table::of_words(["Run", "Sizes", "Data", "Advice"], comparison.cells.iter().map(row))
+    Table::of_words(
+        ["Run", "Sizes", "Data", "Federating", "Advice"],
+        comparison.cells.iter().map(row),
+    )
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use hedgerow_lab::compare::{Cell, Comparison, GridSummary, Interval, RankedMethod, Ratio};
+use hedgerow_lab::compare::{
+    Cell, Comparison, GridSummary, Interval, RankedMethod, Ratio, recommended,
+};
 use hedgerow_lab::results::Results;
 
 use super::{advice, document, page};
@@ -120,20 +122,26 @@ pub fn json(comparison: &Comparison, missing: &[String]) -> Value {
             "scaling": results.scaling,
             "measure": ranking.measure,
             "best": ranking.best().map(|best| &best.name),
+            "left_out": results.left_out,
             "advice": advice::of_run(results, ranking),
             "worth": worth::sentence(results),
             "methods": ranking.methods,
         })
     };
+    let points = comparison.budgets();
+    let budgets = (!points.is_empty())
+        .then(|| json!({ "points": points, "recommended": recommended(&points) }));
     let all: Option<&[GridSummary]> = (comparison.cells.len() > 1).then_some(&comparison.summaries);
     json!({
         "schema": 1,
         "version": env!("CARGO_PKG_VERSION"),
         "against": comparison.against,
+        "worth": advice::worth(comparison),
         "advice": advice::advice(comparison),
         "missing": missing,
         "runs": comparison.cells.iter().map(run).collect::<Vec<_>>(),
         "all_runs": all,
+        "budgets": budgets,
     })
 }
 

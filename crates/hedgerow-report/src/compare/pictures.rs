@@ -1,6 +1,6 @@
 //! The figures of a comparison: errors and message sizes.
 
-use hedgerow_lab::compare::{Comparison, GridSummary, RankedMethod, Ranking, Role};
+use hedgerow_lab::compare::{BudgetPoint, Comparison, GridSummary, RankedMethod, Ranking, Role};
 use hedgerow_lab::results::Results;
 
 use super::advice::reference;
@@ -11,7 +11,7 @@ use crate::figures::drift::drift_panels;
 use crate::figures::frontier::frontier;
 use crate::figures::heat::{self, Block, HeatRow};
 use crate::figures::number::{capitalised, listed, significant};
-use crate::figures::palette;
+use crate::figures::palette::{self, LineStyle};
 use hedgerow_lab::measure::Measure;
 
 /// File names of the figures.
@@ -24,7 +24,8 @@ const CHANGES: &str = "drift.svg";
 pub fn figures(comparison: &Comparison) -> Vec<(String, String)> {
     let (errors, bytes) = match comparison.only() {
         Some((results, ranking)) => (ranked(results, ranking), costs(results, ranking)),
-        None => (ratios(comparison), grid_costs(comparison)),
+        None if comparison.budgets().is_empty() => (ratios(comparison), grid_costs(comparison)),
+        None => (ratios(comparison), budget_costs(comparison)),
     };
     let mut figures = vec![(ERRORS.to_owned(), errors), (BYTES.to_owned(), bytes)];
     let runs = comparison.changing();
@@ -49,6 +50,12 @@ pub(super) fn captions(comparison: &Comparison) -> [(&'static str, String); 2] {
             "Mean error of every method with its 95% interval, and the error over all predictions so far."
                 .to_owned(),
             "Error against bytes; the broken line is the least error for that number of bytes.".to_owned(),
+        ),
+        None if !comparison.budgets().is_empty() => (
+            format!("Error of every method as a multiple of that of {against}, run by run."),
+            "Error of every method with every budget as a multiple of the least, against bytes; \
+             the broken line is the least for that number of bytes."
+                .to_owned(),
         ),
         None => (
             format!("Error of every method as a multiple of that of {against}, run by run."),
@@ -136,18 +143,42 @@ fn ratios(comparison: &Comparison) -> String {
     heat::heat(&heading, &titles, &blocks)
 }
 
-fn grid_costs(comparison: &Comparison) -> String {
-    // As in the first run that has the method.
-    let style = |name: &str| {
-        let (_, results, _) =
-            comparison.found().find(|(_, results, _)| results.method(name).is_some())?;
-        Some(palette::method(results, name))
+/// The style of a method, as in the first run that has it.
+fn style(comparison: &Comparison, name: &str) -> Option<LineStyle> {
+    let (_, results, _) =
+        comparison.found().find(|(_, results, _)| results.method(name).is_some())?;
+    Some(palette::method(results, name))
+}
+
+/// A dot for every method with every budget.
+fn budget_costs(comparison: &Comparison) -> String {
+    let dot = |point: &BudgetPoint| {
+        Some(Dot {
+            method: point.method.clone(),
+            label: format!("{}, {}", shown_name(&point.method), point.budget),
+            style: style(comparison, &point.method)?,
+            is_reference: false,
+            error: point.ratio,
+            ends: None,
+            ratio: String::new(),
+            bytes: Some(point.bytes),
+        })
     };
+    let dots: Vec<Dot> = comparison.budgets().iter().filter_map(dot).collect();
+    let heading = Heading {
+        title: "Error against bytes, budget by budget",
+        subtitle: &comparison.setting(),
+        note: "Method, numbers per message. Broken line: the least for that number of bytes.",
+    };
+    frontier(&heading, "error as a multiple of the least", &dots)
+}
+
+fn grid_costs(comparison: &Comparison) -> String {
     let dot = |summary: &GridSummary| {
         Some(Dot {
             method: summary.name.clone(),
             label: shown_name(&summary.name),
-            style: style(&summary.name)?,
+            style: style(comparison, &summary.name)?,
             is_reference: summary.role != Role::Choice,
             error: summary.ratio?,
             ends: None,

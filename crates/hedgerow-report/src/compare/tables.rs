@@ -3,10 +3,11 @@
 
 use hedgerow::method::find;
 use hedgerow_lab::compare::{
-    Cell, Comparison, GridSummary, Interval, RankedMethod, Ranking, Worst, geometric_mean,
+    BudgetPoint, Cell, Comparison, GridSummary, Interval, RankedMethod, Ranking, Worst,
+    geometric_mean, recommended,
 };
 
-use super::advice::{advice, reference};
+use super::advice::{advice, reference, worth};
 use crate::figures::number::{fixed, power_of_ten, significant};
 use crate::table::{NOTHING, Table, or_nothing};
 
@@ -18,7 +19,12 @@ const LEVEL: &str = "≈";
 pub fn text(comparison: &Comparison) -> String {
     let table = |(heading, table): &(String, Table)| format!("{heading}\n\n{}\n", table.text());
     let tables: String = tables(comparison).iter().map(table).collect();
-    tables + &advice(comparison) + "\n"
+    let worth = worth(comparison).map_or(String::new(), |sentence| format!("{sentence}\n\n"));
+    let left_out = match comparison.left_out().as_slice() {
+        [] => String::new(),
+        each => format!("Left out: {}\n\n", each.join("; ")),
+    };
+    left_out + &worth + &tables + &advice(comparison) + "\n"
 }
 
 /// Every table with its heading.
@@ -29,7 +35,10 @@ pub(super) fn tables(comparison: &Comparison) -> Vec<(String, Table)> {
     }
     let table = |case: String| (case.clone(), of_case(comparison, &case));
     let mut tables: Vec<(String, Table)> = comparison.cases().into_iter().map(table).collect();
-    if let [first, others @ ..] = comparison.each_once(|cell| &cell.variant).as_slice()
+    let points = comparison.budgets();
+    if !points.is_empty() {
+        tables.push(("Error against bytes, budget by budget".to_owned(), of_budgets(&points)));
+    } else if let [first, others @ ..] = comparison.each_once(|cell| &cell.variant).as_slice()
         && !others.is_empty()
     {
         let heading = format!("Errors as multiples of those with: {first}");
@@ -58,8 +67,14 @@ pub(super) fn note(comparison: &Comparison) -> String {
             "{LEAST}: the least error of those one could choose; {LEVEL}: may equal it (p of at least 0.05 trial by trial, after Holm's \
              correction). Ratios are geometric means of errors as multiples of those of {}; worst is the largest of them. First: runs with the least error, and in \
              parentheses those in which no other may equal it. Above the best sk: runs with more error than the best single kernel in \
-             hindsight, and in parentheses those in which that is no chance. Bytes are up and down together, per node and round.",
-            reference(comparison)
+             hindsight, and in parentheses those in which that is no chance. Bytes are up and down together, per node and round.{}",
+            reference(comparison),
+            match comparison.budgets().as_slice() {
+                [] => String::new(),
+                _ => format!(
+                    " Budget by budget, {LEAST} is what to choose: the fewest bytes within 10% of the least error."
+                ),
+            }
         ),
     }
 }
@@ -206,6 +221,24 @@ fn of_variants(comparison: &Comparison, variants: &[&str]) -> Table {
         row
     };
     Table::of_numbers(headings, comparison.summaries.iter().map(row))
+}
+
+/// The error and the bytes of every method with every budget, the least error first.
+fn of_budgets(points: &[BudgetPoint]) -> Table {
+    let chosen = recommended(points);
+    let mut sorted: Vec<&BudgetPoint> = points.iter().collect();
+    sorted.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    let row = |point: &&BudgetPoint| {
+        let mark = if chosen == Some(*point) { format!(" {LEAST}") } else { String::new() };
+        vec![
+            format!("{}{mark}", shown_name(&point.method)),
+            point.budget.to_string(),
+            significant(point.ratio, 3),
+            fixed(point.bytes, 0),
+        ]
+    };
+    let headings = ["method", "budget", "error as a multiple of the least", "bytes"];
+    Table::of_numbers(headings, sorted.iter().map(row))
 }
 
 fn of_all(comparison: &Comparison) -> Table {

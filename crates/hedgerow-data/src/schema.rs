@@ -164,6 +164,17 @@ impl TableSchema {
         }
     }
 
+    /// What each input comes from: a column, or the past of one. Inputs of one source have the same
+    /// name.
+    pub fn sources(&self) -> Vec<String> {
+        let own = self.inputs.iter().flat_map(|InputColumn { name, encoding }| {
+            std::iter::repeat_n(name.clone(), encoding.width())
+        });
+        let past = [self.targets.join(", ")].into_iter().chain(self.lagged.iter().cloned());
+        let past = past.map(|name| format!("past of {name}"));
+        own.chain(past.flat_map(|name| std::iter::repeat_n(name, self.lags))).collect()
+    }
+
     /// Which columns each input may come from.
     pub fn input_columns(&self) -> InputColumns {
         let own = self.inputs.iter().flat_map(|InputColumn { name, encoding }| match encoding {

@@ -76,6 +76,7 @@ pub fn run(
         nodes: rounds.nodes,
         features: stream.features(),
         target: stream.schema().targets.join(", "),
+        sources: stream.schema().sources(),
         rounds: None,
         scaler,
         has_missing: true,

@@ -4,7 +4,9 @@
 mod sampled;
 mod stored;
 
-pub use sampled::{CoursePoint, DeviceCourse, SampledPredictions};
+pub use sampled::{
+    ColumnImportance, CoursePoint, DeviceCourse, ImportanceResult, SampledPredictions,
+};
 pub use stored::{StoredError, from_stored_json, to_stored_json};
 
 use hedgerow::method::{MethodInfo, Reference, Role, find};
@@ -137,6 +139,9 @@ pub struct MethodResult {
     /// The same on each day of the week, from Monday.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weekdays: Vec<SubsetError>,
+    /// Importance of each column in the first trial, where it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub importance: Option<ImportanceResult>,
     /// Mean loss per prediction, without the ridge term.
     pub mean_loss: Moments,
     /// Share of wrong signs; only for the logistic loss.

@@ -249,6 +249,7 @@ fn over_trials(
             regret,
         },
         sampled: first.sampled.clone(),
+        importance: first.importance.clone(),
     }
 }
 

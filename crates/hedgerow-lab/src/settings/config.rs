@@ -71,6 +71,7 @@ pub(super) struct RunConfig {
     pub(super) memory_limit: f64,
     pub(super) out: String,
     pub(super) interval: Level,
+    pub(super) importance: bool,
     pub(super) predictions: String,
     pub(super) save_model: String,
 }

@@ -5,6 +5,7 @@ use std::num::NonZeroU16;
 
 use hedgerow::codec::{Coding, Compression, NumberFormat};
 use hedgerow::features::Kernel;
+use hedgerow::importance::ImportanceScope;
 use hedgerow::learning::Loss;
 use hedgerow::method::{METHODS, MethodInfo, MethodSpec};
 use hedgerow::plan::Scaling;
@@ -68,6 +69,7 @@ struct LearningConfig {
     #[serde(deserialize_with = "within::<1, 65_535, _, _>")]
     part: u16,
     personal: Personal,
+    importance: ImportanceScope,
     seed: u64,
     ranges: BTreeMap<String, [f64; 2]>,
 }
@@ -129,6 +131,7 @@ impl LearningConfig {
             .scaling(scaling)
             .compression(self.compression())
             .personal(personal)
+            .importance(self.importance)
             .columns(self.columns)
             .target(self.target))
     }

@@ -11,7 +11,8 @@ use hedgerow_lab::output::OutputError;
 use hedgerow_lab::run::RunError;
 use hedgerow_lab::settings::SettingsError;
 use hedgerow_lab::suite::SuiteError;
-use hedgerow_net::export::ModelError;
+use hedgerow_model::{ModelError, NoModel};
+use hedgerow_net::export::ExportError;
 use hedgerow_net::file::FileError;
 use hedgerow_net::pki::PkiError;
 use hedgerow_net::serve::ServeError;
@@ -31,6 +32,7 @@ fn code(cause: &(dyn Error + 'static)) -> Option<Exit> {
         (cause.is::<OutputError>(), Exit::Output),
         (cause.is::<UnknownName>() || cause.is::<ConfigError>(), Exit::Usage),
         (cause.is::<Incomplete>(), Exit::Incomplete),
+        (cause.is::<ExportError>(), Exit::Data),
         (cause.is::<NotFound>() || cause.is::<ReadError>() || cause.is::<DataError>(), Exit::Data),
     ];
     let plain = plain.into_iter().find_map(|(is, exit)| is.then_some(exit));
@@ -63,7 +65,8 @@ fn of_suite(error: &SuiteError) -> Exit {
 
 fn of_predicting(error: &PredictError) -> Exit {
     match error {
-        PredictError::SameFile { .. } => Exit::Usage,
+        PredictError::SameFile { .. } | PredictError::Level(_) => Exit::Usage,
+        PredictError::NoModel { source: NoModel::UnknownNode { .. }, .. } => Exit::Usage,
         _ => Exit::Data,
     }
 }
@@ -84,6 +87,7 @@ fn of_running(error: &RunError) -> Exit {
         | RunError::Partition { .. }
         | RunError::BadLabel { .. }
         | RunError::NothingSeen(_)
+        | RunError::Model(_)
         | RunError::Trial(_) => Exit::Data,
     }
 }
@@ -112,8 +116,9 @@ fn of_certificates(error: &PkiError) -> Exit {
 
 fn of_model(error: &ModelError) -> Exit {
     match error {
-        ModelError::Kept(_) => Exit::Output,
-        ModelError::File(file) => of_file(file),
+        ModelError::Kept(_) | ModelError::Unwritable { .. } | ModelError::TooLarge { .. } => {
+            Exit::Output
+        }
         _ => Exit::Data,
     }
 }

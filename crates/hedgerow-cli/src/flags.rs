@@ -142,6 +142,13 @@ pub(crate) const PREDICTIONS: Flag = Flag::new(
     "File for every prediction of the first trial (.csv, .jsonl, .parquet): row, time, node, \
      method, truth, prediction, interval",
 );
+pub(crate) const SAVE_MODEL: Flag = Flag::new(
+    "save-model",
+    "run.save_model",
+    Takes::Text("FILE"),
+    "File for what the first federated method has learned, with each node's own layer, for \
+     `hedgerow predict`",
+);
 pub(crate) const DROPOUT: Flag = Flag::new(
     "dropout",
     "participation.dropout",

@@ -13,6 +13,7 @@ mod export;
 mod flags;
 mod info;
 mod join;
+mod model;
 mod pki;
 mod predict;
 mod reproduce;
@@ -43,7 +44,8 @@ enum Command {
     Demo(demo::Arguments),
     Pki(pki::Arguments),
     Export(export::Arguments),
-    Predict(predict::Arguments),
+    Predict(Box<predict::Arguments>),
+    Model(model::Arguments),
     Join(Box<join::Arguments>),
     Serve(Box<serve::Arguments>),
     Wipe(hedgerow_node::WipeArguments),
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Command::Pki(arguments) => pki::pki(&arguments),
         Command::Export(arguments) => export::export(&arguments),
         Command::Predict(arguments) => predict::predict(&arguments),
+        Command::Model(arguments) => model::show(&arguments),
         Command::Join(arguments) => join::run(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Wipe(arguments) => hedgerow_node::wipe(&arguments).map_err(Into::into),

@@ -1,37 +1,61 @@
 //! `hedgerow predict`: predictions from a model in a file, without a server.
 
+use std::collections::HashMap;
 use std::io::{BufWriter, ErrorKind, Stdout, Write};
 use std::path::{Path, PathBuf};
 
-use hedgerow::limits::MAX_LABEL;
+use hedgerow::Node;
+use hedgerow::learning::{Interval, Level, Loss};
+use hedgerow::node::BadInput;
 use hedgerow_config::flags::{Flag, FlagSet, SettingFlags};
-use hedgerow_data::rows::{self, Cell, CellPosition, Row};
-use hedgerow_data::text::excerpt;
+use hedgerow_data::DataError;
+use hedgerow_data::columns::BY_FILE;
+use hedgerow_data::rows::{self, CellPosition, Format};
+use hedgerow_data::samples::{Sample, SampleStream};
+use hedgerow_data::schema::TableSchema;
+use hedgerow_data::text::{excerpt, listing};
 use hedgerow_lab::output::OutputError;
+use hedgerow_lab::predictions::quoted;
 use hedgerow_lab::settings::Settings;
-use hedgerow_net::export::{Model, Predictor};
+use hedgerow_model::{Model, NoModel};
 use hedgerow_net::file::{Access, NewFile};
 use hedgerow_report::terminal::significant;
 use serde_json::json;
 
 use crate::flags;
 
-/// Predict with a model that `hedgerow export` wrote.
+/// Predict with a model that `hedgerow simulate --save-model` or `hedgerow export` wrote.
 ///
-/// Rows come from CSV with any usual separator or JSON Lines, gzipped, zstandard or plain. Columns
-/// are found by the names that the model was learned with; a model without names takes all columns
-/// but the label's, in order. Missing values are filled in with the middle of their scale. The
-/// prediction is that of the shared model, without what a node has learned for itself: that of a
-/// node that has just joined.
+/// Rows come from CSV with any usual separator, JSON Lines or Parquet, gzipped, zstandard or plain:
+/// the same tables that `simulate` takes. Columns are found by their names, in any order; texts,
+/// lags and missing values become inputs as in the run. A model without names takes all columns but
+/// the label's, in order.
+///
+/// A node of the model predicts what the live node would have said, to the bit. If a column names
+/// the node of each row, each row is predicted by its own. The shared model predicts like a node
+/// that has just joined: missing values are filled in with the middle of their scale, and there are
+/// no intervals.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Arguments {
     /// The model
-    #[arg(long, value_name = "FILE")]
-    model: PathBuf,
+    #[arg(value_name = "MODEL", required_unless_present = "named_model")]
+    model: Option<PathBuf>,
+    /// The same, as earlier versions had it
+    #[arg(long = "model", value_name = "FILE", hide = true, conflicts_with = "model")]
+    named_model: Option<PathBuf>,
     /// What to predict from; - is standard input, answered row by row
     #[arg(long, value_name = "FILE", default_value = "-")]
     data: PathBuf,
+    /// Predict as this node, and if a column names nodes, its rows only
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+    /// Predict with the shared model, without what nodes have learned for themselves
+    #[arg(long, conflicts_with = "node")]
+    shared: bool,
+    /// Share of labels that intervals contain, from 0.5 to 0.99 [default: that of the run, or 0.9]
+    #[arg(long, value_name = "SHARE")]
+    interval: Option<f64>,
     /// Column of the label, to see how good predictions are [default: that of the model, if it is
     /// there]
     #[arg(long, value_name = "COLUMN")]
@@ -56,18 +80,20 @@ impl FlagSet for PredictFlags {
 
 const HELP: &str = "\
 Examples:
-  hedgerow predict --model model.safetensors --data new.csv
-  hedgerow predict --model model.safetensors --data old.csv --target load --out predictions.csv
-  tail -f log.csv | hedgerow predict --model model.safetensors --json
+  hedgerow predict model.safetensors --data new.csv
+  hedgerow predict model.safetensors --data new.csv --node meter-17
+  hedgerow predict model.safetensors --data old.csv --target load --out predictions.csv
+  tail -f log.csv | hedgerow predict model.safetensors --node meter-17 --json
 
-Each row has the number of its line in the input, the prediction and, where there is a label, the label and the squared error.
-The mean squared error is told at the end, on standard error.";
+Each row has the number of its line in the input, the node if rows have one, the prediction, the ends of its interval where there is one, and the label and the squared error where there is a label.
+To forecast a row that is not there yet, append a row with an empty label.
+The mean squared error is told at the end, on standard error. `hedgerow model FILE` says what is in a model.";
 
 /// Why there are no predictions.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PredictError {
     /// A column that isn't there.
-    #[error("{place}: no column {name:?}; there are {there}")]
+    #[error("{place}: no column {name:?}{there}")]
     NoColumn { place: CellPosition, name: String, there: String },
     /// Columns that can't be told apart.
     #[error(
@@ -75,146 +101,274 @@ pub(crate) enum PredictError {
     )]
     WrongCount { place: CellPosition, expected: usize, found: usize },
     /// Text where a number should be.
-    #[error("{place}: {text:?} is not a number (--missing names what stands for a missing value)")]
-    Text { place: CellPosition, text: String },
-    /// A number too large to compute with.
-    #[error("{place}: {value:e} is beyond the bound of ±{bound:e}")]
-    TooLarge { place: CellPosition, value: f64, bound: f32 },
+    #[error("{0}: {1:?} is not a number (--missing names what stands for a missing value)")]
+    Text(CellPosition, String),
+    /// A node that the model doesn't have.
+    #[error("{place}: {source} (--shared predicts with the shared model, --node NAME as one node)")]
+    UnknownNode { place: CellPosition, source: NoModel },
+    /// The model can't predict as it was asked to.
+    #[error("{}: {source}", .path.display())]
+    NoModel { path: PathBuf, source: NoModel },
+    /// A level that intervals can't have.
+    #[error("--interval: {0}")]
+    Level(#[from] hedgerow::learning::BadLevel),
     /// The output would swallow an input.
-    #[error("--out {}: that is what --{what} reads", .path.display())]
+    #[error("--out {}: that is {what}", .path.display())]
     SameFile { path: PathBuf, what: &'static str },
+    /// Inputs that the model doesn't take.
+    #[error(transparent)]
+    Inputs(#[from] BadInput),
 }
 
 pub(crate) fn predict(arguments: &Arguments) -> anyhow::Result<()> {
     let format = Settings::load(&arguments.flags.layers(None)?)?.data.columns.format;
-    let model = Model::read(&arguments.model)?;
-    let mut predictor = Predictor::new(&model)?;
+    let path = arguments.model();
+    let model = Model::read(path)?;
+    let share = arguments.interval.or(model.card().interval);
+    let level = share.map_or(Ok(Level::default()), Level::new).map_err(PredictError::from)?;
     let mut output = Output::open(arguments)?;
-    let mut table = rows::open(&arguments.data, &format)?;
-    let (file, names) = (&arguments.data, table.columns().to_vec());
-    let columns = Columns::find(file, &names, &model, arguments.target.as_deref())?;
-    let mut goes_on = arguments.json || output.line(columns.heading())?;
-    let (mut summary, mut row, mut x) = (Summary::default(), Row::default(), Vec::new());
-    while goes_on && table.next(&mut row)? {
-        let number = |column: usize, bound: f32| match row.cell(column) {
-            Cell::Missing => Ok(f32::NAN),
-            Cell::Number(value) if value.abs() <= f64::from(bound) => Ok(value as f32),
-            cell => {
-                let (row, column) = (Some(row.line()), Some(names[column].clone()));
-                Err(PredictError::of(cell, CellPosition { file: file.clone(), row, column }, bound))
+    let file = &arguments.data;
+    let format = joined_format(model.schema().map(|schema| &schema.format), format);
+    let table = rows::open(file, &format)?;
+    let mut schema = schema_of(&model, file, table.columns(), arguments.target.as_deref())?;
+    schema.format = format;
+    if arguments.node.is_some() || arguments.shared {
+        schema.node = schema.node.filter(|node| node != BY_FILE);
+    }
+    let mut stream = SampleStream::predicting(file, table, &schema)?;
+    let no_model = |source| PredictError::NoModel { path: path.to_owned(), source };
+    let mut predictor = Predictor::new(&model, arguments, &stream, level).map_err(no_model)?;
+    let layout = Layout {
+        has_nodes: stream.has_owners(),
+        has_intervals: predictor.has_intervals(),
+        has_labels: stream.has_labels(),
+    };
+    let mut goes_on = arguments.json || output.line(&layout.heading())?;
+    let (mut summary, mut sample) = (Summary::default(), Sample::default());
+    while goes_on && stream.next(&mut sample).map_err(explained)? {
+        let owner = stream.owners().get(sample.owner as usize).map(String::as_str);
+        if arguments.node.as_deref().is_some_and(|node| owner.is_some_and(|owner| owner != node)) {
+            continue;
+        }
+        let unknown = |source| {
+            let (row, column) = (Some(sample.row), schema.node.clone());
+            PredictError::UnknownNode {
+                place: CellPosition { file: file.clone(), row, column },
+                source,
             }
         };
-        x.clear();
-        for column in &columns.inputs {
-            x.push(number(*column, f32::MAX)?);
-        }
-        let label = columns.target.map(|column| number(column, MAX_LABEL)).transpose()?;
-        let label = label.filter(|label| !label.is_nan());
-        let answer = Answer { row: row.line(), prediction: predictor.predict(&x), label };
-        summary.add(&x, &answer);
-        goes_on =
-            output.line(&if arguments.json { answer.json() } else { answer.csv(&columns) })?;
+        let node = predictor.of(&model, owner).map_err(unknown)?;
+        let hedgerow::node::Answer { value, interval, .. } =
+            node.predict(&sample.x).map_err(PredictError::from)?;
+        let label = Some(sample.y).filter(|label| !label.is_nan());
+        let answer = Answer { row: sample.row, owner, prediction: value, interval, label };
+        summary.add(&sample.x, &answer);
+        goes_on = output.line(&if arguments.json { answer.json() } else { answer.csv(&layout) })?;
     }
     output.finish()?;
     // A closed standard error is no reason to fail.
     _ = writeln!(
         std::io::stderr(),
         "{}",
-        if arguments.json { summary.json() } else { summary.words() }
+        if arguments.json { summary.json(&predictor) } else { summary.words(&predictor) }
     );
     Ok(())
 }
 
-impl PredictError {
-    /// What is wrong with a cell that is no number within its bound.
-    fn of(cell: Cell<'_>, place: CellPosition, bound: f32) -> Self {
-        match cell {
-            Cell::Number(value) => Self::TooLarge { place, value, bound },
-            Cell::Text(text) => Self::Text { place, text: excerpt(text) },
-            Cell::Missing => Self::Text { place, text: String::new() },
-        }
+impl Arguments {
+    fn model(&self) -> &Path {
+        self.model.as_ref().or(self.named_model.as_ref()).map_or(Path::new(""), PathBuf::as_path)
     }
 }
 
-/// Number of columns that a message lists at most.
-const LISTED_COLUMNS: usize = 10;
-
-/// Which columns mean what.
-struct Columns {
-    inputs: Vec<usize>,
-    target: Option<usize>,
+/// What to do about a text differs from what `simulate` says.
+fn explained(error: DataError) -> anyhow::Error {
+    match error {
+        DataError::Text(place, text) => PredictError::Text(place, text).into(),
+        other => other.into(),
+    }
 }
 
-impl Columns {
-    fn find(
-        file: &Path,
-        names: &[String],
+/// How to read a table: as the run did, where the user says nothing else.
+fn joined_format(of_run: Option<&Format>, mut given: Format) -> Format {
+    if let Some(of_run) = of_run {
+        given.separator = given.separator.or(of_run.separator);
+        given.decimal = given.decimal.or(of_run.decimal);
+        given.header = given.header.or(of_run.header);
+        let more = of_run.missing.iter().filter(|marker| !given.missing.contains(marker));
+        let more: Vec<String> = more.cloned().collect();
+        given.missing.extend(more);
+    }
+    given
+}
+
+/// What the columns of a table mean. Without names they are inputs in order, but for the label.
+fn schema_of(
+    model: &Model,
+    file: &Path,
+    names: &[String],
+    target: Option<&str>,
+) -> Result<TableSchema, PredictError> {
+    let place = || CellPosition { file: file.to_owned(), row: None, column: None };
+    if let Some(name) = target.filter(|target| !names.iter().any(|name| name == target)) {
+        let (name, there) = (excerpt(name), listing(name, names));
+        return Err(PredictError::NoColumn { place: place(), name, there });
+    }
+    if let Some(schema) = model.schema() {
+        let mut schema = schema.clone();
+        if let Some(target) = target {
+            schema.targets = vec![target.to_owned()];
+        }
+        return Ok(schema);
+    }
+    let target = target.unwrap_or(&model.plan().config().target);
+    let inputs: Vec<String> = names.iter().filter(|name| *name != target).cloned().collect();
+    let (expected, found) = (model.plan().inputs(), inputs.len());
+    if found != expected {
+        return Err(PredictError::WrongCount { place: place(), expected, found });
+    }
+    Ok(TableSchema::plain(&inputs, target))
+}
+
+/// Who predicts.
+enum Predictor {
+    /// The shared model; whether nodes have layers over it that are left out.
+    Shared(Box<Node>, bool),
+    /// One node.
+    One(Box<Node>, String),
+    /// The node of each row.
+    EachItsOwn(HashMap<String, Node>, Level),
+}
+
+impl Predictor {
+    fn new(
         model: &Model,
-        target: Option<&str>,
-    ) -> Result<Self, PredictError> {
-        let place = || CellPosition { file: file.to_owned(), row: None, column: None };
-        let position = |wanted: &str| names.iter().position(|name| name == wanted);
-        let find = |wanted: &str| {
-            position(wanted).ok_or_else(|| {
-                let mut there: Vec<String> =
-                    names.iter().take(LISTED_COLUMNS).map(|name| excerpt(name)).collect();
-                if names.len() > LISTED_COLUMNS {
-                    there.push(format!("{} more", names.len() - LISTED_COLUMNS));
-                }
-                let (name, there) = (excerpt(wanted), there.join(", "));
-                PredictError::NoColumn { place: place(), name, there }
-            })
+        arguments: &Arguments,
+        stream: &SampleStream,
+        level: Level,
+    ) -> Result<Self, NoModel> {
+        let names: Vec<&str> = model.nodes().collect();
+        let name = match (&arguments.node, &names[..]) {
+            (Some(name), _) => Some(name.as_str()),
+            (None, [only]) if !model.is_shared() && !arguments.shared => Some(*only),
+            _ => None,
         };
-        let learning = model.plan().config();
-        let target = match target {
-            Some(target) => Some(find(target)?),
-            None => position(&learning.target),
-        };
-        if !learning.columns.is_empty() {
-            let inputs =
-                learning.columns.iter().map(|name| find(name)).collect::<Result<_, _>>()?;
-            return Ok(Self { inputs, target });
+        if let Some(name) = name {
+            let mut node = model.node(name)?;
+            node.set_level(level);
+            return Ok(Self::One(Box::new(node), name.to_owned()));
         }
-        let inputs: Vec<usize> =
-            (0..names.len()).filter(|column| Some(*column) != target).collect();
-        let (expected, found) = (model.plan().inputs(), inputs.len());
-        if found != expected {
-            return Err(PredictError::WrongCount { place: place(), expected, found });
+        if stream.has_owners() && !names.is_empty() && !arguments.shared {
+            return Ok(Self::EachItsOwn(HashMap::new(), level));
         }
-        Ok(Self { inputs, target })
+        Ok(Self::Shared(Box::new(model.shared()?), model.plan().has_own_layers()))
     }
 
-    fn heading(&self) -> &'static str {
-        if self.target.is_some() { "row,prediction,label,squared_error" } else { "row,prediction" }
+    /// The node that predicts a row of this owner.
+    fn of(&mut self, model: &Model, owner: Option<&str>) -> Result<&mut Node, NoModel> {
+        match self {
+            Self::Shared(node, _) | Self::One(node, _) => Ok(node),
+            Self::EachItsOwn(nodes, level) => {
+                let owner = owner.unwrap_or_default();
+                if !nodes.contains_key(owner) {
+                    let mut node = model.node(owner)?;
+                    node.set_level(*level);
+                    nodes.insert(owner.to_owned(), node);
+                }
+                // It was put there if it wasn't.
+                nodes.get_mut(owner).ok_or_else(|| NoModel::NoNodes { name: owner.to_owned() })
+            }
+        }
+    }
+
+    fn has_intervals(&self) -> bool {
+        match self {
+            Self::Shared(..) => false,
+            Self::One(node, _) => node.plan().objective().loss != Loss::Logistic,
+            Self::EachItsOwn(..) => true,
+        }
+    }
+
+    /// Who predicted, in words.
+    fn words(&self) -> String {
+        match self {
+            Self::Shared(_, false) => String::new(),
+            Self::Shared(_, true) => {
+                " by the shared model, without what nodes have learned for themselves".to_owned()
+            }
+            Self::One(_, name) => format!(" by node {name}"),
+            Self::EachItsOwn(nodes, _) => format!(" by {} nodes, each its own", nodes.len()),
+        }
+    }
+}
+
+/// The columns of the output.
+struct Layout {
+    has_nodes: bool,
+    has_intervals: bool,
+    has_labels: bool,
+}
+
+impl Layout {
+    fn heading(&self) -> String {
+        let columns = [
+            ("row", true),
+            ("node", self.has_nodes),
+            ("prediction", true),
+            ("lower,upper", self.has_intervals),
+            ("label,squared_error", self.has_labels),
+        ];
+        let there = columns.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| *name);
+        there.collect::<Vec<_>>().join(",")
     }
 }
 
 /// One prediction.
-struct Answer {
+struct Answer<'a> {
     row: u64,
+    owner: Option<&'a str>,
     prediction: f32,
+    interval: Option<Interval>,
     label: Option<f32>,
 }
 
-impl Answer {
+impl Answer<'_> {
     fn squared_error(&self) -> Option<f64> {
         self.label.map(|label| (f64::from(self.prediction) - f64::from(label)).powi(2))
     }
 
-    fn csv(&self, columns: &Columns) -> String {
-        let Self { row, prediction, label } = self;
-        match (columns.target, label, self.squared_error()) {
-            (None, ..) => format!("{row},{prediction}"),
-            (_, Some(label), Some(error)) => format!("{row},{prediction},{label},{error}"),
-            _ => format!("{row},{prediction},,"),
+    fn csv(&self, layout: &Layout) -> String {
+        let Self { row, owner, prediction, interval, label } = self;
+        let mut text = row.to_string();
+        if layout.has_nodes {
+            text += &format!(",{}", quoted(owner.unwrap_or_default()));
         }
+        text += &format!(",{prediction}");
+        if layout.has_intervals {
+            text += &interval
+                .map_or(",,".to_owned(), |Interval { lower, upper }| format!(",{lower},{upper}"));
+        }
+        if layout.has_labels {
+            text += &match (label, self.squared_error()) {
+                (Some(label), Some(error)) => format!(",{label},{error}"),
+                _ => ",,".to_owned(),
+            };
+        }
+        text
     }
 
     fn json(&self) -> String {
-        let Self { row, prediction, label } = self;
+        let Self { row, owner, prediction, interval, label } = self;
         // Written as they are in CSV; as a number of twice the size they would have digits that
         // mean nothing.
-        let mut text = format!("{{\"row\":{row},\"prediction\":{prediction:?}");
+        let mut text = format!("{{\"row\":{row}");
+        if let Some(owner) = owner {
+            text += &format!(",\"node\":{}", json!(owner));
+        }
+        text += &format!(",\"prediction\":{prediction:?}");
+        if let Some(Interval { lower, upper }) = interval {
+            text += &format!(",\"lower\":{lower:?},\"upper\":{upper:?}");
+        }
         if let (Some(label), Some(error)) = (label, self.squared_error()) {
             text += &format!(",\"label\":{label:?},\"squared_error\":{error:?}");
         }
@@ -232,7 +386,7 @@ struct Summary {
 }
 
 impl Summary {
-    fn add(&mut self, x: &[f32], answer: &Answer) {
+    fn add(&mut self, x: &[f32], answer: &Answer<'_>) {
         self.rows += 1;
         self.missing += x.iter().filter(|value| value.is_nan()).count() as u64;
         if let Some(error) = answer.squared_error() {
@@ -245,9 +399,9 @@ impl Summary {
         (self.labels > 0).then(|| self.squared_error / self.labels as f64)
     }
 
-    fn words(&self) -> String {
+    fn words(&self, predictor: &Predictor) -> String {
         let Self { rows, labels, missing, .. } = self;
-        let mut words = format!("{rows} rows");
+        let mut words = format!("{rows} rows{}", predictor.words());
         if *missing > 0 {
             words += &format!(", {missing} missing values filled in");
         }
@@ -257,9 +411,16 @@ impl Summary {
         words
     }
 
-    fn json(&self) -> String {
+    fn json(&self, predictor: &Predictor) -> String {
         let Self { rows, labels, missing, .. } = self;
-        json!({ "rows": rows, "missing": missing, "labels": labels, "mse": self.mse() }).to_string()
+        let mse = self.mse();
+        let mut summary = json!({ "rows": rows, "missing": missing, "labels": labels, "mse": mse });
+        summary["by"] = match predictor {
+            Predictor::Shared(..) => json!("shared"),
+            Predictor::One(_, name) => json!({ "node": name }),
+            Predictor::EachItsOwn(..) => json!("nodes"),
+        };
+        summary.to_string()
     }
 }
 
@@ -277,7 +438,9 @@ impl Output {
             let is_live = arguments.data.as_os_str() == "-";
             return Ok(Self::Standard { to: BufWriter::new(std::io::stdout()), is_live });
         };
-        for (what, other) in [("data", &arguments.data), ("model", &arguments.model)] {
+        let inputs =
+            [("what --data reads", arguments.data.as_path()), ("the model", arguments.model())];
+        for (what, other) in inputs {
             if path
                 .canonicalize()
                 .is_ok_and(|path| other.canonicalize().is_ok_and(|other| path == other))

@@ -1,7 +1,7 @@
 //! `hedgerow simulate`: a federation in one process, and what it learned.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hedgerow_config::Layer;
@@ -17,12 +17,13 @@ use hedgerow_lab::predictions;
 use hedgerow_lab::results::Results;
 use hedgerow_lab::run::{self, Experiment, RunError};
 use hedgerow_lab::settings::{Scaling, Settings, Source};
+use hedgerow_model::Model;
 use hedgerow_node::Exit;
 use hedgerow_report::terminal::{View, significant, summary};
 use indicatif::ProgressBar;
 
-use crate::flags;
 use crate::terminal::{bar, print, steps_bar};
+use crate::{flags, model};
 
 /// Run a federation on this machine and show what it learned.
 ///
@@ -68,6 +69,7 @@ impl FlagSet for SimulateFlags {
             flags::MEMORY_LIMIT,
             flags::OUT,
             flags::PREDICTIONS,
+            flags::SAVE_MODEL,
         ],
     ];
     const SET: &'static str = "Any other setting, such as learning.ridge=0.001; may be repeated";
@@ -82,8 +84,9 @@ pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
         arguments.paper.then(|| Layer::value("--paper", "federation.methods", vec!["paper"]));
     let layers = arguments.flags.layers(arguments.file.as_deref())?;
     let settings = Settings::load(&paper.into_iter().chain(layers).collect::<Vec<_>>())?;
+    settings.save_model.iter().try_for_each(|file| Model::check_replaceable(file))?;
     let talks = !arguments.quiet && !arguments.json;
-    let (folder, results, data, because) = match &settings.data.source {
+    let (folder, mut results, data, because) = match &settings.data.source {
         Source::Files { files, .. } if settings.data.is_live() => {
             live::check(&settings)?;
             let stream =
@@ -118,14 +121,32 @@ pub(crate) fn simulate(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(path) = &settings.predictions {
         predictions::write(path, &results, data.as_ref())?;
     }
+    let model = match (&settings.save_model, results.model.take()) {
+        (Some(path), Some(model)) => saved(path, model)?,
+        _ => String::new(),
+    };
     if arguments.json {
         print(&summary_json(&results)?)?;
     } else if !arguments.quiet {
         let report = folder.path().join("report.html");
         let view = if arguments.paper { View::Paper } else { View::Plain };
-        print(&format!("{}\nReport: {}\n", summary(&results, view), report.display()))?;
+        let report = report.display();
+        print(&format!("{}\nReport: {report}\n{model}", summary(&results, view)))?;
     }
     because.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Writes a model, and says what is in it.
+fn saved(path: &Path, model: Model) -> anyhow::Result<String> {
+    let model = model::dated(model);
+    model.write(path)?;
+    let (method, nodes, path) = (&model.card().method, model.nodes().len(), path.display());
+    let what = match (model.is_shared(), model.plan().has_own_layers()) {
+        (true, true) => format!("the shared model and the own layers of {nodes} nodes"),
+        (true, false) => format!("the shared model and {nodes} nodes"),
+        (false, _) => format!("{nodes} nodes"),
+    };
+    Ok(format!("Model: {path} ({method}: {what}; hedgerow predict {path} --data FILE)\n"))
 }
 
 /// Says what an interruption costs: errors are means over all trials, of which half a run has none.
@@ -200,6 +221,7 @@ Examples:
   hedgerow simulate --data house.csv.gz --target price --nodes 50
   hedgerow simulate --data series.csv --lags 5
   hedgerow simulate --data fleet/ --partition column:@file --scaling online
+  hedgerow simulate --data meters.csv --node meter --target load --save-model model.safetensors
   hedgerow simulate --data beijing --data-dir ~/data
   tail -f log.csv | hedgerow simulate --data - --target load
   hedgerow simulate --dropout 0.3 --set participation.late=0.1

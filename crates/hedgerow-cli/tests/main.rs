@@ -9,6 +9,7 @@ mod docs;
 mod info;
 mod loopback;
 mod memory;
+mod models;
 mod named_data;
 mod network;
 mod offline;

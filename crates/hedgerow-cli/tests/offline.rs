@@ -82,8 +82,7 @@ fn scaled(scale: &Scale, x: [f32; 2]) -> [f32; 2] {
 fn with_model(columns: &[&str]) -> (TempDir, Trained) {
     let folder = TempDir::new().unwrap();
     let trained = Trained::new(folder.path(), columns);
-    let output =
-        hedgerow(folder.path(), &["export", "--from", "server.db", "--out", "m.safetensors"]);
+    let output = hedgerow(folder.path(), &["export", "server.db", "--out", "m.safetensors"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let expected = "m.safetensors: the shared model of round 61 of run run-1 (mk, 98 numbers)\n";
     assert_eq!(text(&output.stdout), expected);
@@ -91,7 +90,7 @@ fn with_model(columns: &[&str]) -> (TempDir, Trained) {
 }
 
 fn predict(folder: &TempDir, more: &[&str]) -> std::process::Output {
-    hedgerow(folder.path(), &[&["predict", "--model", "m.safetensors"], more].concat())
+    hedgerow(folder.path(), &[&["predict", "m.safetensors"], more].concat())
 }
 
 #[test]
@@ -151,13 +150,14 @@ fn offline_predictions_are_those_of_the_nodes_bit_for_bit() {
 fn a_model_is_exported_while_the_server_runs_and_over_an_older_one_only() {
     let (folder, mut trained) = with_model(&["temp", "load"]);
     let flags = ["export", "--from", "server.db", "--out", "m.safetensors", "--json"];
-    let first = std::fs::read(folder.path().join("m.safetensors")).unwrap();
+    let first = hedgerow_model::Model::read(&folder.path().join("m.safetensors")).unwrap();
     let shown = json(&hedgerow(folder.path(), &flags));
     assert_eq!(
         (&shown["round"], &shown["run"], &shown["method"]),
         (&61.into(), &"run-1".into(), &"mk".into())
     );
-    assert_eq!(std::fs::read(folder.path().join("m.safetensors")).unwrap(), first);
+    let again = hedgerow_model::Model::read(&folder.path().join("m.safetensors")).unwrap();
+    assert_eq!(again.broadcasts(), first.broadcasts());
     // The server keeps running.
     let server = trained.plan.server_method().save();
     trained.store.commit(&Commit { round: 1, server, ..Commit::default() }).unwrap();
@@ -239,7 +239,12 @@ fn what_goes_wrong_is_named_with_its_place() {
     let (folder, _trained) = with_model(&["temp", "load"]);
     let good = "temp,load\n1,2\n";
     for (content, more, code, parts) in [
-        ("temp,lod\n1,2\n", &[][..], 3, &["new.csv: no column \"load\"; there are temp, lod"][..]),
+        (
+            "temp,lod\n1,2\n",
+            &[][..],
+            3,
+            &["new.csv: no column \"load\" (did you mean \"lod\"?); there are temp, lod"][..],
+        ),
         (
             "temp,load\n1,2\n3,abc\n",
             &[],
@@ -262,12 +267,7 @@ fn what_goes_wrong_is_named_with_its_place() {
         ("", &[], 3, &["new.csv: empty"]),
         (good, &["--target", "truth"], 3, &["new.csv: no column \"truth\""]),
         (good, &["--out", "new.csv"], 2, &["--out new.csv: that is what --data reads"]),
-        (
-            good,
-            &["--out", "m.safetensors"],
-            2,
-            &["--out m.safetensors: that is what --model reads"],
-        ),
+        (good, &["--out", "m.safetensors"], 2, &["--out m.safetensors: that is the model"]),
         (good, &["--out", "no/such.csv"], 4, &["can't write no/such.csv"]),
         (good, &["--set", "data.separator=word"], 2, &["data.separator"]),
     ] {

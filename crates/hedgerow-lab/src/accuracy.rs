@@ -105,6 +105,11 @@ impl Accuracy {
         1.0 - mse * self.absolute.count as f64 / self.labels.1
     }
 
+    /// What is known of the errors of a node, if it has intervals.
+    pub(crate) fn quantiles(&self, node: NodeId) -> Option<ErrorQuantiles> {
+        self.intervals.as_ref()?.nodes.get(node as usize).copied()
+    }
+
     /// The share of labels within their intervals, and the mean width of these.
     pub(crate) fn coverage(&self) -> Option<(f64, f64)> {
         let Intervals { covered, width, .. } = self.intervals.as_ref()?;

@@ -18,8 +18,9 @@ use crate::grids::Grids;
 use crate::learners::Learners;
 use crate::measures::{Measures, Trivial};
 use crate::method_run::{Algorithm, Batch, MethodRun};
+use crate::model::{self, TrialModel};
 use crate::parallelism::Parallelism;
-use crate::preprocessor::{Preprocessor, RawRound, Round, due};
+use crate::preprocessor::{Preprocessor, RawRound, Round, Scaler, due};
 use crate::round_generator::Turn;
 use crate::sampler::PredictionSampler;
 use crate::settings::{MethodChoice, Scope, SettingsError, Sizes};
@@ -30,6 +31,7 @@ pub(crate) struct GroupRun {
     /// The plan whose features all of the group learn from.
     features: Plan,
     parallelism: Parallelism,
+    nodes: usize,
     z: Vec<f32>,
     preprocessor: Preprocessor,
     round: Round,
@@ -129,12 +131,14 @@ impl GroupRun {
         };
         Ok(Self {
             parallelism: context.parallelism,
+            nodes,
             z: Vec::new(),
             preprocessor: Preprocessor::new(
                 &context.scaler,
                 context.features,
                 context.nodes,
-                context.has_missing,
+                // Stored nodes fill in what is missing in rows to come.
+                context.has_missing || settings.save_model.is_some(),
             ),
             round: Round::default(),
             samples: 0,
@@ -152,15 +156,24 @@ impl GroupRun {
         })
     }
 
-    /// Runs a round.
-    pub(crate) fn run_round(
+    /// What the methods of a choice have learned; of several kernels, the best one's.
+    pub(crate) fn model(
         &mut self,
-        number: u64,
-        turns: &[Turn],
-        raw: &RawRound,
-        grids: &Grids,
-    ) -> Result<(), RoundError> {
-        let start = Instant::now();
+        choice: MethodChoice,
+        scaler: &Scaler,
+    ) -> Option<Result<TrialModel, String>> {
+        let turns = model::all_in_contact(self.nodes);
+        if let Err(error) = self.catch_up(&turns) {
+            return Some(Err(error.to_string()));
+        }
+        let Self { runs, preprocessor, .. } = self;
+        let runs = runs.iter_mut().filter(|run| run.choice == choice);
+        let best = runs.min_by(|a, b| a.mse().total_cmp(&b.mse()))?;
+        Some(best.model(scaler, preprocessor))
+    }
+
+    /// Nodes in contact take the latest scale, and their models with them.
+    fn catch_up(&mut self, turns: &[Turn]) -> Result<(), RoundError> {
         let Self { features, runs, preprocessor, .. } = self;
         let map = features.map();
         // Nearly all nodes come from the same scale.
@@ -171,7 +184,19 @@ impl GroupRun {
                 other => other.insert((from.clone(), map.rescaling(from, to))),
             };
             runs.iter_mut().try_for_each(|run| run.rescale_node(node, &known.1))
-        })?;
+        })
+    }
+
+    /// Runs a round.
+    pub(crate) fn run_round(
+        &mut self,
+        number: u64,
+        turns: &[Turn],
+        raw: &RawRound,
+        grids: &Grids,
+    ) -> Result<(), RoundError> {
+        let start = Instant::now();
+        self.catch_up(turns)?;
         let width = self.features.width();
         self.preprocessor.admit(turns, raw, &mut self.round);
         self.samples += self.round.y.len() + self.round.unscaled.len();
@@ -300,6 +325,7 @@ impl GroupRun {
         TrialResult {
             samples: self.samples,
             preprocessor: tally,
+            model: None,
             tracks,
             hindsight: self.has_hindsight.then_some(hindsight),
             hindsight_seconds: self.hindsight_seconds,

@@ -131,6 +131,11 @@ impl Learners {
         Ok(())
     }
 
+    /// The federation that all nodes are in, if they are in one.
+    pub(crate) fn federation(&mut self) -> Option<&mut Federation> {
+        self.federations.first_mut().filter(|_| self.scope == Scope::Federated)
+    }
+
     /// Messages so far. A device alone sends nothing.
     pub(crate) fn traffic(&self) -> Traffic {
         match self.scope {

@@ -34,6 +34,7 @@ pub mod measure;
 mod measures;
 pub mod memory;
 mod method_run;
+mod model;
 pub mod output;
 mod parallelism;
 pub mod predictions;

@@ -13,6 +13,7 @@ use rayon::prelude::*;
 
 use crate::grids::Grids;
 use crate::group_run::GroupRun;
+use crate::model;
 use crate::parallelism::Parallelism;
 use crate::preprocessor::RawRound;
 use crate::results::Results;
@@ -115,12 +116,15 @@ pub fn run(
     if round == 0 {
         return Err(RunError::NothingSeen(settings.data.name.clone()));
     }
-    let trials: Vec<TrialResult> =
-        trials.into_iter().map(|trial| trial.finish(round, &context.grids)).collect();
+    let finished = trials.into_iter().map(|trial| trial.finish(&context, round));
+    let mut trials = finished.collect::<Result<Vec<TrialResult>, _>>()?;
     let (name, seconds) = (&settings.data.name, start.elapsed().as_secs_f64());
     let owners = stream.has_owners().then(|| stream.owners());
     match summary::summarise(&context, name, owners, &trials, round, seconds) {
-        Ok(results) => Ok(Ended { results, because }),
+        Ok(mut results) => {
+            model::attach(&mut results, trials.remove(0).model, Some(stream.schema()))?;
+            Ok(Ended { results, because })
+        }
         // Report an error of the stream first.
         Err(error) => Err(because.unwrap_or(error)),
     }
@@ -228,10 +232,13 @@ impl LiveTrial {
         Ok(())
     }
 
-    fn finish(mut self, last: u64, grids: &Grids) -> TrialResult {
-        self.group_runs.iter_mut().for_each(|group_run| group_run.play_no_more(last, grids));
-        let groups = self.group_runs.into_iter().map(GroupRun::finish);
-        groups.fold(TrialResult::default(), TrialResult::join)
+    fn finish(self, context: &RunContext<'_>, last: u64) -> Result<TrialResult, TrialError> {
+        let mut result = TrialResult::default();
+        for mut group_run in self.group_runs {
+            group_run.play_no_more(last, &context.grids);
+            result = result.join(trial::finish(context, group_run, self.number)?);
+        }
+        Ok(result)
     }
 }
 

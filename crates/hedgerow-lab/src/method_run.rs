@@ -13,8 +13,10 @@ use hedgerow::scaling::Rescaling;
 
 use crate::learners::Learners;
 use crate::measures::{Measures, Trivial};
+use crate::model::{self, TrialModel};
 use crate::parallelism::Parallelism;
-use crate::preprocessor::{Round, Unscaled};
+use crate::preprocessor::{Preprocessor, Round, Scaler, Unscaled};
+use crate::results::label;
 use crate::sampler::PredictionSampler;
 use crate::settings::MethodChoice;
 use crate::trial::Track;
@@ -296,6 +298,29 @@ impl MethodRun {
             Algorithm::Trivial(_) => {}
         }
         Ok(())
+    }
+
+    /// What its nodes know: all hear the server once more, as before a next round.
+    pub(crate) fn model(
+        &mut self,
+        scaler: &Scaler,
+        preprocessor: &Preprocessor,
+    ) -> Result<TrialModel, String> {
+        let name = match self.own {
+            Some(_) => self.choice.own_name(),
+            None => self.choice.name(),
+        };
+        let Algorithm::Nodes(learners) = &mut self.algorithm else {
+            return Err(format!("{name} has no nodes"));
+        };
+        let federation = learners.federation().ok_or_else(|| format!("{name} isn't federated"))?;
+        for node in 0..federation.nodes().len() as NodeId {
+            federation.hear(node).map_err(|error| error.to_string())?;
+        }
+        let name = label(&name, self.kernel.map(|kernel| kernel + 1));
+        let measures = self.own.as_ref().unwrap_or(&self.measures);
+        let errors = |node| measures.accuracy.quantiles(node);
+        model::of_federation(name, federation, scaler, preprocessor, errors)
     }
 
     pub(crate) fn record(&mut self) {

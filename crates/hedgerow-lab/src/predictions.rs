@@ -144,7 +144,7 @@ fn csv(results: &Results, data: Option<&Dataset>) -> String {
 }
 
 /// A cell of a CSV file.
-fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {

@@ -307,6 +307,19 @@ impl Preprocessor {
         }
     }
 
+    /// The scaling of a node. A run whose model is saved has one for each.
+    ///
+    /// # Panics
+    /// If there is nothing to scale and nothing to fill in.
+    pub(crate) fn scaling(&self, node: NodeId) -> &NodeScaling {
+        &self.nodes[node as usize]
+    }
+
+    /// The scale that the server has made, and its version.
+    pub(crate) fn agreed_scale(&self) -> Option<(u64, Scale)> {
+        agreed(&self.server).map(|(version, scale)| (version, scale.clone()))
+    }
+
     /// The label's unit that the server would use.
     pub(crate) fn unit(&self) -> Axis {
         let server = self.server.as_ref().and_then(ServerScaling::scale);

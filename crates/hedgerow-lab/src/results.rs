@@ -8,6 +8,7 @@ pub use sampled::{CoursePoint, DeviceCourse, SampledPredictions};
 pub use stored::{StoredError, from_stored_json, to_stored_json};
 
 use hedgerow::method::{MethodInfo, Reference, Role, find};
+use hedgerow_model::Model;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::Measure;
@@ -66,6 +67,9 @@ pub struct Results {
     /// The predictions of the first trial, if they were asked for; not written to the summary.
     #[serde(skip)]
     pub predictions: Vec<MethodPredictions>,
+    /// What was learned in the first trial, if it was asked for; not written to the summary.
+    #[serde(skip)]
+    pub model: Option<Model>,
     /// Bytes of memory that the run was expected to take, where that was known beforehand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 
 use crate::grids::Grids;
 use crate::memory::{self, Memory};
+use crate::model;
 use crate::parallelism::Parallelism;
 use crate::preprocessor::Scaler;
 use crate::results::Results;
@@ -60,6 +61,9 @@ pub enum RunError {
     /// A trial failed.
     #[error(transparent)]
     Trial(#[from] TrialError),
+    /// The model of the run can't be saved.
+    #[error("the model can't be saved: {0}")]
+    Model(String),
     /// The run needs more memory than there is.
     #[error("this run needs about {needed} of memory, {largest}, but {has} {most}: lower {keys}")]
     Memory {
@@ -237,7 +241,7 @@ impl<'a> Experiment<'a> {
     pub fn run(&self, step: &(dyn Fn() + Sync)) -> Result<Results, RunError> {
         let start = Instant::now();
         let Self { context, data, rounds, .. } = self;
-        let trials: Vec<TrialResult> = threads(context.settings)?.install(|| {
+        let mut trials: Vec<TrialResult> = threads(context.settings)?.install(|| {
             let run = |trial| trial::run_trial(context, data, *rounds, trial, step);
             let trials = 0..context.settings.trials;
             match context.parallelism {
@@ -251,7 +255,11 @@ impl<'a> Experiment<'a> {
         })?;
         let owners = data.owners.as_ref().map(|owners| &owners.names[..]);
         let seconds = start.elapsed().as_secs_f64();
-        summary::summarise(context, &data.name, owners, &trials, *rounds as u64, seconds)
+        let rounds = *rounds as u64;
+        let mut results =
+            summary::summarise(context, &data.name, owners, &trials, rounds, seconds)?;
+        model::attach(&mut results, trials.remove(0).model, data.schema.as_ref())?;
+        Ok(results)
     }
 }
 

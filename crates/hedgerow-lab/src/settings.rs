@@ -65,6 +65,8 @@ pub struct Settings {
     pub interval: Level,
     /// Where predictions go, if they are asked for.
     pub predictions: Option<PathBuf>,
+    /// Where the model of the first federated method goes, if it is asked for.
+    pub save_model: Option<PathBuf>,
     /// Whether results have the predictions of the first trial, as they do if they go to a file.
     pub keeps_predictions: bool,
     /// The dictionary.
@@ -180,6 +182,15 @@ impl Settings {
         Err(out_of_bounds("federation.methods", obstacle, named))
     }
 
+    /// The method whose model is saved, if that is asked for: the first that is federated.
+    pub fn model_choice(&self) -> Option<MethodChoice> {
+        let is_federated = |choice: &&MethodChoice| {
+            choice.scope == Scope::Federated && choice.info.halves.is_some()
+        };
+        self.save_model.as_ref()?;
+        self.methods.iter().find(is_federated).copied()
+    }
+
     /// Whether the methods are the default ones.
     pub fn has_default_methods(&self) -> bool {
         self.is_default_choice
@@ -279,6 +290,7 @@ fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
         interval: run.interval,
         keeps_predictions: !run.predictions.is_empty(),
         predictions: Some(run.predictions).filter(|file| !file.is_empty()).map(PathBuf::from),
+        save_model: Some(run.save_model).filter(|file| !file.is_empty()).map(PathBuf::from),
         kernels: kernels.dictionary(),
         draw: kernels.draw,
         participation,
@@ -307,7 +319,23 @@ fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
         let spec = settings.feature_spec(choice, 1, settings.seed)?;
         FeatureMap::new(&FeatureSpec { frequencies: 1, ..spec })?;
     }
+    check_model(&settings)?;
     Ok(settings)
+}
+
+/// An error if the run would have no model to save.
+fn check_model(settings: &Settings) -> Result<(), SettingsError> {
+    let Some(file) = &settings.save_model else { return Ok(()) };
+    let refused = |bound: &str| Err(out_of_bounds("run.save_model", bound, file.display()));
+    if settings.model_choice().is_none() {
+        return refused("empty without a federated method, such as tr, among federation.methods");
+    }
+    if matches!(settings.scaling, Scaling::WholeFile { .. }) {
+        return refused(
+            "empty where data.scaling is whole-file: new rows have no such scale (try online)",
+        );
+    }
+    Ok(())
 }
 
 #[cfg(test)]

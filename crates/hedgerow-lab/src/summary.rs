@@ -109,6 +109,7 @@ pub(crate) fn summarise(
         best_kernel: by_sk.or(by_function).map(|kernel| kernel + 1),
         methods,
         predictions: predictions(&trials[0].tracks),
+        model: None,
         memory_bytes: None,
         seconds,
     };

@@ -11,6 +11,7 @@ use hedgerow::random::{CounterRng, Purpose};
 
 use crate::grids::Grids;
 use crate::group_run::GroupRun;
+use crate::model::TrialModel;
 use crate::parallelism::Parallelism;
 use crate::predictions::ScoredPrediction;
 use crate::preprocessor::{PreprocessorTally, RawRound, Scaler};
@@ -85,6 +86,9 @@ pub enum TrialError {
     /// Settings that don't fit the data.
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    /// The model of the run can't be saved.
+    #[error("the model can't be saved: {0}")]
+    Model(String),
     /// The samples could not be read again.
     #[error("temporary file: {0}")]
     Store(#[from] std::io::Error),
@@ -142,6 +146,8 @@ pub(crate) struct TrialResult {
     /// Every group needs the best functions for the regret of its own.
     pub(crate) hindsight_seconds: f64,
     pub(crate) preprocessor: PreprocessorTally,
+    /// If it is asked for.
+    pub(crate) model: Option<TrialModel>,
 }
 
 impl TrialResult {
@@ -151,6 +157,7 @@ impl TrialResult {
         Self {
             tracks: self.tracks,
             hindsight: other.hindsight.or(self.hindsight),
+            model: other.model.or(self.model),
             hindsight_seconds: self.hindsight_seconds + other.hindsight_seconds,
             ..other
         }
@@ -191,9 +198,21 @@ pub(crate) fn run_trial(
             tick();
         }
         // Keep only the result: the nodes of the next group need the memory.
-        result = result.join(group_run.finish());
+        result = result.join(finish(context, group_run, trial)?);
     }
     Ok(result)
+}
+
+/// The result of a group, with the model of the first trial if that is asked for.
+pub(crate) fn finish(
+    context: &RunContext<'_>,
+    mut group_run: GroupRun,
+    trial: usize,
+) -> Result<TrialResult, TrialError> {
+    let wanted = context.settings.model_choice().filter(|_| trial == 0);
+    let model = wanted.and_then(|choice| group_run.model(choice, &context.scaler));
+    let model = model.transpose().map_err(TrialError::Model)?;
+    Ok(TrialResult { model, ..group_run.finish() })
 }
 
 pub(crate) fn trial_randomness(settings: &Settings, trial: usize) -> CounterRng {

@@ -150,3 +150,30 @@ fn on_labels_of_any_size_and_features_that_say_nothing() {
         }
     }
 }
+
+#[test]
+fn with_a_memory_of_64_samples() {
+    let smooth = |x: [f64; 4]| (3.0 * x[0]).sin() + x[1] * x[2];
+    // Inputs, residual, its changes and the label are four bytes each.
+    let memory = |inputs: usize| format!("learning.memory={}", 64 * 4 * (inputs + 4));
+    for (stream, inputs, nodes) in [("friedman", 10, 20), ("drift-flip", 10, 20), ("narma", 20, 1)]
+    {
+        let [data, nodes, memory] =
+            [format!("data.name={stream}"), format!("federation.nodes={nodes}"), memory(inputs)];
+        for losses in [&[][..], &LOSSES] {
+            let flags =
+                [&[&data, &nodes, &memory, "run.rounds=200", "run.trials=1"], losses].concat();
+            assert_bounded(&run(&flags), &format!("{flags:?}"), Bound::when(!losses.is_empty()));
+        }
+    }
+    for (what, table, inputs) in [
+        ("labels of 1e6", table(4000, |x, _| (x.to_vec(), 1e6 * smooth(x))), 4),
+        ("labels of 1e-6", table(4000, |x, _| (x.to_vec(), 1e-6 * smooth(x))), 4),
+        ("features twice", table(4000, |x, _| ([x, x].concat(), smooth(x))), 8),
+        ("constant features", table(4000, |x, _| (vec![x[0], 0.5, x[1], x[2]], smooth(x))), 4),
+    ] {
+        let flags = [METHODS, "run.trials=1", "data.scaling=none", &memory(inputs)];
+        let results = Files::one(&table).run(&flags).unwrap();
+        assert_bounded(&results, &format!("64 samples, {what}"), Bound::Both);
+    }
+}

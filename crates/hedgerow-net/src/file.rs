@@ -239,6 +239,13 @@ impl Format {
     }
 }
 
+/// Whether a file begins as those of this program do.
+#[cfg(feature = "server")]
+pub(crate) fn is_ours(path: &Path) -> bool {
+    let mut magic = [0; MAGIC.len()];
+    File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == MAGIC
+}
+
 /// All of a file, unless it has more bytes than this.
 pub(crate) fn read_whole(path: &Path, bound: u64) -> Result<Vec<u8>, FileError> {
     let unreadable = FileError::unreadable(path);

@@ -1,7 +1,8 @@
 //! A [`Plan`] as JSON: how it travels to nodes and how stores keep it.
 
-use hedgerow::method::MethodInfo;
+use hedgerow::method::{MethodInfo, find};
 use hedgerow::{Plan, PlanConfig, PlanError};
+use serde::Deserialize;
 
 /// Methods beside the built-in ones.
 pub type OtherMethods<'a> = &'a [&'static MethodInfo];
@@ -15,11 +16,46 @@ pub enum ReadPlanError {
     /// The configuration makes no sense.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// The server's messages are those of an older version.
+    #[error(
+        "the server sends messages of {method} in revision {found}, and this node reads revision \
+         {known}: update the server, or join with a node of the server's version"
+    )]
+    OldMessages {
+        /// The method.
+        method: String,
+        /// The revision that this program has.
+        known: u32,
+        /// The revision of the server.
+        found: u32,
+    },
 }
 
 /// Reads what [`plan_to_json`] wrote. `others` are methods beside the built-in ones.
 pub fn plan_from_json(json: &str, others: OtherMethods<'_>) -> Result<Plan, ReadPlanError> {
     Ok(Plan::with_methods(serde_json::from_str::<PlanConfig>(json)?, others)?)
+}
+
+/// Reads the plan that a server sent. Its messages have to be of the revision that this program
+/// has, whereas a stored plan may be older.
+pub fn plan_from_server(json: &str, others: OtherMethods<'_>) -> Result<Plan, ReadPlanError> {
+    #[derive(Deserialize)]
+    struct Spoken {
+        #[serde(default = "first_revision")]
+        revision: u32,
+    }
+    let plan = plan_from_json(json, others)?;
+    let Spoken { revision: found } = serde_json::from_str(json)?;
+    let method = plan.config().method.name();
+    let known = find(method).map_or_else(first_revision, |info| info.revision);
+    if found < known {
+        return Err(ReadPlanError::OldMessages { method: method.to_owned(), known, found });
+    }
+    Ok(plan)
+}
+
+fn first_revision() -> u32 {
+    1
 }
 
 /// The configuration of a plan.

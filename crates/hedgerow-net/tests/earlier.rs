@@ -7,12 +7,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use hedgerow_model::Model;
 use hedgerow_net::agent::client;
 use hedgerow_net::agent::config::Settings;
 use hedgerow_net::agent::driver::{self, Parts};
 use hedgerow_net::agent::input::Input;
 use hedgerow_net::agent::output::Output;
-use hedgerow_net::export::Model;
+use hedgerow_net::export::model_of_store;
 use hedgerow_net::serve::{ServeSettings, Server};
 use tempfile::TempDir;
 
@@ -117,17 +118,17 @@ async fn a_server_and_its_nodes_go_on_with_the_same_bits() {
         }
         server.stop().await.unwrap();
         let (found, expected) = (
-            Model::from_store(&folder.path().join("store.db")).unwrap(),
+            model_of_store(&folder.path().join("store.db")).unwrap(),
             Model::read(&fixture.join("continued.safetensors")).unwrap(),
         );
         assert_eq!((found.run(), found.scale()), (expected.run(), expected.scale()));
         // The last two numbers of `gr` had another meaning.
         let counters = if method == "gr" { 2 } else { 0 };
         let numbers = |model: &Model| {
-            let numbers = &model.broadcast().numbers;
+            let numbers = &model.broadcasts()[0].numbers;
             numbers[..numbers.len() - counters].to_vec()
         };
-        assert_eq!(found.broadcast().round, expected.broadcast().round, "{method}");
+        assert_eq!(found.round(), expected.round(), "{method}");
         assert_eq!(numbers(&found), numbers(&expected), "{method}");
     }
 }

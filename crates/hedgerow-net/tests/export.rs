@@ -11,8 +11,10 @@ use crate::common::{Plan, Scaling};
 use hedgerow::message::{Report, Upload};
 use hedgerow::scaling::{NodeScaling, Scale, ScaleKind, ServerScaling};
 use hedgerow::{NodeMethod, ServerMethod};
+use hedgerow_model::Model;
+use hedgerow_net::agent::state::StateFile;
 use hedgerow_net::coordinator::records::{Commit, Run};
-use hedgerow_net::export::{Model, ModelError, Predictor};
+use hedgerow_net::export::{ExportError, model_of, model_of_store};
 use hedgerow_net::storage::{Durability, Storage, Store};
 use tempfile::TempDir;
 
@@ -131,11 +133,11 @@ fn exported_models_predict_like_nodes_bit_for_bit() {
             }
             federation.store(&mut store);
             // While the server runs.
-            let model = Model::from_store(&path).unwrap();
+            let model = model_of(&path).unwrap();
             assert_eq!((model.run(), model.round()), ("r", federation.server.broadcast().round));
             model.write(&out).unwrap();
             let mut predictors =
-                [&model, &Model::read(&out).unwrap()].map(|model| Predictor::new(model).unwrap());
+                [&model, &Model::read(&out).unwrap()].map(|model| model.shared().unwrap());
             // Nodes with their own weights or samples are compared as new nodes.
             if matches!(method, "pof" | "fedpoe" | "tr") {
                 federation.nodes[1].0 = federation.plan.node(9);
@@ -149,12 +151,13 @@ fn exported_models_predict_like_nodes_bit_for_bit() {
                 let expected = federation.predict(1, &x);
                 sizes += expected.abs();
                 for predictor in &mut predictors {
-                    assert_eq!(predictor.predict(&x).to_bits(), expected.to_bits(), "{method:?}");
+                    let found = predictor.predict(&x).unwrap().value;
+                    assert_eq!(found.to_bits(), expected.to_bits(), "{method:?}");
                 }
             }
             assert!(sizes > 1.0, "{method:?} has learned something");
-            let missing = predictors[0].predict(&[f32::NAN, 1.0, f32::INFINITY]);
-            assert!(missing.is_finite());
+            let missing = predictors[0].predict(&[f32::NAN, 1.0, f32::INFINITY]).unwrap();
+            assert!(missing.value.is_finite());
         }
     }
 }
@@ -165,8 +168,9 @@ fn where_there_is_nothing_to_export_it_is_said() {
     let path = folder.path().join("server.db");
     let [none, _, online] = scalings();
     let ends = |expected: &str| {
-        let error = Model::from_store(&path).unwrap_err().to_string();
-        assert_eq!(error, format!("{}: {expected}", path.display()));
+        let error = model_of_store(&path).unwrap_err().to_string();
+        let expected = format!("{}: {expected}", path.display());
+        assert!(error.starts_with(&expected), "{error} is not {expected}");
     };
     ends("there is no such store");
     let mut store = Store::open(&path, Durability::Kill).unwrap();
@@ -182,10 +186,10 @@ fn where_there_is_nothing_to_export_it_is_said() {
     ends("nothing has been learned yet: no scale has been agreed on");
     (0..8).for_each(|time| federation.round(time));
     federation.store(&mut store);
-    Model::from_store(&path).unwrap();
+    model_of_store(&path).unwrap();
     // A state of another method.
     Federation::new(scaled("naive", &none)).store(&mut store);
-    assert!(matches!(Model::from_store(&path), Err(ModelError::Invalid { .. })));
+    assert!(matches!(model_of_store(&path), Err(ExportError::Invalid { .. })));
     drop(store);
     std::fs::remove_file(&path).unwrap();
     let local = Federation::new(scaled("local", &none));
@@ -203,9 +207,41 @@ fn the_opening_predicts_nothing() {
     let mut store = Store::open(&path, Durability::Kill).unwrap();
     store.begin(&Run { id: "r".to_owned(), learning: federation.plan.to_json() }).unwrap();
     federation.store(&mut store);
-    let model = Model::from_store(&path).unwrap();
-    assert_eq!(
-        (model.round(), Predictor::new(&model).unwrap().predict(&[0.1, 0.2, 0.3])),
-        (1, 0.0)
-    );
+    let model = model_of_store(&path).unwrap();
+    let opening = model.shared().unwrap().predict(&[0.1, 0.2, 0.3]).unwrap().value;
+    assert_eq!((model.round(), opening), (1, 0.0));
+}
+
+#[test]
+fn the_state_file_of_a_node_has_its_own_model() {
+    for method in ["tr", "gr", "pof", "local"] {
+        let config = learning(method, 1).scaling(Scaling::Online { kind: ScaleKind::Spread });
+        let plan = hedgerow::Plan::new(config).unwrap();
+        let mut federation = hedgerow::Federation::new(&plan);
+        federation.connect();
+        for time in 0..60 {
+            let (x, y) = Federation::raw(0, time);
+            federation.nodes_mut()[0].learn(&x, &[y]).unwrap();
+            federation.exchange();
+        }
+        let node = &mut federation.nodes_mut()[0];
+        node.set_run("r");
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("meter-17.state");
+        let (file, _) = StateFile::open(&path, "meter-17", &[]).unwrap();
+        file.save(node, None)().unwrap();
+        // While the node runs.
+        let model = model_of(&path).unwrap();
+        assert_eq!((model.run(), model.round(), model.is_shared()), ("r", node.round(), false));
+        assert!(model.nodes().eq(["meter-17"]));
+        let mut stored = model.node("meter-17").unwrap();
+        for time in 60..80 {
+            let (x, _) = Federation::raw(0, time);
+            assert_eq!(stored.predict(&x), node.predict(&x), "{method}");
+        }
+        let kept = stored.forget_samples();
+        assert_eq!((kept.remembered, kept.held, kept.unlabelled), (0, 0, 0), "{method}");
+    }
+    let missing = model_of(std::path::Path::new("nowhere.state")).unwrap_err().to_string();
+    assert_eq!(missing, "nowhere.state: there is no such store");
 }

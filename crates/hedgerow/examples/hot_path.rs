@@ -10,11 +10,16 @@ use std::error::Error;
 use std::hint::black_box;
 
 use hedgerow::features::{Amplitude, Draw, FeatureMap, FeatureSpec, Features, Kernel};
-use hedgerow::message::Upload;
+use hedgerow::message::{Broadcast, Upload};
 use hedgerow::own_layer::{MAX_OWN_FEATURES, OwnLayer};
 use hedgerow::random::CounterRng;
 use hedgerow::simd::Cpu;
 use hedgerow::{NodeMethod, Plan, PlanConfig, PlanError, ServerMethod};
+
+#[path = "../benches/node_step/tr_round.rs"]
+mod tr_round;
+
+use tr_round::RoundKind;
 
 const CASES: [&str; 10] = [
     "map-one",
@@ -32,6 +37,9 @@ const CASES: [&str; 10] = [
 const INPUTS: usize = 77;
 const FREQUENCIES: usize = 49;
 const NODES: usize = 8;
+/// Rounds after which the model of a small federation is complete, and a node's samples in each.
+const FIRST_ROUNDS: u64 = 50;
+const FIRST_SAMPLES: u64 = 20;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -53,6 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "own-layer" => own_layer(times)?,
         "gr-round" => {
             let mut federation = Small::new("gr")?;
+            (0..FIRST_ROUNDS).try_for_each(|_| federation.round(FIRST_SAMPLES))?;
             (0..times).try_for_each(|_| federation.round(1))?;
         }
         "tr-node" => tr_node(times)?,
@@ -145,7 +154,7 @@ fn own_layer(times: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A small federation whose model is complete.
+/// A small federation.
 struct Small {
     plan: Plan,
     nodes: Vec<Box<dyn NodeMethod>>,
@@ -164,19 +173,23 @@ impl Small {
         let config = PlanConfig::default().method(method.parse()?).inputs(Self::INPUTS);
         let memory = Self::SAMPLES * 4 * (Self::INPUTS + 4);
         let plan = Plan::new(config.nodes(Self::NODES).memory(memory))?;
-        let mut small = Self {
+        Ok(Self {
             nodes: (0..Self::NODES as u32).map(|id| plan.node_method(id)).collect(),
             server: plan.server_method(),
             z: vec![0.0; plan.map().width()],
             plan,
             round: 0,
-        };
-        (0..50).try_for_each(|_| small.round(20))?;
-        Ok(small)
+        })
     }
 
     /// All nodes learn some samples, and exchange.
     fn round(&mut self, samples: u64) -> Result<(), Box<dyn Error>> {
+        self.send(samples)?;
+        self.close()
+    }
+
+    /// All nodes learn some samples, and the server has their uploads.
+    fn send(&mut self, samples: u64) -> Result<(), Box<dyn Error>> {
         let mut upload = Upload::default();
         for id in 0..self.nodes.len() {
             for sample in 0..samples {
@@ -185,6 +198,10 @@ impl Small {
             self.nodes[id].upload(&mut upload);
             self.server.accept(id as u32, &upload)?;
         }
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), Box<dyn Error>> {
         self.server.close_round();
         self.round += 1;
         for node in &mut self.nodes {
@@ -203,33 +220,72 @@ impl Small {
     }
 }
 
-/// A node's round while units are learned: a sample, its upload, the next broadcast.
-fn tr_node(times: usize) -> Result<(), Box<dyn Error>> {
+/// A round of TR-OFL, to be repeated.
+struct Recorded {
+    round: u64,
+    /// The first node before the round, and the server with all uploads of the round.
+    node: Vec<u8>,
+    server: Vec<u8>,
+    /// The broadcast that ends the round.
+    broadcast: Broadcast,
+}
+
+/// A federation and its latest round of each kind, once there is one of all.
+fn tr_rounds() -> Result<(Small, Vec<Recorded>), Box<dyn Error>> {
+    const KINDS: [RoundKind; 4] =
+        [RoundKind::Ridge, RoundKind::Growth, RoundKind::Output, RoundKind::Group];
+    const MOST_ROUNDS: u64 = 1000;
     let mut small = Small::new("tr")?;
-    let before = small.nodes[0].save();
-    small.round(1)?;
-    let (broadcast, mut upload) = (small.server.broadcast().clone(), Upload::default());
+    let mut recorded = KINDS.map(|_| None);
+    for _ in 0..MOST_ROUNDS {
+        let (round, before) = (small.round, small.server.broadcast().clone());
+        let node = small.nodes[0].save();
+        small.send(if round < FIRST_ROUNDS { FIRST_SAMPLES } else { 1 })?;
+        let server = small.server.save();
+        small.close()?;
+        let broadcast = small.server.broadcast().clone();
+        let kind = RoundKind::of(&before, &broadcast);
+        if let Some(at) = KINDS.iter().position(|other| kind == Some(*other)) {
+            recorded[at] = Some(Recorded { round, node, server, broadcast });
+        }
+        if round > FIRST_ROUNDS && recorded.iter().all(Option::is_some) {
+            return Ok((small, recorded.into_iter().flatten().collect()));
+        }
+    }
+    let missing: Vec<_> = KINDS
+        .iter()
+        .zip(&recorded)
+        .filter(|(_, found)| found.is_none())
+        .map(|(kind, _)| kind)
+        .collect();
+    Err(format!("{MOST_ROUNDS} rounds have none of the kinds {missing:?}").into())
+}
+
+/// A node's rounds of all kinds: a sample, its upload, the next broadcast.
+fn tr_node(times: usize) -> Result<(), Box<dyn Error>> {
+    let (mut small, rounds) = tr_rounds()?;
+    let mut upload = Upload::default();
     for _ in 0..times {
-        small.nodes[0].restore(&before)?;
-        small.learn(0, 0)?;
-        black_box(small.nodes[0].upload(&mut upload));
-        small.nodes[0].adopt(&broadcast)?;
+        for recorded in &rounds {
+            small.round = recorded.round;
+            small.nodes[0].restore(&recorded.node)?;
+            small.learn(0, 0)?;
+            black_box(small.nodes[0].upload(&mut upload));
+            small.nodes[0].adopt(&recorded.broadcast)?;
+        }
     }
     Ok(())
 }
 
-/// Closing a round in which units are learned.
+/// Closing rounds of all kinds.
 fn tr_close(times: usize) -> Result<(), Box<dyn Error>> {
-    let mut small = Small::new("tr")?;
-    let mut upload = Upload::default();
-    for (id, node) in small.nodes.iter().enumerate() {
-        node.upload(&mut upload);
-        small.server.accept(id as u32, &upload)?;
-    }
-    let before = small.server.save();
+    let (mut small, rounds) = tr_rounds()?;
     for _ in 0..times {
-        small.server.restore(&before)?;
-        black_box(small.server.close_round());
+        for recorded in &rounds {
+            small.server.restore(&recorded.server)?;
+            let broadcast = black_box(small.server.close_round());
+            assert_eq!(*broadcast, recorded.broadcast, "the round is another one");
+        }
     }
     Ok(())
 }

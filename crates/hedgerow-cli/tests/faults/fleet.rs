@@ -14,7 +14,7 @@ use hedgerow::federation::{Contact, NodeRound};
 use hedgerow::message::Broadcast;
 use hedgerow::metrics::ErrorMeter;
 use hedgerow_config::Layer;
-use hedgerow_net::export::Model;
+use hedgerow_net::export::model_of_store;
 use hedgerow_net::pki::{Authority, Issuing};
 use hedgerow_net::serve::config::ServeSettings;
 use hedgerow_net::storage::View;
@@ -227,7 +227,7 @@ impl Fleet {
 
     /// The latest broadcast of the server.
     pub(crate) fn model(&self) -> Broadcast {
-        Model::from_store(&self.path("server.db")).unwrap().broadcast().clone()
+        model_of_store(&self.path("server.db")).unwrap().broadcasts()[0].clone()
     }
 
     /// The latest broadcast of a federation without faults.

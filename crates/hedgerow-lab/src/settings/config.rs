@@ -74,4 +74,5 @@ pub(super) struct RunConfig {
     pub(super) out: String,
     pub(super) interval: Level,
     pub(super) predictions: String,
+    pub(super) save_model: String,
 }

@@ -50,21 +50,11 @@ pub struct Predicted {
     pub known: bool,
     /// The interval in which the label is expected, if enough is known.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub interval: Option<Bounds>,
-}
-
-/// The ends of an interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Bounds {
-    /// Lower end.
-    pub lower: f32,
-    /// Upper end.
-    pub upper: f32,
+    pub interval: Option<Interval>,
 }
 
 impl From<Answer> for Predicted {
     fn from(Answer { value, round, known, interval }: Answer) -> Self {
-        let interval = interval.map(|Interval { lower, upper }| Bounds { lower, upper });
         Self { prediction: value, round, known, interval }
     }
 }

@@ -90,6 +90,15 @@ struct Body {
 }
 
 impl Body {
+    /// The content of a file.
+    fn read(path: &Path) -> Result<Self, StateError> {
+        let unfit = |error: postcard::Error| StateError::Unfit {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        };
+        postcard::from_bytes(&FORMAT.read(path)?.unwrap_or_default()).map_err(unfit)
+    }
+
     /// The node in it, or what is wrong with it.
     fn node(&self, others: OtherMethods<'_>) -> Result<Node, String> {
         let plan = plan_from_json(&self.learning, others).map_err(|error| error.to_string())?;
@@ -138,6 +147,14 @@ impl StateFile {
         Ok((node, body.reading))
     }
 
+    /// The node in a file and its name, without a lock: a running node replaces its file as a whole.
+    pub fn peek(path: &Path) -> Result<(String, Node), StateError> {
+        let body = Body::read(path)?;
+        let unfit = |reason: String| StateError::Unfit { path: path.to_owned(), reason };
+        let node = body.node(&[]).map_err(unfit)?;
+        Ok((body.name, node))
+    }
+
     /// Takes a snapshot of the node. The returned function writes it, completely or not at all, so
     /// that the node needn't wait for the disk.
     pub fn save(
@@ -165,9 +182,7 @@ impl StateFile {
         std::fs::metadata(path).map_err(missing)?;
         let _lock = Lock::take(path)?;
         let unfit = |reason: String| StateError::Unfit { path: path.to_owned(), reason };
-        let body = FORMAT.read(path)?.unwrap_or_default();
-        let mut body: Body =
-            postcard::from_bytes(&body).map_err(|error| unfit(error.to_string()))?;
+        let mut body = Body::read(path)?;
         let mut node = body.node(&[]).map_err(&unfit)?;
         let forgotten = node.forget_samples();
         body.node = node.save();

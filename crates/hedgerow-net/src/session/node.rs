@@ -6,7 +6,7 @@ use hedgerow::message::{Rejected, ToNode, ToServer};
 use hedgerow::{Node, NodeId, Plan};
 
 use super::{ConnectError, FromServer, Hello, VERSION, Welcome};
-use crate::plan_json::{OtherMethods, plan_from_json};
+use crate::plan_json::{OtherMethods, plan_from_server};
 
 /// How long a node that is in step with the rounds waits for the first scale before it takes
 /// another sample: too few samples may have been seen.
@@ -38,7 +38,7 @@ impl Joined {
     pub fn from_first(message: FromServer, others: OtherMethods<'_>) -> Result<Self, ConnectError> {
         match message {
             FromServer::Welcome(Welcome { protocol: VERSION, run, node: number, learning }) => {
-                let plan = plan_from_json(&learning, others)
+                let plan = plan_from_server(&learning, others)
                     .map_err(|error| ConnectError::Plan(error.to_string()))?;
                 match plan.outputs() {
                     1 => Ok(Self { run, number, plan }),

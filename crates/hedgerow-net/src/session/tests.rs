@@ -166,7 +166,7 @@ fn growing_sample(node: NodeId, time: u64) -> Sample {
 }
 
 fn config(method: &str) -> PlanConfig {
-    let budget = if method == "gr" { 24 } else { 6 };
+    let budget = if matches!(method, "gr" | "tr") { 24 } else { 6 };
     PlanConfig::default()
         .method(method.parse().unwrap())
         .kernels([0.1, 1.0, 10.0].map(Kernel::gaussian).to_vec())
@@ -368,6 +368,30 @@ fn a_welcome_is_checked() {
     assert_eq!(first(refusal).unwrap_err(), ConnectError::Refused("no".into()));
     let broadcast = world.coordinator.opening().broadcast(0, false);
     assert!(matches!(first(broadcast.into()), Err(ConnectError::Foreign(_))));
+}
+
+#[test]
+fn a_server_whose_messages_have_another_revision_is_refused_with_advice() {
+    let join = |method: &str, other: Option<u32>| {
+        let plan = Plan::new(config(method)).unwrap();
+        let mut written: serde_json::Value = serde_json::from_str(&plan_to_json(&plan)).unwrap();
+        let fields = written.as_object_mut().unwrap();
+        // 0.1.0 wrote none.
+        _ = fields.remove("revision");
+        other.map(|other| fields.insert("revision".into(), other.into()));
+        let learning = written.to_string();
+        let welcome = Welcome { protocol: VERSION, run: "run".into(), node: 3, learning };
+        Joined::from_first(FromServer::Welcome(welcome), &[]).map_err(|error| error.to_string())
+    };
+    assert!(join("mk", None).is_ok() && join("gr", Some(2)).is_ok());
+    for method in ["gr", "tr"] {
+        let refused = join(method, None).unwrap_err();
+        assert!(refused.contains(&format!("messages of {method} in revision 1")), "{refused}");
+        assert!(refused.contains("update the server, or join with a node of"), "{refused}");
+        let refused = join(method, Some(9)).unwrap_err();
+        assert!(refused.contains("but the plan has 9: update this program"), "{refused}");
+    }
+    assert!(join("tr", Some(2)).is_err() && join("tr", Some(3)).is_ok());
 }
 
 #[test]

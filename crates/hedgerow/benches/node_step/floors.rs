@@ -10,6 +10,8 @@ use hedgerow::probe::{self, Machine};
 use hedgerow::random::CounterRng;
 use hedgerow::{NodeMethod, Plan, PlanConfig, ServerMethod};
 
+use crate::tr_round::RoundKind;
+
 const NODES: usize = 20;
 const INPUTS: usize = 16;
 /// Samples that a node remembers.
@@ -17,8 +19,10 @@ const SAMPLES: usize = 1008;
 /// Units in a group, and all of them, for so many inputs and r = 100.
 const GROUP: usize = 5;
 const UNITS: usize = 60;
-/// Rounds in which each block is asked for equally often.
-const CYCLE: usize = 4 * UNITS / GROUP;
+/// The share of the output block among the rounds of units.
+const OUTPUT_SHARE: f64 = 1.0 / 6.0;
+/// Rounds in which each group is asked for at least once.
+const CYCLE: usize = 96;
 
 pub(crate) fn report() {
     let mut machine = probe::machine();
@@ -48,11 +52,11 @@ pub(crate) fn report() {
     );
 }
 
-/// What a round took, and the numbers of its uploads.
+/// What a round took, and what it was about.
 struct Round {
     node: f64,
     close: f64,
-    numbers: usize,
+    kind: Option<RoundKind>,
 }
 
 /// A federation whose nodes remember all that they can and whose units are all there.
@@ -70,22 +74,25 @@ impl Units {
         let nodes = (0..NODES as u32).map(|id| plan.node_method(id)).collect();
         let mut federation = Self { nodes, server: plan.server_method(), plan, round: 0 };
         (0..60).for_each(|_| _ = federation.round(SAMPLES / 40));
-        // Three visits of each group before the next one.
-        (0..400).for_each(|_| _ = federation.round(1));
+        // Units come a group at a time.
+        let grew = (0..600).filter(|_| federation.round(1).kind == Some(RoundKind::Growth));
+        assert_eq!(grew.count(), UNITS / GROUP, "groups of units");
         federation
     }
 
-    /// Nanoseconds of a node's round, and of closing one: means over a cycle, of rounds that ask
-    /// for as many numbers the median.
+    /// Nanoseconds of a node's round in which a step is made, and of closing it: medians of each
+    /// kind of block, in the share that it has.
     fn cycle(&mut self) -> [f64; 2] {
-        let mut rounds: Vec<_> = (0..CYCLE).map(|_| self.round(1)).collect();
-        rounds.sort_by(|a, b| a.numbers.cmp(&b.numbers).then(a.close.total_cmp(&b.close)));
-        let mut sums = [0.0; 2];
-        for alike in rounds.chunk_by(|a, b| a.numbers == b.numbers) {
-            sums[0] += alike.iter().map(|round| round.node).sum::<f64>();
-            sums[1] += alike[alike.len() / 2].close * alike.len() as f64;
-        }
-        sums.map(|sum| sum / CYCLE as f64)
+        let rounds: Vec<_> = (0..CYCLE).map(|_| self.round(1)).collect();
+        let median = |kind: RoundKind, part: fn(&Round) -> f64| {
+            let alike = rounds.iter().filter(|round| round.kind == Some(kind));
+            let mut times: Vec<f64> = alike.map(part).collect();
+            times.sort_by(f64::total_cmp);
+            assert!(times.len() >= 5, "{} rounds of {kind:?} in {CYCLE}", times.len());
+            times[times.len() / 2]
+        };
+        let parts: [fn(&Round) -> f64; 2] = [|round| round.node, |round| round.close];
+        parts.map(|part| by_share(median(RoundKind::Output, part), median(RoundKind::Group, part)))
     }
 
     fn round(&mut self, samples: usize) -> Round {
@@ -108,6 +115,7 @@ impl Units {
             nodes[id] = start.elapsed().as_nanos() as f64;
             self.server.accept(id as u32, &upload).unwrap();
         }
+        let before = self.server.broadcast().clone();
         let start = Instant::now();
         self.server.close_round();
         let close = start.elapsed().as_nanos() as f64;
@@ -118,8 +126,12 @@ impl Units {
         }
         // All nodes do the same.
         let node = nodes.into_iter().fold(f64::INFINITY, f64::min);
-        Round { node, close, numbers: upload.numbers.len() }
+        Round { node, close, kind: RoundKind::of(&before, self.server.broadcast()) }
     }
+}
+
+fn by_share(output: f64, group: f64) -> f64 {
+    OUTPUT_SHARE * output + (1.0 - OUTPUT_SHARE) * group
 }
 
 /// A unit of all samples: its angles, its sines and cosines, and so many more products each.
@@ -129,12 +141,12 @@ fn unit(machine: &Machine, samples: usize, more: usize) -> f64 {
 }
 
 /// The step on trial changes the outputs of all samples, by half and by the whole of it, and then
-/// there is the gradient. One block of four is linear in its parameters, and has all units.
+/// there is the gradient. The output block is linear in its parameters, and has all units.
 fn node_floor(machine: &Machine) -> f64 {
     let of_output = (2 * UNITS) as f64 * unit(machine, SAMPLES, 1);
     let of_group = (4 * GROUP) as f64 * unit(machine, SAMPLES, 1)
         + GROUP as f64 * unit(machine, SAMPLES, INPUTS + 2);
-    0.25 * of_output + 0.75 * of_group
+    by_share(of_output, of_group)
 }
 
 /// Columns of the block for all synthetic inputs, their products, and one system of equations.
@@ -147,7 +159,7 @@ fn close_floor(machine: &Machine) -> f64 {
         units as f64 * unit(machine, SYNTHETIC, 0)
             + (products + system) as f64 / machine.mul_adds_per_ns
     };
-    0.25 * block(1 + INPUTS + UNITS, UNITS) + 0.75 * block(GROUP * (INPUTS + 2), GROUP)
+    by_share(block(1 + INPUTS + UNITS, UNITS), block(GROUP * (INPUTS + 2), GROUP))
 }
 
 /// Nanoseconds of predicting and learning a sample, inverses included.

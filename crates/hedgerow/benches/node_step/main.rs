@@ -12,6 +12,7 @@ mod draws;
 mod floors;
 mod methods;
 mod step;
+mod tr_round;
 
 use step::Case;
 

@@ -18,7 +18,7 @@ use crate::limits::LAST_COUNT;
 use crate::math;
 
 /// The range in which a label is expected.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Interval {
     /// Lower end.
     pub lower: f32,

@@ -248,6 +248,13 @@ fn push_move(moves: &mut Vec<Vec<f64>>, now: &[f32], before: &[f32]) {
     }
 }
 
+/// Samples that all nodes have, as far as is known, after so many have answered. What is known
+/// fades, because nodes may have left.
+pub(super) fn known_samples(known: f64, answered: f64) -> f64 {
+    const LEFT: f64 = 0.97;
+    (LEFT * known).max(answered)
+}
+
 /// As a number on the wire.
 pub(super) fn to_wire(value: f64) -> f32 {
     let bound = f64::from(MAX_NUMBER);

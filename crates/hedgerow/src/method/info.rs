@@ -60,7 +60,8 @@ pub struct MethodInfo {
     pub halves: Option<Halves>,
     /// How a reference is computed.
     pub reference: Option<Reference>,
-    /// Version of its messages. A plan names one above 1, so that older nodes refuse it.
+    /// Version of its messages. A plan names one above 1, so that nodes of other versions refuse
+    /// it.
     pub revision: u32,
     /// Whether nodes learn without a server.
     pub is_local: bool,

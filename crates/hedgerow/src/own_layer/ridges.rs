@@ -144,8 +144,10 @@ impl Ridges {
         work: &mut RidgeWork,
     ) -> Corrections {
         let cpu = Cpu::detect();
-        let is_due = self.samples.saturating_sub(1).is_multiple_of(REFRESH as u64);
-        if !self.is_fresh || self.samples < EARLY || is_due {
+        let is_due =
+            self.samples < EARLY || self.samples.saturating_sub(1).is_multiple_of(REFRESH as u64);
+        // Predictions without a label change nothing.
+        if !self.is_fresh || is_due && self.changed > 0 {
             self.refresh(variance, work);
         }
         self.read(z, extras, work);
@@ -299,5 +301,33 @@ impl Ridges {
             && self.changes.iter().flatten().all(|entry| entry.is_finite())
             && (0..len).all(|i| self.gram[i * (i + 1) / 2 + i] >= 0.0)
             && is_count(self.samples)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn predictions_without_labels_invert_nothing() {
+        let mut ridges = Ridges::new(3);
+        let mut work = ridges.work();
+        for time in 0..40 {
+            let z = [1.0, (time % 7) as f32, (time % 5) as f32];
+            let z = Features::checked(&z).unwrap();
+            let mut predict = |ridges: &mut Ridges| {
+                let work = &mut work;
+                ridges.predict(z, [0.5; EXTRAS], 1.0, false, work).of_reference
+            };
+            let first = predict(&mut ridges);
+            // What a second inversion would overwrite.
+            let mut marked = ridges.clone();
+            let line = WideLine([0.0; WIDE]);
+            marked.inverses.iter_mut().for_each(|inverse| inverse.fill(line));
+            assert_eq!(predict(&mut ridges), first);
+            _ = predict(&mut marked);
+            assert!(marked.inverses.iter().flatten().all(|inverse| *inverse == line), "{time}");
+            ridges.learn(f64::from(time % 3), Some(0.1), &mut work);
+        }
     }
 }

@@ -221,7 +221,10 @@ impl From<PlanConfig> for Written {
 enum BadPlan {
     #[error("the {what} of the features must be {expected}, as in the setup, but is {found}")]
     Disagreement { what: &'static str, expected: u64, found: u64 },
-    #[error("messages of {method} are known up to revision {known}, but the plan has {found}")]
+    #[error(
+        "messages of {method} are known up to revision {known}, but the plan has {found}: update \
+         this program"
+    )]
     Revision { method: String, known: u32, found: usize },
 }
 

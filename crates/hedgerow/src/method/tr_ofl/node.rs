@@ -22,7 +22,7 @@ use crate::message::{Broadcast, Rejected, Upload};
 use crate::scaling::Rescaling;
 use crate::state::{StateKind, is_count};
 
-use trial::{CountedSample, HistorySums, Outputs, StepTrial};
+use trial::{CountedSample, Outputs, SampleSums, StepTrial};
 
 /// Log-odds of a class that F predicts, at most.
 const MOST_LOG_ODDS: f32 = 20.0;
@@ -36,7 +36,7 @@ pub(super) struct Node {
     order: Order,
     memory: SampleMemory,
     units: Option<Units>,
-    sums: HistorySums,
+    sums: SampleSums,
     asked: BlockRounds,
     trial: StepTrial,
     /// GR-OFL's part of a broadcast; scratch.
@@ -56,7 +56,7 @@ struct OwnState {
     order: Order,
     memory: SavedMemory,
     units: Option<Units>,
-    sums: HistorySums,
+    sums: SampleSums,
     asked: BlockRounds,
 }
 
@@ -87,7 +87,7 @@ impl Node {
             order: Order::opening(&sizes),
             memory: SampleMemory::new(&sizes),
             units: None,
-            sums: HistorySums::default(),
+            sums: SampleSums::default(),
             asked: BlockRounds::default(),
             trial: StepTrial::default(),
             inner: Broadcast::default(),
@@ -203,7 +203,7 @@ impl NodeRule for Node {
     }
 
     fn write(&self, round: u64, upload: &mut Upload) {
-        let HistorySums { half, whole, base, gradient, error, .. } = &self.sums;
+        let SampleSums { half, whole, base, gradient, error, .. } = &self.sums;
         let (samples, ridge_error) = self.ridge.round_errors();
         match self.order.asked {
             Asked::Ridge => {
@@ -402,7 +402,7 @@ impl NodeRule for Node {
             order: &'a Order,
             memory: SavedMemory,
             units: &'a Option<Units>,
-            sums: &'a HistorySums,
+            sums: &'a SampleSums,
             asked: BlockRounds,
         }
         let Self { order, units, sums, asked, .. } = self;

@@ -8,15 +8,13 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use super::super::gr_ofl::known_samples;
 use crate::limits::MAX_SUM;
 
 /// A block is asked for again if less than this share of the known samples is behind what came, and
 /// this often in all.
 const ENOUGH: f64 = 0.7;
 const MOST_ASKED: u32 = 2;
-
-/// What is left of the number of known samples from block to block: nodes may have left.
-const KNOWN_LEFT: f64 = 0.97;
 
 /// Numbers after the gradient: half, whole, base and count.
 const SCALARS: usize = 4;
@@ -59,7 +57,7 @@ impl Told {
         let count = self.sums.last().copied().unwrap_or(0.0);
         let is_enough = count >= ENOUGH * self.known || self.asked >= MOST_ASKED;
         if is_enough {
-            self.known = (KNOWN_LEFT * self.known).max(count);
+            self.known = known_samples(self.known, count);
             self.begin();
         }
         is_enough

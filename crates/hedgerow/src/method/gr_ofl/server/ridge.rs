@@ -9,8 +9,8 @@ use super::super::forgetting::Forgetting;
 use super::super::ladder::{HistoryWindow, Stage};
 use super::super::matrix::{self, Work};
 use super::super::{
-    BROADCAST_EXTRA, Order, PENALTY, SEARCHED_MOVES, Sizes, UploadShape, plane, push_move, to_wire,
-    triangle, whole_rows,
+    BROADCAST_EXTRA, Order, PENALTY, SEARCHED_MOVES, Sizes, UploadShape, known_samples, plane,
+    push_move, to_wire, triangle, whole_rows,
 };
 use super::errors::{self, RunningErrors};
 use crate::limits::{MAX_NUMBER, MAX_SUM};
@@ -31,9 +31,6 @@ const DAMPING_OVERSHOT: f64 = 4.0;
 
 /// A move that overshot by more than this share is only taken back.
 const MAX_OVERSHOOT: f64 = 0.5;
-
-/// What is left of the number of known samples from round to round: nodes may have left.
-const KNOWN_LEFT: f64 = 0.97;
 
 /// Samples that a feature needs before it is added.
 const SAMPLES_PER_FEATURE: f64 = 6.0;
@@ -305,7 +302,7 @@ impl Ridge {
             order.begin = next;
             self.epoch.slices += 1.0;
         }
-        self.known = (KNOWN_LEFT * self.known).max(count);
+        self.known = known_samples(self.known, count);
         let is_renewed = self.grow(sizes, order, &mut scratch.work);
         if next == Next::Epoch {
             // Nobody sends the rest.

@@ -215,7 +215,7 @@ fn change_lines(
 
 /// What an upload tells of the remembered samples.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct HistorySums {
+pub(super) struct SampleSums {
     /// By how much half and the whole of the step on trial change the squared errors.
     pub(super) half: f64,
     pub(super) whole: f64,
@@ -236,7 +236,7 @@ pub(super) struct CountedSample {
     pub(super) sign: f32,
 }
 
-impl HistorySums {
+impl SampleSums {
     pub(super) fn clear(&mut self) {
         (self.half, self.whole, self.base) = (0.0, 0.0, 0.0);
         self.gradient.clear();

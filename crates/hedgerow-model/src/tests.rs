@@ -1,43 +1,50 @@
-use hedgerow::PlanConfig;
+//! Files of models: damaged, hostile, and of other versions.
+
+#![allow(clippy::unwrap_used)]
+
 use hedgerow::features::Kernel;
-use hedgerow::message::Upload;
 use hedgerow::plan::Scaling;
 use hedgerow::scaling::ScaleKind;
+use hedgerow::{Federation, PlanConfig};
+use hedgerow_data::schema::Encoding;
 use proptest::prelude::*;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::plan_json::plan_to_json;
 
-/// Trained a little.
+/// Trained a little, with two nodes.
 fn model(method: &str, scaling: Scaling) -> Model {
-    let is_online = matches!(scaling, Scaling::Online { .. });
     let config = PlanConfig::default()
         .method(method.parse().unwrap())
         .kernels(Kernel::paper_dictionary()[4..7].to_vec())
         .inputs(2)
+        .nodes(2)
         .frequencies(Some(4))
         .budget(20)
         .seed(3)
         .scaling(scaling)
         .columns(vec!["wärme".to_owned(), "load \"kW\"".to_owned()])
         .target("y".to_owned());
-    let plan = Plan::new(config).unwrap();
-    let (mut server, mut node) = (plan.server_method(), plan.node_method(0));
-    let (mut z, mut upload) = (vec![0.0; plan.map().width()], Upload::default());
-    for round in 0..5u8 {
-        let x = f32::from(round) / 5.0;
-        node.learn(plan.map().map_batch(&[x, 1.0 - x], &mut z), 2.0 * x + 0.1).unwrap();
-        assert!(node.upload(&mut upload));
-        server.accept(0, &upload).unwrap();
-        node.adopt(server.close_round()).unwrap();
+    let mut federation = Federation::new(&Plan::new(config).unwrap());
+    federation.connect();
+    while federation.server().round() < 6 {
+        for (node, at) in federation.nodes_mut().iter_mut().zip(1_u8..) {
+            let t = u8::try_from(node.tally().samples).unwrap();
+            let x = f32::from(t * at % 7) / 7.0;
+            node.learn(&[x, 1.0 - x * x], &[2.0 * x + 0.1]).unwrap();
+        }
+        federation.exchange();
     }
-    let ranges = [(0.1, 0.7), (-3.0, 1e6), (1.0 / 3.0, 9.9)];
-    let scale = is_online.then(|| (7, Scale::from_ranges(&ranges).unwrap()));
-    let (broadcast, run) = (server.broadcast().clone(), "run \u{1f33f}".to_owned());
-    Model { plan, run, broadcast, scale, software: "hedgerow 0".to_owned() }
+    let mut model = Model::of_server(federation.server()).unwrap().with_run("run \u{1f33f}");
+    for (node, name) in federation.nodes().iter().zip(["meter-17", "a \"b\""]) {
+        model.add_node(name, node).unwrap();
+    }
+    let error =
+        CardError { method: method.to_owned(), mse: Some(1.0 / 3.0), ..CardError::default() };
+    model.set_card(Card { errors: vec![error], ..Card::default() });
+    model
 }
 
 fn online() -> Scaling {
@@ -58,11 +65,14 @@ fn parse(bytes: &[u8]) -> Result<Model, ModelError> {
     Model::from_bytes(Path::new("m"), bytes)
 }
 
-/// All that a model has.
+/// All that a model has, with every bit.
 fn shown(model: &Model) -> String {
-    let Model { plan, run, broadcast, scale, software } = model;
-    let bits: Vec<u32> = broadcast.numbers.iter().map(|number| number.to_bits()).collect();
-    format!("{} {run} {broadcast:?} {bits:?} {scale:?} {software}", plan_to_json(plan))
+    let bits = model.broadcasts.iter().flat_map(|one| &one.numbers).map(|number| number.to_bits());
+    format!("{model:?} {} {:?}", plan_json(model), bits.collect::<Vec<u32>>())
+}
+
+fn plan_json(model: &Model) -> String {
+    serde_json::to_string(model.plan.config()).unwrap()
 }
 
 #[test]
@@ -76,19 +86,23 @@ fn models_survive_and_others_can_read_them() {
         let tensor = tensors.tensor("model").unwrap();
         assert_eq!(
             (tensor.dtype(), tensor.shape()),
-            (Dtype::F32, &[model.broadcast.numbers.len()][..])
+            (Dtype::F32, &[model.broadcasts[0].numbers.len()][..])
         );
         let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
         let metadata = header.metadata().as_ref().unwrap();
         assert_eq!(metadata["format"], "hedgerow-model");
         assert_eq!(metadata["round"], "6");
-        assert_eq!(metadata["learning"], plan_to_json(&model.plan));
+        assert!(model.nodes().eq(["meter-17", "a \"b\""]));
+        assert_eq!(metadata["learning"], plan_json(&model));
     }
 }
 
 #[test]
 fn every_flipped_bit_and_every_missing_byte_is_seen() {
-    let whole = model("mk", online()).to_bytes();
+    let mut model = model("mk", online());
+    // Quick to read.
+    model.nodes.truncate(1);
+    let whole = model.to_bytes();
     let truth = shown(&parse(&whole).unwrap());
     for bit in 0..8 * whole.len() {
         let mut flipped = whole.clone();
@@ -103,6 +117,20 @@ fn every_flipped_bit_and_every_missing_byte_is_seen() {
     }
 }
 
+/// Names and contents of the tensors of a header, in the order of the file.
+fn tensors<'a>(header: &'a Value, numbers: &'a [u8]) -> Vec<(&'a str, &'a [u8])> {
+    let tensors = header.as_object().unwrap().iter().filter(|(name, _)| *name != "__metadata__");
+    let mut tensors: Vec<(u64, &str, &[u8])> = tensors
+        .map(|(name, tensor)| {
+            let [start, end] = [0, 1].map(|at| tensor["data_offsets"][at].as_u64().unwrap());
+            let content = numbers.get(start as usize..end as usize).unwrap_or_default();
+            (start, name.as_str(), content)
+        })
+        .collect();
+    tensors.sort();
+    tensors.into_iter().map(|(_, name, content)| (name, content)).collect()
+}
+
 /// The file with its header changed and its checksum right.
 fn forged(model: &Model, change: impl FnOnce(&mut Value, &mut Vec<u8>)) -> Vec<u8> {
     let bytes = model.to_bytes();
@@ -113,7 +141,8 @@ fn forged(model: &Model, change: impl FnOnce(&mut Value, &mut Vec<u8>)) -> Vec<u
     change(&mut header, &mut numbers);
     if let Ok(metadata) = serde_json::from_value::<layout::Metadata>(header["__metadata__"].clone())
     {
-        header["__metadata__"]["crc32"] = format!("{:08x}", metadata.checksum(&numbers)).into();
+        let checksum = metadata.checksum(tensors(&header, &numbers).into_iter());
+        header["__metadata__"]["crc32"] = format!("{checksum:08x}").into();
     }
     let mut text = header.to_string().into_bytes();
     text.resize(text.len().next_multiple_of(8), b' ');
@@ -123,11 +152,13 @@ fn forged(model: &Model, change: impl FnOnce(&mut Value, &mut Vec<u8>)) -> Vec<u
 #[test]
 fn hostile_files_are_refused_in_words() {
     let trained = model("mk", online());
+    let mut wide = trained.schema.clone().unwrap();
+    wide.inputs[0].encoding = Encoding::Hashed(3);
     let set = |key: &'static str, value: Value| {
         forged(&trained, move |header, _| header["__metadata__"][key] = value)
     };
     let learning = |change: &dyn Fn(&mut Value)| {
-        let mut learning: Value = serde_json::from_str(&plan_to_json(&trained.plan)).unwrap();
+        let mut learning: Value = serde_json::from_str(&plan_json(&trained)).unwrap();
         change(&mut learning);
         set("learning", learning.to_string().into())
     };
@@ -135,8 +166,8 @@ fn hostile_files_are_refused_in_words() {
         (vec![], "m: not a model of hedgerow: not a safetensors file"),
         (vec![255; 100], "m: not a model of hedgerow: not a safetensors file"),
         (
-            set("version", "2".into()),
-            "m: written by a newer hedgerow: format 2, this one knows up to 1",
+            set("version", "3".into()),
+            "m: written by a newer hedgerow: format 3, this one knows up to 2",
         ),
         (set("version", "one".into()), "m: not a model of hedgerow: there is no version \"one\""),
         (set("format", "pt".into()), "m: not a model of hedgerow: its format is \"pt\""),
@@ -176,16 +207,30 @@ fn hostile_files_are_refused_in_words() {
             }),
             "m: the model does not fit its configuration: 10 numbers expected, but 8 came",
         ),
-        (learning(&|learning| learning["method"] = json!("local")), "m: with the method local"),
+        (
+            learning(&|learning| learning["method"] = json!("local")),
+            "m: not a model of hedgerow: the method local has no shared model",
+        ),
+        (set("card", "[1]".into()), "m: not a model of hedgerow: its model card makes no sense"),
+        (set("schema", "{}".into()), "m: not a model of hedgerow: its table schema makes no sense"),
+        (
+            set("schema", serde_json::to_string(&wide).unwrap().into()),
+            "m: not a model of hedgerow: its table schema makes no sense: its columns make 4 inputs",
+        ),
+        (
+            forged(&trained, |header, _| {
+                let tensor = header["node.meter-17"].take();
+                header.as_object_mut().unwrap().remove("node.meter-17");
+                header["other"] = tensor;
+            }),
+            "m: not a model of hedgerow: a tensor \"other\" of type U8",
+        ),
         (
             learning(&|learning| learning["scaling"] = json!("none")),
             "m: not a model of hedgerow: a scale and an agreement",
         ),
         (
-            forged(&trained, |header, numbers| {
-                numbers.truncate(7);
-                header["model"]["data_offsets"] = json!([0, 7]);
-            }),
+            forged(&trained, |header, _| header["model"]["data_offsets"] = json!([0, 7])),
             "m: not a model of hedgerow: not a safetensors file: ",
         ),
         (
@@ -252,26 +297,31 @@ proptest! {
     /// The checksum is no help against malice: what it holds for is refused or can be used.
     #[test]
     fn forged_files_are_refused_or_can_be_used(
-        which in 0..4usize, key in 0..8usize, edits in edits(), numbers in prop::option::of(self::edits()),
+        which in 0..4usize, key in 0..10usize, edits in edits(), numbers in prop::option::of(self::edits()),
     ) {
         static MODELS: std::sync::LazyLock<Vec<Model>> = std::sync::LazyLock::new(models);
-        let key = ["run", "round", "kernels", "learning", "learning", "learning", "scale", "software"][key];
+        let key = [
+            "run", "round", "kernels", "learning", "learning", "learning", "scale", "software",
+            "schema", "card",
+        ][key];
         let bytes = forged(&MODELS[which], |header, bytes| {
             if let Some(text) = header["__metadata__"][key].as_str() {
                 let mut text = text.as_bytes().to_vec();
                 spoil(&mut text, &edits);
                 header["__metadata__"][key] = String::from_utf8_lossy(&text).into();
             }
-            if let Some(edits) = &numbers {
-                spoil(bytes, edits);
-                bytes.truncate(bytes.len() / 4 * 4);
-                header["model"] = json!({"dtype": "F32", "shape": [bytes.len() / 4], "data_offsets": [0, bytes.len()]});
-            }
+            // Numbers and states of nodes stay where they are.
+            let len = bytes.len();
+            numbers.iter().for_each(|edits| spoil(bytes, edits));
+            bytes.resize(len, 0);
         });
         if let Ok(read) = parse(&bytes) {
-            let mut predictor = Predictor::new(&read).unwrap();
-            let x = vec![0.3; predictor.inputs()];
-            prop_assert!(predictor.predict(&x).is_finite());
+            let x = vec![0.3; read.plan().inputs()];
+            let nodes = ["meter-17", "a \"b\""].map(|name| read.node(name).ok());
+            for node in nodes.into_iter().flatten().chain([read.shared().unwrap()]).by_ref() {
+                let mut node = node;
+                prop_assert!(node.predict(&x).unwrap().value.is_finite());
+            }
         }
     }
 }
@@ -287,8 +337,8 @@ fn a_model_replaces_a_model_and_nothing_else() {
         assert_eq!(shown(&Model::read(&path).unwrap()), shown(&model));
     }
     let mut newer = std::fs::read(&path).unwrap();
-    let at = newer.windows(13).position(|text| text == b"\"version\":\"1\"").unwrap();
-    newer[at + 11] = b'2';
+    let at = newer.windows(13).position(|text| text == b"\"version\":\"2\"").unwrap();
+    newer[at + 11] = b'3';
     for bytes in [newer, b"someone's thesis".to_vec(), vec![]] {
         std::fs::write(&path, &bytes).unwrap();
         let error = models()[0].write(&path).unwrap_err().to_string();
@@ -297,4 +347,22 @@ fn a_model_replaces_a_model_and_nothing_else() {
     }
     assert!(models()[0].write(folder.path()).is_err());
     assert!(models()[0].write(&folder.path().join("no/m")).is_err());
+}
+
+#[test]
+fn unknown_nodes_and_missing_parts_are_named() {
+    let mut model = model("mk", online());
+    let error = model.node("meter17").err().unwrap().to_string();
+    assert_eq!(
+        error,
+        "the model has no node \"meter17\" (did you mean \"meter-17\"?); there are meter-17, a \"b\""
+    );
+    let alone = Model::of_node("meter-17", &model.node("meter-17").unwrap()).unwrap();
+    let read = parse(&alone.to_bytes()).unwrap();
+    assert_eq!(shown(&read), shown(&alone));
+    let error = read.shared().err().unwrap().to_string();
+    assert!(error.ends_with("only that of a node: choose one of meter-17"), "{error}");
+    model.nodes.clear();
+    let error = model.node("meter-17").err().unwrap().to_string();
+    assert!(error.contains("it is the shared model alone"), "{error}");
 }

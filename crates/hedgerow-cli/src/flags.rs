@@ -39,8 +39,8 @@ pub(crate) const CALENDAR: Flag = Flag::new(
     "calendar",
     "data.calendar",
     Takes::Text("auto|none|LIST"),
-    "Cycles of the time that are inputs: hour, weekday, yearday; auto by default: those that the \
-     times cover twice and resolve",
+    "Cycles of the time that are inputs: hour, weekday, yearday; auto by default: the shortest \
+     that the times cover twice and resolve",
 );
 pub(crate) const NODE: Flag = Flag::new(
     "node",

@@ -55,7 +55,7 @@ impl Cycle {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum CalendarChoice {
-    /// Those that the times of the data resolve and cover; see [`CycleFinder`].
+    /// The shortest that the times of the data resolve and cover; see [`CycleFinder`].
     Auto,
     /// These; none if empty.
     Cycles(Vec<Cycle>),
@@ -117,7 +117,7 @@ impl CycleFinder {
         }
     }
 
-    /// The cycles so far.
+    /// The cycles so far, the shortest first.
     pub fn cycles(&self) -> Vec<Cycle> {
         let Some((first, last)) = self.range else { return Vec::new() };
         let is_shown = |(cycle, fine): &(Cycle, u64)| {

@@ -42,7 +42,7 @@ impl Tables {
         let rows = rows::open(first, &choice.format)?;
         let mut schema = TableSchema::new(first, rows.columns(), choice, &levels)?;
         if choice.calendar == CalendarChoice::Auto && !schema.time.is_empty() {
-            schema.calendar = cycles(files, choice, &schema)?;
+            schema.calendar = cycles(files, choice, &schema)?.into_iter().take(1).collect();
         }
         Ok((Self::new(files.to_vec(), rows, &schema, Purpose::Learning)?, schema))
     }

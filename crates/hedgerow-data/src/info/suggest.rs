@@ -99,6 +99,10 @@ pub(super) fn notes_on(columns: &[Column], roles: &Roles, clock: &Clock) -> Vec<
             "{time:?} repeats the time of the row before {repeated} times{of_device}"
         ));
     }
+    if clock.cycles.len() > 1 {
+        let names: Vec<&str> = clock.cycles.iter().map(|cycle| cycle.name()).collect();
+        notes.push(format!("{time:?} covers longer cycles too: --calendar {}", names.join(",")));
+    }
     if let Some(node) = roles.node.as_ref().filter(|node| *node != BY_FILE) {
         notes.push(format!(
             "{node:?} names the devices and is no input; name it in --features as well, with \
@@ -166,9 +170,9 @@ pub(super) fn suggest(
         if choice.time.is_empty() {
             flags.push(format!("--time {}", quoted(&roles.time.join("+"))));
         }
-        if choice.calendar == CalendarChoice::Auto && !clock.cycles.is_empty() {
-            let names: Vec<&str> = clock.cycles.iter().map(|cycle| cycle.name()).collect();
-            flags.push(format!("--calendar {}", names.join(",")));
+        if choice.calendar == CalendarChoice::Auto {
+            let shortest = clock.cycles.first();
+            flags.extend(shortest.map(|cycle| format!("--calendar {}", cycle.name())));
         }
         if clock.back > 0 {
             flags.push("--set data.disorder=sort".to_owned());

@@ -314,7 +314,7 @@ impl Encoder {
 /// memory with a few of them.
 const LONGEST_NAME: usize = 256;
 
-fn text_of(cell: Cell<'_>) -> Option<String> {
+pub(super) fn text_of(cell: Cell<'_>) -> Option<String> {
     match cell {
         Cell::Missing => None,
         Cell::Number(number) => Some(number.to_string()),

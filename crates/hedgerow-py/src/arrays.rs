@@ -2,13 +2,13 @@
 //! Contiguous arrays of f32 are not copied.
 
 use numpy::{
-    Element, PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArray,
-    PyUntypedArrayMethods,
+    Element, PyArray1, PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn,
+    PyUntypedArray, PyUntypedArrayMethods,
 };
 use pyo3::exceptions::{PyMemoryError, PyOverflowError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyMapping, PyTuple};
+use pyo3::types::{PyDict, PyList, PyMapping, PySlice, PyTuple};
 
 use crate::errors;
 
@@ -171,6 +171,84 @@ impl<'py> Numbers<'py> {
     }
 }
 
+/// Samples of a call, a row for each: dense, or sparse (of scipy) and made dense in parts.
+pub(crate) enum Table<'py> {
+    Dense(Numbers<'py>),
+    Sparse { matrix: Bound<'py, PyAny>, rows: usize, inputs: usize },
+}
+
+/// Bytes of a part of a sparse table, at most, unless a row is longer.
+const PART_BYTES: usize = 1 << 22;
+
+impl<'py> Table<'py> {
+    /// The same as [`Numbers::samples`], or a sparse matrix.
+    pub(crate) fn samples(
+        object: &Bound<'py, PyAny>,
+        inputs: usize,
+        columns: &[String],
+    ) -> PyResult<Self> {
+        let py = object.py();
+        let is_sparse = !object.is_instance_of::<PyUntypedArray>()
+            && object.hasattr(intern!(py, "tocsr"))?
+            && object.hasattr(intern!(py, "toarray"))?;
+        if !is_sparse {
+            return Numbers::samples(object, inputs, columns).map(Self::Dense);
+        }
+        let shape: Vec<usize> = object.getattr(intern!(py, "shape"))?.extract()?;
+        let [rows, found] = shape[..] else { return Err(wrong_shape(inputs, &tuple(&shape))) };
+        if found != inputs {
+            return Err(wrong_shape(inputs, &tuple(&shape)));
+        }
+        let kind: char = object.getattr("dtype")?.getattr("kind")?.extract()?;
+        if !"biuf".contains(kind) {
+            return Err(errors::kind(format!(
+                "a matrix of numbers was expected, but its dtype is {}",
+                object.getattr("dtype")?
+            )));
+        }
+        let matrix = object.call_method0(intern!(py, "tocsr"))?;
+        Ok(Self::Sparse { matrix, rows, inputs })
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        match self {
+            Self::Dense(numbers) => numbers.rows(),
+            Self::Sparse { rows, .. } => *rows,
+        }
+    }
+
+    /// With its rows in another order, if they can be had so without making them dense.
+    pub(crate) fn in_order(self, order: &[usize]) -> PyResult<Self> {
+        let Self::Sparse { matrix, rows, inputs } = self else { return Ok(self) };
+        let order = PyArray1::from_iter(matrix.py(), order.iter().map(|row| *row as i64));
+        Ok(Self::Sparse { matrix: matrix.get_item(order)?, rows, inputs })
+    }
+
+    /// Works on the numbers of the first row of each part and those after it; a dense table is one
+    /// part.
+    pub(crate) fn each_part(
+        &self,
+        mut work: impl FnMut(usize, &Numbers<'py>) -> PyResult<()>,
+    ) -> PyResult<()> {
+        let (matrix, rows, inputs) = match self {
+            Self::Dense(numbers) => return work(0, numbers),
+            Self::Sparse { matrix, rows, inputs } => (matrix, *rows, *inputs),
+        };
+        let step = (PART_BYTES / (8 * inputs.max(1))).max(1);
+        for first in (0..rows).step_by(step) {
+            let last = rows.min(first + step) as isize;
+            let part = matrix.get_item(PySlice::new(matrix.py(), first as isize, last, 1))?;
+            let dense = part.call_method0(intern!(matrix.py(), "toarray"))?;
+            work(first, &Numbers::samples(&dense, inputs, &[])?)?;
+        }
+        Ok(())
+    }
+}
+
+fn wrong_shape(inputs: usize, found: &str) -> PyErr {
+    errors::value(format!("X must have the shape (n, {inputs}), but has {found}"))
+}
+
 /// A contiguous, aligned array of this type.
 fn in_order<'py, T: Element>(
     array: &Bound<'py, PyUntypedArray>,
@@ -311,9 +389,13 @@ pub(crate) fn narrow(value: f64) -> f32 {
     }
 }
 
-/// A label; what is too large for a number is too large for a label.
-pub(crate) fn label(y: &Bound<'_, PyAny>) -> PyResult<f32> {
-    float(y, "a label")
+/// A label; what is too large for a number is too large for a label. None and NaN are missing.
+pub(crate) fn label(y: &Bound<'_, PyAny>) -> PyResult<Option<f32>> {
+    if y.is_none() {
+        return Ok(None);
+    }
+    let label = float(y, "a label")?;
+    Ok(Some(label).filter(|label| !label.is_nan()))
 }
 
 /// A new array with room for these, not yet filled.

@@ -10,7 +10,7 @@ use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 
-use crate::arrays::{self, Numbers};
+use crate::arrays::{self, Numbers, Table};
 use crate::errors;
 
 /// Samples between two looks at whether the user wants to end the call.
@@ -38,12 +38,12 @@ pub(crate) fn predict_one<T>(
     Ok(f64::from(answer.value))
 }
 
-/// Learns one sample; the result is the prediction before.
+/// Learns one sample; the result is the prediction before. Without a label it is only predicted.
 pub(crate) fn learn_one<T>(
     shared: &Mutex<T>,
     plan: &Plan,
     (x, y): (&Bound<'_, PyAny>, &Bound<'_, PyAny>),
-    learn: impl Fn(&mut T, &[f32], f32) -> Result<Answer, BadInput>,
+    learn: impl Fn(&mut T, &[f32], Option<f32>) -> Result<Answer, BadInput>,
 ) -> PyResult<f64> {
     let (py, x, y) = (x.py(), sample(plan, x)?, arrays::label(y)?);
     let answer = learn(&mut lock(py, shared), &x, y).map_err(errors::value)?;
@@ -55,15 +55,12 @@ pub(crate) fn predict<'py, T: Send>(
     shared: &Mutex<T>,
     plan: &Plan,
     x: &Bound<'py, PyAny>,
-    node: impl Fn(&mut T) -> &mut Node + Send,
+    node: impl Fn(&mut T) -> &mut Node + Send + Sync,
 ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-    let (py, inputs) = (x.py(), plan.inputs());
-    let numbers = Numbers::samples(x, inputs, &plan.config().columns)?;
-    let x = numbers.as_slice();
-    let predictions = each_row(py, shared, numbers.rows(), move |shared, row| {
-        Ok(node(shared).predict(&x[row * inputs..][..inputs])?.value)
-    })?;
-    Ok(PyArray1::from_vec(py, predictions))
+    let table = Table::samples(x, plan.inputs(), &plan.config().columns)?;
+    let predictions =
+        each_row(x.py(), shared, &table, |shared, _, x| Ok(node(shared).predict(x)?.value))?;
+    Ok(PyArray1::from_vec(x.py(), predictions))
 }
 
 /// The intervals around the predictions of all rows: their lower and upper ends, which are NaN if
@@ -73,72 +70,76 @@ pub(crate) fn predict_interval<'py, T: Send>(
     plan: &Plan,
     x: &Bound<'py, PyAny>,
     level: f64,
-    node: impl Fn(&mut T) -> &mut Node + Send,
+    node: impl Fn(&mut T) -> &mut Node + Send + Sync,
 ) -> PyResult<Bound<'py, PyArray2<f32>>> {
     let level = Level::new(level).map_err(errors::value)?;
-    let (py, inputs) = (x.py(), plan.inputs());
-    let numbers = Numbers::samples(x, inputs, &plan.config().columns)?;
-    let x = numbers.as_slice();
-    let ends = each_row(py, shared, numbers.rows(), move |shared, row| {
+    let table = Table::samples(x, plan.inputs(), &plan.config().columns)?;
+    let ends = each_row(x.py(), shared, &table, |shared, _, x| {
         let node = node(shared);
-        node.predict(&x[row * inputs..][..inputs])?;
+        node.predict(x)?;
         let ends = node.interval(0, level);
         Ok(ends.map_or([f32::NAN; 2], |Interval { lower, upper }| [lower, upper]))
     })?;
-    PyArray1::from_vec(py, ends.concat()).reshape([ends.len(), 2])
+    PyArray1::from_vec(x.py(), ends.concat()).reshape([ends.len(), 2])
 }
 
-/// Learns all rows in order. Returns the predictions made before each. A bad label is refused with
-/// its row, and nothing is learned.
+/// Learns all rows in order. Returns the predictions made before each. A row without a label is only
+/// predicted. A bad label is refused with its row, and nothing is learned.
 pub(crate) fn learn<'py, T: Send>(
     shared: &Mutex<T>,
     plan: &Plan,
     (x, y): (&Bound<'py, PyAny>, &Bound<'py, PyAny>),
-    learn: impl Fn(&mut T, &[f32], f32) -> Result<Answer, BadInput> + Send,
+    learn: impl Fn(&mut T, &[f32], Option<f32>) -> Result<Answer, BadInput> + Send + Sync,
 ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-    let (py, inputs) = (x.py(), plan.inputs());
-    let numbers = Numbers::samples(x, inputs, &plan.config().columns)?;
-    let labels = labels(plan, y, numbers.rows())?;
-    let (x, y) = (numbers.as_slice(), labels.as_slice());
-    let predictions = each_row(py, shared, numbers.rows(), move |shared, row| {
-        Ok(learn(shared, &x[row * inputs..][..inputs], y[row])?.value)
-    })?;
-    Ok(PyArray1::from_vec(py, predictions))
+    let table = Table::samples(x, plan.inputs(), &plan.config().columns)?;
+    let labels = labels(plan, y, table.rows())?;
+    let predictions =
+        each_row(
+            x.py(),
+            shared,
+            &table,
+            |shared, row, x| Ok(learn(shared, x, labels[row])?.value),
+        )?;
+    Ok(PyArray1::from_vec(x.py(), predictions))
 }
 
 /// What `work` makes of each row.
 fn each_row<T: Send, R: Send>(
     py: Python<'_>,
     shared: &Mutex<T>,
-    rows: usize,
-    mut work: impl FnMut(&mut T, usize) -> Result<R, BadInput> + Send,
+    table: &Table<'_>,
+    work: impl Fn(&mut T, usize, &[f32]) -> Result<R, BadInput> + Send + Sync,
 ) -> PyResult<Vec<R>> {
-    let mut made = Vec::with_capacity(rows);
-    for start in (0..rows).step_by(SAMPLES_PER_SIGNAL_CHECK) {
-        py.detach(|| {
-            let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            (start..rows.min(start + SAMPLES_PER_SIGNAL_CHECK)).try_for_each(|row| {
-                made.push(work(&mut shared, row)?);
-                Ok(())
+    let mut made = Vec::with_capacity(table.rows());
+    table.each_part(|first, numbers| {
+        let (x, rows, inputs) = (numbers.as_slice(), numbers.rows(), numbers.columns());
+        for start in (0..rows).step_by(SAMPLES_PER_SIGNAL_CHECK) {
+            py.detach(|| {
+                let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                (start..rows.min(start + SAMPLES_PER_SIGNAL_CHECK)).try_for_each(|row| {
+                    made.push(work(&mut shared, first + row, &x[row * inputs..][..inputs])?);
+                    Ok(())
+                })
             })
-        })
-        .map_err(|error: BadInput| errors::value(error))?;
-        py.check_signals()?;
-    }
+            .map_err(|error: BadInput| errors::value(error))?;
+            py.check_signals()?;
+        }
+        Ok(())
+    })?;
     Ok(made)
 }
 
-/// Labels of `rows` rows, all of which can be learned.
-pub(crate) fn labels<'py>(
-    plan: &Plan,
-    y: &Bound<'py, PyAny>,
-    rows: usize,
-) -> PyResult<Numbers<'py>> {
+/// Labels of `rows` rows, all of which can be learned or are missing.
+pub(crate) fn labels(plan: &Plan, y: &Bound<'_, PyAny>, rows: usize) -> PyResult<Vec<Option<f32>>> {
     let y = Numbers::labels(y, rows)?;
-    for (row, y) in y.as_slice().iter().enumerate() {
+    let label = |(row, y): (usize, &f32)| {
+        if y.is_nan() {
+            return Ok(None);
+        }
         plan.check_label(*y).map_err(|error| errors::value(format!("row {row}: {error}")))?;
-    }
-    Ok(y)
+        Ok(Some(*y))
+    };
+    y.as_slice().iter().enumerate().map(label).collect()
 }
 
 /// The weight of each kernel in the predictions of a node.

@@ -11,11 +11,11 @@ use crate::errors;
 use crate::simulate::{given, layers};
 use crate::work;
 
-/// Runs all methods, or those that ``changes`` name, on every data set with every partition, and
-/// ranks them. ``changes`` and samples are those of ``simulate``. Returns the tables and the advice
+/// Runs all methods, or those that ``changes`` name, on every data set with every partition and
+/// budget, and ranks them. ``changes`` and samples are those of ``simulate``. Returns the tables and the advice
 /// as on a terminal, and the files that the command writes: names and contents.
 #[pyfunction]
-#[pyo3(signature = (changes, x=None, y=None, node=None, *, data=None, partitions=None, against=None))]
+#[pyo3(signature = (changes, x=None, y=None, node=None, *, data=None, partitions=None, budgets=None, against=None))]
 #[expect(clippy::too_many_arguments, reason = "in Python they have names")]
 pub(crate) fn compare(
     py: Python<'_>,
@@ -25,11 +25,12 @@ pub(crate) fn compare(
     node: Option<Vec<String>>,
     data: Option<Vec<String>>,
     partitions: Option<Vec<String>>,
+    budgets: Option<Vec<i64>>,
     against: Option<String>,
 ) -> PyResult<(String, Vec<(String, String)>)> {
     let given = given(x, y, node)?;
     let layers = layers(changes, given.as_ref())?;
-    let config = GridConfig { data, partitions, against, ..GridConfig::default() };
+    let config = GridConfig { data, partitions, budgets, against, ..GridConfig::default() };
     let done = work::run(py, |stop| {
         let mut grid = match given {
             Some(given) => Grid::prepare_given(&config, &layers, given)?,

@@ -1,12 +1,13 @@
 //! [`Engine`]: a node without sockets.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hedgerow::NodeId;
 use hedgerow::message::{
     BroadcastHead, BroadcastMessage, Numbers as Carried, ScaleMessage, Selection, ToNode, ToServer,
 };
-use hedgerow::node::LinkSnapshot;
+use hedgerow::node::{Answer, BadInput, LinkSnapshot};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyType};
@@ -41,6 +42,7 @@ use crate::plan::Plan;
 pub(crate) struct Engine {
     plan: hedgerow::Plan,
     node: Mutex<hedgerow::Node>,
+    missing_labels: AtomicU64,
 }
 
 #[pymethods]
@@ -51,7 +53,7 @@ impl Engine {
         let number = number.map_or(Ok(0), node)?;
         let mut node = plan.0.node(number);
         node.set_run(run);
-        Ok(Self { plan: plan.0.clone(), node: Mutex::new(node) })
+        Ok(Self::with(plan.0.clone(), node))
     }
 
     /// Predicts the label of one sample.
@@ -59,9 +61,12 @@ impl Engine {
         batch::predict_one(&self.node, &self.plan, x, |node| node)
     }
 
-    /// Learns from one sample. Returns the prediction made before.
+    /// Learns from one sample. Returns the prediction made before. Without a label (None, NaN) the
+    /// sample is only predicted.
     fn learn_one(&self, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<f64> {
-        batch::learn_one(&self.node, &self.plan, (x, y), |node, x, y| node.learn(x, &[y]))
+        batch::learn_one(&self.node, &self.plan, (x, y), |node, x, y| {
+            self.learn_or_predict(node, x, y)
+        })
     }
 
     /// Predicts the labels of samples, one per row.
@@ -69,13 +74,14 @@ impl Engine {
         batch::predict(&self.node, &self.plan, x, |node| node)
     }
 
-    /// Learns from samples in order. Returns the predictions made before each.
+    /// Learns from samples in order. Returns the predictions made before each. Samples without a
+    /// label (NaN) are only predicted.
     fn learn<'py>(
         &self,
         x: &Bound<'py, PyAny>,
         y: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        batch::learn(&self.node, &self.plan, (x, y), |node, x, y| node.learn(x, &[y]))
+        batch::learn(&self.node, &self.plan, (x, y), |node, x, y| self.learn_or_predict(node, x, y))
     }
 
     /// Predicts, and remembers the sample until its label arrives.
@@ -88,7 +94,7 @@ impl Engine {
     /// Learns the label of an earlier prediction. Returns that prediction. Raises KeyError if no
     /// prediction waits under this id.
     fn learn_by_id(&self, py: Python<'_>, id: &str, y: &Bound<'_, PyAny>) -> PyResult<f64> {
-        let y = arrays::label(y)?;
+        let y = arrays::label(y)?.unwrap_or(f32::NAN);
         let answer = lock(py, &self.node).learn_by_id(id, &[y]).map_err(errors::input)?;
         Ok(f64::from(answer.value))
     }
@@ -198,7 +204,8 @@ impl Engine {
         lock(py, &self.node).awaits_broadcast()
     }
 
-    /// Counters: samples, mse, imputed, uploads, taken, refused, forgotten, waiting, held.
+    /// Counters: samples, mse, imputed, uploads, taken, refused, forgotten, waiting, held; and
+    /// missing_labels since it was made or restored.
     #[getter]
     fn tally<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (tally, (waiting, held)) = {
@@ -216,6 +223,7 @@ impl Engine {
             ("forgotten", tally.forgotten),
             ("waiting", waiting as u64),
             ("held", held as u64),
+            ("missing_labels", self.missing_labels.load(Ordering::Relaxed)),
         ];
         counts.into_iter().try_for_each(|(name, count)| named.set_item(name, count))?;
         Ok(named)
@@ -230,7 +238,7 @@ impl Engine {
     #[staticmethod]
     fn restore(plan: &Plan, saved: &[u8]) -> PyResult<Self> {
         let node = hedgerow::Node::restore(&plan.0, saved).map_err(errors::value)?;
-        Ok(Self { plan: plan.0.clone(), node: Mutex::new(node) })
+        Ok(Self::with(plan.0.clone(), node))
     }
 
     /// The same with the state of the connection.
@@ -239,7 +247,7 @@ impl Engine {
         let link: LinkSnapshot = postcard::from_bytes(link).map_err(errors::value)?;
         let mut node = hedgerow::Node::restore(&plan.0, saved).map_err(errors::value)?;
         node.resume(link);
-        Ok(Self { plan: plan.0.clone(), node: Mutex::new(node) })
+        Ok(Self::with(plan.0.clone(), node))
     }
 
     fn __reduce__<'py>(
@@ -264,6 +272,24 @@ impl Engine {
 }
 
 impl Engine {
+    fn with(plan: hedgerow::Plan, node: hedgerow::Node) -> Self {
+        Self { plan, node: Mutex::new(node), missing_labels: AtomicU64::new(0) }
+    }
+
+    /// Learns a sample, or only predicts it if there is no label.
+    fn learn_or_predict(
+        &self,
+        node: &mut hedgerow::Node,
+        x: &[f32],
+        y: Option<f32>,
+    ) -> Result<Answer, BadInput> {
+        let Some(y) = y else {
+            self.missing_labels.fetch_add(1, Ordering::Relaxed);
+            return node.predict(x);
+        };
+        node.learn(x, &[y])
+    }
+
     fn hear(&self, py: Python<'_>, message: ToNode) -> PyResult<()> {
         lock(py, &self.node).hear(&message).map_err(errors::value)
     }

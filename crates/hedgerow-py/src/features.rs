@@ -7,7 +7,7 @@ use numpy::{PyArray1, PyArrayDyn, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::arrays::{self, Numbers};
+use crate::arrays::{self, Table};
 use crate::{errors, plan};
 
 /// Samples between two checks for Ctrl-C.
@@ -73,22 +73,27 @@ impl FeatureMap {
         x: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
         let (inputs, width) = (self.inputs(), self.width());
-        let x = Numbers::samples(x, inputs, &[])?;
-        let numbers = x.as_slice();
-        if let Some(at) = numbers.iter().position(|number| !number.is_finite()) {
-            let (row, column, value) = (at / inputs, at % inputs, numbers[at]);
-            return Err(errors::value(format!(
-                "X must have finite numbers, but row {row}, column {column} is {value}"
-            )));
-        }
-        let out = arrays::empty(py, &[x.rows(), width])?;
+        let table = Table::samples(x, inputs, &[])?;
+        let out = arrays::empty(py, &[table.rows(), width])?;
         {
             let mut out = out.try_readwrite().map_err(errors::value)?;
             let room = out.as_slice_mut().map_err(errors::value)?;
-            for (x, z) in numbers.chunks(PIECE * inputs).zip(room.chunks_mut(PIECE * width)) {
-                py.detach(|| _ = self.plan.map().map_batch(x, z));
-                py.check_signals()?;
-            }
+            table.each_part(|first, numbers| {
+                let numbers = numbers.as_slice();
+                if let Some(at) = numbers.iter().position(|number| !number.is_finite()) {
+                    let (row, column, value) = (first + at / inputs, at % inputs, numbers[at]);
+                    return Err(errors::value(format!(
+                        "X must have finite numbers, but row {row}, column {column} is {value}"
+                    )));
+                }
+                let room = room[first * width..].chunks_mut(PIECE * width);
+                for (x, z) in numbers.chunks(PIECE * inputs).zip(room) {
+                    let z = &mut z[..x.len() / inputs * width];
+                    py.detach(|| _ = self.plan.map().map_batch(x, z));
+                    py.check_signals()?;
+                }
+                Ok(())
+            })?;
         }
         Ok(out)
     }

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyType};
 use serde::{Deserialize, Serialize};
 
-use crate::arrays::Numbers;
+use crate::arrays::Table;
 use crate::batch::{self, SAMPLES_PER_SIGNAL_CHECK, lock};
 use crate::engine;
 use crate::errors;
@@ -32,10 +32,15 @@ struct Saved {
 }
 
 impl Saved {
-    fn read(saved: &[u8]) -> PyResult<Self> {
+    /// The state, and the number of missing labels, which federations of 0.1.0 didn't count.
+    fn read(saved: &[u8]) -> PyResult<(Self, u64)> {
         let unreadable =
             |error| errors::value(format!("the saved federation can't be read: {error}"));
-        postcard::from_bytes(saved).map_err(unreadable)
+        let (saved, rest) = postcard::take_from_bytes(saved).map_err(unreadable)?;
+        match rest {
+            [] => Ok((saved, 0)),
+            rest => Ok((saved, postcard::from_bytes(rest).map_err(unreadable)?)),
+        }
     }
 }
 
@@ -43,21 +48,19 @@ impl Saved {
 struct State {
     federation: hedgerow::Federation,
     before: Traffic,
+    missing_labels: u64,
 }
 
 impl State {
-    /// A round: samples are predicted and learned where they are, every node that has learned
-    /// speaks, and all hear what came of it.
-    fn round(
-        &mut self,
-        rows: &[Row<'_>],
-        mut seen: impl FnMut(usize, Answer),
-    ) -> Result<(), BadInput> {
-        for row in rows {
-            seen(row.at, self.node(row.node).learn(row.x, &[row.y])?);
+    /// A sample is predicted and learned where it is, or only predicted if it has no label.
+    fn learn(&mut self, node: usize, x: &[f32], y: Option<f32>) -> Result<Answer, BadInput> {
+        match y {
+            Some(y) => self.node(node).learn(x, &[y]),
+            None => {
+                self.missing_labels += 1;
+                self.node(node).predict(x)
+            }
         }
-        self.federation.exchange();
-        Ok(())
     }
 
     fn node(&mut self, number: usize) -> &mut Node {
@@ -78,11 +81,12 @@ impl State {
             server: SavedServer::new(self.federation.server()).to_bytes()?,
             traffic: self.traffic(),
         };
-        postcard::to_allocvec(&saved).map_err(errors::value)
+        postcard::to_allocvec(&(saved, self.missing_labels)).map_err(errors::value)
     }
 
     fn restore(saved: &[u8]) -> PyResult<Self> {
-        let Saved { plan, nodes: saved, server, traffic } = Saved::read(saved)?;
+        let (saved, missing_labels) = Saved::read(saved)?;
+        let Saved { plan, nodes: saved, server, traffic } = saved;
         let plan = Plan::from_json(&plan)?.0;
         check(&plan)?;
         let (expected, found) = (plan.config().nodes, saved.len());
@@ -99,7 +103,7 @@ impl State {
         }
         let server = SavedServer::from_bytes(&server)?.restore(&plan)?;
         let federation = hedgerow::Federation::from_parts(server, nodes);
-        Ok(Self { federation, before: traffic })
+        Ok(Self { federation, before: traffic, missing_labels })
     }
 }
 
@@ -127,14 +131,6 @@ fn check(plan: &hedgerow::Plan) -> PyResult<()> {
     )))
 }
 
-/// A sample and whose it is; `at` is where its prediction goes.
-struct Row<'a> {
-    at: usize,
-    node: usize,
-    x: &'a [f32],
-    y: f32,
-}
-
 /// K nodes and their server in one process, as many as the plan has. The Python class of this name
 /// is made from it.
 #[pyclass(frozen, subclass, name = "_Federation", module = "hedgerow._hedgerow")]
@@ -153,12 +149,12 @@ impl Federation {
         check(&plan.0)?;
         let mut federation = hedgerow::Federation::new(&plan.0);
         federation.connect();
-        let state = State { federation, before: Traffic::default() };
+        let state = State { federation, before: Traffic::default(), missing_labels: 0 };
         Ok(Self { plan: plan.0.clone(), state: Mutex::new(state) })
     }
 
     /// Plays samples: in a single round, or as many rounds as it takes if each node sees one sample
-    /// a round. Predictions, their rounds, and whether there was a model for each.
+    /// a round. Predictions, their rounds, and whether each counts: there was a model, and a label.
     #[pyo3(signature = (x, y, node=None, single=false))]
     fn _play<'py>(
         &self,
@@ -169,46 +165,46 @@ impl Federation {
         single: bool,
     ) -> PyResult<Outcome<'py>> {
         let inputs = self.plan.inputs();
-        let x = Numbers::samples(x, inputs, &self.plan.config().columns)?;
-        let y = batch::labels(&self.plan, y, x.rows())?;
-        let nodes = self.nodes_of(x.rows(), node)?;
-        let mut rows: Vec<Row<'_>> = x
-            .as_slice()
-            .chunks_exact(inputs)
-            .zip(y.as_slice())
-            .zip(nodes)
-            .enumerate()
-            .map(|(at, ((x, y), node))| Row { at, node, x, y: *y })
-            .collect();
-        let mut rounds = vec![0i64; rows.len()];
+        let table = Table::samples(x, inputs, &self.plan.config().columns)?;
+        let labels = batch::labels(&self.plan, y, table.rows())?;
+        let nodes = self.nodes_of(table.rows(), node)?;
+        let mut order: Vec<usize> = (0..table.rows()).collect();
+        let mut rounds = vec![0i64; order.len()];
         if !single {
             let mut seen = vec![0; self.plan.config().nodes];
-            for row in &rows {
-                rounds[row.at] = seen[row.node];
-                seen[row.node] += 1;
+            for (round, node) in rounds.iter_mut().zip(&nodes) {
+                *round = seen[*node];
+                seen[*node] += 1;
             }
-            rows.sort_by_key(|row| rounds[row.at]);
+            order.sort_by_key(|row| rounds[*row]);
         }
-        let (mut predictions, mut known) = (vec![0f32; rows.len()], vec![false; rows.len()]);
-        let mut played = 0;
-        while played < rows.len() {
-            let piece = py.detach(|| {
-                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                let end = rows.len().min(played.saturating_add(SAMPLES_PER_SIGNAL_CHECK));
-                while played < end {
-                    let round = rounds[rows[played].at];
-                    let len =
-                        rows[played..].iter().take_while(|row| rounds[row.at] == round).count();
-                    state.round(&rows[played..played + len], |at, answer| {
-                        (predictions[at], known[at]) = (answer.value, answer.known);
-                    })?;
-                    played += len;
-                }
-                Ok(())
-            });
-            piece.map_err(|error: BadInput| errors::value(error))?;
-            py.check_signals()?;
-        }
+        let (mut predictions, mut known) = (vec![0f32; order.len()], vec![false; order.len()]);
+        let table = table.in_order(&order)?;
+        let is_dense = matches!(table, Table::Dense(_));
+        table.each_part(|first, numbers| {
+            let (x, rows) = (numbers.as_slice(), numbers.rows());
+            for start in (0..rows).step_by(SAMPLES_PER_SIGNAL_CHECK) {
+                let piece = py.detach(|| {
+                    let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                    for at in start..rows.min(start + SAMPLES_PER_SIGNAL_CHECK) {
+                        let row = order[first + at];
+                        let x = &x[if is_dense { row } else { at } * inputs..][..inputs];
+                        let answer = state.learn(nodes[row], x, labels[row])?;
+                        (predictions[row], known[row]) = (answer.value, answer.known);
+                        let next = order.get(first + at + 1).map(|next| rounds[*next]);
+                        // Every node that has learned speaks, and all hear what came of it.
+                        if next != Some(rounds[row]) {
+                            state.federation.exchange();
+                        }
+                    }
+                    Ok(())
+                });
+                piece.map_err(|error: BadInput| errors::value(error))?;
+                py.check_signals()?;
+            }
+            Ok(())
+        })?;
+        known.iter_mut().zip(&labels).for_each(|(known, label)| *known &= label.is_some());
         Ok((
             PyArray1::from_vec(py, predictions),
             PyArray1::from_vec(py, rounds),
@@ -272,6 +268,12 @@ impl Federation {
         lock(py, &self.state).federation.nodes().iter().map(|node| node.tally().samples).sum()
     }
 
+    /// Number of samples that came without a label.
+    #[getter]
+    fn missing_labels(&self, py: Python<'_>) -> u64 {
+        lock(py, &self.state).missing_labels
+    }
+
     /// Mean squared error of the models' predictions before their labels; 0 before the first. With
     /// online scaling there is no model until nodes have agreed on a scale, and predictions before
     /// that aren't counted.
@@ -321,7 +323,7 @@ impl Federation {
 
     #[staticmethod]
     fn _plan_of(saved: &[u8]) -> PyResult<Plan> {
-        Plan::from_json(&Saved::read(saved)?.plan)
+        Plan::from_json(&Saved::read(saved)?.0.plan)
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {

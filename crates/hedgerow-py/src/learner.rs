@@ -37,21 +37,39 @@ fn alone(plan: &hedgerow::Plan) -> Federation {
     federation
 }
 
-fn node(federation: &mut Federation) -> &mut Node {
-    &mut federation.nodes_mut()[0]
+struct State {
+    /// Of one node.
+    federation: Federation,
+    missing_labels: u64,
 }
 
-/// Messages are exchanged after every sample.
-fn learn(federation: &mut Federation, x: &[f32], y: f32) -> Result<Answer, BadInput> {
-    let answer = node(federation).learn(x, &[y])?;
-    federation.exchange();
+impl State {
+    fn node(&self) -> &Node {
+        &self.federation.nodes()[0]
+    }
+}
+
+fn node(state: &mut State) -> &mut Node {
+    &mut state.federation.nodes_mut()[0]
+}
+
+/// Messages are exchanged after every sample that has a label.
+fn learn(state: &mut State, x: &[f32], y: Option<f32>) -> Result<Answer, BadInput> {
+    let Some(y) = y else {
+        let answer = node(state).predict(x)?;
+        state.missing_labels += 1;
+        return Ok(answer);
+    };
+    let answer = node(state).learn(x, &[y])?;
+    state.federation.exchange();
     Ok(answer)
 }
 
 /// Online learning on one machine: the federation's method with a single node, whose server is
 /// beside it.
 ///
-/// Samples are lists, tuples, arrays, or dictionaries from the names of the plan's columns; what is
+/// Samples are lists, tuples, arrays, or dictionaries from the names of the plan's columns; many
+/// samples are arrays, frames or sparse matrices, whose rows are made dense in parts. What is
 /// missing (NaN, None, absent) is filled in by the mean so far. With ``scaling="online"``
 /// predictions before the sixteenth label are the mean of the labels.
 ///
@@ -67,8 +85,7 @@ fn learn(federation: &mut Federation, x: &[f32], y: f32) -> Result<Answer, BadIn
 #[pyclass(frozen, module = "hedgerow")]
 pub(crate) struct Learner {
     plan: hedgerow::Plan,
-    /// Of one node.
-    federation: Mutex<Federation>,
+    state: Mutex<State>,
 }
 
 #[pymethods]
@@ -76,22 +93,24 @@ impl Learner {
     #[new]
     fn new(plan: &Plan) -> PyResult<Self> {
         check(&plan.0)?;
-        Ok(Self { plan: plan.0.clone(), federation: Mutex::new(alone(&plan.0)) })
+        let state = State { federation: alone(&plan.0), missing_labels: 0 };
+        Ok(Self { plan: plan.0.clone(), state: Mutex::new(state) })
     }
 
     /// Predicts the label of one sample.
     fn predict_one(&self, x: &Bound<'_, PyAny>) -> PyResult<f64> {
-        batch::predict_one(&self.federation, &self.plan, x, node)
+        batch::predict_one(&self.state, &self.plan, x, node)
     }
 
-    /// Learns from one sample. Returns the prediction made before.
+    /// Learns from one sample. Returns the prediction made before. Without a label (None, NaN) the
+    /// sample is only predicted, and counted in ``missing_labels``.
     fn learn_one(&self, x: &Bound<'_, PyAny>, y: &Bound<'_, PyAny>) -> PyResult<f64> {
-        batch::learn_one(&self.federation, &self.plan, (x, y), learn)
+        batch::learn_one(&self.state, &self.plan, (x, y), learn)
     }
 
     /// Predicts the labels of samples, one per row.
     fn predict<'py>(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        batch::predict(&self.federation, &self.plan, x, node)
+        batch::predict(&self.state, &self.plan, x, node)
     }
 
     /// The intervals in which the labels of samples are expected with this probability (from 0.5 to
@@ -103,22 +122,29 @@ impl Learner {
         x: &Bound<'py, PyAny>,
         level: f64,
     ) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        batch::predict_interval(&self.federation, &self.plan, x, level, node)
+        batch::predict_interval(&self.state, &self.plan, x, level, node)
     }
 
-    /// Learns from samples in order. Returns the predictions made before each.
+    /// Learns from samples in order. Returns the predictions made before each. Samples without a
+    /// label (NaN) are only predicted, and counted in ``missing_labels``.
     fn learn<'py>(
         &self,
         x: &Bound<'py, PyAny>,
         y: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        batch::learn(&self.federation, &self.plan, (x, y), learn)
+        batch::learn(&self.state, &self.plan, (x, y), learn)
     }
 
     /// Number of labels learned.
     #[getter]
     fn samples(&self, py: Python<'_>) -> u64 {
-        lock(py, &self.federation).nodes()[0].tally().samples
+        lock(py, &self.state).node().tally().samples
+    }
+
+    /// Number of samples that came without a label.
+    #[getter]
+    fn missing_labels(&self, py: Python<'_>) -> u64 {
+        lock(py, &self.state).missing_labels
     }
 
     /// Mean squared error of the model's predictions before each label; 0 before the first. With
@@ -126,19 +152,19 @@ impl Learner {
     /// then the mean of the labels is predicted, and that isn't counted.
     #[getter]
     fn mse(&self, py: Python<'_>) -> f64 {
-        lock(py, &self.federation).nodes()[0].tally().mse()
+        lock(py, &self.state).node().tally().mse()
     }
 
     /// The open round, from 1.
     #[getter]
     fn round(&self, py: Python<'_>) -> u64 {
-        lock(py, &self.federation).nodes()[0].round()
+        lock(py, &self.state).node().round()
     }
 
     /// The weight of each kernel in the predictions. All zero for methods without kernel weights,
     /// such as gr.
     fn shares(&self, py: Python<'_>) -> Vec<f64> {
-        batch::shares(&lock(py, &self.federation).nodes()[0])
+        batch::shares(lock(py, &self.state).node())
     }
 
     /// The plan.
@@ -149,11 +175,12 @@ impl Learner {
 
     /// The complete state, with the plan.
     fn save<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let (node, server) = {
-            let federation = lock(py, &self.federation);
-            (federation.nodes()[0].save(), SavedServer::new(federation.server()).to_bytes()?)
+        let (node, server, missing_labels) = {
+            let state = lock(py, &self.state);
+            let server = SavedServer::new(state.federation.server()).to_bytes()?;
+            (state.node().save(), server, state.missing_labels)
         };
-        let saved = Saved { plan: self.plan().to_json(), node, server };
+        let saved = (Saved { plan: self.plan().to_json(), node, server }, missing_labels);
         Ok(PyBytes::new(py, &postcard::to_allocvec(&saved).map_err(errors::value)?))
     }
 
@@ -161,7 +188,13 @@ impl Learner {
     #[staticmethod]
     fn restore(saved: &[u8]) -> PyResult<Self> {
         let unreadable = |error| errors::value(format!("the saved learner can't be read: {error}"));
-        let Saved { plan, node, server } = postcard::from_bytes(saved).map_err(unreadable)?;
+        let (saved, rest) = postcard::take_from_bytes(saved).map_err(unreadable)?;
+        let Saved { plan, node, server } = saved;
+        // Learners of 0.1.0 didn't count them.
+        let missing_labels = match rest {
+            [] => 0,
+            rest => postcard::from_bytes(rest).map_err(unreadable)?,
+        };
         let plan = Plan::from_json(&plan)?.0;
         check(&plan)?;
         let server = SavedServer::from_bytes(&server)?.restore(&plan)?;
@@ -171,8 +204,8 @@ impl Learner {
         for message in server.opening(0, false) {
             node.hear(&message).map_err(errors::value)?;
         }
-        let federation = Mutex::new(Federation::from_parts(server, vec![node]));
-        Ok(Self { plan, federation })
+        let federation = Federation::from_parts(server, vec![node]);
+        Ok(Self { plan, state: Mutex::new(State { federation, missing_labels }) })
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> Pickled<'py, (Bound<'py, PyBytes>,)> {

@@ -143,14 +143,15 @@ impl Node {
         self.take(py, Sample { x, ..Sample::default() })
     }
 
-    /// Learns from one sample. Returns the prediction made before.
+    /// Learns from one sample. Returns the prediction made before. Without a label (None, NaN) the
+    /// sample is only predicted.
     fn learn_one(
         &self,
         py: Python<'_>,
         x: &Bound<'_, PyAny>,
         y: &Bound<'_, PyAny>,
     ) -> PyResult<f64> {
-        let (x, y) = (Some(self.sample(py, x)?), Some(arrays::label(y)?));
+        let (x, y) = (Some(self.sample(py, x)?), arrays::label(y)?);
         self.take(py, Sample { x, y, ..Sample::default() })
     }
 
@@ -163,7 +164,7 @@ impl Node {
     /// Learns the label of an earlier prediction. Returns that prediction. Raises KeyError if no
     /// prediction waits under this id.
     fn learn_by_id(&self, py: Python<'_>, id: &str, y: &Bound<'_, PyAny>) -> PyResult<f64> {
-        let y = Some(arrays::label(y)?);
+        let y = Some(arrays::label(y)?.unwrap_or(f32::NAN));
         self.take(py, Sample { id: Some(id.to_owned()), y, ..Sample::default() })
     }
 

@@ -104,6 +104,16 @@ def test_a_grid_has_every_combination(tmp_path: Path) -> None:
     assert set(again.ranking["seed"]) == {4}
 
 
+def test_budgets_show_error_against_bytes() -> None:
+    asked: dict[str, Any] = {"method": "mk", "nodes": 4, "rounds": 40, "trials": 2}
+    comparison = compare("friedman", budget=[50, 100], **asked)
+    assert comparison.ranking["budget"].tolist() == [50, 100]
+    assert comparison.ranking["bytes_up"][0] < comparison.ranking["bytes_up"][1]
+    assert compare("friedman", budget=50, **asked).ranking["budget"].tolist() == [50]
+    with pytest.raises(ValueError, match="budget"):
+        compare("friedman", budget=[], **asked)
+
+
 def test_arrays_frames_and_files_are_compared_alike(tmp_path: Path) -> None:
     frame = readings().drop(columns=["when", "kind"])
     file = tmp_path / "readings.csv"
@@ -163,7 +173,8 @@ def test_predictions_are_those_of_the_command_line(program: Path, tmp_path: Path
     assert isinstance(predictions, Frame)
     heads, *rows = csv.reader(expected.splitlines())
     assert list(predictions) == heads
-    assert len(rows) == len(predictions["row"]) == 5 * 239
+    count = 239 * len(set(predictions["method"]))
+    assert len(rows) == len(predictions["row"]) == count
     for at, (row, time, node, method, *numbers) in enumerate(rows):
         assert (str(predictions["row"][at]), predictions["node"][at]) == (row, node)
         assert predictions["method"][at] == method
@@ -171,7 +182,7 @@ def test_predictions_are_those_of_the_command_line(program: Path, tmp_path: Path
         for name, number in zip(heads[4:], numbers, strict=True):
             value = predictions[name][at]
             assert value == np.float32(number) if number else np.isnan(value)
-    assert predictions.to_pandas().shape == predictions.to_polars().shape == (5 * 239, 8)
+    assert predictions.to_pandas().shape == predictions.to_polars().shape == (count, 8)
     again = pickle.loads(pickle.dumps(result))
     assert np.array_equal(again.predictions["prediction"], predictions["prediction"])
     assert again.worth == result.worth

@@ -189,7 +189,7 @@ def test_the_same_name_is_the_same_node_always(samples: Samples) -> None:
     # Refused samples add no names, and copies have their own names.
     federation = Federation(Plan(inputs=3, nodes=2))
     with pytest.raises(ValueError, match="label"):
-        federation.run(x[:1], [np.nan], ["typo"])
+        federation.run(x[:1], [np.inf], ["typo"])
     federation.run(x[:1], y[:1], ["a"])
     other = copy.copy(federation)
     other.run(x[:1], y[:1], ["b"])
@@ -367,7 +367,7 @@ def test_a_round_takes_any_number_of_samples(samples: Samples) -> None:
         ((np.zeros((4, 3)), np.zeros(4), [0, 1]), ValueError, "4 numbers"),
         ((np.zeros((4, 3)), np.zeros(4), [0.5] * 4), TypeError, "node"),
         ((np.zeros((4, 3)), np.zeros(4), list("abcd")), ValueError, "3 nodes, but 4 are named"),
-        ((np.zeros((4, 3)), [0.0, 1.0, np.nan, 1.0]), ValueError, "row 2: label NaN"),
+        ((np.zeros((4, 3)), [0.0, 1.0, np.inf, 1.0]), ValueError, "row 2: label inf"),
         (("friedman",), TypeError, "iterator"),
         (([],), ValueError, "no samples"),
         (([1, 2, 3],), TypeError, "but one is 1"),

@@ -309,17 +309,10 @@ def test_batches_that_are_refused_leave_nothing(kind: Any) -> None:
         for y in ([1.0], [1.0, 2.0, 3.0]):
             with pytest.raises(ValueError, match=f"y must have 2 labels, as X has rows, but has {len(y)}"):
                 model.learn_many(frame(good), series(y))
-        labels = [[1.0, float("nan")], [1.0, None]]
         if kind is HedgerowRegressor:
-            labels += [["1.5", "2"]]
-        for y in labels:
-            with pytest.raises((TypeError, ValueError), match=r"y must be|label NaN|can't be missing"):
-                model.learn_many(frame(good), series(y))
-    if kind is HedgerowClassifier:
-        for missing in (None, float("nan"), pd.NA, pd.NaT):
-            with pytest.raises(ValueError, match="a class can't be missing"):
-                model.learn_one({"a": 1.0}, missing)
-        assert not model._classes.classes
+            for bad in (["1.5", "2"], [1.0, float("inf")]):
+                with pytest.raises((TypeError, ValueError), match=r"y must be|label inf"):
+                    model.learn_many(frame(good), series(bad))
     assert len(model._names) == 0
     scorers = [model._learner] if kind is HedgerowRegressor else model._classes.scorers
     assert [scorer.learners for scorer in scorers] == [[]]
@@ -356,7 +349,7 @@ def test_a_sample_is_a_dictionary(bad: Any) -> None:
 def test_a_bad_label_says_that_it_is_the_label() -> None:
     model = HedgerowRegressor()
     for x in ({"a": 1.0}, {"a": 2.0}, {"a": 1.0, "b": 2.0}):
-        for bad in ("x", None, [1.0]):
+        for bad in ("x", [1.0]):
             with pytest.raises(TypeError, match="a label must be a number, but is"):
                 model.learn_one(x, bad)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="feature 'a' must be a number, but is 'z'"):
@@ -368,7 +361,7 @@ def test_bad_labels_and_empty_samples() -> None:
     model = HedgerowRegressor()
     model.learn_one({}, 1.0)
     assert np.isfinite(model.predict_one({}))
-    for bad, error in ((float("nan"), ValueError), ("x", TypeError), (None, TypeError)):
+    for bad, error in ((float("inf"), ValueError), ("x", TypeError)):
         with pytest.raises(error):
             model.learn_one({"a": 1.0}, bad)
         # Also with a new name.

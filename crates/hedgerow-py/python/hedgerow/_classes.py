@@ -87,7 +87,7 @@ class OneAgainstRest(Generic[_Scorer]):
     def probabilities(self, rows: NDArray[Any]) -> NDArray[np.float64]:
         """Probabilities per row: one column per class, in order of appearance."""
         if len(self.classes) < 2:
-            return np.ones((len(rows), len(self.classes)))
+            return np.ones((rows.shape[0], len(self.classes)))
         scores = [sign * scorer.predict(rows).astype(np.float64) for scorer, sign in self._scorers]
         if self._is_logistic:
             scores = [np.tanh(0.5 * score) for score in scores]

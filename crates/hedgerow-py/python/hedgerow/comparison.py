@@ -59,11 +59,12 @@ class Comparison:
 
     @property
     def worth(self) -> str | None:
-        """Whether federating pays, in a sentence. None if there are several runs.
+        """Whether federating pays, in a sentence. None if the runs don't say.
 
         ``summary["runs"]`` has the sentence of each run.
         """
-        return self._only("worth")
+        said = self.summary["worth"]
+        return None if said is None else str(said)
 
     @property
     def tests(self) -> Frame:
@@ -130,7 +131,7 @@ def compare(
     data_dir: str | PathLike[str] | None = None,
     method: str | Sequence[str] | None = None,
     nodes: int | None = None,
-    budget: int | None = None,
+    budget: int | Sequence[int] | None = None,
     trials: int | None = None,
     rounds: int | None = None,
     seed: int | None = None,
@@ -144,22 +145,26 @@ def compare(
     """Ranks methods on the same samples, and says which one to choose.
 
     The arguments are those of :func:`simulate`. ``method`` is all methods by default, references
-    included. ``data`` may be a list of names and files, and ``partition`` a list of ways to deal
-    samples: then every combination is run, and errors are compared with those of ``against``.
-    Finished runs are stored in ``folder``, if it is given: the same call then continues after an
-    interruption.
+    included. ``data`` may be a list of names and files, ``partition`` a list of ways to deal
+    samples, and ``budget`` a list of message sizes, which shows error against bytes: then every
+    combination is run, and errors are compared with those of ``against``. Finished runs are stored
+    in ``folder``, if it is given: the same call then continues after an interruption.
     """
     arguments = locals()
     several = isinstance(data, (list, tuple)) and all(isinstance(one, (str, PathLike)) for one in data)
     sets = [fspath(one) for one in data] if several else None
     partitions = None if partition is None else names(partition)
+    budgets = None if budget is None or isinstance(budget, int) else list(budget)
     # Settings of all runs are checked with the first data set.
     arguments |= {"partition": None} | ({"data": sets[0]} if sets else {})
+    arguments |= {"budget": None} if budgets is not None else {}
     with TemporaryDirectory(prefix="hedgerow-") as other, request(arguments) as asked:
         asked.changes["run.out"] = other if folder is None else fspath(folder)
         if sets:
             del asked.changes["data.name"]
-        done = _hedgerow.compare(*asked.native, data=sets, partitions=partitions, against=against)
+        done = _hedgerow.compare(
+            *asked.native, data=sets, partitions=partitions, budgets=budgets, against=against
+        )
     return Comparison(*done)
 
 

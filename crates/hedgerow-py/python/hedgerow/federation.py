@@ -34,7 +34,9 @@ class Federation(_hedgerow._Federation):
     from 0, or names, which are numbered in order of appearance and keep their numbers
     (:attr:`names`). Without it, samples are dealt in turn.
 
-    NaN inputs are filled in. A NaN label is a ValueError, and nothing is learned.
+    NaN inputs are filled in. A sample without a label (NaN) is predicted and not learned: it takes
+    the turn of its node, and :attr:`missing_labels` counts it. Sparse matrices are made dense in
+    parts of a few megabytes.
 
     >>> import numpy as np
     >>> from hedgerow import Federation, Plan
@@ -165,12 +167,12 @@ class Federation(_hedgerow._Federation):
         self, samples: Samples, *, is_round: bool = False
     ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.bool_]]:
         owners, names = self._numbers(samples.node)
-        before = self.samples
+        before = self.samples + self.missing_labels
         try:
             return self._play(samples.X, samples.y, owners, is_round)
         finally:
             # Refused samples add no names. After an interruption some samples may be learned.
-            if self.samples > before:
+            if self.samples + self.missing_labels > before:
                 self._names = names
 
     def _samples(self, X: Any, y: Any, node: Any) -> Samples:
@@ -240,7 +242,12 @@ class Federation(_hedgerow._Federation):
         mse = float(sums[-1] / scored[-1]) if count and scored[-1] else float("nan")
         node_rounds = max(count * plan.nodes, 1)
         summary = {
-            "data": {"name": "samples", "samples": len(y), "features": plan.inputs},
+            "data": {
+                "name": "samples",
+                "samples": len(y),
+                "features": plan.inputs,
+                "missing_labels": int(np.isnan(y).sum()),
+            },
             "nodes": plan.nodes,
             "rounds": count,
             "trials": 1,

@@ -44,8 +44,9 @@ class HedgerowRegressor(base.MiniBatchRegressor):
 
     Inputs and labels needn't be scaled: ``scaling="online"`` learns their units. Until the
     sixteenth label, predictions are the mean of the labels. A missing feature is replaced by its
-    mean so far. A missing label is a ValueError. Strings are refused: encode them first. Don't put
-    a scaler before it: its units change with every sample, which distorts what was already learned.
+    mean so far. A sample without a label is skipped and counted. Strings are refused: encode them
+    first. Don't put a scaler before it: its units change with every sample, which distorts what was
+    already learned.
 
     When new features appear, a larger learner starts beside the current one and replaces it once
     its errors are smaller.
@@ -119,6 +120,7 @@ class HedgerowRegressor(base.MiniBatchRegressor):
         if loss == "logistic":
             raise ValueError('loss must be "squared" or "huber" for a regressor, but is "logistic"')
         self._names = Names(max_inputs)
+        self._missing_labels = 0
         self._learner = Growing(_settings(self, ("loss", "huber_delta")))
 
     @classmethod
@@ -127,8 +129,16 @@ class HedgerowRegressor(base.MiniBatchRegressor):
         yield {"seed": None, "method": "mk", "kernels": (0.1, 1.0, 10.0)}
         yield {"method": "linear-newton", "loss": "huber"}
 
+    @property
+    def missing_labels(self) -> int:
+        """The number of samples that came without a label."""
+        return self._missing_labels
+
     def learn_one(self, x: _Sample, y: float) -> None:
-        """Learns the label of a sample."""
+        """Learns the label of a sample. One without a label is skipped and counted."""
+        if is_missing(y):
+            self._missing_labels += 1
+            return
         row, new = self._names.meet(x)
         try:
             self._learner.learn_one(row, y)
@@ -163,7 +173,10 @@ class HedgerowRegressor(base.MiniBatchRegressor):
         new = self._names.new(frame.columns)
         rows = _table(self._names, frame, new)
         _check_lengths(rows, labels)
-        self._learner.learn(rows, np.asarray(column(labels, "y"), dtype=np.float64))
+        y = np.asarray(column(labels, "y"), dtype=np.float64)
+        known = ~np.isnan(y)
+        self._learner.learn(rows[known], y[known])
+        self._missing_labels += int(np.sum(~known))
         self._names.add(new)
 
     def predict_many(self, X: Any) -> Any:
@@ -182,8 +195,8 @@ class HedgerowClassifier(base.MiniBatchClassifier):
     """Online classification with many kernels, on one machine, for any number of classes.
 
     Each class has a learner that separates it from all others; two classes share one. Classes and
-    features may appear at any time. A class that is None or NaN is a ValueError. For the parameters
-    see :class:`HedgerowRegressor`.
+    features may appear at any time. A sample whose class is None or NaN is skipped and counted. For
+    the parameters see :class:`HedgerowRegressor`.
 
     Parameters
     ----------
@@ -239,6 +252,7 @@ class HedgerowClassifier(base.MiniBatchClassifier):
         if loss == "huber":
             raise ValueError('loss must be "squared" or "logistic" for a classifier, but is "huber"')
         self._names = Names(max_inputs)
+        self._missing_labels = 0
         # A node's own layer would learn the order in which classes come.
         settings = {**_settings(self, ("loss",)), "personal": False}
         self._classes = OneAgainstRest(partial(Growing, settings), loss)
@@ -252,9 +266,16 @@ class HedgerowClassifier(base.MiniBatchClassifier):
     def _multiclass(self) -> bool:
         return True
 
+    @property
+    def missing_labels(self) -> int:
+        """The number of samples that came without a class."""
+        return self._missing_labels
+
     def learn_one(self, x: _Sample, y: Any) -> None:
-        """Learns the class of a sample."""
-        _check_class(y)
+        """Learns the class of a sample. One without a class is skipped and counted."""
+        if is_missing(y):
+            self._missing_labels += 1
+            return
         row, new = self._names.meet(x)
         try:
             self._classes.learn_one(row, y)
@@ -277,9 +298,9 @@ class HedgerowClassifier(base.MiniBatchClassifier):
         new = self._names.new(frame.columns)
         rows, classes = _table(self._names, frame, new), labels.to_list()
         _check_lengths(rows, labels)
-        for name in classes:
-            _check_class(name)
-        self._classes.learn(rows, classes)
+        known = [at for at, name in enumerate(classes) if not is_missing(name)]
+        self._classes.learn(rows[known], [classes[at] for at in known])
+        self._missing_labels += len(classes) - len(known)
         self._names.add(new)
 
     def predict_proba_many(self, X: Any) -> Any:
@@ -479,11 +500,6 @@ def _table(names: Names, frame: Any, new: Sequence[Any] = ()) -> NDArray[np.floa
 def _check_lengths(rows: NDArray[np.float64], labels: Any) -> None:
     if len(labels) != len(rows):
         raise ValueError(f"y must have {len(rows)} labels, as X has rows, but has {len(labels)}")
-
-
-def _check_class(name: Any) -> None:
-    if is_missing(name):
-        raise ValueError(f"a class can't be missing, but is {name!r}")
 
 
 def _turned(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from hedgerow._classes import OneAgainstRest
 from hedgerow._extras import need
 from hedgerow._hedgerow import FeatureMap, Learner, Plan
+from hedgerow._numbers import is_missing
 
 need("sklearn", "sklearn")
 
@@ -27,12 +28,17 @@ from sklearn.base import (  # type: ignore[import-untyped]  # noqa: E402
     RegressorMixin,
     TransformerMixin,
 )
-from sklearn.utils import check_random_state, column_or_1d  # type: ignore[import-untyped]  # noqa: E402
+from sklearn.utils import (  # type: ignore[import-untyped]  # noqa: E402
+    _safe_indexing,
+    check_random_state,
+    column_or_1d,
+)
 from sklearn.utils.multiclass import (  # type: ignore[import-untyped]  # noqa: E402
     check_classification_targets,
     unique_labels,
 )
 from sklearn.utils.validation import (  # type: ignore[import-untyped]  # noqa: E402
+    _num_samples,
     check_is_fitted,
     validate_data,
 )
@@ -41,6 +47,10 @@ __all__ = ["FourierFeatures", "HedgerowClassifier", "HedgerowRegressor"]
 
 _Kernels = Sequence[float | tuple[str, float]]
 _FLOATS = [np.float64, np.float32]
+
+# The largest weight of a row, and rows that are repeated at a time.
+_MOST_WEIGHT = 1000
+_PIECE = 4096
 
 
 class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -51,7 +61,8 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     each part), or use ``passes=5``.
 
     Inputs and labels needn't be scaled: ``scaling="online"`` learns their units. A NaN input is
-    replaced by the mean of its column so far. A NaN label is a ValueError.
+    replaced by the mean of its column so far. Rows without a label (NaN) are skipped and counted.
+    Sparse matrices are made dense in parts of a few megabytes.
 
     Parameters
     ----------
@@ -90,6 +101,8 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         The native learner.
     n_samples_seen_ : int
         The number of learned samples, counting every pass.
+    n_missing_labels_ : int
+        The number of rows that had no label.
     n_features_in_ : int
     feature_names_in_ : ndarray
         Only if all names of columns are strings.
@@ -106,6 +119,7 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     learner_: Learner
     n_samples_seen_: int
+    n_missing_labels_: int
 
     def __init__(
         self,
@@ -136,18 +150,22 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.passes = passes
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learns the rows in order, ``passes`` times, with a new model."""
-        return self._learn(X, y, is_new=True, passes=_passes(self))
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learns the rows in order, ``passes`` times, with a new model.
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learns more rows, in order."""
-        return self._learn(X, y, is_new=not self.__sklearn_is_fitted__(), passes=1)
+        Weights are whole numbers: a row of weight k is learned k times in a row, one of weight 0 is
+        left out.
+        """
+        return self._learn(X, y, sample_weight, is_new=True, passes=_passes(self))
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learns more rows, in order. Weights are those of ``fit``."""
+        return self._learn(X, y, sample_weight, is_new=not self.__sklearn_is_fitted__(), passes=1)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Predicts the labels of rows."""
         check_is_fitted(self)
-        rows = validate_data(self, X, reset=False, dtype=_FLOATS, ensure_all_finite="allow-nan")
+        rows = _rows(self, X)
         return self.learner_.predict(rows).astype(np.float64)
 
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> NDArray[np.float64]:
@@ -158,7 +176,7 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         rows, so that intervals are too narrow.
         """
         check_is_fitted(self)
-        rows = validate_data(self, X, reset=False, dtype=_FLOATS, ensure_all_finite="allow-nan")
+        rows = _rows(self, X)
         return self.learner_.predict_interval(rows, level).astype(np.float64)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -167,21 +185,27 @@ class HedgerowRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         return tags
 
-    def _learn(self, X: ArrayLike, y: ArrayLike, *, is_new: bool, passes: int) -> Self:
+    def _learn(
+        self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None, *, is_new: bool, passes: int
+    ) -> Self:
         if is_new:
-            _forget(self, "learner_", "n_samples_seen_")
+            _forget(self, "learner_", "n_samples_seen_", "n_missing_labels_")
         if self.loss == "logistic":
             raise ValueError('loss must be "squared" or "huber" for a regressor, but is "logistic"')
-        rows, labels = validate_data(
-            self, X, y, reset=is_new, dtype=_FLOATS, ensure_all_finite="allow-nan", y_numeric=True
-        )
+        X, y, has_label = _labelled(X, y)
+        rows, labels = _rows(self, X, y, reset=is_new, y_numeric=True)
         labels = column_or_1d(labels, dtype=np.float64, warn=True)
+        pieces = _repeated(rows, weights, has_label)
         settings = {"loss": self.loss, "huber_delta": self.huber_delta}
         learner = Learner(_plan(self, settings)) if is_new else self.learner_
         for _ in range(passes):
-            learner.learn(rows, labels)
+            for piece in pieces:
+                learner.learn(rows[piece], labels[piece])
+        missing = 0 if has_label is None else int(np.sum(~has_label))
+        self.n_missing_labels_ = missing + getattr(self, "n_missing_labels_", 0)
         self.learner_, self.n_samples_seen_ = learner, learner.samples
         return self
 
@@ -194,7 +218,7 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     each part), or use ``passes=5``.
 
     Each class has a learner that separates it from all others; two classes share one. See
-    :class:`HedgerowRegressor` for the other parameters. A missing label is a ValueError.
+    :class:`HedgerowRegressor` for the other parameters, and for what is missing or sparse.
 
     Parameters
     ----------
@@ -219,6 +243,7 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes_ : ndarray
         The classes, sorted.
     n_samples_seen_ : int
+    n_missing_labels_ : int
     n_features_in_ : int
     feature_names_in_ : ndarray
 
@@ -234,6 +259,7 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     classes_: NDArray[Any]
     n_samples_seen_: int
+    n_missing_labels_: int
     _scores: OneAgainstRest[Learner]
 
     def __init__(
@@ -263,18 +289,29 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.passes = passes
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learns the rows in order with a new model."""
-        return self._learn(X, y, None, is_new=True, passes=_passes(self))
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learns the rows in order with a new model.
 
-    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+        Weights are whole numbers: a row of weight k is learned k times in a row, one of weight 0 is
+        left out.
+        """
+        return self._learn(X, y, None, sample_weight, is_new=True, passes=_passes(self))
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Learns more rows, in order. The first call needs all ``classes``."""
-        return self._learn(X, y, classes, is_new=not self.__sklearn_is_fitted__(), passes=1)
+        is_new = not self.__sklearn_is_fitted__()
+        return self._learn(X, y, classes, sample_weight, is_new=is_new, passes=1)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """The probability of each class, for each row."""
         check_is_fitted(self)
-        rows = validate_data(self, X, reset=False, dtype=_FLOATS, ensure_all_finite="allow-nan")
+        rows = _rows(self, X)
         return self._scores.probabilities(rows)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -289,18 +326,28 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         return tags
 
     def _learn(
-        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None, *, is_new: bool, passes: int
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None,
+        weights: ArrayLike | None,
+        *,
+        is_new: bool,
+        passes: int,
     ) -> Self:
         if is_new:
-            _forget(self, "classes_", "_scores", "n_samples_seen_")
+            _forget(self, "classes_", "_scores", "n_samples_seen_", "n_missing_labels_")
         if self.loss == "huber":
             raise ValueError('loss must be "squared" or "logistic" for a classifier, but is "huber"')
-        rows, labels = validate_data(self, X, y, reset=is_new, dtype=_FLOATS, ensure_all_finite="allow-nan")
+        X, y, has_label = _labelled(X, y)
+        rows, labels = _rows(self, X, y, reset=is_new)
         labels = column_or_1d(labels, warn=True)
         check_classification_targets(labels)
+        pieces = _repeated(rows, weights, has_label)
         if is_new:
             known = unique_labels(labels if classes is None else classes)
             new = partial(Learner, _plan(self, {"loss": self.loss}))
@@ -314,8 +361,11 @@ class HedgerowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             stranger = labels[unknown].tolist()[0]
             raise ValueError(f"class {stranger!r} isn't among those of the first call: {known}")
         for _ in range(passes):
-            scores.learn(rows, codes.tolist())
-            seen += len(rows)
+            for piece in pieces:
+                scores.learn(rows[piece], codes[piece].tolist())
+                seen += len(codes[piece])
+        missing = 0 if has_label is None else int(np.sum(~has_label))
+        self.n_missing_labels_ = missing + getattr(self, "n_missing_labels_", 0)
         self.classes_, self._scores, self.n_samples_seen_ = known, scores, seen
         return self
 
@@ -368,7 +418,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Draws the frequencies. Only the length of the rows matters."""
         _forget(self, "feature_map_")
-        validate_data(self, X, dtype=_FLOATS)
+        validate_data(self, X, accept_sparse="csr", dtype=_FLOATS)
         self.feature_map_ = FeatureMap(
             self.kernels,
             inputs=self.n_features_in_,
@@ -382,13 +432,13 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """Draws the frequencies in the first call."""
         if not self.__sklearn_is_fitted__():
             return self.fit(X)
-        validate_data(self, X, reset=False, dtype=_FLOATS)
+        validate_data(self, X, reset=False, accept_sparse="csr", dtype=_FLOATS)
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
         """Features of rows. They have the type of the rows but only single precision."""
         check_is_fitted(self)
-        rows = validate_data(self, X, reset=False, dtype=_FLOATS)
+        rows = validate_data(self, X, reset=False, accept_sparse="csr", dtype=_FLOATS)
         features: NDArray[np.floating[Any]] = self.feature_map_.transform(rows).astype(rows.dtype, copy=False)
         return features
 
@@ -401,6 +451,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
@@ -423,6 +474,54 @@ def _seed(random_state: Any) -> int:
     if isinstance(random_state, Integral):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _rows(estimator: Any, X: Any, *y: Any, reset: bool = False, **more: Any) -> Any:
+    """Rows, with labels if they are given, after scikit-learn's checks. Sparse rows stay so."""
+    known = {"accept_sparse": "csr", "dtype": _FLOATS, "ensure_all_finite": "allow-nan"}
+    return validate_data(estimator, X, *y, reset=reset, **known, **more)
+
+
+def _labelled(X: Any, y: Any) -> tuple[Any, Any, NDArray[np.bool_] | None]:
+    """The rows that have a label, and which these are; None is all.
+
+    All are returned if none has one, which scikit-learn refuses.
+    """
+    labels = np.asarray(y)
+    if labels.dtype.kind == "f":
+        missing = np.isnan(labels.ravel())
+    elif labels.dtype.kind == "O":
+        missing = np.array([is_missing(label) for label in labels.ravel().tolist()], dtype=bool)
+    else:
+        return X, y, None
+    if not missing.any() or missing.all() or len(missing) != _num_samples(X):
+        return X, y, None
+    kept = np.flatnonzero(~missing)
+    return _safe_indexing(X, kept), labels.ravel()[kept], ~missing
+
+
+def _repeated(rows: Any, weights: Any, known: NDArray[np.bool_] | None) -> list[Any]:
+    """The rows to learn, piece by piece: each as often as its weight says."""
+    if weights is None:
+        return [slice(None)]
+    weights = np.asarray(weights)
+    if weights.dtype.kind not in "biuf" or weights.ndim != 1:
+        raise ValueError(f"sample_weight must be a vector of numbers, but is {weights!r:.50}")
+    count = rows.shape[0] if known is None else len(known)
+    if len(weights) != count:
+        raise ValueError(f"sample_weight must have {count} numbers, as X has rows, but has {len(weights)}")
+    weights = weights if known is None else weights[known]
+    bad = ~((weights >= 0) & (weights <= _MOST_WEIGHT) & (weights == np.floor(weights)))
+    if bad.any():
+        at = int(bad.argmax())
+        raise ValueError(
+            f"sample_weight must be whole numbers from 0 to {_MOST_WEIGHT}, as a row of weight k is learned "
+            f"k times, but row {at} has {weights[at]}: multiply and round the weights"
+        )
+    order = np.repeat(np.arange(len(weights)), weights.astype(np.int64))
+    if len(order) == 0:
+        raise ValueError("sample_weight is zero for every row: nothing is left to learn")
+    return [order[begin : begin + _PIECE] for begin in range(0, len(order), _PIECE)]
 
 
 def _passes(estimator: Any) -> int:

@@ -324,7 +324,10 @@ mod tests {
     #[test]
     fn texts_are_inputs_and_markers_are_missing() {
         let columns = ["temperature", "sky=clear", "sky=rain", "sky=1"].map(String::from);
-        let plan = hedgerow::PlanConfig::default().inputs(4).columns(columns.to_vec()).target("y");
+        let plan = hedgerow::PlanConfig::default()
+            .inputs(4)
+            .columns(columns.to_vec())
+            .target("y".to_owned());
         let plan = hedgerow::Plan::new(plan).unwrap();
         let schema = Schema::new(&plan, Others::Refuse, &["-99".to_owned(), "gone".to_owned()]);
         let text = "temperature;sky;y\n2,5;rain;3\n-99; clear ;gone\n1;fog;3\n1;;3\n1;1.0;3\n";
@@ -347,8 +350,10 @@ mod tests {
         assert!(object(r#"{"sky": ["rain"], "temperature": 2}"#).is_err());
         // The inputs by their own names, and a column that is not there.
         let names = "temperature,sky=clear,sky=rain,sky=1,y\n1,0,1,0,2\n";
-        assert_eq!(read_all(&schema, Format::Csv, names)[1].as_ref().unwrap().as_ref().unwrap().x,
-            Some(vec![1.0, 0.0, 1.0, 0.0]));
+        assert_eq!(
+            read_all(&schema, Format::Csv, names)[1].as_ref().unwrap().as_ref().unwrap().x,
+            Some(vec![1.0, 0.0, 1.0, 0.0])
+        );
         let error = read_all(&schema, Format::Csv, "temperature,y\n")[0].clone().unwrap_err();
         assert!(error.to_string().contains("sky=clear"), "{error}");
     }

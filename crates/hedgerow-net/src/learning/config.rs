@@ -325,9 +325,8 @@ mod tests {
             ("sky = [\" \"]", "none empty"),
             ("sly = [\"rain\"]", "columns of learning.columns (a, sky)"),
         ] {
-            let changes = format!(
-                "[learning]\ncolumns = [\"a\", \"sky\"]\n[learning.categories]\n{texts}"
-            );
+            let changes =
+                format!("[learning]\ncolumns = [\"a\", \"sky\"]\n[learning.categories]\n{texts}");
             let message = plan(&changes, None).unwrap_err().to_string();
             assert!(message.contains("learning.categories") && message.contains(part), "{message}");
         }

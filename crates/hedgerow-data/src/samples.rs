@@ -167,7 +167,7 @@ impl SampleStream {
 
     /// Numbers per sample, d.
     pub fn features(&self) -> usize {
-        self.shape.width()
+        self.schema.width()
     }
 
     /// Whether samples arrive while they are made, and can be read only once.
@@ -240,6 +240,9 @@ impl SampleStream {
                 if self.schema.targets.len() > 1 { target as u32 } else { self.numbers.owner };
             let series = self.series.entry((owner, target)).or_default();
             if series.next(&self.shape, inputs, lagged, labels[target], sample) {
+                let time = self.numbers.time;
+                let calendar = self.schema.calendar.iter();
+                sample.x.extend(calendar.flat_map(|cycle| cycle.inputs(time)));
                 sample.owner = owner;
                 (sample.row, sample.time) = (self.numbers.line, self.numbers.time);
                 return Ok(true);

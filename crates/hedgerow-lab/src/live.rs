@@ -80,6 +80,7 @@ pub fn run(
         rounds: None,
         scaler,
         has_missing: true,
+        inputs: stream.schema().describe(),
         delay: run::delay(settings, stream.has_owners(), rounds.nodes),
         grids: Grids::OPEN,
         parallelism: Parallelism::OverNodes,

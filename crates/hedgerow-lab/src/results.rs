@@ -94,6 +94,9 @@ pub struct DataSummary {
     /// Where it comes from, as far as is known; empty for a user's own file.
     #[serde(default)]
     pub provenance: String,
+    /// What inputs are of when a prediction is made, in words; empty if samples have no order.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub inputs: String,
     /// Inputs that had no value and were imputed.
     #[serde(default)]
     pub missing_inputs: u64,
@@ -274,12 +277,13 @@ impl MethodResult {
 impl Results {
     /// Notes about the data and the nodes, besides sizes: heading and text.
     pub fn circumstances(&self) -> Vec<(&'static str, String)> {
-        let DataSummary { provenance, missing_inputs, missing_labels, .. } = &self.data;
+        let DataSummary { provenance, inputs, missing_inputs, missing_labels, .. } = &self.data;
         let missing = format!(
             "{missing_inputs} inputs imputed, {missing_labels} samples without a label skipped"
         );
         let all = [
             ("Data", Some(provenance.clone()).filter(|words| words != "generated")),
+            ("Inputs", Some(inputs.clone())),
             ("Scaling", Some(self.scaling.clone())),
             ("Missing", (missing_inputs + missing_labels > 0).then_some(missing)),
             ("Participation", Some(self.participation.clone())),

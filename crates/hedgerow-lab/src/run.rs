@@ -170,6 +170,7 @@ impl<'a> Experiment<'a> {
                 || data.input_columns(),
             )?,
             has_missing: data.missing > 0,
+            inputs: data.schema.as_ref().map(TableSchema::describe).unwrap_or_default(),
             delay: 0,
             grids: Grids::OPEN,
             parallelism: parallelism(settings, owners.map(|owners| owners.names.len()))?,

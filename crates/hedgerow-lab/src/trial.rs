@@ -124,6 +124,8 @@ pub(crate) struct RunContext<'a> {
     pub(crate) scaler: Scaler,
     /// Whether values may be missing.
     pub(crate) has_missing: bool,
+    /// What inputs are of, in words.
+    pub(crate) inputs: String,
     /// Rounds until a label that was forecast is known.
     pub(crate) delay: usize,
     pub(crate) grids: Grids,

@@ -86,7 +86,7 @@ impl Agent {
     }
 
     fn status(&self) -> Value {
-        let node = self.node.as_ref().map(|LocalNode { node, .. }| {
+        let node = self.node.as_ref().map(|LocalNode { node, unseen_texts, .. }| {
             let (tally, (pending, held)) = (node.tally(), node.waiting());
             let config = node.plan().config();
             let unit = node.importance_unit();
@@ -112,6 +112,7 @@ impl Agent {
                 "mse": tally.mse(),
                 "importance": importance.collect::<Vec<_>>(),
                 "imputed": tally.imputed,
+                "unseen_texts": unseen_texts,
                 "uploads": tally.uploads,
                 "taken": tally.taken,
                 "refused": tally.refused,

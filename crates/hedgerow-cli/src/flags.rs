@@ -35,6 +35,13 @@ pub(crate) const TIME: Flag = Flag::new(
     Takes::Text("COLUMN"),
     "Column of the time; several are joined (Date+Time)",
 );
+pub(crate) const CALENDAR: Flag = Flag::new(
+    "calendar",
+    "data.calendar",
+    Takes::Text("auto|none|LIST"),
+    "Cycles of the time that are inputs: hour, weekday, yearday; auto by default: the shortest \
+     that the times cover twice and resolve",
+);
 pub(crate) const NODE: Flag = Flag::new(
     "node",
     "data.node",
@@ -72,8 +79,10 @@ pub(crate) const SCALING: Flag = Flag::new(
      whole-file-joint, auto, or a file with known ranges",
 );
 /// How data is read and what its columns mean: the same for every command that reads data.
-pub(crate) const DATA_OPTIONS: &[Flag] =
-    &[DATA_DIR, TARGET, FEATURES, DROP, TIME, NODE, MISSING, CATEGORIES, LAGS, HORIZON, SCALING];
+pub(crate) const DATA_OPTIONS: &[Flag] = &[
+    DATA_DIR, TARGET, FEATURES, DROP, TIME, CALENDAR, NODE, MISSING, CATEGORIES, LAGS, HORIZON,
+    SCALING,
+];
 pub(crate) const METHOD: Flag = Flag::new(
     "method",
     "federation.methods",

@@ -117,12 +117,16 @@ impl SampleStream {
         rows: Box<dyn Rows>,
         schema: &TableSchema,
     ) -> Result<Self, DataError> {
-        let is_live = file == Path::new("-");
+        let (is_live, mut schema) = (file == Path::new("-"), schema.clone());
+        if !schema.looks_back() {
+            // Each row is predicted by itself.
+            (schema.disorder, schema.duplicates) = (Disorder::Keep, Duplicates::Keep);
+        }
         if is_live && schema.disorder == Disorder::Sort {
             return Err(DataError::NeedsWholeFile("data.disorder = \"sort\""));
         }
-        let tables = Tables::predicting(file, rows, schema)?;
-        Self::over((tables, schema.clone()), None, is_live)
+        let tables = Tables::predicting(file, rows, &schema)?;
+        Self::over((tables, schema), None, is_live)
     }
 
     fn over(
@@ -163,7 +167,7 @@ impl SampleStream {
 
     /// Numbers per sample, d.
     pub fn features(&self) -> usize {
-        self.shape.width()
+        self.schema.width()
     }
 
     /// Whether samples arrive while they are made, and can be read only once.
@@ -236,6 +240,9 @@ impl SampleStream {
                 if self.schema.targets.len() > 1 { target as u32 } else { self.numbers.owner };
             let series = self.series.entry((owner, target)).or_default();
             if series.next(&self.shape, inputs, lagged, labels[target], sample) {
+                let time = self.numbers.time;
+                let calendar = self.schema.calendar.iter();
+                sample.x.extend(calendar.flat_map(|cycle| cycle.inputs(time)));
                 sample.owner = owner;
                 (sample.row, sample.time) = (self.numbers.line, self.numbers.time);
                 return Ok(true);

@@ -11,6 +11,7 @@ use hedgerow::method::BadSample;
 use hedgerow::metrics::Traffic;
 use hedgerow::scaling::Rescaling;
 
+use crate::importance::ImportanceCourse;
 use crate::learners::Learners;
 use crate::measures::{Measures, Trivial};
 use crate::model::{self, TrialModel};
@@ -76,6 +77,8 @@ pub(crate) struct MethodRun {
     pub(crate) seconds: f64,
     /// Those of the nodes' own layers, if they have any.
     own: Option<Measures>,
+    /// The importance of columns, if it is measured.
+    importance: Option<ImportanceCourse>,
     /// Numbers in all samples so far, for methods that send samples.
     sent: u64,
     /// The threads of the run, and its recorded predictions; scratch.
@@ -102,10 +105,16 @@ impl MethodRun {
             own: has_own_layers.then(&measures),
             measures: measures(),
             seconds: 0.0,
+            importance: None,
             sent: 0,
             parallelism,
             observations: Vec::new(),
         }
+    }
+
+    /// The importance of columns is measured from here on; these are their names.
+    pub(crate) fn measure_importance(&mut self, columns: Vec<String>) {
+        self.importance = Some(ImportanceCourse::new(columns));
     }
 
     /// Processes a batch of a round's samples: predicts, then learns.
@@ -127,6 +136,9 @@ impl MethodRun {
         let start = Instant::now();
         if let Algorithm::Nodes(learners) = &mut self.algorithm {
             learners.close(self.parallelism)?;
+            if let Some(importance) = &mut self.importance {
+                importance.close_round(|| learners.importance(round));
+            }
         }
         self.all_measures().for_each(Measures::close_round);
         self.sent += (round.x.len() + round.y.len()) as u64;
@@ -328,8 +340,8 @@ impl MethodRun {
     }
 
     /// The tracks of the nodes' own layers, if there are any, and of the shared model, if it is
-    /// asked for or there are none.
-    pub(crate) fn finish(self) -> Vec<Track> {
+    /// asked for or there are none. `round` is the last one.
+    pub(crate) fn finish(self, round: &Round) -> Vec<Track> {
         // Learning in one place sends the samples themselves.
         let traffic = match (&self.algorithm, self.is_central()) {
             (_, true) => {
@@ -338,12 +350,19 @@ impl MethodRun {
             (Algorithm::Nodes(learners), _) => learners.traffic(),
             _ => Traffic::default(),
         };
+        // Of what nodes say, which comes first.
+        let mut importance = match (&self.algorithm, self.importance) {
+            (Algorithm::Nodes(learners), Some(course)) => {
+                Some(course.finish(learners.importance(round)))
+            }
+            _ => None,
+        };
         let votes = match &self.algorithm {
             Algorithm::Nodes(learners) => learners.votes(),
             _ => vec![],
         };
         let (choice, kernel, seconds) = (self.choice, self.kernel, self.seconds);
-        let track = |name, measures: Measures| {
+        let mut track = |name, measures: Measures| {
             let shares = measures.mean_shares();
             Track {
                 choice,
@@ -366,6 +385,7 @@ impl MethodRun {
                 curve: measures.curve,
                 predictions: measures.predictions.unwrap_or_default(),
                 sampled: measures.sampler.map(PredictionSampler::finish),
+                importance: importance.take(),
             }
         };
         let Some(own) = self.own else { return vec![track(choice.name(), self.measures)] };

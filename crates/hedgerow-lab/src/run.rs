@@ -22,6 +22,7 @@ use crate::trial::{self, RunContext, TrialError, TrialResult};
 use hedgerow_data::partition::{Partition, PartitionError};
 use hedgerow_data::ranges::{self, RangesError};
 use hedgerow_data::samples::{InputColumns, SampleStream};
+use hedgerow_data::schema::TableSchema;
 use hedgerow_data::streams::Stream;
 use hedgerow_data::{DataError, Dataset};
 
@@ -161,6 +162,7 @@ impl<'a> Experiment<'a> {
             nodes: nodes(settings, owners.map(|owners| owners.names.len()))?,
             features: data.features,
             target: data.input_columns().targets.join(", "),
+            sources: data.schema.as_ref().map(TableSchema::sources).unwrap_or_default(),
             rounds: None,
             scaler: scaler(
                 settings,
@@ -168,6 +170,7 @@ impl<'a> Experiment<'a> {
                 || data.input_columns(),
             )?,
             has_missing: data.missing > 0,
+            inputs: data.schema.as_ref().map(TableSchema::describe).unwrap_or_default(),
             delay: 0,
             grids: Grids::OPEN,
             parallelism: parallelism(settings, owners.map(|owners| owners.names.len()))?,

@@ -80,6 +80,7 @@ pub(crate) fn summarise(
                 Source::Builtin(_) => "generated".to_owned(),
                 Source::Files { provenance, .. } => provenance.clone(),
             },
+            inputs: context.inputs.clone(),
             missing_inputs: count(&|tally| tally.imputed).round() as u64,
             missing_labels: count(&|tally| tally.skipped).round() as u64,
         },
@@ -249,6 +250,7 @@ fn over_trials(
             regret,
         },
         sampled: first.sampled.clone(),
+        importance: first.importance.clone(),
     }
 }
 

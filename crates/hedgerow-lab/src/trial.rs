@@ -15,7 +15,7 @@ use crate::model::TrialModel;
 use crate::parallelism::Parallelism;
 use crate::predictions::ScoredPrediction;
 use crate::preprocessor::{PreprocessorTally, RawRound, Scaler};
-use crate::results::SampledPredictions;
+use crate::results::{ImportanceResult, SampledPredictions};
 use crate::round_generator::RoundGenerator;
 use crate::settings::{MethodChoice, Settings, SettingsError, Sizes};
 use hedgerow_data::Dataset;
@@ -53,6 +53,7 @@ pub(crate) struct Track {
     pub(crate) predictions: Vec<ScoredPrediction>,
     /// Of methods that a report may be about, in the first trial.
     pub(crate) sampled: Option<SampledPredictions>,
+    pub(crate) importance: Option<ImportanceResult>,
 }
 
 /// The measurements over time, at the rounds of the grids.
@@ -116,11 +117,15 @@ pub(crate) struct RunContext<'a> {
     pub(crate) features: usize,
     /// Name of the label; empty if it has none.
     pub(crate) target: String,
+    /// Where each input comes from; empty if inputs have no names.
+    pub(crate) sources: Vec<String>,
     /// T; unknown for a live stream.
     pub(crate) rounds: Option<usize>,
     pub(crate) scaler: Scaler,
     /// Whether values may be missing.
     pub(crate) has_missing: bool,
+    /// What inputs are of, in words.
+    pub(crate) inputs: String,
     /// Rounds until a label that was forecast is known.
     pub(crate) delay: usize,
     pub(crate) grids: Grids,

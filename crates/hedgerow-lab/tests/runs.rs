@@ -204,6 +204,7 @@ fn trivial_forecasts_by_hand() {
         "data.lags=1",
         "run.trials=1",
         "data.scaling=none",
+        "federation.methods=[\"mean\", \"last\", \"previous\"]",
     ];
     let results = nodes.run(&flags).unwrap();
     // a: 2 after 1, and 5 after 2; b: 30 after 10, 20 after 30, 0 after 20.

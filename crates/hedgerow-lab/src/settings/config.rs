@@ -2,6 +2,7 @@
 
 use hedgerow::learning::Level;
 use hedgerow_config::{KernelSection, LearningSection, within};
+use hedgerow_data::calendar::CalendarChoice;
 use hedgerow_data::columns::{Categories, Disorder, Duplicates};
 use serde::Deserialize;
 
@@ -26,6 +27,7 @@ pub(super) struct DataConfig {
     pub(super) features: Vec<String>,
     pub(super) drop: Vec<String>,
     pub(super) time: String,
+    pub(super) calendar: CalendarChoice,
     pub(super) node: String,
     pub(super) missing: Vec<String>,
     pub(super) separator: String,
@@ -71,6 +73,7 @@ pub(super) struct RunConfig {
     pub(super) memory_limit: f64,
     pub(super) out: String,
     pub(super) interval: Level,
+    pub(super) importance: bool,
     pub(super) predictions: String,
     pub(super) save_model: String,
 }

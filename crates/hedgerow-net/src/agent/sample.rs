@@ -4,8 +4,10 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use crate::learning::config::split_category;
 use hedgerow::Plan;
-use hedgerow_data::csv::BadQuotes;
+use hedgerow_data::csv::{BadQuotes, LineReader};
+use hedgerow_data::rows::{BadNumber, Cell, usual_markers};
 use hedgerow_data::text::{excerpt, shortened};
 
 /// Most bytes of an id.
@@ -22,6 +24,8 @@ pub struct Sample {
     pub y: Option<f32>,
     /// Inputs that were not named although others were. They are missing, or misspelt.
     pub absent: Vec<usize>,
+    /// Texts that the federation doesn't know: all inputs of their columns are zero.
+    pub unseen: Vec<String>,
 }
 
 /// Why a line or an object is no sample.
@@ -161,6 +165,8 @@ pub enum Others {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Input(usize),
+    /// A column of text, which is several inputs.
+    Category,
     Label,
     Id,
     /// All inputs in a list.
@@ -174,6 +180,11 @@ pub struct Schema {
     inputs: usize,
     columns: Vec<String>,
     positions: HashMap<String, usize>,
+    /// Of each column of text, the input of each text.
+    categories: HashMap<String, HashMap<String, usize>>,
+    missing: Vec<String>,
+    /// Reads values of JSON as cells of a table are read.
+    cells: LineReader,
     target: String,
     others: Others,
     /// For messages.
@@ -182,29 +193,70 @@ pub struct Schema {
 
 impl Schema {
     /// The columns of a plan.
-    pub fn new(plan: &Plan, others: Others) -> Self {
+    /// `missing` are further texts that stand for missing values.
+    pub fn new(plan: &Plan, others: Others, missing: &[String]) -> Self {
         let config = plan.config();
-        Self::named(plan.inputs(), &config.columns, &config.target, others)
+        Self::named(plan.inputs(), &config.columns, &config.target, others).with_missing(missing)
     }
 
     /// Columns with these names, or so many without.
     pub(super) fn named(inputs: usize, columns: &[String], target: &str, others: Others) -> Self {
         let positions =
             columns.iter().enumerate().map(|(position, name)| (name.clone(), position)).collect();
+        let mut categories: HashMap<String, HashMap<String, usize>> = HashMap::new();
+        let mut raw: Vec<&str> = Vec::new();
+        for (position, name) in columns.iter().enumerate() {
+            let column = match split_category(name) {
+                Some((column, text)) => {
+                    let texts = categories.entry(column.to_owned()).or_default();
+                    texts.insert(text.to_owned(), position);
+                    column
+                }
+                None => name,
+            };
+            if raw.last() != Some(&column) {
+                raw.push(column);
+            }
+        }
         let label = if target.is_empty() { "y" } else { target };
         let known = if columns.is_empty() {
             format!("x, a list of {inputs} numbers, and the label {label}")
         } else {
-            shortened(&format!("{}, and the label {label}", columns.join(", ")), 200)
+            shortened(&format!("{}, and the label {label}", raw.join(", ")), 200)
         };
         Self {
             inputs,
             columns: columns.to_vec(),
             positions,
+            categories,
+            missing: Vec::new(),
+            cells: LineReader::under_header("", &[]),
             target: target.to_owned(),
             others,
             known,
         }
+        .with_missing(&[])
+    }
+
+    /// The same with further texts that stand for missing values.
+    fn with_missing(self, more: &[String]) -> Self {
+        let missing = usual_markers(more.iter().cloned());
+        Self { cells: LineReader::under_header("", &missing), missing, ..self }
+    }
+
+    /// Everything that stands for a missing value, besides an empty cell.
+    pub(super) fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// What a text of JSON, or a number of it, contains.
+    pub(super) fn cell<'t>(&self, text: &'t str) -> Result<Cell<'t>, BadNumber> {
+        self.cells.cell(text)
+    }
+
+    /// Inputs of a column of text, by text.
+    pub(super) fn category(&self, column: &str) -> Option<&HashMap<String, usize>> {
+        self.categories.get(column)
     }
 
     /// Numbers in a sample.
@@ -236,6 +288,9 @@ impl Schema {
     pub(super) fn role(&self, name: &str) -> Role {
         if let Some(position) = self.positions.get(name) {
             return Role::Input(*position);
+        }
+        if self.categories.contains_key(name) {
+            return Role::Category;
         }
         match name {
             _ if name == self.target => Role::Label,
@@ -284,6 +339,19 @@ impl<'s> Builder<'s> {
             return Err(BadRow::Twice { column: excerpt(column) });
         }
         x[position] = value;
+        Ok(())
+    }
+
+    /// A column of text: the input of its text is one and the others are zero, as they all are if
+    /// the text is missing or not known.
+    pub(super) fn category(&mut self, column: &str, text: Option<String>) -> Result<(), BadRow> {
+        let schema = self.schema;
+        let Some(positions) = schema.category(column) else { return Ok(()) };
+        for (known, position) in positions {
+            let is_it = text.as_ref() == Some(known);
+            self.input(*position, column, f32::from(u8::from(is_it)))?;
+        }
+        self.sample.unseen.extend(text.filter(|text| !positions.contains_key(text)));
         Ok(())
     }
 

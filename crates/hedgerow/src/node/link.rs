@@ -263,6 +263,9 @@ impl Node {
                 for (output, head) in self.heads.iter_mut().enumerate() {
                     if let Some(rescaling) = self.plan.rescaling(&old, &scale, output) {
                         head.rescale(&rescaling);
+                        if output == 0 {
+                            self.importance.iter_mut().for_each(|one| one.rescale(&rescaling));
+                        }
                         self.own
                             .get_mut(output)
                             .into_iter()

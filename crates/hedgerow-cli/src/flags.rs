@@ -48,6 +48,13 @@ pub(crate) const TIME: Flag = Flag::new(
     Takes::Text("COLUMN"),
     "Column of the time; several are joined (Date+Time)",
 );
+pub(crate) const CALENDAR: Flag = Flag::new(
+    "calendar",
+    "data.calendar",
+    Takes::Text("auto|none|LIST"),
+    "Cycles of the time that are inputs: hour, weekday, yearday; auto by default: the shortest \
+     that the times cover twice and resolve",
+);
 pub(crate) const NODE: Flag = Flag::new(
     "node",
     "data.node",
@@ -86,8 +93,8 @@ pub(crate) const SCALING: Flag = Flag::new(
 );
 /// How data is read and what its columns mean: the same for every command that reads data.
 pub(crate) const DATA_OPTIONS: &[Flag] = &[
-    DATA_DIR, TARGET, SERIES, TASK, FEATURES, DROP, TIME, NODE, MISSING, CATEGORIES, LAGS, HORIZON,
-    SCALING,
+    DATA_DIR, TARGET, SERIES, TASK, FEATURES, DROP, TIME, CALENDAR, NODE, MISSING, CATEGORIES,
+    LAGS, HORIZON, SCALING,
 ];
 pub(crate) const METHOD: Flag = Flag::new(
     "method",

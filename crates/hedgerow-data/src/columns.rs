@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::DataError;
+use super::calendar::CalendarChoice;
 use super::rows::{CellPosition, Format};
 use super::text::{excerpt, listing};
 
@@ -30,6 +31,8 @@ pub struct ColumnChoice {
     pub drop: Vec<String>,
     /// Columns that make up the time, joined by blanks; empty if there is none.
     pub time: Vec<String>,
+    /// Which cycles of the time are inputs.
+    pub calendar: CalendarChoice,
     /// The column with the node of a sample; [`BY_FILE`] uses the file's name.
     pub node: Option<String>,
     /// How to handle columns with text.
@@ -63,6 +66,7 @@ impl Default for ColumnChoice {
             features: None,
             drop: Vec::new(),
             time: Vec::new(),
+            calendar: CalendarChoice::Auto,
             node: None,
             categories: Categories::Refuse,
             rows: None,
@@ -208,11 +212,16 @@ impl Roles {
         if let Some(column) = features.iter().find(|column| targets.contains(column)) {
             return Err(DataError::TargetAsFeature(at(*column)));
         }
-        if features.is_empty() && choice.lags == 0 {
+        if features.is_empty() && choice.lags == 0 && !has_calendar(choice) {
             return Err(DataError::NoFeatures(at(targets[0])));
         }
         Ok(Self { features, lagged, targets, time, node })
     }
+}
+
+/// Whether cycles of the time are asked for by name.
+fn has_calendar(choice: &ColumnChoice) -> bool {
+    matches!(&choice.calendar, CalendarChoice::Cycles(cycles) if !cycles.is_empty())
 }
 
 /// The position of a column.

@@ -128,6 +128,11 @@ pub(super) struct Levels {
 }
 
 impl Levels {
+    /// A column that holds text.
+    pub(super) fn add(&mut self, column: usize) {
+        self.inputs.entry(column).or_default();
+    }
+
     /// The texts of a column that holds text.
     pub(super) fn texts(&self, column: usize) -> Option<&BTreeSet<String>> {
         self.inputs.get(&column)
@@ -172,7 +177,7 @@ impl Levels {
     pub(super) fn note_columns(&mut self, row: &Row, columns: &[usize]) {
         for &column in columns {
             if let Cell::Text(_) = row.cell(column) {
-                self.inputs.entry(column).or_default();
+                self.add(column);
             }
         }
     }
@@ -217,7 +222,8 @@ impl Encoder {
         let targets = schema.targets.iter().map(|target| optional(target, needs_labels));
         let targets = targets.collect::<Result<_, _>>()?;
         let has_time = schema.time.iter().any(|name| position(name).is_some());
-        let time = if is_for_learning || has_time { &schema.time[..] } else { &[] };
+        let needs_time = is_for_learning || !schema.calendar.is_empty();
+        let time = if needs_time || has_time { &schema.time[..] } else { &[] };
         let node = schema.node.as_ref().filter(|name| *name != BY_FILE);
         let node = node.map(|node| optional(node, is_for_learning)).transpose()?.flatten();
         let (lagged, time) = (find_all(&schema.lagged)?, find_all(time)?);
@@ -372,7 +378,7 @@ impl Encoder {
 /// memory with a few of them.
 const LONGEST_NAME: usize = 256;
 
-fn text_of(cell: Cell<'_>) -> Option<String> {
+pub(super) fn text_of(cell: Cell<'_>) -> Option<String> {
     match cell {
         Cell::Missing => None,
         Cell::Number(number) => Some(number.to_string()),

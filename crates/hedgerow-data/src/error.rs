@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::info::quoted;
 use super::rows::{CellPosition, ReadError};
 
 /// Why data can't be used. Pieces of a file are shortened.
@@ -33,6 +34,21 @@ pub enum DataError {
         "{0}: {1:?} is not a number (drop the column with --drop, name what stands for a missing value with --missing, make inputs of texts with --categories; `hedgerow data info` suggests flags)"
     )]
     Text(CellPosition, String),
+    /// A few texts in a column of numbers, where columns with text become inputs.
+    #[error(
+        "{place}: {text:?} is a text in a column of numbers ({texts} of the {cells} cells looked at): name it with --missing {} if it stands for a missing value, mend it, or leave the column out with --drop",
+        quoted(text)
+    )]
+    TextAmongNumbers {
+        /// Where the first one is.
+        place: CellPosition,
+        /// That text.
+        text: String,
+        /// Texts in the column.
+        texts: u64,
+        /// Cells that were looked at.
+        cells: u64,
+    },
     /// A time where a number should be.
     #[error(
         "{0}: {1:?} is a time, not a number (name the column of the time with --time; `hedgerow data info` suggests flags)"

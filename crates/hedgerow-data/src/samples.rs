@@ -121,12 +121,16 @@ impl SampleStream {
         rows: Box<dyn Rows>,
         schema: &TableSchema,
     ) -> Result<Self, DataError> {
-        let is_live = file == Path::new("-");
+        let (is_live, mut schema) = (file == Path::new("-"), schema.clone());
+        if !schema.looks_back() {
+            // Each row is predicted by itself.
+            (schema.disorder, schema.duplicates) = (Disorder::Keep, Duplicates::Keep);
+        }
         if is_live && schema.disorder == Disorder::Sort {
             return Err(DataError::NeedsWholeFile("data.disorder = \"sort\""));
         }
-        let tables = Tables::predicting(file, rows, schema)?;
-        Self::over((tables, schema.clone()), None, is_live)
+        let tables = Tables::predicting(file, rows, &schema)?;
+        Self::over((tables, schema), None, is_live)
     }
 
     fn over(
@@ -166,7 +170,7 @@ impl SampleStream {
 
     /// Numbers per sample, d.
     pub fn features(&self) -> usize {
-        self.shape.width()
+        self.schema.width()
     }
 
     /// Labels per sample.
@@ -244,6 +248,9 @@ impl SampleStream {
             let labels = &labels[at * self.shape.labels..(at + 1) * self.shape.labels];
             let series = self.series.entry(owner).or_default();
             if series.next(&self.shape, inputs, lagged, labels, sample) {
+                let time = self.numbers.time;
+                let calendar = self.schema.calendar.iter();
+                sample.x.extend(calendar.flat_map(|cycle| cycle.inputs(time)));
                 sample.owner = owner;
                 (sample.row, sample.time) = (self.numbers.line, self.numbers.time);
                 return Ok(true);

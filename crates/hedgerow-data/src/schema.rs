@@ -10,6 +10,7 @@ use hedgerow::limits::MAX_CLASSES;
 use serde::{Deserialize, Serialize};
 
 use super::DataError;
+use super::calendar::{CalendarChoice, Cycle};
 use super::columns::{Categories, ColumnChoice, Disorder, Duplicates, Exogenous, Roles, Task};
 use super::encoder::{Levels, MOST_LEVELS};
 use super::rows::{CellPosition, Format};
@@ -34,6 +35,8 @@ pub struct TableSchema {
     pub classes: Vec<String>,
     /// Columns that make up the time, joined by blanks; empty if there is none.
     pub time: Vec<String>,
+    /// Cycles of the time of the label that are inputs.
+    pub calendar: Vec<Cycle>,
     /// The column with the node of a sample, or [`BY_FILE`](super::columns::BY_FILE).
     pub node: Option<String>,
     /// Past labels among the inputs, s.
@@ -117,6 +120,10 @@ impl TableSchema {
             targets: named(targets),
             each_a_node: !choice.series.is_empty(),
             time: named(time),
+            calendar: match &choice.calendar {
+                CalendarChoice::Cycles(cycles) => cycles.clone(),
+                CalendarChoice::Auto => Vec::new(),
+            },
             node: node.map(|column| names[column].clone()).or_else(|| choice.node.clone()),
             lags: choice.lags,
             horizon: choice.horizon,
@@ -137,6 +144,7 @@ impl TableSchema {
             each_a_node: false,
             classes: Vec::new(),
             time: Vec::new(),
+            calendar: Vec::new(),
             node: None,
             lags: 0,
             horizon: 1,
@@ -149,7 +157,7 @@ impl TableSchema {
 
     /// Numbers in a sample, d.
     pub fn width(&self) -> usize {
-        self.shape().width()
+        self.shape().width() + Cycle::WIDTH * self.calendar.len()
     }
 
     /// Whether samples depend on earlier rows.
@@ -173,6 +181,17 @@ impl TableSchema {
         }
     }
 
+    /// What each input comes from: a column, or the past of one. Inputs of one source have the same
+    /// name.
+    pub fn sources(&self) -> Vec<String> {
+        let own = self.inputs.iter().flat_map(|InputColumn { name, encoding }| {
+            std::iter::repeat_n(name.clone(), encoding.width())
+        });
+        let past = [self.targets.join(", ")].into_iter().chain(self.lagged.iter().cloned());
+        let past = past.map(|name| format!("past of {name}"));
+        own.chain(past.flat_map(|name| std::iter::repeat_n(name, self.lags))).collect()
+    }
+
     /// Which columns each input may come from.
     pub fn input_columns(&self) -> InputColumns {
         let own = self.inputs.iter().flat_map(|InputColumn { name, encoding }| match encoding {
@@ -187,13 +206,49 @@ impl TableSchema {
         };
         let past = labels.iter().cloned().chain(self.lagged.iter().map(alone));
         let past = past.flat_map(|names| std::iter::repeat_n(names, self.lags));
-        let inputs = own.chain(past).collect();
+        let calendar = std::iter::repeat_n(vec![], Cycle::WIDTH * self.calendar.len());
+        let inputs = own.chain(past).chain(calendar).collect();
         InputColumns {
             inputs,
             labels,
             targets: self.targets.clone(),
             classes: self.classes.clone(),
         }
+    }
+
+    /// What inputs are of when a prediction is made, in words; empty if rows have no order.
+    pub fn describe(&self) -> String {
+        if self.time.is_empty() && !self.looks_back() {
+            return String::new();
+        }
+        let before = match self.horizon {
+            1 => "the row before the label's".to_owned(),
+            horizon => format!("the row {horizon} before the label's"),
+        };
+        let plural = |count: usize| if count == 1 { "" } else { "s" };
+        let mut parts = Vec::new();
+        let columns = self.inputs.len();
+        if columns > 0 {
+            let row = match self.exogenous {
+                Exogenous::SameRow => "the label's own row".to_owned(),
+                Exogenous::Origin => format!("{before}, when the forecast is made"),
+            };
+            parts.push(format!("{columns} column{} of {row}", plural(columns)));
+        }
+        if self.lags > 0 {
+            let others = self.lagged.iter().map(|name| format!(" and values of {name}"));
+            let others = others.collect::<String>();
+            parts.push(format!(
+                "{} past label{}{others}, from {before} back",
+                self.lags,
+                plural(self.lags)
+            ));
+        }
+        if !self.calendar.is_empty() {
+            let names: Vec<&str> = self.calendar.iter().map(|cycle| cycle.name()).collect();
+            parts.push(format!("{} of the label's time", names.join(", ")));
+        }
+        parts.join("; ")
     }
 
     /// What is wrong with a schema of samples of `inputs` numbers that another program may have
@@ -206,9 +261,14 @@ impl TableSchema {
             sum.checked_add(input.encoding.width()).filter(|_| is_encoding(&input.encoding))
         });
         let own = own.ok_or("a column of text has no texts, or one of them twice")?;
-        let found = own.checked_add(past).ok_or_else(too_many)?;
+        let calendar = Cycle::WIDTH * self.calendar.len();
+        let found = own.checked_add(past).and_then(|sum| sum.checked_add(calendar));
+        let found = found.ok_or_else(too_many)?;
         if found != inputs {
             return Err(format!("its columns make {found} inputs, but the model takes {inputs}"));
+        }
+        if !self.calendar.is_empty() && self.time.is_empty() {
+            return Err("it has inputs of the time, but no column of the time".to_owned());
         }
         if self.targets.is_empty() {
             return Err("it has no target".to_owned());
@@ -281,6 +341,34 @@ mod tests {
     }
 
     #[test]
+    fn it_says_what_inputs_are_of() {
+        assert_eq!(
+            weather().describe(),
+            "2 columns of the label's own row; 2 past labels and values of wind, from the row \
+             before the label's back"
+        );
+        let plain = TableSchema { lags: 0, lagged: vec![], ..weather() };
+        assert_eq!(plain.describe(), "");
+        let timed = TableSchema {
+            time: vec!["when".to_owned()],
+            calendar: vec![Cycle::Hour, Cycle::Yearday],
+            exogenous: Exogenous::Origin,
+            horizon: 3,
+            ..plain
+        };
+        assert_eq!(
+            timed.describe(),
+            "2 columns of the row 3 before the label's, when the forecast is made; \
+             hour, yearday of the label's time"
+        );
+        assert_eq!((timed.width(), timed.check(7)), (7, Ok(())));
+        let names = timed.input_columns().inputs;
+        assert_eq!(names.len(), 7);
+        let timeless = TableSchema { time: vec![], ..timed };
+        assert!(timeless.check(7).unwrap_err().contains("no column of the time"));
+    }
+
+    #[test]
     fn what_another_program_may_have_written_is_checked() {
         assert_eq!(weather().check(7), Ok(()));
         let refused = |change: &dyn Fn(&mut TableSchema)| {
@@ -314,9 +402,12 @@ mod tests {
 
     #[test]
     fn another_table_becomes_the_same_inputs() {
-        let schema = TableSchema { lags: 0, lagged: vec![], ..weather() };
-        // Other columns, another order, no label, a text that was never seen.
-        let found = predicted(&schema, "when,sky,temp\n1,rain,7\n2,fog,8\n").unwrap();
+        let time = vec!["when".to_owned()];
+        let (disorder, duplicates) = (Disorder::Refuse, Duplicates::Refuse);
+        let past = TableSchema { lags: 0, lagged: vec![], time, ..weather() };
+        let schema = TableSchema { disorder, duplicates, ..past };
+        // Other columns, another order, no label, the same time twice, a text that was never seen.
+        let found = predicted(&schema, "when,sky,temp\n1,rain,7\n1,fog,8\n").unwrap();
         let expected = [[7.0, 0.0, 1.0], [8.0, 0.0, 0.0]];
         assert!(found.iter().map(|(x, _)| &x[..]).eq(expected.iter().map(|x| &x[..])));
         assert!(found.iter().all(|(_, y)| y.is_nan()));

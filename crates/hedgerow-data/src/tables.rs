@@ -4,9 +4,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use super::DataError;
+use super::calendar::{CalendarChoice, Cycle, CycleFinder};
 use super::columns::{BY_FILE, Categories, ColumnChoice, Roles, Task};
 use super::encoder::{Encoder, Levels, Numbers, Owners, Purpose};
-use super::rows::{self, Row, Rows};
+use super::rows::{self, Cell, CellPosition, Row, Rows};
 use super::schema::TableSchema;
 use super::text::excerpt;
 
@@ -42,7 +43,10 @@ impl Tables {
         let levels = levels(files, choice)?;
         let first = files.first().ok_or(DataError::NoFiles)?;
         let rows = rows::open(first, &choice.format)?;
-        let schema = TableSchema::new(first, rows.columns(), choice, &levels)?;
+        let mut schema = TableSchema::new(first, rows.columns(), choice, &levels)?;
+        if choice.calendar == CalendarChoice::Auto && !schema.time.is_empty() {
+            schema.calendar = cycles(files, choice, &schema)?.into_iter().take(1).collect();
+        }
         Ok((Self::new(files.to_vec(), rows, &schema, Purpose::Learning)?, schema))
     }
 
@@ -166,6 +170,7 @@ fn levels(files: &[PathBuf], choice: &ColumnChoice) -> Result<Levels, DataError>
         return Ok(levels);
     }
     let mut inputs: Option<(Vec<String>, Roles)> = None;
+    let mut looks: Vec<Look> = Vec::new();
     let most = choice.rows.unwrap_or(usize::MAX);
     let mut seen = 0;
     for file in files {
@@ -183,7 +188,14 @@ fn levels(files: &[PathBuf], choice: &ColumnChoice) -> Result<Levels, DataError>
         let (mut row, mut seen_here) = (Row::default(), 0);
         while seen < most && seen_here < LOOKED_AT && rows.next(&mut row)? {
             if choice.categories != Categories::Refuse {
-                levels.note_columns(&row, features);
+                looks.resize_with(features.len(), Look::default);
+                for (look, &column) in looks.iter_mut().zip(features.iter()) {
+                    look.see(row.cell(column), || CellPosition {
+                        file: file.clone(),
+                        row: Some(row.line()),
+                        column: Some(rows.columns()[column].clone()),
+                    });
+                }
             }
             if let ([target], true) = (&targets[..], finds_classes) {
                 levels.note_target(&row, *target);
@@ -191,10 +203,17 @@ fn levels(files: &[PathBuf], choice: &ColumnChoice) -> Result<Levels, DataError>
             (seen, seen_here) = (seen + 1, seen_here + 1);
         }
     }
+    let (features, target) = inputs.map_or((Vec::new(), 0), |(_, roles)| {
+        (roles.features, roles.targets.first().copied().unwrap_or(0))
+    });
+    for (look, column) in looks.into_iter().zip(features) {
+        if look.holds_text()? {
+            levels.add(column);
+        }
+    }
     if finds_classes && (choice.task == Task::Classes || levels.has_class()) {
         levels.classes = Some(BTreeSet::new());
     }
-    let target = inputs.and_then(|(_, roles)| roles.targets.first().copied()).unwrap_or(0);
     if choice.categories == Categories::OneHot || levels.classes.is_some() {
         // The texts can be read only when the columns of text are known.
         seen = 0;
@@ -208,6 +227,65 @@ fn levels(files: &[PathBuf], choice: &ColumnChoice) -> Result<Levels, DataError>
         }
     }
     Ok(levels)
+}
+
+/// Numbers for each text, from which on a column is one of numbers, and its texts are mistakes.
+const NUMBERS_PER_TEXT: u64 = 20;
+
+/// What a first look at a column found.
+#[derive(Default)]
+struct Look {
+    numbers: u64,
+    texts: u64,
+    first_text: Option<(CellPosition, String)>,
+}
+
+impl Look {
+    fn see(&mut self, cell: Cell<'_>, place: impl FnOnce() -> CellPosition) {
+        match cell {
+            Cell::Missing => {}
+            Cell::Number(_) => self.numbers += 1,
+            Cell::Text(text) => {
+                self.texts += 1;
+                self.first_text.get_or_insert_with(|| (place(), excerpt(text)));
+            }
+        }
+    }
+
+    /// Whether it is a column of text; an error for one of numbers with a few texts.
+    fn holds_text(self) -> Result<bool, DataError> {
+        let Self { numbers, texts, first_text } = self;
+        match first_text {
+            Some((place, text)) if numbers >= NUMBERS_PER_TEXT * texts => {
+                Err(DataError::TextAmongNumbers { place, text, texts, cells: numbers + texts })
+            }
+            first_text => Ok(first_text.is_some()),
+        }
+    }
+}
+
+/// Another reading, for the times alone: which cycles they show. Plain numbers show none, because
+/// they may count anything.
+fn cycles(
+    files: &[PathBuf],
+    choice: &ColumnChoice,
+    schema: &TableSchema,
+) -> Result<Vec<Cycle>, DataError> {
+    // The past of nothing needs no inputs.
+    let lean = TableSchema { inputs: Vec::new(), lagged: Vec::new(), ..schema.clone() };
+    let rows = rows::open(&files[0], &schema.format)?;
+    let mut tables = Tables::new(files.to_vec(), rows, &lean, Purpose::Learning)?;
+    let (mut owners, mut numbers) = (Owners::default(), Numbers::default());
+    let mut finder = CycleFinder::default();
+    let mut seen = 0;
+    while choice.rows != Some(seen) && tables.next(&lean, &mut owners, &mut numbers)? {
+        if !tables.encoder.has_dates() {
+            return Ok(Vec::new());
+        }
+        finder.see(numbers.owner, numbers.time);
+        seen += 1;
+    }
+    Ok(finder.cycles())
 }
 
 /// How files are packed, and how tables are written.

@@ -7,12 +7,14 @@ use std::time::Instant;
 use hedgerow::baseline::{Hindsight, Omkl};
 use hedgerow::features::{Features, SampleMap};
 use hedgerow::federation::{NodeRound, RoundError};
+use hedgerow::importance::ImportanceScope;
 use hedgerow::method::{MethodSpec, Reference};
 use hedgerow::random::Purpose;
 use hedgerow::scaling::{Rescaling, Scale};
 use hedgerow::{Plan, PlanError};
 
 use crate::grids::Grids;
+use crate::importance;
 use crate::learners::Learners;
 use crate::measures::{Measured, Measures, Trivial};
 use crate::method_run::{Algorithm, Batch, MethodRun};
@@ -94,6 +96,17 @@ impl GroupRun {
             let sizes = context.sizes();
             let sizes = Sizes { nodes: choice.scope.nodes(sizes.nodes), ..sizes };
             let plan = settings.plan(choice, sizes, seed)?;
+            let is_measured = settings.importance && trial == 0 && choice.may_be_subject();
+            let (columns, group_of) = importance::groups(&context.sources, context.features);
+            let plan = match is_measured {
+                true => Plan::new(
+                    plan.config()
+                        .clone()
+                        .importance(ImportanceScope::Local)
+                        .column_groups(group_of),
+                )?,
+                false => plan,
+            };
             let at_nodes =
                 |plan: &Plan| Algorithm::Nodes(Box::new(Learners::new(plan, choice.scope, nodes)));
             let algorithms: Vec<(Option<usize>, Algorithm)> = match choice.info.reference {
@@ -123,7 +136,11 @@ impl GroupRun {
             let shape = (outputs, plan.has_own_layers());
             let run =
                 |run| MethodRun::new(choice, run, shape, || measures(choice), context.parallelism);
+            let first = runs.len();
             runs.extend(algorithms.into_iter().map(run));
+            if is_measured {
+                runs[first..].iter_mut().for_each(|run| run.measure_importance(columns.clone()));
+            }
         }
         // Other features have another best function: no regret is comparable with theirs.
         let is_paper_s = !group[0].variant.unnormalised && !group[0].variant.frequencies;
@@ -315,7 +332,8 @@ impl GroupRun {
     /// The result.
     pub(crate) fn finish(self) -> TrialResult {
         let tally = self.preprocessor.tally;
-        let mut tracks: Vec<Track> = self.runs.into_iter().flat_map(MethodRun::finish).collect();
+        let finish = |run: MethodRun| run.finish(&self.round);
+        let mut tracks: Vec<Track> = self.runs.into_iter().flat_map(finish).collect();
         // All use the same scale, but for trivial forecasts, which need none, and devices alone,
         // which ask nobody.
         let asks =

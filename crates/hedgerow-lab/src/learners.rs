@@ -2,13 +2,17 @@
 
 use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound, Observations, Prediction, RoundError};
+use hedgerow::importance::ImportanceScope;
+use hedgerow::learning::Loss;
 use hedgerow::method::NodeMethod;
 use hedgerow::metrics::Traffic;
 use hedgerow::scaling::Rescaling;
 use hedgerow::{Federation, NodeId, Plan};
 
+use crate::importance::Increases;
 use crate::method_run::Batch;
 use crate::parallelism::Parallelism;
+use crate::preprocessor::Round;
 use crate::settings::Scope;
 
 /// The nodes of a method in a trial.
@@ -33,6 +37,43 @@ impl Learners {
         if self.is_pooled() { batch.central() } else { batch }
     }
 
+    /// Sums of the increases of the loss without each column, over all nodes, in the unit of the
+    /// label that each node has in this round. Several outputs have no common unit: theirs stay
+    /// scaled.
+    pub(crate) fn importance(&self, round: &Round) -> Vec<Increases> {
+        let nodes = self.federations[0].nodes();
+        let mut sums = vec![Increases::default(); nodes[0].importance().len()];
+        let plan = self.federations[0].plan();
+        let has_unit = plan.objective().loss == Loss::Squared && plan.outputs() == 1;
+        for node in nodes {
+            let unit = round.unit_of(node.id(), 0);
+            let size = if has_unit { unit.raw(1.0) - unit.raw(0.0) } else { 1.0 };
+            for (sum, group) in sums.iter_mut().zip(node.importance()) {
+                sum.0 += group.increase * size * size;
+                sum.1 += group.measured;
+            }
+        }
+        sums
+    }
+
+    /// Measures the importance of columns with the first sample of each node, before it is learned.
+    fn measure_importance(&mut self, batch: &Batch<'_>) -> Result<(), RoundError> {
+        let (federation, mut sample) = (&mut self.federations[0], batch.samples.start);
+        let (inputs, outputs) = (federation.plan().inputs(), federation.plan().outputs());
+        for round in batch.node_rounds {
+            let first = round.z.samples(batch.width).next();
+            if let (Some(z), Some(y)) = (first, round.y.get(..outputs)) {
+                if round.contact != Contact::Lost {
+                    federation.hear(round.node)?;
+                }
+                let x = &batch.round.x[sample * inputs..(sample + 1) * inputs];
+                federation.measure_importance(round.node, x, z, y)?;
+            }
+            sample += round.y.len() / outputs;
+        }
+        Ok(())
+    }
+
     /// Predicts and learns the samples of a batch; see [`Federation::run_nodes`].
     pub(crate) fn run(
         &mut self,
@@ -42,6 +83,9 @@ impl Learners {
         observe: impl Fn(Prediction<'_>, &mut [f64]) + Sync,
     ) -> Result<(), RoundError> {
         if self.scope == Scope::Federated {
+            if self.federations[0].plan().config().importance != ImportanceScope::None {
+                self.measure_importance(batch)?;
+            }
             return self.federations[0].run_nodes(
                 batch.node_rounds,
                 &executor,

@@ -29,6 +29,7 @@ pub mod drift;
 pub mod given;
 mod grids;
 mod group_run;
+mod importance;
 mod learners;
 pub mod live;
 pub mod measure;

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use hedgerow::aggregation::Aggregation;
+use hedgerow::importance;
 use hedgerow::method::{Reference, Setup};
 use hedgerow::own_layer::OwnLayer;
 use hedgerow::scaling::NodeScaling;
@@ -176,6 +177,9 @@ fn of_group(context: &RunContext<'_>, group: &[MethodChoice]) -> Result<Memory, 
         memory.results += runs * 2.0 * 16.0 * settings.window.min(rounds) as f64;
         if choice.may_be_subject() {
             memory.results += 2.0 * sampler::memory(context.nodes);
+            if settings.importance {
+                memory.nodes += nodes * importance::memory(context.features, plan.width()) as f64;
+            }
         }
     }
     // All at once if a method needs them all.

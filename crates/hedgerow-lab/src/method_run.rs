@@ -13,6 +13,7 @@ use hedgerow::scaling::Rescaling;
 
 use crate::accuracy::Accuracy;
 use crate::class_meter::ClassMeter;
+use crate::importance::ImportanceCourse;
 use crate::learners::Learners;
 use crate::measures::{Measures, Trivial};
 use crate::model::{self, TrialModel};
@@ -90,6 +91,8 @@ pub(crate) struct MethodRun {
     pub(crate) seconds: f64,
     /// Those of the nodes' own layers, if they have any.
     own: Option<Measures>,
+    /// The importance of columns, if it is measured.
+    importance: Option<ImportanceCourse>,
     outputs: usize,
     /// Numbers in all samples so far, for methods that send samples.
     sent: u64,
@@ -120,12 +123,18 @@ impl MethodRun {
             measures: measures(),
             outputs,
             seconds: 0.0,
+            importance: None,
             sent: 0,
             parallelism,
             observations: Vec::new(),
             values: vec![0.0; outputs],
             shared: vec![0.0; outputs],
         }
+    }
+
+    /// The importance of columns is measured from here on; these are their names.
+    pub(crate) fn measure_importance(&mut self, columns: Vec<String>) {
+        self.importance = Some(ImportanceCourse::new(columns));
     }
 
     /// Processes a batch of a round's samples: predicts, then learns.
@@ -147,6 +156,9 @@ impl MethodRun {
         let start = Instant::now();
         if let Algorithm::Nodes(learners) = &mut self.algorithm {
             learners.close(self.parallelism)?;
+            if let Some(importance) = &mut self.importance {
+                importance.close_round(|| learners.importance(round));
+            }
         }
         self.all_measures().for_each(Measures::close_round);
         self.sent += (round.x.len() + round.y.len()) as u64;
@@ -373,8 +385,8 @@ impl MethodRun {
     }
 
     /// The tracks of the nodes' own layers, if there are any, and of the shared model, if it is
-    /// asked for or there are none.
-    pub(crate) fn finish(self) -> Vec<Track> {
+    /// asked for or there are none. `round` is the last one.
+    pub(crate) fn finish(self, round: &Round) -> Vec<Track> {
         // Learning in one place sends the samples themselves.
         let traffic = match (&self.algorithm, self.is_central()) {
             (_, true) => {
@@ -383,12 +395,19 @@ impl MethodRun {
             (Algorithm::Nodes(learners), _) => learners.traffic(),
             _ => Traffic::default(),
         };
+        // Of what nodes say, which comes first.
+        let mut importance = match (&self.algorithm, self.importance) {
+            (Algorithm::Nodes(learners), Some(course)) => {
+                Some(course.finish(learners.importance(round)))
+            }
+            _ => None,
+        };
         let votes = match &self.algorithm {
             Algorithm::Nodes(learners) => learners.votes(),
             _ => vec![],
         };
         let (choice, kernel, seconds) = (self.choice, self.kernel, self.seconds);
-        let track = |name, measures: Measures| {
+        let mut track = |name, measures: Measures| {
             let shares = measures.mean_shares();
             let (mae, r2, coverage) = measures.accuracy();
             let target = |target: &Accuracy| TargetTrack {
@@ -426,6 +445,7 @@ impl MethodRun {
                 predictions,
                 probabilities,
                 sampled: measures.sampler.map(PredictionSampler::finish),
+                importance: importance.take(),
             }
         };
         let Some(own) = self.own else { return vec![track(choice.name(), self.measures)] };

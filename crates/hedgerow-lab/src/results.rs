@@ -4,7 +4,9 @@
 mod sampled;
 mod stored;
 
-pub use sampled::{CoursePoint, DeviceCourse, SampledPredictions};
+pub use sampled::{
+    ColumnImportance, CoursePoint, DeviceCourse, ImportanceResult, SampledPredictions,
+};
 pub use stored::{StoredError, from_stored_json, to_stored_json};
 
 use hedgerow::method::{MethodInfo, Reference, Role, find};
@@ -100,6 +102,9 @@ pub struct DataSummary {
     /// Where it comes from, as far as is known; empty for a user's own file.
     #[serde(default)]
     pub provenance: String,
+    /// What inputs are of when a prediction is made, in words; empty if samples have no order.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub inputs: String,
     /// Inputs that had no value and were imputed.
     #[serde(default)]
     pub missing_inputs: u64,
@@ -145,6 +150,9 @@ pub struct MethodResult {
     /// The same on each day of the week, from Monday.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weekdays: Vec<SubsetError>,
+    /// Importance of each column in the first trial, where it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub importance: Option<ImportanceResult>,
     /// Mean loss per prediction, without the ridge term.
     pub mean_loss: Moments,
     /// Errors for each of several targets, in its own unit.
@@ -307,12 +315,13 @@ impl MethodResult {
 impl Results {
     /// Notes about the data and the nodes, besides sizes: heading and text.
     pub fn circumstances(&self) -> Vec<(&'static str, String)> {
-        let DataSummary { provenance, missing_inputs, missing_labels, .. } = &self.data;
+        let DataSummary { provenance, inputs, missing_inputs, missing_labels, .. } = &self.data;
         let missing = format!(
             "{missing_inputs} inputs imputed, {missing_labels} samples without a label skipped"
         );
         let all = [
             ("Data", Some(provenance.clone()).filter(|words| words != "generated")),
+            ("Inputs", Some(inputs.clone())),
             ("Classes", Some(self.classes.join(", "))),
             ("Targets", Some(self.targets.join(", "))),
             ("Scaling", Some(self.scaling.clone())),

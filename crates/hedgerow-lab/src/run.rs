@@ -22,6 +22,7 @@ use hedgerow_data::columns::Task;
 use hedgerow_data::partition::{Partition, PartitionError};
 use hedgerow_data::ranges::{self, RangesError};
 use hedgerow_data::samples::{InputColumns, SampleStream};
+use hedgerow_data::schema::TableSchema;
 use hedgerow_data::streams::Stream;
 use hedgerow_data::{DataError, Dataset};
 
@@ -152,6 +153,7 @@ impl<'a> Experiment<'a> {
             units: data.units(),
             targets: several(&data.input_columns().targets, data.outputs),
             target: data.input_columns().targets.join(", "),
+            sources: data.schema.as_ref().map(TableSchema::sources).unwrap_or_default(),
             rounds: None,
             scaler: scaler(
                 settings,
@@ -160,6 +162,7 @@ impl<'a> Experiment<'a> {
                 !data.classes.is_empty(),
             )?,
             has_missing: data.missing > 0,
+            inputs: data.schema.as_ref().map(TableSchema::describe).unwrap_or_default(),
             delay: 0,
             grids: Grids::OPEN,
             parallelism: parallelism(settings, owners.map(|owners| owners.names.len()))?,

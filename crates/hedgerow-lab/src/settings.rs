@@ -63,6 +63,8 @@ pub struct Settings {
     pub out: PathBuf,
     /// The share of labels that intervals contain.
     pub interval: Level,
+    /// Whether the importance of columns is measured.
+    pub importance: bool,
     /// Where predictions go, if they are asked for.
     pub predictions: Option<PathBuf>,
     /// Where the model of the first federated method goes, if it is asked for.
@@ -294,6 +296,7 @@ fn check(merged: &Merged, source: Source) -> Result<Settings, SettingsError> {
             out => PathBuf::from(out),
         },
         interval: run.interval,
+        importance: run.importance,
         keeps_predictions: !run.predictions.is_empty(),
         predictions: Some(run.predictions).filter(|file| !file.is_empty()).map(PathBuf::from),
         save_model: Some(run.save_model).filter(|file| !file.is_empty()).map(PathBuf::from),

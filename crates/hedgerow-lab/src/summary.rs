@@ -82,6 +82,7 @@ pub(crate) fn summarise(
                 Source::Builtin(_) => "generated".to_owned(),
                 Source::Files { provenance, .. } => provenance.clone(),
             },
+            inputs: context.inputs.clone(),
             missing_inputs: count(&|tally| tally.imputed).round() as u64,
             missing_labels: count(&|tally| tally.skipped).round() as u64,
         },
@@ -273,6 +274,7 @@ fn over_trials(
             regret,
         },
         sampled: first.sampled.clone(),
+        importance: first.importance.clone(),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::model::TrialModel;
 use crate::parallelism::Parallelism;
 use crate::predictions::ScoredPrediction;
 use crate::preprocessor::{PreprocessorTally, RawRound, Scaler};
-use crate::results::SampledPredictions;
+use crate::results::{ImportanceResult, SampledPredictions};
 use crate::round_generator::RoundGenerator;
 use crate::settings::{MethodChoice, Settings, SettingsError, Sizes};
 use hedgerow_data::Dataset;
@@ -57,6 +57,7 @@ pub(crate) struct Track {
     pub(crate) probabilities: Vec<f32>,
     /// Of methods that a report may be about, in the first trial.
     pub(crate) sampled: Option<SampledPredictions>,
+    pub(crate) importance: Option<ImportanceResult>,
 }
 
 /// Errors of one of several targets, in its own unit.
@@ -134,11 +135,15 @@ pub(crate) struct RunContext<'a> {
     pub(crate) targets: Vec<String>,
     /// Name of the label, or names of several; empty if it has none.
     pub(crate) target: String,
+    /// Where each input comes from; empty if inputs have no names.
+    pub(crate) sources: Vec<String>,
     /// T; unknown for a live stream.
     pub(crate) rounds: Option<usize>,
     pub(crate) scaler: Scaler,
     /// Whether values may be missing.
     pub(crate) has_missing: bool,
+    /// What inputs are of, in words.
+    pub(crate) inputs: String,
     /// Rounds until a label that was forecast is known.
     pub(crate) delay: usize,
     pub(crate) grids: Grids,

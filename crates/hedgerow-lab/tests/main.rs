@@ -8,6 +8,7 @@ mod layers;
 mod live;
 mod no_divergence;
 mod paper;
+mod pictures;
 mod refusals;
 mod runs;
 mod streams;

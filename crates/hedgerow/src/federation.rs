@@ -422,6 +422,21 @@ impl Federation {
         Ok(known.ok_or(RoundError::NoSuchNode { node, nodes })?.predict_mapped(output, z))
     }
 
+    /// Measures the importance of a column at a node, if one is due and the plan asks for it, with
+    /// the scaled inputs of a sample, its features and its labels, before it is learned.
+    pub fn measure_importance(
+        &mut self,
+        node: NodeId,
+        x: &[f32],
+        z: Features<'_>,
+        y: &[f32],
+    ) -> Result<(), RoundError> {
+        let nodes = self.nodes.len();
+        let known = self.nodes.get_mut(node as usize);
+        known.ok_or(RoundError::NoSuchNode { node, nodes })?.measure_importance(x, z, y);
+        Ok(())
+    }
+
     /// Passes the first lane's uploads to the server.
     fn take(&mut self, id: NodeId) -> Result<(), Rejected> {
         let (at, uploads) = (id as usize, &self.lanes[0].uploads);

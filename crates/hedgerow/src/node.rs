@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::{Compression, Encoder, Reference};
 use crate::features::Features;
+use crate::importance::{GroupImportance, ImportanceMeter};
 use crate::learning::{Calibration, ErrorQuantiles, Interval, Level, Loss};
 use crate::limits::MAX_HELD;
 use crate::message::{NodeId, Report};
@@ -57,6 +58,8 @@ pub struct Node {
     pub(crate) own: Vec<OwnLayer>,
     /// One for each output; empty if nothing is compressed.
     pub(crate) encoders: Vec<Encoder>,
+    /// If the plan asks for it.
+    importance: Option<Box<ImportanceMeter>>,
     /// What raw samples and messages need; nodes that are only given features do without.
     raw: Option<Box<Raw>>,
 }
@@ -132,6 +135,7 @@ impl Plan {
             heads: (0..self.outputs()).map(|_| self.node_method(id)).collect(),
             own: self.own_layers(),
             encoders: self.encoders(id),
+            importance: self.importance_meter(id).map(Box::new),
             raw: None,
         }
     }
@@ -256,11 +260,33 @@ impl Node {
     pub fn forget_samples(&mut self) -> ForgottenSamples {
         let remembered = self.heads.iter_mut().map(|head| head.forget_samples()).max();
         let (unlabelled, held) = self.waiting();
+        let compared = self.importance.as_mut().map_or(0, |meter| meter.forget_samples());
         if let Some(raw) = &mut self.raw {
             raw.state.pending = Pending::default();
             raw.state.held.clear();
         }
-        ForgottenSamples { remembered: remembered.unwrap_or(0), unlabelled, held }
+        ForgottenSamples { remembered: remembered.unwrap_or(0), unlabelled, held, compared }
+    }
+
+    /// How important each group of columns is to its predictions, in the scaled unit; empty unless
+    /// the plan asks for it. [`Node::importance_unit`] converts it.
+    pub fn importance(&self) -> &[GroupImportance] {
+        self.importance.as_ref().map_or(&[], |meter| meter.groups())
+    }
+
+    /// What a loss in the scaled unit is to be multiplied by, to be in the unit of the first label:
+    /// 1 without a scale, and for losses that are not squared.
+    pub fn importance_unit(&self) -> f64 {
+        let label = self.raw.as_ref().and_then(|raw| raw.scaling.label(0));
+        let size = label.map_or(1.0, |label| label.raw(1.0) - label.raw(0.0));
+        if self.plan.objective().loss == Loss::Squared { size * size } else { 1.0 }
+    }
+
+    /// Measures the importance of a column, if one is due, for drivers that map samples themselves:
+    /// with the scaled inputs of a sample, its features and its labels, before it is learned.
+    pub(crate) fn measure_importance(&mut self, x: &[f32], z: Features<'_>, y: &[f32]) {
+        let Self { plan, heads, own, importance, .. } = self;
+        measure_importance(plan, heads, own, importance, x, z, |output| y[output]);
     }
 
     /// Samples that it has learned in the current round.
@@ -357,6 +383,9 @@ impl Node {
         for (output, rescaling) in rescalings.iter().enumerate() {
             let Some(rescaling) = rescaling else { continue };
             self.heads[output].rescale(rescaling);
+            if output == 0 {
+                self.importance.iter_mut().for_each(|meter| meter.rescale(rescaling));
+            }
             self.own.get_mut(output).into_iter().for_each(|own| own.rescale(rescaling));
             // What was owed was in another scale.
             self.encoders.get_mut(output).into_iter().for_each(Encoder::forget);
@@ -428,7 +457,7 @@ impl Node {
     /// round. `known` says whether the prediction was one of a model.
     fn see(&mut self, x: &[f32], y: &[f32], known: bool, missing: usize) {
         let round = self.round();
-        let Self { plan, own, raw, .. } = self;
+        let Self { plan, heads, own, importance, raw, .. } = self;
         let Raw { scaling, holds_unscaled, state, errors, calibration, link, scratch, .. } =
             &mut **raw.get_or_insert_with(|| Box::new(Raw::new(plan)));
         let State { tally, unacked, held, .. } = state;
@@ -458,6 +487,14 @@ impl Node {
             unacked.squared_error += error;
         }
         let is_scaled = scaling.scale().is_some();
+        if is_scaled && known {
+            let label = |output: usize| match scaling.label(output) {
+                Some(label) => label.scale_label(y[output]),
+                None => y[output],
+            };
+            let (x, z) = (&scratch.x, Features::made(&scratch.z));
+            measure_importance(plan, heads, own, importance, x, z, label);
+        }
         if is_scaled {
             for (output, (own, y)) in own.iter_mut().zip(y).enumerate() {
                 own.learn(scaling.label(output).map_or(*y, |label| label.scale_label(*y)));
@@ -511,6 +548,33 @@ impl Node {
         }
         state.learned = state.learned.saturating_add(u64::from(is_learned));
     }
+}
+
+/// Measures the importance of a column, if one is due.
+fn measure_importance(
+    plan: &Plan,
+    heads: &[Box<dyn NodeMethod>],
+    own: &mut [OwnLayer],
+    importance: &mut Option<Box<ImportanceMeter>>,
+    x: &[f32],
+    z: Features<'_>,
+    label: impl Fn(usize) -> f32,
+) {
+    let Some(meter) = importance else { return };
+    meter.see_labels(&label);
+    let Some(group) = meter.next(x, plan.map()) else { return };
+    let objective = plan.objective();
+    let mut loss = |z: Features<'_>| {
+        let each = heads.iter().enumerate().map(|(output, head)| {
+            let (_, value) = predict_mapped(head.as_ref(), own.get_mut(output), z);
+            objective.loss.value(f64::from(value), f64::from(label(output)))
+        });
+        each.sum::<f64>() / heads.len() as f64
+    };
+    let replaced = loss(meter.features());
+    // The sample itself comes last: it is the one that own layers learn.
+    let plain = loss(z);
+    meter.add(group, replaced, plain);
 }
 
 /// What the method says of a sample, and what the node says.

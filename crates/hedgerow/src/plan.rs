@@ -17,6 +17,7 @@ use once_cell::race::OnceBox;
 use crate::aggregation::Aggregation;
 use crate::codec::Coding;
 use crate::features::{self, Draw, FeatureError, FeatureSpec, SampleMap};
+use crate::importance::{ImportanceMeter, ImportanceScope};
 use crate::learning::{Classes, Loss, Objective};
 use crate::limits::{
     MAX_BUDGET, MAX_CLASSES, MAX_INPUTS, MAX_MEMORY, MAX_NODES, MAX_OUTPUTS, MAX_WIDTH,
@@ -231,6 +232,17 @@ impl Plan {
         OwnLayer::new(self.own_features())
     }
 
+    /// What measures the importance of columns at a node, if the plan asks for it.
+    pub(crate) fn importance_meter(&self, id: NodeId) -> Option<ImportanceMeter> {
+        let PlanConfig { importance, column_groups, inputs, seed, .. } = self.config();
+        let groups = match column_groups.as_slice() {
+            [] => (0..*inputs).collect(),
+            groups => groups.to_vec(),
+        };
+        let meter = || ImportanceMeter::new(groups, *seed, id, (self.width(), self.outputs()));
+        (*importance != ImportanceScope::None).then(meter)
+    }
+
     /// Features that a node's own layer reads. Those of kernels are too many, and no few of them
     /// say enough.
     pub fn own_features(&self) -> usize {
@@ -411,6 +423,17 @@ fn check_counts(config: &PlanConfig) -> Result<(), PlanError> {
     }
     if !config.columns.is_empty() {
         equal("columns", inputs, config.columns.len())?;
+    }
+    let groups = &config.column_groups;
+    if !groups.is_empty() {
+        equal("column_groups", inputs, groups.len())?;
+        let largest = groups.iter().max().copied().unwrap_or(0);
+        at_most("the largest of column_groups", inputs - 1, largest)?;
+        if let Some(gap) = (0..largest).find(|group| !groups.contains(group)) {
+            let bound = format!("without gaps, but {gap} is missing below it");
+            let (key, value) = ("the largest of column_groups", largest as f64);
+            return Err(PlanError::OutOfBounds { key, bound, value });
+        }
     }
     if let Scaling::Fixed(scale) = &config.scaling {
         equal("scaling.columns", inputs + outputs, scale.columns())?;

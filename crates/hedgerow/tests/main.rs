@@ -11,6 +11,7 @@ mod forgetting;
 mod golden;
 mod gr;
 mod gr_halves;
+mod importance;
 mod lanes;
 mod laws;
 mod leak;

@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ClassResult, Curve, IntervalResult, MethodResult, Moments, Regret, Results, SampledPredictions,
-    TargetError,
+    ClassResult, Curve, ImportanceResult, IntervalResult, MethodResult, Moments, Regret, Results,
+    SampledPredictions, TargetError,
 };
 
 /// Version of this layout.
@@ -135,6 +135,8 @@ fn numbers(results: &mut Results) -> Vec<&mut f64> {
             nodes,
             hours,
             weekdays,
+            // Finite.
+            importance: _,
             mean_loss,
             targets,
             classes,
@@ -223,6 +225,11 @@ fn check(results: &Results) -> Result<(), StoredError> {
         none_or("mse_window", mse_window.len(), rounds.len())?;
         none_or("loss", loss.len(), rounds.len())?;
         none_or("coverage", coverage.len(), rounds.len())?;
+        if let Some(ImportanceResult { columns, rounds }) = &method.importance {
+            columns
+                .iter()
+                .try_for_each(|column| same("windows", column.windows.len(), rounds.len()))?;
+        }
         none_or("hours", method.hours.len(), 24)?;
         none_or("weekdays", method.weekdays.len(), 7)?;
         none_or("shares", shares.len(), rounds.len())?;

@@ -2,6 +2,7 @@
 
 use hedgerow::learning::Level;
 use hedgerow_config::{KernelSection, LearningSection, within};
+use hedgerow_data::calendar::CalendarChoice;
 use hedgerow_data::columns::{Categories, Disorder, Duplicates, Task};
 use serde::Deserialize;
 
@@ -29,6 +30,7 @@ pub(super) struct DataConfig {
     pub(super) features: Vec<String>,
     pub(super) drop: Vec<String>,
     pub(super) time: String,
+    pub(super) calendar: CalendarChoice,
     pub(super) node: String,
     pub(super) missing: Vec<String>,
     pub(super) separator: String,
@@ -74,6 +76,7 @@ pub(super) struct RunConfig {
     pub(super) memory_limit: f64,
     pub(super) out: String,
     pub(super) interval: Level,
+    pub(super) importance: bool,
     pub(super) predictions: String,
     pub(super) save_model: String,
 }

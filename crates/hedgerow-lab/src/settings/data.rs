@@ -12,6 +12,7 @@ use toml::Table;
 
 use super::config::DataConfig;
 use super::{SettingsError, out_of_bounds, unknown_name};
+use hedgerow_data::calendar::CalendarChoice;
 use hedgerow_data::catalog::{self, Kind};
 use hedgerow_data::columns::{ColumnChoice, Disorder, Duplicates, Exogenous, Task};
 use hedgerow_data::folders::data_folders;
@@ -187,6 +188,7 @@ pub(super) fn choice(
         },
         drop: config.drop,
         time: list(&config.time, '+'),
+        calendar: config.calendar,
         node,
         categories: config.categories,
         rows: Some(config.rows).filter(|rows| *rows > 0),
@@ -244,6 +246,14 @@ fn check_columns(columns: &ColumnChoice) -> Result<(), SettingsError> {
     }
     if time.is_empty() && columns.duplicates == Duplicates::First {
         return Err(out_of_bounds("data.duplicates", bound, "\"first\""));
+    }
+    if let CalendarChoice::Cycles(cycles) = &columns.calendar
+        && time.is_empty()
+        && !cycles.is_empty()
+    {
+        let names: Vec<&str> = cycles.iter().map(|cycle| cycle.name()).collect();
+        let bound = "auto or none where data.time names no column";
+        return Err(out_of_bounds("data.calendar", bound, format!("{:?}", names.join(","))));
     }
     let shown = || format!("{:?}", series.join(","));
     if !series.is_empty() && columns.node.is_some() {

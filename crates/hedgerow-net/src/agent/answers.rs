@@ -85,9 +85,19 @@ impl Agent {
     }
 
     fn status(&self) -> Value {
-        let node = self.node.as_ref().map(|LocalNode { node, .. }| {
+        let node = self.node.as_ref().map(|LocalNode { node, unseen_texts, .. }| {
             let (tally, (pending, held)) = (node.tally(), node.waiting());
             let config = node.plan().config();
+            let unit = node.importance_unit();
+            let importance = node.importance().iter().enumerate().map(|(place, group)| {
+                json!({
+                    "column": config.columns.get(place),
+                    "number": place + 1,
+                    "increase": group.mean() * unit,
+                    "recent": group.recent * unit,
+                    "measured": group.measured,
+                })
+            });
             json!({
                 "run": node.run(),
                 "number": node.id(),
@@ -100,7 +110,9 @@ impl Agent {
                 "scaled": node.is_scaled(),
                 "samples": tally.samples,
                 "mse": tally.mse(),
+                "importance": importance.collect::<Vec<_>>(),
                 "imputed": tally.imputed,
+                "unseen_texts": unseen_texts,
                 "uploads": tally.uploads,
                 "taken": tally.taken,
                 "refused": tally.refused,

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use hedgerow_data::rows::Cell;
 use hedgerow_data::text::{excerpt, shortened};
 
 use super::sample::{BadRow, Builder, Role, Sample, Schema, not_a_number, to_number};
@@ -36,15 +37,37 @@ fn not_an_object(error: serde_json::Error) -> BadRow {
     BadRow::NotAnObject(shortened(&reason, 120))
 }
 
-/// The number that a JSON value is; NaN for null.
-fn read_value(column: &str, value: &RawValue) -> Result<f32, BadRow> {
+/// The number that a JSON value is; NaN for null and for what stands for a missing value.
+fn read_value(schema: &Schema, column: &str, value: &RawValue) -> Result<f32, BadRow> {
     match value.get() {
         "null" => Ok(f32::NAN),
         text if text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => {
-            to_number(column, text)
+            match schema.cell(text) {
+                Ok(Cell::Missing) => Ok(f32::NAN),
+                _ => to_number(column, text),
+            }
+        }
+        text if text.starts_with('"') => {
+            let said: String = serde_json::from_str(text).map_err(not_an_object)?;
+            match schema.cell(said.trim()) {
+                Ok(Cell::Missing) if !said.trim().is_empty() => Ok(f32::NAN),
+                _ => Err(not_a_number(column, text)),
+            }
         }
         text => Err(not_a_number(column, text)),
     }
+}
+
+/// The text that a JSON value of a column of text is; none if it is missing.
+fn read_text(schema: &Schema, column: &str, value: &RawValue) -> Result<Option<String>, BadRow> {
+    let text = match value.get() {
+        "null" => return Ok(None),
+        text if text.starts_with('"') => serde_json::from_str(text).map_err(not_an_object)?,
+        text if text.starts_with(['[', '{']) => return Err(not_a_number(column, text)),
+        text => text.to_owned(),
+    };
+    let cell = schema.cell(text.trim()).map_err(|_| not_a_number(column, value.get()))?;
+    Ok(cell.into_text())
 }
 
 /// The name of a class: a text, a number or a truth value; none for null.
@@ -70,12 +93,17 @@ impl Object<'_, '_> {
             Role::Input(_) if key == "x" && is_list => self.take_list(value),
             Role::Inputs if is_list => self.take_list(value),
             Role::Inputs => Err(not_a_number(key, value.get())),
-            Role::Input(position) => self.builder.input(position, key, read_value(key, value)?),
+            Role::Input(position) => {
+                self.builder.input(position, key, read_value(self.schema, key, value)?)
+            }
+            Role::Category => self.builder.category(key, read_text(self.schema, key, value)?),
             Role::Label(_) if self.schema.has_classes() => {
                 let class = read_class(value).map(|text| self.schema.class(key, &text));
                 self.builder.all_labels(key, class.transpose()?)
             }
-            Role::Label(target) => self.builder.label(target, key, read_value(key, value)?),
+            Role::Label(target) => {
+                self.builder.label(target, key, read_value(self.schema, key, value)?)
+            }
             Role::Labels if value.get() == "null" => self.builder.all_labels(key, None),
             Role::Labels if is_list => self.take_labels(key, value),
             Role::Labels => Err(not_a_number(key, value.get())),
@@ -87,7 +115,7 @@ impl Object<'_, '_> {
     fn take_list(&mut self, value: &RawValue) -> Result<(), BadRow> {
         let expected = self.schema.inputs();
         let values: Vec<&RawValue> = serde_json::from_str(value.get()).map_err(not_an_object)?;
-        let read = |(position, value)| read_value(&format!("x[{position}]"), value);
+        let read = |(position, value)| read_value(self.schema, &format!("x[{position}]"), value);
         let numbers = values.iter().copied().take(expected).enumerate().map(read);
         let numbers = numbers.collect::<Result<_, _>>()?;
         if values.len() != expected {
@@ -102,7 +130,8 @@ impl Object<'_, '_> {
         if values.len() != expected {
             return Err(BadRow::WrongLabels { column, expected, found: values.len() });
         }
-        let read = |(position, value)| read_value(&format!("{key}[{position}]"), value);
+        let read =
+            |(position, value)| read_value(self.schema, &format!("{key}[{position}]"), value);
         let labels = values.iter().copied().enumerate().map(read).collect::<Result<_, _>>()?;
         self.builder.all_labels(key, Some(labels))
     }
@@ -172,7 +201,7 @@ mod tests {
 
     fn sample(id: Option<&str>, x: Option<[f32; 2]>, y: Option<f32>) -> Sample {
         let y = y.map(|y| vec![y]);
-        Sample { id: id.map(str::to_owned), x: x.map(Vec::from), y, absent: Vec::new() }
+        Sample { id: id.map(str::to_owned), x: x.map(Vec::from), y, ..Sample::default() }
     }
 
     #[test]
@@ -271,7 +300,7 @@ mod tests {
     fn schema_of(config: PlanConfig) -> Schema {
         let columns = ["temperature", "wind"].map(String::from).to_vec();
         let plan = hedgerow::Plan::new(config.inputs(2).columns(columns)).unwrap();
-        Schema::new(&plan, Others::Refuse)
+        Schema::new(&plan, Others::Refuse, &[])
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub enum Format {
 pub struct Rows {
     format: Format,
     header: Option<Header>,
+    /// Whether the first line was no usable header: the rows below can't be read.
+    has_bad_header: bool,
 }
 
 #[derive(Debug)]
@@ -40,17 +42,23 @@ struct Header {
 impl Rows {
     /// A reader that has seen nothing.
     pub fn new(format: Format) -> Self {
-        Self { format, header: None }
+        Self { format, header: None, has_bad_header: false }
     }
 
     /// A reader that continues under an earlier header.
     pub fn under(header: &[u8], schema: &Schema) -> Result<Self, BadRow> {
-        Ok(Self { format: Format::Csv, header: Some(Header::read(header, schema)?) })
+        let header = Some(Header::read(header, schema)?);
+        Ok(Self { format: Format::Csv, header, has_bad_header: false })
     }
 
     /// The header that rows stand under.
     pub fn header(&self) -> Option<&[u8]> {
         self.header.as_ref().map(|header| &header.text[..])
+    }
+
+    /// Whether no header has told what the cells of rows are, though there should have been one.
+    pub fn has_bad_header(&self) -> bool {
+        self.has_bad_header
     }
 
     /// Whether rows stand under a header that names no label.
@@ -78,14 +86,20 @@ impl Rows {
         if self.format == Format::Json {
             return schema.read_object(text).map(Some);
         }
+        if self.has_bad_header && !is_first {
+            return Err(BadRow::NoHeader);
+        }
         // A file that was cut short may go on without a header.
-        if self.header.is_none() || (is_first && !is_data(text)) {
+        if self.header.is_none() || (is_first && !is_data(text, schema)) {
+            // Until a header is read.
+            self.has_bad_header = true;
             // Where inputs have no names, numbers would do for names.
             let may_be_header = is_first && schema.has_names();
-            if self.header.is_none() && !may_be_header && is_data(text) {
+            if self.header.is_none() && !may_be_header && is_data(text, schema) {
                 return Err(BadRow::NoHeader);
             }
             self.header = Some(Header::read(text, schema)?);
+            self.has_bad_header = false;
             return Ok(None);
         }
         self.header.as_mut().ok_or(BadRow::NoHeader)?.sample(text, schema).map(Some)
@@ -96,7 +110,7 @@ impl Header {
     fn read(text: &[u8], schema: &Schema) -> Result<Self, BadRow> {
         let not_text = |_| BadRow::NotText { column: excerpt(&String::from_utf8_lossy(text)) };
         let header = std::str::from_utf8(text).map_err(not_text)?;
-        let lines = LineReader::under_header(header);
+        let lines = LineReader::under_header(header, schema.missing());
         let names = lines.fields(header).map(|name| name.map(Cow::into_owned));
         let names: Vec<String> = names.collect::<Result<_, _>>()?;
         let mut roles: Vec<Role> = names.iter().map(|name| schema.role(name)).collect();
@@ -115,6 +129,11 @@ impl Header {
                     inputs += 1;
                     // Without names there may be too many.
                     is_named.get_mut(input).into_iter().for_each(|named| *named = true);
+                }
+                Role::Category => {
+                    inputs += 1;
+                    let positions = schema.category(name).into_iter().flatten();
+                    positions.for_each(|(_, position)| is_named[*position] = true);
                 }
                 Role::Other | Role::Inputs => schema.check_other(name)?,
                 Role::Label(_) | Role::Labels | Role::Id => {}
@@ -155,7 +174,7 @@ impl Header {
         if let Some(id) = id {
             builder.id(Cow::Borrowed(id))?;
         }
-        let is_input = |role: &Role| matches!(role, Role::Input(_));
+        let is_input = |role: &Role| matches!(role, Role::Input(_) | Role::Category);
         let mut filled = (0..expected).filter(|position| is_input(&self.roles[*position]));
         // The row of a label that comes later has nothing but its id and itself.
         let is_label_alone = id.is_some() && filled.all(|position| cells[position].is_empty());
@@ -164,6 +183,10 @@ impl Header {
             match *role {
                 Role::Input(input) if !is_label_alone => {
                     builder.input(input, name, read_cell(&self.lines, name, &cells[position])?)?;
+                }
+                Role::Category if !is_label_alone => {
+                    let text = read_text(&self.lines, name, &cells[position])?;
+                    builder.category(name, text)?;
                 }
                 Role::Label(_) if schema.has_classes() => {
                     let class = read_class(&self.lines, &cells[position]);
@@ -202,11 +225,17 @@ fn read_class(lines: &LineReader, text: &str) -> Option<String> {
 }
 
 /// Whether every cell is a number or missing, so that the row is no header.
-fn is_data(text: &[u8]) -> bool {
+fn is_data(text: &[u8], schema: &Schema) -> bool {
     let Ok(text) = std::str::from_utf8(text) else { return false };
-    let mut lines = LineReader::under_header(text);
+    let mut lines = LineReader::under_header(text, schema.missing());
     lines.find_decimal(text);
     lines.fields(text).all(|field| field.is_ok_and(|field| read_cell(&lines, "", &field).is_ok()))
+}
+
+/// The text in a cell of a column of text; none if it is missing.
+fn read_text(lines: &LineReader, column: &str, text: &str) -> Result<Option<String>, BadRow> {
+    let cell = lines.cell(text).map_err(|_| not_a_number(column, &format!("{text:?}")))?;
+    Ok(cell.into_text())
 }
 
 /// The number in a cell; NaN if it is missing.
@@ -264,7 +293,7 @@ mod tests {
         y: Option<f32>,
     ) -> Result<Option<Sample>, BadRow> {
         let y = y.map(|y| vec![y]);
-        Ok(Some(Sample { id: id.map(str::to_owned), x: x.map(Vec::from), y, absent: Vec::new() }))
+        Ok(Some(Sample { id: id.map(str::to_owned), x: x.map(Vec::from), y, ..Sample::default() }))
     }
 
     #[test]
@@ -310,6 +339,43 @@ mod tests {
             let x = rows[1].as_ref().unwrap().as_ref().unwrap().x.as_ref().unwrap();
             assert!(x[0].is_nan() && x[1] == 2.0, "{row}");
         }
+    }
+
+    #[test]
+    fn texts_are_inputs_and_markers_are_missing() {
+        let columns = ["temperature", "sky=clear", "sky=rain", "sky=1"].map(String::from);
+        let plan = hedgerow::PlanConfig::default()
+            .inputs(4)
+            .columns(columns.to_vec())
+            .target("y".to_owned());
+        let plan = hedgerow::Plan::new(plan).unwrap();
+        let schema = Schema::new(&plan, Others::Refuse, &["-99".to_owned(), "gone".to_owned()]);
+        let text = "temperature;sky;y\n2,5;rain;3\n-99; clear ;gone\n1;fog;3\n1;;3\n1;1.0;3\n";
+        let rows = read_all(&schema, Format::Csv, text);
+        let x = |row: usize| rows[row].as_ref().unwrap().as_ref().unwrap().x.clone().unwrap();
+        assert_eq!(x(1), [2.5, 0.0, 1.0, 0.0]);
+        assert!(x(2)[0].is_nan() && x(2)[1..] == [1.0, 0.0, 0.0]);
+        assert_eq!(rows[2].as_ref().unwrap().as_ref().unwrap().y, None);
+        assert_eq!((x(3), x(4)), (vec![1.0, 0.0, 0.0, 0.0], vec![1.0, 0.0, 0.0, 0.0]));
+        assert_eq!(rows[3].as_ref().unwrap().as_ref().unwrap().unseen, ["fog"]);
+        assert!(rows[4].as_ref().unwrap().as_ref().unwrap().unseen.is_empty());
+        assert_eq!(x(5), [1.0, 0.0, 0.0, 1.0], "a number is a text as well");
+        let object = |text: &str| schema.read_object(text.as_bytes());
+        let found = object(r#"{"sky": "rain", "temperature": "gone", "y": -99}"#).unwrap();
+        let (found, y) = (found.x.unwrap(), found.y);
+        assert!(found[0].is_nan() && found[1..] == [0.0, 1.0, 0.0] && y.is_none());
+        assert_eq!(object(r#"{"sky": 1, "temperature": 2}"#).unwrap().x.unwrap()[3], 1.0);
+        assert_eq!(object(r#"{"sky": "fog", "temperature": 2}"#).unwrap().unseen, ["fog"]);
+        assert!(object(r#"{"sky": null, "temperature": 2}"#).unwrap().unseen.is_empty());
+        assert!(object(r#"{"sky": ["rain"], "temperature": 2}"#).is_err());
+        // The inputs by their own names, and a column that is not there.
+        let names = "temperature,sky=clear,sky=rain,sky=1,y\n1,0,1,0,2\n";
+        assert_eq!(
+            read_all(&schema, Format::Csv, names)[1].as_ref().unwrap().as_ref().unwrap().x,
+            Some(vec![1.0, 0.0, 1.0, 0.0])
+        );
+        let error = read_all(&schema, Format::Csv, "temperature,y\n")[0].clone().unwrap_err();
+        assert!(error.to_string().contains("sky=clear"), "{error}");
     }
 
     #[test]

@@ -4,10 +4,12 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use crate::learning::config::split_category;
 use hedgerow::learning::Classes;
 use hedgerow::node::Answer;
 use hedgerow::{Node, Plan};
-use hedgerow_data::csv::BadQuotes;
+use hedgerow_data::csv::{BadQuotes, LineReader};
+use hedgerow_data::rows::{BadNumber, Cell, usual_markers};
 use hedgerow_data::text::{excerpt, shortened};
 
 use super::output::{Predicted, Shown};
@@ -26,6 +28,8 @@ pub struct Sample {
     pub y: Option<Vec<f32>>,
     /// Inputs that were not named although others were. They are missing, or misspelt.
     pub absent: Vec<usize>,
+    /// Texts that the federation doesn't know: all inputs of their columns are zero.
+    pub unseen: Vec<String>,
 }
 
 /// Why a line or an object is no sample.
@@ -196,6 +200,8 @@ pub enum Others {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Input(usize),
+    /// A column of text, which is several inputs.
+    Category,
     /// That of a target, by its position.
     Label(usize),
     /// All labels in a list.
@@ -212,6 +218,11 @@ pub struct Schema {
     inputs: usize,
     columns: Vec<String>,
     positions: HashMap<String, usize>,
+    /// Of each column of text, the input of each text.
+    categories: HashMap<String, HashMap<String, usize>>,
+    missing: Vec<String>,
+    /// Reads values of JSON as cells of a table are read.
+    cells: LineReader,
     /// Names of the targets; one, if labels are classes.
     targets: Vec<String>,
     classes: Vec<String>,
@@ -222,7 +233,8 @@ pub struct Schema {
 
 impl Schema {
     /// The columns of a plan.
-    pub fn new(plan: &Plan, others: Others) -> Self {
+    /// `missing` are further texts that stand for missing values.
+    pub fn new(plan: &Plan, others: Others, missing: &[String]) -> Self {
         let config = plan.config();
         let several = config.classes.is_empty() && plan.outputs() > 1;
         let mut targets: Vec<&str> = vec![&config.target];
@@ -232,7 +244,7 @@ impl Schema {
             targets.resize(plan.outputs(), "");
         }
         let schema = Self::named(plan.inputs(), &config.columns, &targets, others);
-        Self { classes: config.classes.clone(), ..schema }
+        Self { classes: config.classes.clone(), ..schema }.with_missing(missing)
     }
 
     /// Columns with these names, or so many without.
@@ -244,22 +256,62 @@ impl Schema {
     ) -> Self {
         let positions =
             columns.iter().enumerate().map(|(position, name)| (name.clone(), position)).collect();
+        let mut categories: HashMap<String, HashMap<String, usize>> = HashMap::new();
+        let mut raw: Vec<&str> = Vec::new();
+        for (position, name) in columns.iter().enumerate() {
+            let column = match split_category(name) {
+                Some((column, text)) => {
+                    let texts = categories.entry(column.to_owned()).or_default();
+                    texts.insert(text.to_owned(), position);
+                    column
+                }
+                None => name,
+            };
+            if raw.last() != Some(&column) {
+                raw.push(column);
+            }
+        }
         let targets: Vec<String> = targets.iter().map(|target| (*target).to_owned()).collect();
         let label = label_of(&targets);
         let known = if columns.is_empty() {
             format!("x, a list of {inputs} numbers, and the label {label}")
         } else {
-            shortened(&format!("{}, and the label {label}", columns.join(", ")), 200)
+            shortened(&format!("{}, and the label {label}", raw.join(", ")), 200)
         };
         Self {
             inputs,
             columns: columns.to_vec(),
             positions,
+            categories,
+            missing: Vec::new(),
+            cells: LineReader::under_header("", &[]),
             targets,
             classes: Vec::new(),
             others,
             known,
         }
+        .with_missing(&[])
+    }
+
+    /// The same with further texts that stand for missing values.
+    fn with_missing(self, more: &[String]) -> Self {
+        let missing = usual_markers(more.iter().cloned());
+        Self { cells: LineReader::under_header("", &missing), missing, ..self }
+    }
+
+    /// Everything that stands for a missing value, besides an empty cell.
+    pub(super) fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// What a text of JSON, or a number of it, contains.
+    pub(super) fn cell<'t>(&self, text: &'t str) -> Result<Cell<'t>, BadNumber> {
+        self.cells.cell(text)
+    }
+
+    /// Inputs of a column of text, by text.
+    pub(super) fn category(&self, column: &str) -> Option<&HashMap<String, usize>> {
+        self.categories.get(column)
     }
 
     /// Numbers in a sample.
@@ -337,6 +389,9 @@ impl Schema {
         if let Some(position) = self.positions.get(name) {
             return Role::Input(*position);
         }
+        if self.categories.contains_key(name) {
+            return Role::Category;
+        }
         if let Some(target) = self.targets.iter().position(|target| name == target) {
             return Role::Label(target);
         }
@@ -399,6 +454,19 @@ impl<'s> Builder<'s> {
             return Err(BadRow::Twice { column: excerpt(column) });
         }
         x[position] = value;
+        Ok(())
+    }
+
+    /// A column of text: the input of its text is one and the others are zero, as they all are if
+    /// the text is missing or not known.
+    pub(super) fn category(&mut self, column: &str, text: Option<String>) -> Result<(), BadRow> {
+        let schema = self.schema;
+        let Some(positions) = schema.category(column) else { return Ok(()) };
+        for (known, position) in positions {
+            let is_it = text.as_ref() == Some(known);
+            self.input(*position, column, f32::from(u8::from(is_it)))?;
+        }
+        self.sample.unseen.extend(text.filter(|text| !positions.contains_key(text)));
         Ok(())
     }
 

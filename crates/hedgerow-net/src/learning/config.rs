@@ -5,6 +5,7 @@ use std::num::NonZeroU16;
 
 use hedgerow::codec::{Coding, Compression, NumberFormat};
 use hedgerow::features::Kernel;
+use hedgerow::importance::ImportanceScope;
 use hedgerow::learning::{Classes, Loss};
 use hedgerow::method::{METHODS, MethodInfo, MethodSpec};
 use hedgerow::plan::Scaling;
@@ -52,6 +53,19 @@ pub(crate) fn plan(
     plan.map_err(|error| merged.locate(error))
 }
 
+/// Most texts of a column.
+const MOST_TEXTS: usize = 1000;
+
+/// The name of the input of a text in a column of text.
+fn category_input(column: &str, text: &str) -> String {
+    format!("{column}={text}")
+}
+
+/// Column and text of an input that a text has; none for an input that is a column itself.
+pub(crate) fn split_category(input: &str) -> Option<(&str, &str)> {
+    input.split_once('=')
+}
+
 /// What only a server's `[learning]` has.
 #[derive(Debug, Deserialize)]
 struct LearningConfig {
@@ -69,8 +83,10 @@ struct LearningConfig {
     #[serde(deserialize_with = "within::<1, 65_535, _, _>")]
     part: u16,
     personal: Personal,
+    importance: ImportanceScope,
     seed: u64,
     ranges: BTreeMap<String, [f64; 2]>,
+    categories: BTreeMap<String, Vec<String>>,
 }
 
 /// Whether nodes have layers of their own.
@@ -111,7 +127,12 @@ enum CompressionName {
 
 impl LearningConfig {
     /// Puts what it says over a configuration.
-    fn over(self, config: PlanConfig, others: OtherMethods<'_>) -> Result<PlanConfig, ConfigError> {
+    fn over(
+        mut self,
+        config: PlanConfig,
+        others: OtherMethods<'_>,
+    ) -> Result<PlanConfig, ConfigError> {
+        self.expand_categories()?;
         let personal = match self.personal {
             Personal::Said(is_so) => Some(is_so),
             Personal::Auto(Auto::Auto) => None,
@@ -131,10 +152,41 @@ impl LearningConfig {
             .scaling(scaling)
             .compression(self.compression())
             .personal(personal)
+            .importance(self.importance)
             .outputs(outputs)
             .columns(self.columns)
             .target(self.target)
             .classes(self.classes))
+    }
+
+    /// Puts an input for each text in the place of columns that hold text.
+    fn expand_categories(&mut self) -> Result<(), ConfigError> {
+        const KEY: &str = "learning.categories";
+        let known = self.columns.join(", ");
+        for (column, texts) in &self.categories {
+            let place = self.columns.iter().position(|name| name == column);
+            let Some(place) = place else {
+                let bound = format!("for columns of learning.columns ({known})");
+                return Err(outside(KEY, bound, format!("{column:?}")));
+            };
+            let different: HashSet<&String> = texts.iter().collect();
+            let is_empty = texts.iter().any(|text| text.trim().is_empty());
+            if texts.is_empty()
+                || texts.len() > MOST_TEXTS
+                || different.len() < texts.len()
+                || is_empty
+            {
+                let bound =
+                    format!("1 to {MOST_TEXTS} different texts for each column, none empty");
+                return Err(outside(KEY, bound, format!("{column} = {texts:?}")));
+            }
+            let inputs: Vec<String> =
+                texts.iter().map(|text| category_input(column, text)).collect();
+            // Such an input needs no range of its own.
+            self.ranges.extend(inputs.iter().map(|input| (input.clone(), [0.0, 1.0])));
+            self.columns.splice(place..=place, inputs);
+        }
+        Ok(())
     }
 
     fn inputs(&self) -> Result<usize, ConfigError> {
@@ -280,6 +332,30 @@ mod tests {
         assert_eq!((known.inputs(), known.config().ridge), (2, 1.0));
         let given = plan("[learning]\ninputs = 2\nridge = 1.0", Some(kernels)).unwrap();
         assert_eq!(given, known);
+    }
+
+    #[test]
+    fn each_text_of_a_column_is_an_input() {
+        let known = plan(
+            "[learning]\ncolumns = [\"a\", \"sky\", \"b\"]\nscaling = \"ranges\"\n\
+             [learning.ranges]\na = [0, 9]\nb = [0, 9]\ny = [0, 1]\n\
+             [learning.categories]\nsky = [\"clear\", \"light rain\"]",
+            None,
+        );
+        let known = known.unwrap();
+        assert_eq!(known.config().columns, ["a", "sky=clear", "sky=light rain", "b"]);
+        assert_eq!(known.inputs(), 4);
+        for (texts, part) in [
+            ("sky = []", "1 to 1000 different texts"),
+            ("sky = [\"rain\", \"rain\"]", "1 to 1000 different texts"),
+            ("sky = [\" \"]", "none empty"),
+            ("sly = [\"rain\"]", "columns of learning.columns (a, sky)"),
+        ] {
+            let changes =
+                format!("[learning]\ncolumns = [\"a\", \"sky\"]\n[learning.categories]\n{texts}");
+            let message = plan(&changes, None).unwrap_err().to_string();
+            assert!(message.contains("learning.categories") && message.contains(part), "{message}");
+        }
     }
 
     #[test]

@@ -108,4 +108,6 @@ pub struct ForgottenSamples {
     pub unlabelled: usize,
     /// Samples that waited for the next round or for the first scale.
     pub held: usize,
+    /// Samples that the importance of columns was measured with.
+    pub compared: usize,
 }

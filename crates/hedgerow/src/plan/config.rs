@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::aggregation::Aggregation;
 use crate::codec::Compression;
 use crate::features::{Amplitude, Draw, FeatureSpec, Kernel};
+use crate::importance::ImportanceScope;
 use crate::learning::{Loss, Schedule, WeightRule};
 use crate::limits::DEFAULT_MEMORY;
 use crate::method::{MethodSpec, MkOptions, Numbers, PofOptions, find};
@@ -121,6 +122,11 @@ plan_config! {
     /// Whether each node has a layer of its own over the federation's predictions; none for what
     /// the method prefers. A plan always has one of both.
     personal: Option<bool> as impl Into<Option<bool>> = None,
+    /// Whether nodes measure how important each column is to their predictions.
+    importance: ImportanceScope = ImportanceScope::None,
+    /// For that, the group of each input, from 0 without gaps: inputs that come from one column
+    /// belong together. Empty where each input is a group of its own.
+    column_groups: Vec<usize> = Vec::new(),
     /// Names of the inputs, in order; empty where samples come without names.
     columns: Vec<String> = Vec::new(),
     /// Name of the label, or names of several, joined by commas.
@@ -186,6 +192,10 @@ struct Written {
     classes: Vec<String>,
     #[serde(default = "one", skip_serializing_if = "is_one")]
     outputs: usize,
+    #[serde(default, skip_serializing_if = "ImportanceScope::is_none")]
+    importance: ImportanceScope,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    column_groups: Vec<usize>,
     /// [`crate::method::MethodInfo::revision`].
     #[serde(default = "one", skip_serializing_if = "is_one")]
     revision: usize,
@@ -211,6 +221,7 @@ impl From<PlanConfig> for Written {
         let (setup, features) = (config.numbers(), config.feature_spec());
         let PlanConfig { method, scaling, compression, columns, target, classes, outputs, .. } =
             config;
+        let PlanConfig { importance, column_groups, .. } = config;
         Self {
             method,
             setup,
@@ -222,6 +233,8 @@ impl From<PlanConfig> for Written {
             target,
             classes,
             outputs,
+            importance,
+            column_groups,
             revision,
         }
     }
@@ -282,6 +295,8 @@ impl TryFrom<Written> for PlanConfig {
             scaling: written.scaling,
             compression: written.compression,
             personal: Some(written.personal),
+            importance: written.importance,
+            column_groups: written.column_groups,
             columns: written.columns,
             target: written.target,
             classes: written.classes,

@@ -82,11 +82,19 @@ pub(crate) fn info(arguments: &Arguments) -> anyhow::Result<()> {
             let folder = folder.unwrap_or_default();
             format!("\nIts columns are known: hedgerow simulate --data {}{folder}\n", entry.name)
         }
-        None => format!(
-            "\nTo begin with:\n  hedgerow simulate --data {} {}\n",
-            quoted(&data),
-            info.suggestion.join(" ")
-        ),
+        None => {
+            let command =
+                format!("hedgerow simulate --data {} {}", quoted(&data), info.suggestion.join(" "));
+            let mut text = format!("\nTo begin with:\n  {command}\n");
+            if !info.forecast.is_empty() {
+                text += &format!(
+                    "To forecast from the past too (other columns are then of the row before; \
+                     --set data.exogenous=same-row if they are known ahead):\n  {command} {}\n",
+                    info.forecast.join(" ")
+                );
+            }
+            text
+        }
     };
     print(&text)?;
     Ok(())

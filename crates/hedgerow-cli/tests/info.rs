@@ -73,7 +73,7 @@ fn columns_of_every_kind_are_told_apart() {
         ("note: \"mixed\"", &["\"bad\"", "row 401", "missing"]),
         ("note: \"const\"", &["same in all rows"]),
         ("note: \"empty\"", &["no value"]),
-        ("note: \"when\"", &["repeats", "200"]),
+        ("note: \"station\"", &["no input", "--features"]),
         ("note: -200", &["\"mark\"", "missing"]),
     ] {
         for part in parts {
@@ -103,6 +103,7 @@ fn columns_of_every_kind_are_told_apart() {
     for flag in [
         "--target 'the value'",
         "--time when",
+        "--calendar hour",
         "--node station",
         "--drop empty,note",
         "--categories one-hot",
@@ -121,8 +122,10 @@ fn the_suggested_command_runs_as_it_is_printed() {
     write(folder, "my file's.csv", motley());
     let summary = run_as_suggested(folder, &["my file's.csv"]);
     assert_eq!((&summary["nodes"], &summary["partition"]), (&2.into(), &"column:station".into()));
-    // n, flag, const, mixed, mark, it's, and two kinds of sky.
-    assert_eq!(summary["data"]["features"], 8);
+    // n, flag, const, mixed, mark, it's, two kinds of sky, and two of the hour.
+    assert_eq!(summary["data"]["features"], 10);
+    let inputs = summary["data"]["inputs"].as_str().unwrap();
+    assert_eq!(inputs, "7 columns of the label's own row; hour of the label's time");
 
     let numbers: Vec<String> = (0..60).map(|row| format!("0.{}", row * 7 % 10)).collect();
     write(folder, "series.txt", format!("y\n{}\n", numbers.join("\n")));

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::DataError;
+use super::calendar::CalendarChoice;
 use super::rows::{CellPosition, Format};
 use super::text::{excerpt, listing};
 
@@ -14,9 +15,15 @@ use super::text::{excerpt, listing};
 pub struct ColumnChoice {
     /// How its text is to be read.
     pub format: Format,
-    /// The target. Empty means the last column without another role. Several targets are several
-    /// series.
+    /// The targets. Empty means the last column without another role. Every sample has all of them.
     pub targets: Vec<String>,
+    /// Targets that are series of a node each, instead of `targets`.
+    pub series: Vec<String>,
+    /// What the target is.
+    pub task: Task,
+    /// Names of the classes, if the target is one and they are known; else they are found in the
+    /// files.
+    pub classes: Vec<String>,
     /// The inputs, in this order; empty for a series that is predicted from its own past alone.
     /// `None` means all columns without another role.
     pub features: Option<Vec<String>>,
@@ -24,6 +31,8 @@ pub struct ColumnChoice {
     pub drop: Vec<String>,
     /// Columns that make up the time, joined by blanks; empty if there is none.
     pub time: Vec<String>,
+    /// Which cycles of the time are inputs.
+    pub calendar: CalendarChoice,
     /// The column with the node of a sample; [`BY_FILE`] uses the file's name.
     pub node: Option<String>,
     /// How to handle columns with text.
@@ -43,8 +52,6 @@ pub struct ColumnChoice {
     pub disorder: Disorder,
     /// How to handle rows with the same time as the row before.
     pub duplicates: Duplicates,
-    /// Whether labels must be -1 or +1.
-    pub signs: bool,
 }
 
 impl Default for ColumnChoice {
@@ -53,9 +60,13 @@ impl Default for ColumnChoice {
         Self {
             format: Format::default(),
             targets: Vec::new(),
+            series: Vec::new(),
+            task: Task::Auto,
+            classes: Vec::new(),
             features: None,
             drop: Vec::new(),
             time: Vec::new(),
+            calendar: CalendarChoice::Auto,
             node: None,
             categories: Categories::Refuse,
             rows: None,
@@ -65,13 +76,25 @@ impl Default for ColumnChoice {
             exogenous: Exogenous::SameRow,
             disorder: Disorder::Refuse,
             duplicates: Duplicates::Refuse,
-            signs: false,
         }
     }
 }
 
 /// In the place of a node column: every file is a node.
 pub const BY_FILE: &str = "@file";
+
+/// What a target is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// A class if it is text, else a number.
+    #[default]
+    Auto,
+    /// A number.
+    Numbers,
+    /// A class, also if it is a number.
+    Classes,
+}
 
 /// How columns with text are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -162,7 +185,10 @@ impl Roles {
             twice.map_or(Ok(()), |(_, column)| Err(DataError::NamedTwice(at(*column), key)))?;
             Ok::<_, DataError>(found)
         };
-        let mut targets = find_all("data.target", &choice.targets)?;
+        let mut targets = match &choice.series[..] {
+            [] => find_all("data.target", &choice.targets)?,
+            series => find_all("data.series", series)?,
+        };
         let (time, lagged) =
             (find_all("data.time", &choice.time)?, find_all("data.lagged", &choice.lagged)?);
         let dropped = find_all("data.drop", &choice.drop)?;
@@ -186,11 +212,16 @@ impl Roles {
         if let Some(column) = features.iter().find(|column| targets.contains(column)) {
             return Err(DataError::TargetAsFeature(at(*column)));
         }
-        if features.is_empty() && choice.lags == 0 {
+        if features.is_empty() && choice.lags == 0 && !has_calendar(choice) {
             return Err(DataError::NoFeatures(at(targets[0])));
         }
         Ok(Self { features, lagged, targets, time, node })
     }
+}
+
+/// Whether cycles of the time are asked for by name.
+fn has_calendar(choice: &ColumnChoice) -> bool {
+    matches!(&choice.calendar, CalendarChoice::Cycles(cycles) if !cycles.is_empty())
 }
 
 /// The position of a column.

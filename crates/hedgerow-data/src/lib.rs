@@ -6,6 +6,7 @@
 //! | open a data set by name, or fetch it | [`catalog`], [`folders`], [`fetch`] |
 //! | read a table row by row | [`rows`], [`csv`] |
 //! | choose columns, lags and horizons | [`columns`], [`samples`] |
+//! | make inputs of the time | [`calendar`] |
 //! | turn other tables into the same inputs | [`schema`] |
 //! | describe an unknown file | [`info`] |
 //! | deal samples to nodes | [`partition`] |
@@ -28,6 +29,7 @@
 //! times; a live run reads the stream directly. Wrong data is a [`DataError`] with file, row and
 //! column.
 
+pub mod calendar;
 pub mod catalog;
 mod cell;
 pub mod columns;
@@ -56,5 +58,5 @@ mod tables;
 pub mod text;
 pub mod timestamp;
 
-pub use dataset::{Dataset, FIRST_LOOK, Owners, is_of_order_one};
+pub use dataset::{Dataset, FIRST_LOOK, Owners, is_of_order_one, spreads};
 pub use error::DataError;

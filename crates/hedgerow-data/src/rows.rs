@@ -10,6 +10,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 pub use super::cell::{BadNumber, usual_markers};
+use super::encoder::text_of;
 use super::source::Source;
 pub use error::{CellPosition, ReadError};
 pub(crate) use formats::TableFormat;
@@ -28,6 +29,14 @@ pub enum Cell<'a> {
     Number(f64),
     /// Anything else, without the blanks and quotes around it; never empty.
     Text(&'a str),
+}
+
+impl Cell<'_> {
+    /// What it says as the text of a category or a node; none if it is missing. A number is a text
+    /// as well.
+    pub fn into_text(self) -> Option<String> {
+        text_of(self)
+    }
 }
 
 /// One row: a buffer that is filled again and again.

@@ -5,10 +5,13 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use hedgerow::learning::Classes;
+use hedgerow::limits::MAX_CLASSES;
 use serde::{Deserialize, Serialize};
 
 use super::DataError;
-use super::columns::{Categories, ColumnChoice, Disorder, Duplicates, Exogenous, Roles};
+use super::calendar::{CalendarChoice, Cycle};
+use super::columns::{Categories, ColumnChoice, Disorder, Duplicates, Exogenous, Roles, Task};
 use super::encoder::{Levels, MOST_LEVELS};
 use super::rows::{CellPosition, Format};
 use super::samples::InputColumns;
@@ -22,10 +25,18 @@ pub struct TableSchema {
     pub inputs: Vec<InputColumn>,
     /// Columns whose past values are inputs, like those of the label.
     pub lagged: Vec<String>,
-    /// The target. Several targets are several series.
+    /// The targets.
     pub targets: Vec<String>,
+    /// Whether each target is a series of a node of its own; else every sample has all of them.
+    #[serde(default)]
+    pub each_a_node: bool,
+    /// Names of the classes, if the target is one: a label is the number of its class, from 0.
+    #[serde(default)]
+    pub classes: Vec<String>,
     /// Columns that make up the time, joined by blanks; empty if there is none.
     pub time: Vec<String>,
+    /// Cycles of the time of the label that are inputs.
+    pub calendar: Vec<Cycle>,
     /// The column with the node of a sample, or [`BY_FILE`](super::columns::BY_FILE).
     pub node: Option<String>,
     /// Past labels among the inputs, s.
@@ -38,8 +49,6 @@ pub struct TableSchema {
     pub disorder: Disorder,
     /// How to handle rows with the same time as the row before.
     pub duplicates: Duplicates,
-    /// Whether labels must be -1 or +1.
-    pub signs: bool,
     /// How text is read.
     pub format: Format,
 }
@@ -107,15 +116,20 @@ impl TableSchema {
         Ok(Self {
             inputs: features.into_iter().map(input).collect::<Result<_, DataError>>()?,
             lagged: named(lagged),
+            classes: classes(file, &names[targets[0]], choice, levels)?,
             targets: named(targets),
+            each_a_node: !choice.series.is_empty(),
             time: named(time),
+            calendar: match &choice.calendar {
+                CalendarChoice::Cycles(cycles) => cycles.clone(),
+                CalendarChoice::Auto => Vec::new(),
+            },
             node: node.map(|column| names[column].clone()).or_else(|| choice.node.clone()),
             lags: choice.lags,
             horizon: choice.horizon,
             exogenous: choice.exogenous,
             disorder: choice.disorder,
             duplicates: choice.duplicates,
-            signs: choice.signs,
             format: choice.format.clone(),
         })
     }
@@ -127,21 +141,23 @@ impl TableSchema {
             inputs: inputs.iter().map(number).collect(),
             lagged: Vec::new(),
             targets: vec![target.to_owned()],
+            each_a_node: false,
+            classes: Vec::new(),
             time: Vec::new(),
+            calendar: Vec::new(),
             node: None,
             lags: 0,
             horizon: 1,
             exogenous: Exogenous::SameRow,
             disorder: Disorder::Keep,
             duplicates: Duplicates::Keep,
-            signs: false,
             format: Format::default(),
         }
     }
 
     /// Numbers in a sample, d.
     pub fn width(&self) -> usize {
-        self.shape().width()
+        self.shape().width() + Cycle::WIDTH * self.calendar.len()
     }
 
     /// Whether samples depend on earlier rows.
@@ -157,11 +173,23 @@ impl TableSchema {
     pub(super) fn shape(&self) -> Shape {
         Shape {
             inputs: self.inputs.iter().map(|input| input.encoding.width()).sum(),
+            labels: if self.each_a_node { 1 } else { self.targets.len() },
             lagged: self.lagged.len(),
             lags: self.lags,
             horizon: self.horizon,
             exogenous: self.exogenous,
         }
+    }
+
+    /// What each input comes from: a column, or the past of one. Inputs of one source have the same
+    /// name.
+    pub fn sources(&self) -> Vec<String> {
+        let own = self.inputs.iter().flat_map(|InputColumn { name, encoding }| {
+            std::iter::repeat_n(name.clone(), encoding.width())
+        });
+        let past = [self.targets.join(", ")].into_iter().chain(self.lagged.iter().cloned());
+        let past = past.map(|name| format!("past of {name}"));
+        own.chain(past.flat_map(|name| std::iter::repeat_n(name, self.lags))).collect()
     }
 
     /// Which columns each input may come from.
@@ -170,24 +198,77 @@ impl TableSchema {
             Encoding::Number => vec![vec![name.clone()]],
             texts => vec![vec![]; texts.width()],
         });
-        let past = [self.targets.clone()];
-        let past = past.into_iter().chain(self.lagged.iter().map(|name| vec![name.clone()]));
+        let alone = |name: &String| vec![name.clone()];
+        let labels = match (Classes::new(self.classes.len()), self.each_a_node) {
+            (Some(classes), _) => vec![vec![]; classes.outputs()],
+            (None, false) => self.targets.iter().map(alone).collect(),
+            (None, true) => vec![self.targets.clone()],
+        };
+        let past = labels.iter().cloned().chain(self.lagged.iter().map(alone));
         let past = past.flat_map(|names| std::iter::repeat_n(names, self.lags));
-        InputColumns { inputs: own.chain(past).collect(), targets: self.targets.clone() }
+        let calendar = std::iter::repeat_n(vec![], Cycle::WIDTH * self.calendar.len());
+        let inputs = own.chain(past).chain(calendar).collect();
+        InputColumns {
+            inputs,
+            labels,
+            targets: self.targets.clone(),
+            classes: self.classes.clone(),
+        }
+    }
+
+    /// What inputs are of when a prediction is made, in words; empty if rows have no order.
+    pub fn describe(&self) -> String {
+        if self.time.is_empty() && !self.looks_back() {
+            return String::new();
+        }
+        let before = match self.horizon {
+            1 => "the row before the label's".to_owned(),
+            horizon => format!("the row {horizon} before the label's"),
+        };
+        let plural = |count: usize| if count == 1 { "" } else { "s" };
+        let mut parts = Vec::new();
+        let columns = self.inputs.len();
+        if columns > 0 {
+            let row = match self.exogenous {
+                Exogenous::SameRow => "the label's own row".to_owned(),
+                Exogenous::Origin => format!("{before}, when the forecast is made"),
+            };
+            parts.push(format!("{columns} column{} of {row}", plural(columns)));
+        }
+        if self.lags > 0 {
+            let others = self.lagged.iter().map(|name| format!(" and values of {name}"));
+            let others = others.collect::<String>();
+            parts.push(format!(
+                "{} past label{}{others}, from {before} back",
+                self.lags,
+                plural(self.lags)
+            ));
+        }
+        if !self.calendar.is_empty() {
+            let names: Vec<&str> = self.calendar.iter().map(|cycle| cycle.name()).collect();
+            parts.push(format!("{} of the label's time", names.join(", ")));
+        }
+        parts.join("; ")
     }
 
     /// What is wrong with a schema of samples of `inputs` numbers that another program may have
     /// written.
     pub fn check(&self, inputs: usize) -> Result<(), String> {
         let too_many = || "more inputs than can be counted".to_owned();
-        let past = self.lags.checked_mul(1 + self.lagged.len()).ok_or_else(too_many)?;
+        let labels = if self.each_a_node { 1 } else { self.targets.len() };
+        let past = self.lags.checked_mul(labels + self.lagged.len()).ok_or_else(too_many)?;
         let own = self.inputs.iter().try_fold(0_usize, |sum, input| {
             sum.checked_add(input.encoding.width()).filter(|_| is_encoding(&input.encoding))
         });
         let own = own.ok_or("a column of text has no texts, or one of them twice")?;
-        let found = own.checked_add(past).ok_or_else(too_many)?;
+        let calendar = Cycle::WIDTH * self.calendar.len();
+        let found = own.checked_add(past).and_then(|sum| sum.checked_add(calendar));
+        let found = found.ok_or_else(too_many)?;
         if found != inputs {
             return Err(format!("its columns make {found} inputs, but the model takes {inputs}"));
+        }
+        if !self.calendar.is_empty() && self.time.is_empty() {
+            return Err("it has inputs of the time, but no column of the time".to_owned());
         }
         if self.targets.is_empty() {
             return Err("it has no target".to_owned());
@@ -197,6 +278,28 @@ impl TableSchema {
             return Err(format!("its horizon is {}, not between 1 and {most}", self.horizon));
         }
         Ok(())
+    }
+}
+
+/// Names of the classes, as the user or the files say.
+fn classes(
+    file: &Path,
+    target: &str,
+    choice: &ColumnChoice,
+    levels: &Levels,
+) -> Result<Vec<String>, DataError> {
+    let place =
+        || CellPosition { file: file.to_owned(), row: None, column: Some(target.to_owned()) };
+    let classes = match choice.task {
+        Task::Numbers => Vec::new(),
+        _ if !choice.classes.is_empty() => choice.classes.clone(),
+        _ => levels.class_names(),
+    };
+    match &classes[..] {
+        many if many.len() > MAX_CLASSES => Err(DataError::TooManyClasses(place(), MAX_CLASSES)),
+        [one] => Err(DataError::OneClass(place(), one.clone())),
+        [_, ..] if choice.lags > 0 => Err(DataError::LaggedClass(place())),
+        _ => Ok(classes),
     }
 }
 
@@ -229,12 +332,40 @@ mod tests {
     fn inputs_are_counted_and_named() {
         let schema = weather();
         assert_eq!(schema.width(), 1 + 2 + 2 * 2);
-        let InputColumns { inputs, targets } = schema.input_columns();
+        let InputColumns { inputs, targets, .. } = schema.input_columns();
         let names: Vec<String> = inputs.iter().map(|names| names.join("+")).collect();
         assert_eq!(names, ["temp", "", "", "load", "load", "wind", "wind"]);
         assert_eq!(targets, ["load"]);
         let text = serde_json::to_string(&schema).unwrap();
         assert_eq!(serde_json::from_str::<TableSchema>(&text).unwrap(), schema);
+    }
+
+    #[test]
+    fn it_says_what_inputs_are_of() {
+        assert_eq!(
+            weather().describe(),
+            "2 columns of the label's own row; 2 past labels and values of wind, from the row \
+             before the label's back"
+        );
+        let plain = TableSchema { lags: 0, lagged: vec![], ..weather() };
+        assert_eq!(plain.describe(), "");
+        let timed = TableSchema {
+            time: vec!["when".to_owned()],
+            calendar: vec![Cycle::Hour, Cycle::Yearday],
+            exogenous: Exogenous::Origin,
+            horizon: 3,
+            ..plain
+        };
+        assert_eq!(
+            timed.describe(),
+            "2 columns of the row 3 before the label's, when the forecast is made; \
+             hour, yearday of the label's time"
+        );
+        assert_eq!((timed.width(), timed.check(7)), (7, Ok(())));
+        let names = timed.input_columns().inputs;
+        assert_eq!(names.len(), 7);
+        let timeless = TableSchema { time: vec![], ..timed };
+        assert!(timeless.check(7).unwrap_err().contains("no column of the time"));
     }
 
     #[test]
@@ -249,7 +380,7 @@ mod tests {
             refused(&|schema| schema.lags = 3).contains("make 9 inputs, but the model takes 7")
         );
         assert!(refused(&|schema| schema.lags = usize::MAX).contains("more inputs"));
-        assert!(refused(&|schema| schema.targets.clear()).contains("no target"));
+        assert!(refused(&|schema| schema.targets.clear()).contains("inputs"));
         assert!(refused(&|schema| schema.horizon = 0).contains("horizon is 0"));
         let twice = Encoding::OneHot(vec!["rain".into(), "rain".into()]);
         assert!(refused(&|schema| schema.inputs[1].encoding = twice.clone()).contains("twice"));
@@ -264,16 +395,19 @@ mod tests {
         let mut stream = SampleStream::predicting(file, rows, schema)?;
         let (mut sample, mut samples) = (Sample::default(), Vec::new());
         while stream.next(&mut sample)? {
-            samples.push((sample.x.clone(), sample.y));
+            samples.push((sample.x.clone(), sample.y[0]));
         }
         Ok(samples)
     }
 
     #[test]
     fn another_table_becomes_the_same_inputs() {
-        let schema = TableSchema { lags: 0, lagged: vec![], ..weather() };
-        // Other columns, another order, no label, a text that was never seen.
-        let found = predicted(&schema, "when,sky,temp\n1,rain,7\n2,fog,8\n").unwrap();
+        let time = vec!["when".to_owned()];
+        let (disorder, duplicates) = (Disorder::Refuse, Duplicates::Refuse);
+        let past = TableSchema { lags: 0, lagged: vec![], time, ..weather() };
+        let schema = TableSchema { disorder, duplicates, ..past };
+        // Other columns, another order, no label, the same time twice, a text that was never seen.
+        let found = predicted(&schema, "when,sky,temp\n1,rain,7\n1,fog,8\n").unwrap();
         let expected = [[7.0, 0.0, 1.0], [8.0, 0.0, 0.0]];
         assert!(found.iter().map(|(x, _)| &x[..]).eq(expected.iter().map(|x| &x[..])));
         assert!(found.iter().all(|(_, y)| y.is_nan()));

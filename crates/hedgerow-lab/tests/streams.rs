@@ -30,6 +30,71 @@ fn the_last_free_column_is_the_target() {
     assert_eq!(samples(&lagged), ["1 3 4 > 7"], "a lagged column is not free");
 }
 
+/// Hourly readings of as many days.
+fn hourly(days: usize) -> String {
+    let row =
+        |at: usize| format!("2024-03-{:02} {:02}:00,{},{}\n", 1 + at / 24, at % 24, at, at % 5);
+    "when,a,y\n".to_owned() + &(0..24 * days).map(row).collect::<String>()
+}
+
+#[test]
+fn the_time_of_the_label_is_an_input_where_times_show_a_cycle() {
+    let table = Files::one(&hourly(3));
+    let width = |flags: &[&str]| {
+        let data = table.read(&[&["data.time=when"], flags].concat()).unwrap();
+        (data.features, data.schema.unwrap().describe())
+    };
+    let (features, told) = width(&[]);
+    assert_eq!(features, 3, "a day is covered twice, a week is not");
+    assert_eq!(told, "1 column of the label's own row; hour of the label's time");
+    assert_eq!(width(&["data.calendar=none"]).0, 1);
+    assert_eq!(width(&["data.calendar=weekday,yearday"]).0, 5);
+    assert_eq!(width(&["data.rows=24"]).0, 1);
+    assert_eq!(width(&["data.disorder=sort"]).0, 3);
+    // Two steps ahead, the calendar is still that of the label.
+    let flags = ["data.time=when", "data.lags=1", "data.horizon=2"];
+    let ahead = table.read(&flags).unwrap();
+    let mut x = Vec::new();
+    // The first label is of two o'clock, seen from midnight.
+    ahead.inputs(&[0], &mut x).unwrap();
+    let angle = std::f32::consts::TAU * 2.0 / 24.0;
+    let expected = [0.0, 0.0, angle.sin(), angle.cos()];
+    assert!(
+        x.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-6),
+        "{x:?}"
+    );
+    // The calendar alone is enough to learn from.
+    let flags = ["data.time=when", "data.features=[\"-\"]", "data.calendar=hour"];
+    assert_eq!(table.read(&flags).unwrap().features, 2);
+    // Plain numbers may count anything.
+    let numbers = Files::one(&hourly(3).replace("2024-03-", "").replace([' ', ':'], ""));
+    assert_eq!(numbers.read(&["data.time=when"]).unwrap().features, 1);
+    let refused = table.settings("t.csv", &["data.calendar=hour"]).unwrap_err();
+    assert_says(&refused, &["data.calendar", "data.time", "hour"]);
+}
+
+#[test]
+fn a_few_texts_do_not_make_a_column_of_numbers_one_of_text() {
+    let rows = |bad: &str| {
+        let row = |at: usize| {
+            let a = if at == 30 { bad.to_owned() } else { at.to_string() };
+            format!("{a},{},{}\n", ["red", "blue"][at % 2], at % 5)
+        };
+        "a,colour,y\n".to_owned() + &(0..100).map(row).collect::<String>()
+    };
+    for categories in ["one-hot", "hashed:4"] {
+        let flag = format!("data.categories={categories}");
+        assert_says(
+            &Files::one(&rows("n.a.")).read(&[&flag]).unwrap_err(),
+            &["t.csv", "row 32", "\"a\"", "\"n.a.\"", "1 of the 100 cells", "--missing n.a."],
+        );
+        let named = Files::one(&rows("n.a.")).read(&[&flag, "data.missing=[\"n.a.\"]"]).unwrap();
+        assert_eq!(named.missing, 1);
+    }
+    let mixed = rows("5").replace("blue", "7");
+    assert_eq!(Files::one(&mixed).read(&["data.categories=one-hot"]).unwrap().features, 3);
+}
+
 #[test]
 fn features_can_be_none_and_columns_dropped() {
     let table = Files::one("a,b,y\n1,2,3\n4,5,6\n7,8,9\n");
@@ -41,15 +106,22 @@ fn features_can_be_none_and_columns_dropped() {
 }
 
 #[test]
-fn several_targets_are_several_series_with_a_node_each() {
+fn several_series_have_a_node_each_and_several_targets_are_labels_of_every_sample() {
     let table = Files::one("x,a,b\n1,10,100\n2,20,200\n3,,300\n4,40,400\n");
-    let data = table.read(&["data.target=\"a,b\"", "data.lags=1"]).unwrap();
+    let data = table.read(&["data.series=\"a,b\"", "data.lags=1"]).unwrap();
     let expected =
         ["1 10 > 20", "1 100 > 200", "2 20 > ?", "2 200 > 300", "3 ? > 40", "3 300 > 400"];
     assert_eq!(samples(&data), expected);
     assert_eq!(owners(&data), (vec!["a", "b"], &[0, 1, 0, 1, 0, 1][..]));
     assert_eq!(last(&data), "10 100 20 200 20 300");
     assert_eq!((data.missing_labels(), data.missing), (1, 1));
+    let data = table.read(&["data.target=\"a,b\"", "data.lags=1"]).unwrap();
+    let mut x = Vec::new();
+    data.inputs(&[0], &mut x).unwrap();
+    assert_eq!((&x[..], data.labels(0)), (&[1.0, 10.0, 100.0][..], &[20.0, 200.0][..]));
+    assert_eq!((data.len(), data.outputs, data.missing_labels()), (3, 2, 1));
+    assert_eq!(data.last_labels(2), [20.0, 300.0]);
+    assert!(data.owners.is_none());
 }
 
 #[test]
@@ -330,7 +402,7 @@ fn the_largest_numbers_can_be_scaled() {
 fn classes_are_not_scaled() {
     let table = Files::one("a,y\n0,-1\n5,1\n10,-1\n");
     let flags = ["data.scaling=whole-file", "learning.loss=logistic"];
-    assert_eq!(samples(&table.read(&flags).unwrap()), ["0 > -1", "0.5 > 1", "1 > -1"]);
+    assert_eq!(samples(&table.read(&flags).unwrap()), ["0 > 0", "0.5 > 1", "1 > 0"]);
     let short = ["run.trials=1", "federation.nodes=2", "federation.methods=[\"mk\"]"];
     assert!(table.run(&[&flags[..], &short].concat()).is_ok());
 }

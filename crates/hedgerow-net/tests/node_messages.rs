@@ -89,12 +89,12 @@ async fn a_file_is_learned_in_step_and_a_pipe_as_it_comes_unless_told_otherwise(
 #[tokio::test(start_paused = true)]
 async fn an_input_of_which_nothing_was_of_use_is_a_failure() {
     for (input, lines, bad, first, part) in [
-        ("no\n\nneither\n{\"x\": [1]}\n", 4, 3, 1, "no column \"no\""),
+        ("no\n\nneither\n{\"x\": [1]}\n", 1, 1, 1, "no column \"no\""),
         ("{\"x\": [1]}\n{\"a\": \"warm\", \"y\": 1}\n", 2, 2, 1, "x has 1 numbers"),
         ("{\"id\": \"nobody\", \"y\": 1}\n", 1, 1, 1, "no prediction with id"),
         // Rows whose header is of no use are not read to their end.
-        ("a,c,y\n1,2,3\n1,2,3\n1,2,3\n", 2, 2, 1, "no column \"b\"; the header has \"a,c,y\""),
-        ("y\n1\n2\n", 2, 2, 1, "names no input"),
+        ("a,c,y\n1,2,3\n1,2,3\n1,2,3\n", 1, 1, 1, "no column \"b\"; the header has \"a,c,y\""),
+        ("y\n1\n2\n", 1, 1, 1, "names no input"),
     ] {
         let (_, outcome, samples) = read(&[], text(input)).await;
         let error = outcome.unwrap_err();

@@ -2,7 +2,7 @@
 
 use super::fields::{BadQuotes, Fields};
 use super::layout::{Layout, decimal_of};
-use crate::cell::{BadNumber, CellReader, usual_markers};
+use crate::cell::{BadNumber, CellReader};
 use crate::rows::{Cell, Format, ReadError};
 
 /// Splits rows of one table into fields and reads fields as cells.
@@ -11,7 +11,7 @@ use crate::rows::{Cell, Format, ReadError};
 /// use hedgerow_data::csv::LineReader;
 /// use hedgerow_data::rows::Cell;
 ///
-/// let mut lines = LineReader::under_header("\"room\"; temperature");
+/// let mut lines = LineReader::under_header("\"room\"; temperature", &[]);
 /// let row = "kitchen;21,5";
 /// lines.find_decimal(row);
 /// let fields: Vec<_> = lines.fields(row).collect::<Result<_, _>>()?;
@@ -27,10 +27,11 @@ pub struct LineReader {
 
 impl LineReader {
     /// A reader for rows under this header, which contains its column names between tabs,
-    /// semicolons, bars or commas. The usual markers stand for missing values.
-    pub fn under_header(header: &str) -> Self {
+    /// semicolons, bars or commas. `missing` stands for missing values, besides an empty cell; see
+    /// [`usual_markers`](crate::rows::usual_markers).
+    pub fn under_header(header: &str, missing: &[String]) -> Self {
         let layout = Layout::of_header(header);
-        Self { layout, cells: CellReader::new(&usual_markers([])) }
+        Self { layout, cells: CellReader::new(missing) }
     }
 
     /// A reader for the table with these first rows. What `format` leaves open follows from them.
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     fn names(header: &str) -> Vec<String> {
-        let lines = LineReader::under_header(header);
+        let lines = LineReader::under_header(header, &[]);
         lines.fields(header).map(|field| field.unwrap().into_owned()).collect()
     }
 
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn cells_are_read_as_in_a_file() {
-        let mut lines = LineReader::under_header("a;b;c");
+        let mut lines = LineReader::under_header("a;b;c", &[]);
         lines.find_decimal("1;2;x");
         lines.find_decimal("1;2,5;x");
         lines.find_decimal("1;2.5;x");

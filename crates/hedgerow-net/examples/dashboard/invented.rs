@@ -150,6 +150,7 @@ impl Source for Invented {
             open_ms: (self.started.elapsed().as_millis() % ROUND.as_millis()) as u64,
             uploads: (chance(at_ms, 3) * connected as f64) as u64,
             needed: Some(connected),
+            shortage: None,
             quorum: "all connected nodes, or 10 s".into(),
             connected,
             nodes_known: self.nodes.into(),

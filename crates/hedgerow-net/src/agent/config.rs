@@ -78,6 +78,7 @@ pub struct Samples {
     pub path: PathBuf,
     pub format: Format,
     pub others: Others,
+    pub missing: Vec<String>,
     pub pace: Pace,
     pub patience: Span,
     pub at_end: AtEnd,
@@ -186,7 +187,7 @@ impl Settings {
             let bound = "a loopback address, unless http.anywhere is true";
             return refuse("http.address", bound, &address);
         }
-        if state.path.file_name().is_none() {
+        if !state.path.as_os_str().is_empty() && state.path.file_name().is_none() {
             return refuse("state.path", "the name of a file", &state.path.display());
         }
         for (key, span) in [
@@ -227,6 +228,16 @@ impl Settings {
             other => other.into(),
         })?;
         Ok(Security::Tls { identity: Box::new(identity), server: self.server_name()? })
+    }
+
+    /// The file with the state of a node: as set, or named after it. A file of the old default name
+    /// is used if there is no other.
+    pub(super) fn state_path(&self, node: &str) -> PathBuf {
+        if !self.state.path.as_os_str().is_empty() {
+            return self.state.path.clone();
+        }
+        let (own, old) = (PathBuf::from(format!("{node}.state")), PathBuf::from("node.state"));
+        if !own.exists() && old.exists() { old } else { own }
     }
 
     /// Whether it leaves when its input has ended.
@@ -275,6 +286,13 @@ mod tests {
     }
 
     #[test]
+    fn a_state_is_named_after_its_node_unless_something_is_said() {
+        let path = |changes: &[&str]| read(changes).unwrap().state_path("meter-17");
+        assert_eq!(path(&[]), PathBuf::from("meter-17.state"));
+        assert_eq!(path(&["state.path=here/s"]), PathBuf::from("here/s"));
+    }
+
+    #[test]
     fn servers_have_hosts_and_names() {
         for (address, name) in
             [("example.org:7400", "example.org"), ("10.0.0.7:1", "10.0.0.7"), ("[::1]:7400", "::1")]
@@ -307,7 +325,7 @@ mod tests {
             (&["http.address=localhost:80"], &["http.address", "in digits"]),
             (&["http.address=0.0.0.0:80"], &["http.address", "loopback", "http.anywhere"]),
             (&["http.queue=0"], &["http.queue", "at least 1", "is 0"]),
-            (&["state.path=\"\""], &["state.path"]),
+            (&["state.path=\"..\""], &["state.path"]),
             (&["state.save_every=0s"], &["state.save_every"]),
             (&["server.adress=a:1"], &["server.adress", "did you mean \"server.address\"?"]),
         ] {

@@ -111,7 +111,8 @@ impl Agent {
         // In step, samples before the first scale only make the scale, as in a simulation.
         node.hold_unscaled(self.settings.samples.pace != Pace::Round);
         node.set_level(self.settings.samples.interval);
-        let schema = Schema::new(node.plan(), self.settings.samples.others);
+        let schema =
+            Schema::new(node.plan(), self.settings.samples.others, &self.settings.samples.missing);
         let format = self.settings.samples.format;
         let header = self.header.take().or_else(|| self.rows.header().map(<[u8]>::to_vec));
         if let Some(header) = header.filter(|_| format != Format::Json) {

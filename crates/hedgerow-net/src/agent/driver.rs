@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hedgerow::Node;
-use hedgerow::node::{Answer, BadInput};
+use hedgerow::node::BadInput;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
@@ -17,7 +17,7 @@ use super::dialogue::ServerLink;
 use super::http::Asked;
 use super::input::Input;
 use super::lines::Line;
-use super::output::{Output, Written};
+use super::output::{Output, Predicted, Written};
 use super::rows::Rows;
 use super::sample::{BadRow, Sample, Schema};
 use super::saving::Saving;
@@ -26,6 +26,7 @@ use crate::file::FileError;
 use crate::plan_json::OtherMethods;
 use crate::session::NodeSession;
 use crate::transport::counted::Traffic;
+use hedgerow_data::text::excerpt;
 
 /// How long the node waits for its stream to end.
 const STREAM_END_TIMEOUT: Duration = Duration::from_secs(2);
@@ -89,6 +90,7 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), AgentError> {
     let Parts { dial, security, input, output, asked, methods } = parts;
+    settings.state.path = settings.state_path(security.name());
     let (file, kept) = StateFile::open(&settings.state.path, security.name(), methods)?;
     let (node, reading) = kept.unzip();
     let reading = reading.flatten().filter(|reading| reading.path == settings.samples.path);
@@ -166,6 +168,8 @@ pub(super) struct LocalNode {
     pub(super) schema: Schema,
     /// Inputs that some sample did not name, so that each is logged once.
     is_told_absent: Vec<bool>,
+    /// Texts that the federation doesn't know, so far.
+    pub(super) unseen_texts: u64,
     /// Uploads that were acknowledged before the last restart.
     taken_before: u64,
 }
@@ -174,17 +178,17 @@ impl LocalNode {
     pub(super) fn new(node: Node, schema: Schema) -> Self {
         let is_told_absent = vec![false; schema.inputs()];
         let taken_before = node.tally().taken;
-        Self { node, schema, is_told_absent, taken_before }
+        Self { node, schema, is_told_absent, unseen_texts: 0, taken_before }
     }
 
     /// Predicts or learns, as the sample asks.
-    pub(super) fn take(&mut self, sample: &Sample) -> Result<Answer, BadInput> {
+    pub(super) fn take(&mut self, sample: &Sample) -> Result<Predicted, BadInput> {
         let node = &mut self.node;
-        let answer = match (&sample.id, &sample.x, sample.y) {
-            (_, Some(x), Some(y)) => node.learn(x, &[y]),
+        let answer = match (&sample.id, &sample.x, &sample.y) {
+            (_, Some(x), Some(y)) => node.learn(x, y),
             (None, Some(x), None) => node.predict(x),
             (Some(id), Some(x), None) => node.predict_later(id, x),
-            (Some(id), None, Some(y)) => node.learn_by_id(id, &[y]),
+            (Some(id), None, Some(y)) => node.learn_by_id(id, y),
             // Samples have inputs, or an id and a label.
             (_, None, _) => Err(BadInput::WrongLength { expected: node.plan().inputs(), found: 0 }),
         }?;
@@ -197,7 +201,15 @@ impl LocalNode {
                 warn!("a sample has no {column:?}: it counts as missing, there and from here on");
             }
         }
-        Ok(answer)
+        for text in &sample.unseen {
+            self.unseen_texts += 1;
+            // Increasingly rarely.
+            if self.unseen_texts.is_power_of_two() {
+                let (text, unseen_texts) = (excerpt(text), self.unseen_texts);
+                warn!(unseen_texts, "{text:?} is no text that the federation knows");
+            }
+        }
+        Ok(self.schema.predicted(&self.node, &answer))
     }
 }
 
@@ -384,7 +396,8 @@ impl Agent {
         self.saving.is_due = true;
         let Some(node) = &mut self.node else { return };
         let is_first = line.number == 1;
-        let had_no_labels = self.rows.has_no_labels();
+        let (had_no_labels, had_bad_header) =
+            (self.rows.has_no_labels(), self.rows.has_bad_header());
         let sample = match self.rows.read(&node.schema, line, is_first) {
             Ok(None) => {
                 if self.rows.has_no_labels() && !had_no_labels {
@@ -396,11 +409,16 @@ impl Agent {
                 return;
             }
             Ok(Some(sample)) => sample,
+            // A bad header was told of once.
+            Err(BadRow::NoHeader) if had_bad_header => {
+                self.counts.bad_lines += 1;
+                return;
+            }
             Err(bad) => {
                 self.refuse_line(line, None, &bad);
                 // What has no header will never have one, but a file that is followed may be
                 // replaced.
-                if bad == BadRow::NoHeader && matches!(self.input, Input::Stream(_)) {
+                if self.rows.has_bad_header() && matches!(self.input, Input::Stream(_)) {
                     self.end_input();
                 }
                 return;
@@ -408,7 +426,8 @@ impl Agent {
         };
         match node.take(&sample) {
             Ok(answer) => {
-                let (id, label) = (sample.id.as_deref(), sample.y);
+                let id = sample.id.as_deref();
+                let label = sample.y.as_ref().map(|labels| node.schema.shown(labels));
                 let count = match label {
                     Some(_) => &mut self.counts.learned_lines,
                     None => &mut self.counts.predicted_lines,
@@ -417,7 +436,7 @@ impl Agent {
                 self.output.write(&Written {
                     line: line.number,
                     id,
-                    answer: Some(answer.into()),
+                    answer: Some(answer),
                     label,
                     error: None,
                 });

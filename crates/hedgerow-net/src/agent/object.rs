@@ -6,6 +6,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use hedgerow_data::rows::Cell;
 use hedgerow_data::text::{excerpt, shortened};
 
 use super::sample::{BadRow, Builder, Role, Sample, Schema, not_a_number, to_number};
@@ -36,14 +37,45 @@ fn not_an_object(error: serde_json::Error) -> BadRow {
     BadRow::NotAnObject(shortened(&reason, 120))
 }
 
-/// The number that a JSON value is; NaN for null.
-fn read_value(column: &str, value: &RawValue) -> Result<f32, BadRow> {
+/// The number that a JSON value is; NaN for null and for what stands for a missing value.
+fn read_value(schema: &Schema, column: &str, value: &RawValue) -> Result<f32, BadRow> {
     match value.get() {
         "null" => Ok(f32::NAN),
         text if text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => {
-            to_number(column, text)
+            match schema.cell(text) {
+                Ok(Cell::Missing) => Ok(f32::NAN),
+                _ => to_number(column, text),
+            }
+        }
+        text if text.starts_with('"') => {
+            let said: String = serde_json::from_str(text).map_err(not_an_object)?;
+            match schema.cell(said.trim()) {
+                Ok(Cell::Missing) if !said.trim().is_empty() => Ok(f32::NAN),
+                _ => Err(not_a_number(column, text)),
+            }
         }
         text => Err(not_a_number(column, text)),
+    }
+}
+
+/// The text that a JSON value of a column of text is; none if it is missing.
+fn read_text(schema: &Schema, column: &str, value: &RawValue) -> Result<Option<String>, BadRow> {
+    let text = match value.get() {
+        "null" => return Ok(None),
+        text if text.starts_with('"') => serde_json::from_str(text).map_err(not_an_object)?,
+        text if text.starts_with(['[', '{']) => return Err(not_a_number(column, text)),
+        text => text.to_owned(),
+    };
+    let cell = schema.cell(text.trim()).map_err(|_| not_a_number(column, value.get()))?;
+    Ok(cell.into_text())
+}
+
+/// The name of a class: a text, a number or a truth value; none for null.
+fn read_class(value: &RawValue) -> Option<String> {
+    match value.get() {
+        "null" => None,
+        text if text.starts_with('"') => serde_json::from_str(text).ok(),
+        text => Some(text.parse::<f64>().map_or_else(|_| text.to_owned(), |n| n.to_string())),
     }
 }
 
@@ -61,8 +93,20 @@ impl Object<'_, '_> {
             Role::Input(_) if key == "x" && is_list => self.take_list(value),
             Role::Inputs if is_list => self.take_list(value),
             Role::Inputs => Err(not_a_number(key, value.get())),
-            Role::Input(position) => self.builder.input(position, key, read_value(key, value)?),
-            Role::Label => self.builder.label(key, read_value(key, value)?),
+            Role::Input(position) => {
+                self.builder.input(position, key, read_value(self.schema, key, value)?)
+            }
+            Role::Category => self.builder.category(key, read_text(self.schema, key, value)?),
+            Role::Label(_) if self.schema.has_classes() => {
+                let class = read_class(value).map(|text| self.schema.class(key, &text));
+                self.builder.all_labels(key, class.transpose()?)
+            }
+            Role::Label(target) => {
+                self.builder.label(target, key, read_value(self.schema, key, value)?)
+            }
+            Role::Labels if value.get() == "null" => self.builder.all_labels(key, None),
+            Role::Labels if is_list => self.take_labels(key, value),
+            Role::Labels => Err(not_a_number(key, value.get())),
             Role::Id => self.take_id(value),
             Role::Other => self.schema.check_other(key),
         }
@@ -71,13 +115,25 @@ impl Object<'_, '_> {
     fn take_list(&mut self, value: &RawValue) -> Result<(), BadRow> {
         let expected = self.schema.inputs();
         let values: Vec<&RawValue> = serde_json::from_str(value.get()).map_err(not_an_object)?;
-        let read = |(position, value)| read_value(&format!("x[{position}]"), value);
+        let read = |(position, value)| read_value(self.schema, &format!("x[{position}]"), value);
         let numbers = values.iter().copied().take(expected).enumerate().map(read);
         let numbers = numbers.collect::<Result<_, _>>()?;
         if values.len() != expected {
             return Err(BadRow::WrongLength { expected, found: values.len() });
         }
         self.builder.inputs(numbers)
+    }
+
+    fn take_labels(&mut self, key: &str, value: &RawValue) -> Result<(), BadRow> {
+        let (expected, column) = (self.schema.targets(), key.to_owned());
+        let values: Vec<&RawValue> = serde_json::from_str(value.get()).map_err(not_an_object)?;
+        if values.len() != expected {
+            return Err(BadRow::WrongLabels { column, expected, found: values.len() });
+        }
+        let read =
+            |(position, value)| read_value(self.schema, &format!("{key}[{position}]"), value);
+        let labels = values.iter().copied().enumerate().map(read).collect::<Result<_, _>>()?;
+        self.builder.all_labels(key, Some(labels))
     }
 
     fn take_id(&mut self, value: &RawValue) -> Result<(), BadRow> {
@@ -124,6 +180,7 @@ impl<'de> Visitor<'de> for Object<'_, '_> {
 
 #[cfg(test)]
 mod tests {
+    use hedgerow::PlanConfig;
     use proptest::prelude::*;
 
     use super::super::sample::{MAX_ID, Others};
@@ -131,7 +188,7 @@ mod tests {
 
     fn schema(columns: &[&str], target: &str, others: Others) -> Schema {
         let names: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
-        Schema::named(2, &names, target, others)
+        Schema::named(2, &names, &[target], others)
     }
 
     fn weather() -> Schema {
@@ -143,7 +200,8 @@ mod tests {
     }
 
     fn sample(id: Option<&str>, x: Option<[f32; 2]>, y: Option<f32>) -> Sample {
-        Sample { id: id.map(str::to_owned), x: x.map(Vec::from), y, absent: Vec::new() }
+        let y = y.map(|y| vec![y]);
+        Sample { id: id.map(str::to_owned), x: x.map(Vec::from), y, ..Sample::default() }
     }
 
     #[test]
@@ -239,6 +297,61 @@ mod tests {
         assert_eq!(read, Ok(sample(None, Some([1.0, 2.0]), None)));
     }
 
+    fn schema_of(config: PlanConfig) -> Schema {
+        let columns = ["temperature", "wind"].map(String::from).to_vec();
+        let plan = hedgerow::Plan::new(config.inputs(2).columns(columns)).unwrap();
+        Schema::new(&plan, Others::Refuse, &[])
+    }
+
+    #[test]
+    fn classes_come_by_name() {
+        let classes = ["no", "true", "3"].map(String::from).to_vec();
+        let schema = schema_of(PlanConfig::default().target("state".into()).classes(classes));
+        let read = |label: &str| {
+            let text = format!(r#"{{"x": [1, 2], "state": {label}}}"#);
+            schema.read_object(text.as_bytes()).map(|sample| sample.y)
+        };
+        assert_eq!(read("\"no\""), Ok(Some(vec![1.0, -1.0, -1.0])));
+        assert_eq!(read("true"), Ok(Some(vec![-1.0, 1.0, -1.0])));
+        assert_eq!(read("3.0"), Ok(Some(vec![-1.0, -1.0, 1.0])));
+        assert_eq!(read("null"), Ok(None));
+        let bad = read("\"maybe\"").unwrap_err();
+        assert_eq!(bad.field(), Some("state"));
+        let message = bad.to_string();
+        assert!(
+            message.contains("\"maybe\" is none of the classes no, true, 3")
+                && message.contains("learning.classes"),
+            "{message}"
+        );
+        assert!(schema.read_object(br#"{"x": [1, 2], "state": 3, "y": 3}"#).is_err());
+    }
+
+    #[test]
+    fn several_labels_come_by_name_or_in_a_list() {
+        let schema = schema_of(PlanConfig::default().target("load,cost".into()).outputs(2));
+        let read = |text: &str| schema.read_object(text.as_bytes()).map(|sample| sample.y);
+        for text in [
+            r#"{"x": [1, 2], "cost": 4, "load": 3}"#,
+            r#"{"x": [1, 2], "y": [3, 4]}"#,
+            r#"{"temperature": 1, "wind": 2, "load": 3, "cost": 4}"#,
+        ] {
+            assert_eq!(read(text), Ok(Some(vec![3.0, 4.0])), "{text}");
+        }
+        for text in [r#"{"x": [1, 2], "y": null}"#, r#"{"x": [1, 2], "load": null}"#] {
+            assert_eq!(read(text), Ok(None), "{text}");
+        }
+        for (text, part) in [
+            (r#"{"x": [1, 2], "load": 3}"#, "all or none"),
+            (r#"{"x": [1, 2], "load": 3, "cost": null}"#, "load, but this federation has"),
+            (r#"{"x": [1, 2], "y": [3]}"#, "y has 1 labels"),
+            (r#"{"x": [1, 2], "y": 3}"#, "3 is not a number"),
+            (r#"{"x": [1, 2], "y": [3, 4], "load": 3}"#, "comes twice"),
+        ] {
+            let message = read(text).unwrap_err().to_string();
+            assert!(message.contains(part), "{text}: {message}");
+        }
+    }
+
     #[test]
     fn the_federation_s_own_names_go_first() {
         let schema = schema(&["x", "id"], "y", Others::Refuse);
@@ -274,7 +387,7 @@ mod tests {
             if let Ok(sample) = weather().read_object(&text) {
                 prop_assert!(sample.x.is_some() || (sample.id.is_some() && sample.y.is_some()));
                 prop_assert!(sample.x.is_none_or(|x| x.len() == 2 && x.iter().all(|x| !x.is_infinite())));
-                prop_assert!(sample.y.is_none_or(f32::is_finite));
+                prop_assert!(sample.y.is_none_or(|y| y.iter().all(|y| y.is_finite())));
             }
         }
 

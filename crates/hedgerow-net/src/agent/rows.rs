@@ -27,6 +27,8 @@ pub enum Format {
 pub struct Rows {
     format: Format,
     header: Option<Header>,
+    /// Whether the first line was no usable header: the rows below can't be read.
+    has_bad_header: bool,
 }
 
 #[derive(Debug)]
@@ -40,12 +42,13 @@ struct Header {
 impl Rows {
     /// A reader that has seen nothing.
     pub fn new(format: Format) -> Self {
-        Self { format, header: None }
+        Self { format, header: None, has_bad_header: false }
     }
 
     /// A reader that continues under an earlier header.
     pub fn under(header: &[u8], schema: &Schema) -> Result<Self, BadRow> {
-        Ok(Self { format: Format::Csv, header: Some(Header::read(header, schema)?) })
+        let header = Some(Header::read(header, schema)?);
+        Ok(Self { format: Format::Csv, header, has_bad_header: false })
     }
 
     /// The header that rows stand under.
@@ -53,9 +56,15 @@ impl Rows {
         self.header.as_ref().map(|header| &header.text[..])
     }
 
+    /// Whether no header has told what the cells of rows are, though there should have been one.
+    pub fn has_bad_header(&self) -> bool {
+        self.has_bad_header
+    }
+
     /// Whether rows stand under a header that names no label.
     pub fn has_no_labels(&self) -> bool {
-        self.header.as_ref().is_some_and(|header| !header.roles.contains(&Role::Label))
+        let has_label = |header: &Header| header.roles.iter().any(is_label);
+        self.header.as_ref().is_some_and(|header| !has_label(header))
     }
 
     /// What a line says, if it says something. The first line of a file may be a header.
@@ -77,14 +86,20 @@ impl Rows {
         if self.format == Format::Json {
             return schema.read_object(text).map(Some);
         }
+        if self.has_bad_header && !is_first {
+            return Err(BadRow::NoHeader);
+        }
         // A file that was cut short may go on without a header.
-        if self.header.is_none() || (is_first && !is_data(text)) {
+        if self.header.is_none() || (is_first && !is_data(text, schema)) {
+            // Until a header is read.
+            self.has_bad_header = true;
             // Where inputs have no names, numbers would do for names.
             let may_be_header = is_first && schema.has_names();
-            if self.header.is_none() && !may_be_header && is_data(text) {
+            if self.header.is_none() && !may_be_header && is_data(text, schema) {
                 return Err(BadRow::NoHeader);
             }
             self.header = Some(Header::read(text, schema)?);
+            self.has_bad_header = false;
             return Ok(None);
         }
         self.header.as_mut().ok_or(BadRow::NoHeader)?.sample(text, schema).map(Some)
@@ -95,7 +110,7 @@ impl Header {
     fn read(text: &[u8], schema: &Schema) -> Result<Self, BadRow> {
         let not_text = |_| BadRow::NotText { column: excerpt(&String::from_utf8_lossy(text)) };
         let header = std::str::from_utf8(text).map_err(not_text)?;
-        let lines = LineReader::under_header(header);
+        let lines = LineReader::under_header(header, schema.missing());
         let names = lines.fields(header).map(|name| name.map(Cow::into_owned));
         let names: Vec<String> = names.collect::<Result<_, _>>()?;
         let mut roles: Vec<Role> = names.iter().map(|name| schema.role(name)).collect();
@@ -115,8 +130,13 @@ impl Header {
                     // Without names there may be too many.
                     is_named.get_mut(input).into_iter().for_each(|named| *named = true);
                 }
+                Role::Category => {
+                    inputs += 1;
+                    let positions = schema.category(name).into_iter().flatten();
+                    positions.for_each(|(_, position)| is_named[*position] = true);
+                }
                 Role::Other | Role::Inputs => schema.check_other(name)?,
-                Role::Label | Role::Id => {}
+                Role::Label(_) | Role::Labels | Role::Id => {}
             }
         }
         if !schema.has_names() && inputs != schema.inputs() {
@@ -124,7 +144,7 @@ impl Header {
         }
         let shown = || format!("{:?}", shortened(header, 120));
         // Labels that come later have no inputs beside them.
-        if inputs == 0 && !(roles.contains(&Role::Id) && roles.contains(&Role::Label)) {
+        if inputs == 0 && !(roles.contains(&Role::Id) && roles.iter().any(is_label)) {
             return Err(BadRow::NoInputs { header: shown(), known: schema.known().to_owned() });
         }
         let missing = is_named.iter().enumerate().filter(|(_, is_named)| !**is_named);
@@ -154,7 +174,7 @@ impl Header {
         if let Some(id) = id {
             builder.id(Cow::Borrowed(id))?;
         }
-        let is_input = |role: &Role| matches!(role, Role::Input(_));
+        let is_input = |role: &Role| matches!(role, Role::Input(_) | Role::Category);
         let mut filled = (0..expected).filter(|position| is_input(&self.roles[*position]));
         // The row of a label that comes later has nothing but its id and itself.
         let is_label_alone = id.is_some() && filled.all(|position| cells[position].is_empty());
@@ -164,8 +184,17 @@ impl Header {
                 Role::Input(input) if !is_label_alone => {
                     builder.input(input, name, read_cell(&self.lines, name, &cells[position])?)?;
                 }
-                Role::Label => {
-                    builder.label(name, read_cell(&self.lines, name, &cells[position])?)?;
+                Role::Category if !is_label_alone => {
+                    let text = read_text(&self.lines, name, &cells[position])?;
+                    builder.category(name, text)?;
+                }
+                Role::Label(_) if schema.has_classes() => {
+                    let class = read_class(&self.lines, &cells[position]);
+                    let labels = class.map(|class| schema.class(name, &class)).transpose()?;
+                    builder.all_labels(name, labels)?;
+                }
+                Role::Label(target) => {
+                    builder.label(target, name, read_cell(&self.lines, name, &cells[position])?)?;
                 }
                 _ => {}
             }
@@ -182,12 +211,31 @@ impl Header {
     }
 }
 
+fn is_label(role: &Role) -> bool {
+    matches!(role, Role::Label(_))
+}
+
+/// The name of the class in a cell; none if it is missing.
+fn read_class(lines: &LineReader, text: &str) -> Option<String> {
+    match lines.cell(text) {
+        Ok(Cell::Missing) => None,
+        Ok(Cell::Number(number)) => Some(number.to_string()),
+        Ok(Cell::Text(_)) | Err(_) => Some(text.trim().to_owned()),
+    }
+}
+
 /// Whether every cell is a number or missing, so that the row is no header.
-fn is_data(text: &[u8]) -> bool {
+fn is_data(text: &[u8], schema: &Schema) -> bool {
     let Ok(text) = std::str::from_utf8(text) else { return false };
-    let mut lines = LineReader::under_header(text);
+    let mut lines = LineReader::under_header(text, schema.missing());
     lines.find_decimal(text);
     lines.fields(text).all(|field| field.is_ok_and(|field| read_cell(&lines, "", &field).is_ok()))
+}
+
+/// The text in a cell of a column of text; none if it is missing.
+fn read_text(lines: &LineReader, column: &str, text: &str) -> Result<Option<String>, BadRow> {
+    let cell = lines.cell(text).map_err(|_| not_a_number(column, &format!("{text:?}")))?;
+    Ok(cell.into_text())
 }
 
 /// The number in a cell; NaN if it is missing.
@@ -213,7 +261,7 @@ mod tests {
 
     fn schema(columns: &[&str], target: &str, others: Others) -> Schema {
         let names: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
-        Schema::named(2, &names, target, others)
+        Schema::named(2, &names, &[target], others)
     }
 
     fn weather() -> Schema {
@@ -244,7 +292,8 @@ mod tests {
         x: Option<[f32; 2]>,
         y: Option<f32>,
     ) -> Result<Option<Sample>, BadRow> {
-        Ok(Some(Sample { id: id.map(str::to_owned), x: x.map(Vec::from), y, absent: Vec::new() }))
+        let y = y.map(|y| vec![y]);
+        Ok(Some(Sample { id: id.map(str::to_owned), x: x.map(Vec::from), y, ..Sample::default() }))
     }
 
     #[test]
@@ -293,6 +342,43 @@ mod tests {
     }
 
     #[test]
+    fn texts_are_inputs_and_markers_are_missing() {
+        let columns = ["temperature", "sky=clear", "sky=rain", "sky=1"].map(String::from);
+        let plan = hedgerow::PlanConfig::default()
+            .inputs(4)
+            .columns(columns.to_vec())
+            .target("y".to_owned());
+        let plan = hedgerow::Plan::new(plan).unwrap();
+        let schema = Schema::new(&plan, Others::Refuse, &["-99".to_owned(), "gone".to_owned()]);
+        let text = "temperature;sky;y\n2,5;rain;3\n-99; clear ;gone\n1;fog;3\n1;;3\n1;1.0;3\n";
+        let rows = read_all(&schema, Format::Csv, text);
+        let x = |row: usize| rows[row].as_ref().unwrap().as_ref().unwrap().x.clone().unwrap();
+        assert_eq!(x(1), [2.5, 0.0, 1.0, 0.0]);
+        assert!(x(2)[0].is_nan() && x(2)[1..] == [1.0, 0.0, 0.0]);
+        assert_eq!(rows[2].as_ref().unwrap().as_ref().unwrap().y, None);
+        assert_eq!((x(3), x(4)), (vec![1.0, 0.0, 0.0, 0.0], vec![1.0, 0.0, 0.0, 0.0]));
+        assert_eq!(rows[3].as_ref().unwrap().as_ref().unwrap().unseen, ["fog"]);
+        assert!(rows[4].as_ref().unwrap().as_ref().unwrap().unseen.is_empty());
+        assert_eq!(x(5), [1.0, 0.0, 0.0, 1.0], "a number is a text as well");
+        let object = |text: &str| schema.read_object(text.as_bytes());
+        let found = object(r#"{"sky": "rain", "temperature": "gone", "y": -99}"#).unwrap();
+        let (found, y) = (found.x.unwrap(), found.y);
+        assert!(found[0].is_nan() && found[1..] == [0.0, 1.0, 0.0] && y.is_none());
+        assert_eq!(object(r#"{"sky": 1, "temperature": 2}"#).unwrap().x.unwrap()[3], 1.0);
+        assert_eq!(object(r#"{"sky": "fog", "temperature": 2}"#).unwrap().unseen, ["fog"]);
+        assert!(object(r#"{"sky": null, "temperature": 2}"#).unwrap().unseen.is_empty());
+        assert!(object(r#"{"sky": ["rain"], "temperature": 2}"#).is_err());
+        // The inputs by their own names, and a column that is not there.
+        let names = "temperature,sky=clear,sky=rain,sky=1,y\n1,0,1,0,2\n";
+        assert_eq!(
+            read_all(&schema, Format::Csv, names)[1].as_ref().unwrap().as_ref().unwrap().x,
+            Some(vec![1.0, 0.0, 1.0, 0.0])
+        );
+        let error = read_all(&schema, Format::Csv, "temperature,y\n")[0].clone().unwrap_err();
+        assert!(error.to_string().contains("sky=clear"), "{error}");
+    }
+
+    #[test]
     fn what_is_wrong_is_said_and_the_next_row_is_read() {
         let text = "temperature,wind,load\n1,strong,3\n1,2\n1,inf,3\n1,1e99,3\n1,2,3\n";
         let rows = read_all(&weather(), Format::Csv, text);
@@ -329,7 +415,7 @@ mod tests {
             assert!(error.contains(part), "{error}");
             assert_eq!(rows[1], Err(BadRow::NoHeader));
         }
-        let three = Schema::named(3, &["a", "b", "c"].map(String::from), "y", Others::Refuse);
+        let three = Schema::named(3, &["a", "b", "c"].map(String::from), &["y"], Others::Refuse);
         let error = read_all(&three, Format::Csv, "b,y\n1,2")[0].clone().unwrap_err();
         assert_eq!(error.to_string(), "no column \"a\", \"c\"; the header has \"b,y\"");
         let nameless = schema(&[], "", Others::Refuse);

@@ -5,7 +5,8 @@ use std::num::NonZeroU16;
 
 use hedgerow::codec::{Coding, Compression, NumberFormat};
 use hedgerow::features::Kernel;
-use hedgerow::learning::Loss;
+use hedgerow::importance::ImportanceScope;
+use hedgerow::learning::{Classes, Loss};
 use hedgerow::method::{METHODS, MethodInfo, MethodSpec};
 use hedgerow::plan::Scaling;
 use hedgerow::random::{CounterRng, Purpose};
@@ -52,6 +53,19 @@ pub(crate) fn plan(
     plan.map_err(|error| merged.locate(error))
 }
 
+/// Most texts of a column.
+const MOST_TEXTS: usize = 1000;
+
+/// The name of the input of a text in a column of text.
+fn category_input(column: &str, text: &str) -> String {
+    format!("{column}={text}")
+}
+
+/// Column and text of an input that a text has; none for an input that is a column itself.
+pub(crate) fn split_category(input: &str) -> Option<(&str, &str)> {
+    input.split_once('=')
+}
+
 /// What only a server's `[learning]` has.
 #[derive(Debug, Deserialize)]
 struct LearningConfig {
@@ -59,6 +73,7 @@ struct LearningConfig {
     columns: Vec<String>,
     inputs: usize,
     target: String,
+    classes: Vec<String>,
     nodes: usize,
     budget: usize,
     scaling: ScalingName,
@@ -68,8 +83,10 @@ struct LearningConfig {
     #[serde(deserialize_with = "within::<1, 65_535, _, _>")]
     part: u16,
     personal: Personal,
+    importance: ImportanceScope,
     seed: u64,
     ranges: BTreeMap<String, [f64; 2]>,
+    categories: BTreeMap<String, Vec<String>>,
 }
 
 /// Whether nodes have layers of their own.
@@ -110,7 +127,12 @@ enum CompressionName {
 
 impl LearningConfig {
     /// Puts what it says over a configuration.
-    fn over(self, config: PlanConfig, others: OtherMethods<'_>) -> Result<PlanConfig, ConfigError> {
+    fn over(
+        mut self,
+        config: PlanConfig,
+        others: OtherMethods<'_>,
+    ) -> Result<PlanConfig, ConfigError> {
+        self.expand_categories()?;
         let personal = match self.personal {
             Personal::Said(is_so) => Some(is_so),
             Personal::Auto(Auto::Auto) => None,
@@ -124,13 +146,47 @@ impl LearningConfig {
         let method = self.method(config.kernels.len(), others)?;
         let scaling = self.scaling()?;
         let config = config.method(method).inputs(inputs).nodes(self.nodes).budget(self.budget);
+        let outputs = if self.classes.is_empty() { self.targets().count() } else { 1 };
         Ok(config
             .seed(first_seed(self.seed))
             .scaling(scaling)
             .compression(self.compression())
             .personal(personal)
+            .importance(self.importance)
+            .outputs(outputs)
             .columns(self.columns)
-            .target(self.target))
+            .target(self.target)
+            .classes(self.classes))
+    }
+
+    /// Puts an input for each text in the place of columns that hold text.
+    fn expand_categories(&mut self) -> Result<(), ConfigError> {
+        const KEY: &str = "learning.categories";
+        let known = self.columns.join(", ");
+        for (column, texts) in &self.categories {
+            let place = self.columns.iter().position(|name| name == column);
+            let Some(place) = place else {
+                let bound = format!("for columns of learning.columns ({known})");
+                return Err(outside(KEY, bound, format!("{column:?}")));
+            };
+            let different: HashSet<&String> = texts.iter().collect();
+            let is_empty = texts.iter().any(|text| text.trim().is_empty());
+            if texts.is_empty()
+                || texts.len() > MOST_TEXTS
+                || different.len() < texts.len()
+                || is_empty
+            {
+                let bound =
+                    format!("1 to {MOST_TEXTS} different texts for each column, none empty");
+                return Err(outside(KEY, bound, format!("{column} = {texts:?}")));
+            }
+            let inputs: Vec<String> =
+                texts.iter().map(|text| category_input(column, text)).collect();
+            // Such an input needs no range of its own.
+            self.ranges.extend(inputs.iter().map(|input| (input.clone(), [0.0, 1.0])));
+            self.columns.splice(place..=place, inputs);
+        }
+        Ok(())
     }
 
     fn inputs(&self) -> Result<usize, ConfigError> {
@@ -142,9 +198,14 @@ impl LearningConfig {
                 format!("{twice:?}"),
             ));
         }
-        if known.contains(&self.target) {
+        if let Some(target) = self.targets().find(|target| known.contains(&(*target).to_owned())) {
             let bound = "other names than that of learning.target";
-            return Err(outside("learning.columns", bound, format!("{:?}", self.target)));
+            return Err(outside("learning.columns", bound, format!("{target:?}")));
+        }
+        let mut targets = HashSet::new();
+        if self.targets().any(|target| !targets.insert(target)) {
+            let bound = "names that are there once";
+            return Err(outside("learning.target", bound, format!("{:?}", self.target)));
         }
         match (self.columns.len(), self.inputs) {
             (0, 0) => {
@@ -160,6 +221,13 @@ impl LearningConfig {
                 inputs,
             )),
         }
+    }
+
+    /// The targets; a class has one.
+    fn targets(&self) -> impl Iterator<Item = &str> {
+        let several = self.classes.is_empty().then(|| self.target.split(','));
+        let one = (!self.classes.is_empty()).then_some(self.target.as_str());
+        several.into_iter().flatten().chain(one)
     }
 
     fn method(&self, kernels: usize, others: OtherMethods<'_>) -> Result<MethodSpec, ConfigError> {
@@ -196,10 +264,15 @@ impl LearningConfig {
     fn ranges(&self) -> Result<Scale, ConfigError> {
         let (columns, known) =
             (&self.columns, self.ranges.keys().cloned().collect::<Vec<_>>().join(", "));
-        let is_named = |name: &String| columns.contains(name) || *name == self.target;
+        // Classes need no range.
+        let targets: Vec<String> = match self.classes.is_empty() {
+            true => self.targets().map(str::to_owned).collect(),
+            false => Vec::new(),
+        };
+        let is_named = |name: &String| columns.contains(name) || targets.contains(name);
         if columns.is_empty()
             || !self.ranges.keys().all(is_named)
-            || self.ranges.len() != columns.len() + 1
+            || self.ranges.len() != columns.len() + targets.len()
         {
             let bound = format!(
                 "one range for each column, which learning.columns must name, and for the label {:?}",
@@ -207,8 +280,10 @@ impl LearningConfig {
             );
             return Err(outside("learning.ranges", bound, format!("of [{known}]")));
         }
+        let named = columns.iter().chain(&targets).map(|name| self.ranges[name].into());
+        let outputs = Classes::new(self.classes.len()).map_or(0, Classes::outputs);
         let ranges: Vec<(f64, f64)> =
-            columns.iter().chain([&self.target]).map(|name| self.ranges[name].into()).collect();
+            named.chain(std::iter::repeat_n((-1.0, 1.0), outputs)).collect();
         Scale::from_ranges(&ranges).map_err(|error| ConfigError::rejected("learning.ranges", error))
     }
 
@@ -257,6 +332,30 @@ mod tests {
         assert_eq!((known.inputs(), known.config().ridge), (2, 1.0));
         let given = plan("[learning]\ninputs = 2\nridge = 1.0", Some(kernels)).unwrap();
         assert_eq!(given, known);
+    }
+
+    #[test]
+    fn each_text_of_a_column_is_an_input() {
+        let known = plan(
+            "[learning]\ncolumns = [\"a\", \"sky\", \"b\"]\nscaling = \"ranges\"\n\
+             [learning.ranges]\na = [0, 9]\nb = [0, 9]\ny = [0, 1]\n\
+             [learning.categories]\nsky = [\"clear\", \"light rain\"]",
+            None,
+        );
+        let known = known.unwrap();
+        assert_eq!(known.config().columns, ["a", "sky=clear", "sky=light rain", "b"]);
+        assert_eq!(known.inputs(), 4);
+        for (texts, part) in [
+            ("sky = []", "1 to 1000 different texts"),
+            ("sky = [\"rain\", \"rain\"]", "1 to 1000 different texts"),
+            ("sky = [\" \"]", "none empty"),
+            ("sly = [\"rain\"]", "columns of learning.columns (a, sky)"),
+        ] {
+            let changes =
+                format!("[learning]\ncolumns = [\"a\", \"sky\"]\n[learning.categories]\n{texts}");
+            let message = plan(&changes, None).unwrap_err().to_string();
+            assert!(message.contains("learning.categories") && message.contains(part), "{message}");
+        }
     }
 
     #[test]

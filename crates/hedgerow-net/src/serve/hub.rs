@@ -30,6 +30,7 @@ use crate::transport::counted::Traffic;
 
 mod commits;
 mod source;
+
 #[cfg(test)]
 mod tests;
 
@@ -201,6 +202,7 @@ impl Hub {
         }
         let Run { id: run, learning } = self.run.clone();
         tracing::info!(node, name, address, known = is_known, "joined");
+        tell_shortage(&inner.coordinator);
         Ok((
             Session { sender, ledger, close_signal },
             Welcome { protocol: VERSION, run, node, learning },
@@ -239,6 +241,7 @@ impl Hub {
             inner.sessions.remove(&sender.node);
         }
         tracing::info!(node = sender.node, "left");
+        tell_shortage(&inner.coordinator);
         self.advance(inner, now());
     }
 
@@ -364,3 +367,16 @@ const RETRY_COMMIT: Duration = Duration::from_millis(250);
 
 /// Most nodes in one transaction, so that commits of rounds don't wait long.
 const NODES_PER_TRANSACTION: usize = 500;
+
+/// Logs that a round needs more nodes than are connected.
+fn tell_shortage(coordinator: &Coordinator) {
+    if let Some(words) = shortage(coordinator) {
+        tracing::info!("{words}");
+    }
+}
+
+/// `waits for 12, 11 connected`, while a round needs more nodes than are connected.
+fn shortage(coordinator: &Coordinator) -> Option<String> {
+    let (needed, connected) = (coordinator.needed()?, coordinator.connected());
+    (needed > connected).then(|| format!("waits for {needed}, {connected} connected"))
+}

@@ -202,6 +202,7 @@ mod tests {
             open_ms: 0,
             uploads: 0,
             needed: None,
+            shortage: None,
             quorum: "all".into(),
             connected: 3,
             nodes_known: 4,

@@ -50,6 +50,9 @@ pub struct Status {
     /// Uploads that would close it, with the nodes that are connected now; `None` if only time
     /// closes rounds.
     pub needed: Option<u64>,
+    /// How many nodes the round waits for, in words, while it needs more than are connected.
+    #[serde(default)]
+    pub shortage: Option<String>,
     /// The rule by which rounds close, in words.
     pub quorum: String,
     /// Nodes with an open stream.

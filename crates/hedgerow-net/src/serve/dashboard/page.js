@@ -118,7 +118,7 @@ function showNumbers() {
   say("round", count(status.round));
   say("open-for", `open for ${span(status.open_ms)}`);
   say("uploads", needed === null ? count(uploads) : `${count(uploads)} of ${count(needed)}`);
-  say("quorum", status.quorum);
+  say("quorum", status.shortage ?? status.quorum);
   const progress = document.getElementById("progress");
   progress.max = Math.max(1, needed ?? 1);
   progress.value = Math.min(uploads, progress.max);

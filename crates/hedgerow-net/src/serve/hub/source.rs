@@ -1,6 +1,6 @@
 //! What the dashboard sees of a [`Hub`].
 
-use super::{Hub, Inner, now, unix_ms};
+use super::{Hub, Inner, now, shortage, unix_ms};
 use crate::coordinator::{Coordinator, Member};
 use crate::serve::status::{
     KernelStatus, MAX_NODES_SHOWN, NodeState, NodeStatus, Point, SCHEMA, Source, Status,
@@ -29,6 +29,7 @@ impl Source for Hub {
             open_ms: ms(coordinator.opened_at()),
             uploads: coordinator.uploads() as u64,
             needed: coordinator.needed().map(|needed| needed as u64),
+            shortage: shortage(coordinator),
             quorum: coordinator.rules().describe(),
             connected: coordinator.connected() as u64,
             nodes_known: coordinator.members().len() as u64,

@@ -241,8 +241,10 @@ async fn a_replaced_or_revoked_stream_is_told() {
     assert_eq!((welcome.node, &welcome.run), (again.node, &again.run));
     assert_eq!(first.close_signal.given().await, CloseReason::Replaced);
     hub.leave(first.sender, Sent::default());
+    assert_eq!(hub.status().shortage.as_deref(), Some("waits for 2, 1 connected"));
     let (other, welcome) = enter("b").await;
     assert_eq!((welcome.node, hub.status().connected), (1, 2));
+    assert_eq!(hub.status().shortage, None);
     hub.expel(|peer| peer.name == "a");
     assert_eq!(second.close_signal.given().await, CloseReason::Revoked);
     assert!(other.close_signal.given().now_or_never().is_none());

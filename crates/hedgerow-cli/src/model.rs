@@ -10,7 +10,7 @@ use hedgerow_data::timestamp;
 use hedgerow_model::{Card, CardError, Model};
 use hedgerow_report::table::Table;
 use hedgerow_report::terminal::significant;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::terminal::{print, print_json};
 
@@ -49,24 +49,9 @@ pub(crate) fn dated(mut model: Model) -> Model {
 
 /// Everything but the numbers.
 pub(crate) fn as_json(path: &Path, model: &Model) -> Value {
-    let plan = model.plan();
-    json!({
-        "file": path.display().to_string(),
-        "software": model.software(),
-        "run": model.run(),
-        "round": model.round(),
-        "method": plan.method().name,
-        "inputs": plan.inputs(),
-        "outputs": plan.outputs(),
-        "numbers": model.broadcasts().iter().map(|one| one.numbers.len()).sum::<usize>(),
-        "columns": plan.config().columns,
-        "target": plan.config().target,
-        "own_layers": plan.has_own_layers(),
-        "shared": model.is_shared(),
-        "nodes": model.nodes().collect::<Vec<_>>(),
-        "schema": model.schema(),
-        "card": model.card(),
-    })
+    let mut described = model.describe();
+    described["file"] = path.display().to_string().into();
+    described
 }
 
 fn words(path: &Path, model: &Model) -> String {

@@ -2,13 +2,17 @@
 
 use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound, Observations, Prediction, RoundError};
+use hedgerow::importance::ImportanceScope;
+use hedgerow::learning::Loss;
 use hedgerow::method::NodeMethod;
 use hedgerow::metrics::Traffic;
 use hedgerow::scaling::Rescaling;
 use hedgerow::{Federation, NodeId, Plan};
 
+use crate::importance::Increases;
 use crate::method_run::Batch;
 use crate::parallelism::Parallelism;
+use crate::preprocessor::Round;
 use crate::settings::Scope;
 
 /// The nodes of a method in a trial.
@@ -33,6 +37,43 @@ impl Learners {
         if self.is_pooled() { batch.central() } else { batch }
     }
 
+    /// Sums of the increases of the loss without each column, over all nodes, in the unit of the
+    /// label that each node has in this round. Several outputs have no common unit: theirs stay
+    /// scaled.
+    pub(crate) fn importance(&self, round: &Round) -> Vec<Increases> {
+        let nodes = self.federations[0].nodes();
+        let mut sums = vec![Increases::default(); nodes[0].importance().len()];
+        let plan = self.federations[0].plan();
+        let has_unit = plan.objective().loss == Loss::Squared && plan.outputs() == 1;
+        for node in nodes {
+            let unit = round.unit_of(node.id(), 0);
+            let size = if has_unit { unit.raw(1.0) - unit.raw(0.0) } else { 1.0 };
+            for (sum, group) in sums.iter_mut().zip(node.importance()) {
+                sum.0 += group.increase * size * size;
+                sum.1 += group.measured;
+            }
+        }
+        sums
+    }
+
+    /// Measures the importance of columns with the first sample of each node, before it is learned.
+    fn measure_importance(&mut self, batch: &Batch<'_>) -> Result<(), RoundError> {
+        let (federation, mut sample) = (&mut self.federations[0], batch.samples.start);
+        let (inputs, outputs) = (federation.plan().inputs(), federation.plan().outputs());
+        for round in batch.node_rounds {
+            let first = round.z.samples(batch.width).next();
+            if let (Some(z), Some(y)) = (first, round.y.get(..outputs)) {
+                if round.contact != Contact::Lost {
+                    federation.hear(round.node)?;
+                }
+                let x = &batch.round.x[sample * inputs..(sample + 1) * inputs];
+                federation.measure_importance(round.node, x, z, y)?;
+            }
+            sample += round.y.len() / outputs;
+        }
+        Ok(())
+    }
+
     /// Predicts and learns the samples of a batch; see [`Federation::run_nodes`].
     pub(crate) fn run(
         &mut self,
@@ -42,6 +83,9 @@ impl Learners {
         observe: impl Fn(Prediction<'_>, &mut [f64]) + Sync,
     ) -> Result<(), RoundError> {
         if self.scope == Scope::Federated {
+            if self.federations[0].plan().config().importance != ImportanceScope::None {
+                self.measure_importance(batch)?;
+            }
             return self.federations[0].run_nodes(
                 batch.node_rounds,
                 &executor,
@@ -53,7 +97,8 @@ impl Learners {
         let lone = |z, y| NodeRound { node: 0, z, y, contact: Contact::Lost };
         if self.is_pooled() {
             self.has_learned[0] = true;
-            let round = lone(batch.z, &batch.round.y[batch.samples.clone()]);
+            let labels = batch.round.labels(batch.samples.clone());
+            let round = lone(batch.z, &batch.round.y[labels]);
             return self.federations[0].run_nodes(&[round], &executor, observations, observe);
         }
         let Observations { numbers, width } = observations;
@@ -93,10 +138,12 @@ impl Learners {
         heard.try_for_each(|round| self.federations[0].hear(round.node))
     }
 
-    /// What the method alone says of a sample at a device, what its node says, and the method.
+    /// What the method alone says of an output of a sample at a device, what its node says, and the
+    /// method.
     pub(crate) fn predict(
         &mut self,
         device: NodeId,
+        output: usize,
         z: Features<'_>,
     ) -> Result<(f32, f32, &dyn NodeMethod), RoundError> {
         let (at, node) = match self.scope {
@@ -104,29 +151,32 @@ impl Learners {
             Scope::Alone => (device as usize, 0),
             Scope::Pooled => (0, 0),
         };
-        let (global, value) = self.federations[at].predict(node, 0, z)?;
-        Ok((global, value, self.federations[at].nodes()[node as usize].method(0)))
+        let (global, value) = self.federations[at].predict(node, output, z)?;
+        Ok((global, value, self.federations[at].nodes()[node as usize].method(output)))
     }
 
     /// Takes the models of a device to another scale.
     pub(crate) fn rescale_node(
         &mut self,
         device: NodeId,
-        rescaling: &Rescaling,
+        rescalings: &[Option<Rescaling>],
     ) -> Result<(), RoundError> {
         match self.scope {
-            Scope::Federated => self.federations[0].rescale_node(device, rescaling),
-            Scope::Alone => rescale_all(&mut self.federations[device as usize], rescaling),
+            Scope::Federated => self.federations[0].rescale_node(device, rescalings),
+            Scope::Alone => rescale_all(&mut self.federations[device as usize], rescalings),
             Scope::Pooled => Ok(()),
         }
     }
 
     /// Takes the server's models to another scale.
-    pub(crate) fn rescale_server(&mut self, rescaling: &Rescaling) -> Result<(), RoundError> {
+    pub(crate) fn rescale_server(
+        &mut self,
+        rescalings: &[Option<Rescaling>],
+    ) -> Result<(), RoundError> {
         match self.scope {
-            Scope::Federated => self.federations[0].rescale_server(rescaling),
+            Scope::Federated => self.federations[0].rescale_server(rescalings),
             Scope::Alone => {}
-            Scope::Pooled => return rescale_all(&mut self.federations[0], rescaling),
+            Scope::Pooled => return rescale_all(&mut self.federations[0], rescalings),
         }
         Ok(())
     }
@@ -159,7 +209,10 @@ impl Learners {
 }
 
 /// Takes a federation of one node to another scale.
-fn rescale_all(federation: &mut Federation, rescaling: &Rescaling) -> Result<(), RoundError> {
-    federation.rescale_server(rescaling);
-    federation.rescale_node(0, rescaling)
+fn rescale_all(
+    federation: &mut Federation,
+    rescalings: &[Option<Rescaling>],
+) -> Result<(), RoundError> {
+    federation.rescale_server(rescalings);
+    federation.rescale_node(0, rescalings)
 }

@@ -23,11 +23,13 @@
 //! number of threads. The crate `hedgerow-report` draws figures and pages from results.
 
 mod accuracy;
+mod class_meter;
 pub mod compare;
 pub mod drift;
 pub mod given;
 mod grids;
 mod group_run;
+mod importance;
 mod learners;
 pub mod live;
 pub mod measure;

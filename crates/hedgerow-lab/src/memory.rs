@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use hedgerow::aggregation::Aggregation;
+use hedgerow::importance;
 use hedgerow::method::{Reference, Setup};
 use hedgerow::own_layer::OwnLayer;
 use hedgerow::scaling::NodeScaling;
@@ -176,6 +177,9 @@ fn of_group(context: &RunContext<'_>, group: &[MethodChoice]) -> Result<Memory, 
         memory.results += runs * 2.0 * 16.0 * settings.window.min(rounds) as f64;
         if choice.may_be_subject() {
             memory.results += 2.0 * sampler::memory(context.nodes);
+            if settings.importance {
+                memory.nodes += nodes * importance::memory(context.features, plan.width()) as f64;
+            }
         }
     }
     // All at once if a method needs them all.
@@ -237,7 +241,8 @@ fn of_node(choice: MethodChoice, plan: &Plan) -> f64 {
         false => 0.0,
     };
     let overhead = if choice.info.halves.is_some() { overhead } else { 0.0 };
-    own + runs(choice, plan) * (overhead + (choice.info.memory)(plan.setup()) as f64)
+    let outputs = plan.outputs() as f64;
+    outputs * (own + runs(choice, plan) * (overhead + (choice.info.memory)(plan.setup()) as f64))
 }
 
 /// Federations that a method runs: one for each kernel, if it uses a single one.
@@ -253,7 +258,7 @@ fn of_messages(choice: MethodChoice, plan: &Plan) -> f64 {
     }
     let nodes = config.nodes as f64;
     let layout = (choice.info.layout)(plan.setup());
-    let of_all = |numbers: usize| runs(choice, plan) * numbers as f64;
+    let of_all = |numbers: usize| runs(choice, plan) * (plan.outputs() * numbers) as f64;
     let upload = of_all(layout.upload.max_len());
     let (sums, owed) = (of_all(layout.sums()), of_all(layout.remembered()));
     let is_averaged = config.aggregation == Aggregation::Mean;

@@ -5,8 +5,8 @@
 
 use crate::compare::{Cell, Comparison};
 use crate::results::{
-    CoursePoint, Curve, DataSummary, DeviceCourse, MethodResult, Moments, Regret, Results,
-    SampledPredictions, SubsetError,
+    ColumnImportance, CoursePoint, Curve, DataSummary, DeviceCourse, ImportanceResult,
+    MethodResult, Moments, Regret, Results, SampledPredictions, SubsetError,
 };
 
 /// A run with `mk`, `naive`, `central`, `local`, one `sk` per kernel and `hindsight`; the middle
@@ -205,8 +205,8 @@ pub fn grid() -> Comparison {
     Comparison::new(cells, "mk")
 }
 
-/// Gives the subject predictions of these many devices and rounds, and errors at each device, in
-/// each hour and on each weekday.
+/// Gives the subject predictions of these many devices and rounds, errors at each device, in
+/// each hour and on each weekday, and importances of columns.
 pub fn add_predictions(results: &mut Results, devices: u32, rounds: u64) {
     let point = |node: u32, round: u64| CoursePoint {
         round,
@@ -228,6 +228,14 @@ pub fn add_predictions(results: &mut Results, devices: u32, rounds: u64) {
     subject.nodes = (0..devices).map(error).collect();
     subject.hours = (0..24).map(error).collect();
     subject.weekdays = (0..7).map(error).collect();
+    let column = |place: u32| ColumnImportance {
+        name: format!("column {place}"),
+        increase: 0.002 * f64::from(place),
+        measured: 10,
+        windows: vec![Some(0.001 * f64::from(place)), None, Some(0.003 * f64::from(place))],
+    };
+    let columns = (0..3).map(column).collect();
+    subject.importance = Some(ImportanceResult { columns, rounds: vec![2, 4, 5] });
     results.interval = 0.9;
     results.data.target = "load".into();
 }

@@ -12,7 +12,7 @@ use hedgerow_lab::worth::Worth;
 
 use crate::common::Files;
 
-fn run(flags: &[&str]) -> Results {
+pub(crate) fn run(flags: &[&str]) -> Results {
     let settings = Settings::load(&Layer::sets(flags).unwrap()).unwrap();
     let data = load_data(&settings, &|_| {}).unwrap();
     Experiment::new(&settings, &data).unwrap().run(&|| {}).unwrap()

@@ -52,6 +52,7 @@ use hedgerow::{Node, Plan, Server};
 use hedgerow_data::file::{read_whole, write_whole};
 use hedgerow_data::schema::TableSchema;
 use hedgerow_data::text::{excerpt, listing};
+use serde_json::json;
 
 pub use card::{Card, CardData, CardError};
 pub use error::{ModelError, NoModel};
@@ -249,6 +250,27 @@ impl Model {
     /// Whether there is a shared model.
     pub fn is_shared(&self) -> bool {
         !self.broadcasts.is_empty()
+    }
+
+    /// Everything but the numbers.
+    pub fn describe(&self) -> serde_json::Value {
+        let plan = &self.plan;
+        json!({
+            "software": self.software,
+            "run": self.run,
+            "round": self.round,
+            "method": plan.method().name,
+            "inputs": plan.inputs(),
+            "outputs": plan.outputs(),
+            "numbers": self.broadcasts.iter().map(|one| one.numbers.len()).sum::<usize>(),
+            "columns": plan.config().columns,
+            "target": plan.config().target,
+            "own_layers": plan.has_own_layers(),
+            "shared": self.is_shared(),
+            "nodes": self.nodes().collect::<Vec<_>>(),
+            "schema": self.schema,
+            "card": self.card,
+        })
     }
 
     /// A node as it was when the model was made.

@@ -10,6 +10,7 @@ mod features;
 mod federation;
 mod learner;
 mod messages;
+mod model;
 mod node;
 mod plan;
 mod server;
@@ -36,6 +37,8 @@ mod _hedgerow {
     use super::learner::Learner;
     #[pymodule_export]
     use super::messages::{Broadcast, Speech, Upload};
+    #[pymodule_export]
+    use super::model::Model;
     #[pymodule_export]
     use super::node::Node;
     #[pymodule_export]

@@ -13,6 +13,7 @@ use hedgerow_lab::results::{Moments, Results, from_stored_json, to_stored_json};
 use hedgerow_lab::run::{self, Experiment};
 use hedgerow_lab::settings::Settings;
 use hedgerow_lab::suite::SuiteError;
+use hedgerow_model::{Model, ModelError};
 use hedgerow_report::{report, run as run_files, worth};
 use numpy::PyArray1;
 use pyo3::prelude::*;
@@ -42,6 +43,12 @@ pub(crate) fn simulate<'py>(
     let layers = layers(changes, given.as_ref())?;
     let mut settings = Settings::load(&layers).map_err(|error| errors::settings(&error))?;
     settings.keeps_predictions |= predictions;
+    let unsaved = |error: ModelError| errors::of_system(&error);
+    settings
+        .save_model
+        .iter()
+        .try_for_each(|path| Model::check_replaceable(path))
+        .map_err(unsaved)?;
     let outcome = work::run(py, |stop| {
         let data = match given {
             Some(given) => given.dataset(&settings)?,
@@ -54,7 +61,10 @@ pub(crate) fn simulate<'py>(
         }
         Ok((results, scored))
     })?;
-    let (results, scored) = outcome.map_err(|error: SuiteError| errors::suite(&error))?;
+    let (mut results, scored) = outcome.map_err(|error: SuiteError| errors::suite(&error))?;
+    if let (Some(path), Some(model)) = (&settings.save_model, results.model.take()) {
+        model.write(path).map_err(unsaved)?;
+    }
     let scored = scored.map(|scored| scored.into_dict(py)).transpose()?;
     Ok((Run(results), scored))
 }

@@ -71,13 +71,16 @@ def test_bad_samples_are_refused_and_the_node_goes_on(serve: Serve) -> None:
             ("text", 1.0, TypeError),
             ([0.0, "a"], 1.0, TypeError),
             (np.zeros((1, 2)), 1.0, ValueError),
-            ([0.0, 0.0], np.nan, ValueError),
+            ([0.0, 0.0], np.inf, ValueError),
             ([0.0, 0.0], "a", TypeError),
         ):
             with pytest.raises(error):
                 node.learn_one(x, y)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="256 bytes"):
             node.predict_later("x" * 300, [0.0, 0.0])
+        # Without a label a sample is only predicted.
+        for missing in (None, np.nan):
+            assert np.isfinite(node.learn_one([0.0, 0.0], missing))
         node.learn_one([np.nan, None], 1.0)  # type: ignore[list-item]
         status = node.status()
         assert (status["node"]["samples"], status["node"]["imputed"]) == (1, 2)

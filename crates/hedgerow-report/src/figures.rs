@@ -13,6 +13,7 @@ pub(crate) mod errors;
 pub(crate) mod frontier;
 pub mod growth;
 pub(crate) mod heat;
+pub(crate) mod importance;
 mod interactive;
 pub(crate) mod markup;
 pub(crate) mod number;
@@ -30,6 +31,7 @@ use bars::Bars;
 use chart::{Chart, Entry, Key, Mark, Readout, Shape, Words};
 use hedgerow_lab::measure::Measure;
 use hedgerow_lab::results::{MethodResult, Results};
+use importance::{importance_bars, importance_chart};
 use predictions::{Stretch, course_chart, coverage_chart, scatter_chart};
 use scale::{Axis, Spacing};
 use series::{Line, Point, last_round};
@@ -60,6 +62,8 @@ pub fn render(results: &Results) -> Vec<(String, String)> {
         ("predictions-worst.svg", course("worst")),
         ("scatter.svg", chart(&|subject| scatter_chart(results, subject))),
         ("coverage.svg", chart(&|subject| coverage_chart(results, subject))),
+        ("importance.svg", bars(importance_bars)),
+        ("importance-over-time.svg", chart(&|subject| importance_chart(results, subject))),
         ("devices.svg", bars(device_bars)),
         ("hours.svg", bars(hour_bars)),
         ("weekdays.svg", bars(weekday_bars)),

@@ -32,6 +32,7 @@ pub fn render(results: &Results) -> String {
     let devices = results
         .subject()
         .map(|subject| devices::devices(results, subject) + &devices::calendar(results, subject));
+    let importance = results.subject().map(|subject| charts::importance(results, subject));
     let body = fill(
         include_str!("report/body.html"),
         &[
@@ -39,6 +40,7 @@ pub fn render(results: &Results) -> String {
             ("verdict", &escape(&verdict::verdict(results))),
             ("table", &table::table(results)),
             ("charts", &charts),
+            ("importance", &importance.unwrap_or_default()),
             ("devices", &devices.unwrap_or_default()),
             ("settings", &settings::settings(results)),
         ],

@@ -16,6 +16,8 @@ pub const FILES: &[&str] = &[
     "predictions-worst.svg",
     "scatter.svg",
     "coverage.svg",
+    "importance.svg",
+    "importance-over-time.svg",
     "devices.svg",
     "hours.svg",
     "weekdays.svg",

@@ -76,6 +76,7 @@ pub mod codec;
 pub mod executor;
 pub mod features;
 pub mod federation;
+pub mod importance;
 pub mod learning;
 pub mod limits;
 mod linear_algebra;

@@ -39,6 +39,8 @@ pub enum Purpose {
     Synthetic,
     /// Which predictions are kept for figures.
     Sampling,
+    /// Which earlier sample a column's values are taken from.
+    Importance,
 }
 
 /// A stream of random numbers that can be read at any position.

@@ -15,6 +15,7 @@ use hedgerow::Federation;
 use hedgerow::codec::{Coding, Compression, NumberFormat};
 use hedgerow::features::Features;
 use hedgerow::federation::{Contact, NodeRound};
+use hedgerow::importance::ImportanceScope;
 use hedgerow::message::{Report, Upload};
 use hedgerow::scaling::{NodeScaling, Scale, ScaleKind};
 
@@ -152,7 +153,9 @@ fn federations_never_allocate_once_warm() {
     let compression = Compression { up: coding, down: coding, ..Compression::default() };
     let cases = few_cases(KERNELS).into_iter().map(with_little_memory);
     let federations = cases.flat_map(|case| {
-        let plain = Federation::new(&case.with(|config| config.personal(true)).plan);
+        let plain = Federation::new(
+            &case.with(|config| config.personal(true).importance(ImportanceScope::Local)).plan,
+        );
         let compressed = case.with(|config| config.compression(compression));
         // An encoder keeps the rounding errors of each requested kernel.
         let kept = 2 * (NODES as u64 + 1) * KERNELS as u64;
@@ -163,7 +166,13 @@ fn federations_never_allocate_once_warm() {
         let width = case.plan.width();
         let z: Vec<Features<'_>> = Features::checked(&z).unwrap().samples(width).collect();
         let mut sum = 0.0;
+        let x = numbers(1, 8 * INPUTS);
         let count = allocations(|round| {
+            for node in 0..NODES {
+                let (x, z) =
+                    (&x[round % 8 * INPUTS..][..INPUTS], z[(round * NODES + node) % z.len()]);
+                federation.measure_importance(node as u32, x, z, &[0.7]).unwrap();
+            }
             let visits = [0, 1, 2].map(|node| NodeRound {
                 node: node as u32,
                 z: z[(round * NODES + node) % z.len()],

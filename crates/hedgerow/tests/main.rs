@@ -1,5 +1,6 @@
 //! Integration tests of the core. `cargo test -p hedgerow --test all laws::` runs one file.
 
+mod classes;
 mod common;
 mod comparator;
 mod compression;
@@ -10,6 +11,7 @@ mod forgetting;
 mod golden;
 mod gr;
 mod gr_halves;
+mod importance;
 mod lanes;
 mod laws;
 mod leak;

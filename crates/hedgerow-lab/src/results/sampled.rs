@@ -1,4 +1,4 @@
-//! A part of a method's predictions, for figures.
+//! What figures need of a method's predictions: a part of them, and the importance of columns.
 
 use serde::{Deserialize, Serialize};
 
@@ -34,4 +34,28 @@ pub struct CoursePoint {
     pub value: f32,
     /// Half of the width of its interval, if it has one.
     pub margin: Option<f32>,
+}
+
+/// How important each column is to predictions: how much the loss grows if its values are replaced
+/// by those of an earlier sample of the device. In the first trial, all devices together. All
+/// numbers are finite.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ImportanceResult {
+    /// The columns in their order in the data. Inputs that come from one column are together.
+    pub columns: Vec<ColumnImportance>,
+    /// The last round of each window of time.
+    pub rounds: Vec<u64>,
+}
+
+/// The importance of one column.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ColumnImportance {
+    /// Its name, or `x1` and so on.
+    pub name: String,
+    /// Mean increase of the loss; of the squared error, in the label's own unit.
+    pub increase: f64,
+    /// How many increases were measured.
+    pub measured: u64,
+    /// The mean in each window; none where nothing was measured.
+    pub windows: Vec<Option<f64>>,
 }

@@ -3,10 +3,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Curve, IntervalResult, MethodResult, Moments, Regret, Results, SampledPredictions};
+use super::{
+    ClassResult, Curve, ImportanceResult, IntervalResult, MethodResult, Moments, Regret, Results,
+    SampledPredictions, TargetError,
+};
 
 /// Version of this layout.
-const STORED_LAYOUT: u32 = 3;
+const STORED_LAYOUT: u32 = 4;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -132,8 +135,11 @@ fn numbers(results: &mut Results) -> Vec<&mut f64> {
             nodes,
             hours,
             weekdays,
+            // Finite.
+            importance: _,
             mean_loss,
-            error_rate,
+            targets,
+            classes,
             numbers_up,
             numbers_down,
             bytes_up,
@@ -175,7 +181,15 @@ fn numbers(results: &mut Results) -> Vec<&mut f64> {
             interval.iter_mut().flat_map(|IntervalResult { coverage, width }| [coverage, width]),
         );
         numbers.extend(nodes.iter_mut().chain(hours).chain(weekdays).map(|part| &mut part.mse));
-        let all = [mse, mean_loss].into_iter().chain(mae).chain(mse_last_window).chain(error_rate);
+        for TargetError { target: _, mse, mae, r2 } in targets {
+            numbers.extend([mse, mae, r2]);
+        }
+        let classes = classes.iter_mut().flat_map(
+            |ClassResult { accuracy, balanced_accuracy, log_loss, auc }| {
+                [accuracy, balanced_accuracy, log_loss, auc]
+            },
+        );
+        let all = [mse, mean_loss].into_iter().chain(mae).chain(mse_last_window).chain(classes);
         let all =
             all.chain(mse_course).chain(mse_window).chain(loss).chain(coverage).chain(regrets);
         numbers.extend(all.flat_map(|Moments { mean, sd }| [mean, sd]));
@@ -211,6 +225,11 @@ fn check(results: &Results) -> Result<(), StoredError> {
         none_or("mse_window", mse_window.len(), rounds.len())?;
         none_or("loss", loss.len(), rounds.len())?;
         none_or("coverage", coverage.len(), rounds.len())?;
+        if let Some(ImportanceResult { columns, rounds }) = &method.importance {
+            columns
+                .iter()
+                .try_for_each(|column| same("windows", column.windows.len(), rounds.len()))?;
+        }
         none_or("hours", method.hours.len(), 24)?;
         none_or("weekdays", method.weekdays.len(), 7)?;
         none_or("shares", shares.len(), rounds.len())?;
@@ -267,7 +286,9 @@ mod tests {
         mk.curve.mse_window[1] = Moments { mean: f64::INFINITY, sd: -0.0 };
         mk.mse = Moments { mean: f64::NEG_INFINITY, sd: f64::MIN_POSITIVE / 8.0 };
         mk.mse_trials[1] = f64::INFINITY;
-        mk.error_rate = Some(Moments { mean: f64::NAN, sd: 0.5 });
+        let auc = Moments { mean: f64::NAN, sd: 0.5 };
+        mk.classes = Some(ClassResult { auc, ..ClassResult::default() });
+        mk.targets = vec![TargetError { r2: f64::NEG_INFINITY, ..TargetError::default() }];
         mk.regret = Some(Regret { mean: f64::NAN, sd: 1.0, exponent: Some(f64::INFINITY) });
         results
     }
@@ -321,13 +342,13 @@ mod tests {
     #[test]
     fn foreign_files_are_refused_without_a_panic() {
         let good = to_stored_json(&awkward()).unwrap();
-        for json in ["", "{}", "[]", "{\"layout\":3}", &good[..good.len() / 2]] {
+        for json in ["", "{}", "[]", "{\"layout\":4}", &good[..good.len() / 2]] {
             assert!(matches!(from_stored_json(json), Err(StoredError::Json(_))), "{json}");
         }
-        let newer = good.replacen("\"layout\":3", "\"layout\":4", 1);
+        let newer = good.replacen("\"layout\":4", "\"layout\":5", 1);
         assert_eq!(
             from_stored_json(&newer).unwrap_err().to_string(),
-            "a stored run of layout 4, but this program reads layout 3"
+            "a stored run of layout 5, but this program reads layout 4"
         );
         let (head, _) = good.split_once("\"not_finite\":").unwrap();
         let beyond = format!("{head}\"not_finite\":[[99999999,\"nan\"]]}}");

@@ -2,7 +2,8 @@
 
 A :class:`Plan` says what is learned and how. A :class:`Learner` learns on one machine, a
 :class:`Federation` runs many nodes in one process, :func:`simulate` runs trials of several methods,
-:func:`compare` ranks them, and a :class:`Node` joins a running ``hedgerow serve``. :class:`Engine`
+:func:`compare` ranks them, :func:`load` reads a saved model, and a :class:`Node` joins a running
+``hedgerow serve``. :class:`Engine`
 and :class:`Server` are a node and a server without a network, for programs that transport the
 messages themselves.
 
@@ -31,6 +32,7 @@ from hedgerow._hedgerow import (
 from hedgerow.comparison import Comparison, compare
 from hedgerow.federation import Federation
 from hedgerow.frames import Frame
+from hedgerow.models import Model, load
 from hedgerow.results import Result
 from hedgerow.simulation import simulate
 
@@ -55,6 +57,7 @@ __all__ = [
     "Federation",
     "Frame",
     "Learner",
+    "Model",
     "Node",
     "Plan",
     "Result",
@@ -64,6 +67,7 @@ __all__ = [
     "__version__",
     "callbacks",
     "compare",
+    "load",
     "simulate",
 ]
 

@@ -19,6 +19,7 @@ __all__ = [
     "Speech",
     "Upload",
     "_Federation",
+    "_Model",
     "__version__",
     "compare",
     "simulate",
@@ -135,6 +136,25 @@ class Learner:
     def mse(self) -> float: ...
     @property
     def round(self) -> int: ...
+
+@final
+class _Model:
+    @staticmethod
+    def read(path: str | PathLike[str]) -> _Model: ...
+    def describe_json(self) -> str: ...
+    def encode(
+        self, path: str | PathLike[str]
+    ) -> tuple[NDArray[np.float32], NDArray[np.uint64], list[str] | None]: ...
+    def predict(self, x: ArrayLike, node: str | None = None) -> NDArray[np.float32]: ...
+    def predict_interval(
+        self, x: ArrayLike, node: str | None = None, level: float | None = None
+    ) -> NDArray[np.float32]: ...
+    @property
+    def nodes(self) -> list[str]: ...
+    @property
+    def inputs(self) -> int: ...
+    @property
+    def is_shared(self) -> bool: ...
 
 @final
 class Upload:

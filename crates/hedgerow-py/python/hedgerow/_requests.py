@@ -48,6 +48,9 @@ _OF_TABLES = {
     "data_dir": "data.dir",
 }
 
+# The file of a model.
+_MODEL = "run.save_model"
+
 # Arguments that may be one name or several.
 _LISTS = {"method", "features", "drop", "missing"}
 
@@ -81,6 +84,8 @@ def request(arguments: Mapping[str, Any]) -> Iterator[Request]:
         example = '{"learning.ridge": 0.1}'
         raise TypeError(f"settings must be a dictionary such as {example}, but is {settings!r:.50}")
     settings = dict(settings or {})
+    if arguments.get("save_model") is not None:
+        settings[_MODEL] = fspath(arguments["save_model"])
     table = _named(arguments, _OF_TABLES)
     changes = _named(arguments, _OF_RUNS)
     if isinstance(data, (str, PathLike)):
@@ -90,9 +95,11 @@ def request(arguments: Mapping[str, Any]) -> Iterator[Request]:
         return
     others = [name for name in _OF_TABLES if name not in _OF_FRAMES and arguments[name] is not None]
     reading = [key for key in settings if _reads(key)]
-    if is_frame(data) and (others or reading):
+    # The model of a frame knows its columns, as that of a file does.
+    as_file = [*others, *reading, *(key for key in settings if key == _MODEL)]
+    if is_frame(data) and as_file:
         with TemporaryDirectory(prefix="hedgerow-") as folder:
-            file = _written(data, arguments, Path(folder), (others or reading)[0])
+            file = _written(data, arguments, Path(folder), as_file[0])
             yield Request(changes | file | settings, None)
         return
     if others:
@@ -140,6 +147,13 @@ def _written(data: Any, arguments: Mapping[str, Any], folder: Path, because: str
             raise TypeError(f"{name} must be the name of a column of the frame, because {because} is given")
     if target is not None and y is not None:
         raise TypeError("the label is named once, by y or by target")
+    file = write_frame(data, folder)
+    table = _named({**arguments, "target": target if y is None else y}, _OF_TABLES)
+    return table | {"data.name": str(file)}
+
+
+def write_frame(data: Any, folder: Path) -> Path:
+    """Writes a frame of pandas or polars to a file of this folder. Returns its path."""
     if getattr(getattr(data, "index", None), "name", None) is not None:
         # Where pandas has the time.
         data = data.reset_index()
@@ -148,8 +162,7 @@ def _written(data: Any, arguments: Mapping[str, Any], folder: Path, because: str
         data.write_csv(file)
     else:
         data.to_csv(file, index=False)
-    table = _named({**arguments, "target": target if y is None else y}, _OF_TABLES)
-    return table | {"data.name": str(file)}
+    return file
 
 
 def _most(changes: Mapping[str, Any]) -> int | None:

@@ -42,6 +42,7 @@ def simulate(
     threads: int | None = None,
     settings: Mapping[str, Any] | None = None,
     predictions: bool = False,
+    save_model: str | PathLike[str] | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Runs trials of one or more methods on the same samples.
@@ -54,8 +55,8 @@ def simulate(
     arguments are those of ``hedgerow simulate``. Settings without an argument go to ``settings``,
     under the names that ``hedgerow config`` prints.
 
-    A frame with ``time``, ``drop``, ``missing`` or ``categories`` is written to a temporary file
-    and read like one.
+    A frame with ``time``, ``drop``, ``missing``, ``categories`` or ``save_model`` is written to a
+    temporary file and read like one.
 
     A run ends with the samples, even if ``rounds`` is larger; ``result.summary["rounds"]`` has the
     real number. An iterator is read to its end before the run starts, so it must be finite.
@@ -65,8 +66,9 @@ def simulate(
 
     With ``predictions=True`` the result has every prediction of the first trial. Each takes about
     100 bytes per method until the run has ended, and 50 afterwards; a run that doesn't fit into
-    memory is refused. ``callbacks`` hear of the errors when the run has ended, because they are
-    means over trials: see :mod:`hedgerow.callbacks`.
+    memory is refused. ``save_model`` is a file for what the first federated method has learned:
+    :func:`hedgerow.load` reads it. ``callbacks`` hear of the errors when the run has ended, because
+    they are means over trials: see :mod:`hedgerow.callbacks`.
 
     >>> from hedgerow import simulate
     >>> ridge = {"learning.ridge": 0.001}

@@ -5,6 +5,7 @@ use hedgerow_lab::results::{MethodResult, Results};
 
 use crate::figures::chart::Chart;
 use crate::figures::errors::{self, Error};
+use crate::figures::importance::{importance_bars, importance_chart};
 use crate::figures::markup::escape;
 use crate::figures::predictions::{self, Stretch, coverage_chart, scatter_chart};
 use crate::figures::{convergence_chart, error_chart, kernel_chart, regret_chart};
@@ -113,13 +114,28 @@ impl Switch {
     }
 }
 
+/// The importance of columns, as bars and over time; empty if it was not measured.
+pub(super) fn importance(results: &Results, subject: &MethodResult) -> String {
+    let Some(bars) = importance_bars(results, subject) else { return String::new() };
+    let chart = importance_chart(results, subject);
+    let chart = chart.map(|chart| ChartSection::of("importance-over-time", results, chart));
+    format!(
+        "<section aria-labelledby=\"importance-heading\">\n\
+         <h2 id=\"importance-heading\">Importance of columns</h2>\n{}\
+         <p class=\"caption\">{}</p>\n</section>\n{}",
+        bars.in_page(),
+        escape(&bars.note),
+        chart.map_or(String::new(), |chart| chart.markup())
+    )
+}
+
 /// The errors on a logarithmic and on a linear axis, over all rounds and over a window.
 fn errors_over_time(results: &Results) -> Option<ChartSection> {
     let running = errors::errors(results, Error::Running)?;
     let measure = Measure::of(results);
     let heading = match measure {
         Measure::Mse => "Error over time".to_owned(),
-        Measure::Loss => format!("{} over time", measure.title(results)),
+        Measure::ErrorRate | Measure::Loss => format!("{} over time", measure.title(results)),
     };
     let mut section = ChartSection {
         id: "mse",

@@ -142,6 +142,10 @@ const ROUND_NUMBERS: usize = 3;
 /// Numbers that a block leaves free in its upload, and in the broadcast with its step.
 const BLOCK_RESERVE: usize = 10;
 
+/// Parameters of a group at most: groups that are larger begin late, and their units are chosen
+/// without knowing what the others leave.
+const MOST_GROUP_NUMBERS: usize = 90;
+
 /// Units at most.
 const MOST_UNITS: usize = 60;
 
@@ -187,7 +191,7 @@ impl Sizes {
         // m and s are one broadcast.
         let inputs = setup.inputs().min(ridge.linear).min(MOST_INPUTS).min(block / 2);
         let most_units = MOST_UNITS.min(block - 1 - inputs);
-        let group = (block / (inputs + 2)).clamp(1, most_units);
+        let group = (block.min(MOST_GROUP_NUMBERS) / (inputs + 2)).clamp(1, most_units);
         let most_units = most_units / group * group;
         let is_projected = inputs < setup.inputs();
         let sizes = Self { ridge, inputs, is_projected, block, group, most_units, capacity: 0 };
@@ -259,8 +263,12 @@ mod tests {
                 assert!(down <= budget, "{budget} {inputs}");
             }
         }
+        // Larger messages don't make larger groups.
+        for budget in [1000, 100] {
+            let sizes = sizes(8, budget);
+            assert_eq!((sizes.inputs, sizes.group, sizes.most_units), (8, 9, 54));
+        }
         let sizes = sizes(8, 100);
-        assert_eq!((sizes.inputs, sizes.group, sizes.most_units), (8, 9, 54));
         assert_eq!(sizes.ridge.features + gr_ofl::BROADCAST_EXTRA + order::HEADER, 99);
     }
 

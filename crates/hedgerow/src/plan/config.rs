@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::aggregation::Aggregation;
 use crate::codec::Compression;
 use crate::features::{Amplitude, Draw, FeatureSpec, Kernel};
+use crate::importance::ImportanceScope;
 use crate::learning::{Loss, Schedule, WeightRule};
 use crate::limits::DEFAULT_MEMORY;
 use crate::method::{MethodSpec, MkOptions, Numbers, PofOptions, find};
@@ -80,7 +81,7 @@ plan_config! {
     method: MethodSpec = MethodSpec::default(),
     /// Numbers in a sample, d.
     inputs: usize = 1,
-    /// Labels of a sample, q.
+    /// Labels of a sample, q. If there are classes, their number decides.
     outputs: usize = 1,
     /// Nodes in the federation, K.
     nodes: usize = 20,
@@ -121,10 +122,17 @@ plan_config! {
     /// Whether each node has a layer of its own over the federation's predictions; none for what
     /// the method prefers. A plan always has one of both.
     personal: Option<bool> as impl Into<Option<bool>> = None,
+    /// Whether nodes measure how important each column is to their predictions.
+    importance: ImportanceScope = ImportanceScope::None,
+    /// For that, the group of each input, from 0 without gaps: inputs that come from one column
+    /// belong together. Empty where each input is a group of its own.
+    column_groups: Vec<usize> = Vec::new(),
     /// Names of the inputs, in order; empty where samples come without names.
     columns: Vec<String> = Vec::new(),
-    /// Name of the label.
+    /// Name of the label, or names of several, joined by commas.
     target: String = String::new(),
+    /// Names of the classes, if labels are classes: label 0 is the first; empty for numbers.
+    classes: Vec<String> = Vec::new(),
 }
 
 impl PlanConfig {
@@ -138,6 +146,11 @@ impl PlanConfig {
             seed: self.seed,
             amplitude: self.amplitude,
         }
+    }
+
+    /// Whether labels are classes, which must not be scaled.
+    pub(super) fn has_raw_labels(&self) -> bool {
+        self.loss == Loss::Logistic || !self.classes.is_empty()
     }
 
     /// The numbers that the two halves of its method need.
@@ -175,8 +188,14 @@ struct Written {
     personal: bool,
     columns: Vec<String>,
     target: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    classes: Vec<String>,
     #[serde(default = "one", skip_serializing_if = "is_one")]
     outputs: usize,
+    #[serde(default, skip_serializing_if = "ImportanceScope::is_none")]
+    importance: ImportanceScope,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    column_groups: Vec<usize>,
     /// [`crate::method::MethodInfo::revision`].
     #[serde(default = "one", skip_serializing_if = "is_one")]
     revision: usize,
@@ -200,7 +219,9 @@ impl From<PlanConfig> for Written {
         let personal = config.personal.unwrap_or_else(prefers);
         let revision = info.map_or(1, |info| info.revision as usize);
         let (setup, features) = (config.numbers(), config.feature_spec());
-        let PlanConfig { method, scaling, compression, columns, target, outputs, .. } = config;
+        let PlanConfig { method, scaling, compression, columns, target, classes, outputs, .. } =
+            config;
+        let PlanConfig { importance, column_groups, .. } = config;
         Self {
             method,
             setup,
@@ -210,7 +231,10 @@ impl From<PlanConfig> for Written {
             personal,
             columns,
             target,
+            classes,
             outputs,
+            importance,
+            column_groups,
             revision,
         }
     }
@@ -271,8 +295,11 @@ impl TryFrom<Written> for PlanConfig {
             scaling: written.scaling,
             compression: written.compression,
             personal: Some(written.personal),
+            importance: written.importance,
+            column_groups: written.column_groups,
             columns: written.columns,
             target: written.target,
+            classes: written.classes,
         })
     }
 }

@@ -359,7 +359,12 @@ impl Memory {
     fn forget(&mut self, sizes: &Sizes, left: f64, round: u64) {
         // Errors of a change say nothing of those that follow.
         self.contest.usual = None;
-        let Some(tuner) = &mut self.tuner else { return };
+        let Some(tuner) = &mut self.tuner else {
+            // Units that were abandoned during the change don't wait for the history of before.
+            self.contest.failures = 0;
+            self.contest.begin_anew(round, self.ridge.rounds_left());
+            return;
+        };
         tuner.told = Told::default();
         let parameters = sizes.parameters(tuner.units.count(sizes)) as f64;
         if left < SAMPLES_PER_PARAMETER * parameters {

@@ -277,7 +277,6 @@ fn columns_that_are_not_there() {
     for (flags, parts) in [
         (&["--target", "prise"][..], &["\"prise\"", "did you mean \"price\"", there][..]),
         (&["--node", "stations"], &["\"stations\"", "did you mean \"station\"", there]),
-        (&["--calendar", "hours"], &["data.calendar", "hour, weekday, yearday", "\"hours\""]),
         (&["--partition", "column:sation"], &["\"sation\"", "did you mean \"station\"", there]),
         (&["--time", "date+hour"], &["\"date\"", there]),
         (

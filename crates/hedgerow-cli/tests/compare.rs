@@ -288,6 +288,7 @@ fn what_makes_no_sense_is_refused_and_leaves_nothing() {
         (&["--trials", "0"], 2, ["run.trials", "at least 1", "0"]),
         (&["--shard", "0/8"], 2, ["shard", "N from 1 to M", "\"0/8\""]),
         (&["--shard", "9/8"], 2, ["shard", "N from 1 to M", "\"9/8\""]),
+        (&["--calendar", "hours"], 2, ["data.calendar", "hour, weekday, yearday", "\"hours\""]),
         (&["--shard", "x"], 2, ["shard", "N from 1 to M", "\"x\""]),
         (&["--budget", "50,0"], 2, ["federation.budget", "between 1 and", "0"]),
         (&["--budget", "-5"], 2, ["federation.budget", "between 1 and", "-5"]),

@@ -350,7 +350,7 @@ mod tests {
             .target("y".to_owned());
         let plan = hedgerow::Plan::new(plan).unwrap();
         let schema = Schema::new(&plan, Others::Refuse, &["-99".to_owned(), "gone".to_owned()]);
-        let text = "temperature;sky;y\n2,5;rain;3\n-99; clear ;gone\n1;fog;3\n1;;3\n1;1.0;3\n";
+        let text = "temperature;sky;y\n2,5;rain;3\n-99; clear ;gone\n1;fog;3\n1;;3\n1;1;3\n";
         let rows = read_all(&schema, Format::Csv, text);
         let x = |row: usize| rows[row].as_ref().unwrap().as_ref().unwrap().x.clone().unwrap();
         assert_eq!(x(1), [2.5, 0.0, 1.0, 0.0]);

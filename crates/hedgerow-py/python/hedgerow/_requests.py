@@ -45,6 +45,7 @@ _OF_TABLES = {
     "time": "data.time",
     "missing": "data.missing",
     "categories": "data.categories",
+    "calendar": "data.calendar",
     "data_dir": "data.dir",
 }
 

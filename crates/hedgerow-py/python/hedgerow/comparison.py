@@ -125,6 +125,7 @@ def compare(
     node: Any = None,
     missing: str | Sequence[str] | None = None,
     categories: str | None = None,
+    calendar: str | None = None,
     lags: int | None = None,
     horizon: int | None = None,
     scaling: str | PathLike[str] | None = None,

@@ -27,6 +27,7 @@ def simulate(
     node: Any = None,
     missing: str | Sequence[str] | None = None,
     categories: str | None = None,
+    calendar: str | None = None,
     lags: int | None = None,
     horizon: int | None = None,
     scaling: str | PathLike[str] | None = None,

@@ -57,7 +57,11 @@ pub(crate) fn importance_bars(results: &Results, method: &MethodResult) -> Optio
 }
 
 fn signed(share: f64) -> String {
-    if share > 0.0 { format!("+{}", percent(share)) } else { percent(share) }
+    match percent(share) {
+        zero if share.abs() < 0.005 => zero.replace('-', ""),
+        words if share > 0.0 => format!("+{words}"),
+        words => words.replace('-', "−"),
+    }
 }
 
 /// The same over time, of the most important columns; none if there are fewer than two windows.
@@ -98,4 +102,31 @@ pub(crate) fn importance_chart(results: &Results, method: &MethodResult) -> Opti
             ),
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hedgerow_lab::testing::{add_predictions, run};
+
+    #[test]
+    fn the_most_important_column_comes_first() {
+        let mut results = run(&[("tr", 1.0)]);
+        assert!(importance_bars(&results, results.method("tr").unwrap()).is_none());
+        add_predictions(&mut results, 2, 5);
+        let tr = results.method("tr").unwrap();
+        let bars = importance_bars(&results, tr).unwrap();
+        let names: Vec<&str> = bars.rows.iter().map(|bar| bar.label.as_str()).collect();
+        assert_eq!(names, ["column 2", "column 1", "column 0"]);
+        // 0.004 of an error of 0.006.
+        assert_eq!((bars.rows[0].words.as_str(), bars.rows[2].words.as_str()), ("+67%", "0%"));
+        let chart = importance_chart(&results, tr).unwrap();
+        assert!(chart.legend[0].label == "column 2" && chart.marks.len() == 3);
+    }
+
+    #[test]
+    fn shares_have_signs() {
+        let words = [-0.2, -0.001, 0.0, 0.02, 3.0].map(signed);
+        assert_eq!(words, ["−20%", "0%", "0%", "+2.0%", "+300%"]);
+    }
 }
